@@ -142,8 +142,9 @@ def plan_of(c, tp, block, elem):
         return None
     token = 576 * elem if latent else heads * c["head_dim"] * 2 * elem
     if attention and recurrent:
-        while block * token < state:
-            block = cdiv(block + 1, 64 if latent else 16) * (64 if latent else 16)
+        step = max(block, 128 if latent else 16)
+        # also where a smaller block would hold the state
+        block = max(block, next(n for n in range(step, 1 << 30, step) if n * token >= state))
         state = block * token
     for w in words:
         if w in ("full", "both"):

@@ -9,10 +9,10 @@
 
 struct size_args {
 	struct model_words model;
-	const char *tp, *cache_dtype;
+	const char *tp, *cache_dtype, *indexer_dtype, *layout;
 	struct kvt_config_hints hints;
 	struct opt_strings set, spec;
-	int64_t block_size, memory, requests, tokens;
+	int64_t block_size, memory, requests, tokens, in_flight, dcp, encoder;
 	bool apart, json, list;
 };
 
@@ -52,29 +52,36 @@ static enum kvt_status take_tp(int64_t tp[SIZE_CHOICES], int *n, char *text,
 	return status;
 }
 
-static bool has_latents(const struct kvt_model *model)
+/* What is shown without a list: the model's type, then the usual form of rows. */
+static const char *usual_dtypes(const struct kvt_model *model)
 {
+	static const struct {
+		const char *begins, *dtypes;
+	} rows[] = {
+		{ "dsv41", "auto,fp8_ds_mla_528,fp8_ds_mla_584,nvfp4_ds_mla" },
+		{ "dsv4", "auto,fp8_ds_mla" }, { "mla", "auto,fp8_ds_mla" },
+	};
+
 	for (int i = 0; i < model->ngroups; i++)
-		if (!strcmp(model->group[i].spec, "mla") ||
-		    !strncmp(model->group[i].spec, "dsv4", 4))
-			return true;
-	return false;
+		for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++)
+			if (!strncmp(model->group[i].spec, rows[k].begins,
+				     strlen(rows[k].begins)))
+				return rows[k].dtypes;
+	return "auto,fp8_e4m3";
 }
 
-/* "auto" is the model's type; without a list it comes first, then fp8. */
+/* "auto" is the model's type. */
 static enum kvt_status take_dtypes(const char *dtype[SIZE_CHOICES], int *n, char *text,
 				   const struct kvt_model_config *config,
 				   struct kvt_error *err)
 {
-	char *item[SIZE_CHOICES], both[] = "auto,fp8_e4m3", latents[] = "auto,fp8_ds_mla";
+	char *item[SIZE_CHOICES];
 	enum kvt_status status;
 
-	if ((status = split(item, n, text ? text : has_latents(&config->model) ?
-					    latents : both, "--cache-dtype", err)))
+	if ((status = split(item, n, text, "--cache-dtype", err)))
 		return status;
 	for (int i = 0; i < *n; i++) {
-		dtype[i] = !strcmp(item[i], "fp8_e4m3") ? "fp8_e4m3" :
-			   !strcmp(item[i], "fp8_ds_mla") ? "fp8_ds_mla" : item[i];
+		dtype[i] = item[i];
 		if (strcmp(item[i], "auto"))
 			continue;
 		if (!config->dtype)
@@ -159,18 +166,47 @@ static enum kvt_status make_rows(struct size_report *r, const struct size_args *
 		struct kvt_deployment d = {
 			.tp = tp[i / ndtypes], .cache_dtype = dtype[i % ndtypes],
 			.block_size = block_size, .apart = a->apart,
+			.indexer_dtype = a->indexer_dtype,
 		};
 
 		*row = (struct size_row){ .tp = d.tp, .cache_dtype = d.cache_dtype };
 		status = kvt_model_size(&row->size, &r->config.model, &d, &why);
 		if (status && (status == KVT_USAGE || ((a->tp || i < ndtypes) &&
-						       (dtypes || i % ndtypes == 0))))
+						       (a->cache_dtype ||
+							i % ndtypes == 0))))
 			return kvt_fail(err, status, "tp %lld, %.40s: %.300s",
 					(long long)d.tp, d.cache_dtype, why.text);
 		snprintf(row->why_not, sizeof(row->why_not), "%.250s", why.text);
 		r->nrows++;
 	}
 	return KVT_OK;
+}
+
+/* The names of vLLM; what it takes first of them if no backend wants another. */
+static enum kvt_status take_layout(struct size_report *r, const char *said,
+				   struct kvt_error *err)
+{
+	static const char *const names[] = { "LBNHC", "LBHNC", "BLNHC", "BLHNC", "BHLNC",
+					     "LHBNC" };
+	const char *name = said ? said : r->config.model.layout ? r->config.model.layout :
+			   names[0];
+	struct kvt_layout asked, layout;
+	enum kvt_status status = kvt_layout_parse(&asked, name, err);
+
+	if (status)
+		return status;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if ((status = kvt_layout_parse(&layout, names[i], err)))
+			return status;
+		if (!kvt_layout_equal(&layout, &asked))
+			continue;
+		r->layout = layout;
+		r->layout_name = names[i];
+		return KVT_OK;
+	}
+	return kvt_fail(err, KVT_USAGE,
+			"--layout is '%.40s', which no pool of vLLM has: expected LBNHC "
+			"(nhd), LBHNC (hnd), BLNHC, BLHNC, BHLNC or LHBNC", name);
 }
 
 static enum kvt_status work(struct size_report *r, const struct size_args *a,
@@ -182,10 +218,11 @@ static enum kvt_status work(struct size_report *r, const struct size_args *a,
 	if (snprintf(tps, sizeof(tps), "%s", a->tp ? a->tp : "1,2,4,8,16") >=
 	    (int)sizeof(tps))
 		return kvt_fail(err, KVT_USAGE, "--tp is too long");
-	if (a->cache_dtype && snprintf(dtypes, sizeof(dtypes), "%s", a->cache_dtype) >=
-			      (int)sizeof(dtypes))
+	if (snprintf(dtypes, sizeof(dtypes), "%s", a->cache_dtype ? a->cache_dtype :
+		     usual_dtypes(&r->config.model)) >= (int)sizeof(dtypes))
 		return kvt_fail(err, KVT_USAGE, "--cache-dtype is too long");
-	if ((status = make_rows(r, a, tps, a->cache_dtype ? dtypes : NULL, err)))
+	if ((status = take_layout(r, a->layout, err)) ||
+	    (status = make_rows(r, a, tps, dtypes, err)))
 		return status;
 	if (a->json)
 		return size_json(r, err);
@@ -196,7 +233,7 @@ static enum kvt_status work(struct size_report *r, const struct size_args *a,
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct size_report r = { .path = NULL };
-	struct size_args a = { .requests = 1 };
+	struct size_args a = { .requests = 1, .in_flight = 8192, .dcp = 1 };
 	const struct opt opts[] = {
 		OPT_MODEL(&a.model),
 		{ "list", 0, OPT_FLAG, &a.list, NULL, "same as --model=list" },
@@ -210,18 +247,28 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "tensor parallel sizes; default 1,2,4,8,16" },
 		{ "cache-dtype", 0, OPT_STRING, &a.cache_dtype, "DTYPE,...",
 		  "types of the cache; default: the model's, and fp8" },
+		{ "indexer-dtype", 0, OPT_STRING, &a.indexer_dtype, "DTYPE",
+		  "type of an indexer's keys: fp8, mxfp4 or bfloat16" },
 		{ "ssm-dtype", 0, OPT_STRING, &a.hints.ssm_dtype, "DTYPE",
 		  "type of recurrent states; default: as in the file" },
 		{ "block-size", 0, OPT_COUNT, &a.block_size, "N",
 		  "tokens in a block; default 16, 64 of latents" },
 		{ "apart", 0, OPT_FLAG, &a.apart, NULL,
 		  "keep pages of states and of tokens at their own sizes" },
+		{ "layout", 0, OPT_STRING, &a.layout, "LAYOUT",
+		  "order of vLLM's pool; default: what the model's backends want" },
 		{ "memory", 0, OPT_SIZE, &a.memory, "SIZE",
 		  "memory for caches on a rank, such as 40G: how many tokens fit" },
 		{ "requests", 0, OPT_COUNT, &a.requests, "N",
 		  "requests that share the memory; default 1" },
 		{ "tokens", 't', OPT_COUNT, &a.tokens, "N",
 		  "print the memory of a request of this length" },
+		{ "in-flight", 0, OPT_COUNT, &a.in_flight, "N",
+		  "with --tokens: tokens of steps that run; default 8192" },
+		{ "dcp", 0, OPT_COUNT, &a.dcp, "N",
+		  "with --tokens: context parallel ranks of decoding" },
+		{ "encoder-tokens", 0, OPT_COUNT, &a.encoder, "N",
+		  "with --tokens: tokens of an encoder, for cross attention" },
 		OPT_JSON(&a.json),
 		{ 0 }
 	};
@@ -236,6 +283,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	r.memory = a.memory;
 	r.requests = a.requests;
 	r.tokens = a.tokens;
+	r.demand = (struct kvt_demand){ .tokens = a.tokens, .in_flight = a.in_flight,
+					.dcp = a.dcp, .encoder = a.encoder };
 	if (a.list || model_list_asked(&a.model))
 		return models_print(a.model.folder, err);
 	if ((status = load(&r, &a, n, argv, err)))

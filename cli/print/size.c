@@ -76,6 +76,50 @@ static void print_groups(const struct size_report *r)
 		print_group(&row->size.group[i]);
 }
 
+/* "main, indexer": the caches of a group, and the layers of each if they differ. */
+static void print_parts(const struct size_row *row, const struct kvt_pack_group *g)
+{
+	for (int i = 0; i < g->nparts; i++) {
+		const struct kvt_pack_part *part = &g->part[i];
+
+		plainf("%s%lld %s", i ? ", " : " ", LL(part->layers),
+		       row->size.group[part->cache].group.name);
+		if (kvt_state_groups(&row->size, part->cache) == 2)
+			plainf("+%s", row->size.group[part->cache + 1].group.name);
+	}
+}
+
+static void print_pool(const struct size_report *r)
+{
+	const struct size_row *row = &r->row[0];
+	struct size_pool pool;
+
+	size_pool(&pool, r, row);
+	if (pool.why_not[0]) {
+		plainf("\nin one pool of vLLM: none: %s\n", pool.why_not);
+		return;
+	}
+	plainf("\nin one pool of vLLM, %s: %s a block id\n", r->layout_name,
+	       size((double)pool.pack.block_nbytes).s);
+	plainf("  %6s %6s %12s %s\n", "GROUPS", "TOKENS", "A BLOCK", " LAYERS OF EACH");
+	for (int i = 0; i < pool.pack.nruns; i++) {
+		const struct kvt_pack_group *g = &pool.pack.run[i];
+
+		plainf("  %6lld %6lld %12s", LL(g->times), LL(g->part[0].block_size),
+		       size((double)g->nbytes).s);
+		print_parts(row, g);
+		plainf("\n");
+	}
+	if (pool.block_ids)
+		plainf("  %lld block ids in %s\n", LL(pool.block_ids),
+		       kvt_size_string(r->memory).s);
+	if (pool.request)
+		plainf("  %lld block ids of a request of %lld tokens, at most\n",
+		       LL(pool.request), LL(r->tokens));
+	if (pool.too_long[0])
+		plainf("  a request: %s\n", pool.too_long);
+}
+
 static void print_row(const struct size_report *r, const struct size_row *row)
 {
 	struct kvt_model_sums sums = kvt_model_sums(&row->size);
@@ -103,6 +147,7 @@ void size_text(const struct size_report *r)
 {
 	print_caches(r);
 	print_groups(r);
+	print_pool(r);
 	plainf("\n%4s  %-19s %6s %10s %11s %11s %12s", "TP", "CACHE", "BLOCK", "A TOKEN",
 	       "ALL RANKS", "ONCE EACH", "FIXED");
 	if (r->tokens)
@@ -149,6 +194,7 @@ static void put_caches(struct json_out *out, const struct size_report *r)
 	json_put_text(out, out->root, "dtype",
 		      r->config.dtype ? r->config.dtype->name : NULL);
 	json_put_int(out, out->root, "block_size", r->config.block_size);
+	json_put_text(out, out->root, "layout", r->config.model.layout);
 	array = json_put_array(out, out->root, "notes");
 	for (int i = 0; i < r->config.nnotes; i++)
 		json_append_text(out, array, r->config.note[i]);
@@ -165,6 +211,8 @@ static void put_caches(struct json_out *out, const struct size_report *r)
 
 static void put_group(struct json_out *out, json_t *array, const struct kvt_group_size *g)
 {
+	const struct kvt_class_rule *rule =
+		kvt_class_rule(kvt_spec_class_of(g->keeps, &g->group.args));
 	json_t *group = json_append_object(out, array);
 	int64_t block = g->page * g->group.layers;
 
@@ -181,6 +229,56 @@ static void put_group(struct json_out *out, json_t *array, const struct kvt_grou
 		json_put(out, group, "token_bytes", json_null());
 	json_put_known(out, group, "replication", g->spec.replication, g->block_size);
 	json_put_known(out, group, "most_blocks", g->most_blocks, g->most_blocks);
+	json_put_text(out, group, "spec_class", rule->name);
+	json_put_text(out, group, "spec_kind", rule->word);
+	json_put_bool(out, group, "prefix_cached",
+		      kvt_spec_cached(g->keeps, &g->group.args));
+	json_put_bool(out, group, "slot_mapping", rule->mapped);
+}
+
+static void put_run(struct json_out *out, json_t *array, const struct size_report *r,
+		    const struct size_row *row, const struct kvt_pack_group *g)
+{
+	json_t *object = json_append_object(out, array), *parts;
+	int64_t blocks = 0;
+	bool known = r->tokens && !kvt_pack_blocks(&blocks, &row->size, g, &r->demand,
+						   NULL);
+
+	json_put_int(out, object, "groups", g->times);
+	json_put_int(out, object, "block_bytes", g->nbytes);
+	json_put_known(out, object, "request_blocks", blocks, known);
+	parts = json_put_array(out, object, "parts");
+	for (int i = 0; i < g->nparts; i++) {
+		const struct kvt_pack_part *part = &g->part[i];
+		json_t *p = json_append_object(out, parts);
+
+		json_put_text(out, p, "name", row->size.group[part->cache].group.name);
+		json_put_int(out, p, "layers", part->layers);
+		json_put_int(out, p, "block_size", part->block_size);
+		json_put_int(out, p, "page_bytes", part->page);
+		json_put_known(out, p, "offset", part->offset, part->offset >= 0);
+	}
+}
+
+static void put_pool(struct json_out *out, json_t *object, const struct size_report *r,
+		     const struct size_row *row)
+{
+	json_t *o = json_put_object(out, object, "pool"), *runs;
+	struct size_pool pool;
+
+	size_pool(&pool, r, row);
+	json_put_text(out, o, "layout", r->layout_name);
+	json_put_text(out, o, "error", pool.why_not[0] ? pool.why_not : NULL);
+	if (pool.why_not[0])
+		return;
+	json_put_int(out, o, "block_id_bytes", pool.pack.block_nbytes);
+	json_put_int(out, o, "groups", pool.pack.ngroups);
+	json_put_known(out, o, "block_ids", pool.block_ids, r->memory);
+	json_put_known(out, o, "request_block_ids", pool.request,
+		       r->tokens && !pool.too_long[0]);
+	runs = json_put_array(out, o, "runs");
+	for (int i = 0; i < pool.pack.nruns; i++)
+		put_run(out, runs, r, row, &pool.pack.run[i]);
 }
 
 static void put_sums(struct json_out *out, json_t *object, const struct size_report *r,
@@ -229,6 +327,7 @@ enum kvt_status size_json(const struct size_report *r, struct kvt_error *err)
 		groups = json_put_array(&out, object, "groups");
 		for (int g = 0; g < row->size.ngroups; g++)
 			put_group(&out, groups, &row->size.group[g]);
+		put_pool(&out, object, r, row);
 	}
 	status = json_print(&out, false, err);
 	json_free(&out);

@@ -15,13 +15,28 @@ struct size_row {
 	char why_not[256];		/* if it cannot be; else "" */
 };
 
+/* The pool of a deployment. */
+struct size_pool {
+	struct kvt_pack pack;
+	char why_not[256];		/* if vLLM has none; else "" */
+	int64_t block_ids;		/* in the memory; 0: not asked for */
+	int64_t request;		/* block ids of the longest; 0: not asked for */
+	char too_long[256];		/* if a request cannot be; else "" */
+};
+
 struct size_report {
 	const char *path;		/* NULL: caches given by hand */
 	struct kvt_model_config config;
 	int64_t memory, requests, tokens;	/* 0: not asked for */
+	struct kvt_layout layout;	/* of the pool */
+	const char *layout_name;
+	struct kvt_demand demand;	/* of 'tokens' */
 	int nrows;
 	struct size_row *row;
 };
+
+void size_pool(struct size_pool *out, const struct size_report *r,
+	       const struct size_row *row);
 
 void size_text(const struct size_report *r);
 KVT_MUST_CHECK enum kvt_status

@@ -8,20 +8,42 @@
 #include "formats/model/rules.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "lib/base/print.h"
 
-void kvt_config_add(struct config *c, const char *name, const char *spec, int64_t layers,
-		    const struct kvt_spec_args *args)
+/* Groups stand in the order in which layers come to them. */
+void kvt_config_add_some(struct config *c, const char *name, const char *spec,
+			 int64_t layers, int64_t first, const struct kvt_spec_args *args)
 {
 	struct kvt_model *model = &c->out->model;
-	struct kvt_model_group *g = &model->group[model->ngroups];
+	int at = model->ngroups;
 
-	if (!layers || model->ngroups == KVT_MODEL_GROUPS)
+	if (!layers || at == KVT_MODEL_GROUPS)
 		return;
-	*g = (struct kvt_model_group){ .spec = spec, .layers = layers, .args = *args };
-	snprintf(g->name, sizeof(g->name), "%s", name);
+	for (; at && c->begins[at - 1] > first; at--) {
+		model->group[at] = model->group[at - 1];
+		c->begins[at] = c->begins[at - 1];
+	}
+	model->group[at] = (struct kvt_model_group){ .spec = spec, .layers = layers,
+						     .args = *args };
+	snprintf(model->group[at].name, sizeof(model->group[at].name), "%s", name);
+	c->begins[at] = first;
 	model->ngroups++;
+}
+
+void kvt_config_add(struct config *c, const char *name, const char *spec, unsigned kinds,
+		    const struct kvt_spec_args *args)
+{
+	int64_t layers = 0, first = CONFIG_LAYERS;
+
+	for (int k = 0; k < LAYER_KINDS; k++) {
+		if (!(kinds & KIND(k)) || !c->count[k])
+			continue;
+		layers += c->count[k];
+		first = c->first[k] < first ? c->first[k] : first;
+	}
+	kvt_config_add_some(c, name, spec, layers, first, args);
 }
 
 /* ---- keys and values of heads ------------------------------------------- */
@@ -47,7 +69,7 @@ enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c)
 	return KVT_OK;
 }
 
-static enum kvt_status heads_of(struct kvt_spec_args *args, struct config *c)
+enum kvt_status kvt_config_heads(struct kvt_spec_args *args, struct config *c)
 {
 	enum kvt_status status;
 
@@ -80,34 +102,127 @@ static enum kvt_status check_window(struct config *c)
 
 enum kvt_status kvt_caches_gqa(struct config *c)
 {
-	int64_t full = c->count[LAYER_FULL] + c->count[LAYER_BOTH];
+	const unsigned full = KIND(LAYER_FULL) | KIND(LAYER_BOTH);
 	struct kvt_spec_args args = { .heads = 0 };
 	enum kvt_status status;
 
-	if (!full && !c->count[LAYER_WINDOW] && !c->count[LAYER_CHUNK])
+	if (!c->count[LAYER_FULL] && !c->count[LAYER_BOTH] && !c->count[LAYER_WINDOW] &&
+	    !c->count[LAYER_CHUNK])
 		return KVT_OK;
-	if ((status = heads_of(&args, c)))
+	if ((status = kvt_config_heads(&args, c)))
 		return status;
 	kvt_config_add(c, "full", "gqa", full, &args);
 	if (c->count[LAYER_WINDOW]) {
 		if ((status = check_window(c)) ||
 		    (status = kvt_config_need(&args.window, c, "sliding_window")))
 			return status;
-		kvt_config_add(c, "window", "sliding-window", c->count[LAYER_WINDOW],
-			       &args);
+		kvt_config_add(c, "window", "sliding-window", KIND(LAYER_WINDOW), &args);
 	}
 	if (c->count[LAYER_CHUNK]) {
 		if ((status = kvt_config_need(&args.window, c, "attention_chunk_size")))
 			return status;
-		kvt_config_add(c, "chunk", "chunked-local", c->count[LAYER_CHUNK], &args);
+		kvt_config_add(c, "chunk", "chunked-local", KIND(LAYER_CHUNK), &args);
 	}
+	return KVT_OK;
+}
+
+/* ---- Gemma 4 ------------------------------------------------------------ */
+
+/* Layers of full attention have a width and heads of their own. */
+static enum kvt_status global_heads(struct kvt_spec_args *args, struct config *c)
+{
+	bool same = false;
+	int64_t heads = 0;
+	enum kvt_status status;
+
+	if (json_object_get(c->in.object, "per_layer_config"))
+		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+				"%s: per_layer_config, which may differ in each layer, "
+				"is not read: give the caches with --spec", c->in.name);
+	if ((status = kvt_config_flag(&same, c, "attention_k_eq_v")) ||
+	    (status = kvt_config_get(&heads, c, "num_global_key_value_heads")) ||
+	    (status = kvt_config_need(&args->head_dim, c, "global_head_dim")))
+		return status;
+	if (heads && same)
+		args->heads = heads;
+	return KVT_OK;
+}
+
+/* Attention to both sides halves the window. */
+static enum kvt_status gemma4_window(int64_t *out, struct config *c)
+{
+	const char *sides = NULL;
+	const char key[] = "use_bidirectional_attention";
+	enum kvt_status status = KVT_OK;
+
+	if (json_is_string(json_object_get(c->in.object, key)))
+		status = kvt_json_string(&sides, &c->in, key);
+	if (status || (status = kvt_config_need(out, c, "sliding_window")))
+		return status;
+	if (sides && !strcmp(sides, "all"))
+		*out = *out / 2 + 1;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_caches_gemma4(struct config *c)
+{
+	struct kvt_spec_args args = { .heads = 0 }, full;
+	enum kvt_status status;
+
+	if ((status = kvt_config_heads(&args, c)))
+		return status;
+	full = args;
+	if ((status = global_heads(&full, c)) ||
+	    (status = gemma4_window(&args.window, c)))
+		return status;
+	kvt_config_add(c, "window", "sliding-window", KIND(LAYER_WINDOW), &args);
+	kvt_config_add(c, "full", "gqa", KIND(LAYER_FULL), &full);
+	return KVT_OK;
+}
+
+/* ---- Inkling ------------------------------------------------------------ */
+
+/*
+ * Four convolutions of a layer, of its keys, its values and what it adds to the stream
+ * twice, are kept side by side in a window as long as their kernel.
+ */
+static void add_convs(struct config *c, const char *name, enum layer_kind kind,
+		      const struct kvt_spec_args *of, int64_t hidden, int64_t kernel)
+{
+	int64_t width = 2 * of->head_dim + 2 * (hidden / of->heads);
+	struct kvt_spec_args args = { .block_size = kernel, .heads = of->heads,
+				      .head_dim = 1, .window = kernel, .elem = 2 };
+
+	while (args.head_dim < width)
+		args.head_dim *= 2;
+	kvt_config_add(c, name, "sconv", KIND(kind), &args);
+}
+
+enum kvt_status kvt_caches_inkling(struct config *c)
+{
+	struct kvt_spec_args full = { .heads = 0 }, local = { .heads = 0 };
+	int64_t hidden, kernel;
+	enum kvt_status status;
+
+	if ((status = kvt_config_heads(&full, c)) ||
+	    (status = kvt_config_need(&hidden, c, "hidden_size")) ||
+	    (status = kvt_config_need(&kernel, c,
+				      "sconv_kernel_size|conv_kernel_size")) ||
+	    (status = kvt_config_need(&local.heads, c, "swa_num_key_value_heads")) ||
+	    (status = kvt_config_need(&local.head_dim, c, "swa_head_dim")) ||
+	    (status = kvt_config_need(&local.window, c, "sliding_window_size")))
+		return status;
+	full.head_dim_v = 0;
+	kvt_config_add(c, "full", "gqa", KIND(LAYER_FULL), &full);
+	add_convs(c, "conv-full", LAYER_FULL, &full, hidden, kernel);
+	kvt_config_add(c, "window", "sliding-window", KIND(LAYER_WINDOW), &local);
+	add_convs(c, "conv-window", LAYER_WINDOW, &local, hidden, kernel);
 	return KVT_OK;
 }
 
 /* ---- latents ------------------------------------------------------------ */
 
-/* The rows of an indexer are those of one head of 128, which a kernel demands. */
-static enum kvt_status check_indexer(struct config *c)
+enum kvt_status kvt_config_indexer(struct config *c)
 {
 	enum kvt_status status;
 	int64_t dim;
@@ -121,21 +236,28 @@ static enum kvt_status check_indexer(struct config *c)
 	return KVT_OK;
 }
 
-/* num_key_value_heads and head_dim of such a model do not describe its cache. */
+/*
+ * num_key_value_heads and head_dim of such a model do not describe its cache.  Layers
+ * that own an indexer are specs of their own where others share its choice.
+ */
 enum kvt_status kvt_caches_mla(struct config *c)
 {
-	int64_t layers = c->count[LAYER_FULL] + c->count[LAYER_SPARSE];
 	int64_t rank, rope;
 	struct kvt_spec_args args = { .latent = 0 }, none = { .latent = 0 };
 	enum kvt_status status;
 
 	if ((status = kvt_config_need(&rank, c, "kv_lora_rank")) ||
 	    (status = kvt_config_need(&rope, c, "qk_rope_head_dim")) ||
-	    (c->count[LAYER_SPARSE] && (status = check_indexer(c))))
+	    (c->count[LAYER_SPARSE] && (status = kvt_config_indexer(c))))
 		return status;
 	args.latent = rank + rope;
-	kvt_config_add(c, "mla", "mla", layers, &args);
-	kvt_config_add(c, "indexer", "indexer", c->count[LAYER_SPARSE], &none);
+	args.leader = c->count[LAYER_SHARED] || (c->count[LAYER_FULL] &&
+						 c->count[LAYER_SPARSE]);
+	kvt_config_add(c, "mla", "mla", KIND(LAYER_SPARSE), &args);
+	kvt_config_add(c, "indexer", "indexer", KIND(LAYER_SPARSE), &none);
+	args.leader = 0;
+	kvt_config_add(c, c->count[LAYER_SPARSE] ? "mla-shared" : "mla", "mla",
+		       KIND(LAYER_FULL) | KIND(LAYER_SHARED), &args);
 	c->out->block_size = 64;
 	return KVT_OK;
 }
@@ -202,7 +324,7 @@ static enum kvt_status check_v4(struct config *c)
  */
 enum kvt_status kvt_caches_v4(struct config *c)
 {
-	int64_t c4 = c->count[LAYER_C4], c128 = c->count[LAYER_C128];
+	const unsigned c4 = KIND(LAYER_C4), c128 = KIND(LAYER_C128);
 	struct kvt_spec_args window = { .block_size = 64 };
 	struct kvt_spec_args wide = { .block_size = 256 };
 	struct kvt_spec_args four = { .block_size = 4, .window = 8 };
@@ -212,7 +334,7 @@ enum kvt_status kvt_caches_v4(struct config *c)
 	if ((status = check_v4(c)) ||
 	    (status = kvt_config_need(&window.window, c, "sliding_window")))
 		return status;
-	kvt_config_add(c, "swa", "dsv4-swa", c->count[LAYER_WINDOW] + c4 + c128, &window);
+	kvt_config_add(c, "swa", "dsv4-swa", KIND(LAYER_WINDOW) | c4 | c128, &window);
 	kvt_config_add(c, "c4a", "dsv4-c4a", c4, &wide);
 	kvt_config_add(c, "c128a", "dsv4-c128a", c128, &wide);
 	kvt_config_add(c, "compressor-c4", "dsv4-compressor-c4", c4, &four);

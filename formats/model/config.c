@@ -39,10 +39,49 @@
 				       { "sliding_window", 4096 } } }
 #define LLAMA4(name) { .type = name, GQA(chunk), \
 		       .defaults = { { "no_rope_layer_interval", 4 } } }
+#define GEMMA4(name) { .type = name, .layers = kvt_layers_pattern, \
+		       .attention = kvt_caches_gemma4, .choose = kvt_choose_last_full, \
+		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
+				     { "global_head_dim", 512 }, \
+				     { "sliding_window_pattern", 6 }, \
+				     { "sliding_window", 512 } } }
 #define MLA(name, rule) { .type = name, .layers = rule, .attention = kvt_caches_mla, \
 			  .defaults = { { "kv_lora_rank", 512 }, \
 					{ "qk_rope_head_dim", 64 }, \
 					{ "index_head_dim", 128 } } }
+#define SPARSE(name) { .type = name, .layers = kvt_layers_sparse, \
+		       .attention = kvt_caches_mla, .choose = kvt_choose_indexers, \
+		       .defaults = { { "kv_lora_rank", 512 }, \
+				     { "qk_rope_head_dim", 64 }, \
+				     { "index_head_dim", 128 } } }
+#define KIMI(name) { .type = name, .layers = kvt_layers_kda, \
+		     .attention = kvt_caches_mla, .state = kvt_states_kda, \
+		     .defaults = { { "kv_lora_rank", 512 }, { "qk_rope_head_dim", 64 } } }
+#define GLM5(name) { .type = name, .layers = kvt_layers_glm5, \
+		     .attention = kvt_caches_glm5, .state = kvt_states_glm5, \
+		     .choose = kvt_choose_sparse, .layout = "BLHNC", \
+		     .defaults = { { "kv_lora_rank", 512 }, { "index_kpool", 16 }, \
+				   { "index_head_dim", 128 }, \
+				   { "linear_num_heads", 64 }, \
+				   { "linear_head_dim", 128 }, \
+				   { "linear_conv_kernel_dim", 4 } } }
+#define QWEN4(name) { .type = name, .layers = kvt_layers_interval, \
+		      .attention = kvt_caches_qwen4, .state = kvt_states_qwen4, \
+		      .choose = kvt_choose_sparse, .layout = "BLNHC", \
+		      .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 2 }, \
+				    { "full_attention_interval", 4 }, \
+				    { "linear_num_key_heads", 16 }, \
+				    { "linear_num_value_heads", 32 }, \
+				    { "linear_key_head_dim", 128 }, \
+				    { "linear_value_head_dim", 128 }, \
+				    { "linear_conv_kernel_dim", 4 }, { "hc_count", 4 }, \
+				    { "ple_conv_kernel_size", 4 }, \
+				    { "ngram_size", 3 } } }
+#define M3(name) { .type = name, .layers = kvt_layers_freq, \
+		   .attention = kvt_caches_minimax_m3 }
+#define INKLING(name) { .type = name, .layers = kvt_layers_inkling, \
+			.attention = kvt_caches_inkling, \
+			.defaults = { { "sconv_kernel_size", 4 } } }
 #define SHORT_CONV(name) { .type = name, GQA(full_indices), \
 			   .state = kvt_states_short_conv, \
 			   .defaults = { { "num_key_value_heads", 8 }, \
@@ -57,17 +96,31 @@ static const struct config_family families[] = {
 	QWEN("qwen2"), QWEN("qwen2_moe"), QWEN3("qwen3"), QWEN3("qwen3_moe"),
 	PLAIN("glm4_moe"), GEMMA2("gemma2"), GEMMA3("gemma3"), GEMMA3("gemma3_text"),
 	GEMMA3N("gemma3n"), GEMMA3N("gemma3n_text"), PATTERN4("cohere2"),
-	PATTERN4("olmo3"),
+	PATTERN4("olmo3"), GEMMA4("gemma4"), GEMMA4("gemma4_text"),
+	GEMMA4("gemma4_unified"), GEMMA4("gemma4_unified_text"),
 	{ .type = "gpt_oss", GQA(alternate),
 	  .defaults = { { "head_dim", 64 }, { "num_key_value_heads", 8 },
 			{ "sliding_window", 128 } } },
 	LLAMA4("llama4"), LLAMA4("llama4_text"),
 	MLA("deepseek_v2", kvt_layers_full), MLA("deepseek_v3", kvt_layers_full),
-	MLA("kimi_k2", kvt_layers_full), MLA("deepseek_v32", kvt_layers_sparse),
-	{ .type = "kimi_linear", .layers = kvt_layers_kda, .attention = kvt_caches_mla,
-	  .state = kvt_states_kda,
-	  .defaults = { { "kv_lora_rank", 512 }, { "qk_rope_head_dim", 64 } } },
+	MLA("kimi_k2", kvt_layers_full), SPARSE("deepseek_v32"), SPARSE("glm_moe_dsa"),
+	{ .type = "hy_v4", .layers = kvt_layers_full, .attention = kvt_caches_mla,
+	  .choose = kvt_choose_listed,
+	  .defaults = { { "kv_lora_rank", 512 }, { "qk_rope_head_dim", 64 },
+			{ "index_head_dim", 128 } } },
+	{ .type = "dots3_note", .layers = kvt_layers_full,
+	  .attention = kvt_caches_dots3, .choose = kvt_choose_indexers,
+	  .layout = "BLHNC", .defaults = { { "index_head_dim", 128 } } },
+	GLM5("glm5_next"), GLM5("glm5_next_text"), QWEN4("qwen4_exp"),
+	QWEN4("qwen4_exp_text"), M3("minimax_m3_vl"), M3("minimax_m3_vl_text"),
+	M3("minimax_m3_text"), KIMI("kimi_linear"), KIMI("kimi_k3"),
+	{ .type = "deepseek_v41", .layers = kvt_layers_dsv41,
+	  .attention = kvt_caches_dsv41, .layout = "BLHNC",
+	  .defaults = { { "head_dim", 512 }, { "sliding_window", 128 },
+			{ "index_head_dim", 128 } } },
+	INKLING("inkling_mm_model"), INKLING("inkling_model"), INKLING("inkling_text"),
 	{ .type = "deepseek_v4", .layers = kvt_layers_ratios, .attention = kvt_caches_v4,
+	  .layout = "BLHNC",
 	  .defaults = { { "head_dim", 512 }, { "num_key_value_heads", 1 },
 			{ "sliding_window", 128 }, { "index_head_dim", 128 } } },
 	{ .type = "mamba", .layers = kvt_layers_state, .state = kvt_states_mamba1 },
@@ -198,35 +251,55 @@ static enum kvt_status set_facts(json_t *root, const struct kvt_config_hints *hi
 	return status;
 }
 
+/* What layers a family's attention has a cache for. */
+static unsigned kinds_of(const struct config_family *family)
+{
+	static const struct {
+		config_step *attention;
+		unsigned kinds;
+	} rows[] = {
+		{ kvt_caches_gqa, KIND(LAYER_FULL) | KIND(LAYER_WINDOW) |
+				  KIND(LAYER_CHUNK) | KIND(LAYER_BOTH) },
+		{ kvt_caches_mla, KIND(LAYER_FULL) | KIND(LAYER_SPARSE) |
+				  KIND(LAYER_SHARED) },
+		{ kvt_caches_v4, KIND(LAYER_WINDOW) | KIND(LAYER_C4) | KIND(LAYER_C128) },
+		{ kvt_caches_gemma4, KIND(LAYER_FULL) | KIND(LAYER_WINDOW) },
+		{ kvt_caches_inkling, KIND(LAYER_FULL) | KIND(LAYER_WINDOW) },
+		{ kvt_caches_glm5, KIND(LAYER_SPARSE) },
+		{ kvt_caches_qwen4, KIND(LAYER_SPARSE) },
+		{ kvt_caches_minimax_m3, KIND(LAYER_FULL) | KIND(LAYER_SPARSE) },
+		{ kvt_caches_dots3, KIND(LAYER_SPARSE) | KIND(LAYER_SHARED) |
+				    KIND(LAYER_WINDOW) },
+		{ kvt_caches_dsv41, KIND(LAYER_WINDOW) | KIND(LAYER_SOURCE1) |
+				    KIND(LAYER_SOURCE2) },
+	};
+	unsigned kinds = KIND(LAYER_NONE) | (family->state ? KIND(LAYER_STATE) : 0);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].attention == family->attention)
+			kinds |= rows[i].kinds;
+	return kinds;
+}
+
 /* A kind of layer that this family has no cache for must not vanish. */
 static enum kvt_status check_kinds(struct config *c)
 {
-	static const struct {
-		enum layer_kind kind;
-		const char *word;
-	} rows[] = {
-		{ LAYER_FULL, "full" }, { LAYER_WINDOW, "sliding" },
-		{ LAYER_CHUNK, "chunked" }, { LAYER_STATE, "recurrent" },
-		{ LAYER_SPARSE, "sparse" }, { LAYER_C4, "compressed" },
-		{ LAYER_C128, "heavily compressed" },
+	static const char *const words[LAYER_KINDS] = {
+		[LAYER_NONE] = "other", [LAYER_FULL] = "full", [LAYER_WINDOW] = "sliding",
+		[LAYER_CHUNK] = "chunked", [LAYER_STATE] = "recurrent",
+		[LAYER_BOTH] = "mixed", [LAYER_SPARSE] = "sparse",
+		[LAYER_C4] = "compressed", [LAYER_C128] = "heavily compressed",
+		[LAYER_SHARED] = "sparse", [LAYER_SOURCE1] = "source",
+		[LAYER_SOURCE2] = "source",
 	};
-	config_step *a = c->family->attention;
+	unsigned can = kinds_of(c->family);
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		enum layer_kind k = rows[i].kind;
-		bool can = k == LAYER_STATE ? c->family->state != NULL :
-			   k == LAYER_SPARSE ? a == kvt_caches_mla :
-			   k == LAYER_C4 || k == LAYER_C128 ? a == kvt_caches_v4 :
-			   k == LAYER_WINDOW ? a == kvt_caches_gqa || a == kvt_caches_v4 :
-			   k == LAYER_FULL ? a == kvt_caches_gqa || a == kvt_caches_mla :
-					     a == kvt_caches_gqa;
-
-		if (c->count[k] && !can)
+	for (int k = 0; k < LAYER_KINDS; k++)
+		if (c->count[k] && !(can & KIND(k)))
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
 					"%s: %lld %s layers, which %s has not",
-					c->in.name, (long long)c->count[k], rows[i].word,
+					c->in.name, (long long)c->count[k], words[k],
 					c->family->type);
-	}
 	return KVT_OK;
 }
 
@@ -243,6 +316,7 @@ static enum kvt_status read_config(struct config *c, const struct kvt_json *oute
 	if (c->count[LAYER_STATE] + c->count[LAYER_BOTH] &&
 	    (status = c->family->state(c)))
 		return status;
+	c->out->model.layout = c->family->layout;
 	if (!c->out->model.ngroups)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT, "%s: no layer caches anything",
 				c->in.name);

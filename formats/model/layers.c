@@ -15,16 +15,23 @@
 static const struct {
 	const char *word;
 	enum layer_kind kind;
+	config_step *only;		/* of families with this attention */
 } words[] = {
-	{ "full", LAYER_FULL }, { "attention", LAYER_FULL },
-	{ "sliding", LAYER_WINDOW }, { "chunked", LAYER_CHUNK },
-	{ "linear", LAYER_STATE }, { "mamba", LAYER_STATE }, { "conv", LAYER_STATE },
-	{ "deepseek_sparse", LAYER_SPARSE }, { "compressed_sparse", LAYER_C4 },
-	{ "heavily_compressed", LAYER_C128 },
-	{ "mlp", LAYER_NONE }, { "moe", LAYER_NONE },
+	{ "full", LAYER_FULL, NULL }, { "attention", LAYER_FULL, NULL },
+	{ "sliding", LAYER_WINDOW, NULL }, { "chunked", LAYER_CHUNK, NULL },
+	{ "linear", LAYER_STATE, NULL }, { "mamba", LAYER_STATE, NULL },
+	{ "conv", LAYER_STATE, NULL },
+	{ "deepseek_sparse", LAYER_SPARSE, NULL }, { "indexed", LAYER_SPARSE, NULL },
+	{ "sparse", LAYER_SPARSE, kvt_caches_mla },
+	{ "minimax_m3_sparse", LAYER_SPARSE, kvt_caches_minimax_m3 },
+	{ "compressed_sparse", LAYER_C4, NULL },
+	{ "heavily_compressed", LAYER_C128, NULL },
+	{ "hybrid", LAYER_FULL, kvt_caches_inkling },
+	{ "hybrid_sliding", LAYER_WINDOW, kvt_caches_inkling },
+	{ "mlp", LAYER_NONE, NULL }, { "moe", LAYER_NONE, NULL },
 };
 
-static int kind_of(const char *word)
+static int kind_of(const char *word, config_step *attention)
 {
 	static const char suffix[] = "_attention";
 	size_t n = strlen(word);
@@ -32,7 +39,8 @@ static int kind_of(const char *word)
 	if (n > strlen(suffix) && !strcmp(word + n - strlen(suffix), suffix))
 		n -= strlen(suffix);
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strlen(words[i].word) == n && !strncmp(words[i].word, word, n))
+		if (strlen(words[i].word) == n && !strncmp(words[i].word, word, n) &&
+		    (!words[i].only || words[i].only == attention))
 			return (int)words[i].kind;
 	return -1;
 }
@@ -69,7 +77,7 @@ static enum kvt_status take_words(struct config *c, const char *key, const json_
 
 		if ((status = kvt_json_string_at(&word, &c->in, key, list, i)))
 			return status;
-		if ((kind = kind_of(word)) < 0)
+		if ((kind = kind_of(word, c->family->attention)) < 0)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
 					"%s: %s: layer %zu is '%.40s', which is not a "
 					"known kind",
@@ -433,6 +441,51 @@ enum kvt_status kvt_layers_kda(struct config *c)
 	return KVT_OK;
 }
 
+/* GLM-5.3: lists as above, but from 0; else every fourth is no state. */
+enum kvt_status kvt_layers_glm5(struct config *c)
+{
+	enum kvt_status status = kvt_config_need_layers(c);
+	struct kvt_json in;
+	bool full, kda;
+
+	if (status || (status = kvt_json_object(&in, &c->in, "linear_attn_config")))
+		return status;
+	memset(c->kind, LAYER_KINDS, (size_t)c->nlayers);
+	if ((status = mark(c, &in, "full_attn_layers", 0, LAYER_FULL, &full)) ||
+	    (status = mark(c, &in, "kda_layers", 0, LAYER_STATE, &kda)))
+		return status;
+	for (int64_t i = 0; !full && !kda && i < c->nlayers; i++)
+		c->kind[i] = i % 4 == 3 ? LAYER_FULL : LAYER_STATE;
+	mark_rest(c, full ? LAYER_STATE : LAYER_FULL);
+	return KVT_OK;
+}
+
+/* Inkling: local_layer_ids, which have a window. */
+enum kvt_status kvt_layers_inkling(struct config *c)
+{
+	const char key[] = "local_layer_ids";
+	enum kvt_status status = kvt_config_need_layers(c);
+	bool listed;
+
+	memset(c->kind, LAYER_KINDS, (size_t)c->nlayers);
+	if (status || (status = mark(c, &c->in, key, 0, LAYER_WINDOW, &listed)))
+		return status;
+	if (!listed)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s is missing, and layer_types too: transformers "
+				"and vLLM have other defaults", c->in.name, key);
+	mark_rest(c, LAYER_FULL);
+	return KVT_OK;
+}
+
+/* Gemma 4: the last one is full, whatever the list says. */
+enum kvt_status kvt_choose_last_full(struct config *c)
+{
+	if (c->kind[c->nlayers - 1] == LAYER_WINDOW)
+		c->kind[c->nlayers - 1] = LAYER_FULL;
+	return KVT_OK;
+}
+
 /* ---- all of it ---------------------------------------------------------- */
 
 /* Layers at the end that read what an earlier one caches. */
@@ -483,8 +536,12 @@ enum kvt_status kvt_config_layers(struct config *c)
 	}
 	if ((status = drop_shared(c)))
 		return status;
-	for (int64_t i = 0; i < c->nlayers; i++)
+	if (c->family->choose && (status = c->family->choose(c)))
+		return status;
+	for (int64_t i = c->nlayers; i-- > 0;) {
 		c->count[c->kind[i]]++;
+		c->first[c->kind[i]] = i;
+	}
 	c->out->layers = c->nlayers;
 	return KVT_OK;
 }

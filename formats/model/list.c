@@ -71,6 +71,25 @@ static enum kvt_status check_layers(const struct kvt_model_config *c,
 	return KVT_OK;
 }
 
+/* The order of a pool, by vLLM's name for it. */
+static enum kvt_status take_layout(struct kvt_model_config *out,
+				   const struct kvt_json *in)
+{
+	static const char *const names[] = { "LBNHC", "LBHNC", "BLNHC", "BLHNC", "BHLNC",
+					     "LHBNC" };
+	const char *name = NULL;
+	enum kvt_status status = kvt_json_string(&name, in, "layout");
+
+	for (size_t i = 0; !status && name && i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			out->model.layout = names[i];
+	if (!status && name && !out->model.layout)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: layout is '%.40s', expected one such as LBNHC",
+				in->name, name);
+	return status;
+}
+
 enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_json *in,
 				const json_t *groups,
 				const struct kvt_config_hints *hints)
@@ -85,7 +104,7 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 				in->name);
 	if ((status = take_groups(out, in, groups)) ||
 	    (status = kvt_json_int(&out->layers, in, "layers", 1, CONFIG_LAYERS)) ||
-	    (status = check_layers(out, in)) ||
+	    (status = check_layers(out, in)) || (status = take_layout(out, in)) ||
 	    (status = kvt_json_int(&out->block_size, in, "block_size", 1, 1 << 20)) ||
 	    (status = kvt_json_string(&family, in, "family")) ||
 	    (status = kvt_json_string(&dtype, in, "dtype")))

@@ -16,8 +16,11 @@ enum layer_kind {
 	LAYER_BOTH,		/* keys and values, and a state */
 	LAYER_SPARSE,		/* DeepSeek: latents that an indexer chooses from */
 	LAYER_C4, LAYER_C128,	/* DeepSeek V4: compressed, beside a window */
+	LAYER_SHARED,		/* sparse, by the choice of a layer before it */
+	LAYER_SOURCE1, LAYER_SOURCE2,	/* V4.1: what others read, of 1 or 2 tokens */
 	LAYER_KINDS
 };
+#define KIND(k) (1u << (k))
 
 enum { CONFIG_LAYERS = 4096 };
 
@@ -27,14 +30,16 @@ typedef enum kvt_status config_step(struct config *c);
 struct config_family {
 	const char *type;		/* model_type, in either config of a nested one */
 	config_step *layers;		/* where no list of layers is given */
+	config_step *choose;		/* what changes some of them, or NULL */
 	config_step *attention;		/* NULL: has none */
 	config_step *state;		/* NULL: has none */
 	const char *types_key;		/* list of layers; NULL: "layer_types" */
 	bool list_rules;		/* num_hidden_layers may be wrong */
+	const char *layout;		/* that its backends demand; NULL: any */
 	struct {
 		const char *key;
 		int64_t value;
-	} defaults[6];			/* of the class in transformers */
+	} defaults[12];			/* of the class in transformers */
 };
 
 struct config {
@@ -44,7 +49,8 @@ struct config {
 	struct kvt_model_config *out;
 	int64_t nlayers;
 	unsigned char kind[CONFIG_LAYERS];
-	int64_t count[LAYER_KINDS];
+	int64_t count[LAYER_KINDS], first[LAYER_KINDS];
+	int64_t begins[KVT_MODEL_GROUPS];	/* the first layer of each group */
 };
 
 /* ---- facts (facts.c) ---------------------------------------------------- */
@@ -85,17 +91,35 @@ config_step kvt_layers_full, kvt_layers_window, kvt_layers_upper_window,
 	    kvt_layers_pattern, kvt_layers_alternate, kvt_layers_chunk,
 	    kvt_layers_period, kvt_layers_indices, kvt_layers_state, kvt_layers_letters,
 	    kvt_layers_interval, kvt_layers_both, kvt_layers_sparse, kvt_layers_ratios,
-	    kvt_layers_kda, kvt_layers_full_indices, kvt_layers_type_list;
+	    kvt_layers_kda, kvt_layers_full_indices, kvt_layers_type_list,
+	    kvt_layers_glm5, kvt_layers_freq, kvt_layers_inkling,
+	    kvt_layers_dsv41;
+config_step kvt_choose_indexers, kvt_choose_listed, kvt_choose_sparse,
+	    kvt_choose_last_full;
 
 /* ---- caches (caches.c, states.c) ---------------------------------------- */
 
-/* No more groups than there is room for are ever added. */
-void kvt_config_add(struct config *c, const char *name, const char *spec, int64_t layers,
+/*
+ * The layers of some kinds, KIND(k) | ..., cache this; nothing is added where there are
+ * none, and no more groups than there is room for ever are.
+ */
+void kvt_config_add(struct config *c, const char *name, const char *spec, unsigned kinds,
 		    const struct kvt_spec_args *args);
+/* The same of so many layers, from the 'first' on. */
+void kvt_config_add_some(struct config *c, const char *name, const char *spec,
+			 int64_t layers, int64_t first,
+			 const struct kvt_spec_args *args);
+/* num_key_value_heads and head_dim. */
+KVT_MUST_CHECK enum kvt_status
+kvt_config_heads(struct kvt_spec_args *args, struct config *c);
+/* Rows of an indexer are those of one head of 128, which a kernel demands. */
+KVT_MUST_CHECK enum kvt_status kvt_config_indexer(struct config *c);
 
-config_step kvt_caches_gqa, kvt_caches_mla, kvt_caches_v4;
+config_step kvt_caches_gqa, kvt_caches_mla, kvt_caches_v4, kvt_caches_gemma4,
+	    kvt_caches_glm5, kvt_caches_qwen4, kvt_caches_minimax_m3, kvt_caches_dsv41,
+	    kvt_caches_dots3, kvt_caches_inkling;
 config_step kvt_states_mamba1, kvt_states_mamba2, kvt_states_nemotron, kvt_states_bamba,
 	    kvt_states_falcon, kvt_states_gdn, kvt_states_kda, kvt_states_short_conv,
-	    kvt_states_lightning;
+	    kvt_states_lightning, kvt_states_glm5, kvt_states_qwen4;
 
 #endif

@@ -67,7 +67,7 @@ static enum kvt_status ssm_elem(int64_t *out, struct config *c)
 static void add_both(struct config *c, const char *conv, const char *ssm,
 		     const struct kvt_spec_args *args)
 {
-	int64_t layers = c->count[LAYER_STATE] + c->count[LAYER_BOTH];
+	const unsigned layers = KIND(LAYER_STATE) | KIND(LAYER_BOTH);
 	struct kvt_spec_args taps = *args;
 
 	taps.elem = c->out->dtype ? c->out->dtype->elem : 2;
@@ -250,6 +250,60 @@ enum kvt_status kvt_states_kda(struct config *c)
 	return KVT_OK;
 }
 
+/* The same facts, or those of the text model itself. */
+enum kvt_status kvt_states_glm5(struct config *c)
+{
+	struct kvt_spec_args args = { .heads = 0 };
+	enum kvt_status status;
+
+	if (json_is_object(json_object_get(c->in.object, "linear_attn_config")))
+		return kvt_states_kda(c);
+	if ((status = kvt_config_need(&args.heads, c, "linear_num_heads")) ||
+	    (status = kvt_config_need(&args.head_dim, c, "linear_head_dim")) ||
+	    (status = kvt_config_need(&args.kernel, c, "linear_conv_kernel_dim")) ||
+	    (status = fixed_elem(&args.elem, c, "float32")))
+		return status;
+	add_both(c, "kda-conv", "kda-ssm", &args);
+	return KVT_OK;
+}
+
+/* ---- Qwen4 --------------------------------------------------------------- */
+
+/* Layers, listed from 1, that add embeddings of n-grams: all of it on each rank. */
+static enum kvt_status add_ple(struct config *c)
+{
+	const char key[] = "ple_layer_ids";
+	struct kvt_spec_args args = { .elem = c->out->dtype ? c->out->dtype->elem : 2 };
+	const json_t *list = NULL;
+	int64_t hidden, streams, kernel, grams, at, first = CONFIG_LAYERS;
+	enum kvt_status status = kvt_json_array(&list, &c->in, key);
+
+	if (status || !json_array_size(list))
+		return status;
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		if ((status = kvt_json_int_at(&at, &c->in, key, list, i, 1, c->nlayers)))
+			return status;
+		first = at - 1 < first ? at - 1 : first;
+	}
+	if ((status = kvt_config_need(&hidden, c, "hidden_size")) ||
+	    (status = kvt_config_need(&streams, c, "hc_count")) ||
+	    (status = kvt_config_need(&kernel, c, "ple_conv_kernel_size")) ||
+	    (status = kvt_config_need(&grams, c, "ngram_size")))
+		return status;
+	args.inter = hidden * streams;
+	args.kernel = (kernel - 1) * grams + 1;
+	kvt_config_add_some(c, "ple", "conv-whole", (int64_t)json_array_size(list), first,
+			    &args);
+	return KVT_OK;
+}
+
+enum kvt_status kvt_states_qwen4(struct config *c)
+{
+	enum kvt_status status = kvt_states_gdn(c);
+
+	return status ? status : add_ple(c);
+}
+
 /* ---- short convolutions, lightning attention ---------------------------- */
 
 /* As wide as the model, unless conv_dim says otherwise; no other state. */
@@ -262,7 +316,7 @@ enum kvt_status kvt_states_short_conv(struct config *c)
 	    (!args.inter && (status = kvt_config_need(&args.inter, c, "hidden_size"))) ||
 	    (status = kvt_config_need(&args.kernel, c, "conv_L_cache")))
 		return status;
-	kvt_config_add(c, "conv", "short-conv", c->count[LAYER_STATE], &args);
+	kvt_config_add(c, "conv", "short-conv", KIND(LAYER_STATE), &args);
 	return KVT_OK;
 }
 
@@ -276,6 +330,6 @@ enum kvt_status kvt_states_lightning(struct config *c)
 	    (status = kvt_config_head_dim(&args.head_dim, c)) ||
 	    (status = fixed_elem(&args.elem, c, "auto")))
 		return status;
-	kvt_config_add(c, "ssm", "linear-attention", c->count[LAYER_STATE], &args);
+	kvt_config_add(c, "ssm", "linear-attention", KIND(LAYER_STATE), &args);
 	return KVT_OK;
 }

@@ -42,7 +42,9 @@ struct kvt_group_text kvt_model_group_text(const struct kvt_model_group *group);
 enum { KVT_MODEL_GROUPS = 16 };
 
 struct kvt_model {
+	const char *layout;		/* of an engine's pool; never freed; NULL: any */
 	int ngroups;
+	/* As layers come to them; a conv state right before its SSM state. */
 	struct kvt_model_group group[KVT_MODEL_GROUPS];
 };
 
@@ -59,13 +61,15 @@ kvt_model_cached_as(struct kvt_model_group *out, const struct kvt_model_group *i
 struct kvt_deployment {
 	int64_t tp, block_size;
 	const char *cache_dtype;	/* an element type or a form; not "auto" */
+	const char *indexer_dtype;	/* of an indexer's keys, or NULL */
 	bool apart;			/* pages of states and tokens need not be equal */
 };
 
 struct kvt_group_size {
 	struct kvt_model_group group;	/* as it is cached */
+	const char *keeps;		/* the model's preset: what tokens it keeps */
 	struct kvt_spec spec;		/* of every rank: all shares are alike */
-	int64_t block_size;		/* tokens; 0: a state stands for all */
+	int64_t block_size;		/* tokens; 0: there is one of a request */
 	int64_t unpadded, page;		/* bytes of a block of a layer */
 	int64_t most_blocks;		/* of one request, by its window; 0: any */
 };
@@ -75,19 +79,23 @@ struct kvt_model_size {
 	int64_t block_size;		/* of the deployment, raised if a page must be */
 	int ngroups;
 	struct kvt_group_size group[KVT_MODEL_GROUPS];
-	/* A state layer's page holds all of its states; vLLM pads it to a page of
-	 * tokens.  0: no states, or no tokens beside them. */
+	/* A state layer's page holds all of its states, a conv and the SSM state that
+	 * follows it; vLLM pads it to a page of tokens.  The largest; 0: no states. */
 	int64_t state_page, state_padded;
 };
 
 /*
- * What the model takes on one of 'tp' ranks.  Where states and tokens share
- * pages, a block gets as many more tokens, 16 at a time (64 with latents), as its
- * page needs to hold a state, and the padding is counted with the last of a state.
+ * What the model takes on one of 'tp' ranks.  Where states and tokens share pages, a
+ * block gets as many more tokens, 16 or 'block_size' at a time (128 with latents), as
+ * its page needs to hold a state, and the padding is counted with the last of a state.
+ * Pages are those of attention; an indexer's go beside them.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_model_size(struct kvt_model_size *out, const struct kvt_model *model,
 	       const struct kvt_deployment *deployment, struct kvt_error *err);
+
+/* The groups from 'i' on that are one state of a layer: 2, 1, or 0 of tokens. */
+int kvt_state_groups(const struct kvt_model_size *size, int i);
 
 /* Blocks that 'tokens' of one request take in each layer of the group. */
 int64_t kvt_group_blocks(const struct kvt_group_size *group, int64_t tokens);
@@ -118,6 +126,57 @@ struct kvt_model_sums {
 	int64_t windows, states;	/* of a request, at most */
 };
 struct kvt_model_sums kvt_model_sums(const struct kvt_model_size *size);
+
+/* ---- one pool for all groups -------------------------------------------- */
+
+/* Layers of a cache in one group. */
+struct kvt_pack_part {
+	int cache;			/* the first of its groups of kvt_model_size */
+	int64_t layers;
+	int64_t block_size, page;	/* which the engine may have made larger */
+	int64_t offset;			/* in the block of the pool; -1: it has no such */
+};
+
+/* Groups that follow each other and have the same parts; each has its block table. */
+struct kvt_pack_group {
+	int64_t times;
+	int64_t nbytes;			/* of a block */
+	int nparts;
+	struct kvt_pack_part part[KVT_MODEL_GROUPS];
+};
+
+enum { KVT_PACK_RUNS = 3 * KVT_MODEL_GROUPS };
+
+/*
+ * A pool of blocks, as vLLM 0.32 makes it: a block belongs to one group at a time, so
+ * all groups begin at byte 0, and a block has room for the largest.
+ */
+struct kvt_pack {
+	int64_t block_nbytes;		/* of one block id, with all of its layers */
+	int64_t ngroups;		/* 'times' of all */
+	int nruns;
+	struct kvt_pack_group run[KVT_PACK_RUNS];
+};
+
+/*
+ * 'layout' is the pool's: B outermost lets pages of several sizes stand side by side,
+ * else all become as large as the largest: by more tokens, or by padding.
+ * KVT_BAD_INPUT: this layout, or vLLM, cannot keep these caches in one pool;
+ * KVT_UNSUPPORTED: vLLM allocates them in a way that is not modelled here (HiSparse).
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_model_pack(struct kvt_pack *out, const struct kvt_model_size *size,
+	       const struct kvt_layout *layout, struct kvt_error *err);
+
+/* The most block ids of a request in each group of a run, and in all groups. */
+KVT_MUST_CHECK enum kvt_status
+kvt_pack_blocks(int64_t *out, const struct kvt_model_size *size,
+		const struct kvt_pack_group *run, const struct kvt_demand *demand,
+		struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_pack_request(int64_t *out, const struct kvt_model_size *size,
+		 const struct kvt_pack *pack, const struct kvt_demand *demand,
+		 struct kvt_error *err);
 
 #ifdef __cplusplus
 }

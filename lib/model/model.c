@@ -25,17 +25,49 @@ static const struct {
 	{ "turboquant_k3v4_nc", "gqa", "turboquant-k3v4-nc", 0 },
 	{ "turboquant_3bit_nc", "gqa", "turboquant-3bit-nc", 0 },
 	{ "fp8_ds_mla", "mla", "fp8-ds-mla", 0 },
+	{ "nvfp4_ds_mla", "mla", "nvfp4-ds-mla", 0 },
 	{ "fp8_ds_mla", "dsv4-c4a", "dsv4-c4a", 0 },
 	{ "fp8_ds_mla", "dsv4-c128a", "dsv4-c128a", 0 },
 	{ "fp8_ds_mla", "dsv4-swa", "dsv4-swa", 0 },
+	/* of SM100, and of all others */
+	{ "fp8_ds_mla_528", "dsv41-main", "dsv41-main", 0 },
+	{ "fp8_ds_mla_528", "dsv41-swa", "dsv41-swa", 0 },
+	{ "fp8_ds_mla_584", "dsv41-main", "dsv41-main-v4", 0 },
+	{ "fp8_ds_mla_584", "dsv41-swa", "dsv41-swa-v4", 0 },
+	{ "fp8_ds_mla_584", "dsv41-indexer", "dsv41-indexer-v4", 0 },
+	{ "nvfp4_ds_mla", "dsv41-main", "dsv41-main-fp4", 0 },
+	{ "nvfp4_ds_mla", "dsv41-swa", "dsv41-swa", 0 },
 };
 enum { NFORMS = sizeof(forms) / sizeof(forms[0]) };
 
-/* Rows of DeepSeek V4 are of 16-bit elements or fp8_ds_mla, nothing else. */
-static const char *const wide[][2] = {
-	{ "dsv4-c4a", "dsv4-c4a-bf16" }, { "dsv4-c128a", "dsv4-c128a-bf16" },
-	{ "dsv4-swa", "dsv4-swa-bf16" },
+/* Rows of DeepSeek V4 are of 16 or 8 bits, or of a form. */
+static const struct {
+	const char *from, *of[3];	/* by the bytes of an element */
+} wide[] = {
+	{ "dsv4-c4a", { NULL, "dsv4-c4a-fp8", "dsv4-c4a-bf16" } },
+	{ "dsv4-c128a", { NULL, "dsv4-c128a-fp8", "dsv4-c128a-bf16" } },
+	{ "dsv4-swa", { NULL, "dsv4-swa-fp8", "dsv4-swa-bf16" } },
+	{ "dsv41-main", { NULL, "dsv41-main-fp8", "dsv41-main-bf16" } },
+	{ "dsv41-swa", { NULL, "dsv41-swa-fp8", "dsv41-swa-bf16" } },
 };
+
+/* Types of an indexer's keys. */
+static const struct {
+	const char *dtype, *from, *to;
+	int64_t elem;
+} keys[] = {
+	{ "mxfp4", "indexer", "indexer-mxfp4", 0 },
+	{ "mxfp4", "dsv4-indexer", "dsv4-indexer-mxfp4", 0 },
+	{ "mxfp4", "dsv41-indexer", "dsv41-indexer-mxfp4", 0 },
+	{ "fp8", "indexer", "indexer", 0 },
+	{ "fp8", "kpool-indexer", "kpool-indexer", 0 },
+	{ "fp8", "dsv4-indexer", "dsv4-indexer", 0 },
+	{ "fp8", "dsv41-indexer", "dsv41-indexer", 0 },
+	{ "fp8", "dsv41-indexer-v4", "dsv41-indexer-v4", 0 },
+	{ "fp8", "index-key", "index-key", 1 },
+	{ "bfloat16", "index-key", "index-key", 2 },
+};
+enum { NKEYS = sizeof(keys) / sizeof(keys[0]) };
 
 static bool is_one_of(const char *name, const char *const *names)
 {
@@ -49,17 +81,27 @@ static bool is_one_of(const char *name, const char *const *names)
 static bool is_gqa(const char *spec)
 {
 	static const char *const names[] = { "gqa", "sliding-window", "chunked-local",
-					     "rswa", "cross", "compressed", NULL };
+					     "rswa", "cross", "compressed", "sink",
+					     "pooled", "encoder-only", NULL };
 
 	return is_one_of(spec, names);
 }
 
-/* What no cache type changes. */
+/* What no cache type changes: it has no form of any. */
 static bool is_as_it_is(const struct kvt_model_group *group)
 {
-	return !is_gqa(group->spec) && strcmp(group->spec, "mla") &&
-	       strcmp(group->spec, "dsv4-c4a") && strcmp(group->spec, "dsv4-c128a") &&
-	       strcmp(group->spec, "dsv4-swa");
+	for (int i = 0; i < NFORMS; i++)
+		if (!strcmp(group->spec, forms[i].from))
+			return false;
+	return !is_gqa(group->spec);
+}
+
+/* An indexer has a type of its own, but may follow the rows beside it. */
+static bool is_beside(const char *spec)
+{
+	enum kvt_kind kind;
+
+	return kvt_spec_kind(&kind, spec) && kind == KVT_OPAQUE;
 }
 
 static const struct kvt_dtype *element(const char *name)
@@ -73,13 +115,14 @@ static enum kvt_status take_element(struct kvt_model_group *out,
 				    struct kvt_error *err)
 {
 	for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]); i++) {
-		if (strcmp(out->spec, wide[i][0]))
+		if (strcmp(out->spec, wide[i].from))
 			continue;
-		if (dtype->elem != 2)
+		if (dtype->elem > 2)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: a cache of %s is unknown, expected "
-					"bfloat16 or fp8_ds_mla", out->name, dtype->name);
-		out->spec = wide[i][1];
+					"bfloat16, fp8 or a form such as fp8_ds_mla",
+					out->name, dtype->name);
+		out->spec = wide[i].of[dtype->elem];
 		return KVT_OK;
 	}
 	out->args.elem = dtype->elem;
@@ -104,6 +147,26 @@ static enum kvt_status no_type(const char *name, struct kvt_error *err)
 			name, forms[0].dtype);
 }
 
+static enum kvt_status never(const struct kvt_model_group *in, const char *cache_dtype,
+			     struct kvt_error *err)
+{
+	if (!strcmp(cache_dtype, "fp8_ds_mla") && !strncmp(in->spec, "dsv41", 5))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: fp8_ds_mla is 528 bytes a row on SM100, 584 "
+				"elsewhere: give fp8_ds_mla_528 or fp8_ds_mla_584",
+				in->name);
+	return kvt_fail(err, KVT_BAD_INPUT, "%s: a cache of %s is never %s", in->name,
+			in->spec, cache_dtype);
+}
+
+/* Rows of these forms hold 512 values, and 64 of rope but in GLM-5.3 with fp8. */
+static bool has_no_form(const struct kvt_model_group *in, const char *cache_dtype)
+{
+	return !strcmp(in->spec, "mla") && in->args.latent != 576 &&
+	       ((!strcmp(cache_dtype, "fp8_ds_mla") && in->args.latent != 512) ||
+		!strcmp(cache_dtype, "nvfp4_ds_mla"));
+}
+
 enum kvt_status kvt_model_cached_as(struct kvt_model_group *out,
 				    const struct kvt_model_group *in,
 				    const char *cache_dtype, struct kvt_error *err)
@@ -124,16 +187,14 @@ enum kvt_status kvt_model_cached_as(struct kvt_model_group *out,
 	}
 	if (!known)
 		return no_type(cache_dtype, err);
-	if (is_as_it_is(in) || in->args.elem) {
+	if (is_as_it_is(in) || in->args.elem || (found < 0 && is_beside(in->spec))) {
 		*out = group;
 		return KVT_OK;
 	}
 	if (dtype) {
 		status = take_element(&group, dtype, err);
-	} else if (found < 0 || (!strcmp(cache_dtype, "fp8_ds_mla") &&
-				 !strcmp(from, "mla") && in->args.latent != 576)) {
-		status = kvt_fail(err, KVT_BAD_INPUT, "%s: a cache of %s is never %s",
-				  in->name, in->spec, cache_dtype);
+	} else if (found < 0 || has_no_form(in, cache_dtype)) {
+		status = never(in, cache_dtype, err);
 	} else {
 		group.spec = forms[found].to;
 		group.args.elem = forms[found].elem;
@@ -143,15 +204,50 @@ enum kvt_status kvt_model_cached_as(struct kvt_model_group *out,
 	return status;
 }
 
+static enum kvt_status index_as(struct kvt_model_group *group, const char *dtype,
+				struct kvt_error *err)
+{
+	bool known = false, is_key = false;
+
+	if (!dtype || group->args.elem)
+		return KVT_OK;
+	for (int i = 0; i < NKEYS; i++) {
+		bool same = !strcmp(keys[i].dtype, dtype);
+		bool from = !strcmp(keys[i].from, group->spec);
+
+		known |= same;
+		is_key |= from;
+		if (!same || !from)
+			continue;
+		group->spec = keys[i].to;
+		group->args.elem = keys[i].elem;
+		return KVT_OK;
+	}
+	if (!known)
+		return kvt_fail(err, KVT_USAGE,
+				"there is no type '%.40s' of an indexer's keys, expected "
+				"fp8, mxfp4 or bfloat16", dtype);
+	return is_key ? kvt_fail(err, KVT_BAD_INPUT, "%s: keys of %s are never %s",
+				 group->name, group->spec, dtype) : KVT_OK;
+}
+
 /* ---- pages -------------------------------------------------------------- */
 
 /* 'group' is the model's: a form of its cache has lost what a chunk is. */
 static int64_t window_blocks(const struct kvt_model_group *group, int64_t block_size)
 {
-	struct kvt_retention keep = { .window = group->args.window };
+	struct kvt_retention keep = { .window = group->args.window,
+				      .retained = group->args.retained };
 
 	return kvt_spec_kind(&keep.kind, group->spec) ?
 	       kvt_most_blocks(&keep, block_size) : 0;
+}
+
+/* A request has one of them, however long it is. */
+static bool is_once(const struct kvt_group_size *g)
+{
+	return kvt_is_recurrent(g->spec.kind) ||
+	       kvt_spec_class_of(g->keeps, &g->group.args) == KVT_CLASS_RING;
 }
 
 /* Sums over all groups, and a page made longer, must fit as well. */
@@ -172,13 +268,14 @@ static enum kvt_status size_group(struct kvt_group_size *out,
 				  const struct kvt_deployment *d, int64_t block_size,
 				  struct kvt_error *err)
 {
-	struct kvt_group_size g = { .block_size = 0 };
+	struct kvt_group_size g = { .keeps = group->spec };
 	struct kvt_spec_args args;
 	struct kvt_spec_size size;
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
-	if ((status = kvt_model_cached_as(&g.group, group, d->cache_dtype, err)))
+	if ((status = kvt_model_cached_as(&g.group, group, d->cache_dtype, err)) ||
+	    (status = index_as(&g.group, d->indexer_dtype, err)))
 		return status;
 	args = g.group.args;
 	if (!args.block_size)
@@ -189,12 +286,30 @@ static enum kvt_status size_group(struct kvt_group_size *out,
 		return kvt_fail(err, status, "%s: %.400s", group->name, why.text);
 	g.unpadded = size.unpadded;
 	g.page = size.page;
-	if (!kvt_is_recurrent(g.spec.kind)) {
+	if (!is_once(&g)) {
 		g.block_size = args.block_size;
 		g.most_blocks = window_blocks(group, args.block_size);
 	}
 	*out = g;
 	return check_room(&g, err);
+}
+
+int kvt_state_groups(const struct kvt_model_size *size, int i)
+{
+	const struct kvt_group_size *g = &size->group[i];
+
+	if (!kvt_is_recurrent(g->spec.kind))
+		return 0;
+	return 1 + (i + 1 < size->ngroups && g->spec.kind == KVT_MAMBA_CONV &&
+		    g[1].spec.kind == KVT_MAMBA_SSM &&
+		    g[1].group.layers == g->group.layers);
+}
+
+static int64_t state_bytes(const struct kvt_model_size *size, int i)
+{
+	int n = kvt_state_groups(size, i);
+
+	return n ? size->group[i].page + (n > 1 ? size->group[i + 1].page : 0) : 0;
 }
 
 static enum kvt_status size_groups(struct kvt_model_size *out,
@@ -210,13 +325,18 @@ static enum kvt_status size_groups(struct kvt_model_size *out,
 		struct kvt_group_size *g = &out->group[i];
 
 		status = size_group(g, &model->group[i], d, block_size, err);
-		if (!status && kvt_is_recurrent(g->spec.kind))
-			out->state_page += g->page;
 	}
+	for (int i = 0; !status && i < model->ngroups; i++)
+		if (state_bytes(out, i) > out->state_page)
+			out->state_page = state_bytes(out, i);
 	return status;
 }
 
-/* Bytes of a token in a layer, of the group whose pages are the smallest. */
+/*
+ * Bytes of a token in a layer of attention, of the group where they are the fewest.
+ * vLLM counts an element of a latent as a byte here where rows have a form of their
+ * own, whatever a row takes.
+ */
 static int64_t token_bytes(const struct kvt_model_size *size)
 {
 	int64_t least = 0;
@@ -225,39 +345,63 @@ static int64_t token_bytes(const struct kvt_model_size *size)
 		const struct kvt_group_size *g = &size->group[i];
 		int64_t n = g->block_size ? g->page / g->block_size : 0;
 
+		if (g->spec.kind == KVT_OPAQUE)
+			continue;
+		if (n && g->group.args.latent && g->group.spec != g->keeps)
+			n = g->group.args.latent;
 		if (n && (!least || n < least))
 			least = n;
 	}
 	return least;
 }
 
-/* Kernels want blocks of a multiple of 16 tokens; those of latents, of 64. */
+/* Kernels want blocks of a multiple of 16 tokens; those of latents, of 128. */
 static int64_t block_step(const struct kvt_model_size *size)
 {
 	for (int i = 0; i < size->ngroups; i++)
 		if (size->group[i].spec.kind == KVT_MLA)
-			return 64;
+			return 128;
 	return 16;
 }
 
-/* The padding of a state layer belongs to its last state. */
-static void pad_states(struct kvt_model_size *size)
+/* Pooled keys have pages of 32 rows. */
+static int64_t pooled_step(const struct kvt_model_size *size, int64_t step)
 {
-	struct kvt_group_size *last = NULL;
-	int64_t page = 0;
-
 	for (int i = 0; i < size->ngroups; i++) {
-		struct kvt_group_size *g = &size->group[i];
+		const struct kvt_model_group *g = &size->group[i].group;
+		int64_t tokens = 32 * g->args.ratio;
 
-		if (kvt_is_recurrent(g->spec.kind))
-			last = g;
-		else if (g->page > page)
-			page = g->page;
+		if (!strcmp(g->spec, "kpool-indexer"))
+			step = step / kvt_gcd(step, tokens) * tokens;
 	}
-	size->state_padded = size->state_page;
-	if (last && page > size->state_page) {
-		last->page += page - size->state_page;
-		size->state_padded = page;
+	return step;
+}
+
+static int64_t round_up(int64_t n, int64_t by)
+{
+	return (n + by - 1) / by * by;
+}
+
+/* Tokens of a block whose page holds a state. */
+static int64_t tokens_of(const struct kvt_model_size *size, int64_t token,
+			 int64_t block_size)
+{
+	int64_t step = block_step(size), least = step > block_size ? step : block_size;
+
+	return round_up(round_up((size->state_page + token - 1) / token, least),
+			pooled_step(size, step));
+}
+
+/* The padding of a state layer belongs to its last state. */
+static void pad_states(struct kvt_model_size *size, int64_t page)
+{
+	size->state_padded = page > size->state_page ? page : size->state_page;
+	for (int i = 0; i < size->ngroups; i++) {
+		int n = kvt_state_groups(size, i);
+
+		if (n && page > state_bytes(size, i))
+			size->group[i + n - 1].page += page - state_bytes(size, i);
+		i += n > 1;
 	}
 }
 
@@ -266,7 +410,7 @@ enum kvt_status kvt_model_size(struct kvt_model_size *out, const struct kvt_mode
 {
 	struct kvt_model_size size;
 	enum kvt_status status;
-	int64_t token, tokens, step;
+	int64_t token, tokens;
 
 	if (model->ngroups < 1 || model->ngroups > KVT_MODEL_GROUPS || d->tp < 1 ||
 	    d->tp > 1 << 20 || d->block_size < 1 || d->block_size > 1 << 20)
@@ -277,12 +421,11 @@ enum kvt_status kvt_model_size(struct kvt_model_size *out, const struct kvt_mode
 		return status;
 	token = token_bytes(&size);
 	if (!d->apart && size.state_page && token) {
-		step = block_step(&size);
-		tokens = (size.state_page + token * step - 1) / (token * step) * step;
+		tokens = tokens_of(&size, token, d->block_size);
 		if (tokens > d->block_size &&
 		    (status = size_groups(&size, model, d, tokens, err)))
 			return status;
-		pad_states(&size);
+		pad_states(&size, token * size.block_size);
 	} else {
 		size.state_padded = size.state_page;
 	}

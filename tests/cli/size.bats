@@ -42,7 +42,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	[ "$(json 'o["family"], o["layers"], o["dtype"], o["memory"]' <answer)" = \
 		"('jamba', 32, 'bfloat16', 1073741824)" ]
 	[ "$(json '[(g["name"], g["spec"]) for g in o["groups"]]' <answer)" = \
-		"[('full', 'gqa:layers=4,heads=8,head-dim=128'), ('conv', 'mamba1-conv:layers=28,inter=8192,state-size=16,kernel=4,elem=2'), ('ssm', 'mamba1-ssm:layers=28,inter=8192,state-size=16,kernel=4,elem=4')]" ]
+		"[('conv', 'mamba1-conv:layers=28,inter=8192,state-size=16,kernel=4,elem=2'), ('ssm', 'mamba1-ssm:layers=28,inter=8192,state-size=16,kernel=4,elem=4'), ('full', 'gqa:layers=4,heads=8,head-dim=128')]" ]
 	[ "$(json '[(r["tp"], r["cache_dtype"], r["block_size"], r["error"]) for r in o["sizes"]]' \
 		<answer)" = "[(2, 'bfloat16', 144, None)]" ]
 }
@@ -132,7 +132,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 			"$(json 'len(o["groups"])' <again)" ]
 	done
 	kvtool transfer-sim --json -m gpt-oss-20b --models=mine >plan
-	[ "$(json '[g["group"] for g in o["groups"]]' <plan)" = "['full', 'window']" ]
+	[ "$(json '[g["group"] for g in o["groups"]]' <plan)" = "['window', 'full']" ]
 }
 
 @test "lists of caches that are none" {
@@ -163,7 +163,10 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	run -2 kvtool size --cache-dtype=float7 $llama
 	run -3 kvtool size --cache-dtype=fp8_ds_mla $llama
 	run -3 kvtool size --cache-dtype=nvfp4 testdata/config/deepseek-v3.json
-	run -3 kvtool size --cache-dtype=fp8 testdata/config/deepseek-v4.json
+	run -3 kvtool size --cache-dtype=float32 testdata/config/deepseek-v4.json
+	[[ $output == *"swa: a cache of float32 is unknown, expected bfloat16, fp8 or a form"* ]]
+	run -3 kvtool size --cache-dtype=fp8_ds_mla -m deepseek-v4.1-flash
+	[[ $output == *"is 528 bytes a row on SM100, 584 elsewhere: give fp8_ds_mla_528 or"* ]]
 	run -3 kvtool size --cache-dtype=auto --spec gqa:heads=1,head-dim=8
 }
 
@@ -332,7 +335,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	scout=('model_type="llama4_text"' num_hidden_layers=4 attention_chunk_size=32)
 	with "${scout[@]}" 'no_rope_layers=[1,1,0,1]' >config.json
 	run -0 kvtool size --tp=1 config.json
-	[[ $output == *" gqa:layers=1,"*" chunked-local:layers=3,heads=2,head-dim=16,window=32"* ]]
+	[[ $output == *" chunked-local:layers=3,heads=2,head-dim=16,window=32"*" gqa:layers=1,"* ]]
 	refused 3 'no_rope_layers has 3 layers, but num_hidden_layers is 4' \
 		"$(with "${scout[@]}" 'no_rope_layers=[1,1,0]')"
 	refused 3 'no_rope_layers is 2, expected 0 to 1' \
