@@ -209,7 +209,23 @@ static void put_caches(struct json_out *out, const struct size_report *r)
 	}
 }
 
-static void put_group(struct json_out *out, json_t *array, const struct kvt_group_size *g)
+/* Of a request, in vLLM. */
+static void put_blocks(struct json_out *out, json_t *group, const struct size_report *r,
+		       const struct kvt_group_size *g)
+{
+	struct kvt_spec_args args = g->group.args;
+	int64_t most = 0, width = 0;
+	bool known;
+
+	args.block_size = g->spec.block_size ? g->spec.block_size : 1;
+	known = r->tokens && !kvt_spec_blocks(&most, &width, g->keeps, &args, &r->demand,
+					      NULL);
+	json_put_known(out, group, "request_blocks", most, known);
+	json_put_known(out, group, "table_blocks", width, known);
+}
+
+static void put_group(struct json_out *out, json_t *array, const struct size_report *r,
+		      const struct kvt_group_size *g)
 {
 	const struct kvt_class_rule *rule =
 		kvt_class_rule(kvt_spec_class_of(g->keeps, &g->group.args));
@@ -234,6 +250,7 @@ static void put_group(struct json_out *out, json_t *array, const struct kvt_grou
 	json_put_bool(out, group, "prefix_cached",
 		      kvt_spec_cached(g->keeps, &g->group.args));
 	json_put_bool(out, group, "slot_mapping", rule->mapped);
+	put_blocks(out, group, r, g);
 }
 
 static void put_run(struct json_out *out, json_t *array, const struct size_report *r,
@@ -273,6 +290,7 @@ static void put_pool(struct json_out *out, json_t *object, const struct size_rep
 		return;
 	json_put_int(out, o, "block_id_bytes", pool.pack.block_nbytes);
 	json_put_int(out, o, "groups", pool.pack.ngroups);
+	json_put_int(out, o, "tp_replicas", pool.copies);
 	json_put_known(out, o, "block_ids", pool.block_ids, r->memory);
 	json_put_known(out, o, "request_block_ids", pool.request,
 		       r->tokens && !pool.too_long[0]);
@@ -326,7 +344,7 @@ enum kvt_status size_json(const struct size_report *r, struct kvt_error *err)
 		put_sums(&out, object, r, row);
 		groups = json_put_array(&out, object, "groups");
 		for (int g = 0; g < row->size.ngroups; g++)
-			put_group(&out, groups, &row->size.group[g]);
+			put_group(&out, groups, r, &row->size.group[g]);
 		put_pool(&out, object, r, row);
 	}
 	status = json_print(&out, false, err);

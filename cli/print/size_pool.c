@@ -14,6 +14,11 @@ void size_pool(struct size_pool *out, const struct size_report *r,
 		snprintf(out->why_not, sizeof(out->why_not), "%.250s", why.text);
 		return;
 	}
+	out->copies = row->tp;
+	for (int i = 0; i < row->size.ngroups; i++)
+		out->copies = kvt_gcd(out->copies,
+				      kvt_spec_copies(row->size.group[i].keeps, row->tp,
+						      r->demand.dcp));
 	if (r->memory && out->pack.block_nbytes)
 		out->block_ids = r->memory / out->pack.block_nbytes;
 	if (r->tokens && kvt_pack_request(&out->request, &row->size, &out->pack,

@@ -134,7 +134,7 @@ struct kvt_pack_part {
 	int cache;			/* the first of its groups of kvt_model_size */
 	int64_t layers;
 	int64_t block_size, page;	/* which the engine may have made larger */
-	int64_t offset;			/* in the block of the pool; -1: it has no such */
+	int64_t offset;			/* in a block of the pool; -1: it has no runs */
 };
 
 /* Groups that follow each other and have the same parts; each has its block table. */

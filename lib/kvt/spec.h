@@ -217,6 +217,13 @@ enum kvt_spec_class kvt_spec_class_of(const char *preset,
 /* Does prefix caching find its blocks again? */
 bool kvt_spec_cached(const char *preset, const struct kvt_spec_args *args);
 
+/*
+ * Ranks in a row that hold the same, as vLLM's specs count them: 'tp' for most latents,
+ * 1 where they do not say, as for replicated heads and DeepSeek V4.1, or deal tokens out
+ * to 'dcp' ranks.  Of a model it is the greatest common divisor.
+ */
+int64_t kvt_spec_copies(const char *preset, int64_t tp, int64_t dcp);
+
 /* What a request may ask of an engine. */
 struct kvt_demand {
 	int64_t tokens;			/* of the longest request */

@@ -141,6 +141,21 @@ static bool equal(const struct cache *a, const struct cache *b)
 	       args_of(a)->leader == args_of(b)->leader;
 }
 
+/*
+ * vLLM compares no width of these, nor their pages and blocks, which differ only where
+ * it would mistake one for the other; then they are kept apart here.
+ */
+static bool same_windows(const struct cache *a, const struct cache *b)
+{
+	const struct kvt_spec_args *x = args_of(a), *y = args_of(b);
+
+	return a->is == b->is && a->page == b->page && a->block == b->block &&
+	       a->stride == b->stride && x->window == y->window &&
+	       x->retained == y->retained && x->replay == y->replay &&
+	       a->size->spec.tokens_per_slot.num == b->size->spec.tokens_per_slot.num &&
+	       !strcmp(a->size->group.spec, b->size->group.spec);
+}
+
 static bool is_plain_full(const struct cache *c)
 {
 	return c->is == KVT_CLASS_FULL || c->is == KVT_CLASS_RSWA ||
@@ -176,6 +191,8 @@ static bool merges(const struct cache *first, const struct cache *other)
 		       args_of(first)->leader == args_of(other)->leader &&
 		       (first->is != other->is ||
 			!strcmp(first->size->group.spec, other->size->group.spec));
+	case KVT_CLASS_WINDOW_MLA:
+		return same_windows(first, other);
 	default:
 		return equal(first, other);
 	}
@@ -506,14 +523,17 @@ static bool mixed(const struct caches *all)
 	return false;
 }
 
-/* More tokens a block, if that makes the page so large; alignment must stay as it is. */
+static int64_t alignment_of(const struct cache *c)
+{
+	return c->size->spec.alignment > 1 ? c->size->spec.alignment : 1;
+}
+
+/* More tokens a block; false: vLLM's padding of rows does not follow. */
 static bool grow(struct cache *c, int64_t page)
 {
 	struct cache grown = *c;
-	int64_t align = c->size->spec.alignment > 1 ? c->size->spec.alignment : 1;
+	int64_t align = alignment_of(c);
 
-	if (page % c->page)
-		return false;
 	grown.block *= page / c->page;
 	grown.unpadded *= page / c->page;
 	grown.page = ceil_of(grown.unpadded, align) * align;
@@ -524,21 +544,33 @@ static bool grow(struct cache *c, int64_t page)
 	return true;
 }
 
-static bool unify(struct caches *all)
+enum unified { UNIFIED, CANNOT_BE, ENDS };
+
+/* In the order of the layers: the first that cannot be so large says how it ends. */
+static enum unified unify(struct caches *all, int *at)
 {
 	int64_t page = largest(all);
 
 	for (int i = 0; i < all->n; i++) {
 		struct cache *c = &all->c[i];
 
-		if (c->page == page || (c->is != KVT_CLASS_STATE && grow(c, page)))
+		*at = i;
+		if (c->page == page)
 			continue;
-		if (is_latent(c) || (c->is != KVT_CLASS_STATE && page % c->page == 0))
-			return false;
+		if (c->is != KVT_CLASS_STATE && page % c->page == 0) {
+			if (!grow(c, page))
+				return ENDS;
+			continue;
+		}
+		if (is_latent(c))
+			return CANNOT_BE;
+		/* its own padding is put in again, in place of this one */
+		if (c->is != KVT_CLASS_STATE && c->unpadded % alignment_of(c))
+			return ENDS;
 		c->page = page;
 		c->padded = true;
 	}
-	return true;
+	return UNIFIED;
 }
 
 /*
@@ -582,14 +614,22 @@ static enum kvt_status pack_equal(struct kvt_pack *pack, struct caches *all,
 	struct caches before = *all;
 	int64_t layers[KVT_MODEL_GROUPS] = { 0 }, least = INT64_MAX, most = 0;
 	struct buckets to;
+	enum unified how;
+	int at;
 
 	for (int i = 0; i < all->n; i++)
 		if (all->c[i].is == KVT_CLASS_HIDDEN)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%s: hidden states in pages of attention are "
-					"not modelled: give a layout with B outermost",
+					"%s: activations in pages of attention are not "
+					"modelled: give a layout with B outermost",
 					all->c[i].size->group.name);
-	if (!unify(all)) {
+	if ((how = unify(all, &at)) == ENDS)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: vLLM 0.32 ends at an assertion when its pages shall "
+				"have %lld bytes: give a layout with B outermost, such "
+				"as BLHNC", before.c[at].size->group.name,
+				LL(largest(&before)));
+	if (how == CANNOT_BE) {
 		*all = before;
 		if (!keep_all(all))
 			return kvt_fail(err, KVT_BAD_INPUT,
@@ -650,6 +690,13 @@ static enum kvt_status check_windows(const struct caches *all, struct kvt_error 
 	return KVT_OK;
 }
 
+/* A state has none, and the vectors of a ring are some to vLLM. */
+static int64_t heads_of(const struct cache *c)
+{
+	return c->is == KVT_CLASS_STATE ? 1 :
+	       c->is == KVT_CLASS_RING ? args_of(c)->heads : c->size->spec.num_heads;
+}
+
 static enum kvt_status check_layout(const struct kvt_pack *pack, const struct caches *all,
 				    const struct kvt_layout *layout,
 				    struct kvt_error *err)
@@ -663,10 +710,11 @@ static enum kvt_status check_layout(const struct kvt_pack *pack, const struct ca
 				"give one such as BLHNC", kvt_layout_string(layout).s,
 				compact ? " in several groups" : "");
 	for (int i = 0; !compact && i < all->n; i++)
-		if (all->c[i].padded && all->c[i].size->spec.num_heads > 1 &&
-		    !kvt_is_recurrent(all->c[i].size->spec.kind))
+		if ((all->c[i].padded && heads_of(&all->c[i]) > 1) ||
+		    (is_outermost(layout, KVT_AXIS_L) &&
+		     all->c[i].page % all->c[i].stride))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: a layout of %s cannot pad pages of heads",
+					"%s: a layout of %s cannot pad its pages",
 					all->c[i].size->group.name,
 					kvt_layout_string(layout).s);
 	return KVT_OK;
@@ -681,10 +729,35 @@ static const struct cache *find(const struct caches *all, int at)
 	return c;
 }
 
+/*
+ * Where the parts of a block begin, one after the other; those of equal specs together,
+ * where a group keeps the specs of its layers and has not merged them.
+ */
+static void place_parts(struct kvt_pack_group *g, const struct caches *all, bool merged)
+{
+	bool done[KVT_MODEL_GROUPS] = { false };
+	int64_t at = 0;
+
+	for (int i = 0; i < g->nparts; i++)
+		for (int k = i; k < g->nparts && !done[i]; k++) {
+			struct kvt_pack_part *part = &g->part[k];
+
+			if (done[k] ||
+			    (k > i && (merged || !equal(find(all, g->part[i].cache),
+							find(all, part->cache)))))
+				continue;
+			part->offset = at;
+			at += part->page * part->layers;
+			done[k] = k > i;
+		}
+}
+
 /* Bytes of the groups, of the largest, and where parts begin. */
 static enum kvt_status measure(struct kvt_pack *pack, const struct caches *all,
-			       bool outermost, struct kvt_error *err)
+			       const struct kvt_layout *layout, bool merged,
+			       struct kvt_error *err)
 {
+	bool outermost = is_outermost(layout, KVT_AXIS_B);
 	int64_t step = 1, n;
 
 	for (int i = 0; outermost && i < all->n; i++) {
@@ -702,9 +775,10 @@ static enum kvt_status measure(struct kvt_pack *pack, const struct caches *all,
 			struct kvt_pack_part *part = &g->part[k];
 			int64_t by = outermost ? 1 : find(all, part->cache)->stride;
 
-			part->offset = outermost ? g->nbytes : -1;
 			g->nbytes += ceil_of(part->page, by) * by * part->layers;
 		}
+		if (outermost && is_compact(layout))
+			place_parts(g, all, merged);
 		if (g->nbytes > pack->block_nbytes)
 			pack->block_nbytes = g->nbytes;
 	}
@@ -712,17 +786,20 @@ static enum kvt_status measure(struct kvt_pack *pack, const struct caches *all,
 	return KVT_OK;
 }
 
+/* 'merged': the layers of a group have one spec, even if they had several. */
 static enum kvt_status group_all(struct kvt_pack *pack, struct caches *all,
-				 bool outermost, struct kvt_error *err)
+				 bool outermost, bool *merged, struct kvt_error *err)
 {
 	enum kvt_status status = check_windows(all, err);
 
 	if (status)
 		return status;
-	if (all_of(all, merges) || all_of(all, one_type)) {
+	*merged = all_of(all, merges);
+	if (*merged || all_of(all, one_type)) {
 		one_group(pack, all);
 		return KVT_OK;
 	}
+	*merged = !(outermost && mixed(all));
 	return outermost && mixed(all) ? pack_mixed(pack, all, err) :
 					 pack_equal(pack, all, err);
 }
@@ -732,15 +809,16 @@ enum kvt_status kvt_model_pack(struct kvt_pack *out, const struct kvt_model_size
 {
 	bool outermost = is_outermost(layout, KVT_AXIS_B);
 	struct caches all;
+	bool merged;
 	enum kvt_status status = list(&all, size, err);
 
 	memset(out, 0, sizeof(*out));
 	if (status || !all.n)
 		return status;
-	if ((status = group_all(out, &all, outermost, err)) ||
+	if ((status = group_all(out, &all, outermost, &merged, err)) ||
 	    (status = check_layout(out, &all, layout, err)))
 		return status;
-	return measure(out, &all, outermost, err);
+	return measure(out, &all, layout, merged, err);
 }
 
 /* ---- requests ------------------------------------------------------------- */

@@ -45,6 +45,7 @@ struct recipe {
 	int64_t bytes, elem, block_size, ratio, alignment;
 	int bits[2];
 	bool planar;
+	bool counted;			/* that all ranks hold it is in vLLM's spec */
 };
 
 /* All that is missing, in one sentence. */
@@ -138,6 +139,7 @@ static enum kvt_status single(struct kvt_spec *spec, const struct recipe *recipe
 {
 	(void)recipe;
 	(void)err;
+	spec->no_replicas = true;
 	return set_content(spec, args->elem ? args->elem : 2, 1, args->head_dim, 0);
 }
 
@@ -309,10 +311,11 @@ static enum kvt_status channels(struct kvt_spec *spec, const struct recipe *reci
 #define QUANTISED(f, k, v, n) \
 	ATTENTION(f, KVT_FULL_ATTENTION, 0, 1), .bits = { k, v }, .bytes = n
 #define LATENTS(n) \
-	.make = latent, .kind = KVT_MLA, .needs = BLOCK | LATENT, .ratio = 1, .bytes = n
+	.make = latent, .kind = KVT_MLA, .needs = BLOCK | LATENT, .ratio = 1, \
+	.bytes = n, .counted = true
 #define ROWS(k, n, e, block, r, align) \
 	.make = fixed, .kind = k, .bytes = n, .elem = e, .block_size = block, \
-	.ratio = r, .alignment = align
+	.ratio = r, .alignment = align, .counted = (r) != ANY_RATIO
 #define RECURRENT(f, k, n) .make = f, .kind = k, .needs = n
 #define PLANES(k, n, block, r, align) \
 	ROWS(k, n, 1, block, r, align), .planar = true
@@ -376,7 +379,8 @@ static const struct recipe recipes[] = {
 	  .make = latent, .kind = KVT_OPAQUE, .needs = BLOCK | LATENT,
 	  .ratio = ANY_RATIO },
 	{ { "kpool-indexer", "GLM-5.3: indexer rows of 'ratio' pooled tokens; planes" },
-	  INDEXES(132, 0, ANY_RATIO, 0), .needs = BLOCK | RATIO },
+	  .make = fixed, .kind = KVT_OPAQUE, .bytes = 132, .elem = 1, .planar = true,
+	  .needs = BLOCK | RATIO, .counted = true },
 	{ { "ring", "vectors of a request's last tokens, in its only block" },
 	  .make = vectors, .kind = KVT_OPAQUE, .needs = BLOCK | HEADS | DIM, .ratio = 1,
 	  AS(RING) },
@@ -504,6 +508,13 @@ enum kvt_spec_class kvt_spec_class_of(const char *preset,
 		return KVT_CLASS_FULL;
 	c = recipe->class ? recipe->class : of[recipe->kind];
 	return c == KVT_CLASS_MLA && args->window ? KVT_CLASS_WINDOW_MLA : c;
+}
+
+int64_t kvt_spec_copies(const char *preset, int64_t tp, int64_t dcp)
+{
+	const struct recipe *recipe = recipe_of(preset);
+
+	return recipe && recipe->counted && dcp < 2 ? tp : 1;
 }
 
 bool kvt_spec_preset_needs(const char *preset, const char *member)
