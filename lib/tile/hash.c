@@ -44,12 +44,6 @@ struct kvt_digest kvt_digest_cell(const struct kvt_digest *content,
 	return hash128(message, sizeof(message));
 }
 
-void kvt_digest_add(struct kvt_digest *sum, const struct kvt_digest *part)
-{
-	sum->lo += part->lo;
-	sum->hi += part->hi;
-}
-
 /* Odd, so that multiplying loses nothing. */
 struct kvt_digest kvt_digest_request(const char *id)
 {

@@ -3,8 +3,8 @@
  * shuffle.c - the byte shuffle and the Fletcher-32 of stored tiles
  *
  * The inner loops of the shuffle have constant trip counts: that is what gcc and clang
- * need to vectorize them at -O2, and as fast as memory takes their output.  Fletcher-32
- * is in vectors, which AVX2 adds three times as fast as SSE2: it is chosen at run time.
+ * need to vectorize them at -O2.  Each is compiled a second time for AVX2, which is
+ * chosen at run time: it shuffles twice and adds three times as fast as SSE2.
  */
 #include "lib/tile/zstd_frame.h"
 
@@ -17,27 +17,35 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 enum { RUN = 64 };		/* elements that the inner loops take at once */
 
-/* Even bytes of 2 * RUN to 'even', odd ones to 'odd'. */
 /*
  * Loops of a few instructions: across lines of the instruction cache they take up to
  * twice as long, and any change elsewhere in the program moves them.
  */
 #define HOT __attribute__((aligned(64)))
 
-static void split(uint8_t *restrict even, uint8_t *restrict odd,
-		  const uint8_t *restrict src)
+/* A part of what is compiled for several processors. */
+#define PART static inline __attribute__((always_inline))
+
+/*
+ * A word anywhere in memory.  To copy words into an array first would keep a processor
+ * waiting that stores less at once than it loads.
+ */
+typedef uint16_t word_at __attribute__((may_alias, aligned(1)));
+
+/* Even bytes of 2 * RUN to 'even', odd ones to 'odd'. */
+PART void split(uint8_t *restrict even, uint8_t *restrict odd,
+		const uint8_t *restrict src)
 {
-	uint16_t word[RUN];
+	const word_at *word = (const word_at *)(const void *)src;
 
 	/* Narrowing words vectorizes; picking every second byte does not. */
-	memcpy(word, src, sizeof(word));
 	for (int i = 0; i < RUN; i++)
 		even[i] = (uint8_t)(word[i] & 0xff);
 	for (int i = 0; i < RUN; i++)
 		odd[i] = (uint8_t)(word[i] >> 8);
 }
 
-static void merge(uint8_t *restrict dst, const uint8_t *restrict even,
+PART void merge(uint8_t *restrict dst, const uint8_t *restrict even,
 		  const uint8_t *restrict odd)
 {
 	for (int i = 0; i < RUN; i++) {
@@ -51,7 +59,7 @@ static void merge(uint8_t *restrict dst, const uint8_t *restrict even,
  * into two; group q becomes q and q + g, so that the last stage numbers its
  * groups as the planes, which are 'n' bytes apart.
  */
-static void shuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
+PART void shuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
 {
 	uint8_t buf[2][8 * RUN];
 	int half = elem * RUN / 2;
@@ -70,7 +78,7 @@ static void shuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
 		split(dst + q * n, dst + (q + elem / 2) * n, src + 2 * q * RUN);
 }
 
-HOT static void unshuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
+PART void unshuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
 {
 	uint8_t buf[2][8 * RUN];
 	int half = RUN, flip = 0;
@@ -106,32 +114,40 @@ static void unshuffle_rest(uint8_t *dst, const uint8_t *src, int64_t first,
 			dst[i * elem + p] = src[p * n + i];
 }
 
-static bool takes_runs(int64_t elem)
+/* In runs; both return how many elements they took. */
+PART int64_t shuffle_runs(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
 {
-	return elem == 2 || elem == 4 || elem == 8;
+	int64_t i = 0;
+
+	for (; i + RUN <= n; i += RUN)
+		shuffle_run(dst + i, src + i * elem, n, elem);
+	return i;
 }
 
-void kvt_shuffle(void *dst, const void *src, int64_t nbytes, int64_t elem)
+PART int64_t unshuffle_runs(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
 {
-	int64_t n = nbytes / elem, i = 0;
+	int64_t i = 0;
 
-	if (takes_runs(elem))
-		for (; i + RUN <= n; i += RUN)
-			shuffle_run((uint8_t *)dst + i,
-				    (const uint8_t *)src + i * elem, n,
-				    (int)elem);
-	shuffle_rest(dst, src, i, n, elem);
+	for (; i + RUN <= n; i += RUN)
+		unshuffle_run(dst + i * elem, src + i, n, elem);
+	return i;
 }
 
-void kvt_unshuffle(void *dst, const void *src, int64_t nbytes, int64_t elem)
-{
-	int64_t n = nbytes / elem, i = 0;
+typedef int64_t runs_fn(uint8_t *dst, const uint8_t *src, int64_t n, int64_t elem);
 
-	if (takes_runs(elem))
-		for (; i + RUN <= n; i += RUN)
-			unshuffle_run((uint8_t *)dst + i * elem,
-				      (const uint8_t *)src + i, n, (int)elem);
-	unshuffle_rest(dst, src, i, n, elem);
+/* A size that is a constant unrolls the stages. */
+PART int64_t shuffle_sizes(uint8_t *dst, const uint8_t *src, int64_t n, int64_t elem)
+{
+	return elem == 2 ? shuffle_runs(dst, src, n, 2) :
+	       elem == 4 ? shuffle_runs(dst, src, n, 4) :
+	       elem == 8 ? shuffle_runs(dst, src, n, 8) : 0;
+}
+
+PART int64_t unshuffle_sizes(uint8_t *dst, const uint8_t *src, int64_t n, int64_t elem)
+{
+	return elem == 2 ? unshuffle_runs(dst, src, n, 2) :
+	       elem == 4 ? unshuffle_runs(dst, src, n, 4) :
+	       elem == 8 ? unshuffle_runs(dst, src, n, 8) : 0;
 }
 
 /* ---- Fletcher-32 -------------------------------------------------------- */
@@ -161,7 +177,7 @@ typedef uint32_t lanes __attribute__((vector_size(2 * LANES)));
  * LANES words in each of 'steps' steps.  In vectors and with names for all four sums:
  * as loops over arrays gcc 12 makes a third of the speed of it.
  */
-static inline __attribute__((always_inline)) void
+PART void
 add_steps(struct sums *sums, const uint8_t *bytes, int64_t steps)
 {
 	lanes a_low = { 0 }, a_high = { 0 }, b_low = { 0 }, b_high = { 0 };
@@ -193,28 +209,6 @@ add_steps(struct sums *sums, const uint8_t *bytes, int64_t steps)
 }
 
 typedef void add_steps_fn(struct sums *sums, const uint8_t *bytes, int64_t steps);
-
-HOT static void add_steps_plain(struct sums *sums, const uint8_t *bytes, int64_t steps)
-{
-	add_steps(sums, bytes, steps);
-}
-
-#if defined(__x86_64__)
-HOT __attribute__((target("avx2")))
-static void add_steps_avx2(struct sums *sums, const uint8_t *bytes, int64_t steps)
-{
-	add_steps(sums, bytes, steps);
-}
-#endif
-
-static add_steps_fn *fastest_steps(void)
-{
-#if defined(__x86_64__)
-	if (__builtin_cpu_supports("avx2"))
-		return add_steps_avx2;
-#endif
-	return add_steps_plain;
-}
 
 static void add_word(struct sums *sums, uint16_t word)
 {
@@ -252,12 +246,108 @@ static uint32_t fletcher32(const void *bytes, int64_t nbytes, add_steps_fn *add)
 	       folded(sums.s1, sums.nonzero);
 }
 
+/* ---- for the processor at hand ------------------------------------------- */
+
+/* What is compiled for a kind of processor. */
+struct loops {
+	runs_fn *shuffle, *unshuffle;
+	add_steps_fn *add_steps;
+};
+
+HOT static int64_t shuffle_plain(uint8_t *dst, const uint8_t *src, int64_t n,
+				 int64_t elem)
+{
+	return shuffle_sizes(dst, src, n, elem);
+}
+
+HOT static int64_t unshuffle_plain(uint8_t *dst, const uint8_t *src, int64_t n,
+				   int64_t elem)
+{
+	return unshuffle_sizes(dst, src, n, elem);
+}
+
+HOT static void add_steps_plain(struct sums *sums, const uint8_t *bytes, int64_t steps)
+{
+	add_steps(sums, bytes, steps);
+}
+
+static const struct loops plain = { shuffle_plain, unshuffle_plain, add_steps_plain };
+
+#if defined(__x86_64__)
+#define AVX2 __attribute__((target("avx2")))
+
+HOT AVX2 static int64_t shuffle_avx2(uint8_t *dst, const uint8_t *src, int64_t n,
+				     int64_t elem)
+{
+	return shuffle_sizes(dst, src, n, elem);
+}
+
+HOT AVX2 static int64_t unshuffle_avx2(uint8_t *dst, const uint8_t *src, int64_t n,
+				       int64_t elem)
+{
+	return unshuffle_sizes(dst, src, n, elem);
+}
+
+HOT AVX2 static void add_steps_avx2(struct sums *sums, const uint8_t *bytes,
+				    int64_t steps)
+{
+	add_steps(sums, bytes, steps);
+}
+
+static const struct loops avx2 = { shuffle_avx2, unshuffle_avx2, add_steps_avx2 };
+#endif
+
+static const struct loops *fastest(void)
+{
+#if defined(__x86_64__)
+	if (__builtin_cpu_supports("avx2"))
+		return &avx2;
+#endif
+	return &plain;
+}
+
+static void shuffle(void *dst, const void *src, int64_t nbytes, int64_t elem,
+		    const struct loops *loops)
+{
+	int64_t n = nbytes / elem;
+
+	shuffle_rest(dst, src, loops->shuffle(dst, src, n, elem), n, elem);
+}
+
+static void unshuffle(void *dst, const void *src, int64_t nbytes, int64_t elem,
+		      const struct loops *loops)
+{
+	int64_t n = nbytes / elem;
+
+	unshuffle_rest(dst, src, loops->unshuffle(dst, src, n, elem), n, elem);
+}
+
+void kvt_shuffle(void *dst, const void *src, int64_t nbytes, int64_t elem)
+{
+	shuffle(dst, src, nbytes, elem, fastest());
+}
+
+void kvt_unshuffle(void *dst, const void *src, int64_t nbytes, int64_t elem)
+{
+	unshuffle(dst, src, nbytes, elem, fastest());
+}
+
 uint32_t kvt_fletcher32(const void *bytes, int64_t nbytes)
 {
-	return fletcher32(bytes, nbytes, fastest_steps());
+	return fletcher32(bytes, nbytes, fastest()->add_steps);
+}
+
+void kvt_shuffle_plain(void *dst, const void *src, int64_t nbytes, int64_t elem)
+{
+	shuffle(dst, src, nbytes, elem, &plain);
+}
+
+void kvt_unshuffle_plain(void *dst, const void *src, int64_t nbytes, int64_t elem)
+{
+	unshuffle(dst, src, nbytes, elem, &plain);
 }
 
 uint32_t kvt_fletcher32_plain(const void *bytes, int64_t nbytes)
 {
-	return fletcher32(bytes, nbytes, add_steps_plain);
+	return fletcher32(bytes, nbytes, plain.add_steps);
 }

@@ -31,7 +31,9 @@ void kvt_unshuffle(void *dst, const void *src, int64_t nbytes, int64_t elem);
  * order.
  */
 uint32_t kvt_fletcher32(const void *bytes, int64_t nbytes);
-/* The same as on a processor without AVX2: for tests. */
+/* The three as on a processor without AVX2: for tests. */
+void kvt_shuffle_plain(void *dst, const void *src, int64_t nbytes, int64_t elem);
+void kvt_unshuffle_plain(void *dst, const void *src, int64_t nbytes, int64_t elem);
 uint32_t kvt_fletcher32_plain(const void *bytes, int64_t nbytes);
 
 /*

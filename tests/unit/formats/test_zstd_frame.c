@@ -24,7 +24,10 @@ static void fill(uint8_t *p, int64_t n, uint32_t seed)
 
 /* ---- shuffle ------------------------------------------------------------ */
 
-static void check_shuffle(int64_t n, int64_t elem)
+typedef void shuffle_fn(void *dst, const void *src, int64_t nbytes, int64_t elem);
+
+static void check_shuffle(int64_t n, int64_t elem, shuffle_fn *shuffle,
+			  shuffle_fn *unshuffle)
 {
 	int64_t nbytes = n * elem;
 	uint8_t *in = malloc((size_t)nbytes + 1);
@@ -33,11 +36,11 @@ static void check_shuffle(int64_t n, int64_t elem)
 
 	fill(in, nbytes, (uint32_t)(elem * 1000 + n));
 	mid[nbytes] = out[nbytes] = 0xa5;
-	kvt_shuffle(mid, in, nbytes, elem);
+	shuffle(mid, in, nbytes, elem);
 	for (int64_t i = 0; i < n; i++)
 		for (int64_t p = 0; p < elem; p++)
 			assert_int_equal(mid[p * n + i], in[i * elem + p]);
-	kvt_unshuffle(out, mid, nbytes, elem);
+	unshuffle(out, mid, nbytes, elem);
 	assert_memory_equal(in, out, (size_t)nbytes);
 	assert_int_equal(mid[nbytes], 0xa5);
 	assert_int_equal(out[nbytes], 0xa5);
@@ -46,6 +49,7 @@ static void check_shuffle(int64_t n, int64_t elem)
 	free(out);
 }
 
+/* With and without the instructions of this processor. */
 static void shuffles(void **state)
 {
 	static const int64_t elems[] = { 1, 2, 3, 4, 5, 8, 16 };
@@ -53,8 +57,11 @@ static void shuffles(void **state)
 
 	(void)state;
 	for (size_t e = 0; e < sizeof(elems) / sizeof(elems[0]); e++)
-		for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++)
-			check_shuffle(counts[c], elems[e]);
+		for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+			check_shuffle(counts[c], elems[e], kvt_shuffle, kvt_unshuffle);
+			check_shuffle(counts[c], elems[e], kvt_shuffle_plain,
+				      kvt_unshuffle_plain);
+		}
 }
 
 /* ---- Fletcher-32 -------------------------------------------------------- */
