@@ -144,8 +144,8 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 		return status;
 	run.device = NULL;
 	status = r->own.verify ?
-		 r->own.verify(r->own.context, again, &run, &why) :
-		 verify_source(t->source[0], again, &run, &why);
+		 r->own.verify(r->own.context, again, t->seen, &run, &why) :
+		 verify_source(t->source[0], again, t->seen, &run, &why);
 	if (status)
 		kvt_fail(err, status, "%s: %s", r->output, why.text);
 	kvt_dump_close(again);
@@ -177,7 +177,8 @@ static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 		return kvt_fail(err, KVT_USAGE,
 				"--verify needs a format that can be read, not %s",
 				info->name);
-	if ((status = transform_run(t, err)) ||
+	if ((r->verify && (status = transform_watch(t, err))) ||
+	    (status = transform_run(t, err)) ||
 	    (r->verify && (status = verify(r, t, err))) ||
 	    (status = kvt_dump_unchanged(t->source[0], err)))
 		return status;
@@ -252,6 +253,7 @@ enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dum
 	if (status)
 		kvt_writer_retell(writer, err);
 	kvt_close_writer(writer);
+	seen_free(t.seen);
 	kvt_device_pool_free(t.run.device);
 	return status;
 }

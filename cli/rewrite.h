@@ -6,6 +6,7 @@
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "lib/dump/device.h"
+#include "lib/dump/seen.h"
 #include "lib/kvt/derive.h"
 #include "lib/kvt/write.h"
 
@@ -14,7 +15,7 @@ struct rewrite_own {
 	const void *context;
 	/* instead of comparing by ids of blocks */
 	enum kvt_status (*verify)(const void *context, struct kvt_dump *written,
-				  const struct kvt_run *run,
+				  const struct seen *seen, const struct kvt_run *run,
 				  struct kvt_error *err);
 	/* more about a group: lines, keys of its object */
 	void (*print)(const void *context, int group);

@@ -95,12 +95,12 @@ static void put_group(const void *context, int group, struct json_out *out, json
 }
 
 static enum kvt_status verify(const void *context, struct kvt_dump *written,
-			      const struct kvt_run *run,
+			      const struct seen *seen, const struct kvt_run *run,
 			      struct kvt_error *err)
 {
 	const struct told *told = context;
 
-	return copy_verify(told->reader, written, &told->copy, run, err);
+	return copy_verify(told->reader, written, &told->copy, seen, run, err);
 }
 
 static enum kvt_status copy(struct rewrite *r, struct told *told, struct kvt_error *err)

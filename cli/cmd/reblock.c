@@ -70,12 +70,12 @@ static void put_group(const void *context, int group, struct json_out *out, json
 }
 
 static enum kvt_status verify(const void *context, struct kvt_dump *written,
-			      const struct kvt_run *run,
+			      const struct seen *seen, const struct kvt_run *run,
 			      struct kvt_error *err)
 {
 	const struct told *told = context;
 
-	return reblock_verify(told->reader, written, told->said, run, err);
+	return reblock_verify(told->reader, written, told->said, seen, run, err);
 }
 
 /* ---- the command -------------------------------------------------------- */

@@ -7,6 +7,7 @@
  * several dumps over one leaf read what they share once.
  */
 #include "lib/dump/map.h"
+#include "lib/dump/seen.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -162,6 +163,8 @@ static enum kvt_status read_tile(struct kvt_worker *worker, void *context,
 	    (status = kvt_decode(in_place ? in_place : worker->tile, &stored, tiling,
 				 worker->scratch, err)))
 		return status;
+	seen_tile(worker_work(worker)->seen, r->leaf, r->group, begin,
+		  in_place ? in_place : worker->tile);
 	return in_place ? KVT_OK :
 	       copy_part(worker, r->dst, &to, &tile, &part, group->shape.elem, err);
 }

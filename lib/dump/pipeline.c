@@ -32,6 +32,11 @@ struct pipeline {
 
 /* ---- how many, how much ------------------------------------------------- */
 
+int64_t kvt_run_memory(const struct kvt_run *run)
+{
+	return run->memory ? run->memory : default_mem_limit;
+}
+
 static int64_t worker_bytes(const struct kvt_work *work, const struct kvt_run *run)
 {
 	int64_t nbytes = codec_bytes + 2 * work->tile_bytes + work->stored_bytes;
@@ -44,8 +49,7 @@ static int64_t worker_bytes(const struct kvt_work *work, const struct kvt_run *r
 static int workers_wanted(const struct kvt_work *work,
 			  const struct kvt_run *run)
 {
-	int64_t limit = run->memory ? run->memory : default_mem_limit;
-	int64_t n = run->threads, fit;
+	int64_t limit = kvt_run_memory(run), n = run->threads, fit;
 
 	if (!n)
 		n = kvt_usable_cpus() < DEFAULT_MAX_THREADS ? kvt_usable_cpus() :
@@ -62,9 +66,9 @@ static int workers_wanted(const struct kvt_work *work,
 
 int64_t kvt_cut_most(const struct kvt_run *run)
 {
-	bool less = run->memory && run->memory < default_mem_limit;
+	int64_t memory = kvt_run_memory(run);
 
-	return (less ? run->memory : default_mem_limit) / 7;
+	return (memory < default_mem_limit ? memory : default_mem_limit) / 7;
 }
 
 int64_t kvt_work_memory(const struct kvt_work *work,

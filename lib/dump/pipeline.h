@@ -13,6 +13,7 @@
 
 struct buffer_set;
 struct kvt_leaf;
+struct seen;
 
 /* How a group is cut: boxes of 'layers' x 'blocks', in L-major order. */
 struct kvt_cut {
@@ -98,6 +99,7 @@ struct kvt_work {
 	int64_t buffer_bytes[NBUFFERS];	/* 0: not needed */
 	int64_t tile_bytes, stored_bytes;
 	bool share;			/* parts of a block are read by several dumps */
+	struct seen *seen;		/* gets what is decoded of leaves; or NULL */
 	int64_t device_bytes;		/* only with a device; kvt_work_reads() */
 	const char *label;		/* of the progress line; NULL: none */
 	int64_t total_bytes;		/* for the progress line */
@@ -107,6 +109,9 @@ struct kvt_work {
 KVT_MUST_CHECK enum kvt_status
 kvt_work_run(const struct kvt_work *work, const struct kvt_run *run,
 	     struct kvt_error *err);
+
+/* Bytes of all workers together. */
+int64_t kvt_run_memory(const struct kvt_run *run);
 
 /* Peak memory of kvt_work_run() in bytes, without running; 0 if it cannot fit. */
 int64_t kvt_work_memory(const struct kvt_work *work,

@@ -165,6 +165,17 @@ struct kvt_layout tile_runs(const struct kvt_layout *layout,
 uint8_t *tile_run_at(const struct placed *box, const struct kvt_layout *runs,
 		     const struct kvt_tiling *tiling, const int64_t begin[KVT_NAXES]);
 
+/*
+ * The layout that keys, values and states are hashed in: slot outer, then
+ * content, so that each (layer, block, head, kv) is one run.
+ */
+extern const struct kvt_layout cell_layout;
+/*
+ * Are the bytes of a full tile those of its cells, one after the other?  Not asked where
+ * keys and values have orders of their own.
+ */
+bool tile_in_cell_order(const struct kvt_layout *layout, const struct kvt_tiling *tiling);
+
 /* How the tiles of the first leaf lie that a group has; NULL: it is an array. */
 const struct kvt_tiling *dump_leaf_tiling(const struct kvt_dump *dump, int group);
 /* What a box wants of a leaf, allocated; NULL: out of memory. */

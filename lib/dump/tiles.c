@@ -68,6 +68,30 @@ uint8_t *tile_run_at(const struct placed *box, const struct kvt_layout *runs,
 	return box->bytes + kvt_views_at(&views, at);
 }
 
+/* ---- tiles as cells ------------------------------------------------------------ */
+
+const struct kvt_layout cell_layout = {
+	.nplanes = 1,
+	.plane = { { .nparts = 6, .part = {
+		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
+		{ KVT_AXIS_H, KVT_WHOLE, 0 }, { KVT_AXIS_K, KVT_WHOLE, 0 },
+		{ KVT_AXIS_S, KVT_WHOLE, 0 }, { KVT_AXIS_D, KVT_WHOLE, 0 },
+	} } },
+};
+
+bool tile_in_cell_order(const struct kvt_layout *layout, const struct kvt_tiling *tiling)
+{
+	const struct kvt_box box = tile_box(tiling, (const int64_t[KVT_NAXES]){ 0 });
+	struct kvt_views tile, cells;
+	struct kvt_plans plans;
+
+	return layout->nplanes == 1 &&
+	       !kvt_layout_views(&tile, layout, &box, tiling->elem, NULL) &&
+	       !kvt_layout_views(&cells, &cell_layout, &box, tiling->elem, NULL) &&
+	       !kvt_plans_init(&plans, &cells, &tile, NULL) && plans.count == 1 &&
+	       !plans.plan[0].nloops && plans.plan[0].run == tiling->nbytes;
+}
+
 /* ---- tiles of blocks of another size ------------------------------------------ */
 
 /* Inside a tile, are the slots of neighbouring blocks neighbours? */

@@ -303,7 +303,7 @@ static enum kvt_status find_op(struct spoiled *out, const struct kvt_sides *side
 }
 
 /* All ranks into their outputs, or only what that would take. */
-static enum kvt_status write_ranks(struct kvt_carried *out, const struct kvt_sides *sides,
+static enum kvt_status write_ranks(struct kvt_carried *out, struct kvt_sides *sides,
 				   struct kvt_dump *const *dumps,
 				   const struct exec_words *args, struct kvt_error *err)
 {
@@ -321,6 +321,10 @@ static enum kvt_status write_ranks(struct kvt_carried *out, const struct kvt_sid
 	}
 	if ((status = transform_plan(&t, err)))
 		return status;
+	status = transform_watch(&t, err);
+	sides->seen = t.seen;
+	if (status)
+		return status;
 	out->memory = transform_memory(&t);
 	for (int g = 0; g < kvt_ranks_snapshot(&sides->dst, 0)->ngroups; g++)
 		out->boxes += t.step[g].cut.nboxes;
@@ -330,7 +334,7 @@ static enum kvt_status write_ranks(struct kvt_carried *out, const struct kvt_sid
 	return status ? status : kvt_sides_nbytes(&out->bytes, sides, err);
 }
 
-static enum kvt_status move(struct kvt_carried *out, const struct kvt_sides *sides,
+static enum kvt_status move(struct kvt_carried *out, struct kvt_sides *sides,
 			    const struct exec_words *args, struct kvt_error *err)
 {
 	double start = kvt_seconds_now();

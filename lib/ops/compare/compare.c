@@ -4,7 +4,8 @@
  *
  * The groups of b are cut into boxes.  For each box all of them are read, then what
  * their pairs want of each a: in ranges, sorted by where they lie in it, so that a
- * tile is decoded once per box.  An address is the sum of what each index adds to it
+ * tile is decoded once per box; what was seen already is compared by hash, and read only
+ * if it differs.  An address is the sum of what each index adds to it
  * (address.h).  Of a box all is compared even after a difference was found, for the
  * ranges come in the order of a; the smallest differences are kept.
  *
@@ -17,8 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/dump/seen.h"
 #include "lib/ops/compare/address.h"
 #include "lib/ops/digest/digest.h"
+#include "lib/tile/hash.h"
 
 struct comparing {
 	struct comparison *list;
@@ -206,6 +209,99 @@ static enum kvt_status compare_spans(void *context, const struct spans_read *rea
 	return status;
 }
 
+/* ---- cells that were seen ------------------------------------------------- */
+
+/* Are the slots of a head one run, of 'row' bytes each? */
+static bool is_run(const struct address_terms *t, int64_t nslots, int64_t row)
+{
+	for (int64_t s = 0; s < nslots; s++)
+		if (t->at[KVT_AXIS_S][s] != s * row)
+			return false;
+	return t->dense;
+}
+
+/* Has b, at pb, the bytes that this cell of a had? */
+static bool is_cell(const struct comparison *c, const int64_t cell[KVT_NAXES],
+		    const uint8_t *pb, int64_t nbytes)
+{
+	uint64_t hash = seen_cell(c->seen, leaf_of(c->a), c->group_a, cell);
+
+	return hash && kvt_range_hash(pb, nbytes) == hash;
+}
+
+/* All heads, keys and values of a span of one layer: what compare_span() reads of a. */
+static bool has_cells(const struct found *f, const struct comparison *c, int64_t l,
+		      const struct target_span *w)
+{
+	const struct addresses *address = &f->address[f->c->number[c - f->c->list] *
+						      f->nk];
+	const struct kvt_shape *shape = &group_of(c)->shape;
+	const int64_t row = shape->n[KVT_AXIS_D] * shape->elem, *head = c->heads->head;
+
+	for (int k = 0; k < f->nk; k++) {
+		const struct addresses *b = &address[k];
+		const struct kvt_box *box = &b->at->box;
+		const int64_t to[KVT_NAXES] = { layer_here(c->slots, box, l), w->to };
+		const uint8_t *pb = address_of_block(b, to);
+
+		if (!is_run(&b->terms, shape->n[KVT_AXIS_S], row))
+			return false;
+		pb += b->terms.at[KVT_AXIS_S][w->span.at - box->begin[KVT_AXIS_S]];
+		for (int64_t h = 0; h < shape->n[KVT_AXIS_H]; h++) {
+			const int64_t cell[KVT_NAXES] = {
+				[KVT_AXIS_L] = l, [KVT_AXIS_B] = w->span.block,
+				[KVT_AXIS_H] = head[h],
+				[KVT_AXIS_K] = c->heads->first_kv + k,
+			};
+
+			if (head[h] >= 0 && !is_cell(c, cell, pb +
+						     b->terms.at[KVT_AXIS_H][h],
+						     w->span.count * row))
+				return false;
+		}
+	}
+	return true;
+}
+
+/* Whole blocks of a, all channels of them. */
+static bool was_seen(const struct found *f, const struct comparison *c,
+		     const int64_t layers[2], const struct target_span *w)
+{
+	const int64_t *n = kvt_dump_group(c->a, c->group_a)->shape.n;
+
+	if (!c->seen || w->span.slot || w->span.count != n[KVT_AXIS_S] ||
+	    !c->heads->same_channels || n[KVT_AXIS_D] != group_of(c)->shape.n[KVT_AXIS_D])
+		return false;
+	for (int64_t l = layers[0]; l < layers[1]; l++)
+		if (!has_cells(f, c, l, w))
+			return false;
+	return true;
+}
+
+/*
+ * Of 'wanted', those that must be read: all of whose cells were seen and are the same
+ * are done.  What is not the same is read, to say which element it is.
+ */
+static int64_t not_seen(struct target_span *left, struct found *f,
+			const int64_t layers[2], const struct target_span *wanted,
+			int64_t n)
+{
+	int64_t nleft = 0;
+
+	for (int64_t w = 0; w < n; w++) {
+		bool same = true;
+
+		for (int i = f->first; same && i < f->last; i++)
+			same = was_seen(f, &f->c->list[i], layers, &wanted[w]);
+		for (int i = f->first; same && i < f->last; i++)
+			f->nbytes[i] += wanted[w].span.count * (layers[1] - layers[0]) *
+					slot_bytes(&f->c->list[i]);
+		if (!same)
+			left[nleft++] = wanted[w];
+	}
+	return nleft;
+}
+
 /* ---- boxes --------------------------------------------------------------- */
 
 /* Comparisons from 'first' on that share what is read of a. */
@@ -234,11 +330,12 @@ static enum kvt_status compare_with(struct kvt_worker *worker, struct found *f,
 	const int64_t *layer = c->slots->layer;
 	int64_t n, end = box->end[KVT_AXIS_L], next;
 	struct target_span *wanted = slot_pairs_in(&n, c->slots, box);
+	struct target_span *left = calloc(wanted ? (size_t)n + 1 : 1, sizeof(*left));
 	enum kvt_status status = KVT_OK;
 
-	if (!wanted)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int64_t l = box->begin[KVT_AXIS_L]; n && !status && l < end; l = next) {
+	if (!wanted || !left)
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t l = box->begin[KVT_AXIS_L]; !status && n && l < end; l = next) {
 		int64_t layers[2] = { layer ? layer[l] : l, 0 };
 
 		for (next = l + 1; next < end && layers[0] >= 0 &&
@@ -247,9 +344,10 @@ static enum kvt_status compare_with(struct kvt_worker *worker, struct found *f,
 		layers[1] = layers[0] + next - l;
 		if (layers[0] >= 0)
 			status = each_spans(worker, leaf_of(c->a), c->group_a, layers,
-					    wanted, n, rows_of(f->c), compare_spans, f,
-					    err);
+					    left, not_seen(left, f, layers, wanted, n),
+					    rows_of(f->c), compare_spans, f, err);
 	}
+	free(left);
 	free(wanted);
 	return status;
 }
@@ -427,7 +525,8 @@ static enum kvt_status choose_cut(struct comparing *c, const struct kvt_run *run
 		struct kvt_tiling row;
 		struct kvt_cut least;
 
-		if (!tiling)
+		/* of what was seen next to nothing is decoded */
+		if (!tiling || seen_has(in->seen, leaf_of(in->a), in->group_a))
 			continue;
 		row = *tiling;
 		row.n[KVT_AXIS_B] = 1;

@@ -6,6 +6,10 @@
  * element is summed up from its definition, without plans and kernels.  To prove what
  * was written it is compared with each leaf that it came from, not with the derived
  * dump: a map that proves itself proves nothing.
+ *
+ * Whole blocks of a leaf whose tiles were decoded to be copied need not be decoded again:
+ * their cells were hashed then, by their place in the leaf (lib/dump/seen.h), and the
+ * cells of b that are paired with them must have these hashes.
  */
 #ifndef KVT_OPS_COMPARE_H
 #define KVT_OPS_COMPARE_H
@@ -17,12 +21,14 @@
 
 /* A group of a leaf, and one that should have the same where both are paired. */
 struct digest_job;
+struct seen;
 
 struct comparison {
 	const struct kvt_dump *a, *b;	/* a is a leaf */
 	int group_a, group_b;
 	const struct slot_pairs *slots;
 	const struct head_pairs *heads;
+	const struct seen *seen;	/* of a, when b was made of it; NULL: a is read */
 	const char *name;		/* of b in messages, "rank 0"; NULL: none */
 	const char *was;		/* " in FILE", " before"; "": nothing to add */
 	struct digest_job *digest;	/* of b: gets its boxes, too; NULL: nothing */
@@ -77,11 +83,11 @@ check_tables_of_leaf(const struct kvt_snapshot *written, int group,
 /*
  * Is everything in 'written' in a leaf of the source and the same there, and do its
  * tables name the blocks that those of the leaves do?  The parts of the source have no
- * part in this.
+ * part in this.  'seen' is of the leaves while 'written' was made, or NULL.
  */
 KVT_MUST_CHECK enum kvt_status
 verify_source(const struct kvt_dump *source, const struct kvt_dump *written,
-	      const struct kvt_run *run, struct kvt_error *err);
+	      const struct seen *seen, const struct kvt_run *run, struct kvt_error *err);
 
 /*
  * Compares the slots of every request through the tables of both; of a pool that
@@ -89,7 +95,7 @@ verify_source(const struct kvt_dump *source, const struct kvt_dump *written,
  */
 KVT_MUST_CHECK enum kvt_status
 reblock_verify(const struct kvt_dump *before, const struct kvt_dump *after,
-	       const struct kvt_reblocked said[KVT_MAX_GROUPS],
+	       const struct kvt_reblocked said[KVT_MAX_GROUPS], const struct seen *seen,
 	       const struct kvt_run *run, struct kvt_error *err);
 
 struct rank_file;

@@ -49,7 +49,8 @@ static enum kvt_status pair_side(struct verifying *v, int side, const int64_t *f
 static enum kvt_status verify_group(struct kvt_dump *const dumps[NCOPY],
 				    const struct kvt_dump *written, int g,
 				    const struct copy_blocks *copy,
-				    const struct kvt_run *run, struct kvt_error *err)
+				    const struct seen *seen, const struct kvt_run *run,
+				    struct kvt_error *err)
 {
 	struct copy_pair pair = {
 		.snapshot = { kvt_dump_snapshot(written),
@@ -65,7 +66,7 @@ static enum kvt_status verify_group(struct kvt_dump *const dumps[NCOPY],
 		v.list[s] = (struct comparison){
 			.a = dumps[s], .group_a = s == COPY_BASE ? g : pair.group[s],
 			.b = written, .group_b = g, .slots = &v.slots[s],
-			.heads = &v.heads[s], .was = v.was[s],
+			.heads = &v.heads[s], .was = v.was[s], .seen = seen,
 		};
 		status = pair_side(&v, s, from, err);
 	}
@@ -82,8 +83,8 @@ static enum kvt_status verify_group(struct kvt_dump *const dumps[NCOPY],
 
 enum kvt_status copy_verify(struct kvt_dump *const dumps[NCOPY],
 			    const struct kvt_dump *written,
-			    const struct copy_blocks *copy, const struct kvt_run *run,
-			    struct kvt_error *err)
+			    const struct copy_blocks *copy, const struct seen *seen,
+			    const struct kvt_run *run, struct kvt_error *err)
 {
 	const struct kvt_snapshot *is = kvt_dump_snapshot(written);
 	const struct kvt_snapshot *base = kvt_dump_snapshot(dumps[COPY_BASE]);
@@ -92,6 +93,6 @@ enum kvt_status copy_verify(struct kvt_dump *const dumps[NCOPY],
 	if (!status)
 		status = check_tables(is, base, err);
 	for (int g = 0; !status && g < is->ngroups; g++)
-		status = verify_group(dumps, written, g, copy, run, err);
+		status = verify_group(dumps, written, g, copy, seen, run, err);
 	return status;
 }

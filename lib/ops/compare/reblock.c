@@ -15,6 +15,7 @@
 
 struct verifying {
 	const struct kvt_dump *before, *after;
+	const struct seen *seen;
 	int group;
 	struct pairs_side a, b;
 	struct slot_pairs tokens, pool;
@@ -75,7 +76,7 @@ static enum kvt_status verify_group(struct verifying *v,
 	struct comparison c = { .a = v->before, .group_a = v->group,
 				.b = v->after, .group_b = v->group,
 				.slots = in_place ? &v->pool : &v->tokens,
-				.heads = &v->heads };
+				.heads = &v->heads, .seen = v->seen };
 	enum kvt_status status;
 
 	if (!same_shape(pairs_group(v->a), pairs_group(v->b)))
@@ -95,7 +96,8 @@ static enum kvt_status verify_group(struct verifying *v,
 enum kvt_status reblock_verify(const struct kvt_dump *before,
 			       const struct kvt_dump *after,
 			       const struct kvt_reblocked said[KVT_MAX_GROUPS],
-			       const struct kvt_run *run, struct kvt_error *err)
+			       const struct seen *seen, const struct kvt_run *run,
+			       struct kvt_error *err)
 {
 	const struct kvt_snapshot *was = kvt_dump_snapshot(before);
 	const struct kvt_snapshot *is = kvt_dump_snapshot(after);
@@ -105,7 +107,8 @@ enum kvt_status reblock_verify(const struct kvt_dump *before,
 		return kvt_fail(err, KVT_MISMATCH, "%d groups became %d", was->ngroups,
 				is->ngroups);
 	for (int g = 0; !status && g < was->ngroups; g++) {
-		struct verifying v = { .before = before, .after = after, .group = g,
+		struct verifying v = { .before = before, .after = after, .seen = seen,
+				       .group = g,
 				       .a = { was, g }, .b = { is, g } };
 
 		status = verify_group(&v, &said[g], run, err);
@@ -123,5 +126,5 @@ enum kvt_status kvt_verify_reblocked(const struct kvt_dump *before,
 {
 	const struct kvt_run quiet = { 0 };
 
-	return reblock_verify(before, after, said, run ? run : &quiet, err);
+	return reblock_verify(before, after, said, NULL, run ? run : &quiet, err);
 }

@@ -157,6 +157,8 @@ static enum kvt_status list_all(struct verifying *v, struct kvt_error *err)
 			if (head_pairs_any(heads_of(v, s, r), group_of(v, r)))
 				add(v, v->sides->src.file[s].reader, v->src_group, r,
 				    &v->moved, heads_of(v, s, r), NULL);
+	for (int i = 0; i < v->n; i++)
+		v->list[i].seen = v->sides->seen;
 	v->nmoved = v->n;
 	for (int r = 0; !status && r < n; r++) {
 		const struct kvt_dump *before;

@@ -183,7 +183,8 @@ static enum kvt_status pair_leaf(struct leaf_pairs *out, struct comparison *c,
 
 static enum kvt_status verify_group(const struct kvt_dump *source,
 				    const struct kvt_dump *written, int g, int nleaves,
-				    const struct kvt_run *run, struct kvt_error *err)
+				    const struct seen *seen, const struct kvt_run *run,
+				    struct kvt_error *err)
 {
 	struct leaf_pairs *pairs = calloc((size_t)nleaves, sizeof(*pairs));
 	struct comparison *list = calloc((size_t)nleaves, sizeof(*list));
@@ -199,7 +200,7 @@ static enum kvt_status verify_group(const struct kvt_dump *source,
 			continue;
 		list[n] = (struct comparison){ .a = kvt_dump_leaf(source, i),
 					       .group_a = from, .b = written,
-					       .group_b = g };
+					       .group_b = g, .seen = seen };
 		status = pair_leaf(&pairs[n], &list[n], err);
 		n++;
 	}
@@ -217,8 +218,8 @@ static enum kvt_status verify_group(const struct kvt_dump *source,
 }
 
 enum kvt_status verify_source(const struct kvt_dump *source,
-			      const struct kvt_dump *written, const struct kvt_run *run,
-			      struct kvt_error *err)
+			      const struct kvt_dump *written, const struct seen *seen,
+			      const struct kvt_run *run, struct kvt_error *err)
 {
 	const struct kvt_snapshot *is = kvt_dump_snapshot(written);
 	enum kvt_status status;
@@ -230,7 +231,7 @@ enum kvt_status verify_source(const struct kvt_dump *source,
 	while (kvt_dump_leaf(source, nleaves))
 		nleaves++;
 	for (int g = 0; !status && g < is->ngroups; g++)
-		status = verify_group(source, written, g, nleaves, run, err);
+		status = verify_group(source, written, g, nleaves, seen, run, err);
 	return status;
 }
 
@@ -239,5 +240,5 @@ enum kvt_status kvt_verify(const struct kvt_dump *source, const struct kvt_dump 
 {
 	const struct kvt_run quiet = { 0 };
 
-	return verify_source(source, written, run ? run : &quiet, err);
+	return verify_source(source, written, NULL, run ? run : &quiet, err);
 }

@@ -12,6 +12,7 @@
 #define KVT_OPS_EXEC_H
 
 #include "lib/dump/merge.h"
+#include "lib/dump/seen.h"
 #include "lib/ops/digest/digest.h"
 #include "lib/ops/transfer/transfer.h"
 
@@ -44,6 +45,7 @@ struct kvt_sides {
 	bool whole, all_states;
 	const char *request;		/* NULL: all */
 	int64_t cached;
+	struct seen *seen;		/* of the source as it was moved; NULL: none */
 };
 
 /* A destination that no dump holds yet: what is 0 or NULL is as in the source. */

@@ -74,6 +74,8 @@ void kvt_sides_free(struct kvt_sides *sides)
 	free(sides->span);
 	sides->span = NULL;
 	kvt_transfer_free(&sides->transfer);
+	seen_free(sides->seen);
+	sides->seen = NULL;
 	kvt_ranks_free(&sides->src);
 	kvt_ranks_free(&sides->dst);
 }

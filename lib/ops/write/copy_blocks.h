@@ -33,12 +33,12 @@ copy_blocks(struct kvt_dump **out, struct kvt_dump *const dumps[NCOPY],
 
 /*
  * Compares every block of 'written' with the one of the base or the other that it
- * should be, by the addresses of their elements.
+ * should be, by the addresses of their elements; 'seen' as in lib/ops/compare/compare.h.
  */
 KVT_MUST_CHECK enum kvt_status
 copy_verify(struct kvt_dump *const dumps[NCOPY], const struct kvt_dump *written,
-	    const struct copy_blocks *copy, const struct kvt_run *run,
-	    struct kvt_error *err);
+	    const struct copy_blocks *copy, const struct seen *seen,
+	    const struct kvt_run *run, struct kvt_error *err);
 
 /* A group on both sides. */
 struct copy_pair {

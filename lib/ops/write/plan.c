@@ -4,6 +4,11 @@
 
 #include <string.h>
 
+#include "lib/dump/seen.h"
+
+/* Hashes of what was seen have this part of the memory at most. */
+enum { SEEN_SHARE = 8 };
+
 /*
  * One unit of work: a tile where the destination has them, else a box.  Keys and
  * values may have orders of their own, so each has a unit if it has tiles.
@@ -203,5 +208,26 @@ enum kvt_status transform_plan(struct transform *t, struct kvt_error *err)
 
 	for (int g = 0; !status && g < to->ngroups; g++)
 		status = plan_group(t, g, &to->group[g], err);
+	return status;
+}
+
+/* Is any tile of a source decoded? */
+static bool decodes(const struct transform *t, int group)
+{
+	const struct group_step *step = &t->step[group];
+
+	return !step->ntiles || tiles_that_move(step) < step->ntiles;
+}
+
+enum kvt_status transform_watch(struct transform *t, struct kvt_error *err)
+{
+	enum kvt_status status = seen_new(&t->seen, kvt_run_memory(&t->run) / SEEN_SHARE,
+					  err);
+	bool any = false;
+
+	for (int g = 0; g < kvt_writer_snapshot(t->writer[0])->ngroups; g++)
+		any |= decodes(t, g);
+	for (int i = 0; !status && any && i < t->n; i++)
+		status = seen_watch(t->seen, t->source[i], err);
 	return status;
 }

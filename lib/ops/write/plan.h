@@ -52,6 +52,7 @@ struct transform {
 	const struct kvt_dump *const *source;	/* [n], borrowed */
 	struct kvt_writer *const *writer;	/* [n], borrowed */
 	const struct spoiled *spoil;		/* NULL: nothing */
+	struct seen *seen;			/* transform_watch(); NULL: nothing */
 	struct kvt_run run;
 	struct group_step step[KVT_MAX_GROUPS];
 };
@@ -63,7 +64,14 @@ struct transform {
 KVT_MUST_CHECK enum kvt_status
 transform_plan(struct transform *t, struct kvt_error *err);
 
-/* Memory of the hungriest group. */
+/*
+ * After transform_plan(), where the outputs will be verified: what is decoded of the
+ * sources is hashed into t->seen, which the caller gives to seen_free().
+ */
+KVT_MUST_CHECK enum kvt_status
+transform_watch(struct transform *t, struct kvt_error *err);
+
+/* Memory of the hungriest group, and of what was seen. */
 int64_t transform_memory(const struct transform *t);
 
 /* Carries it out and completes all outputs; the caller publishes them. */

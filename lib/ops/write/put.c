@@ -7,15 +7,6 @@
 #include "lib/dump/device.h"
 #include "lib/tile/hash.h"
 
-const struct kvt_layout cell_layout = {
-	.nplanes = 1,
-	.plane = { { .nparts = 6, .part = {
-		{ KVT_AXIS_L, KVT_WHOLE, 0 }, { KVT_AXIS_B, KVT_WHOLE, 0 },
-		{ KVT_AXIS_H, KVT_WHOLE, 0 }, { KVT_AXIS_K, KVT_WHOLE, 0 },
-		{ KVT_AXIS_S, KVT_WHOLE, 0 }, { KVT_AXIS_D, KVT_WHOLE, 0 },
-	} } },
-};
-
 static const struct kvt_group *group_of(const struct put *put)
 {
 	return &kvt_writer_snapshot(put->writer)->group[put->group];
@@ -24,24 +15,6 @@ static const struct kvt_group *group_of(const struct put *put)
 static const struct kvt_tiling *tiling_of(const struct put *put)
 {
 	return kvt_writer_tiling(put->writer, put->group);
-}
-
-/*
- * Are the bytes of a full tile those of its cells, one after the other?  Not asked where
- * keys and values have orders of their own.
- */
-static bool is_cell_order(const struct kvt_layout *layout,
-			  const struct kvt_tiling *tiling)
-{
-	const struct kvt_box box = tile_box(tiling, (const int64_t[KVT_NAXES]){ 0 });
-	struct kvt_views tile, cells;
-	struct kvt_plans plans;
-
-	return layout->nplanes == 1 &&
-	       !kvt_layout_views(&tile, layout, &box, tiling->elem, NULL) &&
-	       !kvt_layout_views(&cells, &cell_layout, &box, tiling->elem, NULL) &&
-	       !kvt_plans_init(&plans, &cells, &tile, NULL) && plans.count == 1 &&
-	       !plans.plan[0].nloops && plans.plan[0].run == tiling->nbytes;
 }
 
 struct put_room put_room(const struct kvt_writer *writer, int group,
@@ -64,7 +37,8 @@ struct put_room put_room(const struct kvt_writer *writer, int group,
 	if (tiling) {
 		const struct kvt_snapshot *s = kvt_writer_snapshot(writer);
 
-		room.in_cell_order = is_cell_order(&s->group[group].layout, tiling);
+		room.in_cell_order = tile_in_cell_order(&s->group[group].layout,
+							tiling);
 		room.stored = tiles * kvt_stored_bound(tiling);
 		room.waiting = tiles * (int64_t)sizeof(struct waiting);
 	}

@@ -47,12 +47,6 @@ struct put_room {
 struct put_room put_room(const struct kvt_writer *writer, int group,
 			 const struct kvt_cut *cut);
 
-/*
- * The layout that keys, values and states are hashed in: slot outer, then
- * content, so that each (layer, block, head, kv) is one run.
- */
-extern const struct kvt_layout cell_layout;
-
 /* Room for one more stored tile, and: it is filled. */
 struct kvt_stored put_next(struct put *put);
 void put_keep(struct put *put, const int64_t begin[KVT_NAXES],

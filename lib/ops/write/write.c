@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/dump/device.h"
+#include "lib/dump/seen.h"
 
 /* The box at hand. */
 struct moving {
@@ -263,7 +264,7 @@ static struct kvt_work group_work(const struct transform *t, struct transfer *ct
 	const struct put_room *room = &ctx->room;
 	struct kvt_work work = {
 		.fn = transfer_box, .context = ctx, .count = step->cut.nboxes,
-		.total_bytes = step->data_bytes,
+		.total_bytes = step->data_bytes, .seen = t->seen,
 	};
 
 	for (int i = 0; i < t->n; i++)
@@ -318,7 +319,7 @@ int64_t transform_memory(const struct transform *t)
 		if (nbytes > most)
 			most = nbytes;
 	}
-	return most;
+	return most + seen_bytes(t->seen);
 }
 
 enum kvt_status transform_run(struct transform *t, struct kvt_error *err)
