@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/dump/device.h"
+#include "lib/kvt/share.h"
 
 enum { MAX_THREADS = 64, DEFAULT_MAX_THREADS = 16 };
 
@@ -28,6 +29,8 @@ struct pipeline {
 	int64_t failed_at;		/* -1: none */
 	enum kvt_status status;
 	struct kvt_error err;
+	int64_t end;			/* after the last box */
+	struct kept_results *kept;	/* NULL: results are merged at once */
 };
 
 /* ---- how many, how much ------------------------------------------------- */
@@ -39,15 +42,17 @@ int64_t kvt_run_memory(const struct kvt_run *run)
 
 static int64_t worker_bytes(const struct kvt_work *work, const struct kvt_run *run)
 {
-	int64_t nbytes = codec_bytes + 2 * work->tile_bytes + work->stored_bytes;
+	int64_t nbytes = codec_bytes + 2 * work->tile_bytes + work->stored_bytes +
+			 work->result_bytes;
 
 	for (int i = 0; i < NBUFFERS; i++)
 		nbytes += work->buffer_bytes[i];
 	return nbytes + (device_pool_works(run->device) ? work->device_bytes : 0);
 }
 
-static int workers_wanted(const struct kvt_work *work,
-			  const struct kvt_run *run)
+/* For that many boxes. */
+static int workers_wanted(const struct kvt_work *work, const struct kvt_run *run,
+			  int64_t count)
 {
 	int64_t limit = kvt_run_memory(run), n = run->threads, fit;
 
@@ -56,8 +61,8 @@ static int workers_wanted(const struct kvt_work *work,
 							  DEFAULT_MAX_THREADS;
 	if (n > MAX_THREADS)
 		n = MAX_THREADS;
-	if (n > work->count)
-		n = work->count;
+	if (n > count)
+		n = count;
 	/* the limit is on top of one tile per thread, stored and plain */
 	fit = limit / (worker_bytes(work,
 				    run) - work->stored_bytes - 2 * work->tile_bytes);
@@ -74,7 +79,42 @@ int64_t kvt_cut_most(const struct kvt_run *run)
 int64_t kvt_work_memory(const struct kvt_work *work,
 			const struct kvt_run *run)
 {
-	return workers_wanted(work, run) * worker_bytes(work, run);
+	return workers_wanted(work, run, work->count) * worker_bytes(work, run);
+}
+
+/* ---- results ------------------------------------------------------------ */
+
+/* Of boxes in a row, as struct kvt_unit_result has them. */
+struct kept_results {
+	uint8_t *bytes;
+	int64_t nbytes, room;
+};
+
+static int64_t padded(int64_t n)
+{
+	return (n + 7) / 8 * 8;
+}
+
+static bool kept_add(struct kept_results *kept, const void *result, int64_t nbytes)
+{
+	int64_t needs = kept->nbytes + 8 + padded(nbytes);
+	uint64_t n = (uint64_t)nbytes;
+
+	if (needs > kept->room) {
+		int64_t room = needs + kept->room;
+		uint8_t *more = realloc(kept->bytes, (size_t)room);
+
+		if (!more)
+			return false;
+		kept->bytes = more;
+		kept->room = room;
+	}
+	memset(kept->bytes + needs - padded(nbytes), 0, (size_t)padded(nbytes));
+	memcpy(kept->bytes + kept->nbytes, &n, 8);
+	if (nbytes)
+		memcpy(kept->bytes + kept->nbytes + 8, result, (size_t)nbytes);
+	kept->nbytes = needs;
+	return true;
 }
 
 /* ---- workers ------------------------------------------------------------ */
@@ -96,6 +136,7 @@ static void worker_free(struct kvt_worker *w)
 	release(w, w->spare);
 	release(w, w->unordered);
 	free(w->stored);
+	free(w->result);
 	free(w->kept);
 	memset(w, 0, sizeof(*w));
 }
@@ -130,7 +171,8 @@ static enum kvt_status worker_init(struct kvt_worker *w, struct pipeline *p,
 	    (status = allocate(&w->spare, w->device, work->tile_bytes, err)) ||
 	    (status = allocate(&w->unordered, w->device,
 			       w->device ? work->device_bytes : 0, err)) ||
-	    (status = allocate(&w->stored, NULL, work->stored_bytes, err)))
+	    (status = allocate(&w->stored, NULL, work->stored_bytes, err)) ||
+	    (status = allocate(&w->result, NULL, work->result_bytes, err)))
 		return status;
 	for (int i = 0; !status && i < NBUFFERS; i++)
 		status = allocate(&w->buffer[i], w->device, work->buffer_bytes[i],
@@ -165,6 +207,32 @@ static void finish(struct pipeline *p, int64_t i)
 	pthread_cond_broadcast(&p->turned);
 }
 
+/* What a box left in its worker is merged, or kept for the process that merges it. */
+static enum kvt_status deliver(struct kvt_worker *w, int64_t i, struct kvt_error *err)
+{
+	struct pipeline *p = w->pipeline;
+	bool good;
+
+	if (p->work->commutes && !p->kept)
+		kvt_worker_lock(w);
+	else if (!kvt_worker_turn(w, i))
+		return KVT_OK;
+	good = p->kept ? kept_add(p->kept, w->result, w->nresult) :
+	       p->work->merge(p->work->context, i, w->result, w->nresult);
+	kvt_worker_unlock(w);
+	return good ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+}
+
+static enum kvt_status do_box(struct kvt_worker *w, int64_t i, struct kvt_error *err)
+{
+	const struct kvt_work *work = w->pipeline->work;
+	enum kvt_status status;
+
+	w->nresult = 0;
+	status = work->fn(w, work->context, i, err);
+	return status || !work->merge ? status : deliver(w, i, err);
+}
+
 static void *work_main(void *argument)
 {
 	struct kvt_worker *w = argument;
@@ -172,7 +240,7 @@ static void *work_main(void *argument)
 	struct kvt_error err = { "" };
 
 	pthread_mutex_lock(&p->lock);
-	while (p->next < p->work->count && p->failed_at < 0) {
+	while (p->next < p->end && p->failed_at < 0) {
 		enum kvt_status status;
 		int64_t i = p->next++;
 
@@ -181,7 +249,7 @@ static void *work_main(void *argument)
 		if (p->run->cancelled && p->run->cancelled(p->run->context))
 			status = kvt_fail(&err, KVT_SYSTEM, "interrupted");
 		else
-			status = p->work->fn(w, p->work->context, i, &err);
+			status = do_box(w, i, &err);
 		pthread_mutex_lock(&p->lock);
 		if (status)
 			record(p, i, status, &err);
@@ -301,20 +369,22 @@ static enum kvt_status run_workers(struct pipeline *p, struct kvt_worker *w,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_work_run(const struct kvt_work *work,
-			     const struct kvt_run *run,
-			     struct kvt_error *err)
+/* Boxes begin to end - 1; 'kept' NULL: merges their results. */
+static enum kvt_status run_boxes(const struct kvt_work *work, const struct kvt_run *run,
+				 int64_t begin, int64_t end, struct kept_results *kept,
+				 struct kvt_error *err)
 {
 	struct kvt_worker workers[MAX_THREADS] = { 0 };
 	bool done[MAX_THREADS * 2] = { false };
 	struct pipeline p = { .work = work, .run = run, .failed_at = -1, .done = done,
+			      .next = begin, .turn = begin, .end = end, .kept = kept,
 			      .device = device_pool_works(run->device) ?
 					run->device : NULL };
 	enum kvt_status status;
 
-	if (!work->count)
+	if (begin == end)
 		return KVT_OK;
-	p.nworkers = workers_wanted(work, run);
+	p.nworkers = workers_wanted(work, run, end - begin);
 	if (p.nworkers < 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"needs %lld MiB of memory, more than --mem-limit allows",
@@ -330,4 +400,96 @@ enum kvt_status kvt_work_run(const struct kvt_work *work,
 	pthread_cond_destroy(&p.turned);
 	pthread_mutex_destroy(&p.lock);
 	return status;
+}
+
+/* ---- several processes ---------------------------------------------------- */
+
+/* Bad data is a result, as others are; what this process lacks is none. */
+static bool is_result(enum kvt_status status)
+{
+	return !status || status == KVT_BAD_INPUT || status == KVT_MISMATCH;
+}
+
+static enum kvt_status do_units(const struct kvt_work *work, const struct kvt_run *run,
+				struct kvt_error *err)
+{
+	const struct kvt_sharing *share = run->share;
+	struct kvt_unit_result unit = { 0 };
+	enum kvt_status status = KVT_OK;
+
+	while (!status && share->next(share->context, &unit.begin, &unit.end)) {
+		struct kept_results kept = { 0 };
+		struct kvt_error why = { "" };
+
+		status = run_boxes(work, run, unit.begin, unit.end, &kept, &why);
+		if (is_result(status)) {
+			unit.status = status;
+			unit.text = why.text;
+			unit.bytes = status ? NULL : kept.bytes;
+			unit.nbytes = status ? 0 : kept.nbytes;
+			status = share->store(share->context, &unit, err);
+		} else {
+			kvt_fail(err, status, "%s", why.text);
+		}
+		free(kept.bytes);
+	}
+	return status;
+}
+
+static enum kvt_status merge_unit(const struct kvt_work *work,
+				  const struct kvt_unit_result *unit,
+				  struct kvt_error *err)
+{
+	const uint8_t *at = unit->bytes;
+	int64_t left = unit->nbytes;
+	uint64_t n;
+	bool good = true;
+
+	if (unit->status)
+		return kvt_fail(err, unit->status, "%s", unit->text);
+	for (int64_t i = unit->begin; good && i < unit->end; i++) {
+		if (!(good = left >= 8))
+			break;
+		memcpy(&n, at, 8);
+		good = n <= (uint64_t)work->result_bytes &&
+		       padded((int64_t)n) <= left - 8 &&
+		       work->merge(work->context, i, at + 8, (int64_t)n);
+		at += 8 + padded((int64_t)n);
+		left -= 8 + padded((int64_t)n);
+	}
+	if (good && !left)
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: the result of boxes %lld to %lld is damaged",
+			work->label, (long long)unit->begin, (long long)unit->end - 1);
+}
+
+static enum kvt_status run_shared(const struct kvt_work *work, const struct kvt_run *run,
+				  struct kvt_error *err)
+{
+	const struct kvt_sharing *share = run->share;
+	const struct kvt_pass pass = { .label = work->label, .follows = work->follows,
+				       .about = run->about, .part = work->part,
+				       .count = work->count,
+				       .nbytes = work->total_bytes };
+	const struct kvt_unit_result *unit;
+	enum kvt_status status;
+
+	if ((status = share->begin(share->context, &pass, err)) ||
+	    (status = do_units(work, run, err)))
+		return status;
+	for (int64_t i = 0; !status && (unit = share->known(share->context, i)); i++)
+		status = merge_unit(work, unit, err);
+	return status;
+}
+
+enum kvt_status kvt_work_run(const struct kvt_work *work,
+			     const struct kvt_run *run,
+			     struct kvt_error *err)
+{
+	if (!work->count)
+		return KVT_OK;
+	if (run->share && work->merge)
+		return run_shared(work, run, err);
+	return run_boxes(work, run, 0, work->count, NULL, err);
 }

@@ -76,6 +76,8 @@ struct kvt_worker {
 	uint8_t *tile, *spare;		/* one plain tile each */
 	uint8_t *stored;		/* one stored tile */
 	uint8_t *unordered;		/* device_bytes: a box that the device permutes */
+	uint8_t *result;		/* of the box at hand, to be merged */
+	int64_t nresult;		/* bytes of it; at most result_bytes */
 	struct kvt_device_pool *device;		/* NULL: the CPU */
 	struct buffer_set *set;		/* of the device, while it is held */
 	/* what RANGE_BUFFER holds: boxes of several dumps read what they share once */
@@ -87,6 +89,11 @@ struct kvt_worker {
 /* Does box i.  Called in any order by any worker. */
 typedef enum kvt_status kvt_work_fn(struct kvt_worker *worker, void *context, int64_t i,
 				struct kvt_error *err);
+/*
+ * Takes in the result of box i, which may be of another process.  One call at a time, in
+ * the order of the boxes.  False: these bytes are no result of this box.
+ */
+typedef bool kvt_merge_fn(void *context, int64_t i, const void *result, int64_t nbytes);
 
 /*
  * What a run needs.  Buffers are allocated per worker before the first box;
@@ -103,6 +110,15 @@ struct kvt_work {
 	int64_t device_bytes;		/* only with a device; kvt_work_reads() */
 	const char *label;		/* of the progress line; NULL: none */
 	int64_t total_bytes;		/* for the progress line */
+	/*
+	 * NULL: fn does all.  Else fn leaves the result of its box in the worker, and
+	 * several processes may divide the boxes: share.h.
+	 */
+	kvt_merge_fn *merge;
+	int64_t result_bytes;		/* the most that a result has */
+	bool commutes;			/* results may be merged in any order */
+	const char *follows;		/* struct kvt_pass */
+	int64_t part;
 };
 
 /* Runs all of it.  The first failure by index ends the run and is returned. */

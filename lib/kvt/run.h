@@ -12,6 +12,7 @@
 #include "lib/kvt/kvt.h"
 
 struct kvt_device_pool;
+struct kvt_sharing;
 
 struct kvt_run {
 	int threads;			/* 0: one a usable processor, at most 16 */
@@ -32,6 +33,8 @@ struct kvt_run {
 	void (*progress)(void *context, const char *what, int64_t done, int64_t total);
 	/* One sentence that changes no result.  NULL: not reported. */
 	void (*warn)(void *context, const char *text);
+	const struct kvt_sharing *share;	/* share.h; NULL: all is done here */
+	int64_t about;			/* with that: the number of the input at hand */
 };
 
 /* Calls run->warn, if it is there, with a sentence of at most 511 characters. */

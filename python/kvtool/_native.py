@@ -154,7 +154,8 @@ class Run(Structure):
     WARN = CFUNCTYPE(None, c_void_p, c_char_p)
     _fields_ = [("threads", c_int), ("memory", c_int64), ("device", c_void_p),
                 ("context", c_void_p), ("cancelled", CANCELLED),
-                ("progress", PROGRESS), ("warn", WARN)]
+                ("progress", PROGRESS), ("warn", WARN), ("share", c_void_p),
+                ("about", c_int64)]
 
 
 class SliceOptions(Structure):

@@ -159,18 +159,16 @@ static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t slot
 	}
 }
 
-static void judge_page(struct scanning *c, const uint8_t *page, int64_t layer,
-		       int64_t block)
+/* Of a page; the taps of a conv state are one slot. */
+static int64_t slots_of(const struct scanning *c)
 {
-	int64_t slots = c->group->shape.n[KVT_AXIS_S];
+	return c->group->tokens_per_slot < 1 ? 1 : c->group->shape.n[KVT_AXIS_S];
+}
 
-	/* the taps of a conv state are one slot */
-	if (c->group->tokens_per_slot < 1) {
-		judge(c, layer, block, 0, slot_is_zero(c, page, 0, slots));
-		return;
-	}
-	for (int64_t s = 0; s < slots; s++)
-		judge(c, layer, block, s, slot_is_zero(c, page, s, 1));
+static int64_t pages_of(const struct kvt_box *box)
+{
+	return (box->end[KVT_AXIS_L] - box->begin[KVT_AXIS_L]) *
+	       (box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B]);
 }
 
 static enum kvt_status scan_box(struct kvt_worker *worker, void *context, int64_t i,
@@ -178,21 +176,37 @@ static enum kvt_status scan_box(struct kvt_worker *worker, void *context, int64_
 {
 	struct scanning *c = context;
 	struct kvt_box box = kvt_cut_box(&c->cut, i);
-	uint8_t *page = worker->buffer[0];
+	int64_t npages = pages_of(&box), slots = slots_of(c);
+	int64_t one = c->group->shape.n[KVT_AXIS_S] / slots;
+	uint8_t *page = worker->buffer[0], *zero = worker->result;
 	enum kvt_status status;
 
 	if ((status = kvt_read(worker, c->dump, c->g, &box, &cell_layout, page, err)))
 		return status;
+	for (int64_t p = 0; p < npages; p++) {
+		for (int64_t s = 0; s < slots; s++)
+			*zero++ = slot_is_zero(c, page, s, one);
+		page += c->cut.box_bytes / c->cut.layers / c->cut.blocks;
+	}
+	worker->nresult = npages * slots;
 	kvt_worker_progress(worker, c->cut.box_bytes);
-	if (!kvt_worker_turn(worker, i))
-		return KVT_OK;
-	for (int64_t l = box.begin[KVT_AXIS_L]; l < box.end[KVT_AXIS_L]; l++)
-		for (int64_t b = box.begin[KVT_AXIS_B]; b < box.end[KVT_AXIS_B]; b++) {
-			judge_page(c, page, l, b);
-			page += c->cut.box_bytes / c->cut.layers / c->cut.blocks;
-		}
-	kvt_worker_unlock(worker);
 	return KVT_OK;
+}
+
+/* kvt_merge_fn: of each slot of a box whether it is all zeros. */
+static bool take_zeros(void *context, int64_t i, const void *result, int64_t nbytes)
+{
+	struct scanning *c = context;
+	struct kvt_box box = kvt_cut_box(&c->cut, i);
+	const uint8_t *zero = result;
+
+	if (nbytes != pages_of(&box) * slots_of(c))
+		return false;
+	for (int64_t l = box.begin[KVT_AXIS_L]; l < box.end[KVT_AXIS_L]; l++)
+		for (int64_t b = box.begin[KVT_AXIS_B]; b < box.end[KVT_AXIS_B]; b++)
+			for (int64_t s = 0; s < slots_of(c); s++)
+				judge(c, l, b, s, *zero++);
+	return true;
 }
 
 static void forget(struct scanning *c)
@@ -208,7 +222,8 @@ static enum kvt_status scan_group(struct kvt_findings *r, struct kvt_dump *dump,
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
 	struct scanning c = { .dump = dump, .group = &s->group[g], .g = g,
 			      .report = r };
-	struct kvt_work work = { .fn = scan_box, .context = &c, .label = "scanning" };
+	struct kvt_work work = { .fn = scan_box, .context = &c, .label = "scanning",
+				 .merge = take_zeros, .part = g };
 	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
 	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
 	enum kvt_status status;
@@ -223,6 +238,7 @@ static enum kvt_status scan_group(struct kvt_findings *r, struct kvt_dump *dump,
 		     c.cut.nboxes : 0;
 	work.total_bytes = work.count * c.cut.box_bytes;
 	work.buffer_bytes[0] = c.cut.box_bytes;
+	work.result_bytes = c.cut.layers * c.cut.blocks * slots_of(&c);
 	kvt_work_reads(&work, dump, g, &c.cut, &cell_layout);
 	status = kvt_work_run(&work, run, err);
 	forget(&c);
@@ -245,32 +261,65 @@ static int64_t first_nonzero(const uint8_t *bytes, int64_t n)
 	return -1;
 }
 
-static enum kvt_status check_padding(struct kvt_findings *r, struct kvt_dump *dump,
-				     int g, struct kvt_error *err)
+/* A box is one page; its result: where the first byte is that is not 0, or -1, and it. */
+struct padding {
+	struct kvt_dump *dump;
+	int g;
+	struct kvt_findings *report;
+};
+
+static enum kvt_status padding_box(struct kvt_worker *worker, void *context, int64_t i,
+				   struct kvt_error *err)
 {
-	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[g];
-	enum kvt_status status = KVT_OK;
-	uint8_t *page;
+	const struct padding *p = context;
+	const struct kvt_group *group = kvt_dump_group(p->dump, p->g);
+	int64_t *at = (int64_t *)(void *)worker->result;
+	int64_t nb = group->shape.n[KVT_AXIS_B];
+	uint8_t *page = worker->buffer[0];
+	enum kvt_status status;
+
+	if ((status = kvt_read_padding(page, p->dump, p->g, i / nb, i % nb, err)))
+		return status;
+	at[0] = first_nonzero(page, group->page_bytes);
+	at[1] = at[0] < 0 ? 0 : page[at[0]];
+	worker->nresult = 2 * sizeof(*at);
+	return KVT_OK;
+}
+
+/* kvt_merge_fn */
+static bool take_padding(void *context, int64_t i, const void *result, int64_t nbytes)
+{
+	const struct padding *p = context;
+	const struct kvt_group *group = kvt_dump_group(p->dump, p->g);
+	int64_t nb = group->shape.n[KVT_AXIS_B], at[2];
+
+	if (nbytes != sizeof(at))
+		return false;
+	memcpy(at, result, sizeof(at));
+	if (at[0] >= 0)
+		kvt_find(p->report, "padding.nonzero",
+			 kvt_find_at("group=%s,layer=%lld,block=%llu", group->id,
+				     LL(i / nb), id_of(group, i % nb)),
+			 "byte %lld of the page is 0x%02x", LL(at[0]), (unsigned)at[1]);
+	return true;
+}
+
+static enum kvt_status check_padding(struct kvt_findings *r, struct kvt_dump *dump,
+				     int g, const struct kvt_run *run,
+				     struct kvt_error *err)
+{
+	const struct kvt_group *group = kvt_dump_group(dump, g);
+	struct padding p = { dump, g, r };
+	struct kvt_work work = { .fn = padding_box, .context = &p, .label = "padding",
+				 .merge = take_padding, .part = g,
+				 .result_bytes = 2 * sizeof(int64_t) };
 
 	if (!kvt_dump_has_padding(dump, g))
 		return KVT_OK;
-	if (!(page = malloc((size_t)group->page_bytes)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int64_t l = 0; !status && l < group->shape.n[KVT_AXIS_L]; l++)
-		for (int64_t b = 0; !status && b < group->shape.n[KVT_AXIS_B]; b++) {
-			int64_t at;
-
-			status = kvt_read_padding(page, dump, g, l, b, err);
-			at = status ? -1 : first_nonzero(page, group->page_bytes);
-			if (at >= 0)
-				kvt_find(r, "padding.nonzero",
-					 kvt_find_at("group=%s,layer=%lld,block=%llu",
-						     group->id, LL(l), id_of(group, b)),
-					 "byte %lld of the page is 0x%02x", LL(at),
-					 page[at]);
-		}
-	free(page);
-	return status;
+	work.count = group->shape.n[KVT_AXIS_L] * group->shape.n[KVT_AXIS_B];
+	work.total_bytes = work.count * group->page_bytes;
+	work.buffer_bytes[0] = group->page_bytes;
+	return kvt_work_run(&work, run, err);
 }
 
 /* ---- checksums and digests ---------------------------------------------- */
@@ -318,7 +367,7 @@ enum kvt_status kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump,
 		if (!v[g].damaged)
 			status = scan_group(r, dump, g, run, err);
 		if (!status)
-			status = check_padding(r, dump, g, err);
+			status = check_padding(r, dump, g, run, err);
 	}
 	free(v);
 	return status ? status : kvt_dump_unchanged(dump, err);

@@ -13,6 +13,7 @@
  */
 #include "lib/ops/check/integrity.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -150,6 +151,13 @@ static enum kvt_status verify_cells(struct kvt_worker *worker, struct checked *c
 	return KVT_OK;
 }
 
+/* Bytes of one that found this much. */
+static int64_t result_bytes(int nfound)
+{
+	return (int64_t)offsetof(struct kvt_integrity, found) +
+	       nfound * (int64_t)sizeof(struct kvt_damage);
+}
+
 static void add_result(struct kvt_integrity *to, const struct kvt_integrity *r)
 {
 	to->tiles += r->tiles;
@@ -237,11 +245,23 @@ static enum kvt_status verify_box(struct kvt_worker *worker, void *context, int6
 	if (status)
 		return status;
 	kvt_worker_progress(worker, v->cut.box_bytes);
-	if (!kvt_worker_turn(worker, i))
-		return KVT_OK;
-	add_result(v->result, &c.result);
-	kvt_worker_unlock(worker);
+	worker->nresult = result_bytes(c.result.nfound);
+	memcpy(worker->result, &c.result, (size_t)worker->nresult);
 	return KVT_OK;
+}
+
+/* kvt_merge_fn */
+static bool take_result(void *context, int64_t i, const void *result, int64_t nbytes)
+{
+	const struct kvt_integrity *found = result;
+	const struct verifying *v = context;
+
+	(void)i;
+	if (nbytes < result_bytes(0) || found->nfound < 0 ||
+	    found->nfound > KVT_MAX_DAMAGES || nbytes != result_bytes(found->nfound))
+		return false;
+	add_result(v->result, found);
+	return true;
 }
 
 enum kvt_status kvt_check_integrity(struct kvt_integrity *out, struct kvt_dump *dump,
@@ -251,7 +271,9 @@ enum kvt_status kvt_check_integrity(struct kvt_integrity *out, struct kvt_dump *
 	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[g];
 	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
 	struct verifying v = { .dump = dump, .path = path, .group = g, .result = out };
-	struct kvt_work work = { .fn = verify_box, .context = &v, .label = "verifying" };
+	struct kvt_work work = { .fn = verify_box, .context = &v, .label = "verifying",
+				 .merge = take_result, .part = g,
+				 .result_bytes = result_bytes(KVT_MAX_DAMAGES) };
 	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
 	enum kvt_status status;
 

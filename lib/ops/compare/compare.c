@@ -14,6 +14,7 @@
  */
 #include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
+#include "lib/kvt/share.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ struct comparing {
 	void *context;
 	int most;			/* differences of a box that are kept */
 	bool any;			/* one was told */
+	bool divided;			/* among processes */
 };
 
 /* ---- what was found ------------------------------------------------------ */
@@ -444,8 +446,12 @@ static enum kvt_status compare_box(struct kvt_worker *worker, void *context, int
 	}
 	if (!status)
 		status = tell(worker, i, f, err);
+	if (c->divided && !status) {
+		memcpy(worker->result, f->nbytes, sizeof(*f->nbytes));
+		worker->nresult = sizeof(*f->nbytes);
+	}
 	kvt_worker_lock(worker);
-	for (int j = 0; f->nbytes && j < c->n; j++)
+	for (int j = 0; !c->divided && f->nbytes && j < c->n; j++)
 		c->list[j].nbytes += f->nbytes[j];
 	kvt_worker_unlock(worker);
 	for (int j = 0; f->address && j < c->nb * f->nk; j++)
@@ -456,6 +462,20 @@ static enum kvt_status compare_box(struct kvt_worker *worker, void *context, int
 	free(f);
 	kvt_worker_progress(worker, c->cut.box_bytes * c->nb);
 	return status;
+}
+
+/* kvt_merge_fn: what was compared of one comparison. */
+static bool take_nbytes(void *context, int64_t i, const void *result, int64_t nbytes)
+{
+	struct comparing *c = context;
+	int64_t compared;
+
+	(void)i;
+	if (nbytes != sizeof(compared))
+		return false;
+	memcpy(&compared, result, sizeof(compared));
+	c->list[0].nbytes += compared;
+	return true;
 }
 
 /* ---- all of it ----------------------------------------------------------- */
@@ -606,7 +626,8 @@ enum kvt_status compare_elements(struct comparison *list, int n, const char *lab
 {
 	struct comparing c = { .list = list, .n = n, .differs = differs,
 			       .context = context,
-			       .most = differs ? MOST_DIFFERENCES : 1 };
+			       .most = differs ? MOST_DIFFERENCES : 1,
+			       .divided = list->divided && how->share };
 	struct kvt_work work = { .fn = compare_box, .context = &c, .label = label };
 	struct kvt_run run = *how;
 	enum kvt_status status;
@@ -617,6 +638,11 @@ enum kvt_status compare_elements(struct comparison *list, int n, const char *lab
 	if (!(status = number_dumps(&c, err)) &&
 	    !(status = choose_cut(&c, &run, err))) {
 		needs_of(&work, &c);
+		if (c.divided) {
+			work.merge = take_nbytes;
+			work.result_bytes = sizeof(int64_t);
+			work.part = list->part;
+		}
 		if (work.total_bytes)
 			status = kvt_work_run(&work, &run, err);
 	}
@@ -625,7 +651,7 @@ enum kvt_status compare_elements(struct comparison *list, int n, const char *lab
 	free(c.digest);
 	if (!status && c.any)
 		status = kvt_fail(err, KVT_MISMATCH, "dumps differ");
-	for (int i = 0; !status && i < n; i++)
+	for (int i = 0; !status && i < n && !(c.divided && how->share->partial); i++)
 		status = check_all_seen(&list[i], err);
 	return status;
 }

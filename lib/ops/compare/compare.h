@@ -33,6 +33,9 @@ struct comparison {
 	const char *was;		/* " in FILE", " before"; "": nothing to add */
 	struct digest_job *digest;	/* of b: gets its boxes, too; NULL: nothing */
 	int64_t nbytes;			/* filled: compared */
+	/* alone, and no difference is told: processes may divide it, as this part */
+	bool divided;
+	int64_t part;
 };
 
 struct unequal {

@@ -5,7 +5,7 @@
 #include "lib/dump/merge.h"
 
 static enum kvt_status compare_files(const struct rank_file *a,
-				     const struct rank_file *b, int g,
+				     const struct rank_file *b, int g, int64_t part,
 				     const struct kvt_run *run, bool *shared,
 				     struct kvt_error *err)
 {
@@ -14,7 +14,8 @@ static enum kvt_status compare_files(const struct rank_file *a,
 	struct slot_pairs slots = { .layer = NULL };
 	struct head_pairs heads = { .head = NULL };
 	struct comparison c = { .a = a->reader, .b = b->reader, .group_a = g,
-				.group_b = g, .slots = &slots, .heads = &heads };
+				.group_b = g, .slots = &slots, .heads = &heads,
+				.divided = true, .part = part };
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
@@ -45,6 +46,8 @@ enum kvt_status replicas_check(const struct rank_file *files, int nfiles,
 			for (int i = 0; i < j && !shared; i++) {
 				enum kvt_status status =
 					compare_files(&files[i], &files[j], g,
+						      (g * (int64_t)nfiles + j) *
+						      nfiles + i,
 						      run, &shared, err);
 
 				if (status)

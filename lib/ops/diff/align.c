@@ -412,6 +412,7 @@ static enum kvt_status try_pair(struct diff_pairs *out,
 	enum kvt_status status;
 
 	memset(p, 0, sizeof(*p));
+	p->index = out->n;
 	for (int s = 0; s < NSIDES; s++) {
 		p->side[s] = &side[s];
 		p->number[s] = s ? gb : ga;

@@ -33,11 +33,11 @@ struct pass {
 	int64_t page_bytes[NSIDES];
 	int64_t slot_elements;
 	atomic_bool differs;
-	atomic_llong by_digest;
+	int64_t by_digest;
 	int64_t nworst;
 };
 
-enum { BUFFER_A, BUFFER_B, BUFFER_FOUND, BUFFER_CELLS };
+enum { BUFFER_A, BUFFER_B, BUFFER_CELLS };
 
 static int64_t element_bytes(const struct pass *c)
 {
@@ -53,19 +53,20 @@ struct chunk {
 	uint8_t *bytes[NSIDES];
 };
 
+/* 'worker' NULL: no bytes are wanted. */
 static struct chunk chunk_of(const struct pass *c, struct kvt_worker *worker, int64_t i)
 {
 	struct kvt_box cut = kvt_cut_box(&c->cut, i);
 	struct chunk chunk = {
 		.layer = cut.begin[KVT_AXIS_L], .end_layer = cut.end[KVT_AXIS_L],
 		.segment = cut.begin[KVT_AXIS_B], .end_segment = cut.end[KVT_AXIS_B],
-		.bytes = { worker->buffer[BUFFER_A], worker->buffer[BUFFER_B] },
 	};
 
 	for (int s = 0; s < NSIDES; s++) {
 		int64_t first = c->p->segment[chunk.segment].at[s];
 		int64_t last = c->p->segment[chunk.end_segment - 1].at[s];
 
+		chunk.bytes[s] = worker ? worker->buffer[s] : NULL;
 		chunk.box[s] = kvt_box_whole(&kvt_dump_group(c->p->view[s], 0)->shape);
 		box_take(&chunk.box[s], KVT_AXIS_L, chunk.layer,
 			 chunk.end_layer - chunk.layer);
@@ -162,7 +163,7 @@ static struct kvt_work work_of(struct pass *c, kvt_work_fn *fn, const char *labe
 {
 	int64_t pages = c->cut.layers * c->cut.blocks;
 	struct kvt_work work = { .fn = fn, .context = c, .label = label,
-			     .count = c->cut.nboxes,
+			     .part = c->p->index, .count = c->cut.nboxes,
 			     .total_bytes = diff_pair_elements(c->p) * element_bytes(c) };
 
 	for (int s = 0; s < NSIDES; s++) {
@@ -240,24 +241,49 @@ static bool same_bytes(const struct pass *c, const struct chunk *chunk)
 	return true;
 }
 
+/* The result of a box. */
+struct scanned {
+	int64_t differs, by_digest;
+};
+
+/* kvt_merge_fn */
+static bool take_scanned(void *context, int64_t i, const void *result, int64_t nbytes)
+{
+	const struct scanned *found = result;
+	struct pass *c = context;
+
+	(void)i;
+	if (nbytes != sizeof(*found))
+		return false;
+	if (found->differs)
+		atomic_store(&c->differs, true);
+	c->by_digest += found->by_digest;
+	return true;
+}
+
 static enum kvt_status scan_box(struct kvt_worker *worker, void *context, int64_t i,
 				struct kvt_error *err)
 {
 	struct pass *c = context;
 	struct chunk chunk = chunk_of(c, worker, i);
+	struct scanned *found = memset(worker->result, 0, sizeof(*found));
 	enum kvt_status status = KVT_OK;
 	bool same = false;
 
+	worker->nresult = sizeof(*found);
+
 	if (atomic_load(&c->differs))
-		return KVT_OK;
+		return KVT_OK;		/* one difference says it */
 	if (c->cells && (status = same_cells(&same, worker, c, &chunk, err)))
 		return status;
 	if (same && (status = check_tiles(worker, c, &chunk, err)))
 		return status;
-	if (same)
-		atomic_fetch_add(&c->by_digest, chunk_elements(c, &chunk));
-	else if (!(status = read_chunk(worker, c, &chunk, err)) && !same_bytes(c, &chunk))
+	found->by_digest = same ? chunk_elements(c, &chunk) : 0;
+	if (!same && !(status = read_chunk(worker, c, &chunk, err)) &&
+	    !same_bytes(c, &chunk)) {
+		found->differs = 1;
 		atomic_store(&c->differs, true);
+	}
 	kvt_worker_progress(worker, chunk_elements(c, &chunk) * element_bytes(c));
 	return status;
 }
@@ -268,46 +294,55 @@ static enum kvt_status scan(struct pass *c, const struct kvt_run *run,
 	struct kvt_work work = work_of(c, scan_box, "comparing");
 	enum kvt_status status;
 
+	work.merge = take_scanned;
+	work.result_bytes = sizeof(struct scanned);
 	if (c->cells)
 		work.buffer_bytes[BUFFER_CELLS] =
 			2 * c->cut.layers * c->cut.blocks * c->p->nheads *
 			c->p->nkv * (int64_t)sizeof(uint64_t);
 	status = kvt_work_run(&work, run, err);
 	c->out->equal = !status && !atomic_load(&c->differs);
-	c->out->by_digest = atomic_load(&c->by_digest);
+	c->out->by_digest = c->by_digest;
 	return status;
 }
 
 /* ---- second pass: by how much, and where -------------------------------- */
 
-/* Findings of one box, in a worker's buffer. */
+/* Findings of one box: its result. */
 struct found {
+	int64_t *nworst;
 	struct diff_sums *by_head;		/* [layers][nheads] */
 	struct heat *by_segment;		/* [layers][segments] */
-	struct deviation *first, *worst;
+	struct deviation *first, *worst;	/* the last has only nworst */
 	struct findings findings;
 };
 
 static int64_t found_bytes(const struct pass *c)
 {
-	return c->cut.layers * c->p->nheads * (int64_t)sizeof(struct diff_sums) +
+	return (int64_t)sizeof(int64_t) +
+	       c->cut.layers * c->p->nheads * (int64_t)sizeof(struct diff_sums) +
 	       c->cut.layers * c->cut.blocks * (int64_t)sizeof(struct heat) +
 	       (c->nworst + 1) * (int64_t)sizeof(struct deviation);
 }
 
-static struct found found_init(const struct pass *c, struct kvt_worker *worker)
+static struct found found_at(const struct pass *c, void *bytes)
 {
-	uint8_t *p = memset(worker->buffer[BUFFER_FOUND], 0, (size_t)found_bytes(c));
 	int64_t nheads = c->cut.layers * c->p->nheads;
 	int64_t nsegments = c->cut.layers * c->cut.blocks;
-	struct found f = { .by_head = (struct diff_sums *)(void *)p };
+	struct found f = { .nworst = bytes };
 
+	f.by_head = (struct diff_sums *)(void *)(f.nworst + 1);
 	f.by_segment = (struct heat *)(void *)(f.by_head + nheads);
 	f.first = (struct deviation *)(void *)(f.by_segment + nsegments);
 	f.worst = f.first + 1;
 	f.findings = (struct findings){ .first = f.first, .worst = f.worst,
 					.room = c->nworst };
 	return f;
+}
+
+static struct found found_init(const struct pass *c, struct kvt_worker *worker)
+{
+	return found_at(c, memset(worker->result, 0, (size_t)found_bytes(c)));
 }
 
 static void heat_add(struct heat *to, const struct diff_sums *from)
@@ -390,8 +425,23 @@ static void merge_found(struct diff_result *out, const struct pass *c,
 	}
 	if (f->first->set && (!out->first.set || deviation_before(f->first, &out->first)))
 		out->first = *f->first;
-	for (int64_t i = 0; i < f->findings.nworst; i++)
+	for (int64_t i = 0; i < *f->nworst; i++)
 		worst_insert(out->worst, &out->nworst, c->nworst, &f->worst[i]);
+}
+
+/* kvt_merge_fn */
+static bool take_found(void *context, int64_t i, const void *result, int64_t nbytes)
+{
+	const struct pass *c = context;
+	const struct chunk chunk = chunk_of(c, NULL, i);
+	struct found f = found_at(c, (void *)(uintptr_t)result);
+	int64_t least = found_bytes(c) - c->nworst * (int64_t)sizeof(*f.worst);
+
+	if (nbytes < least || *f.nworst < 0 || *f.nworst > c->nworst ||
+	    nbytes != least + *f.nworst * (int64_t)sizeof(*f.worst))
+		return false;
+	merge_found(c->out, c, &chunk, &f);
+	return true;
 }
 
 static enum kvt_status measure_box(struct kvt_worker *worker, void *context, int64_t i,
@@ -410,10 +460,8 @@ static enum kvt_status measure_box(struct kvt_worker *worker, void *context, int
 			measure_segment(c, &f, &chunk, l,
 					&c->p->segment[chunk.segment + j],
 					&f.by_segment[(l - chunk.layer) * nsegments + j]);
-	if (!kvt_worker_turn(worker, i))
-		return KVT_OK;
-	merge_found(c->out, c, &chunk, &f);
-	kvt_worker_unlock(worker);
+	*f.nworst = f.findings.nworst;
+	worker->nresult = (uint8_t *)(f.worst + *f.nworst) - worker->result;
 	kvt_worker_progress(worker, chunk_elements(c, &chunk) * element_bytes(c));
 	return KVT_OK;
 }
@@ -434,7 +482,9 @@ static enum kvt_status measure(struct pass *c, const struct kvt_run *run,
 	out->worst = calloc((size_t)c->nworst + 1, sizeof(*out->worst));
 	if (!out->by_head || !out->by_segment || !out->worst)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	work.buffer_bytes[BUFFER_FOUND] = found_bytes(c);
+	work.merge = take_found;
+	work.result_bytes = found_bytes(c);
+	work.follows = "comparing";
 	if ((status = kvt_work_run(&work, run, err)))
 		return status;
 	out->measured = true;

@@ -90,6 +90,7 @@ struct diff_channels {
 /* A group of each side, and what both hold of it. */
 struct diff_pair {
 	const struct diff_side *side[NSIDES];
+	int index;				/* of the pair */
 	int number[NSIDES];			/* of the group */
 	const struct kvt_group *group[NSIDES];
 	char id[72];			/* "g0", or "g0 and g1" */

@@ -170,21 +170,27 @@ static void add_block(const struct digest_job *job, struct box_sums *sums,
 
 /* ---- one box ------------------------------------------------------------ */
 
-static int64_t box_sums_count(const struct digest_job *job)
+static int64_t requests_of(const struct digest_job *job)
 {
-	const struct digests *out = job->out;
-
-	return DIGEST_NSCOPES * (job->cut.layers * out->group[job->index].nheads +
-				 job->cut.blocks) +
-	       kvt_dump_snapshot(out->reader)->nrequests;
+	return kvt_dump_snapshot(job->out->reader)->nrequests;
 }
 
-static struct box_sums box_sums_init(const struct digest_job *job, uint8_t *buffer)
+/* Sums of heads and blocks. */
+static int64_t parts_count(const struct digest_job *job)
 {
-	struct kvt_digest *p = (struct kvt_digest *)(void *)buffer;
+	return DIGEST_NSCOPES * (job->cut.layers * job->out->group[job->index].nheads +
+				 job->cut.blocks);
+}
+
+static int64_t box_sums_count(const struct digest_job *job)
+{
+	return parts_count(job) + requests_of(job);
+}
+
+static struct box_sums box_sums_at(const struct digest_job *job, struct kvt_digest *p)
+{
 	struct box_sums sums;
 
-	memset(p, 0, (size_t)box_sums_count(job) * sizeof(*p));
 	for (int s = 0; s < DIGEST_NSCOPES; s++) {
 		sums.head[s] = p;
 		p += job->cut.layers * job->out->group[job->index].nheads;
@@ -195,7 +201,13 @@ static struct box_sums box_sums_init(const struct digest_job *job, uint8_t *buff
 	return sums;
 }
 
-static void merge(const struct digest_job *job, const struct box_sums *sums,
+static struct box_sums box_sums_init(const struct digest_job *job, uint8_t *buffer)
+{
+	memset(buffer, 0, (size_t)box_sums_count(job) * sizeof(struct kvt_digest));
+	return box_sums_at(job, (struct kvt_digest *)(void *)buffer);
+}
+
+static void add_parts(const struct digest_job *job, const struct box_sums *sums,
 		  const struct kvt_box *box)
 {
 	struct digest_group *g = &job->out->group[job->index];
@@ -211,8 +223,55 @@ static void merge(const struct digest_job *job, const struct box_sums *sums,
 		for (int64_t i = 0; i < nb; i++)
 			kvt_digest_add(&g->block[s][b0 + i], &sums->block[s][i]);
 	}
-	for (int64_t r = 0; r < kvt_dump_snapshot(job->out->reader)->nrequests; r++)
+}
+
+static void merge(const struct digest_job *job, const struct box_sums *sums,
+		  const struct kvt_box *box)
+{
+	add_parts(job, sums, box);
+	for (int64_t r = 0; r < requests_of(job); r++)
 		kvt_digest_add(&job->out->request[r], &sums->request[r]);
+}
+
+/* ---- the result of a box: sums of its parts, and of the requests that are in it -- */
+
+struct request_sum {
+	uint64_t request;
+	struct kvt_digest sum;
+};
+
+static void put_result(const struct digest_job *job, struct kvt_worker *worker,
+		       const struct box_sums *sums)
+{
+	int64_t nparts = parts_count(job) * (int64_t)sizeof(struct kvt_digest);
+	struct request_sum *to = (struct request_sum *)(void *)(worker->result + nparts);
+
+	memcpy(worker->result, worker->buffer[1], (size_t)nparts);
+	for (int64_t r = 0; r < requests_of(job); r++)
+		if (sums->request[r].hi | sums->request[r].lo)
+			*to++ = (struct request_sum){ (uint64_t)r, sums->request[r] };
+	worker->nresult = (uint8_t *)to - worker->result;
+}
+
+/* kvt_merge_fn */
+static bool take_result(void *context, int64_t i, const void *result, int64_t nbytes)
+{
+	const struct digest_job *job = context;
+	struct kvt_digest *parts = (struct kvt_digest *)(uintptr_t)result;
+	const struct box_sums sums = box_sums_at(job, parts);
+	const struct kvt_box box = kvt_cut_box(&job->cut, i);
+	const struct request_sum *r = (const void *)(parts + parts_count(job));
+	int64_t left = nbytes - parts_count(job) * (int64_t)sizeof(*parts);
+
+	if (left < 0 || left % (int64_t)sizeof(*r))
+		return false;
+	add_parts(job, &sums, &box);
+	for (; left; left -= (int64_t)sizeof(*r), r++) {
+		if (r->request >= (uint64_t)requests_of(job))
+			return false;
+		kvt_digest_add(&job->out->request[r->request], &r->sum);
+	}
+	return true;
 }
 
 static const struct kvt_layout *cells_of(const struct kvt_group *group)
@@ -244,9 +303,8 @@ static bool cell_strides(int64_t stride[KVT_NAXES], const struct kvt_layout *lay
 }
 
 /* All cells of a box, whose strides are those of cell_strides(). */
-static void sum_cells(struct digest_job *job, struct kvt_worker *worker,
-		      const struct placed *at, const int64_t stride[KVT_NAXES],
-		      uint8_t *room)
+static struct box_sums sum_cells(const struct digest_job *job, const struct placed *at,
+				 const int64_t stride[KVT_NAXES], uint8_t *room)
 {
 	const int64_t *begin = at->box.begin, *end = at->box.end;
 	struct box_sums sums = box_sums_init(job, room);
@@ -260,9 +318,7 @@ static void sum_cells(struct digest_job *job, struct kvt_worker *worker,
 				  p.box_l * stride[KVT_AXIS_L] +
 				  p.box_b * stride[KVT_AXIS_B], stride);
 		}
-	kvt_worker_lock(worker);
-	merge(job, &sums, &at->box);
-	kvt_worker_unlock(worker);
+	return sums;
 }
 
 enum kvt_status digest_box(struct digest_job *job, struct kvt_worker *worker,
@@ -272,6 +328,7 @@ enum kvt_status digest_box(struct digest_job *job, struct kvt_worker *worker,
 	const struct placed sorted = { cells_of(job->group), box->box, cells };
 	const struct placed *at = box;
 	int64_t stride[KVT_NAXES];
+	struct box_sums found;
 	enum kvt_status status;
 
 	if (!cell_strides(stride, box->layout, &box->box, job->group)) {
@@ -281,7 +338,10 @@ enum kvt_status digest_box(struct digest_job *job, struct kvt_worker *worker,
 		at = &sorted;
 		cell_strides(stride, sorted.layout, &sorted.box, job->group);
 	}
-	sum_cells(job, worker, at, stride, sums);
+	found = sum_cells(job, at, stride, sums);
+	kvt_worker_lock(worker);
+	merge(job, &found, &at->box);
+	kvt_worker_unlock(worker);
 	return KVT_OK;
 }
 
@@ -292,14 +352,17 @@ static enum kvt_status sum_box(struct kvt_worker *worker, void *context, int64_t
 	struct kvt_box box = kvt_cut_box(&job->cut, i);
 	const struct placed cells = { cells_of(job->group), box, worker->buffer[0] };
 	struct kvt_shape shape = kvt_box_shape(&box, job->group->shape.elem);
+	int64_t stride[KVT_NAXES], nbytes;
+	struct box_sums sums;
 	enum kvt_status status;
-	int64_t nbytes;
 
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)) ||
 	    (status = kvt_read(worker, job->out->reader, job->index, &box, cells.layout,
-			       cells.bytes, err)) ||
-	    (status = digest_box(job, worker, &cells, NULL, worker->buffer[1], err)))
+			       cells.bytes, err)))
 		return status;
+	cell_strides(stride, cells.layout, &box, job->group);
+	sums = sum_cells(job, &cells, stride, worker->buffer[1]);
+	put_result(job, worker, &sums);
 	kvt_worker_progress(worker, nbytes);
 	return KVT_OK;
 }
@@ -375,7 +438,7 @@ enum kvt_status digests_init(struct digests *out, struct kvt_dump *reader,
 {
 	const struct kvt_snapshot *snap = kvt_dump_snapshot(reader);
 
-	*out = (struct digests){ .reader = reader, .version = DIGEST_KVD1,
+	*out = (struct digests){ .reader = reader, .asked = asked, .version = DIGEST_KVD1,
 				 .has_tokens = snap->nrequests > 0 || !snap->ngroups };
 	for (int g = 0; g < snap->ngroups; g++) {
 		out->group[g].version = version_of(snap, g, asked);
@@ -428,7 +491,8 @@ static enum kvt_status sum_group(struct digest_job *job, const struct kvt_run *r
 	const struct kvt_tiling *tiling =
 		kvt_dump_tiling(job->out->reader, job->index);
 	int64_t limit = run->memory ? run->memory : INT64_MAX;
-	struct kvt_work work = { .fn = sum_box, .context = job, .label = "hashing" };
+	struct kvt_work work = { .fn = sum_box, .context = job, .label = "hashing",
+				 .merge = take_result, .commutes = true };
 	struct kvt_cut cut = kvt_cut_choose(job->group, tiling, NULL, NULL, limit / 4);
 	enum kvt_status status = kvt_shape_nbytes(&work.total_bytes, &job->group->shape,
 						  err);
@@ -438,6 +502,11 @@ static enum kvt_status sum_group(struct digest_job *job, const struct kvt_run *r
 	work.count = work.total_bytes ? cut.nboxes : 0;
 	work.buffer_bytes[0] = cut.box_bytes;
 	work.buffer_bytes[1] = digest_job_cut(job, &cut);
+	work.result_bytes = parts_count(job) * (int64_t)sizeof(struct kvt_digest) +
+			    requests_of(job) * (int64_t)sizeof(struct request_sum);
+	/* contracts may ask for both */
+	work.part = job->index +
+		    (job->out->asked == DIGEST_KVD1 ? KVT_MAX_GROUPS : 0);
 	kvt_work_reads(&work, job->out->reader, job->index, &cut, cells_of(job->group));
 	return kvt_work_run(&work, run, err);
 }

@@ -29,6 +29,7 @@ struct digest_group {
 
 struct digests {
 	struct kvt_dump *reader;
+	enum digest_version asked;
 	bool has_tokens;		/* the dump knows its requests */
 	bool tokens_only;		/* leave the sums of DIGEST_BLOCKS zero */
 	enum digest_version version;	/* of its tokens: the newest of its groups' */
