@@ -25,6 +25,8 @@ struct command {
 	 */
 	enum kvt_status (*run)(int argc, char **argv, struct kvt_error *err);
 	const char *examples;		/* lines for --help, each with its '\n' */
+	/* NULL: it has no --shard; "": it has; else only with this first word */
+	const char *shards;
 	enum {
 		STREAM_ALL,		/* "-" is an input, if dumps are opened */
 		STREAM_FIRST,		/* operands are IN [OUT] */
@@ -51,6 +53,7 @@ extern const struct command
 	cmd_workers,
 	cmd_size,
 	cmd_transfer_sim,
+	cmd_reduce,
 	cmd_bench;
 
 /* The i-th command, NULL past the last one. */

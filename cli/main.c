@@ -5,6 +5,7 @@
  * Nothing is printed here that a command should say itself.
  */
 #include "cli/cli.h"
+#include "cli/shard/shard.h"
 #include "cli/signals.h"
 #include "lib/base/nearest.h"
 
@@ -38,6 +39,7 @@ static const struct {
 	{ "move",   &cmd_size },
 	{ NULL,     &cmd_transfer_sim },
 	{ NULL,     &cmd_workers },
+	{ NULL,     &cmd_reduce },
 	{ NULL,     &cmd_bench },
 };
 enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
@@ -272,5 +274,6 @@ int main(int argc, char **argv)
 	command = command_find(argv[1]);
 	if (!command)
 		return leave(finish(NULL, unknown_word(argv[1], &err), &err));
-	return leave(finish(command, command->run(argc - 1, argv + 1, &err), &err));
+	return leave(finish(command, run_command(command, argc - 1, argv + 1, &err),
+			    &err));
 }

@@ -63,6 +63,13 @@ opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
 #define OPT_DRY_RUN(p) { "dry-run", 'n', OPT_FLAG, p, NULL, \
 			 "print what would be done and do nothing" }
 #define OPT_OUTPUT(p)  { "output", 'o', OPT_STRING, p, "FILE", "where to write" }
+/* Read by cli/shard before the command is run: here for --help and its like. */
+#define OPT_SHARD \
+	{ "shard", 0, OPT_STRING, &opt_shard, "I/N", \
+	  "do share I of N, from 0; or auto: as the scheduler says" }, \
+	{ "shard-dir", 0, OPT_STRING, &opt_shard, "DIR", \
+	  "where the shards leave what kvtool reduce joins" }
+extern const char *opt_shard;
 /* For several files that do not say which rank they are. */
 #define OPT_IN_ORDER(p) { "in-order", 0, OPT_FLAG, p, NULL, \
 			  "the files are ranks 0, 1, ...; they do not say it" }

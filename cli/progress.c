@@ -2,6 +2,7 @@
 /* progress.c - percentage, rate and time left, for people */
 #include "cli/progress.h"
 #include "cli/cli.h"
+#include "cli/shard/shard.h"
 #include "cli/signals.h"
 
 #include <stdio.h>
@@ -120,5 +121,6 @@ struct kvt_run run_watched(int64_t threads, int64_t memory, bool quiet)
 		.cancelled = cancelled,
 		.progress = quiet ? NULL : progress,
 		.warn = warn,
+		.share = shard_sharing(),
 	};
 }

@@ -10,6 +10,7 @@
 #include "cli/leftovers.h"
 #include "cli/print/rewrite.h"
 #include "cli/progress.h"
+#include "cli/shard/shard.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
 #include "lib/ops/compare/compare.h"
@@ -104,26 +105,40 @@ static enum kvt_status apply_layout(struct kvt_snapshot *snapshot,
 				 name ? kvt_layout_hint(name).s : "") : KVT_OK;
 }
 
-static enum kvt_status create(struct kvt_writer **out, const struct rewrite *r,
-			      const struct kvt_dump *source, struct kvt_error *err)
+enum kvt_status rewrite_target(struct kvt_snapshot *to,
+			       struct kvt_create_options *options,
+			       const struct rewrite *r, const struct kvt_dump *source,
+			       struct kvt_error *err)
 {
-	struct kvt_create_options options = r->create;
-	struct kvt_snapshot to;
 	enum kvt_status status;
 
+	*options = r->create;
 	if (r->level > 19)
 		return kvt_fail(err, KVT_USAGE, "--level is %lld, expected 1 to 19",
 				(long long)r->level);
-	options.level = (int)r->level;
-	options.tile_bytes = r->tile;
-	options.like = r->tile ? NULL :
-		       kvt_dump_tiling(kvt_dump_leaf(source, 0), 0);
-	if ((status = kvt_snapshot_copy(&to, kvt_dump_snapshot(source), err)))
+	options->level = (int)r->level;
+	options->tile_bytes = r->tile;
+	options->like = r->tile ? NULL :
+			kvt_dump_tiling(kvt_dump_leaf(source, 0), 0);
+	if ((status = kvt_snapshot_copy(to, kvt_dump_snapshot(source), err)))
 		return status;
 	if (r->layout)
-		status = apply_layout(&to, r->layout, r->layout_name, err);
-	if (!status)
-		status = kvt_create(out, r->output, &options, &to, err);
+		status = apply_layout(to, r->layout, r->layout_name, err);
+	if (status)
+		kvt_snapshot_free(to);
+	return status;
+}
+
+static enum kvt_status create(struct kvt_writer **out, const struct rewrite *r,
+			      const struct kvt_dump *source, struct kvt_error *err)
+{
+	struct kvt_create_options options;
+	struct kvt_snapshot to;
+	enum kvt_status status = rewrite_target(&to, &options, r, source, err);
+
+	if (status)
+		return status;
+	status = kvt_create(out, r->output, &options, &to, err);
 	kvt_snapshot_free(&to);
 	return status;
 }
@@ -145,7 +160,8 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 	run.device = NULL;
 	status = r->own.verify ?
 		 r->own.verify(r->own.context, again, t->seen, &run, &why) :
-		 verify_source(t->source[0], again, t->seen, &run, &why);
+		 verify_source(r->origin ? r->origin : t->source[0], again, t->seen, &run,
+			       &why);
 	if (status)
 		kvt_fail(err, status, "%s: %s", r->output, why.text);
 	kvt_dump_close(again);
@@ -232,6 +248,13 @@ static enum kvt_status rewrite_to_stdout(struct rewrite *r, const struct kvt_dum
 enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dump,
 			     struct kvt_error *err)
 {
+	return shard_sharing() ? rewrite_parts(r, dump, err) :
+				 rewrite_alone(r, dump, err);
+}
+
+enum kvt_status rewrite_alone(const struct rewrite *r, const struct kvt_dump *dump,
+			      struct kvt_error *err)
+{
 	struct kvt_writer *writer = NULL;
 	struct transform t = { .n = 1, .source = &dump, .writer = &writer,
 			       .run = rewrite_run(r) };
@@ -242,6 +265,7 @@ enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dum
 
 		return rewrite_to_stdout(&streamed, dump, err);
 	}
+	t.run.share = NULL;
 	signals_catch_all();
 	if (r->output)
 		tell_leftovers(r->output);

@@ -34,6 +34,7 @@ struct rewrite {
 	int64_t threads, memory, level, tile;
 	bool verify, dry_run, json, quiet;
 	bool to_stdout;			/* 'output' is where it is staged */
+	const struct kvt_dump *origin;	/* --verify compares with it; NULL: the source */
 	struct rewrite_own own;
 };
 
@@ -60,6 +61,7 @@ struct rewrite {
 	OPT_DEVICE(&(r)->device), \
 	OPT_JSON(&(r)->json), \
 	OPT_QUIET(&(r)->quiet), \
+	OPT_SHARD, \
 	OPT_INPUT(&(r)->hints)
 
 /* "IN [OUT]", of which OUT may be -o's as well: KVT_USAGE for more, and for both. */
@@ -104,5 +106,21 @@ KVT_MUST_CHECK enum kvt_status
 publish(struct kvt_writer *const *writers, int n, struct kvt_error *err);
 
 struct kvt_run rewrite_run(const struct rewrite *r);
+
+/* ---- in shards: rewrite_parts.c --------------------------------------------- */
+
+/* rewrite_dump() of a shard, or of kvtool reduce. */
+KVT_MUST_CHECK enum kvt_status
+rewrite_parts(const struct rewrite *r, const struct kvt_dump *dump,
+	      struct kvt_error *err);
+/* The same of one process, whatever shards there are. */
+KVT_MUST_CHECK enum kvt_status
+rewrite_alone(const struct rewrite *r, const struct kvt_dump *dump,
+	      struct kvt_error *err);
+/* What is to be made of a source: options, and a snapshot to be freed. */
+KVT_MUST_CHECK enum kvt_status
+rewrite_target(struct kvt_snapshot *to, struct kvt_create_options *options,
+	       const struct rewrite *r, const struct kvt_dump *source,
+	       struct kvt_error *err);
 
 #endif

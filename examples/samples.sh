@@ -30,3 +30,8 @@ printf 't,bytes,tokens\n0,268435456,2048\n500,1073741824,8192\n' >trace.csv
 	echo '{"step": 1, "worker": 0, "finished_recving": ["A"]}'
 	echo '{"step": 2, "worker": 1, "finished_recving": ["A"]}'
 } >workers.jsonl
+
+# a digest of two files, by two shards
+for i in 0 1; do
+	"$kvtool" digest -q --shard=$i/2 --shard-dir=shards dump.npy bad.npy
+done

@@ -57,6 +57,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_convert = {
 	.name = "convert",
 	.args = "IN OUT",
+	.shards = "",
 	.summary = "write a dump in another file format",
 	.run = run,
 	.examples =

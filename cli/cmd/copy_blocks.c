@@ -171,6 +171,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_copy_blocks = {
 	.name = "copy-blocks",
 	.args = "--blocks=SRC:DST,... -o OUT FROM BASE",
+	.shards = "",
 	.summary = "replace some blocks of a dump by blocks of another",
 	.run = run,
 	.examples =

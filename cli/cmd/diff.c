@@ -7,6 +7,7 @@
 #include "cli/rewrite.h"
 #include "cli/print/diff.h"
 #include "cli/progress.h"
+#include "cli/shard/shard.h"
 #include "cli/signals.h"
 #include "cli/text_file.h"
 #include "lib/dump/device.h"
@@ -208,7 +209,9 @@ static enum kvt_status compare(struct diff *d, const struct diff_alignment *how,
 		status = kvt_diff_compare(&d->result[i], &d->pairs.pair[i], &d->criteria,
 					  &d->options, err);
 	d->options.run.progress = NULL;	/* the rest is short */
-	for (int i = 0; !status && !d->no_diagnosis && i < d->pairs.n; i++)
+	d->options.run.share = NULL;
+	for (int i = 0; !status && !d->no_diagnosis && shard_whole() && i < d->pairs.n;
+	     i++)
 		if (d->result[i].measured && d->result[i].differs &&
 		    d->result[i].first.set && !d->pairs.pair[i].decoded)
 			status = kvt_diff_diagnose(&d->result[i], &d->options.run, err);
@@ -223,6 +226,8 @@ static enum kvt_status print_results(const struct diff *d, const struct argument
 	enum kvt_status status = KVT_OK;
 	struct json_out out;
 
+	if (!shard_whole())
+		return KVT_OK;
 	if (args->json) {
 		diff_json(&out, d);
 		status = json_print(&out, false, err);
@@ -278,8 +283,10 @@ static enum kvt_status run_diff(struct diff *d, struct arguments *args,
 {
 	enum kvt_status status = KVT_OK;
 
-	for (int s = 0; !status && s < NSIDES; s++)
+	for (int s = 0; !status && s < NSIDES; s++) {
+		d->options.run.about = s;
 		status = open_side(d, args, s, names[s], err);
+	}
 	if (status || (status = compare(d, &args->alignment, err)) ||
 	    (status = print_results(d, args, err)))
 		return status;
@@ -316,6 +323,7 @@ static enum kvt_status run_parsed(struct diff *d, struct arguments *args, int na
 		return status;
 	d->options.run = run;
 	d->options.verdict_only = d->quiet && !args->json && !args->heatmap;
+	shard_writes(args->heatmap);
 	signals_catch();
 	return run_diff(d, args, names, err);
 }
@@ -365,6 +373,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_JSON(&args.json),
 		{ "quiet", 'q', OPT_FLAG, &d->quiet, NULL,
 		  "print nothing; the result is the exit status" },
+		OPT_SHARD,
 		OPT_INPUT(&args.hints),
 		{ 0 }
 	};
@@ -383,6 +392,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_diff = {
 	.name = "diff",
 	.args = "A B | A... : B...",
+	.shards = "",
 	.summary = "compare two dumps, also of different layouts",
 	.run = run,
 	.examples =

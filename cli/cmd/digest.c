@@ -342,6 +342,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_DEVICE(&device),
 		OPT_JSON(&args.json),
 		{ "quiet", 'q', OPT_FLAG, &quiet, NULL, "show no progress" },
+		OPT_SHARD,
 		OPT_INPUT(&args.hints),
 		{ 0 }
 	};
@@ -364,6 +365,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	args.several = nargs > 1;
 	signals_catch();
 	for (int i = 0; i < nargs && !interrupted; i++) {
+		args.run.about = i;
 		if ((status = digest_file(&args, argv[i], err)) && !interrupted)
 			complain(&cmd_digest, "%s", err->text);
 		worst = worse(worst, status);
@@ -376,6 +378,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_digest = {
 	.name = "digest",
 	.args = "FILE...",
+	.shards = "",
 	.summary = "print a digest that is the same in every layout and format",
 	.run = run,
 	.examples =

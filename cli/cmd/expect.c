@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/shard/shard.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
 #include "cli/text_file.h"
@@ -33,7 +34,7 @@ struct opened {
 };
 
 /* Contracts may have digests of before version 2, which are what they were. */
-static enum kvt_status compute_kvd1(struct opened *o, const struct arguments *args,
+static enum kvt_status compute_kvd1(struct opened *o, struct arguments *args,
 				    struct kvt_error *err)
 {
 	struct digests digests;
@@ -50,7 +51,7 @@ static enum kvt_status compute_kvd1(struct opened *o, const struct arguments *ar
 }
 
 static enum kvt_status compute_digests(struct opened *o, const char *path,
-				       const struct arguments *args,
+				       struct arguments *args,
 				       struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
@@ -71,7 +72,7 @@ static enum kvt_status compute_digests(struct opened *o, const char *path,
 
 /* Close it either way. */
 static enum kvt_status open_dump(struct opened *o, const char *path, bool digest,
-				 const struct arguments *args, struct kvt_error *err)
+				 struct arguments *args, struct kvt_error *err)
 {
 	const struct describe_options nothing = { .names = false };
 	enum kvt_status status;
@@ -101,7 +102,7 @@ static void close_dump(struct opened *o)
 
 /* ---- write -------------------------------------------------------------- */
 
-static enum kvt_status expect_write(const struct arguments *args, char **argv, int n,
+static enum kvt_status expect_write(struct arguments *args, char **argv, int n,
 				    struct kvt_error *err)
 {
 	struct opened o;
@@ -114,6 +115,8 @@ static enum kvt_status expect_write(const struct arguments *args, char **argv, i
 				"write: expected one dump and at most one output, got %d operands%s",
 				n, args->output ? " and -o" : "");
 	to = n == 2 ? argv[1] : args->output;
+	if (shard_sharing())
+		return kvt_fail(err, KVT_USAGE, "write: --shard is an option of check");
 	if (args->json || args->github || args->reports.n)
 		return kvt_fail(err, KVT_USAGE,
 				"write: --json, --github and --report are options of "
@@ -148,7 +151,7 @@ static bool wants_digest(const struct contract *c)
 }
 
 static void check_file(struct expect_result *r, const struct contract *c,
-		       const struct arguments *args)
+		       struct arguments *args)
 {
 	struct kvt_error err = { "" };
 	struct opened o;
@@ -194,7 +197,7 @@ static const char *report_file(char format[16], const char *report)
 }
 
 /* Only one thing can be all of standard output. */
-static enum kvt_status check_reports(const struct arguments *args, char **argv, int n,
+static enum kvt_status check_reports(struct arguments *args, char **argv, int n,
 				     struct kvt_error *err)
 {
 	int on_stdout = args->json + args->github;
@@ -263,7 +266,7 @@ static enum kvt_status write_reports(const struct opt_strings *reports,
 	return status;
 }
 
-static enum kvt_status print_results(const struct arguments *args,
+static enum kvt_status print_results(struct arguments *args,
 				     const struct expect_results *r,
 				     struct kvt_error *err)
 {
@@ -295,7 +298,7 @@ static enum kvt_status read_contract(struct contract *out, const char *path,
 	return status;
 }
 
-static enum kvt_status check_files(const struct arguments *args, const struct contract *c,
+static enum kvt_status check_files(struct arguments *args, const struct contract *c,
 				   struct expect_results *r, struct kvt_error *err)
 {
 	bool quiet = args->json || args->github || args->quiet;
@@ -307,15 +310,16 @@ static enum kvt_status check_files(const struct arguments *args, const struct co
 		quiet |= !strcmp(dash, "=-");
 	}
 	for (int i = 0; i < r->nfiles && !interrupted; i++) {
+		args->run.about = i;
 		check_file(&r->file[i], c, args);
 		print_file(r, &r->file[i], quiet);
 		status = worse(status, r->file[i].status);
 	}
-	s = interrupted ? KVT_OK : print_results(args, r, err);
+	s = interrupted || !shard_whole() ? KVT_OK : print_results(args, r, err);
 	return worse(status, s);
 }
 
-static enum kvt_status expect_check(const struct arguments *args, char **argv, int n,
+static enum kvt_status expect_check(struct arguments *args, char **argv, int n,
 				    struct kvt_error *err)
 {
 	struct expect_results r = { .nfiles = n - 1 };
@@ -389,6 +393,7 @@ static enum kvt_status run_contract(int argc, char **argv, struct kvt_error *err
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
 		OPT_QUIET(&args.quiet),
+		OPT_SHARD,
 		OPT_INPUT(&args.hints),
 		{ 0 }
 	};
@@ -427,6 +432,7 @@ const struct command cmd_expect = {
 		"{backend | layout | connector} ...}",
 	.summary = "write a layout contract, check dumps; say what vLLM would choose",
 	.streams = STREAM_OWN,
+	.shards = "",
 	.run = run,
 	.examples =
 		"  kvtool expect write -o cache.kvc dump.h5\n"

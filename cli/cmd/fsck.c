@@ -21,8 +21,8 @@ struct asked {
 
 /* Ranks of a model stay open until all files were seen. */
 struct run {
-	const struct asked *asked;
-	int nranks;
+	struct asked *asked;
+	int nfiles, nranks;
 	struct rank_file *rank;
 	struct json_out json;
 	json_t *list;
@@ -175,6 +175,7 @@ static void check_sets(struct run *run)
 				(size_t)(i - end) * sizeof(*rank));
 			rank[end++] = one;
 		}
+		run->asked->run.about = run->nfiles + begin;
 		if (end - begin > 1)
 			check_ranks(&rank[begin], end - begin, run);
 	}
@@ -191,18 +192,20 @@ static void list_rules(void)
 		       rule->meaning);
 }
 
-static enum kvt_status check_all(const struct asked *asked, char **argv, int n,
+static enum kvt_status check_all(struct asked *asked, char **argv, int n,
 				 struct kvt_error *err)
 {
-	struct run run = { .asked = asked };
+	struct run run = { .asked = asked, .nfiles = n };
 	enum kvt_status status = KVT_OK;
 
 	if (!(run.rank = calloc((size_t)n, sizeof(*run.rank))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	json_start(&run.json);
 	run.list = json_put_array(&run.json, run.json.root, "files");
-	for (int i = 0; i < n && !interrupted; i++)
+	for (int i = 0; i < n && !interrupted; i++) {
+		asked->run.about = i;
 		check_file(argv[i], &run);
+	}
 	check_sets(&run);
 	if (asked->json && !interrupted)
 		status = json_print(&run.json, false, err);
@@ -225,6 +228,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
 		OPT_QUIET(&asked.quiet),
+		OPT_SHARD,
 		OPT_INPUT(&asked.hints),
 		{ 0 }
 	};
@@ -248,6 +252,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_fsck = {
 	.name = "fsck",
 	.args = "FILE...",
+	.shards = "",
 	.summary = "look for contradictions in dumps and between ranks",
 	.run = run,
 	.examples =

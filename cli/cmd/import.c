@@ -45,6 +45,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_import = {
 	.name = "import",
 	.args = "IN OUT",
+	.shards = "",
 	.summary = "convert the files of an engine to one snapshot",
 	.run = run,
 	.examples =

@@ -92,6 +92,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_merge = {
 	.name = "merge",
 	.args = "-o OUT RANK0 RANK1...",
+	.shards = "",
 	.summary = "join the dumps of all tensor parallel ranks",
 	.run = run,
 	.examples =

@@ -168,6 +168,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_reblock = {
 	.name = "reblock",
 	.args = "--block-size=N IN [OUT]",
+	.shards = "",
 	.summary = "write a dump with blocks of another size",
 	.run = run,
 	.examples =

@@ -41,6 +41,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_relayout = {
 	.name = "relayout",
 	.args = "--to=LAYOUT IN [OUT]",
+	.shards = "",
 	.summary = "write a dump in another memory layout; --verify proves it",
 	.run = run,
 	.examples =

@@ -273,6 +273,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_slice = {
 	.name = "slice",
 	.args = "IN OUT",
+	.shards = "",
 	.summary = "write a part of a dump: layers, blocks, tokens, heads, a rank",
 	.run = run,
 	.examples =

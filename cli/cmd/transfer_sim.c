@@ -111,6 +111,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_transfer_sim = {
 	.name = "transfer-sim",
 	.args = "[MODE] [SRC DST]",
+	.shards = "sweep",
 	.summary = "plan, prove, run and time a transfer between two deployments",
 	.run = run,
 };

@@ -186,7 +186,8 @@ static enum kvt_status finish(struct kvt_writer *writer, struct kvt_error *err)
 	if (writer->finished)
 		return KVT_OK;
 	status = writer->format->finish(writer, err);
-	if (!status && writer->format->open_again)
+	/* virtual datasets are of other files, which the staged one does not find */
+	if (!status && writer->format->open_again && !writer->options.nparts)
 		status = open_again(writer, err);
 	if (!status)
 		status = kvt_files_finish(&writer->files, err);
@@ -289,6 +290,10 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 	if (options->row_ranks && !format->row_ranks)
 		return kvt_fail(err, KVT_USAGE, "%s has no files of several ranks; "
 						"--row-ranks is only for offload",
+				format->info.name);
+	if (options->nparts && strcmp(format->info.name, "hdf5"))
+		return kvt_fail(err, KVT_USAGE,
+				"%s has no virtual datasets, as only hdf5 has; --one-file writes the data themselves",
 				format->info.name);
 	if (!(writer = calloc(1, sizeof(*writer))))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);

@@ -27,7 +27,7 @@ static enum kvt_status check_dataset(struct kvt_h5_in *in, hid_t dataset,
 				  "dataset keeps its data in other files");
 	if (layout == H5D_VIRTUAL)
 		return kvt_h5_refuse(in, dataset, KVT_UNSUPPORTED, err,
-				     "virtual datasets are not supported");
+				     "virtual datasets are not read; kvtool reduce --one-file writes a file with its own data");
 	if (layout < 0)
 		return kvt_h5_bad(in, dataset, err, "dataset has no layout");
 	return KVT_OK;

@@ -55,11 +55,48 @@ static void most_dims(hsize_t *most, const hsize_t *dims, const hsize_t *chunk,
 	}
 }
 
+/*
+ * Each part is where its patch is.  A cut through what a layout splits would not be a
+ * box of the dataset.
+ */
+static bool map_parts(hid_t dcpl, const struct kvt_create_options *options, int g,
+		      const char *name, const struct kvt_group *group,
+		      const struct kvt_h5_axes *axes, hid_t space)
+{
+	bool ok = true;
+
+	for (int64_t i = 0; ok && i < options->nparts; i++) {
+		const struct kvt_patch *patch = &options->parts[i].patch;
+		hsize_t begin[KVT_MAX_PARTS], count[KVT_MAX_PARTS];
+		int64_t at[KVT_NAXES] = { patch->layer, patch->block }, n[KVT_NAXES];
+		struct kvt_text dataset;
+		hid_t there;
+
+		if (patch->group != g)
+			continue;
+		memcpy(n, group->shape.n, sizeof(n));
+		n[KVT_AXIS_L] = patch->nlayers;
+		n[KVT_AXIS_B] = patch->nblocks;
+		kvt_h5_chunk_dims(count, axes, n);
+		kvt_h5_chunk_offset(begin, axes, at);
+		snprintf(dataset.s, sizeof(dataset.s), "/groups/%s/%s",
+			 options->parts[i].id, name);
+		there = H5Screate_simple(axes->rank, count, NULL);
+		ok = H5Sselect_hyperslab(space, H5S_SELECT_SET, begin, NULL, count,
+					 NULL) >= 0 &&
+		     H5Pset_virtual(dcpl, space, options->parts[i].path, dataset.s,
+				    there) >= 0;
+		kvt_h5_drop(there);
+	}
+	return ok && H5Sselect_all(space) >= 0;
+}
+
 /* 'tiling' is NULL for one run of bytes, which gets its place at once. */
 static hid_t new_data(hid_t object, const char *name,
 		      const struct kvt_group *group,
 		      const struct kvt_h5_axes *axes,
-		      const struct kvt_tiling *tiling)
+		      const struct kvt_tiling *tiling,
+		      const struct kvt_create_options *options, int g)
 {
 	hid_t dcpl = kvt_h5_object_plist(H5P_DATASET_CREATE);
 	hid_t type = kvt_h5_element_type(group->dtype), space, data = -1;
@@ -72,10 +109,12 @@ static hid_t new_data(hid_t object, const char *name,
 		most_dims(most, dims, chunk, axes);
 		ok = ok && H5Pset_chunk(dcpl, axes->rank, chunk) >= 0 &&
 		     kvt_h5_set_filters(dcpl, tiling);
-	} else {
+	} else if (!options->nparts) {
 		ok = ok && H5Pset_alloc_time(dcpl, H5D_ALLOC_TIME_EARLY) >= 0;
 	}
 	space = H5Screate_simple(axes->rank, dims, tiling ? most : NULL);
+	if (options->nparts)
+		ok = ok && map_parts(dcpl, options, g, name, group, axes, space);
 	if (ok && type >= 0 && space >= 0)
 		data = H5Dcreate2(object, name, type, space, H5P_DEFAULT, dcpl,
 				  H5P_DEFAULT);
@@ -112,7 +151,8 @@ static hid_t new_cells(hid_t object, const struct kvt_group *group)
 
 static bool write_group(struct kvt_h5_group *own, hid_t parent,
 			const struct kvt_group *group,
-			const struct kvt_tiling *tiling, bool digest)
+			const struct kvt_tiling *tiling,
+			const struct kvt_create_options *options, int g)
 {
 	hid_t object = kvt_h5_new_group(parent, group->id);
 	bool ok = object >= 0 && kvt_h5_write_group(object, group);
@@ -121,11 +161,11 @@ static bool write_group(struct kvt_h5_group *own, hid_t parent,
 	for (int p = 0; p < own->nplanes && ok; p++) {
 		own->data[p] = new_data(object,
 					kvt_h5_plane_name(&group->layout, p),
-					group, &own->axes[p], tiling);
+					group, &own->axes[p], tiling, options, g);
 		ok = own->data[p] >= 0 &&
 		     write_axes(own->data[p], group, &own->axes[p]);
 	}
-	if (ok && digest)
+	if (ok && !options->no_digest && !options->nparts)
 		ok = (own->cells = new_cells(object, group)) >= 0;
 	ok = ok && kvt_h5_write_tables(object, group);
 	kvt_h5_drop(object);
@@ -149,7 +189,7 @@ static bool write_groups(struct kvt_writer *writer, hid_t parent)
 		ok = write_group(&own->group[g], parent, &snapshot->group[g],
 				 writer->head.tiling[g].nbytes ?
 				 &writer->head.tiling[g] : NULL,
-				 !writer->options.no_digest);
+				 &writer->options, g);
 	return ok;
 }
 
@@ -217,7 +257,7 @@ static enum kvt_status open_data(struct kvt_writer *writer, struct kvt_error *er
 
 	for (int g = 0; g < writer->head.snapshot.ngroups; g++)
 		for (int p = 0; p < writer->head.snapshot.group[g].layout.nplanes; p++)
-			if (!writer->head.tiling[g].nbytes &&
+			if (!writer->head.tiling[g].nbytes && !writer->options.nparts &&
 			    (status = add_run(writer, g, p, &end, err)))
 				return status;
 	if ((status = kvt_files_open(&writer->files, &index, path, err)))
@@ -275,7 +315,7 @@ static enum kvt_status prepare(struct kvt_writer *writer, struct kvt_error *err)
 			if ((status = kvt_h5_axes(&own->group[g].axes[p], group,
 						  p, err)))
 				return status;
-		if (!writer->options.uncompressed &&
+		if (!writer->options.uncompressed && !writer->options.nparts &&
 		    (status = kvt_h5_choose_tiling(&writer->head.tiling[g], group,
 						   &writer->options, err)))
 			return status;

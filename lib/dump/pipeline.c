@@ -422,7 +422,7 @@ static enum kvt_status do_units(const struct kvt_work *work, const struct kvt_ru
 		struct kvt_error why = { "" };
 
 		status = run_boxes(work, run, unit.begin, unit.end, &kept, &why);
-		if (is_result(status)) {
+		if (!status || (is_result(status) && !work->writes)) {
 			unit.status = status;
 			unit.text = why.text;
 			unit.bytes = status ? NULL : kept.bytes;

@@ -117,6 +117,7 @@ struct kvt_work {
 	kvt_merge_fn *merge;
 	int64_t result_bytes;		/* the most that a result has */
 	bool commutes;			/* results may be merged in any order */
+	bool writes;			/* bad data is a failure, not a result */
 	const char *follows;		/* struct kvt_pass */
 	int64_t part;
 };

@@ -255,7 +255,7 @@ static void keep_u32(uint32_t *table, const int64_t *list, int64_t count)
 		table[i] = table[list[i]];
 }
 
-static bool keep_layers(struct kvt_group *group, const int64_t *list, int64_t count)
+bool keep_layers(struct kvt_group *group, const int64_t *list, int64_t count)
 {
 	int64_t n = group->shape.n[KVT_AXIS_L];
 
@@ -272,7 +272,7 @@ static bool keep_layers(struct kvt_group *group, const int64_t *list, int64_t co
 	return true;
 }
 
-static bool keep_blocks(struct kvt_group *group, const int64_t *list, int64_t count)
+bool keep_blocks(struct kvt_group *group, const int64_t *list, int64_t count)
 {
 	int64_t n = group->shape.n[KVT_AXIS_B];
 

@@ -40,6 +40,10 @@ slice_width(struct step_part *part, struct kvt_group *group,
 	   const struct kvt_snapshot *whole, const struct kvt_slice_options *options,
 	   struct kvt_error *err);
 
+/* Keep the layers, or blocks, of an ascending list; false: out of memory. */
+bool keep_layers(struct kvt_group *group, const int64_t *list, int64_t count);
+bool keep_blocks(struct kvt_group *group, const int64_t *list, int64_t count);
+
 /* Where groups of another width stand in the engine's page. */
 void place_in_pages(struct kvt_snapshot *snapshot);
 

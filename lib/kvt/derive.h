@@ -158,6 +158,25 @@ KVT_MUST_CHECK enum kvt_status
 kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *dump,
 		const struct kvt_select *select, struct kvt_error *err);
 
+/* ---- patch and join: a dump in parts, and all of them as one ------------------ */
+
+/*
+ * One group, with the ids of its layers and blocks; no requests.  KVT_USAGE: not
+ * inside the group.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_patch(struct kvt_dump **out, const struct kvt_dump *dump,
+	       const struct kvt_patch *patch, struct kvt_error *err);
+/*
+ * The dump that 'info' describes, whose patch[i] is group 0 of parts[i].  KVT_BAD_INPUT
+ * if a part has another shape than its patch, if two overlap, or if elements are in
+ * none.  Takes 8 bytes for each part and layer or block of its group.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_join(struct kvt_dump **out, const struct kvt_snapshot *info,
+	      const struct kvt_dump *const *parts, const struct kvt_patch *patches,
+	      int64_t n, struct kvt_error *err);
+
 /* ---- tokens: a request in a row --------------------------------------------- */
 
 /*

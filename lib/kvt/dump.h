@@ -29,6 +29,12 @@
 
 struct kvt_dump;
 
+/* Neighbouring layers and blocks of a group, by their positions, with all of them. */
+struct kvt_patch {
+	int group;
+	int64_t layer, nlayers, block, nblocks;
+};
+
 /* ---- leaves ------------------------------------------------------------- */
 
 /* "KEY=VALUE" each: what one format alone may have to be told. */

@@ -14,6 +14,13 @@
 struct kvt_writer;
 struct kvt_format_info;
 
+/* Where the data of a file are that has none itself: in group 0 of another snapshot. */
+struct kvt_virtual_part {
+	const char *path;		/* from the folder of the output */
+	const char *id;			/* of the group there */
+	struct kvt_patch patch;
+};
+
 struct kvt_create_options {
 	const char *format;		/* NULL: by the name's ending */
 	bool force;			/* an existing file may be replaced */
@@ -25,6 +32,9 @@ struct kvt_create_options {
 	int64_t row_ranks;		/* offload: of a row; 0: as the input */
 	/* keep these tile extents if they fit, so that tiles can move; may be NULL */
 	const struct kvt_tiling *like;
+	/* hdf5: virtual datasets of these; nothing is to be written then; or NULL */
+	const struct kvt_virtual_part *parts;
+	int64_t nparts;
 };
 
 /*

@@ -5,6 +5,10 @@
 
 #include "cli/cmd/transfer/options.h"
 #include "cli/print/transfer.h"
+#include "cli/progress.h"
+#include "cli/shard/shard.h"
+#include "lib/dump/pipeline.h"
+#include "lib/kvt/share.h"
 
 enum { MOST_ITEMS = 32, MOST_TEXT = 2048 };
 
@@ -102,7 +106,29 @@ struct axes {
 	struct items layouts, block_sizes, tps, scopes, sges;
 };
 
-static enum kvt_status try_layouts(struct kvt_sweep *s, struct choice *c,
+/* All of them, in the order of their rows. */
+struct choices {
+	int64_t n, room;
+	struct choice *at;		/* owned */
+};
+
+static enum kvt_status add_choice(struct choices *to, const struct choice *c,
+				  struct kvt_error *err)
+{
+	if (to->n == to->room) {
+		int64_t room = to->room ? 2 * to->room : 64;
+		void *more = realloc(to->at, (size_t)room * sizeof(*to->at));
+
+		if (!more)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		to->at = more;
+		to->room = room;
+	}
+	to->at[to->n++] = *c;
+	return KVT_OK;
+}
+
+static enum kvt_status try_layouts(struct choices *s, struct choice *c,
 				   const struct axes *x, const struct sweep_args *a,
 				   struct kvt_error *err)
 {
@@ -114,7 +140,7 @@ static enum kvt_status try_layouts(struct kvt_sweep *s, struct choice *c,
 				continue;
 			c->layout[0] = x->layouts.word[i];
 			c->layout[1] = x->layouts.word[j];
-			status = try_choice(s, c, a, err);
+			status = add_choice(s, c, err);
 		}
 	return status;
 }
@@ -135,7 +161,7 @@ static enum kvt_status take_stack(enum kvt_stack *out, const char *word,
 }
 
 /* Whose operations, and how many runs of bytes one may gather. */
-static enum kvt_status try_stacks(struct kvt_sweep *s, struct choice *c,
+static enum kvt_status try_stacks(struct choices *s, struct choice *c,
 				  const struct axes *x, const struct sweep_args *a,
 				  struct kvt_error *err)
 {
@@ -155,7 +181,7 @@ static enum kvt_status try_stacks(struct kvt_sweep *s, struct choice *c,
 	return status;
 }
 
-static enum kvt_status try_all(struct kvt_sweep *s, const struct axes *x,
+static enum kvt_status try_all(struct choices *s, const struct axes *x,
 			       const struct sweep_args *a, struct kvt_error *err)
 {
 	struct choice c = { .block_size = NULL };
@@ -168,6 +194,72 @@ static enum kvt_status try_all(struct kvt_sweep *s, const struct axes *x,
 			status = try_stacks(s, &c, x, a, err);
 		}
 	return status;
+}
+
+/* What a choice gives: one row, or two. */
+struct tried {
+	int64_t tokens, n;
+	struct kvt_sweep_row row[2];
+};
+
+struct trying {
+	const struct sweep_args *args;
+	const struct choices *choices;
+	struct kvt_sweep *sweep;
+	bool failed;			/* out of memory */
+};
+
+/* kvt_work_fn */
+static enum kvt_status try_one(struct kvt_worker *worker, void *context, int64_t i,
+			       struct kvt_error *err)
+{
+	const struct trying *t = context;
+	struct tried *out = memset(worker->result, 0, sizeof(*out));
+	struct kvt_sweep one = { .link = t->sweep->link };
+	enum kvt_status status = try_choice(&one, &t->choices->at[i], t->args, err);
+
+	out->tokens = one.tokens;
+	out->n = one.n;
+	for (int64_t r = 0; r < one.n && r < 2; r++)
+		out->row[r] = one.row[r];
+	worker->nresult = sizeof(*out);
+	kvt_sweep_free(&one);
+	return status;
+}
+
+/* kvt_merge_fn */
+static bool take_tried(void *context, int64_t i, const void *result, int64_t nbytes)
+{
+	const struct tried *tried = result;
+	struct trying *t = context;
+
+	(void)i;
+	if (nbytes != sizeof(*tried) || tried->n < 0 || tried->n > 2)
+		return false;
+	t->sweep->tokens = tried->tokens;
+	for (int64_t r = 0; r < tried->n; r++)
+		t->failed |= kvt_sweep_add_row(t->sweep, &tried->row[r], NULL) != KVT_OK;
+	return true;
+}
+
+/* One after the other; each is as much as a unit of data, where they are divided. */
+static enum kvt_status try_choices(struct kvt_sweep *s, const struct axes *x,
+				   const struct sweep_args *a, struct kvt_error *err)
+{
+	struct choices choices = { 0 };
+	struct trying t = { a, &choices, s, false };
+	struct kvt_run run = run_watched(1, 0, true);
+	struct kvt_work work = { .fn = try_one, .context = &t, .label = "trying",
+				 .merge = take_tried,
+				 .result_bytes = sizeof(struct tried) };
+	enum kvt_status status = try_all(&choices, x, a, err);
+
+	work.count = choices.n;
+	work.total_bytes = choices.n * KVT_UNIT_BYTES;
+	if (!status)
+		status = kvt_work_run(&work, &run, err);
+	free(choices.at);
+	return status || !t.failed ? status : kvt_fail(err, KVT_SYSTEM, "out of memory");
 }
 
 /* --src and --dst must not have a key that a list varies. */
@@ -213,7 +305,7 @@ static enum kvt_status sweep(const struct sweep_args *a, const struct kvt_link *
 	    (status = check_side("src", s->src.text, &x, err)) ||
 	    (status = check_side("dst", s->dst.text, &x, err)))
 		return status;
-	if (!(status = try_all(&out, &x, a, err))) {
+	if (!(status = try_choices(&out, &x, a, err)) && shard_whole()) {
 		kvt_sweep_rank(&out);
 		if (a->json)
 			status = sweep_json(&out, assumed, err);
@@ -259,6 +351,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_LINK(&a.link),
 		{ "csv", 0, OPT_FLAG, &a.csv, NULL, "print CSV" },
 		OPT_JSON(&a.json),
+		OPT_SHARD,
 		{ 0 }
 	};
 	struct link_file link;

@@ -14,8 +14,8 @@
 
 /* ---- rows ------------------------------------------------------------------ */
 
-static enum kvt_status add_row(struct kvt_sweep *s, const struct kvt_sweep_row *r,
-			       struct kvt_error *err)
+enum kvt_status kvt_sweep_add_row(struct kvt_sweep *s, const struct kvt_sweep_row *r,
+				  struct kvt_error *err)
 {
 	if (s->n == s->room) {
 		int64_t room = s->room ? 2 * s->room : 32;
@@ -60,7 +60,7 @@ static enum kvt_status add_timed(struct kvt_sweep *s, struct kvt_sweep_row *r,
 	r->bytes = posts->sum.bytes;
 	r->ns = times.end + copies;
 	kvt_clock_free(&times);
-	return add_row(s, r, err);
+	return kvt_sweep_add_row(s, r, err);
 }
 
 /* ---- what a stack posts ---------------------------------------------------- */
@@ -104,7 +104,7 @@ enum kvt_status kvt_sweep_add(struct kvt_sweep *s,
 	status = kvt_batches_count(&posts, transfer, &how, &why);
 	if (status == KVT_BAD_INPUT && stack < KVT_STACK_RFC) {
 		snprintf(r.refused, sizeof(r.refused), "%.200s", why.text);
-		return add_row(s, &r, err);
+		return kvt_sweep_add_row(s, &r, err);
 	}
 	if (status)
 		return kvt_fail(err, status, "%.500s", why.text);

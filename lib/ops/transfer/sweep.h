@@ -55,6 +55,10 @@ struct kvt_sweep_stage {
 	int64_t size, copy_rate;	/* bytes; 10^9 of them a second */
 };
 
+/* Adds a row as it is. */
+KVT_MUST_CHECK enum kvt_status
+kvt_sweep_add_row(struct kvt_sweep *sweep, const struct kvt_sweep_row *row,
+		  struct kvt_error *err);
 /*
  * Adds a deployment: a row of what its stack posts, or of why that refuses.  Names
  * of layouts are those that the user knows; NULL: as the layout is written.

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* drive.c - a command as it is, or one of its shards */
+#include "cli/shard/shard.h"
+
+#include <string.h>
+
+#include "cli/json_out.h"
+#include "cli/shard/sharing.h"
+#include "cli/signals.h"
+#include "cli/streams.h"
+
+/* ---- what is printed --------------------------------------------------- */
+
+static bool has_word(const struct shard_words *w, const char *word, const char *letter)
+{
+	for (int i = 1; i < w->argc && strcmp(w->argv[i], "--"); i++)
+		if (!strcmp(w->argv[i], word) || !strcmp(w->argv[i], letter))
+			return true;
+	return false;
+}
+
+static enum kvt_status print_counts(const struct shard_words *w, int64_t index,
+				    int64_t count, const struct shard_counts *c,
+				    struct kvt_error *err)
+{
+	struct json_out out;
+	enum kvt_status status;
+
+	if (has_word(w, "--json", "-j")) {
+		json_start(&out);
+		json_put_text(&out, out.root, "shard_dir", w->dir);
+		json_put_int(&out, out.root, "shard", index);
+		json_put_int(&out, out.root, "shards", count);
+		json_put_int(&out, out.root, "units", c->units);
+		json_put_int(&out, out.root, "own_units", c->own);
+		json_put_int(&out, out.root, "done_units", c->done);
+		json_put_int(&out, out.root, "skipped_units", c->skipped);
+		json_put_int(&out, out.root, "bytes", c->nbytes);
+		status = json_print(&out, false, err);
+		json_free(&out);
+		return status;
+	}
+	if (!has_word(w, "--quiet", "-q"))
+		plainf("%s: shard %lld/%lld: %lld of %lld units, %lld done now, "
+		       "%lld before\n", w->dir, (long long)index, (long long)count, (long long)c->own,
+		       (long long)c->units, (long long)c->done, (long long)c->skipped);
+	return KVT_OK;
+}
+
+/* ---- running ----------------------------------------------------------- */
+
+enum kvt_status shard_refuse_streams(const struct shard_words *w,
+				     struct kvt_error *err)
+{
+	for (int i = 1; i < w->argc; i++)
+		if (is_stream(w->argv[i]))
+			return kvt_fail(err, KVT_USAGE,
+					"'-' has no shards: expected files, which all of them can read");
+	return KVT_OK;
+}
+
+static enum kvt_status run_shard(const struct command *command, struct shard_words *w,
+				 struct kvt_error *err)
+{
+	struct shard_job job = { .command = command, .argc = w->argc, .argv = w->argv };
+	struct shard_counts counts;
+	int64_t index, count;
+	enum kvt_status status;
+
+	if (!w->shard)
+		return kvt_fail(err, KVT_USAGE,
+				"--shard-dir needs --shard=I/N; kvtool reduce %.200s joins the shards there",
+				w->dir);
+	if ((status = shard_number(&index, &count, w->shard, err)))
+		return status;
+	if (!w->dir)
+		return kvt_fail(err, KVT_USAGE,
+				"--shard needs --shard-dir=DIR, one folder for all shards");
+	if ((status = shard_refuse_streams(w, err)))
+		return status;
+	signals_catch();
+	if (!(status = shard_job_list(&job, err)) &&
+	    !(status = shard_job_write(&job, w->dir, err)) &&
+	    !(status = shard_do(&job, w->dir, index, count, &counts, err)))
+		status = print_counts(w, index, count, &counts, err);
+	shard_job_free(&job);
+	return status;
+}
+
+enum kvt_status run_command(const struct command *command, int argc, char **argv,
+			    struct kvt_error *err)
+{
+	static struct shard_words words;
+	enum kvt_status status;
+
+	if (!shard_can(command, argc, argv) || argc > SHARD_MAX_WORDS)
+		return command->run(argc, argv, err);
+	if ((status = shard_words_take(&words, argc, argv, err)))
+		return status;
+	if (words.resume || (!words.shard && !words.dir))
+		return command->run(argc, argv, err);
+	return run_shard(command, &words, err);
+}

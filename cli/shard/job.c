@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job.c - what a folder of results belongs to: a command, its inputs, its work list
+ *
+ * The fingerprint is a digest of a text: the version of kvtool, the words of the command,
+ * the passes of the list, and of every word that names a file, or folder, the sizes and
+ * times of the files in it.  What has another fingerprint is another job.
+ */
+#define _GNU_SOURCE		/* st_mtim is POSIX; FTW_PHYS */
+#include "cli/shard/shard.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/shard/sharing.h"
+#include "cli/text_file.h"
+
+/* Of what a result has inside: another number, another job. */
+enum { RESULTS_VERSION = 1, MOST_JOB = 16 << 20 };
+
+/* ---- the fingerprint --------------------------------------------------- */
+
+static int visible(const struct dirent *entry)
+{
+	return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
+}
+
+/* A file, or all files below a folder, by name. */
+static void describe_path(FILE *out, const char *path, int depth)
+{
+	struct dirent **entry = NULL;
+	struct stat st;
+	int n;
+
+	if (stat(path, &st))
+		return;
+	if (!S_ISDIR(st.st_mode)) {
+		fplainf(out, "file %zu:%s %lld %lld.%ld\n", strlen(path), path,
+			(long long)st.st_size, (long long)st.st_mtim.tv_sec,
+			st.st_mtim.tv_nsec);
+		return;
+	}
+	fplainf(out, "folder %zu:%s\n", strlen(path), path);
+	n = depth < 32 ? scandir(path, &entry, visible, alphasort) : 0;
+	for (int i = 0; i < n; i++) {
+		char below[PATH_MAX];
+
+		if (snprintf(below, sizeof(below), "%s/%s", path, entry[i]->d_name) <
+		    (int)sizeof(below))
+			describe_path(out, below, depth + 1);
+		free(entry[i]);
+	}
+	free(entry);
+}
+
+static bool is_threads(const struct shard_job *job, int i)
+{
+	return !strncmp(job->argv[i], "--threads", 9) ||
+	       (i && !strcmp(job->argv[i - 1], "--threads"));
+}
+
+/* A word, and the file that it names, or that its value names. */
+static void describe_word(FILE *out, const struct shard_job *job, int i)
+{
+	const char *word = job->argv[i], *value = word;
+
+	if (is_threads(job, i))
+		return;
+	fplainf(out, "word %zu:%s\n", strlen(word), word);
+	if (!strncmp(word, "--", 2) && strchr(word, '='))
+		value = strchr(word, '=') + 1;
+	if (i && *value && (!job->output || strcmp(value, job->output)))
+		describe_path(out, value, 0);
+}
+
+static enum kvt_status fingerprint(struct shard_job *job, struct kvt_error *err)
+{
+	struct text_output text = { .path = NULL };
+	FILE *out = text_output_open(&text);
+	struct kvt_digest d;
+
+	if (!out)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	fplainf(out, "kvtool %s %d\n", KVT_VERSION, RESULTS_VERSION);
+	for (int i = 0; i < job->argc; i++)
+		describe_word(out, job, i);
+	for (int64_t p = 0; p < job->list.npasses; p++) {
+		const struct kvt_pass *pass = &job->list.pass[p];
+
+		fplainf(out, "pass %s %lld %lld %lld %lld\n", pass->label,
+			(long long)pass->about, (long long)pass->part,
+			(long long)pass->count, (long long)pass->nbytes);
+	}
+	if (!text_output_close(out))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	d = kvt_digest_content(text.text, (int64_t)text.nbytes);
+	snprintf(job->fingerprint, sizeof(job->fingerprint), "%016" PRIx64 "%016" PRIx64,
+		 d.hi, d.lo);
+	free(text.text);
+	return KVT_OK;
+}
+
+enum kvt_status shard_job_finish(struct shard_job *job, struct kvt_error *err)
+{
+	enum kvt_status status = kvt_work_list_cut(&job->list, err);
+
+	return status ? status : fingerprint(job, err);
+}
+
+void shard_job_free(struct shard_job *job)
+{
+	kvt_work_list_free(&job->list);
+}
+
+/* ---- job.json ---------------------------------------------------------- */
+
+static void job_path(char *out, size_t room, const char *dir)
+{
+	snprintf(out, room, "%s/job.json", dir);
+}
+
+static char *job_text(const struct shard_job *job)
+{
+	json_t *o = json_pack("{si ss ss sI sI sI}", "kvtool_job", 1, "version",
+			      KVT_VERSION, "fingerprint", job->fingerprint, "units",
+			      (json_int_t)job->list.nunits, "unit_bytes",
+			      (json_int_t)job->list.unit_bytes, "bytes",
+			      (json_int_t)job->list.nbytes);
+	json_t *words = json_array();
+	char *text = NULL;
+
+	for (int i = 0; words && i < job->argc; i++)
+		if (!is_threads(job, i))
+			json_array_append_new(words, json_string(job->argv[i]));
+	if (o && words && !json_object_set(o, "command", words) &&
+	    (int)json_array_size(words) > 0)
+		text = json_dumps(o, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+	json_decref(words);
+	json_decref(o);
+	return text;
+}
+
+/* Is it there, and the same job?  KVT_OK with *there false: there is none. */
+static enum kvt_status check_job(bool *there, const struct shard_job *job,
+				 const char *dir, struct kvt_error *err)
+{
+	struct shard_job_file file;
+	char path[PATH_MAX];
+	enum kvt_status status;
+
+	job_path(path, sizeof(path), dir);
+	*there = !access(path, F_OK);
+	if (!*there)
+		return KVT_OK;
+	if ((status = shard_job_read(&file, dir, err)))
+		return status;
+	if (strcmp(file.fingerprint, job->fingerprint))
+		status = kvt_fail(err, KVT_BAD_INPUT,
+				  "%s is of another command, or its inputs have changed; choose another --shard-dir",
+				  dir);
+	shard_job_file_free(&file);
+	return status;
+}
+
+enum kvt_status shard_job_write(const struct shard_job *job, const char *dir,
+				struct kvt_error *err)
+{
+	struct kvt_error why = { "" };
+	char path[PATH_MAX], *text;
+	enum kvt_status status;
+	bool there = false;
+
+	if (mkdir(dir, 0777) && errno != EEXIST)
+		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make the folder: %s", dir,
+				strerror(errno));
+	if ((status = check_job(&there, job, dir, err)) || there)
+		return status;
+	if (!(text = job_text(job)))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"a word of the command is not UTF-8, which shards need");
+	job_path(path, sizeof(path), dir);
+	status = text_file_write(path, text, strlen(text), true, &why);
+	free(text);
+	if (!status)
+		return KVT_OK;
+	/* another shard may have been first */
+	if (check_job(&there, job, dir, err) || !there)
+		return kvt_fail(err, status, "%s", why.text);
+	return KVT_OK;
+}
+
+static enum kvt_status take_words(struct shard_job_file *out, const json_t *words,
+				  const char *path, struct kvt_error *err)
+{
+	size_t n = json_array_size(words);
+
+	if (n < 1 || n > SHARD_MAX_WORDS || !(out->argv = calloc(n + 1, sizeof(char *))))
+		return kvt_fail(err, KVT_BAD_INPUT, "%s has no command", path);
+	for (size_t i = 0; i < n; i++) {
+		const char *word = json_string_value(json_array_get(words, i));
+
+		if (!word || !(out->argv[out->argc++] = strdup(word)))
+			return kvt_fail(err, KVT_BAD_INPUT, "%s has no command", path);
+	}
+	return KVT_OK;
+}
+
+enum kvt_status shard_job_read(struct shard_job_file *out, const char *dir,
+			       struct kvt_error *err)
+{
+	char path[PATH_MAX], *text;
+	const char *print;
+	enum kvt_status status;
+	size_t nbytes;
+	json_t *o;
+
+	*out = (struct shard_job_file){ .argc = 0 };
+	job_path(path, sizeof(path), dir);
+	if (access(path, F_OK))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s has no job.json, as a folder of shards has", dir);
+	if ((status = text_file_read(&text, &nbytes, path, MOST_JOB, err)))
+		return status;
+	o = json_loadb(text, nbytes, 0, NULL);
+	free(text);
+	print = json_string_value(json_object_get(o, "fingerprint"));
+	if (json_integer_value(json_object_get(o, "kvtool_job")) != 1 || !print ||
+	    strlen(print) >= sizeof(out->fingerprint))
+		status = kvt_fail(err, KVT_BAD_INPUT, "%s: expected a job of kvtool",
+				  path);
+	else
+		status = take_words(out, json_object_get(o, "command"), path, err);
+	if (!status)
+		strcpy(out->fingerprint, print);
+	json_decref(o);
+	if (status)
+		shard_job_file_free(out);
+	return status;
+}
+
+void shard_job_file_free(struct shard_job_file *file)
+{
+	for (int i = 0; i < file->argc; i++)
+		free(file->argv[i]);
+	free(file->argv);
+	*file = (struct shard_job_file){ .argc = 0 };
+}

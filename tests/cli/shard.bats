@@ -1,0 +1,99 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154	# variables of common.bash, dumps.bash and run
+# shard.bats - which share a process takes, from the command line and from schedulers
+# (that shards together are the command: tests/oracle_shards.py)
+
+load common
+load dumps
+
+one_sentence() {
+	[ "$(printf '%s\n' "$stderr" | wc -l)" = 1 ] && [ -z "$output" ]
+}
+
+# auto VARIABLE=VALUE...: a digest in that environment
+auto() {
+	run --separate-stderr env "$@" "$KVTOOL" digest --shard=auto --shard-dir=d "$nhd" "$hnd"
+}
+
+@test "a share is I/N, from 0" {
+	for bad in 1 2/2 -1/2 a/b 1/ /2 1/2/3 ''; do
+		run -2 --separate-stderr kvtool digest "--shard=$bad" --shard-dir=d "$nhd"
+		one_sentence
+		[[ $stderr == *"expected I/N"* ]]
+	done
+	run -2 --separate-stderr kvtool digest --shard=0/1 "$nhd"
+	[[ $stderr == *"--shard-dir=DIR"* ]]
+	run -2 --separate-stderr kvtool digest --shard-dir=d "$nhd"
+	[[ $stderr == *"--shard=I/N"* ]]
+	run -2 --separate-stderr kvtool describe --shard=0/1 "$nhd"
+	[[ $stderr == *"--shard"* ]]
+	run -2 --separate-stderr kvtool expect write --shard=0/1 --shard-dir=d "$nhd"
+	[[ $stderr == *"option of check"* ]]
+	run -2 --separate-stderr kvtool digest --shard=0/1 --shard-dir=d - <"$nhd"
+	[[ $stderr == *"files, which all of them can read"* ]]
+	[ ! -e d ]
+}
+
+@test "Slurm arrays say it, whatever number they begin with" {
+	auto SLURM_ARRAY_TASK_ID=6 SLURM_ARRAY_TASK_MIN=4 SLURM_ARRAY_TASK_STEP=2 \
+		SLURM_ARRAY_TASK_COUNT=2
+	[ "$status" = 0 ]
+	[[ $output == "d: shard 1/2: 1 of 2 units, 1 done now, 0 before" ]]
+	auto SLURM_ARRAY_TASK_ID=4 SLURM_ARRAY_TASK_MIN=4 SLURM_ARRAY_TASK_COUNT=2
+	[[ $output == "d: shard 0/2: "* ]]
+	for wrong in "ID=5 MIN=4 STEP=2 COUNT=2" "ID=8 MIN=4 STEP=1 COUNT=2" \
+		"ID=3 MIN=4 COUNT=2" "ID=x MIN=0 COUNT=2" "ID=0 MIN=0" "ID=0 COUNT=2"; do
+		# shellcheck disable=SC2046,SC2086 # words
+		auto $(printf 'SLURM_ARRAY_TASK_%s ' $wrong)
+		[ "$status" = 2 ]
+		one_sentence
+	done
+}
+
+@test "Kubernetes' indexed jobs, if the job says of how many" {
+	auto JOB_COMPLETION_INDEX=1 JOB_COMPLETIONS=2
+	[[ $output == "d: shard 1/2: "* ]]
+	auto JOB_COMPLETION_INDEX=1
+	[ "$status" = 2 ]
+	[[ $stderr == *"JOB_COMPLETIONS is not set; set it in the job's env"* ]]
+}
+
+@test "Open MPI, and no two at once" {
+	auto OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=3
+	[[ $output == "d: shard 0/3: "* ]]
+	auto OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=3 JOB_COMPLETION_INDEX=0 \
+		JOB_COMPLETIONS=3
+	[ "$status" = 2 ]
+	[[ $stderr == *"both JOB_COMPLETION_INDEX and OMPI_COMM_WORLD_RANK"* ]]
+	auto NOTHING=1
+	[ "$status" = 2 ]
+	[[ $stderr == *"none of SLURM_ARRAY_TASK_ID"* ]]
+}
+
+@test "a shard as JSON" {
+	kvtool digest --json --shard=1/2 --shard-dir=d "$nhd" "$hnd" >json
+	[ "$(json 'o["shard"], o["shards"], o["units"], o["done_units"]' <json)" = '(1, 2, 2, 1)' ]
+	kvtool digest --json --shard=1/2 --shard-dir=d "$nhd" "$hnd" >json
+	[ "$(json 'o["own_units"], o["done_units"], o["skipped_units"]' <json)" = '(1, 0, 1)' ]
+}
+
+@test "what is not written by all is not written at all" {
+	run -2 --separate-stderr kvtool convert --dry-run --shard=0/1 --shard-dir=d "$nhd" out.h5
+	[[ $stderr == *"--dry-run and --shard"* ]]
+	kvtool convert -q --shard=0/1 --shard-dir=e "$nhd" out.npy
+	run -2 --separate-stderr kvtool reduce e
+	one_sentence
+	[[ $stderr == *"--one-file"* ]]
+	[ ! -e out.npy ]
+	kvtool reduce --one-file e
+	same_digest out.npy "$nhd"
+}
+
+@test "virtual datasets are not read, and the sentence says what is" {
+	kvtool convert -q --shard=0/1 --shard-dir=d "$nhd" out.h5
+	kvtool reduce d
+	run -4 --separate-stderr kvtool describe out.h5
+	one_sentence
+	[[ $stderr == *"kvtool reduce --one-file"* ]]
+}

@@ -1,0 +1,285 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_shards.py - shards of a command, joined, are the command
+
+The plain run is the oracle: for each command and each number of shards, in any order,
+kvtool reduce must print the same bytes and end with the same status.  What units there
+must be is worked out here from the sizes of the data.  Virtual datasets are read by h5py.
+Shards are killed at random times (KVT_KILLS of them) and run again; how many units are
+done again is counted.
+"""
+import glob
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+from oracle import KVTOOL, Tap, kvtool, need_program_and_data
+
+LAYERS, BLOCKS, HEADS, SLOTS, DIM = 5, 160, 4, 64, 128
+KILLS = int(os.environ.get("KVT_KILLS", "4"))
+COUNTS = (1, 2, 3, 7)
+MIB = 1 << 20
+
+
+def make_data():
+    """Files that are mostly zeros: 5 layers of 25 MiB, one with other numbers."""
+    rng = np.random.default_rng(5)
+    shape = (LAYERS, BLOCKS, 2, HEADS, SLOTS, DIM)
+    a = np.zeros(shape, np.uint16)
+    a[:, ::7] = rng.integers(0x3C00, 0x4000, a[:, ::7].shape, np.uint16)
+    np.save("a.npy", a)
+    blocks = rng.permutation(np.arange(1, BLOCKS)).tolist()
+    manifest = {"file": "a.npy", "layout": "L B K H S D", "dtype": "float16",
+                "sizes": {"layers": LAYERS, "num_blocks": BLOCKS, "block_size": SLOTS,
+                          "num_kv_heads": HEADS, "head_dim": DIM},
+                "block_table": {"A": blocks[:40], "B": blocks[30:90]},
+                "num_tokens": {"A": 40 * SLOTS - 3, "B": 60 * SLOTS}, "null_block": 0}
+    with open("a.json", "w") as f:
+        json.dump(manifest, f)
+    b = a.copy()
+    b[3, 150, 1, 2, 9, 77] = 0x5000
+    np.save("b.npy", b)
+    manifest["file"] = "b.npy"
+    with open("b.json", "w") as f:
+        json.dump(manifest, f)
+    for r in range(2):
+        must("slice", "-q", f"--tp={r}/2", "-o", f"r{r}.h5", "a.npy")
+    shutil.copy("r0.h5", "damaged.h5")
+    with open("damaged.h5", "r+b") as f:
+        f.seek(os.path.getsize("r0.h5") // 2)
+        was = f.read(1)
+        f.seek(-1, 1)
+        f.write(bytes([was[0] ^ 1]))
+    must("expect", "write", "--digest", "-q", "-o", "r0.kvc", "r0.h5")
+    return a
+
+
+def must(*args):
+    r = kvtool(*args)
+    if r.code:
+        raise SystemExit(f"Bail out! {r}")
+    return r
+
+
+def shard(words, i, n, folder="d"):
+    return kvtool(*words, f"--shard={i}/{n}", f"--shard-dir={folder}")
+
+
+def shards(words, n, folder="d"):
+    shutil.rmtree(folder, ignore_errors=True)
+    for i in random.sample(range(n), n):
+        r = shard(words, i, n, folder)
+        if r.code not in (0, 5):
+            return r
+    return None
+
+
+def same(tap, words, counts=COUNTS):
+    plain = kvtool(*words)
+    for n in counts:
+        bad = shards(words, n)
+        got = bad or kvtool("reduce", "d")
+        tap.ok(not bad and (got.code, got.out, got.err) ==
+               (plain.code, plain.out, plain.err),
+               f"{' '.join(words)}: {n} shards say the same, status {plain.code}",
+               f"{got}\n--- plain\n{plain}")
+
+
+COMMANDS = [
+    "digest r0.h5 a.npy r1.h5",
+    "digest --json --by=block a.npy",
+    "digest --by=request damaged.h5 r1.h5",
+    "digest missing.h5 a.npy",
+    "diff --json a.npy b.npy",
+    "diff --tolerance=atol=1,cosine=0.5 a.npy b.npy",
+    "diff a.npy : r0.h5 r1.h5",
+    "diff -q b.npy a.npy",
+    "fsck --json r0.h5 r1.h5 damaged.h5",
+    "fsck a.npy r1.h5",
+    "expect check --json r0.kvc r0.h5 r1.h5 damaged.h5",
+    "transfer-sim sweep --json -m llama-3.1-8b --tps=2:4 --stage=1M --copy-rate=9",
+]
+
+
+def units_of(folder):
+    out = []
+    for path in sorted(glob.glob(f"{folder}/*.unit")):
+        with open(path, "rb") as f:
+            out.append(json.loads(f.readline()))
+    return out
+
+
+def check_list(tap):
+    """128 MiB in a file are units of 64 MiB of 4 MiB boxes: each box is in one."""
+    shards(["digest", "a.npy", "b.npy"], 3)
+    with open("d/job.json") as f:
+        job = json.load(f)
+    per_pass = {}
+    for u in units_of("d"):
+        per_pass.setdefault((u["input"], u["part"]), []).append((u["begin"], u["end"]))
+    size = LAYERS * BLOCKS * 2 * HEADS * SLOTS * DIM * 2
+    tap.equal(job["bytes"], 2 * size, "the list has the bytes of the data")
+    tap.equal(job["unit_bytes"], 64 * MIB, "units are of 64 MiB")
+    for key, ranges in per_pass.items():
+        flat = [b for begin, end in sorted(ranges) for b in range(begin, end)]
+        tap.ok(len(ranges) > 1 and flat == list(range(len(flat))),
+               f"pass {key}: each box is in one unit", ranges)
+    before = {p: open(p, "rb").read() for p in glob.glob("d/*.unit")}
+    shards(["digest", "a.npy", "b.npy"], 5, "other")
+    after = {p.replace("other", "d"): open(p, "rb").read()
+             for p in glob.glob("other/*.unit")}
+    tap.ok(before == after, "units do not depend on the number of shards")
+
+
+def refused(tap, name, want, *args):
+    r = kvtool(*args)
+    tap.ok(r.code == 3 and want in r.err and r.err.count("\n") == 1 and not r.out,
+           f"refused: {name}", r)
+
+
+def check_refusals(tap):
+    words = ["digest", "a.npy", "b.npy"]
+    shards(words, 2)
+    path = sorted(glob.glob("d/*.unit"))[1]
+    good = open(path, "rb").read()
+    os.remove(path)
+    refused(tap, "a unit is missing", "unit 1 of 4 is not done", "reduce", "d")
+    for at in range(0, len(good), max(1, len(good) // 5)):
+        bad = bytearray(good)
+        bad[at] ^= 4
+        with open(path, "wb") as f:
+            f.write(bad)
+        refused(tap, f"byte {at} of a unit is another", "unit 1 of 4", "reduce", "d")
+    with open(path, "wb") as f:
+        f.write(good[:-20])
+    refused(tap, "a unit is cut short", "digest", "reduce", "d")
+    r = shard(words, 0, 2)
+    tap.ok("1 done now, 1 before" in r.out, "its shard does that unit, and no other", r)
+    shards(["digest", "b.npy", "a.npy"], 2, "e")
+    refused(tap, "folders of two commands", "different commands", "reduce", "d", "e")
+    refused(tap, "a folder that is given twice", "both in d and in ./d", "reduce", "d",
+            "./d")
+    refused(tap, "no folder of shards", "job.json", "reduce", ".")
+    r = shard(["digest", "b.npy"], 0, 2)
+    tap.ok(r.code == 3 and "another command" in r.err, "another command in the folder", r)
+    os.utime("b.npy", (1, 1))
+    refused(tap, "an input that has changed", "inputs have changed", "reduce", "d")
+    r = shard(words, 0, 2)
+    tap.ok(r.code == 3 and "have changed" in r.err, "and by its shard", r)
+
+
+def check_written(tap, a):
+    import h5py
+    os.environ.setdefault("HDF5_PLUGIN_PATH", must("--plugin-dir").out.strip())
+    cases = [
+        ("convert a.npy out.h5", lambda x: a),
+        ("relayout --to=hnd --verify a.npy out.h5", None),
+        ("reblock --block-size=32 --verify a.npy out.h5", None),
+        ("slice --layers=1:4 --verify a.npy out.h5", lambda x: a[1:4]),
+        ("convert --uncompressed a.npy out.h5", lambda x: a),
+        ("merge -o out.h5 r0.h5 r1.h5", lambda x: a),
+        ("convert a.npy out.safetensors", None),
+        ("copy-blocks --blocks=3:9 -o out.npy a.npy b.npy", None),
+    ]
+    for text, want in cases:
+        words = text.split()
+        out = [w for w in words if w.startswith("out.")][0]
+        for n in (1, 3):
+            clear()
+            must(*words)
+            os.rename(out, "plain")
+            clear()
+            bad = shards(words, n)
+            virtual = None
+            if out == "out.h5":
+                virtual = kvtool("reduce", "d")
+                if want:
+                    with h5py.File(out) as f:
+                        x = f["groups/g0/data"][...]
+                    tap.ok(np.array_equal(x.view(np.uint16), want(x)),
+                           f"{text}: h5py reads the parts of {n} as one array")
+                clear()
+            one = kvtool("reduce", "--one-file", "d")
+            tap.ok(not bad and not one.code and (not virtual or not virtual.code) and
+                   open(out, "rb").read() == open("plain", "rb").read(),
+                   f"{text}: one file of {n} shards has the same bytes", bad or one)
+            os.remove("plain")
+    clear()
+    shards("convert a.npy out.h5".split(), 2)
+    part = sorted(glob.glob("d/part-*.h5"))[0]
+    with open(part, "r+b") as f:
+        f.seek(os.path.getsize(part) // 2)
+        was = f.read(1)
+        f.seek(-1, 1)
+        f.write(bytes([was[0] ^ 1]))
+    refused(tap, "a part that has changed", "not what was written", "reduce", "d")
+    r = shard("convert a.npy out.h5".split(), 0, 2)
+    tap.ok("1 done now" in r.out, "its shard writes that part again", r)
+
+
+def clear():
+    for name in glob.glob("out.*"):
+        os.remove(name)
+
+
+def check_kills(tap):
+    """What a killed shard has done is not done again, and all is what it was."""
+    words = ["digest", "a.npy", "b.npy", "r0.h5", "r1.h5"]
+    plain = kvtool(*words)
+    shutil.rmtree("d", ignore_errors=True)
+    began = time.time()
+    shard(words, 1, 2)
+    takes = time.time() - began
+    rng = random.Random(11)
+    redone = 0
+    for k in range(KILLS):
+        shutil.rmtree("d")
+        shard(words, 0, 2)
+        before = len(units_of("d"))
+        p = subprocess.Popen([KVTOOL, *words, "--shard=1/2", "--shard-dir=d"],
+                             stdout=subprocess.DEVNULL)
+        time.sleep(rng.uniform(0, takes))
+        p.send_signal(signal.SIGKILL)
+        p.wait()
+        had = len(units_of("d")) - before
+        r = kvtool(*words, "--json", "--shard=1/2", "--shard-dir=d")
+        tap.ok(r.code == 3, "with another option it is another command", r)
+        r = shard(words, 1, 2)
+        now = len(units_of("d")) - before
+        line = f"{now - had} done now, {had} before"
+        got = kvtool("reduce", "d")
+        redone += now - had
+        tap.ok(line in r.out and (got.out, got.code) == (plain.out, 0),
+               f"killed after {had} of {now} units: only the others are done again",
+               f"{r}\n{got}")
+    print(f"# {redone} units done after {KILLS} kills")
+
+
+def main():
+    need_program_and_data()
+    tap = Tap()
+    random.seed(3)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        a = make_data()
+        for text in COMMANDS:
+            same(tap, text.split())
+        check_list(tap)
+        check_written(tap, a)
+        check_kills(tap)
+        check_refusals(tap)
+        os.chdir("/")
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
