@@ -27,6 +27,14 @@ HIP_ARCH ?= gfx90a gfx1030 gfx1100
 # insists; its library is opened when it is asked for.
 UCX     ?= auto
 
+# MPI=1 builds kvtool-mpi, too, with the compiler wrapper of Open MPI.
+MPI     ?= 0
+MPICC   ?= mpicc
+ifeq ($(MPI),1)
+MPIFLAGS := $(patsubst -I%,-isystem %,$(shell $(MPICC) --showme:compile))
+MPILIBS  := $(shell $(MPICC) --showme:link)
+endif
+
 bindir        = $(PREFIX)/bin
 libdir        = $(PREFIX)/lib
 includedir    = $(PREFIX)/include
@@ -93,7 +101,10 @@ bins     = $(patsubst %.c,$(B)/%,$(wildcard $(1)))
 PURE    := base layout model transfer fault
 CORE    := $(call objs,$(PURE:%=lib/%/*.c) kernels/*.c kernels/cpu/*.c) $(B)/kernels/gpu_images.o
 FORMATS := $(filter-out %/hdf5/plugin.o,$(call objs,formats/*.c formats/*/*.c))
-CLI     := $(call objs,cli/*.c cli/*/*.c cli/cmd/*/*.c)
+CLI     := $(filter-out $(B)/cli/mpi/%,$(call objs,cli/*.c cli/*/*.c cli/cmd/*/*.c))
+# kvtool-mpi runs commands in its own way, and is the same otherwise.
+MPIOBJS := $(call objs,cli/mpi/*.c)
+CLIMPI  := $(filter-out $(B)/cli/shard/drive.o,$(CLI)) $(MPIOBJS)
 # The plugin is the zstd filter without the rest of formats/, as shared code.
 PLUGIN  := $(patsubst %.c,$(B)/pic/%.o,lib/tile/zstd_frame.c formats/hdf5/zstd_filter.c \
 	   formats/hdf5/plugin.c lib/base/error.c lib/base/text.c)
@@ -105,6 +116,7 @@ LIBKVT  := $(B)/libkvt.a
 SOVERSION := 0
 SHARED  := $(B)/libkvt.so.$(SOVERSION)
 TOOL    := $(B)/kvtool
+MPITOOL := $(if $(filter 1,$(MPI)),$(B)/kvtool-mpi)
 FILTER  := $(B)/plugin/libh5kvtzstd.so
 # The tests of pure rooms need no format; the others link the engine and formats/.
 CORETEST   := $(call bins,tests/unit/lib/test_*.c)
@@ -124,6 +136,7 @@ SOURCES := $(addprefix tests/check_,gpu_code.sh headers.sh install.sh layers.sh 
 TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 	   $(filter-out $(if $(SAN),$(SOURCES)), \
 	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
+	   $(if $(MPITOOL),$(wildcard tests/mpi/*.bats)) \
 	   $(shell find tests -name '*.py' -perm -u+x)))
 
 # ---- build -------------------------------------------------------------------
@@ -132,11 +145,15 @@ TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 # runs the old one is not disturbed.
 new      = -o $@.new $(1) && mv -f $@.new $@
 
-all: $(TOOL) $(if $(SAN),,$(LIBKVT) $(SHARED)) $(FILTER) $(B)/models man3	## build the program, the library and the HDF5 plugin
+all: $(TOOL) $(MPITOOL) $(if $(SAN),,$(LIBKVT) $(SHARED)) $(FILTER) $(B)/models man3	## build the program, the library and the HDF5 plugin
 
 $(TOOL): $(CLI) $(FORMATS) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS))
+
+$(B)/kvtool-mpi: $(CLIMPI) $(FORMATS) $(ENGINE) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(MPILIBS))
 
 $(LIB): $(CORE)
 $(ENGINE): $(call objs,lib/tile/*.c lib/dump/*.c lib/ops/*/*.c)
@@ -276,6 +293,7 @@ $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(ENGINE) $(LIB)
 $(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,json_out.o leftovers.o opt.o plain.o streams.o \
 	signals.o cmd/transfer/compare.o text_file.o)
 
+$(MPIOBJS): ALL += $(MPIFLAGS)
 $(B)/lib/tile/%.o $(B)/lib/dump/%.o $(B)/lib/ops/%.o $(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
@@ -412,6 +430,7 @@ install: all	## install under PREFIX (/usr/local), or DESTDIR/PREFIX
 # Only reads what was built: nothing in it depends on where it will lie.
 install-built:
 	$(call put,755,$(TOOL),$(bindir)/kvtool)
+	$(if $(MPITOOL),$(call put,755,$(MPITOOL),$(bindir)/kvtool-mpi))
 	$(call put,755,$(FILTER),$(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)))
 	$(call put,644,$(LIBKVT),$(libdir)/libkvt.a)
 	$(call put,755,$(SHARED),$(libdir)/$(notdir $(SHARED)))

@@ -68,6 +68,13 @@ const char *command_purpose(int i);
 void complain(const struct command *command, const char *format, ...)
 	KVT_PRINTF(2, 3);
 
+/*
+ * While they are kept nothing is printed: a process that sees a part of the data may
+ * complain of what the rest is.  At the end they are printed, as far as 4 KiB, or not.
+ */
+void complaints_keep(void);
+void complaints_end(bool print);
+
 /* ---- what is printed for people: plain.c -------------------------------- */
 
 /*

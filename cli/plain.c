@@ -202,6 +202,45 @@ void fplainf(FILE *out, const char *format, ...)
 
 /* ---- on standard error ---------------------------------------------------- */
 
+/* Complaints that wait, for they may not be the last word. */
+static struct {
+	bool wanted;
+	size_t n;
+	char text[4096];
+} kept;
+
+void complaints_keep(void)
+{
+	kept.wanted = true;
+	kept.n = 0;
+	kept.text[0] = '\0';
+}
+
+void complaints_end(bool print)
+{
+	kept.wanted = false;
+	fflush(stdout);
+	if (print)
+		fputs(kept.text, stderr);
+}
+
+/* Made plain, as it is printed. */
+static void keep(const char *command, const char *text)
+{
+	const char *end = text + strlen(text);
+	size_t left = sizeof(kept.text) - kept.n;
+	char part[KVT_PLAIN_MAX];
+
+	if (strlen(command) + 4 * strlen(text) + 16 > left)
+		return;
+	kept.n += (size_t)snprintf(kept.text + kept.n, left, "kvtool %s: ", command);
+	while (text < end) {
+		text += kvt_plain_next(part, text, end);
+		kept.n += (size_t)sprintf(kept.text + kept.n, "%s", part);
+	}
+	strcpy(kept.text + kept.n++, "\n");
+}
+
 void complain(const struct command *command, const char *format, ...)
 {
 	char text[sizeof(((struct kvt_error *)0)->text)];
@@ -212,7 +251,9 @@ void complain(const struct command *command, const char *format, ...)
 	va_end(args);
 	/* what was printed so far comes first where both go to one terminal */
 	fflush(stdout);
-	if (command)
+	if (kept.wanted)
+		keep(command ? command->name : "", text);
+	else if (command)
 		fplainf(stderr, "kvtool %s: %s\n", command->name, text);
 	else
 		fplainf(stderr, "kvtool: %s\n", text);

@@ -119,7 +119,7 @@ struct kvt_run run_watched(int64_t threads, int64_t memory, bool quiet)
 		.threads = (int)(threads < 64 ? threads : 64),
 		.memory = memory,
 		.cancelled = cancelled,
-		.progress = quiet ? NULL : progress,
+		.progress = quiet || shard_draws_nothing ? NULL : progress,
 		.warn = warn,
 		.share = shard_sharing(),
 	};

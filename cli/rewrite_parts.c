@@ -480,6 +480,9 @@ enum kvt_status rewrite_parts(const struct rewrite *r, const struct kvt_dump *du
 	if (r->device)
 		return kvt_fail(err, KVT_USAGE,
 				"--device and --shard exclude each other");
+	if (!shard_dir_of(0))
+		return kvt_fail(err, KVT_USAGE,
+				"expected --shard-dir=DIR, a folder for the parts of the output");
 	shard_writes(r->output);
 	signals_catch_all();
 	if ((status = refuse_own_file(r->output, dump, err)) ||

@@ -20,6 +20,7 @@ engines="$build g++ cmake ninja-build python3 python3-venv"
 wheel="gcc libc6-dev make binutils pkg-config cmake dpkg-dev gpgv python3 python3-venv"
 deb="$check build-essential debhelper dh-python dpkg-dev lintian"
 fresh="debootstrap git ca-certificates"
+mpi="$check libopenmpi-dev openmpi-bin"
 # the GPU kernels for AMD; nvcc is in no package of Debian, and used where it is
 gpu="hipcc"
 
@@ -35,11 +36,12 @@ check-engines)  need=$engines ;;
 wheel)          need=$wheel ;;
 deb)            need=$deb ;;
 check-fresh)    need=$fresh ;;
-ci)             need="$check $lint $fuzz $valgrind $fresh util-linux" ;;
+mpi)            need=$mpi ;;
+ci)             need="$mpi $lint $fuzz $valgrind $fresh util-linux" ;;
 # what single tests use and say so if it is not there
 ci-more)        need="$gpu chromium" ;;
 *)
-	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|check-faults|check-engines|wheel|deb|check-fresh|ci|ci-more" >&2
+	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|check-faults|check-engines|wheel|deb|check-fresh|mpi|ci|ci-more" >&2
 	exit 2
 	;;
 esac

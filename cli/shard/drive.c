@@ -2,22 +2,11 @@
 /* drive.c - a command as it is, or one of its shards */
 #include "cli/shard/shard.h"
 
-#include <string.h>
-
 #include "cli/json_out.h"
 #include "cli/shard/sharing.h"
 #include "cli/signals.h"
-#include "cli/streams.h"
 
 /* ---- what is printed --------------------------------------------------- */
-
-static bool has_word(const struct shard_words *w, const char *word, const char *letter)
-{
-	for (int i = 1; i < w->argc && strcmp(w->argv[i], "--"); i++)
-		if (!strcmp(w->argv[i], word) || !strcmp(w->argv[i], letter))
-			return true;
-	return false;
-}
 
 static enum kvt_status print_counts(const struct shard_words *w, int64_t index,
 				    int64_t count, const struct shard_counts *c,
@@ -26,7 +15,7 @@ static enum kvt_status print_counts(const struct shard_words *w, int64_t index,
 	struct json_out out;
 	enum kvt_status status;
 
-	if (has_word(w, "--json", "-j")) {
+	if (shard_says(w, "--json", "-j")) {
 		json_start(&out);
 		json_put_text(&out, out.root, "shard_dir", w->dir);
 		json_put_int(&out, out.root, "shard", index);
@@ -40,7 +29,7 @@ static enum kvt_status print_counts(const struct shard_words *w, int64_t index,
 		json_free(&out);
 		return status;
 	}
-	if (!has_word(w, "--quiet", "-q"))
+	if (!shard_says(w, "--quiet", "-q"))
 		plainf("%s: shard %lld/%lld: %lld of %lld units, %lld done now, "
 		       "%lld before\n", w->dir, (long long)index, (long long)count, (long long)c->own,
 		       (long long)c->units, (long long)c->done, (long long)c->skipped);
@@ -48,16 +37,6 @@ static enum kvt_status print_counts(const struct shard_words *w, int64_t index,
 }
 
 /* ---- running ----------------------------------------------------------- */
-
-enum kvt_status shard_refuse_streams(const struct shard_words *w,
-				     struct kvt_error *err)
-{
-	for (int i = 1; i < w->argc; i++)
-		if (is_stream(w->argv[i]))
-			return kvt_fail(err, KVT_USAGE,
-					"'-' has no shards: expected files, which all of them can read");
-	return KVT_OK;
-}
 
 static enum kvt_status run_shard(const struct command *command, struct shard_words *w,
 				 struct kvt_error *err)
@@ -95,9 +74,9 @@ enum kvt_status run_command(const struct command *command, int argc, char **argv
 
 	if (!shard_can(command, argc, argv) || argc > SHARD_MAX_WORDS)
 		return command->run(argc, argv, err);
-	if ((status = shard_words_take(&words, argc, argv, err)))
+	if ((status = shard_words_take(&words, argc, argv, false, err)))
 		return status;
-	if (words.resume || (!words.shard && !words.dir))
+	if (!words.shard && !words.dir)
 		return command->run(argc, argv, err);
 	return run_shard(command, &words, err);
 }

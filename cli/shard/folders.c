@@ -102,11 +102,12 @@ enum kvt_status shard_do(struct shard_job *job, const char *dir, int64_t index,
 	const struct shard_source source = { &s, take_own, NULL, store_own, own_dir };
 
 	enum kvt_status status;
+	bool unfinished;
 
 	*counts = (struct shard_counts){ .units = job->list.nunits };
 	for (int64_t u = 0; u < job->list.nunits; u++)
 		counts->own += kvt_unit_owner(&job->list, u, count) == index;
-	status = shard_run_share(job, &source, err);
+	status = shard_run_share(job, &source, &unfinished, err);
 	for (int64_t u = 0; !status && u < job->list.nunits; u++)
 		if (kvt_unit_owner(&job->list, u, count) == index)
 			status = shard_mark_unwanted(job, dir, u, err);

@@ -28,14 +28,17 @@ enum { SHARD_MAX_WORDS = 4096 };
 /* What was said of shards, and the command without it. */
 struct shard_words {
 	const char *shard, *dir;	/* NULL: not said */
-	bool resume;			/* --resume, of kvtool-mpi */
+	bool resume, one_file;		/* options of kvtool-mpi */
 	int argc;
 	char *argv[SHARD_MAX_WORDS + 1];	/* borrowed words */
 };
 
-/* Takes the words of shards out; KVT_USAGE if they are incomplete. */
+/* Takes the words of shards out, and those of kvtool-mpi. */
 KVT_MUST_CHECK enum kvt_status
-shard_words_take(struct shard_words *out, int argc, char **argv, struct kvt_error *err);
+shard_words_take(struct shard_words *out, int argc, char **argv, bool mpi,
+		 struct kvt_error *err);
+/* Has it this option of the command, "--json" or "-j"? */
+bool shard_says(const struct shard_words *words, const char *word, const char *letter);
 /* Does the command have shards?  'argv' as in shard_words. */
 bool shard_can(const struct command *command, int argc, char *const *argv);
 
@@ -107,6 +110,8 @@ void shard_part_path(char *out, size_t room, const char *dir, int64_t group, int
 
 /* Of the run at hand; NULL: one process does all. */
 const struct kvt_sharing *shard_sharing(void);
+/* All processes have one line of progress, and this one does not draw it. */
+extern bool shard_draws_nothing;
 /* False if there are others: what only the whole can say is not to be said. */
 bool shard_whole(void);
 /* A command will write this: no input of it. */

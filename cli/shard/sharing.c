@@ -17,6 +17,7 @@
 #include "cli/signals.h"
 
 const struct shard_reduce *shard_reduce;
+bool shard_draws_nothing;
 
 static struct {
 	struct shard_job *job;
@@ -53,7 +54,7 @@ void shard_writes(const char *path)
 
 const char *shard_dir_of(int64_t unit)
 {
-	return now.source.dir_of(now.source.context, unit);
+	return now.listing ? "" : now.source.dir_of(now.source.context, unit);
 }
 
 static int64_t unit_of(int64_t pass, int64_t box)
@@ -274,21 +275,24 @@ enum kvt_status shard_job_list(struct shard_job *job, struct kvt_error *err)
 }
 
 enum kvt_status shard_run_share(struct shard_job *job, const struct shard_source *source,
-				struct kvt_error *err)
+				bool *unfinished, struct kvt_error *err)
 {
 	struct silence quiet = silence(false);
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
 	now.source = *source;
+	complaints_keep();
 	status = run_with(job, false, true, &why);
 	unsilence(&quiet);
+	*unfinished = now.open || interrupted;
 	if (!status && (now.open || interrupted))
 		status = kvt_fail(&why, KVT_SYSTEM, "interrupted");
 	/* the verdict is that of the whole; bad data is a result */
 	if (!now.open && (status == KVT_MISMATCH ||
 			  (status == KVT_BAD_INPUT && now.bad_data)))
-		return KVT_OK;
+		status = KVT_OK;
+	complaints_end(status != KVT_OK && (*unfinished || !source->next));
 	return status ? kvt_fail(err, status, "%s", why.text) : KVT_OK;
 }
 

@@ -25,10 +25,13 @@ struct shard_source {
 	const char *(*dir_of)(void *context, int64_t unit);
 };
 
-/* The command without output, and what came of the units; see shard_do(). */
+/*
+ * The command without output, and what came of the units; see shard_do().  *unfinished: a
+ * unit was begun and has no result.
+ */
 KVT_MUST_CHECK enum kvt_status
 shard_run_share(struct shard_job *job, const struct shard_source *source,
-		struct kvt_error *err);
+		bool *unfinished, struct kvt_error *err);
 /* The command with its output and its status. */
 KVT_MUST_CHECK enum kvt_status
 shard_run_whole(struct shard_job *job, const struct shard_source *source,

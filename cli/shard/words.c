@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "cli/opt.h"
+#include "cli/shard/sharing.h"
+#include "cli/streams.h"
 
 const char *opt_shard;
 
@@ -24,7 +26,7 @@ static const char *value_of(const char *name, int argc, char **argv, int *i)
 }
 
 enum kvt_status shard_words_take(struct shard_words *out, int argc, char **argv,
-				 struct kvt_error *err)
+				 bool mpi, struct kvt_error *err)
 {
 	bool operands = false;
 	const char *value;
@@ -36,8 +38,10 @@ enum kvt_status shard_words_take(struct shard_words *out, int argc, char **argv,
 			out->shard = value;
 		else if (!operands && (value = value_of("--shard-dir", argc, argv, &i)))
 			out->dir = value;
-		else if (!operands && !strcmp(argv[i], "--resume"))
+		else if (!operands && mpi && !strcmp(argv[i], "--resume"))
 			out->resume = true;
+		else if (!operands && mpi && !strcmp(argv[i], "--one-file"))
+			out->one_file = true;
 		else if (out->argc == SHARD_MAX_WORDS)
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"more than %d words of a command in shards",
@@ -59,6 +63,24 @@ bool shard_can(const struct command *command, int argc, char *const *argv)
 			return false;
 	return command->shards && (!*command->shards ||
 				   (argc > 1 && !strcmp(argv[1], command->shards)));
+}
+
+bool shard_says(const struct shard_words *w, const char *word, const char *letter)
+{
+	for (int i = 1; i < w->argc && strcmp(w->argv[i], "--"); i++)
+		if (!strcmp(w->argv[i], word) || !strcmp(w->argv[i], letter))
+			return true;
+	return false;
+}
+
+enum kvt_status shard_refuse_streams(const struct shard_words *w,
+				     struct kvt_error *err)
+{
+	for (int i = 1; i < w->argc; i++)
+		if (is_stream(w->argv[i]))
+			return kvt_fail(err, KVT_USAGE,
+					"'-' has no shards: expected files, which all of them can read");
+	return KVT_OK;
 }
 
 /* ---- the environment --------------------------------------------------- */
