@@ -142,6 +142,11 @@ kvt_flat_write(const struct kvt_flat *flat, const struct kvt_files *files,
 	       const struct kvt_group *group, const struct kvt_box *box,
 	       const void *buf, struct kvt_error *err);
 
+/* A file that is one tensor for all groups, a row of each block; 0: it is none. */
+struct kvt_rows {
+	int64_t rows, row_bytes;
+};
+
 /* ---- readers, writers, formats ------------------------------------------ */
 
 /* A leaf of files.  The format fills what is said; formats.c does the rest. */
@@ -170,6 +175,7 @@ struct kvt_writer {
 	struct kvt_facts facts;
 	char fact[4][48];		/* of 'facts' */
 	const char *preset;		/* NULL: none */
+	struct kvt_rows tensor;		/* what the manifest says of the file */
 	_Atomic int64_t written;	/* bytes of data, by all threads */
 	struct kvt_files files;
 	char **folder;			/* owned: where they are, as it was made */
@@ -297,7 +303,8 @@ struct kvt_format {
 };
 
 extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
-	kvt_npy_format, kvt_raw_format, kvt_folder_format, kvt_null_format,
+	kvt_npy_format, kvt_raw_format, kvt_canonical_format, kvt_folder_format,
+	kvt_null_format,
 	kvt_npz_format, kvt_torch_format, kvt_cache_format, kvt_llama_format,
 	kvt_hicache_format, kvt_offload_format, kvt_trtllm_format, kvt_flexkv_format,
 	kvt_kvbm_format, kvt_lmcache_format, kvt_mooncake_format;
@@ -350,6 +357,7 @@ struct kvt_manifest {
 	int rank;			/* of file_shape; 0: not given */
 	int64_t file_shape[8];
 	int64_t skip;			/* bytes before the data */
+	struct kvt_rows tensor;
 	char file[256];			/* name of the data file; "" if not given */
 	char npy_dtype[16];		/* what numpy calls the elements; "" likewise */
 	char *path;			/* of the manifest; NULL: none was read */
@@ -416,6 +424,7 @@ struct kvt_data_file {
 	const struct kvt_file_sum *sum;	/* or NULL */
 	const char *npy_dtype;		/* or NULL */
 	int64_t skip;
+	struct kvt_rows tensor;
 	int rank;			/* 0: no shape */
 	const int64_t *shape;
 };

@@ -258,6 +258,10 @@ enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
 	struct kvt_snapshot *s = &manifest->snapshot;
 	enum kvt_status status;
 
+	if (manifest->tensor.row_bytes)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: its manifest has rows and row_bytes, which are of a "
+				"file without a header", array->name);
 	if (!manifest->has_layout)
 		return kvt_manifest_fit_presets(manifest, array, err);
 	for (int g = 0; g < s->ngroups; g++) {

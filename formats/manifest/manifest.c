@@ -48,8 +48,15 @@ static enum kvt_status take_file(struct kvt_manifest *out, const struct kvt_json
 	    (status = kvt_json_string(&dtype, in, "npy_dtype")) ||
 	    (status = kvt_json_array(&shape, in, "file_shape")) ||
 	    (status = kvt_json_int(&out->skip, in, "skip", 0, KVT_MOST)) ||
+	    (status = kvt_json_int(&out->tensor.rows, in, "rows", 1, KVT_MOST)) ||
+	    (status = kvt_json_int(&out->tensor.row_bytes, in, "row_bytes", 1,
+				   KVT_MOST)) ||
 	    (status = kvt_manifest_take_sum(&out->sum, in)))
 		return status;
+	if (!out->tensor.rows != !out->tensor.row_bytes)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: has one of rows and row_bytes, expected both",
+				in->name);
 	if ((file && strlen(file) >= sizeof(out->file)) ||
 	    (dtype && strlen(dtype) >= sizeof(out->npy_dtype)))
 		return kvt_fail(in->err, KVT_BAD_INPUT,

@@ -22,6 +22,7 @@ enum kvt_status kvt_sidecar_write(struct kvt_writer *writer, const char *npy_dty
 	struct kvt_file_sum sum;
 	const struct kvt_data_file file = {
 		.name = kvt_path_base(writer->path), .sum = &sum, .npy_dtype = npy_dtype,
+		.tensor = writer->tensor,
 		.rank = rank, .shape = shape,
 	};
 	enum kvt_status status;

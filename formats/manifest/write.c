@@ -271,6 +271,10 @@ static void put_file(struct text *t, json_t *out, const struct kvt_data_file *fi
 	put_string(t, out, "npy_dtype", file->npy_dtype);
 	if (file->skip)
 		put_int(t, out, "skip", file->skip);
+	if (file->tensor.row_bytes) {
+		put_int(t, out, "rows", file->tensor.rows);
+		put_int(t, out, "row_bytes", file->tensor.row_bytes);
+	}
 	for (int i = 0; i < file->rank; i++)
 		append(t, shape, json_integer(file->shape[i]));
 	if (file->rank)

@@ -5,7 +5,7 @@
  * The size must be what the description makes, to the byte: nothing else about
  * such a file can be checked.
  */
-#include "formats/format.h"
+#include "formats/tensor/canonical.h"
 
 static bool raw_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
@@ -35,8 +35,8 @@ static enum kvt_status fit(struct kvt_reader *reader, struct kvt_manifest *manif
 	return kvt_manifest_adopt(reader, manifest, err);
 }
 
-static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
-				const struct kvt_hints *hints, struct kvt_error *err)
+enum kvt_status kvt_raw_open(struct kvt_reader *reader, const char *path,
+			     const struct kvt_hints *hints, struct kvt_error *err)
 {
 	static const char needs[] =
 		"--layout, --dtype and all but one of --layers, --blocks, --block-size, "
@@ -55,6 +55,8 @@ static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 				  "%s: in no format that kvtool knows; raw bytes need %s, or --manifest%s",
 				  path, needs, manifest.passed_over ?
 				  " (the one beside it belongs to another file)" : "");
+	else if (manifest.tensor.row_bytes)
+		status = kvt_canonical_fit(reader, &manifest, index, err);
 	else
 		status = fit(reader, &manifest, index, err);
 	kvt_manifest_free(&manifest);
@@ -93,7 +95,7 @@ const struct kvt_format kvt_raw_format = {
 	.endings = raw_endings,
 	.sidecar = true,
 	.probe = raw_probe,
-	.open = raw_open,
+	.open = kvt_raw_open,
 	.create = raw_create,
 	.finish = raw_finish,
 };

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* canonical.h - one tensor for all groups, as raw.c finds it */
+#ifndef KVT_CANONICAL_FORMAT_H
+#define KVT_CANONICAL_FORMAT_H
+
+#include "formats/format.h"
+
+/* For a manifest with row_bytes: fills the reader, as raw.c does for others. */
+KVT_MUST_CHECK enum kvt_status
+kvt_canonical_fit(struct kvt_reader *reader, struct kvt_manifest *manifest, int index,
+		  struct kvt_error *err);
+
+KVT_MUST_CHECK enum kvt_status
+kvt_raw_open(struct kvt_reader *reader, const char *path, const struct kvt_hints *hints,
+	     struct kvt_error *err);
+
+#endif

@@ -1,0 +1,205 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_canonical_tensor.py - one tensor for all groups, read and written, beside numpy
+
+A model's groups are made twice: as dense arrays one after the other, and as vLLM #37885
+allocates them, as bytes in a row that numpy sees as positions and permutes.  kvtool must
+find both equal, write the second from the first to the byte, and refuse what cannot be.
+"""
+import json
+import os
+import random
+import sys
+
+sys.dont_write_bytecode = True
+
+import numpy as np
+
+import oracle
+from oracle import Tap, kvtool
+
+tap = Tap()
+rng = random.Random(31)
+
+
+class Group:
+    def __init__(self, name, layers, ids, layout, slots=4, heads=2, dim=3, page=0):
+        self.name, self.layers, self.ids, self.layout = name, layers, ids, layout
+        self.slots, self.heads, self.dim = slots, heads, dim
+        self.content = slots * heads * 2 * dim * 2
+        self.page = page or self.content
+        shape = {"B": len(ids), "L": layers, "S": slots, "H": heads, "K": 2, "D": dim}
+        self.order = layout.replace("C", "KD")
+        self.data = np.frombuffer(rng.randbytes(2 * int(np.prod(list(shape.values())))),
+                                  np.uint16).reshape([shape[a] for a in self.order])
+
+    def manifest(self):
+        out = {"id": self.name, "layout": self.layout, "dtype": "float16",
+               "kind": "full_attention",
+               "sizes": {"layers": self.layers, "num_blocks": len(self.ids),
+                         "block_size": self.slots, "num_kv_heads": self.heads,
+                         "head_dim": self.dim},
+               "block_ids": self.ids}
+        if self.page != self.content:
+            out.update(page_bytes=self.page, page_offset=0)
+        return out
+
+    def place(self, tensor, row):
+        """Into [rows, row bytes]: as the buffer of positions is seen, permuted back."""
+        blocks = np.moveaxis(self.data, self.order.index("B"), 0)
+        rest = self.order.replace("B", "")
+        for i, b in enumerate(self.ids):
+            if self.page == self.content:
+                raw = np.ascontiguousarray(blocks[i]).view(np.uint8).reshape(-1)
+                tensor[b, :len(raw)] = raw
+                continue
+            assert rest[0] == "L"
+            for l in range(self.layers):
+                raw = np.ascontiguousarray(blocks[i][l]).view(np.uint8).reshape(-1)
+                tensor[b, l * self.page:l * self.page + len(raw)] = raw
+
+
+def write(folder, name, data, manifest):
+    path = os.path.join(folder, name)
+    with open(path, "wb") as f:
+        f.write(data)
+    with open(path + ".json", "w", encoding="ascii") as f:
+        json.dump({"file": name, **manifest}, f)
+    return path
+
+
+def dense(folder, groups):
+    """Arrays of all groups one after the other; none of them in pages."""
+    parts = []
+    for g in groups:
+        m = g.manifest()
+        m.pop("page_bytes", None)
+        m.pop("page_offset", None)
+        parts.append(m)
+    return write(folder, "dense.bin", b"".join(g.data.tobytes() for g in groups),
+                 {"groups": parts})
+
+
+def tensor_of(groups, rows):
+    row = max(g.layers * g.page for g in groups)
+    out = np.zeros((rows, row), np.uint8)
+    for g in groups:
+        g.place(out, row)
+    return out
+
+
+def canonical(folder, groups, rows, **more):
+    t = tensor_of(groups, rows)
+    return write(folder, "engine.canonical", t.tobytes(), {
+        "rows": rows, "row_bytes": t.shape[1],
+        "groups": [g.manifest() for g in groups], **more}), t
+
+
+def random_groups():
+    ids = rng.sample(range(rng.randint(6, 20)), 6)
+    cut = rng.randint(1, 5)
+    layouts = ["BLHSC", "BLSHC", "BLKSHD", "BHLSC", "BHLKSD"]
+    layers, out = rng.randint(1, 4), []
+    for name, mine in (("full", ids[:cut]), ("window", ids[cut:])):
+        layout = rng.choice(layouts)
+        slots, heads, dim = rng.choice([2, 4]), rng.randint(1, 3), rng.randint(1, 4)
+        page = 0
+        if layout[1] == "L" and rng.random() < 0.3:
+            page = slots * heads * dim * 4 + 2 * rng.randint(1, 20)
+        out.append(Group(name, layers + rng.randint(0, 1), sorted(mine) if
+                         rng.random() < 0.5 else mine, layout, slots, heads, dim, page))
+    return out, max(ids) + 1
+
+
+def test_random(folder):
+    wrong, n = [], 120
+    for _ in range(n):
+        groups, rows = random_groups()
+        source = dense(folder, groups)
+        engine, t = canonical(folder, groups, rows)
+        r = kvtool("diff", source, engine)
+        if r.code:
+            wrong.append(("read", [vars(g) for g in groups], r))
+            continue
+        if any(g.page != g.content for g in groups):
+            source = engine             # of pages with gaps a dense array knows nothing
+        out = os.path.join(folder, "out.canonical")
+        r = kvtool("convert", "-q", "-f", "--verify", "--format=canonical", "-o", out,
+                   source)
+        if r.code or np.fromfile(out, np.uint8).tobytes() != t.tobytes():
+            wrong.append(("write", [vars(g) for g in groups], r))
+            continue
+        with open(out + ".json", encoding="ascii") as f:
+            side = json.load(f)
+        if (side["rows"], side["row_bytes"]) != t.shape or kvtool("diff", engine,
+                                                                  out).code:
+            wrong.append(("sidecar", side))
+    tap.ok(not wrong, f"{n} random models, read, written and read again",
+           "\n".join(map(str, wrong[:2])))
+
+
+def test_vector(folder):
+    """Of #37885: three groups of two layers, and the byte of one element."""
+    groups = [Group("full", 2, [1, 3, 7], "BLKSHD", 16, 4, 8),
+              Group("sw0", 2, [0, 2, 4], "BLKSHD", 16, 4, 8),
+              Group("sw1", 2, [5, 6, 8, 9], "BLKSHD", 16, 4, 8)]
+    engine, t = canonical(folder, groups, 10)
+    tap.equal(t.shape, (10, 4096), "rows of two pages of 2048 bytes")
+    element = groups[0].data[1, 1, 1, 5, 2, 0]          # block 3, layer 1, V, token 5
+    tap.equal(int(t.reshape(-1)[15712:15714].view(np.uint16)[0]), int(element),
+              "numpy has the element at byte 15712")
+    r = kvtool("where", engine, "group=full,layer=1,block=3,kv=v,slot=5,head=2,dim=0")
+    tap.ok(r.code == 0 and "15712" in r.out, "so does kvtool", r)
+    tap.equal(kvtool("diff", dense(folder, groups), engine).code, 0, "all of it")
+
+
+def test_refused(folder):
+    a = Group("a", 2, [0, 1], "BLHSC")
+    b = Group("b", 2, [1, 2], "BLHSC")
+    out = os.path.join(folder, "no.canonical")
+    r = kvtool("convert", "--format=canonical", "-o", out, dense(folder, [a, b]))
+    tap.ok(r.code == 3 and "block 1 is of groups a and b" in r.err and
+           not os.path.exists(out), "a block of two groups", r)
+    l = Group("a", 2, [0, 1], "LBHSC")
+    r = kvtool("convert", "--format=canonical", "-o", out, dense(folder, [l]))
+    tap.ok(r.code == 4 and "blocks are outermost" in r.err, "layers outermost", r)
+    good = [Group("a", 2, [0, 1], "BLHSC"), Group("b", 1, [2], "BLHSC")]
+    for what, change, code, text in (
+            ("a row less", {"rows": 2}, 3, "but 2 rows of"),
+            ("no rows", {"rows": None}, 3, "one of rows and row_bytes"),
+            ("a shorter row", {"rows": 12, "row_bytes": 48}, 3, "more than row_bytes, 48"),
+            ("rows that overflow", {"rows": 1 << 61, "row_bytes": 1 << 61}, 3,
+             "rows of")):
+        path, t = canonical(folder, good, 3)
+        with open(path + ".json", encoding="ascii") as f:
+            side = json.load(f)
+        side.update(change)
+        if side["rows"] is None:
+            del side["rows"]
+        with open(path + ".json", "w", encoding="ascii") as f:
+            json.dump(side, f)
+        r = kvtool("describe", path)
+        tap.ok(r.code == code and text in r.err, f"refused: {what}", r)
+    path, _ = canonical(folder, good, 3)
+    with open(path + ".json", encoding="ascii") as f:
+        side = json.load(f)
+    side["groups"][1]["block_ids"] = [9]
+    with open(path + ".json", "w", encoding="ascii") as f:
+        json.dump(side, f)
+    r = kvtool("describe", path)
+    tap.ok(r.code == 3 and "has block 9, but there are 3 rows" in r.err,
+           "refused: a block without a row", r)
+    np.save(os.path.join(folder, "t.npy"), np.zeros((3, 96), np.int8))
+    with open(os.path.join(folder, "t.json"), "w", encoding="ascii") as f:
+        json.dump({**side, "file": "t.npy"}, f)
+    r = kvtool("describe", os.path.join(folder, "t.npy"))
+    tap.ok(r.code == 3 and "which are of a file without a header" in r.err,
+           "refused: an npy file", r)
+
+
+with oracle.workdir() as work:
+    test_vector(work)
+    test_random(work)
+    test_refused(work)
+sys.exit(tap.done())
