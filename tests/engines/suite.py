@@ -37,7 +37,8 @@ COLUMNS = ["suite", "engine", "version", "what", "on", "result", "points", "figu
 # name of the environment, seconds a script may take, scripts
 ENGINES = [
     ("vllm-0.32", 1800, ["vllm_tokens.py", "vllm_server.py", "vllm_stores.py",
-                         "vllm_ci.py", "vllm_seed.py", "vllm_specs.py"]),
+                         "vllm_ci.py", "vllm_seed.py", "vllm_specs.py",
+                         "vllm_contents.py"]),
     ("vllm-0.26", 1800, ["vllm_tokens.py", "vllm_server.py"]),
     ("vllm-0.22", 1800, ["vllm_tokens.py", "vllm_server.py"]),
     ("transformers", 900, ["transformers_caches.py"]),
