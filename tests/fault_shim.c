@@ -14,7 +14,9 @@
  *                         this in it, or, "PART$", at its end; calls about none
  *                         are not counted then
  *   FAULT_LACKS=link,...  always fail, as on a file system without them: link (EPERM),
- *                         renameat2 (EINVAL); they are not counted then
+ *                         renameat2 (EINVAL), flock and filelock of fcntl() (ENOLCK),
+ *                         filemap, an mmap() of a file (ENODEV), tmpfile, O_TMPFILE
+ *                         (EOPNOTSUPP); they are not counted then
  *   FAULT_REPORT=FILE     takes "CALL COUNT" lines at exit, "hits COUNT", whose first
  *                         allocation failed, "failed LIBRARY", and where the
  *                         program crashed, "died LIBRARY"
@@ -37,6 +39,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -377,6 +380,18 @@ result name parameters \
 		return wrong; \
 	return real arguments; \
 }
+/* Libraries are mapped by the loader, which does not come here. */
+#define MAPS(name, offset) \
+void *name(void *p, size_t n, int protect, int flags, int fd, offset at) \
+{ \
+	REAL(void *, name, void *, size_t, int, int, int, offset); \
+	if ((fd >= 0 && lacks("filemap", ENODEV)) || \
+	    hit(CALL_mmap, fd < 0 ? !fault.path : about_fd(fd))) \
+		return MAP_FAILED; \
+	return real(p, n, protect, flags, fd, at); \
+}
+MAPS(mmap, off_t)
+MAPS(mmap64, off64_t)
 
 FAILS(int, -1, ftruncate, ftruncate, (int fd, off_t n), (fd, n), about_fd(fd))
 FAILS(int, -1, ftruncate, ftruncate64, (int fd, off64_t n), (fd, n), about_fd(fd))
@@ -400,12 +415,6 @@ FAILS(FILE *, NULL, fopen, fopen, (const char *path, const char *mode), (path, m
       about(path))
 FAILS(FILE *, NULL, fopen, fopen64, (const char *path, const char *mode), (path, mode),
       about(path))
-FAILS(void *, MAP_FAILED, mmap, mmap,
-      (void *p, size_t n, int protect, int flags, int fd, off_t at),
-      (p, n, protect, flags, fd, at), fd < 0 ? !fault.path : about_fd(fd))
-FAILS(void *, MAP_FAILED, mmap, mmap64,
-      (void *p, size_t n, int protect, int flags, int fd, off64_t at),
-      (p, n, protect, flags, fd, at), fd < 0 ? !fault.path : about_fd(fd))
 FAILS(int, fault.error, pthread_create, pthread_create,
       (pthread_t *thread, const pthread_attr_t *with, void *(*fn)(void *), void *own),
       (thread, with, fn, own), !fault.path)
@@ -423,6 +432,29 @@ int renameat2(int d, const char *from, int e, const char *to, unsigned flags)
 		return -1;
 	return real(d, from, e, to, flags);
 }
+
+int flock(int fd, int how)
+{
+	REAL(int, flock, int, int);
+	return lacks("flock", ENOLCK) ? -1 : real(fd, how);
+}
+
+#define FCNTL(name) \
+int name(int fd, int command, ...) \
+{ \
+	REAL(int, name, int, int, ...); \
+	va_list args; \
+	void *argument; \
+	va_start(args, command); \
+	argument = va_arg(args, void *); \
+	va_end(args); \
+	if ((command == F_SETLK || command == F_SETLKW || command == F_OFD_SETLK) && \
+	    lacks("filelock", ENOLCK)) \
+		return -1; \
+	return real(fd, command, argument); \
+}
+FCNTL(fcntl)
+FCNTL(fcntl64)
 
 /* Which file is it to be?  NULL: none, and errno says why. */
 static const char *opened(enum call call, const char *path, int flags)
@@ -442,6 +474,8 @@ int name(folder const char *path, int flags, ...) \
 	va_start(args, flags); \
 	mode = va_arg(args, mode_t); \
 	va_end(args); \
+	if ((flags & O_TMPFILE) == O_TMPFILE && lacks("tmpfile", EOPNOTSUPP)) \
+		return -1; \
 	path = opened(CALL_##call, path, flags); \
 	return path ? real(at path, flags, mode) : -1; \
 }

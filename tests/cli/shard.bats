@@ -97,3 +97,38 @@ auto() {
 	one_sentence
 	[[ $stderr == *"kvtool reduce --one-file"* ]]
 }
+
+# NFS and Lustre have no exchange of names and maybe no locks; others no second names
+@test "on a file system without links, locks, maps of files and O_TMPFILE" {
+	shim=${KVT_BUILD:-$root/build}/fault_shim.so
+	# sanitizers want to be loaded first
+	! nm -D "$KVTOOL" | grep -q __asan_init || skip "a shim cannot be loaded"
+	cp "$shim" shim.so
+	lacking() {
+		FAULT_LACKS=link,renameat2,flock,filelock,filemap,tmpfile \
+			LD_PRELOAD=./shim.so kvtool "$@"
+	}
+	kvtool convert -q "$nhd" plain.h5
+	for i in 0 1; do
+		lacking convert -q --verify --shard=$i/2 --shard-dir=d "$nhd" out.h5
+		lacking digest -q --shard=$i/2 --shard-dir=e "$nhd" plain.h5
+	done
+	lacking reduce --one-file d
+	cmp out.h5 plain.h5
+	lacking convert -q --force plain.h5 out.npy
+	lacking convert -q --force plain.h5 out.npy
+	lacking reduce e >digests
+	kvtool digest "$nhd" plain.h5 | cmp - digests
+	# the shim does refuse them
+	FAULT_LACKS=flock,filemap LD_PRELOAD=./shim.so /usr/bin/python3 - <<-'END'
+		import fcntl, mmap
+		f = open("plain.h5", "rb")
+		for call in (lambda: fcntl.flock(f, fcntl.LOCK_SH),
+		             lambda: mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)):
+		    try:
+		        call()
+		    except OSError:
+		        continue
+		    raise SystemExit("it is not refused")
+	END
+}
