@@ -158,5 +158,6 @@ int main(void)
 		cmocka_unit_test(test_connectors),
 	};
 
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("choice", tests, NULL, NULL);
 }
