@@ -553,7 +553,7 @@ def _latent_content(name, held, spec, width):
     """A word that means several contents: which, by the bytes and the numbers of a row."""
     known = {("fp8_ds_mla", 656, 576): "fp8-ds-mla",
              ("fp8_ds_mla", 656, 512): "glm53-nope-656",
-             ("nvfp4_ds_mla", 352, 576): "dsv32-nvfp4"}
+             ("nvfp4_ds_mla", 352, 576): "nvfp4-ds-mla"}
     found = known.get((held, width, spec.head_size))
     if found is None:
         raise Unknown(f"{name}: {held} with {width} bytes for {spec.head_size} numbers, "

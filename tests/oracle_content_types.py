@@ -355,15 +355,15 @@ def check_kernel_pages(tmp, rng):
     planes, values = pooled(rng, 2 * 3 * 288)
     cells = paged(planes, 2, 3, 9, 32)
     path = f"{tmp}/kernel.npy"
-    write(path, cells.reshape(2, 3, 288, 1, 1, 132), "pooled-indexer/32", "mla",
+    write(path, cells.reshape(2, 3, 288, 1, 1, 132), "kpool-indexer/32", "mla",
           tokens=1152, tokens_per_slot=4)
-    compare("pooled-indexer/32 of 288 rows", path, values.reshape(2, 3, 288, 1, 1, 128))
-    write(f"{tmp}/unsaid.npy", cells.reshape(2, 3, 288, 1, 1, 132), "pooled-indexer", "mla",
+    compare("kpool-indexer/32 of 288 rows", path, values.reshape(2, 3, 288, 1, 1, 128))
+    write(f"{tmp}/unsaid.npy", cells.reshape(2, 3, 288, 1, 1, 132), "kpool-indexer", "mla",
           tokens=1152, tokens_per_slot=4)
     r = kvtool("describe", f"{tmp}/unsaid.npy")
-    tap.ok(r.code == 3 and "at most 64" in r.err and "pooled-indexer/64" in r.err,
+    tap.ok(r.code == 3 and "at most 64" in r.err and "kpool-indexer/64" in r.err,
            "a block with more rows than a page of any kernel is refused", r)
-    r = kvtool("convert", "-f", "-q", "--content-type=pooled-indexer/7", "--layout=mla",
+    r = kvtool("convert", "-f", "-q", "--content-type=kpool-indexer/7", "--layout=mla",
                "--block-size=1152", path, f"{tmp}/x.h5")
     tap.ok(r.code in (2, 3), "nor do pages of 7 rows fill it", r)
     r = kvtool("reblock", "-f", "-q", "--verify", "--block-size=128", "-o",
@@ -495,7 +495,7 @@ def check_diff(tmp, rng):
 def check_refused(tmp, rng):
     (cells,), _ = dsv32_nvfp4(rng, 480)
     path = f"{tmp}/refused.npy"
-    write(path, cells.reshape(2, 5, 48, 1, 1, -1), "dsv32-nvfp4", "mla", kind="mla")
+    write(path, cells.reshape(2, 5, 48, 1, 1, -1), "nvfp4-ds-mla", "mla", kind="mla")
     for args, says in ((["--decode=int8"], "float32 or float64"),
                        (["--decode=bfloat16"], "float32 or float64"),
                        (["--decode=fp7"], "is not an element type"),
@@ -508,7 +508,7 @@ def check_refused(tmp, rng):
     tap.ok(r.code == 4 and "cannot be read" in r.err and
            not os.path.exists(f"{tmp}/x.npy"), "refused: what nobody knows", r)
     for layout in ("LBDS", "L B D/16 S D%16"):
-        write(path, cells.reshape(2, 5, 48, 1, 1, -1), "dsv32-nvfp4", layout, kind="mla")
+        write(path, cells.reshape(2, 5, 48, 1, 1, -1), "nvfp4-ds-mla", layout, kind="mla")
         r = kvtool("describe", path)
         tap.ok(r.code == 3 and "does not keep the rows" in r.err,
                f"refused: rows torn by {layout}", r)
@@ -555,7 +555,7 @@ def check_single(tmp, rng):
     """float32 is the float64, rounded; numbers of one type need no content type."""
     (cells,), values = dsv32_nvfp4(rng, 480)
     path = f"{tmp}/single.npy"
-    write(path, cells.reshape(2, 5, 48, 1, 1, -1), "dsv32-nvfp4", "mla", kind="mla")
+    write(path, cells.reshape(2, 5, 48, 1, 1, -1), "nvfp4-ds-mla", "mla", kind="mla")
     r = kvtool("convert", "-f", "-q", "--decode=float32", path, f"{tmp}/f32.npy")
     tap.ok(r.code == 0 and np.array_equal(np.load(f"{tmp}/f32.npy").ravel(),
                                           values.astype("<f4").ravel()), "float32", r)
@@ -574,7 +574,7 @@ def main():
         for name, form in (
                 ("mla-fp8", mla_fp8(rng, 480, 512, 64)),
                 ("dsv4-fp8", mla_fp8(rng, 480, 448, 64)),
-                ("dsv32-nvfp4", dsv32_nvfp4(rng, 480)), ("glm53-nope", nope(rng, 480)),
+                ("nvfp4-ds-mla", dsv32_nvfp4(rng, 480)), ("glm53-nope", nope(rng, 480)),
                 ("glm53-nope-656", nope(rng, 480, 128)),
                 ("dsv41-row", joined(dsv41(rng, 480))),
                 ("dsv41-fp4-row", joined(four_bits(rng, 480, 512, 16, e4m3))),
@@ -582,13 +582,14 @@ def main():
                 ("dsv41-ring", compressor(rng, 480)), ("qsa-ring", qsa(rng, 480))):
             check_rows(tmp, name, form)
         for name, make, ratio in (
-                ("dsv4-swa/e4m3fn", dsv4, 1), ("dsv4-c4a/e4m3fn", dsv4, 4),
+                ("dsv4-swa/e4m3fn", dsv4, 1), ("dsv4/e4m3fn", dsv4, 2),
+                ("dsv4-c4a/e4m3fn", dsv4, 4),
                 ("dsv4-nvfp4", dsv4_nvfp4, 4), ("dsv41", dsv41, 2),
                 ("dsv41-fp4", lambda r, n: four_bits(r, n, 512, 16, e4m3), 1),
                 ("indexer/e4m3fn", indexer, 1), ("dsv4-indexer/e4m3fn", indexer, 4),
                 ("dsv41-indexer/e4m3fn", indexer, 2),
                 ("indexer-mxfp4", lambda r, n: four_bits(r, n, 128, 32, power), 2),
-                ("pooled-indexer", pooled, 4), ("kpool-tail", tail, 1)):
+                ("kpool-indexer", pooled, 4), ("kpool-tail", tail, 1)):
             check_pages(tmp, name, make(rng, 480), ratio)
             check_pages(tmp, name, make(rng, 480), ratio, 16)
         for D in (2, 8, 24, 64, 96, 128, 256, 576):

@@ -85,7 +85,7 @@ static void test_specs(void **state)
 	(void)state;
 	for (; (type = kvt_content_type_at(n)); n++) {
 		struct kvt_spec_args args = { .block_size = 256, .heads = 2,
-					      .head_dim = 64, .latent = 512 };
+					      .head_dim = 64, .latent = 512, .ratio = 4 };
 		struct kvt_content content;
 		struct kvt_error err = { "" };
 		struct kvt_spec spec;
@@ -113,7 +113,7 @@ static void test_specs(void **state)
 			assert_int_equal(spec.content_size,
 					 kvt_content_row(&content));
 	}
-	assert_int_equal(n, 41);
+	assert_int_equal(n, 42);
 	assert_true(specs >= 15);
 }
 
@@ -138,11 +138,12 @@ static struct form forms[] = {
 	{ "int8-per-token-head", 16, 4, 1, 5, 1, 1, 1 },
 	{ "int4-per-token-head", 16, 4, 2, 68, 1, 1, 128 },
 	{ "int4-per-token-head", 16, 4, 2, 5, 1, 1, 2 },
-	{ "dsv32-nvfp4", 64, 1, 1, 352, 1, 1, 576 },
+	{ "nvfp4-ds-mla", 64, 1, 1, 352, 1, 1, 576 },
 	{ "glm53-nope", 64, 1, 1, 528, 1, 1, 512 },
 	{ "glm53-nope-656", 64, 1, 1, 656, 1, 1, 512 },
 	{ "mla-fp8", 64, 1, 1, 576, 1, 1, 576 },
 	{ "dsv4-fp8", 64, 1, 1, 512, 1, 1, 512 },
+	{ "dsv4/e4m3fn", 1, 1, 1, 32 * 584, 64, 32, 512 },
 	{ "dsv41", 1, 1, 1, 32 * 528, 64, 32, 512 },
 	{ "dsv41-row", 64, 1, 1, 528, 1, 1, 512 },
 	{ "dsv41-fp4", 1, 1, 1, 32 * 288, 32, 32, 512 },
@@ -150,7 +151,7 @@ static struct form forms[] = {
 	{ "dsv4-nvfp4", 2, 1, 1, 2 * 384, 8, 2, 512 },
 	{ "indexer-mxfp4", 1, 1, 1, 64 * 68, 128, 64, 128 },
 	{ "indexer-nvfp4", 128, 1, 1, 72, 1, 1, 128 },
-	{ "pooled-indexer", 9, 1, 1, 32 * 132, 128, 32, 128 },
+	{ "kpool-indexer", 9, 1, 1, 32 * 132, 128, 32, 128 },
 	{ "kpool-tail", 1, 1, 1, 4 * 512, 4, 4, 256 },
 	{ "dsv41-ring", 8, 1, 1, 4096, 1, 1, 1024 },
 	{ "qsa-ring", 4, 1, 1, 280, 1, 1, 128 },

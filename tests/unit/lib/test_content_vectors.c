@@ -47,10 +47,10 @@ struct vector {
 
 /* Page of 64 rows: a data row at 512 * i, scales at 32,768 + 16 * i, and so on. */
 static struct vector vectors[] = {
-	{ "352 bytes, scales out of order", "dsv32-nvfp4", 352, 1,
+	{ "352 bytes, scales out of order", "nvfp4-ds-mla", 352, 1,
 	  "0:21 8:07 255:f0 256:38 319:c0 320x32:38 328:40 351:30",
 	  "0=0.5 1=1 2..15=0 16=12 17=0 510=0 511=-3 512=1 513..574=0 575=-2", 0 },
-	{ "order of the scales of blocks 0 to 7", "dsv32-nvfp4", 352, 1,
+	{ "order of the scales of blocks 0 to 7", "nvfp4-ds-mla", 352, 1,
 	  "0x256:22 320:38 328:40 336:44 344:48 321:4a 329:4c 337:4d 345:4e 351:30",
 	  "0..15=1 16..31=2 32..47=3 48..63=4 64..79=5 80..95=6 96..111=6.5 112..127=7 "
 	  "128..143=0 496..511=0.5", 0 },
@@ -96,7 +96,7 @@ static struct vector vectors[] = {
 	  "256:fefefd 8200:0000803b", "256..257=-1.75 258=-1.625", 0 },
 	{ "indexer of 72 bytes", "indexer-nvfp4", 72, 1, "0:21 63:7f 64:38 71:40",
 	  "0=0.5 1=1 126=-12 127=12", 0 },
-	{ "pooled key, row 1 of 32", "pooled-indexer", 32 * 132, 128,
+	{ "pooled key, row 1 of 32", "kpool-indexer", 32 * 132, 128,
 	  "128:7a767a767a767a767a767a767a767a767a767a767a767a767a767a767a767a76"
 	  "7a767a767a767a767a767a767a767a767a767a767a767a767a767a767a767a76"
 	  "7a767a767a767a767a767a767a767a767a767a767a767a767a767a767a767a76"
@@ -241,13 +241,14 @@ static void test_rows(void **state)
 		const char *name;
 		int64_t bytes;
 	} rows[] = {
-		{ "fp8-ds-mla", 656 }, { "mla-fp8", 576 }, { "dsv32-nvfp4", 352 },
+		{ "fp8-ds-mla", 656 }, { "mla-fp8", 576 }, { "nvfp4-ds-mla", 352 },
+		{ "dsv4", 584 },
 		{ "dsv4-c4a", 584 }, { "dsv4-c128a", 584 }, { "dsv4-swa", 584 },
 		{ "dsv4-nvfp4", 384 }, { "dsv41", 528 }, { "dsv41-fp4", 288 },
 		{ "dsv41-row", 528 }, { "dsv41-fp4-row", 288 }, { "dsv4-fp8", 512 },
 		{ "glm53-nope", 528 }, { "glm53-nope-656", 656 }, { "indexer", 132 },
 		{ "dsv41-indexer", 132 }, { "indexer-mxfp4", 68 },
-		{ "indexer-nvfp4", 72 }, { "pooled-indexer", 132 },
+		{ "indexer-nvfp4", 72 }, { "kpool-indexer", 132 },
 		{ "qsa-ring", 280 }, { "kpool-tail", 512 }, { "dsv41-ring", 4096 },
 	};
 
@@ -309,7 +310,7 @@ static void test_pages(void **state)
 		{ "dsv41-row", 64, 33792, 33792 },
 		{ "dsv41-fp4-row", 64, 18432, 18432 }, { "dsv4-nvfp4", 64, 24576, 24576 },
 		{ "indexer", 64, 8448, 8448 }, { "indexer-mxfp4", 64, 4352, 4352 },
-		{ "pooled-indexer", 32, 4224, 4224 }, { "kpool-tail", 4, 2048, 2048 },
+		{ "kpool-indexer", 32, 4224, 4224 }, { "kpool-tail", 4, 2048, 2048 },
 		{ "kpool-tail", 8, 4096, 4096 }, { "dsv41-ring", 8, 32768, 32768 },
 		{ "qsa-ring", 4, 1120, 1120 }, { "dsv4-c128a", 2, 1728, 1728 },
 	};
@@ -345,7 +346,7 @@ static void test_planes(void **state)
 		{ "dsv4-nvfp4", 7 * 384, 7, 2, 7 * 352, 32 },
 		{ "indexer-mxfp4", 64 * 68, 64, 1, 4096, 4 },
 		{ "dsv41-indexer", 64 * 132, 64, 1, 8192, 4 },
-		{ "pooled-indexer", 32 * 132, 128, 1, 4096, 4 },
+		{ "kpool-indexer", 32 * 132, 128, 1, 4096, 4 },
 		{ "kpool-tail", 4 * 512, 4, 1, 1024, 256 },
 		{ "nvfp4-plain/128", 4608, 16, 0, 0, 64 },
 		{ "nvfp4-plain/128", 4608, 16, 1, 2048, 8 },
@@ -386,18 +387,18 @@ static void test_words(void **state)
 		{ "V32_NO_ROPE", "glm53-nope", NULL },
 		{ "GLM53_NOPE", "glm53-nope", NULL },
 		{ "fp8-ds-mla", "fp8-ds-mla", NULL }, { "V32", "fp8-ds-mla", NULL },
-		{ "fp8_ds_mla", NULL, "glm53-nope-656, dsv4-c4a, dsv4-c128a, dsv4-swa, "
-		  "dsv41" },
+		{ "fp8_ds_mla", NULL, "glm53-nope-656, dsv4, dsv4-c4a, dsv4-c128a, "
+		  "dsv4-swa, dsv41" },
 		{ "FP8_DS_MLA", NULL, "means several contents" },
 		{ "fp8_ds_mla/e4m3fn", NULL, "means several contents" },
-		{ "nvfp4_ds_mla", NULL, "dsv32-nvfp4, dsv41-fp4" },
-		{ "nvfp4-ds-mla", NULL, "not known" },
+		{ "nvfp4_ds_mla", NULL, "nvfp4-ds-mla, dsv41-fp4" },
+		{ "nvfp4-ds-mla", "nvfp4-ds-mla", NULL },
 		{ "528", NULL, "glm53-nope, dsv41-row, dsv41 have" },
 		{ "288", NULL, "dsv41-fp4-row, dsv41-fp4, nvfp4-plain (a head vector)" },
-		{ "352", NULL, "dsv32-nvfp4, dsv4-nvfp4 (its data) have" },
+		{ "352", NULL, "nvfp4-ds-mla, dsv4-nvfp4 (its data) have" },
 		{ "656", NULL, "fp8-ds-mla, glm53-nope-656 have" },
 		{ "384", NULL, "dsv4-nvfp4 has" }, { "584", NULL, "dsv4-c4a" },
-		{ "132", NULL, "pooled-indexer have" },
+		{ "132", NULL, "kpool-indexer have" },
 		{ "368", NULL, "#37138" }, { "432", NULL, "fork" },
 		{ "416", NULL, "#35237" }, { "304", NULL, "GLM_NEXT" },
 		{ "b12x", NULL, "fork" }, { "999", NULL, "is no name" },
