@@ -24,7 +24,7 @@ static int checked;	/* numbers, sizes and offsets held against the engines' */
 static struct kvt_packing packing_of(const char *name, int64_t d, int64_t tokens)
 {
 	const struct kvt_shape shape = { { 1, 1, 1, 1, 1, d }, 1 };
-	struct kvt_packing packing;
+	struct kvt_packing packing = { .nbytes = 0 };
 	struct kvt_content content;
 	struct kvt_error err = { "" };
 
