@@ -366,6 +366,14 @@ def check_kernel_pages(tmp, rng):
     r = kvtool("convert", "-f", "-q", "--content-type=kpool-indexer/7", "--layout=mla",
                "--block-size=1152", path, f"{tmp}/x.h5")
     tap.ok(r.code in (2, 3), "nor do pages of 7 rows fill it", r)
+    write(f"{tmp}/block.npy", cells.reshape(2, 3, 1, 1, 1, -1), "kpool-indexer/32", "mla",
+          tokens=1152, tokens_per_slot=1152)
+    compare("a block of bytes, pages of 32 rows", f"{tmp}/block.npy",
+            values.reshape(2, 3, 288, 1, 1, 128))
+    write(f"{tmp}/block.npy", cells.reshape(2, 3, 1, 1, 1, -1), "kpool-indexer", "mla",
+          tokens=1152, tokens_per_slot=1152)
+    r = kvtool("describe", f"{tmp}/block.npy")
+    tap.ok(r.code == 3 and "at most 64" in r.err, "which is refused without a number", r)
     r = kvtool("reblock", "-f", "-q", "--verify", "--block-size=128", "-o",
                f"{tmp}/small.npy", path)
     tap.ok(r.code == 0 and np.array_equal(np.load(f"{tmp}/small.npy").ravel(),

@@ -122,6 +122,27 @@ static enum kvt_status rows_of_page(int64_t *out, const struct kvt_group *group,
 			kvt_content_name(&group->content).s, LL(most));
 }
 
+/* Rows of a block that is an array of them, or one page; 0: it is neither. */
+static int64_t rows_of_block(const struct kvt_group *group)
+{
+	const struct kvt_content_type *type = group->content.type;
+	int64_t slots = group->shape.n[KVT_AXIS_S], width = group->shape.n[KVT_AXIS_D];
+	int64_t row = kvt_content_row(&group->content);
+
+	if (!type || !type->planar)
+		return 0;
+	if (slots > 1 && (type->ratio ? group->tokens_per_slot == type->ratio :
+					width == row))
+		return slots;
+	return slots == 1 && row && width > row && width % row == 0 ? width / row : 0;
+}
+
+/* Pages of which any row is one of so many slots, each of some rows. */
+static uint32_t pages_of(uint32_t slots, int64_t each, int64_t rows)
+{
+	return (uint32_t)((slots * each + rows - 1) / rows);
+}
+
 /* The number said how many rows a page has, of which there are as many now. */
 static void forget_rows(struct kvt_group *group)
 {
@@ -140,27 +161,26 @@ enum kvt_status kvt_content_fold(struct kvt_group *group, const char *name,
 				 struct kvt_error *err)
 {
 	const struct kvt_content_type *type = group->content.type;
-	int64_t *n = group->shape.n, slots = n[KVT_AXIS_S], rows;
+	int64_t *n = group->shape.n, all = rows_of_block(group), rows;
 	enum kvt_status status;
 
-	if (!type || !type->planar || slots < 2 ||
-	    (type->ratio ? group->tokens_per_slot != type->ratio :
-			   n[KVT_AXIS_D] != kvt_content_row(&group->content)))
+	if (!all)
 		return KVT_OK;
 	if (!page_is_run(group))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: a block of %s must be one run of bytes, which it is "
 				"not in layout %s",
 				name, type->name, kvt_layout_string(&group->layout).s);
-	if ((status = rows_of_page(&rows, group, slots, name, err)))
+	if ((status = rows_of_page(&rows, group, all, name, err)))
 		return status;
-	if (__builtin_mul_overflow(n[KVT_AXIS_D], rows, &n[KVT_AXIS_D]))
+	if (__builtin_mul_overflow(n[KVT_AXIS_D] / (all / n[KVT_AXIS_S]), rows,
+				   &n[KVT_AXIS_D]))
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: pages of %lld rows overflow",
 				name, LL(rows));
 	for (int64_t b = 0; group->block_valid && b < n[KVT_AXIS_B]; b++)
-		group->block_valid[b] = (uint32_t)((group->block_valid[b] + rows - 1) /
-						   rows);
-	n[KVT_AXIS_S] = slots / rows;
+		group->block_valid[b] = pages_of(group->block_valid[b],
+						 all / n[KVT_AXIS_S], rows);
+	n[KVT_AXIS_S] = all / rows;
 	group->tokens_per_slot = group->block_size / n[KVT_AXIS_S];
 	forget_rows(group);
 	return KVT_OK;
