@@ -285,7 +285,7 @@ def check_meaning(d, tmp):
         tap.ok(r.code == 0 and says in r.out, f"byte {byte} of a row is {says}", r)
     r = kvtool("expect", "write", path)
     tap.ok("content_type = fp8-ds-mla\n" in r.out and
-           "backend = FLASHMLA_SPARSE | FLASHINFER_MLA_SPARSE_SM120\n" in r.out,
+           "backend = FLASHINFER_MLA_SPARSE_SM120 | FLASHMLA_SPARSE\n" in r.out,
            "a contract names it, and who writes it", r)
     r = kvtool("describe", "--expect", "content_type=indexer", path)
     tap.ok(r.code == 1, "an expectation that does not hold", r)
