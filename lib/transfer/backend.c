@@ -260,8 +260,8 @@ const char *kvt_backend_reason_text(enum kvt_backend_reason reason)
 		[KVT_BACKEND_PCP] = "PCP not supported",
 		[KVT_BACKEND_DCP] = "DCP not supported",
 		[KVT_BACKEND_LENGTHS] =
-			"device-cpu query lens mismatch not supported, this is needed "
-			"for adaptive verification",
+			("device-cpu query lens mismatch not supported, this is needed "
+			 "for adaptive verification"),
 		[KVT_BACKEND_OWN] = "not in this combination",
 	};
 

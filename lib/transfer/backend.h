@@ -24,4 +24,7 @@ struct kvt_backend {
 	unsigned majors;		/* compute capabilities, by bit; 0: all */
 };
 
+/* vLLM's is_quantized_kv_cache(); NULL: the type is not known. */
+bool kvt_backend_quantised(const char *cache_dtype);
+
 #endif

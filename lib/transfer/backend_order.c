@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* backend_order.c - which backend vLLM asks first, and which one it takes */
-#include "lib/kvt/connect.h"
+#include "lib/transfer/backend.h"
 
 #include <string.h>
 
@@ -39,17 +39,12 @@ static void add_all(struct order *out, const char *const *list)
 		add(out, *list);
 }
 
-static bool is_quantised(const char *cache_dtype)
-{
-	return cache_dtype && strcmp(cache_dtype, "auto") &&
-	       strcmp(cache_dtype, "float16") && strcmp(cache_dtype, "bfloat16");
-}
-
 static void order_mla(struct order *out, const struct kvt_backend_config *c,
 		      const struct kvt_backend_platform *p)
 {
 	const char *few[] = { "FLASHINFER_MLA_SPARSE", "FLASHMLA_SPARSE" };
-	bool first = is_quantised(c->cache_dtype) || (p->heads && p->heads <= 16);
+	bool first = kvt_backend_quantised(c->cache_dtype) ||
+		     (p->heads && p->heads <= 16);
 
 	if (p->capability / 10 == 12) {
 		add_all(out, mla_sm120);

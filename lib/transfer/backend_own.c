@@ -23,26 +23,25 @@ static int major_of(const struct kvt_backend_config *c)
 	return c->capability / 10;
 }
 
-/* vLLM's is_quantized_kv_cache(). */
-static bool is_quantised(const struct kvt_backend_config *c)
+bool kvt_backend_quantised(const char *cache_dtype)
 {
 	static const char *const plain[] = { "auto", "float16", "bfloat16", NULL };
 
-	return c->cache_dtype && !is_one_of(c->cache_dtype, plain);
+	return cache_dtype && !is_one_of(cache_dtype, plain);
 }
 
 static const char *of_flash_attn(const struct kvt_backend_config *c)
 {
 	if (c->sinks && c->capability && c->capability < 90)
 		return "sink not supported on compute capability < 9.0";
-	if (c->mm_prefix && is_quantised(c) && c->capability == 90)
+	if (c->mm_prefix && kvt_backend_quantised(c->cache_dtype) && c->capability == 90)
 		return "SM90 FP8 KV with mm_prefix requires Triton";
 	return NULL;
 }
 
 static const char *of_triton_flash_attn(const struct kvt_backend_config *c)
 {
-	if (c->mm_prefix && is_quantised(c) && c->capability == 90)
+	if (c->mm_prefix && kvt_backend_quantised(c->cache_dtype) && c->capability == 90)
 		return "FLASH_ATTN: SM90 FP8 KV with mm_prefix requires Triton";
 	return NULL;
 }
@@ -98,8 +97,9 @@ static const char *of_flashinfer_v4(const struct kvt_backend_config *c)
 
 static const char *of_flash_attn_mla_sparse(const struct kvt_backend_config *c)
 {
-	return is_quantised(c) ? "FlashAttention MLA Sparse currently supports only "
-				 "FP16/BF16 KV cache" : NULL;
+	return kvt_backend_quantised(c->cache_dtype) ?
+	       "FlashAttention MLA Sparse currently supports only FP16/BF16 KV cache" :
+	       NULL;
 }
 
 static const char *of_b12x(const struct kvt_backend_config *c)
@@ -111,7 +111,7 @@ static const char *of_b12x(const struct kvt_backend_config *c)
 		return "b12x currently requires bfloat16 queries";
 	if (c->cache_dtype && !strcmp(c->cache_dtype, "float16"))
 		return "b12x does not support float16 KV cache";
-	return is_quantised(c) && !is_one_of(c->cache_dtype, fp8) ?
+	return kvt_backend_quantised(c->cache_dtype) && !is_one_of(c->cache_dtype, fp8) ?
 	       "b12x currently supports only fp8/fp8_e4m3 quantized KV cache dtypes" :
 	       NULL;
 }
