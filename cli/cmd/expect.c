@@ -408,7 +408,7 @@ static enum kvt_status run_contract(int argc, char **argv, struct kvt_error *err
 	if (n > 0 && !strcmp(argv[0], "check"))
 		return expect_check(&args, argv + 1, n - 1, err);
 	return kvt_fail(err, KVT_USAGE,
-			"expected write, check, backend, layout or connector%s%.40s; "
+			"expected write or check, or backend, layout, connector%s%.40s; "
 			"for example: kvtool expect write dump.h5 cache.kvc",
 			n > 0 ? ", got " : "", n > 0 ? argv[0] : "");
 }

@@ -89,8 +89,8 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 }
 
 @test "mistakes on the command line" {
-	refused 2 "expected write, check, backend"
-	refused 2 "layout or connector, got chek" chek c "$nhd"
+	refused 2 "expected write or check, or backend"
+	refused 2 "or backend, layout, connector, got chek" chek c "$nhd"
 	refused 2 "expected one dump and at most one output, got 3" write "$nhd" "$hnd" x
 	refused 2 "got 2 operands and -o" write -o x "$nhd" y
 	refused 5 "exists" write "$nhd" "$hnd"
