@@ -450,7 +450,7 @@ install-python:
 	@python3 python/build_backend.py module "$(DESTDIR)$(pythondir)"
 
 uninstall:	## remove what install put there
-	rm -f $(foreach f,$(bindir)/kvtool $(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)) \
+	rm -f $(foreach f,$(bindir)/kvtool $(bindir)/kvtool-mpi $(HDF5_PLUGIN_DIR)/$(notdir $(FILTER)) \
 		$(libdir)/libkvt.a $(libdir)/libkvt.so $(libdir)/$(notdir $(SHARED)) \
 		$(libdir)/pkgconfig/kvt.pc \
 		$(addprefix $(includedir)/kvt/,$(notdir $(HEADERS))) \

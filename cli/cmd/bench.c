@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/bench/bench.h"
+#include "cli/bench/files.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
@@ -96,6 +97,35 @@ static void print_result(const struct bench_result *r)
 	fflush(stdout);
 }
 
+/* ---- files -------------------------------------------------------------- */
+
+static enum kvt_status run_files(const char *folder, const struct bench *b, bool as_json,
+				 struct kvt_error *err)
+{
+	const struct file_rate *f;
+	struct file_rates rates;
+	struct json_out out;
+	json_t *o;
+	enum kvt_status status = bench_files(&rates, folder, b->nbytes, b->rounds, err);
+
+	if (status)
+		return status;
+	if (!as_json) {
+		for (int i = 0; (f = file_rate_at(i)); i++)
+			plainf("%-30s %14.6g\n", f->key, *file_rate_of(&rates, f));
+		return KVT_OK;
+	}
+	json_start(&out);
+	json_put_text(&out, out.root, "folder", folder);
+	json_put_int(&out, out.root, "data_bytes", b->nbytes);
+	o = json_put_object(&out, out.root, "rates");
+	for (int i = 0; (f = file_rate_at(i)); i++)
+		json_put_real(&out, o, f->key, *file_rate_of(&rates, f));
+	status = json_print(&out, false, err);
+	json_free(&out);
+	return status;
+}
+
 /* ---- the command -------------------------------------------------------- */
 
 static bool is_wanted(const struct request *q, const struct bench_case *c)
@@ -151,7 +181,7 @@ static enum kvt_status run_cases(const struct request *q, struct kvt_error *err)
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct request q = { .bench.nbytes = 256 << 20 };
-	const char *device = NULL;
+	const char *device = NULL, *files = NULL;
 	int64_t rounds = 7;
 	const struct opt opts[] = {
 		OPT_DEVICE(&device),
@@ -159,6 +189,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "run only this case; may be repeated" },
 		{ "size", 0, OPT_SIZE, &q.bench.nbytes, "SIZE",
 		  "data of a case; default: 256M" },
+		{ "files", 0, OPT_STRING, &files, "DIR",
+		  "measure commands on files in DIR instead, for kvtool size --plan" },
 		{ "rounds", 0, OPT_COUNT, &rounds, "N",
 		  "times it is copied; default: 7" },
 		OPT_JSON(&q.json),
@@ -177,6 +209,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				(long long)rounds, MOST_ROUNDS);
 	q.bench.rounds = (int)rounds;
 	watched = run_watched(0, 0, false);
+	if (files) {
+		signals_catch();
+		return run_files(files, &q.bench, q.json, err);
+	}
 	signals_catch();
 	if ((status = check_cases(&q, err)) ||
 	    (status = kvt_device_pool_new(&q.bench.device, device, &watched, err)))

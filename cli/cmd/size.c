@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* size.c - kvtool size: the caches that a model needs, and what they take */
+#include "cli/cmd/size_plan.h"
 #include "cli/models.h"
 #include "cli/opt.h"
 #include "cli/print/size.h"
@@ -230,8 +231,25 @@ static enum kvt_status work(struct size_report *r, const struct size_args *a,
 	return KVT_OK;
 }
 
+static enum kvt_status run_plan(struct size_plan *plan, const char *limit, char **files,
+				int n, struct kvt_error *err)
+{
+	enum kvt_status status = opt_need(&cmd_size, (struct opt_need[]){
+		{ n, "dumps" }, { limit, "--time=SECONDS" }, { 0 } }, err);
+
+	if (status)
+		return status;
+	if (!real_parse(&plan->seconds, limit, strlen(limit)) || !(plan->seconds > 0))
+		return kvt_fail(err, KVT_USAGE,
+				"--time is '%.40s', expected a number of seconds above 0",
+				limit);
+	return size_plan(plan, files, n, err);
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
+	struct size_plan plan = { .job = "digest", .threads = 1 };
+	const char *limit = NULL;
 	struct size_report r = { .path = NULL };
 	struct size_args a = { .requests = 1, .in_flight = 8192, .dcp = 1 };
 	const struct opt opts[] = {
@@ -269,6 +287,14 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "with --tokens: context parallel ranks of decoding" },
 		{ "encoder-tokens", 0, OPT_COUNT, &a.encoder, "N",
 		  "with --tokens: tokens of an encoder, for cross attention" },
+		{ "plan", 0, OPT_STRING, &plan.rates, "RATES",
+		  "of dumps: shards of a command; RATES: bench --files=DIR --json" },
+		{ "job", 0, OPT_STRING, &plan.job, "COMMAND",
+		  "with --plan: digest (default), diff, fsck or convert" },
+		{ "time", 0, OPT_STRING, &limit, "SECONDS",
+		  "with --plan: what it may take" },
+		{ "threads", 0, OPT_COUNT, &plan.threads, "N",
+		  "with --plan: threads of a shard; default: 1" },
 		OPT_JSON(&a.json),
 		{ 0 }
 	};
@@ -277,6 +303,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
+	plan.json = a.json;
+	if (plan.rates)
+		return run_plan(&plan, limit, argv, n, err);
 	if (a.tokens > KVT_ANY_TOKENS)
 		return kvt_fail(err, KVT_USAGE, "--tokens is %lld, expected %d at most",
 				(long long)a.tokens, KVT_ANY_TOKENS);

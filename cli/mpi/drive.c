@@ -7,8 +7,7 @@
  * results, as kvtool reduce does.
  *
  * Rank 0 does units itself.  A thread of it answers the others meanwhile: between its
- * start and its end no other thread of rank 0 calls MPI.  It looks for messages every
- * millisecond, because waiting inside MPI takes a processor.
+ * start and its end no other thread of rank 0 calls MPI.
  */
 #include <limits.h>
 #include <mpi.h>
@@ -56,8 +55,37 @@ static void fail_all(enum kvt_status status, const struct kvt_error *err)
 
 static void sleep_a_little(void)
 {
-	nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+	nanosleep(&(struct timespec){ 0, 200000 }, NULL);
 }
+
+/*
+ * Waiting inside MPI takes a processor, which may be the one that whoever is waited for
+ * needs.  So nothing here blocks, but for what is small and on its way.
+ */
+static void finish(MPI_Request *request)
+{
+	int done = 0;
+
+	while (MPI_Test(request, &done, MPI_STATUS_IGNORE), !done)
+		sleep_a_little();
+}
+
+static void send_bytes(const void *bytes, size_t n, int to, enum tag tag)
+{
+	MPI_Request request;
+
+	MPI_Isend(bytes, (int)n, MPI_BYTE, to, tag, MPI_COMM_WORLD, &request);
+	finish(&request);
+}
+
+static void receive_bytes(void *bytes, size_t n, int from, enum tag tag)
+{
+	MPI_Request request;
+
+	MPI_Irecv(bytes, (int)n, MPI_BYTE, from, tag, MPI_COMM_WORLD, &request);
+	finish(&request);
+}
+
 
 /* ---- rank 0: units and results ----------------------------------------- */
 
@@ -131,8 +159,7 @@ static void take_result(int from, int nbytes)
 
 	if (!bytes)
 		fail_all(KVT_SYSTEM, &(struct kvt_error){ "out of memory" });
-	MPI_Recv(bytes, nbytes, MPI_BYTE, from, RESULT, MPI_COMM_WORLD,
-		 MPI_STATUS_IGNORE);
+	receive_bytes(bytes, (size_t)nbytes, from, RESULT);
 	memcpy(head, bytes, sizeof(head));
 	memmove(bytes, bytes + sizeof(head), (size_t)nbytes - sizeof(head));
 	r.result = (struct kvt_unit_result){ head[HEAD_BEGIN], head[HEAD_END], bytes,
@@ -160,14 +187,14 @@ static void *serve(void *unused)
 			take_result(from.MPI_SOURCE, nbytes);
 			continue;
 		}
-		MPI_Recv(ask, 2, MPI_INT64_T, from.MPI_SOURCE, from.MPI_TAG,
-			 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		receive_bytes(ask, sizeof(ask), from.MPI_SOURCE,
+			      (enum tag)from.MPI_TAG);
 		if (from.MPI_TAG == LAST) {
 			left--;
 			continue;
 		}
 		unit = claim(ask[0], ask[1]);
-		MPI_Send(&unit, 1, MPI_INT64_T, from.MPI_SOURCE, UNIT, MPI_COMM_WORLD);
+		send_bytes(&unit, sizeof(unit), from.MPI_SOURCE, UNIT);
 	}
 	return unused;
 }
@@ -193,8 +220,8 @@ static int64_t next_unit(void *context, struct shard_unit pass)
 	(void)context;
 	if (!job.rank)
 		return claim(ask[0], ask[1]);
-	MPI_Send(ask, 2, MPI_INT64_T, 0, ASK, MPI_COMM_WORLD);
-	MPI_Recv(&unit, 1, MPI_INT64_T, 0, UNIT, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	send_bytes(ask, sizeof(ask), 0, ASK);
+	receive_bytes(&unit, sizeof(unit), 0, UNIT);
 	return unit;
 }
 
@@ -219,8 +246,7 @@ static enum kvt_status store_unit(void *context, struct shard_unit unit,
 		memcpy(bytes + skip, r->bytes, n);
 	memcpy(bytes + skip + n, text, ntext);
 	if (job.rank) {
-		MPI_Send(bytes, (int)(skip + n + ntext), MPI_BYTE, 0, RESULT,
-			 MPI_COMM_WORLD);
+		send_bytes(bytes, skip + n + ntext, 0, RESULT);
 		free(bytes);
 		return KVT_OK;
 	}
@@ -252,7 +278,7 @@ static void do_units(void)
 	if (status && unfinished)
 		fail_all(status, &err);
 	if (job.rank)
-		MPI_Send((int64_t[2]){ 0 }, 2, MPI_INT64_T, 0, LAST, MPI_COMM_WORLD);
+		send_bytes((int64_t[2]){ 0 }, 2 * sizeof(int64_t), 0, LAST);
 	else
 		pthread_join(job.server, NULL);
 	if (job.run.progress)
@@ -395,15 +421,11 @@ static enum kvt_status agree(enum kvt_status status, const struct kvt_error *err
 static void wait_for_first(void)
 {
 	char end = 0;
-	int there = 0;
 
 	for (int r = 1; !job.rank && r < job.size; r++)
-		MPI_Send(&end, 1, MPI_CHAR, r, END, MPI_COMM_WORLD);
-	if (!job.rank)
-		return;
-	while (MPI_Iprobe(0, END, MPI_COMM_WORLD, &there, MPI_STATUS_IGNORE), !there)
-		sleep_a_little();
-	MPI_Recv(&end, 1, MPI_CHAR, 0, END, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		send_bytes(&end, 1, r, END);
+	if (job.rank)
+		receive_bytes(&end, 1, 0, END);
 }
 
 static enum kvt_status check_words(struct kvt_error *err)

@@ -116,6 +116,8 @@ enum kvt_status shard_job_finish(struct shard_job *job, struct kvt_error *err)
 void shard_job_free(struct shard_job *job)
 {
 	kvt_work_list_free(&job->list);
+	free(job->output);
+	job->output = NULL;
 }
 
 /* ---- job.json ---------------------------------------------------------- */

@@ -52,7 +52,7 @@ struct shard_job {
 	const struct command *command;
 	int argc;
 	char **argv;			/* borrowed; argv[0] is the command */
-	const char *output;		/* that it will write; NULL: none is known */
+	char *output;			/* that it will write; owned; NULL: none */
 	struct kvt_work_list list;
 	char fingerprint[40];		/* of command, inputs and list */
 };

@@ -9,6 +9,7 @@
 #include "cli/shard/shard.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ static struct {
 	const char *follows;		/* its label, if it is not that one */
 	int64_t nresults;
 	struct shard_result *result;	/* by unit; owned */
+	int64_t at;			/* the one that was told last */
 	int64_t ntodo, next;		/* units to be done */
 	int64_t *todo;			/* owned */
 	/* of all passes */
@@ -48,8 +50,10 @@ bool shard_whole(void)
 
 void shard_writes(const char *path)
 {
-	if (now.job && now.listing)
-		now.job->output = path ? strdup(path) : NULL;
+	if (!now.job || !now.listing)
+		return;
+	free(now.job->output);
+	now.job->output = path ? strdup(path) : NULL;
 }
 
 const char *shard_dir_of(int64_t unit)
@@ -59,12 +63,11 @@ const char *shard_dir_of(int64_t unit)
 
 static int64_t unit_of(int64_t pass, int64_t box)
 {
+	/* all but the last have as many boxes as the first */
 	const struct kvt_work_list *list = &now.job->list;
-	int64_t u = list->first[pass];
+	const struct kvt_unit *first = &list->unit[list->first[pass]];
 
-	while (u + 1 < list->first[pass + 1] && list->unit[u].end <= box)
-		u++;
-	return u;
+	return list->first[pass] + box / (first->end - first->begin);
 }
 
 int64_t shard_unit_of(const char *label, int64_t part, int64_t box)
@@ -199,10 +202,10 @@ static enum kvt_status store(void *context, const struct kvt_unit_result *result
 static const struct kvt_unit_result *known(void *context, int64_t i)
 {
 	(void)context;
-	for (int64_t u = 0; u < now.nresults; u++)
-		if (now.result[u].file && !i--)
-			return &now.result[u].result;
-	return NULL;
+	now.at = i ? now.at + 1 : 0;	/* they are asked for in a row */
+	while (now.at < now.nresults && !now.result[now.at].file)
+		now.at++;
+	return now.at < now.nresults ? &now.result[now.at].result : NULL;
 }
 
 /* ---- a run of the command ---------------------------------------------- */
@@ -281,6 +284,9 @@ enum kvt_status shard_run_share(struct shard_job *job, const struct shard_source
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
+	/* each unit has the buffers of the one before, which the kernel has cleared */
+	mallopt(M_MMAP_THRESHOLD, 32 << 20);
+	mallopt(M_TRIM_THRESHOLD, 512 << 20);
 	now.source = *source;
 	complaints_keep();
 	status = run_with(job, false, true, &why);

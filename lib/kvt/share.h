@@ -52,7 +52,7 @@ struct kvt_work_list {
 	int64_t unit_bytes;		/* the most of a unit, unless a box is more */
 };
 
-enum { KVT_UNIT_BYTES = 64 << 20, KVT_MAX_UNITS = 4096 };
+enum { KVT_UNIT_BYTES = 64 << 20, KVT_MAX_UNITS = 16384 };
 
 /* Adds a pass at the end.  KVT_SYSTEM: no memory, or a pass of that name is there. */
 KVT_MUST_CHECK enum kvt_status
@@ -94,8 +94,8 @@ struct kvt_unit_result {
 
 /*
  * Asked by an operation whose struct kvt_run has it, for each pass: begin(), then next()
- * until it has none, each box of which is done and stored, then known() from 0 on, whose
- * results are taken in.  All by the thread that called the operation.
+ * until it has none, each box of which is done and stored, then known() of 0, 1 and on,
+ * whose results are taken in.  All by the thread that called the operation.
  */
 struct kvt_sharing {
 	void *context;

@@ -53,3 +53,15 @@ on_executor() {
 	run -2 kvtool bench --rounds=1001
 	run -2 kvtool bench file
 }
+
+@test "rates of files, which size --plan reads" {
+	mkdir here
+	kvtool bench --files=here --size=1M --rounds=1 --json >rates.json
+	[ "$(json 'all(v > 0 for v in o["rates"].values()), len(o["rates"])' <rates.json)" = '(True, 9)' ]
+	[ -z "$(ls here)" ]
+	run -0 kvtool size --plan=rates.json --time=1000 "$root/testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy"
+	[[ $output == *"1 shard of 1 thread"* ]]
+	run -1 kvtool size --plan=rates.json --time=1e-9 "$root/testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy"
+	run -2 kvtool size --plan=rates.json "$root/testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy"
+	run -5 kvtool bench --files=nowhere
+}

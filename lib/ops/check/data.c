@@ -132,23 +132,26 @@ static bool slot_is_zero(const struct scanning *c, const uint8_t *page, int64_t 
 	return true;
 }
 
+static struct kvt_find_at slot_at(const struct scanning *c, int64_t layer, int64_t block,
+				  int64_t slot)
+{
+	return kvt_find_at("group=%s,layer=%lld,block=%llu,slot=%lld", c->group->id,
+			   LL(layer), id_of(c->group, block), LL(slot));
+}
+
 static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t slot,
 		  bool zero)
 {
-	struct kvt_find_at at = kvt_find_at("group=%s,layer=%lld,block=%llu,slot=%lld",
-					    c->group->id, LL(layer), id_of(c->group,
-									   block),
-					    LL(slot));
-
 	switch (duty_of(c, block, slot)) {
 	case NULL_BLOCK:
 		if (!zero)
-			kvt_find(c->report, "null.nonzero", at,
+			kvt_find(c->report, "null.nonzero",
+				 slot_at(c, layer, block, slot),
 				 "the null block is not zero here");
 		break;
 	case LIVE:
 		if (zero)
-			kvt_find(c->report, "live.zero", at,
+			kvt_find(c->report, "live.zero", slot_at(c, layer, block, slot),
 				 "holds a live token, but is all zeros");
 		break;
 	case STALE:

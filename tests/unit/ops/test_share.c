@@ -125,8 +125,8 @@ static void test_large_lists(void **state)
 	assert_int_equal(kvt_work_list_add(&list, &pass, &err), KVT_OK);
 	assert_int_equal(kvt_work_list_cut(&list, &err), KVT_OK);
 	check_units(&list);
-	assert_int_equal(list.unit_bytes, INT64_C(16) << 30);
-	assert_int_equal(list.nunits, 2560);
+	assert_int_equal(list.unit_bytes, INT64_C(4) << 30);
+	assert_int_equal(list.nunits, 10240);
 	kvt_work_list_free(&list);
 }
 
