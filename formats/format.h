@@ -13,6 +13,7 @@
 
 #include "formats/file/stage.h"
 #include "lib/dump/leaf.h"
+#include "lib/dump/turn.h"
 #include "lib/dump/writer.h"
 
 struct kvt_proof;
@@ -60,6 +61,7 @@ struct kvt_file {
 	struct timespec changed;	/* at open, too */
 	char *path;
 	struct kvt_proof *proof;	/* what is read is held against it; or NULL */
+	struct turn *writing;		/* kvt_files_written(); owned; or NULL */
 };
 
 struct kvt_files {
@@ -83,6 +85,9 @@ kvt_files_list(struct kvt_files *files, int *index, const struct kvt_file *file,
 KVT_MUST_CHECK enum kvt_status
 kvt_files_create(struct kvt_files *files, int *index, const char *path,
 		 int64_t nbytes, struct kvt_error *err);
+/* The file is written by several threads, as one that was created is. */
+KVT_MUST_CHECK enum kvt_status
+kvt_files_written(struct kvt_files *files, int index, struct kvt_error *err);
 /*
  * Gives a descriptor back: a dump of many small files would need more of them
  * than a process may have.  Later accesses open the file again and check that

@@ -270,6 +270,8 @@ static enum kvt_status open_data(struct kvt_writer *writer, struct kvt_error *er
 	close(file->fd);
 	file->fd = fd;
 	file->proof = &((struct kvt_h5_file *)writer->own)->proof;
+	if ((status = kvt_files_written(&writer->files, index, err)))
+		return status;
 	if (file->nbytes < end) {
 		file->nbytes = end;
 		if (ftruncate(fd, end))
