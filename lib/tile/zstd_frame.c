@@ -5,7 +5,7 @@
  * The planes of floating point numbers differ: exponents compress well, the low
  * bits of mantissas not at all.  Blocks end where planes do, so that each has a
  * code of its own, and leading planes of noise become raw blocks without
- * being tried.
+ * being tried, but for slots in which one byte repeats.
  */
 #define ZSTD_STATIC_LINKING_ONLY	/* experimental parameters, where offered */
 #define XXH_INLINE_ALL			/* the plugin links nothing but zstd */
@@ -105,27 +105,39 @@ static int64_t encode_planes(void *dst, int64_t capacity, const void *src,
  */
 enum { SAMPLES = 32, SAMPLE = 64, BLOCK = 128 << 10, MOST = 8 << 20 };
 
+/* Slots without a token are zeros, or what an engine or a transfer filled them with. */
+static bool is_one_byte(const uint8_t *p, int64_t n)
+{
+	return !memcmp(p, p + 1, (size_t)n - 1);
+}
+
 /*
- * Would a code for single bytes save less than zstd asks for, 1/64, after the
- * table that it needs?  The chi-square of a sample against equal frequencies,
- * less its 255 degrees of freedom, is about 2 n ln 2 times the bits that a byte
- * is short of 8; the bound is 2 % of 8 bits.
+ * But for places where one byte repeats, would a code for single bytes save less than
+ * zstd asks for, 1/64, after the table that it needs?  The chi-square of a sample
+ * against equal frequencies, less its 255 degrees of freedom, is about 2 n ln 2 times the
+ * bits that a byte is short of 8; the bound is 2 % of 8 bits.
  */
 static bool is_flat(const uint8_t *plane, int64_t n)
 {
-	const int64_t seen = SAMPLES * SAMPLE;
 	/* odd, so that rows of slots do not show the same channels each time */
-	int64_t step = ((n - SAMPLE) / (SAMPLES - 1) - 1) | 1, squares = 0;
+	int64_t step = ((n - SAMPLE) / (SAMPLES - 1) - 1) | 1, squares = 0, seen = 0;
 	uint16_t count[256] = { 0 };
 
-	if (n < 2 * seen)
+	if (n < 2 * SAMPLES * SAMPLE)
 		return false;
-	for (int64_t r = 0; r < SAMPLES; r++)
+	for (int64_t r = 0; r < SAMPLES; r++) {
+		const uint8_t *sample = plane + r * step;
+
+		if (is_one_byte(sample, SAMPLE))
+			continue;
 		for (int64_t i = 0; i < SAMPLE; i++)
-			count[plane[r * step + i]]++;
+			count[sample[i]]++;
+		seen += SAMPLE;
+	}
 	for (int i = 0; i < 256; i++)
 		squares += count[i] * count[i];
-	return 256 * squares / seen - seen < 255 + seen * 22 / 100;
+	return seen >= SAMPLES * SAMPLE / 2 &&
+	       256 * squares / seen - seen < 255 + seen * 22 / 100;
 }
 
 /*
@@ -140,6 +152,8 @@ static bool repeats(const uint8_t *plane, int64_t n)
 
 	for (int64_t i = 0; i <= n - 8; i += STEP) {
 		memcpy(&word, plane + i, 8);
+		if (word == (word << 8 | (word & 0xff)))
+			continue;	/* one byte: is_flat() */
 		seen = &bucket[word * 0x9e3779b97f4a7c15u >> (64 - LOG_BUCKETS)];
 		found += *seen == word;
 		*seen = word;
@@ -173,23 +187,48 @@ static int64_t put_header(uint8_t *dst, int64_t nbytes)
 	return 9;
 }
 
-static int64_t put_raw(uint8_t *dst, const uint8_t *src, int64_t nbytes)
+/* Not the last block: type 0 is raw, 1 one byte that repeats. */
+static int64_t put_block_header(uint8_t *dst, int64_t nbytes, unsigned type)
 {
-	uint8_t *at = dst;
+	store_le(dst, (uint32_t)nbytes << 3 | type << 1, 3);
+	return 3;
+}
 
-	for (int64_t n; nbytes > 0; src += n, nbytes -= n) {
-		n = nbytes < BLOCK ? nbytes : BLOCK;
-		store_le(at, (uint32_t)n << 3, 3);	/* raw, not the last */
-		memcpy(at + 3, src, (size_t)n);
-		at += 3 + n;
+enum { SPAN = 512 };			/* where one byte repeats, of at least so many */
+
+/* The end of what begins at 'at' of n bytes: a run of one byte, or what is not. */
+static int64_t run_end(bool *repeats, const uint8_t *src, int64_t at, int64_t n)
+{
+	int64_t end = at + SPAN;
+
+	*repeats = end <= n && is_one_byte(src + at, SPAN);
+	while (end + SPAN <= n && end + SPAN - at <= BLOCK &&
+	       (*repeats ? is_one_byte(src + end - 1, SPAN + 1) :
+			   !is_one_byte(src + end, SPAN)))
+		end += SPAN;
+	/* the rest is too short to be told apart */
+	if (!*repeats && end + SPAN > n)
+		end = n - at <= BLOCK ? n : at + BLOCK;
+	return end;
+}
+
+static int64_t put_noise(uint8_t *dst, const uint8_t *src, int64_t n)
+{
+	uint8_t *to = dst;
+	bool repeats;
+
+	for (int64_t at = 0, end; at < n; at = end) {
+		end = run_end(&repeats, src, at, n);
+		to += put_block_header(to, end - at, repeats);
+		memcpy(to, src + at, (size_t)(repeats ? 1 : end - at));
+		to += repeats ? 1 : end - at;
 	}
-	return at - dst;
+	return to - dst;
 }
 
 /*
- * Raw blocks for the noise, the blocks of a frame of zstd's own for the rest.
- * Raw blocks leave a decoder's state as it begins, which is what the others
- * were made for.
+ * Blocks of our own for the noise, the blocks of a frame of zstd's own for the rest.
+ * Ours leave a decoder's state as it begins, which is what the others were made for.
  */
 static int64_t join(uint8_t *dst, int64_t capacity, const uint8_t *src,
 		    int64_t nbytes, int64_t nplanes, int64_t noise, int level,
@@ -202,7 +241,7 @@ static int64_t join(uint8_t *dst, int64_t capacity, const uint8_t *src,
 	if (capacity < raw + 3 * (raw / BLOCK + 1) + 9 + 4)
 		return 0;
 	at = put_header(dst, nbytes);
-	at += put_raw(dst + at, src, raw);
+	at += put_noise(dst + at, src, raw);
 	n = encode_planes(dst + at, capacity - at - 4, src + raw, nbytes - raw,
 			  nplanes - noise, level, REST, context);
 	header = n ? ZSTD_frameHeaderSize(dst + at, (size_t)n) : 0;

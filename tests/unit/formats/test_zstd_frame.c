@@ -264,6 +264,42 @@ static void noise_of_any_size(void **state)
 	free(frame);
 }
 
+/*
+ * Noise in which one byte repeats for a while, at its ends and anywhere: what repeats
+ * takes next to nothing, and a whole plane of it is no noise.
+ */
+static void noise_with_gaps(void **state)
+{
+	static const struct {
+		int64_t from, to;
+	} gap[] = { { 0, 1024 }, { 5000, 6100 }, { 16384, 24576 }, { 31744, 32768 },
+		    { 32000, 32768 }, { 0, 32768 }, { 7, 1000 }, { 512, 1024 } };
+	enum { PLANE = 32768, N2 = 2 * PLANE };
+	uint8_t *in = malloc(N2), *out = malloc(N2), *frame = malloc(2 * N2);
+	struct frame *f = *state;
+
+	for (size_t i = 0; i < sizeof(gap) / sizeof(gap[0]); i++)
+	for (size_t j = 0; j <= i; j++) {
+		int64_t got, whole = 0;
+
+		fill(in, N2, (uint32_t)(i * 8 + j + 1));
+		memset(in + PLANE, 7, PLANE);
+		memset(in + gap[j].from, 0xcc, (size_t)(gap[j].to - gap[j].from));
+		memset(in + gap[i].from, 0, (size_t)(gap[i].to - gap[i].from));
+		for (int64_t at = 0; at < PLANE; at += 512)
+			whole += !memcmp(in + at, in + at + 1, 511);
+		got = kvt_frame_encode(frame, 2 * N2, in, N2, 2, KVT_ZSTD_LEVEL, f->c);
+		assert_in_range(got, 1, PLANE - 512 * whole + 200);
+		check_stream(f, frame, got, in, out, N2);
+		assert_int_equal(kvt_frame_decode(out, N2, frame, got, f->d, NULL),
+				 KVT_OK);
+		assert_memory_equal(in, out, N2);
+	}
+	free(in);
+	free(out);
+	free(frame);
+}
+
 /* The same bytes again are no noise, however evenly they are spread. */
 static void repeats_are_found(void **state)
 {
@@ -374,6 +410,7 @@ int main(void)
 		FRAME(frame_with_a_flipped_bit),
 		NOISE(noise_is_raw),
 		NOISE(noise_of_any_size),
+		NOISE(noise_with_gaps),
 		NOISE(repeats_are_found),
 		NOISE(frame_is_standard),
 		NOISE(frame_at_every_level),
