@@ -2,6 +2,7 @@
 /* box.c - boxes and tiles of a group: cutting, walking, copying between them */
 #include "lib/dump/read.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/dump/device.h"
@@ -50,25 +51,100 @@ bool box_common(struct kvt_box *out, const struct kvt_box *a, const struct kvt_b
 	return true;
 }
 
+/* From one box of a view to another of the same extents; both count in their views. */
+static enum kvt_status plan_copy(struct kvt_plans *out, const struct kvt_views *dst,
+				 const struct kvt_box *to, const struct kvt_views *src,
+				 const struct kvt_box *from, struct kvt_error *err)
+{
+	struct kvt_views d, s;
+	enum kvt_status status;
+
+	if ((status = kvt_views_narrow(&d, dst, to, err)) ||
+	    (status = kvt_views_narrow(&s, src, from, err)))
+		return status;
+	return kvt_plans_init(out, &d, &s, err);
+}
+
 enum kvt_status copy_views(struct kvt_worker *worker, const struct placed *dst,
 			   const struct kvt_box *to, const struct kvt_views *src,
 			   const struct kvt_box *from, const uint8_t *bytes,
 			   int64_t elem, struct kvt_error *err)
 {
 	struct kvt_box in_dst = box_inside(to, &dst->box);
-	struct kvt_views d, s;
+	struct kvt_views views;
 	struct kvt_plans plans;
 	enum kvt_status status;
-	int64_t nbytes;
 
-	if ((status = kvt_layout_views(&d, dst->layout, &dst->box, elem, err)))
+	if ((status = kvt_layout_views(&views, dst->layout, &dst->box, elem, err)) ||
+	    (status = plan_copy(&plans, &views, &in_dst, src, from, err)))
 		return status;
-	nbytes = d.nbytes;
-	if ((status = kvt_views_narrow(&d, &d, &in_dst, err)) ||
-	    (status = kvt_views_narrow(&s, src, from, err)) ||
-	    (status = kvt_plans_init(&plans, &d, &s, err)))
-		return status;
-	return plans_run(worker, dst->bytes, nbytes, bytes, &plans, err);
+	return plans_run(worker, dst->bytes, views.nbytes, bytes, &plans, err);
+}
+
+/* ---- the same copy elsewhere ------------------------------------------------ */
+
+/* A copy, and all that its plan depends on but for where it begins. */
+struct copied {
+	struct kvt_layout dst_layout, src_layout;
+	int64_t dst_n[KVT_NAXES], src_n[KVT_NAXES], part_n[KVT_NAXES];
+	int64_t elem;
+	struct kvt_views dst, src;
+	struct kvt_box to, from;	/* in these */
+	struct kvt_plans plans;
+};
+
+static bool has_extents(const int64_t n[KVT_NAXES], const struct kvt_box *box)
+{
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (n[a] != box->end[a] - box->begin[a])
+			return false;
+	return true;
+}
+
+static void take_extents(int64_t n[KVT_NAXES], const struct kvt_box *box)
+{
+	for (int a = 0; a < KVT_NAXES; a++)
+		n[a] = box->end[a] - box->begin[a];
+}
+
+/* One order, in which an index of an axis adds the same whatever it is counted from. */
+static bool is_even(const struct kvt_layout *layout, const struct kvt_views *views)
+{
+	const struct kvt_view *view = &views->view[0];
+	int factors[KVT_NAXES] = { 0 };
+
+	for (int i = 0; i < view->nfactors; i++)
+		if (++factors[view->factor[i].axis] > 1 || view->factor[i].div > 1)
+			return false;
+	return layout->nplanes == 1;
+}
+
+/* Is it that copy, from and to another place of boxes like those? */
+static bool is_same(const struct copied *last, const struct placed *dst,
+		    const struct kvt_box *to, const struct placed *src, int64_t elem)
+{
+	return has_extents(last->part_n, to) && has_extents(last->dst_n, &dst->box) &&
+	       has_extents(last->src_n, &src->box) && last->elem == elem &&
+	       kvt_layout_equal(&last->dst_layout, dst->layout) &&
+	       kvt_layout_equal(&last->src_layout, src->layout);
+}
+
+static int64_t moved(const struct kvt_views *views, const int64_t now[KVT_NAXES],
+		     const int64_t before[KVT_NAXES])
+{
+	return kvt_views_at(views, now) - kvt_views_at(views, before);
+}
+
+/* Out of memory, or no plan for elsewhere: then there is none to go on from. */
+static void keep_copy(struct kvt_worker *worker, const struct copied *copy)
+{
+	bool even = is_even(&copy->dst_layout, &copy->dst) &&
+		    is_even(&copy->src_layout, &copy->src);
+
+	if (even && !worker->copied)
+		worker->copied = malloc(sizeof(*copy));
+	if (worker->copied && even)
+		*worker->copied = *copy;
 }
 
 enum kvt_status copy_part(struct kvt_worker *worker, const struct placed *dst,
@@ -76,13 +152,37 @@ enum kvt_status copy_part(struct kvt_worker *worker, const struct placed *dst,
 			  const struct kvt_box *from, int64_t elem,
 			  struct kvt_error *err)
 {
-	struct kvt_box in_src = box_inside(from, &src->box);
-	struct kvt_views views;
+	const struct copied *last = worker ? worker->copied : NULL;
+	struct copied copy = {
+		.to = box_inside(to, &dst->box), .from = box_inside(from, &src->box),
+	};
+	struct kvt_plans plans;
 	enum kvt_status status;
 
-	status = kvt_layout_views(&views, src->layout, &src->box, elem, err);
-	return status ? status : copy_views(worker, dst, to, &views, &in_src, src->bytes,
-					    elem, err);
+	if (last && is_same(last, dst, to, src, elem)) {
+		plans = last->plans;
+		plans.plan[0].dst_offset += moved(&last->dst, copy.to.begin,
+						  last->to.begin);
+		plans.plan[0].src_offset += moved(&last->src, copy.from.begin,
+						  last->from.begin);
+		return plans_run(worker, dst->bytes, last->dst.nbytes, src->bytes, &plans,
+				 err);
+	}
+	if ((status = kvt_layout_views(&copy.dst, dst->layout, &dst->box, elem, err)) ||
+	    (status = kvt_layout_views(&copy.src, src->layout, &src->box, elem, err)) ||
+	    (status = plan_copy(&copy.plans, &copy.dst, &copy.to, &copy.src, &copy.from,
+				err)))
+		return status;
+	copy.dst_layout = *dst->layout;
+	copy.src_layout = *src->layout;
+	copy.elem = elem;
+	take_extents(copy.part_n, to);
+	take_extents(copy.dst_n, &dst->box);
+	take_extents(copy.src_n, &src->box);
+	if (worker)
+		keep_copy(worker, &copy);
+	return plans_run(worker, dst->bytes, copy.dst.nbytes, src->bytes, &copy.plans,
+			 err);
 }
 
 enum kvt_status copy_box(struct kvt_worker *worker, const struct placed *dst,

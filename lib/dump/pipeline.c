@@ -138,6 +138,7 @@ static void worker_free(struct kvt_worker *w)
 	free(w->stored);
 	free(w->result);
 	free(w->kept);
+	free(w->copied);
 	memset(w, 0, sizeof(*w));
 }
 

@@ -12,6 +12,7 @@
 #include "lib/kvt/dump.h"
 
 struct buffer_set;
+struct copied;
 struct kvt_leaf;
 struct seen;
 
@@ -84,6 +85,7 @@ struct kvt_worker {
 	struct range_kept *kept;	/* owned */
 	int nkept, kept_room, kept_next;	/* next: the one after the last found */
 	int64_t kept_bytes;
+	struct copied *copied;		/* owned: what copy_part() did last; or NULL */
 };
 
 /* Does box i.  Called in any order by any worker. */

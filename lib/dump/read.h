@@ -176,6 +176,11 @@ extern const struct kvt_layout cell_layout;
  */
 bool tile_in_cell_order(const struct kvt_layout *layout, const struct kvt_tiling *tiling);
 
+/*
+ * Is all of a group in stored tiles of one head, but for what is in no file?  Reading
+ * it head by head decodes no tile twice then.
+ */
+bool dump_tiles_of_a_head(const struct kvt_dump *dump, int group);
 /* How the tiles of the first leaf lie that a group has; NULL: it is an array. */
 const struct kvt_tiling *dump_leaf_tiling(const struct kvt_dump *dump, int group);
 /* What a box wants of a leaf, allocated; NULL: out of memory. */

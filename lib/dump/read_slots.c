@@ -336,6 +336,19 @@ enum kvt_status read_spans(struct kvt_worker *worker, const struct map_part *par
 
 /* ---- rows of tiles ---------------------------------------------------------- */
 
+bool dump_tiles_of_a_head(const struct kvt_dump *dump, int group)
+{
+	const struct map_group *map = &dump->group[group];
+
+	for (int p = 0; p < map->nparts; p++) {
+		const struct kvt_tiling *tiling = part_tiling(&map->part[p]);
+
+		if (tiling ? tiling->n[KVT_AXIS_H] > 1 : map->part[p].leaf->path != NULL)
+			return false;
+	}
+	return true;
+}
+
 const struct kvt_tiling *dump_leaf_tiling(const struct kvt_dump *dump, int group)
 {
 	const struct map_group *map = &dump->group[group];

@@ -123,6 +123,29 @@ static enum kvt_status choose_cut(struct group_step *step, const struct transfor
 			      dump_rows, &rows, err);
 }
 
+/* Are the tiles of what is read, all of it, and of what is written of one head? */
+static bool by_heads(const struct transform *t, int group)
+{
+	const struct kvt_tiling *dst = kvt_writer_tiling(t->writer[0], group);
+	bool single = dst && dst->n[KVT_AXIS_H] == 1 && !t->run.device;
+
+	for (int i = 0; i < t->n; i++)
+		single &= dump_tiles_of_a_head(t->source[i], group);
+	return single;
+}
+
+/* As many heads of a wide box as are about a cache's size. */
+static int64_t choose_strip(const struct transform *t, int group)
+{
+	const struct kvt_cut *cut = &t->step[group].cut;
+	int64_t heads = cut->shape.n[KVT_AXIS_H], fit;
+
+	if (heads < 2 || !cut->box_bytes || !by_heads(t, group))
+		return heads;
+	fit = kvt_cut_limit(&t->run, t->n) / (cut->box_bytes / heads);
+	return fit < 1 ? 1 : fit < heads ? fit : heads;
+}
+
 static enum kvt_status plan_group(struct transform *t, int group,
 				  const struct kvt_group *to,
 				  struct kvt_error *err)
@@ -147,6 +170,7 @@ static enum kvt_status plan_group(struct transform *t, int group,
 	step->data_bytes *= t->n;
 	if ((status = choose_cut(step, t, group, to, err)))
 		return status;
+	step->strip = choose_strip(t, group);
 	step->ntiles = dst ? t->n * count_tiles(&from->shape, dst) : 0;
 	step->nunits = dst && dst->n[KVT_AXIS_K] == 1 &&
 		       from->shape.n[KVT_AXIS_K] == 2 ? 2 : 1;

@@ -20,6 +20,7 @@ struct unit {
 /* What happens to one group; filled by transform_plan(). */
 struct group_step {
 	struct kvt_cut cut;
+	int64_t strip;		/* heads of a box that tiles are made of at once */
 	bool direct;		/* tile to tile, without a box between, if it has them */
 	bool make_cells;	/* the writer wants cells that the reader lacks... */
 	bool hold_cells;	/* ... or has, but without a proof */

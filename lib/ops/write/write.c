@@ -159,21 +159,39 @@ static enum kvt_status spoil(const struct moving *m, const struct placed *at,
 	return KVT_OK;
 }
 
+/* Some heads at once, so that what is read is still in the cache when it is encoded. */
+static enum kvt_status fill_strips(struct kvt_worker *worker, struct moving *m,
+				   struct kvt_error *err)
+{
+	const struct kvt_box box = m->put.box;
+	int64_t end = box.end[KVT_AXIS_H], step = m->x->t->step[m->x->group].strip, next;
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t h = box.begin[KVT_AXIS_H]; !status && h < end; h = next) {
+		struct placed strip = { m->source.layout, box, m->source.bytes };
+
+		next = h + step < end ? h + step : end;
+		box_take(&strip.box, KVT_AXIS_H, h, next - h);
+		m->put.box = strip.box;
+		if (!(status = kvt_read(worker, source_of(m), m->x->group, &strip.box,
+					strip.layout, strip.bytes, err)) &&
+		    !(status = spoil(m, &strip, err)))
+			status = put_dense(worker, &m->put, &strip, err);
+	}
+	m->put.box = box;
+	return status;
+}
+
 static enum kvt_status fill_tiles(struct kvt_worker *worker, struct moving *m,
 				  struct kvt_error *err)
 {
 	const struct transfer *x = m->x;
 	const struct kvt_box *box = &m->put.box;
-	enum kvt_status status;
 
 	if (x->t->step[x->group].direct &&
 	    kvt_dump_has_tiles(source_of(m), x->group, box))
 		return each_tile(worker, x->dst_tiling, box, same_tile, m, err);
-	if ((status = kvt_read(worker, source_of(m), x->group, box, m->source.layout,
-			       m->source.bytes, err)) ||
-	    (status = spoil(m, &m->source, err)))
-		return status;
-	return put_dense(worker, &m->put, &m->source, err);
+	return fill_strips(worker, m, err);
 }
 
 static enum kvt_status fill_flat(struct kvt_worker *worker, struct moving *m,
@@ -278,7 +296,8 @@ static struct kvt_work group_work(const struct transform *t, struct transfer *ct
 	}
 	work_needs_tiles(&work, ctx->dst_tiling);
 	if (step->ndirect < step->ntiles)
-		work.buffer_bytes[0] = step->cut.box_bytes;
+		work.buffer_bytes[0] = step->cut.box_bytes /
+				       ctx->from->shape.n[KVT_AXIS_H] * step->strip;
 	work.buffer_bytes[1] = ctx->dst_tiling ? t->n * room->stored :
 						 step->cut.box_bytes;
 	work.buffer_bytes[2] = t->n * room->cells;
