@@ -57,10 +57,8 @@ static bool same_part(const struct kvt_group *a, int64_t i, const struct kvt_gro
 	return x && y ? !strcmp(x->name, y->name) : !x && !y;
 }
 
-/* For each index of B the one of A that has its id, or -1. */
-static enum kvt_status map_axis(int64_t **out, enum kvt_axis axis,
-				const struct kvt_group *a, const struct kvt_group *b,
-				struct kvt_error *err)
+enum kvt_status axis_pairs(int64_t **out, enum kvt_axis axis, const struct kvt_group *a,
+			   const struct kvt_group *b, struct kvt_error *err)
 {
 	int64_t na = a->shape.n[axis], nb = b->shape.n[axis];
 	struct id_index *known = calloc((size_t)na + 1, sizeof(*known));
@@ -112,8 +110,8 @@ enum kvt_status slot_pairs_by_ids(struct slot_pairs *out, struct pairs_side a,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"groups %s and %s hold slots of another shape or type",
 				ga->id, gb->id);
-	if ((status = map_axis(&out->layer, KVT_AXIS_L, ga, gb, err)) ||
-	    (status = map_axis(&out->block, KVT_AXIS_B, ga, gb, err)))
+	if ((status = axis_pairs(&out->layer, KVT_AXIS_L, ga, gb, err)) ||
+	    (status = axis_pairs(&out->block, KVT_AXIS_B, ga, gb, err)))
 		slot_pairs_free(out);
 	return status;
 }
@@ -407,8 +405,8 @@ enum kvt_status head_pairs_init(struct head_pairs *out, const struct kvt_group *
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"groups %s and %s hold slots of another shape or type",
 				a->id, b->id);
-	if ((status = map_axis(&out->head, KVT_AXIS_H, a, b, err)) ||
-	    (status = map_axis(&out->channel, KVT_AXIS_D, a, b, err))) {
+	if ((status = axis_pairs(&out->head, KVT_AXIS_H, a, b, err)) ||
+	    (status = axis_pairs(&out->channel, KVT_AXIS_D, a, b, err))) {
 		head_pairs_free(out);
 		return status;
 	}

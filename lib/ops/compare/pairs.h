@@ -25,6 +25,17 @@ static inline const struct kvt_group *pairs_group(struct pairs_side side)
 	return &side.snapshot->group[side.group];
 }
 
+/* ---- one axis ---------------------------------------------------------------- */
+
+/*
+ * For each index of B along L, B, H or D the one of A that is the same in the model or
+ * the pool, or -1: layers and blocks by id, heads and channels by number, channels of
+ * states in parts of equal name.  The caller frees '*out', also where it fails.
+ */
+KVT_MUST_CHECK enum kvt_status
+axis_pairs(int64_t **out, enum kvt_axis axis, const struct kvt_group *a,
+	   const struct kvt_group *b, struct kvt_error *err);
+
 /* ---- slots ------------------------------------------------------------------ */
 
 /* Zeroed: none.  Free with slot_pairs_free(). */

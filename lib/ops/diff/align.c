@@ -21,6 +21,7 @@
 
 #include "lib/base/print.h"
 #include "lib/dump/ids.h"
+#include "lib/ops/compare/pairs.h"
 
 /* ---- layers ------------------------------------------------------------- */
 
@@ -60,33 +61,31 @@ static bool same_layer(const struct kvt_snapshot *const in[NSIDES],
 
 static enum kvt_status pair_layers(struct diff_pair *p, struct kvt_error *err)
 {
+	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
 	const struct kvt_snapshot *in[NSIDES];
-	int64_t n[NSIDES], i = 0, j = 0;
-	struct id_index *list[NSIDES];
-	bool ok = true;
+	struct id_index *list = id_index_of(b, KVT_AXIS_L);
+	int64_t n = b->shape.n[KVT_AXIS_L], *in_a = NULL;
+	enum kvt_status status = axis_pairs(&in_a, KVT_AXIS_L, a, b, err);
 
 	for (int s = 0; s < NSIDES; s++) {
 		in[s] = kvt_dump_snapshot(p->side[s]->dump);
-		n[s] = p->group[s]->shape.n[KVT_AXIS_L];
-		list[s] = id_index_of(p->group[s], KVT_AXIS_L);
-		p->layer[s] = calloc((size_t)n[s] + 1, sizeof(*p->layer[s]));
-		ok &= list[s] && p->layer[s];
+		p->layer[s] = calloc((size_t)n + 1, sizeof(*p->layer[s]));
+		if (!status && (!list || !p->layer[s]))
+			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
-	/* the shorter list has room for all that are in both */
-	while (ok && i < n[SIDE_A] && j < n[SIDE_B]) {
-		const struct id_index *a = &list[SIDE_A][i], *b = &list[SIDE_B][j];
+	for (int64_t i = 0; !status && i < n; i++) {
+		int64_t l = list[i].index;
 
-		if (a->id == b->id &&
-		    same_layer(in, p->group[SIDE_A], p->group[SIDE_B], a->id)) {
-			p->layer[SIDE_A][p->nlayers] = a->index;
-			p->layer[SIDE_B][p->nlayers++] = b->index;
-		}
-		i += a->id <= b->id;
-		j += b->id <= a->id;
+		/* an element is in one pair at most, also of ids that come twice */
+		if (in_a[l] < 0 || (i && list[i].id == list[i - 1].id) ||
+		    !same_layer(in, a, b, list[i].id))
+			continue;
+		p->layer[SIDE_A][p->nlayers] = in_a[l];
+		p->layer[SIDE_B][p->nlayers++] = l;
 	}
-	free(list[SIDE_A]);
-	free(list[SIDE_B]);
-	return ok ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	free(list);
+	free(in_a);
+	return status;
 }
 
 /* Is a layer of a group of side 's' compared with one of the other side? */
@@ -166,59 +165,82 @@ static void unmatched_heads(const struct diff_pair *p, struct diff_unmatched *un
 			      LL(end - 1), p->group[side]->id);
 }
 
+static enum kvt_status no_heads(const struct diff_pair *p, struct kvt_error *err)
+{
+	int64_t first[NSIDES], last[NSIDES];
+
+	for (int s = 0; s < NSIDES; s++) {
+		first[s] = p->group[s]->head_start;
+		last[s] = first[s] + p->group[s]->shape.n[KVT_AXIS_H] - 1;
+	}
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: A holds heads %lld to %lld and B heads %lld to %lld: none "
+			"in common",
+			p->id, LL(first[SIDE_A]), LL(last[SIDE_A]), LL(first[SIDE_B]),
+			LL(last[SIDE_B]));
+}
+
+/* Of both sides they follow each other. */
 static enum kvt_status pair_heads(struct diff_pair *p, struct diff_unmatched *unmatched,
 				  struct kvt_error *err)
 {
-	int64_t begin[NSIDES], end[NSIDES], first, last;
+	int64_t n = p->group[SIDE_B]->shape.n[KVT_AXIS_H], *in_a;
+	enum kvt_status status = axis_pairs(&in_a, KVT_AXIS_H, p->group[SIDE_A],
+					    p->group[SIDE_B], err);
 
-	for (int s = 0; s < NSIDES; s++) {
-		begin[s] = p->group[s]->head_start;
-		end[s] = begin[s] + p->group[s]->shape.n[KVT_AXIS_H];
+	for (int64_t h = 0; !status && h < n; h++) {
+		if (in_a[h] < 0)
+			continue;
+		if (!p->nheads++) {
+			p->head[SIDE_A] = in_a[h];
+			p->head[SIDE_B] = h;
+		}
 	}
-	first = begin[SIDE_A] > begin[SIDE_B] ? begin[SIDE_A] : begin[SIDE_B];
-	last = end[SIDE_A] < end[SIDE_B] ? end[SIDE_A] : end[SIDE_B];
-	if (first >= last)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: A holds heads %lld to %lld and B heads %lld to "
-				"%lld: none in common",
-				p->id, LL(begin[SIDE_A]), LL(end[SIDE_A] - 1),
-				LL(begin[SIDE_B]), LL(end[SIDE_B] - 1));
-	for (int s = 0; s < NSIDES; s++) {
-		p->head[s] = first - begin[s];
-		unmatched_heads(p, unmatched, s, begin[s], first);
-		unmatched_heads(p, unmatched, s, last, end[s]);
+	free(in_a);
+	if (!status && !p->nheads)
+		status = no_heads(p, err);
+	for (int s = 0; !status && s < NSIDES; s++) {
+		int64_t begin = p->group[s]->head_start, first = begin + p->head[s];
+
+		unmatched_heads(p, unmatched, s, begin, first);
+		unmatched_heads(p, unmatched, s, first + p->nheads,
+				begin + p->group[s]->shape.n[KVT_AXIS_H]);
 	}
-	p->nheads = last - first;
-	return KVT_OK;
+	return status;
 }
 
-/* Channels of one component of a conv state, by their numbers in the model. */
-static void pair_component(struct diff_pair *p, const struct kvt_component *a,
-			   const struct kvt_component *b,
-			   struct diff_unmatched *unmatched)
+/* Of one component of a side: channels that the other has not. */
+static void unmatched_channels(const struct diff_pair *p, int side,
+			       const struct kvt_component *c,
+			       struct diff_unmatched *unmatched)
 {
-	const struct kvt_component *c[NSIDES] = { a, b };
-	int64_t end_a = a->global_start + a->length, end_b = b->global_start + b->length;
-	int64_t first = a->global_start > b->global_start ? a->global_start :
-							    b->global_start;
-	int64_t last = end_a < end_b ? end_a : end_b;
+	int64_t count = 0;
 
-	for (int s = 0; s < NSIDES; s++)
-		if (c[s]->length > (last > first ? last - first : 0))
-			unmatched_add(unmatched, s,
-				      "channels %lld to %lld (%s) of %s, or some of them",
-				      LL(c[s]->global_start),
-				      LL(c[s]->global_start + c[s]->length - 1),
-				      c[s]->name, p->group[s]->id);
-	if (first >= last)
+	if (!kvt_component_named(p->group[!side], c->name)) {
+		unmatched_add(unmatched, side, "part %s of %s", c->name,
+			      p->group[side]->id);
 		return;
-	p->run[p->nruns++] = (struct diff_channels){
-		.at = p->content,
-		.from = { a->start + first - a->global_start,
-			  b->start + first - b->global_start },
-		.count = last - first,
-	};
-	p->content += last - first;
+	}
+	for (int r = 0; r < p->nruns; r++)
+		if (p->run[r].from[side] >= c->start &&
+		    p->run[r].from[side] < c->start + c->length)
+			count += p->run[r].count;
+	if (count < c->length)
+		unmatched_add(unmatched, side,
+			      "channels %lld to %lld (%s) of %s, or some of them",
+			      LL(c->global_start), LL(c->global_start + c->length - 1),
+			      c->name, p->group[side]->id);
+}
+
+/* Is channel i of A, which is j of B, the next one of the run, of the same component? */
+static bool goes_on(const struct diff_pair *p, int64_t i, int64_t j)
+{
+	const struct diff_channels *run = &p->run[p->nruns - 1];
+	const struct kvt_group *a = p->group[SIDE_A];
+
+	return p->nruns && i == run->from[SIDE_A] + run->count &&
+	       j == run->from[SIDE_B] + run->count &&
+	       kvt_group_component(a, i) == kvt_group_component(a, i - 1);
 }
 
 static enum kvt_status pair_channels(struct diff_pair *p,
@@ -226,25 +248,30 @@ static enum kvt_status pair_channels(struct diff_pair *p,
 				     struct kvt_error *err)
 {
 	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
+	int64_t *in_b;
+	enum kvt_status status = axis_pairs(&in_b, KVT_AXIS_D, b, a, err);
 
-	for (int s = 0; s < NSIDES; s++)
-		for (int i = 0; i < p->group[s]->ncomponents; i++) {
-			const struct kvt_component *c = &p->group[s]->component[i];
-
-			if (!kvt_component_named(p->group[!s], c->name))
-				unmatched_add(unmatched, s, "part %s of %s", c->name,
-					      p->group[s]->id);
-		}
-	for (int i = 0; i < a->ncomponents; i++) {
-		const struct kvt_component *other = kvt_component_named(b,
-								   a->component[i].name);
-
-		if (other)
-			pair_component(p, &a->component[i], other, unmatched);
+	for (int64_t i = 0; !status && i < a->shape.n[KVT_AXIS_D]; i++) {
+		if (in_b[i] < 0)
+			continue;
+		if (p->nruns == KVT_MAX_COMPONENTS && !goes_on(p, i, in_b[i]))
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "%s: channels lie in more than %d runs", p->id,
+					  KVT_MAX_COMPONENTS);
+		else if (!goes_on(p, i, in_b[i]))
+			p->run[p->nruns++] = (struct diff_channels){
+				.at = p->content, .from = { i, in_b[i] },
+			};
+		p->run[p->nruns - 1].count++;
+		p->content++;
 	}
-	if (!p->nruns)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: no channels in common", p->id);
-	return KVT_OK;
+	free(in_b);
+	for (int s = 0; !status && s < NSIDES; s++)
+		for (int i = 0; i < p->group[s]->ncomponents; i++)
+			unmatched_channels(p, s, &p->group[s]->component[i], unmatched);
+	if (!status && !p->nruns)
+		status = kvt_fail(err, KVT_BAD_INPUT, "%s: no channels in common", p->id);
+	return status;
 }
 
 /* Slots of a packed content may be other slots when they are numbers. */

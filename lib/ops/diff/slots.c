@@ -24,6 +24,7 @@
 #include "lib/base/print.h"
 #include "lib/dump/ids.h"
 #include "lib/kvt/spec.h"
+#include "lib/ops/compare/pairs.h"
 
 void unmatched_add(struct diff_unmatched *unmatched, int side, const char *format, ...)
 {
@@ -293,32 +294,38 @@ static enum kvt_status segments_by_tokens(struct segments *to,
 
 /* ---- by block ----------------------------------------------------------- */
 
-static void merge_blocks(struct segments *to, struct id_index *const list[NSIDES],
-			 struct diff_unmatched *unmatched)
+/* In the order of their ids. */
+static enum kvt_status add_blocks(struct segments *to, struct diff_unmatched *unmatched,
+				  struct kvt_error *err)
 {
 	const struct diff_pair *p = to->p;
-	int64_t na = p->group[SIDE_A]->shape.n[KVT_AXIS_B], i = 0;
-	int64_t nb = p->group[SIDE_B]->shape.n[KVT_AXIS_B], j = 0;
-	int64_t alone[NSIDES] = { 0 };
+	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
+	struct id_index *list = id_index_of(b, KVT_AXIS_B);
+	int64_t *in_a, shared = 0;
+	enum kvt_status status = axis_pairs(&in_a, KVT_AXIS_B, a, b, err);
 
-	while (!to->failed && (i < na || j < nb)) {
-		const struct id_index *a = &list[SIDE_A][i], *b = &list[SIDE_B][j];
+	to->failed = !list;
+	for (int64_t i = 0; !status && !to->failed && i < b->shape.n[KVT_AXIS_B]; i++) {
+		int64_t block = list[i].index;
 
-		if (i < na && j < nb && a->id == b->id) {
-			add_segment(to, (struct diff_segment){
-				.block = { a->index, b->index }, .request = -1,
-				.count = p->group[SIDE_A]->shape.n[KVT_AXIS_S] });
-			i++, j++;
-		} else if (j == nb || (i < na && a->id < b->id)) {
-			alone[SIDE_A]++, i++;
-		} else {
-			alone[SIDE_B]++, j++;
-		}
+		/* of ids that come twice the second is nobody's */
+		if (in_a[block] < 0 || (i && list[i].id == list[i - 1].id))
+			continue;
+		add_segment(to, (struct diff_segment){
+			.block = { in_a[block], block }, .request = -1,
+			.count = a->shape.n[KVT_AXIS_S] });
+		shared++;
 	}
-	for (int s = 0; s < NSIDES; s++)
-		if (alone[s])
-			unmatched_add(unmatched, s, "%lld block%s of %s", LL(alone[s]),
-				      alone[s] == 1 ? "" : "s", p->group[s]->id);
+	free(list);
+	free(in_a);
+	for (int s = 0; s < NSIDES; s++) {
+		int64_t alone = p->group[s]->shape.n[KVT_AXIS_B] - shared;
+
+		if (alone)
+			unmatched_add(unmatched, s, "%lld block%s of %s", LL(alone),
+				      alone == 1 ? "" : "s", p->group[s]->id);
+	}
+	return status;
 }
 
 static enum kvt_status segments_by_blocks(struct segments *to,
@@ -328,22 +335,16 @@ static enum kvt_status segments_by_blocks(struct segments *to,
 	struct diff_pair *p = to->p;
 	int64_t sa = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
 	int64_t sb = p->group[SIDE_B]->shape.n[KVT_AXIS_S];
-	struct id_index *list[NSIDES];
 	const int before = unmatched->n;
+	enum kvt_status status;
 
 	if (sa != sb)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: blocks of %lld slots in A and of %lld in B: only "
 				"--by=tokens could match them",
 				p->id, LL(sa), LL(sb));
-	for (int s = 0; s < NSIDES; s++)
-		list[s] = id_index_of(p->group[s], KVT_AXIS_B);
-	if (list[SIDE_A] && list[SIDE_B])
-		merge_blocks(to, list, unmatched);
-	else
-		to->failed = true;
-	free(list[SIDE_A]);
-	free(list[SIDE_B]);
+	if ((status = add_blocks(to, unmatched, err)))
+		return status;
 	if (!p->nsegments && !to->failed && unmatched->n > before)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: no block in common", p->id);
 	return KVT_OK;
