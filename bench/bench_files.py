@@ -8,7 +8,8 @@ median over the rounds; CPU and peak memory are the kernel's own accounting.
 KVT_BENCH_MIB sets the size (1024), KVT_BENCH_DIR the place of the files,
 KVT_BENCH_ROUNDS the number of rounds (3).  KVT_BENCH_OLD, a kvtool of another
 version, takes turns in what checksums cost; "checksums" as the only argument asks for
-that alone, "exec" for transfers.
+that alone, "exec" for transfers, "ratios" for these and all else that is held against
+rows of kvtool's own or the parts of a conversion.
 """
 import json
 import os
@@ -105,10 +106,11 @@ def print_floors(parts, copy, walls, cpus):
     print()
 
 
-def print_ratios(walls, pairs):
-    """(row, what it is measured by): how many times its wall time."""
+def print_ratios(walls, cpus, pairs):
+    """(row, what it is measured by): how many times its wall time, and its CPU time."""
     for name, base in pairs:
-        print(f"  {name}: {walls[name] / walls[base]:.2f} times {base}")
+        print(f"  {name}: {walls[name] / walls[base]:.2f} times {base} "
+              f"(CPU {cpus[name] / cpus[base]:.2f})")
     print()
 
 
@@ -257,6 +259,69 @@ def bench_ranks(at, nhd):
     ], "kvtool merge")
 
 
+RATIOS = sys.argv[1:] == ["ratios"]
+
+
+def beside(*rows):
+    """Rows that no ratio needs."""
+    return () if RATIOS else rows
+
+
+def bench_recoding(at, npy, nhd):
+    """Every byte compressed: beside the parts that this is made of."""
+    described = ["--layout=nhd", "--dtype=bfloat16"]
+    parts = []
+    walls, cpus = table("npy -> snapshot (every byte compressed)", [
+        *beside(("cp of the npy", ["cp", npy, at("a")], at("a"))),
+        ("cp of the snapshot", ["cp", nhd, at("b")], at("b")),
+        *beside(("kvtool relayout npy to h5",
+                 [KVTOOL, "relayout", "-q", *described, "--to=hnd", "-o", at("c.h5"),
+                  npy], at("c.h5")),
+                ("kvtool relayout npy to h5, one thread",
+                 [KVTOOL, "relayout", "-q", "--threads=1", *described, "--to=hnd", "-o",
+                  at("d.h5"), npy], at("d.h5"))),
+        (NPY_TO_H5,
+         [KVTOOL, "relayout", "-q", "--no-sync", *described, "--to=hnd", "-o",
+          at("g.h5"), npy], at("g.h5")),
+        (RECODED,
+         [KVTOOL, "relayout", "-q", "--no-sync", "--to=rocm-paged", "-o",
+          at("r.h5"), nhd], at("r.h5")),
+        *beside(("kvtool relayout npy to npy",
+                 [KVTOOL, "relayout", "-q", *described, "--to=hnd", "-o", at("n.npy"),
+                  npy], at("n.npy")),
+                ("h5py + numpy, same filters", python(FROM_NPY, npy, at("e.h5")),
+                 at("e.h5"))),
+    ], NPY_TO_H5, lambda: parts.append(parts_of(nhd)))
+    print_floors(parts, cpus["cp of the snapshot"], walls, cpus)
+
+
+def bench_reblock(at, npy, nhd):
+    """Stored tiles that move, and blocks that lie anywhere."""
+    write_tables(at("tables.json"), npy)
+    used = at("used.h5")
+    subprocess.run([KVTOOL, "convert", "-q", "--manifest", at("tables.json"), npy,
+                    used], check=True)
+    walls, cpus = table("blocks of 16 to blocks of 64", [
+        *beside(("cp", ["cp", nhd, at("a")], at("a"))),
+        ("kvtool reblock, a pool (moves stored tiles)",
+         [KVTOOL, "reblock", "-q", "--block-size=64", "-o", at("c.h5"), nhd],
+         at("c.h5")),
+        *beside(("kvtool reblock --no-sync",
+                 [KVTOOL, "reblock", "-q", "--no-sync", "--block-size=64", "-o",
+                  at("g.h5"), nhd], at("g.h5")),
+                ("kvtool reblock --no-sync --no-digest",
+                 [KVTOOL, "reblock", "-q", "--no-sync", "--no-digest", "--block-size=64",
+                  "-o", at("h.h5"), nhd], at("h.h5"))),
+        ("kvtool reblock, scattered tables",
+         [KVTOOL, "reblock", "-q", "--block-size=64", "-o", at("d.h5"), used],
+         at("d.h5")),
+        *beside(("h5py + numpy, a pool, layer by layer",
+                 python(REBLOCK, nhd, at("f.h5")), at("f.h5"))),
+    ], "kvtool reblock, a pool (moves stored tiles)")
+    print_ratios(walls, cpus, [("kvtool reblock, scattered tables",
+                                "kvtool reblock, a pool (moves stored tiles)")])
+
+
 def bench_exec(at, npy):
     """One request that has every block, into another layout and TP size."""
     source, tables = at("source.npy"), at("source.json")
@@ -276,7 +341,7 @@ def bench_exec(at, npy):
     tp4 = "--dst=layout=hnd,tp=4,block-size=64"
     by_npy = "kvtool relayout --verify npy to npy"
     by_h5 = "kvtool relayout --verify h5 to h5"
-    walls, _ = table("transfer-sim exec, every byte moved, written and verified", [
+    walls, cpus = table("transfer-sim exec, every byte moved, written and verified", [
         ("cp of the npy", ["cp", source, at("a")], at("a")),
         (by_npy, [*relayout, at("n.npy"), source], at("n.npy")),
         ("exec npy to npy", [*run, at("x.npy"), dst, source],
@@ -289,10 +354,23 @@ def bench_exec(at, npy):
         ("exec h5 to 4 ranks, blocks of 64", [*run, at("y%r.h5"), tp4, packed],
          at("y0.h5")),
     ], by_npy)
-    print_ratios(walls, [("exec npy to npy", by_npy),
-                         ("exec npy to 4 ranks, blocks of 64", by_npy),
-                         ("exec h5 to h5", by_h5),
-                         ("exec h5 to 4 ranks, blocks of 64", by_h5)])
+    print_ratios(walls, cpus, [("exec npy to npy", by_npy),
+                               ("exec npy to 4 ranks, blocks of 64", by_npy),
+                               ("exec h5 to h5", by_h5),
+                               ("exec h5 to 4 ranks, blocks of 64", by_h5)])
+
+
+def bench_ratios(at, npy, nhd):
+    """What kvtool takes beside what it cannot do without, without scripts."""
+    subprocess.run([KVTOOL, "convert", "-q", "--layout=nhd", "--dtype=bfloat16", npy,
+                    nhd], check=True)
+    bench_recoding(at, npy, nhd)
+    for name in ("b", "g.h5", "r.h5"):
+        remove(at(name))
+    bench_reblock(at, npy, nhd)
+    for name in ("c.h5", "d.h5", "used.h5"):
+        remove(at(name))
+    bench_exec(at, npy)
 
 
 def bench_checksums(at, npy):
@@ -333,6 +411,9 @@ def main():
         if sys.argv[1:] == ["exec"]:
             bench_exec(at, npy)
             return
+        if sys.argv[1:] == ["ratios"]:
+            bench_ratios(at, npy, nhd)
+            return
         bench_checksums(at, npy)
         if sys.argv[1:] == ["checksums"]:
             return
@@ -361,53 +442,8 @@ def main():
              at("f.h5")),
         ], "kvtool relayout (moves stored tiles)")
 
-        parts = []
-        walls, cpus = table("npy -> snapshot (every byte compressed)", [
-            ("cp of the npy", ["cp", npy, at("a")], at("a")),
-            ("cp of the snapshot", ["cp", nhd, at("b")], at("b")),
-            ("kvtool relayout npy to h5",
-             [KVTOOL, "relayout", "-q", *described, "--to=hnd", "-o", at("c.h5"), npy],
-             at("c.h5")),
-            ("kvtool relayout npy to h5, one thread",
-             [KVTOOL, "relayout", "-q", "--threads=1", *described, "--to=hnd", "-o",
-              at("d.h5"), npy], at("d.h5")),
-            (NPY_TO_H5,
-             [KVTOOL, "relayout", "-q", "--no-sync", *described, "--to=hnd", "-o",
-              at("g.h5"), npy], at("g.h5")),
-            (RECODED,
-             [KVTOOL, "relayout", "-q", "--no-sync", "--to=rocm-paged", "-o",
-              at("r.h5"), nhd], at("r.h5")),
-            ("kvtool relayout npy to npy",
-             [KVTOOL, "relayout", "-q", *described, "--to=hnd", "-o", at("n.npy"), npy],
-             at("n.npy")),
-            ("h5py + numpy, same filters", python(FROM_NPY, npy, at("e.h5")),
-             at("e.h5")),
-        ], "kvtool relayout npy to h5", lambda: parts.append(parts_of(nhd)))
-        print_floors(parts, cpus["cp of the snapshot"], walls, cpus)
-
-        write_tables(at("tables.json"), npy)
-        used = at("used.h5")
-        subprocess.run([KVTOOL, "convert", "-q", "--manifest", at("tables.json"), npy,
-                        used], check=True)
-        walls, _ = table("blocks of 16 to blocks of 64", [
-            ("cp", ["cp", nhd, at("a")], at("a")),
-            ("kvtool reblock, a pool (moves stored tiles)",
-             [KVTOOL, "reblock", "-q", "--block-size=64", "-o", at("c.h5"), nhd],
-             at("c.h5")),
-            ("kvtool reblock --no-sync",
-             [KVTOOL, "reblock", "-q", "--no-sync", "--block-size=64", "-o",
-              at("g.h5"), nhd], at("g.h5")),
-            ("kvtool reblock --no-sync --no-digest",
-             [KVTOOL, "reblock", "-q", "--no-sync", "--no-digest", "--block-size=64",
-              "-o", at("h.h5"), nhd], at("h.h5")),
-            ("kvtool reblock, scattered tables",
-             [KVTOOL, "reblock", "-q", "--block-size=64", "-o", at("d.h5"), used],
-             at("d.h5")),
-            ("h5py + numpy, a pool, layer by layer",
-             python(REBLOCK, nhd, at("f.h5")), at("f.h5")),
-        ], "kvtool reblock, a pool (moves stored tiles)")
-        print_ratios(walls, [("kvtool reblock, scattered tables",
-                              "kvtool reblock, a pool (moves stored tiles)")])
+        bench_recoding(at, npy, nhd)
+        bench_reblock(at, npy, nhd)
 
         for name in os.listdir(work):
             if name not in ("nhd.npy", "nhd.h5"):
