@@ -45,6 +45,33 @@ static void print_example(const char *kind)
 	plainf("\n");
 }
 
+/* What vLLM calls them, and what its managers do. */
+static void print_classes(void)
+{
+	const struct kvt_spec_preset *preset;
+	const struct kvt_spec_args none = { .window = 0 };
+
+	plainf("\nclasses of vLLM 0.32, with the word in its events, and which kinds are of "
+	       "each;\nmla with a window is SlidingWindowMLASpec:\n");
+	for (int c = 0; c < KVT_NCLASSES; c++) {
+		const struct kvt_class_rule *rule =
+			kvt_class_rule((enum kvt_spec_class)c);
+		const char *mark = "";
+
+		plainf("  %-25s %s; dead tokens: %s; to send: %s%s%s\n  %-25s ",
+		       rule->name, rule->word, rule->dead, rule->moves,
+		       rule->cached ? "" : "; never found again",
+		       rule->mapped ? "" : "; no slot mapping", "");
+		for (int i = 0; (preset = kvt_spec_preset_at(i)); i++) {
+			if ((int)kvt_spec_class_of(preset->name, &none) != c)
+				continue;
+			plainf("%s%s", mark, preset->name);
+			mark = " ";
+		}
+		plainf("\n");
+	}
+}
+
 void specs_print(void)
 {
 	const struct kvt_spec_preset *preset;
@@ -58,6 +85,7 @@ void specs_print(void)
 	plainf("\nkeys; head_dim is head-dim:\n");
 	for (int i = 0; i < NKEYS; i++)
 		plainf("  %-25s %s\n", keys[i].key, keys[i].help);
+	print_classes();
 	plainf("\nA model's config.json says all of this: kvtool size config.json prints "
 	       "its specs.\nSee kvtool-size(1).\n");
 }

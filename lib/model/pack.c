@@ -288,11 +288,11 @@ static bool same_group(const struct kvt_pack_group *a, const struct kvt_pack_gro
 /* The next group; KVT_PACK_RUNS are enough for all, see deal(). */
 static void add_group(struct kvt_pack *pack, const struct kvt_pack_group *g)
 {
-	struct kvt_pack_group *last = &pack->run[pack->nruns - 1];
+	int last = pack->nruns - 1;
 
 	pack->ngroups++;
-	if (pack->nruns && same_group(last, g)) {
-		last->times++;
+	if (last >= 0 && same_group(&pack->run[last], g)) {
+		pack->run[last].times++;
 	} else if (pack->nruns < KVT_PACK_RUNS) {
 		pack->run[pack->nruns] = *g;
 		pack->run[pack->nruns++].times = 1;

@@ -260,7 +260,11 @@ works() {
 			{ echo "$spec"; return 1; }
 	done <examples
 	for key in layers heads head-dim head-dim-v latent ratio window inter groups \
-		state-size key-heads key-dim kernel spec-tokens elem block-size; do
+		state-size key-heads key-dim kernel spec-tokens elem block-size retained blocks stride leader replay; do
 		grep -q "^  $key  " topic || { echo "$key"; return 1; }
 	done
+	# each kind is of one class, and each class of vLLM is there
+	[ "$(sed -n '/^classes/,/^A model/p' topic | grep -c '^  [A-Z]')" = 14 ]
+	[ "$(sed -n '/^classes/,/^A model/p' topic | grep '^   ' | wc -w)" = "$(wc -l <examples)" ]
+	grep -A 1 '^  CircularBufferSpec .*whole; never found again; no slot mapping' topic | grep -q ' ring$'
 }

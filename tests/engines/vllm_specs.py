@@ -6,6 +6,16 @@ Random caches are given to both: as words of --spec to kvtool, as objects of
 vllm.v1.kv_cache_interface to vLLM.  Compared are pages, blocks of a request, tables,
 words of events, ranks that hold the same, heads of a rank, dead tokens, freed blocks,
 and the groups of random models with the bytes of a block id.
+
+What vLLM 0.32 does wrong, and is counted apart:
+
+- SlidingWindowMLASpec.merge() compares neither blocks nor pages.  Smallest case: mla of
+  latent 512 and window 128 in blocks of 64 tokens, and the same in blocks of 32: one
+  group, with the page of the first for both.  kvtool keeps them apart.
+- _get_packed_kv_cache_groups() zips lists of layers by page size.  Smallest case, BLHNC: one
+  layer of attention with a page of 4,096 bytes, 7 rings of 2,048 and 3 of 1,024: 3 of the
+  7 get a group, and a group without layers raises StopIteration.  kvtool says so and prints
+  no pool.
 """
 import ctypes
 import json

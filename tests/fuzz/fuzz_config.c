@@ -9,6 +9,40 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* All layers are in a group once, no group is larger than a block, and none is empty. */
+static void check_pool(const struct kvt_model_size *size)
+{
+	static const char *const names[] = { "LBNHC", "BLHNC", "BHLNC" };
+	int64_t layers = 0, packed;
+
+	for (int i = 0; i < size->ngroups; i++)
+		if (kvt_state_groups(size, i) != 2)	/* its SSM state counts */
+			layers += size->group[i].group.layers;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct kvt_error err = { "" };
+		struct kvt_layout layout;
+		struct kvt_pack pack;
+
+		if (kvt_layout_parse(&layout, names[i], &err))
+			abort();
+		if (kvt_model_pack(&pack, size, &layout, &err)) {
+			if (!err.text[0])
+				abort();
+			continue;
+		}
+		packed = 0;
+		for (int r = 0; r < pack.nruns; r++) {
+			if (pack.run[r].nparts < 1 || pack.run[r].nbytes < 1 ||
+			    pack.run[r].nbytes > pack.block_nbytes)
+				abort();
+			for (int k = 0; k < pack.run[r].nparts; k++)
+				packed += pack.run[r].times * pack.run[r].part[k].layers;
+		}
+		if (packed != layers)
+			abort();
+	}
+}
+
 /* More ranks never hold more, and more tokens never take less. */
 static void check_sizes(const struct kvt_model *model)
 {
@@ -30,6 +64,7 @@ static void check_sizes(const struct kvt_model *model)
 		    kvt_model_request(&out, 100) > kvt_model_request(&out, 5000))
 			abort();
 		before = kvt_model_request(&out, 100);
+		check_pool(&out);
 		fit = kvt_model_tokens(&out, INT64_C(1) << 36);
 		if (fit >= 0 && kvt_model_request(&out, fit) > INT64_C(1) << 36)
 			abort();

@@ -139,11 +139,40 @@ static void test_most_blocks(void **state)
 		}
 }
 
+/* Blocks all of whose tokens are dead; as tables of the managers had holes. */
+static void test_freed(void **state)
+{
+	static const struct {
+		struct kvt_retention keep;
+		int64_t block, computed, first, end;	/* of blocks that were freed */
+	} freed[] = {
+		{ SLIDING(8, 0), 4, 11, 0, 1 }, { SLIDING(8, 0), 4, 12, 0, 1 },
+		{ SLIDING(8, 0), 4, 15, 0, 2 }, { SLIDING(8, 0), 4, 20, 0, 3 },
+		{ CHUNKS(8), 4, 7, 0, 0 },      { CHUNKS(8), 4, 8, 0, 2 },
+		{ CHUNKS(8), 4, 15, 0, 2 },     { CHUNKS(8), 4, 16, 0, 4 },
+		{ CHUNKS(6), 4, 6, 0, 1 },      /* half of the next is dead */
+		{ RSWA(8, 6), 4, 16, 2, 2 },    { RSWA(8, 6), 4, 20, 2, 3 },
+		{ RSWA(8, 6), 4, 32, 2, 6 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(freed) / sizeof(freed[0]); i++) {
+		int64_t b = freed[i].block;
+		struct kvt_range dead = kvt_dead_tokens(&freed[i].keep,
+							freed[i].computed);
+		int64_t first = (dead.begin + b - 1) / b, end = dead.end / b;
+
+		assert_int_equal(first, freed[i].first);
+		assert_int_equal(end, freed[i].end);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_dead),
 		cmocka_unit_test(test_gap),
+		cmocka_unit_test(test_freed),
 		cmocka_unit_test(test_extremes),
 		cmocka_unit_test(test_forgets),
 		cmocka_unit_test(test_most_blocks),
