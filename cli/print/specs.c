@@ -51,7 +51,7 @@ static void print_classes(void)
 	const struct kvt_spec_preset *preset;
 	const struct kvt_spec_args none = { .window = 0 };
 
-	plainf("\nclasses of vLLM 0.32, with the word in its events, and which kinds are of "
+	plainf("\nclasses of vLLM 0.32, with the word in its events, and the kinds of "
 	       "each;\nmla with a window is SlidingWindowMLASpec:\n");
 	for (int c = 0; c < KVT_NCLASSES; c++) {
 		const struct kvt_class_rule *rule =

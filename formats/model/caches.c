@@ -128,17 +128,62 @@ enum kvt_status kvt_caches_gqa(struct config *c)
 
 /* ---- Gemma 4 ------------------------------------------------------------ */
 
+/* What per_layer_config has of one layer; the rest is as in 'args'. */
+static enum kvt_status layer_heads(struct kvt_spec_args *args, const struct kvt_json *all,
+				   int64_t layer)
+{
+	struct kvt_json in;
+	enum kvt_status status;
+	char key[24];
+
+	snprintf(key, sizeof(key), "%lld", LL(layer));
+	if ((status = kvt_json_object(&in, all, key)) ||
+	    (status = kvt_json_int(&args->head_dim, &in, "head_dim", 1, 1 << 20)))
+		return status;
+	return kvt_json_int(&args->heads, &in, "num_key_value_heads", 1, 1 << 20);
+}
+
+/* As transformers saves it: layers of one kind must have the same. */
+static enum kvt_status listed_heads(struct kvt_spec_args *full, struct config *c,
+				    const struct kvt_json *all)
+{
+	const struct kvt_spec_args window = *full;
+	bool seen = false;
+
+	for (int64_t i = 0; i < c->nlayers; i++) {
+		bool is_full = c->kind[i] == LAYER_FULL;
+		struct kvt_spec_args args = window;
+		const struct kvt_spec_args *want = is_full && seen ? full : &window;
+		enum kvt_status status = c->kind[i] == LAYER_NONE ? KVT_OK :
+					 layer_heads(&args, all, i);
+
+		if (status)
+			return status;
+		if (is_full && !seen) {
+			*full = args;
+			seen = true;
+		} else if (args.heads != want->heads || args.head_dim != want->head_dim) {
+			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+					"%s: per_layer_config: layer %lld has %lld heads "
+					"of %lld, expected %lld of %lld as others of its "
+					"kind: give the caches with --spec", c->in.name,
+					LL(i), LL(args.heads), LL(args.head_dim),
+					LL(want->heads), LL(want->head_dim));
+		}
+	}
+	return KVT_OK;
+}
+
 /* Layers of full attention have a width and heads of their own. */
 static enum kvt_status global_heads(struct kvt_spec_args *args, struct config *c)
 {
 	bool same = false;
 	int64_t heads = 0;
-	enum kvt_status status;
+	struct kvt_json all;
+	enum kvt_status status = kvt_json_object(&all, &c->in, "per_layer_config");
 
-	if (json_object_get(c->in.object, "per_layer_config"))
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: per_layer_config, which may differ in each layer, "
-				"is not read: give the caches with --spec", c->in.name);
+	if (status || all.object)
+		return status ? status : listed_heads(args, c, &all);
 	if ((status = kvt_config_flag(&same, c, "attention_k_eq_v")) ||
 	    (status = kvt_config_get(&heads, c, "num_global_key_value_heads")) ||
 	    (status = kvt_config_need(&args->head_dim, c, "global_head_dim")))

@@ -147,7 +147,12 @@ pool() {
 	types='"layer_types": ["full_attention", "sliding_attention"]'
 	[ "$(groups "{${gemma/7/2}, $types}")" = "full=2" ]
 	[ "$(groups "{${gemma/7/2}, $types, \"num_kv_shared_layers\": 1}")" = "full=1" ]
-	refused 4 'per_layer_config, which may differ in each layer, is not read' "{$gemma, \"per_layer_config\": {}}"
+	# as transformers saves it, where there is no global_head_dim
+	listed='"per_layer_config": {"5": {"head_dim": 512, "num_key_value_heads": 2}, "6": {"head_dim": 512, "num_key_value_heads": 2}}'
+	[ "$(groups "{$gemma, $listed}")" = "window=5 full=2" ]
+	[ "$(json 'o["groups"][1]["spec"]' <answer)" = gqa:layers=2,heads=2,head-dim=512 ]
+	refused 4 'layer 6 has 4 heads of 256, expected 2 of 512 as others of its kind' "{$gemma, ${listed/\"6\"/\"8\"}}"
+	refused 4 'layer 1 has 4 heads of 64, expected 4 of 256' "{$gemma, \"per_layer_config\": {\"1\": {\"head_dim\": 64}}}"
 }
 
 @test "MiniMax M3, Qwen4, DeepSeek V4.1, dots3, Inkling" {
