@@ -160,5 +160,6 @@ int main(void)
 		cmocka_unit_test(test_strides),
 	};
 
+	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("pools", tests, NULL, NULL);
 }
