@@ -17,7 +17,7 @@ void print_usage(FILE *stream)
 	const struct command *c;
 
 	fputs("usage: kvtool COMMAND [OPTION]... FILE...     to begin with: kvtool "
-	      "describe FILE\n\n",
+	      "describe FILE\n",
 	      stream);
 	for (int i = 0; (c = command_at(i)); i++)
 		fprintf(stream, "%-6s  %-12s  %s\n", command_purpose(i) ?

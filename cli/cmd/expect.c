@@ -430,7 +430,7 @@ const struct command cmd_expect = {
 	.name = "expect",
 	.args = "{write FILE [CONTRACT] | check CONTRACT FILE... | "
 		"{backend | layout | connector} ...}",
-	.summary = "write a layout contract, check dumps; say what vLLM would choose",
+	.summary = "write and check a layout contract; what vLLM would choose",
 	.streams = STREAM_OWN,
 	.shards = "",
 	.run = run,

@@ -88,6 +88,16 @@ enum kvt_status kvt_config_need(int64_t *out, struct config *c, const char *keys
 	return KVT_OK;
 }
 
+enum kvt_status kvt_config_need_layers(struct config *c)
+{
+	if (!c->nlayers)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: num_hidden_layers is missing; "
+				"--set=num_hidden_layers=N gives it",
+				c->in.name);
+	return KVT_OK;
+}
+
 enum kvt_status kvt_config_flag(bool *out, struct config *c, const char *key)
 {
 	const json_t *value = json_object_get(c->in.object, key);

@@ -89,16 +89,6 @@ static enum kvt_status take_words(struct config *c, const char *key, const json_
 
 /* ---- rules of families -------------------------------------------------- */
 
-enum kvt_status kvt_config_need_layers(struct config *c)
-{
-	if (!c->nlayers)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: num_hidden_layers is missing; "
-				"--set=num_hidden_layers=N gives it",
-				c->in.name);
-	return KVT_OK;
-}
-
 static enum kvt_status all(struct config *c, enum layer_kind kind)
 {
 	enum kvt_status status = kvt_config_need_layers(c);

@@ -73,6 +73,9 @@ KVT_MUST_CHECK enum kvt_status kvt_config_head_dim(int64_t *out, struct config *
 KVT_MUST_CHECK enum kvt_status
 kvt_config_flag(bool *out, struct config *c, const char *key);
 
+/* Is num_hidden_layers there? */
+KVT_MUST_CHECK enum kvt_status kvt_config_need_layers(struct config *c);
+
 /* A file that lists caches instead (list.c). */
 KVT_MUST_CHECK enum kvt_status
 kvt_config_list(struct kvt_model_config *out, const struct kvt_json *in,
@@ -84,8 +87,6 @@ void kvt_config_note(struct config *c, const char *format, ...) KVT_PRINTF(2, 3)
 
 /* Fills in kind, count and nlayers. */
 KVT_MUST_CHECK enum kvt_status kvt_config_layers(struct config *c);
-/* Is num_hidden_layers there? */
-KVT_MUST_CHECK enum kvt_status kvt_config_need_layers(struct config *c);
 
 config_step kvt_layers_full, kvt_layers_window, kvt_layers_upper_window,
 	    kvt_layers_pattern, kvt_layers_alternate, kvt_layers_chunk,

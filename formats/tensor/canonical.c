@@ -204,7 +204,7 @@ static enum kvt_status measure(struct kvt_rows *out, const struct kvt_snapshot *
 	return status;
 }
 
-static enum kvt_status canonical_create(struct kvt_writer *writer, struct kvt_error *err)
+enum kvt_status kvt_canonical_create(struct kvt_writer *writer, struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = &writer->head.snapshot;
 	struct kvt_rows *rows = &writer->tensor;
@@ -223,30 +223,3 @@ static enum kvt_status canonical_create(struct kvt_writer *writer, struct kvt_er
 		status = place_group(&writer->flat[g], &s->group[g], rows, index, 0, err);
 	return status;
 }
-
-static enum kvt_status canonical_finish(struct kvt_writer *writer, struct kvt_error *err)
-{
-	return kvt_sidecar_write(writer, NULL, 0, NULL, err);
-}
-
-/* By its manifest it is raw that finds it. */
-static bool canonical_probe(const char *path, const uint8_t *head, int64_t nhead)
-{
-	(void)path;
-	(void)head;
-	(void)nhead;
-	return false;
-}
-
-static const char *const endings[] = { ".canonical", NULL };
-
-const struct kvt_format kvt_canonical_format = {
-	.info = { "canonical", "one tensor for all groups, with a JSON manifest", true,
-		  true },
-	.endings = endings,
-	.sidecar = true,
-	.probe = canonical_probe,
-	.open = kvt_raw_open,
-	.create = canonical_create,
-	.finish = canonical_finish,
-};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* canonical.h - one tensor for all groups, as raw.c finds it */
+/* canonical.h - one tensor for all groups, a kind of raw bytes */
 #ifndef KVT_CANONICAL_FORMAT_H
 #define KVT_CANONICAL_FORMAT_H
 
@@ -10,8 +10,8 @@ KVT_MUST_CHECK enum kvt_status
 kvt_canonical_fit(struct kvt_reader *reader, struct kvt_manifest *manifest, int index,
 		  struct kvt_error *err);
 
+/* The file, and where each group is in it. */
 KVT_MUST_CHECK enum kvt_status
-kvt_raw_open(struct kvt_reader *reader, const char *path, const struct kvt_hints *hints,
-	     struct kvt_error *err);
+kvt_canonical_create(struct kvt_writer *writer, struct kvt_error *err);
 
 #endif

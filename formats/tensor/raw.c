@@ -35,8 +35,8 @@ static enum kvt_status fit(struct kvt_reader *reader, struct kvt_manifest *manif
 	return kvt_manifest_adopt(reader, manifest, err);
 }
 
-enum kvt_status kvt_raw_open(struct kvt_reader *reader, const char *path,
-			     const struct kvt_hints *hints, struct kvt_error *err)
+static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
+				const struct kvt_hints *hints, struct kvt_error *err)
 {
 	static const char needs[] =
 		"--layout, --dtype and all but one of --layers, --blocks, --block-size, "
@@ -95,7 +95,29 @@ const struct kvt_format kvt_raw_format = {
 	.endings = raw_endings,
 	.sidecar = true,
 	.probe = raw_probe,
-	.open = kvt_raw_open,
+	.open = raw_open,
 	.create = raw_create,
+	.finish = raw_finish,
+};
+
+/* By its manifest it is raw that finds it. */
+static bool canonical_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	(void)path;
+	(void)head;
+	(void)nhead;
+	return false;
+}
+
+static const char *const canonical_endings[] = { ".canonical", NULL };
+
+const struct kvt_format kvt_canonical_format = {
+	.info = { "canonical", "one tensor for all groups, with a JSON manifest", true,
+		  true },
+	.endings = canonical_endings,
+	.sidecar = true,
+	.probe = canonical_probe,
+	.open = raw_open,
+	.create = kvt_canonical_create,
 	.finish = raw_finish,
 };

@@ -229,45 +229,6 @@ bool kvt_backend_has_connector(const struct kvt_backend *backend)
 
 /* ---- configurations ----------------------------------------------------- */
 
-const char *kvt_backend_reason_text(enum kvt_backend_reason reason)
-{
-	static const char *const text[KVT_NBACKEND_REASONS] = {
-		[KVT_BACKEND_NO_CODE] = "the release has no code for it",
-		[KVT_BACKEND_HEAD_SIZE] = "head_size not supported",
-		[KVT_BACKEND_DTYPE] = "dtype not supported",
-		[KVT_BACKEND_CACHE_DTYPE] = "kv_cache_dtype not supported",
-		[KVT_BACKEND_BLOCK_SIZE] = "block_size not supported",
-		[KVT_BACKEND_MM_PREFIX] =
-			"partial multimodal token full attention not supported",
-		[KVT_BACKEND_MLA] = "MLA not supported",
-		[KVT_BACKEND_NON_MLA] = "non-MLA not supported",
-		[KVT_BACKEND_SINKS] = "attention sinks not supported",
-		[KVT_BACKEND_SPARSE] = "sparse not supported",
-		[KVT_BACKEND_NON_SPARSE] = "non-sparse not supported",
-		[KVT_BACKEND_HEAD_SCALES] = "per-head quant scales not supported",
-		[KVT_BACKEND_CAPABILITY] = "compute capability not supported",
-		[KVT_BACKEND_ENCODER] = "attention type encoder not supported",
-		[KVT_BACKEND_ENCODER_ONLY] = "attention type encoder_only not supported",
-		[KVT_BACKEND_ENCODER_DECODER] =
-			"attention type encoder_decoder not supported",
-		[KVT_BACKEND_SLIDING_WINDOW] = "sliding window not supported",
-		[KVT_BACKEND_RSWA] = "R-SWA not supported",
-		[KVT_BACKEND_NON_CAUSAL] = "non-causal attention not supported",
-		[KVT_BACKEND_NON_CAUSAL_DCP] =
-			"non-causal MLA attention with DCP not supported",
-		[KVT_BACKEND_INVARIANT] = "batch invariance not supported",
-		[KVT_BACKEND_CONNECTOR] = "KV connector not supported",
-		[KVT_BACKEND_PCP] = "PCP not supported",
-		[KVT_BACKEND_DCP] = "DCP not supported",
-		[KVT_BACKEND_LENGTHS] =
-			("device-cpu query lens mismatch not supported, this is needed "
-			 "for adaptive verification"),
-		[KVT_BACKEND_OWN] = "not in this combination",
-	};
-
-	return text[reason];
-}
-
 static bool has_head_size(const struct kvt_backend *b, int64_t size)
 {
 	if (b->step)
