@@ -133,8 +133,10 @@ static bool equal(const struct cache *a, const struct cache *b)
 		return b->is == a->is && a->n == b->n && a->block == b->block &&
 		       a->page == b->page && a->padded == b->padded &&
 		       is_whole(a) == is_whole(b) && same_shapes(a, b);
+	/* gqa and pooled of one slot a token are one spec of vLLM's */
 	return a->is == b->is && same_fields(a, b) &&
-	       !strcmp(a->size->group.spec, b->size->group.spec) &&
+	       (a->is == KVT_CLASS_FULL ||
+		!strcmp(a->size->group.spec, b->size->group.spec)) &&
 	       args_of(a)->window == args_of(b)->window &&
 	       args_of(a)->retained == args_of(b)->retained &&
 	       args_of(a)->replay == args_of(b)->replay &&
@@ -607,6 +609,21 @@ static bool keep_all(struct caches *all)
 	return latents && windows && all_of(all, one_type);
 }
 
+/* Layers of equal specs are one list, which stands where the first of them does. */
+static void join_equal(struct caches *all)
+{
+	for (int i = 0; i < all->n; i++)
+		for (int k = i + 1, to = i + 1; k < all->n; k++) {
+			struct cache c = all->c[k];
+
+			if (!equal(&all->c[i], &c))
+				continue;
+			memmove(&all->c[to + 1], &all->c[to],
+				(size_t)(k - to) * sizeof(c));
+			all->c[to++] = c;
+		}
+}
+
 static enum kvt_status pack_equal(struct kvt_pack *pack, struct caches *all,
 				  struct kvt_error *err)
 {
@@ -639,6 +656,7 @@ static enum kvt_status pack_equal(struct kvt_pack *pack, struct caches *all,
 		one_group(pack, all);
 		return KVT_OK;
 	}
+	join_equal(all);
 	sort_into(&to, all, merges, true);
 	for (int i = 0; i < to.n; i++) {
 		for (int k = 0; k < to.b[i].n; k++)

@@ -384,8 +384,10 @@ def merged_blocks(groups, specs):
         specs = utils.unify_kv_cache_spec_page_size(dict(specs))
     except (NotImplementedError, AssertionError):
         return False
-    return any(isinstance(g.kv_cache_spec, kv.SlidingWindowMLASpec) and
-               len({specs[name].block_size for name in g.layer_names}) > 1 for g in groups)
+    windows = [s for s in set(specs.values()) if type(s) is kv.SlidingWindowMLASpec]
+    return len(groups) > 1 and any(
+        a.block_size != b.block_size and utils.is_kv_cache_spec_uniform({"a": a, "b": b})
+        for a in windows for b in windows)
 
 
 def lost_layers(groups, specs):
