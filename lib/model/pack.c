@@ -451,11 +451,11 @@ static enum kvt_status add_packed(struct kvt_pack *pack, const struct caches *al
 		whole(pack, all, b);
 		return KVT_OK;
 	}
-	if (!p->balanced)
+	if (!p->balanced || groups > p->most)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: vLLM 0.32 would leave layers without a cache: it "
-				"cuts groups of pages of several sizes that are not as "
-				"many of each",
+				"%s: vLLM 0.32 would leave layers without a cache, or "
+				"groups without layers: it cuts pages of several sizes "
+				"into too many groups",
 				all->c[b->cache[0]].size->group.name);
 	deal(pack, all, b, p->list, groups);
 	return KVT_OK;
