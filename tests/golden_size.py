@@ -306,6 +306,19 @@ for model, options, nbytes, groups in POOLS:
                 ", ".join(f"{p['layers']} {p['name']}" for p in run["parts"]))
                for run in pool.get("runs", [])], groups, f"{name}: groups")
 
+# Whether fresh blocks are zeroed: needs_kv_cache_zeroing() of the same release
+for model, options, zeroing in [
+        ("@glm-5.3-flash", "--cache-dtype=bfloat16", True), ("@kimi-k3", "", True),
+        ("@qwen3.8-flash-next", "", True), ("@deepseek-v4-flash", "", True),
+        ("@deepseek-v4.1-flash", "--cache-dtype=fp8_ds_mla_528", True),
+        ("@glm-5.2", "--cache-dtype=fp8_ds_mla", False),
+        ("@glm-5.2", "--cache-dtype=bfloat16", True),
+        ("@minimax-m3", "--cache-dtype=bfloat16", False),
+        ("@minimax-m3", "--cache-dtype=bfloat16 --indexer-dtype=fp8", True),
+        ("gpt-oss-20b", "--cache-dtype=bfloat16", False)]:
+    pool = next(iter(size(model, "--tp=1", *options.split()).values()))["pool"]
+    tap.equal(pool["zeroing"], zeroing, f"{model} {options}: are fresh blocks zeroed")
+
 # Where a part begins in a block, and that every group begins at byte 0
 OFFSETS = [
     ("@glm-5.2", "--cache-dtype=fp8_ds_mla --layout=BLHNC", {"indexer": 881664,

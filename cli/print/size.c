@@ -118,6 +118,8 @@ static void print_pool(const struct size_report *r)
 		       LL(pool.request), LL(r->tokens));
 	if (pool.too_long[0])
 		plainf("  a request: %s\n", pool.too_long);
+	plainf("  fresh blocks %s\n", pool.zeroing ? "are zeroed" :
+	       "hold what was in them before");
 }
 
 static void print_row(const struct size_report *r, const struct size_row *row)
@@ -291,6 +293,7 @@ static void put_pool(struct json_out *out, json_t *object, const struct size_rep
 	json_put_int(out, o, "block_id_bytes", pool.pack.block_nbytes);
 	json_put_int(out, o, "groups", pool.pack.ngroups);
 	json_put_int(out, o, "tp_replicas", pool.copies);
+	json_put_bool(out, o, "zeroing", pool.zeroing);
 	json_put_known(out, o, "block_ids", pool.block_ids, r->memory);
 	json_put_known(out, o, "request_block_ids", pool.request,
 		       r->tokens && !pool.too_long[0]);

@@ -19,7 +19,8 @@ struct size_row {
 struct size_pool {
 	struct kvt_pack pack;
 	char why_not[256];		/* if vLLM has none; else "" */
-	int64_t copies;			/* ranks that hold the same, as vLLM counts */
+	int64_t copies;			/* ranks that hold the same, for vLLM */
+	bool zeroing;			/* vLLM zeroes fresh blocks */
 	int64_t block_ids;		/* in the memory; 0: not asked for */
 	int64_t request;		/* block ids of the longest; 0: not asked for */
 	char too_long[256];		/* if a request cannot be; else "" */

@@ -4,6 +4,33 @@
 
 #include <stdio.h>
 
+#include "lib/kvt/choice.h"
+
+/*
+ * Caches of one model that differ in type differ in bytes of an element: all that is
+ * packed or fp8 is bytes to vLLM.
+ */
+static bool zeroing(const struct size_row *row)
+{
+	static const char *const type[] = {
+		[0] = "uint8", [1] = "uint8", [2] = "bfloat16", [4] = "float32",
+		[8] = "int64",
+	};
+	struct kvt_zeroing_spec cache[KVT_MODEL_GROUPS];
+
+	for (int i = 0; i < row->size.ngroups; i++) {
+		const struct kvt_spec *spec = &row->size.group[i].spec;
+		const int64_t elem = spec->elem;
+
+		cache[i] = (struct kvt_zeroing_spec){
+			.kind = kvt_is_recurrent(spec->kind) ? KVT_ZEROING_STATE :
+				KVT_ZEROING_ATTENTION,
+			.dtype = elem >= 0 && elem <= 8 ? type[elem] : NULL,
+		};
+	}
+	return kvt_needs_zeroing(cache, row->size.ngroups);
+}
+
 void size_pool(struct size_pool *out, const struct size_report *r,
 	       const struct size_row *row)
 {
@@ -14,6 +41,7 @@ void size_pool(struct size_pool *out, const struct size_report *r,
 		snprintf(out->why_not, sizeof(out->why_not), "%.250s", why.text);
 		return;
 	}
+	out->zeroing = zeroing(row);
 	out->copies = row->tp;
 	for (int i = 0; i < row->size.ngroups; i++)
 		out->copies = kvt_gcd(out->copies,
