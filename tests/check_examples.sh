@@ -62,6 +62,10 @@ run_block() (
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 
+# the tree may be one that cannot be written
+cp -R --no-preserve=mode testdata "$tmp/" || exit 1
+unwritten() { diff -r testdata "$tmp/testdata"; }
+
 for page in man/*.[157]; do
 	rm -f "$tmp"/block.*
 	blocks "$page" | awk -v out="$tmp/block." '/^@$/ { n++; next } { print > (out n) }'
@@ -70,9 +74,10 @@ for page in man/*.[157]; do
 		grep -q '^\$ ' "$block" || { ok "$page: a block without a command" false; continue; }
 		rm -rf "$tmp/scratch"
 		mkdir "$tmp/scratch"
-		# the tree may be one that cannot be written
-		cp -R --no-preserve=mode testdata "$tmp/scratch/" || exit 1
+		cp -al "$tmp/testdata" "$tmp/scratch/" || exit 1
 		ok "$page: $(grep -m1 '^\$ kvtool' "$block")" run_block "$block"
 	done
 done
+# they share its files by links
+ok 'no example writes into a file of testdata' unwritten
 done_testing
