@@ -62,6 +62,7 @@ struct kvt_file {
 	char *path;
 	struct kvt_proof *proof;	/* what is read is held against it; or NULL */
 	struct turn *writing;		/* kvt_files_written(); owned; or NULL */
+	int64_t unit;			/* no write crosses a multiple; 0: any may */
 };
 
 struct kvt_files {
@@ -106,6 +107,8 @@ kvt_files_finish(struct kvt_files *files, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 kvt_files_unchanged(const struct kvt_files *files, struct kvt_error *err);
 
+/* Of 'nbytes' at 'offset', those that the first call of pwrite() should take. */
+int64_t kvt_file_write_bytes(const struct kvt_file *file, int64_t nbytes, int64_t offset);
 /* pread() and pwrite() of all bytes, whatever they are; a short read is KVT_BAD_INPUT. */
 KVT_MUST_CHECK enum kvt_status
 kvt_file_pread(const struct kvt_file *file, void *buf, int64_t nbytes, int64_t offset,

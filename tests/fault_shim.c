@@ -17,9 +17,11 @@
  *                         renameat2 (EINVAL), flock and filelock of fcntl() (ENOLCK),
  *                         filemap, an mmap() of a file (ENODEV), tmpfile, O_TMPFILE
  *                         (EOPNOTSUPP); they are not counted then
+ *   FAULT_BLKSIZE=BYTES   what fstat() says a file system likes to get at once; writes
+ *                         of pwrite() that cross a multiple of it are counted
  *   FAULT_REPORT=FILE     takes "CALL COUNT" lines at exit, "hits COUNT", whose first
- *                         allocation failed, "failed LIBRARY", and where the
- *                         program crashed, "died LIBRARY"
+ *                         allocation failed, "failed LIBRARY", "crossed COUNT", and
+ *                         where the program crashed, "died LIBRARY"
  *
  * Calls that libc makes inside itself do not come here: fopen() is a call of its
  * own, and what stdio writes are fwrite, fflush and fclose.
@@ -84,9 +86,10 @@ static struct {
 	enum effect effect;
 	int error;
 	const char *path, *other, *lacks;
+	long blksize;			/* 0: the file system's own */
 	char report[4096];
 } fault = { .call = -1 };
-static atomic_long count[NCALLS], hits;
+static atomic_long count[NCALLS], hits, crossed;
 static void *_Atomic asked;		/* who wanted the first memory that failed */
 
 /* dlsym() allocates, so the real ones are asked for by the names libc has. */
@@ -182,8 +185,8 @@ static void report(const char *died)
 	for (int i = 0; i < NCALLS; i++)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, "%s %ld\n", names[i],
 			      atomic_load(&count[i]));
-	n += snprintf(text + n, sizeof(text) - (size_t)n, "hits %ld\n",
-		      atomic_load(&hits));
+	n += snprintf(text + n, sizeof(text) - (size_t)n, "hits %ld\ncrossed %ld\n",
+		      atomic_load(&hits), atomic_load(&crossed));
 	if (asked && dladdr(asked, &failed) && failed.dli_fname)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, "failed %.200s\n",
 			      failed.dli_fname);
@@ -228,6 +231,7 @@ __attribute__((constructor)) static void begin(void)
 	fault.path = getenv("FAULT_PATH");
 	fault.other = getenv("FAULT_OTHER");
 	fault.lacks = getenv("FAULT_LACKS");
+	fault.blksize = getenv("FAULT_BLKSIZE") ? atol(getenv("FAULT_BLKSIZE")) : 0;
 	fault.on = getenv("FAULT_ON") != NULL;
 	fault.nth = nth ? atol(nth) : 1;
 	for (int i = 0; call && i < NCALLS; i++)
@@ -310,6 +314,9 @@ ssize_t name(int fd, const void *bytes, size_t n, off_t at) \
 { \
 	REAL(ssize_t, name, int, const void *, size_t, off_t); \
 	OUT(pwrite) \
+	if (fault.blksize > 0 && n && at / fault.blksize != \
+				      (at + (off_t)n - 1) / fault.blksize) \
+		atomic_fetch_add(&crossed, 1); \
 	return real(fd, bytes, n, at); \
 }
 PWRITE(pwrite)
@@ -397,8 +404,17 @@ FAILS(int, -1, ftruncate, ftruncate, (int fd, off_t n), (fd, n), about_fd(fd))
 FAILS(int, -1, ftruncate, ftruncate64, (int fd, off64_t n), (fd, n), about_fd(fd))
 FAILS(int, -1, fsync, fsync, (int fd), (fd), about_fd(fd))
 FAILS(int, -1, fdatasync, fdatasync, (int fd), (fd), about_fd(fd))
-FAILS(int, -1, fstat, fstat, (int fd, struct stat *st), (fd, st), about_fd(fd))
-FAILS(int, -1, fstat, fstat64, (int fd, struct stat64 *st), (fd, st), about_fd(fd))
+#define FSTAT(name, type) \
+int name(int fd, struct type *st) \
+{ \
+	REAL(int, name, int, struct type *); \
+	int result = hit(CALL_fstat, about_fd(fd)) ? -1 : real(fd, st); \
+	if (!result && fault.blksize > 0) \
+		st->st_blksize = fault.blksize; \
+	return result; \
+}
+FSTAT(fstat, stat)
+FSTAT(fstat64, stat64)
 FAILS(int, -1, stat, stat, (const char *path, struct stat *st), (path, st), about(path))
 FAILS(int, -1, stat, stat64, (const char *path, struct stat64 *st), (path, st),
       about(path))

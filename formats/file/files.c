@@ -27,6 +27,31 @@ static enum kvt_status grow(struct kvt_files *files, struct kvt_error *err)
 	return KVT_OK;
 }
 
+/*
+ * The page cache takes a long write in pages as large as it can get, which are
+ * new memory; shorter ones reuse what was freed last.  That costs less than the
+ * calls do, on Linux 6: 1 GiB to npy in 0.66 s, 1.39 s in one run a box.
+ *
+ * File systems of a cluster ask for more, by what stat() says of them: a stripe, or the
+ * most that goes over the wire at once.  Each write is then as long as that and begins
+ * where such a unit does, so far as what is written allows.
+ */
+enum { WRITE_BYTES = 128 << 10, MOST_UNIT = 16 << 20 };
+
+static int64_t unit_of(const struct stat *st)
+{
+	int64_t unit = st->st_blksize;
+
+	return unit <= WRITE_BYTES ? 0 : unit < MOST_UNIT ? unit : MOST_UNIT;
+}
+
+int64_t kvt_file_write_bytes(const struct kvt_file *file, int64_t nbytes, int64_t offset)
+{
+	int64_t most = file->unit ? file->unit - offset % file->unit : WRITE_BYTES;
+
+	return nbytes < most ? nbytes : most;
+}
+
 /* Takes 'fd', also when it fails. */
 static enum kvt_status add(struct kvt_files *files, int *index, int fd,
 			   const char *path, struct kvt_error *err)
@@ -45,7 +70,7 @@ static enum kvt_status add(struct kvt_files *files, int *index, int fd,
 			files->file[files->count++] = (struct kvt_file){
 				.fd = fd, .nbytes = st.st_size, .dev = st.st_dev,
 				.ino = st.st_ino, .changed = st.st_mtim,
-				.path = copy };
+				.path = copy, .unit = unit_of(&st) };
 			return KVT_OK;
 		}
 		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
@@ -227,23 +252,19 @@ enum kvt_status kvt_file_pread(const struct kvt_file *file, void *buf, int64_t n
 }
 
 /*
- * The page cache takes a long write in pages as large as it can get, which are
- * new memory; shorter ones reuse what was freed last.  That costs less than the
- * calls do, on Linux 6: 1 GiB to npy in 0.66 s, 1.39 s in one run a box.
- *
- * It takes them from one thread at a time, and the others spin.  Two that write at once
- * so hold each other up to the end, and then work at once and write at once again; one
- * that sleeps until the other is through works while that writes, ever after.
+ * The page cache takes writes from one thread at a time, and the others spin.  Two that
+ * write at once so hold each other up to the end, and then work at once and write at
+ * once again; one that sleeps until the other is through works while that writes, ever
+ * after.
  */
-enum { WRITE_BYTES = 128 << 10 };
-
 static enum kvt_status write_all(int fd, const struct kvt_file *file,
 				 const char *buf, int64_t nbytes, int64_t offset,
 				 struct kvt_error *err)
 {
 	while (nbytes > 0) {
-		int64_t most = nbytes < WRITE_BYTES ? nbytes : WRITE_BYTES;
+		int64_t most = kvt_file_write_bytes(file, nbytes, offset);
 		ssize_t n = pwrite(fd, buf, (size_t)most, offset);
+
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)

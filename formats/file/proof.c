@@ -219,9 +219,13 @@ enum kvt_status kvt_file_write(const struct kvt_file *file, const void *buf,
 	if (!file->proof)
 		return kvt_file_pwrite(file, buf, nbytes, offset, err);
 	while (!status && nbytes > 0) {
-		int64_t n = step_bytes(file->proof, offset, nbytes);
+		int64_t n = file->unit ? kvt_file_write_bytes(file, nbytes, offset) :
+			    step_bytes(file->proof, offset, nbytes);
 
-		hash_bytes(file, from, n, offset);
+		for (int64_t at = 0, step; at < n; at += step) {
+			step = step_bytes(file->proof, offset + at, n - at);
+			hash_bytes(file, from + at, step, offset + at);
+		}
 		status = kvt_file_pwrite(file, from, n, offset, err);
 		from += n;
 		nbytes -= n;

@@ -98,6 +98,32 @@ auto() {
 	[[ $stderr == *"kvtool reduce --one-file"* ]]
 }
 
+# Lustre says the size of a stripe there, NFS what goes over the wire at once
+@test "writes are as large as the file system likes them, and begin where its units do" {
+	shim=${KVT_BUILD:-$root/build}/fault_shim.so
+	! nm -D "$KVTOOL" | grep -q __asan_init || skip "a shim cannot be loaded"
+	cp "$shim" shim.so
+	head -c $((8 << 20)) /dev/urandom >big.bin
+	big=(--layout=nhd --dtype=bfloat16 --layers=4 --blocks=64 --block-size=16 --heads=8
+		--head-dim=64 big.bin)
+	writes() {
+		FAULT_REPORT=report FAULT_BLKSIZE=$1 LD_PRELOAD=./shim.so kvtool relayout -q -f \
+			--verify --to=hnd -o "$2" "${big[@]}"
+		cmp "$2" "$3"
+		read -r _ n < <(grep ^pwrite\  report)
+		read -r _ crossed < <(grep ^crossed report)
+	}
+	for format in npy bin safetensors; do
+		kvtool relayout -q --to=hnd -o "plain.$format" "${big[@]}"
+		writes 4096 "out.$format" "plain.$format"
+		few=$n
+		[ "$crossed" -gt 0 ]
+		writes $((1 << 20)) "out.$format" "plain.$format"
+		[ "$crossed" = 0 ]
+		[ "$n" -lt "$few" ]
+	done
+}
+
 # NFS and Lustre have no exchange of names and maybe no locks; others no second names
 @test "on a file system without links, locks, maps of files and O_TMPFILE" {
 	shim=${KVT_BUILD:-$root/build}/fault_shim.so
