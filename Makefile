@@ -252,9 +252,11 @@ $(B)/tests/standin_images.o: kernels/gpu_images.S $(B)/flags
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $< $(foreach v,CUDA HIP,\
 		-DKVT_$v_IMAGE='"$(@:.o=.image)"' -DKVT_$v_ARCHS='"$(@:.o=.archs)"')
 
+# ASan looks for what throws when a program begins, and the executor is loaded later.
+THROWS  := -Wl,--no-as-needed -lstdc++
 $(STANDIN): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/standin_images.o $(LIB) | $(B)/gpu_executor.so
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS))
+	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(if $(SAN),$(THROWS)))
 
 # The library with it, for tensors on a device.
 $(STANDINLIB): $(filter-out %/gpu_images.o,$(CORE)) $(ENGINEOBJS) $(FORMATS) \

@@ -235,10 +235,13 @@ static void unmatched_channels(const struct diff_pair *p, int side,
 /* Is channel i of A, which is j of B, the next one of the run, of the same component? */
 static bool goes_on(const struct diff_pair *p, int64_t i, int64_t j)
 {
-	const struct diff_channels *run = &p->run[p->nruns - 1];
+	const struct diff_channels *run;
 	const struct kvt_group *a = p->group[SIDE_A];
 
-	return p->nruns && i == run->from[SIDE_A] + run->count &&
+	if (!p->nruns)
+		return false;
+	run = &p->run[p->nruns - 1];
+	return i == run->from[SIDE_A] + run->count &&
 	       j == run->from[SIDE_B] + run->count &&
 	       kvt_group_component(a, i) == kvt_group_component(a, i - 1);
 }
