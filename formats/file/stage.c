@@ -70,9 +70,11 @@ static enum kvt_status add(struct kvt_stage *stage, const char *path, bool folde
 	*f = (struct kvt_staged){
 		.path = strdup(path), .folder = folder,
 		.file = kvt_path_join(stage->folder, kvt_path_base(path), ""),
+		/* now, for the way back must not need memory */
+		.old = kvt_path_join(stage->folder, kvt_path_base(path), ".old"),
 	};
 	stage->n++;
-	return f->path && f->file ? KVT_OK :
+	return f->path && f->file && f->old ? KVT_OK :
 	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 }
 
@@ -232,23 +234,19 @@ static enum kvt_status name_folder(struct kvt_staged *f, struct kvt_error *err)
 /* Under two names for a moment, or under none where there are no hard links. */
 static enum kvt_status set_aside(struct kvt_staged *f, struct kvt_error *err)
 {
-	char *old = with_end(f->file, ".old");
 	enum kvt_status status = KVT_OK;
 
-	if (!old)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", f->path);
-	if (link(f->path, old) && rename(f->path, old)) {
+	if (link(f->path, f->old) && rename(f->path, f->old)) {
 		status = kvt_fail_errno(err, f->path, "set the old file aside");
 	} else if (rename(f->file, f->path)) {
 		status = kvt_fail_errno(err, f->path, "rename the file to this");
 		/* whichever way it was set aside */
-		if (rename(old, f->path) && rename(old, f->path))
-			status = kvt_fail_errno(err, old, "restore the name of");
-		unlink(old);
+		if (rename(f->old, f->path) && rename(f->old, f->path))
+			status = kvt_fail_errno(err, f->old, "restore the name of");
+		unlink(f->old);
 	} else {
 		f->state = KVT_SET_ASIDE;
 	}
-	free(old);
 	return status;
 }
 
@@ -278,8 +276,6 @@ static enum kvt_status name(struct kvt_staged *f, bool force, struct kvt_error *
 /* As it was, one way or another: nobody can be told that there is no way back. */
 static void take_back(struct kvt_staged *f)
 {
-	char *old;
-
 	switch (f->state) {
 	case KVT_NAMED:
 	case KVT_REPLACED:
@@ -295,13 +291,8 @@ static void take_back(struct kvt_staged *f)
 			return;
 		break;
 	case KVT_SET_ASIDE:
-		if (!(old = with_end(f->file, ".old")))
+		if (rename(f->path, f->file) || rename(f->old, f->path))
 			return;
-		if (rename(f->path, f->file) || rename(old, f->path)) {
-			free(old);
-			return;
-		}
-		free(old);
 		break;
 	case KVT_STAGED:
 	case KVT_DONE:
@@ -313,19 +304,15 @@ static void take_back(struct kvt_staged *f)
 /* What was there before. */
 static enum kvt_status forget_old(struct kvt_staged *f, struct kvt_error *err)
 {
-	bool aside = f->state == KVT_SET_ASIDE;
-	char *old = NULL;
+	const bool aside = f->state == KVT_SET_ASIDE;
+	const char *old = aside ? f->old : f->file;
 	enum kvt_status status = KVT_OK;
 
-	if (aside && !(old = with_end(f->file, ".old")))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", f->path);
-	if ((aside || f->state == KVT_EXCHANGED) && unlink(aside ? old : f->file) &&
-	    unlink(aside ? old : f->file))
+	if ((aside || f->state == KVT_EXCHANGED) && unlink(old) && unlink(old))
 		status = kvt_fail(err, KVT_SYSTEM,
 				  "%s: written, but the old file cannot be removed from "
 				  "%s: %s",
-				  f->path, aside ? old : f->file, strerror(errno));
-	free(old);
+				  f->path, old, strerror(errno));
 	f->state = KVT_DONE;
 	return status;
 }
@@ -392,6 +379,7 @@ static void discard(struct kvt_staged *f)
 		(void)(f->folder ? rmdir(f->file) : unlink(f->file));
 	free(f->path);
 	free(f->file);
+	free(f->old);
 }
 
 void kvt_stage_close(struct kvt_stage *stage)

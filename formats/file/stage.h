@@ -18,15 +18,16 @@ enum { KVT_STAGE_FILES = 2 };
 
 /* One name, and how it was given to the new file. */
 struct kvt_staged {
-	char *path;			/* the name; owned, as is the next */
+	char *path;			/* the name; owned, as are the next two */
 	char *file;			/* where it is until then */
+	char *old;			/* where what was there before is set aside */
 	bool folder;			/* it is one; only an empty one is replaced */
 	enum {
 		KVT_STAGED,		/* has no name yet, or none any more */
 		KVT_NAMED,		/* nothing had the name */
 		KVT_REPLACED,		/* an empty folder had */
 		KVT_EXCHANGED,		/* 'file' is now what was there before */
-		KVT_SET_ASIDE,		/* that is at 'file' and ".old" */
+		KVT_SET_ASIDE,		/* that is 'old' now */
 		KVT_DONE,		/* and that is gone */
 	} state;
 };
