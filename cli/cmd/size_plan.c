@@ -180,14 +180,16 @@ static enum kvt_status plan_json(const struct plan *p, int64_t n, struct kvt_err
 
 static void plan_text(const struct plan *p, int64_t n)
 {
-	plainf("%s of %s in %lld units of %s\n", jobs[p->job].job,
-	       kvt_size_string(p->list.nbytes).s, (long long)p->list.nunits,
+	const int64_t last = p->list.nunits;
+
+	plainf("%s of %s in %lld unit%s of %s\n", jobs[p->job].job,
+	       kvt_size_string(p->list.nbytes).s, (long long)last, last > 1 ? "s" : "",
 	       kvt_size_string(p->list.unit_bytes).s);
-	for (int64_t i = 1; i < p->list.nunits; i *= 2)
+	for (int64_t i = 1; i < last; i *= 2)
 		plainf("  %6lld shard%s %12.3f s\n", (long long)i, i > 1 ? "s" : " ",
 		       time_of(p, i));
-	plainf("  %6lld shards %12.3f s, a unit each\n", (long long)p->list.nunits,
-	       time_of(p, p->list.nunits));
+	plainf("  %6lld shard%s %12.3f s, a unit each\n", (long long)last,
+	       last > 1 ? "s" : " ", time_of(p, last));
 	if (n)
 		plainf("%lld shard%s of %lld thread%s, at most %s each: %.3f s\n",
 		       (long long)n, plural(n), (long long)p->said->threads,
