@@ -21,15 +21,6 @@ struct decoded_leaf {
 
 /* ---- what the result says of itself -------------------------------------------- */
 
-static enum kvt_status plain_layout(struct kvt_layout *out)
-{
-	*out = (struct kvt_layout){ .nplanes = 1 };
-	out->plane[0].nparts = KVT_NAXES;
-	for (int a = 0; a < KVT_NAXES; a++)
-		out->plane[0].part[a].axis = (enum kvt_axis)a;
-	return KVT_OK;
-}
-
 /* A half stays one, as wide as its numbers. */
 static void decode_components(struct kvt_group *group, int half)
 {
@@ -94,7 +85,7 @@ static enum kvt_status decode_group(struct kvt_group *group,
 		group->kind = KVT_FULL_ATTENTION;
 	}
 	if (type->planar || p.halves == 2)
-		plain_layout(&group->layout);
+		group->layout = kvt_layout_slots;
 	group->shape.n[KVT_AXIS_D] = p.row_values / p.halves;
 	group->dtype = dtype;
 	group->content = (struct kvt_content){ NULL, NULL, 0 };
@@ -104,7 +95,7 @@ static enum kvt_status decode_group(struct kvt_group *group,
 
 /* ---- numbers ------------------------------------------------------------------- */
 
-/* A box of the source in plain order, and what it stands for. */
+/* A box of the source as kvt_layout_slots has it, and what it stands for. */
 struct decoding {
 	const struct kvt_group *from;
 	struct kvt_packing packing;	/* if it has a content type */
@@ -211,7 +202,6 @@ static enum kvt_status decoded_read(const struct kvt_leaf *leaf, int g,
 			      .rows = 1 };
 	struct kvt_box there = kvt_box_whole(&d.from->shape);
 	struct kvt_shape shape;
-	struct kvt_layout plain;
 	int64_t nbytes;
 	uint8_t *bytes;
 	double *row;
@@ -219,7 +209,6 @@ static enum kvt_status decoded_read(const struct kvt_leaf *leaf, int g,
 
 	if (is_empty(box))
 		return KVT_OK;
-	plain_layout(&plain);
 	for (int a = KVT_AXIS_L; a <= KVT_AXIS_B; a++)
 		box_take(&there, (enum kvt_axis)a, box->begin[a],
 			 box->end[a] - box->begin[a]);
@@ -236,7 +225,8 @@ static enum kvt_status decoded_read(const struct kvt_leaf *leaf, int g,
 	if (!bytes || !row)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (!status &&
-	    !(status = kvt_dump_read(l->source, g, &there, &plain, bytes, err)))
+	    !(status = kvt_dump_read(l->source, g, &there, &kvt_layout_slots, bytes,
+				     err)))
 		status = decode_box(buf, row, &d, group, box, err);
 	free(bytes);
 	free(row);

@@ -63,18 +63,12 @@ static enum kvt_status stage_reserve(struct stage *s, int64_t nbytes,
 
 /* The group's own order, unless it cuts an axis in two: then elements as they are
    numbered, for a box need not begin where a cut does. */
-static const struct kvt_layout *stage_layout(struct kvt_layout *plain,
-					     const struct kvt_layout *layout)
+static const struct kvt_layout *stage_layout(const struct kvt_layout *layout)
 {
 	for (int p = 0; p < layout->nplanes; p++)
 		for (int i = 0; i < layout->plane[p].nparts; i++)
-			if (layout->plane[p].part[i].kind != KVT_WHOLE) {
-				*plain = (struct kvt_layout){ .nplanes = 1 };
-				plain->plane[0].nparts = KVT_NAXES;
-				for (int a = 0; a < KVT_NAXES; a++)
-					plain->plane[0].part[a].axis = (enum kvt_axis)a;
-				return plain;
-			}
+			if (layout->plane[p].part[i].kind != KVT_WHOLE)
+				return &kvt_layout_slots;
 	return layout;
 }
 
@@ -84,8 +78,7 @@ static enum kvt_status read_staged(struct stage *s, const struct kvt_tensor_part
 				   int64_t elem, struct kvt_error *err)
 {
 	const struct kvt_box in_part = box_inside(box, &part->box);
-	struct kvt_layout plain;
-	struct placed src = { stage_layout(&plain, dst->layout), *box, NULL };
+	struct placed src = { stage_layout(dst->layout), *box, NULL };
 	struct kvt_views to, from = {
 		.count = 1, .first_k = (int)part->box.begin[KVT_AXIS_K],
 		.view = { part->view },
