@@ -27,26 +27,12 @@ static const char *cache_dtype(const struct kvt_dtype *dtype)
 	return dtype->name;
 }
 
-/* Packed rows of attention that vLLM has, in its words. */
-static const char *packed_dtype(const struct kvt_group *group)
+/* vLLM's word for packed rows; of nvfp4 it has a second one for the same rows. */
+static const char *packed_dtype(const struct kvt_content_type *type)
 {
-	static const char *const names[][2] = {
-		{ "fp8-ds-mla", "fp8_ds_mla" }, { "nvfp4", "nvfp4" },
-		{ "nvfp4-plain", "nvfp4" }, { "nvfp4-sm100", "nvfp4" },
-		{ "int8-per-token-head", "int8_per_token_head" },
-		{ "fp8-per-token-head", "fp8_per_token_head" },
-		{ "int4-per-token-head", "int4_per_token_head" },
-		{ "turboquant-k8v4", "turboquant_k8v4" },
-		{ "turboquant-4bit-nc", "turboquant_4bit_nc" },
-		{ "turboquant-k3v4-nc", "turboquant_k3v4_nc" },
-		{ "turboquant-3bit-nc", "turboquant_3bit_nc" },
-		{ "ultraquant-4bit", "ultraquant_4bit" },
-	};
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(names[i][0], group->content.type->name))
-			return names[i][1];
-	return "uint8";
+	if (!type->vllm)
+		return "uint8";
+	return strchr(type->vllm, ' ') ? "nvfp4" : type->vllm;
 }
 
 /* Numbers of a head, where the bytes tell. */
@@ -70,7 +56,7 @@ bool backend_applies(const struct kvt_group *group)
 
 struct kvt_backend_config backend_config(const struct kvt_group *group)
 {
-	const char *cache = group->content.type ? packed_dtype(group) :
+	const char *cache = group->content.type ? packed_dtype(group->content.type) :
 						  cache_dtype(group->dtype);
 
 	return (struct kvt_backend_config){
@@ -81,7 +67,7 @@ struct kvt_backend_config backend_config(const struct kvt_group *group)
 		.block_size = group->block_size,
 		.mla = group->kind == KVT_MLA,
 		/* these rows are made for attention to some of them only */
-		.sparse = !strcmp(cache, "fp8_ds_mla"),
+		.sparse = strstr(cache, "_ds_mla") != NULL,
 		.sliding_window = group->window > 0,
 	};
 }

@@ -163,3 +163,20 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 	run -0 kvtool expect backend "${nhd/nhd/hnd}"
 	[[ $output == *"FLEX_ATTENTION              no   it does not put bytes there"* ]]
 }
+
+# could NAME TYPE ROW BLOCK: the backend could have such rows, or pages of them
+could() {
+	head -c $((2 * 3 * $4 * $3)) /dev/zero >rows.bin
+	kvtool expect backend --layout=mla --content-type="$2" --layers=2 --block-size="$4" \
+		rows.bin | grep -q "^$1 *yes$"
+}
+
+@test "vLLM has each content by the word that kvtool-content(7) has for it" {
+	could FLASHMLA_SPARSE fp8-ds-mla 656 64
+	could FLASHMLA_SPARSE nvfp4-ds-mla 352 64
+	could FLASHMLA_SPARSE glm53-nope-656 656 64
+	could FLASHMLA_SPARSE_DSV4 dsv4 584 256
+	could FLASHMLA_SPARSE_DSV41 dsv41 528 128
+	could FLASHMLA_MEGA_ATTN_DSV41 dsv41-fp4 288 128
+	run -1 could FLASHMLA_SPARSE_DSV41 dsv41-fp4 288 128
+}
