@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/kvt/choice.h"
+
 struct size_args {
 	struct model_words model;
 	const char *tp, *cache_dtype, *indexer_dtype, *layout;
@@ -183,27 +185,22 @@ static enum kvt_status make_rows(struct size_report *r, const struct size_args *
 	return KVT_OK;
 }
 
-/* The names of vLLM; what it takes first of them if no backend wants another. */
+/* One of vLLM's, also as others write it; LBNHC if no backend wants another. */
 static enum kvt_status take_layout(struct size_report *r, const char *said,
 				   struct kvt_error *err)
 {
-	static const char *const names[] = { "LBNHC", "LBHNC", "BLNHC", "BLHNC", "BHLNC",
-					     "LHBNC" };
 	const char *name = said ? said : r->config.model.layout ? r->config.model.layout :
-			   names[0];
-	struct kvt_layout asked, layout;
+			   kvt_kv_layout_name(KVT_LBNHC);
+	struct kvt_layout asked;
 	enum kvt_status status = kvt_layout_parse(&asked, name, err);
 
 	if (status)
 		return status;
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if ((status = kvt_layout_parse(&layout, names[i], err)))
+	for (int i = 0; i < KVT_NKV_LAYOUTS; i++) {
+		r->layout_name = kvt_kv_layout_name((enum kvt_kv_layout)i);
+		if ((status = kvt_layout_parse(&r->layout, r->layout_name, err)) ||
+		    kvt_layout_equal(&r->layout, &asked))
 			return status;
-		if (!kvt_layout_equal(&layout, &asked))
-			continue;
-		r->layout = layout;
-		r->layout_name = names[i];
-		return KVT_OK;
 	}
 	return kvt_fail(err, KVT_USAGE,
 			"--layout is '%.40s', which no pool of vLLM has: expected LBNHC "

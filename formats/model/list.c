@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/kvt/choice.h"
+
 static enum kvt_status take_group(struct kvt_model_group *out, const struct kvt_json *in,
 				  size_t i)
 {
@@ -75,19 +77,18 @@ static enum kvt_status check_layers(const struct kvt_model_config *c,
 static enum kvt_status take_layout(struct kvt_model_config *out,
 				   const struct kvt_json *in)
 {
-	static const char *const names[] = { "LBNHC", "LBHNC", "BLNHC", "BLHNC", "BHLNC",
-					     "LHBNC" };
 	const char *name = NULL;
+	enum kvt_kv_layout layout;
 	enum kvt_status status = kvt_json_string(&name, in, "layout");
+	struct kvt_error why;
 
-	for (size_t i = 0; !status && name && i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(name, names[i]))
-			out->model.layout = names[i];
-	if (!status && name && !out->model.layout)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: layout is '%.40s', expected one such as LBNHC",
-				in->name, name);
-	return status;
+	if (status || !name)
+		return status;
+	if (kvt_kv_layout_parse(&layout, name, &why))
+		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: layout: %.200s", in->name,
+				why.text);
+	out->model.layout = kvt_kv_layout_name(layout);
+	return KVT_OK;
 }
 
 enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_json *in,

@@ -2,8 +2,9 @@
 /* backend_layout.c - where vLLM's backends put bytes, and what connectors need */
 #include "lib/transfer/backend.h"
 
-#include <stdio.h>
 #include <string.h>
+
+#include "lib/kvt/choice.h"
 
 /* ---- layouts ------------------------------------------------------------ */
 
@@ -129,8 +130,6 @@ static const struct {
 	{ "ROCM_SEGMENTED_ATTN", "rocm-paged-page" },
 };
 
-static const char any_layout[] = "LBNHC LBHNC BLNHC BLHNC BHLNC LHBNC";
-
 const char *kvt_backend_layouts(const struct kvt_backend *backend)
 {
 	return backend->layouts;
@@ -148,12 +147,13 @@ static bool is_it(const char *name, const struct kvt_layout *layout,
 bool kvt_backend_writes(const struct kvt_backend *backend,
 			const struct kvt_layout *layout, const struct kvt_shape *shape)
 {
-	const char *names = backend->layouts ? backend->layouts : any_layout;
+	struct kvt_kv_layouts declared, theirs;
 	bool has_own = false, found = false;
-	char name[8];
-	int n = 0;
 
-	if (!fits(layout, shape))
+	if (!fits(layout, shape) ||
+	    kvt_kv_layouts_parse(&declared, backend->layouts ? backend->layouts : "",
+				 NULL) ||
+	    kvt_kv_layouts_common(&theirs, &declared, 1, NULL))
 		return false;
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
 		if (strcmp(own[i].backend, backend->name))
@@ -161,8 +161,8 @@ bool kvt_backend_writes(const struct kvt_backend *backend,
 		has_own = true;
 		found |= is_it(own[i].layout, layout, shape);
 	}
-	for (; !has_own && !found && sscanf(names, "%7s%n", name, &n) == 1; names += n)
-		found = is_it(name, layout, shape);
+	for (int i = 0; !has_own && !found && i < theirs.n; i++)
+		found = is_it(kvt_kv_layout_name(theirs.at[i]), layout, shape);
 	return found;
 }
 
