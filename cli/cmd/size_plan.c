@@ -78,6 +78,8 @@ static enum kvt_status add_file(struct plan *p, const char *path, int64_t i,
 	struct kvt_dump *dump;
 	enum kvt_status status = kvt_open(&dump, path, NULL, err);
 
+	if (status)
+		return status;
 	for (int g = 0; !status && g < kvt_dump_snapshot(dump)->ngroups; g++) {
 		const struct kvt_group *group = kvt_dump_group(dump, g);
 		const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
@@ -89,8 +91,7 @@ static enum kvt_status add_file(struct plan *p, const char *path, int64_t i,
 		    pass.nbytes)
 			status = kvt_work_list_add(&p->list, &pass, err);
 	}
-	if (!status)
-		kvt_dump_close(dump);
+	kvt_dump_close(dump);
 	return status;
 }
 
@@ -140,9 +141,12 @@ static int64_t least_shards(const struct plan *p)
 	return 0;
 }
 
+/* --mem-limit as it is, and the program. */
 static int64_t memory_of_shard(void)
 {
-	return (256 + 64) << 20;	/* --mem-limit as it is, and the program */
+	const struct kvt_run run = { .memory = 0 };
+
+	return kvt_run_memory(&run) + (64 << 20);
 }
 
 /* ---- what is said ------------------------------------------------------ */

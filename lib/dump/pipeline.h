@@ -129,7 +129,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_work_run(const struct kvt_work *work, const struct kvt_run *run,
 	     struct kvt_error *err);
 
-/* Bytes of all workers together. */
+/* Bytes of all workers together: run->memory, or the default. */
 int64_t kvt_run_memory(const struct kvt_run *run);
 
 /* Peak memory of kvt_work_run() in bytes, without running; 0 if it cannot fit. */

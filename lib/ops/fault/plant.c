@@ -70,13 +70,11 @@ static enum kvt_status place_strike(struct kvt_strike *out,
 
 /* ---- one group ---------------------------------------------------------- */
 
-enum { DEFAULT_LIMIT = 256 << 20 };
-
 /* The data as they are and as they become; the rest is for the pipeline. */
 static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *group,
 				    const struct kvt_run *run, struct kvt_error *err)
 {
-	int64_t limit = run->memory ? run->memory : DEFAULT_LIMIT;
+	int64_t limit = kvt_run_memory(run);
 	enum kvt_status status = kvt_shape_nbytes(nbytes, &group->shape, err);
 
 	if (status)

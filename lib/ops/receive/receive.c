@@ -11,9 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/dump/pipeline.h"
 #include "lib/kvt/kernels.h"
-
-enum { DEFAULT_LIMIT = 1 << 28 };
 
 /* ---- in memory ---------------------------------------------------------- */
 
@@ -146,7 +145,7 @@ static enum kvt_status change(struct received *out, const struct kvt_group *g, b
 static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *g,
 				    const struct kvt_run *run, struct kvt_error *err)
 {
-	int64_t limit = run->memory ? run->memory : DEFAULT_LIMIT;
+	int64_t limit = kvt_run_memory(run);
 	enum kvt_status status = kvt_shape_nbytes(nbytes, &g->shape, err);
 
 	if (status || *nbytes <= limit)
