@@ -355,17 +355,16 @@ static enum kvt_status read_content_type(struct kvt_h5_in *in, hid_t object,
 					 struct kvt_group *group, struct kvt_error *err)
 {
 	char *name = NULL;
-	enum kvt_status status = read_optional(in, object, "content_type", &name, err);
-
 	struct kvt_error why;
-	enum kvt_status found;
+	enum kvt_status status = read_optional(in, object, "content_type", &name, err);
+	enum kvt_status found = status || !name ? KVT_OK :
+				kvt_content_parse(&group->content, name, &why);
 
-	if (!status && name && (found = kvt_content_parse(&group->content, name, &why)))
-		status = kvt_h5_refuse(in, object, found == KVT_USAGE ? KVT_UNSUPPORTED :
-				       found, err,
-				       found == KVT_USAGE ?
-				       "content_type '%.60s' is not known" :
-				       "%.400s", found == KVT_USAGE ? name : why.text);
+	if (found == KVT_USAGE)
+		status = kvt_h5_refuse(in, object, KVT_UNSUPPORTED, err,
+				       "content_type '%.60s' is not known", name);
+	else if (found)
+		status = kvt_h5_refuse(in, object, found, err, "%.400s", why.text);
 	free(name);
 	return status;
 }
