@@ -86,7 +86,6 @@ static void receive_bytes(void *bytes, size_t n, int from, enum tag tag)
 	finish(&request);
 }
 
-
 /* ---- rank 0: units and results ----------------------------------------- */
 
 static int64_t claim(int64_t pass, bool follows)
@@ -201,18 +200,6 @@ static void *serve(void *unused)
 
 /* ---- units of all ranks ------------------------------------------------ */
 
-/* Others' results are no part of this one's share. */
-static enum kvt_status take_none(void *context, struct shard_result *out, bool *todo,
-				 struct shard_unit unit, struct kvt_error *err)
-{
-	(void)context;
-	(void)out;
-	(void)todo;
-	(void)unit;
-	(void)err;
-	return KVT_OK;
-}
-
 static int64_t next_unit(void *context, struct shard_unit pass)
 {
 	int64_t ask[2] = { pass.unit, pass.follows != NULL }, unit;
@@ -265,8 +252,7 @@ static const char *dir_of(void *context, int64_t unit)
 
 static void do_units(void)
 {
-	const struct shard_source source = { NULL, take_none, next_unit, store_unit,
-					     dir_of };
+	const struct shard_source source = { NULL, NULL, next_unit, store_unit, dir_of };
 	struct kvt_error err = { "" };
 	enum kvt_status status;
 	bool unfinished;
@@ -300,19 +286,9 @@ static enum kvt_status take_kept(void *context, struct shard_result *out, bool *
 	return KVT_OK;
 }
 
-static enum kvt_status store_none(void *context, struct shard_unit unit,
-				  const struct kvt_unit_result *r, struct kvt_error *err)
-{
-	(void)context;
-	(void)unit;
-	(void)r;
-	(void)err;
-	return KVT_OK;
-}
-
 static enum kvt_status join(struct kvt_error *err)
 {
-	const struct shard_source source = { NULL, take_kept, NULL, store_none, dir_of };
+	const struct shard_source source = { NULL, take_kept, NULL, NULL, dir_of };
 	const struct shard_reduce said = { .one_file = job.words.one_file };
 	enum kvt_status status;
 

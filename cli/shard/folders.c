@@ -100,7 +100,6 @@ enum kvt_status shard_do(struct shard_job *job, const char *dir, int64_t index,
 {
 	struct one_shard s = { job, dir, index, count, counts };
 	const struct shard_source source = { &s, take_own, NULL, store_own, own_dir };
-
 	enum kvt_status status;
 	bool unfinished;
 
@@ -171,18 +170,6 @@ static enum kvt_status take_any(void *context, struct shard_result *out, bool *t
 	return status;
 }
 
-/* What followed, and no shard has done: done here, and kept in memory. */
-static enum kvt_status store_none(void *context, struct shard_unit unit,
-				  const struct kvt_unit_result *result,
-				  struct kvt_error *err)
-{
-	(void)context;
-	(void)unit;
-	(void)result;
-	(void)err;
-	return KVT_OK;
-}
-
 static const char *dir_of_unit(void *context, int64_t unit)
 {
 	const struct all_shards *s = context;
@@ -195,8 +182,8 @@ enum kvt_status shard_join(struct shard_job *job, char *const *dirs, int ndirs,
 {
 	struct all_shards s = { job, dirs, ndirs,
 				calloc((size_t)job->list.nunits + 1, sizeof(int)) };
-	const struct shard_source source = { &s, take_any, NULL, store_none,
-					     dir_of_unit };
+	/* what followed, and no shard has done, is done here, and kept in memory */
+	const struct shard_source source = { &s, take_any, NULL, NULL, dir_of_unit };
 	enum kvt_status status = KVT_OK;
 
 	if (!s.dir_of)

@@ -6,7 +6,6 @@
  * the passes of the list, and of every word that names a file, or folder, the sizes and
  * times of the files in it.  What has another fingerprint is another job.
  */
-#define _GNU_SOURCE		/* st_mtim is POSIX; FTW_PHYS */
 #include "cli/shard/shard.h"
 
 #include <dirent.h>

@@ -111,9 +111,11 @@ static enum kvt_status take_units(struct kvt_error *err)
 	for (int64_t u = first; !status && u < end; u++) {
 		bool todo = false;
 
-		status = now.source.take(now.source.context, &now.result[u - first],
-					 &todo, (struct shard_unit){ u, now.follows },
-					 err);
+		if (now.source.take)
+			status = now.source.take(now.source.context,
+						 &now.result[u - first], &todo,
+						 (struct shard_unit){ u, now.follows },
+						 err);
 		if (!status && todo)
 			now.todo[now.ntodo++] = u;
 		if (now.result[u - first].file && now.result[u - first].result.status)
@@ -187,12 +189,14 @@ static enum kvt_status store(void *context, const struct kvt_unit_result *result
 			     struct kvt_error *err)
 {
 	int64_t u = unit_of(now.pass, result->begin);
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
 
 	(void)context;
 	now.bad_data |= result->status != KVT_OK;
-	status = now.source.store(now.source.context,
-				  (struct shard_unit){ u, now.follows }, result, err);
+	if (now.source.store)
+		status = now.source.store(now.source.context,
+					  (struct shard_unit){ u, now.follows }, result,
+					  err);
 	if (!status && !keep(&now.result[u - now.job->list.first[now.pass]], result))
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	now.open = status != KVT_OK;

@@ -13,12 +13,13 @@ struct shard_source {
 	void *context;
 	/*
 	 * A unit of the pass that begins: out->file if there is a result of it, *todo
-	 * if it is to be done here.  Neither: others have it.
+	 * if it is to be done here.  Neither: others have it, as all if this is NULL.
 	 */
 	enum kvt_status (*take)(void *context, struct shard_result *out, bool *todo,
 				struct shard_unit unit, struct kvt_error *err);
 	/* NULL: all that take() wants done; else the next of this pass, or -1 */
 	int64_t (*next)(void *context, struct shard_unit pass);
+	/* NULL: it is only taken in by this process */
 	enum kvt_status (*store)(void *context, struct shard_unit unit,
 				 const struct kvt_unit_result *result,
 				 struct kvt_error *err);
