@@ -461,7 +461,7 @@ enum kvt_status run_command(const struct command *command, int argc, char **argv
 	if (!shard_can(command, argc, argv))
 		status = job.rank ? KVT_OK : command->run(argc, argv, &why);
 	else if (!(status = shard_words_take(&job.words, argc, argv, true, &why))) {
-		bool quiet = shard_says(&job.words, "--quiet", "-q");
+		bool quiet = shard_says(&job.words, "--quiet", 'q');
 
 		job.run = run_watched(0, 0, quiet || job.rank > 0);
 		status = run_job(command, &why);

@@ -15,7 +15,7 @@ static enum kvt_status print_counts(const struct shard_words *w, int64_t index,
 	struct json_out out;
 	enum kvt_status status;
 
-	if (shard_says(w, "--json", "-j")) {
+	if (shard_says(w, "--json", 'j')) {
 		json_start(&out);
 		json_put_text(&out, out.root, "shard_dir", w->dir);
 		json_put_int(&out, out.root, "shard", index);
@@ -29,7 +29,7 @@ static enum kvt_status print_counts(const struct shard_words *w, int64_t index,
 		json_free(&out);
 		return status;
 	}
-	if (!shard_says(w, "--quiet", "-q"))
+	if (!shard_says(w, "--quiet", 'q'))
 		plainf("%s: shard %lld/%lld: %lld of %lld units, %lld done now, "
 		       "%lld before\n", w->dir, (long long)index, (long long)count,
 		       (long long)c->own, (long long)c->units, (long long)c->done,

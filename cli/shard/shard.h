@@ -37,8 +37,8 @@ struct shard_words {
 KVT_MUST_CHECK enum kvt_status
 shard_words_take(struct shard_words *out, int argc, char **argv, bool mpi,
 		 struct kvt_error *err);
-/* Has it this option of the command, "--json" or "-j"? */
-bool shard_says(const struct shard_words *words, const char *word, const char *letter);
+/* Has it this option of the command, "--json", or "-j", perhaps in "-qj"? */
+bool shard_says(const struct shard_words *words, const char *word, char letter);
 /* Does the command have shards?  'argv' as in shard_words. */
 bool shard_can(const struct command *command, int argc, char *const *argv);
 

@@ -65,11 +65,17 @@ bool shard_can(const struct command *command, int argc, char *const *argv)
 				   (argc > 1 && !strcmp(argv[1], command->shards)));
 }
 
-bool shard_says(const struct shard_words *w, const char *word, const char *letter)
+bool shard_says(const struct shard_words *w, const char *word, char letter)
 {
-	for (int i = 1; i < w->argc && strcmp(w->argv[i], "--"); i++)
-		if (!strcmp(w->argv[i], word) || !strcmp(w->argv[i], letter))
+	static const char flags[] = "fhjnq";	/* letters of commands, without a value */
+
+	for (int i = 1; i < w->argc && strcmp(w->argv[i], "--"); i++) {
+		const char *said = w->argv[i];
+
+		if (!strcmp(said, word) ||
+		    (said[0] == '-' && memchr(said + 1, letter, strspn(said + 1, flags))))
 			return true;
+	}
 	return false;
 }
 

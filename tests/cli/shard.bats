@@ -78,6 +78,15 @@ auto() {
 	[ "$(json 'o["own_units"], o["done_units"], o["skipped_units"]' <json)" = '(1, 0, 1)' ]
 }
 
+@test "its letters may stand together" {
+	run -0 kvtool convert -fq --shard=0/1 --shard-dir=d "$nhd" out.h5
+	[ -z "$output" ]
+	run -0 kvtool convert -fjo json.h5 --shard=0/1 --shard-dir=e "$nhd"
+	[ "$(json 'o["own_units"]' <<<"$output")" = 1 ]
+	run -0 kvtool convert -oqj.h5 --shard=0/1 --shard-dir=f "$nhd"
+	[[ $output == "f: shard 0/1: "* ]]
+}
+
 @test "what is not written by all is not written at all" {
 	run -2 --separate-stderr kvtool convert --dry-run --shard=0/1 --shard-dir=d "$nhd" out.h5
 	[[ $stderr == *"--dry-run and --shard"* ]]
