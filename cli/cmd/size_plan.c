@@ -22,6 +22,9 @@
 
 enum { MOST_RATES = 1 << 20 };
 
+/* Labels of passes: how the data of a file lie. */
+static const char tiled[] = "tiled", plain[] = "plain";
+
 static const struct {
 	const char *job;
 	size_t plain, tiled;		/* which rates */
@@ -84,7 +87,7 @@ static enum kvt_status add_file(struct plan *p, const char *path, int64_t i,
 		const struct kvt_group *group = kvt_dump_group(dump, g);
 		const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
 		struct kvt_cut cut = kvt_cut_choose(group, tiling, NULL, NULL, INT64_MAX);
-		struct kvt_pass pass = { .label = tiling ? "tiled" : "plain", .about = i,
+		struct kvt_pass pass = { .label = tiling ? tiled : plain, .about = i,
 					 .part = g, .count = cut.nboxes };
 
 		if (!(status = kvt_shape_nbytes(&pass.nbytes, &group->shape, err)) &&
@@ -103,8 +106,9 @@ static enum kvt_status time_units(struct plan *p, struct kvt_error *err)
 	if (!p->seconds)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t u = 0; u < p->list.nunits; u++) {
-		bool tiled = p->list.pass[p->list.unit[u].pass].label[0] == 't';
-		size_t at = tiled ? jobs[p->job].tiled : jobs[p->job].plain;
+		const struct kvt_pass *pass = &p->list.pass[p->list.unit[u].pass];
+		size_t at = pass->label == tiled ? jobs[p->job].tiled :
+						   jobs[p->job].plain;
 		const double *rate = (const double *)(const void *)(rates + at);
 
 		p->seconds[u] = (double)p->list.unit[u].nbytes / *rate;

@@ -14,11 +14,10 @@ static bool refines(struct kvt_content *known, const struct kvt_content *more)
 {
 	if (known->type && known->type != more->type)
 		return false;
-	if (known->fp8 && more->fp8 && known->fp8 != more->fp8)
+	if ((known->fp8 && more->fp8 && known->fp8 != more->fp8) ||
+	    (known->n && more->n && known->n != more->n))
 		return false;
 	known->type = more->type;
-	if (known->n && more->n && known->n != more->n)
-		return false;
 	if (more->fp8)
 		known->fp8 = more->fp8;
 	if (more->n)

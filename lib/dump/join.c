@@ -106,7 +106,7 @@ static enum kvt_status check_shape(const struct kvt_group *here,
 			(long long)patch->nblocks);
 }
 
-/* Where the steps of each group end. */
+/* 'last' is the last step of each group so far; NULL: none. */
 static enum kvt_status add_part(struct derivation *d, struct step_group **last,
 				int64_t i, const struct kvt_patch *patch,
 				struct kvt_error *err)

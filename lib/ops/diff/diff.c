@@ -271,7 +271,6 @@ static enum kvt_status scan_box(struct kvt_worker *worker, void *context, int64_
 	bool same = false;
 
 	worker->nresult = sizeof(*found);
-
 	if (atomic_load(&c->differs))
 		return KVT_OK;		/* one difference says it */
 	if (c->cells && (status = same_cells(&same, worker, c, &chunk, err)))
