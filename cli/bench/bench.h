@@ -5,7 +5,7 @@
 
 #include "lib/dump/device.h"
 
-/* ---- cases: bench_cases.c ----------------------------------------------- */
+/* ---- cases: cases.c ----------------------------------------------------- */
 
 struct bench_case {
 	const char *name, *from, *to;		/* layouts */
@@ -28,7 +28,10 @@ KVT_MUST_CHECK enum kvt_status
 bench_plan_init(struct bench_plan *out, const struct bench_case *c, int64_t nbytes,
 		struct kvt_error *err);
 
-/* ---- timing: bench_run.c ------------------------------------------------ */
+/* ---- timing: run.c ------------------------------------------------------ */
+
+/* Seconds of a monotonic clock. */
+double bench_now(void);
 
 /*
  * The copy that is as fast as it gets (memcpy, or the driver's inside the device),

@@ -14,9 +14,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli/bench/bench.h"
 #include "cli/cli.h"
 #include "cli/signals.h"
 #include "cli/text_file.h"
@@ -52,14 +52,6 @@ struct timing {
 	int64_t nbytes;
 	struct kvt_run run;
 };
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static enum kvt_status write_file(struct timing *t, int which, struct kvt_error *err)
 {
@@ -201,14 +193,14 @@ static enum kvt_status time_all(struct file_rates *out, struct timing *t, int ro
 		double best = 0;
 
 		for (int r = 0; r < rounds; r++) {
-			double began = now(), took;
+			double began = bench_now(), took;
 			enum kvt_status status = timed[i].run(t, timed[i].which, err);
 
 			if (!status && interrupted)
 				status = kvt_fail(err, KVT_SYSTEM, "interrupted");
 			if (status)
 				return status;
-			took = now() - began;
+			took = bench_now() - began;
 			best = !r || took < best ? took : best;
 		}
 		*field = timed[i].rate ? (double)t->nbytes / best : best;

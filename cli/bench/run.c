@@ -57,7 +57,7 @@ static enum kvt_status on_gpu(const struct stage *s, enum contender who,
 	return status;
 }
 
-static double now(void)
+double bench_now(void)
 {
 	struct timespec t;
 
@@ -83,12 +83,12 @@ static enum kvt_status time_gpu(double *seconds, const struct stage *s,
 static enum kvt_status time_one(double *seconds, const struct stage *s,
 				enum contender who, struct kvt_error *err)
 {
-	double start = now();
+	double start = bench_now();
 
 	if (s->gpu)
 		return time_gpu(seconds, s, who, err);
 	on_cpu(s, who);
-	*seconds = now() - start;
+	*seconds = bench_now() - start;
 	return KVT_OK;
 }
 
