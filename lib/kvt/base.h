@@ -107,6 +107,12 @@ static inline int64_t kvt_lcm(int64_t a, int64_t b)
 	return a / kvt_gcd(a, b) * b;
 }
 
+/* n / by, rounded up; n is not negative. */
+static inline int64_t kvt_ceil_div(int64_t n, int64_t by)
+{
+	return n / by + (n % by > 0);
+}
+
 #ifdef __cplusplus
 }
 #endif

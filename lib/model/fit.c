@@ -17,7 +17,7 @@ int64_t kvt_group_blocks(const struct kvt_group_size *g, int64_t tokens)
 		return 1;
 	if (kvt_spec_class_of(g->keeps, &g->group.args) == KVT_CLASS_ENCODER)
 		return 0;
-	blocks = tokens / g->block_size + (tokens % g->block_size > 0);
+	blocks = kvt_ceil_div(tokens, g->block_size);
 	return g->most_blocks && g->most_blocks < blocks ? g->most_blocks : blocks;
 }
 

@@ -379,7 +379,7 @@ static int64_t pooled_step(const struct kvt_model_size *size, int64_t step)
 
 static int64_t round_up(int64_t n, int64_t by)
 {
-	return (n + by - 1) / by * by;
+	return kvt_ceil_div(n, by) * by;
 }
 
 /* Tokens of a block whose page holds a state. */
@@ -388,7 +388,7 @@ static int64_t tokens_of(const struct kvt_model_size *size, int64_t token,
 {
 	int64_t step = block_step(size), least = step > block_size ? step : block_size;
 
-	return round_up(round_up((size->state_page + token - 1) / token, least),
+	return round_up(round_up(kvt_ceil_div(size->state_page, token), least),
 			pooled_step(size, step));
 }
 

@@ -400,11 +400,6 @@ static struct pages pages_of(const struct caches *all, const struct bucket *b)
 	return p;
 }
 
-static int64_t ceil_of(int64_t n, int64_t by)
-{
-	return n / by + (n % by > 0);
-}
-
 /* The length, at least 'least', that the balanced lists fill with the least padding. */
 static int64_t repeats_of(const struct pages *p, int n, int64_t least)
 {
@@ -418,7 +413,7 @@ static int64_t repeats_of(const struct pages *p, int n, int64_t least)
 
 		for (int i = 0; i < n; i++)
 			if (p[i].balanced)
-				pad += ceil_of(p[i].most, d) * d - p[i].most;
+				pad += kvt_ceil_div(p[i].most, d) * d - p[i].most;
 		if (best_pad < 0 || pad <= best_pad) {
 			best_pad = pad;
 			best = d;
@@ -432,7 +427,7 @@ static int64_t widest(const struct pages *p, int64_t groups)
 	int64_t sum = 0;
 
 	for (int i = 0; i < p->n; i++)
-		sum += ceil_of(p->layers[i], groups) * p->page[i];
+		sum += kvt_ceil_div(p->layers[i], groups) * p->page[i];
 	return sum;
 }
 
@@ -481,17 +476,18 @@ static enum kvt_status pack_mixed(struct kvt_pack *pack, const struct caches *al
 	for (int i = 0; i < to.n; i++) {
 		bool loose = is_loose(&all->c[to.b[i].cache[0]], repeats);
 		int64_t n = loose ? p[i].total : p[i].balanced && repeats ?
-			    ceil_of(p[i].most, repeats) : 1;
+			    kvt_ceil_div(p[i].most, repeats) : 1;
 
 		anchor = widest(&p[i], n) > anchor ? widest(&p[i], n) : anchor;
 	}
 	for (int i = 0; !status && i < to.n; i++) {
 		const struct cache *first = &all->c[to.b[i].cache[0]];
-		int64_t n = p[i].balanced && repeats ? ceil_of(p[i].most, repeats) : 1;
+		int64_t n = p[i].balanced && repeats ?
+			    kvt_ceil_div(p[i].most, repeats) : 1;
 		int64_t fit = anchor / first->page > 1 ? anchor / first->page : 1;
 
-		if (is_loose(first, repeats) && ceil_of(p[i].total, fit) > n)
-			n = ceil_of(p[i].total, fit);
+		if (is_loose(first, repeats) && kvt_ceil_div(p[i].total, fit) > n)
+			n = kvt_ceil_div(p[i].total, fit);
 		status = add_packed(pack, all, &to.b[i], &p[i], n, err);
 	}
 	for (int i = 0; !status && i < all->n; i++) {
@@ -538,7 +534,7 @@ static bool grow(struct cache *c, int64_t page)
 
 	grown.block *= page / c->page;
 	grown.unpadded *= page / c->page;
-	grown.page = ceil_of(grown.unpadded, align) * align;
+	grown.page = kvt_ceil_div(grown.unpadded, align) * align;
 	grown.padded = grown.page != grown.unpadded;
 	if (grown.page != page || (c->padded && !grown.padded))
 		return false;
@@ -668,7 +664,7 @@ static enum kvt_status pack_equal(struct kvt_pack *pack, struct caches *all,
 	if (2 * most < 3 * least)
 		least = most;
 	for (int i = 0; i < to.n; i++)
-		deal(pack, all, &to.b[i], one_list, ceil_of(layers[i], least));
+		deal(pack, all, &to.b[i], one_list, kvt_ceil_div(layers[i], least));
 	return KVT_OK;
 }
 
@@ -793,14 +789,14 @@ static enum kvt_status measure(struct kvt_pack *pack, const struct caches *all,
 			struct kvt_pack_part *part = &g->part[k];
 			int64_t by = outermost ? 1 : find(all, part->cache)->stride;
 
-			g->nbytes += ceil_of(part->page, by) * by * part->layers;
+			g->nbytes += kvt_ceil_div(part->page, by) * by * part->layers;
 		}
 		if (outermost && is_compact(layout))
 			place_parts(g, all, merged);
 		if (g->nbytes > pack->block_nbytes)
 			pack->block_nbytes = g->nbytes;
 	}
-	pack->block_nbytes = ceil_of(pack->block_nbytes, step) * step;
+	pack->block_nbytes = kvt_ceil_div(pack->block_nbytes, step) * step;
 	return KVT_OK;
 }
 

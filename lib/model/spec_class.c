@@ -64,11 +64,6 @@ bool kvt_spec_cached(const char *preset, const struct kvt_spec_args *args)
 
 /* ---- blocks of a request ------------------------------------------------- */
 
-static int64_t up(int64_t n, int64_t by)
-{
-	return n / by + (n % by > 0);
-}
-
 static int64_t least(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
@@ -88,12 +83,12 @@ static int64_t most_blocks(enum kvt_spec_class c, const struct kvt_spec_args *a,
 	case KVT_CLASS_WINDOW:
 	case KVT_CLASS_WINDOW_MLA:
 		/* it need not begin with a block */
-		return up(least(a->window - 1 + a->retained + d->in_flight, d->tokens),
-			  b) + 1;
+		return kvt_ceil_div(least(a->window - 1 + a->retained + d->in_flight,
+					  d->tokens), b) + 1;
 	case KVT_CLASS_CHUNK:
-		return up(least(a->window + d->in_flight, d->tokens), b);
+		return kvt_ceil_div(least(a->window + d->in_flight, d->tokens), b);
 	case KVT_CLASS_CROSS:
-		return up(d->encoder, b);
+		return kvt_ceil_div(d->encoder, b);
 	case KVT_CLASS_ENCODER:
 		return 0;
 	case KVT_CLASS_STATE:
@@ -103,9 +98,9 @@ static int64_t most_blocks(enum kvt_spec_class c, const struct kvt_spec_args *a,
 	case KVT_CLASS_HOT:
 		return a->blocks;
 	case KVT_CLASS_RESIDENT:
-		return up(least(d->in_flight, d->tokens), b);
+		return kvt_ceil_div(least(d->in_flight, d->tokens), b);
 	default:
-		return up(up(d->tokens, dcp), b);
+		return kvt_ceil_div(kvt_ceil_div(d->tokens, dcp), b);
 	}
 }
 
@@ -117,8 +112,8 @@ static int64_t table_width(enum kvt_spec_class c, const struct kvt_spec_args *a,
 	if (c == KVT_CLASS_RING || (c == KVT_CLASS_STATE && !d->align))
 		return c == KVT_CLASS_RING ? 1 : states(d);
 	if (c == KVT_CLASS_STATE)
-		return up(d->tokens, a->block_size) + d->drafts;
-	return up(d->tokens, a->block_size * (rules[c].sharded ? dcp : 1));
+		return kvt_ceil_div(d->tokens, a->block_size) + d->drafts;
+	return kvt_ceil_div(d->tokens, a->block_size * (rules[c].sharded ? dcp : 1));
 }
 
 enum kvt_status kvt_spec_blocks(int64_t *most, int64_t *table, const char *preset,

@@ -64,9 +64,7 @@ static int64_t boxes_of_unit(const struct kvt_pass *pass, int64_t unit_bytes)
 
 static int64_t units_of_pass(const struct kvt_pass *pass, int64_t unit_bytes)
 {
-	int64_t boxes = boxes_of_unit(pass, unit_bytes);
-
-	return pass->count / boxes + (pass->count % boxes != 0);
+	return kvt_ceil_div(pass->count, boxes_of_unit(pass, unit_bytes));
 }
 
 /* Of the boxes before i, so that a pass has its bytes whatever is lost in dividing. */
