@@ -134,13 +134,13 @@ static char *job_text(const struct shard_job *job)
 			      (json_int_t)job->list.unit_bytes, "bytes",
 			      (json_int_t)job->list.nbytes);
 	json_t *words = json_array();
+	bool good = o && words;
 	char *text = NULL;
 
-	for (int i = 0; words && i < job->argc; i++)
-		if (!is_threads(job, i))
-			json_array_append_new(words, json_string(job->argv[i]));
-	if (o && words && !json_object_set(o, "command", words) &&
-	    (int)json_array_size(words) > 0)
+	for (int i = 0; good && i < job->argc; i++)
+		good = is_threads(job, i) ||
+		       !json_array_append_new(words, json_string(job->argv[i]));
+	if (good && !json_object_set(o, "command", words))
 		text = json_dumps(o, JSON_INDENT(2) | JSON_ENSURE_ASCII);
 	json_decref(words);
 	json_decref(o);

@@ -71,6 +71,15 @@ auto() {
 	[[ $stderr == *"none of SLURM_ARRAY_TASK_ID"* ]]
 }
 
+@test "a name that JSON cannot have is refused before anything is done" {
+	cp "$nhd" $'a\xff.npy'
+	run -3 --separate-stderr kvtool digest --layout=nhd --dtype=bf16 --shard=0/1 \
+		--shard-dir=d "$nhd" $'a\xff.npy'
+	one_sentence
+	[[ $stderr == *"a word of the command is not UTF-8"* ]]
+	[ ! -e d/job.json ]
+}
+
 @test "a shard as JSON" {
 	kvtool digest --json --shard=1/2 --shard-dir=d "$nhd" "$hnd" >json
 	[ "$(json 'o["shard"], o["shards"], o["units"], o["done_units"]' <json)" = '(1, 2, 2, 1)' ]
