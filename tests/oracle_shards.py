@@ -21,6 +21,7 @@ import tempfile
 import time
 
 import numpy as np
+import xxhash
 
 from oracle import KVTOOL, Tap, kvtool, need_program_and_data
 
@@ -146,6 +147,13 @@ def refused(tap, name, want, *args):
            f"refused: {name}", r)
 
 
+def forged(unit, change):
+    """With another header, and the digest of that."""
+    header, rest = unit.split(b"\n", 1)
+    data = json.dumps({**json.loads(header), **change}).encode() + b"\n" + rest[:-33]
+    return data + xxhash.xxh3_128_hexdigest(data).encode() + b"\n"
+
+
 def check_refusals(tap):
     words = ["digest", "a.npy", "b.npy"]
     shards(words, 2)
@@ -159,6 +167,12 @@ def check_refusals(tap):
         with open(path, "wb") as f:
             f.write(bad)
         refused(tap, f"byte {at} of a unit is another", "unit 1 of 4", "reduce", "d")
+    for change in ({"begin": 10**7, "end": 10**7 + 1}, {"end": 10**7}, {"status": 5},
+                   {"begin": -1}, {"bytes": 2**63 - 1}, {"bytes": -1}):
+        with open(path, "wb") as f:
+            f.write(forged(good, change))
+        refused(tap, f"a header with {change}, and its digest", "fits neither", "reduce",
+                "d")
     with open(path, "wb") as f:
         f.write(good[:-20])
     refused(tap, "a unit is cut short", "digest", "reduce", "d")

@@ -111,18 +111,29 @@ static json_t *header_in(const char *file, size_t nbytes, const struct shard_job
 	return NULL;
 }
 
-static bool fill(struct shard_result *out, const json_t *o, size_t nbytes)
+/* All boxes of the unit, or none: it was not wanted. */
+static bool is_of_unit(const struct kvt_unit_result *r, const struct kvt_unit *unit)
+{
+	bool known = r->status == KVT_OK || r->status == KVT_BAD_INPUT ||
+		     r->status == KVT_MISMATCH;
+
+	return known && r->begin == unit->begin &&
+	       (r->end == unit->end || r->end == unit->begin);
+}
+
+static bool fill(struct shard_result *out, const json_t *o, size_t nbytes,
+		 const struct kvt_unit *unit)
 {
 	struct kvt_unit_result *r = &out->result;
 	const char *text = json_string_value(json_object_get(o, "problem"));
 	size_t n = strcspn(out->file, "\n") + 1;
-	char *end = out->file + nbytes - DIGEST_LINE;
 
 	r->begin = json_integer_value(json_object_get(o, "begin"));
 	r->end = json_integer_value(json_object_get(o, "end"));
 	r->status = (enum kvt_status)json_integer_value(json_object_get(o, "status"));
 	r->nbytes = json_integer_value(json_object_get(o, "bytes"));
-	if (!text || r->nbytes < 0 || out->file + n + r->nbytes != end)
+	if (!text || !is_of_unit(r, unit) ||
+	    r->nbytes != (int64_t)nbytes - DIGEST_LINE - (int64_t)n || r->nbytes < 0)
 		return false;
 	/* results are numbers of 8 bytes, in a row */
 	memmove(out->file, out->file + n, (size_t)r->nbytes);
@@ -160,8 +171,8 @@ enum kvt_status shard_unit_read(struct shard_result *out, const struct shard_job
 		   digest_line(out->file, nbytes - DIGEST_LINE).s, DIGEST_LINE))
 		wrong = "is not what its digest says";
 	else if ((o = header_in(out->file, nbytes, job, unit, &wrong))) {
-		if (!fill(out, o, nbytes))
-			wrong = "has a header that does not fit its bytes";
+		if (!fill(out, o, nbytes, &job->list.unit[unit.unit]))
+			wrong = "has a header that fits neither its unit nor its bytes";
 		json_decref(o);
 	}
 	if (!wrong)
