@@ -428,6 +428,33 @@ static void merge_found(struct diff_result *out, const struct pass *c,
 		worst_insert(out->worst, &out->nworst, c->nworst, &f->worst[i]);
 }
 
+/* Results come from files, too: is it an element of the pair, or none? */
+static bool is_deviation(const struct deviation *d, const struct diff_pair *p)
+{
+	const int64_t n[KVT_NAXES] = {
+		p->nlayers, p->nsegments, INT64_MAX, p->nheads, p->nkv, p->content,
+	};
+	uint8_t set;
+
+	memcpy(&set, &d->set, sizeof(set));
+	if (set > 1)
+		return false;
+	for (int a = 0; set && a < KVT_NAXES; a++)
+		if (d->key[a] < 0 || d->key[a] >= n[a])
+			return false;
+	return !set || d->key[KVT_AXIS_S] <
+		       p->segment[p->ordered[d->key[KVT_AXIS_B]]].count;
+}
+
+static bool are_deviations(const struct found *f, const struct diff_pair *p)
+{
+	bool good = is_deviation(f->first, p);
+
+	for (int64_t i = 0; good && i < *f->nworst; i++)
+		good = is_deviation(&f->worst[i], p) && f->worst[i].set;
+	return good;
+}
+
 /* kvt_merge_fn */
 static bool take_found(void *context, int64_t i, const void *result, int64_t nbytes)
 {
@@ -437,7 +464,8 @@ static bool take_found(void *context, int64_t i, const void *result, int64_t nby
 	int64_t least = found_bytes(c) - c->nworst * (int64_t)sizeof(*f.worst);
 
 	if (nbytes < least || *f.nworst < 0 || *f.nworst > c->nworst ||
-	    nbytes != least + *f.nworst * (int64_t)sizeof(*f.worst))
+	    nbytes != least + *f.nworst * (int64_t)sizeof(*f.worst) ||
+	    !are_deviations(&f, c->p))
 		return false;
 	merge_found(c->out, c, &chunk, &f);
 	return true;
