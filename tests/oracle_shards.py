@@ -23,7 +23,7 @@ import time
 import numpy as np
 import xxhash
 
-from oracle import KVTOOL, Tap, kvtool, need_program_and_data
+from oracle import DATA, KVTOOL, Tap, kvtool, need_program_and_data
 
 LAYERS, BLOCKS, HEADS, SLOTS, DIM = 5, 160, 4, 64, 128
 KILLS = int(os.environ.get("KVT_KILLS", "4"))
@@ -191,6 +191,35 @@ def check_refusals(tap):
     tap.ok(r.code == 3 and "have changed" in r.err, "and by its shard", r)
 
 
+def check_hostile(tap):
+    """Results with other bytes and a right digest say something, and crash nothing."""
+    rng = random.Random(9)
+    real = f"{DATA}/s260k/paged_bs16/packed_nhd.bf16.npy"
+    must("mutate", "-q", "--fault=swap-heads,a=0,b=2", real, "faulty.npy")
+    for text in (f"diff --json {real} faulty.npy", "fsck r0.h5 a.npy", "digest a.npy",
+                 "transfer-sim sweep --json -m llama-3.1-8b --tps=2:4"):
+        shards(text.split(), 1)
+        units = sorted(glob.glob("d/*.measuring.unit") or glob.glob("d/*.unit"))
+        bad = []
+        for _ in range(60):
+            path = rng.choice(units)
+            good = open(path, "rb").read()
+            unit = bytearray(good)
+            begin, end = good.index(b"\n") + 1, len(good) - 33
+            for _ in range(rng.randint(1, 4)):
+                # of diff, elements are at the end
+                at = rng.randrange(rng.choice((begin, max(begin, end - 500))), end)
+                unit[at] = rng.choice((0, 127, 128, 255, rng.randrange(256)))
+            with open(path, "wb") as f:
+                f.write(forged(bytes(unit), {}))
+            r = kvtool("reduce", "d")
+            if r.code not in (0, 1, 3):
+                bad.append(r)
+            with open(path, "wb") as f:
+                f.write(good)
+        tap.ok(not bad, f"{text}: 60 forged results", "\n".join(map(str, bad[:2])))
+
+
 def check_written(tap, a):
     import h5py
     os.environ.setdefault("HDF5_PLUGIN_PATH", must("--plugin-dir").out.strip())
@@ -291,6 +320,7 @@ def main():
         check_written(tap, a)
         check_kills(tap)
         check_refusals(tap)
+        check_hostile(tap)
         os.chdir("/")
     return tap.done()
 

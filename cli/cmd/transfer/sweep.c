@@ -227,6 +227,26 @@ static enum kvt_status try_one(struct kvt_worker *worker, void *context, int64_t
 	return status;
 }
 
+static bool is_bool(const bool *value)
+{
+	uint8_t byte;
+
+	memcpy(&byte, value, sizeof(byte));
+	return byte < 2;
+}
+
+/* Results come from files, too: is it a row that can be printed? */
+static bool is_row(const struct kvt_sweep_row *r)
+{
+	return memchr(r->layout[0], 0, sizeof(r->layout[0])) &&
+	       memchr(r->layout[1], 0, sizeof(r->layout[1])) &&
+	       memchr(r->refused, 0, sizeof(r->refused)) &&
+	       (unsigned)r->stack < KVT_NSTACKS &&
+	       (unsigned)r->why.cause < KVT_SWEEP_NCAUSES &&
+	       (unsigned)r->why.axis < KVT_NAXES && is_bool(&r->pareto) &&
+	       is_bool(&r->why.at_source) && is_bool(&r->why.channels);
+}
+
 /* kvt_merge_fn */
 static bool take_tried(void *context, int64_t i, const void *result, int64_t nbytes)
 {
@@ -234,7 +254,8 @@ static bool take_tried(void *context, int64_t i, const void *result, int64_t nby
 	struct trying *t = context;
 
 	(void)i;
-	if (nbytes != sizeof(*tried) || tried->n < 0 || tried->n > 2)
+	if (nbytes != sizeof(*tried) || tried->n < 0 || tried->n > 2 ||
+	    !is_row(&tried->row[0]) || !is_row(&tried->row[1]))
 		return false;
 	t->sweep->tokens = tried->tokens;
 	for (int64_t r = 0; r < tried->n; r++)
