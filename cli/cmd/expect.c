@@ -169,7 +169,8 @@ static void check_file(struct expect_result *r, const struct contract *c,
 static void print_file(const struct expect_results *results,
 		       const struct expect_result *r, bool quiet)
 {
-	for (int i = 0; i < r->noutcomes; i++) {
+	/* of a part of the data no clause can be judged */
+	for (int i = 0; i < r->noutcomes && shard_whole(); i++) {
 		char text[1100];
 
 		if (r->outcome[i].holds)

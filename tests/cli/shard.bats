@@ -176,3 +176,14 @@ auto() {
 		    raise SystemExit("it is not refused")
 	END
 }
+
+@test "a share judges no clause: what it says is what went wrong" {
+	kvtool expect write --digest -o c.kvc "$nhd"
+	: >empty.npy
+	for i in 0 1; do
+		run -3 --separate-stderr kvtool expect check --shard=$i/2 --shard-dir=d c.kvc \
+			"$nhd" "$nhd" empty.npy
+		one_sentence
+		[[ $stderr == *"empty.npy: "* ]]
+	done
+}
