@@ -50,6 +50,14 @@ static enum kvt_status join(struct shard_job *job, const struct shard_job_file *
 	enum kvt_status status = shard_job_list(job, err);
 	bool complete = false;
 
+	/* when shards took these words there was nothing wrong with them */
+	if (status == KVT_USAGE) {
+		const struct kvt_error why = *err;
+
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%.200s: job.json is not what was written: %s", dirs[0],
+				why.text);
+	}
 	if (!status && strcmp(job->fingerprint, file->fingerprint))
 		status = kvt_fail(err, KVT_BAD_INPUT,
 				  "%s: the inputs have changed since, or this is another version of kvtool; run the shards again",

@@ -147,6 +147,26 @@ static char *job_text(const struct shard_job *job)
 	return text;
 }
 
+static enum kvt_status same_text(const struct shard_job *job, const char *path,
+				 struct kvt_error *err)
+{
+	char *is, *should = job_text(job);
+	size_t nbytes;
+	enum kvt_status status;
+
+	if (!should)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!(status = text_file_read(&is, &nbytes, path, MOST_JOB, err))) {
+		if (nbytes != strlen(should) || memcmp(is, should, nbytes))
+			status = kvt_fail(err, KVT_BAD_INPUT,
+					  "%s is not what was written; remove it and run the shard again",
+					  path);
+		free(is);
+	}
+	free(should);
+	return status;
+}
+
 /* Is it there, and the same job?  KVT_OK with *there false: there is none. */
 static enum kvt_status check_job(bool *there, const struct shard_job *job,
 				 const char *dir, struct kvt_error *err)
@@ -165,6 +185,8 @@ static enum kvt_status check_job(bool *there, const struct shard_job *job,
 		status = kvt_fail(err, KVT_BAD_INPUT,
 				  "%s is of another command, or its inputs have changed; choose another --shard-dir",
 				  dir);
+	else
+		status = same_text(job, path, err);
 	shard_job_file_free(&file);
 	return status;
 }
@@ -202,12 +224,16 @@ static enum kvt_status take_words(struct shard_job_file *out, const json_t *word
 	size_t n = json_array_size(words);
 
 	if (n < 1 || n > SHARD_MAX_WORDS || !(out->argv = calloc(n + 1, sizeof(char *))))
-		return kvt_fail(err, KVT_BAD_INPUT, "%s has no command", path);
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s has no command; remove it and run the shards again",
+				path);
 	for (size_t i = 0; i < n; i++) {
 		const char *word = json_string_value(json_array_get(words, i));
 
 		if (!word || !(out->argv[out->argc++] = strdup(word)))
-			return kvt_fail(err, KVT_BAD_INPUT, "%s has no command", path);
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s has no command; remove it and run the shards again",
+					path);
 	}
 	return KVT_OK;
 }
@@ -233,7 +259,8 @@ enum kvt_status shard_job_read(struct shard_job_file *out, const char *dir,
 	print = json_string_value(json_object_get(o, "fingerprint"));
 	if (json_integer_value(json_object_get(o, "kvtool_job")) != 1 || !print ||
 	    strlen(print) >= sizeof(out->fingerprint))
-		status = kvt_fail(err, KVT_BAD_INPUT, "%s: expected a job of kvtool",
+		status = kvt_fail(err, KVT_BAD_INPUT,
+				  "%s: expected a job of kvtool; remove it and run the shards again",
 				  path);
 	else
 		status = take_words(out, json_object_get(o, "command"), path, err);

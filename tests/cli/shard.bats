@@ -187,3 +187,23 @@ auto() {
 		[[ $stderr == *"empty.npy: "* ]]
 	done
 }
+
+@test "a job.json with other words is found, and made again when it is gone" {
+	mine=(digest --shard=0/1 --shard-dir=d "$nhd" "$hnd")
+	kvtool "${mine[@]}"
+	kvtool reduce d >good
+	cp d/job.json job
+	for change in 's/"digest"/"difest"/' "s,$nhd,$hnd," "s,$nhd,-Q," "s,$nhd,--scope=x," \
+		's/{/[/'; do
+		sed "$change" job >d/job.json
+		run -3 --separate-stderr kvtool "${mine[@]}"
+		one_sentence
+		[[ $stderr == *"d/job.json"*"remove it"* ]]
+		run -3 --separate-stderr kvtool reduce d
+		one_sentence
+	done
+	rm d/job.json
+	run -0 kvtool "${mine[@]}"
+	[[ $output == *"0 done now, 2 before" ]]
+	kvtool reduce d | cmp - good
+}
