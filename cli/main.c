@@ -93,11 +93,11 @@ static int finish(const struct command *command, enum kvt_status status,
 {
 	struct kvt_error output = { "" };
 
-	signals_die();
+	signals_die(status == KVT_SYSTEM);
 	if (status && err->text[0])
 		complain(command, "%s", err->text);
 	if (finish_output(&output)) {
-		signals_die();		/* a reader that went away is no error */
+		signals_die(false);	/* a reader that went away is no error */
 		fplainf(stderr, "kvtool%s%s: %s\n", command ? " " : "",
 			command ? command->name : "", output.text);
 		return worse(status, KVT_SYSTEM);

@@ -79,11 +79,11 @@ void signals_ignore_limits(void)
 	signal(SIGXFSZ, SIG_IGN);
 }
 
-void signals_die(void)
+void signals_die(bool unfinished)
 {
 	int sig = interrupted;
 
-	if (!sig || published)
+	if (!sig || (published && !unfinished))
 		return;
 	signal(sig, SIG_DFL);
 	raise(sig);

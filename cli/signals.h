@@ -31,7 +31,10 @@ void signals_release(bool published);
 /* For main(): a limit on file sizes is an error of a write, not a death. */
 void signals_ignore_limits(void);
 
-/* Dies by the signal that came; returns if none did, or after publication. */
-void signals_die(void);
+/*
+ * Dies by the signal that came; returns if none did, or after publication, but not if
+ * what was published is one output of several (of shards) and the rest is unfinished.
+ */
+void signals_die(bool unfinished);
 
 #endif
