@@ -8,6 +8,7 @@
  */
 #include "cli/bench/files.h"
 
+#include <errno.h>
 #include <spawn.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -223,9 +224,10 @@ enum kvt_status bench_files(struct file_rates *out, const char *folder, int64_t 
 	t->run = (struct kvt_run){ .threads = 1 };
 	snprintf(dir, sizeof(dir), "%s/kvtool-bench-%ld", folder, (long)getpid());
 	if (mkdir(dir, 0777)) {
+		kvt_fail(err, KVT_SYSTEM, "%s: cannot make a folder there: %s", folder,
+			 strerror(errno));
 		free(t);
-		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make a folder there",
-				folder);
+		return KVT_SYSTEM;
 	}
 	snprintf(t->unit, sizeof(t->unit), "%s/unit", dir);
 	for (int i = 0; i < NFILES; i++)

@@ -209,6 +209,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				(long long)rounds, MOST_ROUNDS);
 	q.bench.rounds = (int)rounds;
 	watched = run_watched(0, 0, false);
+	if (files && !*files)
+		return kvt_fail(err, KVT_USAGE, "option '--files' needs a value: DIR");
 	if (files) {
 		signals_catch();
 		return run_files(files, &q.bench, q.json, err);
