@@ -26,7 +26,9 @@ static const struct {
 	{ "fp8_per_token_head", PER_HEAD }, { "turboquant_k8v4", TURBO },
 	{ "turboquant_4bit_nc", TURBO }, { "turboquant_k3v4_nc", TURBO },
 	{ "turboquant_3bit_nc", TURBO }, { "ultraquant_4bit", ULTRA },
+	{ "fp8_inc", 0 },
 };
+enum { NCACHE_DTYPES = sizeof(cache_dtypes) / sizeof(cache_dtypes[0]) };
 
 /* What queries attend to; without a bit only decoders are supported. */
 enum { ENCODER = 1 << 0, ENCODER_ONLY = 1 << 1, CROSS = 1 << 2 };
@@ -250,9 +252,14 @@ static bool has_dtype(const struct kvt_backend *b, const char *name)
 	return false;
 }
 
+const char *kvt_backend_cache_dtype(int i)
+{
+	return i < NCACHE_DTYPES ? cache_dtypes[i].name : NULL;
+}
+
 static bool has_cache_dtype(const struct kvt_backend *b, const char *name)
 {
-	for (size_t i = 0; i < sizeof(cache_dtypes) / sizeof(cache_dtypes[0]); i++)
+	for (int i = 0; i < NCACHE_DTYPES; i++)
 		if (!strcmp(cache_dtypes[i].name, name))
 			return b->cache_dtypes & cache_dtypes[i].bit;
 	return false;

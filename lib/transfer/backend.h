@@ -24,6 +24,9 @@ struct kvt_backend {
 	unsigned majors;		/* compute capabilities, by bit; 0: all */
 };
 
+/* Name i of vLLM's types of caches; NULL: there are no more. */
+const char *kvt_backend_cache_dtype(int i);
+
 /* vLLM's is_quantized_kv_cache(); NULL: the type is not known. */
 bool kvt_backend_quantised(const char *cache_dtype);
 

@@ -137,6 +137,13 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 	refused 2 "perhaps ,dcp or ,whole" layout --shape=8,16,64,pcp
 	refused 2 "--cache is '', expected a type" layout --cache=
 	refused 2 "expected host in the third part" layout --cache=uint8:nvfp4:gpu
+	refused 2 "there is no type 'bfloat61'; expected one such as" layout --cache=bfloat61
+	refused 2 "--shape is '9223372036854775808,1,1', expected" \
+		layout --shape=9223372036854775808,1,1
+	refused 2 "--cache-dtype is 'fp8_e4m', did you mean 'fp8_e4m3'?" \
+		backend --cache-dtype=fp8_e4m
+	refused 2 "--cache-dtype is '', expected vLLM's name" backend --cache-dtype=
+	refused 2 "--dtype is 'bf17', expected a type" backend --dtype=bf17 --head-dim=64
 	refused 2 "--with is 'sinks', expected mla, hisparse or no-model" layout --with=sinks
 	refused 2 "'nixl' is no connector of vLLM, expected a name such as NixlConnector" \
 		layout --connector=nixl
@@ -148,6 +155,13 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 		layout --worker=LBHNC --worker=NHD
 	refused 3 "worker 0 reports no layout" layout --worker=
 	refused 3 "no layout is in every list" layout --backend=CPU_ATTN --backend=HPC_ATTN
+}
+
+@test "two names of one type are one type, and not two" {
+	run -0 kvtool expect layout --cache=bf16 --cache=bfloat16
+	[[ $output == *"zeroing    no: "* ]]
+	run -0 kvtool expect layout --cache=bf16 --cache=float16
+	[[ $output == *"zeroing    yes: "* ]]
 }
 
 @test "backends of a latent, of a packed content, and of no attention" {

@@ -9,6 +9,7 @@
 #include "cli/opt.h"
 #include "lib/base/nearest.h"
 #include "lib/kvt/connect.h"
+#include "lib/transfer/backend.h"
 
 struct asked {
 	struct kvt_hints hints;
@@ -62,6 +63,29 @@ static enum kvt_status take_word(struct asked *a, const char *word, struct kvt_e
 	}
 	return kvt_fail(err, KVT_USAGE, "--with is '%.40s'%s, expected one of %s", word,
 			kvt_nearest_hint(&near, "").s, list.text);
+}
+
+/* A name that nobody knows is not one that every backend refuses. */
+static enum kvt_status check_types(const struct asked *a, struct kvt_error *err)
+{
+	struct kvt_nearest near;
+	const char *name;
+
+	if (a->hints.dtype && !kvt_dtype_find(a->hints.dtype))
+		return kvt_fail(err, KVT_USAGE,
+				"--dtype is '%.40s', expected a type such as bf16",
+				a->hints.dtype);
+	if (!a->cache_dtype)
+		return KVT_OK;
+	kvt_nearest_start(&near, a->cache_dtype);
+	for (int i = 0; (name = kvt_backend_cache_dtype(i)); i++) {
+		if (!strcmp(name, a->cache_dtype))
+			return KVT_OK;
+		kvt_nearest_offer(&near, name);
+	}
+	return kvt_fail(err, KVT_USAGE, "--cache-dtype is '%.40s'%s", a->cache_dtype,
+			kvt_nearest_hint(&near, ", expected vLLM's name of a type, "
+					 "such as auto or fp8_e4m3").s);
 }
 
 /* "cuda:9.0": two numbers, the second of one digit. */
@@ -349,7 +373,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	for (int i = 0; i < a.with.n; i++)
 		if ((status = take_word(&a, a.with.s[i], err)))
 			return status;
-	if ((status = take_platform(&a, err)))
+	if ((status = take_platform(&a, err)) || (status = check_types(&a, err)))
 		return status;
 	return answer_all(&a, n ? argv[0] : NULL, err);
 }

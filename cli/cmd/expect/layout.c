@@ -72,19 +72,16 @@ static enum kvt_status take_name(int *out, const char *option, const char *text,
 static enum kvt_status take_shape(struct kvt_layout_spec *out, const char *text,
 				  struct kvt_error *err)
 {
-	long long n[3];
-	int end = 0;
+	const char *p = text;
 
 	out->dcp_sharded = -1;
-	if (sscanf(text, "%lld,%lld,%lld%n", &n[0], &n[1], &n[2], &end) == 3 &&
-	    n[0] > 0 && n[1] > 0 && n[2] > 0) {
-		out->heads = n[0];
-		out->states = n[1];
-		out->page = n[2];
-		if (!text[end])
+	if (number_take(&out->heads, &p) && *p++ == ',' &&
+	    number_take(&out->states, &p) && *p++ == ',' && number_take(&out->page, &p) &&
+	    out->heads > 0 && out->states > 0 && out->page > 0) {
+		if (!*p)
 			return KVT_OK;
-		out->dcp_sharded = !strcmp(text + end, ",dcp");
-		if (out->dcp_sharded || !strcmp(text + end, ",whole"))
+		out->dcp_sharded = !strcmp(p, ",dcp");
+		if (out->dcp_sharded || !strcmp(p, ",whole"))
 			return KVT_OK;
 	}
 	return kvt_fail(err, KVT_USAGE,
@@ -92,10 +89,11 @@ static enum kvt_status take_shape(struct kvt_layout_spec *out, const char *text,
 			"as in 8,16,65536, and perhaps ,dcp or ,whole behind it", text);
 }
 
-/* "bfloat16", "uint8:nvfp4", "fp8:none:host", "mamba", "other" */
+/* "bfloat16", "uint8:nvfp4", "uint8:none:host", "mamba", "other" */
 static enum kvt_status take_cache(struct kvt_zeroing_spec *out, char word[64],
 				  const char *text, struct kvt_error *err)
 {
+	const struct kvt_dtype *dtype;
 	char *quant, *host;
 
 	if (snprintf(word, 64, "%s", text) >= 64 || !*text)
@@ -115,10 +113,17 @@ static enum kvt_status take_cache(struct kvt_zeroing_spec *out, char word[64],
 		.kind = !strcmp(word, "mamba") ? KVT_ZEROING_STATE :
 			!strcmp(word, "other") ? KVT_ZEROING_OTHER :
 			KVT_ZEROING_ATTENTION,
-		.dtype = word,
 		.quant = quant && *quant && strcmp(quant, "none") ? quant : NULL,
 		.host_resident = host != NULL,
 	};
+	if (out->kind != KVT_ZEROING_ATTENTION)
+		return KVT_OK;
+	/* one name for bf16 and bfloat16, which are one type */
+	if (!(dtype = kvt_dtype_find(word)))
+		return kvt_fail(err, KVT_USAGE,
+				"--cache is '%.60s', but there is no type '%.40s'; "
+				"expected one such as bfloat16", text, word);
+	out->dtype = dtype->name;
 	return KVT_OK;
 }
 
