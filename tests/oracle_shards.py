@@ -147,10 +147,11 @@ def refused(tap, name, want, *args):
            f"refused: {name}", r)
 
 
-def forged(unit, change):
-    """With another header, and the digest of that."""
-    header, rest = unit.split(b"\n", 1)
-    data = json.dumps({**json.loads(header), **change}).encode() + b"\n" + rest[:-33]
+def forged(unit, change, nbytes=None):
+    """With another header, so many bytes of its result, and the digest of that."""
+    header, rest = unit[:-33].split(b"\n", 1)
+    header = json.dumps({**json.loads(header), **change}, separators=(",", ":")).encode()
+    data = header + b"\n" + rest[:nbytes]
     return data + xxhash.xxh3_128_hexdigest(data).encode() + b"\n"
 
 
@@ -167,12 +168,6 @@ def check_refusals(tap):
         with open(path, "wb") as f:
             f.write(bad)
         refused(tap, f"byte {at} of a unit is another", "unit 1 of 4", "reduce", "d")
-    for change in ({"begin": 10**7, "end": 10**7 + 1}, {"end": 10**7}, {"status": 5},
-                   {"begin": -1}, {"bytes": 2**63 - 1}, {"bytes": -1}):
-        with open(path, "wb") as f:
-            f.write(forged(good, change))
-        refused(tap, f"a header with {change}, and its digest", "fits neither", "reduce",
-                "d")
     with open(path, "wb") as f:
         f.write(good[:-20])
     refused(tap, "a unit is cut short", "digest", "reduce", "d")
@@ -218,6 +213,29 @@ def check_hostile(tap):
             with open(path, "wb") as f:
                 f.write(good)
         tap.ok(not bad, f"{text}: 60 forged results", "\n".join(map(str, bad[:2])))
+
+
+def check_headers(tap):
+    """A header that does not fit the list, or its bytes, is none of this unit."""
+    shards(["digest", "a.npy", "b.npy"], 1)
+    path = "d/000001.unit"
+    good = open(path, "rb").read()
+    tap.equal(forged(good, {}), good, "a unit is what forged() makes")
+    for change in ({"begin": 0}, {"begin": -1}, {"end": 1 << 62}, {"bytes": 2**63 - 1},
+                   {"bytes": -8}, {"status": 2**32}, {"status": 77}, {"status": 5},
+                   {"begin": 2**63 - 1, "end": 2**63 - 1}, {"end": 16}, {"pass": "other"},
+                   {"pass": None}, {"unit": 2}, {"job": ""}, {"status": -1},
+                   {"begin": 10**7, "end": 10**7 + 1}):
+        with open(path, "wb") as f:
+            f.write(forged(good, change))
+        refused(tap, f"a unit with {change}", "unit 1 of 4", "reduce", "d")
+    nbytes = len(good[:-33].split(b"\n", 1)[1])
+    for cut in (8, 16, nbytes - 8):
+        with open(path, "wb") as f:
+            f.write(forged(good, {"bytes": cut}, cut))
+        r = kvtool("reduce", "d")
+        tap.ok(r.code == 3 and "a.npy: hashing: the result of boxes 16 to" in r.err and
+               "a.npy" not in r.out, f"a unit with {cut} bytes of its result", r)
 
 
 def check_written(tap, a):
@@ -317,6 +335,7 @@ def main():
         for text in COMMANDS:
             same(tap, text.split())
         check_list(tap)
+        check_headers(tap)
         check_written(tap, a)
         check_kills(tap)
         check_refusals(tap)

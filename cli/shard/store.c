@@ -89,51 +89,61 @@ enum kvt_status shard_unit_write(const struct shard_job *job, const char *dir,
 
 /* ---- reading ----------------------------------------------------------- */
 
+static const char *text_of(const json_t *o, const char *key)
+{
+	const char *text = json_string_value(json_object_get(o, key));
+
+	return text ? text : "";
+}
+
 /* The header at the beginning of the file, if it is that of this unit; else why not. */
 static json_t *header_in(const char *file, size_t nbytes, const struct shard_job *job,
 			 struct shard_unit unit, const char **why)
 {
+	const struct kvt_pass *pass = &job->list.pass[job->list.unit[unit.unit].pass];
 	const char *end = memchr(file, '\n', nbytes);
 	json_t *o = end ? json_loadb(file, (size_t)(end - file), 0, NULL) : NULL;
 
 	*why = NULL;
 	if (!o)
 		*why = "has no header";
-	else if (strcmp(json_string_value(json_object_get(o, "job")) ?
-			json_string_value(json_object_get(o, "job")) : "",
-			job->fingerprint))
+	else if (strcmp(text_of(o, "job"), job->fingerprint))
 		*why = "is of another command, or of other inputs";
 	else if (json_integer_value(json_object_get(o, "unit")) != unit.unit)
 		*why = "is of another unit";
+	else if (strcmp(text_of(o, "pass"), unit.follows ? unit.follows : pass->label))
+		*why = "is of another pass";
 	if (!*why)
 		return o;
 	json_decref(o);
 	return NULL;
 }
 
-/* All boxes of the unit, or none: it was not wanted. */
-static bool is_of_unit(const struct kvt_unit_result *r, const struct kvt_unit *unit)
+/* Of all of the unit, or of none, for nobody wants it. */
+static bool fits(const struct kvt_unit_result *r, const struct kvt_unit *unit,
+		 int64_t nbytes)
 {
-	bool known = r->status == KVT_OK || r->status == KVT_BAD_INPUT ||
-		     r->status == KVT_MISMATCH;
-
-	return known && r->begin == unit->begin &&
-	       (r->end == unit->end || r->end == unit->begin);
+	if (r->nbytes != nbytes || r->begin != unit->begin)
+		return false;
+	if (r->end == r->begin)
+		return !r->status && !nbytes;
+	return r->end == unit->end &&
+	       (!r->status || r->status == KVT_MISMATCH || r->status == KVT_BAD_INPUT);
 }
 
 static bool fill(struct shard_result *out, const json_t *o, size_t nbytes,
 		 const struct kvt_unit *unit)
 {
 	struct kvt_unit_result *r = &out->result;
-	const char *text = json_string_value(json_object_get(o, "problem"));
+	const char *text = text_of(o, "problem");
 	size_t n = strcspn(out->file, "\n") + 1;
+	json_int_t status = json_integer_value(json_object_get(o, "status"));
 
 	r->begin = json_integer_value(json_object_get(o, "begin"));
 	r->end = json_integer_value(json_object_get(o, "end"));
-	r->status = (enum kvt_status)json_integer_value(json_object_get(o, "status"));
+	r->status = (enum kvt_status)status;
 	r->nbytes = json_integer_value(json_object_get(o, "bytes"));
-	if (!text || !is_of_unit(r, unit) ||
-	    r->nbytes != (int64_t)nbytes - DIGEST_LINE - (int64_t)n || r->nbytes < 0)
+	if (r->status != status || !fits(r, unit, (int64_t)(nbytes - n - DIGEST_LINE)))
 		return false;
 	/* results are numbers of 8 bytes, in a row */
 	memmove(out->file, out->file + n, (size_t)r->nbytes);

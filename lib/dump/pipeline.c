@@ -455,6 +455,8 @@ static enum kvt_status merge_unit(const struct kvt_work *work,
 		good = n <= (uint64_t)work->result_bytes &&
 		       padded((int64_t)n) <= left - 8 &&
 		       work->merge(work->context, i, at + 8, (int64_t)n);
+		if (!good)
+			break;
 		at += 8 + padded((int64_t)n);
 		left -= 8 + padded((int64_t)n);
 	}
