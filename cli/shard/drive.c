@@ -73,7 +73,7 @@ enum kvt_status run_command(const struct command *command, int argc, char **argv
 	static struct shard_words words;
 	enum kvt_status status;
 
-	if (!shard_can(command, argc, argv) || argc > SHARD_MAX_WORDS)
+	if (!shard_can(command, argc, argv))
 		return command->run(argc, argv, err);
 	if ((status = shard_words_take(&words, argc, argv, false, err)))
 		return status;

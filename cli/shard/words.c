@@ -30,6 +30,7 @@ enum kvt_status shard_words_take(struct shard_words *out, int argc, char **argv,
 {
 	bool operands = false;
 	const char *value;
+	int nwords = 0;
 
 	*out = (struct shard_words){ .shard = NULL };
 	for (int i = 0; i < argc; i++) {
@@ -42,13 +43,13 @@ enum kvt_status shard_words_take(struct shard_words *out, int argc, char **argv,
 			out->resume = true;
 		else if (!operands && mpi && !strcmp(argv[i], "--one-file"))
 			out->one_file = true;
-		else if (out->argc == SHARD_MAX_WORDS)
-			return kvt_fail(err, KVT_UNSUPPORTED,
-					"more than %d words of a command in shards",
-					SHARD_MAX_WORDS);
-		else
+		else if (nwords++ < SHARD_MAX_WORDS)
 			out->argv[out->argc++] = argv[i];
 	}
+	if (nwords > SHARD_MAX_WORDS && (out->shard || out->dir || mpi))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%d words, but a command in shards has %d at most; divide the files among several",
+				nwords, SHARD_MAX_WORDS);
 	if (out->dir && !*out->dir)
 		return kvt_fail(err, KVT_USAGE,
 				"option '--shard-dir' needs a value: DIR");

@@ -35,6 +35,18 @@ auto() {
 	[ ! -e d ]
 }
 
+@test "more words than a shard can have are refused, and not done by all" {
+	: >empty
+	mapfile -t many < <(yes empty | head -n 5000)
+	run -4 --separate-stderr kvtool digest --shard=0/2 --shard-dir=d "${many[@]}"
+	one_sentence
+	[[ $stderr == *"a command in shards has 4096 at most"* ]]
+	[ ! -e d ]
+	# without shards there is no such limit
+	run -3 --separate-stderr kvtool digest "${many[@]}"
+	[ "$(wc -l <<<"$stderr")" = 5000 ]
+}
+
 @test "Slurm arrays say it, whatever number they begin with" {
 	auto SLURM_ARRAY_TASK_ID=6 SLURM_ARRAY_TASK_MIN=4 SLURM_ARRAY_TASK_STEP=2 \
 		SLURM_ARRAY_TASK_COUNT=2
