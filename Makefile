@@ -233,10 +233,12 @@ $(B)/gpu_executor.so: tests/gpu_executor.cpp $(wildcard tests/gpu_exec_*.inl) te
 	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wundef $(if $(WERROR),-Werror) -I. $(CPPFLAGS) \
 		$(CFLAGS) $(SANFLAG) -fPIC -fvisibility=hidden -shared $(LDFLAGS) $(call new,$<)
 
+# ASan looks for what throws when a program begins, and the executor is loaded later.
+THROWS := $(if $(SAN),-Xlinker --no-as-needed -lstdc++)
 $(B)/check_gpu: $(call objs,tests/check_gpu.c tests/gpu_*.c tests/kernel_case.c) $(LIB) \
 		| $(B)/gpu_executor.so
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) $(call new,$(filter %.o %.a,$^) -ldl -lm)
+	$(Q)$(CC) $(LINK) $(call new,$(filter %.o %.a,$^) -ldl -lm $(THROWS))
 
 # What makes calls of the program fail, for tests that preload it: no sanitizer, and
 # none of the program's macros, which rename calls.
@@ -252,11 +254,9 @@ $(B)/tests/standin_images.o: kernels/gpu_images.S $(B)/flags
 	$(Q)$(CC) $(CFLAGS) -c -o $@ $< $(foreach v,CUDA HIP,\
 		-DKVT_$v_IMAGE='"$(@:.o=.image)"' -DKVT_$v_ARCHS='"$(@:.o=.archs)"')
 
-# ASan looks for what throws when a program begins, and the executor is loaded later.
-THROWS  := -Wl,--no-as-needed -lstdc++
 $(STANDIN): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/standin_images.o $(LIB) | $(B)/gpu_executor.so
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(if $(SAN),$(THROWS)))
+	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(THROWS))
 
 # The library with it, for tensors on a device.
 $(STANDINLIB): $(filter-out %/gpu_images.o,$(CORE)) $(ENGINEOBJS) $(FORMATS) \
