@@ -443,6 +443,20 @@ static enum kvt_status run_job(const struct command *command, struct kvt_error *
 	return status;
 }
 
+/*
+ * Open MPI looks at every kind of network when it begins, which takes longer than a small
+ * job.  Ranks that are all on one machine have no use for one: they take shared memory,
+ * unless somebody has chosen.
+ */
+static void choose_transport(void)
+{
+	const char *all = getenv("OMPI_COMM_WORLD_SIZE");
+	const char *here = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+
+	if (all && here && !strcmp(all, here))
+		setenv("OMPI_MCA_pml", "ob1", 0);
+}
+
 enum kvt_status run_command(const struct command *command, int argc, char **argv,
 			    struct kvt_error *err)
 {
@@ -450,6 +464,7 @@ enum kvt_status run_command(const struct command *command, int argc, char **argv
 	enum kvt_status status;
 	int has;
 
+	choose_transport();
 	MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &has);
 	MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &job.size);
