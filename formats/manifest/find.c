@@ -8,6 +8,7 @@
  */
 #include "formats/manifest/manifest.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -119,22 +120,33 @@ static enum kvt_status take(struct kvt_manifest *out, bool *own, char *name,
 	return status;
 }
 
+enum kvt_status kvt_manifest_there(bool *there, const char *name, struct kvt_error *err)
+{
+	struct stat st;
+
+	*there = !stat(name, &st);
+	if (*there || errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG)
+		return KVT_OK;
+	return kvt_fail(err, KVT_SYSTEM, "%s: %s", name, strerror(errno));
+}
+
 /* Of those beside the file the first that is its own. */
 static enum kvt_status find(struct kvt_manifest *out, bool *found, bool *passed_over,
 			    const struct kvt_file *data, const struct kvt_hints *hints,
 			    struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
-	struct stat st;
 
 	*found = *passed_over = false;
 
 	for (int i = 0; !status && !*found && i < 2; i++) {
 		char *name = kvt_manifest_name(data->path, i);
+		bool there;
 
 		if (!name)
 			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", data->path);
-		if (stat(name, &st) || !strcmp(name, data->path)) {
+		if ((status = kvt_manifest_there(&there, name, err)) || !there ||
+		    !strcmp(name, data->path)) {
 			free(name);
 			continue;
 		}

@@ -109,6 +109,10 @@ KVT_MUST_CHECK enum kvt_status
 kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 			 const struct kvt_array *array,
 			 struct kvt_error *err);
+/* Is there such a file?  Not being able to tell is KVT_SYSTEM. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_there(bool *there, const char *name, struct kvt_error *err);
+
 /* Is the content of this group no key and value? */
 bool kvt_group_opaque(const struct kvt_group *group);
 

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/file/tree.h"
@@ -51,12 +50,11 @@ enum kvt_status kvt_sidecar_check(const char *sidecar, const char *path,
 {
 	struct kvt_manifest manifest;
 	enum kvt_status status;
-	struct stat st;
 	char *name;
-	bool other;
+	bool other, there;
 
-	if (stat(sidecar, &st))
-		return KVT_OK;
+	if ((status = kvt_manifest_there(&there, sidecar, err)) || !there)
+		return status;
 	if (!(name = strdup(sidecar)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	/* what is no manifest belongs to no file */
