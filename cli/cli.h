@@ -74,6 +74,8 @@ void complain(const struct command *command, const char *format, ...)
  */
 void complaints_keep(void);
 void complaints_end(bool print);
+/* The first since complaints_keep(); "": there was none. */
+const char *complaints_first(void);
 
 /* ---- what is printed for people: plain.c -------------------------------- */
 

@@ -207,13 +207,19 @@ static struct {
 	bool wanted;
 	size_t n;
 	char text[4096];
+	char first[sizeof(((struct kvt_error *)0)->text)];
 } kept;
 
 void complaints_keep(void)
 {
 	kept.wanted = true;
 	kept.n = 0;
-	kept.text[0] = '\0';
+	kept.text[0] = kept.first[0] = '\0';
+}
+
+const char *complaints_first(void)
+{
+	return kept.first;
 }
 
 void complaints_end(bool print)
@@ -231,6 +237,8 @@ static void keep(const char *command, const char *text)
 	size_t left = sizeof(kept.text) - kept.n;
 	char part[KVT_PLAIN_MAX];
 
+	if (!kept.first[0])
+		snprintf(kept.first, sizeof(kept.first), "%s", text);
 	if (strlen(command) + 4 * strlen(text) + 16 > left)
 		return;
 	kept.n += (size_t)snprintf(kept.text + kept.n, left, "kvtool %s: ", command);

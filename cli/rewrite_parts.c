@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/leftovers.h"
 #include "cli/progress.h"
 #include "cli/rewrite.h"
 #include "cli/shard/sharing.h"
@@ -437,6 +438,7 @@ static enum kvt_status write_virtual(struct parts *p, struct joined *j,
 	enum kvt_status status = KVT_OK;
 
 	run.share = NULL;
+	tell_leftovers(r->output);
 	for (int64_t i = 0; i < j->n; i++)
 		make_relative(j->path[i], r->output);
 	options.parts = j->virtual;

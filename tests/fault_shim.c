@@ -584,3 +584,12 @@ int posix_memalign(void **out, size_t alignment, size_t n)
 	*out = __libc_memalign(alignment, n);
 	return *out ? 0 : ENOMEM;
 }
+
+/* Whose string it is, not that libc asks for its memory. */
+char *strdup(const char *s)
+{
+	size_t n = strlen(s) + 1;
+	char *copy = hit_memory(CALL_malloc, CALLER) ? NULL : __libc_malloc(n);
+
+	return copy ? memcpy(copy, s, n) : NULL;
+}

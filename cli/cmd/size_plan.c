@@ -16,6 +16,7 @@
 #include "cli/cmd/size_plan.h"
 #include "cli/json_out.h"
 #include "cli/text_file.h"
+#include "formats/parse/json.h"
 #include "lib/dump/pipeline.h"
 #include "lib/kvt/dump.h"
 #include "lib/kvt/share.h"
@@ -53,12 +54,12 @@ static enum kvt_status read_rates(struct file_rates *out, const char *path,
 	const struct file_rate *f;
 	char *text;
 	size_t nbytes;
-	json_t *o;
+	json_t *o = NULL;
 	enum kvt_status status = text_file_read(&text, &nbytes, path, MOST_RATES, err);
 
 	if (status)
 		return status;
-	o = json_loadb(text, nbytes, 0, NULL);
+	status = kvt_json_parse(&o, text, nbytes, path, err);
 	free(text);
 	for (int i = 0; !status && (f = file_rate_at(i)); i++) {
 		double x = json_number_value(json_object_get(json_object_get(o, "rates"),

@@ -29,9 +29,12 @@ enum kvt_status shard_take_done(struct shard_result *out, const struct shard_job
 	const struct kvt_pass *pass = &job->list.pass[job->list.unit[unit.unit].pass];
 	enum kvt_status status = shard_unit_read(out, job, dir, unit, &why, err);
 
-	if (status || !out->file || out->result.status || strcmp(pass->label, "writing"))
+	if (status || !out->file)
 		return status;
-	if (!shard_part_proven(&out->result, dir, pass->part, &why))
+	/* what could not be read may be there by now */
+	if (out->result.status == KVT_BAD_INPUT ||
+	    (!out->result.status && !strcmp(pass->label, "writing") &&
+	     !shard_part_proven(&out->result, dir, pass->part, &why)))
 		shard_result_free(out);
 	return KVT_OK;
 }

@@ -19,6 +19,7 @@
 
 #include "cli/shard/sharing.h"
 #include "cli/text_file.h"
+#include "formats/parse/json.h"
 
 /* Of what a result has inside: another number, another job. */
 enum { RESULTS_VERSION = 1, MOST_JOB = 16 << 20 };
@@ -30,32 +31,38 @@ static int visible(const struct dirent *entry)
 	return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
 }
 
-/* A file, or all files below a folder, by name. */
-static void describe_path(FILE *out, const char *path, int depth)
+/* A file, or all files below a folder, by name; not if it cannot be told what there is. */
+static enum kvt_status describe_path(FILE *out, const char *path, int depth,
+				     struct kvt_error *err)
 {
+	enum kvt_status status = KVT_OK;
 	struct dirent **entry = NULL;
 	struct stat st;
 	int n;
 
 	if (stat(path, &st))
-		return;
+		return errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG ?
+			KVT_OK :
+			kvt_fail(err, KVT_SYSTEM, "%s: %s", path, strerror(errno));
 	if (!S_ISDIR(st.st_mode)) {
 		fplainf(out, "file %zu:%s %lld %lld.%ld\n", strlen(path), path,
 			(long long)st.st_size, (long long)st.st_mtim.tv_sec,
 			st.st_mtim.tv_nsec);
-		return;
+		return KVT_OK;
 	}
 	fplainf(out, "folder %zu:%s\n", strlen(path), path);
-	n = depth < 32 ? scandir(path, &entry, visible, alphasort) : 0;
+	if ((n = depth < 32 ? scandir(path, &entry, visible, alphasort) : 0) < 0)
+		return kvt_fail(err, KVT_SYSTEM, "%s: %s", path, strerror(errno));
 	for (int i = 0; i < n; i++) {
 		char below[PATH_MAX];
 
-		if (snprintf(below, sizeof(below), "%s/%s", path, entry[i]->d_name) <
-		    (int)sizeof(below))
-			describe_path(out, below, depth + 1);
+		if (!status && snprintf(below, sizeof(below), "%s/%s", path,
+					entry[i]->d_name) < (int)sizeof(below))
+			status = describe_path(out, below, depth + 1, err);
 		free(entry[i]);
 	}
 	free(entry);
+	return status;
 }
 
 static bool is_threads(const struct shard_job *job, int i)
@@ -65,30 +72,33 @@ static bool is_threads(const struct shard_job *job, int i)
 }
 
 /* A word, and the file that it names, or that its value names. */
-static void describe_word(FILE *out, const struct shard_job *job, int i)
+static enum kvt_status describe_word(FILE *out, const struct shard_job *job, int i,
+				     struct kvt_error *err)
 {
 	const char *word = job->argv[i], *value = word;
 
 	if (is_threads(job, i))
-		return;
+		return KVT_OK;
 	fplainf(out, "word %zu:%s\n", strlen(word), word);
 	if (!strncmp(word, "--", 2) && strchr(word, '='))
 		value = strchr(word, '=') + 1;
 	if (i && *value && (!job->output || strcmp(value, job->output)))
-		describe_path(out, value, 0);
+		return describe_path(out, value, 0, err);
+	return KVT_OK;
 }
 
 static enum kvt_status fingerprint(struct shard_job *job, struct kvt_error *err)
 {
 	struct text_output text = { .path = NULL };
 	FILE *out = text_output_open(&text);
+	enum kvt_status status = KVT_OK;
 	struct kvt_digest d;
 
 	if (!out)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	fplainf(out, "kvtool %s %d\n", KVT_VERSION, RESULTS_VERSION);
-	for (int i = 0; i < job->argc; i++)
-		describe_word(out, job, i);
+	for (int i = 0; !status && i < job->argc; i++)
+		status = describe_word(out, job, i, err);
 	for (int64_t p = 0; p < job->list.npasses; p++) {
 		const struct kvt_pass *pass = &job->list.pass[p];
 
@@ -98,6 +108,10 @@ static enum kvt_status fingerprint(struct shard_job *job, struct kvt_error *err)
 	}
 	if (!text_output_close(out))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (status) {
+		free(text.text);
+		return status;
+	}
 	d = kvt_digest_content(text.text, (int64_t)text.nbytes);
 	snprintf(job->fingerprint, sizeof(job->fingerprint), "%016" PRIx64 "%016" PRIx64,
 		 d.hi, d.lo);
@@ -141,7 +155,7 @@ static char *job_text(const struct shard_job *job)
 		good = is_threads(job, i) ||
 		       !json_array_append_new(words, json_string(job->argv[i]));
 	if (good && !json_object_set(o, "command", words))
-		text = json_dumps(o, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+		text = kvt_json_dump(o, JSON_INDENT(2) | JSON_ENSURE_ASCII);
 	json_decref(words);
 	json_decref(o);
 	return text;
@@ -245,7 +259,8 @@ enum kvt_status shard_job_read(struct shard_job_file *out, const char *dir,
 	const char *print;
 	enum kvt_status status;
 	size_t nbytes;
-	json_t *o;
+	struct kvt_error why;
+	json_t *o = NULL;
 
 	*out = (struct shard_job_file){ .argc = 0 };
 	job_path(path, sizeof(path), dir);
@@ -254,8 +269,10 @@ enum kvt_status shard_job_read(struct shard_job_file *out, const char *dir,
 				"%s has no job.json, as a folder of shards has", dir);
 	if ((status = text_file_read(&text, &nbytes, path, MOST_JOB, err)))
 		return status;
-	o = json_loadb(text, nbytes, 0, NULL);
+	status = kvt_json_parse(&o, text, nbytes, path, &why);
 	free(text);
+	if (status == KVT_SYSTEM)
+		return kvt_fail(err, status, "%s", why.text);
 	print = json_string_value(json_object_get(o, "fingerprint"));
 	if (json_integer_value(json_object_get(o, "kvtool_job")) != 1 || !print ||
 	    strlen(print) >= sizeof(out->fingerprint))

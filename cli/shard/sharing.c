@@ -8,6 +8,7 @@
  */
 #include "cli/shard/shard.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -219,19 +220,20 @@ struct silence {
 	int fd[2];
 };
 
-static struct silence silence(bool errors)
+static enum kvt_status silence(struct silence *s, bool errors, struct kvt_error *err)
 {
-	struct silence s = { { -1, -1 } };
 	int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
+	*s = (struct silence){ { -1, -1 } };
+	if (null < 0)
+		return kvt_fail(err, KVT_SYSTEM, "/dev/null: %s", strerror(errno));
 	fflush(stdout);
-	for (int i = 0; null >= 0 && i < 1 + errors; i++) {
-		s.fd[i] = fcntl(STDOUT_FILENO + i, F_DUPFD_CLOEXEC, 3);
+	for (int i = 0; i < 1 + errors; i++) {
+		s->fd[i] = fcntl(STDOUT_FILENO + i, F_DUPFD_CLOEXEC, 3);
 		dup2(null, STDOUT_FILENO + i);
 	}
-	if (null >= 0)
-		close(null);
-	return s;
+	close(null);
+	return KVT_OK;
 }
 
 static void unsilence(struct silence *s)
@@ -268,26 +270,33 @@ static enum kvt_status run_with(struct shard_job *job, bool listing, bool partia
 
 enum kvt_status shard_job_list(struct shard_job *job, struct kvt_error *err)
 {
-	struct silence quiet = silence(true);
+	struct silence quiet;
 	struct kvt_error why = { "" };
-	enum kvt_status status;
+	enum kvt_status status = silence(&quiet, true, err);
 
+	if (status)
+		return status;
+	complaints_keep();
 	status = run_with(job, true, true, &why);
 	unsilence(&quiet);
-	/* what is said of data, and of files, is said by who has all */
-	if (status && status != KVT_MISMATCH && status != KVT_BAD_INPUT &&
-	    (status != KVT_SYSTEM || interrupted))
-		return kvt_fail(err, status, "%s", why.text);
+	complaints_end(false);
+	/* what is said of data is said by who has all; what cannot be read now has no list */
+	if (status && status != KVT_MISMATCH && status != KVT_BAD_INPUT)
+		return kvt_fail(err, status, "%s",
+				why.text[0] ? why.text : complaints_first());
 	return shard_job_finish(job, err);
 }
 
 enum kvt_status shard_run_share(struct shard_job *job, const struct shard_source *source,
 				bool *unfinished, struct kvt_error *err)
 {
-	struct silence quiet = silence(false);
+	struct silence quiet;
 	struct kvt_error why = { "" };
-	enum kvt_status status;
+	enum kvt_status status = silence(&quiet, false, err);
 
+	*unfinished = true;
+	if (status)
+		return status;
 	/* each unit has the buffers of the one before, which the kernel has cleared */
 	mallopt(M_MMAP_THRESHOLD, 32 << 20);
 	mallopt(M_TRIM_THRESHOLD, 512 << 20);

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "cli/text_file.h"
+#include "formats/parse/json.h"
 
 enum { DIGEST_LINE = 33, MOST_RESULT = 1 << 30 };
 
@@ -63,7 +64,7 @@ enum kvt_status shard_unit_write(const struct shard_job *job, const char *dir,
 				 struct kvt_error *err)
 {
 	json_t *header = header_of(job, unit, result);
-	char *line = header ? json_dumps(header, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+	char *line = header ? kvt_json_dump(header, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 	size_t n = line ? strlen(line) : 0, nbytes = (size_t)result->nbytes;
 	char *text = malloc(n + 1 + nbytes + DIGEST_LINE + 1), path[PATH_MAX];
 	enum kvt_status status;
@@ -96,15 +97,20 @@ static const char *text_of(const json_t *o, const char *key)
 	return text ? text : "";
 }
 
-/* The header at the beginning of the file, if it is that of this unit; else why not. */
-static json_t *header_in(const char *file, size_t nbytes, const struct shard_job *job,
-			 struct shard_unit unit, const char **why)
+/* *out: the header at the beginning, if it is that of this unit; else NULL, and why not. */
+static enum kvt_status take_header(json_t **out, const char **why, const char *file,
+				   size_t nbytes, const struct shard_job *job,
+				   struct shard_unit unit, struct kvt_error *err)
 {
 	const struct kvt_pass *pass = &job->list.pass[job->list.unit[unit.unit].pass];
 	const char *end = memchr(file, '\n', nbytes);
-	json_t *o = end ? json_loadb(file, (size_t)(end - file), 0, NULL) : NULL;
+	json_error_t bad;
+	json_t *o = end ? kvt_json_load(file, (size_t)(end - file), 0, &bad) : NULL;
 
+	*out = NULL;
 	*why = NULL;
+	if (end && !o && json_error_code(&bad) == json_error_out_of_memory)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (!o)
 		*why = "has no header";
 	else if (strcmp(text_of(o, "job"), job->fingerprint))
@@ -113,10 +119,10 @@ static json_t *header_in(const char *file, size_t nbytes, const struct shard_job
 		*why = "is of another unit";
 	else if (strcmp(text_of(o, "pass"), unit.follows ? unit.follows : pass->label))
 		*why = "is of another pass";
-	if (!*why)
-		return o;
+	else
+		*out = json_incref(o);
 	json_decref(o);
-	return NULL;
+	return KVT_OK;
 }
 
 /* Of all of the unit, or of none, for nobody wants it. */
@@ -180,7 +186,10 @@ enum kvt_status shard_unit_read(struct shard_result *out, const struct shard_job
 	    memcmp(out->file + nbytes - DIGEST_LINE,
 		   digest_line(out->file, nbytes - DIGEST_LINE).s, DIGEST_LINE))
 		wrong = "is not what its digest says";
-	else if ((o = header_in(out->file, nbytes, job, unit, &wrong))) {
+	else if ((status = take_header(&o, &wrong, out->file, nbytes, job, unit, err))) {
+		shard_result_free(out);
+		return status;
+	} else if (o) {
 		if (!fill(out, o, nbytes, &job->list.unit[unit.unit]))
 			wrong = "has a header that fits neither its unit nor its bytes";
 		json_decref(o);
