@@ -84,7 +84,6 @@ def plain(took, words, _n, _folder):
 
 def shards(took, words, n, folder):
     """Two at a time, as two processors have it; then all are joined."""
-    shutil.rmtree(folder, ignore_errors=True)
     for first in range(0, n, 2):
         for p in [took.start(KVTOOL, words[0], "--threads=1", f"--shard={i}/{n}",
                              f"--shard-dir={folder}", *words[1:])
@@ -95,7 +94,6 @@ def shards(took, words, n, folder):
 
 def ranks(took, words, n, folder):
     more = ["--one-file", f"--shard-dir={folder}"] if "-o" in words else []
-    shutil.rmtree(folder, ignore_errors=True)
     return took.run("mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(n), MPI,
                     words[0], *more, *words[1:])
 
@@ -104,6 +102,7 @@ def row(what, act, words, n, folder, best=None, model=""):
     """The least of the rounds; the output of each is right."""
     least = None
     for _ in range(ROUNDS):
+        shutil.rmtree(folder, ignore_errors=True)
         took = Took()
         out = act(took, words, n, folder)
         if "-o" in words:
@@ -119,33 +118,40 @@ def row(what, act, words, n, folder, best=None, model=""):
     return out, least.wall
 
 
+def times_of(words, folder, seconds):
+    print(words[0])
+    best = row("plain, 2 threads", plain, words, 1, folder)
+    for n in (1, 2, 3, 4, 7):
+        row(f"{n} shards and reduce", shards, words, n, folder, best, seconds.get(n, ""))
+    for n in (1, 2, 4) if os.path.exists(MPI) else ():
+        row(f"mpirun -n {n}", ranks, words, n, folder, best)
+
+
+def modelled(name, rates, names):
+    planned = json.loads(Took().run(
+        KVTOOL, "size", f"--plan={rates}", f"--job={name}", "--time=0.001", "-j",
+        *names))["times"]
+    return {t["shards"]: f"{t['seconds']:.2f}" for t in planned}
+
+
 def main():
     top = tempfile.mkdtemp(prefix="kvtool-shards-", dir=os.environ.get("KVT_BENCH_DIR"))
     folder, out = os.path.join(top, "shards"), os.path.join(top, "out.h5")
     try:
-        names = [make_dump(top, str(i), MIB) for i in range(FILES)]
+        print(f"{FILES} files of {MIB} MiB; seconds, processor seconds, MiB of a process, "
+              "times as fast as plain, seconds by the model")
+        # one after the other: memory that was never used before is slow
         half = make_dump(top, "half", MIB * FILES // 2)
+        times_of(["relayout", "-q", "--to=hnd", "-o", out, half], folder, {})
+        times_of(["diff", half, copy_of(half)], folder, {})
+        shutil.rmtree(top)
+        os.mkdir(top)
+        names = [make_dump(top, str(i), MIB) for i in range(FILES)]
         rates = os.path.join(top, "rates.json")
         with open(rates, "wb") as f:
             f.write(Took().run(KVTOOL, "bench", f"--files={top}", "--json"))
-        print(f"{FILES} files of {MIB} MiB; seconds, processor seconds, MiB of a process, "
-              "times as fast as plain, seconds by the model")
-        for words in (["digest", *names], ["fsck", "--json", *names],
-                      ["diff", half, copy_of(half)],
-                      ["relayout", "-q", "--to=hnd", "-o", out, half]):
-            print(words[0])
-            best = row("plain, 2 threads", plain, words, 1, folder)
-            seconds = {}
-            if words[0] in ("digest", "fsck"):
-                planned = json.loads(Took().run(
-                    KVTOOL, "size", f"--plan={rates}", f"--job={words[0]}", "--time=0.001",
-                    "-j", *names))["times"]
-                seconds = {t["shards"]: f"{t['seconds']:.2f}" for t in planned}
-            for n in (1, 2, 3, 4, 7):
-                row(f"{n} shards and reduce", shards, words, n, folder, best,
-                    seconds.get(n, ""))
-            for n in (1, 2, 4) if os.path.exists(MPI) else ():
-                row(f"mpirun -n {n}", ranks, words, n, folder, best)
+        for words in (["digest", *names], ["fsck", "--json", *names]):
+            times_of(words, folder, modelled(words[0], rates, names))
     finally:
         shutil.rmtree(top)
 

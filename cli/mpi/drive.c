@@ -11,9 +11,12 @@
  */
 #include <limits.h>
 #include <mpi.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -457,6 +460,18 @@ static void choose_transport(void)
 		setenv("OMPI_MCA_pml", "ob1", 0);
 }
 
+/*
+ * PMIx 4 sends a message to the launcher in two pieces, of which the second waits for the
+ * receiver's delayed acknowledgement of the first: 40 ms in MPI_Finalize().
+ */
+static void hold_nothing_back(void)
+{
+	const int on = 1;
+
+	for (int fd = STDERR_FILENO + 1; fd < 256; fd++)
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
 enum kvt_status run_command(const struct command *command, int argc, char **argv,
 			    struct kvt_error *err)
 {
@@ -466,6 +481,7 @@ enum kvt_status run_command(const struct command *command, int argc, char **argv
 
 	choose_transport();
 	MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &has);
+	hold_nothing_back();
 	MPI_Comm_rank(MPI_COMM_WORLD, &job.rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &job.size);
 	job.name = command->name;
