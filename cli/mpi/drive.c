@@ -69,8 +69,12 @@ static void finish(MPI_Request *request)
 {
 	int done = 0;
 
-	while (MPI_Test(request, &done, MPI_STATUS_IGNORE), !done)
+	while (MPI_Test(request, &done, MPI_STATUS_IGNORE), !done) {
+		/* whoever would answer may be dead, of which the launcher tells by a signal */
+		if (job.rank && interrupted)
+			signals_die(true);
 		sleep_a_little();
+	}
 }
 
 static void send_bytes(const void *bytes, size_t n, int to, enum tag tag)
@@ -174,7 +178,7 @@ static void *serve(void *unused)
 {
 	int left = job.size - 1;
 
-	while (left) {
+	while (left && !interrupted) {
 		MPI_Status from;
 		int64_t ask[2], unit;
 		int there, nbytes;
@@ -264,12 +268,16 @@ static void do_units(void)
 		fail_all(KVT_SYSTEM, &(struct kvt_error){ "cannot start a thread" });
 	/* what does not open, say, is what rank 0 finds, too, when it has all */
 	status = shard_run_share(&job.shard, &source, &unfinished, &err);
+	if (interrupted)
+		signals_die(true);
 	if (status && unfinished)
 		fail_all(status, &err);
 	if (job.rank)
 		send_bytes((int64_t[2]){ 0 }, 2 * sizeof(int64_t), 0, LAST);
 	else
 		pthread_join(job.server, NULL);
+	if (interrupted)
+		signals_die(true);
 	if (job.run.progress)
 		job.run.progress(NULL, NULL, 0, 0);
 }

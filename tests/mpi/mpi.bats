@@ -98,7 +98,7 @@ units_in() { find "$1" -maxdepth 1 -type f -name '*.unit' 2>/dev/null | wc -l; }
 	for wanted in 1 2; do
 		rm -rf killed
 		mpirun -n 2 "$MPITOOL" digest --threads=1 --shard-dir=killed a.bin b.bin \
-			>/dev/null 2>&1 3>&- &
+			>/dev/null 2>killed.err 3>&- &
 		pid=$!
 		until [ "$(units_in killed)" -ge $wanted ]; do
 			kill -0 $pid 2>/dev/null || break
@@ -106,6 +106,7 @@ units_in() { find "$1" -maxdepth 1 -type f -name '*.unit' 2>/dev/null | wc -l; }
 		rank=$(pgrep -P $pid -f kvtool-mpi | tail -n 1)
 		[ -z "$rank" ] || kill -9 "$rank" || true
 		wait $pid || true
+		! grep 'rank [0-9]*: *$' killed.err
 		before=$(units_in killed)
 		mpi 2 digest --threads=1 --shard-dir=killed --resume a.bin b.bin >mpi.out 2>err
 		cmp mpi.out plain.out
