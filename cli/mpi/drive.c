@@ -469,7 +469,7 @@ static void choose_transport(void)
 }
 
 /*
- * PMIx 4 sends a message to the launcher in two pieces, of which the second waits for the
+ * PMIx 4 sends a message to the launcher in two writes, of which the second waits for the
  * receiver's delayed acknowledgement of the first: 40 ms in MPI_Finalize().
  */
 static void hold_nothing_back(void)
