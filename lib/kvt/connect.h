@@ -301,6 +301,13 @@ struct kvt_backend_config {
 	bool any_release;		/* block sizes of releases before this one, too */
 };
 
+/*
+ * The kind of layers that it is, in the words of vLLM's KVCacheSpecKind that can be keys of
+ * its attention_config.backend_per_kind: get_attn_spec_kind().
+ */
+const char *kvt_backend_kind(const struct kvt_backend_config *config);
+const char *kvt_backend_kind_at(int i);		/* all of them; NULL past the last */
+
 /* In the order of vLLM's validate_configuration(), which returns all. */
 enum kvt_backend_reason {
 	KVT_BACKEND_NO_CODE,		/* then there is no other */

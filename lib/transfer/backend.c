@@ -229,6 +229,30 @@ bool kvt_backend_has_connector(const struct kvt_backend *backend)
 	return backend->can & CONNECTOR;
 }
 
+/* ---- kinds of layers ----------------------------------------------------- */
+
+enum { KIND_FULL, KIND_WINDOW, KIND_MLA, KIND_MLA_WINDOW, KIND_ENCODER_ONLY, KIND_CROSS,
+       NKINDS };
+static const char *const kinds[NKINDS] = {
+	"full_attention", "sliding_window", "mla_attention", "sliding_window_mla",
+	"encoder_only_attention", "cross_attention",
+};
+
+const char *kvt_backend_kind_at(int i)
+{
+	return i < NKINDS ? kinds[i] : NULL;
+}
+
+const char *kvt_backend_kind(const struct kvt_backend_config *config)
+{
+	if (config->type && !strcmp(config->type, "encoder_only"))
+		return kinds[KIND_ENCODER_ONLY];
+	if (config->type && !strcmp(config->type, "encoder_decoder"))
+		return kinds[KIND_CROSS];
+	return kinds[config->mla ? (int)KIND_MLA + config->sliding_window :
+				   (int)KIND_FULL + config->sliding_window];
+}
+
 /* ---- configurations ----------------------------------------------------- */
 
 static bool has_head_size(const struct kvt_backend *b, int64_t size)

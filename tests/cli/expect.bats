@@ -157,6 +157,26 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 	refused 3 "no layout is in every list" layout --backend=CPU_ATTN --backend=HPC_ATTN
 }
 
+@test "a backend that is selected is taken, or vLLM fails" {
+	ask=(expect backend --head-dim=128 --dtype=bf16 --block-size=16 --on=cuda:9.0)
+	run -0 kvtool "${ask[@]}" --select=TRITON_ATTN
+	[[ ${lines[-1]} == "for full_attention TRITON_ATTN is selected, and vLLM takes it" ]]
+	run -1 kvtool "${ask[@]}" --select=TRITON_MLA
+	[[ ${lines[-1]} == *"TRITON_MLA is selected, and vLLM fails: non-MLA not supported" ]]
+	# that of its kind beats the other; of other kinds it says nothing
+	run -0 kvtool "${ask[@]}" --with=window --select=TRITON_MLA \
+		--select=sliding_window=FLEX_ATTENTION
+	[[ ${lines[-1]} == "for sliding_window FLEX_ATTENTION is selected, and vLLM takes it" ]]
+	run -0 kvtool "${ask[@]}" --select=sliding_window=TRITON_MLA
+	[[ ${lines[-1]} == *"it takes FLASH_ATTN" ]]
+	run -1 kvtool expect backend -j --select=FLASH_ATTN --with=mla --with=window
+	[ "$(json '[o["groups"][0][k] for k in ("kind", "selected", "taken", "asked")]' \
+		<<<"$output")" = "['sliding_window_mla', 'FLASH_ATTN', None, []]" ]
+	refused 2 "--select is 'mla=FLASHMLA', expected a kind" backend --select=mla=FLASHMLA
+	refused 2 "--select is 'FLASH_ATN', did you mean 'FLASH_ATTN'?" backend \
+		--select=FLASH_ATN
+}
+
 @test "two names of one type are one type, and not two" {
 	run -0 kvtool expect layout --cache=bf16 --cache=bfloat16
 	[[ $output == *"zeroing    no: "* ]]

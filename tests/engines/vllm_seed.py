@@ -81,7 +81,7 @@ class Library:
         from kvtool import _native
         self.native, self.lib = _native, ctypes.CDLL(os.environ["KVTOOL_LIBRARY"])
         for name in ("kvt_kv_layout_name", "kvt_backend_name", "kvt_backend_reason_text",
-                     "kvt_backend_own_reason"):
+                     "kvt_backend_own_reason", "kvt_backend_kind"):
             getattr(self.lib, name).restype = C
         for name in ("kvt_backend_at", "kvt_backend_find"):
             getattr(self.lib, name).restype = ctypes.c_void_p
@@ -597,6 +597,7 @@ def validate(backend, c, capability):
 
 def backends(kvt):
     global CONFIG
+    from vllm.v1.attention.selector import get_attn_spec_kind
     CONFIG, classes = no_model(), importable()
     names = [n for n in classes if n != "ROCM_AITER_FA"]        # it asks the device
     pointers = {n: ctypes.c_void_p(kvt.lib.kvt_backend_find(n.encode())) for n in names}
@@ -625,6 +626,8 @@ def backends(kvt):
         if name not in OWN:
             left = [[r for r in reasons if r in known] for reasons in left]
         left[0] = [r.split(", got")[0] for r in left[0]]
+        left[0].append(str(get_attn_spec_kind(c.mla, c.sliding_window, c.type).value))
+        left[1].append(kvt.lib.kvt_backend_kind(ctypes.byref(config)).decode())
         return (name, vars(c)), *left
     return names, draw
 

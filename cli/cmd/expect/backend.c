@@ -11,9 +11,13 @@
 #include "lib/kvt/connect.h"
 #include "lib/transfer/backend.h"
 
+enum { MAX_KINDS = 8 };
+
 struct asked {
 	struct kvt_hints hints;
-	struct opt_strings with;
+	struct opt_strings with, select;
+	/* by the number of the kind (kvt_backend_kind_at), the last for all others */
+	const struct kvt_backend *selected[MAX_KINDS];
 	const char *cache_dtype, *on;
 	int64_t heads;
 	bool all, json, has_platform;
@@ -86,6 +90,43 @@ static enum kvt_status check_types(const struct asked *a, struct kvt_error *err)
 	return kvt_fail(err, KVT_USAGE, "--cache-dtype is '%.40s'%s", a->cache_dtype,
 			kvt_nearest_hint(&near, ", expected vLLM's name of a type, "
 					 "such as auto or fp8_e4m3").s);
+}
+
+static int kind_number(const char *word, size_t n)
+{
+	const char *kind;
+	int i;
+
+	for (i = 0; (kind = kvt_backend_kind_at(i)); i++)
+		if (strlen(kind) == n && !strncmp(kind, word, n))
+			return i;
+	return -1;
+}
+
+/* "FLASH_ATTN", for all kinds, or "sliding_window=TRITON_ATTN" */
+static enum kvt_status take_selected(struct asked *a, const char *text,
+				     struct kvt_error *err)
+{
+	const char *name = strchr(text, '=');
+	struct kvt_nearest near;
+	const struct kvt_backend *b;
+	int kind = MAX_KINDS - 1;
+
+	if (name && (kind = kind_number(text, (size_t)(name - text))) < 0)
+		return kvt_fail(err, KVT_USAGE,
+				"--select is '%.60s', expected a kind of vLLM's before =: "
+				"full_attention, sliding_window, mla_attention, "
+				"sliding_window_mla, encoder_only_attention, cross_attention",
+				text);
+	name = name ? name + 1 : text;
+	if ((a->selected[kind] = kvt_backend_find(name)))
+		return KVT_OK;
+	kvt_nearest_start(&near, name);
+	for (int i = 0; (b = kvt_backend_at(i)); i++)
+		kvt_nearest_offer(&near, kvt_backend_name(b));
+	return kvt_fail(err, KVT_USAGE, "--select is '%.60s'%s", name,
+			kvt_nearest_hint(&near, ", expected a backend of vLLM, such as "
+					 "FLASH_ATTN").s);
 }
 
 /* "cuda:9.0": two numbers, the second of one digit. */
@@ -177,9 +218,9 @@ static struct question question_of(const struct asked *a, const struct kvt_group
 
 enum { MAX_REASONS = KVT_NBACKEND_REASONS + 1 };
 
-/* The reasons for no, in the engine's order; the last is ours. */
-static int reasons_of(const char *out[MAX_REASONS], const struct kvt_backend *backend,
-		      const struct question *q)
+/* The reasons of vLLM for no, in its order. */
+static int engine_reasons(const char *out[MAX_REASONS], const struct kvt_backend *backend,
+			  const struct question *q)
 {
 	unsigned bits = kvt_backend_check(backend, &q->config);
 	int n = 0;
@@ -189,17 +230,37 @@ static int reasons_of(const char *out[MAX_REASONS], const struct kvt_backend *ba
 			out[n++] = i == KVT_BACKEND_OWN ?
 				   kvt_backend_own_reason(backend, &q->config) :
 				   kvt_backend_reason_text((enum kvt_backend_reason)i);
-	if (q->group && !(bits & 1u << KVT_BACKEND_NO_CODE) &&
+	return n;
+}
+
+/* These, and one of ours. */
+static int reasons_of(const char *out[MAX_REASONS], const struct kvt_backend *backend,
+		      const struct question *q)
+{
+	bool code = !(kvt_backend_check(backend, &q->config) & 1u << KVT_BACKEND_NO_CODE);
+	int n = engine_reasons(out, backend, q);
+
+	if (q->group && code &&
 	    !kvt_backend_writes(backend, &q->group->layout, &q->group->shape))
 		out[n++] = "it does not put bytes there";
 	return n;
 }
 
-/* NULL: none of those that are asked. */
+/* What the user of vLLM wants; NULL: nothing, the platform's order decides. */
+static const struct kvt_backend *selected(const struct asked *a, const struct question *q)
+{
+	const char *kind = kvt_backend_kind(&q->config);
+	const struct kvt_backend *b = a->selected[kind_number(kind, strlen(kind))];
+
+	return b ? b : a->selected[MAX_KINDS - 1];
+}
+
+/* NULL: none of those that are asked, or what is selected is not possible. */
 static const struct kvt_backend *taken(const struct asked *a, const struct question *q)
 {
-	const struct kvt_backend *order[16];
-	int n = kvt_backend_order_of(order, 16, &q->config, &a->platform);
+	const struct kvt_backend *order[16] = { selected(a, q) };
+	int n = order[0] ? 1 :
+		kvt_backend_order_of(order, 16, &q->config, &a->platform);
 
 	for (int i = 0; i < n; i++)
 		if (!kvt_backend_check(order[i], &q->config))
@@ -234,6 +295,18 @@ static void print_order(const struct asked *a, const struct question *q)
 	plainf("; it takes %s\n", first ? kvt_backend_name(first) : "none, and fails");
 }
 
+static void print_selected(const struct question *q, const struct kvt_backend *b)
+{
+	const char *why[MAX_REASONS];
+	int n = engine_reasons(why, b, q);
+
+	plainf("for %s %s is selected, and vLLM %s", kvt_backend_kind(&q->config),
+	       kvt_backend_name(b), n ? "fails: " : "takes it");
+	for (int i = 0; i < n; i++)
+		plainf("%s%s", i ? ", " : "", why[i]);
+	putchar('\n');
+}
+
 static void print_answers(const struct asked *a, const struct question *q)
 {
 	const struct kvt_backend *b;
@@ -248,7 +321,9 @@ static void print_answers(const struct asked *a, const struct question *q)
 			plainf("%s%s", j ? ", " : "", why[j]);
 		putchar('\n');
 	}
-	if (a->has_platform)
+	if (selected(a, q))
+		print_selected(q, selected(a, q));
+	else if (a->has_platform)
 		print_order(a, q);
 }
 
@@ -275,10 +350,13 @@ static void put_answers(struct json_out *out, json_t *list, const struct asked *
 		for (int j = 0; j < n; j++)
 			json_append_text(out, reasons, why[j]);
 	}
-	if (!a->has_platform)
+	b = selected(a, q);
+	json_put_text(out, o, "kind", kvt_backend_kind(&q->config));
+	json_put_text(out, o, "selected", b ? kvt_backend_name(b) : NULL);
+	if (!a->has_platform && !b)
 		return;
 	names = json_put_array(out, o, "asked");
-	n = kvt_backend_order_of(order, 16, &q->config, &a->platform);
+	n = b ? 0 : kvt_backend_order_of(order, 16, &q->config, &a->platform);
 	for (int i = 0; i < n; i++)
 		json_append_text(out, names, kvt_backend_name(order[i]));
 	b = taken(a, q);
@@ -287,13 +365,15 @@ static void put_answers(struct json_out *out, json_t *list, const struct asked *
 
 /* ---- the command -------------------------------------------------------- */
 
-static void answer(const struct asked *a, const struct question *q, struct json_out *out,
-		   json_t *list)
+/* KVT_MISMATCH: vLLM fails with what is selected. */
+static enum kvt_status answer(const struct asked *a, const struct question *q,
+			      struct json_out *out, json_t *list)
 {
 	if (a->json)
 		put_answers(out, list, a, q);
 	else
 		print_answers(a, q);
+	return selected(a, q) && !taken(a, q) ? KVT_MISMATCH : KVT_OK;
 }
 
 static enum kvt_status answer_dump(const struct asked *a, const char *path,
@@ -301,7 +381,7 @@ static enum kvt_status answer_dump(const struct asked *a, const char *path,
 				   struct kvt_error *err)
 {
 	struct kvt_dump *dump;
-	enum kvt_status status = kvt_open(&dump, path, &a->hints, err);
+	enum kvt_status status = kvt_open(&dump, path, &a->hints, err), worst = KVT_OK;
 	int asked = 0;
 
 	if (status)
@@ -315,10 +395,10 @@ static enum kvt_status answer_dump(const struct asked *a, const char *path,
 		q = question_of(a, group);
 		if (asked++ && !a->json)
 			putchar('\n');
-		answer(a, &q, out, list);
+		worst = worse(worst, answer(a, &q, out, list));
 	}
 	kvt_dump_close(dump);
-	return asked ? KVT_OK :
+	return asked ? worst :
 	       kvt_fail(err, KVT_BAD_INPUT, "%s: no group is an attention cache", path);
 }
 
@@ -327,7 +407,7 @@ static enum kvt_status answer_all(const struct asked *a, const char *path,
 {
 	struct json_out out = { NULL, false };
 	json_t *list = NULL;
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status = KVT_OK, printed = KVT_OK;
 
 	if (a->json) {
 		json_start(&out);
@@ -338,12 +418,12 @@ static enum kvt_status answer_all(const struct asked *a, const char *path,
 	} else {
 		struct question q = question_of(a, NULL);
 
-		answer(a, &q, &out, list);
+		status = answer(a, &q, &out, list);
 	}
-	if (!status && a->json)
-		status = json_print(&out, false, err);
+	if (a->json && (!status || status == KVT_MISMATCH))
+		printed = json_print(&out, false, err);
 	json_free(&out);
-	return status;
+	return printed ? printed : status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
@@ -356,6 +436,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "vLLM's name of the cache's type, such as fp8_e4m3" },
 		{ "on", 0, OPT_STRING, &a.on, "PLATFORM",
 		  "cuda:9.0, rocm, rocm:aiter,mha: also who is asked and taken there" },
+		{ "select", 0, OPT_STRINGS, &a.select, "[KIND=]NAME",
+		  "what vLLM is told to take, for all layers or a kind; may be repeated" },
 		{ "query-heads", 0, OPT_COUNT, &a.heads, "N",
 		  "query heads of a rank, for the order" },
 		{ "all-reasons", 0, OPT_FLAG, &a.all, NULL, "not only the first" },
@@ -373,6 +455,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	for (int i = 0; i < a.with.n; i++)
 		if ((status = take_word(&a, a.with.s[i], err)))
 			return status;
+	for (int i = 0; i < a.select.n; i++)
+		if ((status = take_selected(&a, a.select.s[i], err)))
+			return status;
 	if ((status = take_platform(&a, err)) || (status = check_types(&a, err)))
 		return status;
 	return answer_all(&a, n ? argv[0] : NULL, err);
@@ -386,5 +471,7 @@ const struct command expect_backend = {
 	.examples =
 		"  kvtool expect backend dump.h5\n"
 		"  kvtool expect backend --head-dim=128 --dtype=bf16 --block-size=16 "
-		"--on=cuda:9.0\n",
+		"--on=cuda:9.0\n"
+		"  kvtool expect backend --select=FLASH_ATTN "
+		"--select=sliding_window=TRITON_ATTN dump.h5\n",
 };
