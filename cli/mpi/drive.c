@@ -70,7 +70,7 @@ static void finish(MPI_Request *request)
 	int done = 0;
 
 	while (MPI_Test(request, &done, MPI_STATUS_IGNORE), !done) {
-		/* whoever would answer may be dead, of which the launcher tells by a signal */
+		/* who would answer may be dead: the launcher tells by a signal */
 		if (job.rank && interrupted)
 			signals_die(true);
 		sleep_a_little();

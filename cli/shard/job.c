@@ -31,7 +31,7 @@ static int visible(const struct dirent *entry)
 	return strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
 }
 
-/* A file, or all files below a folder, by name; not if it cannot be told what there is. */
+/* A file, or all files below a folder, by name; KVT_SYSTEM: nobody can tell. */
 static enum kvt_status describe_path(FILE *out, const char *path, int depth,
 				     struct kvt_error *err)
 {

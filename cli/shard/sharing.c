@@ -280,7 +280,7 @@ enum kvt_status shard_job_list(struct shard_job *job, struct kvt_error *err)
 	status = run_with(job, true, true, &why);
 	unsilence(&quiet);
 	complaints_end(false);
-	/* what is said of data is said by who has all; what cannot be read now has no list */
+	/* of data who has all says it; what cannot be read now has no list */
 	if (status && status != KVT_MISMATCH && status != KVT_BAD_INPUT)
 		return kvt_fail(err, status, "%s",
 				why.text[0] ? why.text : complaints_first());

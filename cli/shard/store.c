@@ -64,7 +64,8 @@ enum kvt_status shard_unit_write(const struct shard_job *job, const char *dir,
 				 struct kvt_error *err)
 {
 	json_t *header = header_of(job, unit, result);
-	char *line = header ? kvt_json_dump(header, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+	char *line = header ? kvt_json_dump(header, JSON_COMPACT | JSON_ENSURE_ASCII) :
+			      NULL;
 	size_t n = line ? strlen(line) : 0, nbytes = (size_t)result->nbytes;
 	char *text = malloc(n + 1 + nbytes + DIGEST_LINE + 1), path[PATH_MAX];
 	enum kvt_status status;
@@ -97,7 +98,7 @@ static const char *text_of(const json_t *o, const char *key)
 	return text ? text : "";
 }
 
-/* *out: the header at the beginning, if it is that of this unit; else NULL, and why not. */
+/* *out: the header at the beginning, if it is of this unit; else NULL, and why. */
 static enum kvt_status take_header(json_t **out, const char **why, const char *file,
 				   size_t nbytes, const struct shard_job *job,
 				   struct shard_unit unit, struct kvt_error *err)

@@ -302,8 +302,8 @@ struct kvt_backend_config {
 };
 
 /*
- * The kind of layers that it is, in the words of vLLM's KVCacheSpecKind that can be keys of
- * its attention_config.backend_per_kind: get_attn_spec_kind().
+ * The kind of layers that it is, in those words of vLLM's KVCacheSpecKind that can be
+ * keys of its attention_config.backend_per_kind: get_attn_spec_kind().
  */
 const char *kvt_backend_kind(const struct kvt_backend_config *config);
 const char *kvt_backend_kind_at(int i);		/* all of them; NULL past the last */
