@@ -165,6 +165,7 @@ struct kvt_reader {
 	int64_t skip;			/* bytes before the data, as was said */
 	struct kvt_files files;		/* of the flat groups; others may be listed */
 	struct kvt_flat flat[KVT_MAX_GROUPS];	/* where there is no tiling */
+	struct kvt_dump *joined;	/* or all is read of this one; owned */
 	void *own;			/* the format's */
 };
 
@@ -200,6 +201,10 @@ KVT_MUST_CHECK enum kvt_status
 kvt_writer_tiles(struct kvt_writer *writer, const void *bytes, int64_t nbytes,
 		 int64_t offset, struct kvt_error *err);
 
+/* Data that patches of other dumps are: kvt_dump_join().  These may be closed then. */
+KVT_MUST_CHECK enum kvt_status
+kvt_reader_join(struct kvt_reader *reader, struct kvt_dump *const *parts,
+		const struct kvt_patch *patches, int64_t n, struct kvt_error *err);
 /* A dump of a reader that is filled in and sealed; it takes the reader. */
 KVT_MUST_CHECK enum kvt_status
 kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader, struct kvt_error *err);

@@ -162,7 +162,7 @@ static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints 
 		return kvt_fail(err, status, "%s: %.400s", path, why.text);
 	if ((status = kvt_snapshot_complete(snapshot, err)))
 		return status;
-	for (int g = 0; g < snapshot->ngroups; g++)
+	for (int g = 0; g < snapshot->ngroups && !reader->joined; g++)
 		if ((status = kvt_flat_seal(&reader->flat[g], &reader->files,
 					    &snapshot->group[g], err)))
 			return status;

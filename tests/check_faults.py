@@ -88,6 +88,7 @@ COMMANDS = {
                      "part.h5 in.h5"),
     "reduce": ("in.h5 in.npy in.json done/", "", "reduce done"),
     "reduce-snapshot": ("in.h5 parts/", "", "reduce parts"),
+    "virtual": ("whole.h5 parts/", "", "convert --verify whole.h5 out.npy"),
     "reduce-one-file": ("in.h5 parts/", "", "reduce --one-file parts"),
     "expect-write": ("in.h5", "out.kvc", "expect write -f --digest -o out.kvc in.h5"),
     "expect-check": ("in.h5 c.kvc", "", "expect check --report=junit=out.xml "
@@ -145,6 +146,7 @@ def make_inputs(folder):
                   "relayout --to=hnd --shard=0/1 --shard-dir=parts -o whole.h5 "
                   "in.h5"):
         kvtool(*words.split(), cwd=folder)
+    kvtool("reduce", "parts", cwd=folder)
     for name in ("out.npy", "out.json", "out.h5", "out0.h5", "out1.h5", "out.html",
                  "out.kvc"):
         path = os.path.join(folder, name)

@@ -255,6 +255,72 @@ def check_headers(tap):
                "a.npy" not in r.out, f"a unit with {cut} bytes of its result", r)
 
 
+def virtual(name, *sources, axes=None):
+    """The snapshot in parts, whose data are these (path, dataset, shape, box) instead."""
+    import h5py
+    shutil.copy("out.h5", name)
+    with h5py.File(name, "r+") as f:
+        old = f["groups/g0/data"]
+        layout = h5py.VirtualLayout(old.shape, old.dtype)
+        for path, dataset, shape, box in sources:
+            layout[box] = h5py.VirtualSource(path, dataset, shape)
+        kept = dict(old.attrs)
+        del f["groups/g0/data"]
+        new = f["groups/g0"].create_virtual_dataset("data", layout)
+        for key, value in kept.items():
+            new.attrs[key] = value
+    return kvtool("digest", name)
+
+
+def check_virtual(tap):
+    """Files that name other files: only snapshots below their folder, as boxes."""
+    import h5py
+    clear()
+    words = "convert a.npy out.h5".split()
+    must(*words)
+    plain = must("digest", "out.h5").out
+    clear()
+    shards(words, 2)
+    must("reduce", "d")
+    with h5py.File("out.h5") as f:
+        bounds = [(s, *s.vspace.get_select_bounds())
+                  for s in f["groups/g0/data"].virtual_sources()]
+    sources = [(s.file_name, s.dset_name, tuple(h - l + 1 for l, h in zip(low, high)),
+                tuple(slice(l, h + 1) for l, h in zip(low, high)))
+               for s, low, high in bounds]
+    same = virtual("again.h5", *sources)
+    tap.ok(len(sources) > 1 and same.out == plain.replace("out.h5", "again.h5"),
+           "what h5py wrote again is the same", f"{plain}\n{same}")
+    path, dataset, shape, box = sources[0]
+    rest = sources[1:]
+    nan = [("nested", [("out.h5", "/groups/g0/data", (LAYERS,) + shape[1:], (
+        slice(0, LAYERS),) + box[1:])], "virtual dataset is of a virtual dataset"),
+           ("itself", [("itself.h5", "/groups/g0/data", (LAYERS,) + shape[1:], (
+               slice(0, LAYERS),) + box[1:])], "not in its file's folder"),
+           ("root", [(os.path.abspath(path), dataset, shape, box), *rest],
+            "not in its file's folder"),
+           ("upwards", [(f"d/../{path}", dataset, shape, box), *rest], "not in its file's folder"),
+           ("missing", rest, "the parts have"),
+           ("twice", [*sources[:2], sources[1], *sources[2:]], "two parts have"),
+           ("other", [(path, "/groups/g1/data", shape, box), *rest], "not its one group"),
+           ("gone", [("d/gone.h5", dataset, shape, box), *rest], "cannot open")]
+    for name, these, sentence in nan:
+        r = virtual(f"{name}.h5", *these)
+        tap.ok(r.code in (3, 4, 5) and sentence in r.err and not r.out and
+               r.err.count("\n") == 1, f"virtual datasets: {name}: refused", r)
+    with open(path, "r+b") as f:
+        f.seek(os.path.getsize(path) // 2)
+        was = f.read(1)
+        f.seek(-1, 1)
+        f.write(bytes([was[0] ^ 1]))
+    r = kvtool("digest", "out.h5")
+    tap.ok(r.code == 3 and not r.out and path in r.err, "damage in a part is found", r)
+    os.unlink(path)
+    shutil.copy("r0.h5", path)
+    r = kvtool("digest", "out.h5")
+    tap.ok(r.code in (3, 4) and not r.out, "so is another file in its place", r)
+
+
 def check_written(tap, a):
     import h5py
     os.environ.setdefault("HDF5_PLUGIN_PATH", must("--plugin-dir").out.strip())
@@ -280,6 +346,12 @@ def check_written(tap, a):
             virtual = None
             if out == "out.h5":
                 virtual = kvtool("reduce", "d")
+                r = kvtool("diff", "--deep", out, "plain")
+                one, two = ([kvtool(c, x).out.replace(x, "") for c in ("digest", "fsck")]
+                            for x in (out, "plain"))
+                tap.ok(not r.code and one == two,
+                       f"{text}: kvtool reads the parts of {n} as one dump",
+                       f"{r}\n{one}\n{two}")
                 if want:
                     with h5py.File(out) as f:
                         x = f["groups/g0/data"][...]
@@ -291,6 +363,7 @@ def check_written(tap, a):
                    open(out, "rb").read() == open("plain", "rb").read(),
                    f"{text}: one file of {n} shards has the same bytes", bad or one)
             os.remove("plain")
+    check_virtual(tap)
     clear()
     shards("convert a.npy out.h5".split(), 2)
     part = sorted(glob.glob("d/part-*.h5"))[0]

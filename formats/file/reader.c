@@ -3,12 +3,15 @@
  * reader.c - what a format has opened, as a leaf: the files of its arrays or tiles
  *
  * Arrays are read through the parts that the format has listed (flat.c); tiles are
- * found by the format and read from its first file; places are in locate.c.
+ * found by the format and read from its first file; places are in locate.c.  Or a file
+ * says which other dumps its data are of, and these are read.
  */
 #include "formats/format.h"
 
 #include <assert.h>
 #include <stdlib.h>
+
+#include "lib/kvt/derive.h"
 
 static enum kvt_status read_box(const struct kvt_leaf *leaf, int group,
 				const struct kvt_box *box, void *buf,
@@ -90,6 +93,7 @@ static void close_reader(struct kvt_leaf *leaf)
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
 		kvt_flat_free(&reader->flat[g]);
 	kvt_files_close(&reader->files);
+	kvt_dump_close(reader->joined);
 	free(reader);
 }
 
@@ -103,6 +107,54 @@ static const struct kvt_leaf_ops reader_ops = {
 	.close = close_reader,
 };
 
+/* ---- data of other dumps ------------------------------------------------ */
+
+static enum kvt_status joined_read(const struct kvt_leaf *leaf, int group,
+				   const struct kvt_box *box, void *buf,
+				   struct kvt_error *err)
+{
+	return kvt_dump_read(kvt_leaf_reader(leaf)->joined, group, box,
+			     &leaf->snapshot.group[group].layout, buf, err);
+}
+
+static int64_t joined_files(const struct kvt_leaf *leaf, int64_t *nbytes)
+{
+	const struct kvt_dump *joined = kvt_leaf_reader(leaf)->joined;
+
+	*nbytes += kvt_dump_file_bytes(joined);
+	return count_files(leaf, nbytes) + kvt_dump_files(joined);
+}
+
+static bool joined_has_file(const struct kvt_leaf *leaf, dev_t dev, ino_t ino)
+{
+	return has_file(leaf, dev, ino) ||
+	       kvt_dump_has_file(kvt_leaf_reader(leaf)->joined, dev, ino);
+}
+
+static enum kvt_status joined_unchanged(const struct kvt_leaf *leaf,
+					struct kvt_error *err)
+{
+	enum kvt_status status = unchanged(leaf, err);
+
+	return status ? status :
+	       kvt_dump_unchanged(kvt_leaf_reader(leaf)->joined, err);
+}
+
+static const struct kvt_leaf_ops joined_ops = {
+	.read_box = joined_read, .files = joined_files, .has_file = joined_has_file,
+	.unchanged = joined_unchanged, .close = close_reader,
+};
+
+enum kvt_status kvt_reader_join(struct kvt_reader *reader, struct kvt_dump *const *parts,
+				const struct kvt_patch *patches, int64_t n,
+				struct kvt_error *err)
+{
+	return kvt_dump_join(&reader->joined, &reader->leaf.snapshot,
+			     (const struct kvt_dump *const *)parts, patches, n, err);
+}
+
+/* ---- as a dump ---------------------------------------------------------- */
+
 const struct kvt_reader *kvt_reader_of(const struct kvt_dump *dump)
 {
 	return kvt_leaf_reader(kvt_dump_is_leaf(dump));
@@ -111,7 +163,7 @@ const struct kvt_reader *kvt_reader_of(const struct kvt_dump *dump)
 enum kvt_status kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader,
 				struct kvt_error *err)
 {
-	reader->leaf.ops = &reader_ops;
+	reader->leaf.ops = reader->joined ? &joined_ops : &reader_ops;
 	reader->leaf.format = reader->format->info.name;
 	reader->leaf.unlisted = reader->format->unlisted;
 	return kvt_dump_of_leaf(out, &reader->leaf, err);

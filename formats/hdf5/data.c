@@ -289,7 +289,9 @@ static enum kvt_status read_storage(struct kvt_reader *reader, int index,
 	bool tiled = reader->leaf.tiling[index].nbytes > 0;
 	enum kvt_status status;
 
-	if (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS)
+	if (layout == H5D_VIRTUAL)
+		status = kvt_h5_add_sources(reader, index, plane, in, data, dcpl, err);
+	else if (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS)
 		status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
 				       "data is in the object header, expected chunks or "
 				       "contiguous data");

@@ -34,5 +34,6 @@ void kvt_h5_file_free(struct kvt_h5_file *file)
 		free(file->group[g].sum[0]);
 		free(file->group[g].sum[1]);
 	}
+	free(file->source);
 	free(file);
 }

@@ -120,11 +120,17 @@ auto() {
 	same_digest out.npy "$nhd"
 }
 
-@test "virtual datasets are not read, and the sentence says what is" {
+@test "virtual datasets are read, but not of files elsewhere" {
 	kvtool convert -q --shard=0/1 --shard-dir=d "$nhd" out.h5
 	kvtool reduce d
-	run -4 --separate-stderr kvtool describe out.h5
+	same_digest out.h5 "$nhd"
+	run -0 kvtool describe out.h5
+	mkdir below
+	kvtool convert -q --shard=0/1 --shard-dir=e "$nhd" below/out.h5
+	kvtool reduce e
+	run -4 --separate-stderr kvtool describe below/out.h5
 	one_sentence
+	[[ $stderr == *"which is not in its file's folder"* ]]
 	[[ $stderr == *"kvtool reduce --one-file"* ]]
 }
 
