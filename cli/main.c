@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* As kvtool help has them: what people want to do, and with what. */
@@ -256,6 +257,17 @@ static int leave(enum kvt_status status)
 	return status;
 }
 
+/* A dump may be thousands of files, and a part of one is two descriptors. */
+static void allow_files(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int main(int argc, char **argv)
 {
 	struct kvt_error err = { "" };
@@ -264,6 +276,7 @@ int main(int argc, char **argv)
 	atexit(on_exit_of_others);
 	occupy_standard_streams();
 	signals_ignore_limits();
+	allow_files();
 	if (argc < 2) {
 		print_usage(stderr);
 		return leave(KVT_USAGE);

@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -331,17 +330,6 @@ static void joined_free(struct joined *j)
 	free(j->virtual);
 }
 
-/* Two descriptors for each part. */
-static void allow_files(int64_t n)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur > (rlim_t)(3 * n + 64))
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-}
-
 static enum kvt_status open_part(struct joined *j, struct parts *p, int g, int64_t box,
 				 struct kvt_error *err)
 {
@@ -371,7 +359,6 @@ static enum kvt_status open_parts(struct joined *j, struct parts *p,
 	j->virtual = calloc((size_t)j->n + 1, sizeof(*j->virtual));
 	if (!j->part || !j->patch || !j->path || !j->virtual)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	allow_files(j->n);
 	for (int g = 0; !status && g < p->to.ngroups; g++)
 		for (int64_t b = 0; !status && b < p->patches[g].count && !interrupted;
 		     b++) {
