@@ -311,6 +311,7 @@ static enum kvt_status write_parts(struct parts *p, struct kvt_error *err)
 /* ---- all parts --------------------------------------------------------- */
 
 struct joined {
+	bool read;			/* or only named */
 	int64_t n;
 	struct kvt_dump **part;		/* [n]; owned, as all that follows */
 	struct kvt_patch *patch;
@@ -342,8 +343,16 @@ static enum kvt_status open_part(struct joined *j, struct parts *p, int g, int64
 		return kvt_fail(err, KVT_BAD_INPUT, "%s; run its shard again", why.text);
 	if ((status = kvt_open(&j->part[i], j->path[i], NULL, err)))
 		return status;
-	j->virtual[i] = (struct kvt_virtual_part){ j->path[i],
-		kvt_dump_group(j->part[i], 0)->id, j->patch[i] };
+	if (strcmp(kvt_dump_group(j->part[i], 0)->id, p->to.group[g].id))
+		return kvt_fail(err, KVT_BAD_INPUT, "%s is not group %s", j->path[i],
+				p->to.group[g].id);
+	j->virtual[i] = (struct kvt_virtual_part){ j->path[i], p->to.group[g].id,
+						   j->patch[i] };
+	/* thousands of open ones are gigabytes */
+	if (!j->read) {
+		kvt_dump_close(j->part[i]);
+		j->part[i] = NULL;
+	}
 	return KVT_OK;
 }
 
@@ -353,6 +362,7 @@ static enum kvt_status open_parts(struct joined *j, struct parts *p,
 	enum kvt_status status = KVT_OK;
 
 	*j = (struct joined){ .n = p->first[p->to.ngroups] };
+	j->read = shard_reduce->one_file || (p->r->verify && p->r->own.verify);
 	j->part = calloc((size_t)j->n + 1, sizeof(struct kvt_dump *));
 	j->patch = calloc((size_t)j->n + 1, sizeof(*j->patch));
 	j->path = calloc((size_t)j->n + 1, sizeof(*j->path));
@@ -370,7 +380,7 @@ static enum kvt_status open_parts(struct joined *j, struct parts *p,
 		}
 	if (!status && interrupted)
 		status = kvt_fail(err, KVT_SYSTEM, "interrupted");
-	if (status)
+	if (status || !j->read)
 		return status;
 	return kvt_dump_join(&j->dump, &p->to, (const struct kvt_dump *const *)j->part,
 			     j->patch, j->n, err);
