@@ -158,6 +158,13 @@ struct kvt_rows {
 /* ---- readers, writers, formats ------------------------------------------ */
 
 /* A leaf of files.  The format fills what is said; formats.c does the rest. */
+/* Another dump, whose one group is a patch of this one. */
+struct kvt_source {
+	char path[512];			/* from the folder of this one */
+	char group[512];		/* its id */
+	struct kvt_patch patch;
+};
+
 struct kvt_reader {
 	struct kvt_leaf leaf;		/* first: the engine knows only this */
 	const struct kvt_format *format;
@@ -165,7 +172,10 @@ struct kvt_reader {
 	int64_t skip;			/* bytes before the data, as was said */
 	struct kvt_files files;		/* of the flat groups; others may be listed */
 	struct kvt_flat flat[KVT_MAX_GROUPS];	/* where there is no tiling */
-	struct kvt_dump *joined;	/* or all is read of this one; owned */
+	/* or the data are of others, which kvt_open() joins; both owned */
+	int64_t nsources;
+	struct kvt_source *source;
+	struct kvt_dump *joined;
 	void *own;			/* the format's */
 };
 

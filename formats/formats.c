@@ -174,6 +174,83 @@ static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints 
 	return KVT_OK;
 }
 
+/* ---- data of other dumps ---------------------------------------------------- */
+
+/* Dumps over dumps over dumps are none that kvtool writes. */
+static _Thread_local bool inside;
+
+static enum kvt_status open_source(struct kvt_dump **out, const struct kvt_reader *reader,
+				   const struct kvt_source *source, struct kvt_error *err)
+{
+	const struct kvt_hints hints = { .format = reader->format->info.name };
+	const char *whole = reader->leaf.path, *slash = strrchr(whole, '/');
+	size_t n = slash ? (size_t)(slash + 1 - whole) : 0;
+	char *path = malloc(n + strlen(source->path) + 1);
+	enum kvt_status status;
+
+	if (!path)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", whole);
+	memcpy(path, whole, n);
+	strcpy(path + n, source->path);
+	status = kvt_open(out, path, &hints, err);
+	free(path);
+	if (status || (kvt_dump_snapshot(*out)->ngroups == 1 &&
+		       !strcmp(kvt_dump_group(*out, 0)->id, source->group)))
+		return status;
+	return kvt_fail(err, KVT_UNSUPPORTED,
+			"%s: is over group %.60s of %.200s, which is not its one group",
+			whole, source->group, source->path);
+}
+
+/* Is what is read of it held against checksums? */
+static bool is_proven(const struct kvt_dump *part)
+{
+	const struct kvt_tiling *tiling = kvt_dump_tiling(part, 0);
+
+	return tiling ? tiling->fletcher32 : kvt_dump_proven(part)->flat[0];
+}
+
+static enum kvt_status open_sources(struct kvt_reader *reader, struct kvt_dump **part,
+				    struct kvt_patch *patch, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	inside = true;
+	for (int64_t i = 0; !status && i < reader->nsources; i++) {
+		patch[i] = reader->source[i].patch;
+		if (!(status = open_source(&part[i], reader, &reader->source[i], err)))
+			reader->leaf.proven.flat[patch[i].group] &= is_proven(part[i]);
+	}
+	inside = false;
+	return status;
+}
+
+static enum kvt_status join_sources(struct kvt_reader *reader, struct kvt_error *err)
+{
+	size_t n = (size_t)reader->nsources;
+	struct kvt_dump **part = calloc(n + 1, sizeof(struct kvt_dump *));
+	struct kvt_patch *patch = calloc(n + 1, sizeof(*patch));
+	const char *path = reader->leaf.path;
+	struct kvt_error why = { "" };
+	enum kvt_status status;
+
+	if (inside)
+		status = kvt_fail(err, KVT_UNSUPPORTED,
+				  "%s: a virtual dataset is of a virtual dataset", path);
+	else if (!part || !patch)
+		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	else if (!(status = open_sources(reader, part, patch, err)) &&
+		 (status = kvt_reader_join(reader, part, patch, reader->nsources, &why)))
+		kvt_fail_about(err, status, path, &why);
+	for (size_t i = 0; part && i < n; i++)
+		kvt_dump_close(part[i]);
+	free(part);
+	free(patch);
+	return status;
+}
+
+/* ---- opening a dump --------------------------------------------------------- */
+
 /* Said for whatever format it is. */
 static enum kvt_status check_dtype(const struct kvt_hints *hints, struct kvt_error *err)
 {
@@ -197,8 +274,6 @@ static enum kvt_status check_dtype(const struct kvt_hints *hints, struct kvt_err
 	return kvt_dtype_parse(&dtype, hints->dtype, err);
 }
 
-/* ---- opening a dump --------------------------------------------------------- */
-
 enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 			 const struct kvt_hints *hints, struct kvt_error *err)
 {
@@ -218,6 +293,7 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	reader->format = format;
 	kvt_snapshot_init(&reader->leaf.snapshot);
 	if ((status = format->open(reader, path, hints, err)) ||
+	    (reader->nsources && (status = join_sources(reader, err))) ||
 	    (status = settle(reader, hints, err)) ||
 	    (status = kvt_spec_check_dump(&reader->leaf.snapshot, hints, path, err))) {
 		kvt_reader_free(reader);

@@ -94,6 +94,7 @@ static void close_reader(struct kvt_leaf *leaf)
 		kvt_flat_free(&reader->flat[g]);
 	kvt_files_close(&reader->files);
 	kvt_dump_close(reader->joined);
+	free(reader->source);
 	free(reader);
 }
 

@@ -34,6 +34,5 @@ void kvt_h5_file_free(struct kvt_h5_file *file)
 		free(file->group[g].sum[0]);
 		free(file->group[g].sum[1]);
 	}
-	free(file->source);
 	free(file);
 }

@@ -314,14 +314,7 @@ struct kvt_h5_group {
 	uint64_t *sum[2];		/* of its parts; NULL: none; owned */
 	int64_t nsums[2];
 	bool raw_edges[2];		/* cut tiles at the end have no filters */
-	int64_t first_source, nsources;	/* of the file's, for virtual data */
-};
-
-/* One source of virtual datasets: the file, from the folder of this one. */
-enum { KVT_H5_SOURCE_NAME = 512 };
-struct kvt_h5_source {
-	char path[KVT_H5_SOURCE_NAME], dataset[KVT_H5_SOURCE_NAME];
-	struct kvt_patch patch;		/* which of this file's it has */
+	int64_t first_source, nsources;	/* of the reader's, for virtual data */
 };
 
 struct kvt_h5_file {
@@ -331,8 +324,6 @@ struct kvt_h5_file {
 	int64_t version[2];		/* of the schema */
 	struct kvt_proof proof;		/* of data that is one run */
 	struct kvt_h5_group group[KVT_MAX_GROUPS];
-	int64_t nsources;
-	struct kvt_h5_source *source;	/* owned */
 };
 
 struct kvt_h5_file *kvt_h5_file_new(void);	/* NULL: out of memory */
@@ -352,13 +343,10 @@ kvt_h5_read_data(struct kvt_reader *reader, int index, struct kvt_h5_in *in,
 
 /* Is it known which boxes of which files they are, without opening these? */
 bool kvt_h5_virtual_fixed(hid_t dcpl);
-/* Those of a plane, into own->source. */
+/* Those of a plane, into reader->source. */
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_add_sources(struct kvt_reader *reader, int index, int plane, struct kvt_h5_in *in,
 		   hid_t data, hid_t dcpl, struct kvt_error *err);
-/* All of own->source, as reader->joined.  Not under the lock: they take it. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_open_sources(struct kvt_reader *reader, struct kvt_error *err);
 
 /* ---- checksums (proof.c) ------------------------------------------------ */
 

@@ -298,7 +298,5 @@ enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 	else if (!(status = check_same(&reader->files.file[index], own->catch->fd, err)))
 		status = read_all(reader, &in, err);
 	kvt_h5_leave(&entry);
-	if (!status)
-		status = kvt_h5_check_hints(reader, hints, err);
-	return status || !own->nsources ? status : kvt_h5_open_sources(reader, err);
+	return status ? status : kvt_h5_check_hints(reader, hints, err);
 }

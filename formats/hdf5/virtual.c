@@ -3,9 +3,8 @@
  * virtual.c - data that are boxes of other snapshots, as kvtool reduce joins parts
  *
  * A file says which files these are, and a hostile one could name any of the reader's.
- * So they are in its folder, or below it, and each is a snapshot that proves itself; and
- * nothing is opened before all that the file says of them is found to be a box of layers
- * and blocks.
+ * So they are in its folder, or below it, and nothing is opened here; kvt_open() opens
+ * what was found to be boxes of layers and blocks.
  */
 #include "formats/hdf5/hdf5.h"
 
@@ -82,27 +81,42 @@ static bool take_box(struct kvt_patch *out, const struct kvt_h5_axes *axes,
 	return H5Sget_select_npoints(space) == (hssize_t)count;
 }
 
+/* "/groups/g0/data" is data of the group g0. */
+static bool take_group(char out[sizeof(((struct kvt_source *)0)->group)],
+		       const char *dataset, const char *plane)
+{
+	const char *id = dataset + strlen("/groups/"), *end = strrchr(dataset, '/');
+
+	if (strncmp(dataset, "/groups/", strlen("/groups/")) || end <= id ||
+	    strcmp(end + 1, plane) || memchr(id, '/', (size_t)(end - id)))
+		return false;
+	memcpy(out, id, (size_t)(end - id));
+	out[end - id] = '\0';
+	return true;
+}
+
 /* Source i, of all of the dataset there. */
-static enum kvt_status take_source(struct kvt_h5_source *out,
-				   const struct kvt_h5_axes *axes,
-				   const struct kvt_group *group, struct kvt_h5_in *in,
-				   hid_t data, hid_t dcpl, size_t i,
+static enum kvt_status take_source(struct kvt_source *out, const struct kvt_h5_axes *axes,
+				   const struct kvt_group *group, int plane,
+				   struct kvt_h5_in *in, hid_t data, hid_t dcpl, size_t i,
 				   struct kvt_error *err)
 {
 	hid_t space = H5Pget_virtual_vspace(dcpl, i);
 	hid_t there = H5Pget_virtual_srcspace(dcpl, i);
 	bool all = H5Sget_select_type(there) == H5S_SEL_ALL;
 	bool box = take_box(&out->patch, axes, group, space);
+	char dataset[sizeof(out->group)];
 	ssize_t length[2];
 
 	kvt_h5_drop(space);
 	kvt_h5_drop(there);
 	length[0] = H5Pget_virtual_filename(dcpl, i, out->path, sizeof(out->path));
-	length[1] = H5Pget_virtual_dsetname(dcpl, i, out->dataset, sizeof(out->dataset));
+	length[1] = H5Pget_virtual_dsetname(dcpl, i, dataset, sizeof(dataset));
 	if (!all || !box || length[0] < 1 || length[0] >= (ssize_t)sizeof(out->path) ||
-	    length[1] < 1 || length[1] >= (ssize_t)sizeof(out->dataset))
+	    length[1] < 1 || length[1] >= (ssize_t)sizeof(dataset) ||
+	    !take_group(out->group, dataset, kvt_h5_plane_name(&group->layout, plane)))
 		return kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
-				     "source %zu of a virtual dataset is not all of a dataset as a box of layers and blocks",
+				     "source %zu of a virtual dataset is no box of all layers and blocks of a group",
 				     i);
 	return is_below(out->path) ? KVT_OK :
 	       kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
@@ -110,9 +124,10 @@ static enum kvt_status take_source(struct kvt_h5_source *out,
 			     out->path);
 }
 
-static bool same_source(const struct kvt_h5_source *a, const struct kvt_h5_source *b)
+static bool same_source(const struct kvt_source *a, const struct kvt_source *b)
 {
-	return !strcmp(a->path, b->path) && a->patch.layer == b->patch.layer &&
+	return !strcmp(a->path, b->path) && !strcmp(a->group, b->group) &&
+	       a->patch.layer == b->patch.layer &&
 	       a->patch.nlayers == b->patch.nlayers && a->patch.block == b->patch.block &&
 	       a->patch.nblocks == b->patch.nblocks;
 }
@@ -124,124 +139,37 @@ enum kvt_status kvt_h5_add_sources(struct kvt_reader *reader, int index, int pla
 {
 	struct kvt_h5_file *own = reader->own;
 	struct kvt_h5_group *group = &own->group[index];
-	struct kvt_h5_source *grown, one;
+	struct kvt_source *grown, one;
 	enum kvt_status status = KVT_OK;
 	size_t n = 0;
 
 	H5Pget_virtual_count(dcpl, &n);
 	if (!plane) {
-		group->first_source = own->nsources;
+		group->first_source = reader->nsources;
 		group->nsources = (int64_t)n;
-		grown = realloc(own->source,
-				((size_t)own->nsources + n + 1) * sizeof(*grown));
+		grown = realloc(reader->source,
+				((size_t)reader->nsources + n + 1) * sizeof(*grown));
 		if (!grown)
 			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
-		own->source = grown;
+		reader->source = grown;
 	}
-	if (own->nsources + (int64_t)n > MOST_SOURCES ||
+	if (reader->nsources + (int64_t)n > MOST_SOURCES ||
 	    (plane && group->nsources != (int64_t)n))
 		return kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
 				     "%zu sources of a virtual dataset: too many, or not those of the keys",
 				     n);
 	for (size_t i = 0; !status && i < n; i++) {
 		status = take_source(&one, &group->axes[plane],
-				     &reader->leaf.snapshot.group[index], in, data,
-				     dcpl, i, err);
+				     &reader->leaf.snapshot.group[index], plane, in,
+				     data, dcpl, i, err);
 		one.patch.group = index;
 		if (status)
 			break;
 		if (!plane)
-			own->source[own->nsources++] = one;
-		else if (!same_source(&one, own->source + group->first_source + i))
+			reader->source[reader->nsources++] = one;
+		else if (!same_source(&one, reader->source + group->first_source + i))
 			status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
 					       "source %zu is not that of the keys", i);
 	}
-	return status;
-}
-
-/* ---- the sources -------------------------------------------------------- */
-
-/* Snapshots of snapshots are none of kvtool reduce. */
-static _Thread_local bool inside;
-
-static enum kvt_status open_source(struct kvt_dump **out,
-				   const struct kvt_reader *reader,
-				   const struct kvt_h5_source *source,
-				   struct kvt_error *err)
-{
-	const struct kvt_hints hints = { .format = "hdf5" };
-	const char *slash = strrchr(reader->leaf.path, '/');
-	size_t n = slash ? (size_t)(slash + 1 - reader->leaf.path) : 0;
-	char *path = malloc(n + strlen(source->path) + 1), dataset[KVT_H5_SOURCE_NAME];
-	enum kvt_status status;
-
-	if (!path)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", reader->leaf.path);
-	memcpy(path, reader->leaf.path, n);
-	strcpy(path + n, source->path);
-	status = kvt_open(out, path, &hints, err);
-	free(path);
-	if (status)
-		return status;
-	/* group 0 of it is what is joined */
-	snprintf(dataset, sizeof(dataset), "/groups/%s/%s", kvt_dump_group(*out, 0)->id,
-		 kvt_h5_plane_name(&kvt_dump_group(*out, 0)->layout, 0));
-	if (kvt_dump_snapshot(*out)->ngroups != 1 || strcmp(dataset, source->dataset)) {
-		kvt_dump_close(*out);
-		*out = NULL;
-		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: a virtual dataset is of %.200s in %.200s, which is not its one group",
-				reader->leaf.path, source->dataset, source->path);
-	}
-	return KVT_OK;
-}
-
-/* Is what is read of it held against checksums? */
-static bool is_proven(const struct kvt_dump *part)
-{
-	const struct kvt_tiling *tiling = kvt_dump_tiling(part, 0);
-
-	return tiling ? tiling->fletcher32 : kvt_dump_proven(part)->flat[0];
-}
-
-static enum kvt_status open_all(struct kvt_reader *reader, struct kvt_dump **part,
-				struct kvt_patch *patch, struct kvt_error *err)
-{
-	const struct kvt_h5_file *own = reader->own;
-	enum kvt_status status = KVT_OK;
-
-	inside = true;
-	for (int64_t i = 0; !status && i < own->nsources; i++) {
-		patch[i] = own->source[i].patch;
-		if (!(status = open_source(&part[i], reader, &own->source[i], err)))
-			reader->leaf.proven.flat[patch[i].group] &= is_proven(part[i]);
-	}
-	inside = false;
-	return status;
-}
-
-enum kvt_status kvt_h5_open_sources(struct kvt_reader *reader, struct kvt_error *err)
-{
-	const struct kvt_h5_file *own = reader->own;
-	size_t n = (size_t)own->nsources;
-	struct kvt_dump **part = calloc(n + 1, sizeof(struct kvt_dump *));
-	struct kvt_patch *patch = calloc(n + 1, sizeof(*patch));
-	struct kvt_error why = { "" };
-	enum kvt_status status;
-
-	if (inside)
-		status = kvt_fail(err, KVT_UNSUPPORTED,
-				  "%s: a virtual dataset is of a virtual dataset",
-				  reader->leaf.path);
-	else if (!part || !patch)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory",
-				  reader->leaf.path);
-	else if (!(status = open_all(reader, part, patch, err)) &&
-		 (status = kvt_reader_join(reader, part, patch, own->nsources, &why)))
-		kvt_fail_about(err, status, reader->leaf.path, &why);
-	for (size_t i = 0; part && i < n; i++)
-		kvt_dump_close(part[i]);
-	free(part);
-	free(patch);
 	return status;
 }
