@@ -234,6 +234,10 @@ enum kvt_status kvt_packing_init(struct kvt_packing *out,
 				"a block of %s is one page of planes, so one slot, not "
 				"%lld",
 				recipe->type.name, LL(shape->n[KVT_AXIS_S]));
+	if (packing.nbytes < packing.rows)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"a slot of %s has %lld bytes, less than one for a row",
+				recipe->type.name, LL(packing.nbytes));
 	if (recipe->told && !content->n)
 		add_bytes(&packing);
 	else if ((status = settle_rows(&packing, err)))
