@@ -157,7 +157,6 @@ struct kvt_rows {
 
 /* ---- readers, writers, formats ------------------------------------------ */
 
-/* A leaf of files.  The format fills what is said; formats.c does the rest. */
 /* Another dump, whose one group is a patch of this one. */
 struct kvt_source {
 	char path[512];			/* from the folder of this one */
@@ -165,6 +164,7 @@ struct kvt_source {
 	struct kvt_patch patch;
 };
 
+/* A leaf of files.  The format fills what is said; formats.c does the rest. */
 struct kvt_reader {
 	struct kvt_leaf leaf;		/* first: the engine knows only this */
 	const struct kvt_format *format;

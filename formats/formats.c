@@ -179,6 +179,20 @@ static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints 
 /* Dumps over dumps over dumps are none that kvtool writes. */
 static _Thread_local bool inside;
 
+/* Layers and blocks say which they are: parts that changed places are found. */
+static bool same_ids(const struct kvt_group *whole, const struct kvt_group *part,
+		     const struct kvt_patch *patch)
+{
+	bool same = part->shape.n[KVT_AXIS_L] == patch->nlayers &&
+		    part->shape.n[KVT_AXIS_B] == patch->nblocks;
+
+	for (int64_t l = 0; same && l < patch->nlayers; l++)
+		same = kvt_layer_id(part, l) == kvt_layer_id(whole, patch->layer + l);
+	for (int64_t b = 0; same && b < patch->nblocks; b++)
+		same = kvt_block_id(part, b) == kvt_block_id(whole, patch->block + b);
+	return same;
+}
+
 static enum kvt_status open_source(struct kvt_dump **out, const struct kvt_reader *reader,
 				   const struct kvt_source *source, struct kvt_error *err)
 {
@@ -194,12 +208,19 @@ static enum kvt_status open_source(struct kvt_dump **out, const struct kvt_reade
 	strcpy(path + n, source->path);
 	status = kvt_open(out, path, &hints, err);
 	free(path);
-	if (status || (kvt_dump_snapshot(*out)->ngroups == 1 &&
-		       !strcmp(kvt_dump_group(*out, 0)->id, source->group)))
+	if (status)
 		return status;
-	return kvt_fail(err, KVT_UNSUPPORTED,
-			"%s: is over group %.60s of %.200s, which is not its one group",
-			whole, source->group, source->path);
+	if (kvt_dump_snapshot(*out)->ngroups != 1 ||
+	    strcmp(kvt_dump_group(*out, 0)->id, source->group))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: is over group %.60s of %.200s, which is not its one group",
+				whole, source->group, source->path);
+	if (!same_ids(&reader->leaf.snapshot.group[source->patch.group],
+		      kvt_dump_group(*out, 0), &source->patch))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has other layers or blocks than are expected of %.200s",
+				whole, source->path);
+	return KVT_OK;
 }
 
 /* Is what is read of it held against checksums? */

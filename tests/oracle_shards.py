@@ -302,6 +302,9 @@ def check_virtual(tap):
            ("upwards", [(f"d/../{path}", dataset, shape, box), *rest], "not in its file's folder"),
            ("missing", rest, "the parts have"),
            ("twice", [*sources[:2], sources[1], *sources[2:]], "two parts have"),
+           ("swapped", [(path, dataset, shape, (slice(LAYERS - shape[0], LAYERS),) + box[1:]),
+                        (*rest[0][:3], (slice(0, LAYERS - shape[0]),) + box[1:])],
+            "other layers or blocks"),
            ("other", [(path, "/groups/g1/data", shape, box), *rest], "not its one group"),
            ("gone", [("d/gone.h5", dataset, shape, box), *rest], "cannot open")]
     for name, these, sentence in nan:

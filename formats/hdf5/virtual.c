@@ -116,7 +116,7 @@ static enum kvt_status take_source(struct kvt_source *out, const struct kvt_h5_a
 	    length[1] < 1 || length[1] >= (ssize_t)sizeof(dataset) ||
 	    !take_group(out->group, dataset, kvt_h5_plane_name(&group->layout, plane)))
 		return kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
-				     "source %zu of a virtual dataset is no box of all layers and blocks of a group",
+				     "source %zu of a virtual dataset is not a box of whole layers and blocks of a group",
 				     i);
 	return is_below(out->path) ? KVT_OK :
 	       kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
