@@ -90,7 +90,9 @@ static const struct gate {
 	{ GPU_LANES, 2048, 32.0, 4.0 },  { GPU_LANES, 4096, 32.0, 4.0 },
 	{ GPU_BEST, 2, 32.0, 4.0 },      { GPU_BEST, 6, 32.0, 4.0 },
 	{ GPU_BEST, 8, 32.0, 4.0 },      { GPU_BEST, 16, 32.0, 4.0 },
-	{ GPU_BEST, 24, 32.0, 4.0 },     { GPU_BEST, 32, 32.0, 16.0 },
+	{ GPU_BEST, 24, 32.0, 4.0 },     { GPU_BEST, 32, 32.0, 4.0 },
+	{ GPU_BEST, 48, 32.0, 4.0 },     { GPU_BEST, 64, 32.0, 4.0 },
+	{ GPU_BEST, 96, 32.0, 4.0 },
 	{ GPU_BEST, 128, 32.0, 4.0 },    { GPU_BEST, 1152, 32.0, 4.0 },
 	{ GPU_BEST, 4096, 32.0, 4.0 },
 };
