@@ -202,22 +202,8 @@ static enum kvt_status compare(struct diff *d, const struct diff_alignment *how,
 		return status;
 	if (d->pairs.unmatched.n && !d->common)
 		return partial(&d->pairs.unmatched, err);
-	d->result = calloc((size_t)d->pairs.n + 1, sizeof(*d->result));
-	if (!d->result)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int i = 0; !status && i < d->pairs.n; i++)
-		status = kvt_diff_compare(&d->result[i], &d->pairs.pair[i], &d->criteria,
-					  &d->options, err);
-	d->options.run.progress = NULL;	/* the rest is short */
-	d->options.run.share = NULL;
-	for (int i = 0; !status && !d->no_diagnosis && shard_whole() && i < d->pairs.n;
-	     i++)
-		if (d->result[i].measured && d->result[i].differs &&
-		    d->result[i].first.set && !d->pairs.pair[i].decoded)
-			status = kvt_diff_diagnose(&d->result[i], &d->options.run, err);
-	for (int s = 0; !status && s < NSIDES; s++)
-		status = kvt_diff_side_unchanged(&d->side[s], err);
-	return status;
+	return kvt_diff_results(&d->result, &d->pairs, d->side, &d->criteria, &d->options,
+				!d->no_diagnosis && shard_whole(), err);
 }
 
 static enum kvt_status print_results(const struct diff *d, const struct arguments *args,

@@ -244,6 +244,16 @@ KVT_MUST_CHECK enum kvt_status
 kvt_diff_diagnose(struct diff_result *result, const struct kvt_run *run,
 		  struct kvt_error *err);
 
+/*
+ * All of it, after kvt_diff_align(): every pair is compared, those that differ are
+ * diagnosed if that is asked for, and neither side has changed meanwhile.  *out has
+ * pairs->n results, which are the caller's to free, each and the array, in any case.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_diff_results(struct diff_result **out, const struct diff_pairs *pairs,
+		 const struct diff_side side[NSIDES], const struct diff_criteria *criteria,
+		 const struct diff_options *options, bool diagnose, struct kvt_error *err);
+
 /* ---- where a finding is ------------------------------------------------- */
 
 /* Of an element in a dump. */

@@ -13,6 +13,38 @@ struct dumps_diff {
 	struct diff_result *result;		/* [pairs.n] */
 };
 
+/* There is something that a fault could explain, in the types in which it was planted. */
+static bool is_diagnosed(const struct diff_result *r)
+{
+	return r->measured && r->differs && r->first.set && !r->pair->decoded;
+}
+
+enum kvt_status kvt_diff_results(struct diff_result **out, const struct diff_pairs *pairs,
+				 const struct diff_side side[NSIDES],
+				 const struct diff_criteria *criteria,
+				 const struct diff_options *options, bool diagnose,
+				 struct kvt_error *err)
+{
+	struct diff_result *result = calloc((size_t)pairs->n + 1, sizeof(*result));
+	struct kvt_run shortly = options->run;	/* a diagnosis is, and no process shares it */
+	enum kvt_status status = KVT_OK;
+
+	*out = result;
+	if (!result)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	shortly.progress = NULL;
+	shortly.share = NULL;
+	for (int i = 0; !status && i < pairs->n; i++)
+		status = kvt_diff_compare(&result[i], &pairs->pair[i], criteria, options,
+					  err);
+	for (int i = 0; !status && diagnose && i < pairs->n; i++)
+		if (is_diagnosed(&result[i]))
+			status = kvt_diff_diagnose(&result[i], &shortly, err);
+	for (int s = 0; !status && s < NSIDES; s++)
+		status = kvt_diff_side_unchanged(&side[s], err);
+	return status;
+}
+
 static void tell_group(const struct diff_result *r, const struct kvt_diff_told *told)
 {
 	const struct diff_diagnosis *d = r->diagnosis;
@@ -82,21 +114,9 @@ static enum kvt_status compare_pairs(struct dumps_diff *d,
 		},
 	};
 	const struct diff_options how = { .run = *run, .nworst = options->most };
-	enum kvt_status status = KVT_OK;
 
-	d->result = calloc((size_t)d->pairs.n + 1, sizeof(*d->result));
-	if (!d->result)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int i = 0; !status && i < d->pairs.n; i++)
-		status = kvt_diff_compare(&d->result[i], &d->pairs.pair[i], &criteria,
-					  &how, err);
-	for (int i = 0; !status && !options->no_diagnosis && i < d->pairs.n; i++)
-		if (d->result[i].measured && d->result[i].differs &&
-		    d->result[i].first.set && !d->pairs.pair[i].decoded)
-			status = kvt_diff_diagnose(&d->result[i], run, err);
-	for (int s = 0; !status && s < NSIDES; s++)
-		status = kvt_diff_side_unchanged(&d->side[s], err);
-	return status;
+	return kvt_diff_results(&d->result, &d->pairs, d->side, &criteria, &how,
+				!options->no_diagnosis, err);
 }
 
 static enum kvt_status align(struct dumps_diff *d, const struct kvt_diff_options *options,
