@@ -32,10 +32,20 @@ import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KVTOOL = os.path.realpath(os.environ.get("KVTOOL", f"{ROOT}/build/kvtool"))
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md",
-             "bench/RESULTS.md", "contrib/README.md"]
+# Folders of what is built, or of another program.
+NOT_OURS = re.compile(r"build|dist$|\.")
 COPIED = ["testdata", "examples", "contrib"]
 END = "==== end of"
+
+
+def documents():
+    """All in Markdown, those that a reader sees first before those in folders."""
+    found = []
+    for where, folders, files in os.walk(ROOT):
+        folders[:] = [f for f in folders if not NOT_OURS.match(f)]
+        found += [os.path.relpath(os.path.join(where, f), ROOT)
+                  for f in files if f.endswith(".md")]
+    return sorted(found, key=lambda f: (f.count("/"), f))
 
 
 # ---- what a document shows ----------------------------------------------------------
@@ -376,7 +386,7 @@ def main():
     if len(sys.argv) < 2:
         with open(os.path.join(ROOT, PAGE), encoding="ascii") as f:
             check_page(tap, f.read())
-    for name in sys.argv[1:] or DOCUMENTS:
+    for name in sys.argv[1:] or documents():
         with open(os.path.join(ROOT, name), encoding="utf-8") as f:
             check(tap, Document(name, f.read()))
     print(f"1..{tap.count}")
