@@ -45,8 +45,7 @@ static const struct {
 } aliases[] = {
 	{ "h5", "hdf5" }, { "kvh5", "hdf5" }, { "numpy", "npy" }, { "bin", "raw" },
 	{ "pt", "torch" }, { "pth", "torch" }, { "huggingface", "transformers" },
-	{ "hf", "transformers" }, { "llama.cpp", "llama" }, { "gguf", "llama" },
-	{ "st", "safetensors" },
+	{ "hf", "transformers" }, { "llama.cpp", "llama" }, { "st", "safetensors" },
 };
 enum { NALIASES = sizeof(aliases) / sizeof(aliases[0]) };
 

@@ -7,6 +7,9 @@
  */
 #include "formats/tensor/canonical.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static bool raw_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
 	(void)path;
@@ -35,12 +38,73 @@ static enum kvt_status fit(struct kvt_reader *reader, struct kvt_manifest *manif
 	return kvt_manifest_adopt(reader, manifest, err);
 }
 
-static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
-				const struct kvt_hints *hints, struct kvt_error *err)
+#define PICKLE "is a pickle; kvtool reads what torch.save() writes"
+
+/* What has no layout is no raw cache, and may be something else that is known. */
+static const struct known {
+	const char *magic;
+	int nmagic;
+	const char *within;		/* somewhere in the first bytes, too; or NULL */
+	const char *what;		/* and what to do with it */
+} known[] = {
+	{ "GGUF", 4, NULL,
+	  "is a GGUF, the weights of a model and no cache; kvtool size takes its config.json" },
+	{ "{", 1, "\"model_type\"",
+	  "is a model's configuration and no cache; kvtool size takes it" },
+	{ "\200\002", 2, NULL, PICKLE }, { "\200\003", 2, NULL, PICKLE },
+	{ "\200\004", 2, NULL, PICKLE }, { "\200\005", 2, NULL, PICKLE },
+	{ "\037\213", 2, NULL, "is compressed with gzip; unpack it first" },
+	{ "\050\265\057\375", 4, NULL, "is compressed with zstd; unpack it first" },
+};
+enum { NKNOWN = sizeof(known) / sizeof(known[0]), KNOWN_BYTES = 65536 };
+
+static bool is_within(const char *text, int64_t n, const char *word)
+{
+	const int64_t length = (int64_t)strlen(word);
+
+	for (int64_t i = 0; i + length <= n; i++)
+		if (!memcmp(text + i, word, (size_t)length))
+			return true;
+	return false;
+}
+
+static const char *what_is_known(const struct kvt_file *file)
+{
+	int64_t n = file->nbytes < KNOWN_BYTES ? file->nbytes : KNOWN_BYTES;
+	char *head = malloc(KNOWN_BYTES);
+	struct kvt_error why;
+	const char *what = n ? NULL : "is empty";
+
+	if (!head || kvt_file_pread(file, head, n, 0, &why))
+		n = 0;
+	for (int i = 0; !what && i < NKNOWN; i++)
+		if (n >= known[i].nmagic &&
+		    !memcmp(head, known[i].magic, (size_t)known[i].nmagic) &&
+		    (!known[i].within || is_within(head, n, known[i].within)))
+			what = known[i].what;
+	free(head);
+	return what;
+}
+
+static enum kvt_status undescribed(const struct kvt_file *file, const char *path,
+				   bool passed_over, struct kvt_error *err)
 {
 	static const char needs[] =
 		"--layout, --dtype and all but one of --layers, --blocks, --block-size, "
 		"--heads and --head-dim";
+	const char *what = what_is_known(file);
+
+	if (what)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: %s", path, what);
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: in no format that kvtool knows; raw bytes need %s, or --manifest%s",
+			path, needs, passed_over ?
+			" (the one beside it belongs to another file)" : "");
+}
+
+static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
+				const struct kvt_hints *hints, struct kvt_error *err)
+{
 	struct kvt_manifest manifest;
 	enum kvt_status status;
 	bool found;
@@ -51,10 +115,8 @@ static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 					hints, err)))
 		return status;
 	if (!found && !manifest.has_layout)
-		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: in no format that kvtool knows; raw bytes need %s, or --manifest%s",
-				  path, needs, manifest.passed_over ?
-				  " (the one beside it belongs to another file)" : "");
+		status = undescribed(&reader->files.file[index], path,
+				     manifest.passed_over, err);
 	else if (manifest.tensor.row_bytes)
 		status = kvt_canonical_fit(reader, &manifest, index, err);
 	else

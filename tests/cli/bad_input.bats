@@ -34,6 +34,28 @@ refused() {
 	said text.npy
 }
 
+@test "a file that is something else, by what it begins with" {
+	printf 'GGUF\3\0\0\0' >model.gguf
+	refused 3 kvtool describe model.gguf
+	said 'the weights of a model'
+	refused 2 kvtool describe --from=gguf model.gguf
+	refused 3 kvtool describe "$BATS_TEST_DIRNAME/../../testdata/config/gemma-2.json"
+	said 'kvtool size takes it'
+	: >empty.bin
+	refused 3 kvtool describe empty.bin
+	said 'is empty'
+	printf '\200\004K\001.' >cache.pkl
+	refused 3 kvtool describe cache.pkl
+	said torch.save
+	gzip -c "$nhd" >cache.npy.gz
+	refused 3 kvtool describe cache.npy.gz
+	said gzip
+	# and what only looks so is read as it is described
+	{ printf 'GGUF'; head -c 252 /dev/zero; } >raw.bin
+	kvtool describe --layout=nhd --dtype=int8 --layers=1 --block-size=16 --heads=1 \
+		--head-dim=8 raw.bin
+}
+
 @test "a folder that is nothing" {
 	mkdir folder
 	refused 3 kvtool digest folder

@@ -251,8 +251,10 @@ kvt_diff_diagnose(struct diff_result *result, const struct kvt_run *run,
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_diff_results(struct diff_result **out, const struct diff_pairs *pairs,
-		 const struct diff_side side[NSIDES], const struct diff_criteria *criteria,
-		 const struct diff_options *options, bool diagnose, struct kvt_error *err);
+		 const struct diff_side side[NSIDES],
+		 const struct diff_criteria *criteria,
+		 const struct diff_options *options, bool diagnose,
+		 struct kvt_error *err);
 
 /* ---- where a finding is ------------------------------------------------- */
 

@@ -26,12 +26,13 @@ enum kvt_status kvt_diff_results(struct diff_result **out, const struct diff_pai
 				 struct kvt_error *err)
 {
 	struct diff_result *result = calloc((size_t)pairs->n + 1, sizeof(*result));
-	struct kvt_run shortly = options->run;	/* a diagnosis is, and no process shares it */
+	struct kvt_run shortly = options->run;
 	enum kvt_status status = KVT_OK;
 
 	*out = result;
 	if (!result)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	/* a diagnosis is short, and no process shares it */
 	shortly.progress = NULL;
 	shortly.share = NULL;
 	for (int i = 0; !status && i < pairs->n; i++)
