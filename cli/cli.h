@@ -108,6 +108,10 @@ static inline const char *plural(int64_t n)
 
 /* "LBHSC (hnd, lbhnc)": the axis string and every name it has. */
 struct human human_layout(const struct kvt_layout *layout);
+/* "1,310,720" */
+struct human human_count(int64_t n);
+/* "2.1 ms" */
+struct human human_time(int64_t ns);
 
 /* ---- help that is not a command's: help.c ------------------------------- */
 

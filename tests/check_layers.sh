@@ -90,10 +90,12 @@ formats_rooms() {
 		my $below = $below{$1} // "parse|file|manifest|store";
 		print unless $2 =~ /^(?:$below)$/;'
 }
+# What pages and pictures are made with knows nothing of what is drawn.
+pages()            { includes cli/page 2>/dev/null | not "\"cli/page/|<($libc)\.h>"; }
 rooted()           { includes lib kernels formats cli | only '"' | not '"(lib|kernels|formats|cli)/'; }
 # Names of files and from files may hold anything; plainf() makes them plain.  These
 # write the program's own words, or a format that has an escape of its own.
-own="plain|opt|help|json_out|print/(html(_map|_charts)?|transfer_(svg|trace)|diff_svg)"
+own="plain|opt|help|json_out|page/page|print/(transfer_(map|charts|svg|trace)|diff_svg)"
 own="$own|cmd/transfer/(report|emit)|expect/report"
 cli_prints()       { calls cli 'v?f?printf' | not "^cli/($own)\.c:"; }
 # what is left of a literal here is nothing, and of a choice of two '? :'
@@ -144,6 +146,7 @@ none 'formats/ neither prints nor exits, and asks no environment' formats_calls
 none 'formats/ knows no standard stream'         formats_streams
 none 'cli/ prints through plainf()'               cli_prints
 none 'cli/ puts no strings that may be foreign'  cli_puts
+none 'cli/page knows nothing of what is drawn'    pages
 none 'includes are written from the root'        rooted
 none 'HDF5 and zlib stay in formats/, zstd and xxHash in lib/tile' libraries
 none 'rooms of formats/ know those below them'   formats_rooms
@@ -185,6 +188,7 @@ ok 'finds printf in cli/'          planted cli_prints cli/a.c '	printf("%s", mod
 ok 'finds fprintf in cli/'         planted cli_prints cli/a.c '	fprintf(stderr, "%s", path);'
 ok 'finds a name that is put'      planted cli_puts cli/a.c '	puts(s->model);'
 ok 'finds a name that is fput'     planted cli_puts cli/a.c '	fputs(path, stderr);'
+ok 'finds a result in a page'       planted pages cli/page/a.c '#include "cli/print/diff.h"'
 ok 'finds an include beside'       planted rooted cli/a.c '#include "opt.h"'
 ok 'finds zstd in cli/'            planted libraries cli/a.c '#include <zstd.h>'
 ok 'finds jansson in lib/'         planted json lib/a.c '#include <jansson.h>'

@@ -10,28 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/page/page.h"
 #include "cli/print/diff.h"
 #include "lib/base/print.h"
 
 enum { LEFT = 90, GAP = 40, MAP_WIDTH = 720, TITLE = 30, AXIS = 44, ROW_MOST = 22 };
 
-static void escape(FILE *stream, const char *text)
-{
-	for (; *text; text++) {
-		unsigned char c = (unsigned char)*text;
-
-		if (c == '<' || c == '>' || c == '&' || c == '"' || c > 126)
-			fprintf(stream, "&#%d;", c > 126 ? '?' : c);
-		else
-			fputc(c < 32 ? '?' : c, stream);
-	}
-}
-
 static void text_at(FILE *stream, double x, double y, const char *anchor,
 		    const char *text)
 {
 	fprintf(stream, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", x, y, anchor);
-	escape(stream, text);
+	html_text(stream, text);
 	fprintf(stream, "</text>\n");
 }
 
@@ -97,7 +86,7 @@ static void cells(FILE *stream, const struct map *m)
 		fill(stream, depth(h));
 		column_text(column, sizeof(column), m, c);
 		fprintf(stream, "><title>layer %lld, ", LL(kvt_diff_layer(m->r, l)));
-		escape(stream, column);
+		html_text(stream, column);
 		fprintf(stream, ": %lld of %lld differ, max abs %.6g</title></rect>\n",
 			LL(h->bad), LL(h->n), h->max_abs);
 	}
@@ -186,9 +175,9 @@ void diff_svg_maps(FILE *stream, const struct diff *d)
 		"viewBox=\"0 0 %d %.0f\" font-family=\"sans-serif\" font-size=\"12\" "
 		"role=\"img\">\n<title>kvtool diff: ", LEFT + MAP_WIDTH + GAP, height,
 		LEFT + MAP_WIDTH + GAP, height);
-	escape(stream, d->side[SIDE_A].name);
+	html_text(stream, d->side[SIDE_A].name);
 	fprintf(stream, " and ");
-	escape(stream, d->side[SIDE_B].name);
+	html_text(stream, d->side[SIDE_B].name);
 	fprintf(stream, "</title>\n"
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n");
 	for (int i = 0; i < d->pairs.n; i++) {

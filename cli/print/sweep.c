@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/print/html.h"
 #include "cli/print/link.h"
 
 enum { SENTENCE = 2048 };

@@ -2,7 +2,7 @@
 /* transfer_svg.c - a transfer as one picture, for documents and slides */
 #include <stdlib.h>
 
-#include "cli/print/html.h"
+#include "cli/print/transfer_picture.h"
 #include "cli/text_file.h"
 
 enum { MARGIN = 24, GAP = 20, HEADING = 26 };

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/cmd/transfer/options.h"
-#include "cli/print/html.h"
+#include "cli/print/transfer_picture.h"
 #include "cli/print/link.h"
 #include "cli/print/transfer.h"
 #include "cli/streams.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* html_charts.c - ranks by ranks, sizes of operations, and the timeline */
-#include "cli/print/html.h"
+/* transfer_charts.c - ranks by ranks, sizes of operations, and the timeline */
+#include "cli/print/transfer_picture.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* html.c - the frame of a page: style, text, numbers */
-#include "cli/print/html.h"
+/*
+ * page.c - what every page and picture has: its frame, one style, and text from outside
+ *
+ * Colours are names (c0 to c9, r the rest, p what is meant, w what warns), said once here
+ * for light and for dark ground.
+ */
+#include "cli/page/page.h"
 
-#include <inttypes.h>
-#include <string.h>
-
-#include "cli/cli.h"
 
 /* ---- text ---------------------------------------------------------------- */
 
@@ -24,42 +25,6 @@ void html_text(FILE *f, const char *text)
 		else
 			fputc(c < ' ' || c >= 127 ? '?' : c, f);
 	}
-}
-
-struct human human_count(int64_t n)
-{
-	struct human out = { "" };
-	char digits[32];
-	int len = snprintf(digits, sizeof(digits), "%" PRId64, n), at = 0;
-
-	for (int i = 0; i < len; i++) {
-		if (i && (len - i) % 3 == 0 && digits[i - 1] != '-')
-			out.s[at++] = ',';
-		out.s[at++] = digits[i];
-	}
-	return out;
-}
-
-struct human human_time(int64_t ns)
-{
-	static const struct {
-		double ns;
-		const char *unit;
-	} units[] = { { 1e9, "s" }, { 1e6, "ms" }, { 1e3, "us" } };
-	struct human out;
-
-	for (int i = 0; i < 3; i++)
-		if ((double)ns >= units[i].ns) {
-			snprintf(out.s, sizeof(out.s), "%.3g %s",
-				 (double)ns / units[i].ns, units[i].unit);
-			/* three digits of 1000 and more are not to be 1e+03 */
-			if ((double)ns >= 999.5 * units[i].ns)
-				snprintf(out.s, sizeof(out.s), "%.0f %s",
-					 (double)ns / units[i].ns, units[i].unit);
-			return out;
-		}
-	snprintf(out.s, sizeof(out.s), "%" PRId64 " ns", ns);
-	return out;
 }
 
 /* ---- the page ------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* html_map.c - a block as rows of bytes, coloured by operation */
-#include "cli/print/html.h"
+/* transfer_map.c - a block as rows of bytes, coloured by operation */
+#include "cli/print/transfer_picture.h"
 
 #include <inttypes.h>
 
