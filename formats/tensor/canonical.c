@@ -136,6 +136,8 @@ enum kvt_status kvt_canonical_fit(struct kvt_reader *reader,
 				(long long)rows->rows, (long long)rows->row_bytes);
 	if ((status = kvt_manifest_complete(manifest, reader->leaf.path, err)))
 		return status;
+	reader->leaf.rows = rows->rows;
+	reader->leaf.row_bytes = rows->row_bytes;
 	for (int g = 0; g < s->ngroups; g++) {
 		struct kvt_error why = { "" };
 

@@ -22,6 +22,7 @@ struct kvt_leaf {
 	struct kvt_proven proven;
 	const char *checks;		/* what was held against what; or NULL */
 	bool unlisted;			/* nothing says which files there should be */
+	int64_t rows, row_bytes;	/* of a file that is one tensor; 0: it is none */
 	char *manifest;			/* path; owned; NULL: none,
 	or in the file itself */
 	enum kvt_manifest_proof proof;

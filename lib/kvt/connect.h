@@ -219,6 +219,7 @@ struct kvt_canonical_request {
 	int64_t npositions;
 	const int64_t *tensor_nbytes;	/* [npositions] */
 	int64_t nblocks;
+	int64_t row_bytes;		/* at least; 0: what the pages need */
 };
 
 /* Why it does not apply, in the order in which vLLM asks. */
@@ -253,7 +254,7 @@ kvt_canonical_check(const struct kvt_canonical_request *request);
 /* One tensor; each group refers to all of a row of it. */
 struct kvt_canonical {
 	int64_t nblocks, page, npositions;
-	int64_t row;			/* bytes of a block: page * npositions */
+	int64_t row;			/* bytes of a block: page * npositions, or more */
 	int64_t nbytes;
 };
 

@@ -140,7 +140,9 @@ enum kvt_status kvt_canonical_init(struct kvt_canonical *out,
 	c.page = page_of(request->group[0].spec);
 	if (c.nblocks < 1 || c.npositions < 1 ||
 	    __builtin_mul_overflow(c.page, c.nblocks, &tensor) ||
-	    __builtin_mul_overflow(tensor, c.npositions, &c.nbytes))
+	    __builtin_mul_overflow(c.page, c.npositions, &c.row) ||
+	    __builtin_mul_overflow(c.row < request->row_bytes ?
+				   request->row_bytes : c.row, c.nblocks, &c.nbytes))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld tensors of %lld pages of %lld bytes",
 				(long long)c.npositions, (long long)c.nblocks,
@@ -151,7 +153,8 @@ enum kvt_status kvt_canonical_init(struct kvt_canonical *out,
 				"%lld", (long long)request->tensor_nbytes[0],
 				(long long)c.nblocks, (long long)c.page,
 				(long long)tensor);
-	c.row = c.page * c.npositions;
+	if (c.row < request->row_bytes)
+		c.row = request->row_bytes;
 	*out = c;
 	return KVT_OK;
 }
@@ -217,10 +220,16 @@ enum kvt_status kvt_canonical_layer(struct kvt_view *out,
 	box = kvt_box_whole(&shape);
 	if ((status = kvt_layout_views(&views, &layout, &box, shape.elem, err)))
 		return status;
-	if (views.nbytes != c.nbytes)
+	if (views.nbytes != c.page * c.npositions * c.nblocks)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"pages of %lld bytes are padded, which a dense layout "
 				"cannot show", (long long)c.page);
+	if (blocks == c.nblocks)
+		kvt_view_set_stride(&views.view[0], KVT_AXIS_B, c.row);
+	else if (views.nbytes != c.nbytes)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"rows of %lld bytes are padded, which blocks of a kernel "
+				"cannot show", (long long)c.row);
 	return kvt_view_narrow(out, &views.view[0], KVT_AXIS_L, position,
 			       position + 1, err);
 }

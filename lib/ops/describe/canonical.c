@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/dump/leaf.h"
+
 /* ---- the request that the dump makes ------------------------------------ */
 
 static struct kvt_spec spec_of(const struct kvt_group *group)
@@ -82,6 +84,36 @@ static const struct kvt_layout *layout_of(const struct kvt_snapshot *s, int g)
 	       first : &s->group[g].layout;
 }
 
+/*
+ * Blocks of the pool: the rows of a file that is such a tensor; else one for each id up
+ * to the greatest.  A group has some of them, so how many it has says nothing.
+ */
+static enum kvt_status count_blocks(struct kvt_canonical_request *r,
+				    const struct kvt_dump *dump, struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+
+	if (leaf && leaf->rows) {
+		r->nblocks = leaf->rows;
+		r->row_bytes = leaf->row_bytes;
+		return KVT_OK;
+	}
+	for (int g = 0; g < s->ngroups; g++)
+		for (int64_t b = 0; b < s->group[g].shape.n[KVT_AXIS_B]; b++) {
+			uint64_t id = kvt_block_id(&s->group[g], b);
+
+			if (id >= INT64_MAX)
+				return kvt_fail(err, KVT_BAD_INPUT,
+						"group %s has block %llu, which no pool "
+						"has room for", s->group[g].id,
+						(unsigned long long)id);
+			if ((int64_t)id >= r->nblocks)
+				r->nblocks = (int64_t)id + 1;
+		}
+	return KVT_OK;
+}
+
 /* Tensor i holds layer i of each group that has so many. */
 static enum kvt_status count_tensors(struct kvt_canonical_facts *f, struct kvt_error *err)
 {
@@ -90,18 +122,9 @@ static enum kvt_status count_tensors(struct kvt_canonical_facts *f, struct kvt_e
 	struct kvt_spec_size size;
 	enum kvt_status status;
 
-	for (int g = 0; g < s->ngroups; g++) {
+	for (int g = 0; g < s->ngroups; g++)
 		if (s->group[g].shape.n[KVT_AXIS_L] > r->npositions)
 			r->npositions = s->group[g].shape.n[KVT_AXIS_L];
-		if (s->group[g].shape.n[KVT_AXIS_B] != s->group[0].shape.n[KVT_AXIS_B])
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"groups %s and %s have %lld and %lld blocks: "
-					"they cannot share a pool",
-					s->group[0].id, s->group[g].id,
-					(long long)s->group[0].shape.n[KVT_AXIS_B],
-					(long long)s->group[g].shape.n[KVT_AXIS_B]);
-	}
-	r->nblocks = s->ngroups ? s->group[0].shape.n[KVT_AXIS_B] : 0;
 	f->tensor = calloc((size_t)r->npositions + 1, sizeof(*f->tensor));
 	if (!f->tensor)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -120,8 +143,8 @@ static enum kvt_status count_tensors(struct kvt_canonical_facts *f, struct kvt_e
 	return KVT_OK;
 }
 
-static enum kvt_status ask(struct kvt_canonical_facts *f, const struct kvt_layout *asked,
-			   struct kvt_error *err)
+static enum kvt_status ask(struct kvt_canonical_facts *f, const struct kvt_dump *dump,
+			   const struct kvt_layout *asked, struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = f->snapshot;
 	enum kvt_status status;
@@ -137,7 +160,8 @@ static enum kvt_status ask(struct kvt_canonical_facts *f, const struct kvt_layou
 	f->request = (struct kvt_canonical_request){
 		.has_connector = true, .prefers_cross_layer = true,
 		.supports_hma = true, .ngroups = s->ngroups, .group = f->group };
-	if ((status = count_tensors(f, err)))
+	if ((status = count_blocks(&f->request, dump, err)) ||
+	    (status = count_tensors(f, err)))
 		return status;
 	f->verdict = kvt_canonical_check(&f->request);
 	return f->verdict.reasons ? KVT_OK :
@@ -157,7 +181,7 @@ enum kvt_status kvt_describe_canonical(struct kvt_description *d, const char *la
 	if (!d->canonical)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	d->canonical->snapshot = d->snapshot;
-	status = ask(d->canonical, layout ? &asked : NULL, &why);
+	status = ask(d->canonical, d->dump, layout ? &asked : NULL, &why);
 	return status ? kvt_fail(err, status, "%.200s: %s", d->path, why.text) : KVT_OK;
 }
 
