@@ -16,7 +16,7 @@
 #include "lib/dump/turn.h"
 #include "lib/dump/writer.h"
 
-struct kvt_proof;
+struct kvt_file_proof;
 
 /* ---- flat groups -------------------------------------------------------- */
 
@@ -60,7 +60,7 @@ struct kvt_file {
 	ino_t ino;
 	struct timespec changed;	/* at open, too */
 	char *path;
-	struct kvt_proof *proof;	/* what is read is held against it; or NULL */
+	struct kvt_file_proof *proof;	/* what is read is held against it; or NULL */
 	struct turn *writing;		/* kvt_files_written(); owned; or NULL */
 	int64_t unit;			/* no write crosses a multiple; 0: any may */
 };

@@ -7,12 +7,17 @@
  * a write hashes the ranges it has whole, and marks the others, which are read back
  * when the file is complete.  Cost: one pass over the bytes while they are in the
  * cache, and of ranges that a read touches in part one read more.
+ *
+ * A member of an archive has one CRC-32.  The ranges of it get theirs in the same way,
+ * by any thread in any order; put together they are that of the member, for which the
+ * ranges that nobody asked for are read at the end.
  */
 #include "formats/file/proof.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "lib/tile/hash.h"
 
@@ -37,30 +42,90 @@ int64_t kvt_range_count(int64_t nbytes)
 	return nbytes / KVT_RANGE_BYTES + (nbytes % KVT_RANGE_BYTES != 0);
 }
 
-enum kvt_status kvt_proof_add(struct kvt_proof *proof, int64_t at, int64_t nbytes,
-			      uint64_t *sum, struct kvt_error *err)
+static void free_run(struct kvt_proof_run *run)
 {
-	struct kvt_proof_run *run = &proof->run[proof->nruns++];
-	int64_t n = kvt_range_count(nbytes);
+	free((void *)run->state);
+	free((void *)run->crc);
+	free(run->member);
+}
 
-	*run = (struct kvt_proof_run){ .at = at, .nbytes = nbytes, .nranges = n,
-				       .sum = sum };
-	run->state = calloc((size_t)n + 1, sizeof(*run->state));
-	if (!run->state)
-		return kvt_fail(err, KVT_SYSTEM,
-				"out of memory for %lld checksums",
-				(long long)n);
+/* Takes 'run', also when it fails.  Those of archives come in their order. */
+static enum kvt_status add_run(struct kvt_file_proof *proof, struct kvt_proof_run *run,
+			       struct kvt_error *err)
+{
+	int64_t n = proof->nruns, at = n;
+	struct kvt_proof_run *more = proof->run;
+
+	run->state = calloc((size_t)run->nranges + 1, sizeof(*run->state));
+	/* full whenever the count is a power of two */
+	if (!(n & (n - 1)))
+		more = realloc(proof->run, (size_t)(n ? 2 * n : 1) * sizeof(*more));
+	if (more)
+		proof->run = more;
+	if (!run->state || !more || (!run->sum && (!run->crc || !run->member))) {
+		free_run(run);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory for %lld checksums",
+				(long long)run->nranges);
+	}
+	while (at > 0 && more[at - 1].at > run->at)
+		at--;
+	memmove(&more[at + 1], &more[at], (size_t)(n - at) * sizeof(*more));
+	more[at] = *run;
+	proof->nruns++;
+	for (int64_t reach = at ? more[at - 1].reach : 0; at <= n; at++) {
+		if (reach < more[at].at + more[at].nbytes)
+			reach = more[at].at + more[at].nbytes;
+		more[at].reach = reach;
+	}
 	return KVT_OK;
 }
 
-void kvt_proof_free(struct kvt_proof *proof)
+enum kvt_status kvt_proof_add(struct kvt_file_proof *proof, int64_t at, int64_t nbytes,
+			      uint64_t *sum, struct kvt_error *err)
 {
-	for (int i = 0; i < proof->nruns; i++)
-		free((void *)proof->run[i].state);
-	proof->nruns = 0;
+	struct kvt_proof_run run = { .at = at, .nbytes = nbytes, .sum = sum,
+				     .nranges = kvt_range_count(nbytes) };
+
+	return add_run(proof, &run, err);
+}
+
+enum kvt_status kvt_proof_add_member(struct kvt_file_proof *proof, int64_t at,
+				     int64_t nbytes, uint32_t crc32, const char *member,
+				     struct kvt_error *err)
+{
+	struct kvt_proof_run run = { .at = at, .nbytes = nbytes, .crc32 = crc32,
+				     .nranges = kvt_range_count(nbytes),
+				     .member = strdup(member) };
+
+	run.crc = calloc((size_t)run.nranges + 1, sizeof(*run.crc));
+	return add_run(proof, &run, err);
+}
+
+void kvt_proof_free(struct kvt_file_proof *proof)
+{
+	for (int64_t i = 0; i < proof->nruns; i++)
+		free_run(&proof->run[i]);
+	free(proof->run);
+	*proof = (struct kvt_file_proof){ 0 };
 }
 
 /* ---- ranges of a range -------------------------------------------------- */
+
+/* The first run that ends after 'offset': those before it have none of what follows. */
+static int64_t first_run(const struct kvt_file_proof *proof, int64_t offset)
+{
+	int64_t from = 0, to = proof->nruns;
+
+	while (from < to) {
+		int64_t mid = from + (to - from) / 2;
+
+		if (proof->run[mid].reach <= offset)
+			from = mid + 1;
+		else
+			to = mid;
+	}
+	return from;
+}
 
 /* The part of range 'i'; false: there is none, nor of those after it. */
 static bool part_at(struct part *out, const struct kvt_proof_run *run, int64_t i,
@@ -90,14 +155,17 @@ static bool is_whole(const struct part *part)
 }
 
 /* As much as ends where a range does: it is hashed while it is in the cache. */
-static int64_t step_bytes(const struct kvt_proof *proof, int64_t offset, int64_t nbytes)
+static int64_t step_bytes(const struct kvt_file_proof *proof, int64_t offset,
+			  int64_t nbytes)
 {
 	enum { MOST = 2 * KVT_RANGE_BYTES };
 
-	for (int r = 0; r < proof->nruns; r++) {
+	for (int64_t r = first_run(proof, offset); r < proof->nruns; r++) {
 		const struct kvt_proof_run *run = &proof->run[r];
 
-		if (offset >= run->at && offset < run->at + run->nbytes) {
+		if (offset < run->at)
+			break;
+		if (offset < run->at + run->nbytes) {
 			int64_t most = MOST - (offset - run->at) % KVT_RANGE_BYTES;
 
 			return nbytes < most ? nbytes : most;
@@ -115,8 +183,16 @@ static enum kvt_status read_range(const struct kvt_file *file, const struct part
 
 /* ---- reading ------------------------------------------------------------ */
 
+static void collect(struct kvt_proof_run *run, const struct part *part,
+		    const uint8_t *bytes)
+{
+	atomic_store(&run->crc[part->range],
+		     (uint32_t)crc32_z(0, bytes, (size_t)(part->end - part->begin)));
+	atomic_store(&run->state[part->range], WHOLE);
+}
+
 static enum kvt_status check_part(const struct kvt_file *file,
-				  const struct kvt_proof_run *run,
+				  struct kvt_proof_run *run,
 				  const struct part *part, uint8_t *bytes,
 				  struct kvt_error *err)
 {
@@ -133,6 +209,10 @@ static enum kvt_status check_part(const struct kvt_file *file,
 		       (size_t)(part->to - part->from));
 		whole = range;
 	}
+	if (!run->sum) {
+		collect(run, part, whole);
+		return KVT_OK;
+	}
 	sum = kvt_range_hash(whole, part->end - part->begin);
 	if (sum != run->sum[part->range])
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -148,13 +228,17 @@ static enum kvt_status check_part(const struct kvt_file *file,
 static enum kvt_status check_bytes(const struct kvt_file *file, void *buf, int64_t nbytes,
 				   int64_t offset, struct kvt_error *err)
 {
-	const struct kvt_proof *proof = file->proof;
+	const struct kvt_file_proof *proof = file->proof;
 	enum kvt_status status = KVT_OK;
 
-	for (int r = 0; r < proof->nruns; r++) {
-		const struct kvt_proof_run *run = &proof->run[r];
+	for (int64_t r = first_run(proof, offset);
+	     r < proof->nruns && proof->run[r].at < offset + nbytes; r++) {
+		struct kvt_proof_run *run = &proof->run[r];
 		struct part part;
 
+		if (atomic_load(&run->settled))
+			continue;
+		atomic_store(&run->touched, true);
 		for (int64_t i = first_range(run, offset);
 		     !status && part_at(&part, run, i, offset, offset + nbytes); i++)
 			if (atomic_load(&run->state[i]) != WHOLE)
@@ -184,14 +268,69 @@ enum kvt_status kvt_file_read(const struct kvt_file *file, void *buf, int64_t nb
 	return status;
 }
 
+/* ---- one sum of all ------------------------------------------------------- */
+
+static enum kvt_status settle_run(const struct kvt_file *file, struct kvt_proof_run *run,
+				  const struct kvt_run *how, struct kvt_error *err)
+{
+	uint8_t range[KVT_RANGE_BYTES];
+	enum kvt_status status;
+	struct part part;
+	uLong sum = 0;
+
+	for (int64_t i = 0; part_at(&part, run, i, run->at, run->at + run->nbytes); i++) {
+		if (how && how->cancelled && how->cancelled(how->context))
+			return kvt_fail(err, KVT_SYSTEM, "interrupted");
+		if (atomic_load(&run->state[i]) != WHOLE) {
+			if ((status = read_range(file, &part, range, err)))
+				return status;
+			collect(run, &part, range);
+		}
+		sum = crc32_combine(sum, atomic_load(&run->crc[i]),
+				    part.end - part.begin);
+	}
+	if ((uint32_t)sum != run->crc32)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: member %.100s is damaged: its CRC-32 is %08x, "
+				"expected %08x", file->path, run->member, (unsigned)sum,
+				(unsigned)run->crc32);
+	atomic_store(&run->settled, true);
+	return KVT_OK;
+}
+
+bool kvt_proof_settles(const struct kvt_file_proof *proof)
+{
+	for (int64_t i = 0; i < proof->nruns; i++)
+		if (!proof->run[i].sum)
+			return true;
+	return false;
+}
+
+enum kvt_status kvt_proof_settle(const struct kvt_file *file, int64_t *i, bool all,
+				 const struct kvt_run *how, struct kvt_error *err)
+{
+	struct kvt_file_proof *proof = file->proof;
+	enum kvt_status status = KVT_OK;
+
+	while (!status && *i < proof->nruns) {
+		struct kvt_proof_run *run = &proof->run[(*i)++];
+
+		if (!run->sum && !atomic_load(&run->settled) &&
+		    (all || atomic_load(&run->touched)))
+			status = settle_run(file, run, how, err);
+	}
+	return status;
+}
+
 /* ---- writing ------------------------------------------------------------ */
 
 static void hash_bytes(const struct kvt_file *file, const void *buf, int64_t nbytes,
 		       int64_t offset)
 {
-	struct kvt_proof *proof = file->proof;
+	struct kvt_file_proof *proof = file->proof;
 
-	for (int r = 0; r < proof->nruns; r++) {
+	for (int64_t r = first_run(proof, offset);
+	     r < proof->nruns && proof->run[r].at < offset + nbytes; r++) {
 		struct kvt_proof_run *run = &proof->run[r];
 		struct part part;
 
@@ -236,10 +375,10 @@ enum kvt_status kvt_file_write(const struct kvt_file *file, const void *buf,
 
 enum kvt_status kvt_proof_complete(const struct kvt_file *file, struct kvt_error *err)
 {
-	struct kvt_proof *proof = file->proof;
+	struct kvt_file_proof *proof = file->proof;
 	uint8_t range[KVT_RANGE_BYTES];
 
-	for (int r = 0; r < proof->nruns; r++) {
+	for (int64_t r = 0; r < proof->nruns; r++) {
 		struct kvt_proof_run *run = &proof->run[r];
 		struct part part;
 

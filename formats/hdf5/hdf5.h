@@ -322,7 +322,7 @@ struct kvt_h5_file {
 	struct kvt_h5_fault fault;	/* under it */
 	struct kvt_h5_catch *catch;	/* of the driver */
 	int64_t version[2];		/* of the schema */
-	struct kvt_proof proof;		/* of data that is one run */
+	struct kvt_file_proof proof;		/* of data that is one run */
 	struct kvt_h5_group group[KVT_MAX_GROUPS];
 };
 

@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cmocka.h>
 
@@ -188,7 +189,7 @@ static uint8_t bytes[ALL], other[ALL];
 
 struct bytes {
 	struct kvt_files files;
-	struct kvt_proof proof;
+	struct kvt_file_proof proof;
 	uint64_t sum[4];
 };
 
@@ -320,16 +321,99 @@ static void sums_from_memory(void **state)
 	end(&b);
 }
 
+/* ---- one sum of all ------------------------------------------------------ */
+
+/* A member of several ranges, one inside it, and one behind, whose sum is wrong. */
+static void start_members(struct bytes *b)
+{
+	const int end = BEGIN + LENGTH;
+	struct kvt_error err = { "" };
+	uint32_t sum = (uint32_t)crc32_z(0, bytes + BEGIN, LENGTH);
+
+	kvt_proof_free(&b->proof);
+	assert_int_equal(kvt_proof_add_member(&b->proof, end, 500, 1, "after", &err), 0);
+	assert_int_equal(kvt_proof_add_member(&b->proof, BEGIN, LENGTH, sum, "all", &err),
+			 0);
+	sum = (uint32_t)crc32_z(0, bytes + BEGIN + 100, 50);
+	assert_int_equal(kvt_proof_add_member(&b->proof, BEGIN + 100, 50, sum, "in",
+					      &err), 0);
+}
+
+static enum kvt_status settle(const struct bytes *b, int64_t *i, bool all,
+			      struct kvt_error *err)
+{
+	return kvt_proof_settle(&b->files.file[0], i, all, NULL, err);
+}
+
+static void members(void **state)
+{
+	static const struct {
+		int at, n, damaged;	/* what is read; a wrong byte of it, or none */
+		const char *name;	/* of the member that is found */
+	} reads[] = {
+		{ BEGIN, LENGTH, 0, NULL }, { BEGIN + LENGTH - 1, 1, 0, NULL },
+		{ 0, BEGIN, BEGIN, NULL }, { BEGIN + 7, 1, BEGIN + LENGTH - 1, "all" },
+		{ BEGIN + KVT_RANGE_BYTES, 9, BEGIN + 120, "all" },
+		{ BEGIN + 149, 1, BEGIN + 100, "all" }, { BEGIN + LENGTH, 1, 0, "after" },
+		{ BEGIN + LENGTH - 1, 2, 0, "after" }, { 0, ALL, BEGIN + 150, "all" },
+	};
+	struct kvt_error err = { "" };
+	struct bytes b;
+
+	(void)state;
+	start(&b);
+	assert_int_equal(kvt_file_write(&b.files.file[0], bytes, ALL, 0, &err), KVT_OK);
+	for (size_t r = 0; r < sizeof(reads) / sizeof(*reads); r++) {
+		int64_t i = 0;
+
+		if (reads[r].damaged)
+			put_byte(&b, reads[r].damaged, bytes[reads[r].damaged] ^ 4);
+		start_members(&b);
+		assert_int_equal(settle(&b, &i, false, &err), KVT_OK);
+		assert_int_equal(read_at(&b, reads[r].at, reads[r].n), KVT_OK);
+		for (int again = 0; again < 2; again++) {
+			i = 0;
+			assert_int_equal(settle(&b, &i, false, &err),
+					 reads[r].name ? KVT_BAD_INPUT : KVT_OK);
+			if (reads[r].name)
+				assert_non_null(strstr(err.text, reads[r].name));
+		}
+		put_byte(&b, reads[r].damaged, bytes[reads[r].damaged]);
+	}
+	end(&b);
+}
+
+/* All of them, one after the other, whatever was read. */
+static void all_members(void **state)
+{
+	struct kvt_error err = { "" };
+	struct bytes b;
+	int64_t i = 0;
+
+	(void)state;
+	start(&b);
+	assert_int_equal(kvt_file_write(&b.files.file[0], bytes, ALL, 0, &err), KVT_OK);
+	put_byte(&b, BEGIN + 120, bytes[BEGIN + 120] ^ 4);
+	start_members(&b);
+	for (int n = 1; n <= 3; n++) {
+		assert_int_equal(settle(&b, &i, true, &err), KVT_BAD_INPUT);
+		assert_int_equal(i, n);
+	}
+	assert_int_equal(settle(&b, &i, true, &err), KVT_OK);
+	end(&b);
+}
+
 int main(void)
 {
 	enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
-	struct CMUnitTest tests[NROWS + 4] = {
+	struct CMUnitTest tests[NROWS + 6] = {
 		cmocka_unit_test(cells), cmocka_unit_test(any_steps),
 		cmocka_unit_test(every_range), cmocka_unit_test(sums_from_memory),
+		cmocka_unit_test(members), cmocka_unit_test(all_members),
 	};
 
 	for (size_t i = 0; i < NROWS; i++)
-		tests[4 + i] = (struct CMUnitTest){ .name = rows[i].name,
+		tests[6 + i] = (struct CMUnitTest){ .name = rows[i].name,
 			.test_func = tables,
 			.initial_state = (void *)(uintptr_t)&rows[i] };
 	cmocka_set_message_output(CM_OUTPUT_TAP);
