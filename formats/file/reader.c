@@ -6,7 +6,7 @@
  * found by the format and read from its first file; places are in locate.c.  Or a file
  * says which other dumps its data are of, and these are read.
  */
-#include "formats/format.h"
+#include "formats/file/proof.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -84,6 +84,36 @@ static enum kvt_status unchanged(const struct kvt_leaf *leaf, struct kvt_error *
 	return kvt_files_unchanged(&kvt_leaf_reader(leaf)->files, err);
 }
 
+static enum kvt_status settle(const struct kvt_leaf *leaf, int64_t *i, bool all,
+			      const struct kvt_run *run, struct kvt_error *err)
+{
+	const struct kvt_files *files = &kvt_leaf_reader(leaf)->files;
+	enum kvt_status status = KVT_OK;
+	int64_t before = 0, here;
+
+	for (int64_t f = 0; !status && f < files->count; f++) {
+		const struct kvt_file *file = &files->file[f];
+
+		if (!file->proof)
+			continue;
+		if (*i < before + file->proof->nruns) {
+			here = *i - before;
+			status = kvt_proof_settle(file, &here, all, run, err);
+			*i = before + here;
+		}
+		before += file->proof->nruns;
+	}
+	return status;
+}
+
+static bool settles(const struct kvt_files *files)
+{
+	for (int64_t f = 0; f < files->count; f++)
+		if (files->file[f].proof && kvt_proof_settles(files->file[f].proof))
+			return true;
+	return false;
+}
+
 static void close_reader(struct kvt_leaf *leaf)
 {
 	struct kvt_reader *reader = (struct kvt_reader *)leaf;
@@ -99,7 +129,8 @@ static void close_reader(struct kvt_leaf *leaf)
 }
 
 static const struct kvt_leaf_ops reader_ops = {
-	.read_box = read_box, .find_tile = find_tile, .load_tile = load_tile,
+	.read_box = read_box, .settle = settle,
+	.find_tile = find_tile, .load_tile = load_tile,
 	.has_cells = has_cells, .fetch_cells = fetch_cells,
 	.locate = kvt_reader_locate, .at = kvt_reader_at,
 	.find_buffer = kvt_reader_find_buffer, .buffer_name = kvt_reader_buffer_name,
@@ -166,6 +197,7 @@ enum kvt_status kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader
 {
 	reader->leaf.ops = reader->joined ? &joined_ops : &reader_ops;
 	reader->leaf.format = reader->format->info.name;
+	reader->leaf.settles = settles(&reader->files);
 	reader->leaf.unlisted = reader->format->unlisted;
 	return kvt_dump_of_leaf(out, &reader->leaf, err);
 }

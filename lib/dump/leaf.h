@@ -10,6 +10,7 @@
 #define KVT_LEAF_H
 
 #include "lib/kvt/dump.h"
+#include "lib/kvt/run.h"
 
 struct kvt_leaf {
 	const struct kvt_leaf_ops *ops;
@@ -20,6 +21,7 @@ struct kvt_leaf {
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];	/* nbytes 0: an array */
 	struct kvt_layout runs[KVT_MAX_GROUPS];	/* of tiles: tile_runs() */
 	struct kvt_proven proven;
+	bool settles;			/* ops->settle has something to do */
 	const char *checks;		/* what was held against what; or NULL */
 	bool unlisted;			/* nothing says which files there should be */
 	int64_t rows, row_bytes;	/* of a file that is one tensor; 0: it is none */
@@ -35,6 +37,13 @@ struct kvt_leaf_ops {
 	enum kvt_status (*read_box)(const struct kvt_leaf *leaf, int group,
 				    const struct kvt_box *box, void *buf,
 				    struct kvt_error *err);
+	/*
+	 * What was read counts only after this: files may have one checksum of much
+	 * more than was read.  Of all there are, or of those of what was read, from
+	 * the *i-th on; after KVT_BAD_INPUT *i is the one after the damaged one.
+	 */
+	enum kvt_status (*settle)(const struct kvt_leaf *leaf, int64_t *i, bool all,
+				  const struct kvt_run *run, struct kvt_error *err);
 	/* The whole group in its layout, where it lies; NULL: it must be read. */
 	const void *(*bytes)(const struct kvt_leaf *leaf, int group);
 

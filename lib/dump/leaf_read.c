@@ -178,6 +178,15 @@ enum kvt_status read_tiles(struct kvt_worker *worker, const struct kvt_leaf *lea
 	return each_tile(worker, leaf_tiling(leaf, group), box, read_tile, &reading, err);
 }
 
+static enum kvt_status read_array(struct kvt_worker *worker, const struct kvt_leaf *leaf,
+				  int group, const struct kvt_box *box, void *buf,
+				  struct kvt_error *err)
+{
+	enum kvt_status status = worker_touches(worker, leaf, err);
+
+	return status ? status : leaf->ops->read_box(leaf, group, box, buf, err);
+}
+
 static const void *bytes_of(const struct kvt_leaf *leaf, int group)
 {
 	return leaf->ops->bytes ? leaf->ops->bytes(leaf, group) : NULL;
@@ -196,7 +205,7 @@ enum kvt_status read_leaf(struct kvt_worker *worker, const struct kvt_leaf *leaf
 	if (leaf_tiling(leaf, group))
 		return read_tiles(worker, leaf, group, &dst->box, dst, shift, err);
 	if (!bytes_of(leaf, group) && kvt_layout_equal(&from->layout, dst->layout))
-		return leaf->ops->read_box(leaf, group, &dst->box, dst->bytes, err);
+		return read_array(worker, leaf, group, &dst->box, dst->bytes, err);
 	if ((status = read_around(&src, worker, leaf, group, &dst->box, err)))
 		return status;
 	return copy_box(worker, dst, &src, &dst->box, from->shape.elem, err);
@@ -289,7 +298,7 @@ enum kvt_status read_around(struct placed *out, struct kvt_worker *worker,
 		return status;
 	out->bytes = worker->buffer[RANGE_BUFFER] + kept->at;
 	status = tiling ? read_leaf(worker, leaf, group, out, err) :
-		 leaf->ops->read_box(leaf, group, &out->box, out->bytes, err);
+		 read_array(worker, leaf, group, &out->box, out->bytes, err);
 	if (status)
 		return status;
 	kept->leaf = leaf;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "lib/dump/device.h"
+#include "lib/dump/leaf.h"
 #include "lib/kvt/share.h"
 
 enum { MAX_THREADS = 64, DEFAULT_MAX_THREADS = 16 };
@@ -138,6 +139,7 @@ static void worker_free(struct kvt_worker *w)
 	free(w->stored);
 	free(w->result);
 	free(w->kept);
+	free((void *)w->touched.leaf);
 	free(w->copied);
 	memset(w, 0, sizeof(*w));
 }
@@ -184,6 +186,43 @@ static enum kvt_status worker_init(struct kvt_worker *w, struct pipeline *p,
 const struct kvt_work *worker_work(const struct kvt_worker *worker)
 {
 	return worker->pipeline->work;
+}
+
+enum kvt_status worker_touches(struct kvt_worker *worker, const struct kvt_leaf *leaf,
+			       struct kvt_error *err)
+{
+	struct kvt_leaf_list *list = &worker->touched;
+	const struct kvt_leaf **more;
+
+	if (!leaf->settles)
+		return KVT_OK;
+	for (int i = list->n; i > 0; i--)
+		if (list->leaf[i - 1] == leaf)
+			return KVT_OK;
+	/* full whenever the count is a power of two */
+	if (!(list->n & (list->n - 1))) {
+		more = realloc((void *)list->leaf,
+			       (list->n ? 2 * (size_t)list->n : 1) * sizeof(*more));
+		if (!more)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		list->leaf = more;
+	}
+	list->leaf[list->n++] = leaf;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_worker_settle(const struct kvt_worker *worker, struct kvt_error *err)
+{
+	const struct kvt_run *run = worker->pipeline->run;
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < worker->touched.n; i++) {
+		const struct kvt_leaf *leaf = worker->touched.leaf[i];
+		int64_t first = 0;
+
+		status = leaf->ops->settle(leaf, &first, false, run, err);
+	}
+	return status;
 }
 
 /* The lowest failing box wins, so that the message does not depend on timing. */
@@ -395,6 +434,8 @@ static enum kvt_status run_boxes(const struct kvt_work *work, const struct kvt_r
 	if (work->label && run->progress)
 		run->progress(run->context, work->label, 0, work->total_bytes);
 	status = run_workers(&p, workers, err);
+	for (int i = 0; !status && i < p.nworkers; i++)
+		status = kvt_worker_settle(&workers[i], err);
 	if (work->label && run->progress)
 		run->progress(run->context, NULL, 0, 0);
 	workers_free(&p, workers);

@@ -85,6 +85,10 @@ struct kvt_worker {
 	struct range_kept *kept;	/* owned */
 	int nkept, kept_room, kept_next;	/* next: the one after the last found */
 	int64_t kept_bytes;
+	struct kvt_leaf_list {
+		const struct kvt_leaf **leaf;	/* owned; each once */
+		int n;
+	} touched;			/* of those that kvt_worker_settle() asks */
 	struct copied *copied;		/* owned: what copy_part() did last; or NULL */
 };
 
@@ -137,6 +141,17 @@ int64_t kvt_work_memory(const struct kvt_work *work,
 			const struct kvt_run *run);
 
 const struct kvt_work *worker_work(const struct kvt_worker *worker);
+
+/* Before something is read of a leaf. */
+KVT_MUST_CHECK enum kvt_status
+worker_touches(struct kvt_worker *worker, const struct kvt_leaf *leaf,
+	       struct kvt_error *err);
+/*
+ * May what this worker has read be believed?  kvt_work_run() asks at the end, before it
+ * says that all is well; only who lets go of bytes earlier has to ask before that.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_worker_settle(const struct kvt_worker *worker, struct kvt_error *err);
 
 /* What several workers change goes between these two. */
 void kvt_worker_lock(struct kvt_worker *worker);

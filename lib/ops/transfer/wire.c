@@ -336,6 +336,9 @@ static enum kvt_status give_box(struct kvt_worker *worker, const struct serving 
 			status = give_pair(s->peer, s->frame, worker->buffer[1], &pair,
 					   &nest, err);
 	kvt_carry_window_free(&w);
+	/* the peer keeps what it got once it has heard of the end */
+	if (!status)
+		status = kvt_worker_settle(worker, err);
 	return status ? status : s->peer->send(s->peer->context, WIRE_END, NULL, 0, NULL,
 					       0, err);
 }
