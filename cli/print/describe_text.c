@@ -323,7 +323,7 @@ static void print_tiling(const struct kvt_group_facts *f)
 	       f->has_cells ? "; content cells stored" : "");
 }
 
-/* What of a snapshot its own checksums prove; other formats have none. */
+/* What of a snapshot its own checksums prove; other formats have none of tables. */
 static void print_proven(const struct kvt_group_facts *f, const struct kvt_dump *dump)
 {
 	if (!kvt_dump_proven(dump)->can_be)

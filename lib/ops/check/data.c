@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "lib/base/print.h"
+#include "lib/dump/leaf.h"
 #include "lib/dump/pipeline.h"
 #include "lib/ops/check/integrity.h"
 #include "lib/ops/write/plan.h"
@@ -351,6 +352,27 @@ static void tell_damage(struct kvt_findings *r, const struct kvt_group *group,
 	kvt_find_more(r, "digest.cell", v->differing - differing);
 }
 
+/* Of files that have one for much at once: also of what no group has data in. */
+static enum kvt_status check_members(struct kvt_findings *r, const struct kvt_dump *dump,
+				     const char *path, const struct kvt_run *run,
+				     bool *damaged, struct kvt_error *err)
+{
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+	struct kvt_error why = { "" };
+	enum kvt_status status = KVT_OK;
+	int64_t i = 0;
+
+	*damaged = false;
+	if (!leaf || !leaf->settles)
+		return KVT_OK;
+	while ((status = leaf->ops->settle(leaf, &i, true, run, &why)) == KVT_BAD_INPUT) {
+		kvt_find(r, "tile.damaged", kvt_find_at("%s", ""), "%s",
+			 kvt_without_path(why.text, path));
+		*damaged = true;
+	}
+	return status ? kvt_fail(err, status, "%s", why.text) : KVT_OK;
+}
+
 /* Checksums of all groups come first: they say whether the rest can be believed. */
 enum kvt_status kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump,
 			       const char *path, const struct kvt_run *run,
@@ -358,10 +380,15 @@ enum kvt_status kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump,
 {
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
 	struct kvt_integrity *v = calloc((size_t)s->ngroups + 1, sizeof(*v));
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status;
+	bool damaged;
 
 	if (!v)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if ((status = check_members(r, dump, path, run, &damaged, err)) || damaged) {
+		free(v);
+		return status;
+	}
 	for (int g = 0; !status && g < s->ngroups; g++)
 		status = kvt_check_integrity(&v[g], dump, g, path, run, err);
 	for (int g = 0; !status && g < s->ngroups; g++) {

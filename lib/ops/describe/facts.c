@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/dump/leaf.h"
+
 /* The null block, and what holds none but dead tokens, are not in use. */
 static bool is_used(const struct kvt_table *t, int64_t entry)
 {
@@ -137,7 +139,10 @@ static void page_facts(struct kvt_group_facts *f, const struct kvt_dump *dump, i
 static const char *checksum_of(const struct kvt_dump *dump, int g)
 {
 	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
 
+	if (leaf && leaf->settles)
+		return "crc32";
 	if (!tiling)
 		return kvt_dump_proven(dump)->flat[g] ? "xxh3" : NULL;
 	return tiling->fletcher32 ? "fletcher32" : tiling->zstd ? "zstd" : NULL;
