@@ -254,6 +254,7 @@ static enum kvt_status read_central(struct zip *z, struct facts *f, const uint8_
 		return status;
 	m->header = f->header;
 	m->nbytes = f->nbytes;
+	m->crc32 = f->crc;
 	return check_kind(z, f, m->name);
 }
 

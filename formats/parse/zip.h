@@ -9,6 +9,7 @@ struct kvt_zip_member {
 	char *name;
 	int64_t header;			/* offset of its local header */
 	int64_t data, nbytes;		/* of the bytes as they are */
+	uint32_t crc32;			/* of these, as both headers say */
 };
 
 struct kvt_zip {

@@ -35,7 +35,8 @@ static enum kvt_status read_array(struct kvt_tensor *out, const struct kvt_file 
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: member %.100s is not an array (.npy)",
 				file->path, m->name);
-	if ((status = kvt_file_read(file, head, nhead, m->data, err)))
+	/* without the data: the checksum of both is for when that is read */
+	if ((status = kvt_file_pread(file, head, nhead, m->data, err)))
 		return status;
 	if ((status = kvt_npy_parse(&header, head, nhead, m->name, &why)))
 		return kvt_fail(err, status, "%s: %.400s", file->path, why.text);
@@ -65,7 +66,9 @@ enum kvt_status kvt_npz_read(struct kvt_tensors *out, const struct kvt_file *fil
 	if (status)
 		return status;
 	out->tensor = calloc((size_t)zip.count + 1, sizeof(*out->tensor));
-	if (!out->tensor)
+	if (out->tensor)
+		status = kvt_tensors_sums(out, &zip, false, err);
+	else
 		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
 	while (!status && out->count < zip.count) {
 		status = read_array(&out->tensor[out->count], file,
@@ -91,4 +94,5 @@ const struct kvt_format kvt_npz_format = {
 	.facts = kvt_tensors_facts,
 	.probe = npz_probe,
 	.open = npz_open,
+	.close = kvt_tensors_close,
 };

@@ -415,6 +415,7 @@ enum kvt_status kvt_tensors_open(struct kvt_reader *reader, const char *path,
 	if ((status = kvt_files_open(&reader->files, &o.file, path, err)) ||
 	    (status = read(&tensors, &reader->files.file[o.file], err)))
 		return status;
+	kvt_tensors_prove(reader, o.file, &tensors);
 	if (!(status = load_manifest(&o, hints))) {
 		if (!(status = open_tensors(&o)))
 			status = kvt_manifest_adopt(reader, &o.manifest, err);

@@ -9,6 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/file/proof.h"
+#include "formats/parse/zip.h"
+
+static void free_proof(struct kvt_file_proof *proof)
+{
+	if (proof)
+		kvt_proof_free(proof);
+	free(proof);
+}
+
 void kvt_tensors_free(struct kvt_tensors *tensors)
 {
 	for (int64_t i = 0; i < tensors->count; i++)
@@ -16,7 +26,36 @@ void kvt_tensors_free(struct kvt_tensors *tensors)
 	free(tensors->tensor);
 	free(tensors->by_name);
 	free(tensors->manifest);
+	free_proof(tensors->proof);
 	*tensors = (struct kvt_tensors){ 0 };
+}
+
+enum kvt_status kvt_tensors_sums(struct kvt_tensors *out, const struct kvt_zip *zip,
+				 bool zero_is_none, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	if (!(out->proof = calloc(1, sizeof(*out->proof))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; !status && i < zip->count; i++) {
+		const struct kvt_zip_member *m = &zip->member[i];
+
+		if (m->crc32 || !zero_is_none)
+			status = kvt_proof_add_member(out->proof, m->data, m->nbytes,
+						      m->crc32, m->name, err);
+	}
+	return status;
+}
+
+void kvt_tensors_prove(struct kvt_reader *reader, int file, struct kvt_tensors *tensors)
+{
+	reader->own = reader->files.file[file].proof = tensors->proof;
+	tensors->proof = NULL;
+}
+
+void kvt_tensors_close(struct kvt_reader *reader)
+{
+	free_proof(reader->own);
 }
 
 static int by_name(const void *a, const void *b)

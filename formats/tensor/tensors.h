@@ -43,9 +43,23 @@ struct kvt_tensors {
 	int64_t data;			/* offset of the data in the file */
 	char *manifest;			/* what kvtool wrote about them; or NULL */
 	int ncaches;			/* objects of transformers they come from */
+	struct kvt_file_proof *proof;	/* of the file; owned; NULL: no checksums */
 };
 
 void kvt_tensors_free(struct kvt_tensors *tensors);
+
+/*
+ * Makes the proof of an archive.  torch.save() may be told to compute no checksums and
+ * writes 0 then: 'zero_is_none'.
+ */
+struct kvt_zip;
+KVT_MUST_CHECK enum kvt_status
+kvt_tensors_sums(struct kvt_tensors *out, const struct kvt_zip *zip, bool zero_is_none,
+		 struct kvt_error *err);
+/* The file of the reader that they are in has their proof from here on. */
+void kvt_tensors_prove(struct kvt_reader *reader, int file, struct kvt_tensors *tensors);
+/* kvt_format.close of whoever calls that. */
+void kvt_tensors_close(struct kvt_reader *reader);
 
 /* Fills by_name.  Two tensors of one name are KVT_BAD_INPUT; 'path' for messages. */
 KVT_MUST_CHECK enum kvt_status

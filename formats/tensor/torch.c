@@ -69,7 +69,7 @@ static enum kvt_status check_byte_order(const struct torch_walk *w)
 	if (!(m = kvt_zip_find(w->zip, name)))
 		return KVT_OK;	/* before it was written down there was one only */
 	if (m->nbytes == 6) {
-		if ((status = kvt_file_read(w->file, order, 6, m->data, w->err)))
+		if ((status = kvt_torch_take(w, order, 6, m->data)))
 			return status;
 		if (!memcmp(order, "little", 6))
 			return KVT_OK;
@@ -89,7 +89,7 @@ static enum kvt_status read_pickle(struct torch_walk *w, const struct kvt_zip_me
 				w->file->path, m->name, (long long)m->nbytes, MAX_PICKLE);
 	if (!(bytes = malloc((size_t)m->nbytes + 1)))
 		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
-	if (!(status = kvt_file_read(w->file, bytes, m->nbytes, m->data, w->err)) &&
+	if (!(status = kvt_torch_take(w, bytes, m->nbytes, m->data)) &&
 	    !(status = kvt_pickle_read(&w->pickle, bytes, m->nbytes, w->file->path,
 				       w->err))) {
 		status = kvt_torch_walk(w);
@@ -118,7 +118,8 @@ static enum kvt_status refuse_legacy(const struct kvt_file *file, struct kvt_err
 enum kvt_status kvt_torch_read(struct kvt_tensors *out, const struct kvt_file *file,
 			       struct kvt_error *err)
 {
-	struct torch_walk w = { .file = file, .out = out, .err = err };
+	struct kvt_file proven = *file;
+	struct torch_walk w = { .file = &proven, .out = out, .err = err };
 	const struct kvt_zip_member *data;
 	enum kvt_status status;
 	struct kvt_zip zip;
@@ -128,7 +129,10 @@ enum kvt_status kvt_torch_read(struct kvt_tensors *out, const struct kvt_file *f
 	    (status = kvt_zip_read(&zip, file, err)))
 		return status;
 	w.zip = &zip;
-	if (!(status = find_pickle(&data, &w)) && !(status = check_byte_order(&w)) &&
+	status = kvt_tensors_sums(out, &zip, true, err);
+	proven.proof = out->proof;
+	if (!status && !(status = find_pickle(&data, &w)) &&
+	    !(status = check_byte_order(&w)) &&
 	    !(status = read_pickle(&w, data)))
 		status = kvt_tensors_index(out, file->path, err);
 	kvt_zip_free(&zip);
@@ -163,4 +167,5 @@ const struct kvt_format kvt_torch_format = {
 	.facts = kvt_tensors_facts,
 	.probe = torch_probe,
 	.open = torch_open,
+	.close = kvt_tensors_close,
 };

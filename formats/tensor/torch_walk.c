@@ -11,10 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/file/proof.h"
 #include "formats/parse/little_endian.h"
 #include "formats/parse/pickle.h"
 
 enum { MAX_DEPTH = 16, MAX_STEPS = 1 << 20 };
+
+enum kvt_status kvt_torch_take(const struct torch_walk *w, void *buf, int64_t nbytes,
+			       int64_t offset)
+{
+	enum kvt_status status = kvt_file_read(w->file, buf, nbytes, offset, w->err);
+	int64_t first = 0;
+
+	return status ? status : kvt_proof_settle(w->file, &first, false, NULL, w->err);
+}
 
 /* ---- tensors ------------------------------------------------------------ */
 
@@ -112,7 +122,7 @@ static enum kvt_status read_number(int64_t *out, bool *found, struct torch_walk 
 	if (t.size != 8 || !t.dtype || strcmp(t.dtype->name, "int64"))
 		return KVT_OK;
 	if ((status = find_storage(&m, w, &t)) ||
-	    (status = kvt_file_read(w->file, bytes, 8, m->data + t.offset, w->err)))
+	    (status = kvt_torch_take(w, bytes, 8, m->data + t.offset)))
 		return status;
 	*out = (int64_t)kvt_le(bytes, 8);
 	*found = true;

@@ -10,7 +10,7 @@
 enum { TORCH_MAX_PATH = 4096 };
 
 struct torch_walk {
-	const struct kvt_file *file;
+	const struct kvt_file *file;	/* with its proof */
 	const struct kvt_zip *zip;
 	const char *prefix;		/* of all members */
 	int nprefix;
@@ -21,6 +21,10 @@ struct torch_walk {
 	struct kvt_held held;		/* of the tensors there */
 	int steps;
 };
+
+/* Bytes of a member that is data of no tensor: held against its checksum at once. */
+KVT_MUST_CHECK enum kvt_status
+kvt_torch_take(const struct torch_walk *w, void *buf, int64_t nbytes, int64_t offset);
 
 /* Adds the tensors of the pickle to 'out', in its order; no index is made. */
 KVT_MUST_CHECK enum kvt_status kvt_torch_walk(struct torch_walk *w);

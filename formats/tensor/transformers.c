@@ -22,16 +22,19 @@ static enum kvt_status read_tensors(struct cache_opening *o)
 {
 	const struct kvt_file *file = &o->reader->files.file[o->file];
 	int64_t n = file->nbytes < 256 ? file->nbytes : 256;
+	kvt_tensors_fn *read = kvt_tensors_read;
 	enum kvt_status status;
 	uint8_t head[256];
 
 	if ((status = kvt_file_read(file, head, n, 0, o->err)))
 		return status;
 	if (kvt_npz_format.probe(file->path, head, n))
-		return kvt_npz_read(&o->tensors, file, o->err);
-	if (kvt_torch_format.probe(file->path, head, n))
-		return kvt_torch_read(&o->tensors, file, o->err);
-	return kvt_tensors_read(&o->tensors, file, o->err);
+		read = kvt_npz_read;
+	else if (kvt_torch_format.probe(file->path, head, n))
+		read = kvt_torch_read;
+	if (!(status = read(&o->tensors, file, o->err)))
+		kvt_tensors_prove(o->reader, o->file, &o->tensors);
+	return status;
 }
 
 /* ---- parts ------------------------------------------------------------- */
@@ -197,4 +200,5 @@ const struct kvt_format kvt_cache_format = {
 	.facts = facts,
 	.probe = cache_probe,
 	.open = cache_open,
+	.close = kvt_tensors_close,
 };

@@ -101,6 +101,34 @@ ended() {
 	ended 3 'has another plan'
 }
 
+@test "transfer-sim wire and exec keep nothing of a source whose checksum is wrong" {
+	/usr/bin/python3 -c '
+import json, os, sys, numpy as np
+os.mkdir("sound")
+np.savez("sound/s.npz", kv=np.load(sys.argv[1] + ".npy"))
+data = bytearray(open("sound/s.npz", "rb").read())
+# the last byte of the data, in a block that nothing may be sent of
+data[data.rindex(b"PK\1\2") - 1] ^= 4
+open("s.npz", "wb").write(data)
+side = json.load(open(sys.argv[1] + ".json"))
+side["file"] = "s.npz"
+side.pop("sample_crc32", None)
+for path in "s.json", "sound/s.json":
+    json.dump(side, open(path, "w"))' "${nhd%.npy}"
+	run -3 --separate-stderr kvtool transfer-sim exec --no-sync -o e.npy s.npz "$bs32"
+	said 'member kv.npy is damaged'
+	# the destination has a sound copy, and so cannot tell
+	listening -o w.npy sound/s.npz "$bs32"
+	run -3 --separate-stderr kvtool transfer-sim wire --connect=127.0.0.1:"$port" \
+		s.npz "$bs32"
+	said 'member kv.npy is damaged'
+	local status=0
+	wait "$pid" || status=$?
+	[ "$status" != 0 ]
+	rm out err
+	only s.npz s.json sound
+}
+
 # lies STATUS SENTENCE CODE: after the handshake a peer does this, and wire says that
 lies() {
 	listening -o w.npy "$nhd" "$bs32"

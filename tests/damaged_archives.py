@@ -1,0 +1,278 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+damaged_archives.py - one wrong bit in an archive of numpy or torch
+
+Members of zip archives have a CRC-32 of all of their bytes.  Whatever reads data must
+hold it: with one bit flipped anywhere, a command may say what it says of the sound
+file, or fail, but never end with status 0 and something else.
+"""
+import io
+import json
+import os
+import random
+import struct
+import sys
+import warnings
+import zipfile
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
+BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
+os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(BUILD, "libkvt.so.0"))
+
+import numpy as np                                          # noqa: E402
+import oracle                                               # noqa: E402
+from oracle import FULL, Tap, kvtool                        # noqa: E402
+
+tap = Tap()
+import kvtool as kv                                         # noqa: E402
+
+TORCH = os.path.abspath(os.path.join(oracle.DATA, "../engines/transformers"))
+SHAPE = (2, 12, 16, 2, 2, 128)          # L B S H K D: ranges of 64 KiB, and a rest
+rng = random.Random(10)
+
+
+# ---- files ------------------------------------------------------------------
+
+class Pipe(io.RawIOBase):
+    """Cannot be gone back in: sizes and checksums follow the bytes of a member."""
+
+    def __init__(self, path):
+        self.f = open(path, "wb")
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        return self.f.write(data)
+
+    def close(self):
+        self.f.close()
+        super().close()
+
+
+def savez(path, arrays, streamed=False, method=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(Pipe(path) if streamed else path, "w", method) as z:
+        for name, a in arrays.items():
+            with z.open(f"{name}.npy", "w") as f:
+                np.lib.format.write_array(f, a)
+        if streamed:
+            z.fp.flush()
+
+
+def manifest(path, dtype="float16"):
+    layers, blocks, slots, heads, _, dim = SHAPE
+    with open(os.path.splitext(path)[0] + ".json", "w", encoding="ascii") as f:
+        json.dump({"file": os.path.basename(path), "layout": "nhd", "dtype": dtype,
+                   "sizes": {"layers": layers, "num_blocks": blocks,
+                             "block_size": slots, "num_kv_heads": heads,
+                             "head_dim": dim},
+                   "block_table": {"A": [3, 1, 4], "B": [5, 9]},
+                   "num_tokens": {"A": 40, "B": 32}}, f)
+
+
+class Victim:
+    """A dump that is written anew with one bit wrong."""
+
+    def __init__(self, name, path, tmp, commands, out="out.npy"):
+        self.name, self.path = name, path
+        with open(path, "rb") as f:
+            self.bytes = f.read()
+        self.other = f"{tmp}/sound{os.path.splitext(path)[1]}"
+        with open(self.other, "wb") as f:
+            f.write(self.bytes)
+        side = os.path.splitext(path)[0] + ".json"
+        if os.path.exists(side):
+            with open(side) as f:
+                text = json.load(f)
+            text["file"] = os.path.basename(self.other)
+            with open(f"{tmp}/sound.json", "w") as f:
+                json.dump(text, f)
+        self.out = f"{tmp}/{out}"
+        self.commands = commands
+        self.sound = {c: self.run(c) for c in [*commands, "read"]}
+        bad = [c for c, (code, _) in self.sound.items() if code]
+        tap.ok(not bad, f"{name}: all commands take the sound file", bad)
+
+    def put(self, data):
+        with open(self.path, "wb") as f:
+            f.write(data)
+
+    def read(self):
+        """Of the Python module: blocks of one layer after the other."""
+        try:
+            with kv.open(self.path) as d:
+                return 0, [d.read(layer=l, group=g.id, blocks=slice(None),
+                                  bits=True).tobytes()
+                           for g in d.groups for l in g.layer_ids]
+        except kv.Error as e:
+            return e.status, str(e)
+
+    def run(self, command):
+        if command == "read":
+            return self.read()
+        for path in (self.out, os.path.splitext(self.out)[0] + ".json"):
+            if os.path.exists(path):
+                os.remove(path)
+        args = [a.format(path=self.path, out=self.out, sound=self.other)
+                for a in command.split()]
+        r = kvtool(*args)
+        data = b""
+        if os.path.exists(self.out):
+            with open(self.out, "rb") as f:
+                data = f.read()
+        if r.code and data:
+            return 0, "an output of a run that failed"
+        return r.code, (r.out, data)
+
+    def members(self):
+        """(name, first byte of the data, end of it)"""
+        with zipfile.ZipFile(io.BytesIO(self.bytes)) as z:
+            for m in z.infolist():
+                n, extra = struct.unpack_from("<HH", self.bytes, m.header_offset + 26)
+                begin = m.header_offset + 30 + n + extra
+                yield m, begin, begin + m.file_size
+
+    def bits(self):
+        """Of each class of place: data, headers of arrays, of members, the directory."""
+        end = 0
+        for m, begin, after in self.members():
+            yield "header", 8 * rng.randrange(m.header_offset, begin) + rng.randrange(8)
+            if after > begin:
+                data = begin + 128 if m.filename.endswith(".npy") else begin
+                yield "first byte", 8 * begin + rng.randrange(8)
+                yield "last byte", 8 * after - 1
+                for _ in range(40 if after - begin > 1 << 16 else 4):
+                    yield "data", 8 * rng.randrange(data, after) + rng.randrange(8)
+            end = after
+        for _ in range(12):
+            yield "directory", 8 * rng.randrange(end, len(self.bytes)) + rng.randrange(8)
+
+    def flip(self):
+        wrong, n, refused = [], 0, 0
+        for where, bit in self.bits():
+            data = bytearray(self.bytes)
+            data[bit // 8] ^= 1 << bit % 8
+            self.put(data)
+            some = [*self.commands, "read"]
+            for c in some if FULL or where == "data" else rng.sample(some, 3):
+                code, said = self.run(c)
+                n += 1
+                refused += code != 0
+                if code not in (0, 1, 3, 4) or not code and said != self.sound[c][1]:
+                    wrong.append(f"{where}, bit {bit}: {c}: {code}, {str(said)[:200]}")
+        self.put(self.bytes)
+        tap.ok(not wrong, f"{self.name}: {n} runs, {refused} refused", "\n".join(wrong))
+
+
+# ---- what stays cheap, and what is told ---------------------------------------
+
+def bad_data(victim, name):
+    """The file with one bit of the last byte of that member wrong."""
+    after = next(a for m, _, a in victim.members() if m.filename.endswith(name))
+    data = bytearray(victim.bytes)
+    data[after - 1] ^= 16
+    victim.put(data)
+
+
+def told(victim, names):
+    """All damaged members, those that the cache has no data in, too."""
+    data = bytearray(victim.bytes)
+    for m, _, after in victim.members():
+        if m.filename.endswith(names):
+            data[after - 1] ^= 16
+    victim.put(data)
+    r = kvtool("fsck", "--json", victim.path)
+    found = [f["problem"] for f in json.loads(r.out)["files"][0]["findings"]
+             if f["name"] == "tile.damaged"]
+    tap.ok(r.code == 1 and len(found) == len(names) and
+           all(any(n in f and "CRC-32" in f for f in found) for n in names),
+           f"{victim.name}: fsck names all damaged members", r)
+    victim.put(victim.bytes)
+
+
+def untouched(tmp):
+    """A member that is not read is not checked, but by fsck; describe reads no data."""
+    path = f"{tmp}/two.npz"
+    savez(path, {f"layers.{l}": np.full(SHAPE[1:], l + 1, "f2") for l in range(2)})
+    manifest(path)
+    v = Victim("two layers", path, tmp, ["digest -q {path}"])
+    bad_data(v, "layers.1.npy")
+    for args, code in ((("describe",), 0), (("fsck", "--fast"), 0), (("digest",), 3),
+                       (("slice", "-f", "--layers=0", "-o", f"{tmp}/one.npy"), 0),
+                       (("slice", "-f", "--layers=1", "-o", f"{tmp}/one.npy"), 3),
+                       (("fsck",), 1)):
+        r = kvtool(*args, path)
+        tap.ok(r.code == code and ("layers.1.npy is" in r.out + r.err) == (code > 0),
+               f"layer 1 damaged: {args[0]} {' '.join(args[1:2])}: {code}", r)
+    r = kvtool("describe", "--json", path)
+    tap.equal(json.loads(r.out)["groups"][0]["checksum"], "crc32", "checksum is crc32")
+
+
+def no_checksums(tmp):
+    """torch.serialization.set_crc32_options(False): 0 stands for none."""
+    path = f"{tmp}/none.pt"
+    with open(f"{TORCH}/4.57.6/dynamic.pt", "rb") as f:
+        data = bytearray(f.read())
+    with zipfile.ZipFile(io.BytesIO(data)) as z:
+        for m in z.infolist():
+            struct.pack_into("<I", data, m.header_offset + 14, 0)
+            n, extra = struct.unpack_from("<HH", data, m.header_offset + 26)
+            after = m.header_offset + 30 + n + extra + m.file_size
+            if data[after:after + 4] == b"PK\7\x08":
+                struct.pack_into("<I", data, after + 4, 0)
+        at = z.start_dir
+        for m in z.infolist():
+            struct.pack_into("<I", data, at + 16, 0)
+            at += 46 + sum(struct.unpack_from("<HHH", data, at + 28))
+    with open(path, "wb") as f:
+        f.write(data)
+    a, b = kvtool("digest", path), kvtool("digest", f"{TORCH}/4.57.6/dynamic.pt")
+    tap.ok(a.code == 0 and a.out.split()[0] == b.out.split()[0],
+           "an archive without checksums is read", a)
+    r = kvtool("describe", "--json", path)
+    tap.equal(json.loads(r.out)["groups"][0]["checksum"], None, "it says so")
+
+
+# ---- all --------------------------------------------------------------------
+
+COMMON = ["digest -q {path}", "diff -q {sound} {path}", "convert -q -f {path} {out}",
+          "fsck -q {path}", "describe --verify {path}", "describe --stats {path}"]
+BLOCKS = ["relayout -q -f --verify --to=hnd {path} {out}",
+          "slice -q -f --layers=1 {path} {out}", "slice -q -f --request=A {path} {out}",
+          "reblock -q -f --block-size=8 {path} {out}",
+          "describe --peek=layer=1,request=A,token=33 {path}"]
+
+
+def main():
+    oracle.need_program_and_data()
+    warnings.simplefilter("ignore")
+    whole = np.random.default_rng(3).standard_normal(SHAPE).astype("f2")
+    with oracle.workdir() as tmp:
+        for name, streamed in (("stored", False), ("streamed", True)):
+            path = f"{tmp}/{name}.npz"
+            savez(path, {"kv": whole}, streamed)
+            manifest(path)
+            Victim(f"npz, {name}", path, tmp, COMMON + BLOCKS).flip()
+            os.remove(f"{tmp}/sound.json")
+        path = f"{tmp}/deflated.npz"
+        savez(path, {"kv": whole}, method=zipfile.ZIP_DEFLATED)
+        manifest(path)
+        r = kvtool("digest", path)
+        tap.ok(r.code == 4 and "savez()" in r.err, "deflated members are refused", r)
+        for name in ("4.57.6/dynamic", "5.23.0/dynamic", "4.57.6/window_dynamic"):
+            path = f"{tmp}/torch.pt"
+            with open(f"{TORCH}/{name}.pt", "rb") as f, open(path, "wb") as g:
+                g.write(f.read())
+            v = Victim(f"torch, {name}", path, tmp, COMMON, "out.h5")
+            v.flip()
+            told(v, ("/data/0", "/data/3", "/version"))
+        untouched(tmp)
+        no_checksums(tmp)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
