@@ -3,7 +3,7 @@
  * codec.c - plain tile <-> stored tile: the filter pipeline of a snapshot
  * (shuffle, zstd, Fletcher-32) without HDF5, so that any thread may run it
  */
-#include "lib/kvt/tile.h"
+#include "lib/tile/codec.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -99,6 +99,15 @@ static struct stages stages_of(const struct kvt_tiling *tiling)
 		s.fletcher32 = bit, bit <<= 1;
 	s.all = bit - 1;
 	return s;
+}
+
+bool kvt_stored_bare(const struct kvt_stored *stored, const struct kvt_tiling *tiling)
+{
+	struct stages s = stages_of(tiling);
+	uint32_t made = s.all & ~stored->filter_mask;
+
+	return !(made & s.fletcher32) &&
+	       !((made & s.zstd) && kvt_frame_has_sum(stored->bytes, stored->nbytes));
 }
 
 /* ---- decode ------------------------------------------------------------- */

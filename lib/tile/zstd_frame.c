@@ -276,6 +276,12 @@ int64_t kvt_frame_content(const void *frame, int64_t nframe)
 	return n > INT64_MAX ? -1 : (int64_t)n;
 }
 
+bool kvt_frame_has_sum(const void *frame, int64_t nframe)
+{
+	/* a bit of the descriptor, which follows the magic number */
+	return nframe > 4 && ((const uint8_t *)frame)[4] & 1 << 2;
+}
+
 enum kvt_status kvt_frame_check(const void *frame, int64_t nframe,
 				int64_t nbytes, struct kvt_error *err)
 {

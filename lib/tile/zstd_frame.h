@@ -57,7 +57,10 @@ kvt_frame_check(const void *frame, int64_t nframe, int64_t nbytes,
 /* What the header says, or -1 if it says nothing or is no frame's. */
 int64_t kvt_frame_content(const void *frame, int64_t nframe);
 
-/* kvt_frame_check(), then decodes it; the frame's checksum must be right. */
+/* Has it a checksum of its content?  Frames need none. */
+bool kvt_frame_has_sum(const void *frame, int64_t nframe);
+
+/* kvt_frame_check(), then decodes it; a checksum of the frame must be right. */
 KVT_MUST_CHECK enum kvt_status
 kvt_frame_decode(void *dst, int64_t nbytes, const void *frame, int64_t nframe,
 		 ZSTD_DCtx *context, struct kvt_error *err);

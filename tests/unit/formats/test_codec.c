@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "lib/tile/codec.h"
 #include "lib/tile/zstd_frame.h"
 
 enum { N = 16384 };
@@ -168,6 +169,49 @@ static void every_flipped_bit(void **state)
 	assert_int_equal(decode(t, NULL), KVT_OK);
 }
 
+/* Is there a bit whose flip makes other values of the tile? */
+static bool misses_a_bit(struct tile *t)
+{
+	bool missed = false;
+
+	for (int64_t bit = 0; !missed && bit < 8 * t->stored.nbytes; bit += 509) {
+		t->stored.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+		missed = !decode(t, NULL) && memcmp(t->plain, t->out, N);
+		t->stored.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+	}
+	return missed;
+}
+
+/* Bare are just those tiles that a wrong bit is not noticed in. */
+static void bare_tiles(void **state)
+{
+	struct tile *t = *state;
+
+	for (int i = 0; i < 64; i++) {
+		t->tiling.shuffle = i & 1;
+		t->tiling.zstd = i & 2;
+		t->tiling.fletcher32 = i & 4;
+		fill(t, i & 8);
+		assert_int_equal(encode(t), KVT_OK);
+		if (i & 16)	/* another writer leaves out the last stage */
+			t->stored.filter_mask |= i & 4 ? 1u << (i & 1) << (i >> 1 & 1) :
+							 0;
+		if (i & 16 && i & 4)
+			t->stored.nbytes -= 4;
+		assert_int_equal(decode(t, NULL), KVT_OK);
+		assert_int_equal(kvt_stored_bare(&t->stored, &t->tiling),
+				 misses_a_bit(t));
+	}
+	/* a frame of another writer */
+	t->tiling = (struct kvt_tiling){ .nbytes = N, .elem = 1, .zstd = true };
+	fill(t, false);
+	t->stored.filter_mask = 0;
+	t->stored.nbytes = (int64_t)ZSTD_compress(t->stored.bytes,
+				(size_t)t->stored.capacity, t->plain, N, 1);
+	assert_true(kvt_stored_bare(&t->stored, &t->tiling));
+	assert_true(misses_a_bit(t));
+}
+
 static void a_flipped_bit_in_the_mask(void **state)
 {
 	struct tile *t = *state;
@@ -278,6 +322,7 @@ int main(void)
 		TILE(the_same_bytes_again),
 		TILE(every_filter_mask),
 		TILE(every_flipped_bit),
+		TILE(bare_tiles),
 		TILE(a_flipped_bit_in_the_mask),
 		TILE(every_length_but_one),
 		TILE(frames_that_lie),
