@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/kvt/derive.h"
 
@@ -198,6 +199,8 @@ enum kvt_status kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader
 	reader->leaf.ops = reader->joined ? &joined_ops : &reader_ops;
 	reader->leaf.format = reader->format->info.name;
 	reader->leaf.settles = settles(&reader->files);
+	if (reader->joined)	/* each of those sees to its own data */
+		memset(reader->leaf.held, 0, sizeof(reader->leaf.held));
 	reader->leaf.unlisted = reader->format->unlisted;
 	return kvt_dump_of_leaf(out, &reader->leaf, err);
 }

@@ -270,6 +270,7 @@ static enum kvt_status add_tiles(struct kvt_reader *reader, int index, int plane
 		return status;
 	if (H5Pget_chunk_opts(dcpl, &options) < 0)
 		return kvt_h5_bad(in, data, err, "unreadable chunk options");
+	reader->leaf.held[index] = true;
 	own->raw_edges[plane] = options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS;
 	if (plane == 0)
 		*first = tiling;

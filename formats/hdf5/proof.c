@@ -3,7 +3,8 @@
  * proof.c - checksums of what HDF5 keeps none of: tables, content cells, and
  * data that is one run
  *
- * Version 1.1 has them; what 1.0 says of itself is taken as it is.
+ * Version 1.1 has them; what 1.0 says of itself is taken as it is, and its data held
+ * against the content cells, if there are any.
  */
 #include "formats/hdf5/hdf5.h"
 
@@ -129,7 +130,8 @@ enum kvt_status kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane
 
 /*
  * Another program may have put tiles in place of a run, which have checksums of
- * their own, or one run in place of tiles, which then has none.
+ * their own, or one run in place of tiles, which then has none and is held against
+ * the content cells.
  */
 static enum kvt_status prove_data(struct kvt_reader *reader, int index,
 				  const struct kvt_h5_in *in, struct kvt_error *err)
@@ -145,7 +147,7 @@ static enum kvt_status prove_data(struct kvt_reader *reader, int index,
 		if (!group->nbytes[p])
 			continue;
 		else if (!group->sum[p])
-			reader->leaf.proven.flat[index] = false;
+			reader->leaf.held[index] = true;
 		else if (group->nsums[p] != kvt_range_count(group->nbytes[p]))
 			status = kvt_h5_bad(in, group->data[p], err,
 					    "data has %lld checksums, expected %lld",
@@ -154,6 +156,7 @@ static enum kvt_status prove_data(struct kvt_reader *reader, int index,
 		else
 			status = kvt_proof_add(&own->proof, group->at[p],
 					       group->nbytes[p], group->sum[p], err);
+	reader->leaf.proven.flat[index] &= !reader->leaf.held[index];
 	return status;
 }
 
@@ -192,6 +195,8 @@ enum kvt_status kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *
 	own->version[0] = in->version[0];
 	own->version[1] = in->version[1];
 	if (!kvt_h5_has_proof(in)) {
+		for (int g = 0; g < snapshot->ngroups; g++)
+			reader->leaf.held[g] |= own->group[g].cells >= 0;
 		if (!kvt_h5_has_attr(in, in->file, tables_checksum))
 			return KVT_OK;
 		return kvt_h5_bad(in, -1, err,

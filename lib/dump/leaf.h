@@ -21,6 +21,8 @@ struct kvt_leaf {
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];	/* nbytes 0: an array */
 	struct kvt_layout runs[KVT_MAX_GROUPS];	/* of tiles: tile_runs() */
 	struct kvt_proven proven;
+	/* data that has no checksum of its own is read by leaf_held.c */
+	bool held[KVT_MAX_GROUPS];
 	bool settles;			/* ops->settle has something to do */
 	const char *checks;		/* what was held against what; or NULL */
 	bool unlisted;			/* nothing says which files there should be */

@@ -8,6 +8,7 @@
  */
 #include "lib/dump/map.h"
 #include "lib/dump/seen.h"
+#include "lib/tile/codec.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -115,7 +116,10 @@ enum kvt_status leaf_load_tile(const struct kvt_leaf *leaf, int group,
 	struct kvt_extent extent;
 	enum kvt_status status = leaf->ops->find_tile(leaf, group, begin, &extent, err);
 
-	return status ? status : leaf->ops->load_tile(leaf, &extent, out, err);
+	if (status || (status = leaf->ops->load_tile(leaf, &extent, out, err)) ||
+	    !leaf->held[group] || !kvt_stored_bare(out, leaf_tiling(leaf, group)))
+		return status;
+	return held_tile(leaf, group, begin, out, err);
 }
 
 struct reading {
@@ -184,7 +188,10 @@ static enum kvt_status read_array(struct kvt_worker *worker, const struct kvt_le
 {
 	enum kvt_status status = worker_touches(worker, leaf, err);
 
-	return status ? status : leaf->ops->read_box(leaf, group, box, buf, err);
+	if (status)
+		return status;
+	return (leaf->held[group] ? held_box : leaf->ops->read_box)(leaf, group, box,
+								    buf, err);
 }
 
 static const void *bytes_of(const struct kvt_leaf *leaf, int group)

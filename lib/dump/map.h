@@ -174,6 +174,17 @@ KVT_MUST_CHECK enum kvt_status
 leaf_load_tile(const struct kvt_leaf *leaf, int group, const int64_t begin[KVT_NAXES],
 	       struct kvt_stored *out, struct kvt_error *err);
 
+/*
+ * leaf_held.c: a tile that was loaded and has no checksum; a box of an array that has
+ * none.  KVT_UNSUPPORTED if the leaf has no cells to hold them against.
+ */
+KVT_MUST_CHECK enum kvt_status
+held_tile(const struct kvt_leaf *leaf, int group, const int64_t begin[KVT_NAXES],
+	  const struct kvt_stored *stored, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+held_box(const struct kvt_leaf *leaf, int group, const struct kvt_box *box, void *buf,
+	 struct kvt_error *err);
+
 /* kvt_read() of a part that has spans: read_slots.c. */
 KVT_MUST_CHECK enum kvt_status
 read_spans(struct kvt_worker *worker, const struct map_part *part,

@@ -352,6 +352,14 @@ static void tell_damage(struct kvt_findings *r, const struct kvt_group *group,
 	kvt_find_more(r, "digest.cell", v->differing - differing);
 }
 
+/* Not what cannot be decoded, nor what is held against cells that differ. */
+static bool can_be_read(const struct kvt_dump *dump, int g, const struct kvt_integrity *v)
+{
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+
+	return !v->damaged && !(v->differing && leaf && leaf->held[g]);
+}
+
 /* Of files that have one for much at once: also of what no group has data in. */
 static enum kvt_status check_members(struct kvt_findings *r, const struct kvt_dump *dump,
 				     const char *path, const struct kvt_run *run,
@@ -393,8 +401,7 @@ enum kvt_status kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump,
 		status = kvt_check_integrity(&v[g], dump, g, path, run, err);
 	for (int g = 0; !status && g < s->ngroups; g++) {
 		tell_damage(r, &s->group[g], &v[g]);
-		/* what cannot be decoded cannot be looked at */
-		if (!v[g].damaged)
+		if (can_be_read(dump, g, &v[g]))
 			status = scan_group(r, dump, g, run, err);
 		if (!status)
 			status = check_padding(r, dump, g, run, err);
