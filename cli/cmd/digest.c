@@ -24,9 +24,12 @@ static const char *const scope_names[] = {
 struct row {
 	const char *request;		/* by request */
 	uint64_t layer, head, block;
+	uint64_t groups;		/* bits: those that it may have cells of */
 	enum digest_version version;
 	struct kvt_digest value;
 };
+
+_Static_assert(KVT_MAX_GROUPS <= 64, "a bit for each group");
 
 struct rows {
 	int64_t n, room;
@@ -64,6 +67,7 @@ static int compare_rows(const void *a, const void *b)
 static void add_to_row(struct row *to, const struct row *row)
 {
 	kvt_digest_add(&to->value, &row->value);
+	to->groups |= row->groups;
 	if (to->version < row->version)
 		to->version = row->version;
 }
@@ -95,16 +99,29 @@ static void group_rows(struct rows *rows, const struct digests *d, int g,
 		for (int64_t b = 0; b < group->shape.n[KVT_AXIS_B]; b++)
 			add_row(rows, (struct row){ .value = sums->block[scope][b],
 				.block = kvt_block_id(group, b),
-				.version = sums->version });
+				.groups = UINT64_C(1) << g, .version = sums->version });
 		return;
 	}
 	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
 		for (int64_t h = 0; h < sums->nheads; h++)
 			add_row(rows, (struct row){
 				.value = sums->head[scope][l * sums->nheads + h],
+				.groups = UINT64_C(1) << g,
 				.version = sums->version,
 				.layer = kvt_layer_id(group, l),
 				.head = by == BY_HEAD ? kvt_head_id(group, h) : 0 });
+}
+
+/* Of the dump, or of a request. */
+static uint64_t groups_of(const struct kvt_snapshot *snap,
+			  const struct kvt_request *request)
+{
+	uint64_t groups = 0;
+
+	for (int g = 0; g < snap->ngroups; g++)
+		if (!request || request->nblocks[g])
+			groups |= UINT64_C(1) << g;
+	return groups;
 }
 
 static void all_rows(struct rows *rows, const struct digests *d,
@@ -114,10 +131,13 @@ static void all_rows(struct rows *rows, const struct digests *d,
 
 	if (by == BY_WHOLE) {
 		add_row(rows, (struct row){ .value = d->whole[scope],
+					    .groups = groups_of(snap, NULL),
 					    .version = d->version });
 	} else if (by == BY_REQUEST) {
 		for (int64_t r = 0; scope == DIGEST_TOKENS && r < snap->nrequests; r++)
 			add_row(rows, (struct row){ .request = snap->request[r].id,
+						    .groups = groups_of(snap,
+							&snap->request[r]),
 						    .version = kvt_digests_version(d, r),
 						    .value = d->request[r] });
 	} else {
@@ -125,6 +145,57 @@ static void all_rows(struct rows *rows, const struct digests *d,
 			group_rows(rows, d, g, scope, by);
 		add_equal_rows(rows);
 	}
+}
+
+/* ---- types ---------------------------------------------------------------- */
+
+/* What the bytes of cells mean, which no digest covers. */
+static struct kvt_text type_of(const struct kvt_group *group)
+{
+	struct kvt_text out;
+
+	if (group->content.type)
+		return kvt_content_name(&group->content);
+	snprintf(out.s, sizeof(out.s), "%s", group->dtype->name);
+	return out;
+}
+
+/* The next group of a row, from g on, whose type none before it has; or ngroups. */
+static int next_type(const struct kvt_snapshot *s, uint64_t groups, int g)
+{
+	for (; g < s->ngroups; g++) {
+		bool known = !(groups >> g & 1);
+
+		for (int i = 0; !known && i < g; i++)
+			known = groups >> i & 1 &&
+				!strcmp(type_of(&s->group[i]).s, type_of(&s->group[g]).s);
+		if (!known)
+			break;
+	}
+	return g;
+}
+
+/* By any of its names. */
+static bool has_type(const struct kvt_group *group, const char *name)
+{
+	struct kvt_content wanted;
+
+	if (group->content.type)
+		return kvt_content_find(&wanted, name) &&
+		       !strcmp(kvt_content_name(&wanted).s, type_of(group).s);
+	return kvt_dtype_find(name) == group->dtype;
+}
+
+static enum kvt_status check_types(const struct kvt_snapshot *s, const char *wanted,
+				   const char *path, struct kvt_error *err)
+{
+	for (int g = 0; wanted && g < s->ngroups; g++)
+		if (!has_type(&s->group[g], wanted))
+			return kvt_fail(err, KVT_MISMATCH,
+					"%s: elements of group %s are %s, expected %s",
+					path, s->group[g].id, type_of(&s->group[g]).s,
+					wanted);
+	return KVT_OK;
 }
 
 /* ---- output ------------------------------------------------------------- */
@@ -165,8 +236,22 @@ static void print_name(const char *name, bool blanks)
 	}
 }
 
+static void print_types(const struct kvt_snapshot *s, const struct row *row)
+{
+	const char *before = "dtype=";
+
+	for (int g = next_type(s, row->groups, 0); g < s->ngroups;
+	     g = next_type(s, row->groups, g + 1)) {
+		plainf("%s%s", before, type_of(&s->group[g]).s);
+		before = ",";
+	}
+	if (*before == ',')
+		plainf("  ");
+}
+
+/* 's': with types; or NULL. */
 static void print_row(const char *path, enum digest_scope scope, enum by by,
-		      const struct row *row)
+		      const struct row *row, const struct kvt_snapshot *s)
 {
 	bool plain = is_plain(path, true) &&
 		     (by != BY_REQUEST || is_plain(row->request, false));
@@ -184,14 +269,16 @@ static void print_row(const char *path, enum digest_scope scope, enum by by,
 		plainf("head=%" PRIu64 "  ", row->head);
 	if (by == BY_BLOCK)
 		plainf("block=%" PRIu64 "  ", row->block);
+	if (s)
+		print_types(s, row);
 	print_name(path, true);
 	putchar('\n');
 }
 
 static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,
-		    enum by by, const struct row *row)
+		    enum by by, const struct row *row, const struct kvt_snapshot *s)
 {
-	json_t *o = json_append_object(out, list);
+	json_t *o = json_append_object(out, list), *types;
 
 	json_put_text(out, o, "scope", scope_names[scope]);
 	json_put_text(out, o, "by", by_names[by]);
@@ -205,6 +292,10 @@ static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,
 		json_put_int(out, o, "block", (int64_t)row->block);
 	json_put_text(out, o, "value",
 		      kvt_digest_text(scope, row->version, &row->value).s);
+	types = json_put_array(out, o, "dtypes");
+	for (int g = next_type(s, row->groups, 0); g < s->ngroups;
+	     g = next_type(s, row->groups, g + 1))
+		json_append_text(out, types, type_of(&s->group[g]).s);
 }
 
 /* ---- the command -------------------------------------------------------- */
@@ -213,7 +304,8 @@ struct arguments {
 	struct kvt_hints hints;
 	struct kvt_run run;
 	bool scope[DIGEST_NSCOPES];
-	bool scope_named, json, several;
+	bool scope_named, json, several, types;
+	const char *expect_dtype;
 	enum digest_version version;
 	enum by by;
 };
@@ -224,14 +316,16 @@ static enum kvt_status print_scope(const struct arguments *args, const char *pat
 				   struct json_out *out, json_t *list,
 				   struct kvt_error *err)
 {
+	const struct kvt_snapshot *snap = kvt_dump_snapshot(d->reader);
 	struct rows rows = { 0 };
 
 	all_rows(&rows, d, scope, args->by);
 	for (int64_t i = 0; !rows.failed && i < rows.n; i++)
 		if (args->json)
-			put_row(out, list, scope, args->by, &rows.row[i]);
+			put_row(out, list, scope, args->by, &rows.row[i], snap);
 		else
-			print_row(path, scope, args->by, &rows.row[i]);
+			print_row(path, scope, args->by, &rows.row[i],
+				  args->types ? snap : NULL);
 	free(rows.row);
 	return rows.failed ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
 }
@@ -278,6 +372,11 @@ static enum kvt_status digest_file(const struct arguments *args, const char *pat
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: no tokens scope: the dump has no block tables",
 				path);
+	}
+	if ((status = check_types(kvt_dump_snapshot(reader), args->expect_dtype, path,
+				  err))) {
+		kvt_dump_close(reader);
+		return status;
 	}
 	status = kvt_digests_compute(&digests, reader, args->version, &args->run, &why);
 	if (!status)
@@ -329,12 +428,17 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct arguments args = { .hints.empty = true };
 	const char *scope = NULL, *by = NULL, *device = NULL;
 	int64_t threads = 0, memory = 0, kvd = 0;
+	struct kvt_content content;
 	bool quiet = false;
 	const struct opt opts[] = {
 		{ "scope", 0, OPT_STRING, &scope, "SCOPE",
 		  "tokens (of requests) or blocks (of the pool); default: both" },
 		{ "by", 0, OPT_STRING, &by, "PART",
 		  "whole, request, layer, head or block; default: whole" },
+		{ "types", 0, OPT_FLAG, &args.types, NULL,
+		  "print the type of the elements, which no digest covers" },
+		{ "expect-dtype", 0, OPT_STRING, &args.expect_dtype, "DTYPE",
+		  "exit with status 1 unless all elements have this type" },
 		{ "kvd", 0, OPT_COUNT, &kvd, "N",
 		  "1: as before version 2, with null blocks and old tokens" },
 		OPT_THREADS(&threads),
@@ -357,6 +461,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (kvd > 2)
 		return kvt_fail(err, KVT_USAGE, "--kvd is %lld, expected 1 or 2",
 				(long long)kvd);
+	if (args.expect_dtype && !kvt_dtype_find(args.expect_dtype) &&
+	    !kvt_content_find(&content, args.expect_dtype))
+		return kvt_fail(err, KVT_USAGE,
+				"--expect-dtype is '%.60s', expected a type such as bfloat16",
+				args.expect_dtype);
 	args.version = kvd == 1 ? DIGEST_KVD1 : DIGEST_NEWEST;
 	args.run = run_watched(threads, memory, quiet);
 	if ((status = read_choices(&args, scope, by, err)) ||
@@ -384,5 +493,6 @@ const struct command cmd_digest = {
 	.examples =
 		"  kvtool digest nhd.npy hnd.h5\n"
 		"  kvtool digest --by=layer --scope=tokens snapshot.h5\n"
-		"  kvtool digest --by=request rank0.safetensors\n",
+		"  kvtool digest --by=request rank0.safetensors\n"
+		"  kvtool digest --expect-dtype=bfloat16 dump.npy\n",
 };

@@ -46,6 +46,52 @@ load dumps
 	[[ ${lines[17]} == *"  block=17  $nhd" ]]
 }
 
+# relabelled TYPE: the same bytes, and a manifest that calls them so
+relabelled() {
+	cp "$nhd" "$1.npy"
+	jq --arg t "$1" '.dtype = $t | .file = $t + ".npy" | del(.sample_crc32)' \
+		"${nhd%.npy}.json" >"$1.json"
+}
+
+@test "digest covers no type: --types prints it, --expect-dtype checks it" {
+	local type want
+	want=$(kvtool digest --scope blocks "$nhd")
+	for type in bfloat16 float16 uint16 int16; do
+		relabelled $type
+		run -0 kvtool digest --scope blocks $type.npy
+		[ "${output%%  *}" = "${want%%  *}" ]
+		run -0 kvtool digest --scope blocks --types $type.npy
+		[ "$output" = "${want%%  *}  dtype=$type  $type.npy" ]
+		run -0 kvtool digest --json $type.npy
+		[ "$(jq -c '[.digests[].dtypes]' <<<"$output")" = "[[\"$type\"],[\"$type\"]]" ]
+		run -0 kvtool digest --expect-dtype=$type $type.npy
+	done
+	run -1 --separate-stderr kvtool digest --expect-dtype=bfloat16 float16.npy
+	[ -z "$output" ]
+	one_sentence
+	said 'elements of group g0 are float16, expected bfloat16'
+	run -1 --separate-stderr kvtool digest --expect-dtype=bf16 int16.npy "$nhd"
+	[ "${#lines[@]}" = 2 ]
+	run -2 --separate-stderr kvtool digest --expect-dtype=brainfloat "$nhd"
+	said brainfloat
+	run -0 kvtool digest --types --by layer --scope tokens "$nhd"
+	[[ ${lines[3]} == *"  layer=3  dtype=bfloat16  $nhd" ]]
+}
+
+@test "digest --types names types of groups once, and content types" {
+	local mamba=$kv/mamba2g4/tp1_SD/rank0.npy
+	run -0 kvtool digest --types "$mamba"
+	[[ ${lines[0]} == *"  dtype=bfloat16,float32  $mamba" ]]
+	head -c $((2 * 3 * 4 * 656)) /dev/zero >packed.bin
+	run -0 kvtool digest --types --from=raw --content-type=fp8-ds-mla --layers=2 \
+		--blocks=3 --block-size=4 --layout=mla packed.bin
+	[[ $output == *"  dtype=fp8-ds-mla  packed.bin" ]]
+	run -0 kvtool digest --expect-dtype=fp8-ds-mla --from=raw --content-type=fp8-ds-mla \
+		--layers=2 --blocks=3 --block-size=4 --layout=mla packed.bin
+	run -1 kvtool digest --expect-dtype=uint8 --from=raw --content-type=fp8-ds-mla \
+		--layers=2 --blocks=3 --block-size=4 --layout=mla packed.bin
+}
+
 @test "digest of a dump without requests has the blocks alone" {
 	small_raw small.bin
 	run -0 kvtool digest "${small[@]}" small.bin
