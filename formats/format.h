@@ -275,10 +275,10 @@ struct kvt_format {
 	const char *const *endings;	/* ".h5", ...; NULL-terminated; NULL: none */
 	const char *const *presets;	/* other names for it; NULL: none */
 	const char *const *facts;	/* keys of hints->facts it asks; NULL: none */
+	const char *checks;		/* for kvt_dump_checks(), unless open() says */
 	bool directory;			/* writes a folder */
 	bool sidecar;			/* writes a manifest beside the file */
 	bool nowhere;			/* writes no file at all */
-	bool unlisted;			/* nothing says which files there should be */
 	bool open_again;		/* opening it proves what was written */
 	bool row_ranks;			/* options.row_ranks means something to it */
 

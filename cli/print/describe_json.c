@@ -411,6 +411,9 @@ void describe_json(struct json_out *out, const struct kvt_description *d,
 	json_put_text(out, out->root, "source_format", s->source_format);
 	json_put_bool(out, out->root, "tables_proven",
 		      kvt_dump_proven(d->dump)->tables);
+	json_put_bool(out, out->root, "missing_files_noticed",
+		      !kvt_dump_unlisted(d->dump));
+	json_put_text(out, out->root, "unnoticed", kvt_dump_unnoticed(d->dump));
 	put_parallel(out, s);
 	json_put_known(out, out->root, "null_block", s->null_block < 0 ? 0 :
 		       (int64_t)kvt_block_id(&s->group[0], s->null_block),

@@ -438,7 +438,8 @@ static void print_counts(const struct kvt_request *q, int ngroups)
 		same &= q->nblocks[g] == q->nblocks[0];
 	for (int g = 0; g < (same ? 1 : ngroups); g++)
 		plainf("%s%lld", g ? ", " : "", (long long)q->nblocks[g]);
-	plainf(" block%s\n", plural(same ? q->nblocks[0] : 2));
+	plainf(" block%s%s\n", plural(same ? q->nblocks[0] : 2),
+	       q->ntokens ? "" : ": it is empty");
 }
 
 enum { MOST_HOLES = 8 };			/* of a group in one line */
@@ -521,6 +522,22 @@ static void print_manifest(const struct kvt_dump *dump)
 	plainf("%s: %s\n", path, proofs[kvt_dump_proof(dump)]);
 }
 
+/* Last, where it is seen: what all of the above rests on. */
+static void print_unproven(const struct kvt_dump *dump)
+{
+	const char *const lines[] = {
+		kvt_dump_unlisted(dump) ? KVT_UNLISTED : NULL, kvt_dump_unnoticed(dump),
+	};
+
+	if (lines[0] || lines[1])
+		putchar('\n');
+	for (int i = 0; i < 2; i++)
+		if (lines[i]) {
+			print_label("unproven");
+			plainf("%s\n", lines[i]);
+		}
+}
+
 void describe_text(const struct kvt_description *d,
 		   const struct describe_options *options)
 {
@@ -556,4 +573,5 @@ void describe_text(const struct kvt_description *d,
 		canonical_text(d->canonical);
 	if (d->peeks)
 		peeks_text(d->peeks);
+	print_unproven(d->dump);
 }

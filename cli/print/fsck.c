@@ -37,21 +37,31 @@ static void print_totals(const struct kvt_findings *r)
 	puts(*before ? "" : "clean");
 }
 
-/* Of files that nothing lists "clean" alone would say too much. */
+static bool is_clean(const struct kvt_findings *r)
+{
+	for (int s = 0; s < KVT_NSEVERITIES; s++)
+		if (r->total[s])
+			return false;
+	return true;
+}
+
+/* "Clean" alone would say too much, and of some files everything does. */
 static void print_looked(const struct kvt_findings *r)
 {
 	const struct kvt_looked_at *l = &r->looked;
 
-	if (!l->unlisted)
+	/* files: of a set of ranks, and of what was refused, there are none */
+	if (!l->files || (!is_clean(r) && !l->unlisted && !l->unnoticed))
 		return;
 	plainf("%s: looked at %lld file%s (%s), %d group%s, %lld block%s: %s, tables%s\n",
 	       r->path, (long long)l->files, plural(l->files),
 	       kvt_size_string(l->bytes).s,
 	       l->groups, plural(l->groups), (long long)l->blocks, plural(l->blocks),
 	       l->checks ? l->checks : "names, lengths", l->data ? ", all data" : "");
-	plainf("%s: the format has no list of its files: a missing file cannot be "
-	       "noticed\n",
-	       r->path);
+	if (l->unlisted)
+		plainf("%s: " KVT_UNLISTED "\n", r->path);
+	if (l->unnoticed)
+		plainf("%s: %s\n", r->path, l->unnoticed);
 }
 
 void fsck_text(const struct kvt_findings *r, bool errors_only)
@@ -92,6 +102,7 @@ static void put_looked(struct json_out *out, json_t *o, const struct kvt_looked_
 	json_put_bool(out, looked, "data", l->data);
 	json_put_text(out, looked, "checks", l->checks);
 	json_put_bool(out, looked, "missing_files_noticed", !l->unlisted);
+	json_put_text(out, looked, "unnoticed", l->unnoticed);
 }
 
 void fsck_json(struct json_out *out, json_t *list, const struct kvt_findings *r)

@@ -201,7 +201,8 @@ enum kvt_status kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader
 	reader->leaf.settles = settles(&reader->files);
 	if (reader->joined)	/* each of those sees to its own data */
 		memset(reader->leaf.held, 0, sizeof(reader->leaf.held));
-	reader->leaf.unlisted = reader->format->unlisted;
+	if (!reader->leaf.checks)
+		reader->leaf.checks = reader->format->checks;
 	return kvt_dump_of_leaf(out, &reader->leaf, err);
 }
 

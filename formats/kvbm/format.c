@@ -231,5 +231,6 @@ static enum kvt_status kvbm_open(struct kvt_reader *reader, const char *path,
 const struct kvt_format kvt_kvbm_format = {
 	.info = { "kvbm", "raw tiers of Dynamo's KVBM, with their descriptor", true,
 		  false },
+	.checks = "descriptor, lengths",
 	.open = kvbm_open,
 };

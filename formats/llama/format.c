@@ -330,6 +330,7 @@ const struct kvt_format kvt_llama_format = {
 	.info = { "llama", "state files of llama.cpp", true, false },
 	.presets = presets,
 	.facts = facts,
+	.checks = "every field, length",
 	.probe = llama_probe,
 	.open = llama_open,
 };

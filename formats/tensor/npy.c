@@ -137,6 +137,7 @@ static const char *const npy_endings[] = { ".npy", NULL };
 const struct kvt_format kvt_npy_format = {
 	.info = { "npy", "a numpy array, beside a JSON manifest", true, true },
 	.endings = npy_endings,
+	.checks = "header, length",
 	.sidecar = true,
 	.probe = npy_probe,
 	.open = npy_open,

@@ -92,6 +92,7 @@ static enum kvt_status npz_open(struct kvt_reader *reader, const char *path,
 const struct kvt_format kvt_npz_format = {
 	.info = { "npz", "numpy arrays in a zip archive, not compressed", true, false },
 	.facts = kvt_tensors_facts,
+	.checks = "directory, headers, lengths",
 	.probe = npz_probe,
 	.open = npz_open,
 	.close = kvt_tensors_close,

@@ -194,6 +194,7 @@ const struct kvt_format kvt_safetensors_format = {
 	.info = { "safetensors", "tensors with a JSON header that describes them",
 		  true, true },
 	.endings = endings,
+	.checks = "header, length",
 	.facts = kvt_tensors_facts,
 	.probe = safetensors_probe,
 	.open = safetensors_open,

@@ -165,6 +165,7 @@ const struct kvt_format kvt_torch_format = {
 	.info = { "torch", "tensors of torch.save(), in dicts, lists and tuples", true,
 		  false },
 	.facts = kvt_tensors_facts,
+	.checks = "pickle, extents, lengths",
 	.probe = torch_probe,
 	.open = torch_open,
 	.close = kvt_tensors_close,

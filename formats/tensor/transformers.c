@@ -198,6 +198,7 @@ const struct kvt_format kvt_cache_format = {
 	.info = { "transformers", "keys and values as [batch, heads, tokens, elements]",
 		  true, false },
 	.facts = facts,
+	.checks = "headers, extents, lengths",
 	.probe = cache_probe,
 	.open = cache_open,
 	.close = kvt_tensors_close,

@@ -253,6 +253,7 @@ static enum kvt_status describe(struct kvt_connector *o)
 						o->path, o->err)))
 		return status;
 	o->reader->leaf.snapshot = manifest.snapshot;
+	o->reader->leaf.unlisted = true;
 	return kvt_layers_tables(&o->reader->leaf.snapshot.group[0], o->layer,
 				 o->layers.count, o->path, o->err);
 }
@@ -407,6 +408,7 @@ static const char *const presets[] = {
 const struct kvt_format kvt_folder_format = {
 	.info = { "folder", "folders of vLLM's disk connectors", true, true },
 	.presets = presets,
+	.checks = "names, headers, lengths",
 	.directory = true,
 	.probe = folder_probe,
 	.open = folder_open,

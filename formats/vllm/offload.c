@@ -200,6 +200,7 @@ static enum kvt_status open_tree(struct kvt_offload *o)
 	if ((status = describe(o, kind)) || (status = keep_config(o)))
 		return status;
 	o->reader->leaf.checks = kind->checks;
+	o->reader->leaf.unlisted = true;
 	for (int g = 0; !status && g < o->reader->leaf.snapshot.ngroups; g++)
 		status = kind->add(o, g);
 	if (!status)
@@ -235,7 +236,6 @@ const struct kvt_format kvt_offload_format = {
 	.facts = facts,
 	.directory = true,
 	.row_ranks = true,
-	.unlisted = true,
 	.probe = offload_probe,
 	.open = offload_open,
 	.create = kvt_offload_create,

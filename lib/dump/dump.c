@@ -236,6 +236,11 @@ bool kvt_dump_unlisted(const struct kvt_dump *dump)
 	return dump->nleaves && dump->leaf[0]->unlisted;
 }
 
+const char *kvt_dump_unnoticed(const struct kvt_dump *dump)
+{
+	return dump->nleaves ? dump->leaf[0]->unnoticed : NULL;
+}
+
 enum kvt_manifest_proof kvt_dump_proof(const struct kvt_dump *dump)
 {
 	return dump->nleaves ? dump->leaf[0]->proof : KVT_PROOF_NO_MANIFEST;

@@ -163,6 +163,13 @@ kvt_dump_unchanged(const struct kvt_dump *dump, struct kvt_error *err);
 const char *kvt_dump_checks(const struct kvt_dump *dump);
 /* Are these files that no index lists, so that a missing one is not noticed? */
 bool kvt_dump_unlisted(const struct kvt_dump *dump);
+#define KVT_UNLISTED \
+	"the format has no list of its files: a missing file cannot be noticed"
+/*
+ * What else may be wrong with the files without being noticed, for a person to read,
+ * as where only its length says what a file holds; NULL: nothing of that kind.
+ */
+const char *kvt_dump_unnoticed(const struct kvt_dump *dump);
 
 /* What ties the manifest that was read to the data; see kvtool-manifest(5). */
 enum kvt_manifest_proof {

@@ -39,6 +39,7 @@ struct kvt_looked_at {
 	bool data;			/* was read */
 	const char *checks;		/* of the format; or NULL */
 	bool unlisted;			/* nothing says which files there should be */
+	const char *unnoticed;		/* what else could be wrong; or NULL */
 };
 
 /* Of one dump, or of several ranks together.  Begins zeroed. */

@@ -15,6 +15,7 @@ static struct kvt_looked_at looked_at(const struct kvt_dump *dump, bool data)
 		.data = data,
 		.checks = kvt_dump_checks(dump),
 		.unlisted = kvt_dump_unlisted(dump),
+		.unnoticed = kvt_dump_unnoticed(dump),
 	};
 
 	for (int g = 0; g < s->ngroups; g++)
