@@ -385,11 +385,17 @@ struct kvt_manifest {
 	char npy_dtype[16];		/* what numpy calls the elements; "" likewise */
 	char *path;			/* of the manifest; NULL: none was read */
 	bool pages;			/* the file holds pages, not dense arrays */
+	bool derived;			/* an extent follows from the bytes alone */
 	struct kvt_file_sum sum;	/* of the data file, as far as it says */
 	enum kvt_manifest_proof proof;		/* what the file has made of that */
 	bool passed_over;		/* one beside the file is of another file */
 	bool lacks_rank;		/* of several files; this one says no rank */
 };
+
+/* For leaf.unnoticed, where ->derived. */
+#define KVT_DERIVED \
+	"one extent follows from the length of the files, so a cut file cannot be " \
+	"noticed unless another one is longer; give that extent, too"
 
 /*
  * The manifest for a data file: hints->manifest, or one of the two names of
@@ -424,7 +430,7 @@ struct kvt_array {
 
 /*
  * Derives what the manifest leaves open from the array that holds the data and
- * checks that both agree, to the byte; sets manifest->pages.  Without a layout
+ * checks that both agree, to the byte; sets ->pages and ->derived.  Without a layout
  * it is KVT_BAD_INPUT, and the sentence lists the presets that have this shape.
  */
 KVT_MUST_CHECK enum kvt_status

@@ -231,12 +231,18 @@ static enum kvt_status add_file(struct opening *o, const struct pool_file *f,
 static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
-	struct kvt_pages_known known = { .name = o->path, .counted = KVT_AXIS_B,
-		.nbytes = o->tree.file[o->file[0].at].nbytes };
+	char name[512];
+	const struct kvt_tree_file *first = &o->tree.file[o->file[0].at];
+	struct kvt_pages_known known = { .name = name, .counted = KVT_AXIS_B,
+		.nbytes = first->nbytes,
+		.unnoticed = &o->reader->leaf.unnoticed };
 	struct kvt_group *group;
 	enum kvt_status status;
 	int64_t total;
 
+	/* of one size are all of them */
+	snprintf(name, sizeof(name), "%.300s%s%.200s", o->path, o->count > 1 ? "" : "/",
+		 o->count > 1 ? "" : first->name);
 	if ((status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
 	    (status = kvt_pages_fit(group, &known, o->hints, o->err)))
 		return status;
@@ -252,7 +258,8 @@ static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 				"round-robin=%lld",
 				o->path, LL(o->each * o->files), LL(o->round_robin));
 	*in_file = *group;
-	return kvt_pages_count(group, KVT_AXIS_B, total, o->hints, o->path, o->err);
+	o->reader->leaf.unlisted = true;
+	return kvt_pages_count(group, KVT_AXIS_B, total, o->hints, name, o->err);
 }
 
 static enum kvt_status open_pools(struct opening *o)
@@ -290,6 +297,7 @@ static const char *const facts[] = { "cache", "round-robin", "placement", NULL }
 const struct kvt_format kvt_flexkv_format = {
 	.info = { "flexkv", "pools of FlexKV's SSD cache", true, false },
 	.facts = facts,
+	.checks = "names, lengths",
 	.probe = flexkv_probe,
 	.open = flexkv_open,
 };

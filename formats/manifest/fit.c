@@ -134,7 +134,7 @@ static const char *option_of(enum kvt_axis axis, const struct kvt_group *group)
 }
 
 /* The only open extent is what divides the size exactly. */
-static enum kvt_status derive_open(struct kvt_group *group,
+static enum kvt_status derive_open(bool *derived, struct kvt_group *group,
 				   const struct kvt_array *array,
 				   struct kvt_error *err)
 {
@@ -155,22 +155,30 @@ static enum kvt_status derive_open(struct kvt_group *group,
 		shape.n[KVT_AXIS_D] = group->page_bytes;
 		shape.elem = 1;
 	}
-	if (nopen > 1 || kvt_shape_nbytes(&nbytes, &shape, NULL) || !nbytes ||
-	    array->nbytes % nbytes)
+	if (nopen > 1 || kvt_shape_nbytes(&nbytes, &shape, NULL) || !nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: the number of %ss is not known; give %s%s",
 				array->name, kvt_axis_name(open), option_of(open, group),
 				open == KVT_AXIS_B || open == KVT_AXIS_S ? "" :
 				" or --spec");
+	if (array->nbytes % nbytes)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has %lld bytes, not a multiple of the %lld of one %s: "
+				"it was cut, or another size is wrong; give %s to hold all "
+				"against it",
+				array->name, LL(array->nbytes), LL(nbytes),
+				kvt_axis_name(open), option_of(open, group));
 	group->shape.n[open] = array->nbytes / nbytes;
+	*derived = true;
 	return KVT_OK;
 }
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static enum kvt_status fit_single(struct kvt_group *group,
+static enum kvt_status fit_single(struct kvt_manifest *manifest,
 				  const struct kvt_array *array, struct kvt_error *err)
 {
+	struct kvt_group *group = &manifest->snapshot.group[0];
 	enum kvt_status status;
 
 	kvt_content_defaults(group);
@@ -178,7 +186,7 @@ static enum kvt_status fit_single(struct kvt_group *group,
 	if ((status = kvt_manifest_fit_shape(group, array, err)) ||
 	    (status = fit_dtype(group, array, err)) ||
 	    (status = settle_group(group, array->name, err)) ||
-	    (status = derive_open(group, array, err)) ||
+	    (status = derive_open(&manifest->derived, group, array, err)) ||
 	    (status = settle_slots(group, array->name, err)) ||
 	    (status = kvt_manifest_fit_axes(group, array, err)))
 		return status;
@@ -266,7 +274,7 @@ enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
 		return kvt_manifest_fit_presets(manifest, array, err);
 	for (int g = 0; g < s->ngroups; g++) {
 		if (s->ngroups == 1)
-			status = fit_single(&s->group[g], array, err);
+			status = fit_single(manifest, array, err);
 		else
 			status = fit_one_of_many(&s->group[g], array->name, err);
 		if (status || (status = kvt_manifest_finish_group(&s->group[g],

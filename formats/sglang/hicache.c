@@ -219,13 +219,19 @@ static enum kvt_status take_page(struct opening *o, struct kvt_group *group)
 static enum kvt_status describe(struct opening *o)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
-	const struct kvt_tree_file *first = &o->tree.file[o->file[0]];
 	struct kvt_pages_known known = { .name = o->path, .counted = KVT_AXIS_B,
-					 .parallel = &s->parallel };
+					 .parallel = &s->parallel,
+					 .unnoticed = &o->reader->leaf.unnoticed };
 	struct kvt_group *group;
 	enum kvt_status status;
+	int64_t largest = 0;
 
-	if (__builtin_mul_overflow(first->nbytes, o->shards, &known.nbytes))
+	/* of files of unlike lengths the shorter ones were cut */
+	for (int64_t i = 0; i < o->count; i++)
+		if (o->tree.file[o->file[i]].nbytes > largest)
+			largest = o->tree.file[o->file[i]].nbytes;
+	o->reader->leaf.unlisted = true;
+	if (__builtin_mul_overflow(largest, o->shards, &known.nbytes))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: pages have more than 2^63 bytes", o->path);
 	if ((status = take_ranks(o)) ||
@@ -361,6 +367,7 @@ const struct kvt_format kvt_hicache_format = {
 	.info = { "hicache", "folders of SGLang's HiCache, one file for each "
 			     "page", true, true },
 	.presets = presets,
+	.checks = "names, lengths",
 	.facts = facts,
 	.directory = true,
 	.probe = hicache_probe,

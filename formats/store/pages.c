@@ -100,6 +100,8 @@ enum kvt_status kvt_pages_fit(struct kvt_group *group,
 	struct kvt_group *fitted = &m.snapshot.group[0];
 	enum kvt_status status;
 
+	if (known->unnoticed && !known->nbytes)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: is empty", known->name);
 	kvt_snapshot_init(&m.snapshot);
 	m.snapshot.ngroups = 1;
 	*fitted = *group;
@@ -124,6 +126,9 @@ enum kvt_status kvt_pages_fit(struct kvt_group *group,
 	     (status = given_bytes(&array.nbytes, fitted, err))) ||
 	    (status = kvt_manifest_fit(&m, &array, err)))
 		return status;
+	if (m.derived && known->unnoticed && !(known->counted == KVT_AXIS_B && hints &&
+					       hints->blocks))
+		*known->unnoticed = KVT_DERIVED;
 	*group = *fitted;
 	return KVT_OK;
 }
@@ -152,6 +157,9 @@ enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
 	if (!__builtin_add_overflow(skip, nbytes, &size) &&
 	    !__builtin_add_overflow(size, pad, &size) && size == file->nbytes)
 		return KVT_OK;
+	if (!file->nbytes)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: is empty, expected %lld bytes",
+				file->path, LL(nbytes));
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s: has %lld bytes, expected %lld of data after %lld and before "
 			"%lld more",

@@ -21,13 +21,15 @@
  * or an element type, it is KVT_BAD_INPUT, and the sentence lists all options
  * that would say it.  'nbytes' is of the data of that file and must be exact; -1
  * if the file does not tell what one holds, and then nothing may be open.
- * Formats of ranks list the fact total-heads.
+ * Formats of ranks list the fact total-heads.  *unnoticed is set where an extent
+ * followed from nbytes that the user has not given.
  */
 struct kvt_pages_known {
 	const char *name;		/* of the file, for messages */
 	int64_t nbytes;
 	enum kvt_axis counted;
 	const struct kvt_parallel *parallel;	/* NULL: one rank */
+	const char **unnoticed;		/* of the leaf; NULL where nbytes are no file's */
 };
 KVT_MUST_CHECK enum kvt_status
 kvt_pages_fit(struct kvt_group *group, const struct kvt_pages_known *known,

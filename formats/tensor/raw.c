@@ -35,6 +35,10 @@ static enum kvt_status fit(struct kvt_reader *reader, struct kvt_manifest *manif
 	    (status = kvt_flats_whole(reader->flat, &manifest->snapshot,
 				      manifest->pages, index, skip, err)))
 		return status;
+	/* a manifest that knows the size has noticed a cut */
+	if (manifest->derived && manifest->proof != KVT_PROOF_SIZE &&
+	    manifest->proof != KVT_PROOF_SAMPLES)
+		reader->leaf.unnoticed = KVT_DERIVED;
 	return kvt_manifest_adopt(reader, manifest, err);
 }
 
@@ -155,6 +159,7 @@ static const char *const raw_endings[] = { ".bin", ".raw", NULL };
 const struct kvt_format kvt_raw_format = {
 	.info = { "raw", "bytes without a header, beside a JSON manifest", true, true },
 	.endings = raw_endings,
+	.checks = "length",
 	.sidecar = true,
 	.probe = raw_probe,
 	.open = raw_open,
@@ -177,6 +182,7 @@ const struct kvt_format kvt_canonical_format = {
 	.info = { "canonical", "one tensor for all groups, with a JSON manifest", true,
 		  true },
 	.endings = canonical_endings,
+	.checks = "rows, length",
 	.sidecar = true,
 	.probe = canonical_probe,
 	.open = raw_open,

@@ -108,11 +108,16 @@ static enum kvt_status describe(struct opening *o)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	struct kvt_pages_known known = { .name = o->path, .counted = KVT_AXIS_B,
-		.nbytes = o->tree.file[o->file[0].at].nbytes };
+		.unnoticed = &o->reader->leaf.unnoticed };
 	struct kvt_layout asked;
 	struct kvt_group *group;
 	enum kvt_status status;
 
+	/* of files of unlike lengths the shorter ones were cut */
+	for (int64_t i = 0; i < o->count; i++)
+		if (o->tree.file[i].nbytes > known.nbytes)
+			known.nbytes = o->tree.file[i].nbytes;
+	o->reader->leaf.unlisted = true;
 	if ((status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
 	    (status = kvt_layout_parse(&group->layout, o->hints->content ? "BLSC" :
 				       "BLKHSD", o->err)) ||
@@ -177,6 +182,7 @@ const struct kvt_format kvt_trtllm_format = {
 	.info = { "trtllm", "blocks that TensorRT-LLM offloaded, one file for each", true,
 		  false },
 	.facts = facts,
+	.checks = "names, lengths",
 	.probe = trtllm_probe,
 	.open = trtllm_open,
 };
