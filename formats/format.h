@@ -356,6 +356,10 @@ KVT_MUST_CHECK enum kvt_status
 kvt_facts_check(const struct kvt_hints *hints, const struct kvt_format *format,
 		struct kvt_error *err);
 
+/* Tells hints->inspector, if there is one, of something that is no reason to stop. */
+void kvt_tell(const struct kvt_hints *hints, const char *rule, const char *format, ...)
+	KVT_PRINTF(3, 4);
+
 /* ---- manifests ---------------------------------------------------------- */
 
 /* What a manifest holds to know its file by; -1: not given. */

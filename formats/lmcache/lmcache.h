@@ -116,6 +116,7 @@ struct kvt_lmcache {
 	int64_t count;
 	struct kvt_lmcache_part *part;	/* owned */
 	bool headers;			/* parts say what they are */
+	bool recorded;			/* a store says how long they are */
 	struct kvt_lmcache_header header;	/* of the first; else made up */
 	struct kvt_chunks chunks;
 };

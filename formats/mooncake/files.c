@@ -91,10 +91,11 @@ enum kvt_status kvt_mooncake_value(struct kvt_mooncake *o, bool *entry, int inde
 	return KVT_OK;
 }
 
-/* A store has keys in its files, or values alone. */
+/* A store has keys in its files, or values alone; a file without a byte fits either. */
 static enum kvt_status take_files(struct kvt_mooncake *o, const struct kvt_tree *tree)
 {
-	bool first = false, entry;
+	int64_t first = -1;
+	bool entry;
 	enum kvt_status status;
 	int file;
 
@@ -104,15 +105,19 @@ static enum kvt_status take_files(struct kvt_mooncake *o, const struct kvt_tree 
 		if ((status = kvt_tree_list(&o->reader->files, &file, tree, i, o->err)) ||
 		    (status = kvt_mooncake_value(o, &entry, file, base)))
 			return status;
-		if (!i)
-			first = entry;
-		if (entry != first)
+		if (!tree->file[i].nbytes)
+			continue;
+		if (first < 0) {
+			first = i;
+			o->recorded = entry;
+		}
+		if (entry != o->recorded)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: %s with its key, unlike %s: files of two "
-					"stores",
+					"stores, or one was cut",
 					file_at(o, file)->path,
 					entry ? "begins" : "does not begin",
-					tree->file[0].name);
+					tree->file[first].name);
 	}
 	return KVT_OK;
 }
@@ -340,7 +345,11 @@ enum kvt_status kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tr
 					"%s: holds other files beside kv_cache.meta and "
 					"kv_cache.data",
 					o->path);
+		o->recorded = true;
 		return kvt_mooncake_records(o, tree, meta, data);
 	}
+	/* the allocator's table has all records; nothing has all files */
+	o->reader->leaf.unlisted = true;
+	o->recorded = bucket;
 	return bucket ? take_buckets(o, tree) : take_files(o, tree);
 }

@@ -20,7 +20,7 @@
 /* Those of LMCache first: its chunks may be what is in a store. */
 static const char *const facts[] = {
 	"model", "world", "worker", "dtype", "tags", "group", "total-heads",
-	KVT_CHUNKS_ORDER, "tenant", "keys", "tp-rank", NULL,
+	KVT_CHUNKS_ORDER, KVT_CHUNKS_SIZE, "serde", "tenant", "keys", "tp-rank", NULL,
 };
 
 static const char *path_of(const struct kvt_mooncake *o,
@@ -87,7 +87,7 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 	enum kvt_status status = KVT_OK;
 
 	tenant.asked = kvt_fact(o->hints, "tenant");
-	if (tenant.asked && all && !*o->values.value[0].tenant)
+	if (tenant.asked && all && !o->recorded)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: its files hold only values, without a tenant; leave "
 				"out --set tenant",
@@ -97,7 +97,8 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 		struct kvt_name_part here = { value->tenant, strlen(value->tenant) };
 		bool skip = prefix && strncmp(value->key, prefix, strlen(prefix));
 
-		if (!skip && !status)
+		/* a file without a byte says no tenant */
+		if (!skip && !status && (*value->tenant || !o->recorded))
 			status = kvt_store_choose(&skip, &tenant, &here, o->path, o->err);
 		if (skip)
 			free(value->text);
@@ -159,27 +160,36 @@ static enum kvt_status find_kind(enum kind *out, const struct kvt_mooncake *o,
 	return status;
 }
 
-/* One reading fits all values, or none is taken. */
-static enum kvt_status same_kind(enum kind *out, const struct kvt_mooncake *o)
+/* One reading fits all values that have a byte, or none is taken. */
+static enum kvt_status same_kind(enum kind *out, struct kvt_mooncake *o)
 {
 	static const char *const names[] = {
 		"a chunk of LMCache", "a tensor",
 		"neither a tensor nor a chunk of LMCache",
 	};
-	enum kvt_status status = find_kind(out, o, &o->values.value[0]);
+	const struct kvt_mooncake_value *v = o->values.value;
+	enum kvt_status status;
 
-	for (int64_t i = 1; !status && i < o->values.count; i++) {
-		const struct kvt_mooncake_value *v = &o->values.value[i];
+	while (o->first < o->values.count && !v[o->first].nbytes)
+		o->first++;
+	if (o->first == o->values.count)
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: value of %.100s is empty%s",
+				path_of(o, v), v->key, o->first > 1 ?
+				", and so are all others" : "");
+	status = find_kind(out, o, &v[o->first]);
+	for (int64_t i = o->first + 1; !status && i < o->values.count; i++) {
 		enum kind here;
 
-		if ((status = find_kind(&here, o, v)))
+		if (!v[i].nbytes)
+			continue;
+		if ((status = find_kind(&here, o, &v[i])))
 			break;
 		if (here != *out)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%.160s: value of %.100s is %s, unlike that of "
 					"%.100s; choose with --set keys=PREFIX",
-					path_of(o, v), v->key, names[here],
-					o->values.value[0].key);
+					path_of(o, &v[i]), v[i].key, names[here],
+					v[o->first].key);
 	}
 	return status;
 }
@@ -189,7 +199,7 @@ static enum kvt_status same_kind(enum kind *out, const struct kvt_mooncake *o)
 static enum kvt_status open_lmcache(struct kvt_mooncake *o)
 {
 	struct kvt_lmcache l = { .reader = o->reader, .path = o->path, .hints = o->hints,
-				 .err = o->err };
+				 .err = o->err, .recorded = o->recorded };
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0; !status && i < o->values.count; i++) {
@@ -244,7 +254,7 @@ static enum kvt_status check_alike(const struct kvt_mooncake *o,
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: tensor %.100s differs in type, shape or shard from %.100s; "
 			"choose with --set keys=PREFIX",
-			path_of(o, v), v->key, o->values.value[0].key);
+			path_of(o, v), v->key, o->values.value[o->first].key);
 }
 
 /* Python names the shards of a tensor KEY_tp_0, KEY_tp_1, ... */
@@ -286,6 +296,14 @@ static enum kvt_status choose_rank(struct kvt_mooncake *o, int64_t *rank,
 			o->path, LL(*rank), LL(tp_rank(t)), v->key, LL(*rank));
 }
 
+/* A value without a byte: of which rank, nobody says. */
+static enum kvt_status add_empty(struct kvt_mooncake *o,
+				 const struct kvt_mooncake_value *v)
+{
+	return kvt_chunks_add(&o->chunks, &(struct kvt_chunk){ v->key, -1, v->file,
+			      v->offset, 0, 0 }, o->err);
+}
+
 /* One pass to choose the rank, before anything is compared. */
 static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *group)
 {
@@ -299,13 +317,18 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 		struct kvt_mooncake_value *v = &o->values.value[i];
 		struct kvt_mooncake_tensor t;
 
+		if (!v->nbytes) {
+			if ((status = add_empty(o, v)))
+				return status;
+			continue;
+		}
 		if ((status = read_tensor(o, &t, v)))
 			return status;
 		if (asked >= 0 && tp_rank(&t) != asked)
 			continue;
 		if ((status = choose_rank(o, &rank, &t, v)))
 			return status;
-		if (!o->chunks.count) {
+		if (!o->tensor.dtype) {
 			o->tensor = t;
 			if ((status = kvt_mooncake_group(o, group, v->key)))
 				return status;
@@ -318,7 +341,7 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 				kvt_mooncake_tokens(&t, group) }, o->err)))
 			return status;
 	}
-	if (!o->chunks.count)
+	if (!o->tensor.dtype)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: holds no tensor of TP rank %lld", o->path,
 				LL(asked));
@@ -358,8 +381,8 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 		return status;
 	group->dtype = kvt_chunks_dtype(NULL, o->hints);
 	if ((status = kvt_chunks_asked_layout(group, false, o->hints, o->path, o->err)) ||
-	    (status = kvt_chunks_said(group, -1, o->hints, o->values.value[0].key,
-				      o->err)))
+	    (status = kvt_chunks_said(group, -1, o->hints,
+				      o->values.value[o->first].key, o->err)))
 		return status;
 	if (group->shape.n[KVT_AXIS_K] == 1)
 		group->kind = KVT_MLA;
@@ -374,6 +397,9 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 					o->hints,
 					o->path, o->err)))
 		return status;
+	o->chunks.bare = !o->recorded;
+	if (o->chunks.bare)
+		o->reader->leaf.unnoticed = KVT_CHUNKS_UNNOTICED;
 	return kvt_chunks_count(&o->chunks, &o->reader->files, group, o->err);
 }
 
@@ -400,7 +426,7 @@ static enum kvt_status take_single(struct kvt_mooncake *o)
 {
 	const char *name = kvt_path_base(o->path), *ending = strrchr(name, '.');
 	enum kvt_status status;
-	bool entry;
+	bool entry = false;
 	int file;
 
 	if (!strncmp(name, "kv_cache.", 9) || (ending && (!strcmp(ending, ".bucket") ||
@@ -410,7 +436,9 @@ static enum kvt_status take_single(struct kvt_mooncake *o)
 				o->path);
 	if ((status = kvt_files_open(&o->reader->files, &file, o->path, o->err)))
 		return status;
-	return kvt_mooncake_value(o, &entry, file, name);
+	status = kvt_mooncake_value(o, &entry, file, name);
+	o->recorded = entry;
+	return status;
 }
 
 static enum kvt_status collect(struct kvt_mooncake *o)
@@ -474,6 +502,7 @@ const struct kvt_format kvt_mooncake_format = {
 	.info = { "mooncake", "stores of Mooncake: files of one key, buckets, records",
 		  true, false },
 	.facts = facts,
+	.checks = "keys, headers and checksums where there are any, lengths",
 	.probe = mooncake_probe,
 	.open = mooncake_open,
 };

@@ -164,7 +164,9 @@ struct kvt_mooncake {
 	const struct kvt_hints *hints;
 	struct kvt_error *err;
 	struct kvt_mooncake_values values;
-	struct kvt_mooncake_tensor tensor;	/* the first, if they are tensors */
+	bool recorded;			/* something says how long each value is */
+	int64_t first;			/* of the values that has a byte */
+	struct kvt_mooncake_tensor tensor;	/* of that one, if it is one */
 	struct kvt_chunks chunks;
 };
 

@@ -185,7 +185,7 @@ enum kvt_status kvt_chunks_count(struct kvt_chunks *chunks, const struct kvt_fil
 
 		if (chunk->tokens >= 0)
 			continue;
-		if (!token || !chunk->nbytes || chunk->nbytes % token)
+		if (!token || chunk->nbytes % token)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: chunk %.80s has %lld bytes, not a multiple "
 					"of %lld bytes per token",

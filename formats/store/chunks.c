@@ -7,6 +7,10 @@
  * else each run is one; runs get blocks in the order of requests, so that what is
  * read together lies together; tables and parts follow.  Only the last chunk of a
  * request may leave its last block unfilled.  Time: n log n in chunks.
+ *
+ * Where a chunk has no header a file that was cut looks like one of fewer tokens, with
+ * other values.  A store makes all chunks of a request but its last of one size, so a
+ * shorter one is refused inside a request, and told of elsewhere.
  */
 #include "formats/store/chunks.h"
 
@@ -434,24 +438,49 @@ static enum kvt_status set_tables(struct kvt_reader *reader, struct kvt_request 
 	return KVT_OK;
 }
 
-/* All but the last chunk of a request fill their blocks. */
+/*
+ * What a list says of a chunk: one that is no last one is full.  'last': of its request.
+ */
+static enum kvt_status check_listed(const struct kvt_chunks *c,
+				    const struct kvt_chunk *chunk, const char *request,
+				    bool last, int64_t block_size, struct kvt_error *err)
+{
+	if (!chunk->tokens)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: chunk %.80s of request %.80s is empty", c->where,
+				chunk->id, request);
+	if (last)
+		return KVT_OK;
+	if (c->bare && chunk->tokens < c->full)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: chunk %.80s inside request %.80s has %lld tokens, "
+				"expected %lld: its file was cut, or the list is wrong",
+				c->where, chunk->id, request, LL(chunk->tokens),
+				LL(c->full));
+	if (chunk->tokens % block_size)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: chunk %.80s inside request %.80s has %lld tokens, "
+				"not a multiple of --block-size=%lld",
+				c->where, chunk->id, request, LL(chunk->tokens),
+				LL(block_size));
+	return KVT_OK;
+}
+
 static enum kvt_status add_request(struct kvt_reader *reader, const struct kvt_chunks *c,
-				   const struct chain *chain, int64_t block_size,
-				   struct kvt_error *err)
+				   const struct chain *chain, bool listed,
+				   int64_t block_size, struct kvt_error *err)
 {
 	struct kvt_snapshot *s = &reader->leaf.snapshot;
 	struct kvt_request *request = &s->request[s->nrequests];
+	enum kvt_status status;
 
 	for (int64_t i = 0; i < chain->count; i++) {
 		const struct kvt_chunk *chunk = &c->chunk[c->run[chain->run[i]].first];
 
-		if (i + 1 < chain->count && chunk->tokens % block_size)
-			return kvt_fail(
-				err, KVT_BAD_INPUT,
-				"%s: chunk %.80s inside request %.80s has %lld tokens, "
-				"not a multiple of --block-size=%lld",
-				c->where, chunk->id, chain->request, LL(chunk->tokens),
-				LL(block_size));
+		if (listed && (status = check_listed(c, chunk, chain->request,
+						     i + 1 == chain->count, block_size,
+						     err)))
+			return status;
 		if (__builtin_add_overflow(request->ntokens, chunk->tokens,
 					   &request->ntokens))
 			return kvt_fail(err, KVT_BAD_INPUT, "%s: too many tokens",
@@ -473,7 +502,8 @@ static int64_t number_blocks(struct kvt_chunks *c, const struct order *order,
 		for (int64_t i = 0; i < order->chain[r].count; i++) {
 			struct kvt_chunk_run *run = &c->run[order->chain[r].run[i]];
 
-			if (run->block >= 0)
+			/* one without tokens has no blocks */
+			if (run->block >= 0 || !c->chunk[run->first].tokens)
 				continue;
 			run->block = next;
 			next += blocks_of(c->chunk[run->first].tokens, block_size);
@@ -491,8 +521,8 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 
 	if (kvt_chunks_longest(c)->tokens < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: none of its %lld chunks holds a token", c->where,
-				LL(c->nruns));
+				"%s: none of its %lld chunks holds a token: all are "
+				"empty", c->where, LL(c->nruns));
 	if ((status = size_groups(reader, c, number_blocks(c, order, block_size),
 				  block_size, hints, err)))
 		return status;
@@ -501,21 +531,79 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 	if (!reader->leaf.snapshot.request)
 		return no_memory(c, err);
 	for (int64_t r = 0; !status && r < order->count; r++)
-		status = add_request(reader, c, &order->chain[r], block_size, err);
+		status = add_request(reader, c, &order->chain[r], order->text,
+				     block_size, err);
 	for (int64_t i = 0; !status && i < c->nruns; i++)
 		if (c->run[i].block >= 0)
 			status = place_run(reader, c, &c->run[i], err);
 	return status;
 }
 
+/* ---- lengths -------------------------------------------------------------- */
+
+/* How long one is that is not the last of its request: as said, or the longest. */
+static enum kvt_status find_full(struct kvt_chunks *c, const struct kvt_hints *hints,
+				 struct kvt_error *err)
+{
+	const struct kvt_chunk *longest = kvt_chunks_longest(c);
+	enum kvt_status status = kvt_fact_int(&c->full, hints, KVT_CHUNKS_SIZE, 1,
+					      INT32_MAX, err);
+
+	if (status)
+		return status;
+	if (c->full && longest->tokens > c->full)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: chunk %.80s has %lld tokens, but --set=chunk-size "
+				"says %lld",
+				c->where, longest->id, LL(longest->tokens), LL(c->full));
+	if (!c->full)
+		c->full = longest->tokens;
+	return KVT_OK;
+}
+
+static enum kvt_status check_lengths(const struct kvt_chunks *c,
+				     const struct kvt_hints *hints, struct kvt_error *err)
+{
+	int64_t full = hints->block_size > c->full ? hints->block_size : c->full;
+	/* a list alone may know better: it names the last ones */
+	bool whole = c->whole && (kvt_fact(hints, KVT_CHUNKS_SIZE) ||
+				  !kvt_fact(hints, KVT_CHUNKS_ORDER));
+
+	for (int64_t i = 0; i < c->nruns; i++) {
+		const struct kvt_chunk *chunk = &c->chunk[c->run[i].first];
+
+		if (!chunk->tokens) {
+			kvt_tell(hints, "file.empty", "%.200s is empty", chunk->id);
+			continue;
+		}
+		if (whole && chunk->tokens < c->full)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: chunk %.80s has %lld tokens, expected %lld: "
+					"%s",
+					c->where, chunk->id, LL(chunk->tokens),
+					LL(c->full), c->whole);
+		if (c->bare && chunk->tokens < full)
+			kvt_tell(hints, "file.short",
+				 "%.200s has %lld tokens, a whole one %lld: it is the last "
+				 "of its request, or was cut",
+				 chunk->id, LL(chunk->tokens), LL(full));
+	}
+	return KVT_OK;
+}
+
 enum kvt_status kvt_chunks_place(struct kvt_reader *reader, struct kvt_chunks *c,
 				 const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct order order;
-	enum kvt_status status = order_load(&order, reader, c, hints, err);
+	struct order order = { .count = 0 };
+	enum kvt_status status;
 
-	if (!status)
+	if (!(status = find_full(c, hints, err)) &&
+	    !(status = check_lengths(c, hints, err)) &&
+	    !(status = order_load(&order, reader, c, hints, err)))
 		status = place(reader, c, &order, hints, err);
 	order_free(&order);
+	/* a list says what there should be */
+	if (kvt_fact(hints, KVT_CHUNKS_ORDER))
+		reader->leaf.unlisted = false;
 	return status;
 }

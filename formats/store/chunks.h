@@ -13,6 +13,13 @@
 
 /* The fact that names the list: a line a request, its name and its chunks. */
 #define KVT_CHUNKS_ORDER "order"
+/* The fact that says how many tokens a chunk has that was not the last one. */
+#define KVT_CHUNKS_SIZE "chunk-size"
+
+/* For leaf.unnoticed, of chunks that are bare. */
+#define KVT_CHUNKS_UNNOTICED \
+	"only the length of a file says how many tokens it holds: a cut file cannot be " \
+	"noticed"
 
 struct kvt_chunk {
 	const char *id;			/* borrowed */
@@ -30,6 +37,9 @@ struct kvt_chunk_run {
 
 struct kvt_chunks {
 	const char *where;		/* of the dump, for messages; borrowed */
+	bool bare;			/* only their lengths tell their tokens */
+	const char *whole;		/* why none is shorter; NULL: a last one may be */
+	int64_t full;			/* tokens of one that is not shorter; 0 so far */
 	int64_t count;
 	struct kvt_chunk *chunk;	/* owned; by id and layer once sorted */
 	int64_t nruns;
@@ -50,7 +60,8 @@ kvt_chunks_sort(struct kvt_chunks *chunks, int64_t *layers, struct kvt_error *er
 /*
  * The groups of the reader, which lack nothing but blocks and block size, get
  * both, and parts; the snapshot gets requests.  Blocks have hints->block_size
- * tokens, or those of the longest chunk.
+ * tokens, or those of the longest chunk.  A chunk without a byte is a request of no
+ * tokens; in a list of the user's it is KVT_BAD_INPUT.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_place(struct kvt_reader *reader, struct kvt_chunks *chunks,
@@ -96,7 +107,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_chunks_finish(struct kvt_group *group, const struct kvt_parallel *parallel,
 		  const struct kvt_hints *hints, const char *name,
 		  struct kvt_error *err);
-/* Tokens of chunks that do not say how many they hold. */
+/* Tokens of chunks that do not say how many they hold; none of one without a byte. */
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_count(struct kvt_chunks *chunks, const struct kvt_files *files,
 		 const struct kvt_group *group, struct kvt_error *err);

@@ -169,6 +169,14 @@ static enum kvt_status count_blocks(struct kvt_offload *o, int number, int64_t e
 					o->folder, f->name, LL(f->nbytes), LL(per_file),
 					LL(each));
 		*out += f->nbytes / each;
+		if (f->nbytes / each == per_file)
+			continue;
+		o->reader->leaf.unnoticed =
+			"a file may have fewer blocks than its range, and then has the last "
+			"ones: a cut file cannot be noticed";
+		kvt_tell(o->hints, "file.short",
+			 "%.200s has %lld of %lld blocks, taken for the last ones of its range",
+			 f->name, LL(f->nbytes / each), LL(per_file));
 	}
 	return KVT_OK;
 }

@@ -17,6 +17,9 @@ static const struct kvt_rule rules[] = {
 	{ "file.unreadable", KVT_ERROR, "a file, or its data, that cannot be read" },
 	{ "file.leftover", KVT_WARNING, "an incomplete output that a killed process "
 					"left" },
+	{ "file.empty", KVT_ERROR, "a file or value without a byte" },
+	{ "file.short", KVT_NOTE, "shorter than others: cut, or the last of its "
+				  "request" },
 	{ "manifest.mismatch", KVT_ERROR, "a manifest that belongs to other data" },
 	{ "group.count", KVT_ERROR, "no group, or too many" },
 	{ "group.id", KVT_ERROR, "a group without an id" },

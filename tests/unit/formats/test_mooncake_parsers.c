@@ -135,6 +135,9 @@ static enum kvt_status parse_entry(const uint8_t *s, int64_t n, struct kvt_error
 	if (!status)
 		assert_true(values.count == 1 &&
 			    values.value[0].offset + values.value[0].nbytes == n);
+	/* as good as cut: it is told to be empty */
+	if (!status && !values.value[0].nbytes)
+		status = kvt_fail(err, KVT_BAD_INPUT, "empty");
 	kvt_mooncake_values_free(&values);
 	return status;
 }
