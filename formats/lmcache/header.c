@@ -176,6 +176,46 @@ static enum kvt_status fs_dtype(const struct kvt_dtype **out, int32_t number,
 	return KVT_OK;
 }
 
+/* Arrays of a header whose payload begins at h->data. */
+static enum kvt_status fs_arrays(struct kvt_lmcache_header *h, const uint8_t *head,
+				 const char *name, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	h->fmt = i32_at(head + 4);
+	if ((status = check_fmt(h->fmt, name, err)))
+		return status;
+	for (const uint8_t *p = head + 8; p < head + h->data; p += 20) {
+		struct said said = { .rank = 0 };
+
+		if ((status = fs_dtype(&said.dtype, i32_at(p), name, err)))
+			return status;
+		for (int i = 0; i < 4; i++)
+			said.shape[i] = i32_at(p + 4 + 4 * i);
+		if ((status = take_array(h, &said, name, err)))
+			return status;
+	}
+	return check_payload(h, i32_at(head), name, err);
+}
+
+/* A header that is right by itself, whose file has another length than it says. */
+static enum kvt_status fs_cut(const uint8_t *head, int64_t nhead, int64_t nbytes,
+			      const char *name, struct kvt_error *err)
+{
+	for (int64_t data = 28; data <= nhead; data += 20) {
+		struct kvt_lmcache_header h = { .data = data };
+
+		if (!fs_arrays(&h, head, name, NULL))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: its header says that %d bytes follow it, but "
+					"%lld do: the file was %s",
+					name, (int)i32_at(head), LL(nbytes - data),
+					nbytes - data < i32_at(head) ? "cut" :
+								       "extended");
+	}
+	return KVT_OK;
+}
+
 enum kvt_status kvt_lmcache_fs_parse(struct kvt_lmcache_header *out, bool *found,
 				     const uint8_t *head, int64_t nhead, int64_t nbytes,
 				     const char *name, struct kvt_error *err)
@@ -192,22 +232,9 @@ enum kvt_status kvt_lmcache_fs_parse(struct kvt_lmcache_header *out, bool *found
 	groups = (h.data - 8) / 20;
 	if (payload < 0 || h.data != 8 + 20 * groups || groups < 1 ||
 	    groups > KVT_MAX_GROUPS || h.data > nhead)
-		return KVT_OK;
+		return fs_cut(head, nhead, nbytes, name, err);
 	*found = true;
-	h.fmt = i32_at(head + 4);
-	if ((status = check_fmt(h.fmt, name, err)))
-		return status;
-	for (const uint8_t *p = head + 8; p < head + h.data; p += 20) {
-		struct said said = { .rank = 0 };
-
-		if ((status = fs_dtype(&said.dtype, i32_at(p), name, err)))
-			return status;
-		for (int i = 0; i < 4; i++)
-			said.shape[i] = i32_at(p + 4 + 4 * i);
-		if ((status = take_array(&h, &said, name, err)))
-			return status;
-	}
-	if ((status = check_payload(&h, payload, name, err)))
+	if ((status = fs_arrays(&h, head, name, err)))
 		return status;
 	*out = h;
 	return KVT_OK;

@@ -79,7 +79,8 @@ enum {
  * The header of the FS connector, out of the first 'nhead' of 'nbytes' bytes.
  * There is one if the length in it and its own make the size; *found tells.  A
  * header that then contradicts itself is KVT_BAD_INPUT, one of a format or type
- * that is no cache, or unknown, KVT_UNSUPPORTED.
+ * that is no cache, or unknown, KVT_UNSUPPORTED.  One that is right but for the size
+ * is of a file that was cut: KVT_BAD_INPUT.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_lmcache_fs_parse(struct kvt_lmcache_header *out, bool *found, const uint8_t *head,
