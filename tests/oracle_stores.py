@@ -178,8 +178,47 @@ def sf_arrays(path):
         if name != "__metadata__":
             begin, end = t["data_offsets"]
             out[name.split(".")[0]] = np.frombuffer(
-                raw[8 + n + begin:8 + n + end], np.uint16).reshape(t["shape"])
+                raw[8 + n + begin:8 + n + end],
+                np.uint8 if t["dtype"] in ("U8", "F8_E4M3", "F8_E5M2") else np.uint16
+            ).reshape(t["shape"])
     return out
+
+
+def lmcache_several_types(top):
+    """An indexer's bytes and latents in one chunk, whichever the name says, and order."""
+    rng = np.random.default_rng(8)
+    parts = {"uint8": rng.integers(0, 1 << 8, (1, 3, 8, 1, 12), dtype=np.uint8),
+             "bfloat16": rng.integers(0, 1 << 16, (1, 3, 8, 1, 16), dtype=np.uint16)}
+    for backend in "fs", "gds":
+        for order in ["uint8", "bfloat16"], ["bfloat16", "uint8"]:
+            for said in order:
+                folder = f"{top}/types-{backend}-{order[0]}-{said}"
+                arrays = [parts[t] for t in order]
+                sf.lmcache_file(folder, backend, sf.lmcache_key("m", 1, 0, "a1", said),
+                                "a1", arrays, 6, order,
+                                [sf.lmcache_array(a, 6)[1] for a in arrays])
+                r = kvtool("convert", "--no-sync", "-f", folder, f"{top}/t.safetensors")
+                got = sf_arrays(f"{top}/t.safetensors") if r.code == 0 else {}
+                tap.ok(all(np.array_equal(got.get(f"g{g}", np.zeros(1)).ravel(), a.ravel())
+                           for g, a in enumerate(arrays)),
+                       f"{order[0]} before {order[1]}, {said} in the name, {backend}", r)
+    arrays = [parts["uint8"], parts["uint8"]]
+    sf.lmcache_file(f"{top}/types-none", "fs", sf.lmcache_key("m", 1, 0, "a1", "float16"),
+                    "a1", arrays, 6, ["uint8"] * 2,
+                    [sf.lmcache_array(a, 6)[1] for a in arrays])
+    refused("a type in the name that no array has", 3, ["float16 in the name"],
+            "describe", f"{top}/types-none")
+    # GLM's: what was reported as 25,638,912 bytes
+    arrays = [np.zeros((1, 78, 256, 1, 132), np.uint8),
+              np.zeros((1, 78, 256, 1, 576), np.uint16)]
+    sf.lmcache_file(f"{top}/glm", "fs", sf.lmcache_key("glm", 1, 0, "a1", "bfloat16"),
+                    "a1", arrays, 6, ["uint8", "bfloat16"],
+                    [sf.lmcache_array(a, 6)[1] for a in arrays])
+    r = kvtool("describe", "-j", f"{top}/glm")
+    groups = json.loads(r.out)["groups"] if r.code == 0 else []
+    tap.equal([(g["dtype"], g["layers"], g["block_size"]) for g in groups],
+              [("uint8", 78, 256), ("bfloat16", 78, 256)], "an indexer of 78 layers")
+    tap.equal(json.loads(r.out)["data_bytes"], 25638912, "of as many bytes as reported")
 
 
 # ---- LMCache folders that lie --------------------------------------------------
@@ -491,6 +530,7 @@ def main():
         lmcache_ranks(top, want)
         each_chunk_alone(top, d)
         lmcache_several_arrays(top)
+        lmcache_several_types(top)
         lmcache_lies(top, d)
         mooncake_round_trips(top, d, want)
         mooncake_of_lmcache(top, d, want)

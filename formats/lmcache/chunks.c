@@ -196,12 +196,16 @@ static enum kvt_status check_header(const struct kvt_lmcache *o,
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: differs in format, type or shape from the others",
 				path_of(o, part));
-	if (part->key.dtype && part->key.dtype != h->array[0].dtype)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: elements are %s in the name and %s in the header",
-				path_of(o, part), part->key.dtype->name,
-				h->array[0].dtype->name);
-	return KVT_OK;
+	/* the name has one type, arrays may have several */
+	for (int i = 0; part->key.dtype && i < h->narrays; i++)
+		if (part->key.dtype == h->array[i].dtype)
+			return KVT_OK;
+	if (!part->key.dtype)
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: elements are %s in the name and %s in the header%s",
+			path_of(o, part), part->key.dtype->name, h->array[0].dtype->name,
+			h->narrays > 1 ? ", where no array has that type" : "");
 }
 
 static enum kvt_status take_part(struct kvt_lmcache *o,
