@@ -221,6 +221,68 @@ def lmcache_several_types(top):
     tap.equal(json.loads(r.out)["data_bytes"], 25638912, "of as many bytes as reported")
 
 
+# ---- what serdes make of chunks --------------------------------------------------
+
+XXH3_OF_ABC = bytes.fromhex("78af5f94892f3950")
+
+
+def lmcache_serdes(top, d):
+    one = {"C": d.requests["C"][:, :, :64]}
+    said = ["--heads", "4", *GEOMETRY]
+    name, = sf.l2_dump(f"{top}/serde", one, d.ids, 64)["C"]
+    path, = (os.path.join(f"{top}/serde", f) for f in os.listdir(f"{top}/serde"))
+    raw = sf.raw(one["C"])
+    coded = np.random.default_rng(5).integers(0, 1 << 8, len(raw) // 2, dtype=np.uint8)
+
+    def describe(what, data, code, words, *options):
+        with open(path, "wb") as f:
+            f.write(data)
+        r = kvtool("describe", *said, *options, f"{top}/serde")
+        tap.ok(r.code == code and all(w in r.out + r.err for w in words), what, r)
+
+    sets = [[], ["--dtype=bf16"], ["--dtype=fp8_e4m3"], ["--dtype=fp8_e5m2"]]
+    for options, dtype in zip(sets, ["e4m3fn", "e4m3fn", "e4m3fn", "e5m2"]):
+        describe(f"serde fp8 {options}", coded.tobytes(), 0,
+                 ["64 tokens", f"float8_{dtype}"], "--set=serde=fp8", *options)
+        r = kvtool("convert", "--no-sync", "-f", *said, "--set=serde=fp8", *options,
+                   f"{top}/serde", f"{top}/fp8.safetensors")
+        got = sf_arrays(f"{top}/fp8.safetensors").popitem()[1] if r.code == 0 else None
+        tap.ok(got is not None and np.array_equal(got.ravel(), coded),
+               f"serde fp8 {options}: the same bytes", r)
+    bf16 = "--dtype=bf16"
+    describe("fp8 as raw data is half as long: said", coded.tobytes(), 0,
+             ["32 tokens", "a cut file cannot be noticed, nor one that a serde"], bf16)
+    describe("fp8 as raw data, the chunk's size said", coded.tobytes(), 3,
+             ["has 32 tokens, expected 64", "serde"], bf16, "--set=chunk-size=64")
+    describe("no serde", raw, 0, ["64 tokens", "a cut file cannot be noticed\n"], bf16,
+             "--set=serde=none")
+    describe("a longer chunk than said", raw, 3, ["has 64 tokens", "chunk-size says 32"],
+             bf16, "--set=chunk-size=32")
+    describe("encrypted, by its length", bytes([1]) + raw + bytes(28), 4, ["aesgcm"], bf16)
+    frame = bytes([1]) + bytes.fromhex(name)
+    describe("a frame that nobody said", frame + bytes(8) + raw, 3,
+             ["--set=serde=checksum"], bf16)
+    describe("a checksum that is wrong", frame + bytes(8) + raw, 3,
+             ["checksum is 0x", "expected 0x0000000000000000"], bf16,
+             "--set=serde=checksum")
+    describe("a checksum that is right", frame + XXH3_OF_ABC + b"abc", 3,
+             ["has 3 bytes"], bf16, "--set=serde=checksum")
+    r = kvtool("convert", "--no-sync", "-f", "--layers=1", "--content-size=3",
+               "--dtype=uint8", "--set=serde=checksum", f"{top}/serde",
+               f"{top}/abc.safetensors")
+    tap.ok(r.code == 0 and sf_arrays(f"{top}/abc.safetensors").popitem()[1].tobytes() == b"abc",
+           "what is behind the frame", r)
+    describe("no frame", raw, 3, ["does not begin with its hash"], bf16,
+             "--set=serde=checksum")
+    describe("a blob of another coder", b"LMCKV\1\0\1" + raw, 4, ["asym_k16_v8"], bf16)
+    for serde in "aesgcm", "turboquant", "asym_k16_v8", "cachegen":
+        describe(f"serde {serde}", raw, 4, [f"serde {serde} has coded"], bf16,
+                 f"--set=serde={serde}")
+    describe("no such serde", raw, 2, ["expected none, fp8"], bf16, "--set=serde=zip")
+    refused("a serde where there is a header", 3, ["has a header"], "describe",
+            "--heads", "4", "--set=serde=fp8", f"{top}/good")
+
+
 # ---- LMCache folders that lie --------------------------------------------------
 
 def lmcache_lies(top, d):
@@ -249,7 +311,6 @@ def lmcache_lies(top, d):
 
     lie("one byte more", 3, ["header"], lambda f: open(f[1], "ab").write(b"x"))
     lie("one byte less", 3, ["header"], lambda f: os.truncate(f[1], 28))
-    lie("an empty file", 3, ["header"], lambda f: os.truncate(f[1], 0))
     lie("another format", 3, ["differs"], lambda f: patch(
         f[1], 4, struct.pack("<6i", 6, 3, 1, 10, os.path.getsize(f[1]) // 640, 32)))
     lie("a format of later", 4, ["format 9"], lambda f: patch(f[0], 4, b"\x09"))
@@ -532,6 +593,7 @@ def main():
         lmcache_several_arrays(top)
         lmcache_several_types(top)
         lmcache_lies(top, d)
+        lmcache_serdes(top, d)
         mooncake_round_trips(top, d, want)
         mooncake_of_lmcache(top, d, want)
         mooncake_records(top, d)

@@ -11,11 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/store/pages.h"
 #include "lib/base/print.h"
 
 const char *const kvt_lmcache_facts[] = {
 	"model", "world", "worker", "dtype", "tags", "group", "total-heads",
-	KVT_CHUNKS_ORDER, NULL,
+	KVT_CHUNKS_ORDER, KVT_CHUNKS_SIZE, "serde", NULL,
 };
 
 /* ---- parts --------------------------------------------------------------- */
@@ -214,20 +215,28 @@ static enum kvt_status take_part(struct kvt_lmcache *o,
 	struct kvt_chunk chunk = { part->key.hash, part->key.layer, part->file,
 				   part->offset, part->nbytes, -1 };
 	struct kvt_lmcache_header h = { .data = 0 };
-	bool found, first = !o->chunks.count;
-	enum kvt_status status = read_header(o, &found, &h, part);
+	enum kvt_status status;
+	bool found;
 
-	if (status)
+	/* without a byte it holds nothing, whatever the others are */
+	if (!part->nbytes)
+		return kvt_chunks_add(&o->chunks, &chunk, o->err);
+	if ((status = read_header(o, &found, &h, part)))
 		return status;
-	if (first) {
+	if (!o->first) {
+		o->first = part;
 		o->header = h;
 		o->headers = found;
 	}
 	if (found != o->headers)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has %s header, unlike the others", path_of(o, part),
-				found ? "a" : "no");
-	if (found && (status = check_header(o, &h, part)))
+				"%.200s has a header, %.200s has %lld bytes and none: that "
+				"one was cut, or is of another store",
+				path_of(o, found ? part : o->first),
+				path_of(o, found ? o->first : part),
+				LL(found ? o->first->nbytes : part->nbytes));
+	if ((status = found ? check_header(o, &h, part) :
+			      kvt_lmcache_decode(o, &chunk, part)))
 		return status;
 	if (found) {
 		chunk.offset += h.data;
@@ -248,6 +257,47 @@ static int64_t count_layers(const struct kvt_lmcache *o)
 	return last < 0 ? -1 : last + 1;
 }
 
+static enum kvt_status take_parts(struct kvt_lmcache *o)
+{
+	enum kvt_status status = kvt_lmcache_take_serde(o);
+
+	for (int64_t i = 0; !status && i < o->count; i++)
+		status = take_part(o, &o->part[i]);
+	if (!status && !o->first)
+		status = kvt_fail(o->err, KVT_BAD_INPUT, "%s: is empty%s",
+				  path_of(o, &o->part[0]),
+				  o->count > 1 ? ", and so are all others" : "");
+	if (!status && o->headers && kvt_fact(o->hints, "serde"))
+		status = kvt_fail(o->err, KVT_BAD_INPUT,
+				  "%s: has a header, and coded chunks have none; leave out "
+				  "--set=serde", path_of(o, o->first));
+	return status;
+}
+
+static enum kvt_status count_tokens(struct kvt_lmcache *o)
+{
+	struct kvt_group token = o->reader->leaf.snapshot.group[0];
+	enum kvt_status status;
+	int64_t nbytes;
+
+	o->chunks.bare = !o->headers && !o->recorded &&
+			 o->serde != KVT_LMCACHE_CHECKSUM;
+	/* session.py of its server: it keeps no chunk that is not full */
+	if (o->first->key.group >= 0)
+		o->chunks.whole = "LMCache's second level keeps whole chunks alone, so "
+				  "it was cut, or a serde has coded it; see serde in "
+				  "kvtool-formats(7)";
+	o->reader->leaf.unnoticed = kvt_lmcache_unnoticed(o);
+	if (o->chunks.chunk[0].layer >= 0)
+		token.shape.n[KVT_AXIS_L] = 1;
+	if (!o->headers &&
+	    ((status = kvt_pages_token_bytes(&nbytes, &token, 1, o->err)) ||
+	     (status = kvt_lmcache_check_sealed(o, nbytes))))
+		return status;
+	return kvt_chunks_count(&o->chunks, &o->reader->files,
+				&o->reader->leaf.snapshot.group[0], o->err);
+}
+
 enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
@@ -255,14 +305,9 @@ enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o)
 	int64_t layers;
 
 	o->chunks.where = o->path;
-	if ((status = kvt_lmcache_select(o)))
-		return status;
-	for (int64_t i = 0; i < o->count; i++)
-		if ((status = take_part(o, &o->part[i])))
-			return status;
-	if ((status = kvt_lmcache_groups(o, count_layers(o))) ||
-	    (status = kvt_chunks_count(&o->chunks, &o->reader->files, &s->group[0],
-				       o->err)) ||
+	if ((status = kvt_lmcache_select(o)) || (status = take_parts(o)) ||
+	    (status = kvt_lmcache_groups(o, count_layers(o))) ||
+	    (status = count_tokens(o)) ||
 	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))
 		return status;
 	if (!(s->model = strdup(o->part[0].key.model)))

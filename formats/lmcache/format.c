@@ -67,6 +67,9 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 	at = kvt_tree_find(tree, data);
 	free(data);
+	/* of a file without a byte nothing is left to compare */
+	if (at >= 0 && !tree->file[at].nbytes)
+		return KVT_OK;
 	if (at < 0 || tree->file[i].nbytes != N || tree->file[at].nbytes < N)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s/%s: has %lld bytes, expected the first %d of the "
@@ -116,6 +119,7 @@ static enum kvt_status take_folder(struct kvt_lmcache *o)
 
 	if (status)
 		return status;
+	o->reader->leaf.unlisted = true;
 	for (int64_t i = 0; !status && i < tree.count; i++)
 		status = take_file(o, &tree, i);
 	kvt_tree_free(&tree);
@@ -172,6 +176,7 @@ const struct kvt_format kvt_lmcache_format = {
 	.info = { "lmcache", "chunks of LMCache: local disk, FS, GDS, second level", true,
 		  false },
 	.facts = kvt_lmcache_facts,
+	.checks = "names, headers where there are any, lengths",
 	.probe = lmcache_probe,
 	.open = lmcache_open,
 };

@@ -45,7 +45,7 @@ static enum kvt_status bare_group(struct kvt_lmcache *o, struct kvt_group *group
 {
 	enum kvt_status status;
 
-	group->dtype = kvt_chunks_dtype(o->part[0].key.dtype, o->hints);
+	group->dtype = kvt_lmcache_dtype(o);
 	if ((status = kvt_chunks_asked_layout(group, layers >= 0, o->hints, first_path(o),
 					      o->err)) ||
 	    (status = guess_layout(o, group)))
@@ -124,6 +124,9 @@ static enum kvt_status finish(struct kvt_lmcache *o, struct kvt_group *group)
 
 	if (status)
 		return status;
+	/* which was of the cache before it was coded */
+	if (o->serde == KVT_LMCACHE_FP8)
+		hints.dtype = NULL;
 	/* layers of one of several arrays are not those of the model */
 	if (o->header.narrays > 1)
 		hints.layers = 0;

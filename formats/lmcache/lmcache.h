@@ -97,6 +97,14 @@ kvt_lmcache_gds_parse(struct kvt_lmcache_header *out, const uint8_t *head,
 		      int64_t nhead, int64_t nbytes, const char *name,
 		      struct kvt_error *err);
 
+/* ---- serdes: what was made of a chunk before it was stored (serde.c) ------ */
+
+enum kvt_lmcache_serde {
+	KVT_LMCACHE_PLAIN,		/* nothing, or nothing is known of it */
+	KVT_LMCACHE_FP8, KVT_LMCACHE_CHECKSUM, KVT_LMCACHE_AESGCM,
+	KVT_LMCACHE_TURBOQUANT, KVT_LMCACHE_ASYM, KVT_LMCACHE_CACHEGEN,
+};
+
 /* ---- a dump while it is opened ------------------------------------------ */
 
 /* A file, or the value of a store. */
@@ -116,8 +124,10 @@ struct kvt_lmcache {
 	struct kvt_error *err;
 	int64_t count;
 	struct kvt_lmcache_part *part;	/* owned */
+	const struct kvt_lmcache_part *first;	/* of them that has a byte */
 	bool headers;			/* parts say what they are */
 	bool recorded;			/* a store says how long they are */
+	enum kvt_lmcache_serde serde;
 	struct kvt_lmcache_header header;	/* of the first; else made up */
 	struct kvt_chunks chunks;
 };
@@ -137,6 +147,23 @@ void kvt_lmcache_free(struct kvt_lmcache *o);
 
 /* Drops what the user did not ask for; the rest must be of one cache and rank. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_select(struct kvt_lmcache *o);
+
+/* What the user says of the serde; KVT_UNSUPPORTED for one that cannot be read. */
+KVT_MUST_CHECK enum kvt_status kvt_lmcache_take_serde(struct kvt_lmcache *o);
+/* The type of elements without a header, coded as they are; NULL: not known. */
+const struct kvt_dtype *kvt_lmcache_dtype(const struct kvt_lmcache *o);
+/*
+ * Where the chunk itself is in a part without a header.  What its bytes prove to be
+ * coded otherwise than the user says is refused.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_lmcache_decode(struct kvt_lmcache *o, struct kvt_chunk *chunk,
+		   const struct kvt_lmcache_part *part);
+/* KVT_UNSUPPORTED for chunks whose length gives encryption away; 'token': its bytes. */
+KVT_MUST_CHECK enum kvt_status
+kvt_lmcache_check_sealed(const struct kvt_lmcache *o, int64_t token);
+/* For leaf.unnoticed. */
+const char *kvt_lmcache_unnoticed(const struct kvt_lmcache *o);
 
 /* The groups, but for blocks; 'layers' are in parts of their own, or -1. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_groups(struct kvt_lmcache *o, int64_t layers);
