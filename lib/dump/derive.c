@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/dump/halves.h"
 #include "lib/dump/map.h"
 
 /* ---- steps ---------------------------------------------------------------- */
@@ -90,9 +91,16 @@ static bool take_leaves(struct kvt_dump *dump, const struct derivation *d)
 
 enum kvt_status derive(struct kvt_dump **out, struct derivation *d, struct kvt_error *err)
 {
-	struct kvt_dump *dump = calloc(1, sizeof(*dump));
-	bool done = dump != NULL;
+	enum kvt_status status = halves_check(&d->snapshot, err);
+	struct kvt_dump *dump;
+	bool done;
 
+	if (status) {
+		derivation_free(d);
+		return status;
+	}
+	dump = calloc(1, sizeof(*dump));
+	done = dump != NULL;
 	for (int g = 0; done && g < d->snapshot.ngroups; g++)
 		for (const struct step_group *s = &d->group[g]; done && s; s = s->next)
 			done = compose(dump, g, d, s);

@@ -7,6 +7,7 @@
  */
 #include "lib/kvt/snapshot.h"
 #include "lib/base/print.h"
+#include "lib/dump/halves.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -403,6 +404,16 @@ static enum kvt_status check_group(const struct kvt_snapshot *s, int index,
 	return check_tables(g, c);
 }
 
+static enum kvt_status check_halves(const struct kvt_snapshot *s, struct check *c)
+{
+	struct kvt_error why;
+	enum kvt_status status = halves_check(s, &why);
+
+	if (status == KVT_BAD_INPUT)
+		return flaw(c, "kv.heads", "%s", why.text);
+	return status ? kvt_fail(c->err, status, "%s", why.text) : KVT_OK;
+}
+
 static enum kvt_status check_snapshot(const struct kvt_snapshot *snapshot,
 				      struct check *c)
 {
@@ -419,6 +430,8 @@ static enum kvt_status check_snapshot(const struct kvt_snapshot *snapshot,
 			return status;
 		sound &= !status;
 	}
+	if (sound && (status = check_halves(snapshot, c)) && !c->inspector)
+		return status;
 	/* tables of a group that is none mean nothing */
 	for (int64_t r = 0; sound && r < snapshot->nrequests; r++)
 		if ((status = check_request(snapshot, r, c)) && !c->inspector)

@@ -41,6 +41,7 @@ static const struct kvt_rule rules[] = {
 	{ "parts.range", KVT_ERROR, "a part outside of the content" },
 	{ "parts.duplicate", KVT_ERROR, "two parts of one name" },
 
+	{ "kv.heads", KVT_ERROR, "keys and values of a layer that have other heads" },
 	{ "tp.rank", KVT_ERROR, "a rank beyond the number of ranks" },
 	{ "tp.heads", KVT_ERROR, "heads that the rank cannot hold" },
 	{ "tp.replication", KVT_ERROR, "a number of replicas that does not follow from "

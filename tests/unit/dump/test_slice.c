@@ -598,6 +598,41 @@ static void test_keys_and_values(void **state)
 	drop_dump(&whole);
 }
 
+/* What is made of dumps is held to the same rule as a file: one layer, the same heads. */
+static void test_joined_halves(void **state)
+{
+	const struct kvt_slice_options values = { .components = NAMES(1, "v") };
+	const struct kvt_slice_options keys = {
+		.components = NAMES(1, "k"),
+		.heads = { 1, &(struct kvt_range){ 0, 1 } },
+	};
+	struct placed_dump whole = make_attention();
+	const struct kvt_dump *parts[] = { slice(whole.dump, &keys),
+					   slice(whole.dump, &values) };
+	struct kvt_patch patch[2] = { { .group = 0 }, { .group = 1 } };
+	struct kvt_dump *out = NULL;
+	struct kvt_error err = { "" };
+	struct kvt_snapshot info;
+
+	(void)state;
+	kvt_snapshot_init(&info);
+	info.ngroups = 2;
+	for (int i = 0; i < 2; i++) {
+		const struct kvt_group *g = kvt_dump_group(parts[i], 0);
+
+		info.group[i] = *g;
+		strcpy(info.group[i].id, i ? "g0.v" : "g0.k");
+		patch[i].nlayers = g->shape.n[KVT_AXIS_L];
+		patch[i].nblocks = g->shape.n[KVT_AXIS_B];
+	}
+	assert_int_equal(kvt_dump_join(&out, &info, parts, patch, 2, &err),
+			 KVT_BAD_INPUT);
+	assert_non_null(strstr(err.text, "expected the same heads"));
+	for (int i = 0; i < 2; i++)
+		kvt_dump_close((struct kvt_dump *)parts[i]);
+	drop_dump(&whole);
+}
+
 /* Attention and the SSM state are none of these; parts keep their order. */
 static void test_parts(void **state)
 {
@@ -722,6 +757,7 @@ int main(void)
 		cmocka_unit_test(test_null_block),
 		cmocka_unit_test(test_tokens_of_a_window),
 		cmocka_unit_test(test_keys_and_values),
+		cmocka_unit_test(test_joined_halves),
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_transfer),
 		cmocka_unit_test(test_transfer_of_replicas),

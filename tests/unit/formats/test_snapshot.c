@@ -104,6 +104,29 @@ static void same_ids(struct kvt_snapshot *s)
 	s->ngroups = 2;
 	make_group(&s->group[1], "g0", "nhd", "bf16", false);
 }
+/* Keys of layers 0 to 2 in a group and values in another. */
+static void halves(struct kvt_snapshot *s, int64_t heads, const char *k, const char *v)
+{
+	s->ngroups = 2;
+	make_group(&s->group[1], v, "nhd", "bf16", false);
+	strcpy(s->group[0].id, k);
+	for (int g = 0; g < 2; g++) {
+		s->group[g].shape.n[NK] = 1;
+		s->group[g].ncomponents = 1;
+		s->group[g].component[0] = (struct kvt_component){
+			.length = s->group[g].shape.n[ND] };
+		strcpy(s->group[g].component[0].name, g ? "v" : "k");
+	}
+	s->group[1].shape.n[NH] = s->group[1].total_heads = heads;
+}
+static void halves_alike(struct kvt_snapshot *s) { halves(s, 2, "g0.k", "g0.v"); }
+static void halves_unlike(struct kvt_snapshot *s) { halves(s, 1, "g0.k", "g0.v"); }
+static void halves_of_layers(struct kvt_snapshot *s) { halves(s, 4, "keys", "values"); }
+static void halves_of_kinds(struct kvt_snapshot *s)
+{
+	halves(s, 4, "keys", "values");
+	s->group[1].kind = KVT_SLIDING_WINDOW;
+}
 static void no_groups(struct kvt_snapshot *s) { s->ngroups = 0; }
 static void no_id(struct kvt_snapshot *s) { s->group[0].id[0] = '\0'; }
 static void no_kind(struct kvt_snapshot *s) { s->group[0].kind = KVT_NKINDS; }
@@ -246,6 +269,12 @@ static struct check_case {
 	  "2 heads from 1 on, of 2", "tp.heads" },
 	{ "heads beyond 2^63", heads_wrap, KVT_BAD_INPUT, "heads", "tp.heads" },
 	{ "a model of no heads", heads_none, KVT_BAD_INPUT, "of 0 in all", "tp.heads" },
+	{ "keys and values apart", halves_alike, KVT_OK, NULL, NULL },
+	{ "of other heads", halves_unlike, KVT_BAD_INPUT,
+	  "heads 0 to 1 of 2, its values 0 to 0 of 1;", "kv.heads" },
+	{ "of other heads, by their layers", halves_of_layers, KVT_BAD_INPUT,
+	  "its values 0 to 3 of 4", "kv.heads" },
+	{ "of other kinds", halves_of_kinds, KVT_OK, NULL, NULL },
 	{ "rank 1 of 2 with its heads", rank_1_of_2, KVT_OK, NULL, NULL },
 	{ "rank 1 of 2 with heads of rank 0", rank_1_with_heads_of_0, KVT_BAD_INPUT,
 	  "holds 2 to 3", "tp.heads" },
