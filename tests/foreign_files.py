@@ -131,9 +131,9 @@ def torch_bytes(o, prefix="cache", **changed):
 
 # ---- safetensors ------------------------------------------------------------
 
-def safetensors_bytes(tensors):
-    """{name: (type, array)}"""
-    header, at = {}, 0
+def safetensors_bytes(tensors, metadata=None):
+    """{name: (type, array)}, and what the header says besides"""
+    header, at = {"__metadata__": metadata} if metadata else {}, 0
     for name, (kind, a) in tensors.items():
         header[name] = {"dtype": kind, "shape": list(a.shape),
                         "data_offsets": [at, at + a.nbytes]}

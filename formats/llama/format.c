@@ -3,8 +3,9 @@
  * format.c - state files of llama.cpp as dumps
  *
  * Cells become tokens and sequences requests.  The number of heads is not in the
- * file.  Quantised rows are bytes that must not be torn apart; keys and values
- * that differ in type or width are groups of their own.
+ * file: it follows from the width of a key, and the values have as many.  Quantised
+ * rows are bytes that must not be torn apart; keys and values that differ in type or
+ * width are groups of their own.
  *
  * Versions: ggsn 9 and 10, ggsq 2 and 3, and the memory of a sequence as programs get
  * it (since about build 9049 with a magic number).  Facts: files that builds of
@@ -18,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- groups ------------------------------------------------------------- */
+/* ---- streams ------------------------------------------------------------ */
 
 /* All streams of a cache hold the same layers; the first with cells is looked at. */
 static const struct kvt_llama_stream *stream_of(const struct kvt_llama_cache *cache)
@@ -54,61 +55,154 @@ static enum kvt_status check_streams(const struct kvt_llama_opening *o,
 	return KVT_OK;
 }
 
-/* Heads: given, or from the width of a head. */
-static enum kvt_status take_heads(int64_t *out, const struct kvt_llama_opening *o,
-				  const struct kvt_ggml_type *type, int64_t elems)
-{
-	const struct kvt_hints *h = o->hints;
+/* ---- heads -------------------------------------------------------------- */
 
-	*out = h && h->heads ? h->heads : 0;
-	if (!*out && h && h->head_dim && elems % h->head_dim == 0)
-		*out = elems / h->head_dim;
-	if (!*out)
+/* Rows of a known type, in elements. */
+static enum kvt_status take_type(const struct kvt_ggml_type **type, int64_t *elems,
+				 const struct kvt_llama_opening *o,
+				 const struct kvt_llama_rows *rows)
+{
+	*type = kvt_ggml_type(rows->type);
+	if (!*type)
+		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: rows of ggml type %d",
+				o->reader->leaf.path, rows->type);
+	if (rows->nbytes % (*type)->nbytes ||
+	    (rows->elem && rows->elem != (*type)->nbytes))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: the number of heads in rows of %lld elements is not "
+				"%s: rows of %lld bytes are not %s", o->reader->leaf.path,
+				LL(rows->nbytes), (*type)->name);
+	*elems = rows->nbytes / (*type)->nbytes * (*type)->elems;
+	return KVT_OK;
+}
+
+/* Keys and values of a token, by head: the heads of the keys, which the values share. */
+static enum kvt_status check_rows(const struct kvt_llama_opening *o,
+				  const struct kvt_llama_rows *rows, const char *what,
+				  int64_t heads)
+{
+	const struct kvt_ggml_type *type;
+	enum kvt_status status;
+	int64_t elems;
+
+	if ((status = take_type(&type, &elems, o, rows)))
+		return status;
+	if (elems % heads)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: %s of %lld elements cannot be divided into %lld "
+				"heads",
+				o->reader->leaf.path, what, LL(elems), LL(heads));
+	if (elems / heads % type->elems)
+		return kvt_fail(o->err, KVT_UNSUPPORTED,
+				"%s: %s of %lld elements in %lld heads would cut the "
+				"blocks of %d elements of %s; --heads=1 keeps rows whole",
+				o->reader->leaf.path, what, LL(elems), LL(heads),
+				type->elems, type->name);
+	return KVT_OK;
+}
+
+/* "2,4": of each cache. */
+static enum kvt_status take_list(int64_t heads[KVT_LLAMA_CACHES],
+				 const struct kvt_llama_opening *o)
+{
+	const char *text = kvt_fact(o->hints, "heads"), *at = text;
+
+	for (int i = 0; text && i < o->state.ncaches; i++) {
+		size_t n = strspn(at, "0123456789");
+
+		heads[i] = n && n < 10 ? strtoll(at, NULL, 10) : 0;
+		at += n + (at[n] == ',');
+		if (!heads[i] || (at[-1] == ',') != (i + 1 < o->state.ncaches) ||
+		    (*at && i + 1 == o->state.ncaches))
+			return kvt_fail(o->err, KVT_USAGE,
+					"%s: --set heads=%.40s, expected heads of each of %d caches",
+					o->reader->leaf.path, text, o->state.ncaches);
+	}
+	return KVT_OK;
+}
+
+/* Those of a cache: as they are given, or from the width of a key. */
+static enum kvt_status take_heads(int64_t *out, const struct kvt_llama_opening *o,
+				  int cache)
+{
+	const struct kvt_llama_stream *s = stream_of(&o->state.cache[cache]);
+	const struct kvt_hints *h = o->hints;
+	int64_t list[KVT_LLAMA_CACHES] = { 0 }, elems, dim = h ? h->head_dim : 0;
+	const struct kvt_ggml_type *type;
+	enum kvt_status status;
+
+	if ((status = take_list(list, o)) ||
+	    (status = take_type(&type, &elems, o, &s->k)))
+		return status;
+	*out = list[cache] ? list[cache] : h ? h->heads : 0;
+	if (!*out && !dim)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: the number of heads in keys of %lld elements is not "
 				"in the file; give --heads or --head-dim",
 				o->reader->leaf.path, LL(elems));
-	if (elems % *out)
+	if (!*out && elems % dim)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: rows of %lld elements cannot be divided into %lld "
-				"heads",
-				o->reader->leaf.path, LL(elems), LL(*out));
-	if (elems / *out % type->elems)
-		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: heads of %lld elements would cut the blocks of %d "
-				"elements of %s; --heads=1 keeps rows whole",
-				o->reader->leaf.path, LL(elems / *out), type->elems,
-				type->name);
-	if (h->head_dim && h->head_dim != elems / *out)
+				"%s: keys of %lld elements are not heads of %lld; give "
+				"--heads, or the --head-dim of keys",
+				o->reader->leaf.path, LL(elems), LL(dim));
+	if (!*out)
+		*out = elems / dim;
+	if ((status = check_rows(o, &s->k, "keys", *out)) ||
+	    (status = check_rows(o, &s->v, "values", *out)))
+		return status;
+	if ((dim && dim != elems / *out) || (h && h->heads && h->heads != *out))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: heads have %lld elements, but %lld was given",
-				o->reader->leaf.path, LL(elems / *out), LL(h->head_dim));
+				"%s: keys of %lld elements in %lld heads have %lld each, "
+				"but %s=%lld was given",
+				o->reader->leaf.path, LL(elems), LL(*out),
+				LL(elems / *out), dim ? "--head-dim" : "--heads",
+				LL(dim ? dim : h->heads));
+	return KVT_OK;
+}
+
+/*
+ * One number of heads for caches of other widths is wrong for one of them, unless
+ * their heads differ in width: nothing in the file tells.
+ */
+static enum kvt_status check_widths(const struct kvt_llama_opening *o)
+{
+	const struct kvt_llama_stream *first = NULL, *s;
+	const struct kvt_hints *h = o->hints;
+
+	if (!h || h->heads < 2 || h->head_dim || kvt_fact(h, "heads"))
+		return KVT_OK;
+	for (int i = 0; i < o->state.ncaches; i++) {
+		if (!(s = stream_of(&o->state.cache[i])) || !s->nlayers)
+			continue;
+		if (first && (s->k.nbytes != first->k.nbytes ||
+			      s->k.type != first->k.type))
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: keys of its caches have %lld and %lld bytes, "
+					"so --heads=%lld may be true of one only; give "
+					"--head-dim, or --set heads=N,N",
+					o->reader->leaf.path, LL(first->k.nbytes),
+					LL(s->k.nbytes), LL(h->heads));
+		first = s;
+	}
 	return KVT_OK;
 }
 
 static enum kvt_status take_width(struct kvt_group *group,
-				  const struct kvt_llama_opening *o,
+				  const struct kvt_llama_opening *o, int cache,
 				  const struct kvt_llama_rows *rows, bool latent)
 {
-	const struct kvt_ggml_type *type = kvt_ggml_type(rows->type);
+	const struct kvt_ggml_type *type;
 	int64_t heads = 1, elems;
 	enum kvt_status status;
 
-	if (!type)
-		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: rows of ggml type %d",
-				o->reader->leaf.path, rows->type);
-	if (rows->nbytes % type->nbytes || (rows->elem && rows->elem != type->nbytes))
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: rows of %lld bytes are not %s", o->reader->leaf.path,
-				LL(rows->nbytes), type->name);
-	elems = rows->nbytes / type->nbytes * type->elems;
+	if ((status = take_type(&type, &elems, o, rows)))
+		return status;
 	/* also what a file looks like that was cut off where its values begin */
 	if (latent && o->hints && o->hints->heads > 1)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: has keys without values, which cannot have %lld "
 				"heads",
 				o->reader->leaf.path, LL(o->hints->heads));
-	if (!latent && (status = take_heads(&heads, o, type, elems)))
+	if (!latent && (status = take_heads(&heads, o, cache)))
 		return status;
 	group->dtype = kvt_dtype_find(type->dtype ? type->dtype : "uint8");
 	/* rows that must not be torn apart; latent ones have no heads to be cut into */
@@ -120,6 +214,8 @@ static enum kvt_status take_width(struct kvt_group *group,
 	group->shape.n[KVT_AXIS_D] = rows->nbytes / heads / group->shape.elem;
 	return KVT_OK;
 }
+
+/* ---- groups ------------------------------------------------------------- */
 
 /* The axes of the file, with tokens as blocks. */
 static const char *layout_of(const struct kvt_llama_stream *s, int kv)
@@ -152,7 +248,7 @@ static enum kvt_status add_group(struct kvt_llama_opening *o, int cache, int kv)
 	o->part[snapshot->ngroups] = (struct kvt_llama_part){ cache, kv };
 	if ((status = kvt_manifest_add_group(&group, snapshot, id, o->reader->leaf.path,
 					     o->err)) ||
-	    (status = take_width(group, o, kv == 1 ? &s->v : &s->k, latent)) ||
+	    (status = take_width(group, o, cache, kv == 1 ? &s->v : &s->k, latent)) ||
 	    (status = kvt_layout_parse(&group->layout, layout_of(s, kv), o->err)))
 		return status;
 	group->kind = latent ? KVT_MLA : has_window(o, cache) ? KVT_SLIDING_WINDOW :
@@ -227,7 +323,7 @@ static enum kvt_status check_groups(const struct kvt_llama_opening *o)
 
 static enum kvt_status add_groups(struct kvt_llama_opening *o)
 {
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status = check_widths(o);
 
 	for (int i = 0; !status && i < o->state.ncaches; i++) {
 		const struct kvt_llama_stream *s;
@@ -324,7 +420,7 @@ static enum kvt_status llama_open(struct kvt_reader *reader, const char *path,
 }
 
 static const char *const presets[] = { "llama.cpp", NULL };
-static const char *const facts[] = { "memory", "window", NULL };
+static const char *const facts[] = { "heads", "memory", "window", NULL };
 
 const struct kvt_format kvt_llama_format = {
 	.info = { "llama", "state files of llama.cpp", true, false },
