@@ -265,6 +265,10 @@ KVT_MUST_CHECK enum kvt_status
 kvt_hints_take_spec(struct kvt_hints *hints, const struct kvt_parallel *parallel,
 		    struct kvt_error *err);
 
+/* The window that 'spec' has; *out stays where it has none. */
+KVT_MUST_CHECK enum kvt_status
+kvt_hints_window(int64_t *out, const struct kvt_hints *hints, struct kvt_error *err);
+
 /* KVT_BAD_INPUT if no group is what the hints' spec says; one is enough. */
 KVT_MUST_CHECK enum kvt_status
 kvt_spec_check_dump(const struct kvt_snapshot *snapshot, const struct kvt_hints *hints,

@@ -120,6 +120,21 @@ enum kvt_status kvt_hints_take_spec(struct kvt_hints *hints,
 	return KVT_OK;
 }
 
+enum kvt_status kvt_hints_window(int64_t *out, const struct kvt_hints *hints,
+				 struct kvt_error *err)
+{
+	struct told told;
+	enum kvt_status status;
+
+	if (!hints || !hints->spec)
+		return KVT_OK;
+	if ((status = read_spec(&told, hints->spec, NULL, hints->block_size, err)))
+		return status;
+	if (told.spec.window)
+		*out = told.spec.window;
+	return KVT_OK;
+}
+
 /* ---- of a group that something else says more of ------------------------ */
 
 static enum kvt_status take_parts(struct kvt_group *group, const struct kvt_spec *spec,

@@ -44,7 +44,7 @@ static bool is_nothing(const struct kvt_tensor *t)
 static enum kvt_status check_rank(const struct cache_opening *o,
 				  const struct kvt_tensor *t)
 {
-	enum kvt_status status = kvt_tensor_check_type(t, o->reader->leaf.path, o->err);
+	enum kvt_status status = kvt_tensor_check(t, o->reader->leaf.path, o->err);
 
 	if (status || t->rank == CACHE_RANK + o->stacked)
 		return status;
@@ -160,14 +160,32 @@ static enum kvt_status add_stack(struct cache_opening *o, const struct kvt_tenso
 
 /* ---- a pair for each layer ---------------------------------------------- */
 
+/* Names that the file implies are those of keys and values that are one array each. */
+static enum kvt_status check_quantised(const struct cache_opening *o)
+{
+	for (int64_t i = 0; i < o->tensors.count; i++) {
+		const struct kvt_tensor *t = &o->tensors.tensor[i];
+
+		if (strstr(t->held.class, "Quantized"))
+			return kvt_fail(o->err, KVT_UNSUPPORTED,
+					"%s: tensor %.100s is of a %.60s, whose numbers "
+					"kvtool cannot decode",
+					o->reader->leaf.path, t->name, t->held.class);
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status add_list(struct cache_opening *o)
 {
-	const char *names = kvt_fact(o->hints, "names");
+	const char *told = kvt_fact(o->hints, "names");
+	const char *names = told ? told : o->tensors.names;
 	struct kvt_layer *list;
 	enum kvt_status status;
 	int64_t count;
 	bool apart;
 
+	if (!told && (status = check_quantised(o)))
+		return status;
 	if ((status = kvt_tensors_layers(&list, &count, &apart, &o->tensors, names,
 					 o->reader->leaf.path, o->err)))
 		return status;

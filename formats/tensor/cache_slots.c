@@ -86,7 +86,8 @@ static enum kvt_status tell_window(struct cache_opening *o, struct cache_layer *
 	if (!window)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s holds %lld tokens and others %lld, so it has a sliding window; "
-				"give --set window=%lld, or %lld if it is a static cache",
+				"give --set window=%lld, or %lld if it is a static cache; "
+				"a ring that has begun anew cannot be read",
 				o->reader->leaf.path, l->name, LL(slots), LL(most),
 				LL(slots) + 1, LL(slots));
 	if (slots == window || (slots == window - 1 && !l->held.fixed)) {
@@ -113,7 +114,7 @@ static enum kvt_status settle_window(struct cache_opening *o, struct cache_layer
 	/* a list of tensors of some hybrid cache does not say which are shorter */
 	if (l->held.fixed && l->held.seen < 0 && slots < most)
 		l->held.sliding = true;
-	if (l->held.sliding && l->held.fixed)
+	if (l->held.sliding && l->held.fixed && !l->held.ring)
 		l->held.window = slots;
 	if (l->held.sliding && (l->held.window < 1 || l->held.window > MAX_SLOTS))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -136,7 +137,8 @@ static enum kvt_status settle_windows(struct cache_opening *o)
 	bool fixed = kvt_fact(o->hints, "slots") != NULL;
 	enum kvt_status status;
 
-	if ((status = kvt_fact_int(&window, o->hints, "window", 2, MAX_SLOTS, o->err)) ||
+	if ((status = kvt_hints_window(&window, o->hints, o->err)) ||
+	    (status = kvt_fact_int(&window, o->hints, "window", 2, MAX_SLOTS, o->err)) ||
 	    (status = kvt_fact_int(&slots, o->hints, "slots", 0, MAX_SLOTS, o->err)))
 		return status;
 	for (int64_t i = 0; i < o->nlayers; i++) {

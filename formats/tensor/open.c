@@ -132,7 +132,9 @@ static enum kvt_status open_single(struct opening *o, const struct kvt_tensor *t
 	struct kvt_array array = kvt_tensor_array(t, o->reader->leaf.path);
 	enum kvt_status status;
 
-	if ((status = kvt_tensor_check_type(t, o->reader->leaf.path, o->err)) ||
+	if ((status = kvt_tensor_check(t, o->reader->leaf.path, o->err)) ||
+	    (values && (status = kvt_tensor_check(values, o->reader->leaf.path,
+						  o->err))) ||
 	    (values && (status = check_pair(o, t, values))) ||
 	    (values && (status = check_apart(o, &o->manifest.snapshot.group[0].layout,
 					     true))))
@@ -193,15 +195,14 @@ static enum kvt_status check_alike(const struct opening *o,
 				   const struct kvt_layer *layer, int64_t count)
 {
 	const struct kvt_tensor *first = &o->tensors->tensor[layer[0].index];
-	enum kvt_status status;
-
-	status = kvt_tensor_check_type(first, o->reader->leaf.path, o->err);
+	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0; !status && i < count; i++) {
 		const struct kvt_tensor *t = &o->tensors->tensor[layer[i].index];
 		const struct kvt_tensor *values = partner(o, t);
 
-		status = check_pair(o, first, t);
+		if (!(status = kvt_tensor_check(t, o->reader->leaf.path, o->err)))
+			status = check_pair(o, first, t);
 		if (!status && values)
 			status = check_pair(o, first, values);
 	}
@@ -349,6 +350,11 @@ static enum kvt_status refuse_axes(const struct opening *o)
 	char shape[160] = "";
 	size_t n = 0;
 
+	if (o->tensors->names)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: a cache that a program of mlx saved; give "
+				"--from=transformers",
+				o->reader->leaf.path);
 	for (int i = 0; i < first->rank && n < sizeof(shape); i++)
 		n += (size_t)snprintf(shape + n, sizeof(shape) - n, "%s%lld",
 				      i ? " x " : "", LL(first->shape[i]));
@@ -370,7 +376,7 @@ static enum kvt_status open_tensors(struct opening *o)
 				o->reader->leaf.path);
 	if (o->manifest.snapshot.ngroups > 1)
 		return open_groups(o);
-	if (!o->manifest.has_layout && is_like_cache(o))
+	if (!o->manifest.has_layout && (o->tensors->names || is_like_cache(o)))
 		return refuse_axes(o);
 	if (o->names)
 		return open_layers(o);

@@ -143,6 +143,16 @@ static enum kvt_status take_tensor(struct kvt_tensors *out, const char *name,
 
 /* ---- the header --------------------------------------------------------- */
 
+static enum kvt_status add_note(struct kvt_tensors *out, const char *key,
+				const char *text, const struct kvt_json *in)
+{
+	struct kvt_note *note = &out->note[out->nnotes++];
+
+	*note = (struct kvt_note){ strdup(key), strdup(text) };
+	return note->name && note->text ? KVT_OK :
+	       kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+}
+
 static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entry,
 				     const struct kvt_json *in)
 {
@@ -154,13 +164,18 @@ static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entr
 	if (!json_is_object(entry))
 		return kvt_fail(in->err, KVT_BAD_INPUT,
 				"%s: __metadata__ is not an object", in->name);
+	if (!(out->note = calloc(json_object_size(entry) + 1, sizeof(*out->note))))
+		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
 	json_object_foreach((json_t *)entry, key, value) {
 		if (!json_is_string(value))
 			return kvt_fail(in->err, KVT_BAD_INPUT,
 					"%s: __metadata__ entry %.60s is not a string",
 					in->name, key);
-		if (strcmp(key, "kvtool"))
+		if (strcmp(key, "kvtool")) {
+			if ((status = add_note(out, key, json_string_value(value), in)))
+				return status;
 			continue;
+		}
 		if ((status = kvt_json_string(&text, &metadata, key)))
 			return status;
 		if (!(out->manifest = strdup(text)))
@@ -282,8 +297,11 @@ enum kvt_status kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file 
 		status = kvt_tensors_parse(out, text, ntext, size - 8 - ntext,
 					   file->path, err);
 	free(text);
-	if (!status)
-		out->data = 8 + ntext;
+	if (status)
+		return status;
+	out->data = 8 + ntext;
+	if ((status = kvt_mlx_tell(out, file, err)))
+		kvt_tensors_free(out);
 	return status;
 }
 

@@ -19,6 +19,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file *file,
 		 struct kvt_error *err);
 
+/* Fills 'held' of what programs of mlx saved, and the names they have there (mlx.c). */
+KVT_MUST_CHECK enum kvt_status
+kvt_mlx_tell(struct kvt_tensors *tensors, const struct kvt_file *file,
+	     struct kvt_error *err);
+
 /*
  * The first bytes of a file with these tensors, up to the data: malloc()ed, a
  * multiple of 8 long.  'begin' and 'end' of each are filled in, in the order

@@ -11,6 +11,7 @@
 
 #include "formats/file/proof.h"
 #include "formats/parse/zip.h"
+#include "lib/base/print.h"
 
 static void free_proof(struct kvt_file_proof *proof)
 {
@@ -27,6 +28,11 @@ void kvt_tensors_free(struct kvt_tensors *tensors)
 	free(tensors->by_name);
 	free(tensors->manifest);
 	free_proof(tensors->proof);
+	for (int64_t i = 0; i < tensors->nnotes; i++) {
+		free(tensors->note[i].name);
+		free(tensors->note[i].text);
+	}
+	free(tensors->note);
 	*tensors = (struct kvt_tensors){ 0 };
 }
 
@@ -78,6 +84,24 @@ const struct kvt_tensor *kvt_tensors_find(const struct kvt_tensors *tensors,
 	return found ? *found : NULL;
 }
 
+static int by_note(const void *a, const void *b)
+{
+	return strcmp(((const struct kvt_note *)a)->name,
+		      ((const struct kvt_note *)b)->name);
+}
+
+const char *kvt_tensors_note(const struct kvt_tensors *tensors, const char *name)
+{
+	const struct kvt_note key = { .name = (char *)name };
+	const struct kvt_note *found;
+
+	if (!tensors->nnotes)
+		return NULL;
+	found = bsearch(&key, tensors->note, (size_t)tensors->nnotes,
+			sizeof(*tensors->note), by_note);
+	return found ? found->text : NULL;
+}
+
 struct kvt_array kvt_tensor_array(const struct kvt_tensor *tensor, const char *name)
 {
 	struct kvt_array array = {
@@ -101,6 +125,9 @@ enum kvt_status kvt_tensors_index(struct kvt_tensors *tensors, const char *path,
 	for (size_t i = 0; i < n; i++)
 		tensors->by_name[i] = &tensors->tensor[i];
 	qsort(tensors->by_name, n, sizeof(*tensors->by_name), by_name);
+	if (tensors->nnotes)
+		qsort(tensors->note, (size_t)tensors->nnotes, sizeof(*tensors->note),
+		      by_note);
 	for (size_t i = 1; i < n; i++)
 		if (!strcmp(tensors->by_name[i - 1]->name, tensors->by_name[i]->name))
 			return kvt_fail(err, KVT_BAD_INPUT,
@@ -109,9 +136,24 @@ enum kvt_status kvt_tensors_index(struct kvt_tensors *tensors, const char *path,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_tensor_check_type(const struct kvt_tensor *tensor, const char *path,
-				      struct kvt_error *err)
+enum kvt_status kvt_tensor_check(const struct kvt_tensor *tensor, const char *path,
+				 struct kvt_error *err)
 {
+	const struct kvt_held *held = &tensor->held;
+
+	if (held->disordered && held->ring && held->seen > tensor->shape[2])
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: tensor %.100s is the ring of a %.60s: its %lld slots "
+				"hold some of %lld tokens in another order, which "
+				"kvtool cannot restore; save the cache before it is full",
+				path, tensor->name, held->class, LL(tensor->shape[2]),
+				LL(held->seen));
+	if (held->disordered)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: tensor %.100s is of a %.60s, which need not hold "
+				"tokens in order from the first one on; kvtool reads "
+				"those of a KVCache",
+				path, tensor->name, held->class);
 	if (tensor->dtype || tensor->elem)
 		return KVT_OK;
 	return kvt_fail(err, KVT_UNSUPPORTED, "%s: tensor %.100s has elements of %s",

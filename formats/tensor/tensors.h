@@ -10,6 +10,8 @@
 #include "formats/parse/layer_names.h"
 #include "formats/parse/pickle.h"
 
+enum { KVT_HELD_CLASS = 48 };
+
 /* What a file says of the tokens in a tensor that an engine's object held. */
 struct kvt_held {
 	bool told;		/* its class is known; otherwise only 'fixed' counts */
@@ -17,6 +19,14 @@ struct kvt_held {
 	bool sliding;		/* of tokens that passed a window none is kept */
 	int64_t window;		/* in tokens; 0: not said */
 	int64_t seen;		/* tokens that the layer was given; -1: not said */
+	bool ring;		/* begins anew when it is full */
+	bool disordered;	/* slots are not, or may not be, tokens in order */
+	char class[KVT_HELD_CLASS];	/* as the file calls it; "": it does not */
+};
+
+/* A text in the metadata of a file, by its name. */
+struct kvt_note {
+	char *name, *text;
 };
 
 struct kvt_tensor {
@@ -44,6 +54,9 @@ struct kvt_tensors {
 	char *manifest;			/* what kvtool wrote about them; or NULL */
 	int ncaches;			/* objects of transformers they come from */
 	struct kvt_file_proof *proof;	/* of the file; owned; NULL: no checksums */
+	int64_t nnotes;
+	struct kvt_note *note;		/* owned; sorted; what else the header says */
+	const char *names;		/* of keys and values, where the file tells */
 };
 
 void kvt_tensors_free(struct kvt_tensors *tensors);
@@ -69,13 +82,16 @@ kvt_tensors_index(struct kvt_tensors *tensors, const char *path, struct kvt_erro
 const struct kvt_tensor *kvt_tensors_find(const struct kvt_tensors *tensors,
 					  const char *name);
 
+/* NULL: the file says nothing of that name. */
+const char *kvt_tensors_note(const struct kvt_tensors *tensors, const char *name);
+
 /* The array that a tensor is; 'name' of the file. */
 struct kvt_array kvt_tensor_array(const struct kvt_tensor *tensor, const char *name);
 
-/* KVT_UNSUPPORTED if its elements are nothing a cache is made of. */
+/* KVT_UNSUPPORTED if it holds nothing a cache is made of, or its slots in no order. */
 KVT_MUST_CHECK enum kvt_status
-kvt_tensor_check_type(const struct kvt_tensor *tensor, const char *path,
-		      struct kvt_error *err);
+kvt_tensor_check(const struct kvt_tensor *tensor, const char *path,
+		 struct kvt_error *err);
 
 /*
  * The arrays of numpy.savez(), and the tensors of torch.save(), in an open file.

@@ -1,0 +1,333 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_rings.py - slots that are not tokens in order are never numbered as such:
+caches of mlx-lm, mlx-vlm and oMLX, made up here by the rules of their classes in
+each form that they were saved in, read with and without options
+"""
+import json
+import random
+import sys
+
+sys.dont_write_bytecode = True
+
+import numpy as np
+
+import oracle
+from foreign_files import npz_bytes, safetensors_bytes, torch_bytes
+from oracle import Tap, kvtool
+
+tap = Tap()
+CASES, H, D = 200, 2, 4
+
+
+# ---- caches: which token each slot holds, -1 none ---------------------------
+
+
+class Grown:
+    """All tokens, with room for more."""
+    name, kind = "KVCache", "kv"
+
+    def __init__(self, rng):
+        self.slots, self.offset, self.step = [], 0, rng.choice((1, 4, 8))
+
+    def give(self, n):
+        at = self.offset
+        while len(self.slots) < at + n:
+            self.slots += [-1] * self.step
+        self.slots[at:at + n] = range(at, at + n)
+        self.offset += n
+
+    def numbers(self, form):
+        return [self.offset] if form == "whole" else []
+
+
+class Ring:
+    """The first 'keep' and the newest; when it is full the oldest make room."""
+    name, kind = "RotatingKVCache", "rotating_kv"
+
+    def __init__(self, rng):
+        self.slots, self.offset, self.next = [], 0, 0
+        self.keep = rng.choice((0, 0, 2, 4))
+        self.most = rng.randint(self.keep + 2, 14)
+        self.step = rng.choice((2, 5, 256))
+
+    def in_order(self):
+        if self.next == len(self.slots):
+            return self.slots
+        if self.next < self.offset:
+            return (self.slots[:self.keep] + self.slots[self.next:] +
+                    self.slots[self.keep:self.next])
+        return self.slots[:self.next]
+
+    def cut(self, slots, n):
+        return slots[:self.keep] + slots[n + self.keep:] if n > 0 else slots
+
+    def give(self, n):
+        new = list(range(self.offset, self.offset + n))
+        if n > 1:
+            old = self.in_order()
+            self.slots = self.cut(old, len(old) - self.most + 1) + new
+            self.next = len(self.slots)
+        else:
+            if self.offset >= len(self.slots) and len(self.slots) < self.most:
+                self.slots = self.slots + [-1] * min(self.step, self.most - self.offset)
+                self.next = self.offset
+            if len(self.slots) > self.most:
+                self.slots = self.cut(self.slots, len(self.slots) - self.most)
+                self.next = self.most
+            if self.next == self.most:
+                self.next = self.keep
+            self.slots[self.next:self.next + 1] = new
+            self.next += 1
+        self.offset += n
+
+    def numbers(self, form):
+        return {"cut5": [self.keep, self.most, 256, self.offset, self.next],
+                "cut4": [self.keep, self.most, self.offset, self.next],
+                "whole": [self.offset, self.keep, self.most, self.next]}.get(form)
+
+
+class Chunked(Grown):
+    """The last tokens of a chunk, from the first slot on."""
+    name, kind = "ChunkedKVCache", "chunked_kv"
+
+    def give(self, n):
+        super().give(n)
+        self.slots = [t for t in self.slots if t >= 0][-6:]
+
+    def numbers(self, form):
+        return [self.offset, 6, 0] if form == "whole" else [6, 0]
+
+
+class Padded(Grown):
+    """A batch of rows that are padded on the left."""
+    name, kind = "BatchKVCache", "batch_kv"
+
+    def give(self, n):
+        super().give(n)
+        self.slots = [-1, -1] + [t for t in self.slots if t >= 0]
+
+
+FORMS = "cut5", "cut4", "whole", "exact", "omlx"
+
+
+def save(caches, form, values):
+    """The file of a program: what it writes of these layers."""
+    tensors, meta, scalars = {}, {}, [""]
+    names = {"exact": "c{}_{}", "omlx": "layer_{}_state_{}"}.get(form, "{}.{}")
+    for l, c in enumerate(caches):
+        slots = c.slots
+        if form.startswith("cut") and c.offset < len(slots):
+            slots = slots[:c.offset]
+        if form == "exact" and type(c) is Grown:
+            slots = slots[:c.offset]
+        for half in range(2):
+            tensors[names.format(l, "kv"[half] if form == "exact" else half)] = (
+                "F32", values(l, half, slots))
+        if form.startswith("cut"):
+            meta[f"2.{l}"] = c.name
+            said = c.numbers(form)
+            meta |= {f"0.{l}.{i}": str(n) for i, n in enumerate(said)}
+            if not said:
+                meta[f"0.{l}"] = ""
+        elif form == "whole":
+            meta[f"1.{l}"] = c.name
+            for i, n in enumerate(c.numbers(form)):
+                tensors[f"{l}.{i + 2}"] = ("I32", np.array(n, np.int32))
+                scalars.append(f"{l}.{i + 2}")
+        elif form == "exact":
+            meta[f"c{l}_kind"], meta[f"c{l}_offset"] = c.kind, str(c.offset)
+            if type(c) is Ring:
+                meta |= {f"c{l}_keep": str(c.keep), f"c{l}_max_size": str(c.most),
+                         f"c{l}_idx": str(c.next)}
+    if form.startswith("cut"):
+        meta["1.model"] = "tiny"
+    elif form == "whole":
+        meta |= {"0.model": "tiny", "2.0": ""}
+        for i, name in enumerate(scalars[1:], 1):
+            meta |= {f"2.{i}.0": name, f"2.{i}.1": "scalar"}
+    elif form == "exact":
+        meta |= {"layout": "exact_cache_v1", "num_entries": str(len(caches))}
+    else:
+        meta |= {"layer_cache_types": json.dumps([c.name for c in caches]),
+                 "token_count": str(max(c.offset for c in caches))}
+    return safetensors_bytes(tensors, meta), names
+
+
+def content(seed):
+    """values(layer, half, tokens) -> [1, H, slots, D]; zeros in slots of none"""
+    draw = np.random.default_rng(seed)
+    all_of = draw.standard_normal((4, 2, H, 128, D)).astype(np.float32)
+
+    def values(l, half, slots):
+        a = all_of[l, half][:, np.maximum(slots, 0)] * (np.array(slots) >= 0)[:, None]
+        return a[None].astype(np.float32)
+
+    return values
+
+
+def tokens_of(path, *options):
+    """What kvtool tells of a file: {(layer, half): [T, H, D]}, or the refusal."""
+    r = kvtool("convert", "-f", *options, path, path + ".out.safetensors")
+    if r.code:
+        return None, r
+    r = kvtool("relayout", "-f", "--to=LKBSHD", "-o", path + ".flat.safetensors",
+               path + ".out.safetensors")
+    assert r.code == 0, r
+    with open(path + ".flat.safetensors", "rb") as f:
+        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+    manifest = json.loads(header["__metadata__"]["kvtool"])
+    tensors = oracle.safetensors_tensors(path + ".flat.safetensors")
+    out = {}
+    for g in manifest.get("groups", [manifest]):
+        _, shape, raw = tensors[g.get("id", "g0") if len(tensors) > 1 else "kv_cache"]
+        a = np.frombuffer(raw, np.float32).reshape(shape)   # L K B S H D
+        table = g.get("block_table", manifest.get("block_table"))["0"]
+        a = a[:, :, table].reshape(*a.shape[:2], -1, *a.shape[4:])
+        n = manifest["num_tokens"]
+        n = n["0"] if isinstance(n, dict) else n
+        for i, l in enumerate(g["layer_ids"]):
+            for half in range(2):
+                out[l, half] = a[i, half, :n]
+    return out, r
+
+
+def is_plain(c):
+    """Slot i is token i, and the file can say so."""
+    held = [t for t in c.slots if t >= 0]
+    return (type(c) in (Grown, Ring) and c.offset <= len(c.slots) and
+            held == list(range(c.offset)) and c.slots[:c.offset] == held)
+
+
+def make(seed):
+    rng = random.Random(seed)
+    form = FORMS[seed % len(FORMS)]
+    classes = rng.choice(([Ring], [Ring, Grown], [Grown], [Ring, Ring, Grown],
+                          [Chunked, Grown], [Padded] if form != "omlx" else [Ring]))
+    caches = [c(rng) for c in classes]
+    for n in rng.choice(([5], [21], [1] * 9, [3, 1, 1], [2] + [1] * 20, [9, 1, 1, 7],
+                         [11] + [1] * rng.randint(1, 12), [4, 6, 1, 1, 1])):
+        for c in caches:
+            c.give(n)
+    return rng, form, caches
+
+
+def check_generated(tmp):
+    wrong, read, refused = [], 0, 0
+    for seed in range(CASES):
+        rng, form, caches = make(seed)
+        values = content(seed)
+        data, names = save(caches, form, values)
+        path = f"{tmp}/c.safetensors"
+        with open(path, "wb") as f:
+            f.write(data)
+        halves = "kv" if form == "exact" else (0, 1)
+        told = "--set=names=" + ",".join(names.format("{l}", h) for h in halves)
+        # oMLX says of a ring that it is one, and not where it stands
+        good = all(is_plain(c) for c in caches) and (
+            form != "omlx" or not any(isinstance(c, Ring) for c in caches))
+        slots = len(caches[0].slots)
+        for options in ((), (told,), (told, f"--set=slots={slots}"),
+                        (told, f"--set=window={slots}"),
+                        (told, f"--set=window={slots + 1}",
+                         f"--set=slots={caches[0].offset}")):
+            got, r = tokens_of(path, "--from=transformers", *options)
+            if got is None:
+                refused += 1
+                if r.code not in (2, 3, 4) or (good and len(options) < 2) or (
+                        "does not record how many" in r.err):
+                    wrong.append(f"{seed} {form} {options}: {r}")
+                continue
+            read += 1
+            for (l, half), a in got.items():
+                want = values(l, half, range(caches[l].offset))[0].swapaxes(0, 1)
+                if not np.array_equal(a, want):
+                    wrong.append(f"{seed} {form} {options}: layer {l} holds other tokens "
+                                 f"than {caches[l].slots}")
+                    break
+            if not good:
+                wrong.append(f"{seed} {form} {options}: {caches[0].slots} was read")
+        if not good:
+            r = kvtool("describe", "--layout=K:LBHSD V:LBHSD", "--block-size=1", told,
+                       path)
+            if not r.code:
+                wrong.append(f"{seed} {form}: read as blocks: {r}")
+    tap.equal(wrong[:3], [], f"{CASES} caches of programs of mlx")
+    tap.ok(read > CASES / 2 and refused > CASES, f"{read} were read and {refused} refused")
+
+
+def check_shards(tmp):
+    """Blocks that mlx-vlm keeps: as many tokens as hashes, from the first block on."""
+    values = content(1)
+    for what, parent, blocks, status in (("first", 0, 2, 0), ("later", 77, 2, 4),
+                                         ("negative", -5, 1, 4)):
+        slots = list(range(blocks * 8)) + [-1] * (32 - blocks * 8)
+        meta = {"layout": "layer_major_v2", "block_size": "8", "num_layers": "2",
+                "block_hashes": ",".join(str(-n - 1) for n in range(blocks)),
+                "b0_meta": json.dumps({"block_hash": -1, "parent_hash": parent})}
+        path = f"{tmp}/s.safetensors"
+        with open(path, "wb") as f:
+            f.write(safetensors_bytes({f"{n}{l}": ("F32", values(l, h, slots))
+                                       for l in range(2) for h, n in enumerate("kv")},
+                                      meta))
+        got, r = tokens_of(path, "--from=transformers")
+        good = got is not None and not r.code and all(
+            np.array_equal(a, values(l, h, slots[:blocks * 8])[0].swapaxes(0, 1))
+            for (l, h), a in got.items())
+        tap.ok(good if not status else r.code == status and "later" in r.err,
+               f"a shard: {what}", r)
+
+
+def check_words(tmp):
+    """What is said, and to whom."""
+    rng = random.Random(3)
+    ring = Ring(rng)
+    ring.keep, ring.most = 4, 12
+    for n in [9] + [1] * 14:
+        ring.give(n)
+    values = content(2)
+    for form in FORMS:
+        data, _ = save([ring], form, values)
+        path = f"{tmp}/w.safetensors"
+        with open(path, "wb") as f:
+            f.write(data)
+        r = kvtool("describe", "--from=transformers", path)
+        part = "12 slots hold some of 23 tokens"
+        tap.ok(r.code == 4 and part in r.err and r.err.count("\n") == 1,
+               f"a ring that has begun anew, {form}", r)
+        r = kvtool("describe", path)
+        tap.ok(r.code == 3 and "--from=transformers" in r.err, f"no option, {form}", r)
+    quantised = Grown(rng)
+    quantised.name = "QuantizedKVCache"
+    quantised.give(5)
+    tensors = {f"0.{h}.{p}": ("U32", np.zeros((1, 2, 8, 1), np.uint32))
+               for h in range(2) for p in range(3)}
+    tensors |= {"0.2": ("I32", np.array(5, np.int32))}
+    path = f"{tmp}/q.safetensors"
+    with open(path, "wb") as f:
+        f.write(safetensors_bytes(tensors, {"1.0": "QuantizedKVCache", "2.0": ""}))
+    r = kvtool("describe", "--from=transformers", path)
+    tap.ok(r.code == 4 and "QuantizedKVCache" in r.err, "a quantised one", r)
+    r = kvtool("describe", "--from=transformers", "--set=names={l}.0.0,{l}.1.0",
+               "--dtype=int32", path)
+    tap.ok(r.code == 0 and "5 tokens" in r.out, "its packed numbers, as many as tokens", r)
+    quantised.name = "OtherCache"
+    data, _ = save([quantised], "whole", values)
+    with open(path, "wb") as f:
+        f.write(data)
+    r = kvtool("describe", "--from=transformers", path)
+    tap.ok(r.code == 4 and "OtherCache" in r.err, "a class that is not known", r)
+
+
+def main():
+    oracle.need_program_and_data()
+    with oracle.workdir() as tmp:
+        check_generated(tmp)
+        check_shards(tmp)
+        check_words(tmp)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
