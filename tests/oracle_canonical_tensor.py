@@ -154,6 +154,34 @@ def test_vector(folder):
     tap.equal(kvtool("diff", dense(folder, groups), engine).code, 0, "all of it")
 
 
+def check_advice(folder, out):
+    """Blocks of two groups: what is said helps where something does."""
+    for what, tables, null, helps in (
+            ("the null block of both", ([1, 2], [3, 4]), 0, True),
+            ("a block that one uses", ([0, 1, 2], [3, 4]), -1, True),
+            ("blocks that both use", ([1, 2], [1, 3]), 0, False)):
+        groups = [Group(n, 1, list(range(5)), "BLHSC") for n in "ab"]
+        path = dense(folder, groups)
+        with open(path + ".json", encoding="ascii") as f:
+            side = json.load(f)
+        for g, table in zip(side["groups"], tables):
+            g["block_table"] = {"r": table}
+        side |= {"null_block": null, "num_tokens": {"r": len(tables[1]) *
+                                                    groups[0].slots}}
+        side["groups"][0]["block_table"]["r"] = tables[0][:len(tables[1])]
+        with open(path + ".json", "w", encoding="ascii") as f:
+            json.dump(side, f)
+        r = kvtool("convert", "--format=canonical", "-o", out, path)
+        tap.ok(r.code == 3 and ("--request" in r.err) == helps and
+               ("requests use both" in r.err) != helps, f"advice: {what}", r)
+        if helps:
+            part = os.path.join(folder, "part.h5")
+            r = kvtool("slice", "-f", "--request=r", path, part)
+            r = r if r.code else kvtool("convert", "-f", "--verify", "--format=canonical",
+                                        "-o", out.replace("no.", "yes."), part)
+            tap.ok(r.code == 0, f"advice followed: {what}", r)
+
+
 def test_refused(folder):
     a = Group("a", 2, [0, 1], "BLHSC")
     b = Group("b", 2, [1, 2], "BLHSC")
@@ -161,6 +189,8 @@ def test_refused(folder):
     r = kvtool("convert", "--format=canonical", "-o", out, dense(folder, [a, b]))
     tap.ok(r.code == 3 and "block 1 is of groups a and b" in r.err and
            not os.path.exists(out), "a block of two groups", r)
+    tap.ok("no request tells" in r.err, "without requests nothing is advised", r)
+    check_advice(folder, out)
     l = Group("a", 2, [0, 1], "LBHSC")
     r = kvtool("convert", "--format=canonical", "-o", out, dense(folder, [l]))
     tap.ok(r.code == 4 and "blocks are outermost" in r.err, "layers outermost", r)

@@ -7,6 +7,7 @@ what the model handed to them
 The oracle arrays were taken where a model calls its cache; see record.py beside
 them.  What kvtool reads of the file is looked at in a snapshot, by h5py.
 """
+import json
 import os
 import sys
 
@@ -211,6 +212,9 @@ def rolled(slots, seen):
 
 NOTHING = Object("DynamicLayer", {"keys": None, "values": None})
 
+# with the class of hybrid layers, some of which have no keys
+ADVICE = "[(l.keys, l.values) if hasattr(l, 'keys') else (None, None) for l in cache.layers]"
+
 # what, object, options, status, a part of what is said on stdout or stderr
 OBJECTS = [
     ("rows", cache(layer("DynamicLayer", 5, 2)), [], 3, "--set tokens="),
@@ -263,7 +267,11 @@ OBJECTS = [
     ("a quantised layer", cache(Object("QuantoQuantizedLayer", {})), [], 4,
      "what its update() returns"),
     ("states of linear attention", cache(Object("LinearAttentionLayer", {})), [], 4,
-     "save the layers without it"),
+     ADVICE),
+    *((f"{what} beside states", cache(Object(f"LinearAttentionAnd{what}AttentionLayer",
+                                             {})), [], 4, ADVICE)
+      for what in ("Full", "SlidingWindow", "StaticFull", "StaticSlidingWindow")),
+    ("a cache with sinks", Object("SinkCache", {}), [], 4, "other positions"),
     ("keys of sparse attention", cache(Object("DynamicIndexedLayer", {})), [], 4,
      "l.keys"),
     ("a class of another module", Object("DynamicCache", {}, "evil"), [], 4,
@@ -287,6 +295,11 @@ def check_objects(tmp):
     for what, o, options, status, part in OBJECTS:
         run(f"{tmp}/o.pt", torch_bytes(o), f"objects: {what}", options, status, part,
             asked=False)
+    with open(f"{tmp}/o.pt", "wb") as f:
+        f.write(torch_bytes([(None, None), (tensor(1, 2, 5, 4),) * 2]))
+    r = kvtool("convert", "-f", FROM, f"{tmp}/o.pt", f"{tmp}/o.npy")
+    with open(f"{tmp}/o.json", encoding="ascii") as f:
+        tap.equal(json.load(f).get("layer_ids"), [1], "what is advised keeps the numbers")
     # 8 slots, which torch.compile() was told of: not the 8 tokens of a window of 9
     r = kvtool("describe", FROM, "--set=window=9", "--set=slots=19",
                f"{HERE}/transformers/5.23.0/static_pairs.pt")

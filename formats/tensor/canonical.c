@@ -151,58 +151,91 @@ enum kvt_status kvt_canonical_fit(struct kvt_reader *reader,
 
 /* ---- writing ------------------------------------------------------------ */
 
+/* A block of a group, and whether a request has a token in it. */
+struct block {
+	int64_t id;
+	int group;
+	bool used;
+};
+
 static int by_id(const void *a, const void *b)
 {
-	const int64_t *x = a, *y = b;
+	const struct block *x = a, *y = b;
 
-	return x[0] != y[0] ? (x[0] < y[0] ? -1 : 1) : x[1] < y[1] ? -1 : x[1] > y[1];
+	return x->id != y->id ? (x->id < y->id ? -1 : 1) :
+	       x->group < y->group ? -1 : x->group > y->group;
 }
 
-/* Pairs of an id and the number of its group, ascending. */
-static enum kvt_status check_shared(int64_t (*pair)[2], int64_t n,
+/* Null blocks and those that no table names are left out by who asks for requests. */
+static void mark_used(struct block *blocks, const struct kvt_snapshot *s, int g)
+{
+	for (int64_t r = 0; r < s->nrequests; r++)
+		for (int64_t i = 0; i < s->request[r].nblocks[g]; i++) {
+			int64_t b = s->request[r].blocks[g][i];
+
+			blocks[b].used |= b != kvt_null_block(s, g);
+		}
+}
+
+/* Blocks of two groups; those that cannot be left out are told first. */
+static enum kvt_status check_shared(struct block *block, int64_t n,
 				    const struct kvt_snapshot *s, struct kvt_error *err)
 {
-	qsort(pair, (size_t)n, sizeof(*pair), by_id);
-	for (int64_t i = 1; i < n; i++)
-		if (pair[i][0] == pair[i - 1][0])
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"block %lld is of groups %s and %s, which are the "
-					"same bytes in one tensor; kvtool reblock "
-					"--compact and slice leave out blocks that no "
-					"request uses", (long long)pair[i][0],
-					s->group[pair[i - 1][1]].id,
-					s->group[pair[i][1]].id);
-	return KVT_OK;
+	const struct block *found = NULL;
+	bool used = false;
+
+	qsort(block, (size_t)n, sizeof(*block), by_id);
+	for (int64_t i = 1; i < n && !used; i++) {
+		if (block[i].id != block[i - 1].id)
+			continue;
+		used = block[i].used && block[i - 1].used;
+		if (used || !found)
+			found = &block[i];
+	}
+	if (!found)
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"block %lld is of groups %s and %s, which are the same bytes in "
+			"one tensor; %s",
+			(long long)found->id, s->group[found[-1].group].id,
+			s->group[found->group].id,
+			used ? "requests use both, so it cannot be written so" :
+			s->nrequests ? "kvtool slice, with --request of each request, "
+				       "leaves out what none uses" :
+			"no request tells whose it is");
 }
 
 static enum kvt_status measure(struct kvt_rows *out, const struct kvt_snapshot *s,
 			       struct kvt_error *err)
 {
-	int64_t n = 0, (*pair)[2], page, all;
+	int64_t n = 0, page, all;
 	enum kvt_status status = KVT_OK;
+	struct block *block;
 
 	*out = (struct kvt_rows){ 0, 0 };
 	for (int g = 0; g < s->ngroups; g++)
 		n += s->group[g].shape.n[KVT_AXIS_B];
-	if (!(pair = calloc((size_t)n + 1, sizeof(*pair))))
+	if (!(block = calloc((size_t)n + 1, sizeof(*block))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	n = 0;
 	for (int g = 0; g < s->ngroups && !status; g++) {
 		const struct kvt_group *group = &s->group[g];
 
-		for (int64_t b = 0; b < group->shape.n[KVT_AXIS_B]; b++, n++) {
-			pair[n][0] = id_of(group, b);
-			pair[n][1] = g;
-			if (pair[n][0] >= out->rows)
-				out->rows = pair[n][0] + 1;
+		for (int64_t b = 0; b < group->shape.n[KVT_AXIS_B]; b++) {
+			block[n + b].id = id_of(group, b);
+			block[n + b].group = g;
+			if (block[n + b].id >= out->rows)
+				out->rows = block[n + b].id + 1;
 		}
+		mark_used(block + n, s, g);
+		n += group->shape.n[KVT_AXIS_B];
 		status = group_bytes(&page, &all, group, err);
 		if (!status && all > out->row_bytes)
 			out->row_bytes = all;
 	}
 	if (!status)
-		status = check_shared(pair, n, s, err);
-	free(pair);
+		status = check_shared(block, n, s, err);
+	free(block);
 	return status;
 }
 

@@ -74,8 +74,11 @@ const char *kvt_nearest_found(const struct kvt_nearest *n)
 struct kvt_text kvt_nearest_hint(const struct kvt_nearest *n, const char *otherwise)
 {
 	const char *found = kvt_nearest_found(n);
-	struct kvt_text out;
+	struct kvt_text out = { "" };
 
+	/* the word is a right one, and something else is wrong with it */
+	if (found && !strcmp(found, n->word))
+		return out;
 	snprintf(out.s, sizeof(out.s), found ? ", did you mean '%.100s'?" : "%.155s",
 		 found ? found : otherwise);
 	return out;

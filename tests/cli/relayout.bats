@@ -210,3 +210,9 @@ sys.stdout.buffer.write(random.Random(5).randbytes(32 << 20))' >big.bin
 	[[ $output == *"layer=0 head=2"* ]]
 	[[ $output != *"layer=0 head=0"* ]]
 }
+
+@test "a layout is not proposed to who gave it" {
+	run -4 --separate-stderr kvtool relayout --to=nhd -o out.h5 "$kv/mamba2g4/tp1_SD/rank0.npy"
+	one_sentence
+	[[ $stderr == *"can have layout LBSHC: all are recurrent states" ]]
+}
