@@ -79,7 +79,8 @@ static const struct {
 	bool ring;
 } classes[] = {
 	{ "KVCache", false }, { "ConcatenateKVCache", false },
-	{ "QuantizedKVCache", false }, { "kv", false },
+	{ "QuantizedKVCache", false }, { "kv", false }, { "simple_kv", false },
+	{ "minimax_m3", false },
 	{ "RotatingKVCache", true }, { "rotating_kv", true },
 };
 enum { NCLASSES = sizeof(classes) / sizeof(classes[0]) };
