@@ -177,6 +177,11 @@ struct kvt_reader {
 	struct kvt_source *source;
 	struct kvt_dump *joined;
 	void *own;			/* the format's */
+	/* among those that are open, and the folder that it is of: file/reads.c */
+	bool entered;
+	struct kvt_reader *before, *next;
+	dev_t folder_dev;
+	ino_t folder_ino;		/* 0: of a file */
 };
 
 struct kvt_writer {

@@ -76,7 +76,7 @@ kernels_includes() { includes kernels | not "\"(lib|kernels)/|<($libc|$system)\.
 kernels_calls()    { calls kernels "$print|$stop|$files|getenv" | not '^kernels/gpu_device\.c:.*getenv'; }
 engine_calls()     { calls lib "v?f?printf|puts|putchar|perror|$stop|getenv|signal|sigaction" | only "^$engine"; }
 engine_streams()   { code lib '\b(stdin|stdout|stderr)\b'; }
-threads()          { includes lib formats cli | only '<pthread\.h>' | not '^lib/dump/|^formats/(hdf5/|parse/json\.c)|^cli/signals\.c|^cli/mpi/'; }
+threads()          { includes lib formats cli | only '<pthread\.h>' | not '^lib/dump/|^formats/(hdf5/|parse/json\.c|file/(reads|stage)\.c)|^cli/signals\.c|^cli/mpi/'; }
 formats_calls()    { calls formats "v?printf|puts|putchar|perror|$stop|getenv"; }
 formats_streams()  { code formats '\b(stdin|stdout|stderr)\b'; }
 # Rooms of formats/: parse, file, manifest, store, then the formats themselves.  Of

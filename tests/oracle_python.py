@@ -301,9 +301,41 @@ def derived(tmp):
            os.stat(path).st_ino == before, "an existing file is not replaced")
     whole.write(path, overwrite=True)
     tap.ok(os.stat(path).st_ino != before, "but where it is told to")
+    never_over_itself(tmp)
     tap.ok(refused(kv.UsageError, lambda: whole.write(os.path.join(tmp, "x.unknown"))) and
            sorted(os.listdir(tmp)) == sorted(n for n in os.listdir(tmp) if ".tmp-" not in n),
            "an unknown ending is refused, and nothing is left")
+
+
+def never_over_itself(tmp):
+    """A dump is not written over a file that it is of, however it was derived."""
+    place = os.path.join(tmp, "itself")
+    os.mkdir(place)
+
+    def bytes_of():
+        return {n: open(os.path.join(place, n), "rb").read() for n in os.listdir(place)}
+
+    for name in ("s.h5", "s.npy", "s.safetensors", "s.bin"):
+        path = os.path.join(place, name)
+        kv.open(dump_of("packed_nhd.bf16").path).write(path)
+        hard, soft = path.replace("s.", "hard."), path.replace("s.", "soft.")
+        os.link(path, hard)
+        os.symlink(name, soft)
+        d = kv.open(path)
+        ways = {"all": d, "slice": d.slice(layers=0), "reblock": d.reblock(32),
+                "twice": d.slice(layers=(0, 4)).reblock(32).slice(layers=1),
+                "merge": kv.merge([d])}
+        d.close()
+        before = bytes_of()
+        del d
+        for way, part in list(ways.items())[1:]:
+            over = [refused(kv.UsageError, lambda p=p, part=part: part.write(
+                p, overwrite=True), "belongs to the input") for p in (path, hard, soft)]
+            tap.ok(all(over) and bytes_of() == before,
+                   f"{name}: {way} is not written over it", over)
+        ways = part = None
+        kv.open(dump_of("packed_nhd.bf16").path).slice(layers=0).write(path, overwrite=True)
+        tap.ok(bytes_of()[name] != before[name], f"{name}: once closed it may be replaced")
 
 
 def told(tmp):

@@ -7,6 +7,7 @@
  * says which other dumps its data are of, and these are read.
  */
 #include "formats/file/proof.h"
+#include "formats/file/reads.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -119,6 +120,7 @@ static void close_reader(struct kvt_leaf *leaf)
 {
 	struct kvt_reader *reader = (struct kvt_reader *)leaf;
 
+	kvt_reads_leave(reader);
 	if (reader->format->close)
 		reader->format->close(reader);
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
@@ -203,6 +205,7 @@ enum kvt_status kvt_reader_dump(struct kvt_dump **out, struct kvt_reader *reader
 		memset(reader->leaf.held, 0, sizeof(reader->leaf.held));
 	if (!reader->leaf.checks)
 		reader->leaf.checks = reader->format->checks;
+	kvt_reads_enter(reader);
 	return kvt_dump_of_leaf(out, &reader->leaf, err);
 }
 

@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/file/reads.h"
 #include "formats/file/tree.h"
 
 static const char suffix[] = ".tmp-";
@@ -113,8 +114,11 @@ static bool is_empty(const char *path)
 enum kvt_status kvt_stage_check(const char *path, bool folder, bool force,
 				const char *what, struct kvt_error *err)
 {
+	enum kvt_status status = kvt_reads_refuse(path, err);
 	struct stat st;
 
+	if (status)
+		return status;
 	if (stat(path, &st)) {
 		if (errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
 			return kvt_fail_errno(err, path, "stat");
@@ -271,6 +275,80 @@ static enum kvt_status name(struct kvt_staged *f, bool force, struct kvt_error *
 	return kvt_fail_errno(err, f->path, "rename the file to this");
 }
 
+/* ---- what is given no name ---------------------------------------------- */
+
+/* A name, whatever it is called: the folder, and what the file is called there. */
+struct place {
+	dev_t dev;
+	ino_t ino;
+	const char *path, *base;
+};
+
+static int by_place(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	if (x->dev != y->dev)
+		return x->dev < y->dev ? -1 : 1;
+	if (x->ino != y->ino)
+		return x->ino < y->ino ? -1 : 1;
+	return strcmp(x->base, y->base);
+}
+
+/* Of two files under one name the first would be lost. */
+static enum kvt_status refuse_same(struct place *place, size_t n, struct kvt_error *err)
+{
+	qsort(place, n, sizeof(*place), by_place);
+	for (size_t i = 1; i < n; i++)
+		if (!by_place(&place[i - 1], &place[i]))
+			return kvt_fail(err, KVT_USAGE,
+					"%s and %s are one name, which two outputs cannot have; give one of them another",
+					place[i - 1].path, place[i].path);
+	return KVT_OK;
+}
+
+static enum kvt_status find_place(struct place *out, const struct kvt_stage *stage,
+				  const char *path, struct kvt_error *err)
+{
+	size_t n = strlen(stage->folder) + sizeof("/..");
+	char *parent = malloc(n);
+	enum kvt_status status = KVT_OK;
+	struct stat st;
+
+	if (!parent)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	snprintf(parent, n, "%s/..", stage->folder);
+	if (stat(parent, &st))
+		status = kvt_fail_errno(err, path, "look at the folder of");
+	else
+		*out = (struct place){ st.st_dev, st.st_ino, path, kvt_path_base(path) };
+	free(parent);
+	return status;
+}
+
+enum kvt_status kvt_stage_settle(struct kvt_stage *const *stages, int n,
+				 struct kvt_error *err)
+{
+	struct place *place = calloc((size_t)n * KVT_STAGE_FILES + 1, sizeof(*place));
+	enum kvt_status status = KVT_OK;
+	size_t nplaces = 0;
+
+	if (!place)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int s = 0; s < n && !status; s++)
+		for (int i = 0; i < stages[s]->n && !status; i++) {
+			const char *path = stages[s]->file[i].path;
+
+			if (!(status = kvt_reads_refuse(path, err)))
+				status = find_place(&place[nplaces++], stages[s], path,
+						    err);
+		}
+	if (!status)
+		status = refuse_same(place, nplaces, err);
+	free(place);
+	return status;
+}
+
 /* ---- the way back, and the end ------------------------------------------ */
 
 /* As it was, one way or another: nobody can be told that there is no way back. */
@@ -350,8 +428,11 @@ static enum kvt_status name_all(struct kvt_stage *const *stages, int n, bool syn
 enum kvt_status kvt_stage_publish(struct kvt_stage *const *stages, int n, bool sync,
 				  struct kvt_error *err)
 {
-	enum kvt_status status = name_all(stages, n, sync, err);
+	enum kvt_status status = kvt_stage_settle(stages, n, err);
 
+	if (status)
+		return status;
+	status = name_all(stages, n, sync, err);
 	for (int s = n; s-- > 0 && status;)
 		for (int i = stages[s]->n; i-- > 0;)
 			take_back(&stages[s]->file[i]);

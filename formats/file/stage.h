@@ -49,12 +49,20 @@ kvt_stage_open(struct kvt_stage *stage, const char *path, const char *beside,
 	       bool folder, bool force, struct kvt_error *err);
 
 /*
- * May 'path' be written: is it free, or replaceable as 'force' and 'folder' say?
+ * May 'path' be written: is it free, or replaceable as 'force' and 'folder' say?  What
+ * is of the input is KVT_USAGE, whatever 'force' says (formats/file/reads.h).
  * 'what' is what needs a regular file there, for the message.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_stage_check(const char *path, bool folder, bool force, const char *what,
 		struct kvt_error *err);
+
+/*
+ * May they have their names, as far as can be told before one has?  KVT_USAGE if one is
+ * of the input (formats/file/reads.h), or two are one.  kvt_stage_publish() asks, too.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_stage_settle(struct kvt_stage *const *stages, int n, struct kvt_error *err);
 
 /*
  * Gives all files of all stages their names; on failure none has one and what was

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/file/reads.h"
 #include "formats/file/tree.h"
 
 /* ---- beside what is written --------------------------------------------- */
@@ -76,10 +77,10 @@ static enum kvt_status write_new(const char *path, const char *text,
 				 struct kvt_error *err)
 {
 	struct kvt_files files = { .count = 0 };
-	enum kvt_status status;
+	enum kvt_status status = kvt_reads_refuse(path, err);
 	int index;
 
-	if ((status = kvt_files_create(&files, &index, path, 0, err)))
+	if (status || (status = kvt_files_create(&files, &index, path, 0, err)))
 		return status;
 	status = kvt_file_write(&files.file[index], text, (int64_t)strlen(text), 0, err);
 	if (!status && fsync(files.file[index].fd))

@@ -40,7 +40,10 @@ struct kvt_create_options {
 /*
  * kvt_create() writes in a folder beside 'path', PATH.tmp-PID; the file (or folder)
  * takes its name only in kvt_publish().  'info' is copied.  An existing 'path'
- * without force is KVT_SYSTEM.  'options' NULL: all zero.
+ * without force is KVT_SYSTEM.  With force, too, it is KVT_USAGE, here and in
+ * kvt_publish(), if a dump of this process that is open reads a file of that name, or
+ * of the manifest's, or the folder around it; derived dumps keep those open that they
+ * are of.  'options' NULL: all zero.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_create(struct kvt_writer **out, const char *path,
@@ -100,7 +103,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_finish(struct kvt_writer *writer, struct kvt_error *err);
 /*
  * Gives n finished outputs their names, all of them or none: whatever fails, the
- * old files are there as they were.
+ * old files are there as they were.  Two of one name are KVT_USAGE.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_publish(struct kvt_writer *const *writers, int n, struct kvt_error *err);

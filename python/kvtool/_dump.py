@@ -483,7 +483,8 @@ class Dump:
         """
         Writes all of it into a new file or folder, whose format follows from the end of
         its name.  It has its name only when it is complete and, with ``verify``, when
-        it was read again and every element found equal; else nothing is left.
+        it was read again and every element found equal; else nothing is left.  What
+        an open dump reads is not replaced, nor what this one was made of: UsageError.
         """
         # the library says it, too, by the name of the program's option
         if not overwrite and os.path.lexists(path):

@@ -206,10 +206,11 @@ refused() {
 @test "the manifest of the input is never the output" {
 	copy_dump "$nhd" in.npy
 	cp in.json before
-	run -5 --separate-stderr kvtool convert -f --format raw in.npy in
+	run -2 --separate-stderr kvtool convert -f --format raw in.npy in
 	one_sentence
-	said in.json 'manifest of in.npy'
+	said in.json 'belongs to the input'
 	run -5 --separate-stderr kvtool convert -f --format raw "$hnd" in
+	said in.json 'manifest of in.npy'
 	run -2 --separate-stderr kvtool convert -f --format hdf5 in.npy in.json
 	cp in.json other.json
 	sed -i '/"file":/d' other.json

@@ -171,7 +171,7 @@ json.dump(m, open("in.json", "w"))' "$kv/mamba2g4/tp4_DS/rank1.json"
 	run -2 --separate-stderr kvtool slice -f --layers 0 -o in.npy in.npy
 	one_sentence
 	same_array in.npy "$nhd"
-	run -5 --separate-stderr kvtool slice -f --layers 0 --format raw -o in in.npy
+	run -2 --separate-stderr kvtool slice -f --layers 0 --format raw -o in in.npy
 	one_sentence
 	said in.json
 }

@@ -2,6 +2,8 @@
 /* test_commit.c - files that appear whole or not at all, whatever goes wrong */
 #include "tests/unit/formats/dump_fixture.h"
 
+#include "lib/kvt/derive.h"
+
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -296,6 +298,67 @@ static void test_files_of_reader(void **state)
 	kvt_snapshot_free(&s);
 }
 
+/* What is written box by box is of no dump that the writer knows. */
+static void refuse_over(const char *path, const struct kvt_dump *dump, const char *what)
+{
+	struct kvt_create_options force = { .force = true };
+	struct kvt_writer *w = NULL;
+	struct kvt_error err;
+
+	expect(kvt_create(&w, path, &force, kvt_dump_snapshot(dump), &err), KVT_USAGE,
+	       &err, what);
+	assert_null(w);
+}
+
+static void test_over_source(void **state)
+{
+	struct path p = join(*state, "a.npy"), hard = join(*state, "b.npy");
+	struct path beside = join(*state, "a"), free = join(*state, "c.npy");
+	struct kvt_create_options force = { .force = true };
+	struct kvt_dump *source, *first, *both;
+	struct kvt_writer *w[2];
+	struct kvt_snapshot s;
+	struct kvt_error err;
+	const struct kvt_slice_options all = { .layers.n = 0 };
+
+	make_snapshot(&s, "nhd", "bf16", false);
+	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	assert_int_equal(link(p.s, hard.s), 0);
+	expect(kvt_open(&source, p.s, NULL, &err), KVT_OK, &err, NULL);
+	refuse_over(p.s, source, "a.npy belongs to the input");
+	refuse_over(hard.s, source, "b.npy belongs to the input");
+	force.format = "raw";
+	expect(kvt_create(w, beside.s, &force, &s, &err), KVT_USAGE, &err,
+	       "a.json belongs to the input");
+	force.format = NULL;
+	/* a dump of a dump is of its files, also when nobody else has it open */
+	expect(kvt_dump_slice(&first, source, &all, &err), KVT_OK, &err, NULL);
+	expect(kvt_dump_slice(&both, first, &all, &err), KVT_OK, &err, NULL);
+	kvt_dump_close(source);
+	kvt_dump_close(first);
+	refuse_over(p.s, both, "a.npy belongs to the input");
+	/* what is opened after the writer was made counts, too */
+	kvt_dump_close(both);
+	expect(kvt_create(&w[0], p.s, &force, &s, &err), KVT_OK, &err, NULL);
+	expect(kvt_finish(w[0], &err), KVT_OK, &err, NULL);
+	expect(kvt_open(&source, p.s, NULL, &err), KVT_OK, &err, NULL);
+	expect(kvt_publish(w, 1, &err), KVT_USAGE, &err, "a.npy belongs to the input");
+	kvt_dump_close(source);
+	expect(kvt_publish(w, 1, &err), KVT_OK, &err, NULL);
+	kvt_close_writer(w[0]);
+	/* two under one name */
+	expect(kvt_create(&w[0], free.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	expect(kvt_create(&w[1], join(*state, "./c.npy").s, NULL, &s, &err), KVT_OK, &err,
+	       NULL);
+	for (int i = 0; i < 2; i++)
+		expect(kvt_finish(w[i], &err), KVT_OK, &err, NULL);
+	expect(kvt_publish(w, 2, &err), KVT_USAGE, &err, "are one name");
+	kvt_close_writer(w[0]);
+	kvt_close_writer(w[1]);
+	assert_int_equal(access(free.s, F_OK), -1);
+	kvt_snapshot_free(&s);
+}
+
 static const struct CMUnitTest tests[] = {
 	{ "a closed writer leaves nothing", test_abandon, make_folder, remove_folder,
 	  NULL },
@@ -316,6 +379,8 @@ static const struct CMUnitTest tests[] = {
 	  NULL },
 	{ "null writes nothing", test_null, make_folder, remove_folder, NULL },
 	{ "files that are no dump", test_open, make_folder, remove_folder, NULL },
+	{ "no dump is written over what it is of", test_over_source, make_folder,
+	  remove_folder, NULL },
 	{ "a reader knows its files", test_files_of_reader, make_folder, remove_folder,
 	  NULL },
 };
