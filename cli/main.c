@@ -7,6 +7,7 @@
 #include "cli/cli.h"
 #include "cli/shard/shard.h"
 #include "cli/signals.h"
+#include "formats/file/reads.h"
 #include "lib/base/nearest.h"
 
 #include <errno.h>
@@ -277,6 +278,7 @@ int main(int argc, char **argv)
 	occupy_standard_streams();
 	signals_ignore_limits();
 	allow_files();
+	kvt_reads_keep();
 	if (argc < 2) {
 		print_usage(stderr);
 		return leave(KVT_USAGE);

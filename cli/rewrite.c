@@ -5,7 +5,6 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli/leftovers.h"
 #include "cli/print/rewrite.h"
@@ -49,16 +48,6 @@ enum kvt_status open_as_told(struct kvt_dump **out, const char *name,
 	if (!status)
 		kvt_dump_close(*out);
 	return kvt_open(out, name, hints, err);
-}
-
-enum kvt_status refuse_own_file(const char *path, const struct kvt_dump *dump,
-				struct kvt_error *err)
-{
-	struct stat st;
-
-	if (path && !stat(path, &st) && kvt_dump_has_file(dump, st.st_dev, st.st_ino))
-		return kvt_fail(err, KVT_USAGE, "%s belongs to the input", path);
-	return KVT_OK;
 }
 
 /* ---- files of ranks ------------------------------------------------------ */
@@ -270,9 +259,7 @@ enum kvt_status rewrite_alone(const struct rewrite *r, const struct kvt_dump *du
 	if (r->output)
 		tell_leftovers(r->output);
 	if (!(status = kvt_device_pool_new(&t.run.device, r->device, &t.run, err)) &&
-	    !(status = refuse_own_file(r->output, dump, err)) &&
-	    !(status = create(&writer, r, dump, err)) &&
-	    !(status = refuse_own_file(kvt_writer_sidecar(writer), dump, err)))
+	    !(status = create(&writer, r, dump, err)))
 		status = carry_out(r, &t, err);
 	if (status)
 		kvt_writer_retell(writer, err);

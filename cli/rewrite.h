@@ -92,10 +92,6 @@ KVT_MUST_CHECK enum kvt_status
 open_as_told(struct kvt_dump **out, const char *name, const struct kvt_hints *hints,
 	     struct kvt_error *err);
 
-/* Whatever --force allows: KVT_USAGE if 'path' is a file of this input. */
-KVT_MUST_CHECK enum kvt_status
-refuse_own_file(const char *path, const struct kvt_dump *dump, struct kvt_error *err);
-
 /* A name beside the input: "dir/kv.npy" becomes "dir/kv.WHAT.npy". */
 KVT_MUST_CHECK enum kvt_status
 rewrite_default_output(char *out, size_t room, const char *input, const char *what,

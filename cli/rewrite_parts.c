@@ -19,6 +19,7 @@
 #include "cli/rewrite.h"
 #include "cli/shard/sharing.h"
 #include "cli/signals.h"
+#include "formats/file/reads.h"
 #include "lib/kvt/layout.h"
 #include "lib/ops/compare/compare.h"
 #include "lib/ops/write/plan.h"
@@ -484,7 +485,7 @@ enum kvt_status rewrite_parts(const struct rewrite *r, const struct kvt_dump *du
 				"expected --shard-dir=DIR, a folder for the parts of the output");
 	shard_writes(r->output);
 	signals_catch_all();
-	if ((status = refuse_own_file(r->output, dump, err)) ||
+	if ((status = kvt_reads_refuse(r->output, err)) ||
 	    (status = rewrite_target(&p.to, &p.options, r, dump, err)))
 		return status;
 	if (!(status = choose_patches(&p, err)))

@@ -5,6 +5,7 @@
 #include "cli/leftovers.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
+#include "formats/file/reads.h"
 #include "formats/file/stage.h"
 
 #include <errno.h>
@@ -23,9 +24,19 @@ const char *text_file_name(const char *path)
 	return is_stream(path) ? "standard input" : path;
 }
 
-FILE *text_file_open(const char *path)
+static FILE *open_own(const char *path)
 {
 	return is_stream(path) ? stdin : fopen(path, "re");
+}
+
+FILE *text_file_open(const char *path)
+{
+	FILE *file = open_own(path);
+	struct stat st;
+
+	if (file && !fstat(fileno(file), &st) && S_ISREG(st.st_mode))
+		kvt_reads_add(&st);
+	return file;
 }
 
 void text_file_close(FILE *file)
@@ -52,10 +63,10 @@ static char *read_all(FILE *file, size_t most, size_t *nbytes)
 	return text;
 }
 
-enum kvt_status text_file_read(char **out, size_t *nbytes, const char *path,
-			       size_t most, struct kvt_error *err)
+/* Takes 'file', which is NULL if it could not be opened. */
+static enum kvt_status read_file(char **out, size_t *nbytes, FILE *file,
+				 const char *path, size_t most, struct kvt_error *err)
 {
-	FILE *file = text_file_open(path);
 	char *text;
 	size_t n;
 
@@ -81,18 +92,16 @@ enum kvt_status text_file_read(char **out, size_t *nbytes, const char *path,
 	return KVT_OK;
 }
 
-enum kvt_status text_file_refuse(const char *path, char *const *inputs, int n,
-				 struct kvt_error *err)
+enum kvt_status text_file_read(char **out, size_t *nbytes, const char *path,
+			       size_t most, struct kvt_error *err)
 {
-	struct stat out, in;
+	return read_file(out, nbytes, text_file_open(path), path, most, err);
+}
 
-	if (is_stream(path) || stat(path, &out))
-		return KVT_OK;
-	for (int i = 0; i < n; i++)
-		if (!stat(inputs[i], &in) && in.st_dev == out.st_dev &&
-		    in.st_ino == out.st_ino)
-			return kvt_fail(err, KVT_USAGE, "%s belongs to the input", path);
-	return KVT_OK;
+enum kvt_status text_file_read_own(char **out, size_t *nbytes, const char *path,
+				   size_t most, struct kvt_error *err)
+{
+	return read_file(out, nbytes, open_own(path), path, most, err);
 }
 
 static enum kvt_status write_all(int fd, const char *path, const char *text,
@@ -172,6 +181,18 @@ static bool is_special(const char *path)
 	       (!stat(path, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode));
 }
 
+enum kvt_status text_file_check(const char *path, char *const *inputs, int n, bool force,
+				struct kvt_error *err)
+{
+	struct stat st;
+
+	for (int i = 0; i < n; i++)
+		if (!stat(inputs[i], &st) && (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+			kvt_reads_add(&st);
+	return !path || is_special(path) ? KVT_OK :
+	       kvt_stage_check(path, false, force, "text", err);
+}
+
 /* The file that will have the name, open; below 0: errno says why. */
 static enum kvt_status stage_open(int *fd, struct kvt_stage *out, const char *path,
 				  bool force, struct kvt_error *err)
@@ -213,16 +234,22 @@ enum kvt_status text_files_write(const struct text_output *out, int n, bool forc
 	struct kvt_stage *stages = calloc((size_t)n + 1, sizeof(*stages));
 	struct kvt_stage **staged = calloc((size_t)n + 1, sizeof(*staged));
 	enum kvt_status status = KVT_OK;
-	int nstaged = 0;
+	int nstaged = 0, nprinted = 0;
 
 	signals_catch_all();
 	if (!stages || !staged)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int i = 0; i < n && !status; i++)
+		if (is_stream(out[i].path) && nprinted++)
+			status = kvt_fail(err, KVT_USAGE,
+					  "'-' is given for two outputs, but standard output is one; name a file");
+	for (int i = 0; i < n && !status; i++)
 		if (!is_special(out[i].path)) {
 			staged[nstaged] = &stages[nstaged];
 			status = stage(staged[nstaged++], &out[i], force, err);
 		}
+	if (!status)
+		status = kvt_stage_settle(staged, nstaged, err);
 	for (int i = 0; i < n && !status; i++)
 		if (is_special(out[i].path))
 			status = write_stream(&out[i], err);

@@ -12,7 +12,7 @@
 /* What messages call an input: "-" is standard input, for all that read text. */
 const char *text_file_name(const char *path);
 
-/* NULL: errno says why.  Closed with text_file_close(). */
+/* NULL: errno says why.  An input from here on.  Closed with text_file_close(). */
 FILE *text_file_open(const char *path);
 void text_file_close(FILE *file);
 
@@ -21,9 +21,21 @@ KVT_MUST_CHECK enum kvt_status
 text_file_read(char **out, size_t *nbytes, const char *path, size_t most,
 	       struct kvt_error *err);
 
-/* KVT_USAGE if 'path' is one of these files, whatever --force allows. */
+/*
+ * The same of what the program keeps for itself and may write anew: all else that is
+ * read is an input, which no output replaces (formats/file/reads.h).
+ */
 KVT_MUST_CHECK enum kvt_status
-text_file_refuse(const char *path, char *const *inputs, int n, struct kvt_error *err);
+text_file_read_own(char **out, size_t *nbytes, const char *path, size_t most,
+		   struct kvt_error *err);
+
+/*
+ * May 'path' be written?  Asked before work that would be in vain; it is asked again
+ * when it is written.  'inputs' are named, and opened later.  NULL is fine.
+ */
+KVT_MUST_CHECK enum kvt_status
+text_file_check(const char *path, char *const *inputs, int n, bool force,
+		struct kvt_error *err);
 
 /* A text to be written; owned, NULL until it was made. */
 struct text_output {

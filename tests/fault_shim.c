@@ -23,6 +23,9 @@
  *                         allocation failed, "failed LIBRARY", "crossed COUNT", and
  *                         where the program crashed, "died LIBRARY"
  *
+ *   FAULT_OPENED=FILE     takes the path of each file that is opened for reading, a line
+ *                         each; nothing has to fail
+ *
  * Calls that libc makes inside itself do not come here: fopen() is a call of its
  * own, and what stdio writes are fwrite, fflush and fclose.
  */
@@ -44,6 +47,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -88,6 +92,7 @@ static struct {
 	const char *path, *other, *lacks;
 	long blksize;			/* 0: the file system's own */
 	char report[4096];
+	int opened;			/* who reads is told here; 0: nowhere */
 } fault = { .call = -1 };
 static atomic_long count[NCALLS], hits, crossed;
 static void *_Atomic asked;		/* who wanted the first memory that failed */
@@ -169,6 +174,17 @@ static bool hit_memory(enum call call, void *caller)
 		return false;
 	atomic_compare_exchange_strong(&asked, &none, caller);
 	return true;
+}
+
+static void tell_opened(const char *path)
+{
+	char line[4096];
+	int n = snprintf(line, sizeof(line), "%s\n", path);
+
+	/* not by way of write(), which may be what fails */
+	if (fault.opened && n < (int)sizeof(line) &&
+	    syscall(SYS_write, fault.opened, line, n) != n)
+		_exit(125);
 }
 
 /* ---- what is told at the end -------------------------------------------- */
@@ -268,6 +284,9 @@ __attribute__((constructor)) static void begin(void)
 		sigaction(SIGABRT, &action, NULL);
 		sigaction(SIGBUS, &action, NULL);
 	}
+	if (getenv("FAULT_OPENED"))
+		fault.opened = open(getenv("FAULT_OPENED"), O_WRONLY | O_CREAT |
+				    O_APPEND | O_CLOEXEC, 0666);
 	fault.ready = true;
 }
 
@@ -427,10 +446,18 @@ FAILS(int, -1, rename, rename, (const char *from, const char *to), (from, to), a
 FAILS(int, -1, unlink, unlink, (const char *path), (path), about(path))
 FAILS(DIR *, NULL, opendir, opendir, (const char *path), (path), about(path))
 FAILS(DIR *, NULL, opendir, fdopendir, (int fd), (fd), about_fd(fd))
-FAILS(FILE *, NULL, fopen, fopen, (const char *path, const char *mode), (path, mode),
-      about(path))
-FAILS(FILE *, NULL, fopen, fopen64, (const char *path, const char *mode), (path, mode),
-      about(path))
+#define FOPEN(name) \
+FILE *name(const char *path, const char *mode) \
+{ \
+	REAL(FILE *, name, const char *, const char *); \
+	if (hit(CALL_fopen, about(path))) \
+		return NULL; \
+	if (mode[0] == 'r') \
+		tell_opened(path); \
+	return real(path, mode); \
+}
+FOPEN(fopen)
+FOPEN(fopen64)
 FAILS(int, fault.error, pthread_create, pthread_create,
       (pthread_t *thread, const pthread_attr_t *with, void *(*fn)(void *), void *own),
       (thread, with, fn, own), !fault.path)
@@ -493,6 +520,8 @@ int name(folder const char *path, int flags, ...) \
 	if ((flags & O_TMPFILE) == O_TMPFILE && lacks("tmpfile", EOPNOTSUPP)) \
 		return -1; \
 	path = opened(CALL_##call, path, flags); \
+	if (path && !(flags & (O_ACCMODE | O_DIRECTORY | O_CREAT))) \
+		tell_opened(path); \
 	return path ? real(at path, flags, mode) : -1; \
 }
 OPEN(open, open, , )

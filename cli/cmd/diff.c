@@ -303,8 +303,8 @@ static enum kvt_status run_parsed(struct diff *d, struct arguments *args, int na
 	run.context = (void *)(uintptr_t)&cmd_diff;
 	if ((status = split_operands(args->nfiles, names, nargs, argv, err)) ||
 	    (status = read_choices(d, args, err)) ||
-	    (args->heatmap && (status = text_file_refuse(args->heatmap, argv, nargs,
-							 err))) ||
+	    (status = text_file_check(args->heatmap, argv, nargs,
+				      args->force || shard_sharing(), err)) ||
 	    (status = kvt_device_pool_new(&run.device, args->device, &run, err)))
 		return status;
 	d->options.run = run;

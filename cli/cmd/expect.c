@@ -125,7 +125,7 @@ static enum kvt_status expect_write(struct arguments *args, char **argv, int n,
 		to = NULL;
 	if ((status = stream_in(1, argv, err)))
 		return status;
-	if (to && (status = text_file_refuse(to, argv, 1, err)))
+	if ((status = text_file_check(to, argv, 1, args->force, err)))
 		return status;
 	status = open_dump(&o, argv[0], args->digest, args, err);
 	if (!status && !(text = expect_contract(&o.dump, args->pool)))
@@ -214,7 +214,7 @@ static enum kvt_status check_reports(struct arguments *args, char **argv, int n,
 					"--report is '%.100s', expected junit=FILE or "
 					"tap=FILE",
 					args->reports.s[i]);
-		if ((status = text_file_refuse(file, argv, n, err)))
+		if ((status = text_file_check(file, argv, n, true, err)))
 			return status;
 		on_stdout += is_stream(file);
 	}

@@ -151,6 +151,7 @@ static enum kvt_status find_unit(const struct all_shards *s, struct shard_result
 					(long long)unit.unit, s->dirs[found], s->dirs[d]);
 		}
 		if (one.file) {
+			shard_unit_is_input(s->dirs[d], unit);
 			*out = one;
 			found = d;
 		}
@@ -191,6 +192,8 @@ enum kvt_status shard_join(struct shard_job *job, char *const *dirs, int ndirs,
 
 	if (!s.dir_of)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int d = 0; d < ndirs; d++)
+		shard_job_is_input(dirs[d]);
 	/* all of them are there before the first word is printed */
 	for (int64_t u = 0; !status && u < job->list.nunits; u++) {
 		struct shard_result one = { .file = NULL };

@@ -19,6 +19,7 @@
 
 #include "cli/shard/sharing.h"
 #include "cli/text_file.h"
+#include "formats/file/reads.h"
 #include "formats/parse/json.h"
 
 /* Of what a result has inside: another number, another job. */
@@ -170,7 +171,7 @@ static enum kvt_status same_text(const struct shard_job *job, const char *path,
 
 	if (!should)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!(status = text_file_read(&is, &nbytes, path, MOST_JOB, err))) {
+	if (!(status = text_file_read_own(&is, &nbytes, path, MOST_JOB, err))) {
 		if (nbytes != strlen(should) || memcmp(is, should, nbytes))
 			status = kvt_fail(err, KVT_BAD_INPUT,
 					  "%s is not what was written; remove it and run the shard again",
@@ -205,17 +206,14 @@ static enum kvt_status check_job(bool *there, const struct shard_job *job,
 	return status;
 }
 
-enum kvt_status shard_job_write(const struct shard_job *job, const char *dir,
-				struct kvt_error *err)
+static enum kvt_status write_job(const struct shard_job *job, const char *dir,
+				 struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
 	char path[PATH_MAX], *text;
 	enum kvt_status status;
 	bool there = false;
 
-	if (mkdir(dir, 0777) && errno != EEXIST)
-		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make the folder: %s", dir,
-				strerror(errno));
 	if ((status = check_job(&there, job, dir, err)) || there)
 		return status;
 	if (!(text = job_text(job)))
@@ -230,6 +228,19 @@ enum kvt_status shard_job_write(const struct shard_job *job, const char *dir,
 	if (check_job(&there, job, dir, err) || !there)
 		return kvt_fail(err, status, "%s", why.text);
 	return KVT_OK;
+}
+
+enum kvt_status shard_job_write(const struct shard_job *job, const char *dir,
+				struct kvt_error *err)
+{
+	enum kvt_status status = kvt_reads_refuse(dir, err);
+
+	if (status)
+		return status;
+	if (mkdir(dir, 0777) && errno != EEXIST)
+		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make the folder: %s", dir,
+				strerror(errno));
+	return write_job(job, dir, err);
 }
 
 static enum kvt_status take_words(struct shard_job_file *out, const json_t *words,
@@ -267,7 +278,7 @@ enum kvt_status shard_job_read(struct shard_job_file *out, const char *dir,
 	if (access(path, F_OK))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s has no job.json, as a folder of shards has", dir);
-	if ((status = text_file_read(&text, &nbytes, path, MOST_JOB, err)))
+	if ((status = text_file_read_own(&text, &nbytes, path, MOST_JOB, err)))
 		return status;
 	status = kvt_json_parse(&o, text, nbytes, path, &why);
 	free(text);
@@ -287,6 +298,16 @@ enum kvt_status shard_job_read(struct shard_job_file *out, const char *dir,
 	if (status)
 		shard_job_file_free(out);
 	return status;
+}
+
+void shard_job_is_input(const char *dir)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	job_path(path, sizeof(path), dir);
+	if (!stat(path, &st))
+		kvt_reads_add(&st);
 }
 
 void shard_job_file_free(struct shard_job_file *file)

@@ -102,6 +102,9 @@ shard_unit_write(const struct shard_job *job, const char *dir, struct shard_unit
 KVT_MUST_CHECK enum kvt_status
 shard_unit_read(struct shard_result *out, const struct shard_job *job, const char *dir,
 		struct shard_unit unit, struct kvt_error *why, struct kvt_error *err);
+/* No output of who joins replaces these; a shard does a unit that is not proven. */
+void shard_job_is_input(const char *dir);
+void shard_unit_is_input(const char *dir, struct shard_unit unit);
 void shard_result_free(struct shard_result *result);
 /* DIR/part-0-000017.h5: of box 17 of group 0. */
 void shard_part_path(char *out, size_t room, const char *dir, int64_t group, int64_t box);

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "cli/text_file.h"
+#include "formats/file/reads.h"
 #include "formats/parse/json.h"
 
 enum { DIGEST_LINE = 33, MOST_RESULT = 1 << 30 };
@@ -181,7 +182,7 @@ enum kvt_status shard_unit_read(struct shard_result *out, const struct shard_job
 		kvt_fail(why, KVT_BAD_INPUT, "%s is missing", path);
 		return KVT_OK;
 	}
-	if ((status = text_file_read(&out->file, &nbytes, path, MOST_RESULT, err)))
+	if ((status = text_file_read_own(&out->file, &nbytes, path, MOST_RESULT, err)))
 		return status;
 	if (nbytes < DIGEST_LINE ||
 	    memcmp(out->file + nbytes - DIGEST_LINE,
@@ -200,6 +201,16 @@ enum kvt_status shard_unit_read(struct shard_result *out, const struct shard_job
 	kvt_fail(why, KVT_BAD_INPUT, "%s %s", path, wrong);
 	shard_result_free(out);
 	return KVT_OK;
+}
+
+void shard_unit_is_input(const char *dir, struct shard_unit unit)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	unit_path(path, sizeof(path), dir, unit);
+	if (!stat(path, &st))
+		kvt_reads_add(&st);
 }
 
 void shard_result_free(struct shard_result *result)

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/file/reads.h"
 #include "formats/parse/sha256.h"
 
 static enum kvt_status fill_random(uint8_t *out, size_t n, struct kvt_error *err)
@@ -64,9 +65,12 @@ enum kvt_status wire_secret_read(struct wire_secret *out, const char *path,
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	enum kvt_status status;
+	struct stat st;
 
 	if (fd < 0)
 		return kvt_fail(err, KVT_SYSTEM, "%s: %s", path, strerror(errno));
+	if (!fstat(fd, &st))
+		kvt_reads_add(&st);
 	if (!(status = check_mode(fd, path, err)))
 		status = read_whole(out, fd, path, err);
 	close(fd);

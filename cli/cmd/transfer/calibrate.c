@@ -266,7 +266,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				"--json and -o - both print on standard output: give one");
 	c.path = text_file_name(argv[0]);
 	c.file = argv[0];
-	if (a.output && (status = text_file_refuse(a.output, argv, n, err)))
+	if ((status = text_file_check(a.output, argv, n, a.force, err)))
 		return status;
 	if (!(c.in = malloc(sizeof(*c.in))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");

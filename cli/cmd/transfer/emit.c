@@ -376,7 +376,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (transfer_listed(&status, &s, NULL, NULL, err))
 		return status;
 	if ((status = transfer_operands(&s, n, argv, err)) ||
-	    (a.output && (status = text_file_refuse(a.output, argv, n, err))))
+	    (status = text_file_check(a.output, argv, n, a.force, err)))
 		return status;
 	return emit(&s, &a, err);
 }

@@ -92,20 +92,6 @@ enum kvt_status exec_open(struct kvt_sides *out, const struct exec_words *args, 
 
 /* ---- outputs --------------------------------------------------------- */
 
-/* Of neither side: the destination is read again while this is written. */
-static enum kvt_status refuse_sides(const char *name, const struct kvt_sides *sides,
-				    struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-
-	for (int i = 0; !status && i < sides->src.n; i++)
-		if (sides->src.file[i].reader)
-			status = refuse_own_file(name, sides->src.file[i].reader, err);
-	for (int i = 0; !status && !sides->dst.made && i < sides->dst.n; i++)
-		status = refuse_own_file(name, sides->dst.file[i].reader, err);
-	return status;
-}
-
 /* The name of a rank's output; KVT_USAGE if several ranks would have one. */
 static enum kvt_status output_name(char *out, size_t room, const char *pattern, int rank,
 			    int nranks, struct kvt_error *err)
@@ -135,8 +121,7 @@ static enum kvt_status create_output(struct kvt_writer **out,
 	char name[4096];
 
 	if ((status = output_name(name, sizeof(name), args->output, rank, sides->dst.n,
-				  err)) ||
-	    (status = refuse_sides(name, sides, err)))
+				  err)))
 		return status;
 	tell_leftovers(name);
 	return kvt_create(out, name, &args->create, kvt_ranks_snapshot(&sides->dst, rank),

@@ -359,8 +359,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				"nothing to write: give -o with a name that ends with .html, .svg or .json");
 	if (a.trace_max && !a.trace)
 		return kvt_fail(err, KVT_USAGE, "--trace-max needs --trace-out");
-	if ((a.html && (status = text_file_refuse(a.html, argv, n, err))) ||
-	    (a.trace && (status = text_file_refuse(a.trace, argv, n, err))) ||
+	if ((status = text_file_check(a.html, argv, n, a.force, err)) ||
+	    (status = text_file_check(a.svg, argv, n, a.force, err)) ||
+	    (status = text_file_check(a.trace, argv, n, a.force, err)) ||
 	    (status = link_take(&link, a.link, err)) ||
 	    (status = link_has_figures(&link.link, err)) ||
 	    (status = transfer_open(&in, &s, err)))
