@@ -365,7 +365,7 @@ def check_reports(contract, tmp):
         whole = f.read().splitlines()
     tap.equal(r.out.splitlines()[2:], whole[2:7], "TAP on standard output is the same")
     contract.put("model = stories260K", "group g0", "layout = nhd | hnd")
-    kvtool("expect", "check", "--report", f"tap={taps}", contract.path, NHD, HND)
+    kvtool("expect", "check", "-f", "--report", f"tap={taps}", contract.path, NHD, HND)
     p = subprocess.run(["prove", "--exec", "cat", taps], capture_output=True, text=True)
     tap.ok(p.returncode == 0 and "Tests=4" in p.stdout, "TAP: prove is content",
            p.stdout + p.stderr)

@@ -142,9 +142,9 @@ CASES = [Case(*c) for c in (
      ".csv", "conn/"),
     ("output", "expect write -f -o {out} in.npy", ".kvc", "in.npy in.json"),
     ("output", "expect write -f in.npy {out}", ".kvc", "in.npy in.json"),
-    ("report", "expect check --report=tap={out} c.kvc in.npy whole.h5", ".tap",
+    ("report", "expect check -f --report=tap={out} c.kvc in.npy whole.h5", ".tap",
      "c.kvc in.npy in.json whole.h5 parts/part-0-000000.h5"),
-    ("report", "expect check --layout=nhd --block-size=16 --report=junit={out} "
+    ("report", "expect check -f --layout=nhd --block-size=16 --report=junit={out} "
      "c.kvc conn", ".xml", "c.kvc conn/"),
     ("write-manifest", "guess --write-manifest={out} --layers=2 --block-size=16 "
      "--heads=4 --head-dim=8 raw.bin", ".json", "raw.bin"),
@@ -379,7 +379,7 @@ def check_twins(inputs, parent):
     p = run(*report, "--html=-", "--svg=-", folder=place)
     tap.ok(p.returncode == 2 and not p.stdout, "standard output is one output", p.stderr)
     for other in ("junit", "tap"):
-        p = run("expect", "check", "--report=tap=x", f"--report={other}=way/x",
+        p = run("expect", "check", "-f", "--report=tap=x", f"--report={other}=way/x",
                 "c.kvc", "in.npy", folder=place)
         tap.ok(p.returncode == 2 and tree(place) == base, f"tap and {other} in one file",
                p.stderr.decode())

@@ -201,6 +201,7 @@ static const char *report_file(char format[16], const char *report)
 static enum kvt_status check_reports(struct arguments *args, char **argv, int n,
 				     struct kvt_error *err)
 {
+	bool force = args->force || shard_sharing();
 	int on_stdout = args->json + args->github;
 	enum kvt_status status;
 
@@ -214,7 +215,7 @@ static enum kvt_status check_reports(struct arguments *args, char **argv, int n,
 					"--report is '%.100s', expected junit=FILE or "
 					"tap=FILE",
 					args->reports.s[i]);
-		if ((status = text_file_check(file, argv, n, true, err)))
+		if ((status = text_file_check(file, argv, n, force, err)))
 			return status;
 		on_stdout += is_stream(file);
 	}
@@ -245,7 +246,7 @@ static enum kvt_status make_report(struct text_output *out, const char *report,
 	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file);
 }
 
-static enum kvt_status write_reports(const struct opt_strings *reports,
+static enum kvt_status write_reports(const struct opt_strings *reports, bool force,
 				     const struct expect_results *r,
 				     struct kvt_error *err)
 {
@@ -260,7 +261,7 @@ static enum kvt_status write_reports(const struct opt_strings *reports,
 		n += out[n].path != NULL;
 	}
 	if (!status)
-		status = text_files_write(out, n, true, err);
+		status = text_files_write(out, n, force, err);
 	for (int i = 0; i < n; i++)
 		free(out[i].text);
 	free(out);
@@ -281,7 +282,7 @@ static enum kvt_status print_results(struct arguments *args,
 		status = json_print(&json, false, err);
 		json_free(&json);
 	}
-	return status ? status : write_reports(&args->reports, r, err);
+	return status ? status : write_reports(&args->reports, args->force, r, err);
 }
 
 static enum kvt_status read_contract(struct contract *out, const char *path,
@@ -333,10 +334,9 @@ static enum kvt_status expect_check(struct arguments *args, char **argv, int n,
 	if (n < 2)
 		return kvt_fail(err, KVT_USAGE,
 				"check: expected a contract and dumps: kvtool expect check cache.kvc dump.h5");
-	if (args->output || args->digest || args->pool || args->force)
+	if (args->output || args->digest || args->pool)
 		return kvt_fail(err, KVT_USAGE,
-				"check: --output, --digest, --pool and --force are "
-				"options of write");
+				"check: --output, --digest and --pool are options of write");
 	if ((status = check_reports(args, argv, n, err)))
 		return status;
 	if (!(r.file = calloc((size_t)r.nfiles, sizeof(*r.file))))

@@ -77,10 +77,12 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 	kvtool expect check <(kvtool expect write "$nhd") "$nhd"
 }
 
-@test "a report replaces a file, and is in no other's way" {
+@test "a report replaces a file with -f alone, and is in no other's way" {
 	echo old >r.xml
 	kvtool expect write -o c "$nhd"
-	kvtool expect check --report=junit=r.xml c "$nhd"
+	refused 5 "r.xml: exists; --force replaces it" check --report=junit=r.xml c "$nhd"
+	[ "$(cat r.xml)" = old ]
+	kvtool expect check -f --report=junit=r.xml c "$nhd"
 	grep -q '<testsuites>' r.xml
 	kvtool expect check --report=junit=/dev/null c "$nhd"
 	[ -c /dev/null ]
