@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,79 @@
 #include "formats/file/tree.h"
 
 static const char suffix[] = ".tmp-";
+
+/* ---- what is open when the process ends --------------------------------- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct kvt_stage *opened;	/* the last one that was opened */
+
+/* There may be no memory: opendir() would need some.  A folder of ours is not deep. */
+static void remove_all(int at, const char *name)
+{
+	_Alignas(struct dirent64) char bytes[2048];
+	int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	const struct dirent64 *entry;
+	ssize_t n;
+
+	while (fd >= 0 && (n = getdents64(fd, bytes, sizeof(bytes))) > 0)
+		for (ssize_t i = 0; i < n; i += entry->d_reclen) {
+			entry = (const struct dirent64 *)(const void *)(bytes + i);
+			if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") &&
+			    unlinkat(fd, entry->d_name, 0))
+				remove_all(fd, entry->d_name);
+		}
+	if (fd >= 0)
+		close(fd);
+	unlinkat(at, name, AT_REMOVEDIR);
+}
+
+/* Ours, and nothing of it has a name: what is in the folder is nobody else's. */
+static bool goes_away(const struct kvt_stage *stage)
+{
+	for (int i = 0; i < stage->n; i++)
+		if (stage->file[i].state != KVT_STAGED)
+			return false;
+	return stage->folder && stage->pid == getpid();
+}
+
+static void remove_stages(void)
+{
+	/* who ends here may have the lock */
+	if (pthread_mutex_trylock(&lock))
+		return;
+	for (const struct kvt_stage *s = opened; s; s = s->next)
+		if (goes_away(s))
+			remove_all(AT_FDCWD, s->folder);
+	pthread_mutex_unlock(&lock);
+}
+
+static void enter(struct kvt_stage *stage)
+{
+	static bool told;
+
+	pthread_mutex_lock(&lock);
+	if (!told)
+		told = !atexit(remove_stages);
+	stage->pid = getpid();
+	stage->next = opened;
+	if (opened)
+		opened->before = stage;
+	opened = stage;
+	pthread_mutex_unlock(&lock);
+}
+
+/* Fine for one that never entered. */
+static void leave(struct kvt_stage *stage)
+{
+	pthread_mutex_lock(&lock);
+	if (stage->next)
+		stage->next->before = stage->before;
+	if (stage->before)
+		stage->before->next = stage->next;
+	else if (opened == stage)
+		opened = stage->next;
+	pthread_mutex_unlock(&lock);
+}
 
 /* ---- opening ------------------------------------------------------------ */
 
@@ -86,8 +160,10 @@ enum kvt_status kvt_stage_open(struct kvt_stage *stage, const char *path,
 	enum kvt_status status;
 
 	*stage = (struct kvt_stage){ .force = force };
-	if ((status = make_folder(stage, path, err)) ||
-	    (status = add(stage, path, folder, err)) ||
+	if ((status = make_folder(stage, path, err)))
+		return status;
+	enter(stage);
+	if ((status = add(stage, path, folder, err)) ||
 	    (beside && (status = add(stage, beside, false, err)))) {
 		kvt_stage_close(stage);
 		return status;
@@ -465,6 +541,7 @@ static void discard(struct kvt_staged *f)
 
 void kvt_stage_close(struct kvt_stage *stage)
 {
+	leave(stage);
 	for (int i = 0; i < stage->n; i++)
 		discard(&stage->file[i]);
 	/* it must go if it can: one more try costs nothing */
@@ -511,6 +588,19 @@ bool kvt_stage_is_one(const char *entry)
 	return is_of(entry, NULL);
 }
 
+static bool is_open(const char *folder)
+{
+	struct stat a, b;
+	bool found = false;
+
+	pthread_mutex_lock(&lock);
+	for (const struct kvt_stage *s = opened; s && !found; s = s->next)
+		found = s->folder && !stat(s->folder, &a) && !stat(folder, &b) &&
+			a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
 void kvt_stage_leftovers(const char *folder, const char *path,
 			 void (*fn)(void *context, const char *left), void *context)
 {
@@ -526,7 +616,8 @@ void kvt_stage_leftovers(const char *folder, const char *path,
 
 		if (is_of(entry->d_name, name) &&
 		    (left = with_end(parent, entry->d_name))) {
-			fn(context, left);
+			if (!is_open(left))
+				fn(context, left);
 			free(left);
 		}
 	}

@@ -7,10 +7,13 @@
  * have, so that it can be opened and verified there.  When every output of a
  * command is complete and on disk, all of them are given their names; if one
  * cannot be, those before it are taken back.  What was there before is removed
- * last.  A process that is killed leaves the folder, which says whose it is.
+ * last.  A process that ends by exit(), as libhdf5 does where it has no memory, leaves
+ * nothing; one that is killed leaves the folder, which says whose it is.
  */
 #ifndef KVT_STAGE_H
 #define KVT_STAGE_H
+
+#include <sys/types.h>
 
 #include "lib/kvt/kvt.h"
 
@@ -37,12 +40,14 @@ struct kvt_stage {
 	bool force;			/* names that exist are replaced */
 	int n;
 	struct kvt_staged file[KVT_STAGE_FILES];
+	pid_t pid;			/* whose it is: a child has it as a copy */
+	struct kvt_stage *before, *next;	/* of those that are open */
 };
 
 /*
  * Makes the folder for an output at 'path' and, if 'beside' is not NULL, one with
  * that name in the same folder.  KVT_SYSTEM if it cannot be made.  The caller
- * creates file[0] (and file[1]) inside it.
+ * creates file[0] (and file[1]) inside it, and does not move the stage itself.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_stage_open(struct kvt_stage *stage, const char *path, const char *beside,
@@ -92,7 +97,7 @@ bool kvt_stage_is_one(const char *entry);
 /*
  * What runs that were killed left for an output at 'path', or with 'path' NULL for
  * any in 'folder': calls fn with the path of each.  Nothing is removed: it may
- * belong to a process that is still writing.
+ * belong to a process that is still writing.  What this one has open is none.
  */
 void kvt_stage_leftovers(const char *folder, const char *path,
 			 void (*fn)(void *context, const char *left), void *context);
