@@ -295,6 +295,9 @@ def after_failure(base, place, fault, after, err):
         if name not in base.changed and after.get(name) != value:
             wrong.append("input changed: " + name)
     stray = [n for n in after if n not in base.before and n not in base.after]
+    # what no shard can go on with, and reduce does not know
+    if base.sharded and "new/" in after and "new/job.json" not in after:
+        stray.append("new/ without job.json")
     # who cannot remove anything can only say so
     if fault[0] in ("unlink", "rmdir") and fault[3] and b".tmp-" in err:
         stray = []
@@ -399,6 +402,9 @@ def judge(base, place, fault, result):
         # what it breaks of the heap when its own memory fails may kill later callers
         if fault[0] in ALLOCATIONS and ("hdf5" in died or
                                         "hdf5" in told.get("failed", "")):
+            # it ends the process by exit(), which leaves nothing; a signal may
+            if status > 0 and any(is_leftover(n) for n in after):
+                wrong.append("stray " + " ".join(filter(is_leftover, after)))
             if base.sharded and not wrong:
                 wrong = completed_by_next_run(base, place, fault, err)
             elif any(is_leftover(n) for n in after) and not wrong:

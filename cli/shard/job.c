@@ -234,13 +234,19 @@ enum kvt_status shard_job_write(const struct shard_job *job, const char *dir,
 				struct kvt_error *err)
 {
 	enum kvt_status status = kvt_reads_refuse(dir, err);
+	bool made;
 
 	if (status)
 		return status;
-	if (mkdir(dir, 0777) && errno != EEXIST)
+	made = !mkdir(dir, 0777);
+	if (!made && errno != EEXIST)
 		return kvt_fail(err, KVT_SYSTEM, "%s: cannot make the folder: %s", dir,
 				strerror(errno));
-	return write_job(job, dir, err);
+	status = write_job(job, dir, err);
+	/* it is empty, unless another shard has come; once more, as for a stage */
+	if (status && made && rmdir(dir))
+		(void)rmdir(dir);
+	return status;
 }
 
 static enum kvt_status take_words(struct shard_job_file *out, const json_t *words,
