@@ -230,6 +230,7 @@ static enum kvt_status rewrite_to_stdout(struct rewrite *r, const struct kvt_dum
 	if ((status = stream_out_path(path, sizeof(path), r->create.format, err)))
 		return status;
 	r->output = path;
+	r->create.force = true;		/* it never gets that name */
 	r->to_stdout = true;
 	return rewrite_dump(r, dump, err);
 }

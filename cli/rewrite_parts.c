@@ -213,6 +213,7 @@ static enum kvt_status create_part(struct kvt_writer **out, const struct parts *
 	to.group[0].layout = p->to.group[g].layout;
 	options.format = "hdf5";
 	options.force = true;
+	tell_leftovers(path);
 	status = kvt_create(out, path, &options, &to, err);
 	kvt_snapshot_free(&to);
 	return status;

@@ -116,8 +116,9 @@ enum kvt_status stream_out_path(char *path, size_t room, const char *format,
 	if (isatty(STDOUT_FILENO))
 		return kvt_fail(err, KVT_USAGE,
 				"standard output is a terminal; expected a file or a pipe");
+	/* one name for all runs of a user: the next one tells of what one left */
 	if (snprintf(path, room, "%s/kvtool-stdout-%ld", temporary_folder(),
-		     (long)getpid()) >= (int)room)
+		     (long)geteuid()) >= (int)room)
 		return kvt_fail(err, KVT_USAGE, "the name in TMPDIR is too long");
 	return KVT_OK;
 }

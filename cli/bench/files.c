@@ -19,6 +19,7 @@
 
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
+#include "cli/leftovers.h"
 #include "cli/signals.h"
 #include "cli/text_file.h"
 #include "lib/kvt/ops.h"
@@ -226,7 +227,9 @@ enum kvt_status bench_files(struct file_rates *out, const char *folder, int64_t 
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	t->nbytes = nbytes;
 	t->run = (struct kvt_run){ .threads = 1 };
-	snprintf(dir, sizeof(dir), "%s/kvtool-bench-%ld", folder, (long)getpid());
+	snprintf(dir, sizeof(dir), "%s/kvtool-bench", folder);
+	tell_leftovers(dir);
+	snprintf(dir, sizeof(dir), "%s/kvtool-bench.tmp-%ld", folder, (long)getpid());
 	if (mkdir(dir, 0777)) {
 		kvt_fail(err, KVT_SYSTEM, "%s: cannot make a folder there: %s", folder,
 			 strerror(errno));
