@@ -23,17 +23,28 @@ static enum kvt_status fill_random(uint8_t *out, size_t n, struct kvt_error *err
 
 /* ---- secrets --------------------------------------------------------- */
 
-/* As ssh(1) does with keys: whose file is not ours may have its reasons. */
-static enum kvt_status check_mode(int fd, const char *path, struct kvt_error *err)
+/*
+ * Who can write it can choose the secret, whoever owns it.  Another owner may let us read
+ * it by our group: that is how a service is given one.
+ */
+static enum kvt_status check_file(int fd, const char *path, struct kvt_error *err)
 {
 	struct stat s;
+	bool ours;
 
 	if (fstat(fd, &s))
 		return kvt_fail(err, KVT_SYSTEM, "%s: %s", path, strerror(errno));
-	if (S_ISREG(s.st_mode) && s.st_uid == geteuid() && s.st_mode & 077)
+	if (!S_ISREG(s.st_mode))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: mode %04o lets others have the secret, expected 0600: chmod 600",
-				path, (unsigned)s.st_mode & 07777);
+				"%s: no regular file, expected one that holds the secret",
+				path);
+	ours = s.st_uid == geteuid();
+	if (s.st_mode & (ours ? 077 : 026))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: mode %04o lets others %s the secret, expected 0%s: chmod %s",
+				path, (unsigned)s.st_mode & 07777,
+				s.st_mode & 022 ? "change" : "have",
+				ours ? "600" : "640", ours ? "600" : "640");
 	return KVT_OK;
 }
 
@@ -63,7 +74,8 @@ static enum kvt_status read_whole(struct wire_secret *out, int fd, const char *p
 enum kvt_status wire_secret_read(struct wire_secret *out, const char *path,
 				 struct kvt_error *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	/* a FIFO that nobody writes to would block */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	enum kvt_status status;
 	struct stat st;
 
@@ -71,7 +83,7 @@ enum kvt_status wire_secret_read(struct wire_secret *out, const char *path,
 		return kvt_fail(err, KVT_SYSTEM, "%s: %s", path, strerror(errno));
 	if (!fstat(fd, &st))
 		kvt_reads_add(&st);
-	if (!(status = check_mode(fd, path, err)))
+	if (!(status = check_file(fd, path, err)))
 		status = read_whole(out, fd, path, err);
 	close(fd);
 	return status;

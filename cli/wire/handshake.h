@@ -27,7 +27,10 @@ struct wire_secret {
 	uint8_t bytes[WIRE_SECRET_MOST];
 };
 
-/* What a file holds, but for an end of line; a file that others can read is refused. */
+/*
+ * What a regular file holds, but for an end of line; one that others can read or write
+ * is refused.
+ */
 KVT_MUST_CHECK enum kvt_status
 wire_secret_read(struct wire_secret *out, const char *path, struct kvt_error *err);
 /* A random one. */

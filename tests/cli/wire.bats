@@ -318,7 +318,45 @@ for name, late in ((b"listener", b""), (b"source", b"another nonce")):
 	said 'none: No such file'
 	only empty line long most open
 	wire --secret-file=most -o w.h5 "$nhd" "$hnd"
-	wire -f --secret-file=<(echo piped) -o w.h5 "$nhd" "$hnd"
+}
+
+@test "transfer-sim wire reads a secret from a regular file, without waiting" {
+	mkfifo -m 600 fifo
+	mkdir -m 700 folder
+	for file in fifo folder /dev/zero <(echo piped); do
+		run -3 --separate-stderr timeout 20 "$KVTOOL" transfer-sim wire \
+			--timeout=1 --secret-file="$file" -o w.h5 "$nhd" "$hnd"
+		one_sentence
+		said "$file: no regular file"
+	done
+	only fifo folder
+}
+
+@test "transfer-sim wire refuses a secret that others may read or write, whoever owns it" {
+	(umask 077; echo 'one secret' >one)
+	local mode owner
+	for mode in 640 604 660 606 620 602 666 644; do
+		chmod $mode one
+		run -3 --separate-stderr kvtool transfer-sim wire --secret-file=one -o w.h5 \
+			"$nhd" "$hnd"
+		one_sentence
+		said "mode 0$mode" 'chmod 600'
+	done
+	[ "$(id -u)" = 0 ] || skip "the rest needs root, who may give files away"
+	chown nobody one
+	for mode in 604 660 606 620 602 666 644; do
+		chmod $mode one
+		run -3 --separate-stderr kvtool transfer-sim wire --secret-file=one -o w.h5 \
+			"$nhd" "$hnd"
+		one_sentence
+		said "mode 0$mode" 'chmod 640'
+	done
+	only one
+	# how a service is given one: by its group
+	for mode in 400 600 440 640; do
+		chmod $mode one
+		wire -f --secret-file=one -o w.h5 "$nhd" "$hnd"
+	done
 }
 
 @test "transfer-sim wire has deadlines that no byte moves" {
