@@ -6,6 +6,12 @@
  * own, so that one that says nothing blocks no other.  The first that completes the
  * handshake is the peer; the others are rejected, and told why where they speak a
  * version of this protocol.
+ *
+ * Where too many wait, one chosen by chance makes room: among those that have said
+ * nothing yet, or among those that owe a proof.  So strangers that only connect never
+ * push out one that has begun, and no number of them keeps out for long one that needs
+ * a round trip to prove that it has the secret: what is read is read before more are
+ * accepted, and wire_connect() comes again.
  */
 #include <errno.h>
 #include <poll.h>
@@ -16,21 +22,23 @@
 #include "cli/signals.h"
 #include "cli/wire/socket.h"
 
-enum { MOST_CLIENTS = 16 };			/* one more replaces the oldest */
+enum {
+	MOST_EACH = 256,		/* silent, and begun */
+	MOST_CLIENTS = 2 * MOST_EACH,
+};
 
 struct client {
 	struct wire_handshake handshake;
 	struct wire_head head;
 	int fd;
 	int64_t until;
-	bool leaving;			/* rejected,
-	but not yet closed by the other side */
+	bool leaving;			/* rejected, not yet closed by the other side */
 	size_t got;			/* of a frame */
 	uint8_t bytes[WIRE_HANDSHAKE_MOST];
 };
 
 struct pending {
-	struct client client[MOST_CLIENTS];	/* by arrival */
+	struct client client[MOST_CLIENTS];
 	int n;
 	const struct wire_limits *limits;
 	const struct wire_secret *secret;
@@ -46,7 +54,7 @@ static void tell(const struct client *c, const struct kvt_error *why)
 	uint8_t frame[WIRE_HEAD + 512];
 	size_t n = strlen(why->text);
 
-	if (c->got < WIRE_HEAD || (!old && !c->head.type))
+	if (!c->handshake.has_nonce && (c->got < WIRE_HEAD || (!old && !c->head.type)))
 		return;
 	n = n < 500 ? n : 500;
 	(old ? wire_head_put_old : wire_head_put)(frame, WIRE_FAIL, 4 + (int64_t)n);
@@ -59,9 +67,14 @@ static void tell(const struct client *c, const struct kvt_error *why)
 
 static void take_client(struct pending *p, int i)
 {
-	p->n--;
-	memmove(&p->client[i], &p->client[i + 1],
-		(size_t)(p->n - i) * sizeof(p->client[0]));
+	p->client[i] = p->client[--p->n];
+}
+
+static void turn_away(struct pending *p, int i, const struct kvt_error *why)
+{
+	p->client[i].leaving = true;
+	p->rejected->n++;
+	p->rejected->last = *why;
 }
 
 /* Closed before all of it was read, the connection would lose what was sent. */
@@ -71,9 +84,7 @@ static void reject(struct pending *p, int i, const struct kvt_error *why)
 		return;
 	tell(&p->client[i], why);
 	(void)shutdown(p->client[i].fd, SHUT_WR);
-	p->client[i].leaving = true;
-	p->rejected->n++;
-	p->rejected->last = *why;
+	turn_away(p, i, why);
 }
 
 static void drop(struct pending *p, int i, const struct kvt_error *why)
@@ -83,14 +94,56 @@ static void drop(struct pending *p, int i, const struct kvt_error *why)
 	take_client(p, i);
 }
 
+/* Looks once: who never stops sending is not listened to meanwhile. */
 static bool has_closed(const struct client *c)
 {
 	char rest[512];
-	ssize_t got;
+	ssize_t got = recv(c->fd, rest, sizeof(rest), MSG_DONTWAIT);
 
-	while ((got = recv(c->fd, rest, sizeof(rest), MSG_DONTWAIT)) > 0)
-		;
-	return got == 0 || (errno != EAGAIN && errno != EINTR);
+	return !got || (got < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/* ---- crowds ---------------------------------------------------------- */
+
+/* It owes a proof, and nothing else. */
+static bool has_begun(const struct client *c)
+{
+	return c->handshake.has_nonce && !c->leaving;
+}
+
+static int count(const struct pending *p, bool begun)
+{
+	int n = 0;
+
+	for (int i = 0; i < p->n; i++)
+		n += has_begun(&p->client[i]) == begun;
+	return n;
+}
+
+/* Until there are at most so many.  Nobody is told, so that a source comes again. */
+static void make_room(struct pending *p, bool begun, int most, uint64_t random)
+{
+	const struct kvt_error crowded = { "others came, and it had not said who it is" };
+	int n, i;
+
+	while ((n = count(p, begun)) > most) {
+		int skip = (int)(random % (uint64_t)n);
+
+		for (i = 0; has_begun(&p->client[i]) != begun || skip--; i++)
+			;
+		if (!p->client[i].leaving)
+			turn_away(p, i, &crowded);
+		drop(p, i, &crowded);
+	}
+}
+
+/* Of a nonce that is not yet sent to anybody, or not long. */
+static uint64_t random_of(const struct client *c)
+{
+	uint64_t random;
+
+	memcpy(&random, c->handshake.mine, sizeof(random));
+	return random;
 }
 
 /* ---- handshakes ------------------------------------------------------ */
@@ -156,67 +209,106 @@ static enum kvt_status receive(struct client *c, struct kvt_error *err)
 
 /* ---- connections ----------------------------------------------------- */
 
-static enum kvt_status accept_client(struct pending *p, int fd, struct kvt_error *err)
+/* What a network does, and what a crowd does, ends nothing: see accept(2). */
+static enum kvt_status accept_failed(struct pending *p, struct kvt_error *err)
 {
-	const struct kvt_error crowded = { "others came, and it had said nothing yet" };
-	struct client *c;
-	int got = accept(fd, NULL, NULL);
+	bool full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+		    errno == ENOMEM;
 
-	if (got < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
-		return KVT_OK;
-	if (got < 0)
+	if ((full && !p->n) || errno == EBADF || errno == EINVAL || errno == EFAULT)
 		return kvt_fail(err, KVT_SYSTEM, "waiting for the source: %s",
 				strerror(errno));
-	if (p->n == MOST_CLIENTS)
-		drop(p, 0, &crowded);
-	c = &p->client[p->n++];
-	*c = (struct client){ .fd = got, .until = wire_now_ms() + p->limits->frame_ms };
-	return wire_handshake_start(&c->handshake, p->secret, true, err);
+	if (full) {
+		bool begun = !count(p, false);
+
+		make_room(p, begun, count(p, begun) - 1, random_of(&p->client[0]));
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status accept_client(struct pending *p, int fd, struct kvt_error *err)
+{
+	struct client c = { .until = wire_now_ms() + p->limits->frame_ms };
+	enum kvt_status status = wire_handshake_start(&c.handshake, p->secret, true, err);
+
+	if (status)
+		return status;
+	if ((c.fd = accept(fd, NULL, NULL)) < 0)
+		return accept_failed(p, err);
+	make_room(p, false, MOST_EACH - 1, random_of(&c));
+	p->client[p->n++] = c;
+	return KVT_OK;
 }
 
 static void drop_late(struct pending *p)
 {
 	const struct kvt_error silent = { "it did not say who it is in time" };
+	int64_t now = wire_now_ms();
 
-	while (p->n && p->client[0].until <= wire_now_ms())
-		drop(p, 0, &silent);
+	for (int i = p->n; i-- > 0;)
+		if (p->client[i].until <= now)
+			drop(p, i, &silent);
 }
 
-/* Waits for an event or the next deadline, at most a second. */
-static enum kvt_status listen_once(struct pending *p, int fd, int64_t until,
-				   struct kvt_error *err)
+/* An event or the next deadline, at most a second. */
+static enum kvt_status wait_for_event(struct pollfd fds[MOST_CLIENTS + 1],
+				      const struct pending *p, int fd, int64_t until,
+				      struct kvt_error *err)
 {
-	struct pollfd fds[MOST_CLIENTS + 1] = { { .fd = fd, .events = POLLIN } };
 	int64_t left;
 
-	for (int i = 0; i < p->n; i++)
-		fds[i + 1] = (struct pollfd){ .fd = p->client[i].fd, .events = POLLIN };
-	if (p->n && p->client[0].until < until)
-		until = p->client[0].until;
+	fds[p->n] = (struct pollfd){ .fd = fd, .events = POLLIN };
+	for (int i = 0; i < p->n; i++) {
+		fds[i] = (struct pollfd){ .fd = p->client[i].fd, .events = POLLIN };
+		if (p->client[i].until < until)
+			until = p->client[i].until;
+	}
 	left = until - wire_now_ms();
 	if (left > 0 && poll(fds, (nfds_t)p->n + 1, left < 1000 ? (int)left : 1000) < 0 &&
 	    errno != EINTR)
 		return kvt_fail(err, KVT_SYSTEM, "waiting for the source: %s",
 				strerror(errno));
-	return fds[0].revents ? accept_client(p, fd, err) : KVT_OK;
+	return KVT_OK;
 }
 
-/* The index of a client that has completed its handshake; -1: none yet. */
-static int receive_all(struct pending *p)
+/*
+ * True: it has completed its handshake.  May drop one of the clients, the last of which
+ * then takes its place.
+ */
+static bool receive_one(struct pending *p, int i)
 {
+	struct client *c = &p->client[i];
+	bool begun = has_begun(c);
 	struct kvt_error why = { "" };
 
-	for (int i = 0; i < p->n; i++) {
-		struct client *c = &p->client[i];
+	if (!c->leaving && receive(c, &why))
+		reject(p, i, &why);
+	if (c->leaving && has_closed(c))
+		drop(p, i, &why);
+	else if (c->handshake.done && !c->leaving)
+		return true;
+	else if (has_begun(c) && !begun)
+		make_room(p, true, MOST_EACH, random_of(c));
+	return false;
+}
 
-		if (!c->leaving && receive(c, &why))
-			reject(p, i, &why);
-		else if (!c->leaving && c->handshake.done)
-			return i;
-		if (c->leaving && has_closed(c))
-			drop(p, i--, &why);
-	}
-	return -1;
+/* The index of the peer, -1: none yet.  What was sent is read before one more comes. */
+static enum kvt_status listen_once(int *found, struct pending *p, int fd, int64_t until,
+				   struct kvt_error *err)
+{
+	struct pollfd fds[MOST_CLIENTS + 1];
+	int n = p->n;
+	enum kvt_status status = wait_for_event(fds, p, fd, until, err);
+
+	if (status)
+		return status;
+	/* from the last one: who is moved by a drop was looked at */
+	for (int i = n; i-- > 0;)
+		if (fds[i].revents && receive_one(p, i)) {
+			*found = i;
+			return KVT_OK;
+		}
+	return fds[n].revents ? accept_client(p, fd, err) : KVT_OK;
 }
 
 enum kvt_status wire_accept(struct wire *out, struct wire_rejected *rejected, int fd,
@@ -227,7 +319,7 @@ enum kvt_status wire_accept(struct wire *out, struct wire_rejected *rejected, in
 	struct pending p = { .limits = limits, .secret = secret, .rejected = rejected };
 	int64_t until = wire_now_ms() + limits->frame_ms;
 	enum kvt_status status = KVT_OK;
-	int i = -1, found = -1;
+	int i = -1, peer = -1;
 
 	while (!status && i < 0) {
 		if (interrupted) {
@@ -236,17 +328,15 @@ enum kvt_status wire_accept(struct wire *out, struct wire_rejected *rejected, in
 			status = kvt_fail(err, KVT_SYSTEM,
 					  "waiting for the source: it did not come in %d ms: --timeout",
 					  limits->frame_ms);
-		} else if (!(status = listen_once(&p, fd, until, err))) {
-			i = receive_all(&p);
-			if (i < 0)
-				drop_late(&p);
+		} else if (!(status = listen_once(&i, &p, fd, until, err)) && i < 0) {
+			drop_late(&p);
 		}
 	}
 	if (i >= 0) {
-		found = p.client[i].fd;
+		peer = p.client[i].fd;
 		take_client(&p, i);
 	}
 	while (p.n)
-		drop(&p, 0, &other);
-	return status ? status : wire_start(out, found, limits, err);
+		drop(&p, p.n - 1, &other);
+	return status ? status : wire_start(out, peer, limits, err);
 }

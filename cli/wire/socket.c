@@ -249,6 +249,25 @@ static int try_connect(const struct addrinfo *list, int64_t until)
 static enum kvt_status shake_hands(struct wire *wire, const struct wire_secret *secret,
 				   struct kvt_error *err);
 
+/* 'again': nobody listens yet, or a crowd took our place before we were known. */
+static enum kvt_status meet(struct wire *out, bool *again, const char *where,
+			    const struct addrinfo *list, int64_t until,
+			    const struct wire_limits *limits,
+			    const struct wire_secret *secret, struct kvt_error *err)
+{
+	int fd = try_connect(list, until);
+	enum kvt_status status;
+
+	*again = fd < 0 && errno == ECONNREFUSED;
+	if (fd < 0)
+		return kvt_fail(err, KVT_SYSTEM, "%.100s: %s", where, strerror(errno));
+	if ((status = wire_start(out, fd, limits, err)))
+		return status;
+	status = shake_hands(out, secret, err);
+	*again = status == KVT_SYSTEM;
+	return status;
+}
+
 enum kvt_status wire_connect(struct wire *out, const char *where,
 			     const struct wire_limits *limits,
 			     const struct wire_secret *secret, struct kvt_error *err)
@@ -257,18 +276,17 @@ enum kvt_status wire_connect(struct wire *out, const char *where,
 	int64_t until = frame_end(limits);
 	struct addrinfo *a;
 	enum kvt_status status = resolve(&a, where, false, secret, err);
-	int fd;
+	bool again;
 
 	if (status)
 		return status;
-	while ((fd = try_connect(a, until)) < 0 && errno == ECONNREFUSED &&
-	       !interrupted && wire_now_ms() + 50 < until)
+	while ((status = meet(out, &again, where, a, until, limits, secret, err)) &&
+	       again && !interrupted && wire_now_ms() + 50 < until) {
+		wire_close(out);
 		nanosleep(&pause, NULL);
+	}
 	freeaddrinfo(a);
-	if (fd < 0)
-		return kvt_fail(err, KVT_SYSTEM, "%.100s: %s", where, strerror(errno));
-	status = wire_start(out, fd, limits, err);
-	return status ? status : shake_hands(out, secret, err);
+	return status;
 }
 
 /* ---- bytes ----------------------------------------------------------- */

@@ -47,7 +47,7 @@ KVT_MUST_CHECK enum kvt_status
 wire_accept(struct wire *out, struct wire_rejected *rejected, int fd,
 	    const struct wire_limits *limits, const struct wire_secret *secret,
 	    struct kvt_error *err);
-/* Tries again until the time is over: the other side may start later. */
+/* Tries again until the time is over: the other side may start later, or be crowded. */
 KVT_MUST_CHECK enum kvt_status
 wire_connect(struct wire *out, const char *where, const struct wire_limits *limits,
 	     const struct wire_secret *secret, struct kvt_error *err);
