@@ -165,6 +165,7 @@ def in_memory():
     tap.ok(d.read(layer=0, tokens=slice(0, 4), request="A", kv="k").dtype == np.float16,
            "a type that numpy has is read as that type")
     latents(cells)
+    masks_and_dimensions(cells)
     refusals(cells)
     alive(cells, facts)
 
@@ -209,6 +210,51 @@ def latents(cells):
     got = d.read(layer=2, request="r", heads=0)
     tap.ok(np.array_equal(got, want) and d.groups[0].kind == "mla" and
            not d.groups[0].has_values, "latents have one content", d.groups)
+
+
+class MaskedTensor:
+    """As much of torch's as is asked."""
+    shape, dtype = (1,), "float16"
+
+    def get_mask(self):
+        return [True]
+
+
+def masks_and_dimensions(cells):
+    """What a mask hides, and a dimension that is not there, are not read as if they were."""
+    keys, masked = np.moveaxis(cells[:, 0], 0, 3), np.ma.masked_less(cells[:, 0], 0)
+    same = np.ma.array(cells[:, 0])
+    whole = {"blocks": slice(None), "bits": True}
+    tap.ok(np.array_equal(kv.from_tensors([same], layout="KBSHD").read(**whole),
+                          kv.from_tensors([cells[:, 0]], layout="KBSHD").read(**whole)),
+           "an array that could have a mask and has none is read")
+    cases = [(f"a masked array, {where}", lambda t=t: kv.from_tensors(t, layout="KBSHD"),
+              kv.Unsupported, "masked")
+             for where, t in (("alone", [masked]), ("among others", [cells[:, 0], masked]),
+                              ("with nothing masked", [np.ma.array(cells[:, 0], mask=False,
+                                                                   shrink=False)]),
+                              ("of torch", [MaskedTensor()]))]
+    cases.append(("a masked half", lambda: kv.from_tensors(
+        [(cells[0, 0], masked[1])], layout="KBSHD"), kv.Unsupported, "masked"))
+    cases.append(("masked memory of a packed layout", lambda: kv.from_tensors(
+        [masked], layout="cpu-vec", block_size=16, heads=1, head_dim=8), kv.Unsupported,
+        "masked"))
+    for axes in ("BSHKD", "KBSHD", "BKHSD", "BSHC", "nhd", "hnd", "blocks-first-nhd",
+                 "K B H D/x S x"):
+        few = keys[..., 0]                      # [B, S, H, K]
+        while few.ndim >= (4 if axes in ("BSHC", "nhd", "hnd") else 5):
+            few = few[..., 0]
+        while few.ndim > 1:
+            cases.append((f"{few.ndim} dimensions in {axes}", lambda t=few, a=axes:
+                          kv.from_tensors([t], layout=a), kv.UsageError, "dimensions"))
+            few = few[..., 0]
+    for what, call, error, words in cases:
+        tap.ok(refused(error, call, words), f"{what} is refused")
+    c = np.ascontiguousarray(keys).reshape(keys.shape[:3] + (-1,))
+    want = kv.from_tensors([keys], layout="BSHKD").read(**whole)
+    tap.ok(all(np.array_equal(kv.from_tensors([c], layout=a).read(**whole), want)
+               for a in ("BSHC", "nhd")),
+           "keys and values in one dimension are C")
 
 
 def refusals(cells):

@@ -6,6 +6,7 @@ import ctypes
 import importlib
 import json
 import re
+import sys
 from ctypes import byref, c_void_p
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -28,12 +29,23 @@ def _device(spec: str) -> int:
     return _DEVICES[spec]
 
 
+def _is_masked(tensor: Any) -> bool:
+    """Of numpy or torch: what it says of its elements is not in their memory."""
+    ma = sys.modules.get("numpy.ma")
+    if ma is not None and isinstance(tensor, ma.MaskedArray):
+        return tensor.mask is not ma.nomask
+    return callable(getattr(tensor, "get_mask", None))
+
+
 class _Tensor:
     """Memory of numpy, torch, whatever exports DLPack on the CPU, or of a GPU."""
 
     def __init__(self, name: str, tensor: Any, dtype: Optional[str]) -> None:
         self.name, self.keep = name, tensor
         self.device: Optional[int] = None       # None: the host's memory
+        if _is_masked(tensor):
+            raise Unsupported(f"{name}: some of its elements are masked, and a dump has "
+                              "no masks; give .filled(0), for example")
         if _arrays.is_torch(tensor):
             self._take_torch(tensor)
         elif hasattr(tensor, "__cuda_array_interface__"):
@@ -141,13 +153,16 @@ def _parts_of(layout: Layout, elem: int, with_layers: bool) -> List[Tuple[int, i
 
 
 def _view(tensor: _Tensor, parts: Sequence[Tuple[int, int, int]], words: str) -> View:
-    if len(parts) == len(tensor.shape) + 1 and parts[-2][0] == _native.K and \
-            parts[-1][0] == _native.D and parts[-1][1] == _WHOLE:
+    one_short = len(parts) == len(tensor.shape) + 1 and parts[-2][0] == _native.K and \
+        parts[-1][0] == _native.D and parts[-1][1] == _WHOLE
+    if one_short and "K" not in words:          # it is written with C, or has a name
         return _content_view(tensor, parts, words)
     if len(parts) != len(tensor.shape):
         axes = "".join(_LETTERS[a] for a, _, _ in parts)
+        hint = f"; where keys and values are one dimension, it is {axes[:-2]}C" \
+            if one_short else ""
         raise UsageError(f"{tensor.name}: has {len(tensor.shape)} dimensions "
-                         f"{tuple(tensor.shape)}, layout {words} has {axes}")
+                         f"{tuple(tensor.shape)}, layout {words} has {axes}{hint}")
     view = View(Shape((1,) * NAXES, tensor.size), 0, len(parts))
     for i, ((axis, kind, split), n, stride) in enumerate(
             zip(parts, tensor.shape, tensor.strides)):
@@ -215,7 +230,8 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
     a tensor, slowest first as it is indexed, not as it lies in memory: a preset such as
     "nhd", or axes such as "KBSHD" (layer L, block B, slot S, head H, keys and values K,
     element D; C is K and D in one dimension).  L is left out, or ignored, where each
-    layer has a tensor of its own.  Any strides but negative ones are fine.
+    layer has a tensor of its own.  Any strides but negative ones are fine.  A masked
+    array is refused: a dump has no masks.
 
     Nothing is copied, and nothing may write to the tensors while the dump is read; they
     are kept alive by it.  Of a tensor on a GPU what is read comes over, in pieces of
