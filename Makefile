@@ -11,6 +11,8 @@ CFLAGS  ?= -O2 -g
 SAN     ?=
 WERROR  ?=
 V       ?=
+# 0: without what the compiler has against mistakes in memory; see below.
+HARDEN  ?= 1
 # What installs missing packages; DEPS=: leaves that to you.
 DEPS    ?= scripts/deps.sh
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
@@ -83,13 +85,29 @@ endif
 # place, nothing relocates them, and thousands of short runs take a fifth less.
 NOPIE   := $(if $(findstring address,$(SAN)),-no-pie)
 
+# Files come from strangers: what compiler and linker have against a mistake that one of
+# them finds.  Sanitizers see more, and want calls as they are written.  _FORTIFY_SOURCE needs
+# -O, and is left alone where a distribution's flags have it.
+takes   = $(shell $(CC) -Werror $(1) -c -o /dev/null -x c /dev/null 2>/dev/null && echo '$(1)')
+ifeq ($(if $(SAN),0,$(HARDEN)),1)
+FORTIFY := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE
+HARDCC  := $(foreach f,-fstack-protector-strong -fstack-clash-protection -fcf-protection \
+	   -mbranch-protection=standard,$(call takes,$f)) \
+	   $(if $(findstring _FORTIFY_SOURCE,$(CPPFLAGS) $(CFLAGS)),, \
+	   $(if $(filter-out -O0,$(filter -O%,$(CFLAGS))), \
+	   $(FORTIFY)=$(if $(call takes,-O2 $(FORTIFY)=3 -include stdlib.h),3,2)))
+HARDLD  := -Wl,-z,relro,-z,now,-z,noexecstack
+HARDPIE := -pie
+endif
+
 # One set of objects for the program and for the shared library, which sanitizers have none
 # of.  Calls between functions of one file stay direct, and the linker makes those of a
 # program direct, too.
 PIC     := $(if $(SAN),,-fPIC -fno-semantic-interposition)
 
-ALL     := $(STD) $(WARN) -I. $(CPPFLAGS) $(CFLAGS) $(PIC) $(SANFLAG) $(NOPIE:-%=-f%)
-LINK    := $(ALL) $(NOPIE) $(LDFLAGS)
+ALL     := $(STD) $(WARN) -I. $(HARDCC) $(CPPFLAGS) $(CFLAGS) $(PIC) $(SANFLAG) $(NOPIE:-%=-f%)
+LINK    := $(ALL) $(NOPIE) $(HARDPIE) $(HARDLD) $(LDFLAGS)
+SHARE   := $(CFLAGS) $(HARDLD) $(LDFLAGS) -shared
 
 Q       := $(if $(V),,@)
 say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
@@ -132,7 +150,7 @@ REFERENCE := $(call bins,tests/reference/*.c)
 LOSSY   := $(B)/tests/kvtool_lossy
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
 # Nor has a library that a Python without them loads.
-SOURCES := $(addprefix tests/check_,gpu_code.sh headers.sh install.sh layers.sh style.sh) \
+SOURCES := $(addprefix tests/check_,gpu_code.sh hardened.sh headers.sh install.sh layers.sh style.sh) \
 	   tests/check_abi.sh tests/check_structs.py tests/oracle_python.py tests/oracle_python_device.py tests/oracle_pytest.py
 TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 	   $(filter-out $(if $(SAN),$(SOURCES)), \
@@ -178,7 +196,7 @@ $(LIBKVT): $(CORE) $(ENGINEOBJS) $(FORMATS) $(MAP)
 
 $(SHARED): $(CORE) $(ENGINEOBJS) $(FORMATS) $(MAP)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,$(@F) -Wl,--version-script=$(MAP) \
+	$(Q)$(CC) $(SHARE) -Wl,-Bsymbolic -Wl,-soname,$(@F) -Wl,--version-script=$(MAP) \
 		-Wl,--no-undefined $(call new,$(filter %.o,$^) $(FLIBS))
 	$(Q)ln -sf $(@F) $(B)/libkvt.so
 
@@ -207,9 +225,11 @@ $(B)/kernels/hip.image: kernels/hip/hip_kernels.hip scripts/hip_image.sh $(BODY)
 	$(Q)mkdir -p $(@D); $(if $(USE_HIPCC),scripts/hip_image.sh '$(USE_HIPCC)' $@ $< '$(HIP)' \
 		'$(HIP_ARCH)' $(HIPFLAGS),: >$@; : >$(@:image=archs))
 
+# With a note for CET: no jump leads into it.
+IMAGEFLAGS := $(CFLAGS) $(if $(filter -fcf-protection,$(HARDCC)),-fcf-protection -include cet.h)
 $(B)/kernels/gpu_images.o: kernels/gpu_images.S $(IMAGES) $(B)/flags
 	$(call say,AS,$<)
-	$(Q)$(CC) $(CFLAGS) -c -o $@ $< \
+	$(Q)$(CC) $(IMAGEFLAGS) -c -o $@ $< \
 		-DKVT_CUDA_IMAGE='"$(B)/kernels/cuda.image"' -DKVT_CUDA_ARCHS='"$(B)/kernels/cuda.archs"' \
 		-DKVT_HIP_IMAGE='"$(B)/kernels/hip.image"' -DKVT_HIP_ARCHS='"$(B)/kernels/hip.archs"'
 
@@ -219,8 +239,7 @@ $(B)/gpuflags: FORCE
 
 $(FILTER): $(PLUGIN)
 	$(call say,LD,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,--no-undefined \
-		$(call new,$^ $(PLIBS))
+	$(Q)mkdir -p $(@D) && $(CC) $(SHARE) -Wl,--no-undefined $(call new,$^ $(PLIBS))
 
 $(B)/check_kernels: $(call objs,tests/check_kernels.c tests/kernel_*.c) $(LIB)
 	$(call say,LD,$@)
@@ -252,7 +271,7 @@ $(B)/fault_shim.so: tests/fault_shim.c
 $(B)/tests/standin_images.o: kernels/gpu_images.S $(B)/flags
 	$(call say,AS,$@)
 	$(Q)mkdir -p $(@D) && printf executor | tee $(@:.o=.archs) >$(@:.o=.image)
-	$(Q)$(CC) $(CFLAGS) -c -o $@ $< $(foreach v,CUDA HIP,\
+	$(Q)$(CC) $(IMAGEFLAGS) -c -o $@ $< $(foreach v,CUDA HIP,\
 		-DKVT_$v_IMAGE='"$(@:.o=.image)"' -DKVT_$v_ARCHS='"$(@:.o=.archs)"')
 
 $(STANDIN): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/standin_images.o $(LIB) | $(B)/gpu_executor.so
@@ -263,7 +282,7 @@ $(STANDIN): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/standin_images.o $(LIB) | $(B
 $(STANDINLIB): $(filter-out %/gpu_images.o,$(CORE)) $(ENGINEOBJS) $(FORMATS) \
 		$(B)/tests/standin_images.o $(MAP) | $(B)/gpu_executor.so
 	$(call say,LD,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,$(@F) \
+	$(Q)mkdir -p $(@D) && $(CC) $(SHARE) -Wl,-Bsymbolic -Wl,-soname,$(@F) \
 		-Wl,--version-script=$(MAP) -Wl,--no-undefined $(call new,$(filter %.o,$^) $(FLIBS))
 
 # The program with a transfer that loses something.
@@ -313,14 +332,14 @@ $(B)/models:
 # The plugin is loaded into other programs: no sanitizer, and one symbol to see.
 $(B)/pic/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
-	$(Q)mkdir -p $(@D) && $(CC) $(STD) $(WARN) -I. $(CPPFLAGS) $(CFLAGS) $(FCFLAGS) \
+	$(Q)mkdir -p $(@D) && $(CC) $(STD) $(WARN) -I. $(HARDCC) $(CPPFLAGS) $(CFLAGS) $(FCFLAGS) \
 		-fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
 
 $(FORMATS) $(CLI) $(PLUGIN): | libraries
 ifneq ($(STATICLIBS),)
 $(B)/flags libraries: | $(STATICLIBS)
 $(STATICLIBS): scripts/static_libs.sh
-	$(Q)CC='$(CC)' $< $(@D)
+	$(Q)CC='$(CC)' HARDEN='$(HARDCC)' $< $(@D)
 else
 libraries:
 	@pkg-config --print-errors --exists $(FPKG) || \
@@ -367,6 +386,7 @@ export KVTOOL         := $(abspath $(TOOL))
 export KVT_BUILD      := $(abspath $(B))
 export KVT_PLUGIN_DIR := $(abspath $(B)/plugin)
 export KVT_CFLAGS     := $(CFLAGS) $(SANFLAG)
+export KVT_HARDCC     := $(HARDCC)
 export KVT_NVCC       := $(USE_NVCC)
 export KVT_HIPCC      := $(USE_HIPCC)
 export CC CXX

@@ -7,6 +7,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
+. tests/hardened.sh
 
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
@@ -105,6 +106,9 @@ foreign_symbols() {
 
 machine_paths() { binaries | xargs grep -lF -e "$PWD" -e "${HOME:-/root}/" -e /tmp/tmp.; return 0; }
 
+# that lack something
+bare() { binaries | while read -r file; do lacks "$file" || echo "$file"; done; }
+
 # ---- beside h5py -------------------------------------------------------------------
 
 # Each HDF5 opens the same compressed file while the other has it open; h5py decodes it by
@@ -184,6 +188,7 @@ ok 'the pages are there'                        pages
 ok 'pytest is told of the plugin'               pytest_entry
 none 'nothing needs more than the C library'    other_libraries
 none 'no symbol of a library inside is seen'    foreign_symbols
+none 'all of it is hardened'                     bare
 none 'no path of this machine is inside'        machine_paths
 ok 'h5py can be installed'                      "$bin/pip" install -q h5py
 ok 'beside h5py, imported before it'            beside_h5py kvtool,h5py

@@ -7,7 +7,8 @@
 # independent, and that of HDF5 wants curl, crypto and szip.  So they are built from the
 # source packages of this system's release.  apt-get fetches and verifies them with lists
 # and a cache of its own: the machine's configuration stays as it is, and nobody needs to
-# be root.  HDF5 has zlib and no szip, which kvtool refuses in any dump.
+# be root.  HARDEN is what the Makefile hardens its own code with.  HDF5 has zlib and no
+# szip, which kvtool refuses in any dump.
 set -eu
 
 packages='hdf5 libzstd jansson xxhash zlib'
@@ -75,7 +76,7 @@ source_of() { set -- "$work/src/$1-"*/; echo "${1%/}"; }
 
 jobs=$(nproc 2>/dev/null || echo 1)
 # no path of this machine in messages, no date
-flags="-O2 -DNDEBUG -fPIC -fvisibility=hidden -ffile-prefix-map=$work=."
+flags="-O2 -DNDEBUG -fPIC -fvisibility=hidden -ffile-prefix-map=$work=. ${HARDEN-}"
 
 with_cmake() {
 	folder=$1
@@ -143,6 +144,10 @@ done
 # and nothing is missing but the C library.
 for name in $archives; do
 	[ -s "$prefix/lib/$name.a" ] || die "$name.a was not built"
+	case ${HARDEN-} in *-fstack-protector*)
+		nm "$prefix/lib/$name.a" 2>/dev/null | grep -q ' U __stack_chk_fail$' ||
+			die "$name.a was built without $HARDEN" ;;
+	esac
 	set -- "$@" "$prefix/lib/$name.a"
 done
 shift

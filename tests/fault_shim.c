@@ -529,6 +529,16 @@ OPEN(open, open64, , )
 OPEN(openat, openat, int at COMMA, at COMMA)
 OPEN(openat, openat64, int at COMMA, at COMMA)
 
+/* What _FORTIFY_SOURCE makes of calls whose flags only run time knows. */
+int __open_2(const char *path, int flags, ...);
+int __open64_2(const char *path, int flags, ...);
+int __openat_2(int at, const char *path, int flags, ...);
+int __openat64_2(int at, const char *path, int flags, ...);
+OPEN(open, __open_2, , )
+OPEN(open, __open64_2, , )
+OPEN(openat, __openat_2, int at COMMA, at COMMA)
+OPEN(openat, __openat64_2, int at COMMA, at COMMA)
+
 /* What a failed close() or fclose() leaves behind is closed all the same. */
 int close(int fd)
 {
