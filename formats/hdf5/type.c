@@ -11,57 +11,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct real {
-	const char *name;
-	size_t bytes, sign, exponent, exponent_bits, fraction_bits, bias;
-} reals[] = {
-	{ "float16",     2, 15, 10, 5, 10, 15 },
-	{ "bfloat16",    2, 15, 7,  8, 7,  127 },
-	{ "float8_e5m2", 1, 7,  2,  5, 2,  15 },
-	/* e4m3 has numbers where IEEE has infinities: HDF5 would show those */
-};
-
-static hid_t real_type(const struct real *real)
+/* e4m3 has numbers where IEEE has infinities: HDF5 would show those. */
+static bool is_custom(const struct kvt_dtype *dtype)
 {
+	return dtype->number == KVT_IEEE && dtype->elem < 4;
+}
+
+static hid_t custom_type(const struct kvt_dtype *dtype)
+{
+	size_t fraction = (size_t)dtype->fraction, exponent = (size_t)dtype->exponent;
 	hid_t type = H5Tcopy(H5T_IEEE_F32LE);
 
 	/* the fields first: the size may not cut them off */
-	if (H5Tset_fields(type, real->sign, real->exponent, real->exponent_bits,
-			  0, real->fraction_bits) < 0 ||
-	    H5Tset_size(type, real->bytes) < 0 ||
-	    H5Tset_ebias(type, real->bias) < 0) {
+	if (H5Tset_fields(type, fraction + exponent, fraction, exponent,
+			  0, fraction) < 0 ||
+	    H5Tset_size(type, (size_t)dtype->elem) < 0 ||
+	    H5Tset_ebias(type, (size_t)dtype->bias) < 0) {
 		kvt_h5_drop(type);
 		return -1;
 	}
 	return type;
 }
 
-static hid_t known_type(const struct kvt_dtype *dtype)
-{
-	const struct {
-		const char *name;
-		hid_t type;
-	} known[] = {
-		{ "float32", H5T_IEEE_F32LE }, { "float64", H5T_IEEE_F64LE },
-		{ "int16", H5T_STD_I16LE },    { "uint16", H5T_STD_U16LE },
-		{ "int32", H5T_STD_I32LE },    { "uint32", H5T_STD_U32LE },
-		{ "int64", H5T_STD_I64LE },    { "uint64", H5T_STD_U64LE },
-	};
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
-		if (!strcmp(known[i].name, dtype->name))
-			return known[i].type;
-	/* bits without a meaning to HDF5 */
-	return dtype->elem == 1 ? H5T_STD_U8LE : dtype->elem == 2 ?
-	       H5T_STD_U16LE : dtype->elem == 4 ? H5T_STD_U32LE : H5T_STD_U64LE;
-}
-
 hid_t kvt_h5_element_type(const struct kvt_dtype *dtype)
 {
-	for (size_t i = 0; i < sizeof(reals) / sizeof(reals[0]); i++)
-		if (!strcmp(reals[i].name, dtype->name))
-			return real_type(&reals[i]);
-	return H5Tcopy(known_type(dtype));
+	const hid_t wide[3] = { H5T_STD_U16LE, H5T_STD_U32LE, H5T_STD_U64LE };
+	const hid_t sign[3] = { H5T_STD_I16LE, H5T_STD_I32LE, H5T_STD_I64LE };
+	int size = dtype->elem == 8 ? 2 : dtype->elem == 4;
+
+	if (is_custom(dtype))
+		return custom_type(dtype);
+	if (dtype->number == KVT_IEEE)
+		return H5Tcopy(size == 2 ? H5T_IEEE_F64LE : H5T_IEEE_F32LE);
+	/* bytes without a meaning to HDF5 */
+	if (dtype->elem == 1)
+		return H5Tcopy(H5T_STD_U8LE);
+	return H5Tcopy((dtype->number == KVT_SIGNED ? sign : wide)[size]);
 }
 
 /* ---- text --------------------------------------------------------------- */

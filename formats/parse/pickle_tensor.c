@@ -6,7 +6,7 @@
 
 /* ---- names -------------------------------------------------------------- */
 
-enum kind { CALL, STORAGE, TYPE, CLASS, PLAIN };
+enum kind { CALL, STORAGE, CLASS, PLAIN };
 
 enum {
 	CACHE = KVT_CLASS_CACHE, LAYER = KVT_CLASS_LAYER, FIXED = KVT_CLASS_FIXED,
@@ -44,15 +44,6 @@ static const struct {
 	{ "torch", "IntStorage", STORAGE, 4, "int32", 0 },
 	{ "torch", "LongStorage", STORAGE, 8, "int64", 0 },
 	{ "torch.storage", "UntypedStorage", STORAGE, 1, "uint8", 0 },
-	{ "torch", "float8_e4m3fn", TYPE, 1, "float8_e4m3fn", 0 },
-	{ "torch", "float8_e5m2", TYPE, 1, "float8_e5m2", 0 },
-	{ "torch", "float8_e4m3fnuz", TYPE, 1, "float8_e4m3fnuz", 0 },
-	{ "torch", "float8_e5m2fnuz", TYPE, 1, "float8_e5m2fnuz", 0 },
-	{ "torch", "float8_e8m0fnu", TYPE, 1, "float8_e8m0", 0 },
-	{ "torch", "float32", TYPE, 4, "float32", 0 },
-	{ "torch", "float16", TYPE, 2, "float16", 0 },
-	{ "torch", "bfloat16", TYPE, 2, "bfloat16", 0 },
-	{ "torch", "float64", TYPE, 8, "float64", 0 },
 	{ "torch", "Tensor", PLAIN, 0, NULL, 0 },
 	{ CACHE_UTILS, "DynamicLayer", CLASS, LAYER, NULL, 0 },
 	{ CACHE_UTILS, "DynamicSlidingWindowLayer", CLASS, LAYER | WINDOW, NULL, 0 },
@@ -74,6 +65,12 @@ static const struct {
 };
 enum { NNAMES = sizeof(names) / sizeof(names[0]) };
 
+/* The types of torch follow these. */
+static const struct kvt_dtype *type_of(int name)
+{
+	return kvt_dtype_at(name - NNAMES);
+}
+
 static bool is(const char *text, int n, const char *wanted)
 {
 	return (size_t)n == strlen(wanted) && !memcmp(text, wanted, (size_t)n);
@@ -85,41 +82,46 @@ int kvt_pickle_name(const char *module, int nmodule, const char *what, int nwhat
 		if (is(module, nmodule, names[i].module) &&
 		    is(what, nwhat, names[i].what))
 			return i;
+	for (int i = 0; is(module, nmodule, "torch") && kvt_dtype_at(i); i++)
+		if (kvt_dtype_at(i)->torch && is(what, nwhat, kvt_dtype_at(i)->torch))
+			return NNAMES + i;
 	return -1;
 }
 
 enum kvt_pickle_call kvt_pickle_call(int name)
 {
-	return names[name].call;
+	return name < NNAMES ? names[name].call : KVT_CALL_NONE;
 }
 
 int kvt_pickle_arguments(int name)
 {
-	return names[name].n;
+	return name < NNAMES ? names[name].n : 0;
 }
 
 int kvt_pickle_class(int name)
 {
-	return names[name].kind == CLASS ? names[name].n : 0;
+	return name < NNAMES && names[name].kind == CLASS ? names[name].n : 0;
 }
 
 int64_t kvt_pickle_storage_elem(int name)
 {
-	return names[name].kind == STORAGE ? names[name].n : 0;
+	return name < NNAMES && names[name].kind == STORAGE ? names[name].n : 0;
 }
 
 int64_t kvt_pickle_type_elem(int name)
 {
-	return names[name].kind == TYPE ? names[name].n : 0;
+	return name < NNAMES ? 0 : type_of(name)->elem;
 }
 
 const char *kvt_pickle_type_name(int name)
 {
-	return names[name].what;
+	return name < NNAMES ? names[name].what : type_of(name)->torch;
 }
 
 const struct kvt_dtype *kvt_pickle_dtype(int name)
 {
+	if (name >= NNAMES)
+		return type_of(name);
 	return names[name].dtype ? kvt_dtype_find(names[name].dtype) : NULL;
 }
 

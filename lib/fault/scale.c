@@ -41,35 +41,21 @@ bool kvt_fault_can_scale(const struct kvt_dtype *dtype)
 	return dtype->is_float && value_of(dtype, 0) == 0;	/* e8m0 has no zero */
 }
 
-/* Without its sign a float is greater if its bits are; NaN is beyond all. */
+/* What is too large becomes the largest, as engines have it for fp8. */
 void kvt_fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
 		 double factor)
 {
-	double x = kvt_dtype_decode(dtype, value) * factor, below, above;
-	uint64_t low = 0, high = sign_bit(dtype);	/* low <= |x| < high */
+	double x = kvt_dtype_decode(dtype, value) * factor;
+	uint64_t bits;
 
 	if (!isfinite(x))
 		x = copysign(INFINITY, x);
-	while (high - low > 1) {
-		uint64_t middle = low + (high - low) / 2;
-		double y = value_of(dtype, middle);
-
-		if (y <= fabs(x) && isfinite(y))
-			low = middle;
-		else
-			high = middle;
-	}
-	below = value_of(dtype, low);
-	above = value_of(dtype, high);
-	/* what is too large becomes the largest, as engines have it for fp8 */
-	if (high < sign_bit(dtype) && isfinite(above) &&
-	    (above - fabs(x) < fabs(x) - below ||
-	     (above - fabs(x) == fabs(x) - below && high % 2 == 0)))
-		low = high;
-	if (signbit(x) && value_of(dtype, low | sign_bit(dtype)) <= 0)
-		low |= sign_bit(dtype);
-	for (int i = 0; i < dtype->elem; i++)
-		out[i] = (uint8_t)(low >> (8 * i));
+	kvt_dtype_encode(dtype, out, x);
+	bits = bits_of(out, dtype->elem) - 1;
+	/* the one before infinity, of either sign */
+	if (isinf(kvt_dtype_decode(dtype, out)))
+		for (int i = 0; i < dtype->elem; i++)
+			out[i] = (uint8_t)(bits >> (8 * i));
 }
 
 /* The reals that round to 'b', up to the window's tolerance. */

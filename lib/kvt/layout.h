@@ -57,13 +57,30 @@ struct kvt_shape kvt_box_shape(const struct kvt_box *box, int64_t elem);
 
 /* ---- element types ------------------------------------------------------ */
 
+/* What the bits of an element are: sign, exponent and fraction, or a whole number. */
+enum kvt_number {
+	KVT_IEEE,	/* infinities and NaNs in the largest exponent */
+	KVT_FN,		/* no infinity; all ones is NaN */
+	KVT_FNUZ,	/* no infinity and no -0; that one is NaN */
+	KVT_POWER,	/* an exponent alone, of no sign and never 0; all ones is NaN */
+	KVT_SIGNED, KVT_UNSIGNED,
+	KVT_TRUTH,	/* 0, or anything else */
+};
+
+enum { KVT_DTYPE_ALIASES = 3 };
+
 struct kvt_dtype {
-	const char *name;	/* torch-like: "bfloat16" */
+	const char *name;	/* "bfloat16" */
 	const char *safetensors;/* "BF16", NULL if that format has no name for it */
 	const char *npy;	/* descriptor that carries the bits: "<u2" */
+	const char *torch;	/* "float8_e8m0fnu", NULL if torch has none */
+	const char *ml_dtypes;	/* that of numpy's extension, NULL for numpy's own */
+	const char *alias[KVT_DTYPE_ALIASES + 1];	/* of engines; NULL ends them */
 	int elem;		/* bytes of one element */
 	bool is_float;		/* no integer, no bool */
 	int index;		/* kvt_dtype_at(index) is this one */
+	enum kvt_number number;
+	int fraction, exponent, bias;	/* bits, bits, value; of a float */
 };
 
 /*
@@ -82,6 +99,12 @@ kvt_dtype_parse(const struct kvt_dtype **out, const char *name, struct kvt_error
  * for all types but integers beyond 2^53, which are rounded.
  */
 double kvt_dtype_decode(const struct kvt_dtype *dtype, const void *element);
+
+/*
+ * The nearest value of the type, ties to even.  What is too large is infinity, or the
+ * largest of a type that has none; NaN of an integer is 0, 0 of a power of two its least.
+ */
+void kvt_dtype_encode(const struct kvt_dtype *dtype, void *element, double value);
 
 /*
  * Half the gap between two neighbours of the type near 'value': no number that

@@ -8,52 +8,73 @@
 #include <string.h>
 #include <strings.h>
 
-enum type {
-	F32, F16, BF16, F64, E4M3FN, E4M3FNUZ, E5M2, E5M2FNUZ, E8M0,
-	U8, I8, U16, I16, U32, I32, U64, I64, BOOL, NTYPES
-};
+/*
+ * One row a type, which is all that kvtool knows of it.  A row without a column does not
+ * compile, nor does one whose bits do not add up.
+ *
+ *	id, name, safetensors, npy, torch, ml_dtypes, AKA(aliases),
+ *	    bits, number, bits of the fraction, bits of the exponent, its bias
+ */
+#define AKA(...) { __VA_ARGS__ }
+#define TYPES(X) \
+X(F32, "float32", "F32", "<f4", "float32", NULL, AKA("float", "fp32"), \
+	32, KVT_IEEE, 23, 8, 127) \
+X(F16, "float16", "F16", "<f2", "float16", NULL, AKA("half", "fp16"), \
+	16, KVT_IEEE, 10, 5, 15) \
+X(BF16, "bfloat16", "BF16", "<u2", "bfloat16", "bfloat16", AKA("bf16"), \
+	16, KVT_IEEE, 7, 8, 127) \
+X(F64, "float64", "F64", "<f8", "float64", NULL, AKA("double", "fp64"), \
+	64, KVT_IEEE, 52, 11, 1023) \
+X(E4M3FN, "float8_e4m3fn", "F8_E4M3", "|u1", "float8_e4m3fn", "float8_e4m3fn", \
+	AKA("fp8_e4m3", "fp8_e4m3fn", "F8E4M3FN"), \
+	8, KVT_FN, 3, 4, 7) \
+X(E4M3FNUZ, "float8_e4m3fnuz", "F8_E4M3FNUZ", "|u1", "float8_e4m3fnuz", \
+	"float8_e4m3fnuz", AKA("fp8_e4m3fnuz"), \
+	8, KVT_FNUZ, 3, 4, 8) \
+X(E5M2, "float8_e5m2", "F8_E5M2", "|u1", "float8_e5m2", "float8_e5m2", \
+	AKA("fp8_e5m2", "F8E5M2"), \
+	8, KVT_IEEE, 2, 5, 15) \
+X(E5M2FNUZ, "float8_e5m2fnuz", "F8_E5M2FNUZ", "|u1", "float8_e5m2fnuz", \
+	"float8_e5m2fnuz", AKA("fp8_e5m2fnuz"), \
+	8, KVT_FNUZ, 2, 5, 16) \
+X(E8M0, "float8_e8m0", "F8_E8M0", "|u1", "float8_e8m0fnu", "float8_e8m0fnu", \
+	AKA("e8m0", "float8_e8m0fnu"), \
+	8, KVT_POWER, 0, 8, 127) \
+X(U8, "uint8", "U8", "|u1", "uint8", NULL, AKA(NULL), 8, KVT_UNSIGNED, 0, 0, 0) \
+X(I8, "int8", "I8", "|i1", "int8", NULL, AKA(NULL), 8, KVT_SIGNED, 0, 0, 0) \
+X(U16, "uint16", "U16", "<u2", "uint16", NULL, AKA(NULL), 16, KVT_UNSIGNED, 0, 0, 0) \
+X(I16, "int16", "I16", "<i2", "int16", NULL, AKA("short"), 16, KVT_SIGNED, 0, 0, 0) \
+X(U32, "uint32", "U32", "<u4", "uint32", NULL, AKA(NULL), 32, KVT_UNSIGNED, 0, 0, 0) \
+X(I32, "int32", "I32", "<i4", "int32", NULL, AKA("int"), 32, KVT_SIGNED, 0, 0, 0) \
+X(U64, "uint64", "U64", "<u8", "uint64", NULL, AKA(NULL), 64, KVT_UNSIGNED, 0, 0, 0) \
+X(I64, "int64", "I64", "<i8", "int64", NULL, AKA("long"), 64, KVT_SIGNED, 0, 0, 0) \
+X(BOOL, "bool", "BOOL", "|b1", "bool", NULL, AKA(NULL), 8, KVT_TRUTH, 0, 0, 0)
 
-static const struct kvt_dtype types[NTYPES] = {
-	[F32]      = { "float32",         "F32",         "<f4", 4, true,  F32 },
-	[F16]      = { "float16",         "F16",         "<f2", 2, true,  F16 },
-	[BF16]     = { "bfloat16",        "BF16",        "<u2", 2, true,  BF16 },
-	[F64]      = { "float64",         "F64",         "<f8", 8, true,  F64 },
-	[E4M3FN]   = { "float8_e4m3fn",   "F8_E4M3",     "|u1", 1, true,  E4M3FN },
-	[E4M3FNUZ] = { "float8_e4m3fnuz", "F8_E4M3FNUZ", "|u1", 1, true,  E4M3FNUZ },
-	[E5M2]     = { "float8_e5m2",     "F8_E5M2",     "|u1", 1, true,  E5M2 },
-	[E5M2FNUZ] = { "float8_e5m2fnuz", "F8_E5M2FNUZ", "|u1", 1, true,  E5M2FNUZ },
-	[E8M0]     = { "float8_e8m0",     "F8_E8M0",     "|u1", 1, true,  E8M0 },
-	[U8]       = { "uint8",           "U8",          "|u1", 1, false, U8 },
-	[I8]       = { "int8",            "I8",          "|i1", 1, false, I8 },
-	[U16]      = { "uint16",          "U16",         "<u2", 2, false, U16 },
-	[I16]      = { "int16",           "I16",         "<i2", 2, false, I16 },
-	[U32]      = { "uint32",          "U32",         "<u4", 4, false, U32 },
-	[I32]      = { "int32",           "I32",         "<i4", 4, false, I32 },
-	[U64]      = { "uint64",          "U64",         "<u8", 8, false, U64 },
-	[I64]      = { "int64",           "I64",         "<i8", 8, false, I64 },
-	[BOOL]     = { "bool",            "BOOL",        "|b1", 1, false, BOOL },
-};
+#define ID(id, ...) id,
+enum type { TYPES(ID) NTYPES };
 
-/* What engines and formats write besides the two names above. */
-static const struct {
-	const char *name;
-	enum type type;
-} aliases[] = {
-	{ "float", F32 },	{ "fp32", F32 },
-	{ "half", F16 },	{ "fp16", F16 },
-	{ "bf16", BF16 },
-	{ "double", F64 },	{ "fp64", F64 },
-	{ "fp8_e4m3", E4M3FN },	{ "fp8_e4m3fn", E4M3FN },
-	{ "F8E4M3FN", E4M3FN },
-	{ "fp8_e4m3fnuz", E4M3FNUZ },
-	{ "fp8_e5m2", E5M2 },	{ "F8E5M2", E5M2 },
-	{ "fp8_e5m2fnuz", E5M2FNUZ },
-	{ "e8m0", E8M0 },	{ "float8_e8m0fnu", E8M0 },
-	{ "short", I16 },	{ "int", I32 },	{ "long", I64 },
-};
-enum { NALIASES = sizeof(aliases) / sizeof(aliases[0]) };
+#define ROW(id, named, tensors, array, pytorch, ml, aka, bits, is, low, high, middle) \
+[id] = { .name = named, .safetensors = tensors, .npy = array, .torch = pytorch, \
+	 .ml_dtypes = ml, .alias = aka, .elem = (bits) / 8, .index = id, \
+	 .is_float = is <= KVT_POWER, .number = is, .fraction = low, \
+	 .exponent = high, .bias = middle },
+static const struct kvt_dtype types[NTYPES] = { TYPES(ROW) };
+
+#define ADDS_UP(id, named, tensors, array, torchs, ml, aka, bits, is, low, high, middle) \
+_Static_assert((bits) % 8 == 0 && (is >= KVT_POWER ? low == 0 : 1 + low + high == bits), \
+	       named ": sign, exponent and fraction are not as many bits");
+TYPES(ADDS_UP)
 
 /* ---- names -------------------------------------------------------------- */
+
+static bool is_called(const struct kvt_dtype *type, const char *name)
+{
+	for (const char *const *alias = type->alias; *alias; alias++)
+		if (!strcasecmp(name, *alias))
+			return true;
+	return !strcasecmp(name, type->name) ||
+	       (type->safetensors && !strcasecmp(name, type->safetensors));
+}
 
 const struct kvt_dtype *kvt_dtype_find(const char *name)
 {
@@ -62,12 +83,8 @@ const struct kvt_dtype *kvt_dtype_find(const char *name)
 	if (!strncasecmp(name, torch, sizeof(torch) - 1))
 		name += sizeof(torch) - 1;
 	for (int i = 0; i < NTYPES; i++)
-		if (!strcasecmp(name, types[i].name) ||
-		    !strcasecmp(name, types[i].safetensors))
+		if (is_called(&types[i], name))
 			return &types[i];
-	for (int i = 0; i < NALIASES; i++)
-		if (!strcasecmp(name, aliases[i].name))
-			return &types[aliases[i].type];
 	return NULL;
 }
 
@@ -87,8 +104,9 @@ enum kvt_status kvt_dtype_parse(const struct kvt_dtype **out, const char *name,
 	kvt_nearest_start(&near, name);
 	for (int i = 0; i < NTYPES; i++)
 		kvt_nearest_offer(&near, types[i].name);
-	for (int i = 0; i < NALIASES; i++)
-		kvt_nearest_offer(&near, aliases[i].name);
+	for (int i = 0; i < NTYPES; i++)
+		for (const char *const *alias = types[i].alias; *alias; alias++)
+			kvt_nearest_offer(&near, *alias);
 	return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element type%s", name,
 			kvt_nearest_hint(&near, "; see kvtool help dtypes").s);
 }
@@ -99,25 +117,6 @@ const struct kvt_dtype *kvt_dtype_at(int i)
 }
 
 /* ---- values ------------------------------------------------------------- */
-
-/*
- * IEEE has infinities and NaNs in the largest exponent.  FN has no infinity and
- * one NaN per sign, all ones.  FNUZ has one NaN in all, where -0 would be.
- */
-static const struct real {
-	enum { IEEE, FN, FNUZ } special;
-	int mantissa, exponent, bias;	/* bits, bits, value */
-	double least;			/* the smallest value above 0 */
-} reals[NTYPES] = {
-	[F32]      = { IEEE, 23, 8, 127, 0x1p-149 },
-	[F16]      = { IEEE, 10, 5, 15, 0x1p-24 },
-	[BF16]     = { IEEE,  7, 8, 127, 0x1p-133 },
-	[F64]      = { IEEE, 52, 11, 1023, 0x1p-1074 },
-	[E4M3FN]   = { FN,    3, 4, 7,  0x1p-9 },
-	[E4M3FNUZ] = { FNUZ,  3, 4, 8,  0x1p-10 },
-	[E5M2]     = { IEEE,  2, 5, 15, 0x1p-16 },
-	[E5M2FNUZ] = { FNUZ,  2, 5, 16, 0x1p-17 },
-};
 
 static double float64_of(uint64_t bits)
 {
@@ -141,87 +140,172 @@ static double compose(int exponent, uint64_t fraction)
 	return float64_of((uint64_t)(exponent + 1023) << 52 | fraction);
 }
 
-static double decode_real(const struct real *real, uint64_t bits)
+static uint64_t ones(int n)
 {
-	int width = real->mantissa + real->exponent;
-	uint64_t sign = bits >> width, one = 1;
-	uint64_t magnitude = bits & ((one << width) - 1);
-	uint64_t fraction = magnitude & ((one << real->mantissa) - 1);
-	uint64_t largest = (one << real->exponent) - 1;
-	uint64_t exponent = magnitude >> real->mantissa;
+	return n ? UINT64_MAX >> (64 - n) : 0;
+}
+
+/* Of the largest number, without its sign. */
+static uint64_t largest(const struct kvt_dtype *type)
+{
+	uint64_t all = ones(type->exponent + type->fraction);
+
+	return type->number == KVT_IEEE ? all - ones(type->fraction) - 1 :
+	       all - (type->number != KVT_FNUZ);
+}
+
+/* Compiled for each row, so that what the row says is known when it runs. */
+#define EACH static inline __attribute__((always_inline))
+
+EACH double decode_real(const struct kvt_dtype *type, uint64_t bits)
+{
+	int width = type->fraction + type->exponent;
+	uint64_t sign = bits >> width, magnitude = bits & ones(width);
+	uint64_t fraction = magnitude & ones(type->fraction);
+	int exponent = (int)(magnitude >> type->fraction);
 	double value;
 
-	if (real->special == IEEE && exponent == largest)
-		value = fraction ? NAN : INFINITY;
-	else if (real->special == FN && magnitude == (one << width) - 1)
-		value = NAN;
-	else if (real->special == FNUZ && sign && !magnitude)
-		value = NAN;
+	if (type->exponent == 11)	/* the machine's own, with what is in a NaN */
+		return float64_of(bits);
+	if (type->exponent == 8)
+		return float32_of((uint32_t)(bits << (23 - type->fraction)));
+	if (magnitude > largest(type) || (type->number == KVT_FNUZ && sign && !magnitude))
+		value = type->number != KVT_IEEE || fraction ? NAN : INFINITY;
 	else if (exponent)
-		value = compose((int)exponent - real->bias,
-				fraction << (52 - real->mantissa));
+		value = compose(exponent - type->bias, fraction << (52 - type->fraction));
 	else
-		value = (double)fraction * real->least;
+		value = (double)fraction * compose(1 - type->bias - type->fraction, 0);
 	return sign ? -value : value;
 }
 
-/* Compilers make one load of each. */
-static uint64_t bits_of(const unsigned char *b, int elem)
+EACH double decode(const struct kvt_dtype *type, const unsigned char *byte)
 {
-	uint64_t bits = b[0];
+	int64_t whole;
+	uint64_t bits = 0;
 
-	if (elem == 2)
-		return bits | (uint64_t)b[1] << 8;
-	for (int i = 1; i < elem; i++)
-		bits |= (uint64_t)b[i] << (8 * i);
-	return bits;
+	for (int i = 0; i < type->elem; i++)
+		bits |= (uint64_t)byte[i] << (8 * i);
+	switch (type->number) {
+	case KVT_SIGNED:
+		bits <<= 64 - 8 * type->elem;
+		memcpy(&whole, &bits, sizeof(whole));
+		return (double)(whole >> (64 - 8 * type->elem));
+	case KVT_UNSIGNED:
+		return (double)bits;
+	case KVT_TRUTH:
+		return bits ? 1 : 0;
+	case KVT_POWER:
+		return bits > largest(type) ? NAN : compose((int)bits - type->bias, 0);
+	case KVT_IEEE: case KVT_FN: case KVT_FNUZ:
+		return decode_real(type, bits);
+	}
+	return NAN;
 }
+
+/* Bits of the nearest number.  Those of two neighbours differ by 1. */
+static uint64_t encode_magnitude(const struct kvt_dtype *type, double value)
+{
+	int least = type->number == KVT_POWER ? -type->bias : 1 - type->bias, exponent;
+	double rest, units;
+	uint64_t bits;
+
+	if (!isfinite(value))
+		return largest(type) + (type->number == KVT_IEEE);
+	frexp(value, &exponent);
+	exponent = value > 0 && exponent - 1 > least ? exponent - 1 : least;
+	rest = modf(ldexp(value, type->fraction - exponent), &units);
+	/* an exponent above the least has its first bit in 'units' */
+	bits = ((uint64_t)(exponent - least) << type->fraction) + (uint64_t)units;
+	if (type->number == KVT_POWER && !bits--)
+		return 0;	/* there is nothing below its least */
+	bits += rest > .5 || (rest >= .5 && bits % 2);
+	return bits > largest(type) ? largest(type) + (type->number == KVT_IEEE) : bits;
+}
+
+static uint64_t encode_real(const struct kvt_dtype *type, double value)
+{
+	int width = type->fraction + type->exponent;
+	uint64_t sign = (uint64_t)(signbit(value) != 0) << width, magnitude;
+
+	if (isnan(value) && type->number == KVT_FNUZ)
+		return (uint64_t)1 << width;
+	if (isnan(value))
+		return sign | (ones(width) - ones(type->fraction) / 2 *
+			       (type->number == KVT_IEEE));
+	magnitude = encode_magnitude(type, fabs(value));
+	return magnitude || type->number != KVT_FNUZ ? sign | magnitude : 0;
+}
+
+/* Nearest, ties to even; beyond the ends of the type its ends; NaN is 0. */
+static uint64_t encode_whole(const struct kvt_dtype *type, double value)
+{
+	bool sign = type->number == KVT_SIGNED;
+	double end = ldexp(1, 8 * type->elem - sign);
+	uint64_t top = ones(8 * type->elem - sign);
+
+	value = nearbyint(value);
+	if (isnan(value) || (value < 0 && !sign))
+		return 0;
+	if (value >= end)
+		return top;
+	if (value <= -end)
+		return ~top;
+	return value < 0 ? -(uint64_t)-value : (uint64_t)value;
+}
+
+static uint64_t encode(const struct kvt_dtype *type, double value)
+{
+	switch (type->number) {
+	case KVT_SIGNED: case KVT_UNSIGNED:
+		return encode_whole(type, value);
+	case KVT_TRUTH:
+		return value < 0 || value > 0 || isnan(value);
+	case KVT_POWER:
+		return value >= 0 && isfinite(value) ? encode_magnitude(type, value) :
+		       ones(8);
+	case KVT_IEEE: case KVT_FN: case KVT_FNUZ:
+		return encode_real(type, value);
+	}
+	return 0;
+}
+
+/* ---- by the row --------------------------------------------------------- */
+
+#define DECODE(id, ...) \
+static double decode_##id(const unsigned char *element) \
+{ \
+	return decode(&types[id], element); \
+}
+TYPES(DECODE)
+
+#define DECODER(id, ...) [id] = decode_##id,
+static double (*const decoder[NTYPES])(const unsigned char *) = { TYPES(DECODER) };
 
 double kvt_dtype_decode(const struct kvt_dtype *dtype, const void *element)
 {
-	uint64_t bits = bits_of(element, dtype->elem);
+	return decoder[dtype->index](element);
+}
 
-	switch ((enum type)dtype->index) {
-	case F64:
-		return float64_of(bits);
-	case F32:
-		return float32_of((uint32_t)bits);
-	case BF16:
-		return float32_of((uint32_t)bits << 16);
-	case F16:		/* most frequent: its row is known to the compiler */
-		return decode_real(&reals[F16], bits);
-	case E8M0:
-		return bits == 0xff ? NAN : compose((int)bits - 127, 0);
-	case U8: case U16: case U32: case U64:
-		return (double)bits;
-	case I8:
-		return (double)(int8_t)bits;
-	case I16:
-		return (double)(int16_t)bits;
-	case I32:
-		return (double)(int32_t)bits;
-	case I64:
-		return (double)(int64_t)bits;
-	case BOOL:
-		return bits ? 1.0 : 0.0;
-	default:
-		return decode_real(&reals[dtype->index], bits);
-	}
+void kvt_dtype_encode(const struct kvt_dtype *dtype, void *element, double value)
+{
+	uint64_t bits = encode(dtype, value);
+
+	for (int i = 0; i < dtype->elem; i++)
+		((unsigned char *)element)[i] = (unsigned char)(bits >> (8 * i));
 }
 
 double kvt_dtype_rounding(const struct kvt_dtype *dtype, double value)
 {
-	const struct real *real = &reals[dtype->index];
-	double gap;
+	double least = ldexp(1, 1 - dtype->bias - dtype->fraction), gap;
 	int exponent;
 
 	if (!isfinite(value))
 		return 0;
-	if (dtype->index == E8M0)	/* powers of two: the one above is the farther */
+	if (dtype->number == KVT_POWER)	/* the power above is the farther one */
 		return fabs(value) / 2;
-	if (!real->mantissa)
+	if (!dtype->is_float)
 		return 0.5;
 	frexp(value, &exponent);
-	gap = value < 0 || value > 0 ? ldexp(1, exponent - 1 - real->mantissa) : 0;
-	return (gap > real->least ? gap : real->least) / 2;
+	gap = value < 0 || value > 0 ? ldexp(1, exponent - 1 - dtype->fraction) : 0;
+	return (gap > least ? gap : least) / 2;
 }

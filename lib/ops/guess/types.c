@@ -60,7 +60,8 @@ static enum kvt_status weigh_type(struct kvt_guess *g, bool *fits,
 		return status == KVT_BAD_INPUT || status == KVT_USAGE ? KVT_OK : status;
 	status = kvt_guess_bytes(&bytes, &nbytes, &s, dump, err);
 	kvt_dump_close(dump);
-	for (int swapped = 0; !status && swapped <= (dtype->elem > 1); swapped++) {
+	for (int swapped = 0; !status && swapped <= (dtype->elem > 1) &&
+			      g->ntypes < KVT_GUESS_TYPES; swapped++) {
 		struct kvt_guess_type *t = &g->type[g->ntypes++];
 
 		*t = (struct kvt_guess_type){ .dtype = dtype, .swapped = swapped,
@@ -71,15 +72,17 @@ static enum kvt_status weigh_type(struct kvt_guess *g, bool *fits,
 	return status;
 }
 
+/* No cache is of doubles, or of numbers without a sign, which are scales. */
+static bool holds_keys(const struct kvt_dtype *type)
+{
+	return type->is_float && type->elem < 8 && type->number != KVT_POWER;
+}
+
 enum kvt_status kvt_guess_rank_types(struct kvt_guess *g, const struct guess_sample *s,
 				     struct kvt_error *err)
 {
-	static const char *const names[] = {
-		"bfloat16", "float16", "float32", "float8_e4m3fn", "float8_e4m3fnuz",
-		"float8_e5m2", "float8_e5m2fnuz",
-	};
 	const char *said = s->hints.dtype;
-	const struct kvt_dtype *dtype = said ? kvt_dtype_find(said) : NULL;
+	const struct kvt_dtype *dtype = said ? kvt_dtype_find(said) : NULL, *type;
 	struct kvt_error first = { "" }, why = { "" };
 	enum kvt_status status;
 	bool fits;
@@ -91,10 +94,10 @@ enum kvt_status kvt_guess_rank_types(struct kvt_guess *g, const struct guess_sam
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"elements of %s: guess needs floating point values",
 				dtype->name);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (dtype && strcmp(dtype->name, names[i]))
+	for (int i = 0; (type = kvt_dtype_at(i)); i++) {
+		if (!holds_keys(type) || (dtype && dtype != type))
 			continue;
-		if ((status = weigh_type(g, &fits, s, kvt_dtype_find(names[i]), &why)))
+		if ((status = weigh_type(g, &fits, s, type, &why)))
 			return kvt_fail(err, status, "%s", why.text);
 		if (!fits && !first.text[0])
 			first = why;
