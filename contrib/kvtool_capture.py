@@ -64,8 +64,9 @@ _TYPES = {
     "bfloat16": "BF16", "float16": "F16", "float32": "F32", "float64": "F64",
     "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
     "float8_e4m3fnuz": "F8_E4M3FNUZ", "float8_e5m2fnuz": "F8_E5M2FNUZ",
+    "float8_e8m0fnu": "F8_E8M0", "bool": "BOOL",
     "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16",
-    "int32": "I32", "int64": "I64",
+    "uint32": "U32", "int32": "I32", "uint64": "U64", "int64": "I64",
 }
 
 

@@ -25,6 +25,7 @@ from oracle import Tap                                      # noqa: E402
 NAMES = {
     "ErrorText": "kvt_error", "Text": "kvt_text", "Range": "kvt_range",
     "Ranges": "kvt_ranges", "Names": "kvt_names", "Rank": "kvt_rank", "Shape": "kvt_shape",
+    "Dtype": "kvt_dtype",
     "Box": "kvt_box", "Factor": "kvt_factor", "View": "kvt_view",
     "TensorPart": "kvt_tensor_part", "Views": "kvt_views", "Part": "kvt_part", "Order": "kvt_order",
     "Layout": "kvt_layout", "Facts": "kvt_facts", "Hints": "kvt_hints", "Run": "kvt_run",

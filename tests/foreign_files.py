@@ -54,10 +54,11 @@ def npz_bytes(arrays):
 # ---- torch.save() -----------------------------------------------------------
 
 class Tensor:
-    """Elements of a storage: name of its class, array, axes in memory order."""
+    """Elements of a storage: name of its class, array, axes in memory order; or of bytes
+    that a type of torch is named for."""
 
-    def __init__(self, storage, bits, permute=None):
-        self.storage = storage
+    def __init__(self, storage, bits, permute=None, dtype=None):
+        self.storage, self.dtype = storage, dtype
         self.bits = np.ascontiguousarray(bits)
         view = self.bits.transpose(permute) if permute else self.bits
         self.shape = view.shape
@@ -91,13 +92,16 @@ class Pickler:
     def tensor(self, t):
         key = str(len(self.storages))
         self.storages[key] = t.bits.tobytes()
+        of = f"torch\n{t.storage}" if t.storage else "torch.storage\nUntypedStorage"
         storage = self.tuple([
-            self.text("storage"), f"ctorch\n{t.storage}\n".encode(),
-            self.text(key), self.text("cpu"), self.number(t.bits.size)]) + b"Q"
-        return b"ctorch._utils\n_rebuild_tensor_v2\n" + self.tuple([
+            self.text("storage"), f"c{of}\n".encode(),
+            self.text(key), self.text("cpu"),
+            self.number(t.bits.size if t.storage else t.bits.nbytes)]) + b"Q"
+        version, more = ("v3", [f"ctorch\n{t.dtype}\n".encode()]) if t.dtype else ("v2", [])
+        return f"ctorch._utils\n_rebuild_tensor_{version}\n".encode() + self.tuple([
             storage, self.number(0), self.tuple(map(self.number, t.shape)),
             self.tuple(map(self.number, t.stride)), b"\x89",
-            b"ccollections\nOrderedDict\n)R"]) + b"R"
+            b"ccollections\nOrderedDict\n)R", *more]) + b"R"
 
     def any(self, o):
         if isinstance(o, Tensor):

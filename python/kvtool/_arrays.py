@@ -5,37 +5,41 @@ from __future__ import annotations
 import ctypes
 import importlib
 import sys
-from typing import Any, List, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
-from ._native import Unsupported, UsageError
+from ._native import Dtype, Unsupported, UsageError, lib, path_bytes, text
 
-# name of kvtool: (bytes, type of numpy or None, attribute of ml_dtypes or None)
-_TYPES = {
-    "float64": (8, "float64", None), "float32": (4, "float32", None),
-    "float16": (2, "float16", None), "bfloat16": (2, None, "bfloat16"),
-    "float8_e4m3fn": (1, None, "float8_e4m3fn"), "float8_e5m2": (1, None, "float8_e5m2"),
-    "float8_e4m3fnuz": (1, None, "float8_e4m3fnuz"),
-    "float8_e5m2fnuz": (1, None, "float8_e5m2fnuz"),
-    "uint8": (1, "uint8", None), "int8": (1, "int8", None),
-    "uint16": (2, "uint16", None), "int16": (2, "int16", None),
-    "uint32": (4, "uint32", None), "int32": (4, "int32", None),
-    "uint64": (8, "uint64", None), "int64": (8, "int64", None), "bool": (1, "bool", None),
-}
+
+def _found(name: str) -> Optional[Dtype]:
+    """The library's row of a type, by any of its names."""
+    found = lib.kvt_dtype_find(path_bytes(name))
+    return found.contents if found else None
+
+
+def _type(name: str) -> Dtype:
+    found = _found(name)
+    if found is None:
+        raise Unsupported(f"elements of type {name}")
+    return found
 
 
 def itemsize(dtype: str) -> int:
-    """Bytes of one element of a type that kvtool names."""
-    if dtype not in _TYPES:
-        raise Unsupported(f"elements of type {dtype}")
-    return _TYPES[dtype][0]
+    """Bytes of one element of a type."""
+    return int(_type(dtype).elem)
+
+
+def proper(dtype: str) -> str:
+    """kvtool's own of the names of a type."""
+    return text(_type(dtype).name)
 
 
 def name_of(dtype: Any) -> str:
     """kvtool's name of a type of numpy, ml_dtypes or torch, or of such a name."""
     name = str(getattr(dtype, "name", None) or dtype).replace("torch.", "")
-    if name not in _TYPES:
+    found = _found(name)
+    if found is None:
         raise UsageError(f"elements of type {name}; give dtype=")
-    return name
+    return text(found.name)
 
 
 def empty(n: int) -> Any:
@@ -66,15 +70,23 @@ def with_drops(index: Sequence[Any], drops: Sequence[bool]) -> Tuple[Any, ...]:
 
 def _numpy_type(dtype: str) -> Any:
     import numpy
-    _, plain, other = _TYPES[dtype]
-    if plain:
-        return numpy.dtype(plain)
+    row = _type(dtype)
+    if not row.ml_dtypes:
+        return numpy.dtype(text(row.npy))
     try:
         ml_dtypes: Any = importlib.import_module("ml_dtypes")
-    except ImportError:
-        raise Unsupported(f"numpy has no {dtype}: install ml_dtypes, or use read_torch() "
-                          "or read_bytes()") from None
-    return numpy.dtype(getattr(ml_dtypes, str(other)))
+        return numpy.dtype(getattr(ml_dtypes, text(row.ml_dtypes)))
+    except (ImportError, AttributeError):
+        raise Unsupported(f"numpy has no {dtype}: install ml_dtypes, the newest, or use "
+                          "read_torch() or read_bytes()") from None
+
+
+def _torch_type(dtype: str) -> Any:
+    torch: Any = importlib.import_module("torch")
+    name = text(_type(dtype).torch)
+    if not hasattr(torch, name):
+        raise Unsupported(f"this torch has no {dtype}")
+    return getattr(torch, name)
 
 
 _CLASSES: List[Any] = []
@@ -148,21 +160,20 @@ def _torch_of(array: Any, dtype: str) -> Any:
     torch: Any = importlib.import_module("torch")
     size = itemsize(dtype)
     plain = numpy.asarray(array).view({1: "u1", 2: "i2", 4: "i4", 8: "i8"}[size])
-    return torch.from_numpy(plain).view(getattr(torch, dtype))
+    return torch.from_numpy(plain).view(_torch_type(dtype))
 
 
 def to_torch(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...],
              dtype: str) -> Any:
     """The same as a torch.Tensor over the same memory."""
     torch: Any = importlib.import_module("torch")
-    if not hasattr(torch, dtype):
-        raise Unsupported(f"this torch has no {dtype}")
+    element = _torch_type(dtype)
     if getattr(data, "dtype", None) is not None and data.dtype.kind == "V":
         data = bytearray(data.tobytes())
     if not len(data):  # pylint: disable=use-implicit-booleaness-not-len
-        return torch.empty(shape, dtype=getattr(torch, dtype))[index]
+        return torch.empty(shape, dtype=element)[index]
     flat = torch.frombuffer(data, dtype=torch.uint8)
-    return flat.view(getattr(torch, dtype)).reshape(shape)[index]
+    return flat.view(element).reshape(shape)[index]
 
 
 def to_bytes(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...], dtype: str

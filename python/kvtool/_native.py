@@ -99,6 +99,14 @@ class Shape(Structure):
     _fields_ = [("n", c_int64 * NAXES), ("elem", c_int64)]
 
 
+class Dtype(Structure):
+    _fields_ = [("name", c_char_p), ("safetensors", c_char_p), ("npy", c_char_p),
+                ("torch", c_char_p), ("ml_dtypes", c_char_p), ("alias", c_char_p * 4),
+                ("elem", c_int), ("is_float", c_bool), ("index", c_int),
+                ("number", c_int), ("fraction", c_int), ("exponent", c_int),
+                ("bias", c_int)]
+
+
 class Box(Structure):
     _fields_ = [("begin", c_int64 * NAXES), ("end", c_int64 * NAXES)]
 
@@ -243,6 +251,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
                                 c_char_p, Range, _ERR]),
     "kvt_dump_read": (c_int, [c_void_p, c_int, POINTER(Box), POINTER(Layout), c_void_p,
                               _ERR]),
+    "kvt_dtype_find": (POINTER(Dtype), [c_char_p]),
+    "kvt_dtype_at": (POINTER(Dtype), [c_int]),
     "kvt_layout_parse": (c_int, [POINTER(Layout), c_char_p, _ERR]),
     "kvt_layout_string": (Text, [POINTER(Layout)]),
     "kvt_layout_views": (c_int, [POINTER(Views), POINTER(Layout), POINTER(Box), c_int64,

@@ -53,7 +53,7 @@ class _Tensor:
         else:
             tensor = self._take_host_array(tensor)
         self.shape = list(tensor.shape)
-        self.dtype = dtype or _arrays.name_of(tensor.dtype)
+        self.dtype = _arrays.proper(dtype) if dtype else _arrays.name_of(tensor.dtype)
         if _arrays.itemsize(self.dtype) != self.size:
             raise UsageError(f"{name}: elements have {self.size} bytes, {self.dtype} has "
                              f"{_arrays.itemsize(self.dtype)}")
