@@ -45,6 +45,30 @@ static bool is_clean(const struct kvt_findings *r)
 	return true;
 }
 
+/* ", NaN and infinity in 1 of 2 groups" */
+static void print_groups(const char *what, int n, int groups)
+{
+	if (n)
+		plainf(", %s", what);
+	if (n && n < groups)
+		plainf(" in %d of %d groups", n, groups);
+}
+
+static void print_data(const struct kvt_findings *r)
+{
+	const struct kvt_looked_at *l = &r->looked;
+
+	if (!l->data) {
+		plainf("; not at the data");
+		return;
+	}
+	plainf(", all data: zeros");
+	print_groups("NaN and infinity", l->numbers, l->groups);
+	print_groups("checksums", l->checksums, l->groups);
+	if (!l->numbers && !r->total[KVT_ERROR])
+		plainf("; no NaN was sought, the element type has none");
+}
+
 /* "Clean" alone would say too much, and of some files everything does. */
 static void print_looked(const struct kvt_findings *r)
 {
@@ -53,11 +77,13 @@ static void print_looked(const struct kvt_findings *r)
 	/* files: of a set of ranks, and of what was refused, there are none */
 	if (!l->files || (!is_clean(r) && !l->unlisted && !l->unnoticed))
 		return;
-	plainf("%s: looked at %lld file%s (%s), %d group%s, %lld block%s: %s, tables%s\n",
+	plainf("%s: looked at %lld file%s (%s), %d group%s, %lld block%s: %s, tables",
 	       r->path, (long long)l->files, plural(l->files),
 	       kvt_size_string(l->bytes).s,
 	       l->groups, plural(l->groups), (long long)l->blocks, plural(l->blocks),
-	       l->checks ? l->checks : "names, lengths", l->data ? ", all data" : "");
+	       l->checks ? l->checks : "names, lengths");
+	print_data(r);
+	putchar('\n');
 	if (l->unlisted)
 		plainf("%s: " KVT_UNLISTED "\n", r->path);
 	if (l->unnoticed)
@@ -100,6 +126,8 @@ static void put_looked(struct json_out *out, json_t *o, const struct kvt_looked_
 	json_put_int(out, looked, "groups", l->groups);
 	json_put_int(out, looked, "blocks", l->blocks);
 	json_put_bool(out, looked, "data", l->data);
+	json_put_int(out, looked, "checksum_groups", l->checksums);
+	json_put_int(out, looked, "number_groups", l->numbers);
 	json_put_text(out, looked, "checks", l->checks);
 	json_put_bool(out, looked, "missing_files_noticed", !l->unlisted);
 	json_put_text(out, looked, "unnoticed", l->unnoticed);

@@ -37,6 +37,8 @@ struct kvt_looked_at {
 	int64_t files, bytes, blocks;
 	int groups;
 	bool data;			/* was read */
+	/* groups: whose checksums were compared; in which NaN and infinity were sought */
+	int checksums, numbers;
 	const char *checks;		/* of the format; or NULL */
 	bool unlisted;			/* nothing says which files there should be */
 	const char *unnoticed;		/* what else could be wrong; or NULL */
@@ -76,7 +78,10 @@ bool kvt_check_tables(struct kvt_findings *r, const struct kvt_snapshot *s);
 bool kvt_check_layers(struct kvt_findings *r, const struct kvt_snapshot *s);
 void kvt_check_heads(struct kvt_findings *r, const struct kvt_snapshot *s);
 
-/* All data: checksums, stored digests, the null block, stale slots, padding. */
+/*
+ * All data: checksums, stored digests, NaN and zeros, the null block, stale slots,
+ * padding.
+ */
 KVT_MUST_CHECK enum kvt_status
 kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump, const char *path,
 	       const struct kvt_run *run, struct kvt_error *err);

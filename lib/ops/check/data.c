@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * data.c - what only the data tells: checksums, zeros where none should be,
- * and something where only zeros should be
+ * data.c - what only the data tells: checksums, what is no number, zeros where none
+ * should be, and something where only zeros should be
  *
- * Checksums first (integrity.c).  Then each group is read once more, in cell order, and
- * every slot is held against what the tables say of it: live ones hold something, the
- * null block nothing; what is stale and not zero is counted.  Where the tables say
- * nothing of a slot, nothing is expected.  Boxes are judged in their order, so that
- * findings do not depend on the number of threads.  Padding of pages comes last.
+ * All of a group is read once, for checksums (integrity.c) and numbers (lib/ops/numbers)
+ * together.  Then what was seen of slots is held against what the tables say of them:
+ * live ones hold finite numbers that are not all zeros, the null block nothing; what is
+ * stale and not zero is counted.  Padding of pages comes last.
  */
 #include "lib/ops/check/check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,241 +18,199 @@
 #include "lib/dump/leaf.h"
 #include "lib/dump/pipeline.h"
 #include "lib/ops/check/integrity.h"
-#include "lib/ops/write/plan.h"
-
-/* What a slot is to be: live ones hold something, the others should not. */
-enum duty { UNKNOWN, LIVE, STALE, NULL_BLOCK };
+#include "lib/ops/numbers/numbers.h"
+#include "lib/ops/where/where.h"
 
 static unsigned long long id_of(const struct kvt_group *group, int64_t block)
 {
 	return kvt_block_id(group, block);
 }
 
-struct scanning {
-	struct kvt_dump *dump;
-	const struct kvt_group *group;
+/* What was seen of a group, and whom it is told. */
+struct telling {
+	struct kvt_findings *r;
+	const struct kvt_snapshot *snapshot;
 	int g;
-	struct kvt_cut cut;
-	/* [B] 0: in no table; else 1 + the slots before its first token */
-	uint32_t *used;			/* NULL: not known */
-	bool *live;			/* [B][S] of a group that forgets; else NULL */
-	bool overlaid;			/* what is stale may be of another group */
-	struct kvt_findings *report;
-	int64_t stale;			/* slots with something in them */
+	const struct kvt_group *group;
+	const struct kvt_numbers *n;
 };
 
-/* ---- what a slot is ----------------------------------------------------- */
+/* ---- NaN and infinities ------------------------------------------------- */
 
-/* Slots before the first token of all that have the block belong to no request. */
-static void use_block(struct scanning *c, const struct kvt_request *request, int64_t i)
+/* "; request C, token 35", if it is known. */
+static struct kvt_text whose(const struct telling *t, const struct kvt_odd *odd)
 {
-	uint32_t *used = &c->used[request->blocks[c->g][i]], before = 0;
+	struct kvt_where place = { .region = KVT_ELEMENT, .group = t->g };
+	struct kvt_tenancy tenancy = { 0, 0 };
+	struct kvt_tenant tenant;
+	struct kvt_text out = { "" };
 
-	if (!i && c->group->tokens_per_slot > 0)
-		before = (uint32_t)(kvt_request_skip(request, c->group) /
-				    c->group->tokens_per_slot);
-	if (!*used || before + 1 < *used)
-		*used = before + 1;
+	memcpy(place.index, odd->at, sizeof(place.index));
+	if (t->group->tokens_per_slot < 1)
+		place.index[KVT_AXIS_S] = 0;
+	if (!kvt_next_tenant(&tenant, &tenancy, t->snapshot, &place))
+		return out;
+	if (t->group->tokens_per_slot < 1)
+		snprintf(out.s, sizeof(out.s), "; a state of request %.60s",
+			 tenant.request->id);
+	else if (tenant.token < 0)
+		snprintf(out.s, sizeof(out.s), "; request %.60s", tenant.request->id);
+	else
+		snprintf(out.s, sizeof(out.s), "; request %.60s, token %lld",
+			 tenant.request->id, LL(tenant.token));
+	return out;
 }
 
-static bool mark_used(struct scanning *c, const struct kvt_snapshot *s)
+/* " in the scales", where there are parts. */
+static struct kvt_text part_of(const struct telling *t, const struct kvt_odd *odd)
 {
-	bool any = false;
+	unsigned column = 1u << (odd->at[KVT_AXIS_K] * t->n->nparts + odd->part);
+	struct kvt_text out = { "" };
 
-	for (int64_t r = 0; r < s->nrequests; r++)
-		any |= s->request[r].nblocks[c->g] > 0;
-	if (!any)
-		return true;
-	c->used = calloc((size_t)c->group->shape.n[KVT_AXIS_B] + 1, sizeof(*c->used));
-	for (int64_t r = 0; c->used && r < s->nrequests; r++)
-		for (int64_t i = 0; i < s->request[r].nblocks[c->g]; i++)
-			use_block(c, &s->request[r], i);
-	return c->used != NULL;
+	if (t->n->nparts > 1)
+		snprintf(out.s, sizeof(out.s), " in the %.120s",
+			 kvt_columns_text(t->n, t->group, column).s);
+	return out;
 }
 
-/* Each leaves its own bytes in a block that another one gets. */
-static bool is_overlaid(const struct kvt_snapshot *s, int g)
+static void tell_odd(const struct telling *t, const char *rule, const struct kvt_odd *odd,
+		     const char *slots)
 {
-	for (int i = 0; i < s->ngroups; i++)
-		if (i != g && kvt_groups_share(&s->group[i], &s->group[g]))
-			return true;
-	return false;
+	bool first = odd->nan + odd->inf > 1;
+
+	if (odd->slots)
+		kvt_find(t->r, rule,
+			 kvt_find_at("%s", kvt_odd_at(t->n, t->group, odd).s),
+			 "%s%s%s%s%s", kvt_odd_text(odd).s, slots,
+			 first ? ", the first here" : "", part_of(t, odd).s,
+			 whose(t, odd).s);
 }
 
-static bool mark_live(struct scanning *c, const struct kvt_snapshot *s)
+static struct kvt_text in_slots(const struct kvt_odd *odd)
 {
-	if (c->group->tokens_per_slot < 1 || !c->used || !kvt_group_forgets(s, c->g))
-		return true;
-	c->live = kvt_live_slots(s, c->g);
-	return c->live != NULL;
+	struct kvt_text out;
+
+	snprintf(out.s, sizeof(out.s), " in %lld slot%s (counted in each layer)",
+		 LL(odd->slots), odd->slots == 1 ? "" : "s");
+	return out;
 }
 
-/*
- * Of a recurrent group it is the block that counts.  What a window has passed is
- * left as it was.
- */
-static enum duty duty_of(const struct scanning *c, int64_t block, int64_t slot)
+static void tell_numbers(const struct telling *t)
 {
-	const struct kvt_snapshot *s = kvt_dump_snapshot(c->dump);
-	const struct kvt_group *group = c->group;
+	static const struct {
+		enum kvt_duty duty;
+		const char *rule;
+	} others[] = {
+		{ KVT_DUTY_UNKNOWN, "pool.nonfinite" },
+		{ KVT_DUTY_LEFT, "stale.nonfinite" },
+		{ KVT_DUTY_STALE, "stale.nonfinite" },
+		{ KVT_DUTY_NULL, "null.nonfinite" },
+	};
+	int64_t told = t->n->nlive < KVT_MAX_PLACES ? t->n->nlive : KVT_MAX_PLACES;
 
-	if (block == kvt_null_block(s, c->g))
-		return NULL_BLOCK;
-	if (c->used && c->used[block] && slot < c->used[block] - 1)
-		return UNKNOWN;
-	if (c->live && c->used[block])
-		return c->live[block * group->shape.n[KVT_AXIS_S] + slot] ? LIVE :
-									   UNKNOWN;
-	if (group->block_valid)
-		return slot < group->block_valid[block] ? LIVE : STALE;
-	if (!c->used)
-		return UNKNOWN;
-	if (!c->used[block])
-		return STALE;
-	return group->tokens_per_slot < 1 ? LIVE : UNKNOWN;
-}
+	for (int64_t i = 0; i < told; i++)
+		tell_odd(t, "live.nonfinite", &t->n->live[i], "");
+	kvt_find_more(t->r, "live.nonfinite", t->n->nlive - told);
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+		const struct kvt_odd *odd = &t->n->by[others[i].duty];
 
-/* ---- boxes -------------------------------------------------------------- */
-
-static bool is_zero(const uint8_t *bytes, int64_t n)
-{
-	return !n || (!bytes[0] && !memcmp(bytes, bytes + 1, (size_t)n - 1));
-}
-
-/* A slot of all heads, keys and values; in cell order each is a run. */
-static bool slot_is_zero(const struct scanning *c, const uint8_t *page, int64_t slot,
-			 int64_t nslots)
-{
-	const int64_t *n = c->group->shape.n;
-	int64_t row = n[KVT_AXIS_D] * c->group->shape.elem;
-	int64_t cell = n[KVT_AXIS_S] * row;
-
-	for (int64_t i = 0; i < n[KVT_AXIS_H] * n[KVT_AXIS_K]; i++)
-		if (!is_zero(page + i * cell + slot * row, row * nslots))
-			return false;
-	return true;
-}
-
-static struct kvt_find_at slot_at(const struct scanning *c, int64_t layer, int64_t block,
-				  int64_t slot)
-{
-	return kvt_find_at("group=%s,layer=%lld,block=%llu,slot=%lld", c->group->id,
-			   LL(layer), id_of(c->group, block), LL(slot));
-}
-
-static void judge(struct scanning *c, int64_t layer, int64_t block, int64_t slot,
-		  bool zero)
-{
-	switch (duty_of(c, block, slot)) {
-	case NULL_BLOCK:
-		if (!zero)
-			kvt_find(c->report, "null.nonzero",
-				 slot_at(c, layer, block, slot),
-				 "the null block is not zero here");
-		break;
-	case LIVE:
-		if (zero)
-			kvt_find(c->report, "live.zero", slot_at(c, layer, block, slot),
-				 "holds a live token, but is all zeros");
-		break;
-	case STALE:
-		c->stale += !zero && !c->overlaid;
-		break;
-	default:
-		break;
+		tell_odd(t, others[i].rule, odd, in_slots(odd).s);
 	}
 }
 
-/* Of a page; the taps of a conv state are one slot. */
-static int64_t slots_of(const struct scanning *c)
+/* ---- zeros, and what should be zero ------------------------------------- */
+
+/* "layers 3 to 4" */
+static struct kvt_text range(const char *what, int64_t first, int64_t n)
 {
-	return c->group->tokens_per_slot < 1 ? 1 : c->group->shape.n[KVT_AXIS_S];
+	struct kvt_text out;
+
+	if (n == 1)
+		snprintf(out.s, sizeof(out.s), "%s %lld", what, LL(first));
+	else
+		snprintf(out.s, sizeof(out.s), "%ss %lld to %lld", what, LL(first),
+			 LL(first + n - 1));
+	return out;
 }
 
-static int64_t pages_of(const struct kvt_box *box)
+/* ",kv=v" of columns that are all values, or all keys; else nothing. */
+static const char *half_of(const struct kvt_numbers *n, unsigned columns)
 {
-	return (box->end[KVT_AXIS_L] - box->begin[KVT_AXIS_L]) *
-	       (box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B]);
+	unsigned keys = (1u << n->nparts) - 1;
+
+	if (n->ncolumns == n->nparts || !columns)
+		return "";
+	return !(columns & ~keys) ? ",kv=k" : !(columns & keys) ? ",kv=v" : "";
 }
 
-static enum kvt_status scan_box(struct kvt_worker *worker, void *context, int64_t i,
-				struct kvt_error *err)
+static void tell_zeros(const struct telling *t, const struct kvt_zeros *z)
 {
-	struct scanning *c = context;
-	struct kvt_box box = kvt_cut_box(&c->cut, i);
-	int64_t npages = pages_of(&box), slots = slots_of(c);
-	int64_t one = c->group->shape.n[KVT_AXIS_S] / slots;
-	uint8_t *page = worker->buffer[0], *zero = worker->result;
-	enum kvt_status status;
+	const char *rule = z->nheads ? "head.zero" : z->columns ? "component.zero" :
+							      "layer.zero";
+	struct kvt_text layers = range("layer", z->layer, z->nlayers), what = { "" };
+	struct kvt_text heads = range("head", t->group->head_start + z->head, z->nheads);
+	char of[80] = "", at[80] = "", head[40] = "";
 
-	if ((status = kvt_read(worker, c->dump, c->g, &box, &cell_layout, page, err)))
-		return status;
-	for (int64_t p = 0; p < npages; p++) {
-		for (int64_t s = 0; s < slots; s++)
-			*zero++ = slot_is_zero(c, page, s, one);
-		page += c->cut.box_bytes / c->cut.layers / c->cut.blocks;
+	if (z->columns || !z->nheads)
+		what = kvt_columns_text(t->n, t->group, z->columns ? z->columns :
+							(1u << t->n->ncolumns) - 1);
+	if (z->request >= 0) {
+		snprintf(of, sizeof(of), " of request %.60s",
+			 t->snapshot->request[z->request].id);
+		snprintf(at, sizeof(at), ",request=%.60s",
+			 t->snapshot->request[z->request].id);
 	}
-	worker->nresult = npages * slots;
-	kvt_worker_progress(worker, c->cut.box_bytes);
-	return KVT_OK;
+	if (z->nheads)
+		snprintf(head, sizeof(head), ",head=%lld",
+			 LL(t->group->head_start + z->head));
+	kvt_find(t->r, rule,
+		 kvt_find_at("group=%s,layer=%lld%s%s%s", t->group->id, LL(z->layer), at,
+			     head, half_of(t->n, z->columns)),
+		 "%s%s%s: zeros in every %sslot%s of %s", what.s,
+		 what.s[0] && z->nheads ? " of " : "", z->nheads ? heads.s : "",
+		 t->n->known ? "live " : "", of, layers.s);
 }
 
-/* kvt_merge_fn: of each slot of a box whether it is all zeros. */
-static bool take_zeros(void *context, int64_t i, const void *result, int64_t nbytes)
+static struct kvt_find_at slot_at(const struct telling *t, const struct kvt_slot_place *p,
+				  const char *half)
 {
-	struct scanning *c = context;
-	struct kvt_box box = kvt_cut_box(&c->cut, i);
-	const uint8_t *zero = result;
-
-	if (nbytes != pages_of(&box) * slots_of(c))
-		return false;
-	for (int64_t l = box.begin[KVT_AXIS_L]; l < box.end[KVT_AXIS_L]; l++)
-		for (int64_t b = box.begin[KVT_AXIS_B]; b < box.end[KVT_AXIS_B]; b++)
-			for (int64_t s = 0; s < slots_of(c); s++)
-				judge(c, l, b, s, *zero++);
-	return true;
+	return kvt_find_at("group=%s,layer=%lld,block=%llu,slot=%lld%s", t->group->id,
+			   LL(p->layer), id_of(t->group, p->block), LL(p->slot), half);
 }
 
-static void forget(struct scanning *c)
+static void tell_slots(const struct telling *t, const char *rule,
+		       const struct kvt_slots *slots, const char *half, const char *text)
 {
-	free(c->used);
-	free(c->live);
+	for (int i = 0; i < slots->n; i++)
+		kvt_find(t->r, rule, slot_at(t, &slots->first[i], half), "%s", text);
+	kvt_find_more(t->r, rule, slots->count - slots->n);
 }
 
-static enum kvt_status scan_group(struct kvt_findings *r, struct kvt_dump *dump, int g,
-				  const struct kvt_run *run,
-				  struct kvt_error *err)
+static void tell_all_zeros(const struct telling *t)
 {
-	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
-	struct scanning c = { .dump = dump, .group = &s->group[g], .g = g,
-			      .report = r };
-	struct kvt_work work = { .fn = scan_box, .context = &c, .label = "scanning",
-				 .merge = take_zeros, .part = g };
-	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
-	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
-	enum kvt_status status;
+	bool recurrent = t->group->tokens_per_slot < 1;
 
-	if (!mark_used(&c, s) || !mark_live(&c, s)) {
-		forget(&c);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < t->n->nzeros; i++)
+		tell_zeros(t, &t->n->zeros[i]);
+	tell_slots(t, "live.zero", &t->n->zero, "",
+		   recurrent ? "is the state of a request, but all zeros" :
+			       "holds a live token, but is all zeros");
+	for (int c = 0; c < t->n->ncolumns; c++) {
+		struct kvt_text what = kvt_columns_text(t->n, t->group, 1u << c), text;
+
+		snprintf(text.s, sizeof(text.s), "%.80s: all zeros; the rest is not",
+			 what.s);
+		tell_slots(t, "component.zero", &t->n->column[c],
+			   half_of(t->n, 1u << c), text.s);
 	}
-	c.overlaid = is_overlaid(s, g);
-	c.cut = kvt_cut_choose(c.group, tiling, NULL, NULL, limit);
-	work.count = c.group->shape.n[KVT_AXIS_L] && c.group->shape.n[KVT_AXIS_B] ?
-		     c.cut.nboxes : 0;
-	work.total_bytes = work.count * c.cut.box_bytes;
-	work.buffer_bytes[0] = c.cut.box_bytes;
-	work.result_bytes = c.cut.layers * c.cut.blocks * slots_of(&c);
-	kvt_work_reads(&work, dump, g, &c.cut, &cell_layout);
-	status = kvt_work_run(&work, run, err);
-	forget(&c);
-	if (!status && c.stale)
-		kvt_find(r, "stale.slots", kvt_find_at("group=%s", c.group->id),
+	tell_slots(t, "null.nonzero", &t->n->null_block, "",
+		   "the null block is not zero here");
+	if (t->n->stale)
+		kvt_find(t->r, "stale.slots", kvt_find_at("group=%s", t->group->id),
 			 "%lld slot%s that no request uses %s not zero (counted in each "
 			 "layer)",
-			 LL(c.stale), c.stale == 1 ? "" : "s",
-			 c.stale == 1 ? "is" : "are");
-	return status;
+			 LL(t->n->stale), t->n->stale == 1 ? "" : "s",
+			 t->n->stale == 1 ? "is" : "are");
 }
 
 /* ---- padding ------------------------------------------------------------ */
@@ -381,6 +339,39 @@ static enum kvt_status check_members(struct kvt_findings *r, const struct kvt_du
 	return status ? kvt_fail(err, status, "%s", why.text) : KVT_OK;
 }
 
+/* Reads all of a group, for its checksums and its numbers. */
+static enum kvt_status read_group(struct kvt_integrity *v, struct kvt_numbers *n,
+				  struct kvt_dump *dump, int g, const char *path,
+				  const struct kvt_run *run, struct kvt_error *err)
+{
+	struct kvt_looking *looking = kvt_looking_new(n, kvt_dump_snapshot(dump), g);
+	enum kvt_status status;
+
+	if (!looking)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	status = kvt_check_integrity(v, dump, g, path, looking, run, err);
+	if (!status && !kvt_looking_finish(looking))
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	kvt_looking_free(looking);
+	return status;
+}
+
+/* What of a group is damaged has numbers that nobody wrote. */
+static void tell_group(struct kvt_findings *r, const struct kvt_dump *dump, int g,
+		       const struct kvt_integrity *v, const struct kvt_numbers *n)
+{
+	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+	const struct telling t = { r, s, g, &s->group[g], n };
+
+	tell_damage(r, &s->group[g], v);
+	if (!can_be_read(dump, g, v))
+		return;
+	tell_numbers(&t);
+	tell_all_zeros(&t);
+	if (n->numbers)
+		r->looked.numbers++;
+}
+
 /* Checksums of all groups come first: they say whether the rest can be believed. */
 enum kvt_status kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump,
 			       const char *path, const struct kvt_run *run,
@@ -388,24 +379,23 @@ enum kvt_status kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump,
 {
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
 	struct kvt_integrity *v = calloc((size_t)s->ngroups + 1, sizeof(*v));
-	enum kvt_status status;
-	bool damaged;
+	struct kvt_numbers *n = calloc((size_t)s->ngroups + 1, sizeof(*n));
+	enum kvt_status status = KVT_OK;
+	bool damaged = false;
 
-	if (!v)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if ((status = check_members(r, dump, path, run, &damaged, err)) || damaged) {
-		free(v);
-		return status;
+	if (!v || !n)
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	else
+		status = check_members(r, dump, path, run, &damaged, err);
+	for (int g = 0; !status && !damaged && g < s->ngroups; g++)
+		status = read_group(&v[g], &n[g], dump, g, path, run, err);
+	for (int g = 0; !status && !damaged && g < s->ngroups; g++) {
+		tell_group(r, dump, g, &v[g], &n[g]);
+		status = check_padding(r, dump, g, run, err);
 	}
-	for (int g = 0; !status && g < s->ngroups; g++)
-		status = kvt_check_integrity(&v[g], dump, g, path, run, err);
-	for (int g = 0; !status && g < s->ngroups; g++) {
-		tell_damage(r, &s->group[g], &v[g]);
-		if (can_be_read(dump, g, &v[g]))
-			status = scan_group(r, dump, g, run, err);
-		if (!status)
-			status = check_padding(r, dump, g, run, err);
-	}
+	for (int g = 0; n && g < s->ngroups; g++)
+		kvt_numbers_free(&n[g]);
+	free(n);
 	free(v);
-	return status ? status : kvt_dump_unchanged(dump, err);
+	return status || damaged ? status : kvt_dump_unchanged(dump, err);
 }

@@ -2,6 +2,7 @@
 /* dump.c - all that is looked for in one dump, in the order in which it is told */
 #include "lib/kvt/ops.h"
 #include "lib/ops/check/check.h"
+#include "lib/ops/check/integrity.h"
 
 #include <stdio.h>
 
@@ -18,8 +19,10 @@ static struct kvt_looked_at looked_at(const struct kvt_dump *dump, bool data)
 		.unnoticed = kvt_dump_unnoticed(dump),
 	};
 
-	for (int g = 0; g < s->ngroups; g++)
+	for (int g = 0; g < s->ngroups; g++) {
 		out.blocks += s->group[g].shape.n[KVT_AXIS_B];
+		out.checksums += data && kvt_checksum_name(dump, g);
+	}
 	return out;
 }
 

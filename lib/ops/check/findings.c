@@ -83,8 +83,16 @@ static const struct kvt_rule rules[] = {
 
 	{ "tile.damaged", KVT_ERROR, "a checksum of stored data is wrong" },
 	{ "digest.cell", KVT_ERROR, "data is not what the stored digest says" },
-	{ "null.nonzero", KVT_NOTE, "the null block is not zero" },
+	{ "live.nonfinite", KVT_ERROR, "NaN or infinity in a live slot or a state" },
+	{ "pool.nonfinite", KVT_WARNING, "NaN or infinity in slots that may be in use" },
+	{ "stale.nonfinite", KVT_NOTE, "NaN or infinity in slots that no request uses" },
+	{ "null.nonfinite", KVT_NOTE, "NaN or infinity in the null block" },
+	{ "layer.zero", KVT_WARNING, "all live slots of a layer are zeros" },
+	{ "component.zero", KVT_WARNING, "keys, values or another part are zeros, the "
+					 "rest is not" },
+	{ "head.zero", KVT_WARNING, "a head is zero in all live slots" },
 	{ "live.zero", KVT_WARNING, "a live slot is all zeros" },
+	{ "null.nonzero", KVT_NOTE, "the null block is not zero" },
 	{ "stale.slots", KVT_NOTE, "slots that no request uses are not zero" },
 	{ "padding.nonzero", KVT_WARNING, "the padding of a page is not zero" },
 	{ "row.tail", KVT_ERROR, "bytes after the last rank of a file are not zero" },

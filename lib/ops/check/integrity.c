@@ -9,7 +9,8 @@
  *
  * Boxes are checked by any worker, their results added in the boxes' order, so that
  * what is kept are the first findings, whatever the number of threads.  Costs
- * one read of the data, and a hash of it where there are cells.
+ * one read of the data, and a hash of it where there are cells; who wants its numbers
+ * looked at, too, has them looked at here, for the bytes are at hand.
  */
 #include "lib/ops/check/integrity.h"
 
@@ -29,6 +30,7 @@ struct verifying {
 	struct kvt_cut cut;
 	int64_t box_cells;		/* (layer, block, head, kv) of a full box */
 	bool has_cells;
+	struct kvt_looking *looking;	/* at what was read; or NULL */
 	struct kvt_integrity *result;
 };
 
@@ -194,6 +196,20 @@ static void add_result(struct kvt_integrity *to, const struct kvt_integrity *r)
 		note(to, r->found[i].at, r->found[i].damaged, r->found[i].text);
 }
 
+const char *kvt_without_path(const char *text, const char *path)
+{
+	size_t n = strlen(path);
+
+	return !strncmp(text, path, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 :
+									text;
+}
+
+/* In the order of cells, if these are looked at; else as they are. */
+static const struct kvt_layout *order_of(const struct verifying *v)
+{
+	return v->has_cells || v->looking ? &cell_layout : NULL;
+}
+
 static enum kvt_status read_part(struct kvt_worker *worker, struct checked *c,
 				 const struct kvt_box *part, struct kvt_error *err)
 {
@@ -205,17 +221,18 @@ static enum kvt_status read_part(struct kvt_worker *worker, struct checked *c,
 		leaf->ops->read_box(leaf, c->v->group, part, from.bytes, err) :
 		kvt_dump_read(c->v->dump, c->v->group, part, NULL, from.bytes, err);
 
-	if (status || !c->v->has_cells)
+	if (status || !order_of(c->v))
 		return status;
 	return copy_box(worker, &cells, &from, part, group->shape.elem, err);
 }
 
-const char *kvt_without_path(const char *text, const char *path)
+static enum kvt_status read_whole(struct kvt_worker *worker, struct checked *c,
+				  struct kvt_error *err)
 {
-	size_t n = strlen(path);
-
-	return !strncmp(text, path, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 :
-									text;
+	if (held_leaf(c->v))
+		return read_part(worker, c, &c->box, err);
+	return kvt_read(worker, c->v->dump, c->v->group, &c->box, order_of(c->v),
+			c->cells, err);
 }
 
 /*
@@ -226,7 +243,7 @@ static enum kvt_status read_flat(struct kvt_worker *worker, struct checked *c,
 				 struct kvt_error *err)
 {
 	struct kvt_error found = { "" }, first = { "" };
-	enum kvt_status status = read_part(worker, c, &c->box, &first);
+	enum kvt_status status = read_whole(worker, c, &first);
 	const int64_t before = c->result.damaged;
 	struct kvt_box part = c->box;
 
@@ -275,6 +292,10 @@ static enum kvt_status verify_box(struct kvt_worker *worker, void *context, int6
 	kvt_worker_progress(worker, v->cut.box_bytes);
 	worker->nresult = result_bytes(c.result.nfound);
 	memcpy(worker->result, &c.result, (size_t)worker->nresult);
+	/* what cannot be decoded cannot be looked at */
+	if (v->looking && !c.result.damaged)
+		worker->nresult += kvt_look_at_box(worker->result + worker->nresult,
+						   v->looking, &c.box, c.cells);
 	return KVT_OK;
 }
 
@@ -283,22 +304,40 @@ static bool take_result(void *context, int64_t i, const void *result, int64_t nb
 {
 	const struct kvt_integrity *found = result;
 	const struct verifying *v = context;
+	struct kvt_box box = kvt_cut_box(&v->cut, i);
+	int64_t own;
 
-	(void)i;
 	if (nbytes < result_bytes(0) || found->nfound < 0 ||
-	    found->nfound > KVT_MAX_DAMAGES || nbytes != result_bytes(found->nfound))
+	    found->nfound > KVT_MAX_DAMAGES || nbytes < result_bytes(found->nfound))
 		return false;
 	add_result(v->result, found);
-	return true;
+	own = result_bytes(found->nfound);
+	if (!v->looking || found->damaged)
+		return nbytes == own;
+	return kvt_looking_take(v->looking, &box, (const uint8_t *)result + own,
+				nbytes - own);
+}
+
+const char *kvt_checksum_name(const struct kvt_dump *dump, int g)
+{
+	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+
+	if (leaf && leaf->settles)
+		return "crc32";
+	if (!tiling)
+		return kvt_dump_proven(dump)->flat[g] ? "xxh3" : NULL;
+	return tiling->fletcher32 ? "fletcher32" : tiling->zstd ? "zstd" : NULL;
 }
 
 enum kvt_status kvt_check_integrity(struct kvt_integrity *out, struct kvt_dump *dump,
-				    int g, const char *path, const struct kvt_run *run,
-				    struct kvt_error *err)
+				    int g, const char *path, struct kvt_looking *looking,
+				    const struct kvt_run *run, struct kvt_error *err)
 {
 	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[g];
 	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
-	struct verifying v = { .dump = dump, .path = path, .group = g, .result = out };
+	struct verifying v = { .dump = dump, .path = path, .group = g, .result = out,
+			       .looking = looking };
 	struct kvt_work work = { .fn = verify_box, .context = &v, .label = "verifying",
 				 .merge = take_result, .part = g,
 				 .result_bytes = result_bytes(KVT_MAX_DAMAGES) };
@@ -316,7 +355,15 @@ enum kvt_status kvt_check_integrity(struct kvt_integrity *out, struct kvt_dump *
 	work.buffer_bytes[0] = v.cut.box_bytes;
 	work.buffer_bytes[1] = v.box_cells;
 	work.buffer_bytes[2] = v.has_cells ? v.box_cells * 8 : 0;
-	work.buffer_bytes[3] = tiling ? 0 : v.cut.box_bytes;
+	/* a block, where the checksums of a flat file are wrong; or all, as it lies */
+	if (!tiling && work.count)
+		work.buffer_bytes[3] = held_leaf(&v) ? v.cut.box_bytes :
+				       v.cut.box_bytes / v.cut.layers / v.cut.blocks;
+	if (looking && work.count)
+		work.result_bytes += kvt_looking_bytes(looking, v.cut.layers,
+						       v.cut.blocks);
+	if (!tiling)
+		kvt_work_reads(&work, dump, g, &v.cut, order_of(&v));
 	work_needs_tiles(&work, tiling);
 	return kvt_work_run(&work, run, err);
 }

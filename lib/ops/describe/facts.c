@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/leaf.h"
 
 /* The null block, and what holds none but dead tokens, are not in use. */
 static bool is_used(const struct kvt_table *t, int64_t entry)
@@ -135,19 +134,6 @@ static void page_facts(struct kvt_group_facts *f, const struct kvt_dump *dump, i
 	f->alignment = bits & -bits;
 }
 
-/* The checksum that stored data has, the one that sees most. */
-static const char *checksum_of(const struct kvt_dump *dump, int g)
-{
-	const struct kvt_tiling *tiling = kvt_dump_tiling(dump, g);
-	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
-
-	if (leaf && leaf->settles)
-		return "crc32";
-	if (!tiling)
-		return kvt_dump_proven(dump)->flat[g] ? "xxh3" : NULL;
-	return tiling->fletcher32 ? "fletcher32" : tiling->zstd ? "zstd" : NULL;
-}
-
 enum kvt_status kvt_describe(struct kvt_description *d, const char *path,
 			     struct kvt_dump *dump, struct kvt_error *err)
 {
@@ -169,7 +155,7 @@ enum kvt_status kvt_describe(struct kvt_description *d, const char *path,
 		f->tiling = kvt_dump_tiling(dump, g);
 		f->has_cells = kvt_dump_has_cells(dump, g);
 		f->cells_proven = kvt_dump_proven(dump)->cells[g];
-		f->checksum = checksum_of(dump, g);
+		f->checksum = kvt_checksum_name(dump, g);
 		d->data_bytes += f->data_bytes;
 	}
 	return status;
@@ -215,7 +201,7 @@ enum kvt_status kvt_describe_integrity(struct kvt_description *d,
 		if (!(d->group[g].integrity = calloc(1, sizeof(struct kvt_integrity))))
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
 		status = kvt_check_integrity(d->group[g].integrity, d->dump, g, d->path,
-					     run, err);
+					     NULL, run, err);
 	}
 	return status;
 }
