@@ -389,6 +389,41 @@ def describe_heads(path):
     return ssm["heads"], ssm["dim"]
 
 
+# ---- what else says it --------------------------------------------------------
+
+def check_describe(tmp):
+    """The same counts, of all slots, and a line of totals at the end."""
+    rng = np.random.default_rng(9)
+    d = Dump(rng, tmp, "float16", "hnd", True, (2, 3, 2, 16))
+    live, unused = slots_of(d, True), slots_of(d, False)
+    d.bits[:, :, ~d.live] = 0
+    r = kvtool("fsck", d.save())
+    tap.ok("tables, all data: zeros, NaN and infinity\n" in r.out, "what was looked at", r)
+    d.bits[0, 2, live[5][0], live[5][1], 1, 7] = 0x7e01
+    d.bits[1, 2, live[5][0], live[5][1], 1, 3] = 0xfc00
+    d.bits[0, 0, unused[0][0], unused[0][1], 0, :] = 0x7e00
+    path = d.save()
+    g = json.loads(kvtool("describe", "--stats", "--json", path).out)["groups"][0]
+    odd = g["nonfinite"]
+    first = d.at(2, *live[5], 1, 0, 7)
+    tap.equal((odd["nan"], odd["inf"], odd["slots"], odd["first"],
+               odd["live"]["nan"], odd["live"]["inf"], odd["stale"]["nan"]),
+              (17, 1, 2, first, 1, 1, 16), "describe --stats --json: by whose they are")
+    tap.equal((sum(s["nan"] for s in g["stats"]), sum(s["inf"] for s in g["stats"])),
+              (17, 1), "describe --stats --json: as in the table")
+    r = kvtool("describe", "--stats", path)
+    last = r.out.splitlines()[-1].split(None, 4)
+    tap.equal((last[0], last[1:3], last[4]),
+              ("total", ["17", "1"],
+               f"17 NaN and 1 infinity in 2 slots, first at {first}"),
+              "describe --stats ends with totals")
+    r = kvtool("describe", f"--peek={first},count=1", path)
+    tap.ok(r.code == 0 and "nan" in r.out, "--peek takes the place of a finding", r)
+    r = kvtool("fsck", "--fast", path)
+    tap.ok(r.code == 0 and "nonfinite" not in r.out and "; not at the data\n" in r.out,
+           "--fast reads no data, and says so", r)
+
+
 def main():
     oracle.need_program_and_data()
     with oracle.workdir() as tmp:
@@ -397,6 +432,7 @@ def main():
         check_packed(tmp)
         check_pages(tmp)
         check_states(tmp)
+        check_describe(tmp)
     return tap.done()
 
 

@@ -262,6 +262,32 @@ static void put_moments(struct json_out *out, json_t *o, const struct kvt_group_
 	}
 }
 
+static void put_odd(struct json_out *out, json_t *o, const struct kvt_group_facts *f,
+		    const struct kvt_odd *odd)
+{
+	json_put_int(out, o, "nan", odd->nan);
+	json_put_int(out, o, "inf", odd->inf);
+	json_put_int(out, o, "slots", odd->slots);
+	json_put_text(out, o, "first", odd->slots ?
+		      kvt_odd_at(f->numbers, f->group, odd).s : NULL);
+}
+
+static void put_numbers(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
+{
+	static const char *const names[] = {
+		[KVT_DUTY_UNKNOWN] = "unknown", [KVT_DUTY_LIVE] = "live",
+		[KVT_DUTY_LEFT] = "left", [KVT_DUTY_STALE] = "stale",
+		[KVT_DUTY_NULL] = "null",
+	};
+	const struct kvt_odd total = kvt_odd_total(f->numbers);
+	json_t *list = json_put_object(out, o, "nonfinite");
+
+	put_odd(out, list, f, &total);
+	for (int d = 0; d < KVT_NDUTIES; d++)
+		put_odd(out, json_put_object(out, list, names[d]), f,
+			&f->numbers->by[d]);
+}
+
 static void put_verified(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
 {
 	const struct kvt_integrity *v = f->integrity;
@@ -313,6 +339,8 @@ static void put_group(struct json_out *out, json_t *o, const struct kvt_group_fa
 	put_layers(out, o, g);
 	if (f->moments)
 		put_moments(out, o, f);
+	if (f->numbers)
+		put_numbers(out, o, f);
 	if (f->integrity)
 		put_verified(out, o, f);
 }

@@ -385,6 +385,27 @@ static void print_moments(const struct kvt_group_facts *f)
 				       (long long)m->zero_blocks);
 }
 
+/* Of all rows; and where the first is that is not finite, as fsck has it. */
+static void print_total(const struct kvt_group_facts *f)
+{
+	const int64_t *n = f->group->shape.n;
+	struct kvt_odd odd = kvt_odd_total(f->numbers);
+	struct kvt_moments sum = { .nan = 0 };
+
+	for (int64_t i = 0; i < n[KVT_AXIS_L] * n[KVT_AXIS_H] * n[KVT_AXIS_K]; i++) {
+		sum.nan += f->moments[i].nan;
+		sum.inf += f->moments[i].inf;
+		sum.zero_blocks += f->moments[i].zero_blocks;
+	}
+	plainf("  %-71s %8lld %8lld %8lld", "total", (long long)sum.nan,
+	       (long long)sum.inf, (long long)sum.zero_blocks);
+	if (odd.slots)
+		plainf("  %s in %lld slot%s, first at %s", kvt_odd_text(&odd).s,
+		       (long long)odd.slots, plural(odd.slots),
+		       kvt_odd_at(f->numbers, f->group, &odd).s);
+	putchar('\n');
+}
+
 static void print_group(const struct kvt_group_facts *f, const struct kvt_description *d,
 			const struct describe_options *options)
 {
@@ -414,6 +435,8 @@ static void print_group(const struct kvt_group_facts *f, const struct kvt_descri
 		print_verified(f);
 	if (f->moments)
 		print_moments(f);
+	if (f->numbers)
+		print_total(f);
 }
 
 /* ---- the whole file ----------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include "lib/kvt/run.h"
 #include "lib/kvt/dump.h"
 #include "lib/ops/check/integrity.h"
+#include "lib/ops/numbers/numbers.h"
 #include "lib/ops/where/where.h"
 
 /* Values of one (layer, head, kv), over all blocks and slots. */
@@ -37,6 +38,7 @@ struct kvt_group_facts {
 	bool has_cells, cells_proven;
 	const char *checksum;		/* of the data; NULL: it has none */
 	struct kvt_moments *moments;	/* [L][H][K]; NULL: not asked for */
+	struct kvt_numbers *numbers;	/* with these; else NULL */
 	struct kvt_integrity *integrity;	/* NULL: not asked for */
 };
 
@@ -72,8 +74,8 @@ kvt_describe_integrity(struct kvt_description *d, const struct kvt_run *run,
 		       struct kvt_error *err);
 
 /*
- * Fills 'moments' of every group.  Numbers are times 'scale', of keys and of values;
- * 0 is 1.  KVT_BAD_INPUT: the elements of a group are no numbers.
+ * Fills 'moments' and 'numbers' of every group.  Numbers are times 'scale', of keys and
+ * of values; 0 is 1.  KVT_BAD_INPUT: the elements of a group are no numbers.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_describe_stats(struct kvt_description *d, const double scale[2],

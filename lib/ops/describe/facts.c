@@ -166,6 +166,9 @@ void kvt_description_free(struct kvt_description *d)
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
 		free(d->group[g].moments);
 		free(d->group[g].integrity);
+		if (d->group[g].numbers)
+			kvt_numbers_free(d->group[g].numbers);
+		free(d->group[g].numbers);
 	}
 	kvt_canonical_facts_free(d->canonical);
 	kvt_peeks_free(d->peeks);

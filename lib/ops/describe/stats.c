@@ -6,7 +6,8 @@
  * of a (layer, block, head, kv) are one run.  The moments of a run are taken in two
  * passes and merged by the formula for two sets, so that nothing is lost to a large
  * mean.  Boxes are added up in their own order, so that the last digits do not depend
- * on the number of threads.  Costs one read of the data.
+ * on the number of threads.  Costs one read of the data, and one more for what is not
+ * finite, by place (lib/ops/numbers).
  */
 #include "lib/ops/describe/describe.h"
 
@@ -225,8 +226,16 @@ enum kvt_status kvt_describe_stats(struct kvt_description *d, const double scale
 				   const struct kvt_run *run, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
+	struct kvt_run unseen = *run;
 
-	for (int g = 0; !status && g < d->snapshot->ngroups; g++)
-		status = stats_group(d, g, scale, run, err);
+	unseen.progress = NULL;		/* the look is a small part of it */
+	for (int g = 0; !status && g < d->snapshot->ngroups; g++) {
+		if ((status = stats_group(d, g, scale, run, err)))
+			break;
+		d->group[g].numbers = calloc(1, sizeof(*d->group[g].numbers));
+		if (!d->group[g].numbers)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_look(d->group[g].numbers, d->dump, g, &unseen, err);
+	}
 	return status;
 }
