@@ -261,7 +261,11 @@ def predict_all(c):
     for rows in (by_heads, by_pages, by_rotation, by_channels, by_tokens, by_blocks,
                  by_layers, by_padding):
         yield from rows(c)
-    yield "zero-block", {}, np.zeros_like(c.bits), True, (L, B, K)
+    yield "zero-block", {}, np.zeros_like(c.bits), True, (L, B)
+    for kv in range(2 if c.n[K] == 2 else 0):
+        half = c.bits.copy()
+        half[:, :, :, :, kv] = 0
+        yield "zero-kv", {"kv": kv}, half, True, (L, B, K)
     if c.bits.itemsize > 1:
         yield "byte-order", {}, c.bits.byteswap(), True, (L, B, S, H, K)
 

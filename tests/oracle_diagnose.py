@@ -30,7 +30,7 @@ ENOUGH = 0.95
 FAULTS = ("swap-heads", "copy-head", "rank-map", "swap-heads-slots", "swap-kv",
           "split-kv", "rope-pairs", "x-packing", "conv-order", "conv-parts",
           "shift-tokens", "shift-blocks", "stale-block", "wrong-layer", "padding",
-          "zero-block", "zero-tail", "byte-order", "flip-bits", "scale")
+          "zero-block", "zero-kv", "zero-tail", "byte-order", "flip-bits", "scale")
 QUICK = ("s260k/paged_bs16/packed_nhd.bf16", "s260k/paged_bs16/rocm_x.bf16",
          "s260k/paged_bs16/packed_nhd.fp32", "s260k/tp2/rank1.packed_nhd.bf16",
          "gqa64/paged_bs16/packed_hnd.bf16", "mla144/paged_bs16/mla_blsc.bf16",
@@ -153,7 +153,8 @@ def check_planted(p, name, said, suspect, found):
     differs = (c.bits != suspect) & c.live
     # a strike at one block, or one that chooses by chance, is explained instead
     predicted = [P for n, a, P, _, _ in c.predictions
-                 if n == said["fault"] and a == arguments and n != "zero-block"]
+                 if n == said["fault"] and a == arguments and
+                 n not in ("zero-block", "zero-kv")]
     if predicted:			# what is not known stays, or is padding
         as_asked = np.all((predicted[0] == suspect) | ~c.live)
     elif said["fault"] == "flip-bits":

@@ -27,6 +27,26 @@ static enum fault_source zero(const struct fault_case *c,
 	return FROM_ZERO;
 }
 
+static bool has_pairs(const struct fault_case *c)
+{
+	return c->kv == 2;
+}
+
+static struct kvt_range either_kv(const struct fault_case *c, int arg)
+{
+	(void)c, (void)arg;
+	return (struct kvt_range){ 0, 2 };
+}
+
+/* What is intact in the other refutes that the block was lost. */
+static enum fault_source zero_kv(const struct fault_case *c,
+				 const struct kvt_fault_args *args,
+				 const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+{
+	(void)c, (void)from;
+	return at[KVT_AXIS_K] == args->n[0] ? FROM_ZERO : FROM_ELEMENT;
+}
+
 static bool has_memory(const struct fault_case *c)
 {
 	return c->has_memory;
@@ -87,7 +107,14 @@ const struct fault kvt_value_faults[NVALUES] = {
 		.name = "zero-block",
 		.summary = "blocks are all zeros" },
 	  .needs = "data",
-	  .part = PER_KV, .applies = always, .predict = zero, .one_block = true },
+	  .applies = always, .predict = zero, .one_block = true },
+	{ .says = {
+		.name = "zero-kv",
+		.summary = "keys alone, or values alone, of blocks are all zeros",
+		.arg = { { "kv", 0, "0: keys; 1: values" } } },
+	  .needs = "keys and values",
+	  .part = PER_KV, .applies = has_pairs, .range = either_kv, .predict = zero_kv,
+	  .one_block = true },
 	{ .says = {
 		.name = "zero-tail",
 		.summary = "from some offset in memory on, all bytes are zero",

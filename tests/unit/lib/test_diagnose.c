@@ -70,6 +70,7 @@ static void test_named(void **state)
 		int64_t arg[KVT_FAULT_ARGS];
 	} rows[] = {
 		{ "swap-heads", GQA, { 1, 4 } }, { "swap-heads", SSM, { 0, 5 } },
+		{ "zero-kv", GQA, { 0 } }, { "zero-kv", GQA, { 1 } },
 		{ "copy-head", GQA, { 1, 4 } }, { "rank-map", GQA, { 3 } },
 		{ "rank-map", SSM, { 12 } }, { "swap-heads-slots", GQA, { 0 } },
 		{ "swap-heads-slots", GQA, { 1 } }, { "swap-kv", GQA, { 0 } },

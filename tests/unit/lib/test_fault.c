@@ -91,6 +91,8 @@ static const struct fault_case cases[] = {
 	  { 4, 5, 6, 4, 5, 6 } },
 	{ "zero-block", { 0 }, 0, { 2, 3, 1, 1, 1, 1 }, KVT_FULL_ATTENTION,
 	  .layer = -1, .block = 1, .becomes = { 1, 0, 3, 4, 0, 6 } },
+	{ "zero-kv", { 1 }, 0, { 1, 2, 1, 1, 2, 2 }, KVT_FULL_ATTENTION,
+	  .layer = -1, .block = 1, .becomes = { 1, 2, 3, 4, 5, 6, 0, 0 } },
 	/* memory L B H S: 1 3 2 4, 5 7 6 8; four bytes from the third of a block */
 	{ "zero-tail", { 10 }, 0, { 1, 2, 2, 2, 1, 1 }, KVT_FULL_ATTENTION, ALL,
 	  { 1, 2, 3, 4, 5, 0, 0, 0 } },
@@ -271,6 +273,8 @@ static void test_refused(void **state)
 		  KVT_UNSUPPORTED, "needs tokens" },
 		{ "conv-parts", KVT_MAMBA_CONV, { 1, 2, 3, 1, 1, 4 }, 0, false,
 		  KVT_UNSUPPORTED, "several parts" },
+		{ "zero-kv", KVT_MLA, { 1, 2, 2, 1, 1, 4 }, 0, false, KVT_UNSUPPORTED,
+		  "keys and values" },
 		{ "wrong-layer", KVT_MLA, { 1, 2, 2, 1, 1, 4 }, 0, false,
 		  KVT_UNSUPPORTED, "two layers" },
 		{ "scale", KVT_MLA, { 1, 2, 2, 1, 1, 4 }, 0, false, KVT_UNSUPPORTED,
