@@ -8,8 +8,8 @@ median over the rounds; CPU and peak memory are the kernel's own accounting.
 KVT_BENCH_MIB sets the size (1024), KVT_BENCH_DIR the place of the files,
 KVT_BENCH_ROUNDS the number of rounds (3).  KVT_BENCH_OLD, a kvtool of another
 version, takes turns in what checksums cost; "checksums" as the only argument asks for
-that alone, "exec" for transfers, "ratios" for these and all else that is held against
-rows of kvtool's own or the parts of a conversion.
+that alone, "exec" for transfers, "fsck" for it beside digest, "ratios" for transfers and
+all else that is held against rows of kvtool's own or the parts of a conversion.
 """
 import json
 import os
@@ -322,6 +322,22 @@ def bench_reblock(at, npy, nhd):
                                 "kvtool reblock, a pool (moves stored tiles)")])
 
 
+def bench_checking(at, npy, nhd):
+    """All numbers looked at, and checksums, beside reading and hashing them."""
+    plain = at("plain.h5")
+    subprocess.run([KVTOOL, "convert", "-q", "--uncompressed", nhd, plain], check=True)
+    rows, pairs = [], []
+    for name, source in (("npy", ["--layout=nhd", "--dtype=bfloat16", npy]),
+                         ("snapshot", [nhd]), ("uncompressed", [plain])):
+        for command in ("digest", "fsck"):
+            rows.append((f"kvtool {command}, {name}", [KVTOOL, command, "-q", *source],
+                         None))
+        pairs.append((f"kvtool fsck, {name}", f"kvtool digest, {name}"))
+    walls, cpus = table("fsck beside digest", rows, "kvtool digest, snapshot")
+    print_ratios(walls, cpus, pairs)
+    os.unlink(plain)
+
+
 def bench_exec(at, npy):
     """One request that has every block, into another layout and TP size."""
     source, tables = at("source.npy"), at("source.json")
@@ -414,10 +430,14 @@ def main():
         if sys.argv[1:] == ["ratios"]:
             bench_ratios(at, npy, nhd)
             return
+        described = ["--layout=nhd", "--dtype=bfloat16"]
+        if sys.argv[1:] == ["fsck"]:
+            subprocess.run([KVTOOL, "convert", "-q", *described, npy, nhd], check=True)
+            bench_checking(at, npy, nhd)
+            return
         bench_checksums(at, npy)
         if sys.argv[1:] == ["checksums"]:
             return
-        described = ["--layout=nhd", "--dtype=bfloat16"]
         subprocess.run([KVTOOL, "convert", "-q", *described, npy, nhd], check=True)
         raw, packed = os.path.getsize(npy), os.path.getsize(nhd)
         print(f"cache: bf16 [{LAYERS},{BLOCKS},{SLOTS},{HEADS},2,{DIM}], "
@@ -456,6 +476,7 @@ def main():
         for name in os.listdir(work):
             if name not in ("nhd.npy", "nhd.h5"):
                 os.unlink(at(name))
+        bench_checking(at, npy, nhd)
         table("reading", [
             ("cat of the snapshot", ["cat", nhd], None),
             ("kvtool digest, snapshot", [KVTOOL, "digest", "-q", nhd], None),
