@@ -209,6 +209,12 @@ def untouched(tmp):
                f"layer 1 damaged: {args[0]} {' '.join(args[1:2])}: {code}", r)
     r = kvtool("describe", "--json", path)
     tap.equal(json.loads(r.out)["groups"][0]["checksum"], "crc32", "checksum is crc32")
+    for args, looked in ((), True), (("--fast",), False):
+        sound = f"{TORCH}/4.57.6/dynamic.pt"
+        a, b = kvtool("fsck", *args, sound), kvtool("fsck", "--json", *args, sound)
+        tap.ok(("all data, checksums of all members" in a.out) == looked and
+               json.loads(b.out)["files"][0]["looked_at"]["member_checksums"] == looked,
+               f"fsck {' '.join(args)}says whether it looked at members", a)
 
 
 def no_checksums(tmp):

@@ -65,6 +65,8 @@ static void print_data(const struct kvt_findings *r)
 	plainf(", all data: zeros");
 	print_groups("NaN and infinity", l->numbers, l->groups);
 	print_groups("checksums", l->checksums, l->groups);
+	if (l->members)
+		plainf(", checksums of all members");
 	if (!l->numbers && !r->total[KVT_ERROR])
 		plainf("; no NaN was sought, the element type has none");
 }
@@ -128,6 +130,7 @@ static void put_looked(struct json_out *out, json_t *o, const struct kvt_looked_
 	json_put_bool(out, looked, "data", l->data);
 	json_put_int(out, looked, "checksum_groups", l->checksums);
 	json_put_int(out, looked, "number_groups", l->numbers);
+	json_put_bool(out, looked, "member_checksums", l->members);
 	json_put_text(out, looked, "checks", l->checks);
 	json_put_bool(out, looked, "missing_files_noticed", !l->unlisted);
 	json_put_text(out, looked, "unnoticed", l->unnoticed);

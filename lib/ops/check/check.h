@@ -39,6 +39,7 @@ struct kvt_looked_at {
 	bool data;			/* was read */
 	/* groups: whose checksums were compared; in which NaN and infinity were sought */
 	int checksums, numbers;
+	bool members;			/* checksums of all members of an archive, too */
 	const char *checks;		/* of the format; or NULL */
 	bool unlisted;			/* nothing says which files there should be */
 	const char *unnoticed;		/* what else could be wrong; or NULL */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dump.c - all that is looked for in one dump, in the order in which it is told */
+#include "lib/dump/leaf.h"
 #include "lib/kvt/ops.h"
 #include "lib/ops/check/check.h"
 #include "lib/ops/check/integrity.h"
@@ -9,11 +10,13 @@
 static struct kvt_looked_at looked_at(const struct kvt_dump *dump, bool data)
 {
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
 	struct kvt_looked_at out = {
 		.files = kvt_dump_files(dump),
 		.bytes = kvt_dump_file_bytes(dump),
 		.groups = s->ngroups,
 		.data = data,
+		.members = data && leaf && leaf->settles,
 		.checks = kvt_dump_checks(dump),
 		.unlisted = kvt_dump_unlisted(dump),
 		.unnoticed = kvt_dump_unnoticed(dump),
