@@ -212,7 +212,7 @@ def untouched(tmp):
     for args, looked in ((), True), (("--fast",), False):
         sound = f"{TORCH}/4.57.6/dynamic.pt"
         a, b = kvtool("fsck", *args, sound), kvtool("fsck", "--json", *args, sound)
-        tap.ok(("all data, checksums of all members" in a.out) == looked and
+        tap.ok(("checksums of all members" in a.out) == looked and
                json.loads(b.out)["files"][0]["looked_at"]["member_checksums"] == looked,
                f"fsck {' '.join(args)}says whether it looked at members", a)
 
