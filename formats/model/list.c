@@ -91,6 +91,21 @@ static enum kvt_status take_layout(struct kvt_model_config *out,
 	return KVT_OK;
 }
 
+/* What is to be known of it, as it was noted once. */
+static enum kvt_status take_notes(struct kvt_model_config *out, const struct kvt_json *in)
+{
+	const char key[] = "notes", *text;
+	const json_t *list = NULL;
+	enum kvt_status status = kvt_json_array(&list, in, key);
+
+	for (size_t i = 0; !status && i < json_array_size(list); i++)
+		if (!(status = kvt_json_string_at(&text, in, key, list, i)) &&
+		    out->nnotes < KVT_CONFIG_NOTES)
+			snprintf(out->note[out->nnotes++], sizeof(out->note[0]), "%s",
+				 text);
+	return status;
+}
+
 enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_json *in,
 				const json_t *groups,
 				const struct kvt_config_hints *hints)
@@ -106,6 +121,7 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 	if ((status = take_groups(out, in, groups)) ||
 	    (status = kvt_json_int(&out->layers, in, "layers", 1, CONFIG_LAYERS)) ||
 	    (status = check_layers(out, in)) || (status = take_layout(out, in)) ||
+	    (status = take_notes(out, in)) ||
 	    (status = kvt_json_int(&out->block_size, in, "block_size", 1, 1 << 20)) ||
 	    (status = kvt_json_string(&family, in, "family")) ||
 	    (status = kvt_json_string(&dtype, in, "dtype")))

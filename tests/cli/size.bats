@@ -240,6 +240,22 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="auto"' 'torch_dtype="auto"')"
 }
 
+@test "a plain name is what vLLM allocates, and says what the other is" {
+	local size
+	for size in 20 120; do
+		kvtool size --tp=1 -m gpt-oss-${size}b >plain
+		grep -q "note: .* gpt-oss-${size}b-no-hma: without" plain
+		grep -q '^  swa128 ' plain
+		kvtool size --tp=1 -m gpt-oss-${size}b-no-hma >other
+		grep -q "note: .*; gpt-oss-${size}b: with it, vLLM's default" other
+		kvtool size --json --tp=1 -m gpt-oss-${size}b-hma >hma
+		kvtool size --json --tp=1 -m gpt-oss-${size}b >json
+		[ "$(json 'o["groups"]' <hma)" = "$(json 'o["groups"]' <json)" ]
+	done
+	# as its own config.json: 1.13 GiB for 32k tokens, and not 2.25
+	[ "$(json 'o["sizes"][0]["token_bytes"]' <json)" = 36864 ]
+}
+
 @test "lists of layers that contradict themselves" {
 	local kda='"head_dim": 8, "num_heads": 2, "short_conv_kernel_size": 4'
 	refused 3 'layer 2 is listed twice' "$(with 'model_type="kimi_linear"' \

@@ -450,6 +450,8 @@ static enum kvt_status read_model(struct transfer_input *in, const char *model,
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if ((status = model_read(in->config, model, a->model.folder, &none, err)))
 		return status;
+	for (int i = 0; i < in->config->nnotes; i++)
+		complain(&cmd_transfer_sim, "note: %s: %s", model, in->config->note[i]);
 	in->from.name = is_stream(model) ? "model" : model;
 	in->from.group = in->config->model.group;
 	in->from.ngroups = in->config->model.ngroups;
