@@ -83,7 +83,9 @@ def layers_of(c):
 def state_bytes(c, tp):
     """Bytes of the conv and the SSM state of a layer of one rank, or None."""
     t = c["model_type"]
-    ssm = {"float32": 4, "bfloat16": 2}[c.get("mamba_ssm_cache_dtype", "float32")]
+    # the model's own type, but in nemotron_h
+    ssm = {"float32": 4, "bfloat16": 2}[
+        c.get("mamba_ssm_cache_dtype", "float32") if t == "nemotron_h" else "bfloat16"]
     if t == "jamba":
         inter = c["mamba_expand"] * c["hidden_size"]
         if inter % tp:

@@ -55,14 +55,16 @@ static enum kvt_status take_tp(int64_t tp[SIZE_CHOICES], int *n, char *text,
 	return status;
 }
 
-/* What is shown without a list: the model's type, then the usual form of rows. */
-static const char *usual_dtypes(const struct kvt_model *model)
+/* What is shown without a list: what vLLM takes, then the usual other form of rows. */
+static const char *usual_dtypes(const struct kvt_model_config *config)
 {
+	const struct kvt_model *model = &config->model;
+	const struct kvt_dtype *dtype = kvt_dtype_find(config->cache_dtype);
 	static const struct {
 		const char *begins, *dtypes;
 	} rows[] = {
-		{ "dsv41", "auto,fp8_ds_mla_528,fp8_ds_mla_584,nvfp4_ds_mla" },
-		{ "dsv4", "auto,fp8_ds_mla" }, { "mla", "auto,fp8_ds_mla" },
+		{ "dsv41", "bfloat16,fp8_ds_mla_528,fp8_ds_mla_584,nvfp4_ds_mla" },
+		{ "dsv4", "auto,bfloat16" }, { "mla", "auto,fp8_ds_mla" },
 	};
 
 	for (int i = 0; i < model->ngroups; i++)
@@ -70,10 +72,23 @@ static const char *usual_dtypes(const struct kvt_model *model)
 			if (!strncmp(model->group[i].spec, rows[k].begins,
 				     strlen(rows[k].begins)))
 				return rows[k].dtypes;
-	return "auto,fp8_e4m3";
+	return config->cache_dtype[0] && !(dtype && dtype->elem == 2) ? "auto,bfloat16" :
+	       "auto,fp8_e4m3";
 }
 
-/* "auto" is the model's type. */
+static enum kvt_status no_auto(const struct kvt_model_config *config,
+			       struct kvt_error *err)
+{
+	if (config->no_auto[0])
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: give a type, such as --cache-dtype=bfloat16",
+				config->no_auto);
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"the model's type is not known, and --cache-dtype=auto needs it: "
+			"give an element type, such as --cache-dtype=bfloat16");
+}
+
+/* "auto" is what vLLM makes of it. */
 static enum kvt_status take_dtypes(const char *dtype[SIZE_CHOICES], int *n, char *text,
 				   const struct kvt_model_config *config,
 				   struct kvt_error *err)
@@ -87,12 +102,9 @@ static enum kvt_status take_dtypes(const char *dtype[SIZE_CHOICES], int *n, char
 		dtype[i] = item[i];
 		if (strcmp(item[i], "auto"))
 			continue;
-		if (!config->dtype)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"the model's type is not known, and "
-					"--cache-dtype=auto needs it: give an element "
-					"type, such as --cache-dtype=bfloat16");
-		dtype[i] = config->dtype->name;
+		if (!config->cache_dtype[0])
+			return no_auto(config, err);
+		dtype[i] = config->cache_dtype;
 	}
 	return KVT_OK;
 }
@@ -217,7 +229,7 @@ static enum kvt_status work(struct size_report *r, const struct size_args *a,
 	    (int)sizeof(tps))
 		return kvt_fail(err, KVT_USAGE, "--tp is too long");
 	if (snprintf(dtypes, sizeof(dtypes), "%s", a->cache_dtype ? a->cache_dtype :
-		     usual_dtypes(&r->config.model)) >= (int)sizeof(dtypes))
+		     usual_dtypes(&r->config)) >= (int)sizeof(dtypes))
 		return kvt_fail(err, KVT_USAGE, "--cache-dtype is too long");
 	if ((status = take_layout(r, a->layout, err)) ||
 	    (status = make_rows(r, a, tps, dtypes, err)))

@@ -195,6 +195,8 @@ static void put_caches(struct json_out *out, const struct size_report *r)
 	json_put_int(out, out->root, "layers", r->config.layers);
 	json_put_text(out, out->root, "dtype",
 		      r->config.dtype ? r->config.dtype->name : NULL);
+	json_put_text(out, out->root, "cache_dtype",
+		      r->config.cache_dtype[0] ? r->config.cache_dtype : NULL);
 	json_put_int(out, out->root, "block_size", r->config.block_size);
 	json_put_text(out, out->root, "layout", r->config.model.layout);
 	array = json_put_array(out, out->root, "notes");

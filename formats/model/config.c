@@ -21,12 +21,10 @@
 #define PLAIN(name) { .type = name, GQA(full) }
 #define WINDOW(name) { .type = name, GQA(window) }
 #define QWEN(name) { .type = name, GQA(upper_window) }
-#define QWEN3(name) { .type = name, GQA(upper_window), \
-		      .defaults = { { "head_dim", 128 } } }
-#define GEMMA2(name) { .type = name, GQA(alternate), \
+#define GEMMA2(name) { .type = name, GQA(alternate), .no_float16 = true, \
 		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
 				     { "sliding_window", 4096 } } }
-#define GEMMA3(name) { .type = name, GQA(pattern), \
+#define GEMMA3(name) { .type = name, GQA(pattern), .no_float16 = true, \
 		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
 				     { "sliding_window_pattern", 6 } } }
 #define GEMMA3N(name) { .type = name, GQA(pattern), \
@@ -56,10 +54,12 @@
 				     { "index_head_dim", 128 } } }
 #define KIMI(name) { .type = name, .layers = kvt_layers_kda, \
 		     .attention = kvt_caches_mla, .state = kvt_states_kda, \
+		     .state_type = "float32", \
 		     .defaults = { { "kv_lora_rank", 512 }, { "qk_rope_head_dim", 64 } } }
 #define GLM5(name) { .type = name, .layers = kvt_layers_glm5, \
 		     .attention = kvt_caches_glm5, .state = kvt_states_glm5, \
 		     .choose = kvt_choose_sparse, .layout = "BLHNC", \
+		     .state_type = "float32", \
 		     .defaults = { { "kv_lora_rank", 512 }, { "index_kpool", 16 }, \
 				   { "index_head_dim", 128 }, \
 				   { "linear_num_heads", 64 }, \
@@ -68,6 +68,7 @@
 #define QWEN4(name) { .type = name, .layers = kvt_layers_interval, \
 		      .attention = kvt_caches_qwen4, .state = kvt_states_qwen4, \
 		      .choose = kvt_choose_sparse, .layout = "BLNHC", \
+		      STATES_OF_QWEN, \
 		      .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 2 }, \
 				    { "full_attention_interval", 4 }, \
 				    { "linear_num_key_heads", 16 }, \
@@ -87,13 +88,20 @@
 			   .defaults = { { "num_key_value_heads", 8 }, \
 					 { "conv_L_cache", 3 } } }
 #define LIGHTNING(name) { .type = name, GQA(type_list), .state = kvt_states_lightning }
-#define GDN(name) { .type = name, GQA(interval), .state = kvt_states_gdn, \
+#define GDN(name, ...) { .type = name, GQA(interval), .state = kvt_states_gdn, \
+		    __VA_ARGS__, \
 		    .defaults = { { "head_dim", 256 }, \
 				  { "full_attention_interval", 4 } } }
 
+/* vLLM takes the model's type without it; but no file was published so. */
+#define STATES_OF_QWEN .state_key = "mamba_ssm_dtype", .state_type = "float32", \
+	.state_why = "as published files have it; vLLM takes the model's type without it"
+
 static const struct config_family families[] = {
 	PLAIN("llama"), PLAIN("granite"), WINDOW("mistral"), WINDOW("mixtral"),
-	QWEN("qwen2"), QWEN("qwen2_moe"), QWEN3("qwen3"), QWEN3("qwen3_moe"),
+	QWEN("qwen2"), QWEN("qwen2_moe"), 
+	{ .type = "qwen3", GQA(upper_window), .defaults = { { "head_dim", 128 } } },
+	QWEN("qwen3_moe"),
 	PLAIN("glm4_moe"), GEMMA2("gemma2"), GEMMA3("gemma3"), GEMMA3("gemma3_text"),
 	GEMMA3N("gemma3n"), GEMMA3N("gemma3n_text"), PATTERN4("cohere2"),
 	PATTERN4("olmo3"), GEMMA4("gemma4"), GEMMA4("gemma4_text"),
@@ -116,11 +124,13 @@ static const struct config_family families[] = {
 	M3("minimax_m3_text"), KIMI("kimi_linear"), KIMI("kimi_k3"),
 	{ .type = "deepseek_v41", .layers = kvt_layers_dsv41,
 	  .attention = kvt_caches_dsv41, .layout = "BLHNC",
+	  .auto_depends = "nvfp4_ds_mla or fp8_ds_mla_528 on SM100, fp8_ds_mla_584 "
+			  "elsewhere",
 	  .defaults = { { "head_dim", 512 }, { "sliding_window", 128 },
 			{ "index_head_dim", 128 } } },
 	INKLING("inkling_mm_model"), INKLING("inkling_model"), INKLING("inkling_text"),
 	{ .type = "deepseek_v4", .layers = kvt_layers_ratios, .attention = kvt_caches_v4,
-	  .layout = "BLHNC",
+	  .layout = "BLHNC", .auto_type = "fp8_ds_mla",
 	  .defaults = { { "head_dim", 512 }, { "num_key_value_heads", 1 },
 			{ "sliding_window", 128 }, { "index_head_dim", 128 } } },
 	{ .type = "mamba", .layers = kvt_layers_state, .state = kvt_states_mamba1 },
@@ -129,6 +139,8 @@ static const struct config_family families[] = {
 	  .state = kvt_states_mamba1, .types_key = "layers_block_type" },
 	{ .type = "nemotron_h", GQA(letters),
 	  .state = kvt_states_nemotron, .types_key = "layers_block_type",
+	  .state_key = "mamba_ssm_cache_dtype", .state_type = "float32",
+	  .state_why = "vLLM's default for it",
 	  .list_rules = true },
 	{ .type = "bamba", GQA(indices),
 	  .state = kvt_states_bamba },
@@ -136,8 +148,9 @@ static const struct config_family families[] = {
 	  .state = kvt_states_bamba },
 	{ .type = "falcon_h1", GQA(both),
 	  .state = kvt_states_falcon },
-	GDN("qwen3_next"), GDN("qwen3_5"), GDN("qwen3_5_text"), GDN("qwen3_5_moe"),
-	GDN("qwen3_5_moe_text"),
+	GDN("qwen3_next", .state_key = NULL),
+	GDN("qwen3_5", STATES_OF_QWEN), GDN("qwen3_5_text", STATES_OF_QWEN),
+	GDN("qwen3_5_moe", STATES_OF_QWEN), GDN("qwen3_5_moe_text", STATES_OF_QWEN),
 	SHORT_CONV("lfm2"), SHORT_CONV("lfm2_moe"),
 	LIGHTNING("minimax"), LIGHTNING("minimax_text_01"),
 };
@@ -199,24 +212,6 @@ static enum kvt_status enter_text(struct config *c, const struct kvt_json *outer
 					(long long)json_integer_value(a),
 					(long long)json_integer_value(b));
 	}
-	return KVT_OK;
-}
-
-static enum kvt_status take_dtype(struct config *c, const struct kvt_json *outer)
-{
-	const struct kvt_json *in[] = { &c->in, outer };
-	static const char *const keys[] = { "dtype", "torch_dtype" };
-	const char *name = NULL;
-	enum kvt_status status;
-
-	for (int i = 0; i < 4 && !name; i++)
-		if ((status = kvt_json_string(&name, in[i / 2], keys[i % 2])))
-			return status;
-	if (name && strcmp(name, "auto") && !(c->out->dtype = kvt_dtype_find(name)))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: torch_dtype is '%.40s', which is not an element "
-				"type",
-				c->in.name, name);
 	return KVT_OK;
 }
 
@@ -308,7 +303,7 @@ static enum kvt_status read_config(struct config *c, const struct kvt_json *oute
 	enum kvt_status status;
 
 	if ((status = enter_text(c, outer)) || (status = find_family(c, outer)) ||
-	    (status = take_dtype(c, outer)) || (status = kvt_config_layers(c)) ||
+	    (status = kvt_config_types(c, outer)) || (status = kvt_config_layers(c)) ||
 	    (status = check_kinds(c)))
 		return status;
 	if (c->family->attention && (status = c->family->attention(c)))

@@ -23,6 +23,8 @@ struct kvt_model_config {
 	int64_t layers;			/* in all, with those that cache nothing */
 	int64_t block_size;		/* what engines use by default */
 	const struct kvt_dtype *dtype;	/* of the weights; NULL: not said */
+	char cache_dtype[32];		/* vLLM's "auto"; "": it cannot be told */
+	char no_auto[160];		/* why; "": no type is said */
 	int nnotes;			/* what was assumed, or set aside */
 	char note[KVT_CONFIG_NOTES][160];
 };

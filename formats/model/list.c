@@ -110,7 +110,7 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 				const json_t *groups,
 				const struct kvt_config_hints *hints)
 {
-	const char *dtype = NULL, *family = NULL;
+	const char *dtype = NULL, *family = NULL, *cached = NULL;
 	enum kvt_status status;
 
 	if (hints->family || hints->nset || hints->ssm_dtype)
@@ -124,12 +124,20 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 	    (status = take_notes(out, in)) ||
 	    (status = kvt_json_int(&out->block_size, in, "block_size", 1, 1 << 20)) ||
 	    (status = kvt_json_string(&family, in, "family")) ||
+	    (status = kvt_json_string(&cached, in, "cache_dtype")) ||
 	    (status = kvt_json_string(&dtype, in, "dtype")))
 		return status;
 	if (dtype && !(out->dtype = kvt_dtype_find(dtype)))
 		return kvt_fail(in->err, KVT_BAD_INPUT,
 				"%s: dtype is '%.40s', which is not an element type",
 				in->name, dtype);
+	if (cached && strlen(cached) >= sizeof(out->cache_dtype))
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: cache_dtype is '%.40s', which is not a cache type",
+				in->name, cached);
+	if (cached || out->dtype)
+		kvt_config_set_auto(out, cached ? cached :
+				    kvt_config_run_type(out->dtype));
 	snprintf(out->family, sizeof(out->family), "%.60s", family ? family : "");
 	return KVT_OK;
 }

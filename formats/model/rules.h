@@ -22,7 +22,10 @@ enum layer_kind {
 };
 #define KIND(k) (1u << (k))
 
-enum { CONFIG_LAYERS = 4096 };
+enum {
+	CONFIG_LAYERS = 4096,
+	CONFIG_RUN_ELEM = 2,	/* bytes: what vLLM runs is bfloat16 or float16 */
+};
 
 struct config;
 typedef enum kvt_status config_step(struct config *c);
@@ -36,6 +39,12 @@ struct config_family {
 	const char *types_key;		/* list of layers; NULL: "layer_types" */
 	bool list_rules;		/* num_hidden_layers may be wrong */
 	const char *layout;		/* that its backends demand; NULL: any */
+	bool no_float16;		/* vLLM runs it in bfloat16 instead */
+	const char *auto_type;		/* the cache's; NULL: the model's */
+	const char *auto_depends;	/* "this or that": on the GPU; or NULL */
+	const char *state_key;		/* which the class reads; NULL: none */
+	const char *state_type;		/* without it; NULL: the model's */
+	const char *state_why;		/* with a key: why that type */
 	struct {
 		const char *key;
 		int64_t value;
@@ -82,6 +91,19 @@ kvt_config_list(struct kvt_model_config *out, const struct kvt_json *in,
 		const json_t *groups, const struct kvt_config_hints *hints);
 
 void kvt_config_note(struct config *c, const char *format, ...) KVT_PRINTF(2, 3);
+
+/* ---- types (types.c) ------------------------------------------------------ */
+
+/* dtype, cache_dtype and no_auto of c->out; 'outer' is the whole file. */
+KVT_MUST_CHECK enum kvt_status
+kvt_config_types(struct config *c, const struct kvt_json *outer);
+
+/* The type that vLLM runs weights of this one in. */
+const char *kvt_config_run_type(const struct kvt_dtype *dtype);
+void kvt_config_set_auto(struct kvt_model_config *out, const char *cache_dtype);
+
+/* Bytes of an element of the SSM state. */
+KVT_MUST_CHECK enum kvt_status kvt_config_state_elem(int64_t *out, struct config *c);
 
 /* ---- layers (layers.c) -------------------------------------------------- */
 

@@ -12,57 +12,6 @@
 
 #include "lib/base/print.h"
 
-/* ---- element types ------------------------------------------------------ */
-
-/* "auto" is the model's own type. */
-static enum kvt_status elem_of(int64_t *out, struct config *c, const char *name,
-			       const char *key)
-{
-	const struct kvt_dtype *dtype = c->out->dtype;
-
-	if (strcmp(name, "auto") && !(dtype = kvt_dtype_find(name)))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is '%.40s', which is not an element type",
-				c->in.name, key, name);
-	if (!dtype)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is auto, and no type of the model is given",
-				c->in.name, key);
-	*out = dtype->elem;
-	return KVT_OK;
-}
-
-/* Of a family whose states have one type, whatever the file says. */
-static enum kvt_status fixed_elem(int64_t *out, struct config *c, const char *name)
-{
-	return elem_of(out, c, c->hints->ssm_dtype ? c->hints->ssm_dtype : name,
-		       "the type of states");
-}
-
-static enum kvt_status ssm_elem(int64_t *out, struct config *c)
-{
-	const char *old = NULL, *name = NULL;
-	enum kvt_status status;
-
-	if (c->hints->ssm_dtype)
-		return fixed_elem(out, c, NULL);
-	if ((status = kvt_json_string(&name, &c->in, "mamba_ssm_cache_dtype")) ||
-	    (status = kvt_json_string(&old, &c->in, "mamba_ssm_dtype")))
-		return status;
-	if (old && name && strcmp(old, name))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: mamba_ssm_cache_dtype is %.40s, but mamba_ssm_dtype "
-				"is %.40s",
-				c->in.name, name, old);
-	if (!name)
-		name = old;
-	if (name)
-		return elem_of(out, c, name, "mamba_ssm_cache_dtype");
-	*out = 4;
-	kvt_config_note(c, "no type of recurrent states is given: float32");
-	return KVT_OK;
-}
-
 /* 'args' have the element of the SSM state. */
 static void add_both(struct config *c, const char *conv, const char *ssm,
 		     const struct kvt_spec_args *args)
@@ -70,7 +19,7 @@ static void add_both(struct config *c, const char *conv, const char *ssm,
 	const unsigned layers = KIND(LAYER_STATE) | KIND(LAYER_BOTH);
 	struct kvt_spec_args taps = *args;
 
-	taps.elem = c->out->dtype ? c->out->dtype->elem : 2;
+	taps.elem = CONFIG_RUN_ELEM;
 	kvt_config_add(c, "conv", conv, layers, &taps);
 	kvt_config_add(c, "ssm", ssm, layers, args);
 }
@@ -78,7 +27,7 @@ static void add_both(struct config *c, const char *conv, const char *ssm,
 static enum kvt_status add_states(struct config *c, const char *conv, const char *ssm,
 				  struct kvt_spec_args *args)
 {
-	enum kvt_status status = ssm_elem(&args->elem, c);
+	enum kvt_status status = kvt_config_state_elem(&args->elem, c);
 
 	if (!status)
 		add_both(c, conv, ssm, args);
@@ -244,7 +193,7 @@ enum kvt_status kvt_states_kda(struct config *c)
 	if (!status)
 		status = kda_args(&args, c);
 	c->in = outer;
-	if (status || (status = fixed_elem(&args.elem, c, "float32")))
+	if (status || (status = kvt_config_state_elem(&args.elem, c)))
 		return status;
 	add_both(c, "kda-conv", "kda-ssm", &args);
 	return KVT_OK;
@@ -261,7 +210,7 @@ enum kvt_status kvt_states_glm5(struct config *c)
 	if ((status = kvt_config_need(&args.heads, c, "linear_num_heads")) ||
 	    (status = kvt_config_need(&args.head_dim, c, "linear_head_dim")) ||
 	    (status = kvt_config_need(&args.kernel, c, "linear_conv_kernel_dim")) ||
-	    (status = fixed_elem(&args.elem, c, "float32")))
+	    (status = kvt_config_state_elem(&args.elem, c)))
 		return status;
 	add_both(c, "kda-conv", "kda-ssm", &args);
 	return KVT_OK;
@@ -273,7 +222,7 @@ enum kvt_status kvt_states_glm5(struct config *c)
 static enum kvt_status add_ple(struct config *c)
 {
 	const char key[] = "ple_layer_ids";
-	struct kvt_spec_args args = { .elem = c->out->dtype ? c->out->dtype->elem : 2 };
+	struct kvt_spec_args args = { .elem = CONFIG_RUN_ELEM };
 	const json_t *list = NULL;
 	int64_t hidden, streams, kernel, grams, at, first = CONFIG_LAYERS;
 	enum kvt_status status = kvt_json_array(&list, &c->in, key);
@@ -309,7 +258,7 @@ enum kvt_status kvt_states_qwen4(struct config *c)
 /* As wide as the model, unless conv_dim says otherwise; no other state. */
 enum kvt_status kvt_states_short_conv(struct config *c)
 {
-	struct kvt_spec_args args = { .elem = c->out->dtype ? c->out->dtype->elem : 2 };
+	struct kvt_spec_args args = { .elem = CONFIG_RUN_ELEM };
 	enum kvt_status status;
 
 	if ((status = kvt_config_get(&args.inter, c, "conv_dim")) ||
@@ -328,7 +277,7 @@ enum kvt_status kvt_states_lightning(struct config *c)
 
 	if ((status = kvt_config_need(&args.heads, c, "num_attention_heads")) ||
 	    (status = kvt_config_head_dim(&args.head_dim, c)) ||
-	    (status = fixed_elem(&args.elem, c, "auto")))
+	    (status = kvt_config_state_elem(&args.elem, c)))
 		return status;
 	kvt_config_add(c, "ssm", "linear-attention", KIND(LAYER_STATE), &args);
 	return KVT_OK;

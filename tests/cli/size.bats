@@ -26,6 +26,10 @@ for word in sys.argv[1:]:
 print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 }
 
+nemotron=(mamba_num_heads=8 mamba_head_dim=16 ssm_state_size=8 n_groups=1 conv_kernel=4)
+gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
+	linear_key_head_dim=8 linear_value_head_dim=8 linear_conv_kernel_dim=4 head_dim=16)
+
 @test "a model of one kind of layers" {
 	expect 0 size-llama size --memory=40G --config testdata/config/llama-3.1-8b.json
 }
@@ -42,9 +46,9 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	[ "$(json 'o["family"], o["layers"], o["dtype"], o["memory"]' <answer)" = \
 		"('jamba', 32, 'bfloat16', 1073741824)" ]
 	[ "$(json '[(g["name"], g["spec"]) for g in o["groups"]]' <answer)" = \
-		"[('conv', 'mamba1-conv:layers=28,inter=8192,state-size=16,kernel=4,elem=2'), ('ssm', 'mamba1-ssm:layers=28,inter=8192,state-size=16,kernel=4,elem=4'), ('full', 'gqa:layers=4,heads=8,head-dim=128')]" ]
+		"[('conv', 'mamba1-conv:layers=28,inter=8192,state-size=16,kernel=4,elem=2'), ('ssm', 'mamba1-ssm:layers=28,inter=8192,state-size=16,kernel=4,elem=2'), ('full', 'gqa:layers=4,heads=8,head-dim=128')]" ]
 	[ "$(json '[(r["tp"], r["cache_dtype"], r["block_size"], r["error"]) for r in o["sizes"]]' \
-		<answer)" = "[(2, 'bfloat16', 144, None)]" ]
+		<answer)" = "[(2, 'bfloat16', 80, None)]" ]
 }
 
 @test "every spec that is printed is taken elsewhere" {
@@ -78,7 +82,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 	local args=(--tokens=300 --conv=ds --dst tp=2)
 	local specs=(--spec gqa:layers=4,heads=8,head-dim=128
 		--spec mamba1-conv:layers=28,inter=8192,kernel=4
-		--spec mamba1-ssm:layers=28,inter=8192,state-size=16)
+		--spec mamba1-ssm:layers=28,inter=8192,state-size=16,elem=2)
 	kvtool transfer-sim --json "${args[@]}" -m jamba-v0.1 >model
 	kvtool transfer-sim --json "${args[@]}" "${specs[@]}" >specs
 	[ "$(json '[g["group"] for g in o["groups"]]' <specs)" = "['g0', 'g1', 'g2']" ]
@@ -229,15 +233,132 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		'hybrid_override_pattern="-E"')"
 	refused 3 "torch_dtype is 'float7', which is not an element type" \
 		"$(with 'torch_dtype="float7"')"
+	refused 3 "mamba_ssm_cache_dtype is 'float7', which is not an element type" \
+		"$(with 'model_type="nemotron_h"' 'hybrid_override_pattern="M*"' "${nemotron[@]}" \
+			'mamba_ssm_cache_dtype="float7"')"
+}
+
+# states ARG...: bytes of an element of the SSM states of config.json, and its notes
+states() {
+	kvtool size --json --tp=1 "$@" config.json >answer
+	json 'next(g["spec"] for g in o["groups"] if g["name"] == "ssm")[-1:]' <answer
+	json '"\n".join(n for n in o["notes"] if "ssm" in n or "recurrent" in n)' <answer
+}
+
+@test "recurrent states have the type that vLLM gives them" {
+	local key
 	local mamba=('model_type="mamba2"' num_heads=8 head_dim=16 state_size=8 n_groups=1
 		conv_kernel=4 expand=2)
-	refused 3 "mamba_ssm_cache_dtype is 'float7', which is not an element type" \
-		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="float7"')"
-	refused 3 'mamba_ssm_cache_dtype is float32, but mamba_ssm_dtype is bfloat16' \
-		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="float32"' \
-			'mamba_ssm_dtype="bfloat16"')"
-	refused 3 'mamba_ssm_cache_dtype is auto, and no type of the model is given' \
-		"$(with "${mamba[@]}" 'mamba_ssm_cache_dtype="auto"' 'torch_dtype="auto"')"
+	local own="recurrent states are of the model's type, as vLLM has them of mamba2"
+	with "${mamba[@]}" >config.json
+	[ "$(states)" = "2
+$own; --ssm-dtype gives another" ]
+	[ "$(states --ssm-dtype=float32)" = 4 ]
+	[ "$(states --ssm-dtype=auto)" = 2 ]
+	with "${mamba[@]}" 'torch_dtype="float32"' >config.json
+	[ "$(states | head -n 1)" = 2 ]
+	# a word of the file counts where the class reads it, and is told where it does not
+	for key in mamba_ssm_dtype mamba_ssm_cache_dtype; do
+		with "${mamba[@]}" "$key=\"float32\"" >config.json
+		[ "$(states | sed -n 1,2p)" = "2
+$key is set aside: vLLM does not read it of mamba2; --ssm-dtype gives it" ]
+	done
+	with 'model_type="nemotron_h"' 'hybrid_override_pattern="M*"' "${nemotron[@]}" >config.json
+	[ "$(states)" = "4
+mamba_ssm_cache_dtype is missing: float32, vLLM's default for it" ]
+	with 'model_type="nemotron_h"' 'hybrid_override_pattern="M*"' "${nemotron[@]}" \
+		'mamba_ssm_cache_dtype="auto"' 'mamba_ssm_dtype="float32"' >config.json
+	[ "$(states)" = "2
+mamba_ssm_dtype is set aside: vLLM does not read it of nemotron_h; --ssm-dtype gives it" ]
+	for key in float32:4 bfloat16:2 float16:2; do
+		with 'model_type="qwen3_5"' "${gdn[@]}" "mamba_ssm_dtype=\"${key%:*}\"" >config.json
+		[ "$(states)" = "${key#*:}" ]
+	done
+	with 'model_type="qwen3_5"' "${gdn[@]}" >config.json
+	[ "$(states | head -n 1)" = 4 ]
+	[[ $(states) == *"mamba_ssm_dtype is missing: float32"* ]]
+	with 'model_type="qwen3_next"' "${gdn[@]}" >config.json
+	[ "$(states | head -n 1)" = 2 ]
+	with 'model_type="kimi_linear"' kv_lora_rank=8 qk_rope_head_dim=8 'linear_attn_config={
+		"head_dim": 8, "num_heads": 2, "short_conv_kernel_size": 4, "kda_layers": [1]}' >config.json
+	[ "$(states)" = 4 ]
+	[ "$(states --ssm-dtype=auto)" = 4 ]
+	[ "$(states --ssm-dtype=bfloat16)" = 2 ]
+	refused 3 'expected auto, float32 or bfloat16 for kimi_linear' "$(<config.json)" \
+		--ssm-dtype=float16
+}
+
+@test "a plan has the states that size has, and says how they were taken" {
+	with 'model_type="qwen3_next"' "${gdn[@]}" >config.json
+	run -0 --separate-stderr kvtool transfer-sim --json --conv=ds -m ./config.json --tokens=16
+	[ "$(json '[g["bytes"] for g in o["groups"] if g["group"] == "ssm"]' <<<"$output")" = \
+		"[$((2 * 8 * 8 * 2))]" ]
+	[[ $stderr == *"note: ./config.json: recurrent states are of the model's type"* ]]
+}
+
+# quantised OBJECT ARG...: the type that auto is of a small llama, and what is noted
+quantised() {
+	with "quantization_config=$1" "${@:2}" >config.json
+	kvtool size --json --tp=1 --cache-dtype=auto config.json >answer
+	json 'o["sizes"][0]["cache_dtype"], o["cache_dtype"] == o["sizes"][0]["cache_dtype"]' <answer
+	json '"\n".join(n for n in o["notes"] if "head_dim" not in n)' <answer
+}
+
+@test "auto is what vLLM's auto is" {
+	local type none='{"quant_method": "fp8"}'
+	local by='of quantization_config'
+	for type in bfloat16 float16; do
+		[ "$(quantised "$none" "torch_dtype=\"$type\"")" = "('$type', True)" ]
+	done
+	for type in float32 float64; do
+		[ "$(quantised "$none" "torch_dtype=\"$type\"")" = "('bfloat16', True)
+auto is bfloat16, in which vLLM runs llama of $type" ]
+	done
+	[ "$(quantised "$none" 'model_type="gemma2"' 'torch_dtype="float16"' sliding_window=4 | \
+		head -n 1)" = "('bfloat16', True)" ]
+	[ "$(quantised '{"quant_method": "modelopt", "kv_cache_scheme":
+		{"dynamic": false, "num_bits": 8, "type": "float"}}')" = "('fp8_e4m3', True)
+auto is fp8_e4m3, by kv_cache_scheme $by (ModelOpt)" ]
+	[ "$(quantised '{"quant_method": "modelopt_fp4", "quantization":
+		{"kv_cache_quant_algo": "NVFP4"}}')" = "('nvfp4', True)
+auto is nvfp4, by kv_cache_quant_algo $by (ModelOpt)" ]
+	[ "$(quantised '{"quant_method": "modelopt", "kv_cache_scheme": {},
+		"kv_cache_quant_algo": "int8"}')" = "('bfloat16', True)
+kv_cache_quant_algo of ModelOpt is set aside: vLLM does not know it" ]
+	[ "$(quantised '{"quant_method": "modelopt", "kv_cache_scheme":
+		{"dynamic": true, "num_bits": 8, "type": "float"}}' | head -n 1)" = "('bfloat16', True)" ]
+	[ "$(quantised '{"quant_method": "fp8", "kv_cache_quant_algo": "FP8"}')" = \
+		"('bfloat16', True)" ]
+	local scheme='{"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": true}'
+	[ "$(quantised "{\"quant_method\": \"compressed-tensors\", \"kv_cache_scheme\": $scheme}")" = \
+		"('fp8', True)
+auto is fp8, by kv_cache_scheme $by (compressed-tensors)" ]
+	[ "$(quantised "{\"quant_method\": \"compressed-tensors\", \"kv_cache_scheme\": $scheme}" \
+		'model_type="deepseek_v3"' kv_lora_rank=64 qk_rope_head_dim=8)" = "('bfloat16', True)
+kv_cache_scheme is set aside, as vLLM does with deepseek_v3" ]
+	refused 3 'kv_cache_scheme is none of 8 bits and type float, and vLLM refuses it' \
+		"$(with 'quantization_config={"quant_method": "compressed-tensors",
+			"kv_cache_scheme": {"num_bits": 4, "type": "int"}}')" --cache-dtype=auto
+	# the rows without a list are two different ones, and a plan takes the first
+	with 'quantization_config={"quant_method": "modelopt", "kv_cache_quant_algo": "FP8"}' >config.json
+	kvtool size --json --tp=1 config.json >answer
+	[ "$(json '[(r["cache_dtype"], r["token_bytes"]) for r in o["sizes"]]' <answer)" = \
+		"[('fp8_e4m3', 128), ('bfloat16', 256)]" ]
+	[ "$(kvtool transfer-sim --json -m ./config.json --tokens=10 2>note | jq '.groups[0].bytes')" = 1280 ]
+	[ "$(kvtool transfer-sim --json -m ./config.json --tokens=10 --cache-dtype=bfloat16 2>note |
+		jq '.groups[0].bytes')" = 2560 ]
+	# what was printed is a model with the same auto
+	cp answer answer.json
+	kvtool size --json --tp=1 --cache-dtype=auto answer.json >again
+	[ "$(json 'o["sizes"][0]["cache_dtype"]' <again)" = fp8_e4m3 ]
+}
+
+@test "auto of DeepSeek V4 is its packed form, and of V4.1 it depends" {
+	kvtool size --json --tp=1 -m deepseek-v4-flash >answer
+	[ "$(json '[r["cache_dtype"] for r in o["sizes"]]' <answer)" = "['fp8_ds_mla', 'bfloat16']" ]
+	run -3 kvtool size --cache-dtype=auto -m deepseek-v4.1-flash
+	[[ $output == *"auto of deepseek_v41 is nvfp4_ds_mla or fp8_ds_mla_528 on SM100, fp8_ds_mla_584 elsewhere: give a type"* ]]
+	kvtool size --tp=1 -m deepseek-v4.1-flash >/dev/null
 }
 
 @test "a plain name is what vLLM allocates, and says what the other is" {
@@ -348,7 +469,7 @@ print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
 		run -0 kvtool size --tp=1 config.json
 		[[ $output == *" gqa:layers=2,heads=2,head-dim=16"* ]]
 	done
-	scout=('model_type="llama4_text"' num_hidden_layers=4 attention_chunk_size=32)
+	scout=('model_type="llama4_text"' num_hidden_layers=4 head_dim=16 attention_chunk_size=32)
 	with "${scout[@]}" 'no_rope_layers=[1,1,0,1]' >config.json
 	run -0 kvtool size --tp=1 config.json
 	[[ $output == *" chunked-local:layers=3,heads=2,head-dim=16,window=32"*" gqa:layers=1,"* ]]

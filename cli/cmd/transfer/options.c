@@ -458,6 +458,17 @@ static enum kvt_status read_model(struct transfer_input *in, const char *model,
 	return KVT_OK;
 }
 
+/* What "auto" is where it is not the two bytes that specs have anyway. */
+static const char *quantised(const struct kvt_model_config *config)
+{
+	const struct kvt_dtype *dtype;
+
+	if (!config || !config->cache_dtype[0])
+		return NULL;
+	dtype = kvt_dtype_find(config->cache_dtype);
+	return dtype && dtype->elem == 2 ? NULL : config->cache_dtype;
+}
+
 static enum kvt_status read_specs(struct transfer_input *in,
 				  const struct transfer_words *a, struct kvt_error *err)
 {
@@ -487,7 +498,7 @@ enum kvt_status transfer_describe(struct transfer_input *in,
 	    (status = take_pools(in, a, err)) ||
 	    (status = model ? read_model(in, model, a, err) : read_specs(in, a, err)))
 		return status;
-	in->from.cache_dtype = a->dtype;
+	in->from.cache_dtype = a->dtype ? a->dtype : quantised(in->config);
 	in->from.conv = a->conv;
 	in->from.tokens = a->tokens;
 	return KVT_OK;
