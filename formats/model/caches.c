@@ -48,45 +48,6 @@ void kvt_config_add(struct config *c, const char *name, const char *spec, unsign
 
 /* ---- keys and values of heads ------------------------------------------- */
 
-enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c)
-{
-	int64_t heads = 0, hidden = 0;
-	enum kvt_status status;
-
-	if ((status = kvt_config_get(out, c, "head_dim|attention_head_dim")) || *out)
-		return status;
-	if ((status = kvt_config_need(&heads, c, "num_attention_heads")) ||
-	    (status = kvt_config_need(&hidden, c, "hidden_size")))
-		return status;
-	if (hidden % heads)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: head_dim is missing, and hidden_size %lld is not a "
-				"multiple of num_attention_heads %lld",
-				c->in.name, LL(hidden), LL(heads));
-	*out = hidden / heads;
-	kvt_config_note(c, "head_dim is missing: %lld, hidden_size / num_attention_heads",
-			LL(*out));
-	return KVT_OK;
-}
-
-enum kvt_status kvt_config_heads(struct kvt_spec_args *args, struct config *c)
-{
-	enum kvt_status status;
-
-	if ((status = kvt_config_get(&args->heads, c, "num_key_value_heads")) ||
-	    (status = kvt_config_get(&args->head_dim_v, c, "v_head_dim")))
-		return status;
-	if (!args->heads) {
-		if ((status = kvt_config_need(&args->heads, c, "num_attention_heads")))
-			return status;
-		kvt_config_note(c,
-				"num_key_value_heads is missing: %lld, one for each "
-				"query head",
-				LL(args->heads));
-	}
-	return kvt_config_head_dim(&args->head_dim, c);
-}
-
 static enum kvt_status check_window(struct config *c)
 {
 	bool used = true;
@@ -100,20 +61,58 @@ static enum kvt_status check_window(struct config *c)
 	return status;
 }
 
+/* block_configs: a group for each number of heads. */
+static enum kvt_status blocks(bool *found, struct config *c)
+{
+	struct kvt_spec_args args = { .heads = 0 };
+	int64_t heads[CONFIG_LAYERS];
+	enum kvt_status status = kvt_config_block_heads(heads, found, c);
+
+	if (!status && *found && c->count[LAYER_FULL] != c->nlayers)
+		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+				"%s: block_configs, and %lld of %lld layers are of full "
+				"attention: give the caches with --spec", c->in.name,
+				LL(c->count[LAYER_FULL]), LL(c->nlayers));
+	if (status || !*found || (status = kvt_config_head_dim(&args.head_dim, c)))
+		return status;
+	for (int64_t i = 0; i < c->nlayers; i++) {
+		int64_t layers = 0, before = 0;
+		char name[32];
+
+		for (int64_t k = 0; k < c->nlayers; k++) {
+			before += k < i && heads[k] == heads[i];
+			layers += heads[k] == heads[i];
+		}
+		if (!heads[i] || before)
+			continue;
+		if (c->out->model.ngroups == KVT_MODEL_GROUPS)
+			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+					"%s: block_configs has more than %d numbers of "
+					"heads", c->in.name, KVT_MODEL_GROUPS);
+		snprintf(name, sizeof(name), "full-%lld", LL(heads[i]));
+		args.heads = heads[i];
+		kvt_config_add_some(c, name, "gqa", layers, i, &args);
+	}
+	return KVT_OK;
+}
+
 enum kvt_status kvt_caches_gqa(struct config *c)
 {
 	const unsigned full = KIND(LAYER_FULL) | KIND(LAYER_BOTH);
 	struct kvt_spec_args args = { .heads = 0 };
 	enum kvt_status status;
+	bool done;
 
 	if (!c->count[LAYER_FULL] && !c->count[LAYER_BOTH] && !c->count[LAYER_WINDOW] &&
 	    !c->count[LAYER_CHUNK])
 		return KVT_OK;
-	if ((status = kvt_config_heads(&args, c)))
+	if ((status = blocks(&done, c)) || done ||
+	    (status = kvt_config_heads(&args, c)))
 		return status;
 	kvt_config_add(c, "full", "gqa", full, &args);
 	if (c->count[LAYER_WINDOW]) {
 		if ((status = check_window(c)) ||
+		    (status = kvt_config_window_heads(&args, c)) ||
 		    (status = kvt_config_need(&args.window, c, "sliding_window")))
 			return status;
 		kvt_config_add(c, "window", "sliding-window", KIND(LAYER_WINDOW), &args);

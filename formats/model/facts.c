@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/base/print.h"
+
 enum { MOST = 1 << 20 };
 
 void kvt_config_note(struct config *c, const char *format, ...)
@@ -39,12 +41,15 @@ enum kvt_status kvt_config_get(int64_t *out, struct config *c, const char *keys)
 				 sizeof(c->family->defaults[0]);
 	char key[64], first[64] = "";
 	int64_t found = 0;
+	const char *at = keys;
+	bool there = false;
 	enum kvt_status status;
 
-	for (const char *at = keys; at;) {
+	do {
 		int64_t n = 0;
 
 		at = next_key(key, at);
+		there |= json_object_get(c->in.object, key) != NULL;
 		if ((status = kvt_json_int(&n, &c->in, key, 1, MOST)))
 			return status;
 		if (n && found && n != found)
@@ -55,9 +60,9 @@ enum kvt_status kvt_config_get(int64_t *out, struct config *c, const char *keys)
 			found = n;
 			snprintf(first, sizeof(first), "%s", key);
 		}
-	}
+	} while (at);
 	next_key(key, keys);
-	for (size_t i = 0; !found && i < ndefaults; i++) {
+	for (size_t i = 0; !there && !c->foreign && i < ndefaults; i++) {
 		const char *name = c->family->defaults[i].key;
 
 		if (!name || strcmp(name, key))
@@ -109,4 +114,49 @@ enum kvt_status kvt_config_flag(bool *out, struct config *c, const char *key)
 				"%s: %s is not true or false", c->in.name, key);
 	*out = json_is_true(value);
 	return KVT_OK;
+}
+
+bool kvt_config_is_off(const json_t *value)
+{
+	return !value || json_is_null(value) || json_is_false(value) ||
+	       (json_is_number(value) && json_number_value(value) == 0) ||
+	       (json_is_string(value) && !json_string_length(value)) ||
+	       (json_is_array(value) && !json_array_size(value)) ||
+	       (json_is_object(value) && !json_object_size(value));
+}
+
+/* ---- lists with an entry a layer ------------------------------------------ */
+
+/* As many numbers as there are layers; more only for layers that draft tokens. */
+static enum kvt_status check_length(struct config *c, const char *key, size_t n)
+{
+	int64_t drafts = 1, more = (int64_t)n - c->nlayers;
+	enum kvt_status status = kvt_json_int(&drafts, &c->in, "num_nextn_predict_layers",
+					      0, CONFIG_LAYERS);
+
+	if (status)
+		return status;
+	if (n < 1 || n > CONFIG_LAYERS || (c->nlayers && (more < 0 || more > drafts)))
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s has %zu layers, but num_hidden_layers is %lld",
+				c->in.name, key, n, LL(c->nlayers));
+	if (!c->nlayers)
+		c->nlayers = (int64_t)n;
+	return KVT_OK;
+}
+
+enum kvt_status kvt_config_layer_list(const json_t **out, struct config *c,
+				      const char *key)
+{
+	enum kvt_status status = kvt_json_array(out, &c->in, key);
+
+	return status || !*out ? status : check_length(c, key, json_array_size(*out));
+}
+
+enum kvt_status kvt_config_used_list(const json_t **out, struct config *c,
+				     const char *key)
+{
+	*out = NULL;
+	return kvt_config_is_off(json_object_get(c->in.object, key)) ? KVT_OK :
+	       kvt_config_layer_list(out, c, key);
 }

@@ -45,13 +45,24 @@ static int kind_of(const char *word, config_step *attention)
 	return -1;
 }
 
-/* The list's length against num_hidden_layers; 0: neither says. */
+/*
+ * The list's length against num_hidden_layers; 0: neither says.  What is more is of
+ * layers that draft tokens.
+ */
 static enum kvt_status take_length(struct config *c, const char *key, size_t n)
 {
+	int64_t drafts = 0;
+	enum kvt_status status = kvt_json_int(&drafts, &c->in, "num_nextn_predict_layers",
+					      0, CONFIG_LAYERS);
+
+	if (status)
+		return status;
 	if (n < 1 || n > CONFIG_LAYERS)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
 				"%s: %s has %zu layers, expected 1 to %d", c->in.name,
 				key, n, CONFIG_LAYERS);
+	if (c->nlayers && n <= CONFIG_LAYERS && (int64_t)n == c->nlayers + drafts)
+		return KVT_OK;
 	if (c->nlayers && c->nlayers != (int64_t)n) {
 		if (!c->family->list_rules)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
@@ -263,34 +274,6 @@ enum kvt_status kvt_layers_letters(struct config *c)
 	return status;
 }
 
-/* ---- lists of numbers ---------------------------------------------------- */
-
-/* As many numbers as there are layers; more only for layers that draft tokens. */
-static enum kvt_status check_length(struct config *c, const char *key, size_t n)
-{
-	int64_t drafts = 1, more = (int64_t)n - c->nlayers;
-	enum kvt_status status = kvt_json_int(&drafts, &c->in, "num_nextn_predict_layers",
-					      0, CONFIG_LAYERS);
-
-	if (status)
-		return status;
-	if (n < 1 || n > CONFIG_LAYERS || (c->nlayers && (more < 0 || more > drafts)))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s has %zu layers, but num_hidden_layers is %lld",
-				c->in.name, key, n, LL(c->nlayers));
-	if (!c->nlayers)
-		c->nlayers = (int64_t)n;
-	return KVT_OK;
-}
-
-/* The list, or NULL where it is absent. */
-static enum kvt_status take_list(const json_t **out, struct config *c, const char *key)
-{
-	enum kvt_status status = kvt_json_array(out, &c->in, key);
-
-	return status || !*out ? status : check_length(c, key, json_array_size(*out));
-}
-
 /* ---- DeepSeek V4 -------------------------------------------------------- */
 
 static const char v4_key[] = "compress_ratios";
@@ -314,7 +297,7 @@ static enum kvt_status v4_default(struct config *c)
 enum kvt_status kvt_layers_ratios(struct config *c)
 {
 	const json_t *list = NULL;
-	enum kvt_status status = take_list(&list, c, v4_key);
+	enum kvt_status status = kvt_config_layer_list(&list, c, v4_key);
 	int64_t ratio;
 
 	if (status || !list)
@@ -340,7 +323,7 @@ enum kvt_status kvt_layers_type_list(struct config *c)
 {
 	const char key[] = "attn_type_list";
 	const json_t *list = NULL;
-	enum kvt_status status = take_list(&list, c, key);
+	enum kvt_status status = kvt_config_layer_list(&list, c, key);
 	int64_t full;
 
 	if (status || (status = kvt_config_need_layers(c)))
@@ -524,7 +507,8 @@ enum kvt_status kvt_config_layers(struct config *c)
 					"each other",
 					c->in.name, key);
 	}
-	if ((status = drop_shared(c)))
+	if ((status = kvt_config_variants(c, list != NULL)) ||
+	    (status = drop_shared(c)))
 		return status;
 	if (c->family->choose && (status = c->family->choose(c)))
 		return status;

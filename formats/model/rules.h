@@ -55,6 +55,8 @@ struct config {
 	struct kvt_json in;		/* the text model's */
 	const struct config_family *family;
 	const struct kvt_config_hints *hints;
+	bool told;			/* by --as, and not by the file, too */
+	bool foreign;			/* the file is of another family */
 	struct kvt_model_config *out;
 	int64_t nlayers;
 	unsigned char kind[CONFIG_LAYERS];
@@ -66,21 +68,28 @@ struct config {
 
 /*
  * 'keys' is one name or several, "n_groups|mamba_n_groups", that must not
- * contradict each other.  A fact that is absent is the family's default, which
- * is noted; kvt_config_get() leaves *out as it is where there is none,
- * kvt_config_need() refuses.  Numbers are 1 to 2^20.
+ * contradict each other.  A fact that is absent, and not null, is the default of the
+ * file's own family, which is noted; where there is none kvt_config_get() leaves *out as
+ * it is, and kvt_config_need() refuses.  Numbers are 1 to 2^20.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_config_get(int64_t *out, struct config *c, const char *keys);
 KVT_MUST_CHECK enum kvt_status
 kvt_config_need(int64_t *out, struct config *c, const char *keys);
 
-/* head_dim, or what is left of hidden_size for each query head. */
-KVT_MUST_CHECK enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c);
-
 /* An absent key leaves *out as it is. */
 KVT_MUST_CHECK enum kvt_status
 kvt_config_flag(bool *out, struct config *c, const char *key);
+
+/* A list with an entry a layer, and some for drafts; NULL: absent. */
+KVT_MUST_CHECK enum kvt_status
+kvt_config_layer_list(const json_t **out, struct config *c, const char *key);
+/* The same; NULL: empty, too. */
+KVT_MUST_CHECK enum kvt_status
+kvt_config_used_list(const json_t **out, struct config *c, const char *key);
+
+/* Absent, null, false, 0, nothing between brackets: not in use. */
+bool kvt_config_is_off(const json_t *value);
 
 /* Is num_hidden_layers there? */
 KVT_MUST_CHECK enum kvt_status kvt_config_need_layers(struct config *c);
@@ -92,7 +101,7 @@ kvt_config_list(struct kvt_model_config *out, const struct kvt_json *in,
 
 void kvt_config_note(struct config *c, const char *format, ...) KVT_PRINTF(2, 3);
 
-/* ---- types (types.c) ------------------------------------------------------ */
+/* ---- types (types.c) ---------------------------------------------------- */
 
 /* dtype, cache_dtype and no_auto of c->out; 'outer' is the whole file. */
 KVT_MUST_CHECK enum kvt_status
@@ -105,10 +114,27 @@ void kvt_config_set_auto(struct kvt_model_config *out, const char *cache_dtype);
 /* Bytes of an element of the SSM state. */
 KVT_MUST_CHECK enum kvt_status kvt_config_state_elem(int64_t *out, struct config *c);
 
-/* ---- layers (layers.c) -------------------------------------------------- */
+/* ---- heads (heads.c) ---------------------------------------------------- */
+
+/* head_dim, or what is left of hidden_size for each query head. */
+KVT_MUST_CHECK enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c);
+/* Heads of keys, by whatever name, and their widths. */
+KVT_MUST_CHECK enum kvt_status
+kvt_config_heads(struct kvt_spec_args *args, struct config *c);
+/* Changes what layers with a window have of their own. */
+KVT_MUST_CHECK enum kvt_status
+kvt_config_window_heads(struct kvt_spec_args *args, struct config *c);
+/* Of each layer, by block_configs; 0: none.  *found: is it there? */
+KVT_MUST_CHECK enum kvt_status
+kvt_config_block_heads(int64_t *heads, bool *found, struct config *c);
+
+/* ---- layers (layers.c, variants.c) -------------------------------------- */
 
 /* Fills in kind, count and nlayers. */
 KVT_MUST_CHECK enum kvt_status kvt_config_layers(struct config *c);
+
+/* What some keys change in it, of keys and values; 'listed': words list the layers. */
+KVT_MUST_CHECK enum kvt_status kvt_config_variants(struct config *c, bool listed);
 
 config_step kvt_layers_full, kvt_layers_window, kvt_layers_upper_window,
 	    kvt_layers_pattern, kvt_layers_alternate, kvt_layers_chunk,
@@ -132,9 +158,6 @@ void kvt_config_add(struct config *c, const char *name, const char *spec, unsign
 void kvt_config_add_some(struct config *c, const char *name, const char *spec,
 			 int64_t layers, int64_t first,
 			 const struct kvt_spec_args *args);
-/* num_key_value_heads and head_dim. */
-KVT_MUST_CHECK enum kvt_status
-kvt_config_heads(struct kvt_spec_args *args, struct config *c);
 /* Rows of an indexer are those of one head of 128, which a kernel demands. */
 KVT_MUST_CHECK enum kvt_status kvt_config_indexer(struct config *c);
 

@@ -195,6 +195,62 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 	refused 4 "model_type 'bar' is not known" "$(with)" --as=bar
 }
 
+# token ARG...: bytes of a token of config.json, with those of windows
+token() {
+	kvtool size --json --tp=1 --cache-dtype=auto "$@" config.json >answer
+	json 'o["sizes"][0]["token_bytes"] + o["sizes"][0]["window_token_bytes"]' <answer
+}
+
+@test "keys that say heads, and layers without a cache, are understood" {
+	local as=--as=llama half=$((2 * 16 * 2 * 2))
+	with 'model_type="falcon"' 'num_key_value_heads="absent"' multi_query=true \
+		new_decoder_architecture=false num_kv_heads=4 >config.json
+	[ "$(token $as)" = $half ]
+	with 'model_type="falcon"' 'num_key_value_heads="absent"' multi_query=true \
+		new_decoder_architecture=true num_kv_heads=4 >config.json
+	[ "$(token $as)" = $((4 * half)) ]
+	refused 3 'multi_query is true, but num_key_value_heads is 2' \
+		"$(with 'model_type="falcon"' multi_query=true)" $as
+	with 'model_type="step3_text"' 'num_key_value_heads="absent"' num_attention_groups=1 \
+		share_q_dim=32 >config.json
+	[ "$(token $as)" = $half ]
+	with 'model_type="hunyuan"' num_hidden_layers=4 use_cla=true cla_share_factor=2 >config.json
+	[ "$(token $as)" = $((2 * half)) ]
+	refused 3 'cla_share_factor is missing' "$(with 'model_type="hunyuan"' use_cla=true)" $as
+	with 'model_type="mllama_text_model"' num_hidden_layers=4 'cross_attention_layers=[1, 3]' >config.json
+	[ "$(token $as)" = $((2 * half)) ]
+	[[ $(json 'o["notes"]' <answer) == *"2 layers of cross attention are not counted"* ]]
+	refused 3 'cross_attention_layers is 4, expected 0 to 3' "$(with 'model_type="mllama"' \
+		num_hidden_layers=4 'cross_attention_layers=[4]')" $as
+	local one='{"attention": {"n_heads_in_group": 4}}' none='{"attention": {"no_op": true}}'
+	local two='{"attention": {"n_heads_in_group": 2, "no_op": false}, "ffn": {}}'
+	with 'model_type="nemotron-nas"' num_hidden_layers=4 'num_key_value_heads="absent"' \
+		"block_configs=[$one, $none, $two, $one]" >config.json
+	[ "$(token $as)" = $((2 * half)) ]
+	[ "$(json '[(g["name"], g["layers"]) for g in o["groups"]]' <answer)" = \
+		"[('full-1', 2), ('full-2', 1)]" ]
+	refused 4 'block_configs: window_length of layer 1 may concern its cache' \
+		"$(with 'model_type="nemotron-nas"' \
+			"block_configs=[$one, {\"attention\": {\"n_heads_in_group\": 2, \"window_length\": 8}}]")" $as
+	refused 3 'layer 0 has groups of 3 heads, of 4 query heads' "$(with 'model_type="nemotron-nas"' \
+		"block_configs=[{\"attention\": {\"n_heads_in_group\": 3}}, $none]")" $as
+	refused 3 'block_configs has 1 layers, but num_hidden_layers is 2' \
+		"$(with 'model_type="nemotron-nas"' "block_configs=[$one]")" $as
+	with 'model_type="mimo_v2_flash"' num_hidden_layers=3 head_dim=24 v_head_dim=16 \
+		'hybrid_layer_pattern=[0, 1, 1]' sliding_window=8 swa_num_key_value_heads=4 \
+		swa_head_dim=8 swa_v_head_dim=4 swa_num_attention_heads=4 >config.json
+	[ "$(token $as)" = $(((2 * (24 + 16) + 2 * 4 * (8 + 4)) * 2)) ]
+	refused 3 'layer_types and hybrid_layer_pattern contradict each other at layer 1' \
+		"$(with 'model_type="new"' 'hybrid_layer_pattern=[0, 1]' sliding_window=8 \
+			'layer_types=["full_attention", "full_attention"]')" $as
+	refused 3 '1 recurrent layers, which llama has not' \
+		"$(with 'model_type="new"' 'attn_type_list=[1, 0]')" $as
+	# layers that draft tokens are in the list of words, and not counted
+	with 'model_type="step3p5"' num_nextn_predict_layers=1 sliding_window=8 \
+		'layer_types=["full_attention", "sliding_attention", "full_attention"]' >config.json
+	[ "$(token $as)" = $((2 * half)) ]
+}
+
 @test "a config that lacks something" {
 	refused 3 'model_type is missing' '{}'
 	refused 3 'num_hidden_layers is missing' "$(with 'num_hidden_layers="absent"')"

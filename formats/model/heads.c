@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heads.c - how many heads of keys and values a layer has, and how wide they are
+ *
+ * By whatever name a file says it, for all layers, for those with a window, or for each.
+ */
+#include "formats/model/rules.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "lib/base/print.h"
+
+/* ---- how many heads ------------------------------------------------------- */
+
+/* Falcon and its like: all query heads have the same key and value. */
+static enum kvt_status one_head(bool *out, struct config *c)
+{
+	bool one = false, grouped = false;
+	enum kvt_status status;
+
+	if ((status = kvt_config_flag(&one, c, "multi_query")) ||
+	    (status = kvt_config_flag(&grouped, c, "new_decoder_architecture")))
+		return status;
+	*out = one && !grouped;
+	return KVT_OK;
+}
+
+static enum kvt_status named_heads(int64_t *out, struct config *c)
+{
+	static const char all[] = "num_key_value_heads|num_kv_heads|n_head_kv|"
+				  "num_attention_groups|multi_query_group_num";
+	static const char keys[] = "num_key_value_heads|num_kv_heads|n_head_kv|"
+				   "num_attention_groups";
+	bool groups = true;
+	enum kvt_status status = kvt_config_flag(&groups, c, "multi_query_attention");
+
+	return status ? status : kvt_config_get(out, c, groups ? all : keys);
+}
+
+static enum kvt_status kv_heads(int64_t *out, struct config *c)
+{
+	bool one = false;
+	enum kvt_status status = one_head(&one, c);
+
+	if (status)
+		return status;
+	if (one && (status = kvt_config_get(out, c, "num_key_value_heads")))
+		return status;
+	if (one && *out > 1)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: multi_query is true, but num_key_value_heads is "
+				"%lld", c->in.name, LL(*out));
+	if (one)
+		*out = 1;
+	if (*out || (status = named_heads(out, c)) || *out)
+		return status;
+	if ((status = kvt_config_need(out, c, "num_attention_heads")))
+		return status;
+	kvt_config_note(c,
+			"num_key_value_heads is missing: %lld, one for each query head",
+			LL(*out));
+	return KVT_OK;
+}
+
+enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c)
+{
+	static const char keys[] = "head_dim|attention_head_dim|kv_channels";
+	int64_t heads = 0, hidden = 0;
+	enum kvt_status status;
+
+	if ((status = kvt_config_get(out, c, keys)) || *out)
+		return status;
+	if ((status = kvt_config_need(&heads, c, "num_attention_heads")) ||
+	    (status = kvt_config_need(&hidden, c, "hidden_size")))
+		return status;
+	if (hidden % heads)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: head_dim is missing, and hidden_size %lld is not a "
+				"multiple of num_attention_heads %lld",
+				c->in.name, LL(hidden), LL(heads));
+	*out = hidden / heads;
+	kvt_config_note(c, "head_dim is missing: %lld, hidden_size / num_attention_heads",
+			LL(*out));
+	return KVT_OK;
+}
+
+enum kvt_status kvt_config_heads(struct kvt_spec_args *args, struct config *c)
+{
+	enum kvt_status status;
+
+	if ((status = kv_heads(&args->heads, c)) ||
+	    (status = kvt_config_get(&args->head_dim_v, c, "v_head_dim")))
+		return status;
+	return kvt_config_head_dim(&args->head_dim, c);
+}
+
+/* Heads of layers with a window, where they have their own. */
+enum kvt_status kvt_config_window_heads(struct kvt_spec_args *args, struct config *c)
+{
+	int64_t heads = 0, dim = 0, dim_v = 0;
+	enum kvt_status status;
+
+	if ((status = kvt_config_get(&heads, c, "swa_num_key_value_heads")) ||
+	    (status = kvt_config_get(&dim, c, "swa_head_dim")) ||
+	    (status = kvt_config_get(&dim_v, c, "swa_v_head_dim")))
+		return status;
+	if (!heads && !dim && !dim_v)
+		return KVT_OK;
+	args->heads = heads ? heads : args->heads;
+	args->head_dim = dim ? dim : args->head_dim;
+	args->head_dim_v = dim_v;
+	return KVT_OK;
+}
+
+/* ---- block_configs -------------------------------------------------------- */
+
+/* Nothing in it may be left aside. */
+static enum kvt_status check_block(const struct kvt_json *in, int64_t layer)
+{
+	static const char *const known[] = { "no_op", "replace_with_linear",
+					     "n_heads_in_group", "num_key_value_heads",
+					     "sparsify" };
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)(uintptr_t)in->object, key, value) {
+		size_t i = 0;
+
+		while (i < 5 && strcmp(key, known[i]))
+			i++;
+		if (i == 5 && !kvt_config_is_off(value))
+			return kvt_fail(in->err, KVT_UNSUPPORTED,
+					"%s: block_configs: %.40s of layer %lld may "
+					"concern its cache, and no rule knows it: give "
+					"the caches with --spec", in->name, key, LL(layer));
+	}
+	return KVT_OK;
+}
+
+/* 0: the layer has no attention. */
+static enum kvt_status block_heads(int64_t *out, struct config *c, const json_t *list,
+				   int64_t layer, int64_t queries)
+{
+	struct kvt_json block = { json_array_get(list, (size_t)layer), c->in.name,
+				  c->in.err };
+	struct kvt_json in;
+	int64_t group = 0;
+	enum kvt_status status;
+
+	*out = 0;
+	if (!json_is_object(block.object))
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: block_configs: layer %lld is not an object",
+				c->in.name, LL(layer));
+	if ((status = kvt_json_object(&in, &block, "attention")) || !in.object ||
+	    json_is_true(json_object_get(in.object, "no_op")) ||
+	    json_is_true(json_object_get(in.object, "replace_with_linear")) ||
+	    (status = check_block(&in, layer)) ||
+	    (status = kvt_json_int(out, &in, "num_key_value_heads", 1, queries)) ||
+	    (status = kvt_json_int(&group, &in, "n_heads_in_group", 1, queries)))
+		return status;
+	if (group && !(queries % group) && (!*out || *out == queries / group))
+		*out = queries / group;
+	else if (group || !*out)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: block_configs: layer %lld has groups of %lld heads, "
+				"of %lld query heads", c->in.name, LL(layer), LL(group),
+				LL(queries));
+	return KVT_OK;
+}
+
+enum kvt_status kvt_config_block_heads(int64_t *heads, bool *found, struct config *c)
+{
+	const json_t *list = NULL;
+	int64_t queries;
+	enum kvt_status status = kvt_config_used_list(&list, c, "block_configs");
+
+	*found = list != NULL;
+	if (status || !list ||
+	    (status = kvt_config_need(&queries, c, "num_attention_heads")))
+		return status;
+	for (int64_t i = 0; !status && i < c->nlayers; i++)
+		status = block_heads(&heads[i], c, list, i, queries);
+	return status;
+}
