@@ -19,14 +19,16 @@
 #define GQA(rule) .layers = kvt_layers_ ## rule, .attention = kvt_caches_gqa
 
 #define PLAIN(name) { .type = name, GQA(full) }
-#define WINDOW(name) { .type = name, GQA(window) }
-#define QWEN(name) { .type = name, GQA(upper_window) }
+#define WINDOW(name) { .type = name, GQA(window), \
+		       .defaults = { { "num_key_value_heads", 8 } } }
+#define QWEN(name, ...) { .type = name, GQA(upper_window), .defaults = { __VA_ARGS__ } }
 #define GEMMA2(name) { .type = name, GQA(alternate), .no_float16 = true, \
 		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
 				     { "sliding_window", 4096 } } }
 #define GEMMA3(name) { .type = name, GQA(pattern), .no_float16 = true, \
 		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
-				     { "sliding_window_pattern", 6 } } }
+				     { "sliding_window_pattern", 6 }, \
+				     { "sliding_window", 4096 } } }
 #define GEMMA3N(name) { .type = name, GQA(pattern), \
 		        .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 2 }, \
 				      { "sliding_window_pattern", 5 }, \
@@ -36,7 +38,8 @@
 			 .defaults = { { "sliding_window_pattern", 4 }, \
 				       { "sliding_window", 4096 } } }
 #define LLAMA4(name) { .type = name, GQA(chunk), \
-		       .defaults = { { "no_rope_layer_interval", 4 } } }
+		       .defaults = { { "no_rope_layer_interval", 4 }, \
+				     { "head_dim", 128 }, { "num_key_value_heads", 8 } } }
 #define GEMMA4(name) { .type = name, .layers = kvt_layers_pattern, \
 		       .attention = kvt_caches_gemma4, .choose = kvt_choose_last_full, \
 		       .defaults = { { "head_dim", 256 }, { "num_key_value_heads", 4 }, \
@@ -87,10 +90,12 @@
 			   .state = kvt_states_short_conv, \
 			   .defaults = { { "num_key_value_heads", 8 }, \
 					 { "conv_L_cache", 3 } } }
-#define LIGHTNING(name) { .type = name, GQA(type_list), .state = kvt_states_lightning }
-#define GDN(name, ...) { .type = name, GQA(interval), .state = kvt_states_gdn, \
+#define LIGHTNING(name) { .type = name, GQA(type_list), .state = kvt_states_lightning, \
+			  .defaults = { { "num_key_value_heads", 8 } } }
+#define GDN(name, heads, ...) { .type = name, GQA(interval), .state = kvt_states_gdn, \
 		    __VA_ARGS__, \
 		    .defaults = { { "head_dim", 256 }, \
+				  { "num_key_value_heads", heads }, \
 				  { "full_attention_interval", 4 } } }
 
 /* vLLM takes the model's type without it; but no file was published so. */
@@ -99,10 +104,12 @@
 
 static const struct config_family families[] = {
 	PLAIN("llama"), PLAIN("granite"), WINDOW("mistral"), WINDOW("mixtral"),
-	QWEN("qwen2"), QWEN("qwen2_moe"), 
-	{ .type = "qwen3", GQA(upper_window), .defaults = { { "head_dim", 128 } } },
-	QWEN("qwen3_moe"),
-	PLAIN("glm4_moe"), GEMMA2("gemma2"), GEMMA3("gemma3"), GEMMA3("gemma3_text"),
+	QWEN("qwen2", { "num_key_value_heads", 32 }),
+	QWEN("qwen2_moe", { "num_key_value_heads", 16 }),
+	QWEN("qwen3", { "num_key_value_heads", 32 }, { "head_dim", 128 }),
+	QWEN("qwen3_moe", { "num_key_value_heads", 4 }),
+	{ .type = "glm4_moe", GQA(full), .defaults = { { "num_key_value_heads", 8 } } },
+	GEMMA2("gemma2"), GEMMA3("gemma3"), GEMMA3("gemma3_text"),
 	GEMMA3N("gemma3n"), GEMMA3N("gemma3n_text"), PATTERN4("cohere2"),
 	PATTERN4("olmo3"), GEMMA4("gemma4"), GEMMA4("gemma4_text"),
 	GEMMA4("gemma4_unified"), GEMMA4("gemma4_unified_text"),
@@ -136,21 +143,22 @@ static const struct config_family families[] = {
 	{ .type = "mamba", .layers = kvt_layers_state, .state = kvt_states_mamba1 },
 	{ .type = "mamba2", .layers = kvt_layers_state, .state = kvt_states_mamba2 },
 	{ .type = "jamba", GQA(period),
-	  .state = kvt_states_mamba1, .types_key = "layers_block_type" },
+	  .state = kvt_states_mamba1, .types_key = "layers_block_type",
+	  .defaults = { { "num_key_value_heads", 8 } } },
 	{ .type = "nemotron_h", GQA(letters),
 	  .state = kvt_states_nemotron, .types_key = "layers_block_type",
 	  .state_key = "mamba_ssm_cache_dtype", .state_type = "float32",
-	  .state_why = "vLLM's default for it",
-	  .list_rules = true },
-	{ .type = "bamba", GQA(indices),
-	  .state = kvt_states_bamba },
+	  .state_why = "vLLM's default for it", .list_rules = true,
+	  .defaults = { { "head_dim", 128 }, { "num_key_value_heads", 8 } } },
+	{ .type = "bamba", GQA(indices), .state = kvt_states_bamba,
+	  .defaults = { { "num_key_value_heads", 8 } } },
 	{ .type = "granitemoehybrid", GQA(state),
 	  .state = kvt_states_bamba },
-	{ .type = "falcon_h1", GQA(both),
-	  .state = kvt_states_falcon },
-	GDN("qwen3_next", .state_key = NULL),
-	GDN("qwen3_5", STATES_OF_QWEN), GDN("qwen3_5_text", STATES_OF_QWEN),
-	GDN("qwen3_5_moe", STATES_OF_QWEN), GDN("qwen3_5_moe_text", STATES_OF_QWEN),
+	{ .type = "falcon_h1", GQA(both), .state = kvt_states_falcon,
+	  .defaults = { { "num_key_value_heads", 8 } } },
+	GDN("qwen3_next", 2, .state_key = NULL),
+	GDN("qwen3_5", 4, STATES_OF_QWEN), GDN("qwen3_5_text", 4, STATES_OF_QWEN),
+	GDN("qwen3_5_moe", 2, STATES_OF_QWEN), GDN("qwen3_5_moe_text", 2, STATES_OF_QWEN),
 	SHORT_CONV("lfm2"), SHORT_CONV("lfm2_moe"),
 	LIGHTNING("minimax"), LIGHTNING("minimax_text_01"),
 };
@@ -166,12 +174,13 @@ static const struct config_family *family_find(const char *type)
 
 static enum kvt_status find_family(struct config *c, const struct kvt_json *outer)
 {
-	const char *inner = NULL, *type = NULL;
+	const char *inner = NULL, *type = NULL, *of_file;
 	enum kvt_status status;
 
 	if ((status = kvt_json_string(&inner, &c->in, "model_type")) ||
 	    (status = kvt_json_string(&type, outer, "model_type")))
 		return status;
+	of_file = inner ? inner : type;
 	if (c->hints->family)
 		inner = c->hints->family;
 	if (!inner && !type)
@@ -185,6 +194,8 @@ static enum kvt_status find_family(struct config *c, const struct kvt_json *oute
 				"caches with --spec",
 				c->in.name, inner ? inner : type);
 	snprintf(c->out->family, sizeof(c->out->family), "%s", c->family->type);
+	c->told = c->hints->family && (!of_file || strcmp(of_file, c->hints->family));
+	c->foreign = c->told && of_file;
 	return KVT_OK;
 }
 
@@ -303,7 +314,9 @@ static enum kvt_status read_config(struct config *c, const struct kvt_json *oute
 	enum kvt_status status;
 
 	if ((status = enter_text(c, outer)) || (status = find_family(c, outer)) ||
-	    (status = kvt_config_types(c, outer)) || (status = kvt_config_layers(c)) ||
+	    (status = kvt_config_types(c, outer)) ||
+	    (status = kvt_config_check_keys(c, outer)) ||
+	    (status = kvt_config_layers(c)) ||
 	    (status = check_kinds(c)))
 		return status;
 	if (c->family->attention && (status = c->family->attention(c)))

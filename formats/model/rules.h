@@ -114,6 +114,12 @@ void kvt_config_set_auto(struct kvt_model_config *out, const char *cache_dtype);
 /* Bytes of an element of the SSM state. */
 KVT_MUST_CHECK enum kvt_status kvt_config_state_elem(int64_t *out, struct config *c);
 
+/* ---- keys (keys.c) ------------------------------------------------------ */
+
+/* Refuses a key that may concern a cache and that no rule of the family reads. */
+KVT_MUST_CHECK enum kvt_status
+kvt_config_check_keys(const struct config *c, const struct kvt_json *outer);
+
 /* ---- heads (heads.c) ---------------------------------------------------- */
 
 /* head_dim, or what is left of hidden_size for each query head. */

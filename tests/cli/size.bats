@@ -201,6 +201,33 @@ token() {
 	json 'o["sizes"][0]["token_bytes"] + o["sizes"][0]["window_token_bytes"]' <answer
 }
 
+@test "--as never drops a key that concerns the cache" {
+	local mla=(num_hidden_layers=61 num_key_value_heads=128 num_attention_heads=128
+		hidden_size=7168 kv_lora_rank=512 qk_rope_head_dim=64 qk_nope_head_dim=128 v_head_dim=128)
+	local no='may concern the cache, and the rules of' file key
+	file=$(with 'model_type="mistral4"' "${mla[@]}")
+	refused 4 "kv_lora_rank $no llama do not know it: give --as=FAMILY of another, \
+--set=kv_lora_rank=null if it does not, or the caches with --spec" "$file" --as=llama
+	refused 4 "kv_lora_rank $no qwen3" "$file" --as=qwen3
+	[ "$(token --as=deepseek_v3)" = 70272 ]
+	[ "$(token --as=llama --set=kv_lora_rank=null --set=qk_rope_head_dim=null)" = \
+		$((61 * 128 * (56 + 128) * 2)) ]
+	# of its own family, too
+	refused 4 "kv_lora_rank $no glm4_moe" "$(with 'model_type="glm4_moe"' kv_lora_rank=512)"
+	# the class of another family has no say in what is missing
+	refused 3 'kv_lora_rank is missing, which deepseek_v3 needs' \
+		"$(with 'model_type="new"')" --as=deepseek_v3
+	with 'model_type="new"' >config.json
+	[ "$(token --as=qwen3)" = $((2 * 2 * 16 * 2 * 2)) ]
+	for key in sliding_window=512 mb_per_layer=2 mamba_d_state=16 heads_of_each=\[1\] \
+		layer_group_size=4 global_head_dim=512; do
+		refused 4 "${key%%=*} $no llama" "$(with 'model_type="new"' "$key")" --as=llama
+	done
+	with 'model_type="new"' sliding_window=512 use_sliding_window=false max_window_layers=1 \
+		mb_per_layer=null rope_theta=1e6 'architectures=["New"]' moe_layer_freq=1 >config.json
+	[ "$(token --as=llama)" = $((2 * 2 * 16 * 2 * 2)) ]
+}
+
 @test "keys that say heads, and layers without a cache, are understood" {
 	local as=--as=llama half=$((2 * 16 * 2 * 2))
 	with 'model_type="falcon"' 'num_key_value_heads="absent"' multi_query=true \
@@ -249,6 +276,19 @@ token() {
 	with 'model_type="step3p5"' num_nextn_predict_layers=1 sliding_window=8 \
 		'layer_types=["full_attention", "sliding_attention", "full_attention"]' >config.json
 	[ "$(token $as)" = $((2 * half)) ]
+}
+
+@test "what a class has by default, and what null means" {
+	with 'model_type="qwen3_moe"' >config.json
+	[ "$(token)" = $((2 * 2 * 16 * 2 * 2)) ]
+	with 'model_type="qwen3"' >config.json
+	[ "$(token)" = $((2 * 2 * 128 * 2 * 2)) ]
+	with 'model_type="qwen3"' head_dim=null >config.json
+	[ "$(token)" = $((2 * 2 * 16 * 2 * 2)) ]
+	with 'model_type="mistral"' 'num_key_value_heads="absent"' >config.json
+	[ "$(token)" = $((2 * 8 * 16 * 2 * 2)) ]
+	with 'model_type="mistral"' num_key_value_heads=null >config.json
+	[ "$(token)" = $((2 * 4 * 16 * 2 * 2)) ]
 }
 
 @test "a config that lacks something" {
