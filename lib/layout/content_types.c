@@ -89,8 +89,10 @@
 	.field = { { .name = "bytes", .role = KVT_FIELD_OTHER, .type = "uint8", \
 		     .per = 1, .scale = -1, .added = -1 } }
 
-#define GGML "blocks of ggml are not decoded here; those of a quantised cache of " \
-	     "llama.cpp may be rotated, which its files do not say"
+/* Blocks of so many bytes for 32 numbers. */
+#define GGML(n) \
+	BYTES(n, "blocks of ggml are not decoded here; those of a quantised cache of " \
+		 "llama.cpp may be rotated, which its files do not say"), .block = 32
 #define WHICH_SCALE "which scale is for which numbers is not documented"
 #define WHICH_ORDER "the order of the scales of values depends on the GPU: give " \
 		    "nvfp4-plain/N or nvfp4-sm100/N, N the numbers of a head vector"
@@ -247,17 +249,17 @@ static const struct content_recipe recipes[] = {
 		     HEAD_SCALES("value scales", "float8_e8m0_or_0", 32, 0,
 				 KVT_SCALES_IN_ORDER) } },
 	{ { "q4_0", "llama.cpp: 18 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(18, GGML) },
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(18) },
 	{ { "q4_1", "llama.cpp: 20 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(20, GGML) },
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(20) },
 	{ { "q5_0", "llama.cpp: 22 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(22, GGML) },
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(22) },
 	{ { "q5_1", "llama.cpp: 24 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(24, GGML) },
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(24) },
 	{ { "q8_0", "llama.cpp: 34 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(34, GGML) },
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(34) },
 	{ { "iq4_nl", "llama.cpp: 18 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, BYTES(18, GGML) },
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(18) },
 };
 enum { NRECIPES = sizeof(recipes) / sizeof(recipes[0]) };
 
@@ -355,6 +357,9 @@ int64_t kvt_content_row_of(const struct kvt_content *content, int64_t head_dim)
 	const struct content_recipe *recipe = content_recipe_of(content);
 	int64_t step = recipe && recipe->step ? recipe->step : 1;
 
+	if (recipe && recipe->block)
+		return head_dim < 1 || head_dim > INT32_MAX || head_dim % recipe->block ?
+		       0 : head_dim / recipe->block * step;
 	if (!recipe || head_dim < 1 || head_dim > INT32_MAX || head_dim % step ||
 	    is_fixed(recipe) || (recipe->unreadable && !recipe->type.pairs))
 		return 0;

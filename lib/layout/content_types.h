@@ -30,6 +30,7 @@ struct content_recipe {
 	int nfields;
 	struct field_recipe field[KVT_MAX_FIELDS];
 	int64_t step;			/* numbers of a head are a multiple; 0: of 1 */
+	int64_t block;			/* numbers that 'step' bytes have; 0: not so */
 	int64_t even;			/* bytes of a row are rounded up to; 0: 1 */
 	int64_t page_rows;		/* kvt_content_page_rows() */
 	bool told;			/* numbers of a head must be said */

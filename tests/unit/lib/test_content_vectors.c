@@ -282,6 +282,8 @@ static void test_head_rows(void **state)
 		{ "int4-per-token-head", { 72 / 2, 0, 136 / 2, 0, 0 } },
 		{ "int8-per-token-head", { 0, 0, 264 / 2, 0, 0 } },
 		{ "fp8-per-token-head", { 0, 0, 264 / 2, 0, 0 } },
+		{ "q4_0", { 36, 54, 72, 144, 288 } },
+		{ "q8_0", { 68, 102, 136, 272, 544 } },
 	};
 
 	(void)state;
