@@ -6,13 +6,27 @@ cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
 kvtool=${KVTOOL:-build/kvtool}
 
-# --help is the same everywhere: kvtool(1) has it.
-options_of_command() {
-	modes=$("$kvtool" "$1" --list-modes 2>/dev/null) || modes=
-	for mode in "" $modes; do
+modes_and_none() {
+	echo
+	"$kvtool" "$1" --list-modes 2>/dev/null
+}
+
+# What --help has before, or behind, the line that begins the options of inputs.
+help_options() {
+	modes_and_none "$1" | while read -r mode; do
 		# shellcheck disable=SC2086	# no mode is no word
-		"$kvtool" "$1" $mode --list-options
+		"$kvtool" "$1" $mode --help | sed "$2" | grep -o -e '^  [ -].[, ] --[a-z-]*' |
+			sed 's/.*--/--/'
 	done | grep -vx -e --help | sort -u
+}
+
+# --help is the same everywhere: kvtool(1) has it; so are the options of inputs.
+own_options() {
+	help_options "$1" '/^for inputs that/,$d'
+}
+
+input_options() {
+	help_options "$1" '1,/^for inputs that/d'
 }
 
 # Long options of a page: "Fl -name" and "Fl n , -name", wherever they stand.
@@ -25,11 +39,25 @@ modes_of() {
 	[ "$1" != transfer-sim ] || ls man/kvtool-transfer-sim-*.1
 }
 
+# A page may name options of inputs, and says where they all are.
 same_options() {
-	options_of_command "$1" >"$tmp/command"
+	own_options "$1" >"$tmp/own"
+	input_options "$1" >"$tmp/inputs"
 	# shellcheck disable=SC2046	# several pages
 	options_of_page "man/kvtool-$1.1" $(modes_of "$1") >"$tmp/page"
-	[ -s "$tmp/command" ] && diff "$tmp/command" "$tmp/page"
+	[ -s "$tmp/own" ] && sort -u "$tmp/own" "$tmp/inputs" >"$tmp/all" || return 1
+	! comm -23 "$tmp/own" "$tmp/page" | grep . && ! comm -13 "$tmp/all" "$tmp/page" | grep . &&
+		{ [ ! -s "$tmp/inputs" ] ||
+			grep -A1 'options that describe a file are those of$' "man/kvtool-$1.1" |
+			grep -q '^.Xr kvtool 1'; }
+}
+
+# The section of kvtool(1) that all pages refer to.
+same_inputs() {
+	input_options describe >"$tmp/inputs"
+	sed -n '/^.Ss Options that describe a file/,/^.Ss Conventions/p' man/kvtool.1 >"$tmp/section"
+	options_of_page "$tmp/section" >"$tmp/page"
+	[ -s "$tmp/inputs" ] && diff "$tmp/inputs" "$tmp/page"
 }
 
 # Short options of --help ("  -j, --json") against "Fl j" and "Fl jq" of the page.
@@ -95,6 +123,7 @@ for command in $commands; do
 	ok "the page of $command has its options and no others" same_options "$command"
 	ok "the page of $command has its short options" same_letters "$command"
 done
+ok 'kvtool(1) has the options that describe a file and no others' same_inputs
 ok 'kvtool-layouts(7) has every preset' layouts_documented
 ok 'kvtool-content(7) has every content type' contents_documented
 ok 'kvtool(1) has every format' formats_documented
