@@ -27,47 +27,6 @@ enum {
 	HELP_COLUMN = 29,
 };
 
-#define HINT(n, t, member, a, h) { n, t, offsetof(struct kvt_hints, member), a, h }
-
-/* What a user may have to say because a file does not. */
-static const struct {
-	const char *name;
-	enum opt_type type;
-	size_t offset;
-	const char *arg, *help;
-} hint_rows[] = {
-	HINT("manifest", OPT_STRING, manifest, "FILE",
-	     "description of the dump, kvtool-manifest(5)"),
-	HINT("trust-manifest", OPT_FLAG, trust_manifest, NULL,
-	     "use the manifest although the data was changed"),
-	HINT("from", OPT_STRING, format, "FORMAT",
-	     "input format; default: detected from the content"),
-	HINT("spec", OPT_STRING, spec, "SPEC",
-	     "spec of the cache, as kvtool-size(1) prints it"),
-	HINT("layout", OPT_STRING, layout, "LAYOUT",
-	     "memory order: a name or axes, kvtool-layouts(7)"),
-	HINT("dtype", OPT_STRING, dtype, "DTYPE",
-	     "element type, such as bfloat16"),
-	HINT("content-type", OPT_STRING, content_type, "NAME",
-	     "coding of the bytes, kvtool-content(7): fp8-ds-mla"),
-	HINT("layers", OPT_COUNT, layers, "N", "number of layers"),
-	HINT("blocks", OPT_COUNT, blocks, "N", "number of blocks in a layer"),
-	HINT("block-size", OPT_COUNT, block_size, "N", "tokens in a block"),
-	HINT("page-size", OPT_COUNT, block_size, "N", "same as --block-size"),
-	HINT("tokens-per-block", OPT_COUNT, block_size, "N",
-	     "same as --block-size"),
-	HINT("heads", OPT_COUNT, heads, "N", "number of key/value heads"),
-	HINT("head-dim", OPT_COUNT, head_dim, "N",
-	     "elements of one head's key"),
-	HINT("content-size", OPT_COUNT, content, "N",
-	     "elements of a slot that is not keys and values: a latent"),
-	HINT("content", OPT_COUNT, content, "N", "same as --content-size"),
-	HINT("skip", OPT_INT, skip, "BYTES", "bytes before the data"),
-	HINT("set", OPT_FACTS, facts, "KEY=VALUE",
-	     "a setting that only one format has, kvtool-formats(7)"),
-};
-enum { NHINTS = sizeof(hint_rows) / sizeof(hint_rows[0]) };
-
 /* A command's table with the shared rows written out. */
 struct table {
 	int n;
@@ -92,8 +51,22 @@ static bool has_row(const struct table *t, const char *name)
 	return false;
 }
 
+static struct opt hint_row(const struct kvt_hint *hint, struct kvt_hints *hints)
+{
+	static const enum opt_type types[] = {
+		[KVT_HINT_FLAG]  = OPT_FLAG,  [KVT_HINT_STRING] = OPT_STRING,
+		[KVT_HINT_COUNT] = OPT_COUNT, [KVT_HINT_BYTES]  = OPT_INT,
+		[KVT_HINT_FACTS] = OPT_FACTS, [KVT_HINT_GROUPS] = OPT_GROUPS,
+	};
+
+	return (struct opt){ hint->name, 0, types[hint->type],
+			     (char *)hints + hint->offset, hint->arg, hint->help };
+}
+
 static void table_fill(struct table *t, const struct opt *opts)
 {
+	const struct kvt_hint *hint;
+
 	t->n = 0;
 	t->first_hint = MAX_ROWS;
 	for (; opts->name; opts++) {
@@ -102,15 +75,12 @@ static void table_fill(struct table *t, const struct opt *opts)
 			continue;
 		}
 		t->first_hint = t->n;
-		for (int i = 0; i < NHINTS; i++) {
+		for (int i = 0; (hint = kvt_hint_at(i)); i++) {
+			const struct opt row = hint_row(hint, opts->value);
+
 			/* a command may give the name another meaning */
-			if (has_row(t, hint_rows[i].name))
-				continue;
-			add_row(t, &(struct opt){
-				hint_rows[i].name, 0, hint_rows[i].type,
-				(char *)opts->value + hint_rows[i].offset,
-				hint_rows[i].arg, hint_rows[i].help,
-			});
+			if (!has_row(t, hint->name))
+				add_row(t, &row);
 		}
 	}
 }
@@ -212,7 +182,77 @@ static enum kvt_status add_string(int *n, const char **list, size_t most,
 		   o, arg, err)
 
 static enum kvt_status take(const struct opt *o, const char *arg,
-			    struct kvt_error *err)
+			    struct kvt_error *err);
+
+/* "heads=8" of a group. */
+static enum kvt_status take_of_group(struct kvt_hints *hints, char *word,
+				     const struct opt *o, struct kvt_error *err)
+{
+	char *value = strchr(word, '=');
+	const struct kvt_hint *hint;
+	struct kvt_nearest near;
+
+	if (value)
+		*value++ = '\0';
+	kvt_nearest_start(&near, word);
+	for (int i = 0; (hint = kvt_hint_at(i)); i++) {
+		const struct opt row = hint_row(hint, hints);
+
+		if (!hint->of_group)
+			continue;
+		kvt_nearest_offer(&near, hint->name);
+		if (strcmp(hint->name, word))
+			continue;
+		if (!value || kvt_hint_said(hints, hint))
+			return kvt_fail(err, KVT_USAGE, "--%s has %s %s", o->name, word,
+					value ? "twice" : "without a value");
+		return take(&row, value, err);
+	}
+	return kvt_fail(err, KVT_USAGE,
+			"--%s has '%.40s', which is no option of a group%s", o->name, word,
+			kvt_nearest_hint(&near, "; see kvtool(1)").s);
+}
+
+/* "g1:heads=8,head-dim=64", which becomes the last of the list. */
+static enum kvt_status take_group(const struct opt *o, const char *arg,
+				  struct kvt_error *err)
+{
+	static struct {
+		struct kvt_hints hints;
+		char text[256];
+	} groups[KVT_MAX_GROUPS], *g;
+	const struct kvt_hints **last = o->value;
+	enum kvt_status status = KVT_OK;
+	static int n;
+	char *rest;
+
+	if (n == KVT_MAX_GROUPS || strlen(arg) >= sizeof(g->text))
+		return kvt_fail(err, KVT_USAGE,
+				"--%s is given more than %d times, or has more than %d characters",
+				o->name, KVT_MAX_GROUPS, (int)sizeof(g->text) - 1);
+	g = &groups[n++];
+	strcpy(g->text, arg);
+	rest = strchr(g->text, ':');
+	if (!rest || rest == g->text || !rest[1])
+		return kvt_fail(err, KVT_USAGE,
+				"--%s is '%.100s', expected %s, such as g1:heads=8,head-dim=64",
+				o->name, arg, o->arg);
+	*rest++ = '\0';
+	g->hints.group = g->text;
+	while (!status && rest) {
+		char *word = rest;
+
+		if ((rest = strchr(rest, ',')))
+			*rest++ = '\0';
+		status = take_of_group(&g->hints, word, o, err);
+	}
+	while (*last)
+		last = (const struct kvt_hints **)&(*last)->next;
+	*last = &g->hints;
+	return status;
+}
+
+static enum kvt_status take(const struct opt *o, const char *arg, struct kvt_error *err)
 {
 	static const char *const wanted[] = {
 		[OPT_INT]   = "a whole number, such as 5 or 32k",
@@ -230,6 +270,8 @@ static enum kvt_status take(const struct opt *o, const char *arg,
 		return KVT_OK;
 	case OPT_STRINGS:
 		return ADD_STRING((struct opt_strings *)o->value, o, arg, err);
+	case OPT_GROUPS:
+		return take_group(o, arg, err);
 	case OPT_FACTS:
 		return ADD_STRING((struct kvt_facts *)o->value, o, arg, err);
 	case OPT_SIZE:

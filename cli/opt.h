@@ -20,6 +20,7 @@ enum opt_type {
 	OPT_COUNT,		/* int64_t, 1 or more; k M G as OPT_SIZE */
 	OPT_SIZE,		/* int64_t, bytes: 1 or more, k M G are powers of 1024 */
 	OPT_HINTS,		/* struct kvt_hints: rows of all that open a file */
+	OPT_GROUPS,		/* a list of struct kvt_hints, of one group each */
 };
 
 struct opt {

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "formats/file/stage.h"
+#include "formats/hints.h"
 #include "lib/dump/leaf.h"
 #include "lib/dump/turn.h"
 #include "lib/dump/writer.h"
@@ -170,6 +171,7 @@ struct kvt_reader {
 	const struct kvt_format *format;
 	bool empty;			/* sound, and there is nothing in it */
 	int64_t skip;			/* bytes before the data, as was said */
+	bool other_dtype;		/* hints->dtype is of what was coded as these */
 	struct kvt_files files;		/* of the flat groups; others may be listed */
 	struct kvt_flat flat[KVT_MAX_GROUPS];	/* where there is no tiling */
 	/* or the data are of others, which kvt_open() joins; both owned */
@@ -285,6 +287,9 @@ struct kvt_format {
 	const char *const *presets;	/* other names for it; NULL: none */
 	const char *const *facts;	/* keys of hints->facts it asks; NULL: none */
 	const char *checks;		/* for kvt_dump_checks(), unless open() says */
+	unsigned takes;			/* KVT_TAKES_MANIFEST, ...: others are refused */
+	/* Is it what a user calls so whose layout is of the engine's memory?  Or NULL. */
+	bool (*in_layout)(const struct kvt_group *, const struct kvt_layout *said);
 	bool directory;			/* writes a folder */
 	bool sidecar;			/* writes a manifest beside the file */
 	bool nowhere;			/* writes no file at all */
@@ -390,6 +395,7 @@ kvt_file_sum(struct kvt_file_sum *out, const struct kvt_file *file,
 struct kvt_manifest {
 	struct kvt_snapshot snapshot;
 	bool has_layout;		/* false: a hint or the file must say it */
+	const struct kvt_hints *hints;	/* fill what is open; borrowed, or NULL */
 	int rank;			/* of file_shape; 0: not given */
 	int64_t file_shape[8];
 	int64_t skip;			/* bytes before the data */
@@ -414,7 +420,8 @@ struct kvt_manifest {
  * The manifest for a data file: hints->manifest, or one of the two names of
  * kvt_manifest_name() beside it, or nothing ('found' false).  One that is not
  * of this file is KVT_BAD_INPUT, unless hints->trust_manifest.
- * Hints fill what the manifest leaves open; a contradiction is KVT_BAD_INPUT.
+ * Hints fill what the manifest leaves open, numbers not before kvt_manifest_fit();
+ * what contradicts them kvt_open() finds.
  * Also with no manifest at all, hints alone may describe the dump.
  */
 KVT_MUST_CHECK enum kvt_status
@@ -455,10 +462,9 @@ KVT_MUST_CHECK enum kvt_status
 kvt_manifest_extent(struct kvt_group *group, enum kvt_axis axis, int64_t n,
 		    const char *what, const char *name, struct kvt_error *err);
 
-/* The content type that a user names, or of one its fp8. */
-KVT_MUST_CHECK enum kvt_status
-kvt_group_hint_content(struct kvt_group *group, const char *text, const char *name,
-		       struct kvt_error *err);
+/* Content types that a user names, or of one its fp8, as far as they are not known. */
+void kvt_snapshot_hint_content(struct kvt_snapshot *snapshot,
+			       const struct kvt_hints *hints);
 
 /* The data file, as far as its manifest is to say something of it. */
 struct kvt_data_file {

@@ -271,29 +271,6 @@ static enum kvt_status join_sources(struct kvt_reader *reader, struct kvt_error 
 
 /* ---- opening a dump --------------------------------------------------------- */
 
-/* Said for whatever format it is. */
-static enum kvt_status check_dtype(const struct kvt_hints *hints, struct kvt_error *err)
-{
-	const struct kvt_dtype *dtype;
-	struct kvt_content content;
-	struct kvt_error why;
-	enum kvt_status status;
-
-	if (!hints || !hints->dtype || kvt_dtype_find(hints->dtype))
-		return KVT_OK;
-	status = kvt_content_parse(&content, hints->dtype, &why);
-	if (status == KVT_BAD_INPUT)
-		return kvt_fail(err, KVT_USAGE,
-				"'%.40s' is not an element type; as a %.400s",
-				hints->dtype, why.text);
-	if (!status)
-		return kvt_fail(err, KVT_USAGE,
-				"'%.40s' is a content type, not an element type; give "
-				"--content-type=%s",
-				hints->dtype, content.type->name);
-	return kvt_dtype_parse(&dtype, hints->dtype, err);
-}
-
 enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 			 const struct kvt_hints *hints, struct kvt_error *err)
 {
@@ -301,8 +278,8 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	struct kvt_reader *reader;
 	enum kvt_status status;
 
-	if ((status = check_dtype(hints, err)) ||
-	    (status = choose_format(&format, path, hints, err)) ||
+	if ((status = choose_format(&format, path, hints, err)) ||
+	    (status = kvt_hints_check(hints, format, path, err)) ||
 	    (status = kvt_facts_check(hints, format, err)))
 		return status;
 	reader = calloc(1, sizeof(*reader));
@@ -315,6 +292,7 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	if ((status = format->open(reader, path, hints, err)) ||
 	    (reader->nsources && (status = join_sources(reader, err))) ||
 	    (status = settle(reader, hints, err)) ||
+	    (status = kvt_hints_compare(hints, reader, err)) ||
 	    (status = kvt_spec_check_dump(&reader->leaf.snapshot, hints, path, err))) {
 		kvt_reader_free(reader);
 		return status;

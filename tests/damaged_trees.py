@@ -207,7 +207,7 @@ def odd_names():
                 "--set=rank=3_4", path)
         refused("a layout HiCache has not", 3, "no pages in layout", *GEOMETRY,
                 "--layout=nhd", path)
-        refused("more blocks than files", 3, "has 4 blocks, but 5", *args, "--blocks=5",
+        refused("more blocks than files", 3, "--blocks is 5, but group g0 has 4", *args, "--blocks=5",
                 path)
 
 

@@ -260,7 +260,7 @@ def check_refusals(d, tmp):
     with open(f"{tmp}/good.json", "w") as f:
         json.dump(side, f)
     r = kvtool("describe", "--content-type=indexer", path)
-    tap.ok(r.code == 3 and "--content-type says indexer" in r.err,
+    tap.ok(r.code == 3 and "--content-type is indexer, but group g0 has fp8-ds-mla" in r.err,
            "refused: another than it says", r)
     r = kvtool("describe", "--content-type=fp9", path)
     tap.ok(r.code == 2 and "help contents" in r.err, "refused: no such name", r)

@@ -139,7 +139,7 @@ def check_refusals(tmp):
     for tokens, status in (("6", 2), ("x", 2), ("1,2", 2), ("5,", 2), ("5", 0), ("0", 0)):
         r = kvtool("describe", "--from=transformers", "--set", f"tokens={tokens}", path)
         tap.ok(r.code == status, f"transformers: tokens={tokens}", r)
-    for option, status in (("--layout=nhd", 2), ("--skip=8", 2), ("--heads=3", 3),
+    for option, status in (("--layout=nhd", 3), ("--skip=8", 2), ("--heads=3", 3),
                            ("--heads=2", 0), ("--layers=2", 3), ("--dtype=bf16", 3)):
         r = kvtool("describe", "--from=transformers", option, path)
         tap.ok(r.code == status, f"transformers: {option}", r)

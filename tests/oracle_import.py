@@ -378,12 +378,12 @@ def kvbm():
     kvbm_case("no heads", DUMP, "OperationalNHD", whole("BLKSHD"), heads=False,
               want=(3, "32 elements in an unknown number of heads; give --heads"))
     kvbm_case("other heads", DUMP, "OperationalNHD", whole("BLKSHD"), "--heads=8",
-              want=(3, "has 4 heads, not 8"))
+              want=(3, "--heads is 8, but group g0 has 4"))
     kvbm_case("heads that do not fit", DUMP, "OperationalNHD", whole("BLKSHD"),
               "--heads=5", heads=False,
-              want=(3, "tokens have 32 elements, which cannot be divided into 5 heads"))
+              want=(3, "--heads is 5, but tokens have 32 elements"))
     kvbm_case("another order", DUMP, "OperationalNHD", whole("BLKSHD"),
-              "--layout=kvbm:OperationalHND", want=(3, "--layout says"))
+              "--layout=kvbm:OperationalHND", want=(3, "--layout is"))
     kvbm_case("unknown order", DUMP, "Unknown", whole("BLKSHD"),
               want=(3, "give --layout"))
     kvbm_case("a byte more", DUMP, "OperationalNHD", whole("BLKSHD", extra=1),

@@ -299,9 +299,9 @@ def check_refusals(tmp):
         tap.ok(r.code == status and part in r.err and r.err.count("\n") == 1,
                f"refused: {what}", r)
     path = write(f"{tmp}/state.bin", state(memory_bytes([good])))
-    for options, status, part in (((), 3, "--heads"), (("--heads=3",), 3, "3 heads"),
+    for options, status, part in (((), 3, "--heads"), (("--heads=3",), 3, "--heads is 3, but tokens have 8"),
                                   (("--heads=2", "--head-dim=5"), 3, "5"),
-                                  (("--heads=2", "--layout=nhd"), 2, "--heads")):
+                                  (("--heads=2", "--layout=nhd"), 3, "--layout")):
         r = kvtool("describe", *options, path)
         tap.ok(r.code == status and part in r.err, f"options {options}", r)
 

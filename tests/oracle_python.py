@@ -420,6 +420,8 @@ def lifetimes():
     path = dump_of("packed_nhd.bf16").path
     d = kv.open(path)
     part = d.slice(layers=1)
+    said = kv.open(path, heads=4, layout="nhd", facts=None, groups={"g0": {"layers": 5}})
+    tap.equal(said.digest(), d.digest(), "what is said and true changes nothing")
     d.close()
     d.close()
     tap.ok(refused(kv.UsageError, d.digest, "closed") and "closed" in repr(d),
@@ -428,6 +430,13 @@ def lifetimes():
     for what, call, error in [
             ("a file that is not there", lambda: kv.open("/none/such"), kv.SystemFailure),
             ("a layout that contradicts", lambda: kv.open(path, layout="bhlsc"), kv.BadInput),
+            ("heads of a group", lambda: kv.open(path, groups={"g0": {"heads": 5}}),
+             kv.BadInput),
+            ("a group that is none", lambda: kv.open(path, groups={"g0": {}, "g1": {"heads": 4}}),
+             kv.BadInput),
+            ("what is not of a group", lambda: kv.open(path, groups={"g0": {"facts": {}}}),
+             TypeError),
+            ("an argument that is none", lambda: kv.open(path, hedas=4), TypeError),
             ("an option that is none", lambda: part.read_bytes(layers=1), TypeError),
             ("a request that is none", lambda: part.read(layer=1, request="Z"),
              kv.UsageError),

@@ -330,9 +330,9 @@ def lmcache_lies(top, d):
         lambda f: (os.rename(f[0], f"{top}/away"),
                    os.symlink(f"{top}/away", f[0])))
     lie("nothing", 3, ["holds no chunk"], lambda f: [os.unlink(x) for x in f])
-    lie("a layout that is denied", 3, ["KLBSHD", "LKBSHD"], lambda f: None,
+    lie("a layout that is denied", 3, ["KLBSHD", "LKSHD"], lambda f: None,
         options=["--layout", "LKSHD"])
-    lie("heads that do not divide", 3, ["32 elements", "3 heads"],
+    lie("heads that do not divide", 3, ["32 elements", "--heads is 3"],
         lambda f: None, options=["--heads", "3"])
     lie("layers that are denied", 3, ["--layers"], lambda f: None,
         options=["--layers", "6"])

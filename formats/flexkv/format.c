@@ -233,9 +233,11 @@ static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	char name[512];
 	const struct kvt_tree_file *first = &o->tree.file[o->file[0].at];
-	struct kvt_pages_known known = { .name = name, .counted = KVT_AXIS_B,
+	struct kvt_pages_known known = { .name = name,
 		.nbytes = first->nbytes,
 		.unnoticed = &o->reader->leaf.unnoticed };
+	struct kvt_hints said = kvt_hints_of(o->hints, "g0");
+	int64_t blocks = said.blocks;
 	struct kvt_group *group;
 	enum kvt_status status;
 	int64_t total;
@@ -243,8 +245,9 @@ static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 	/* of one size are all of them */
 	snprintf(name, sizeof(name), "%.300s%s%.200s", o->path, o->count > 1 ? "" : "/",
 		 o->count > 1 ? "" : first->name);
+	said.blocks = 0;		/* of all files, not of one */
 	if ((status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
-	    (status = kvt_pages_fit(group, &known, o->hints, o->err)))
+	    (status = kvt_pages_fit(group, &known, &said, o->err)))
 		return status;
 	o->each = group->shape.n[KVT_AXIS_B];
 	total = o->each > MAX_BLOCKS ? MAX_BLOCKS + 1 : o->each * o->count;
@@ -259,7 +262,14 @@ static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 				o->path, LL(o->each * o->files), LL(o->round_robin));
 	*in_file = *group;
 	o->reader->leaf.unlisted = true;
-	return kvt_pages_count(group, KVT_AXIS_B, total, o->hints, name, o->err);
+	/* the name of a file that was cut, which kvt_open() does not know */
+	if (blocks && blocks != total)
+		return kvt_hint_denied(o->err, KVT_BAD_INPUT, name, "blocks", o->hints,
+				       "group g0 has %lld", LL(total));
+	if (blocks)
+		o->reader->leaf.unnoticed = NULL;
+	group->shape.n[KVT_AXIS_B] = total;
+	return KVT_OK;
 }
 
 static enum kvt_status open_pools(struct opening *o)

@@ -329,11 +329,6 @@ struct kvt_h5_file {
 struct kvt_h5_file *kvt_h5_file_new(void);	/* NULL: out of memory */
 void kvt_h5_file_free(struct kvt_h5_file *file);
 
-/* Does the file say what the user said?  'hints' may be NULL. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_check_hints(struct kvt_reader *reader,
-		   const struct kvt_hints *hints, struct kvt_error *err);
-
 /* The data of a group: layout, shape, and how it is stored. */
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_read_data(struct kvt_reader *reader, int index, struct kvt_h5_in *in,

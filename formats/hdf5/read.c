@@ -298,5 +298,8 @@ enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 	else if (!(status = check_same(&reader->files.file[index], own->catch->fd, err)))
 		status = read_all(reader, &in, err);
 	kvt_h5_leave(&entry);
-	return status ? status : kvt_h5_check_hints(reader, hints, err);
+	/* the one thing that a snapshot of another program may not say */
+	if (!status)
+		kvt_snapshot_hint_content(&reader->leaf.snapshot, hints);
+	return status;
 }

@@ -37,39 +37,23 @@ struct opening {
 static enum kvt_status take_layout(struct opening *o, struct kvt_group *group)
 {
 	const struct kvt_kvbm *k = &o->kvbm;
-	struct kvt_layout asked;
-	enum kvt_status status;
 
-	if (k->axes[0] &&
-	    (status = kvt_layout_parse(&group->layout, k->axes, o->err)))
-		return status;
-	if (!o->hints->layout)
-		return KVT_OK;
-	if ((status = kvt_layout_parse(&asked, o->hints->layout, o->err)))
-		return status;
-	if (k->axes[0] && !kvt_layout_equal(&asked, &group->layout))
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: the layout is %s, but --layout says %s",
-				o->hints->manifest, k->axes, o->hints->layout);
-	group->layout = asked;
-	return KVT_OK;
+	/* without axes the user's are taken with everything else */
+	return k->axes[0] ? kvt_layout_parse(&group->layout, k->axes, o->err) : KVT_OK;
 }
 
 static enum kvt_status take_heads(struct opening *o, struct kvt_group *group)
 {
+	const struct kvt_hints said = kvt_hints_of(o->hints, group->id);
 	const struct kvt_kvbm *k = &o->kvbm;
-	int64_t heads = k->heads ? k->heads : o->hints->heads;
+	int64_t heads = k->heads;
+	enum kvt_status status;
 
-	if (k->heads && o->hints->heads && k->heads != o->hints->heads)
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: has %lld heads, not %lld",
-				o->hints->manifest, LL(k->heads), LL(o->hints->heads));
-	if (!heads && k->outer == 1)
+	if (!heads && k->outer == 1 && !said.heads)
 		heads = 1;
-	if (!heads)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tokens have %lld elements in an unknown number of "
-				"heads; give --heads",
-				o->hints->manifest, LL(k->inner));
+	if (!heads && (status = kvt_hint_heads(&heads, k->inner, &said,
+					       o->hints->manifest, o->err)))
+		return status;
 	if (k->inner % heads)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tokens have %lld elements, which cannot be divided "
@@ -83,8 +67,7 @@ static enum kvt_status take_heads(struct opening *o, struct kvt_group *group)
 static enum kvt_status describe(struct opening *o)
 {
 	const struct kvt_kvbm *k = &o->kvbm;
-	struct kvt_pages_known known = { .name = o->path, .counted = KVT_NAXES,
-					 .nbytes = -1 };
+	struct kvt_pages_known known = { .name = o->path, .nbytes = -1 };
 	struct kvt_group *group;
 	enum kvt_status status;
 
@@ -232,5 +215,6 @@ const struct kvt_format kvt_kvbm_format = {
 	.info = { "kvbm", "raw tiers of Dynamo's KVBM, with their descriptor", true,
 		  false },
 	.checks = "descriptor, lengths",
+	.takes = KVT_TAKES_MANIFEST,
 	.open = kvbm_open,
 };

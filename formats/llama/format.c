@@ -122,41 +122,23 @@ static enum kvt_status take_list(int64_t heads[KVT_LLAMA_CACHES],
 
 /* Those of a cache: as they are given, or from the width of a key. */
 static enum kvt_status take_heads(int64_t *out, const struct kvt_llama_opening *o,
-				  int cache)
+				  int cache, const char *group)
 {
 	const struct kvt_llama_stream *s = stream_of(&o->state.cache[cache]);
-	const struct kvt_hints *h = o->hints;
-	int64_t list[KVT_LLAMA_CACHES] = { 0 }, elems, dim = h ? h->head_dim : 0;
+	const struct kvt_hints said = kvt_hints_of(o->hints, group);
+	int64_t list[KVT_LLAMA_CACHES] = { 0 }, elems;
 	const struct kvt_ggml_type *type;
 	enum kvt_status status;
 
 	if ((status = take_list(list, o)) ||
 	    (status = take_type(&type, &elems, o, &s->k)))
 		return status;
-	*out = list[cache] ? list[cache] : h ? h->heads : 0;
-	if (!*out && !dim)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: the number of heads in keys of %lld elements is not "
-				"in the file; give --heads or --head-dim",
-				o->reader->leaf.path, LL(elems));
-	if (!*out && elems % dim)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: keys of %lld elements are not heads of %lld; give "
-				"--heads, or the --head-dim of keys",
-				o->reader->leaf.path, LL(elems), LL(dim));
-	if (!*out)
-		*out = elems / dim;
-	if ((status = check_rows(o, &s->k, "keys", *out)) ||
-	    (status = check_rows(o, &s->v, "values", *out)))
+	*out = list[cache];
+	if (!*out && (status = kvt_hint_heads(out, elems, &said, o->reader->leaf.path,
+					      o->err)))
 		return status;
-	if ((dim && dim != elems / *out) || (h && h->heads && h->heads != *out))
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: keys of %lld elements in %lld heads have %lld each, "
-				"but %s=%lld was given",
-				o->reader->leaf.path, LL(elems), LL(*out),
-				LL(elems / *out), dim ? "--head-dim" : "--heads",
-				LL(dim ? dim : h->heads));
-	return KVT_OK;
+	status = check_rows(o, &s->k, "keys", *out);
+	return status ? status : check_rows(o, &s->v, "values", *out);
 }
 
 /*
@@ -168,7 +150,7 @@ static enum kvt_status check_widths(const struct kvt_llama_opening *o)
 	const struct kvt_llama_stream *first = NULL, *s;
 	const struct kvt_hints *h = o->hints;
 
-	if (!h || h->heads < 2 || h->head_dim || kvt_fact(h, "heads"))
+	if (!h || h->heads < 2 || h->head_dim || h->next || kvt_fact(h, "heads"))
 		return KVT_OK;
 	for (int i = 0; i < o->state.ncaches; i++) {
 		if (!(s = stream_of(&o->state.cache[i])) || !s->nlayers)
@@ -196,13 +178,7 @@ static enum kvt_status take_width(struct kvt_group *group,
 
 	if ((status = take_type(&type, &elems, o, rows)))
 		return status;
-	/* also what a file looks like that was cut off where its values begin */
-	if (latent && o->hints && o->hints->heads > 1)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has keys without values, which cannot have %lld "
-				"heads",
-				o->reader->leaf.path, LL(o->hints->heads));
-	if (!latent && (status = take_heads(&heads, o, cache)))
+	if (!latent && (status = take_heads(&heads, o, cache, group->id)))
 		return status;
 	group->dtype = kvt_dtype_find(type->dtype ? type->dtype : "uint8");
 	/* rows that must not be torn apart; latent ones have no heads to be cut into */
@@ -348,19 +324,6 @@ static enum kvt_status add_groups(struct kvt_llama_opening *o)
 
 /* ---- the format --------------------------------------------------------- */
 
-static enum kvt_status check_hints(const struct kvt_llama_opening *o)
-{
-	const struct kvt_hints *h = o->hints;
-
-	if (h && (h->layout || h->dtype || h->content || h->blocks || h->skip ||
-		  h->manifest))
-		return kvt_fail(o->err, KVT_USAGE,
-				"%s: a state file of llama.cpp takes --heads, "
-				"--head-dim, --block-size and --set only",
-				o->reader->leaf.path);
-	return KVT_OK;
-}
-
 static enum kvt_status take_facts(struct kvt_llama_opening *o,
 				  struct kvt_llama_asked *asked)
 {
@@ -413,7 +376,7 @@ static enum kvt_status llama_open(struct kvt_reader *reader, const char *path,
 	    (status = kvt_llama_parse(&o.state, &reader->files.file[o.file], &asked,
 				      err)))
 		return status;
-	(void)((status = check_hints(&o)) || (status = add_groups(&o)) ||
+	(void)((status = add_groups(&o)) ||
 	       (status = kvt_llama_requests(&o)) || (status = name_source(&o)));
 	kvt_llama_free(&o.state);
 	return status;

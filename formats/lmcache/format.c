@@ -159,11 +159,6 @@ static enum kvt_status lmcache_open(struct kvt_reader *reader, const char *path,
 	enum kvt_status status;
 	struct stat st;
 
-	if (o.hints->manifest || o.hints->skip)
-		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: a dump of LMCache cannot have %s; leave it "
-				"out", path,
-				o.hints->manifest ? "manifest" : "--skip");
 	status = !stat(path, &st) && S_ISDIR(st.st_mode) ? take_folder(&o) :
 							   take_single(&o);
 	if (!status)
@@ -177,6 +172,7 @@ const struct kvt_format kvt_lmcache_format = {
 		  false },
 	.facts = kvt_lmcache_facts,
 	.checks = "names, headers where there are any, lengths",
+	.in_layout = kvt_chunks_in_layout,
 	.probe = lmcache_probe,
 	.open = lmcache_open,
 };

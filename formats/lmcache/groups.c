@@ -27,7 +27,7 @@ static enum kvt_status guess_layout(const struct kvt_lmcache *o, struct kvt_grou
 {
 	if (group->layout.nplanes)
 		return KVT_OK;
-	if (o->hints->content)
+	if (kvt_hints_of(o->hints, group->id).content)
 		return kvt_layout_parse(&group->layout, kvt_lmcache_axes(KVT_LMCACHE_MLA),
 					o->err);
 	if (o->part[0].key.layer < 0)
@@ -45,9 +45,8 @@ static enum kvt_status bare_group(struct kvt_lmcache *o, struct kvt_group *group
 {
 	enum kvt_status status;
 
-	group->dtype = kvt_lmcache_dtype(o);
-	if ((status = kvt_chunks_asked_layout(group, layers >= 0, o->hints, first_path(o),
-					      o->err)) ||
+	group->dtype = kvt_lmcache_dtype(o, group->id);
+	if ((status = kvt_chunks_asked_layout(group, layers >= 0, o->hints, o->err)) ||
 	    (status = guess_layout(o, group)))
 		return status;
 	return kvt_chunks_said(group, layers, o->hints, first_path(o), o->err);
@@ -62,15 +61,13 @@ static enum kvt_status said_group(struct kvt_lmcache *o, struct kvt_group *group
 	enum kvt_status status;
 
 	if ((status = kvt_layout_parse(&group->layout, kvt_lmcache_axes(o->header.fmt),
-				       o->err)) ||
-	    (status = kvt_chunks_asked_layout(group, layers >= 0, o->hints, first_path(o),
-					      o->err)))
+				       o->err)))
 		return status;
 	if (layers >= 0 && array->layers != 1)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: has one layer by its name and %lld by its header",
 				first_path(o), LL(array->layers));
-	group->dtype = kvt_chunks_dtype(array->dtype, o->hints);
+	group->dtype = kvt_hint_dtype(array->dtype, o->hints, group->id);
 	group->shape.n[KVT_AXIS_L] = layers < 0 ? array->layers : layers;
 	group->shape.n[KVT_AXIS_K] = latent ? 1 : 2;
 	if (!latent)
@@ -119,20 +116,13 @@ static enum kvt_status share_heads(struct kvt_lmcache *o, struct kvt_group *grou
 
 static enum kvt_status finish(struct kvt_lmcache *o, struct kvt_group *group)
 {
-	struct kvt_hints hints = *o->hints;
 	enum kvt_status status = share_heads(o, group);
 
 	if (status)
 		return status;
-	/* which was of the cache before it was coded */
-	if (o->serde == KVT_LMCACHE_FP8)
-		hints.dtype = NULL;
-	/* layers of one of several arrays are not those of the model */
-	if (o->header.narrays > 1)
-		hints.layers = 0;
 	if (group->shape.n[KVT_AXIS_K] == 1)
 		group->kind = KVT_MLA;
-	return kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel, &hints,
+	return kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel, o->hints,
 				 first_path(o), o->err);
 }
 

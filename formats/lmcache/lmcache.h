@@ -151,7 +151,8 @@ KVT_MUST_CHECK enum kvt_status kvt_lmcache_select(struct kvt_lmcache *o);
 /* What the user says of the serde; KVT_UNSUPPORTED for one that cannot be read. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_take_serde(struct kvt_lmcache *o);
 /* The type of elements without a header, coded as they are; NULL: not known. */
-const struct kvt_dtype *kvt_lmcache_dtype(const struct kvt_lmcache *o);
+const struct kvt_dtype *kvt_lmcache_dtype(const struct kvt_lmcache *o,
+					  const char *group);
 /*
  * Where the chunk itself is in a part without a header.  What its bytes prove to be
  * coded otherwise than the user says is refused.

@@ -68,13 +68,14 @@ enum kvt_status kvt_lmcache_take_serde(struct kvt_lmcache *o)
 }
 
 /* fp8 is e4m3 unless the user says e5m2; another type is what the cache had before. */
-const struct kvt_dtype *kvt_lmcache_dtype(const struct kvt_lmcache *o)
+const struct kvt_dtype *kvt_lmcache_dtype(const struct kvt_lmcache *o, const char *group)
 {
-	const struct kvt_dtype *said = o->hints->dtype ? kvt_dtype_find(o->hints->dtype) :
-				       NULL;
+	const struct kvt_dtype *said = kvt_hint_dtype(NULL, o->hints, group);
 
 	if (o->serde != KVT_LMCACHE_FP8)
-		return kvt_chunks_dtype(o->part[0].key.dtype, o->hints);
+		return kvt_hint_dtype(o->part[0].key.dtype, o->hints, group);
+	/* what else was said is of the cache before it was coded */
+	o->reader->other_dtype = true;
 	return said && said->is_float && said->elem == 1 ? said :
 	       kvt_dtype_find("float8_e4m3fn");
 }

@@ -9,36 +9,31 @@
 
 /* ---- names -------------------------------------------------------------- */
 
-/* The same type, and of its fp8 as much as is known. */
-static bool refines(struct kvt_content *known, const struct kvt_content *more)
+/* Of a group of bytes, or of one whose type nobody has said yet. */
+static void hint_content(struct kvt_group *group, const char *text)
 {
-	if (known->type && known->type != more->type)
-		return false;
-	if ((known->fp8 && more->fp8 && known->fp8 != more->fp8) ||
-	    (known->n && more->n && known->n != more->n))
-		return false;
-	known->type = more->type;
-	if (more->fp8)
-		known->fp8 = more->fp8;
-	if (more->n)
-		known->n = more->n;
-	return true;
+	bool bytes = !group->dtype || group->dtype == kvt_dtype_find("uint8");
+	struct kvt_content *known = &group->content, said;
+
+	if (!bytes || !kvt_content_find(&said, text) ||
+	    (known->type && known->type != said.type))
+		return;
+	known->type = said.type;
+	if (!known->fp8)
+		known->fp8 = said.fp8;
+	if (!known->n)
+		known->n = said.n;
 }
 
-enum kvt_status kvt_group_hint_content(struct kvt_group *group, const char *text,
-				       const char *name, struct kvt_error *err)
+void kvt_snapshot_hint_content(struct kvt_snapshot *s, const struct kvt_hints *hints)
 {
-	struct kvt_content content;
-	enum kvt_status status = kvt_content_parse(&content, text, err);
+	for (int g = 0; g < s->ngroups; g++) {
+		const char *said = kvt_hints_of(hints, s->group[g].id).content_type;
 
-	if (status)
-		return status == KVT_BAD_INPUT ? KVT_USAGE : status;
-	if (refines(&group->content, &content))
-		return KVT_OK;
-	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: the content of %s is %s, but --content-type says %s", name,
-			group->id, kvt_content_name(&group->content).s,
-			kvt_content_name(&content).s);
+		/* of several groups one must be named: most have none */
+		if (said && (s->ngroups == 1 || said != hints->content_type))
+			hint_content(&s->group[g], said);
+	}
 }
 
 enum kvt_status kvt_manifest_take_content_type(struct kvt_group *group,

@@ -199,6 +199,9 @@ static enum kvt_status fit_one_of_many(struct kvt_group *group, const char *name
 	enum kvt_status status;
 
 	kvt_content_defaults(group);
+	if (!group->layout.nplanes)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: layout of group %s is not given",
+				name, group->id);
 	if ((status = settle_group(group, name, err)))
 		return status;
 	if (!group->dtype)
@@ -211,22 +214,6 @@ static enum kvt_status fit_one_of_many(struct kvt_group *group, const char *name
 					"%s: %s extent of group %s is not given", name,
 					kvt_axis_name(a), group->id);
 	return kvt_content_fold(group, name, err);
-}
-
-enum kvt_status kvt_manifest_complete(struct kvt_manifest *manifest, const char *name,
-				      struct kvt_error *err)
-{
-	struct kvt_snapshot *s = &manifest->snapshot;
-	enum kvt_status status;
-
-	if (!manifest->has_layout)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: the layout is not given", name);
-	for (int g = 0; g < s->ngroups; g++)
-		if ((status = fit_one_of_many(&s->group[g], name, err)) ||
-		    (status = kvt_manifest_finish_group(&s->group[g], &s->parallel, name,
-							err)))
-			return status;
-	return KVT_OK;
 }
 
 /*
@@ -260,28 +247,71 @@ static enum kvt_status fit_bytes(struct kvt_manifest *manifest,
 			array->name, LL(array->nbytes), LL(dense));
 }
 
+/* With the numbers that were said, or without; one array for a single group, or NULL. */
+static enum kvt_status fit_groups(struct kvt_manifest *manifest, bool numbers,
+				  const struct kvt_array *array, const char *name,
+				  struct kvt_error *err)
+{
+	struct kvt_snapshot *s = &manifest->snapshot;
+	enum kvt_status status;
+
+	for (int g = 0; g < s->ngroups; g++) {
+		kvt_manifest_fill_dtype(&s->group[g], manifest->hints,
+					array ? array->dtype : NULL);
+		if ((numbers && (status = kvt_manifest_fill(manifest, g, name, err))) ||
+		    (status = array && s->ngroups == 1 ?
+			      fit_single(manifest, array, err) :
+			      fit_one_of_many(&s->group[g], name, err)) ||
+		    (status = kvt_manifest_finish_group(&s->group[g], &s->parallel, name,
+							err)))
+			return status;
+	}
+	return KVT_OK;
+}
+
+enum kvt_status kvt_manifest_complete(struct kvt_manifest *manifest, const char *name,
+				      struct kvt_error *err)
+{
+	if (!manifest->has_layout)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: the layout is not given", name);
+	return fit_groups(manifest, true, NULL, name, err);
+}
+
+static enum kvt_status fit_array(struct kvt_manifest *manifest, bool numbers,
+				 const struct kvt_array *array, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if ((status = fit_groups(manifest, numbers, array, array->name, err)) ||
+	    (status = kvt_manifest_fit_file_shape(manifest, array, err)))
+		return status;
+	return fit_bytes(manifest, array, err);
+}
+
+/* Of numbers with which an array does not fit it tells itself which are wrong, if any. */
 enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
 				 const struct kvt_array *array, struct kvt_error *err)
 {
-	struct kvt_snapshot *s = &manifest->snapshot;
+	struct kvt_manifest filled = *manifest;
+	struct kvt_error why = { "" };
 	enum kvt_status status;
 
 	if (manifest->tensor.row_bytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: its manifest has rows and row_bytes, which are of a "
 				"file without a header", array->name);
-	if (!manifest->has_layout)
-		return kvt_manifest_fit_presets(manifest, array, err);
-	for (int g = 0; g < s->ngroups; g++) {
-		if (s->ngroups == 1)
-			status = fit_single(manifest, array, err);
-		else
-			status = fit_one_of_many(&s->group[g], array->name, err);
-		if (status || (status = kvt_manifest_finish_group(&s->group[g],
-						&s->parallel, array->name, err)))
-			return status;
+	if (!manifest->has_layout) {
+		kvt_manifest_fill_dtype(&filled.snapshot.group[0], manifest->hints,
+					array->dtype);
+		status = kvt_manifest_fill(&filled, 0, array->name, err);
+		return status ? status : kvt_manifest_fit_presets(&filled, array, err);
 	}
-	if ((status = kvt_manifest_fit_file_shape(manifest, array, err)))
-		return status;
-	return fit_bytes(manifest, array, err);
+	status = fit_array(&filled, true, array, err);
+	if (!status)
+		*manifest = filled;
+	else if (!fit_array(manifest, false, array, NULL) &&
+		 kvt_hints_compare_numbers(manifest->hints, &manifest->snapshot,
+					   array->name, &why))
+		return kvt_fail(err, status, "%s", why.text);
+	return status;
 }

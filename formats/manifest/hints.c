@@ -1,110 +1,114 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hints.c - what the user says of a dump: it fills gaps, or contradicts
+ * hints.c - what the user says of a dump fills what nothing else says
  *
- * Hints are applied after the manifest was read, and never override it.
+ * Hints never override; formats/hints.c holds them against what came of it.
  */
 #include "formats/manifest/manifest.h"
 
 #include "lib/base/print.h"
 
-static enum kvt_status hint_layout(struct kvt_manifest *out, const char *text,
-				   const char *name, struct kvt_error *err)
-{
-	struct kvt_group *group = &out->snapshot.group[0];
-	struct kvt_layout layout;
-	enum kvt_status status = kvt_layout_parse(&layout, text, err);
+/* ---- what formats ask for themselves ------------------------------------- */
 
-	if (status)
+enum kvt_status kvt_hint_heads(int64_t *out, int64_t width,
+			       const struct kvt_hints *hints, const char *path,
+			       struct kvt_error *err)
+{
+	struct kvt_hints told = hints ? *hints : (struct kvt_hints){ .manifest = NULL };
+	enum kvt_status status;
+	int64_t heads, dim;
+
+	if (!told.heads && !told.head_dim &&
+	    (status = kvt_hints_take_spec(&told, NULL, err)))
 		return status;
-	if (!out->has_layout)
-		group->layout = layout;
-	else if (!kvt_layout_agree(&layout, &group->layout, &group->shape))
+	heads = told.heads;
+	dim = told.head_dim;
+	if (!heads && !dim)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: the layout is %s, but --layout says %s", name,
-				kvt_layout_called(&group->layout).s,
-				kvt_layout_called(&layout).s);
+				"%s: tokens have %lld elements in an unknown number of heads; give --heads or --head-dim",
+				path, LL(width));
+	if (width % (heads ? heads : dim))
+		return kvt_hint_denied(err, KVT_BAD_INPUT, path,
+				       heads ? "heads" : "head-dim", &told,
+				       "tokens have %lld elements, which is no multiple of it",
+				       LL(width));
+	*out = heads ? heads : width / dim;
+	return KVT_OK;
+}
+
+const struct kvt_dtype *kvt_hint_dtype(const struct kvt_dtype *own,
+				       const struct kvt_hints *hints, const char *group)
+{
+	const char *text = kvt_hints_of(hints, group).dtype;
+	const struct kvt_dtype *said = text ? kvt_dtype_find(text) : NULL;
+
+	return said && (!own || (!own->is_float && own->elem == said->elem)) ? said : own;
+}
+
+enum kvt_status kvt_hint_content(const struct kvt_hints *said, struct kvt_error *err)
+{
+	if (!said->head_dim || !said->content)
+		return KVT_OK;
+	return kvt_fail(err, KVT_USAGE,
+			"content is a key and a value of --head-dim elements, or opaque with --content-size, not both");
+}
+
+/* ---- all of a manifest ---------------------------------------------------- */
+
+static void fill(int64_t *extent, int64_t n)
+{
+	if (*extent < 0 && n)
+		*extent = n;
+}
+
+static enum kvt_status fill_layout(struct kvt_manifest *out, struct kvt_group *group,
+				   const struct kvt_hints *said, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if (!said->layout || group->layout.nplanes)
+		return KVT_OK;
+	if ((status = kvt_layout_parse(&group->layout, said->layout, err)))
+		return status;
 	out->has_layout = true;
 	return KVT_OK;
 }
 
-static enum kvt_status hint_dtype(struct kvt_group *group, const char *text,
-				  const char *name, struct kvt_error *err)
+void kvt_manifest_fill_dtype(struct kvt_group *group, const struct kvt_hints *hints,
+			     const struct kvt_dtype *own)
 {
-	const struct kvt_dtype *dtype = kvt_dtype_find(text);
+	const char *said = kvt_hints_of(hints, group->id).dtype;
 
-	if (!dtype)
-		return kvt_fail(err, KVT_USAGE, "dtype '%.40s' is not an element type",
-				text);
-	if (group->dtype && group->dtype != dtype)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: elements are %s, but --dtype says %s; it describes the input; "
-				"kvtool converts no elements, cast in numpy or torch",
-				name, group->dtype->name, dtype->name);
-	group->dtype = dtype;
-	group->shape.elem = dtype->elem;
-	return KVT_OK;
+	if (!said || group->dtype || (own && own->is_float))
+		return;
+	group->dtype = kvt_dtype_find(said);
+	group->shape.elem = group->dtype->elem;
 }
 
-static enum kvt_status hint_sizes(struct kvt_group *group,
-				  const struct kvt_hints *hints, const char *name,
+enum kvt_status kvt_manifest_fill(struct kvt_manifest *manifest, int g, const char *name,
 				  struct kvt_error *err)
 {
-	const struct {
-		const char *what;
-		enum kvt_axis axis;
-		int64_t n;
-	} rows[] = {
-		{ "--layers",   KVT_AXIS_L, hints->layers },
-		{ "--blocks",   KVT_AXIS_B, hints->blocks },
-		{ "--heads",    KVT_AXIS_H, hints->heads },
-		{ "--head-dim", KVT_AXIS_D, hints->head_dim },
-		{ "--content-size",  KVT_AXIS_D, hints->content },
-	};
-	int64_t *block_size = &group->block_size;
+	struct kvt_group *group = &manifest->snapshot.group[g];
+	struct kvt_hints said = kvt_hints_of(manifest->hints, group->id);
+	const struct kvt_parallel *parallel = &manifest->snapshot.parallel;
+	bool spec = said.spec && manifest->snapshot.ngroups == 1;
+	int64_t *n = group->shape.n;
 	enum kvt_status status;
 
-	if (hints->head_dim && hints->content)
-		return kvt_fail(err, KVT_USAGE,
-				"content is a key and a value of --head-dim elements, or "
-				"opaque with --content-size, not both");
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].n &&
-		    (status = kvt_manifest_extent(group, rows[i].axis, rows[i].n,
-						  hints->spec ? "--spec" : rows[i].what,
-						  name, err)))
-			return status;
-	if ((hints->head_dim || hints->content) &&
-	    (status = kvt_manifest_extent(group, KVT_AXIS_K, hints->content ? 1 : 2,
-					  hints->content ? "--content-size" :
-							   "--head-dim", name, err)))
+	if (spec && ((status = kvt_hints_take_spec(&said, parallel, err)) ||
+		     (status = kvt_manifest_spec(group, &said, parallel, name, err))))
 		return status;
-	if (hints->block_size && *block_size > 0 && *block_size != hints->block_size)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: --block-size is %lld, but blocks have %lld tokens",
-				name, LL(hints->block_size), LL(*block_size));
-	if (hints->block_size)
-		*block_size = hints->block_size;
+	if (n[KVT_AXIS_D] < 0 && (status = kvt_hint_content(&said, err)))
+		return status;
+	fill(&n[KVT_AXIS_L], said.layers);
+	fill(&n[KVT_AXIS_B], said.blocks);
+	fill(&n[KVT_AXIS_H], said.heads);
+	/* unless it follows from the slots: only of content a row may be any number */
+	if (n[KVT_AXIS_S] < 0 || group->content.type || group->tokens_per_slot > 1)
+		fill(&group->block_size, said.block_size);
+	fill(&n[KVT_AXIS_D], said.content ? said.content : said.head_dim);
+	fill(&n[KVT_AXIS_K], said.content ? 1 : said.head_dim ? 2 : 0);
 	return KVT_OK;
-}
-
-static enum kvt_status hint_group(struct kvt_manifest *out, const struct kvt_hints *hints,
-				  const char *name, struct kvt_error *err)
-{
-	struct kvt_group *group = &out->snapshot.group[0];
-	const struct kvt_parallel *parallel = &out->snapshot.parallel;
-	struct kvt_hints told = *hints;
-	enum kvt_status status;
-
-	if ((status = kvt_hints_take_spec(&told, parallel, err)) ||
-	    (hints->dtype && (status = hint_dtype(group, hints->dtype, name, err))) ||
-	    (hints->content_type &&
-	     (status = kvt_group_hint_content(group, hints->content_type, name, err))) ||
-	    (status = hint_sizes(group, &told, name, err)) ||
-	    (hints->spec &&
-	     (status = kvt_manifest_spec(group, hints, parallel, name, err))))
-		return status;
-	return hints->layout ? hint_layout(out, hints->layout, name, err) : KVT_OK;
 }
 
 /* Which rank it is, where the file does not say. */
@@ -131,28 +135,22 @@ enum kvt_status kvt_manifest_hints(struct kvt_manifest *out,
 				   const struct kvt_hints *hints, const char *name,
 				   struct kvt_error *err)
 {
-	enum kvt_status status;
+	struct kvt_snapshot *s = &out->snapshot;
+	enum kvt_status status = KVT_OK;
 
 	if (!hints)
 		return KVT_OK;
-	if (hints->skip && out->skip && hints->skip != out->skip)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: data begins at byte %lld, but --skip says %lld",
-				name, LL(out->skip), LL(hints->skip));
-	if (hints->skip)
+	out->hints = hints;
+	if (!out->skip)
 		out->skip = hints->skip;
 	if (hints->tp_size && (status = hint_rank(out, hints, name, err)))
 		return status;
-	out->lacks_rank = hints->one_of_several && out->snapshot.parallel.tp_size <= 1;
-	if (out->snapshot.ngroups > 1) {
-		if (hints->layout || hints->dtype || hints->content_type ||
-		    hints->layers || hints->blocks || hints->block_size ||
-		    hints->heads || hints->head_dim || hints->content)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: describes %d groups; options for layout, "
-					"type or size cannot be given for all of them",
-					name, out->snapshot.ngroups);
-		return KVT_OK;
+	out->lacks_rank = hints->one_of_several && s->parallel.tp_size <= 1;
+	kvt_snapshot_hint_content(s, hints);
+	for (int g = 0; !status && g < s->ngroups; g++) {
+		const struct kvt_hints said = kvt_hints_of(hints, s->group[g].id);
+
+		status = fill_layout(out, &s->group[g], &said, err);
 	}
-	return hint_group(out, hints, name, err);
+	return status;
 }

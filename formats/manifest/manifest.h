@@ -45,10 +45,17 @@ kvt_manifest_finish_group(struct kvt_group *group,
 			  const struct kvt_parallel *parallel, const char *name,
 			  struct kvt_error *err);
 
-/* Hints fill, or contradict. */
+/* Words that hints fill in, and ranks that they must not deny. */
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_hints(struct kvt_manifest *out, const struct kvt_hints *hints,
 		   const char *name, struct kvt_error *err);
+/* The element type, but of arrays that name it themselves; own: theirs, or NULL. */
+void kvt_manifest_fill_dtype(struct kvt_group *group, const struct kvt_hints *hints,
+			     const struct kvt_dtype *own);
+/* Numbers of a group that hints fill in, and what a spec says. */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_fill(struct kvt_manifest *manifest, int g, const char *name,
+		  struct kvt_error *err);
 
 /* What hints->spec says of kind, window, pages and parts, as far as nothing does. */
 KVT_MUST_CHECK enum kvt_status

@@ -231,7 +231,9 @@ enum kvt_status kvt_spec_check_dump(const struct kvt_snapshot *snapshot,
 			return KVT_OK;
 	}
 	if (snapshot->ngroups > 1)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: none of %d groups is %.100s",
-				path, snapshot->ngroups, hints->spec);
-	return kvt_fail(err, KVT_BAD_INPUT, "%s: %.200s from --spec", path, why.text);
+		return kvt_hint_denied(err, KVT_BAD_INPUT, path, "spec", hints,
+				       "none of its %d groups is that",
+				       snapshot->ngroups);
+	return kvt_hint_denied(err, KVT_BAD_INPUT, path, "spec", hints, "group %.200s",
+			       why.text);
 }

@@ -379,8 +379,8 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 
 	if ((status = check_halves(o)))
 		return status;
-	group->dtype = kvt_chunks_dtype(NULL, o->hints);
-	if ((status = kvt_chunks_asked_layout(group, false, o->hints, o->path, o->err)) ||
+	group->dtype = kvt_hint_dtype(NULL, o->hints, group->id);
+	if ((status = kvt_chunks_asked_layout(group, false, o->hints, o->err)) ||
 	    (status = kvt_chunks_said(group, -1, o->hints,
 				      o->values.value[o->first].key, o->err)))
 		return status;
@@ -465,10 +465,6 @@ static enum kvt_status mooncake_open(struct kvt_reader *reader, const char *path
 	enum kvt_status status;
 	enum kind kind;
 
-	if (o.hints->manifest || o.hints->skip)
-		return kvt_fail(err, KVT_UNSUPPORTED, "%s: a Mooncake store cannot have "
-						      "%s; leave it out",
-				path, o.hints->manifest ? "manifest" : "--skip");
 	if (!(status = collect(&o)) && !(status = drop_old(&o)) &&
 	    !(status = select_keys(&o)) && !(status = same_kind(&kind, &o)))
 		status = kind == CHUNK ? open_lmcache(&o) : open_chunks(&o, kind);
@@ -503,6 +499,7 @@ const struct kvt_format kvt_mooncake_format = {
 		  true, false },
 	.facts = facts,
 	.checks = "keys, headers and checksums where there are any, lengths",
+	.in_layout = kvt_chunks_in_layout,
 	.probe = mooncake_probe,
 	.open = mooncake_open,
 };

@@ -221,7 +221,7 @@ enum kvt_status kvt_mooncake_group(struct kvt_mooncake *o, struct kvt_group *gro
 				"%s: a tensor of %s does not record which axis is which; "
 				"give --layout, such as KLSHD",
 				name, print_shape(t).s);
-	group->dtype = kvt_chunks_dtype(t->dtype, o->hints);
+	group->dtype = kvt_hint_dtype(t->dtype, o->hints, group->id);
 	if ((status = kvt_chunks_layout(&group->layout, o->hints->layout, false,
 					o->err)) ||
 	    (status = take_extents(o, group, name)))

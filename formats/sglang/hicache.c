@@ -219,7 +219,7 @@ static enum kvt_status take_page(struct opening *o, struct kvt_group *group)
 static enum kvt_status describe(struct opening *o)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
-	struct kvt_pages_known known = { .name = o->path, .counted = KVT_AXIS_B,
+	struct kvt_pages_known known = { .name = o->path,
 					 .parallel = &s->parallel,
 					 .unnoticed = &o->reader->leaf.unnoticed };
 	struct kvt_group *group;
@@ -237,7 +237,7 @@ static enum kvt_status describe(struct opening *o)
 	if ((status = take_ranks(o)) ||
 	    (status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
 	    (status = name_group(o, group)) || (status = take_page(o, group)) ||
-	    (status = kvt_store_layout(&group->layout, o->hints, false, o->err)))
+	    (status = kvt_store_layout(group, o->hints, false, o->err)))
 		return status;
 	if (group->layout.nplanes && !kvt_hicache_layout(&group->layout))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -247,10 +247,9 @@ static enum kvt_status describe(struct opening *o)
 				"BSLC",
 				o->path, o->hints->layout);
 	group->shape.n[KVT_AXIS_B] = 1;
-	if ((status = kvt_pages_fit(group, &known, o->hints, o->err)) ||
-	    (status = kvt_pages_count(group, KVT_AXIS_B, o->count / o->shards, o->hints,
-				      o->path, o->err)))
+	if ((status = kvt_pages_fit(group, &known, o->hints, o->err)))
 		return status;
+	group->shape.n[KVT_AXIS_B] = o->count / o->shards;
 	if (o->name.model.n && !(s->model = kvt_name_part_copy(&o->name.model)))
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 	return KVT_OK;
@@ -369,6 +368,7 @@ const struct kvt_format kvt_hicache_format = {
 	.presets = presets,
 	.checks = "names, lengths",
 	.facts = facts,
+	.in_layout = kvt_store_in_layout,
 	.directory = true,
 	.probe = hicache_probe,
 	.open = hicache_open,

@@ -54,43 +54,32 @@ enum kvt_status kvt_chunks_layout(struct kvt_layout *out, const char *text, bool
 			"layout %.60s has no axis of tokens in order, S or B S", text);
 }
 
+bool kvt_chunks_in_layout(const struct kvt_group *group, const struct kvt_layout *said)
+{
+	struct kvt_layout tokens = *said;
+	int l = kvt_order_find(&group->layout.plane[0], KVT_AXIS_L);
+
+	return said->nplanes == 1 && join_tokens(&tokens.plane[0], l >= 0) &&
+	       kvt_layout_equal(&tokens, &group->layout);
+}
+
 enum kvt_status kvt_chunks_asked_layout(struct kvt_group *group, bool layers,
-					const struct kvt_hints *hints, const char *name,
+					const struct kvt_hints *hints,
 					struct kvt_error *err)
 {
-	struct kvt_layout asked;
-	enum kvt_status status;
+	const char *said = kvt_hints_of(hints, group->id).layout;
 
-	if (!hints->layout)
-		return KVT_OK;
-	if ((status = kvt_chunks_layout(&asked, hints->layout, layers, err)))
-		return status;
-	if (group->layout.nplanes && !kvt_layout_equal(&asked, &group->layout))
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: the layout is %s, but --layout says %s", name,
-				kvt_layout_called(&group->layout).s,
-				kvt_layout_called(&asked).s);
-	group->layout = asked;
-	return KVT_OK;
+	return said && !group->layout.nplanes ?
+	       kvt_chunks_layout(&group->layout, said, layers, err) : KVT_OK;
 }
 
 /* ---- what the user says -------------------------------------------------- */
 
-const struct kvt_dtype *kvt_chunks_dtype(const struct kvt_dtype *said,
-					 const struct kvt_hints *hints)
-{
-	const struct kvt_dtype *asked = hints->dtype ? kvt_dtype_find(hints->dtype) :
-						       NULL;
-
-	if (asked && (!said || (!said->is_float && said->elem == asked->elem)))
-		return asked;
-	return said;
-}
-
 enum kvt_status kvt_chunks_said(struct kvt_group *group, int64_t layers,
-				const struct kvt_hints *h, const char *name,
+				const struct kvt_hints *hints, const char *name,
 				struct kvt_error *err)
 {
+	const struct kvt_hints said = kvt_hints_of(hints, group->id), *h = &said;
 	bool has_layout = group->layout.nplanes > 0;
 	bool latent = h->content || (has_layout && kvt_group_opaque(group));
 	bool layered = !has_layout ||
@@ -108,7 +97,10 @@ enum kvt_status kvt_chunks_said(struct kvt_group *group, int64_t layers,
 	};
 	char list[128] = "";
 	size_t used = 0;
+	enum kvt_status status = kvt_hint_content(h, err);
 
+	if (status)
+		return status;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].missing)
 			used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s",
@@ -128,23 +120,13 @@ enum kvt_status kvt_chunks_heads(struct kvt_group *group, int64_t width,
 				 const struct kvt_hints *hints, const char *name,
 				 struct kvt_error *err)
 {
-	int64_t heads = hints->heads;
+	const struct kvt_hints said = kvt_hints_of(hints, group->id);
+	int64_t *n = group->shape.n;
+	enum kvt_status status = kvt_hint_heads(&n[KVT_AXIS_H], width, &said, name, err);
 
-	if (!heads && hints->head_dim && width % hints->head_dim == 0)
-		heads = width / hints->head_dim;
-	if (!heads)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: tokens have %lld elements in an unknown number of "
-				"heads; give --heads or --head-dim",
-				name, LL(width));
-	if (width % heads)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: tokens have %lld elements, which cannot be divided "
-				"into %lld heads",
-				name, LL(width), LL(heads));
-	group->shape.n[KVT_AXIS_H] = heads;
-	group->shape.n[KVT_AXIS_D] = width / heads;
-	return KVT_OK;
+	if (!status)
+		n[KVT_AXIS_D] = width / n[KVT_AXIS_H];
+	return status;
 }
 
 enum kvt_status kvt_chunks_finish(struct kvt_group *group,
@@ -152,21 +134,18 @@ enum kvt_status kvt_chunks_finish(struct kvt_group *group,
 				  const struct kvt_hints *hints, const char *name,
 				  struct kvt_error *err)
 {
-	struct kvt_pages_known known = { .name = name, .counted = KVT_NAXES,
+	struct kvt_pages_known known = { .name = name,
 					 .parallel = parallel };
-	struct kvt_hints rest = *hints;
 	enum kvt_status status;
 
-	/* blocks are made later, of chunks of many sizes */
-	rest.blocks = rest.block_size = 0;
 	group->shape.elem = group->dtype->elem;
 	group->shape.n[KVT_AXIS_B] = group->shape.n[KVT_AXIS_S] = 1;
-	group->tokens_per_slot = 1;
+	group->tokens_per_slot = group->block_size = 1;	/* blocks are made later */
 	if (group->kind == KVT_NKINDS && group->shape.n[KVT_AXIS_K] == 2)
 		group->kind = KVT_FULL_ATTENTION;
 	if ((status = kvt_shape_nbytes(&known.nbytes, &group->shape, err)))
 		return status;
-	return kvt_pages_fit(group, &known, &rest, err);
+	return kvt_pages_fit(group, &known, hints, err);
 }
 
 enum kvt_status kvt_chunks_count(struct kvt_chunks *chunks, const struct kvt_files *files,

@@ -394,7 +394,7 @@ static enum kvt_status place_run(struct kvt_reader *reader, const struct kvt_chu
 
 static enum kvt_status size_groups(struct kvt_reader *reader, struct kvt_chunks *c,
 				   int64_t nblocks, int64_t block_size,
-				   const struct kvt_hints *hints, struct kvt_error *err)
+				   struct kvt_error *err)
 {
 	enum kvt_status status;
 
@@ -405,9 +405,8 @@ static enum kvt_status size_groups(struct kvt_reader *reader, struct kvt_chunks 
 		struct kvt_group *group = &reader->leaf.snapshot.group[g];
 
 		group->shape.n[KVT_AXIS_S] = group->block_size = block_size;
-		if ((status = kvt_pages_count(group, KVT_AXIS_B, nblocks, hints, c->where,
-					      err)) ||
-		    (status = name_blocks(group, c, err)))
+		group->shape.n[KVT_AXIS_B] = nblocks;
+		if ((status = name_blocks(group, c, err)))
 			return status;
 	}
 	return KVT_OK;
@@ -524,7 +523,7 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 				"%s: none of its %lld chunks holds a token: all are "
 				"empty", c->where, LL(c->nruns));
 	if ((status = size_groups(reader, c, number_blocks(c, order, block_size),
-				  block_size, hints, err)))
+				  block_size, err)))
 		return status;
 	reader->leaf.snapshot.request = calloc((size_t)order->count + 1,
 					  sizeof(*reader->leaf.snapshot.request));

@@ -80,14 +80,12 @@ void kvt_chunks_free(struct kvt_chunks *chunks);
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_layout(struct kvt_layout *out, const char *text, bool layers,
 		  struct kvt_error *err);
-/* The layout that the user says; KVT_BAD_INPUT if the group has another one. */
+/* That which the user says, for a group without one. */
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_asked_layout(struct kvt_group *group, bool layers,
-			const struct kvt_hints *hints, const char *name,
-			struct kvt_error *err);
-/* The type of arrays of 'said' (or NULL): integers may carry another one. */
-const struct kvt_dtype *kvt_chunks_dtype(const struct kvt_dtype *said,
-					 const struct kvt_hints *hints);
+			const struct kvt_hints *hints, struct kvt_error *err);
+/* Is it that of a group of chunks?  For kvt_format.in_layout. */
+bool kvt_chunks_in_layout(const struct kvt_group *group, const struct kvt_layout *said);
 /*
  * Extents out of what the user says alone, for chunks without a header; 'layers'
  * as from kvt_chunks_sort().  KVT_BAD_INPUT lists the options that are missing.
@@ -101,7 +99,7 @@ kvt_chunks_heads(struct kvt_group *group, int64_t width, const struct kvt_hints 
 		 const char *name, struct kvt_error *err);
 /*
  * A group with layout, type and extents but for B and S becomes a group that only
- * lacks those; whatever else the user says must not deny it.
+ * lacks those.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_finish(struct kvt_group *group, const struct kvt_parallel *parallel,

@@ -94,9 +94,9 @@ enum kvt_status kvt_pages_fit(struct kvt_group *group,
 			      const struct kvt_pages_known *known,
 			      const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_manifest m = { .has_layout = group->layout.nplanes > 0 };
+	struct kvt_manifest m = { .has_layout = group->layout.nplanes > 0 }, all;
 	struct kvt_array array = { .name = known->name, .nbytes = known->nbytes };
-	struct kvt_hints h = hints ? *hints : (struct kvt_hints){ 0 };
+	const struct kvt_hints said = kvt_hints_of(hints, group->id);
 	struct kvt_group *fitted = &m.snapshot.group[0];
 	enum kvt_status status;
 
@@ -107,43 +107,26 @@ enum kvt_status kvt_pages_fit(struct kvt_group *group,
 	*fitted = *group;
 	if (known->parallel)
 		m.snapshot.parallel = *known->parallel;
-	h.skip = 0;
 	/* content that is no key and value has one head, if nothing says more */
-	if (h.content && !h.heads && fitted->kind == KVT_NKINDS)
+	if (said.content && said.heads <= 1 && fitted->kind == KVT_NKINDS)
 		fitted->kind = KVT_MLA;
-	if (m.has_layout)
-		h.layout = NULL;
-	if (known->counted == KVT_AXIS_L)
-		h.layers = 0;
-	if (known->counted == KVT_AXIS_B)
-		h.blocks = 0;
-	if ((status = kvt_manifest_hints(&m, &h, known->name, err)) ||
+	if ((status = kvt_manifest_hints(&m, &said, known->name, err)) ||
 	    (status = kvt_fact_int(&fitted->total_heads, hints, "total-heads", 1, 1 << 20,
-				   err)) ||
-	    (status = refuse_missing(fitted, m.has_layout, m.snapshot.parallel.tp_size,
-				     known->nbytes >= 0, known->name, err)) ||
+				   err)))
+		return status;
+	all = m;
+	kvt_manifest_fill_dtype(&all.snapshot.group[0], &said, NULL);
+	if ((status = kvt_manifest_fill(&all, 0, known->name, err)) ||
+	    (status = refuse_missing(&all.snapshot.group[0], m.has_layout,
+				     m.snapshot.parallel.tp_size, known->nbytes >= 0,
+				     known->name, err)) ||
 	    (known->nbytes < 0 &&
-	     (status = given_bytes(&array.nbytes, fitted, err))) ||
+	     (status = given_bytes(&array.nbytes, &all.snapshot.group[0], err))) ||
 	    (status = kvt_manifest_fit(&m, &array, err)))
 		return status;
-	if (m.derived && known->unnoticed && !(known->counted == KVT_AXIS_B && hints &&
-					       hints->blocks))
+	if (m.derived && known->unnoticed && !(hints && hints->blocks))
 		*known->unnoticed = KVT_DERIVED;
 	*group = *fitted;
-	return KVT_OK;
-}
-
-enum kvt_status kvt_pages_count(struct kvt_group *group, enum kvt_axis axis, int64_t n,
-				const struct kvt_hints *hints, const char *name,
-				struct kvt_error *err)
-{
-	int64_t said = !hints ? 0 : axis == KVT_AXIS_L ? hints->layers : hints->blocks;
-
-	if (said && said != n)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %lld %ss, but %lld was given", name, LL(n),
-				kvt_axis_name(axis), LL(said));
-	group->shape.n[axis] = n;
 	return KVT_OK;
 }
 

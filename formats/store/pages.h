@@ -14,32 +14,23 @@
 
 /*
  * What is in one file.  Unknown extents are -1 (as those of
- * kvt_manifest_blank_group()); 'counted' is the axis that the number of a file
- * counts, whose extent is that of one file, and KVT_NAXES if there is one file
- * only.  hints->layout counts only for a group without a layout.  A single open
- * extent follows from 'nbytes' if that divides; of several, or without a layout
- * or an element type, it is KVT_BAD_INPUT, and the sentence lists all options
- * that would say it.  'nbytes' is of the data of that file and must be exact; -1
- * if the file does not tell what one holds, and then nothing may be open.
- * Formats of ranks list the fact total-heads.  *unnoticed is set where an extent
- * followed from nbytes that the user has not given.
+ * kvt_manifest_blank_group()); the axis that the number of files counts has the extent
+ * of one.  What hints do not say either follows from 'nbytes', if it is one extent and
+ * divides; of several, or without a layout or an element type, it is KVT_BAD_INPUT, and
+ * the sentence lists all options that would say it.  'nbytes' is of the data of that
+ * file and must be exact; -1 if the file does not tell what one holds, and then nothing
+ * may be open.  Formats of ranks list the fact total-heads.  *unnoticed is set where an
+ * extent followed from nbytes that the user has not given.
  */
 struct kvt_pages_known {
 	const char *name;		/* of the file, for messages */
 	int64_t nbytes;
-	enum kvt_axis counted;
 	const struct kvt_parallel *parallel;	/* NULL: one rank */
 	const char **unnoticed;		/* of the leaf; NULL where nbytes are no file's */
 };
 KVT_MUST_CHECK enum kvt_status
 kvt_pages_fit(struct kvt_group *group, const struct kvt_pages_known *known,
 	      const struct kvt_hints *hints, struct kvt_error *err);
-
-/* The extent of the counted axis over all files, which hints must not deny. */
-KVT_MUST_CHECK enum kvt_status
-kvt_pages_count(struct kvt_group *group, enum kvt_axis axis, int64_t n,
-		const struct kvt_hints *hints, const char *name,
-		struct kvt_error *err);
 
 /*
  * File 'file' of the reader holds 'box' of a group as a dense array in the

@@ -138,18 +138,24 @@ struct kvt_layout kvt_layout_blocks_first(const struct kvt_layout *in, bool laye
 	return out;
 }
 
-enum kvt_status kvt_store_layout(struct kvt_layout *out, const struct kvt_hints *hints,
+bool kvt_store_in_layout(const struct kvt_group *group, const struct kvt_layout *said)
+{
+	const struct kvt_layout first = kvt_layout_blocks_first(said, false);
+
+	return kvt_layout_equal(&first, &group->layout);
+}
+
+enum kvt_status kvt_store_layout(struct kvt_group *group, const struct kvt_hints *hints,
 				 bool layers, struct kvt_error *err)
 {
-	struct kvt_layout asked;
+	const char *said = kvt_hints_of(hints, group->id).layout;
 	enum kvt_status status;
 
-	*out = (struct kvt_layout){ .nplanes = 0 };
-	if (!hints || !hints->layout)
+	if (!said)
 		return KVT_OK;
-	if ((status = kvt_layout_parse(&asked, hints->layout, err)))
+	if ((status = kvt_layout_parse(&group->layout, said, err)))
 		return status;
-	*out = kvt_layout_blocks_first(&asked, layers);
+	group->layout = kvt_layout_blocks_first(&group->layout, layers);
 	return KVT_OK;
 }
 

@@ -55,10 +55,12 @@ char *kvt_name_part_copy(const struct kvt_name_part *part);
 
 /* The same axes with blocks outermost, then layers if 'layers'. */
 struct kvt_layout kvt_layout_blocks_first(const struct kvt_layout *in, bool layers);
-/* hints->layout so; without that *out has no planes. */
+/* A layout that the user says becomes the group's so. */
 KVT_MUST_CHECK enum kvt_status
-kvt_store_layout(struct kvt_layout *out, const struct kvt_hints *hints, bool layers,
+kvt_store_layout(struct kvt_group *group, const struct kvt_hints *hints, bool layers,
 		 struct kvt_error *err);
+/* Is it that of the group, with layers where they are?  For kvt_format.in_layout. */
+bool kvt_store_in_layout(const struct kvt_group *group, const struct kvt_layout *said);
 
 /* Names come from dumps of others: may this be one in a folder of ours? */
 bool kvt_name_is_safe(const char *name);

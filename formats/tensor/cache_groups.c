@@ -32,17 +32,12 @@ static enum kvt_status take_type(struct kvt_group *group, const struct cache_ope
 				 const struct cache_layer *l)
 {
 	const struct kvt_tensor *t = keys_of(l)->tensor;
-	const char *told = o->hints ? o->hints->dtype : NULL;
 
-	group->dtype = t->dtype;
-	if (told && !(t->dtype && t->dtype->is_float))
-		group->dtype = kvt_dtype_find(told);
-	if (!group->dtype || group->dtype->elem != kvt_tensor_array(t, "").elem ||
-	    (told && kvt_dtype_find(told) != group->dtype))
+	group->dtype = kvt_hint_dtype(t->dtype, o->hints, group->id);
+	if (!group->dtype || group->dtype->elem != kvt_tensor_array(t, "").elem)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: elements of %.100s are %s, not %s; give --dtype",
-				o->reader->leaf.path, t->name, t->type,
-				told ? told : "of a known type");
+				"%s: elements of %.100s are %s, not of a known type; give --dtype",
+				o->reader->leaf.path, t->name, t->type);
 	group->shape.elem = group->dtype->elem;
 	return KVT_OK;
 }
@@ -135,37 +130,15 @@ static enum kvt_status add_tables(struct cache_opening *o, struct kvt_group *gro
 	return status;
 }
 
-/* What --heads and the like say of one group is held against it. */
-static enum kvt_status check_hints(struct cache_opening *o, struct kvt_manifest *m)
-{
-	struct kvt_hints hints = o->hints ? *o->hints : (struct kvt_hints){ 0 };
-
-	if (hints.layout || hints.skip || hints.manifest)
-		return kvt_fail(o->err, KVT_USAGE,
-				"%s: a cache of transformers takes no --layout, "
-				"--manifest or --skip",
-				o->reader->leaf.path);
-	/* the groups have taken these */
-	hints.dtype = NULL;
-	hints.block_size = 0;
-	return kvt_manifest_hints(m, &hints, o->reader->leaf.path, o->err);
-}
-
 enum kvt_status kvt_cache_groups(struct cache_opening *o)
 {
-	struct kvt_manifest m = { .has_layout = true };
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
-	enum kvt_status status;
+	enum kvt_status status = add_groups(o, s);
 
-	kvt_snapshot_init(&m.snapshot);
-	if (!(status = add_groups(o, &m.snapshot)))
-		status = check_hints(o, &m);
-	for (int g = 0; !status && g < m.snapshot.ngroups; g++)
-		status = kvt_manifest_finish_group(&m.snapshot.group[g],
-						   &m.snapshot.parallel,
-						   o->reader->leaf.path,
-						   o->err);
-	*s = m.snapshot;
+	kvt_snapshot_hint_content(s, o->hints);
+	for (int g = 0; !status && g < s->ngroups; g++)
+		status = kvt_manifest_finish_group(&s->group[g], &s->parallel,
+						   o->reader->leaf.path, o->err);
 	for (int g = 0; !status && !o->stacked && g < s->ngroups; g++)
 		status = add_tables(o, &s->group[g], g);
 	return status;

@@ -86,7 +86,12 @@ static enum kvt_status npy_open(struct kvt_reader *reader, const char *path,
 	    (status = kvt_manifest_load(&manifest, &found, &reader->files.file[index],
 					hints, err)))
 		return status;
-	status = fit(reader, &manifest, &header, index, err);
+	if (hints && hints->skip && hints->skip != header.data)
+		status = kvt_hint_denied(err, KVT_BAD_INPUT, path, "skip", hints,
+					 "data begins at byte %lld",
+					 (long long)header.data);
+	else
+		status = fit(reader, &manifest, &header, index, err);
 	kvt_manifest_free(&manifest);
 	return status;
 }
@@ -139,6 +144,7 @@ const struct kvt_format kvt_npy_format = {
 	.endings = npy_endings,
 	.checks = "header, length",
 	.sidecar = true,
+	.takes = KVT_TAKES_MANIFEST | KVT_TAKES_SKIP,
 	.probe = npy_probe,
 	.open = npy_open,
 	.create = npy_create,

@@ -93,6 +93,7 @@ const struct kvt_format kvt_npz_format = {
 	.info = { "npz", "numpy arrays in a zip archive, not compressed", true, false },
 	.facts = kvt_tensors_facts,
 	.checks = "directory, headers, lengths",
+	.takes = KVT_TAKES_MANIFEST,
 	.probe = npz_probe,
 	.open = npz_open,
 	.close = kvt_tensors_close,

@@ -166,6 +166,7 @@ const struct kvt_format kvt_torch_format = {
 		  false },
 	.facts = kvt_tensors_facts,
 	.checks = "pickle, extents, lengths",
+	.takes = KVT_TAKES_MANIFEST,
 	.probe = torch_probe,
 	.open = torch_open,
 	.close = kvt_tensors_close,

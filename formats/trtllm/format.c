@@ -107,9 +107,9 @@ static enum kvt_status choose_files(struct opening *o)
 static enum kvt_status describe(struct opening *o)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
-	struct kvt_pages_known known = { .name = o->path, .counted = KVT_AXIS_B,
+	struct kvt_pages_known known = { .name = o->path,
 		.unnoticed = &o->reader->leaf.unnoticed };
-	struct kvt_layout asked;
+	const struct kvt_hints said = kvt_hints_of(o->hints, "g0");
 	struct kvt_group *group;
 	enum kvt_status status;
 
@@ -119,19 +119,13 @@ static enum kvt_status describe(struct opening *o)
 			known.nbytes = o->tree.file[i].nbytes;
 	o->reader->leaf.unlisted = true;
 	if ((status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
-	    (status = kvt_layout_parse(&group->layout, o->hints->content ? "BLSC" :
-				       "BLKHSD", o->err)) ||
-	    (status = kvt_store_layout(&asked, o->hints, false, o->err)))
+	    (status = kvt_layout_parse(&group->layout, said.content ? "BLSC" :
+				       "BLKHSD", o->err)))
 		return status;
-	if (asked.nplanes && !kvt_layout_equal(&asked, &group->layout))
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: TensorRT-LLM has blocks in layout %s, not "
-				"%s", o->path,
-				kvt_layout_string(&group->layout).s, o->hints->layout);
 	group->shape.n[KVT_AXIS_B] = 1;
-	if ((status = kvt_pages_fit(group, &known, o->hints, o->err)))
-		return status;
-	return kvt_pages_count(group, KVT_AXIS_B, o->count, o->hints, o->path, o->err);
+	status = kvt_pages_fit(group, &known, o->hints, o->err);
+	group->shape.n[KVT_AXIS_B] = o->count;
+	return status;
 }
 
 static enum kvt_status add_blocks(struct opening *o)
@@ -183,6 +177,7 @@ const struct kvt_format kvt_trtllm_format = {
 		  false },
 	.facts = facts,
 	.checks = "names, lengths",
+	.in_layout = kvt_store_in_layout,
 	.probe = trtllm_probe,
 	.open = trtllm_open,
 };

@@ -218,13 +218,11 @@ static enum kvt_status take_blocks(struct kvt_connector *o, struct kvt_group *gr
 static enum kvt_status describe(struct kvt_connector *o)
 {
 	const struct kvt_tensor *t = &kvt_connector_file_of(o, 0, 0)->tensor;
-	struct kvt_manifest manifest = { .has_layout = true };
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	struct kvt_group *group;
 	enum kvt_status status;
 
-	kvt_snapshot_init(&manifest.snapshot);
-	if ((status = kvt_manifest_add_group(&group, &manifest.snapshot, "g0", o->path,
-					     o->err)) ||
+	if ((status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
 	    (status = kvt_connector_width(o, group)) ||
 	    (status = take_blocks(o, group)))
 		return status;
@@ -232,30 +230,14 @@ static enum kvt_status describe(struct kvt_connector *o)
 	if (!t->dtype)
 		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: elements of %s", o->path,
 				t->type);
-	/* integers may carry what the tensor format has no name for */
-	if (t->dtype->is_float || !o->hints->dtype) {
-		group->dtype = t->dtype;
-		group->shape.elem = t->dtype->elem;
-	}
+	group->dtype = kvt_hint_dtype(t->dtype, o->hints, group->id);
+	group->shape.elem = group->dtype->elem;
 	group->kind = group->shape.n[KVT_AXIS_K] == 1 ? KVT_MLA : KVT_FULL_ATTENTION;
-	if ((status = kvt_manifest_hints(&manifest, &(struct kvt_hints){
-				.dtype = o->hints->dtype, .layers = o->hints->layers,
-				.blocks = o->hints->blocks, .heads = o->hints->heads,
-				.head_dim = o->hints->head_dim,
-				.content = o->hints->content,
-				.content_type = o->hints->content_type },
-				o->path, o->err)))
+	kvt_snapshot_hint_content(s, o->hints);
+	if ((status = kvt_manifest_finish_group(group, &s->parallel, o->path, o->err)))
 		return status;
-	if (group->shape.elem != t->dtype->elem)
-		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: elements are %s, not %s",
-				o->path, t->type, group->dtype->name);
-	if ((status = kvt_manifest_finish_group(group, &manifest.snapshot.parallel,
-						o->path, o->err)))
-		return status;
-	o->reader->leaf.snapshot = manifest.snapshot;
 	o->reader->leaf.unlisted = true;
-	return kvt_layers_tables(&o->reader->leaf.snapshot.group[0], o->layer,
-				 o->layers.count, o->path, o->err);
+	return kvt_layers_tables(group, o->layer, o->layers.count, o->path, o->err);
 }
 
 /* Blocks are numbered from request to request. */
@@ -370,9 +352,6 @@ static enum kvt_status open_folder(struct kvt_connector *o)
 	enum kvt_status status;
 	bool single;
 
-	if (o->hints->manifest)
-		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: a connector folder takes no manifest", o->path);
 	o->block_size = o->hints->block_size > 0 ? o->hints->block_size : 0;
 	if ((status = list_requests(o, &single)) ||
 	    (status = read_requests(o, single)) ||
@@ -387,7 +366,7 @@ static enum kvt_status open_folder(struct kvt_connector *o)
 static enum kvt_status folder_open(struct kvt_reader *reader, const char *path,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_hints told = hints ? *hints : (struct kvt_hints){ .manifest = NULL };
+	struct kvt_hints told = kvt_hints_of(hints, "g0");
 	struct kvt_connector o = { .reader = reader, .path = path, .err = err,
 			     .hints = &told };
 	enum kvt_status status = kvt_hints_take_spec(&told, NULL, err);

@@ -103,12 +103,10 @@ static enum kvt_status asked_generation(struct kvt_connector *o)
 		o->packed = true;
 		return KVT_OK;
 	}
-	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: holds tokens in order, which layout %s does not "
-			"describe%s%s",
-			o->path, kvt_layout_string(&asked).s,
-			o->generation ? "; it was given as " : "",
-			o->generation ? o->generation->preset : "");
+	return kvt_hint_denied(o->err, KVT_BAD_INPUT, o->path, "layout", o->hints,
+			       "it holds tokens in order, which that does not describe%s%s",
+			       o->generation ? "; it was given as " : "",
+			       o->generation ? o->generation->preset : "");
 }
 
 /*
@@ -259,7 +257,8 @@ enum kvt_status kvt_connector_rows(struct kvt_views *views, const struct kvt_gro
 enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *group)
 {
 	const int64_t *shape = kvt_connector_file_of(o, 0, 0)->tensor.shape;
-	int64_t *n = group->shape.n, heads = o->hints->heads;
+	int64_t *n = group->shape.n, heads;
+	enum kvt_status status;
 	int which = (int)(o->generation - generations);
 
 	if (which == VLLM_2025) {
@@ -269,19 +268,9 @@ enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *g
 					"%lld",
 					o->path, o->generation->shape,
 					(long long)shape[0]);
-		if (!heads && o->hints->head_dim > 0 &&
-		    shape[2] % o->hints->head_dim == 0)
-			heads = shape[2] / o->hints->head_dim;
-		if (heads < 1)
-			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: tokens have %lld elements in an unknown "
-					"number of heads; give --heads or --spec",
-					o->path, (long long)shape[2]);
-		if (shape[2] % heads)
-			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: tokens have %lld elements, which cannot be "
-					"divided into %lld heads",
-					o->path, (long long)shape[2], (long long)heads);
+		if ((status = kvt_hint_heads(&heads, shape[2], o->hints, o->path,
+					     o->err)))
+			return status;
 		n[KVT_AXIS_H] = heads;
 		n[KVT_AXIS_D] = shape[2] / heads;
 	} else if (which == VLLM_2026_05) {

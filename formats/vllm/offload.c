@@ -139,7 +139,7 @@ static enum kvt_status describe_group(struct kvt_offload *o, int number,
 		return status;
 	group->shape.n[KVT_AXIS_B] = 1;
 	/* the type is of the model, from which that of its cache may differ */
-	if (!o->hints->dtype && o->config.dtype)
+	if (!kvt_hints_of(o->hints, id).dtype && o->config.dtype)
 		dtype = kvt_dtype_find(o->config.dtype);
 	if (dtype) {
 		group->dtype = dtype;
@@ -236,6 +236,7 @@ const struct kvt_format kvt_offload_format = {
 	.facts = facts,
 	.directory = true,
 	.row_ranks = true,
+	.in_layout = kvt_offload_in_layout,
 	.probe = offload_probe,
 	.open = offload_open,
 	.create = kvt_offload_create,

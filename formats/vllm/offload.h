@@ -91,6 +91,8 @@ struct kvt_offload_row {
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_offload_row_layout(struct kvt_layout *layout, struct kvt_error *err);
+/* Is the engine's this one?  For kvt_format.in_layout. */
+bool kvt_offload_in_layout(const struct kvt_group *group, const struct kvt_layout *said);
 /*
  * Is a group in the order that "canonical_format" says?  KVT_BAD_INPUT if not;
  * any is where it says nothing (NULL).

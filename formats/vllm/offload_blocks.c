@@ -29,7 +29,7 @@ enum kvt_status kvt_offload_fit(struct kvt_offload *o, struct kvt_group *group,
 				int64_t nbytes)
 {
 	struct kvt_pages_known known = { .name = o->folder, .nbytes = -1,
-		.counted = KVT_AXIS_B, .parallel = &o->reader->leaf.snapshot.parallel,
+		.parallel = &o->reader->leaf.snapshot.parallel,
 		.unnoticed = &o->reader->leaf.unnoticed };
 	struct kvt_group all = *group;
 	enum kvt_status status = kvt_pages_fit(&all, &known, o->hints, NULL);

@@ -124,7 +124,7 @@ static enum kvt_status fit_group(struct kvt_offload *o, struct kvt_group *group,
 	enum kvt_status status;
 
 	/* where a file holds one block, its size may tell the rest */
-	if ((status = kvt_store_layout(&group->layout, o->hints, true, o->err)) ||
+	if ((status = kvt_store_layout(group, o->hints, true, o->err)) ||
 	    (status = kvt_offload_fit(o, group, nbytes)))
 		return status;
 	return find_row(o, group, files);
@@ -188,9 +188,10 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 	int64_t each = row_bytes(group) * group->shape.n[KVT_AXIS_L], n, block = 0;
 	enum kvt_status status;
 
-	if ((status = count_blocks(o, number, each, &n)) ||
-	    (status = kvt_pages_count(group, KVT_AXIS_B, n, o->hints, o->path, o->err)) ||
-	    (status = kvt_store_new_names(group, o->err)))
+	if ((status = count_blocks(o, number, each, &n)))
+		return status;
+	group->shape.n[KVT_AXIS_B] = n;
+	if ((status = kvt_store_new_names(group, o->err)))
 		return status;
 	for (int64_t i = 0; !status && i < o->tree.count; i++)
 		if (kvt_offload_group_of(o, i) == number)

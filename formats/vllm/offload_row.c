@@ -68,6 +68,16 @@ enum kvt_status kvt_offload_row_layout(struct kvt_layout *layout, struct kvt_err
 	return KVT_OK;
 }
 
+bool kvt_offload_in_layout(const struct kvt_group *group, const struct kvt_layout *said)
+{
+	const struct kvt_layout blocks = kvt_layout_blocks_first(said, true);
+	struct kvt_layout row = *said;
+
+	return kvt_layout_equal(&blocks, &group->layout) ||
+	       (!kvt_offload_row_layout(&row, NULL) &&
+		kvt_layout_equal(&row, &group->layout));
+}
+
 /*
  * Families of layouts, by the order of slots and heads in a page: only pages that
  * are one run can be canonical, wherever their layout has layers and blocks.

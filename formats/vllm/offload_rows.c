@@ -139,12 +139,13 @@ static enum kvt_status check_sizes(const struct kvt_offload *o)
 static enum kvt_status fit(struct kvt_offload *o, struct kvt_group *group,
 			   const struct kvt_offload_files *files)
 {
+	const char *layout = kvt_hints_of(o->hints, group->id).layout;
 	struct kvt_offload_row *row = &o->row;
 	enum kvt_status status;
 
 	(void)files;
-	if (o->hints->layout &&
-	    ((status = kvt_layout_parse(&group->layout, o->hints->layout, o->err)) ||
+	if (layout &&
+	    ((status = kvt_layout_parse(&group->layout, layout, o->err)) ||
 	     (status = kvt_offload_row_layout(&group->layout, o->err))))
 		return status;
 	if ((status = kvt_offload_fit(o, group, -1)) ||
@@ -271,9 +272,8 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 	int64_t files = o->of[number].count, block = 0, seen = 0, step;
 	enum kvt_status status;
 
-	if ((status = kvt_pages_count(group, KVT_AXIS_B, files * o->row.per_file,
-				      o->hints, o->path, o->err)) ||
-	    (status = kvt_store_new_names(group, o->err)))
+	group->shape.n[KVT_AXIS_B] = files * o->row.per_file;
+	if ((status = kvt_store_new_names(group, o->err)))
 		return status;
 	/* an inspector hears of all flaws and waits for all files */
 	step = o->hints->inspector || files < SAMPLE ? 1 : files / SAMPLE;

@@ -43,25 +43,52 @@ struct kvt_facts {
 	const char *s[16];
 };
 
-/* What the user knows and the file may not.  All fields optional (NULL, 0). */
+/*
+ * What the user knows and the file may not.  All fields optional (NULL, 0).  What is
+ * said here is of all groups that have such a thing; of one group the next one says it.
+ */
 struct kvt_hints {
+	/* options of kvtool(1), a row of kvt_hint_at() each */
 	const char *manifest;		/* path */
+	bool trust_manifest;		/* also where its checksum is not the data's */
+	const char *format;		/* row of the format table, or a preset of it */
+	const char *spec;		/* see kvt_model_group_parse() */
 	const char *layout;
 	const char *dtype;
 	const char *content_type;	/* kvt_content_find() */
-	const char *format;		/* row of the format table, or a preset of it */
-	const char *spec;		/* see kvt_model_group_parse() */
 	int64_t layers, blocks, block_size, heads, head_dim, content;
 	int64_t skip;			/* bytes before the data (raw) */
+	struct kvt_facts facts;		/* keys that the format does not know: refused */
+
+	const struct kvt_hints *next;	/* of one group each, borrowed; count more */
+
+	const char *group;		/* in that list: its id */
 	/* the file is rank tp_rank of tp_size, of a model of total_heads */
 	int64_t tp_size, tp_rank, total_heads;	/* tp_size 0: nothing is said */
 	bool one_of_several;		/* what describes it must say its rank, too */
-	struct kvt_facts facts;		/* keys that the format does not know: refused */
 	bool empty;			/* a state of nothing is opened, too */
-	bool trust_manifest;		/* also where its checksum is not the data's */
 	/* hears of all that kvt_open() refuses a snapshot for, not of the first only */
 	const struct kvt_inspector *inspector;
 };
+
+/* An option that fills in a member of struct kvt_hints. */
+struct kvt_hint {
+	const char *name;		/* "block-size"; several may be of one member */
+	const char *member;		/* "block_size" */
+	enum kvt_hint_type {
+		KVT_HINT_FLAG,		/* bool */
+		KVT_HINT_STRING,	/* const char * */
+		KVT_HINT_COUNT,		/* int64_t, 1 or more */
+		KVT_HINT_BYTES,		/* int64_t, 0 or more */
+		KVT_HINT_FACTS,		/* struct kvt_facts */
+		KVT_HINT_GROUPS,	/* const struct kvt_hints *, a list */
+	} type;
+	size_t offset;
+	bool of_group;			/* can be said of one group */
+	const char *arg, *help;		/* words of --help */
+};
+const struct kvt_hint *kvt_hint_at(int i);	/* NULL past the last */
+bool kvt_hint_said(const struct kvt_hints *hints, const struct kvt_hint *hint);
 
 /*
  * Finds the format by content; by names only that of a folder, and of files whose

@@ -6,7 +6,7 @@ import ctypes
 import json
 import os
 import threading
-from ctypes import byref, c_char_p, c_int64, c_void_p, pointer
+from ctypes import byref, c_bool, c_char_p, c_int64, c_void_p, pointer
 from typing import (TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple,
                     Optional, Sequence, Tuple, Union)
 
@@ -613,39 +613,49 @@ def _read_box(handle: int, group: int, box: Box, g: Group
     return data, shape
 
 
-def open(path: Path, *,  # pylint: disable=redefined-builtin,too-many-locals
-         layout: Optional[str] = None, dtype: Optional[str] = None,
-         format: Optional[str] = None,  # pylint: disable=redefined-builtin
-         spec: Optional[str] = None, manifest: Optional[Path] = None,
-         content_type: Optional[str] = None, layers: int = 0, blocks: int = 0,
-         block_size: int = 0, heads: int = 0, head_dim: int = 0, content: int = 0,
-         skip: int = 0, tp: Optional[Tuple[int, int]] = None, total_heads: int = 0,
-         facts: Optional[Mapping[str, Any]] = None,
-         trust_manifest: bool = False) -> Dump:
+def _said(told: Mapping[str, Any], *, group: Optional[str] = None) -> Any:
+    """The library's struct of what is told, each as its table has it."""
+    hints = _native.Hints(group=encoded(group))
+    for name, value in told.items():
+        kind = _native.HINTS.get(name, (0, None))[1]
+        if kind in (None, c_void_p) or (group and kind not in (c_char_p, c_int64)):
+            raise TypeError(f"open() got an unexpected keyword argument {name!r}")
+        if value is None:
+            continue
+        if kind is _native.Facts:
+            given = [path_bytes(f"{k}={v}") for k, v in value.items()]
+            if len(given) > len(hints.facts.s):
+                raise UsageError(f"{len(given)} {name}, expected at most "
+                                 f"{len(hints.facts.s)}")
+            hints.facts.n = len(given)
+            for i, fact in enumerate(given):
+                hints.facts.s[i] = fact
+        else:
+            setattr(hints, name, bool(value) if kind is c_bool else path_bytes(value)
+                    if kind is c_char_p else whole(name, value))
+    return hints
+
+
+def open(path: Path, *,  # pylint: disable=redefined-builtin
+         tp: Optional[Tuple[int, int]] = None, total_heads: int = 0,
+         groups: Optional[Mapping[str, Mapping[str, Any]]] = None, **told: Any) -> Dump:
     """
     Opens a dump of any format that kvtool reads, and no data of it.
 
-    What the file does not say is told by arguments, as by the options of the same names
-    of kvtool(1); ``tp=(rank, size)``, and ``facts`` is what ``--set`` takes.
+    What the file does not say is told by arguments that are called as the options of
+    kvtool(1) are, with _ for -: layout, dtype, format (--from), spec, manifest,
+    trust_manifest, content_type, layers, blocks, block_size, heads, head_dim, content,
+    skip; ``facts`` is what ``--set`` takes, ``groups`` what ``--of-group`` does:
+    ``{"g1": {"heads": 8}}``; ``tp=(rank, size)``.
     """
-    given = [path_bytes(f"{k}={v}") for k, v in (facts or {}).items()]
-    if len(given) > 16:
-        raise UsageError(f"{len(given)} facts, expected at most 16")
-    hints = _native.Hints(
-        manifest=None if manifest is None else path_bytes(manifest),
-        layout=encoded(layout), dtype=encoded(dtype),
-        content_type=encoded(content_type), format=encoded(format), spec=encoded(spec),
-        trust_manifest=trust_manifest)
-    for name, number in (("layers", layers), ("blocks", blocks), ("heads", heads),
-                         ("block_size", block_size), ("head_dim", head_dim),
-                         ("content", content), ("skip", skip),
-                         ("total_heads", total_heads)):
-        setattr(hints, name, whole(name, number))
+    others = [_said(of, group=name) for name, of in (groups or {}).items()]
+    for one, following in zip(others, others[1:]):
+        one.next = ctypes.addressof(following)
+    hints = _said(told)
+    hints.next = ctypes.addressof(others[0]) if others else None
+    hints.total_heads = whole("total_heads", total_heads)
     if tp is not None:
         hints.tp_rank, hints.tp_size = whole("rank", tp[0]), whole("size", tp[1], 1)
-    hints.facts.n = len(given)
-    for i, fact in enumerate(given):
-        hints.facts.s[i] = fact
     return Dump(make("kvt_open", path_bytes(path), byref(hints)), os.fspath(path))
 
 

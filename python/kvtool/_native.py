@@ -14,7 +14,7 @@ import os
 import threading
 import warnings
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p,
-                    c_double, c_int, c_int64, c_void_p)
+                    c_double, c_int, c_int64, c_size_t, c_void_p)
 from typing import Any, Callable, Dict, List, Optional, Tuple, Type, Union
 
 VERSION = "0.1.0"
@@ -146,14 +146,11 @@ class Facts(Structure):
     _fields_ = [("n", c_int), ("s", c_char_p * 16)]
 
 
-class Hints(Structure):
-    _fields_ = [(name, c_char_p) for name in (
-        "manifest", "layout", "dtype", "content_type", "format", "spec")] + \
-        [(name, c_int64) for name in (
-            "layers", "blocks", "block_size", "heads", "head_dim", "content", "skip",
-            "tp_size", "tp_rank", "total_heads")] + \
-        [("one_of_several", c_bool), ("facts", Facts), ("empty", c_bool),
-         ("trust_manifest", c_bool), ("inspector", c_void_p)]
+class Hint(Structure):
+    """A row of the library's table of what can be said of an input."""
+    _fields_ = [("name", c_char_p), ("member", c_char_p), ("type", c_int),
+                ("offset", c_size_t), ("of_group", c_bool), ("arg", c_char_p),
+                ("help", c_char_p)]
 
 
 class Run(Structure):
@@ -233,7 +230,8 @@ FOUND = CFUNCTYPE(None, c_void_p, POINTER(BrokenRule))
 _ERR = POINTER(ErrorText)
 _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "kvt_version": (c_char_p, []),
-    "kvt_open": (c_int, [POINTER(c_void_p), c_char_p, POINTER(Hints), _ERR]),
+    "kvt_hint_at": (POINTER(Hint), [c_int]),
+    "kvt_open": (c_int, [POINTER(c_void_p), c_char_p, c_void_p, _ERR]),
     "kvt_dump_close": (None, [c_void_p]),
     "kvt_dump_snapshot": (c_void_p, [c_void_p]),
     "kvt_dump_format": (c_char_p, [c_void_p]),
@@ -303,6 +301,31 @@ def _load() -> ctypes.CDLL:
 
 
 lib = _load()
+
+
+def _hint_fields() -> Dict[str, Tuple[int, Any]]:
+    """{member: (offset, type)} of what a row of the library's table says, in order."""
+    types = (c_bool, c_char_p, c_int64, c_int64, Facts, c_void_p)
+    rows: Dict[str, Tuple[int, Any]] = {}
+    number = 0
+    while lib.kvt_hint_at(number):
+        row = lib.kvt_hint_at(number).contents
+        rows.setdefault(row.member.decode(), (row.offset, types[row.type]))
+        number += 1
+    return rows
+
+
+HINTS = _hint_fields()
+
+
+class Hints(Structure):
+    """Whatever the library's options are: a new one needs nothing here."""
+    _fields_ = [(name, kind) for name, (_, kind) in
+                sorted(HINTS.items(), key=lambda row: row[1][0])] + \
+        [("group", c_char_p), ("tp_size", c_int64), ("tp_rank", c_int64),
+         ("total_heads", c_int64), ("one_of_several", c_bool), ("empty", c_bool),
+         ("inspector", c_void_p)]
+
 _free = ctypes.CDLL(None).free
 _free.argtypes = [c_void_p]
 

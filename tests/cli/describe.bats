@@ -85,10 +85,30 @@ load common
 	[ -z "$output" ]
 	run -3 kvtool describe --heads=8 $data/packed_nhd.bf16.npy
 	local pages=testdata/kv/mamba2g4/tp2_SD/rank1.npy
-	run -3 --separate-stderr kvtool describe --layout=nhd $pages
-	[[ $stderr == *"describes 2 groups; options for layout, type or size cannot be given for all of them" ]]
+	run -3 --separate-stderr kvtool describe --layout=conv-ds $pages
+	[[ $stderr == *": --layout is conv-ds (LBDS), but group conv has conv-sd (LBSD)" ]]
 	run -3 --separate-stderr kvtool describe --spec=gqa:heads=4,head-dim=8 $pages
-	[[ $stderr == *": none of 2 groups is gqa:heads=4,head-dim=8" ]]
+	[[ $stderr == *": --spec is gqa:heads=4,head-dim=8, but none of its 2 groups is that" ]]
+}
+
+@test "options of one group fill it, or are held against it" {
+	local two=testdata/engines/lmcache/fs_meta_2groups
+	kvtool digest --heads=4 $two >all
+	kvtool digest --of-group=g0:heads=4 --of-group=g1:heads=4,head-dim=8 $two | cmp - all
+	kvtool describe --heads=4 --of-group=g1:heads=2 $two >other
+	grep -q 'H 2 x D 16' other
+	run -3 --separate-stderr kvtool describe --heads=4 --of-group=g1:head-dim=16 $two
+	[[ $stderr == *": --head-dim is 16, but group g1 has 8" ]]
+	run -3 --separate-stderr kvtool describe --heads=4 --of-group=g2:heads=4 $two
+	[[ $stderr == *": --heads is 4, but there is no group g2" ]]
+	run -3 --separate-stderr kvtool describe --heads=4 --of-group=g1:content-size=8 $two
+	[[ $stderr == *": --content-size is 8, but group g1 has none" ]]
+	local said
+	for said in g1 g1: :heads=4 g1:heads g1:heads= g1:heads=4,heads=4 g1:heds=4 \
+		g1:skip=4 g1:of-group=g1 g1:heads=4, "g1:layout=$(printf %0300d 0)"; do
+		run -2 --separate-stderr kvtool describe --heads=4 --of-group="$said" $two
+		[[ $stderr == *"--of-group "* || $stderr == *"--heads is ''"* ]]
+	done
 }
 
 @test "without a manifest nothing is guessed" {

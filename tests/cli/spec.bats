@@ -132,7 +132,7 @@ bare() {
 	run -3 --separate-stderr kvtool digest --spec $spec,elem=1 in.h5
 	said 'bytes of an element are 2, expected 1'
 	run -3 --separate-stderr kvtool digest --spec gqa:heads=2,head-dim=8 "$nhd"
-	said '--spec is 2, but the head extent is 4'
+	said 'heads are 4, expected 2'
 	run -3 --separate-stderr kvtool digest --heads=2 "${told[@]}" bare.bin
 	said 'heads are 2, expected 4'
 	run -2 --separate-stderr kvtool digest --spec gqx "$nhd"
@@ -152,7 +152,7 @@ bare() {
 @test "a spec tells a connector folder how many heads it has" {
 	local folder=$kv/s260k/connector/shared_storage_2025
 	run -3 --separate-stderr kvtool digest --from=vllm-2025 --block-size=16 "$folder"
-	said 'give --heads or --spec'
+	said 'give --heads or --head-dim'
 	kvtool digest --from=vllm-2025 --block-size=16 --heads=4 "$folder" >heads
 	kvtool digest --from=vllm-2025 --block-size=16 --spec $spec "$folder" >spec
 	cmp heads spec

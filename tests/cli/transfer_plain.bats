@@ -248,7 +248,7 @@ works() {
 	# the other one describes itself
 	sim --ops bare/a.npy s0.h5 --manifest=bare/m >b
 	head -n 1 a | cmp - <(head -n 1 b)
-	refused 3 'the head extent is 4' bare/a.npy s0.h5 --manifest=bare/m --heads=3
+	refused 3 '--heads is 3, but group g0 has 4' bare/a.npy s0.h5 --manifest=bare/m --heads=3
 }
 
 @test "plain: 14. kvtool help specs: each example is one that works" {

@@ -36,13 +36,7 @@ static enum kvt_status none_of(const struct opt_said *said, const char *why,
 /* What a dump lacks can be said of a dump only; of a model there are other words. */
 static enum kvt_status no_hints(const struct kvt_hints *h, struct kvt_error *err)
 {
-	const struct opt_said rest[] = {
-		{ h->manifest, "manifest" }, { h->trust_manifest, "trust-manifest" },
-		{ h->format, "from" }, { h->content_type, "content-type" },
-		{ h->layers, "layers" }, { h->blocks, "blocks" }, { h->heads, "heads" },
-		{ h->head_dim, "head-dim" }, { h->content, "content-size" },
-		{ h->skip, "skip" }, { h->facts.n, "set" }, { 0 }
-	};
+	const struct kvt_hint *hint;
 
 	if (h->format && strchr(h->format, '='))
 		return kvt_fail(err, KVT_USAGE,
@@ -60,9 +54,12 @@ static enum kvt_status no_hints(const struct kvt_hints *h, struct kvt_error *err
 		return kvt_fail(err, KVT_USAGE,
 				"--dtype is of dumps; a model's cache has --cache-dtype=%.60s",
 				h->dtype);
-	return none_of(rest,
-		       "is of dumps; other caches are said with --spec=KIND:KEY=N,...: see 'kvtool help specs'",
-		       err);
+	for (int i = 0; (hint = kvt_hint_at(i)); i++)
+		if (kvt_hint_said(h, hint))
+			return kvt_fail(err, KVT_USAGE,
+					"--%s is of dumps; other caches are said with --spec=KIND:KEY=N,...: kvtool help specs",
+					hint->name);
+	return KVT_OK;
 }
 
 /* A single operand that is a model's config.json. */

@@ -381,8 +381,7 @@ static void hints_that_differ(void **state)
 		enum kvt_status status;
 	} rows[] = {
 		{ { .layout = "nhd", .dtype = "bf16", .layers = 2, .blocks = 5,
-		    .block_size = 16, .heads = 2, .head_dim = 64,
-		    .content = 128 }, KVT_OK },
+		    .block_size = 16, .heads = 2, .head_dim = 64 }, KVT_OK },
 		{ { .layout = "hnd" }, KVT_BAD_INPUT },
 		{ { .dtype = "fp16" }, KVT_BAD_INPUT },
 		{ { .layers = 3 }, KVT_BAD_INPUT },

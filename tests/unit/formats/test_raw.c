@@ -25,7 +25,7 @@ static struct raw_case {
 	{ "bytes before, as a hint", "{" NHD "}", { .skip = 5 }, 5, 0, KVT_OK, NULL },
 	{ "bytes before, said differently", "{" NHD ", \"skip\": 28}", { .skip = 27 },
 	  28, 0,
-	  KVT_BAD_INPUT, "but --skip says 27" },
+	  KVT_BAD_INPUT, "--skip is 27, but data begins at byte 28" },
 	{ "bytes before beyond the end", "{" NHD ", \"skip\": 99999}", { 0 }, 0, 0,
 	  KVT_BAD_INPUT, "begin at byte 99999" },
 	{ "a byte behind the data", "{" NHD "}", { 0 }, 0, 1, KVT_BAD_INPUT, "15361" },
