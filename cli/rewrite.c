@@ -50,6 +50,20 @@ enum kvt_status open_as_told(struct kvt_dump **out, const char *name,
 	return kvt_open(out, name, hints, err);
 }
 
+bool is_as_told(const char *name, const struct kvt_hints *hints, struct kvt_error *why)
+{
+	const struct kvt_hint *hint;
+	struct kvt_dump *dump = NULL;
+	bool said = false;
+
+	for (int i = 0; (hint = kvt_hint_at(i)); i++)
+		said |= hint->type != KVT_HINT_FACTS && kvt_hint_said(hints, hint);
+	if (said && kvt_open(&dump, name, hints, why))
+		return false;
+	kvt_dump_close(dump);
+	return true;
+}
+
 /* ---- files of ranks ------------------------------------------------------ */
 
 /* The first number in which two names differ, of each; false if something else does. */

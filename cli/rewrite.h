@@ -92,6 +92,12 @@ KVT_MUST_CHECK enum kvt_status
 open_as_told(struct kvt_dump **out, const char *name, const struct kvt_hints *hints,
 	     struct kvt_error *err);
 
+/*
+ * Is this input what was said, beside facts?  Of several that open_as_told() has opened
+ * one must be, or options were given that describe none; 'why' not.
+ */
+bool is_as_told(const char *name, const struct kvt_hints *hints, struct kvt_error *why);
+
 /* A name beside the input: "dir/kv.npy" becomes "dir/kv.WHAT.npy". */
 KVT_MUST_CHECK enum kvt_status
 rewrite_default_output(char *out, size_t room, const char *input, const char *what,

@@ -107,11 +107,16 @@ static enum kvt_status copy(struct rewrite *r, struct told *told, struct kvt_err
 {
 	struct kvt_dump *dump = NULL;
 	enum kvt_status status = KVT_OK;
+	bool any = false;
 
 	signals_catch();
-	for (int s = 0; !status && s < NCOPY; s++)
+	for (int s = 0; !status && s < NCOPY; s++) {
 		status = open_as_told(&told->reader[s], told->copy.name[s], &r->hints,
 				      err);
+		any |= !status && is_as_told(told->copy.name[s], &r->hints, err);
+	}
+	if (!status && !any)
+		status = KVT_BAD_INPUT;	/* as the last of them says */
 	r->own = (struct rewrite_own){ told, verify, print_group, put_group };
 	if (!status && !(status = copy_blocks(&dump, told->reader, &told->copy, err)))
 		status = rewrite_dump(r, dump, err);

@@ -21,6 +21,7 @@ struct arguments {
 	int nfiles[NSIDES];
 	int64_t threads, memory;
 	bool json, force, in_order;
+	bool told;			/* a file is what was said of the input */
 	const char *atol, *rtol;	/* terms of a tolerance, by themselves */
 };
 
@@ -249,6 +250,7 @@ static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 		hints.one_of_several = args->nfiles[s] > 1 && !args->in_order;
 		if ((status = open_as_told(&file[i].reader, names[i], &hints, err)))
 			return status;
+		args->told |= is_as_told(names[i], &hints, err);
 	}
 	return kvt_diff_side_init(&d->side[s], name, file, args->nfiles[s],
 				  &d->options.run, err);
@@ -273,6 +275,8 @@ static enum kvt_status run_diff(struct diff *d, struct arguments *args,
 		d->options.run.about = s;
 		status = open_side(d, args, s, names[s], err);
 	}
+	if (!status && !args->told)
+		return KVT_BAD_INPUT;	/* as the last of them says */
 	if (status || (status = compare(d, &args->alignment, err)) ||
 	    (status = print_results(d, args, err)))
 		return status;

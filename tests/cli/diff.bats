@@ -374,3 +374,16 @@ assert t.endswith("<b>&\"x.npy"), t'
 	run -3 kvtool diff --by=tokens a.h5 "$chunks"
 	run -5 kvtool diff --set=order=nowhere a.h5 "$chunks"
 }
+
+@test "what is said of inputs is true of one of them" {
+	local hnd=$kv/s260k/paged_bs16/packed_hnd.bf16.npy
+	kvtool diff --layout=hnd "$nhd" "$hnd"
+	run -3 --separate-stderr kvtool diff --layers=77 "$nhd" "$hnd"
+	[[ $stderr == *"packed_hnd.bf16.npy: --layers is 77, but group g0 has 5" ]]
+	run -3 --separate-stderr kvtool copy-blocks --layers=77 --blocks=1:1 -o x.h5 \
+		"$nhd" "$hnd"
+	[[ $stderr == *": --layers is 77, but group g0 has 5" ]]
+	run -3 --separate-stderr kvtool transfer-sim --layers=77 \
+		"$nhd" "$hnd"
+	[[ $stderr == *": --layers is 77, but group g0 has 5" ]]
+}

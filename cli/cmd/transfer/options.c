@@ -612,6 +612,9 @@ static enum kvt_status open_dumps(struct transfer_input *in,
 	if ((status = open_one(&in->dump[0], a->src.file, a, err)) ||
 	    (status = open_one(&in->dump[1], a->dst.file, a, err)))
 		return status;
+	if (!is_as_told(a->src.file, &a->hints, err) &&
+	    !is_as_told(a->dst.file, &a->hints, err))
+		return KVT_BAD_INPUT;
 	dumps.src = kvt_dump_snapshot(in->dump[0]);
 	dumps.dst = kvt_dump_snapshot(in->dump[1]);
 	return kvt_transfer_of_dumps(&in->transfer, &dumps, &how, err);
