@@ -2,7 +2,7 @@
 /*
  * cli.h - what the commands and main() share
  *
- * A command is one file, cmd_<name>.c, and one row of the table in main.c.  It
+ * A command is one file, cmd/<name>.c, and one row of the table in main.c.  It
  * prints its result on standard output, returns a status, and leaves one
  * sentence in 'err' if that is not KVT_OK; main() prints the sentence and turns
  * the status into the exit status.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * format.h - what snapshot.c and the formats share; nobody outside formats/
+ * format.h - what formats.c and the formats share; nobody outside formats/
  * includes it
  *
  * A format is a const struct of functions.  It fills a reader's snapshot and,
@@ -315,7 +315,7 @@ struct kvt_format {
 	enum kvt_status (*create)(struct kvt_writer *writer,
 				  struct kvt_error *err);
 	/*
-	 * Everything but fsync and rename, which snapshot_write.c does; creates
+	 * Everything but fsync and rename, which file/commit.c does; creates
 	 * writer->sidecar_temporary if the format has a sidecar.
 	 */
 	enum kvt_status (*finish)(struct kvt_writer *writer,
@@ -379,7 +379,7 @@ void kvt_tell(const struct kvt_hints *hints, const char *rule, const char *forma
 /* What a manifest holds to know its file by; -1: not given. */
 struct kvt_file_sum {
 	int64_t nbytes;
-	int64_t crc32;			/* of samples, see manifest_proof.c */
+	int64_t crc32;			/* of samples, see manifest/proof.c */
 };
 
 /* The sum of a file as it is now; reads 4 MiB of it at most. */

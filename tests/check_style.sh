@@ -21,6 +21,9 @@ sources() {
 }
 c_files() { written \( -name '*.[ch]' -o -name '*.inl' -o -name '*.cu' -o -name '*.hip' \); }
 
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
 ascii()  { written | LC_ALL=C xargs -r grep -nH "[^ -~$(printf '\t')]"; true; }
 blanks() { written ! -name LICENSE | xargs -r grep -nHE '[[:blank:]]+$'; true; }
 ending() { written -size +0 | while read -r f; do [ -z "$(tail -c 1 "$f")" ] || echo "$f"; done; }
@@ -51,6 +54,21 @@ named() {
 		done
 }
 
+# the same in comments, by a path or by its end; of others: "Mooncake's a.h", cuda.h
+stale() {
+	written | sed 's|^\./|/|' >"$tmp/there"
+	{ c_files | xargs -r grep -hE '^[[:space:]]*\*|/\*' | sed 's/[^ ]*\.py//g'
+		written -name '*.py' -path './python/*' | xargs -r cat
+	} | sed "s/[A-Z][a-z]*'s [^ ]*//g" |
+		grep -oE '[A-Za-z0-9_<>/.-]*[A-Za-z0-9_>]\.(c|h|inl|py|sh)\b' | sort -u |
+		while read -r name; do
+			case $name in
+			*NAME*|*'<'*|*'>'*|/*|cuda.h) ;;
+			*) grep -q -e "/$name\$" "$tmp/there" || echo "$name" ;;
+			esac
+		done
+}
+
 # planted RULE FILE TEXT: the rule must object to a tree that holds just this
 planted() {
 	tree=$(mktemp -d) || return 1
@@ -77,6 +95,7 @@ none 'no paths of the machine it was written on'     paths
 none 'test scripts can be run'                       modes
 none 'no test passes over what fails in it'          masked
 none 'README and CONTRIBUTING name what is there'    named
+none 'comments name what is there'                   stale
 
 ok 'finds a Cyrillic letter'     planted ascii   lib/a.c 'int \320\260;\n'
 ok 'finds a carriage return'     planted ascii   lib/a.c 'int a;\r\n'
@@ -90,4 +109,5 @@ ok 'finds a script without x'    planted modes   tests/check_a.sh 'true\n'
 ok 'finds a masked failure'      planted masked  tests/a.bats '\t[ a = b ] && cmp c d\n'
 ok 'finds a negated command'     planted masked  tests/a.bats '\t! grep -q a b\n'
 ok 'finds a file that is not there' planted named CONTRIBUTING.md 'see `lib/none.c`\n'
+ok 'finds a file of old in a comment' planted stale lib/a.c '/* b.c - what was a.c */\n'
 done_testing

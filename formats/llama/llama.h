@@ -183,7 +183,7 @@ enum kvt_status kvt_llama_no_memory(const struct kvt_llama_opening *o);
 KVT_MUST_CHECK enum kvt_status
 kvt_llama_requests(struct kvt_llama_opening *o);
 
-/* ---- tokens of a group: llama_blocks.c ---------------------------------- */
+/* ---- tokens of a group: blocks.c ---------------------------------------- */
 
 /*
  * The cells of one sequence in a cache, by position.  Where positions repeat (those

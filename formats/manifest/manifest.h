@@ -97,7 +97,7 @@ int64_t kvt_content_ratio(const struct kvt_group *group);
 KVT_MUST_CHECK enum kvt_status
 kvt_content_fold(struct kvt_group *group, const char *name, struct kvt_error *err);
 
-/* What manifest_fit.c asks about shapes.  Each refuses with KVT_BAD_INPUT. */
+/* What fit.c asks about shapes.  Each refuses with KVT_BAD_INPUT. */
 
 /* Extents that were not given, from the shape; those that were given must agree. */
 KVT_MUST_CHECK enum kvt_status

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_pool.h - what device.c and device_copy.c share */
+/* device_pool.h - what device.c and device_pool.c share */
 #ifndef KVTOOL_DEVICE_POOL_H
 #define KVTOOL_DEVICE_POOL_H
 

@@ -78,7 +78,7 @@ KVT_MUST_CHECK enum kvt_status
 channel_runs(struct step_part *part, const struct kvt_group *group,
 	     struct kvt_error *err);
 
-/* Components: slice_component.c. */
+/* Components: slice_channels.c. */
 KVT_MUST_CHECK enum kvt_status
 slice_check_components(const struct kvt_snapshot *snapshot,
 		      const struct kvt_names *names, struct kvt_error *err);

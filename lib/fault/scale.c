@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kvt_fault_scale.c - constant factors and flipped bits
+ * scale.c - constant factors and flipped bits
  *
  * An element that was scaled and rounded tells in which interval the factor
  * was.  One factor explains all if the intervals have a point in common, which

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Names are those of the presets of kvt_spec.h where there is one. */
+/* Names are those of the presets of spec.h where there is one. */
 struct kvt_content_type {
 	const char *name;	/* "fp8-ds-mla" */
 	const char *what;	/* a few words on what it is */

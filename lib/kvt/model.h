@@ -2,7 +2,7 @@
 /*
  * model.h - the caches that a model needs, and what they take on a rank
  *
- * kvt_spec.h knows a group of layers; this header knows all groups of a model at
+ * spec.h knows a group of layers; this header knows all groups of a model at
  * once, because those share the memory of a rank and, in hybrids, the size of a
  * page.  The conventions are those of kvt.h.
  */

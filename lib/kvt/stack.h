@@ -2,7 +2,7 @@
 /*
  * stack.h - the operations that software stacks really post
  *
- * kvt_transfer.h says what the bytes of two layouts allow.  A connector posts
+ * transfer.h says what the bytes of two layouts allow.  A connector posts
  * what it finds simple: mostly one descriptor a region and block, of whole
  * blocks, merged by rules of its own, if at all.  Here are those lists, in the
  * order of the stack, with its refusals.

@@ -2,7 +2,7 @@
 /*
  * transfer.h - the operations that move a KV cache between two deployments
  *
- * kvt_spec.h says which heads go from which rank to which, kvt_connect.h which
+ * spec.h says which heads go from which rank to which, connect.h which
  * slots go from which block to which.  Here both meet the bytes of the two
  * layouts: how many operations of what size, in which order, and why not fewer.
  *

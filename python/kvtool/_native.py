@@ -2,7 +2,7 @@
 """
 libkvt through ctypes: its structs, its functions, its errors
 
-Structs are those of <kvt/*.h>, field by field; tests/python/check_structs.py holds
+Structs are those of <kvt/*.h>, field by field; tests/check_structs.py holds
 sizes and offsets against a compiler.  Nothing here knows numpy or torch.
 """
 from __future__ import annotations
