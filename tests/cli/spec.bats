@@ -81,6 +81,7 @@ bare() {
 		*) args=(--layout=nhd) ;;
 		esac
 		case $words in
+		*ssm*elem=2*) args+=(--dtype=bfloat16) ;;
 		*elem=4* | *ssm* | dsv4-*compressor*) args+=(--dtype=float32) ;;
 		*elem=1* | fp8-ds* | indexer* | dsv4-indexer*) args+=(--dtype=uint8) ;;
 		dsv4*bf16*) args+=(--dtype=bfloat16) ;;
