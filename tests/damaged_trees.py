@@ -201,7 +201,7 @@ def odd_names():
         path, args, _ = hicache(work + "/in")
         refused("two readings of one geometry", 3, "give --layers, --heads, --head-dim",
                 "--layout=hicache-page-first", "--dtype=bf16", "--block-size=8", path)
-        refused("a fact of another format", 2, "the settings of format hicache are", *args,
+        refused("a fact of another format", 2, "--set of format hicache: there is no key", *args,
                 "--set=placement=interleaved", path)
         refused("a rank that is not there", 3, "holds no rank '3_4'", *args,
                 "--set=rank=3_4", path)

@@ -100,8 +100,8 @@ def check_missing(d, path):
     tap.ok(out and same(out["peeks"][0]["fields"][0]["values"],
                         d.values[0, 1, 0, 0, 0, :8]), "the first of all but the layer", r)
     for text, says in (("dim=576", "expected 0 to 575"), ("row=1", "row is 1"),
-                       ("count=5000", "expected 0 to 4096"), ("byte=1", "unknown 'byte'"),
-                       ("layer", "is not KEY=VALUE"), ("kv=k", "not keys and values")):
+                       ("count=5000", "expected 0 to 4096"), ("byte=1", "no key 'byte'"),
+                       ("layer", "expected KEY=VALUE"), ("kv=k", "not keys and values")):
         r = kvtool("describe", f"--peek={text}", path)
         tap.ok(r.code == 2 and says in r.err, f"--peek={text} is refused", r)
 

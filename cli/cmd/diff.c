@@ -11,6 +11,7 @@
 #include "cli/signals.h"
 #include "cli/text_file.h"
 #include "lib/dump/device.h"
+#include "lib/base/keys.h"
 
 struct arguments {
 	struct kvt_hints hints;
@@ -65,54 +66,38 @@ static enum kvt_status check_matches(const struct opt_strings *match,
 	return KVT_OK;
 }
 
-/* One term, "atol=1e-3" or "auto". */
-static enum kvt_status parse_term(struct diff_tolerance *out, const char *text,
-				  size_t length, struct kvt_error *err)
+/* "auto", "atol=1e-3,rtol=0.01", "auto,cosine=0.999"; then --atol and --rtol. */
+static enum kvt_status parse_tolerances(struct diff_tolerance *out,
+					const char *const text[3], struct kvt_error *err)
 {
-	const char *equals = memchr(text, '=', length), *name;
-	size_t n = equals ? (size_t)(equals - text) : length;
-	enum diff_term t = 0;
-	double value;
+	struct kvt_key key[NTERMS + 2] = { { NULL, KVT_KEY_FLAG, 0, NULL } };
+	struct kvt_keys keys = { "--tolerance", key, out, 0 };
+	enum kvt_status status;
 
-	if (length == 4 && !strncmp(text, "auto", 4)) {
-		out->automatic = true;
-		return KVT_OK;
-	}
-	while (t < NTERMS && (strlen(diff_term_name(t)) != n ||
-			      strncmp(text, diff_term_name(t), n)))
-		t++;
-	if (t == NTERMS)
-		return kvt_fail(err, KVT_USAGE,
-				"--tolerance has '%.*s', expected auto, atol, rtol, ulp, "
-				"max-abs, rel-l2, cosine or pcc",
-				(int)(n < 60 ? n : 60), text);
-	name = diff_term_name(t);
-	if (!equals || !real_parse(&value, equals + 1, length - n - 1) ||
-	    (value < 0 && t < T_COSINE) || (value > 1 && t >= T_COSINE))
-		return kvt_fail(err, KVT_USAGE, "--tolerance has '%.*s', expected %s=%s",
-				(int)(length < 60 ? length : 60), text, name,
-				t < T_COSINE ? "a number from 0 on" :
-					       "a number up to 1");
-	if (out->has[t])
-		return kvt_fail(err, KVT_USAGE, "--tolerance has %s twice", name);
-	out->has[t] = true;
-	out->value[t] = value;
-	return KVT_OK;
-}
-
-/* "auto", "atol=1e-3,rtol=0.01", "auto,cosine=0.999". */
-static enum kvt_status parse_tolerance(struct diff_tolerance *out, const char *text,
-				       struct kvt_error *err)
-{
-	out->given = true;
-	for (;;) {
-		size_t length = strcspn(text, ",");
-		enum kvt_status status = parse_term(out, text, length, err);
-
-		if (status || !text[length])
+	for (int t = 0; t < NTERMS; t++)
+		key[t] = (struct kvt_key){
+			diff_term_name(t), KVT_KEY_REAL,
+			offsetof(struct diff_tolerance, value) +
+			(size_t)t * sizeof(out->value[0]), NULL };
+	key[NTERMS] = (struct kvt_key){
+		"auto", KVT_KEY_FLAG, offsetof(struct diff_tolerance, automatic), NULL };
+	if (text[0] && (status = kvt_keys_copy(&keys, text[0], err)))
+		return status;
+	for (int t = T_ATOL; t <= T_RTOL; t++)
+		if (text[1 + t] && (status = kvt_keys_put(&keys, key[t].name,
+							  strlen(key[t].name),
+							  text[1 + t], err)))
 			return status;
-		text += length + 1;
+	for (int t = 0; t < NTERMS; t++) {
+		out->has[t] = keys.seen >> t & 1;
+		if (out->has[t] && (t < T_COSINE ? out->value[t] < 0 : out->value[t] > 1))
+			return kvt_fail(err, KVT_USAGE,
+					"--tolerance: %s is %g, expected a number %s",
+					key[t].name, out->value[t],
+					t < T_COSINE ? "from 0 on" : "up to 1");
 	}
+	out->given = keys.seen;
+	return KVT_OK;
 }
 
 static enum kvt_status parse_scales(struct diff_criteria *out,
@@ -128,32 +113,10 @@ static enum kvt_status parse_scales(struct diff_criteria *out,
 	return status;
 }
 
-/* --tolerance, and the two of its terms that numpy has by themselves. */
-static enum kvt_status parse_tolerances(struct diff *d, const struct arguments *args,
-					struct kvt_error *err)
-{
-	const char *const alone[] = { args->atol, args->rtol };
-	static const char *const terms[] = { "atol", "rtol" };
-	struct diff_tolerance *out = &d->criteria.tolerance;
-	enum kvt_status status;
-	char term[80];
-
-	if (args->tolerance && (status = parse_tolerance(out, args->tolerance, err)))
-		return status;
-	for (int i = 0; i < 2; i++) {
-		if (!alone[i])
-			continue;
-		out->given = true;
-		snprintf(term, sizeof(term), "%s=%.60s", terms[i], alone[i]);
-		if ((status = parse_term(out, term, strlen(term), err)))
-			return status;
-	}
-	return KVT_OK;
-}
-
 static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 				    struct kvt_error *err)
 {
+	const char *const terms[] = { args->tolerance, args->atol, args->rtol };
 	enum kvt_status status;
 
 	if (args->by && strcmp(args->by, "tokens") && strcmp(args->by, "blocks"))
@@ -164,7 +127,7 @@ static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 	if (d->criteria.exact && (args->tolerance || args->atol || args->rtol))
 		return kvt_fail(err, KVT_USAGE,
 				"--exact and --tolerance exclude each other");
-	if ((status = parse_tolerances(d, args, err)))
+	if ((status = parse_tolerances(&d->criteria.tolerance, terms, err)))
 		return status;
 	if ((status = parse_scales(&d->criteria, args->scale, err)))
 		return status;

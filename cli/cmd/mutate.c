@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mutate.c - plant a fault in a dump, so that a check can be checked */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include "cli/json_out.h"
 #include "cli/rewrite.h"
 #include "cli/signals.h"
+#include "lib/base/keys.h"
 #include "lib/base/nearest.h"
 #include "lib/ops/fault/plant.h"
 
@@ -25,85 +25,51 @@ static enum kvt_status unknown_fault(const char *name, struct kvt_error *err)
 			kvt_nearest_hint(&near, "; see kvtool help faults").s);
 }
 
-static enum kvt_status take_number(int64_t *out, const char *key, const char *text,
-				   struct kvt_error *err)
+/* The arguments of the fault, then those that all have; returns how many there are. */
+static int keys_of(struct kvt_key out[KVT_FAULT_ARGS + 4], const struct kvt_fault *fault)
 {
-	char *end;
+	int n = 0;
 
-	errno = 0;
-	*out = strtoll(text, &end, 10);
-	if (errno || end == text || *end)
-		return kvt_fail(err, KVT_USAGE,
-				"--fault: %s is '%.60s', expected a number", key, text);
-	return KVT_OK;
+	for (; n < KVT_FAULT_ARGS && fault->arg[n].name; n++)
+		out[n] = (struct kvt_key){ fault->arg[n].name, KVT_KEY_INTEGER,
+					   offsetof(struct fault_request, arg) +
+					   (size_t)n * sizeof(int64_t), NULL };
+	if (fault->has_factor)
+		out[n++] = (struct kvt_key){
+			"factor", KVT_KEY_REAL, offsetof(struct fault_request, factor),
+			NULL };
+	out[n++] = (struct kvt_key){
+		"layer", KVT_KEY_INTEGER, offsetof(struct fault_request, layer), NULL };
+	out[n++] = (struct kvt_key){
+		"block", KVT_KEY_INTEGER, offsetof(struct fault_request, block), NULL };
+	out[n].name = NULL;
+	return n;
 }
 
-static enum kvt_status take_factor(double *out, const char *text, struct kvt_error *err)
+static enum kvt_status take_keys(struct fault_request *asked, char *text,
+				 struct kvt_error *err)
 {
-	char *end;
+	struct kvt_key key[KVT_FAULT_ARGS + 4];
+	int n = keys_of(key, asked->fault);
+	struct kvt_keys keys = { "--fault", key, asked, 0 };
+	enum kvt_status status = kvt_keys_parse(&keys, text, err);
 
-	errno = 0;
-	*out = strtod(text, &end);
-	if (errno || end == text || *end || !(*out - *out == 0) || *out == 0)
-		return kvt_fail(err, KVT_USAGE,
-				"--fault: factor is '%.60s', expected a number other "
-				"than 0",
-				text);
-	return KVT_OK;
-}
-
-/* Sets *given, unless it is so already. */
-static enum kvt_status give(bool *given, const char *key, struct kvt_error *err)
-{
-	if (*given)
-		return kvt_fail(err, KVT_USAGE, "--fault: %s is given twice", key);
-	*given = true;
-	return KVT_OK;
-}
-
-/* key=value; the arguments of the fault, then those that all have. */
-static enum kvt_status take_key(struct fault_request *asked, char *key,
-				struct kvt_error *err)
-{
-	const struct kvt_fault *fault = asked->fault;
-	char *value = strchr(key, '=');
-	bool factor = asked->factor != 0, *given = NULL;
-	int64_t *out = NULL;
-	enum kvt_status status;
-
-	if (!value)
-		return kvt_fail(err, KVT_USAGE, "--fault: '%.60s', expected KEY=VALUE",
-				key);
-	*value++ = '\0';
-	for (int i = 0; !given && i < KVT_FAULT_ARGS && fault->arg[i].name; i++)
-		if (!strcmp(key, fault->arg[i].name)) {
-			given = &asked->given[i];
-			out = &asked->arg[i];
-		}
-	if (!given && fault->has_factor && !strcmp(key, "factor")) {
-		given = &factor;
-	} else if (!given && !strcmp(key, "layer")) {
-		given = &asked->has_layer;
-		out = &asked->layer;
-	} else if (!given && !strcmp(key, "block")) {
-		given = &asked->has_block;
-		out = &asked->block;
-	}
-	if (!given)
-		return kvt_fail(err, KVT_USAGE,
-				"%s has no '%.60s'; see kvtool help faults", fault->name,
-				key);
-	if ((status = give(given, key, err)))
+	if (status)
 		return status;
-	return out ? take_number(out, key, value, err) :
-		     take_factor(&asked->factor, value, err);
+	for (int i = 0; i < KVT_FAULT_ARGS && asked->fault->arg[i].name; i++)
+		asked->given[i] = keys.seen >> i & 1;
+	asked->has_layer = keys.seen >> (n - 2) & 1;
+	asked->has_block = keys.seen >> (n - 1) & 1;
+	if (asked->fault->has_factor && keys.seen >> (n - 3) & 1 && asked->factor == 0)
+		return kvt_fail(err, KVT_USAGE,
+				"--fault: factor is 0, expected a number other than 0");
+	return KVT_OK;
 }
 
 static enum kvt_status take_fault(struct fault_request *asked, const char *text,
 				  struct kvt_error *err)
 {
 	char copy[256], *next = copy, *name;
-	enum kvt_status status;
 
 	if (strlen(text) >= sizeof(copy))
 		return kvt_fail(err, KVT_USAGE, "--fault is too long");
@@ -111,10 +77,7 @@ static enum kvt_status take_fault(struct fault_request *asked, const char *text,
 	name = strsep(&next, ",");
 	if (!(asked->fault = kvt_fault_find(name)))
 		return unknown_fault(name, err);
-	while (next)
-		if ((status = take_key(asked, strsep(&next, ","), err)))
-			return status;
-	return KVT_OK;
+	return next ? take_keys(asked, next, err) : KVT_OK;
 }
 
 /* ---- what was done ------------------------------------------------------ */

@@ -234,8 +234,11 @@ static enum kvt_status set_fact(json_t *object, const char *text, struct kvt_err
 	json_t *value;
 
 	if (!at || at == text || at - text >= (int)sizeof(key))
-		return kvt_fail(err, KVT_USAGE, "--set is '%.60s', expected KEY=VALUE",
-				text);
+		return kvt_fail(err, KVT_USAGE, "--set: '%.*s', expected KEY=VALUE",
+				(int)strcspn(text, "="), text);
+	if (!at[1])
+		return kvt_fail(err, KVT_USAGE, "--set: %.*s is '', expected a value",
+				(int)(at - text), text);
 	snprintf(key, sizeof(key), "%.*s", (int)(at - text), text);
 	value = kvt_json_load(at + 1, strlen(at + 1), JSON_DECODE_ANY, NULL);
 	if (!value)
@@ -252,8 +255,16 @@ static enum kvt_status set_facts(json_t *root, const struct kvt_config_hints *hi
 	json_t *text = json_object_get(root, "text_config");
 	enum kvt_status status = KVT_OK;
 
-	for (int i = 0; !status && i < hints->nset; i++)
+	for (int i = 0; !status && i < hints->nset; i++) {
+		int n = (int)strcspn(hints->set[i], "=") + 1;
+
+		for (int j = 0; j < i; j++)
+			if (!strncmp(hints->set[i], hints->set[j], (size_t)n))
+				return kvt_fail(err, KVT_USAGE,
+						"--set: %.*s is given twice", n - 1,
+						hints->set[i]);
 		status = set_fact(json_is_object(text) ? text : root, hints->set[i], err);
+	}
 	return status;
 }
 

@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_text.c - caches as words: "gqa:layers=80,heads=8,head-dim=128" */
 #include "lib/kvt/model.h"
+#include "lib/base/keys.h"
 #include "lib/base/nearest.h"
 
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define KEY(n, m) { n, offsetof(struct kvt_model_group, m) }
-static const struct {
-	const char *name;
-	size_t offset;
-} keys[] = {
+#define KEY(n, m) { n, KVT_KEY_COUNT, offsetof(struct kvt_model_group, m), NULL }
+static const struct kvt_key keys[] = {
 	KEY("layers", layers), KEY("heads", args.heads), KEY("head-dim", args.head_dim),
 	KEY("head-dim-v", args.head_dim_v), KEY("latent", args.latent),
 	KEY("ratio", args.ratio), KEY("window", args.window), KEY("inter", args.inter),
@@ -22,9 +19,9 @@ static const struct {
 	KEY("elem", args.elem), KEY("block-size", args.block_size),
 	KEY("retained", args.retained), KEY("blocks", args.blocks),
 	KEY("stride", args.stride), KEY("leader", args.leader),
-	KEY("replay", args.replay),
+	KEY("replay", args.replay), { NULL, KVT_KEY_FLAG, 0, NULL },
 };
-enum { NKEYS = sizeof(keys) / sizeof(keys[0]), WORD = 40 };
+enum { WORD = 40 };
 
 /* "word" before one of 'ends'; false if there is none, or it is too long. */
 static bool take_word(char word[static WORD], const char **at, const char *ends)
@@ -39,32 +36,12 @@ static bool take_word(char word[static WORD], const char **at, const char *ends)
 	return true;
 }
 
-/* head_dim is head-dim, as kinds and keys are written here. */
+/* head_dim is head-dim, as kinds are written here. */
 static void write_dashes(char *word)
 {
 	for (; *word; word++)
 		if (*word == '_')
 			*word = '-';
-}
-
-static enum kvt_status no_key(const char *kind, const char *key, struct kvt_error *err)
-{
-	struct kvt_nearest near;
-	char list[256];
-	size_t n = 0;
-
-	kvt_nearest_start(&near, key);
-	for (int i = 0; i < NKEYS && n < sizeof(list); i++) {
-		kvt_nearest_offer(&near, keys[i].name);
-		n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", i ? ", " : "",
-				      keys[i].name);
-	}
-	if (kvt_nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE,
-				"%s has no key '%s', did you mean '%s'? Keys are %s",
-				kind, key, kvt_nearest_found(&near), list);
-	return kvt_fail(err, KVT_USAGE, "%s has no key '%s': keys are %s", kind, key,
-			list);
 }
 
 static enum kvt_status no_kind(const char *text, struct kvt_error *err)
@@ -90,30 +67,6 @@ static enum kvt_status no_kind(const char *text, struct kvt_error *err)
 	return kvt_fail(err, KVT_USAGE, "there is no kind '%s': %s", kind, list);
 }
 
-/* 'seen' are the keys so far, bit by bit. */
-static enum kvt_status take_number(struct kvt_model_group *g, unsigned *seen,
-				   const char *key, const char *value,
-				   struct kvt_error *err)
-{
-	enum { DIGITS = 18 };	/* as many fit */
-	int64_t n = strtoll(value, NULL, 10);
-
-	for (int i = 0; i < NKEYS; i++) {
-		if (strcmp(keys[i].name, key))
-			continue;
-		if (*seen & 1u << i)
-			return kvt_fail(err, KVT_USAGE, "%s is given twice", key);
-		*seen |= 1u << i;
-		if (value[strspn(value, "0123456789")] || strlen(value) > DIGITS || n < 1)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s is '%s', expected a whole number above 0",
-					key, value);
-		memcpy((char *)g + keys[i].offset, &n, sizeof(n));
-		return KVT_OK;
-	}
-	return no_key(g->spec, key, err);
-}
-
 static const char *find_spec(const char *name)
 {
 	const struct kvt_spec_preset *preset;
@@ -134,23 +87,16 @@ enum kvt_status kvt_model_group_parse(struct kvt_model_group *out, const char *t
 				      struct kvt_error *err)
 {
 	struct kvt_model_group g = { .name = "g0" };
-	char key[WORD], value[WORD];
+	struct kvt_keys list = { NULL, keys, &g, 0 };
 	const char *at = text;
 	enum kvt_status status;
-	unsigned seen = 0;
+	char kind[WORD];
 
-	if (!take_word(key, &at, ":") || !(g.spec = find_spec(key)))
+	if (!take_word(kind, &at, ":") || !(g.spec = find_spec(kind)))
 		return no_kind(text, err);
-	while (*at) {
-		const char *word = ++at;
-
-		if (!take_word(key, &at, "=,") || *at++ != '=' ||
-		    !take_word(value, &at, ","))
-			return kvt_fail(err, KVT_USAGE, "'%.60s', expected KEY=N", word);
-		write_dashes(key);
-		if ((status = take_number(&g, &seen, key, value, err)))
-			return status;
-	}
+	list.what = g.spec;
+	if (*at && (status = kvt_keys_copy(&list, at + 1, err)))
+		return status;
 	*out = g;
 	return KVT_OK;
 }
@@ -161,10 +107,10 @@ struct kvt_group_text kvt_model_group_text(const struct kvt_model_group *group)
 	size_t n = (size_t)snprintf(out.s, sizeof(out.s), "%.40s", group->spec);
 	char mark = ':';
 
-	for (int i = 0; i < NKEYS; i++) {
+	for (int i = 0; keys[i].name; i++) {
 		int64_t value;
 
-		memcpy(&value, (const char *)group + keys[i].offset, sizeof(value));
+		memcpy(&value, (const char *)group + keys[i].field, sizeof(value));
 		if (!value || n >= sizeof(out.s))
 			continue;
 		n += (size_t)snprintf(out.s + n, sizeof(out.s) - n, "%c%s=%lld", mark,

@@ -183,10 +183,12 @@ refused() {
 	only r1.h5
 }
 
-# sides TEXT ARG...: exec and wire end with 3 and one sentence, and leave nothing
+# sides STATUS TEXT ARG...: exec and wire end with one sentence, and leave nothing
 sides() {
+	local expected=$1
+	shift
 	for mode in exec wire; do
-		run -3 --separate-stderr kvtool transfer-sim $mode -o 'new%r.npy' "${@:2}"
+		run "-$expected" --separate-stderr kvtool transfer-sim $mode -o 'new%r.npy' "${@:2}"
 		[ -z "$output" ]
 		one_sentence
 		said "$1"
@@ -196,29 +198,29 @@ sides() {
 
 @test "transfer-sim exec and wire refuse a new side that cannot be" {
 	for tp in 0 -1 1.5 9223372036854775808; do
-		sides 'expected a whole number' --dst=tp=$tp "$nhd"
+		sides 2 'expected a whole number' --dst=tp=$tp "$nhd"
 	done
-	sides 'at most 4096' --dst=tp=99999999 "$nhd"
-	sides 'neither number divides' --dst=tp=3 "$nhd"
-	sides 'expected a whole number' --dst=block-size=-16 "$nhd"
-	sides 'cannot hold' --dst=block-size=99999999999 "$nhd"
-	sides 'expected a whole number' --dst=pool=-1 "$nhd"
-	sides 'expected at most' --dst=pool=999999999999 "$nhd"
-	sides 'has 44 blocks, the pool 43' --dst=pool=43 "$nhd"
-	sides 'is not a block id' --dst=ids=list:-1 "$nhd"
-	sides 'there are 2 block ids' --dst=ids=list:1:2 "$nhd"
-	sides 'is listed twice' --dst="ids=list:$(seq -s: 0 42):7" "$nhd"
-	sides 'outside the pool of 44' --dst="pool=44,ids=list:$(seq -s: 1 44)" "$nhd"
-	sides 'outside any pool' --dst="ids=list:$(seq -s: 0 42):4294967295" "$nhd"
-	sides "request 'Z'" --dst=tp=1 --request=Z "$nhd"
+	sides 3 'at most 4096' --dst=tp=99999999 "$nhd"
+	sides 3 'neither number divides' --dst=tp=3 "$nhd"
+	sides 2 'expected a whole number' --dst=block-size=-16 "$nhd"
+	sides 3 'cannot hold' --dst=block-size=99999999999 "$nhd"
+	sides 2 'expected a whole number' --dst=pool=-1 "$nhd"
+	sides 3 'expected at most' --dst=pool=999999999999 "$nhd"
+	sides 3 'has 44 blocks, the pool 43' --dst=pool=43 "$nhd"
+	sides 3 'is not a block id' --dst=ids=list:-1 "$nhd"
+	sides 3 'there are 2 block ids' --dst=ids=list:1:2 "$nhd"
+	sides 3 'is listed twice' --dst="ids=list:$(seq -s: 0 42):7" "$nhd"
+	sides 3 'outside the pool of 44' --dst="pool=44,ids=list:$(seq -s: 1 44)" "$nhd"
+	sides 3 'outside any pool' --dst="ids=list:$(seq -s: 0 42):4294967295" "$nhd"
+	sides 3 "request 'Z'" --dst=tp=1 --request=Z "$nhd"
 }
 
 @test "transfer-sim exec and wire move no layer into another's place" {
 	kvtool slice -q --layers=0:2 -o ../low.h5 "$nhd"
 	kvtool slice -q --layers=1:3 -o ../high.h5 "$nhd"
-	sides 'the source has layer 0 where the destination has layer 1' \
+	sides 3 'the source has layer 0 where the destination has layer 1' \
 		../low.h5 ../high.h5
-	sides 'the source has layer 1 where the destination has layer 0' \
+	sides 3 'the source has layer 1 where the destination has layer 0' \
 		../high.h5 ../low.h5
 }
 
@@ -241,27 +243,27 @@ table() {
 		local both=("$bs32" ../m.npy)
 		[ -z "$swapped" ] || both=(../m.npy "$bs32")
 		table "$A[3] = 48"
-		sides 'block table entry 3 is position 48' "${both[@]}"
+		sides 3 'block table entry 3 is position 48' "${both[@]}"
 		table "$A[3] = m$A[2]"
-		sides 'is listed twice' "${both[@]}"
+		sides 3 'is listed twice' "${both[@]}"
 		table "$A[3] = -1"
-		sides 'A is -1' "${both[@]}"
+		sides 3 'A is -1' "${both[@]}"
 		table "$A[3] = 2**40"
-		sides 'expected 0 to 4294967295' "${both[@]}"
+		sides 3 'expected 0 to 4294967295' "${both[@]}"
 		table "$A[26:] = []"
-		sides '421 tokens do not fit' "${both[@]}"
+		sides 3 '421 tokens do not fit' "${both[@]}"
 		table "['num_tokens']['A'] = 2**50"
-		sides 'do not fit 27 blocks' "${both[@]}"
+		sides 3 'do not fit 27 blocks' "${both[@]}"
 		table "['num_tokens']['A'] = -5"
-		sides 'A is -5' "${both[@]}"
+		sides 3 'A is -5' "${both[@]}"
 		table "['num_tokens']['A'] = 420"
-		sides 'tokens in the source and' "${both[@]}"
+		sides 3 'tokens in the source and' "${both[@]}"
 		table ".pop('block_table')" ".pop('num_tokens')"
-		sides 'no request in common' "${both[@]}"
+		sides 3 'no request in common' "${both[@]}"
 		table "['sizes']['num_blocks'] = 10**12"
-		sides 'for the block extent' "${both[@]}"
+		sides 3 'for the block extent' "${both[@]}"
 	done
-	sides 'the source holds full_attention' "$nhd" "$mla"
-	sides 'is one of 1 rank, expected so many dumps of its side, got 2' "$nhd" "$hnd" "$hnd"
-	sides 'none of the files is rank 1' "$nhd" "$kv"/s260k/tp2/rank0*.safetensors
+	sides 3 'the source holds full_attention' "$nhd" "$mla"
+	sides 3 'is one of 1 rank, expected so many dumps of its side, got 2' "$nhd" "$hnd" "$hnd"
+	sides 3 'none of the files is rank 1' "$nhd" "$kv"/s260k/tp2/rank0*.safetensors
 }

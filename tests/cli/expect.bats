@@ -174,7 +174,7 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 	run -1 kvtool expect backend -j --select=FLASH_ATTN --with=mla --with=window
 	[ "$(json '[o["groups"][0][k] for k in ("kind", "selected", "taken", "asked")]' \
 		<<<"$output")" = "['sliding_window_mla', 'FLASH_ATTN', None, []]" ]
-	refused 2 "--select is 'mla=FLASHMLA', expected a kind" backend --select=mla=FLASHMLA
+	refused 2 "--select: there is no key 'mla'" backend --select=mla=FLASHMLA
 	refused 2 "--select is 'FLASH_ATN', did you mean 'FLASH_ATTN'?" backend \
 		--select=FLASH_ATN
 }

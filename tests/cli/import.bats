@@ -59,7 +59,7 @@ ${hash}2_org-m_0_1.bin" ]
 	run -2 --separate-stderr kvtool import -o b.h5
 	said "expected a folder or file of an engine"
 	run -2 --separate-stderr kvtool import -o b.h5 --set rank a.bin
-	said "not KEY=VALUE"
+	said "'rank', expected KEY=VALUE"
 	run -2 --separate-stderr kvtool import -o b.h5 --to=sideways a.bin
 	one_sentence
 	[ ! -e b.h5 ]

@@ -298,7 +298,7 @@ bare() {
 	kvtool diff --tolerance=atol=0.1 "$nhd" "${nhd/bf16/fp16}" >a
 	[ "$output" = "$(cat a)" ]
 	run -1 kvtool diff --atol=0.0001 --rtol=0 "$nhd" "${nhd/bf16/fp16}"
-	tells 2 '--tolerance has atol twice' diff --tolerance=atol=1 --atol=1 "$nhd" "$nhd"
+	tells 2 '--tolerance: atol is given twice' diff --tolerance=atol=1 --atol=1 "$nhd" "$nhd"
 }
 
 @test "30. an unknown layout" {

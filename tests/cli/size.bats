@@ -147,9 +147,9 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 	refused 3 'groups[0] is not an object' '{"groups": ["gqa"]}'
 	refused 3 'groups[1] needs a name' "{\"groups\": [{$fine}, {\"name\": \"b\"}]}"
 	refused 3 "groups[0]: there is no kind 'gqx'" '{"groups": [{"name": "a", "spec": "gqx"}]}'
-	refused 3 "groups[0]: gqa has no key 'dim'" '{"groups": [{"name": "a", "spec": "gqa:dim=1"}]}'
+	refused 3 "groups[0]: gqa: there is no key 'dim'" '{"groups": [{"name": "a", "spec": "gqa:dim=1"}]}'
 	refused 3 "heads is '-1'" '{"groups": [{"name": "a", "spec": "gqa:layers=1,heads=-1"}]}'
-	refused 3 "expected KEY=N" '{"groups": [{"name": "a", "spec": "gqa:layers"}]}'
+	refused 3 "expected KEY=VALUE" '{"groups": [{"name": "a", "spec": "gqa:layers"}]}'
 	refused 3 'groups[0] has 0 layers' '{"groups": [{"name": "a", "spec": "gqa:heads=1"}]}'
 	refused 3 "dtype is 'float7'" "{\"groups\": [{$fine}], \"dtype\": \"float7\"}"
 	refused 3 'groups is a string' '{"groups": "x"}'

@@ -231,8 +231,8 @@ moves() {
 		--src=ids=list:-1
 	refused 3 'the request has 2' --spec=mla:layers=1,latent=1 --tokens=32 \
 		--src=ids=list:1
-	refused 3 'expected a whole number' -m llama-3.1-8b --src tp=-4
-	refused 3 'expected a whole number' -m llama-3.1-8b --dst block-size=0
+	refused 2 'expected a whole number' -m llama-3.1-8b --src tp=-4
+	refused 2 'expected a whole number' -m llama-3.1-8b --dst block-size=0
 	refused 3 '--tokens is 9999999999999' -m llama-3.1-8b --tokens=9999999999999
 	refused 3 'expected 1 to 65536' --spec=mla:layers=999999999999,latent=8
 	refused 3 'expected 1 to 65536' --spec=gqa:layers=250000000,heads=1,head-dim=8 \
@@ -299,7 +299,7 @@ moves() {
 		--src is what dumps|"$nhd" "$hnd" --src=tp=2
 		--src: tp is given twice|-m llama-3.1-8b --src=tp=1,tp=2
 		--dst: ids is given twice|-m llama-3.1-8b --dst=ids=contig,tp=1,ids=reverse
-		--spec: layers is given twice|--spec=mla:layers=1,latent=1,layers=2
+		--spec: mla: layers is given twice|--spec=mla:layers=1,latent=1,layers=2
 		--csv and --json exclude|time -m llama-3.1-8b --csv --json
 		--csv and --closed-form exclude|time -m llama-3.1-8b --csv --closed-form
 		--batch and --tokens exclude|time --batch=8x1k --tokens=3

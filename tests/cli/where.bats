@@ -170,11 +170,11 @@ for path in glob.glob("one/*.safetensors"):
 
 @test "coordinates that are wrong" {
 	all=layer=0,block=1,slot=0,head=0,kv=k,dim=0
-	refused 2 "unknown 'layr', did you mean 'layer'?" --at=layr=0 "$nhd"
-	refused 2 "unknown 'x'" --at=x=0 "$nhd"
-	refused 2 "'layer' is not KEY=VALUE" --at=layer "$nhd"
-	refused 2 "'dim=' is not KEY=VALUE" --at=layer=0,dim= "$nhd"
-	refused 2 "'' is not KEY=VALUE" --at= "$nhd"
+	refused 2 "there is no key 'layr', did you mean 'layer'?" --at=layr=0 "$nhd"
+	refused 2 "there is no key 'x'" --at=x=0 "$nhd"
+	refused 2 "'layer', expected KEY=VALUE" --at=layer "$nhd"
+	refused 2 "dim is '', expected a value" --at=layer=0,dim= "$nhd"
+	refused 2 "'', expected KEY=VALUE" --at= "$nhd"
 	refused 2 'layer is given twice' --at=layer=0,layer=1 "$nhd"
 	refused 2 "layer is 'one', expected a whole number" --at=layer=one "$nhd"
 	refused 2 "layer is '-1', expected a whole number" --at=layer=-1 "$nhd"
@@ -203,7 +203,7 @@ for path in glob.glob("one/*.safetensors"):
 
 @test "offsets that are wrong" {
 	refused 2 "--offset is '-1'" --offset=-1 "$nhd"
-	refused 2 "--offset is '1k'" --offset=1k "$nhd"
+	refused 2 "--offset is '1kk'" --offset=1kk "$nhd"
 	refused 2 "--offset is '0x'" --offset=0x "$nhd"
 	refused 2 "--offset is '9223372036854775808'" --offset=9223372036854775808 "$nhd"
 	refused 2 '--offset: the name is too long' --offset="$(printf '%04096d' 0):1" "$nhd"

@@ -7,6 +7,7 @@
 #include "cli/expect/expect.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
+#include "lib/base/keys.h"
 #include "lib/base/nearest.h"
 #include "lib/kvt/connect.h"
 #include "lib/transfer/backend.h"
@@ -103,23 +104,13 @@ static int kind_number(const char *word, size_t n)
 	return -1;
 }
 
-/* "FLASH_ATTN", for all kinds, or "sliding_window=TRITON_ATTN" */
-static enum kvt_status take_selected(struct asked *a, const char *text,
+static enum kvt_status find_selected(const struct kvt_backend **out, const char *name,
 				     struct kvt_error *err)
 {
-	const char *name = strchr(text, '=');
 	struct kvt_nearest near;
 	const struct kvt_backend *b;
-	int kind = MAX_KINDS - 1;
 
-	if (name && (kind = kind_number(text, (size_t)(name - text))) < 0)
-		return kvt_fail(err, KVT_USAGE,
-				"--select is '%.60s', expected a kind of vLLM's before =: "
-				"full_attention, sliding_window, mla_attention, "
-				"sliding_window_mla, encoder_only_attention, cross_attention",
-				text);
-	name = name ? name + 1 : text;
-	if ((a->selected[kind] = kvt_backend_find(name)))
+	if ((*out = kvt_backend_find(name)))
 		return KVT_OK;
 	kvt_nearest_start(&near, name);
 	for (int i = 0; (b = kvt_backend_at(i)); i++)
@@ -127,6 +118,33 @@ static enum kvt_status take_selected(struct asked *a, const char *text,
 	return kvt_fail(err, KVT_USAGE, "--select is '%.60s'%s", name,
 			kvt_nearest_hint(&near, ", expected a backend of vLLM, such as "
 					 "FLASH_ATTN").s);
+}
+
+/* "FLASH_ATTN", for all kinds, or "sliding_window=TRITON_ATTN"; the last kind is all. */
+static enum kvt_status take_selected(struct asked *a, struct kvt_error *err)
+{
+	struct kvt_key key[MAX_KINDS + 1] = { { "all", KVT_KEY_TEXT, 0, NULL } };
+	const char *name[MAX_KINDS] = { NULL };
+	struct kvt_keys keys = { "--select", key, name, 0 };
+	enum kvt_status status = KVT_OK;
+	int n = 0;
+
+	for (; kvt_backend_kind_at(n); n++)
+		key[n] = (struct kvt_key){ kvt_backend_kind_at(n), KVT_KEY_TEXT,
+					   (size_t)n * sizeof(name[0]), NULL };
+	key[n] = (struct kvt_key){ "all", KVT_KEY_TEXT,
+				   (MAX_KINDS - 1) * sizeof(name[0]), NULL };
+	for (int i = 0; !status && i < a->select.n; i++) {
+		const char *word = a->select.s[i], *value = strchr(word, '=');
+
+		status = value ? kvt_keys_put(&keys, word, (size_t)(value - word),
+					      value + 1, err) :
+				 kvt_keys_put(&keys, "all", 3, word, err);
+	}
+	for (int i = 0; !status && i < MAX_KINDS; i++)
+		if (name[i])
+			status = find_selected(&a->selected[i], name[i], err);
+	return status;
 }
 
 /* "cuda:9.0": two numbers, the second of one digit. */
@@ -455,10 +473,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	for (int i = 0; i < a.with.n; i++)
 		if ((status = take_word(&a, a.with.s[i], err)))
 			return status;
-	for (int i = 0; i < a.select.n; i++)
-		if ((status = take_selected(&a, a.select.s[i], err)))
-			return status;
-	if ((status = take_platform(&a, err)) || (status = check_types(&a, err)))
+	if ((status = take_selected(&a, err)) || (status = take_platform(&a, err)) || (status = check_types(&a, err)))
 		return status;
 	return answer_all(&a, n ? argv[0] : NULL, err);
 }

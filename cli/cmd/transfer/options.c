@@ -19,6 +19,7 @@
 #include "cli/text_file.h"
 #include "lib/base/nearest.h"
 #include "lib/base/print.h"
+#include "lib/base/keys.h"
 
 /* ---- operands and single words ------------------------------------------- */
 
@@ -248,16 +249,6 @@ enum kvt_status transfer_how_take(struct kvt_transfer_how *out,
 
 /* ---- one side ------------------------------------------------------------- */
 
-static enum kvt_status take_number(int64_t *out, const char *name, const char *key,
-				   const char *value, struct kvt_error *err)
-{
-	if (!size_parse(out, value) || *out < 1)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"--%s: %s is '%.40s', expected a whole number above 0, such as 16 or 2k",
-				name, key, value);
-	return KVT_OK;
-}
-
 static enum kvt_status take_ids(struct kvt_transfer_pool *p, struct side_ids *ids,
 				const char *name, const char *value,
 				struct kvt_error *err)
@@ -269,40 +260,6 @@ static enum kvt_status take_ids(struct kvt_transfer_pool *p, struct side_ids *id
 	return kvt_fail(err, KVT_USAGE,
 			"--%s: ids are longer than %zu characters: write them to a file",
 			name, sizeof(ids->words) - 1);
-}
-
-/* 'seen' are the keys so far, bit by bit. */
-static enum kvt_status take_key(struct kvt_transfer_pool *p, struct side_ids *ids,
-				unsigned *seen, const char *name, const char *key,
-				const char *value, struct kvt_error *err)
-{
-	enum { LAYOUT, IDS, TP, BLOCK_SIZE, POOL, NKEYS };
-	static const char *const names[NKEYS] = {
-		"layout", "ids", "tp", "block-size", "pool",
-	};
-	int64_t *numbers[] = { &p->ranks, &p->block_size, &p->blocks };
-	struct kvt_nearest near;
-	int k = 0;
-
-	kvt_nearest_start(&near, key);
-	for (; k < NKEYS && strcmp(names[k], key); k++)
-		kvt_nearest_offer(&near, names[k]);
-	if (k == NKEYS && kvt_nearest_found(&near))
-		return kvt_fail(err, KVT_USAGE,
-				"--%s: there is no key '%.40s', did you mean '%s'? Keys are layout, tp, block-size, pool and ids",
-				name, key, kvt_nearest_found(&near));
-	if (k == NKEYS)
-		return kvt_fail(err, KVT_USAGE,
-				"--%s: there is no key '%.40s', expected layout, tp, block-size, pool and ids",
-				name, key);
-	if (*seen & 1u << k)
-		return kvt_fail(err, KVT_USAGE, "--%s: %s is given twice", name, key);
-	*seen |= 1u << k;
-	if (k == LAYOUT)
-		return kvt_layout_parse(&p->layout, value, err);
-	if (k == IDS)
-		return take_ids(p, ids, name, value, err);
-	return take_number(numbers[k - TP], name, key, value, err);
 }
 
 /* What is longer than any list of use is cut, and refused when it is parsed. */
@@ -368,45 +325,74 @@ static char *cut_bare(char *word)
 	return end;
 }
 
+/* What a side is said with; what lies in the pool is taken from it when all is read. */
+struct side_said {
+	const char *layout, *ids;
+	int64_t tp, block_size, pool;
+};
+
+#define SIDE(name, type, field) { name, type, offsetof(struct side_said, field), NULL }
+static const struct kvt_key side_keys[] = {
+	SIDE("layout", KVT_KEY_TEXT, layout), SIDE("tp", KVT_KEY_COUNT, tp),
+	SIDE("block-size", KVT_KEY_COUNT, block_size), SIDE("pool", KVT_KEY_COUNT, pool),
+	SIDE("ids", KVT_KEY_TEXT, ids), { NULL, KVT_KEY_FLAG, 0, NULL },
+};
+
+/* One word at *text, which moves to the next; a value's commas are before digits. */
+static enum kvt_status take_word(struct kvt_keys *keys, char **text,
+				 struct kvt_error *err)
+{
+	char *at = *text, *value = strchr(at, '='), *next;
+	const char *bare, *key;
+
+	if (!value || strcspn(at, ",") < (size_t)(value - at)) {
+		*text = cut_bare(at);
+		if ((key = bare_key(&bare, at)))
+			return kvt_keys_put(keys, key, strlen(key), bare, err);
+		return kvt_fail(err, KVT_USAGE,
+				"%s: '%.60s', expected KEY=VALUE, such as layout=hnd or tp=4",
+				keys->what, at);
+	}
+	next = strchr(value, ',');
+	while (next && next[1] >= '0' && next[1] <= '9')
+		next = strchr(next + 1, ',');
+	if (next)
+		*next++ = '\0';
+	*text = next;
+	return kvt_keys_put(keys, at, (size_t)(value - at), value + 1, err);
+}
+
+static enum kvt_status take_side(struct kvt_transfer_pool *p, struct side_ids *ids,
+				 const char *name, const struct side_said *w,
+				 struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if (w->layout && (status = kvt_layout_parse(&p->layout, w->layout, err)))
+		return status;
+	p->ranks = w->tp ? w->tp : p->ranks;
+	p->block_size = w->block_size ? w->block_size : p->block_size;
+	p->blocks = w->pool ? w->pool : p->blocks;
+	return w->ids ? take_ids(p, ids, name, w->ids, err) : KVT_OK;
+}
+
 /* "KEY=VALUE,..."; an axis tuple after rfc: or vllm: has commas of its own. */
 enum kvt_status pool_take(struct kvt_transfer_pool *p, struct side_ids *ids,
 			  const char *name, const char *text, struct kvt_error *err)
 {
-	char word[2048], *at = word;
+	char words[2048], what[32], *at = words;
+	struct side_said said = { NULL, NULL, 0, 0, 0 };
+	struct kvt_keys keys = { what, side_keys, &said, 0 };
 	enum kvt_status status = KVT_OK;
-	unsigned seen = 0;
 
-	if (snprintf(word, sizeof(word), "%s", text) >= (int)sizeof(word))
-		return kvt_fail(err, KVT_USAGE, "--%s is longer than %zu characters",
-				name, sizeof(word) - 1);
-	while (!status && at) {
-		char *value = strchr(at, '='), *next;
-		const char *bare, *key;
-
-		if (!value || strcspn(at, ",") < (size_t)(value - at)) {
-			next = cut_bare(at);
-			if ((key = bare_key(&bare, at))) {
-				status = take_key(p, ids, &seen, name, key, bare, err);
-				at = next;
-				continue;
-			}
-			return kvt_fail(err, KVT_USAGE,
-					"--%s: '%.60s', expected KEY=VALUE, such as layout=hnd or tp=4",
-					name, at);
-		}
-		*value++ = '\0';
-		for (char *c = at; *c; c++)
-			if (*c == '_')
-				*c = '-';
-		next = strchr(value, ',');
-		while (next && next[1] >= '0' && next[1] <= '9')
-			next = strchr(next + 1, ',');
-		if (next)
-			*next++ = '\0';
-		status = take_key(p, ids, &seen, name, at, value, err);
-		at = next;
-	}
-	if (status || p->ids.words != ids->words || strncmp(ids->words, "file:", 5))
+	snprintf(what, sizeof(what), "--%s", name);
+	if (snprintf(words, sizeof(words), "%s", text) >= (int)sizeof(words))
+		return kvt_fail(err, KVT_USAGE, "%s is longer than %zu characters", what,
+				sizeof(words) - 1);
+	while (!status && at)
+		status = take_word(&keys, &at, err);
+	if (status || (status = take_side(p, ids, name, &said, err)) ||
+	    p->ids.words != ids->words || strncmp(ids->words, "file:", 5))
 		return status;
 	return read_ids(&p->ids, ids, err);
 }

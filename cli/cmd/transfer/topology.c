@@ -2,11 +2,11 @@
 /* topology.c - transfer-sim topology: which ranks of other engines a rank reads from */
 #include "cli/cmd/transfer/options.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/json_out.h"
+#include "lib/base/keys.h"
 #include "lib/base/print.h"
 #include "lib/kvt/connect.h"
 #include "lib/kvt/topology.h"
@@ -28,97 +28,29 @@ struct facts {
 
 /* ---- options ------------------------------------------------------------ */
 
-enum key_type { NUMBER, TEXT, FLAG, LAYERS };
+#define LOCAL(name, type, field) \
+	{ name, type, offsetof(struct kvt_topology, field), NULL }
+#define REMOTE(name, type, field) \
+	{ name, type, offsetof(struct kvt_remote, field), NULL }
 
-struct key {
-	const char *name;
-	enum key_type type;
-	size_t field;
+static const struct kvt_key local_keys[] = {
+	LOCAL("engine", KVT_KEY_TEXT, engine), LOCAL("tp", KVT_KEY_NUMBER, tp_size),
+	LOCAL("rank", KVT_KEY_NUMBER, tp_rank),
+	LOCAL("block-size", KVT_KEY_NUMBER, block_size),
+	LOCAL("heads", KVT_KEY_NUMBER, kv_heads), LOCAL("dcp", KVT_KEY_NUMBER, dcp_size),
+	LOCAL("mla", KVT_KEY_FLAG, mla), LOCAL("mamba", KVT_KEY_FLAG, has_states),
+	{ NULL, KVT_KEY_FLAG, 0, NULL },
 };
-
-#define LOCAL(name, type, field) { name, type, offsetof(struct kvt_topology, field) }
-#define REMOTE(name, type, field) { name, type, offsetof(struct kvt_remote, field) }
-
-static const struct key local_keys[] = {
-	LOCAL("engine", TEXT, engine), LOCAL("tp", NUMBER, tp_size),
-	LOCAL("rank", NUMBER, tp_rank), LOCAL("block-size", NUMBER, block_size),
-	LOCAL("heads", NUMBER, kv_heads), LOCAL("dcp", NUMBER, dcp_size),
-	LOCAL("mla", FLAG, mla), LOCAL("mamba", FLAG, has_states), { 0 }
+static const struct kvt_key remote_keys[] = {
+	REMOTE("engine", KVT_KEY_TEXT, engine), REMOTE("pp", KVT_KEY_NUMBER, pp_rank),
+	REMOTE("tp", KVT_KEY_NUMBER, tp_size),
+	REMOTE("block-size", KVT_KEY_NUMBER, block_size),
+	REMOTE("block-len", KVT_KEY_NUMBER, block_len),
+	REMOTE("physical", KVT_KEY_NUMBER, physical),
+	/* start_layer and end_layer follow each other */
+	REMOTE("layers", KVT_KEY_SPAN, start_layer),
+	REMOTE("dcp", KVT_KEY_NUMBER, dcp_size), { NULL, KVT_KEY_FLAG, 0, NULL },
 };
-static const struct key remote_keys[] = {
-	REMOTE("engine", TEXT, engine), REMOTE("pp", NUMBER, pp_rank),
-	REMOTE("tp", NUMBER, tp_size), REMOTE("block-size", NUMBER, block_size),
-	REMOTE("block-len", NUMBER, block_len), REMOTE("physical", NUMBER, physical),
-	REMOTE("layers", LAYERS, start_layer), REMOTE("dcp", NUMBER, dcp_size), { 0 }
-};
-
-static bool take_number(int64_t *out, const char *text)
-{
-	char *end;
-
-	errno = 0;
-	*out = strtoll(text, &end, 10);
-	return !errno && end != text && !*end && *out >= 0;
-}
-
-/* "0:16": start_layer and end_layer, which follow each other. */
-static bool take_layers(int64_t *out, char *text)
-{
-	char *end = strchr(text, ':');
-
-	if (!end)
-		return false;
-	*end++ = '\0';
-	return take_number(&out[0], text) && take_number(&out[1], end);
-}
-
-static bool take_value(void *to, const struct key *key, char *value)
-{
-	char *field = (char *)to + key->field;
-
-	switch (key->type) {
-	case NUMBER:
-		return value && take_number((int64_t *)field, value);
-	case TEXT:
-		*(const char **)field = value;
-		return value && *value;
-	case FLAG:
-		*(bool *)field = true;
-		return !value;
-	case LAYERS:
-		return value && take_layers((int64_t *)field, value);
-	}
-	return false;
-}
-
-static enum kvt_status take_keys(void *to, const struct key *keys, const char *option,
-				 char *text, struct kvt_error *err)
-{
-	char *next = text;
-
-	while (next) {
-		char *word = strsep(&next, ","), *value = strchr(word, '=');
-		const struct key *key = keys;
-		struct kvt_nearest near;
-
-		if (value)
-			*value++ = '\0';
-		kvt_nearest_start(&near, word);
-		for (; key->name && strcmp(key->name, word); key++)
-			kvt_nearest_offer(&near, key->name);
-		if (!key->name)
-			return kvt_fail(err, KVT_USAGE, "%s has no '%.40s'%s", option,
-					word, kvt_nearest_hint(&near, "").s);
-		if (!take_value(to, key, value))
-			return kvt_fail(err, KVT_USAGE, "%s: %s is '%.40s'%s", option,
-					word, value ? value : "",
-					key->type == NUMBER ? ", expected a number" :
-					key->type == LAYERS ? ", expected 0:16" :
-					key->type == FLAG ? ", expected no value" :
-					", expected a name");
-	}
-	return KVT_OK;
-}
 
 static enum kvt_status copy_text(char **out, const char *text, struct kvt_error *err)
 {
@@ -130,13 +62,13 @@ static enum kvt_status copy_text(char **out, const char *text, struct kvt_error 
 static enum kvt_status take_local(struct asked *a, const char *text,
 				  struct kvt_error *err)
 {
+	struct kvt_keys keys = { "--local", local_keys, &a->local, 0 };
 	enum kvt_status status;
 
 	a->local = (struct kvt_topology){ .tp_rank = -1, .tp_size = 1, .block_size = 16,
 					  .dcp_size = 1 };
 	if ((status = copy_text(&a->text[MAX_REMOTES], text, err)) ||
-	    (status = take_keys(&a->local, local_keys, "--local", a->text[MAX_REMOTES],
-				err)))
+	    (status = kvt_keys_parse(&keys, a->text[MAX_REMOTES], err)))
 		return status;
 	if (a->local.mla && !a->local.kv_heads)
 		a->local.kv_heads = 1;
@@ -153,6 +85,7 @@ static enum kvt_status take_remote(struct asked *a, const char *text,
 {
 	struct kvt_remote *r = &a->remote[a->nremotes];
 	char **copy = &a->text[a->nremotes];
+	struct kvt_keys keys = { "--remote", remote_keys, r, 0 };
 	enum kvt_status status;
 
 	*r = (struct kvt_remote){ .engine = "remote", .tp_size = a->local.tp_size,
@@ -161,7 +94,7 @@ static enum kvt_status take_remote(struct asked *a, const char *text,
 	if ((status = copy_text(copy, text, err)))
 		return status;
 	a->nremotes++;
-	if ((status = take_keys(r, remote_keys, "--remote", *copy, err)) ||
+	if ((status = kvt_keys_parse(&keys, *copy, err)) ||
 	    (status = kvt_remote_check(&a->local, r, err)))
 		return status;
 	for (int i = 0; i < a->nremotes - 1; i++)

@@ -9,11 +9,10 @@
  * left out.  Every refusal repeats the question and says what was expected.
  */
 #include "lib/ops/where/where.h"
-#include "lib/base/nearest.h"
+#include "lib/base/keys.h"
+#include "lib/base/number.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 
 enum key {
@@ -45,23 +44,6 @@ struct at {
 	struct kvt_error *err;
 };
 
-bool kvt_where_number(int64_t *out, const char *text)
-{
-	bool hex = text[0] == '0' && (text[1] == 'x' || text[1] == 'X');
-	long long n;
-	char *end;
-
-	if (!isdigit((unsigned char)text[0]) ||
-	    (hex && !isxdigit((unsigned char)text[2])))
-		return false;
-	errno = 0;
-	n = strtoll(text, &end, hex ? 16 : 10);
-	if (*end || errno)
-		return false;
-	*out = n;
-	return true;
-}
-
 static enum kvt_status wrong(const struct at *at, const char *what)
 {
 	return kvt_fail(at->err, KVT_USAGE, "%s: %s", at->asked, what);
@@ -75,62 +57,21 @@ static bool is_key(const struct at *at, int key)
 	return at->run ? key != AT_BYTE : key != AT_ROW && key != AT_COUNT;
 }
 
-static enum kvt_status unknown_key(const struct at *at, const char *name)
-{
-	struct kvt_nearest near;
-
-	kvt_nearest_start(&near, name);
-	for (int i = 0; i < NKEYS; i++)
-		if (is_key(at, i))
-			kvt_nearest_offer(&near, key_names[i]);
-	return kvt_fail(at->err, KVT_USAGE, "%s: unknown '%.60s'%s", at->asked, name,
-			kvt_nearest_hint(&near, "; see kvtool-where(1)").s);
-}
-
-static bool is_called(const struct at *at, int key, const char *word)
-{
-	return is_key(at, key) && (!strcmp(word, key_names[key]) ||
-				   (old_names[key] && !strcmp(word, old_names[key])));
-}
-
-static enum kvt_status take_word(struct at *at, char *word)
-{
-	char *value = strchr(word, '=');
-	int key = 0;
-
-	if (!value || value == word || !value[1])
-		return kvt_fail(at->err, KVT_USAGE,
-				"%s: '%.60s' is not KEY=VALUE", at->asked, word);
-	*value++ = '\0';
-	while (key < NKEYS && !is_called(at, key, word))
-		key++;
-	if (key == NKEYS)
-		return unknown_key(at, word);
-	if (at->value[key])
-		return kvt_fail(at->err, KVT_USAGE, "%s: %s is given twice",
-				at->asked, word);
-	at->value[key] = value;
-	return KVT_OK;
-}
-
 static enum kvt_status take_words(struct at *at, const char *query)
 {
-	char *word = at->text;
+	struct kvt_key key[NKEYS + 1] = { { NULL, KVT_KEY_TEXT, 0, NULL } };
+	struct kvt_keys keys = { at->asked, key, at, 0 };
+	int n = 0;
 
+	for (int i = 0; i < NKEYS; i++)
+		if (is_key(at, i))
+			key[n++] = (struct kvt_key){
+				key_names[i], KVT_KEY_TEXT, offsetof(struct at, value) +
+				(size_t)i * sizeof(at->value[0]), old_names[i] };
 	if (snprintf(at->text, sizeof(at->text), "%s", query) >=
 	    (int)sizeof(at->text))
 		return wrong(at, "too long");
-	while (word) {
-		char *comma = strchr(word, ',');
-		enum kvt_status status;
-
-		if (comma)
-			*comma++ = '\0';
-		if ((status = take_word(at, word)))
-			return status;
-		word = comma;
-	}
-	return KVT_OK;
+	return kvt_keys_parse(&keys, at->text, at->err);
 }
 
 /* ---- values ------------------------------------------------------------- */
@@ -213,7 +154,7 @@ static enum kvt_status take_number(struct at *at, int64_t *out, enum key key,
 		return out_of_range(at, key, "missing", first, count);
 	if (!value)
 		return ask_for_rest(at);
-	if (!kvt_where_number(&n, value))
+	if (!kvt_number_parse(&n, value))
 		return kvt_fail(at->err, KVT_USAGE,
 				"%s: %s is '%.60s', expected a whole number",
 				at->asked, key_names[key], value);
@@ -290,7 +231,7 @@ static enum kvt_status take_id(struct at *at, enum key key)
 
 	if (!group->block_ids || !at->value[key])
 		return take_number(at, &at->out->index[KVT_AXIS_B], key, 0, n);
-	if (!kvt_where_number(&id, at->value[key]))
+	if (!kvt_number_parse(&id, at->value[key]))
 		return kvt_fail(at->err, KVT_USAGE,
 				"%s: %s is '%.60s', expected a whole number", at->asked,
 				key_names[key], at->value[key]);

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "lib/dump/pipeline.h"
+#include "lib/base/number.h"
 
 /* ---- where it is -------------------------------------------------------- */
 
@@ -60,7 +61,7 @@ static enum kvt_status parse_offset(int64_t *buffer, int64_t *offset,
 	const char *colon = strrchr(text, ':');
 	char name[4096];
 
-	if (!kvt_where_number(offset, colon ? colon + 1 : text))
+	if (!kvt_number_parse(offset, colon ? colon + 1 : text))
 		return kvt_fail(err, KVT_USAGE,
 				"--offset is '%.200s', expected a whole number, or NAME:number",
 				text);

@@ -12,9 +12,6 @@
 
 /* ---- coordinates: query.c ----------------------------------------------- */
 
-/* Decimal, or hexadecimal with 0x; false: neither, or beyond int64_t. */
-bool kvt_where_number(int64_t *out, const char *text);
-
 /*
  * The element that "layer=3,block=17,head=2,kv=v,dim=4" names.  What has just one
  * value may be left out.  KVT_USAGE says what of the text is wrong or missing,

@@ -142,11 +142,13 @@ static void test_facts(void **state)
 	} cases[] = {
 		{ { 0, { 0 } }, NULL },
 		{ { 2, { "rank=1", "ranks=2" } }, NULL },
-		{ { 1, { "rank" } }, "'rank' is not KEY=VALUE" },
-		{ { 1, { "=1" } }, "not KEY=VALUE" },
+		{ { 1, { "rank" } }, "'rank', expected KEY=VALUE" },
+		{ { 1, { "=1" } }, "'', expected KEY=VALUE" },
 		{ { 1, { "ran=1" } },
-		  "the settings of format some are rank, ranks" },
-		{ { 1, { "rankss=1" } }, "the settings of format some are" },
+		  "--set of format some: there is no key 'ran', did you mean 'rank'? "
+		  "Keys are rank, ranks" },
+		{ { 1, { "other=1" } }, "no key 'other': keys are rank, ranks" },
+		{ { 1, { "rank=" } }, "rank is '', expected a value" },
 		{ { 2, { "rank=1", "rank=1" } }, "rank is given twice" },
 	};
 	struct kvt_hints hints = { .facts = { 3, { "ranks=12", "rank=", "x=9" } } };
