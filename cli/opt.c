@@ -8,6 +8,7 @@
 #include "cli/opt.h"
 #include "cli/streams.h"
 #include "lib/base/nearest.h"
+#include "lib/base/number.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -87,59 +88,14 @@ static void table_fill(struct table *t, const struct opt *opts)
 
 /* ---- values ------------------------------------------------------------- */
 
-bool number_take(int64_t *out, const char **text)
-{
-	char *end;
-	long long n;
-
-	if (!isdigit((unsigned char)**text))
-		return false;
-	n = strtoll(*text, &end, 10);
-	*text = end;
-	/* strtoll() stops at its greatest value: not what the text says */
-	if (n == INT64_MAX)
-		return false;
-	*out = n;
-	return true;
-}
-
-bool size_parse(int64_t *out, const char *text)
-{
-	static const char units[] = "kmgt";
-	const char *unit;
-	int64_t n, factor = 1;
-
-	if (!number_take(&n, &text))
-		return false;
-	if (*text) {
-		unit = strchr(units, tolower((unsigned char)*text));
-		if (!unit || text[1])
-			return false;
-		factor = (int64_t)1 << 10 * (unit - units + 1);
-	}
-	return !__builtin_mul_overflow(n, factor, out);
-}
-
-bool real_parse(double *out, const char *text, size_t length)
-{
-	char copy[64], *end;
-
-	if (!length || length >= sizeof(copy) || strchr(" \t\n", text[0]))
-		return false;
-	memcpy(copy, text, length);
-	copy[length] = '\0';
-	*out = strtod(copy, &end);
-	return !*end && isfinite(*out);
-}
-
 enum kvt_status scale_parse(double kv[2], const char *option, const char *text,
 			    struct kvt_error *err)
 {
 	size_t first = strcspn(text, ",");
 	const char *second = text[first] ? text + first + 1 : text;
 
-	if (!real_parse(&kv[0], text, first) ||
-	    !real_parse(&kv[1], second, text[first] ? strlen(second) : first) ||
+	if (!kvt_real_parse(&kv[0], text, first) ||
+	    !kvt_real_parse(&kv[1], second, text[first] ? strlen(second) : first) ||
 	    !(kv[0] > 0) || !(kv[1] > 0))
 		return kvt_fail(err, KVT_USAGE,
 				"--%s is '%.60s', expected a number above 0, or one for "
@@ -152,7 +108,7 @@ static bool number_parse(int64_t *out, const char *text, int64_t least)
 {
 	int64_t n;
 
-	if (!size_parse(&n, text) || n < least)
+	if (!kvt_number_parse(&n, text) || n < least || n == INT64_MAX)
 		return false;
 	*out = n;
 	return true;
@@ -163,7 +119,8 @@ static bool is_large(const char *text)
 {
 	int64_t n;
 
-	return text[0] && !text[strspn(text, "0123456789")] && !size_parse(&n, text);
+	return text[0] && !text[strspn(text, "0123456789")] &&
+	       (!kvt_number_parse(&n, text) || n == INT64_MAX);
 }
 
 static enum kvt_status add_string(int *n, const char **list, size_t most,
@@ -259,7 +216,6 @@ static enum kvt_status take(const struct opt *o, const char *arg, struct kvt_err
 		[OPT_COUNT] = "a whole number above 0, such as 16 or 32k",
 		[OPT_SIZE]  = "a size above 0, such as 512M",
 	};
-	int64_t n = 0;
 
 	switch (o->type) {
 	case OPT_FLAG:
@@ -275,9 +231,8 @@ static enum kvt_status take(const struct opt *o, const char *arg, struct kvt_err
 	case OPT_FACTS:
 		return ADD_STRING((struct kvt_facts *)o->value, o, arg, err);
 	case OPT_SIZE:
-		if (!size_parse(&n, arg) || n < 1)
+		if (!number_parse(o->value, arg, 1))
 			break;
-		*(int64_t *)o->value = n;
 		return KVT_OK;
 	default:
 		if (!number_parse(o->value, arg, o->type == OPT_COUNT))
@@ -670,12 +625,13 @@ enum kvt_status opt_ranges_parse(struct opt_ranges *out, const char *option,
 		struct kvt_range *range = &out->range[out->n++];
 
 		range->begin = 0;		/* ":8" is "0:8" */
-		if (*p != ':' && !(ok = number_take(&range->begin, &p)))
+		if (*p != ':' && !(ok = kvt_number_take(&range->begin, &p)))
 			break;
 		range->end = range->begin + 1;
 		if (*p == ':') {
 			p++;
-			ok = number_take(&range->end, &p) && range->begin < range->end;
+			ok = kvt_number_take(&range->end, &p) &&
+			     range->begin < range->end;
 		}
 		if (ok && !*p)
 			return KVT_OK;

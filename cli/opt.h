@@ -129,21 +129,6 @@ KVT_MUST_CHECK enum kvt_status
 opt_exclude(struct opt_said one, const struct opt_said *others, struct kvt_error *err);
 
 /*
- * The digits at *text, which is moved behind them.  False if there are none, or
- * if their number does not fit.
- */
-bool number_take(int64_t *out, const char **text);
-
-/*
- * A number with an optional k, M, G or T (powers of 1024).  False if it is no
- * such number or does not fit.
- */
-bool size_parse(int64_t *out, const char *text);
-
-/* Is all of text[0] to text[length - 1] a finite number? */
-bool real_parse(double *out, const char *text, size_t length);
-
-/*
  * "0.5" or "0.5,0.25": what stored keys and values are times, as two commands let one
  * say it.  'option' is for the message.
  */

@@ -6,6 +6,7 @@
 #include "cli/signals.h"
 #include "lib/base/print.h"
 #include "lib/ops/write/copy_blocks.h"
+#include "lib/base/number.h"
 
 /* ---- the text of --blocks -------------------------------------------------- */
 
@@ -14,12 +15,12 @@ static bool take_ids(int64_t *first, int64_t *count, const char **text)
 {
 	int64_t last;
 
-	if (!number_take(first, text))
+	if (!kvt_number_take(first, text))
 		return false;
 	last = *first;
 	if (**text == '-') {
 		++*text;
-		if (!number_take(&last, text) || last < *first)
+		if (!kvt_number_take(&last, text) || last < *first)
 			return false;
 	}
 	*count = last - *first + 1;

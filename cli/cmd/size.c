@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "lib/kvt/choice.h"
+#include "lib/base/number.h"
 
 struct size_args {
 	struct model_words model;
@@ -48,7 +49,7 @@ static enum kvt_status take_tp(int64_t tp[SIZE_CHOICES], int *n, char *text,
 
 	for (int i = 0; !status && i < *n; i++)
 		if (item[i][strspn(item[i], "0123456789")] ||
-		    !size_parse(&tp[i], item[i]) || tp[i] < 1 || tp[i] > 1 << 20)
+		    !kvt_number_parse(&tp[i], item[i]) || tp[i] < 1 || tp[i] > 1 << 20)
 			status = kvt_fail(err, KVT_USAGE,
 					  "--tp is '%.40s', expected a number of ranks",
 					  item[i]);
@@ -248,7 +249,7 @@ static enum kvt_status run_plan(struct size_plan *plan, const char *limit, char 
 
 	if (status)
 		return status;
-	if (!real_parse(&plan->seconds, limit, strlen(limit)) || !(plan->seconds > 0))
+	if (!kvt_real_parse(&plan->seconds, limit, strlen(limit)) || !(plan->seconds > 0))
 		return kvt_fail(err, KVT_USAGE,
 				"--time is '%.40s', expected a number of seconds above 0",
 				limit);

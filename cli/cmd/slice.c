@@ -3,6 +3,7 @@
 #include "cli/json_out.h"
 #include "cli/rewrite.h"
 #include "cli/signals.h"
+#include "lib/base/number.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -54,10 +55,10 @@ static enum kvt_status take_tp(struct said *said, struct kvt_error *err)
 		return kvt_fail(err, KVT_USAGE,
 				"--tp and --tp-size both say how many ranks; expected "
 				"one of them");
-	one = number_take(&a, &p);
+	one = kvt_number_take(&a, &p);
 	if (one && *p == '/') {
 		p++;
-		two = number_take(&b, &p);
+		two = kvt_number_take(&b, &p);
 	}
 	if (!one || *p || (two ? b : a) < 1)
 		return kvt_fail(err, KVT_USAGE,

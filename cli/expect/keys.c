@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "lib/kvt/connect.h"
 #include "lib/base/nearest.h"
+#include "lib/base/number.h"
 
 #define INT(name)     { name, CLAUSE_INT, true, name }
 #define IS(name)      { name, CLAUSE_BOOL, true, "predicates." name }
@@ -80,27 +81,14 @@ const struct clause_key *clause_key_find(const char *name)
 
 /* ---- values with parts -------------------------------------------------- */
 
-/* At most 18 digits, so that nothing overflows. */
-static bool take_number(const char **text, int64_t *out)
-{
-	size_t n = strspn(*text, "0123456789");
-
-	if (n < 1 || n > 18)
-		return false;
-	*out = 0;
-	for (; n; n--)
-		*out = *out * 10 + (*(*text)++ - '0');
-	return true;
-}
-
 bool clause_next_range(const char **text, int64_t *begin, int64_t *end)
 {
 	const char *s = *text;
 
-	if (!take_number(&s, begin))
+	if (!kvt_number_take(begin, &s))
 		return false;
 	*end = *begin + 1;
-	if (*s == ':' && (s++, !take_number(&s, end) || *end <= *begin))
+	if (*s == ':' && (s++, !kvt_number_take(end, &s) || *end <= *begin))
 		return false;
 	if (*s == ',' && s[1])
 		s++;
@@ -120,7 +108,7 @@ bool clause_next_stride(const char **text, struct clause_word *out)
 	memcpy(out->name, s, (size_t)(colon - s));
 	out->name[colon - s] = '\0';
 	s = colon + 1;
-	if (!take_number(&s, &out->n) || (*s && !strchr(" \t", *s)))
+	if (!kvt_number_take(&out->n, &s) || (*s && !strchr(" \t", *s)))
 		return false;
 	*text = s;
 	return true;
@@ -163,7 +151,7 @@ static bool is_int(const char *value)
 	if (!strcmp(value, "null"))
 		return true;
 	value += *value == '-';
-	return take_number(&value, &n) && !*value;
+	return kvt_number_take(&n, &value) && !*value;
 }
 
 static bool is_bool(const char *value)
@@ -213,9 +201,9 @@ static bool is_parts(const char *value)
 		if (*colon != ':' || colon == value)
 			return false;
 		value = colon + 1;
-		if (!take_number(&value, &n) || *value++ != '+' ||
-		    !take_number(&value, &n) ||
-		    (*value == '@' && (value++, !take_number(&value, &n))) ||
+		if (!kvt_number_take(&n, &value) || *value++ != '+' ||
+		    !kvt_number_take(&n, &value) ||
+		    (*value == '@' && (value++, !kvt_number_take(&n, &value))) ||
 		    (*value && *value != ' '))
 			return false;
 		value += strspn(value, " ");

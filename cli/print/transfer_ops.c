@@ -2,6 +2,7 @@
 /* transfer_ops.c - the operations of a plan, one a line; none of them is kept */
 #include "cli/print/transfer.h"
 #include "lib/base/print.h"
+#include "lib/base/number.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -106,14 +107,8 @@ static enum kvt_status print_group(struct listing *l,
 
 static bool pair_parse(int64_t *src, int64_t *dst, const char *text)
 {
-	char *end;
-
-	*src = strtoll(text, &end, 10);
-	if (end == text || *end != ':' || *src < 0)
-		return false;
-	text = end + 1;
-	*dst = strtoll(text, &end, 10);
-	return end != text && !*end;
+	return kvt_number_take(src, &text) && *text++ == ':' &&
+	       kvt_number_take(dst, &text) && !*text;
 }
 
 enum kvt_status plan_ops(const struct kvt_transfer_plan *transfer, enum kvt_scope scope,

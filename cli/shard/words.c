@@ -8,6 +8,7 @@
 #include "cli/opt.h"
 #include "cli/shard/sharing.h"
 #include "cli/streams.h"
+#include "lib/base/number.h"
 
 const char *opt_shard;
 
@@ -113,7 +114,7 @@ static enum kvt_status variable(int64_t *out, const char *name, const char *hint
 	if (!text)
 		return kvt_fail(err, KVT_USAGE, "--shard=auto: %s is not set%s", name,
 				hint);
-	if (!number_take(out, &end) || *end)
+	if (!kvt_number_take(out, &end) || *end)
 		return kvt_fail(err, KVT_USAGE,
 				"--shard=auto: %s is '%.40s', expected a number", name,
 				text);
@@ -168,8 +169,8 @@ enum kvt_status shard_number(int64_t *index, int64_t *count, const char *text,
 
 	if (!strcmp(text, "auto"))
 		return of_environment(index, count, err);
-	if (number_take(index, &p) && *p++ == '/' && number_take(count, &p) && !*p &&
-	    *index < *count)
+	if (kvt_number_take(index, &p) && *p++ == '/' && kvt_number_take(count, &p) &&
+	    !*p && *index < *count)
 		return KVT_OK;
 	return kvt_fail(err, KVT_USAGE,
 			"--shard is '%.60s', expected I/N with I from 0 to N-1, such as 0/4, or auto",

@@ -11,6 +11,7 @@
 #include "lib/kvt/connect.h"
 #include "lib/kvt/dump.h"
 #include "lib/kvt/kind.h"
+#include "lib/base/number.h"
 
 enum { MAX_SPECS = 64 };
 
@@ -75,8 +76,8 @@ static enum kvt_status take_shape(struct kvt_layout_spec *out, const char *text,
 	const char *p = text;
 
 	out->dcp_sharded = -1;
-	if (number_take(&out->heads, &p) && *p++ == ',' &&
-	    number_take(&out->states, &p) && *p++ == ',' && number_take(&out->page, &p) &&
+	if (kvt_number_take(&out->heads, &p) && *p++ == ',' &&
+	    kvt_number_take(&out->states, &p) && *p++ == ',' && kvt_number_take(&out->page, &p) &&
 	    out->heads > 0 && out->states > 0 && out->page > 0) {
 		if (!*p)
 			return KVT_OK;

@@ -17,6 +17,7 @@
 #include "cli/streams.h"
 #include "cli/text_file.h"
 #include "lib/base/nearest.h"
+#include "lib/base/number.h"
 
 /* ---- a link ------------------------------------------------------------------ */
 
@@ -144,17 +145,15 @@ static const char *unit_of(const char *option)
 static enum kvt_status take_figure(int64_t *out, const char *text, const char *option,
 				   double unit, struct kvt_error *err)
 {
-	char *end;
 	double x;
 
 	if (!text)
 		return KVT_OK;
-	x = strtod(text, &end) * unit;
 	if (gigabytes(option) && bits_of(text) > 0)
 		return kvt_fail(err, KVT_USAGE,
 				"--%s is '%.40s', expected 10^9 bytes a second, such as %.10g for %.10g Gb/s",
 				option, text, bits_of(text) / 8, bits_of(text));
-	if (end == text || *end || !(x >= 0 && x < 9e18))
+	if (!kvt_real_parse(&x, text, strlen(text)) || !((x *= unit) >= 0 && x < 9e18))
 		return kvt_fail(err, KVT_USAGE,
 				"--%s is '%.40s', expected a number of 0 or more, in %s",
 				option, text, unit_of(option));

@@ -13,6 +13,7 @@
 #include "cli/print/transfer.h"
 #include "cli/text_file.h"
 #include "formats/log/trace.h"
+#include "lib/base/number.h"
 
 struct replay_args {
 	struct transfer_words transfer;
@@ -52,13 +53,11 @@ struct replay_args {
 static enum kvt_status number(double *out, const char *text, const char *option,
 			      double most, struct kvt_error *err)
 {
-	char *end;
 	double x;
 
 	if (!text)
 		return KVT_OK;
-	x = strtod(text, &end);
-	if (end == text || *end || !(x >= 0 && x <= most))
+	if (!kvt_real_parse(&x, text, strlen(text)) || !(x >= 0 && x <= most))
 		return kvt_fail(err, KVT_USAGE,
 				"--%s is '%.40s', expected a number from 0 to %g", option,
 				text, most);
@@ -79,7 +78,8 @@ static enum kvt_status take_overlap(int64_t *pieces, const struct replay_args *a
 	*pieces = 1;
 	if (!a->overlap)
 		return KVT_OK;
-	if (strncmp(a->overlap, "layers:", 7) || !size_parse(&g, a->overlap + 7) || g < 1)
+	if (strncmp(a->overlap, "layers:", 7) ||
+	    !kvt_number_parse(&g, a->overlap + 7) || g < 1 || g == INT64_MAX)
 		return kvt_fail(err, KVT_USAGE, "--overlap is '%.40s', expected layers:G",
 				a->overlap);
 	if (!a->posting.push || !a->prefill)
@@ -99,22 +99,22 @@ static enum kvt_status take_overlap(int64_t *pieces, const struct replay_args *a
 static enum kvt_status take_down(struct kvt_replay_how *how, const struct replay_args *a,
 				 struct kvt_error *err)
 {
+	const char *text = a->nic_down, *plus;
 	double at, span;
-	char *end;
-	long long rail;
+	int64_t rail;
 
 	how->rails = a->posting.rails > 1 ? a->posting.rails : 1;
 	how->down_at = -1;
 	if (!a->nic_down)
 		return KVT_OK;
-	rail = strtoll(a->nic_down, &end, 10);
-	if (end == a->nic_down || *end != '@' || rail < 0 || rail >= how->rails)
+	if (!kvt_number_take(&rail, &text) || *text++ != '@' || rail >= how->rails)
 		return kvt_fail(err, KVT_USAGE,
 				"--nic-down is '%.40s', expected RAIL@T+D with a rail below %lld",
 				a->nic_down, (long long)how->rails);
-	at = strtod(end + 1, &end);
-	span = *end == '+' ? strtod(end + 1, &end) : -1;
-	if (*end || !(at >= 0 && at < 1e9) || !(span >= 0 && span < 1e9))
+	if (!(plus = strchr(text, '+')) ||
+	    !kvt_real_parse(&at, text, (size_t)(plus - text)) ||
+	    !kvt_real_parse(&span, plus + 1, strlen(plus + 1)) ||
+	    !(at >= 0 && at < 1e9) || !(span >= 0 && span < 1e9))
 		return kvt_fail(err, KVT_USAGE,
 				"--nic-down is '%.40s', expected RAIL@T+D",
 				a->nic_down);
@@ -205,8 +205,8 @@ static enum kvt_status take_trace(struct kvt_trace *out, const struct replay_arg
 		return status ? status : read_trace(out, a->trace, &unit, err);
 	}
 	seed = strtoull(a->synthetic, &end, 10);
-	if (end == a->synthetic || *end != ',' || !size_parse(&n, end + 1) || n < 1 ||
-	    n > 10000000)
+	if (end == a->synthetic || *end != ',' || !kvt_number_parse(&n, end + 1) ||
+	    n < 1 || n > 10000000)
 		return kvt_fail(err, KVT_USAGE,
 				"--synthetic is '%.40s', expected SEED,N with up to 10000000 requests",
 				a->synthetic);

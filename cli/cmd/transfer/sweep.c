@@ -9,6 +9,7 @@
 #include "cli/shard/shard.h"
 #include "lib/dump/pipeline.h"
 #include "lib/kvt/share.h"
+#include "lib/base/number.h"
 
 enum { MOST_ITEMS = 32, MOST_TEXT = 2048 };
 
@@ -171,7 +172,7 @@ static enum kvt_status try_stacks(struct choices *s, struct choice *c,
 		for (int g = 0; !status && g < x->sges.n; g++) {
 			if ((status = take_stack(&c->stack, x->scopes.word[o], err)))
 				return status;
-			if (!size_parse(&c->sge, x->sges.word[g]) || c->sge < 1)
+			if (!kvt_number_parse(&c->sge, x->sges.word[g]) || c->sge < 1)
 				return kvt_fail(err, KVT_USAGE,
 						"--sges has '%.40s', expected a whole number above 0",
 						x->sges.word[g]);

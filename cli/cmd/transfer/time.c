@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/print/transfer.h"
+#include "lib/base/number.h"
 
 struct time_args {
 	struct transfer_words transfer;
@@ -18,11 +19,11 @@ struct time_args {
 static enum kvt_status take_batch(struct kvt_batches *out, const char *text,
 				  const struct kvt_batch_how *how, struct kvt_error *err)
 {
-	char *end;
-	int64_t ops = strtoll(text, &end, 10), size;
+	const char *at = text;
+	int64_t ops, size;
 
-	if (end == text || *end != 'x' || ops < 1 || !size_parse(&size, end + 1) ||
-	    size < 1)
+	if (!kvt_number_take(&ops, &at) || *at++ != 'x' || ops < 1 ||
+	    !kvt_number_parse(&size, at) || size < 1)
 		return kvt_fail(
 			err, KVT_USAGE,
 			"--batch is '%.40s', expected COUNTxSIZE such as 8192x8k",
