@@ -138,7 +138,7 @@ def check_states(tmp):
                 if what == "all" and not same(groups, state, lambda h: slice(1, h + 1)):
                     wrong.append(f"seed {seed}: the comparison sees nothing")
         r = kvtool("fsck", "-q", state.asked[0], path)
-        if r.code:
+        if r.code > 1 or "kv.heads" in r.out:      # of random bits, some are NaN
             wrong.append(f"seed {seed} fsck: {r}")
         if len(set(state.heads)) > 1:
             r = kvtool("describe", f"--heads={state.heads[0]}", path)
@@ -156,15 +156,15 @@ def check_sentences(tmp):
         f.write(ggsq_bytes(memory_bytes([c.stream()])))
     for options, status, parts in (
             (("--head-dim=48",), 0, ("H 4",)),
-            ((), 3, ("keys of 192 elements", "give --heads or --head-dim")),
-            (("--head-dim=50",), 3, ("keys of 192 elements", "heads of 50")),
+            ((), 3, ("192 elements", "give --heads or --head-dim")),
+            (("--head-dim=50",), 3, ("--head-dim is 50", "192 elements")),
             (("--head-dim=6",), 0, ("H 32", "D 4")),
             (("--heads=3",), 3, ("values of 128 elements", "3 heads")),
-            (("--heads=4", "--head-dim=32"), 3, ("48 each", "--head-dim=32")),
-            (("--heads=4", "--set=heads=2"), 3, ("2 heads", "--heads=4")),
+            (("--heads=4", "--head-dim=32"), 3, ("--head-dim is 32", "has 48")),
+            (("--heads=4", "--set=heads=2"), 3, ("--heads is 4", "has 2")),
             (("--set=heads=4,4",), 2, ("heads=4,4", "1 cache")),
             (("--set=heads=0",), 2, ("heads=0",)),
-            (("--set=heads=",), 2, ("heads=",)),
+            (("--set=heads=",), 2, ("heads is ''",)),
             (("--set=heads=4,",), 2, ("heads=4,",))):
         r = kvtool("describe", *options, path)
         tap.ok(r.code == status and all(p in r.out + r.err for p in parts),
