@@ -171,6 +171,19 @@ def check_sentences(tmp):
                f"options {options}", r)
 
 
+def check_holes(tmp):
+    """What several groups lack is a line a group."""
+    state = next(s for s in map(State, range(STATES))
+                 if len(s.caches) == 2 and s.caches[1].first)
+    path = f"{tmp}/state.bin"
+    with open(path, "wb") as f:
+        f.write(state.data)
+    r = kvtool("describe", state.asked[0], path)
+    lines = [l.strip().split(":")[0] for l in r.out.splitlines() if " missing in " in l]
+    tap.equal(lines, [f"{state.caches[1].first} missing in g1.{half}" for half in "kv"],
+              "tokens that two groups lack")
+
+
 # ---- other formats ----------------------------------------------------------
 
 
@@ -257,6 +270,7 @@ def main():
     with oracle.workdir() as tmp:
         check_states(tmp)
         check_sentences(tmp)
+        check_holes(tmp)
         check_groups(tmp)
         check_caches(tmp)
     return tap.done()

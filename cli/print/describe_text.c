@@ -474,8 +474,10 @@ static void print_holes(const struct kvt_snapshot *s, const struct kvt_request *
 		const struct kvt_hole *h = &q->hole[i];
 
 		n = i && h[-1].group == h->group ? n + 1 : 0;
+		if (i && !n)
+			putchar('\n');
 		if (!n)
-			plainf("%s%*s%lld missing in %s: tokens", i ? "\n" : "", 14, "",
+			plainf("%*s%lld missing in %s: tokens", 14, "",
 			       (long long)kvt_request_missing(q, (int)h->group),
 			       s->group[h->group].id);
 		if (n < MOST_HOLES)
