@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "formats/file/reads.h"
-#include "formats/parse/sha256.h"
+#include "lib/hash/sha256.h"
 
 static enum kvt_status fill_random(uint8_t *out, size_t n, struct kvt_error *err)
 {

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "formats/mooncake/mooncake.h"
-#include "formats/parse/crc32c.h"
+#include "lib/hash/crc32c.h"
 #include "lib/base/print.h"
 
 enum {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "formats/parse/json.h"
-#include "formats/parse/sha256.h"
+#include "lib/hash/sha256.h"
 
 enum { MAX_BLOCKS_PER_FILE = 1 << 20, MIN_HASH = 6 };
 

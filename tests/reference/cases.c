@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-#include "formats/parse/sha256.h"
+#include "lib/hash/sha256.h"
 #include "lib/ops/transfer/transfer.h"
 
 struct small_case {

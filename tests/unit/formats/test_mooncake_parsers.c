@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_mooncake_parsers.c - what Mooncake writes around values, honest and lying */
 #include "formats/mooncake/mooncake.h"
-#include "formats/parse/crc32c.h"
+#include "lib/hash/crc32c.h"
 #include "tests/unit/formats/made_bytes.h"
 
 /* ---- fields of fixed places ---------------------------------------------- */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "formats/parse/sha256.h"
+#include "lib/hash/sha256.h"
 
 /* Cases 1 to 4, 6 and 7; 5 is a part of a digest, which nothing here uses. */
 static const struct {

@@ -5,7 +5,7 @@
  * A store is read through once to check it, so this must keep up with a disk:
  * a table alone does 0.4 GB/s.
  */
-#include "formats/parse/crc32c.h"
+#include "lib/hash/crc32c.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sha256.c - SHA-256 (FIPS 180-4) and HMAC (RFC 2104) */
-#include "formats/parse/sha256.h"
+#include "lib/hash/sha256.h"
 
 #include <stdio.h>
 #include <string.h>
