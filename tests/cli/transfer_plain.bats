@@ -115,7 +115,7 @@ works() {
 
 @test "plain: 7. a key that is mistyped" {
 	refused 2 "there is no key 'layouts', did you mean 'layout'?" -m llama-3.1-8b --src=layouts=nhd
-	refused 2 'layout, tp, block-size, pool and ids' -m llama-3.1-8b --src=colour=red
+	refused 2 'layout, tp, block-size, pool, ids' -m llama-3.1-8b --src=colour=red
 	sim -m llama-3.1-8b --src=layout=nhd,block_size=32 >a
 	grep -q 'source .* 32 slots a block' a
 	sim -m llama-3.1-8b --src=pool=1k >a
@@ -127,7 +127,7 @@ works() {
 	sim --spec=gqa:layers=4,heads=8,head_dim=128 >a
 	sim --spec=gqa:layers=4,heads=8,head-dim=128 | cmp a -
 	sim --spec=sliding_window:layers=4,heads=8,head_dim=128,window=128 >a
-	refused 2 "gqa has no key 'head-dims', did you mean 'head-dim'?" --spec=gqa:head-dims=8
+	refused 2 "gqa: there is no key 'head-dims', did you mean 'head-dim'?" --spec=gqa:head-dims=8
 	refused 2 "there is no kind 'gpa', did you mean 'gqa'?" --spec=gpa:layers=4
 	works "$(named)"
 	refused 2 'after the kind' --spec=gqa,layers=4
