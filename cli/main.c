@@ -139,18 +139,18 @@ static const char *meant(const char *word)
 static enum kvt_status unknown_word(const char *word, struct kvt_error *err)
 {
 	if (word[0] == '-')
-		return kvt_fail(err, KVT_USAGE, "unknown option '%.100s'; see "
-				"kvtool --help", word);
+		return kvt_fail(err, KVT_USAGE,
+				"unknown option '%.100s'; see kvtool --help", word);
 	/* a file: the first thing that anybody tries */
 	if (!meant(word) && !access(word, F_OK))
 		return kvt_fail(err, KVT_USAGE,
 				"'%.100s' is a file, not a command; to see what it is: kvtool describe %.100s",
 				word, word);
 	if (meant(word))
-		return kvt_fail(err, KVT_USAGE, "unknown command '%.100s', did "
-				"you mean '%s'?", word, meant(word));
-	return kvt_fail(err, KVT_USAGE, "unknown command '%.100s'; kvtool help lists "
-			"the commands, kvtool help how what they answer", word);
+		return kvt_fail(err, KVT_USAGE,
+				"unknown command '%.100s', did you mean '%s'?", word, meant(word));
+	return kvt_fail(err, KVT_USAGE,
+			"unknown command '%.100s'; kvtool help lists the commands, kvtool help how what they answer", word);
 }
 
 static enum kvt_status unknown_topic(const char *word, struct kvt_error *err)

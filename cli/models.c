@@ -35,9 +35,7 @@ static enum kvt_status find_folder(char out[static PATH_MAX], const char *told,
 		return KVT_OK;
 	if (!told)
 		return kvt_fail(err, KVT_SYSTEM,
-				"models and ../share/kvtool/models: no folder of models "
-				"is there, seen from the program; --models=DIR says "
-				"where one is");
+				"models and ../share/kvtool/models: no folder of models is there, seen from the program; --models=DIR says where one is");
 	snprintf(out, PATH_MAX, "%s", told);
 	if (!is_folder(out))
 		return kvt_fail(err, KVT_SYSTEM, "%.400s: no folder of models is there",
@@ -146,8 +144,7 @@ static enum kvt_status no_such(const char *name, const char *folder,
 			 name, near.best);
 	else
 		kvt_fail(err, KVT_USAGE,
-			 "there is no model '%.60s'; --model=list prints the %d that are known; "
-			 "for any other give its config.json: --config=FILE",
+			 "there is no model '%.60s'; --model=list prints the %d that are known; for any other give its config.json: --config=FILE",
 			 name, n);
 	list_free(names, n);
 	return KVT_USAGE;

@@ -98,8 +98,7 @@ enum kvt_status scale_parse(double kv[2], const char *option, const char *text,
 	    !kvt_real_parse(&kv[1], second, text[first] ? strlen(second) : first) ||
 	    !(kv[0] > 0) || !(kv[1] > 0))
 		return kvt_fail(err, KVT_USAGE,
-				"--%s is '%.60s', expected a number above 0, or one for "
-				"keys and one for values: 0.5,0.25",
+				"--%s is '%.60s', expected a number above 0, or one for keys and one for values: 0.5,0.25",
 				option, text);
 	return KVT_OK;
 }
@@ -399,8 +398,8 @@ static void unknown(const struct command *command, const struct table *t,
 	char name[64], options[256];
 
 	if (strncmp(text, "--", 2)) {
-		kvt_fail(err, KVT_USAGE, "unknown option '%s'; see kvtool %s "
-			 "--help", text, command->name);
+		kvt_fail(err, KVT_USAGE,
+			"unknown option '%s'; see kvtool %s --help", text, command->name);
 		return;
 	}
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(text + 2, "="), text + 2);

@@ -212,13 +212,11 @@ enum kvt_status rewrite_operands(struct rewrite *r, char **argv, int n,
 {
 	if (n > 2)
 		return kvt_fail(err, KVT_USAGE,
-				"expected one input and one output, got %d operands: "
-				"'%.60s', '%.60s', '%.60s'%s",
+				"expected one input and one output, got %d operands: '%.60s', '%.60s', '%.60s'%s",
 				n, argv[0], argv[1], argv[2], n > 3 ? "..." : "");
 	if (n > 1 && r->output)
 		return kvt_fail(err, KVT_USAGE,
-				"-o is '%.100s', and '%.100s' is an output, too; "
-				"expected one of them",
+				"-o is '%.100s', and '%.100s' is an output, too; expected one of them",
 				r->output, argv[1]);
 	if (n > 0)
 		r->input = argv[0];

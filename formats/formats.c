@@ -93,8 +93,8 @@ static enum kvt_status probe(const struct kvt_format **out, const char *path,
 			*out = formats[i];
 			return KVT_OK;
 		}
-	return kvt_fail(err, KVT_BAD_INPUT, "%s: not in a format that kvtool knows; see "
-					    "kvtool help formats",
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: not in a format that kvtool knows; see kvtool help formats",
 			path);
 }
 
@@ -152,8 +152,7 @@ static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints 
 
 	if (reader->empty && !(hints && hints->empty))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: is an empty state file: it has no tokens of any "
-				"request",
+				"%s: is an empty state file: it has no tokens of any request",
 				path);
 	if (hints && hints->inspector && !reader->empty)
 		kvt_snapshot_inspect(snapshot, hints->inspector);

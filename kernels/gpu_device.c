@@ -145,8 +145,8 @@ enum kvt_status kvt_device_open(struct kvt_device **out, const char *spec,
 	for (int i = 0; (v = kvt_gpu_vendor(i)); i++)
 		if (parse_index(&index, spec, v->name))
 			return kvt_gpu_open(out, v, index, err);
-	return kvt_fail(err, KVT_USAGE, "device '%.100s': expected cuda, hip, "
-			"either with :N, or auto", spec);
+	return kvt_fail(err, KVT_USAGE,
+			"device '%.100s': expected cuda, hip, either with :N, or auto", spec);
 }
 
 /* ---- calls -------------------------------------------------------------- */
@@ -207,8 +207,8 @@ static enum kvt_status no_memory(struct kvt_device *d, const char *whose,
 
 	if (d->driver.memory(&left, &total))
 		left = 0;
-	return kvt_fail(err, KVT_SYSTEM, "%s: out of %s memory: asked %lld bytes, "
-			"free %lld", d->vendor->name, whose, (long long)nbytes,
+	return kvt_fail(err, KVT_SYSTEM,
+			"%s: out of %s memory: asked %lld bytes, free %lld", d->vendor->name, whose, (long long)nbytes,
 			(long long)left);
 }
 
@@ -246,8 +246,8 @@ enum kvt_status kvt_device_pinned_alloc(void **out, struct kvt_device *d,
 				d->vendor->name, (long long)nbytes);
 	code = CALL(d, pinned_alloc, &address, (size_t)nbytes, 0);
 	if (code == OUT_OF_MEMORY)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of pinned memory: asked "
-				"%lld bytes", d->vendor->name, (long long)nbytes);
+		return kvt_fail(err, KVT_SYSTEM,
+				"%s: out of pinned memory: asked %lld bytes", d->vendor->name, (long long)nbytes);
 	if (code)
 		return kvt_gpu_failed(d, code, err);
 	*out = address;

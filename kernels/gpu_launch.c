@@ -285,13 +285,13 @@ static enum kvt_status check_blocks(const struct job *job, const struct kvt_plan
 		return kvt_fail(err, KVT_USAGE, "%s: loop %d of a plan that has %d",
 				name, job->loop, plan->nloops);
 	if (plan->nloops > GPU_DIMS)
-		return kvt_fail(err, KVT_UNSUPPORTED, "%s: blocks of a plan of %d "
-				"loops, at most %d are supported", name,
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: blocks of a plan of %d loops, at most %d are supported", name,
 				plan->nloops, (int)GPU_DIMS);
 	if (work_of(job, plan, GPU_LANES) / plan->n[job->loop] >
 	    job->device->launch_max)
-		return kvt_fail(err, KVT_UNSUPPORTED, "%s: a block of %lld bytes is "
-				"more than one launch copies", name,
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: a block of %lld bytes is more than one launch copies", name,
 				(long long)(kvt_plan_nbytes(plan) /
 					    plan->n[job->loop]));
 	return KVT_OK;

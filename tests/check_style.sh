@@ -32,9 +32,19 @@ licence() { sources | while read -r f; do
 	done; }
 # a message may be longer: split, it could not be searched for
 width() { c_files | while read -r f; do
-		expand "$f" | awk -v f="$f" 'length > 90 && !/^ *"/ || length > 130 {
+		expand "$f" | awk -v f="$f" 'length > 90 && !/^ *"/ || length > 240 {
 			print f ":" NR ": " length " columns" }'
 	done; }
+# a sentence that a reader may look for, in two parts; after a line's end it may be
+broken() { c_files | xargs -r perl -0777 -ne '
+		my $text = $_;
+		$text =~ s{/\*.*?\*/}{$& =~ tr/\n//cdr}gse;
+		while ($text =~ m/\b(?:kvt_fail\w*|kvt_find(?:_at)?|kvt_run_warn|kvt_config_note|kvt_hint_denied|kvt_h5_(?:bad|refuse)|complain|refuse\w*)\s*
+				(\((?:[^()"\x27]++|"(?:\\.|[^"\\])*+"|\x27(?:\\.|[^\x27\\])++\x27|(?1))*+\))/gx) {
+			my ($call, $before) = ($1, substr($text, 0, $-[0]));
+			print "$ARGV:", ($before =~ tr/\n//) + 1, ": a sentence in two parts\n"
+				if $call =~ m/(?<!\\n)"\s*\n\s*"/;
+		}'; }
 marks()  { sources | xargs -r grep -nHwE 'TO[D]O|FIX[M]E|X[X]X'; true; }
 paths()  { written | xargs -r grep -nHE '/(wor[k]|roo[t]|hom[e])/'; true; }
 modes()  { find tests scripts .ci \( -name 'check_*.sh' -o -name '*.bats' -o -path '.ci/run' \) \
@@ -90,6 +100,7 @@ none 'no trailing blanks'                            blanks
 none 'the last line ends'                            ending
 none 'each source names its licence'                 licence
 none 'C has at most 90 columns'                      width
+none 'messages are not broken over lines'            broken
 none 'nothing is left to do'                         marks
 none 'no paths of the machine it was written on'     paths
 none 'test scripts can be run'                       modes
@@ -103,6 +114,7 @@ ok 'finds trailing blanks'       planted blanks  lib/a.h 'int a; \n'
 ok 'finds an unfinished line'    planted ending  lib/a.c 'int a;'
 ok 'finds a missing licence'     planted licence lib/a.c 'int a;\n'
 ok 'finds a wide line'           planted width   lib/a.c "$(printf '\t%086d' 0)\\n"
+ok 'finds a broken sentence'     planted broken  lib/a.c 'x = kvt_fail(err, 3, "a (b) "\n\t"c", d(1));\n'
 ok 'finds something left to do'  planted marks   lib/a.c '/* TO''DO */\n'
 ok 'finds a path'                planted paths   lib/a.c '"/wo''rk/a"\n'
 ok 'finds a script without x'    planted modes   tests/check_a.sh 'true\n'

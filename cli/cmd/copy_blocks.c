@@ -37,8 +37,7 @@ static enum kvt_status take_run(struct block_run *run, const char **text,
 
 	if (!ok)
 		return kvt_fail(err, KVT_USAGE,
-				"--blocks has '%.60s', expected SRC:DST, numbers or "
-				"ranges such as 3-9:40-46",
+				"--blocks has '%.60s', expected SRC:DST, numbers or ranges such as 3-9:40-46",
 				begin);
 	if (run->count != ndst)
 		return kvt_fail(err, KVT_USAGE,
@@ -148,13 +147,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(nargs);
 	if (nargs > 2)
 		return kvt_fail(err, KVT_USAGE,
-				"expected two dumps, FROM and BASE, got %d; the output "
-				"is -o OUT",
+				"expected two dumps, FROM and BASE, got %d; the output is -o OUT",
 				nargs);
 	if (blocks && told.requests.n)
 		return kvt_fail(err, KVT_USAGE,
-				"--blocks and --request both say what to copy; expected "
-				"one of them");
+				"--blocks and --request both say what to copy; expected one of them");
 	if ((status = opt_need(&cmd_copy_blocks, (struct opt_need[]){
 			{ nargs == 2, "two dumps, FROM and BASE" },
 			{ blocks || told.requests.n, "--blocks or --request" },

@@ -37,8 +37,7 @@ static enum kvt_status complain_damage(const struct kvt_description *d)
 			const int64_t *at = v->found[i].at;
 
 			complain(&cmd_describe,
-				 "%s: %s: layer %lld block %llu head %lld %s: "
-				 "%s", d->path,
+				 "%s: %s: layer %lld block %llu head %lld %s: %s", d->path,
 				 f->group->id, (long long)at[KVT_AXIS_L],
 				 (unsigned long long)kvt_block_id(f->group,
 								  at[KVT_AXIS_B]),

@@ -60,8 +60,7 @@ static enum kvt_status check_matches(const struct opt_strings *match,
 	for (int i = 0; i < match->n; i++)
 		if (!strchr(match->s[i], '='))
 			return kvt_fail(err, KVT_USAGE,
-					"--match is '%.60s', expected two names: request "
-					"of A=request of B",
+					"--match is '%.60s', expected two names: request of A=request of B",
 					match->s[i]);
 	return KVT_OK;
 }

@@ -409,13 +409,11 @@ static enum kvt_status read_choices(struct arguments *args, const char *scope,
 				"--scope is '%.60s', expected tokens or blocks", scope);
 	if (b < 0)
 		return kvt_fail(err, KVT_USAGE,
-				"--by is '%.60s', expected whole, request, layer, head "
-				"or block",
+				"--by is '%.60s', expected whole, request, layer, head or block",
 				by);
 	if (b == BY_REQUEST && scope && s == DIGEST_BLOCKS)
 		return kvt_fail(err, KVT_USAGE,
-				"requests have no blocks scope: blocks of the pool "
-				"belong to no request");
+				"requests have no blocks scope: blocks of the pool belong to no request");
 	for (int i = 0; i < DIGEST_NSCOPES; i++)
 		args->scope[i] = !scope || i == s;
 	args->scope_named = scope != NULL;

@@ -119,8 +119,7 @@ static enum kvt_status expect_write(struct arguments *args, char **argv, int n,
 		return kvt_fail(err, KVT_USAGE, "write: --shard is an option of check");
 	if (args->json || args->github || args->reports.n)
 		return kvt_fail(err, KVT_USAGE,
-				"write: --json, --github and --report are options of "
-				"check");
+				"write: --json, --github and --report are options of check");
 	if (is_stream(to))
 		to = NULL;
 	if ((status = stream_in(1, argv, err)))
@@ -212,8 +211,7 @@ static enum kvt_status check_reports(struct arguments *args, char **argv, int n,
 		file = report_file(format, args->reports.s[i]);
 		if (!file || !expect_report(NULL, format, NULL))
 			return kvt_fail(err, KVT_USAGE,
-					"--report is '%.100s', expected junit=FILE or "
-					"tap=FILE",
+					"--report is '%.100s', expected junit=FILE or tap=FILE",
 					args->reports.s[i]);
 		if ((status = text_file_check(file, argv, n, force, err)))
 			return status;
@@ -221,8 +219,7 @@ static enum kvt_status check_reports(struct arguments *args, char **argv, int n,
 	}
 	if (on_stdout > 1)
 		return kvt_fail(err, KVT_USAGE,
-				"only one of --json, --github and a report can go to "
-				"standard output");
+				"only one of --json, --github and a report can go to standard output");
 	return KVT_OK;
 }
 
@@ -409,8 +406,7 @@ static enum kvt_status run_contract(int argc, char **argv, struct kvt_error *err
 	if (n > 0 && !strcmp(argv[0], "check"))
 		return expect_check(&args, argv + 1, n - 1, err);
 	return kvt_fail(err, KVT_USAGE,
-			"expected write or check, or backend, layout, connector%s%.40s; "
-			"for example: kvtool expect write dump.h5 cache.kvc",
+			"expected write or check, or backend, layout, connector%s%.40s; for example: kvtool expect write dump.h5 cache.kvc",
 			n > 0 ? ", got " : "", n > 0 ? argv[0] : "");
 }
 

@@ -77,8 +77,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ n, "a file" }, { 0 } }, err)))
 		return status;
 	if (of.hints.layout)
-		return kvt_fail(err, KVT_USAGE, "--layout gives what guess is to find; "
-						"leave it out");
+		return kvt_fail(err, KVT_USAGE,
+				"--layout gives what guess is to find; leave it out");
 	if (of.nbytes > INT64_C(1) << 32)
 		return kvt_fail(err, KVT_USAGE, "--sample is %lld, expected 4G at most",
 				(long long)of.nbytes);

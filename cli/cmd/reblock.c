@@ -109,8 +109,7 @@ static enum kvt_status take_stale(enum kvt_stale *out, const char *text,
 	*out = !strcmp(text, "keep") ? KVT_STALE_KEEP :
 	       !strcmp(text, "zero") ? KVT_STALE_ZERO : KVT_STALE_DEFAULT;
 	return *out ? KVT_OK : kvt_fail(err, KVT_USAGE,
-					"--stale is '%.100s', expected keep or "
-					"zero", text);
+					"--stale is '%.100s', expected keep or zero", text);
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)

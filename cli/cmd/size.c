@@ -85,8 +85,7 @@ static enum kvt_status no_auto(const struct kvt_model_config *config,
 				"%s: give a type, such as --cache-dtype=bfloat16",
 				config->no_auto);
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"the model's type is not known, and --cache-dtype=auto needs it: "
-			"give an element type, such as --cache-dtype=bfloat16");
+			"the model's type is not known, and --cache-dtype=auto needs it: give an element type, such as --cache-dtype=bfloat16");
 }
 
 /* "auto" is what vLLM makes of it. */
@@ -216,8 +215,7 @@ static enum kvt_status take_layout(struct size_report *r, const char *said,
 			return status;
 	}
 	return kvt_fail(err, KVT_USAGE,
-			"--layout is '%.40s', which no pool of vLLM has: expected LBNHC "
-			"(nhd), LBHNC (hnd), BLNHC, BLHNC, BHLNC or LHBNC", name);
+			"--layout is '%.40s', which no pool of vLLM has: expected LBNHC (nhd), LBHNC (hnd), BLNHC, BLHNC, BHLNC or LHBNC", name);
 }
 
 static enum kvt_status work(struct size_report *r, const struct size_args *a,

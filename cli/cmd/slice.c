@@ -53,8 +53,7 @@ static enum kvt_status take_tp(struct said *said, struct kvt_error *err)
 		return KVT_OK;
 	if (said->tp_size)
 		return kvt_fail(err, KVT_USAGE,
-				"--tp and --tp-size both say how many ranks; expected "
-				"one of them");
+				"--tp and --tp-size both say how many ranks; expected one of them");
 	one = kvt_number_take(&a, &p);
 	if (one && *p == '/') {
 		p++;
@@ -62,13 +61,11 @@ static enum kvt_status take_tp(struct said *said, struct kvt_error *err)
 	}
 	if (!one || *p || (two ? b : a) < 1)
 		return kvt_fail(err, KVT_USAGE,
-				"--tp is '%.60s', expected a rank and how many there "
-				"are, such as 1/4",
+				"--tp is '%.60s', expected a rank and how many there are, such as 1/4",
 				said->tp);
 	if (two && said->tp_rank >= 0)
 		return kvt_fail(err, KVT_USAGE,
-				"--tp and --tp-rank both say which rank; expected one of "
-				"them");
+				"--tp and --tp-rank both say which rank; expected one of them");
 	said->tp_size = two ? b : a;
 	if (two)
 		said->tp_rank = a;
@@ -89,12 +86,10 @@ static enum kvt_status take_transfer(struct kvt_slice_options *slice,
 		return status;
 	if (said->transfer != (from.size > 0) || said->transfer != (slice->to.size > 0))
 		return kvt_fail(err, KVT_USAGE,
-				"expected --for-transfer with --src-tp, --src-rank, "
-				"--dst-tp and --dst-rank");
+				"expected --for-transfer with --src-tp, --src-rank, --dst-tp and --dst-rank");
 	if (said->transfer && slice->rank.size)
 		return kvt_fail(err, KVT_USAGE,
-				"--tp-size and --src-tp both say which rank; expected "
-				"one of them");
+				"--tp-size and --src-tp both say which rank; expected one of them");
 	if (said->transfer)
 		slice->rank = from;
 	return KVT_OK;
@@ -131,8 +126,7 @@ static enum kvt_status take_options(struct kvt_slice_options *slice, struct said
 		return status;
 	if (slice->heads.n > 1)
 		return kvt_fail(err, KVT_USAGE,
-				"--heads is '%.100s', expected one range: heads of a "
-				"rank are neighbours",
+				"--heads is '%.100s', expected one range: heads of a rank are neighbours",
 				said->heads);
 	/* size and transfer-sim take a number of tokens under this name */
 	if (slice->tokens.n == 1 && !strchr(said->tokens, ':'))
@@ -141,13 +135,11 @@ static enum kvt_status take_options(struct kvt_slice_options *slice, struct said
 				said->tokens, said->tokens, said->tokens);
 	if (slice->tokens.n > 1)
 		return kvt_fail(err, KVT_USAGE,
-				"--tokens is '%.100s', expected one range: tokens of a "
-				"request are neighbours",
+				"--tokens is '%.100s', expected one range: tokens of a request are neighbours",
 				said->tokens);
 	if (slice->heads.n && slice->rank.size)
 		return kvt_fail(err, KVT_USAGE,
-				"--heads and %s both say which heads; expected one of "
-				"them",
+				"--heads and %s both say which heads; expected one of them",
 				said->transfer ? "--src-tp" : "--tp-size");
 	return KVT_OK;
 }

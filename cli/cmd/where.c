@@ -124,9 +124,7 @@ static enum kvt_status take_operands(struct asked *asked, char **argv, int n,
 		}
 		if (!offset && !strchr(argv[i], '='))
 			return kvt_fail(err, KVT_USAGE,
-					"'%.100s' is neither an offset nor "
-					"KEY=VALUE,...; expected one FILE, then offsets "
-					"or coordinates",
+					"'%.100s' is neither an offset nor KEY=VALUE,...; expected one FILE, then offsets or coordinates",
 					argv[i]);
 		if (list->n == MOST)
 			return kvt_fail(err, KVT_USAGE, "expected at most %d questions",

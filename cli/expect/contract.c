@@ -140,8 +140,7 @@ enum kvt_status clause_parse(struct clause *out, char *text, struct kvt_error *e
 
 		if (!value)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%.60s: a value is empty or its quotes are not "
-					"closed",
+					"%.60s: a value is empty or its quotes are not closed",
 					text);
 		if (out->nvalues == CLAUSE_MAX_VALUES)
 			return kvt_fail(err, KVT_BAD_INPUT,

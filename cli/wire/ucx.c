@@ -231,8 +231,8 @@ static enum kvt_status finish(struct wire_ucx *u, ucs_status_ptr_t request,
 		else if (wire_now_ms() >= until)
 			status = gone ?
 				 kvt_fail(err, KVT_SYSTEM, "the peer is gone") :
-				 kvt_fail(err, KVT_SYSTEM, "%s: not through in time: "
-					  "--timeout, --deadline", doing);
+				 kvt_fail(err, KVT_SYSTEM,
+				 	"%s: not through in time: --timeout, --deadline", doing);
 		else if (!gone && idle >= BUSY && (gone = peer_is_gone(u)) &&
 			 wire_now_ms() + GRACE_MS < until)
 			until = wire_now_ms() + GRACE_MS;

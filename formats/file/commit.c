@@ -47,8 +47,7 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 					      n ? ", " : "", f->endings[j]);
 		}
 	return kvt_fail(err, KVT_USAGE,
-			"%s: no format has this ending (%s); give --format, see kvtool "
-			"help formats",
+			"%s: no format has this ending (%s); give --format, see kvtool help formats",
 			path, list.s);
 }
 
@@ -71,8 +70,7 @@ static enum kvt_status choose_names(struct kvt_writer *w, const char *path,
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	if (w->sidecar && kvt_path_ends(w->path, ".json"))
 		return kvt_fail(err, KVT_USAGE,
-				"%s: names that end in .json are for manifests; give the "
-				"output another name",
+				"%s: names that end in .json are for manifests; give the output another name",
 				path);
 	return KVT_OK;
 }
@@ -288,8 +286,8 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 	    (status = kvt_snapshot_check(info, err)))
 		return status;
 	if (options->row_ranks && !format->row_ranks)
-		return kvt_fail(err, KVT_USAGE, "%s has no files of several ranks; "
-						"--row-ranks is only for offload",
+		return kvt_fail(err, KVT_USAGE,
+				"%s has no files of several ranks; --row-ranks is only for offload",
 				format->info.name);
 	if (options->nparts && strcmp(format->info.name, "hdf5"))
 		return kvt_fail(err, KVT_USAGE,

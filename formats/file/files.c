@@ -174,8 +174,7 @@ enum kvt_status kvt_files_unchanged(const struct kvt_files *files, struct kvt_er
 			return kvt_fail_errno(err, file->path, "stat");
 		if (st.st_size != file->nbytes)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: had %lld bytes and now has %lld: it changed "
-					"while it was read",
+					"%s: had %lld bytes and now has %lld: it changed while it was read",
 					file->path, (long long)file->nbytes,
 					(long long)st.st_size);
 		if (st.st_ino != file->ino || st.st_dev != file->dev ||

@@ -86,8 +86,7 @@ static enum kvt_status only_tensor(int64_t *out, const struct kvt_reader *reader
 
 	if (s->ngroups > 1 && !shares_pages(s))
 		return kvt_fail(err, KVT_USAGE,
-				"%s: has %d tensors, expected the group before the "
-				"offset, such as %s:0",
+				"%s: has %d tensors, expected the group before the offset, such as %s:0",
 				reader->leaf.path, s->ngroups, s->group[0].id);
 	*out = 0;
 	return KVT_OK;
@@ -99,8 +98,7 @@ static enum kvt_status several_files(const struct kvt_reader *reader, int64_t on
 	const char *name = name_of_file(reader, one);
 
 	return kvt_fail(err, KVT_USAGE,
-			"%s: has several files with data, expected the name before the "
-			"offset, such as %s:0",
+			"%s: has several files with data, expected the name before the offset, such as %s:0",
 			reader->leaf.path, name ? name : reader->leaf.path);
 }
 
@@ -215,8 +213,7 @@ enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
 			return KVT_OK;
 		}
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"%s: group %s is stored in compressed tiles, in which elements "
-			"have no offset",
+			"%s: group %s is stored in compressed tiles, in which elements have no offset",
 			reader->leaf.path, s->group[group].id);
 }
 
@@ -352,9 +349,7 @@ enum kvt_status kvt_reader_at(struct kvt_where *out, const struct kvt_leaf *leaf
 		place.begin = place.end;
 	if (space == KVT_FILES && place.region != KVT_ELEMENT && has_tiles(reader))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: byte %lld is in no array; groups are stored in "
-				"compressed tiles, whose bytes belong to no single "
-				"element",
+				"%s: byte %lld is in no array; groups are stored in compressed tiles, whose bytes belong to no single element",
 				reader->leaf.path, (long long)offset);
 	if (place.region == KVT_GAP && offset < place.begin)
 		place.region = KVT_HEADER;

@@ -216,8 +216,7 @@ static enum kvt_status check_part(const struct kvt_file *file,
 	sum = kvt_range_hash(whole, part->end - part->begin);
 	if (sum != run->sum[part->range])
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: data is damaged between bytes %lld and %lld: XXH3 "
-				"is %016llx, expected %016llx",
+				"%s: data is damaged between bytes %lld and %lld: XXH3 is %016llx, expected %016llx",
 				file->path, (long long)part->begin, (long long)part->end,
 				(unsigned long long)sum,
 				(unsigned long long)run->sum[part->range]);
@@ -291,8 +290,7 @@ static enum kvt_status settle_run(const struct kvt_file *file, struct kvt_proof_
 	}
 	if ((uint32_t)sum != run->crc32)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: member %.100s is damaged: its CRC-32 is %08x, "
-				"expected %08x", file->path, run->member, (unsigned)sum,
+				"%s: member %.100s is damaged: its CRC-32 is %08x, expected %08x", file->path, run->member, (unsigned)sum,
 				(unsigned)run->crc32);
 	atomic_store(&run->settled, true);
 	return KVT_OK;

@@ -211,8 +211,7 @@ enum kvt_status kvt_stage_check(const char *path, bool folder, bool force,
 		return kvt_fail(err, KVT_SYSTEM, "%s: is a folder", path);
 	if (S_ISDIR(st.st_mode) && !is_empty(path))
 		return kvt_fail(err, KVT_SYSTEM,
-				"%s: is a folder that is not empty, which is never "
-				"replaced",
+				"%s: is a folder that is not empty, which is never replaced",
 				path);
 	if (!S_ISDIR(st.st_mode) && folder)
 		return kvt_fail(err, KVT_SYSTEM, "%s: is not a folder", path);
@@ -290,8 +289,7 @@ static enum kvt_status name_new(struct kvt_staged *f, struct kvt_error *err)
 		errno = EEXIST;
 	if (errno == EEXIST)
 		return kvt_fail(err, KVT_SYSTEM,
-				"%s: was created by another process in the "
-				"meantime", f->path);
+				"%s: was created by another process in the meantime", f->path);
 	/* no such call and no hard links on this file system: take the small risk */
 	if (rename(f->file, f->path))
 		return kvt_fail_errno(err, f->path, "rename the file to this");
@@ -464,8 +462,7 @@ static enum kvt_status forget_old(struct kvt_staged *f, struct kvt_error *err)
 
 	if ((aside || f->state == KVT_EXCHANGED) && unlink(old) && unlink(old))
 		status = kvt_fail(err, KVT_SYSTEM,
-				  "%s: written, but the old file cannot be removed from "
-				  "%s: %s",
+				  "%s: written, but the old file cannot be removed from %s: %s",
 				  f->path, old, strerror(errno));
 	f->state = KVT_DONE;
 	return status;

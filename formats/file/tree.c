@@ -99,8 +99,7 @@ static enum kvt_status look(struct walk *w, int folder, const char *entry,
 	}
 	if (!S_ISREG(st.st_mode))
 		return refuse(w, KVT_BAD_INPUT,
-			      "is neither a regular file nor a folder; links are "
-			      "refused");
+			      "is neither a regular file nor a folder; links are refused");
 	return add(w, &st);
 }
 
@@ -162,8 +161,8 @@ static enum kvt_status descend(struct walk *w, int parent, const char *entry,
 			       size_t length, int depth)
 {
 	if (depth > MAX_DEPTH)
-		return refuse(w, KVT_BAD_INPUT, "more levels of folders than kvtool "
-						"supports");
+		return refuse(w, KVT_BAD_INPUT,
+				"more levels of folders than kvtool supports");
 	return scan(w, openat(parent, entry, O_RDONLY | O_DIRECTORY | O_NOFOLLOW |
 				     O_CLOEXEC), length, depth);
 }

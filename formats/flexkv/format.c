@@ -113,14 +113,12 @@ static enum kvt_status check_grid(struct opening *o)
 		    o->file[i].device != i / o->files ||
 		    o->file[i].number != i % o->files)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: has %lld files of %lld devices, expected "
-					"files 0 to %lld of each",
+					"%s: has %lld files of %lld devices, expected files 0 to %lld of each",
 					o->path, LL(o->count), LL(o->devices),
 					LL(o->files - 1));
 		if (f->nbytes != first->nbytes)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.120s/%.120s: has %lld bytes, but %.120s has "
-					"%lld",
+					"%.120s/%.120s: has %lld bytes, but %.120s has %lld",
 					o->path, f->name, LL(f->nbytes), first->name,
 					LL(first->nbytes));
 	}
@@ -159,22 +157,18 @@ static enum kvt_status take_placement(struct opening *o)
 		return status;
 	if (o->devices > 1 && !o->round_robin)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has %lld devices; give --set round-robin=N, the "
-				"number of consecutive blocks on a device",
+				"%s: has %lld devices; give --set round-robin=N, the number of consecutive blocks on a device",
 				o->path, LL(o->devices));
 	if (!o->round_robin)
 		o->round_robin = 1;
 	if (placement && strcmp(placement, "consecutive") &&
 	    strcmp(placement, "interleaved"))
 		return kvt_fail(o->err, KVT_USAGE,
-				"placement is '%.40s', expected consecutive or "
-				"interleaved",
+				"placement is '%.40s', expected consecutive or interleaved",
 				placement);
 	if (o->files > 1 && !placement)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has %lld files on a device; give --set "
-				"placement=consecutive (one is filled after the other) "
-				"or interleaved (blocks alternate)",
+				"%s: has %lld files on a device; give --set placement=consecutive (one is filled after the other) or interleaved (blocks alternate)",
 				o->path, LL(o->files));
 	o->interleaved = placement && !strcmp(placement, "interleaved");
 	return KVT_OK;
@@ -257,8 +251,7 @@ static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 				MAX_BLOCKS);
 	if (o->each * o->files % o->round_robin)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: a device has %lld blocks, not a multiple of "
-				"round-robin=%lld",
+				"%s: a device has %lld blocks, not a multiple of round-robin=%lld",
 				o->path, LL(o->each * o->files), LL(o->round_robin));
 	*in_file = *group;
 	o->reader->leaf.unlisted = true;

@@ -130,8 +130,7 @@ static enum kvt_status read_ints(struct kvt_h5_in *in, hid_t object,
 
 	if (H5Tequal(attr->type, kvt_h5_int_type(type)) <= 0)
 		return kvt_h5_bad(in, object, err,
-				  "attribute %s is not a little-endian integer of %d "
-				  "bytes, %s",
+				  "attribute %s is not a little-endian integer of %d bytes, %s",
 				  name, size, type == KVT_H5_I32 || type == KVT_H5_I64 ?
 				  "signed" : "unsigned");
 	if (H5Aread(attr->id, attr->type, raw) < 0)
@@ -177,8 +176,7 @@ static enum kvt_status check_list(const struct kvt_h5_in *in, hid_t object,
 {
 	if (!attr->list || attr->n < 1 || attr->n > most)
 		return kvt_h5_bad(in, object, err,
-				  "attribute %s is %s of %lld values, expected a list of "
-				  "1 to %d",
+				  "attribute %s is %s of %lld values, expected a list of 1 to %d",
 				  name, attr->list ? "a list" : "not a list",
 				  (long long)attr->n, most);
 	return KVT_OK;

@@ -294,8 +294,7 @@ static enum kvt_status read_storage(struct kvt_reader *reader, int index,
 		status = kvt_h5_add_sources(reader, index, plane, in, data, dcpl, err);
 	else if (layout != H5D_CHUNKED && layout != H5D_CONTIGUOUS)
 		status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
-				       "data is in the object header, expected chunks or "
-				       "contiguous data");
+				       "data is in the object header, expected chunks or contiguous data");
 	else if (plane > 0 && tiled != (layout == H5D_CHUNKED))
 		status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
 				       "only one of keys and values is chunked");

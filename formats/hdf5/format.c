@@ -73,8 +73,7 @@ static enum kvt_status bad_tile(const struct kvt_reader *reader, int group,
 	const struct kvt_group *g = &reader->leaf.snapshot.group[group];
 
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: group %s: tile at layer %lld, block %llu, slot %lld, head "
-			"%lld, kv %lld: %s",
+			"%s: group %s: tile at layer %lld, block %llu, slot %lld, head %lld, kv %lld: %s",
 			reader->leaf.path, g->id, (long long)begin[KVT_AXIS_L],
 			(unsigned long long)kvt_block_id(g, begin[KVT_AXIS_B]),
 			(long long)begin[KVT_AXIS_S], (long long)begin[KVT_AXIS_H],

@@ -89,8 +89,7 @@ static enum kvt_status get_sum(struct kvt_h5_in *in, hid_t object, const char *n
 	    H5Sget_simple_extent_type(space) != H5S_SCALAR ||
 	    H5Aread(attr, type, out) < 0)
 		status = kvt_h5_bad(in, object, err,
-				    "attribute %s is not a little-endian integer of 8 "
-				    "bytes, unsigned",
+				    "attribute %s is not a little-endian integer of 8 bytes, unsigned",
 				    name);
 	kvt_h5_drop(space);
 	kvt_h5_drop(type);
@@ -164,8 +163,7 @@ static enum kvt_status tell_damaged(const struct kvt_h5_in *in, uint64_t is,
 				    uint64_t expected, struct kvt_error *err)
 {
 	return kvt_h5_bad(in, -1, err,
-			  "tables or attributes are damaged: their XXH3 is %016llx, "
-			  "attribute %s says %016llx",
+			  "tables or attributes are damaged: their XXH3 is %016llx, attribute %s says %016llx",
 			  (unsigned long long)is,
 			  tables_checksum, (unsigned long long)expected);
 }
@@ -200,8 +198,7 @@ enum kvt_status kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *
 		if (!kvt_h5_has_attr(in, in->file, tables_checksum))
 			return KVT_OK;
 		return kvt_h5_bad(in, -1, err,
-				  "format_version is 1.0, which has no attribute %s, but "
-				  "there is one",
+				  "format_version is 1.0, which has no attribute %s, but there is one",
 				  tables_checksum);
 	}
 	if ((status = get_sum(in, in->file, tables_checksum, &expected, err)) ||
@@ -258,8 +255,7 @@ enum kvt_status kvt_h5_check_cells(const struct kvt_reader *reader, int index,
 	}
 	if (sum != own->cells_sum)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: group %s: content_digest is damaged: its checksum "
-				"is %016llx, expected %016llx",
+				"%s: group %s: content_digest is damaged: its checksum is %016llx, expected %016llx",
 				reader->leaf.path, reader->leaf.snapshot.group[index].id,
 				(unsigned long long)sum,
 				(unsigned long long)own->cells_sum);

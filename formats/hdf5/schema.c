@@ -113,8 +113,7 @@ static enum kvt_status check_format(struct kvt_h5_in *in, struct kvt_error *err)
 
 	if (!kvt_h5_has_attr(in, in->file, "format"))
 		return kvt_h5_bad(in, -1, err,
-				  "an HDF5 file, but not a kvtool snapshot: attribute "
-				  "format is missing");
+				  "an HDF5 file, but not a kvtool snapshot: attribute format is missing");
 	if ((status = kvt_h5_get_str(in, in->file, "format", &format, err)))
 		return status;
 	if (strcmp(format, SCHEMA))
@@ -140,8 +139,7 @@ static enum kvt_status check_version(struct kvt_h5_in *in, struct kvt_error *err
 	/* A higher minor number only adds what may be ignored. */
 	if (version[0] > MAJOR)
 		return kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
-				     "snapshot version %lld.%lld, this program reads up "
-				     "to %d.%d",
+				     "snapshot version %lld.%lld, this program reads up to %d.%d",
 				     (long long)version[0],
 				     (long long)version[1], MAJOR, MINOR);
 	in->version[0] = version[0];
@@ -173,8 +171,7 @@ static enum kvt_status check_features(struct kvt_h5_in *in, struct kvt_error *er
 	for (int i = 0; i < n; i++) {
 		if (!status && !is_known(feature[i]))
 			status = kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
-					       "snapshot requires the feature '%s', "
-					       "which this program does not know",
+					       "snapshot requires the feature '%s', which this program does not know",
 					       feature[i]);
 		free(feature[i]);
 	}
@@ -437,8 +434,7 @@ static enum kvt_status check_content(struct kvt_h5_in *in, hid_t object,
 			nbytes = -1;
 	if (nbytes != slot_bytes(group) || n != names)
 		return kvt_h5_bad(in, object, err,
-				  "content_shape and content_axes do not describe %lld "
-				  "bytes a slot and head",
+				  "content_shape and content_axes do not describe %lld bytes a slot and head",
 				  (long long)slot_bytes(group));
 	return KVT_OK;
 }

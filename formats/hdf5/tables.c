@@ -55,8 +55,7 @@ static enum kvt_status read_columns(struct kvt_h5_in *in, hid_t object,
 
 		if (!name[i][0] || strlen(name[i]) >= sizeof(c->name))
 			return kvt_h5_bad(in, object, err,
-					  "component %d has a name of %zu bytes, "
-					  "expected 1 to %zu",
+					  "component %d has a name of %zu bytes, expected 1 to %zu",
 					  i, strlen(name[i]), sizeof(c->name) - 1);
 		strcpy(c->name, name[i]);
 		c->start = start[i];

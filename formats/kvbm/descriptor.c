@@ -51,8 +51,7 @@ static enum kvt_status custom_axes(char axes[8], const json_t *value,
 	}
 	if (n != 4 || json_array_size(list) != 4)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: a custom kv_block_layout is not an order of Layer, "
-				"Outer, Page and Head",
+				"%s: a custom kv_block_layout is not an order of Layer, Outer, Page and Head",
 				in->name);
 	strcpy(axes + 4, "D");
 	return KVT_OK;
@@ -74,8 +73,7 @@ static enum kvt_status block_axes(char axes[8], const struct kvt_json *details)
 			return KVT_OK;
 		}
 	return kvt_fail(details->err, KVT_UNSUPPORTED,
-			"%s: kv_block_layout is '%.40s', which is not "
-			"known", details->name,
+			"%s: kv_block_layout is '%.40s', which is not known", details->name,
 			name ? name : "not a text");
 }
 
@@ -113,8 +111,7 @@ static enum kvt_status take_details(struct kvt_kvbm *out, const struct kvt_json 
 		return status;
 	if (!whole.object == !apart.object)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: layout_type_details is neither FullyContiguous nor "
-				"LayerSeparate",
+				"%s: layout_type_details is neither FullyContiguous nor LayerSeparate",
 				in->name);
 	out->separate = apart.object != NULL;
 	if ((status = block_axes(axes, out->separate ? &apart : &whole)) ||
@@ -123,13 +120,11 @@ static enum kvt_status take_details(struct kvt_kvbm *out, const struct kvt_json 
 	second = dim && !strcmp(dim, "BlockIsSecondDim");
 	if (out->separate && !second && (!dim || strcmp(dim, "BlockIsFirstDim")))
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: block_dim is '%.40s', expected BlockIsFirstDim or "
-				"BlockIsSecondDim",
+				"%s: block_dim is '%.40s', expected BlockIsFirstDim or BlockIsSecondDim",
 				in->name, dim ? dim : "missing");
 	if (out->separate && axes[0] && strncmp(axes, "LK", 2))
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: separate layers can have only NHD or HND "
-				"order", in->name);
+				"%s: separate layers can have only NHD or HND order", in->name);
 	join_axes(out, axes, second);
 	return KVT_OK;
 }
@@ -176,8 +171,7 @@ static enum kvt_status take_regions(struct kvt_kvbm *out, const struct kvt_json 
 		return status;
 	if (!json_is_object(first.object))
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: memory_descriptors has an entry that is not an "
-				"object",
+				"%s: memory_descriptors has an entry that is not an object",
 				in->name);
 	return kvt_json_int(&out->region, &first, "size", 0, INT64_MAX);
 }
@@ -195,8 +189,7 @@ static enum kvt_status take_descriptor(struct kvt_kvbm *out, const struct kvt_js
 		return take_config(out, in);
 	if (version != 1)
 		return kvt_fail(in->err, version < 0 ? KVT_BAD_INPUT : KVT_UNSUPPORTED,
-				"%s: version of the descriptor is %lld, expected "
-				"1", in->name,
+				"%s: version of the descriptor is %lld, expected 1", in->name,
 				LL(version));
 	if ((status = take_config(out, &config)) || (status = take_details(out, in)))
 		return status;

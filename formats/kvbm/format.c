@@ -56,8 +56,7 @@ static enum kvt_status take_heads(struct opening *o, struct kvt_group *group)
 		return status;
 	if (k->inner % heads)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tokens have %lld elements, which cannot be divided "
-				"into %lld heads",
+				"%s: tokens have %lld elements, which cannot be divided into %lld heads",
 				o->hints->manifest, LL(k->inner), LL(heads));
 	group->shape.n[KVT_AXIS_H] = heads;
 	group->shape.n[KVT_AXIS_D] = k->inner / heads;
@@ -184,8 +183,7 @@ static enum kvt_status read_descriptor(struct opening *o)
 
 	if (!o->hints->manifest)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: a raw tier has no description; give the JSON of its "
-				"layout descriptor with --manifest",
+				"%s: a raw tier has no description; give the JSON of its layout descriptor with --manifest",
 				o->path);
 	if ((status = kvt_tree_text(&text, &nbytes, &o->reader->files, o->hints->manifest,
 				    MOST_JSON, o->err)))

@@ -88,13 +88,11 @@ static enum kvt_status check_rows(const struct kvt_llama_opening *o,
 		return status;
 	if (elems % heads)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: %s of %lld elements cannot be divided into %lld "
-				"heads",
+				"%s: %s of %lld elements cannot be divided into %lld heads",
 				o->reader->leaf.path, what, LL(elems), LL(heads));
 	if (elems / heads % type->elems)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: %s of %lld elements in %lld heads would cut the "
-				"blocks of %d elements of %s; --heads=1 keeps rows whole",
+				"%s: %s of %lld elements in %lld heads would cut the blocks of %d elements of %s; --heads=1 keeps rows whole",
 				o->reader->leaf.path, what, LL(elems), LL(heads),
 				type->elems, type->name);
 	return KVT_OK;
@@ -158,9 +156,7 @@ static enum kvt_status check_widths(const struct kvt_llama_opening *o)
 		if (first && (s->k.nbytes != first->k.nbytes ||
 			      s->k.type != first->k.type))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: keys of its caches have %lld and %lld bytes, "
-					"so --heads=%lld may be true of one only; give "
-					"--head-dim, or --set heads=N,N",
+					"%s: keys of its caches have %lld and %lld bytes, so --heads=%lld may be true of one only; give --head-dim, or --set heads=N,N",
 					o->reader->leaf.path, LL(first->k.nbytes),
 					LL(s->k.nbytes), LL(h->heads));
 		first = s;
@@ -337,8 +333,7 @@ static enum kvt_status take_facts(struct kvt_llama_opening *o,
 		m++;
 	if (memory && m == KVT_LLAMA_MEMORIES)
 		return kvt_fail(o->err, KVT_USAGE,
-				"--set memory=%.60s, expected attention, recurrent or "
-				"hybrid",
+				"--set memory=%.60s, expected attention, recurrent or hybrid",
 				memory);
 	if (memory)
 		asked->memory = (enum kvt_llama_memory)m;

@@ -314,8 +314,7 @@ static enum kvt_status choose(struct kvt_llama_state *out, struct search *s, int
 	}
 	if (memory != KVT_LLAMA_UNKNOWN ? !s->found[memory] : !all)
 		return kvt_fail(c->err, KVT_BAD_INPUT,
-				"%s: no variant of %s version %d%s%s fits the length of "
-				"the file",
+				"%s: no variant of %s version %d%s%s fits the length of the file",
 				c->file->path, out->kind, out->version,
 				memory != KVT_LLAMA_UNKNOWN ? " with memory=" : "",
 				memory != KVT_LLAMA_UNKNOWN ?
@@ -367,8 +366,7 @@ static enum kvt_status own(struct kvt_llama_state *s, int32_t owner,
 	}
 	if (anonymous && other)
 		return kvt_fail(c->err, KVT_BAD_INPUT,
-				"%s: has llama.cpp cells of sequences %ld and %ld, and "
-				"some without a sequence",
+				"%s: has llama.cpp cells of sequences %ld and %ld, and some without a sequence",
 				c->file->path, (long)named->sequence,
 				(long)other->sequence);
 	if (named)
@@ -422,8 +420,8 @@ static enum kvt_status find_version(int *out, struct kvt_llama_cursor *c, bool b
 		    versions[*out].version == (int64_t)version)
 			return KVT_OK;
 	if (magic != GGSN && magic != GGSQ)
-		return kvt_fail(c->err, KVT_BAD_INPUT, "%s: not a state file of "
-						       "llama.cpp",
+		return kvt_fail(c->err, KVT_BAD_INPUT,
+				"%s: not a state file of llama.cpp",
 				c->file->path);
 	return kvt_fail(c->err, KVT_UNSUPPORTED,
 			"%s: %s version %llu, expected %s", c->file->path,

@@ -92,8 +92,7 @@ static enum kvt_status find_all(struct all *out, const struct kvt_llama_opening 
 
 		if (counted && !same_positions(q, &out->in[0]))
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
-					"%s: positions of sequence %ld repeat, and its "
-					"caches have different ones",
+					"%s: positions of sequence %ld repeat, and its caches have different ones",
 					o->reader->leaf.path, (long)number);
 		q->counted = counted;
 		if (q->count && kvt_llama_position(q, 0) < out->begin)
@@ -169,8 +168,7 @@ static enum kvt_status check_window(const struct kvt_llama_opening *o, int g,
 	if (!lacks)
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: window=%lld needs token %lld of sequence %s, but its cache "
-			"begins with token %lld",
+			"%s: window=%lld needs token %lld of sequence %s, but its cache begins with token %lld",
 			o->reader->leaf.path, (long long)group->window, (long long)begin,
 			request->id, (long long)live.begin);
 }
@@ -269,8 +267,7 @@ static enum kvt_status find_gaps(struct kvt_llama_opening *o, const bool *seen)
 			if (entries_of(&all, size) > MAX_ENTRIES &&
 			    entries_of(&all, size) / 64 > held)
 				return kvt_fail(o->err, KVT_UNSUPPORTED,
-						"%s: sequence %ld has %lld tokens of "
-						"%lld positions: too few for a table",
+						"%s: sequence %ld has %lld tokens of %lld positions: too few for a table",
 						o->reader->leaf.path, (long)number,
 						(long long)all.in[o->part[g].cache].count,
 						(long long)(all.end - all.begin));

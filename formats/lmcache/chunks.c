@@ -117,15 +117,13 @@ static enum kvt_status check_alike(const struct kvt_lmcache *o,
 		if (strcmp(x, y))
 			return kvt_fail(
 				o->err, KVT_BAD_INPUT,
-				"%.120s: holds chunks of %s '%.60s' and of %s '%.60s'; "
-				"choose with --set %s=%.60s",
+				"%.120s: holds chunks of %s '%.60s' and of %s '%.60s'; choose with --set %s=%.60s",
 				o->path, kvt_lmcache_facts[f], x, kvt_lmcache_facts[f], y,
 				kvt_lmcache_facts[f], x);
 	}
 	if (part->backend != first->backend)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%.200s and %.200s are not of the same backend of "
-				"LMCache",
+				"%.200s and %.200s are not of the same backend of LMCache",
 				path_of(o, first), path_of(o, part));
 	return KVT_OK;
 }
@@ -230,8 +228,7 @@ static enum kvt_status take_part(struct kvt_lmcache *o,
 	}
 	if (found != o->headers)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%.200s has a header, %.200s has %lld bytes and none: that "
-				"one was cut, or is of another store",
+				"%.200s has a header, %.200s has %lld bytes and none: that one was cut, or is of another store",
 				path_of(o, found ? part : o->first),
 				path_of(o, found ? o->first : part),
 				LL(found ? o->first->nbytes : part->nbytes));
@@ -269,8 +266,7 @@ static enum kvt_status take_parts(struct kvt_lmcache *o)
 				  o->count > 1 ? ", and so are all others" : "");
 	if (!status && o->headers && kvt_fact(o->hints, "serde"))
 		status = kvt_fail(o->err, KVT_BAD_INPUT,
-				  "%s: has a header, and coded chunks have none; leave out "
-				  "--set=serde", path_of(o, o->first));
+				  "%s: has a header, and coded chunks have none; leave out --set=serde", path_of(o, o->first));
 	return status;
 }
 

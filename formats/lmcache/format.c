@@ -72,8 +72,7 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 		return KVT_OK;
 	if (at < 0 || tree->file[i].nbytes != N || tree->file[at].nbytes < N)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s/%s: has %lld bytes, expected the first %d of the "
-				"file beside it",
+				"%s/%s: has %lld bytes, expected the first %d of the file beside it",
 				o->path, name, (long long)tree->file[i].nbytes, N);
 	if ((status = kvt_tree_list(files, &x, tree, i, o->err)) ||
 	    (status = kvt_tree_list(files, &y, tree, at, o->err)) ||
@@ -84,8 +83,7 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 	free(files->file[--files->count].path);
 	if (memcmp(a, b, N))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s/%s: does not match the beginning of the file beside "
-				"it", o->path, name);
+				"%s/%s: does not match the beginning of the file beside it", o->path, name);
 	return KVT_OK;
 }
 
@@ -142,8 +140,7 @@ static enum kvt_status take_single(struct kvt_lmcache *o)
 	if (!kvt_lmcache_backend(&part.backend, &stem, name) ||
 	    part.backend == KVT_LMCACHE_TWIN)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: its name is not that of a chunk of LMCache: "
-				"KEY.data, KEY.pt, KEY.kvcache.safetensors or KEY.weka1",
+				"%s: its name is not that of a chunk of LMCache: KEY.data, KEY.pt, KEY.kvcache.safetensors or KEY.weka1",
 				o->path);
 	if (!(text = strndup(name, stem)))
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);

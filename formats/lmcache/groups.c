@@ -34,8 +34,7 @@ static enum kvt_status guess_layout(const struct kvt_lmcache *o, struct kvt_grou
 		return kvt_layout_parse(&group->layout,
 					kvt_lmcache_axes(KVT_LMCACHE_2LTD), o->err);
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: a layer without a header may be [2, tokens, heads] or "
-			"[tokens, 2, heads]; give --layout %s or %s",
+			"%s: a layer without a header may be [2, tokens, heads] or [tokens, 2, heads]; give --layout %s or %s",
 			first_path(o), kvt_lmcache_axes(KVT_LMCACHE_2TD),
 			kvt_lmcache_axes(KVT_LMCACHE_T2D));
 }
@@ -98,14 +97,11 @@ static enum kvt_status share_heads(struct kvt_lmcache *o, struct kvt_group *grou
 		return KVT_OK;
 	if (total < 0)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: one of %lld workers, with %lld heads; the number of "
-				"heads of the model is not known: give --set "
-				"total-heads=N",
+				"%s: one of %lld workers, with %lld heads; the number of heads of the model is not known: give --set total-heads=N",
 				first_path(o), LL(world), LL(heads));
 	if (total != heads * world && (heads != 1 || total > world || world % total))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: %lld workers with %lld heads each do not fit a "
-				"model of %lld heads",
+				"%s: %lld workers with %lld heads each do not fit a model of %lld heads",
 				first_path(o), LL(world), LL(heads), LL(total));
 	group->total_heads = total;
 	parallel->tp_size = world;

@@ -51,13 +51,11 @@ static enum kvt_status check_fmt(int64_t fmt, const char *name, struct kvt_error
 {
 	if (fmt < 0 || fmt >= NFMTS)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: memory format %lld is not one that kvtool knows, 1, "
-				"2, 3 or 6",
+				"%s: memory format %lld is not one that kvtool knows, 1, 2, 3 or 6",
 				name, LL(fmt));
 	if (!fmts[fmt].axes)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: memory format %lld (%s) is not a KV "
-				"cache", name, LL(fmt),
+				"%s: memory format %lld (%s) is not a KV cache", name, LL(fmt),
 				fmts[fmt].name);
 	return KVT_OK;
 }
@@ -112,8 +110,7 @@ static enum kvt_status take_array(struct kvt_lmcache_header *h, const struct sai
 	if (!(said->rank ? shape_fits(array, fmt, s, said->rank) :
 			   padded_fits(array, fmt, s)))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: shape %lld x %lld x %lld x %lld of array %d is none "
-				"of %s",
+				"%s: shape %lld x %lld x %lld x %lld of array %d is none of %s",
 				name, LL(s[0]), LL(s[1]), LL(s[2]), LL(s[3]), h->narrays,
 				fmt->name);
 	if (array->tokens != h->array[0].tokens)
@@ -146,8 +143,7 @@ static enum kvt_status check_payload(const struct kvt_lmcache_header *h,
 					"%s: array %d has more than 2^63 bytes", name, i);
 	if (sum != payload)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: shapes in the header make %lld bytes, but %lld "
-				"follow it",
+				"%s: shapes in the header make %lld bytes, but %lld follow it",
 				name, LL(sum), LL(payload));
 	return KVT_OK;
 }
@@ -169,8 +165,7 @@ static enum kvt_status fs_dtype(const struct kvt_dtype **out, int32_t number,
 
 	if (number < 1 || number > 8)
 		return kvt_fail(err, number ? KVT_UNSUPPORTED : KVT_BAD_INPUT,
-				"%s: element type %d is not one that kvtool knows, 1 to "
-				"8",
+				"%s: element type %d is not one that kvtool knows, 1 to 8",
 				name, (int)number);
 	*out = kvt_dtype_find(names[number]);
 	return KVT_OK;
@@ -207,8 +202,7 @@ static enum kvt_status fs_cut(const uint8_t *head, int64_t nhead, int64_t nbytes
 
 		if (!fs_arrays(&h, head, name, NULL))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: its header says that %d bytes follow it, but "
-					"%lld do: the file was %s",
+					"%s: its header says that %d bytes follow it, but %lld do: the file was %s",
 					name, (int)i32_at(head), LL(nbytes - data),
 					nbytes - data < i32_at(head) ? "cut" :
 								       "extended");
@@ -272,8 +266,7 @@ static enum kvt_status gds_shape(struct said *out, const struct kvt_json *in,
 
 	if (n < 1 || n > 4)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %s has %zu extents, expected 1 to "
-				"4", in->name, key, n);
+				"%s: %s has %zu extents, expected 1 to 4", in->name, key, n);
 	for (size_t i = 0; i < n; i++)
 		if ((status = kvt_json_int_at(&out->shape[i], in, key, array, i, 0,
 					      INT64_MAX)))
@@ -291,8 +284,7 @@ static enum kvt_status gds_arrays(struct kvt_lmcache_header *h, const struct kvt
 
 	if (n < 1 || n > KVT_MAX_GROUPS || n != json_array_size(dtypes))
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %zu shapes and %zu dtypes, expected as many, 1 to "
-				"%d",
+				"%s: %zu shapes and %zu dtypes, expected as many, 1 to %d",
 				in->name, n, json_array_size(dtypes), KVT_MAX_GROUPS);
 	for (size_t i = 0; i < n; i++) {
 		struct said said = { .rank = 0 };
@@ -322,8 +314,7 @@ static enum kvt_status gds_version(const struct kvt_json *in)
 		return status;
 	if (!version || strcmp(version, "1"))
 		return kvt_fail(in->err, version ? KVT_UNSUPPORTED : KVT_BAD_INPUT,
-				"%s: lmcache_version is %s%.20s%s, expected "
-				"'1'", in->name,
+				"%s: lmcache_version is %s%.20s%s, expected '1'", in->name,
 				version ? "'" : "", version ? version : "missing",
 				version ? "'" : "");
 	return KVT_OK;
@@ -387,8 +378,7 @@ enum kvt_status kvt_lmcache_gds_parse(struct kvt_lmcache_header *out, const uint
 				name, LL(nbytes), LL(h.data));
 	if (kvt_le64(head) != GDS_TEXT)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: text of %llu bytes, expected %d of an LMCache "
-				"header",
+				"%s: text of %llu bytes, expected %d of an LMCache header",
 				name, (unsigned long long)kvt_le64(head), GDS_TEXT);
 	if ((status = kvt_json_parse(&json, (const char *)head + 8, GDS_TEXT, name, err)))
 		return status;
@@ -396,8 +386,7 @@ enum kvt_status kvt_lmcache_gds_parse(struct kvt_lmcache_header *out, const uint
 	status = kvt_json_object(&tensor, &in, "kvcache");
 	if (!status && (!tensor.object || json_object_size(json) != 1))
 		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: expected kvcache in the header and nothing "
-				  "else", name);
+				  "%s: expected kvcache in the header and nothing else", name);
 	if (!status)
 		status = gds_tensor(&h, &payload, &tensor);
 	json_decref(json);
@@ -405,8 +394,7 @@ enum kvt_status kvt_lmcache_gds_parse(struct kvt_lmcache_header *out, const uint
 		return status;
 	if (payload != nbytes - h.data)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: data_offsets end at %lld, but %lld bytes follow the "
-				"header",
+				"%s: data_offsets end at %lld, but %lld bytes follow the header",
 				name, LL(payload), LL(nbytes - h.data));
 	*out = h;
 	return KVT_OK;

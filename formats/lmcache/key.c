@@ -129,8 +129,8 @@ static bool are_tags(const char *s)
 static enum kvt_status refuse(struct kvt_error *err, const char *what,
 			      const char *value, const char *expected)
 {
-	return kvt_fail(err, KVT_BAD_INPUT, "is not an LMCache key: %s '%.80s', expected "
-					    "%s",
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"is not an LMCache key: %s '%.80s', expected %s",
 			what, value ? value : "", expected);
 }
 

@@ -45,8 +45,7 @@ static enum kvt_status refuse_coded(const struct kvt_lmcache *o, const char *pat
 				    enum kvt_lmcache_serde serde)
 {
 	return kvt_fail(o->err, KVT_UNSUPPORTED,
-			"%.200s: chunks that LMCache's serde %s has coded cannot be read: "
-			"%s; let LMCache load and store them without it",
+			"%.200s: chunks that LMCache's serde %s has coded cannot be read: %s; let LMCache load and store them without it",
 			path, rows[serde].name, rows[serde].why);
 }
 
@@ -61,8 +60,7 @@ enum kvt_status kvt_lmcache_take_serde(struct kvt_lmcache *o)
 		i++;
 	if (i == NROWS)
 		return kvt_fail(o->err, KVT_USAGE,
-				"serde is '%.40s', expected none, fp8, checksum, aesgcm, "
-				"turboquant, asym_k16_v8 or cachegen", said);
+				"serde is '%.40s', expected none, fp8, checksum, aesgcm, turboquant, asym_k16_v8 or cachegen", said);
 	o->serde = (enum kvt_lmcache_serde)i;
 	return rows[i].why ? refuse_coded(o, o->path, o->serde) : KVT_OK;
 }
@@ -118,8 +116,7 @@ static enum kvt_status check_frame(const struct kvt_lmcache *o, const uint8_t *h
 	free(bytes);
 	if (is != said)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: its checksum is 0x%016llx, expected 0x%016llx: the "
-				"file was cut or changed", file->path,
+				"%s: its checksum is 0x%016llx, expected 0x%016llx: the file was cut or changed", file->path,
 				(unsigned long long)is, (unsigned long long)said);
 	return status;
 }
@@ -140,12 +137,10 @@ enum kvt_status kvt_lmcache_decode(struct kvt_lmcache *o, struct kvt_chunk *chun
 	if (o->serde != KVT_LMCACHE_CHECKSUM)
 		return !is_framed(head, &part->key) ? KVT_OK :
 		       kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: begins with its hash, as LMCache's serde checksum "
-				"writes it; give --set=serde=checksum", file->path);
+				"%s: begins with its hash, as LMCache's serde checksum writes it; give --set=serde=checksum", file->path);
 	if (n < FRAME || !is_framed(head, &part->key))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: does not begin with its hash, as serde checksum "
-				"writes it; leave out --set=serde", file->path);
+				"%s: does not begin with its hash, as serde checksum writes it; leave out --set=serde", file->path);
 	chunk->offset += FRAME;
 	chunk->nbytes -= FRAME;
 	return check_frame(o, head, file, chunk->offset, chunk->offset + chunk->nbytes);
@@ -158,8 +153,7 @@ enum kvt_status kvt_lmcache_check_sealed(const struct kvt_lmcache *o, int64_t to
 
 		if (c->nbytes % token == SEALED)
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
-					"%s: chunk %.80s has %lld bytes, %d more than %lld "
-					"tokens: LMCache's serde aesgcm has encrypted it",
+					"%s: chunk %.80s has %lld bytes, %d more than %lld tokens: LMCache's serde aesgcm has encrypted it",
 					o->reader->files.file[c->file].path, c->id,
 					LL(c->nbytes), SEALED, LL(c->nbytes / token));
 	}

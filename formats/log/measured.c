@@ -66,8 +66,8 @@ static enum kvt_status add(struct reader *r, const char *format, double n, doubl
 
 	if (!(n >= 1 && n < 1e15 && bytes > 0 && bytes < 9e18 && us > 0 && us < 1e15 &&
 	      post_us >= 0 && post_us < 1e15))
-		return wrong(r, "operations, bytes and time must all be above 0, and "
-			     "finite");
+		return wrong(r,
+				"operations, bytes and time must all be above 0, and finite");
 	if (m->n == MEASURED_MOST)
 		return wrong(r, "more than 4096 measurements");
 	m->format = format;
@@ -167,8 +167,8 @@ static enum kvt_status take_row(struct reader *r, const char *line)
 	for (int i = 0; i < NROLES; i++)
 		if (r->column[i] >= 0 && (r->column[i] >= n ||
 					  !number(&v[i], cell[r->column[i]])))
-			return wrong(r, "a column of the table is missing or not a "
-					"number");
+			return wrong(r,
+					"a column of the table is missing or not a number");
 	if (t->threads)
 		v[COUNT] *= (double)r->threads;
 	size = t->csv ? v[SIZE] : v[SIZE] * v[COUNT];
@@ -208,8 +208,8 @@ static enum kvt_status take_final(struct reader *r, const char *line)
 	    !number(&rate, cell[6]))
 		return wrong(r, "a final line of ucx_perftest without its columns");
 	if (!(r->message > 0))
-		return wrong(r, "the message size is missing before this line of "
-				"ucx_perftest");
+		return wrong(r,
+				"the message size is missing before this line of ucx_perftest");
 	if (r->latency)
 		return add(r, "ucx_perftest", 1, r->message, average, 0);
 	return add(r, "ucx_perftest", count, count * r->message,
@@ -275,8 +275,7 @@ enum kvt_status measured_parse(struct measured *out, const char *text, size_t nb
 		text = next ? next + 1 : end;
 	}
 	if (!status && !out->n)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: not the output of a known "
-						    "benchmark; a CSV has a line with "
-						    "n,bytes,us", path);
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: not the output of a known benchmark; a CSV has a line with n,bytes,us", path);
 	return status;
 }

@@ -159,8 +159,7 @@ enum kvt_status kvt_stats_check(const json_t *stats, const char *name,
 				"%s: kv_connector_stats has no class", name);
 	if (!(class = class_of(stats)))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: it is not known how %.60s adds up; a rule says: nixl, "
-				"mooncake, lists, numbers, offloading, multi or none",
+				"%s: it is not known how %.60s adds up; a rule says: nixl, mooncake, lists, numbers, offloading, multi or none",
 				name, text_of(stats, "class"));
 	if (!is_formed(data, class->rule))
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -424,8 +423,7 @@ enum kvt_status kvt_stats_add(json_t *first, const json_t *later, struct kvt_err
 {
 	if (!is_a(first, text_of(later, "class")))
 		return kvt_fail(err, KVT_MISMATCH,
-				"AssertionError: the first worker has %.60s, which is no "
-				"%.60s", text_of(first, "class"), text_of(later, "class"));
+				"AssertionError: the first worker has %.60s, which is no %.60s", text_of(first, "class"), text_of(later, "class"));
 	return add_data(first, later, err);
 }
 

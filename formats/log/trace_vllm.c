@@ -102,8 +102,8 @@ static enum kvt_status take_time(struct trace_log *log, int64_t ns,
 		log->any = true;
 		log->begin = log->before = ns - interval;
 	} else if (ns < log->at) {
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: its time is before that of the "
-						    "line above",
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: its time is before that of the line above",
 				line->name);
 	} else if (ns > log->at) {
 		log->before = log->at;
@@ -137,8 +137,7 @@ static enum kvt_status take_transfers(struct kvt_trace *trace, struct trace_log 
 
 	if (!kvt_log_field(&mib, metrics, "Avg MB per transfer") || !(mib > 0))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: transfers without 'Avg MB per "
-				"transfer'", line->name);
+				"%s: transfers without 'Avg MB per transfer'", line->name);
 	bytes = mib * 1048576 * (double)unit->pairs;
 	if (!(bytes < 9e15) || transfers / (double)unit->pairs >
 				       (double)(LOG_MOST - trace->n))
@@ -174,8 +173,7 @@ enum kvt_status trace_take_vllm(struct kvt_trace *trace, struct trace_log *log,
 	      transfers >= 1;
 	if (any && !timed)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: no time such as 11-20 10:00:00 is before the "
-				"metrics",
+				"%s: no time such as 11-20 10:00:00 is before the metrics",
 				line->name);
 	if (timed && (status = take_time(log, ns, line, err)))
 		return status;

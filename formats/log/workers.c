@@ -73,8 +73,7 @@ static enum kvt_status find_kind(enum kvt_event_kind *out, const struct kvt_json
 			return check_keys(in, keys_of[*out]);
 		}
 	return kvt_fail(in->err, KVT_BAD_INPUT,
-			"%s: expected a worker, workers, output, aggregated or "
-			"scheduler_output", in->name);
+			"%s: expected a worker, workers, output, aggregated or scheduler_output", in->name);
 }
 
 /* ---- values ------------------------------------------------------------- */

@@ -103,15 +103,12 @@ static enum kvt_status rows_of_page(int64_t *out, const struct kvt_group *group,
 	*out = group->content.n ? group->content.n : rows;
 	if (rows % *out)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a block has %lld rows of %s, which pages of %lld "
-				"rows do not fill",
+				"%s: a block has %lld rows of %s, which pages of %lld rows do not fill",
 				name, LL(rows), group->content.type->name, LL(*out));
 	if (group->content.n || !most || rows <= most)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: a block has %lld rows of %s, but a page of a kernel has at "
-			"most %lld, each with its own planes: give "
-			"--content-type=%s/%lld, or how many rows a page has",
+			"%s: a block has %lld rows of %s, but a page of a kernel has at most %lld, each with its own planes: give --content-type=%s/%lld, or how many rows a page has",
 			name, LL(rows), group->content.type->name, LL(most),
 			kvt_content_name(&group->content).s, LL(most));
 }
@@ -162,8 +159,7 @@ enum kvt_status kvt_content_fold(struct kvt_group *group, const char *name,
 		return KVT_OK;
 	if (!page_is_run(group))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: a block of %s must be one run of bytes, which it is "
-				"not in layout %s",
+				"%s: a block of %s must be one run of bytes, which it is not in layout %s",
 				name, type->name, kvt_layout_string(&group->layout).s);
 	if ((status = rows_of_page(&rows, group, all, name, err)))
 		return status;

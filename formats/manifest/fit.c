@@ -26,8 +26,7 @@ static enum kvt_status settle_slots(struct kvt_group *group, const char *name,
 	}
 	if (group->block_size >= 0 && group->block_size % tokens)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld tokens are not a multiple of %lld "
-				"tokens per slot",
+				"%s: blocks of %lld tokens are not a multiple of %lld tokens per slot",
 				name, LL(group->block_size), LL(tokens));
 	if (group->block_size >= 0)
 		return kvt_manifest_extent(group, KVT_AXIS_S, group->block_size / tokens,
@@ -44,8 +43,7 @@ static enum kvt_status settle_group(struct kvt_group *group, const char *name,
 
 	if (kvt_layout_latent(&group->layout) && n[KVT_AXIS_K] == 2)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: content of layout %s is opaque: give its size as "
-				"content, not as head_dim",
+				"%s: content of layout %s is opaque: give its size as content, not as head_dim",
 				name, kvt_layout_string(&group->layout).s);
 	if (n[KVT_AXIS_K] < 0)
 		n[KVT_AXIS_K] = kvt_group_opaque(group) ? 1 : 2;
@@ -74,9 +72,7 @@ enum kvt_status kvt_manifest_finish_group(struct kvt_group *group,
 	/* one head of how many?  A share and a replica look the same */
 	if (group->total_heads < 0 && tp > 1 && group->kind != KVT_MLA)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: rank %lld of %lld holds %lld heads; the number of "
-				"heads of the model is not known: total_kv_heads is "
-				"missing",
+				"%s: rank %lld of %lld holds %lld heads; the number of heads of the model is not known: total_kv_heads is missing",
 				name, LL(parallel->tp_rank), LL(tp), LL(heads));
 	if (group->total_heads < 0)
 		group->total_heads = heads;
@@ -99,8 +95,7 @@ static enum kvt_status fit_dtype(struct kvt_group *group,
 		group->dtype = array->dtype;
 	if (!group->dtype)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: the element type is not known; give --dtype, such "
-				"as --dtype=bfloat16",
+				"%s: the element type is not known; give --dtype, such as --dtype=bfloat16",
 				array->name);
 	group->shape.elem = group->dtype->elem;
 	/* integers may carry the bits of another type, as numpy's must */
@@ -163,9 +158,7 @@ static enum kvt_status derive_open(bool *derived, struct kvt_group *group,
 				" or --spec");
 	if (array->nbytes % nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %lld bytes, not a multiple of the %lld of one %s: "
-				"it was cut, or another size is wrong; give %s to hold all "
-				"against it",
+				"%s: has %lld bytes, not a multiple of the %lld of one %s: it was cut, or another size is wrong; give %s to hold all against it",
 				array->name, LL(array->nbytes), LL(nbytes),
 				kvt_axis_name(open), option_of(open, group));
 	group->shape.n[open] = array->nbytes / nbytes;
@@ -242,8 +235,7 @@ static enum kvt_status fit_bytes(struct kvt_manifest *manifest,
 				"%s: has %lld bytes of data, but its pages make %lld",
 				array->name, LL(array->nbytes), LL(pages));
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: has %lld bytes of data, but layout, sizes and type make "
-			"%lld",
+			"%s: has %lld bytes of data, but layout, sizes and type make %lld",
 			array->name, LL(array->nbytes), LL(dense));
 }
 
@@ -298,8 +290,7 @@ enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
 
 	if (manifest->tensor.row_bytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: its manifest has rows and row_bytes, which are of a "
-				"file without a header", array->name);
+				"%s: its manifest has rows and row_bytes, which are of a file without a header", array->name);
 	if (!manifest->has_layout) {
 		kvt_manifest_fill_dtype(&filled.snapshot.group[0], manifest->hints,
 					array->dtype);

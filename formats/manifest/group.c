@@ -162,8 +162,7 @@ enum kvt_status kvt_manifest_take_dtype(struct kvt_group *group,
 	group->dtype = kvt_dtype_find(dtype);
 	if (!group->dtype)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: dtype '%.40s' is not an element "
-				"type", in->name, dtype);
+				"%s: dtype '%.40s' is not an element type", in->name, dtype);
 	group->shape.elem = group->dtype->elem;
 	return KVT_OK;
 }
@@ -180,8 +179,7 @@ static enum kvt_status take_content(struct kvt_group *group,
 		return status;
 	if (head_dim >= 0 && content >= 0)
 		return kvt_fail(sizes->err, KVT_BAD_INPUT,
-				"%s: sizes give head_dim %lld and content %lld, expected "
-				"one of them",
+				"%s: sizes give head_dim %lld and content %lld, expected one of them",
 				sizes->name, LL(head_dim), LL(content));
 	if (head_dim >= 0 || content >= 0) {
 		group->shape.n[KVT_AXIS_K] = head_dim >= 0 ? 2 : 1;

@@ -73,8 +73,7 @@ static enum kvt_status take_state_shape(int64_t *first, int64_t *rest,
 		return status;
 	if (json_array_size(shape) < 2)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %s needs a shape of at least 2 "
-				"extents", in->name, what);
+				"%s: %s needs a shape of at least 2 extents", in->name, what);
 	*rest = 1;
 	for (size_t i = 0; i < json_array_size(shape); i++) {
 		if ((status = kvt_json_int_at(&n, in, "shape", shape, i, 1, KVT_MOST)))
@@ -105,8 +104,7 @@ static enum kvt_status take_conv(struct kvt_manifest *out, const struct kvt_json
 		return status;
 	if (order ? strcmp(order, "SD") && strcmp(order, "DS") : first > 1 && rest > 1)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: conv_layout is %.20s, expected SD (taps outside "
-				"channels) or DS",
+				"%s: conv_layout is %.20s, expected SD (taps outside channels) or DS",
 				in->name, order ? order : "not given");
 	ds = order && !strcmp(order, "DS");
 	conv->kind = KVT_MAMBA_CONV;
@@ -143,8 +141,7 @@ static enum kvt_status take_ssm(struct kvt_manifest *out, const struct kvt_json 
 		return status;
 	if (owned[0] >= 0 && owned[1] - owned[0] != heads)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: ssm holds heads %lld to %lld, but its shape has "
-				"%lld",
+				"%s: ssm holds heads %lld to %lld, but its shape has %lld",
 				in->name, LL(owned[0]), LL(owned[1] - 1), LL(heads));
 	ssm->kind = KVT_MAMBA_SSM;
 	ssm->shape.n[KVT_AXIS_S] = 1;

@@ -109,8 +109,7 @@ static enum kvt_status take_groups(struct kvt_manifest *out, const struct kvt_js
 			return status;
 		if (!out->has_layout)
 			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: group %s has no "
-					"layout", in->name, group->id);
+					"%s: group %s has no layout", in->name, group->id);
 	}
 	return KVT_OK;
 }

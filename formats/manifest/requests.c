@@ -197,8 +197,7 @@ static enum kvt_status take_table(struct kvt_request *request, int g,
 		index = find_id(ids, id);
 		if (index < 0)
 			return kvt_fail(tables->err, KVT_BAD_INPUT,
-					"%s: request %.64s: block %lld is not in "
-					"block_ids",
+					"%s: request %.64s: block %lld is not in block_ids",
 					tables->name, request->id, LL(id));
 		request->blocks[g][i] = (uint32_t)index;
 	}
@@ -217,8 +216,7 @@ static enum kvt_status take_holes_of(struct kvt_request *request, int g,
 
 		if (json_array_size(pair) != 2)
 			return kvt_fail(holes->err, KVT_BAD_INPUT,
-					"%s: holes of request %.64s are not pairs of "
-					"positions",
+					"%s: holes of request %.64s are not pairs of positions",
 					holes->name, request->id);
 		for (size_t k = 0; !status && k < 2; k++)
 			status = kvt_json_int_at(&at[k], holes, request->id, pair, k, 0,

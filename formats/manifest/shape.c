@@ -250,8 +250,7 @@ enum kvt_status kvt_manifest_fit_shape(struct kvt_group *group,
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (group->shape.n[a] >= 0 && group->shape.n[a] != n[a])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%.160s: shape %.120s in layout %s has %lld for "
-					"the %s extent, not %lld",
+					"%.160s: shape %.120s in layout %s has %lld for the %s extent, not %lld",
 					array->name,
 					print_shape(array->rank, array->shape).s,
 					kvt_layout_string(&group->layout).s, LL(n[a]),
@@ -285,8 +284,7 @@ enum kvt_status kvt_manifest_fit_file_shape(const struct kvt_manifest *manifest,
 			nbytes = -1;
 	if (nbytes != array->nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%.160s: has %lld bytes of data, but file_shape %.120s "
-				"makes %lld",
+				"%.160s: has %lld bytes of data, but file_shape %.120s makes %lld",
 				array->name, LL(array->nbytes),
 				print_shape(rank, manifest->file_shape).s, LL(nbytes));
 	return KVT_OK;

@@ -64,8 +64,7 @@ enum kvt_status kvt_sidecar_check(const char *sidecar, const char *path,
 	status = kvt_manifest_of_other(&other, &manifest, path, err);
 	if (!status && other)
 		status = kvt_fail(err, KVT_SYSTEM,
-				  "%s: is the manifest of %.200s beside it; give the "
-				  "output another name",
+				  "%s: is the manifest of %.200s beside it; give the output another name",
 				  sidecar, manifest.file);
 	kvt_manifest_free(&manifest);
 	return status;

@@ -37,8 +37,7 @@ static enum kvt_status take_planes(struct told *t, struct kvt_error *err)
 		return KVT_OK;
 	if (!t->block_size)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s has planes in a block, so the number of its tokens "
-				"is needed: give --block-size",
+				"%s has planes in a block, so the number of its tokens is needed: give --block-size",
 				t->group.spec);
 	for (int a = 0; a < KVT_NAXES; a++)
 		t->shape.n[a] = 1;
@@ -84,8 +83,7 @@ static enum kvt_status read_spec(struct told *out, const char *text,
 		return kvt_fail(err, status, "--spec: %.400s", why.text);
 	if (t.spec.tokens_per_slot.den != 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"--spec: a slot of a dump cannot stand for less than a "
-				"token");
+				"--spec: a slot of a dump cannot stand for less than a token");
 	t.tokens_per_slot = t.spec.tokens_per_slot.num;
 	if ((status = take_planes(&t, &why)))
 		return kvt_fail(err, status, "--spec: %.400s", why.text);

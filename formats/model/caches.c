@@ -55,8 +55,7 @@ static enum kvt_status check_window(struct config *c)
 
 	if (!status && !used)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: layer_types has sliding_attention, but "
-				"use_sliding_window is false",
+				"%s: layer_types has sliding_attention, but use_sliding_window is false",
 				c->in.name);
 	return status;
 }
@@ -70,8 +69,7 @@ static enum kvt_status blocks(bool *found, struct config *c)
 
 	if (!status && *found && c->count[LAYER_FULL] != c->nlayers)
 		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: block_configs, and %lld of %lld layers are of full "
-				"attention: give the caches with --spec", c->in.name,
+				"%s: block_configs, and %lld of %lld layers are of full attention: give the caches with --spec", c->in.name,
 				LL(c->count[LAYER_FULL]), LL(c->nlayers));
 	if (status || !*found || (status = kvt_config_head_dim(&args.head_dim, c)))
 		return status;
@@ -87,8 +85,7 @@ static enum kvt_status blocks(bool *found, struct config *c)
 			continue;
 		if (c->out->model.ngroups == KVT_MODEL_GROUPS)
 			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: block_configs has more than %d numbers of "
-					"heads", c->in.name, KVT_MODEL_GROUPS);
+					"%s: block_configs has more than %d numbers of heads", c->in.name, KVT_MODEL_GROUPS);
 		snprintf(name, sizeof(name), "full-%lld", LL(heads[i]));
 		args.heads = heads[i];
 		kvt_config_add_some(c, name, "gqa", layers, i, &args);
@@ -163,9 +160,7 @@ static enum kvt_status listed_heads(struct kvt_spec_args *full, struct config *c
 			seen = true;
 		} else if (args.heads != want->heads || args.head_dim != want->head_dim) {
 			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: per_layer_config: layer %lld has %lld heads "
-					"of %lld, expected %lld of %lld as others of its "
-					"kind: give the caches with --spec", c->in.name,
+					"%s: per_layer_config: layer %lld has %lld heads of %lld, expected %lld of %lld as others of its kind: give the caches with --spec", c->in.name,
 					LL(i), LL(args.heads), LL(args.head_dim),
 					LL(want->heads), LL(want->head_dim));
 		}
@@ -324,8 +319,7 @@ static enum kvt_status check_v4_rates(struct config *c)
 		return status;
 	if (four != 4 || heavy != 128)
 		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: compress_rates are %lld and %lld, expected 4 and "
-				"128",
+				"%s: compress_rates are %lld and %lld, expected 4 and 128",
 				c->in.name, LL(four), LL(heavy));
 	if (json_is_number(rotated) && json_number_value(rotated) * 512 != 64)
 		return kvt_fail(c->in.err, KVT_UNSUPPORTED,

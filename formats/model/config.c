@@ -189,9 +189,7 @@ static enum kvt_status find_family(struct config *c, const struct kvt_json *oute
 				c->in.name);
 	if (!(c->family = family_find(inner ? inner : type)))
 		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: model_type '%.60s' is not known: give --as=FAMILY "
-				"to use the rules of another, such as llama, or the "
-				"caches with --spec",
+				"%s: model_type '%.60s' is not known: give --as=FAMILY to use the rules of another, such as llama, or the caches with --spec",
 				c->in.name, inner ? inner : type);
 	snprintf(c->out->family, sizeof(c->out->family), "%s", c->family->type);
 	c->told = c->hints->family && (!of_file || strcmp(of_file, c->hints->family));

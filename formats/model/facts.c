@@ -97,8 +97,7 @@ enum kvt_status kvt_config_need_layers(struct config *c)
 {
 	if (!c->nlayers)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: num_hidden_layers is missing; "
-				"--set=num_hidden_layers=N gives it",
+				"%s: num_hidden_layers is missing; --set=num_hidden_layers=N gives it",
 				c->in.name);
 	return KVT_OK;
 }

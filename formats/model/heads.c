@@ -49,8 +49,7 @@ static enum kvt_status kv_heads(int64_t *out, struct config *c)
 		return status;
 	if (one && *out > 1)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: multi_query is true, but num_key_value_heads is "
-				"%lld", c->in.name, LL(*out));
+				"%s: multi_query is true, but num_key_value_heads is %lld", c->in.name, LL(*out));
 	if (one)
 		*out = 1;
 	if (*out || (status = named_heads(out, c)) || *out)
@@ -76,8 +75,7 @@ enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c)
 		return status;
 	if (hidden % heads)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: head_dim is missing, and hidden_size %lld is not a "
-				"multiple of num_attention_heads %lld",
+				"%s: head_dim is missing, and hidden_size %lld is not a multiple of num_attention_heads %lld",
 				c->in.name, LL(hidden), LL(heads));
 	*out = hidden / heads;
 	kvt_config_note(c, "head_dim is missing: %lld, hidden_size / num_attention_heads",
@@ -131,9 +129,7 @@ static enum kvt_status check_block(const struct kvt_json *in, int64_t layer)
 			i++;
 		if (i == 5 && !kvt_config_is_off(value))
 			return kvt_fail(in->err, KVT_UNSUPPORTED,
-					"%s: block_configs: %.40s of layer %lld may "
-					"concern its cache, and no rule knows it: give "
-					"the caches with --spec", in->name, key, LL(layer));
+					"%s: block_configs: %.40s of layer %lld may concern its cache, and no rule knows it: give the caches with --spec", in->name, key, LL(layer));
 	}
 	return KVT_OK;
 }
@@ -164,8 +160,7 @@ static enum kvt_status block_heads(int64_t *out, struct config *c, const json_t 
 		*out = queries / group;
 	else if (group || !*out)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: block_configs: layer %lld has groups of %lld heads, "
-				"of %lld query heads", c->in.name, LL(layer), LL(group),
+				"%s: block_configs: layer %lld has groups of %lld heads, of %lld query heads", c->in.name, LL(layer), LL(group),
 				LL(queries));
 	return KVT_OK;
 }

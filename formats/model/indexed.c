@@ -28,8 +28,7 @@ static enum kvt_status share_letters(struct config *c, const char *pattern)
 	if ((int64_t)strlen(pattern) < c->nlayers ||
 	    pattern[strspn(pattern, "FS")] != '\0')
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: index_topk_pattern is '%.20s', expected F or S for "
-				"each of %lld layers",
+				"%s: index_topk_pattern is '%.20s', expected F or S for each of %lld layers",
 				c->in.name, pattern, LL(c->nlayers));
 	for (int64_t i = 0; i < c->nlayers; i++)
 		if (c->kind[i] == LAYER_SPARSE && pattern[i] == 'S')
@@ -51,8 +50,8 @@ enum kvt_status kvt_choose_indexers(struct config *c)
 				   1 << 20)))
 		return status;
 	if (json_object_get(c->in.object, "indexer_types"))
-		kvt_config_note(c, "indexer_types is set aside: vLLM reads "
-				   "index_topk_pattern and index_topk_freq of %s",
+		kvt_config_note(c,
+			"indexer_types is set aside: vLLM reads index_topk_pattern and index_topk_freq of %s",
 				c->family->type);
 	if (pattern)
 		return share_letters(c, pattern);
@@ -81,8 +80,7 @@ enum kvt_status kvt_choose_listed(struct config *c)
 			return status;
 		if (strcmp(word, "full") && strcmp(word, "shared"))
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %lld is '%.40s', expected full or "
-					"shared", c->in.name, key, LL(i), word);
+					"%s: %s: layer %lld is '%.40s', expected full or shared", c->in.name, key, LL(i), word);
 		if (c->kind[i] == LAYER_SPARSE && !strcmp(word, "shared"))
 			c->kind[i] = LAYER_SHARED;
 	}
@@ -168,8 +166,8 @@ enum kvt_status kvt_caches_qwen4(struct config *c)
 	kvt_config_add(c, "full", "gqa", KIND(LAYER_SPARSE), &args);
 	if (json_is_integer(json_object_get(c->in.object, "indexer_head_dim")))
 		return add_keys(c);
-	kvt_config_note(c, "indexer_head_dim is missing: full attention without an "
-			   "indexer");
+	kvt_config_note(c,
+		"indexer_head_dim is missing: full attention without an indexer");
 	return KVT_OK;
 }
 
@@ -191,8 +189,7 @@ enum kvt_status kvt_layers_freq(struct config *c)
 		return status;
 	if (!list || (int64_t)json_array_size(list) != c->nlayers)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s.%s has %zu layers, expected %lld; without it "
-				"transformers and vLLM have other defaults",
+				"%s: %s.%s has %zu layers, expected %lld; without it transformers and vLLM have other defaults",
 				c->in.name, m3_key, key,
 				list ? json_array_size(list) : 0, LL(c->nlayers));
 	for (int64_t i = 0; !status && i < c->nlayers; i++) {
@@ -238,8 +235,7 @@ enum kvt_status kvt_caches_dots3(struct config *c)
 	args.latent = wide_rank + wide_rope;
 	if (rank + rope > args.latent)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: latents of %lld, expected at most the %lld of the "
-				"window", c->in.name, LL(rank + rope), LL(args.latent));
+				"%s: latents of %lld, expected at most the %lld of the window", c->in.name, LL(rank + rope), LL(args.latent));
 	args.leader = c->count[LAYER_SHARED] > 0;
 	kvt_config_add(c, "mla", "mla", KIND(LAYER_SPARSE), &args);
 	kvt_config_add(c, "indexer", "indexer", KIND(LAYER_SPARSE), &none);
@@ -296,8 +292,7 @@ enum kvt_status kvt_layers_dsv41(struct config *c)
 		before |= c->kind[i] != LAYER_WINDOW;
 		if (!status && ratio && !before)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: layer %lld has %s of %lld, and "
-					"kv_source_layer_ids has no layer before it",
+					"%s: layer %lld has %s of %lld, and kv_source_layer_ids has no layer before it",
 					c->in.name, LL(i), key, LL(ratio));
 	}
 	return status;

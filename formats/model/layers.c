@@ -66,12 +66,10 @@ static enum kvt_status take_length(struct config *c, const char *key, size_t n)
 	if (c->nlayers && c->nlayers != (int64_t)n) {
 		if (!c->family->list_rules)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s has %zu layers, but num_hidden_layers is "
-					"%lld",
+					"%s: %s has %zu layers, but num_hidden_layers is %lld",
 					c->in.name, key, n, LL(c->nlayers));
 		kvt_config_note(c,
-				"num_hidden_layers is %lld, but %s has %zu layers, which "
-				"are used",
+				"num_hidden_layers is %lld, but %s has %zu layers, which are used",
 				LL(c->nlayers), key, n);
 	}
 	c->nlayers = (int64_t)n;
@@ -90,8 +88,7 @@ static enum kvt_status take_words(struct config *c, const char *key, const json_
 			return status;
 		if ((kind = kind_of(word, c->family->attention)) < 0)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %zu is '%.40s', which is not a "
-					"known kind",
+					"%s: %s: layer %zu is '%.40s', which is not a known kind",
 					c->in.name, key, i, word);
 		c->kind[i] = (unsigned char)kind;
 	}
@@ -153,8 +150,7 @@ enum kvt_status kvt_layers_upper_window(struct config *c)
 		return status;
 	if (first < 0)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: use_sliding_window is true, but max_window_layers "
-				"is missing",
+				"%s: use_sliding_window is true, but max_window_layers is missing",
 				c->in.name);
 	for (int64_t i = first; i < c->nlayers; i++)
 		c->kind[i] = LAYER_WINDOW;
@@ -287,8 +283,7 @@ static enum kvt_status v4_default(struct config *c)
 		c->kind[i] = i < 2 || i % 2 == 0 ? LAYER_C128 : LAYER_C4;
 	if (!status)
 		kvt_config_note(c,
-				"layer_types is missing: two of ratio 128, then 128 and "
-				"4 in turn, as %s has it by default",
+				"layer_types is missing: two of ratio 128, then 128 and 4 in turn, as %s has it by default",
 				c->family->type);
 	return status;
 }
@@ -308,8 +303,7 @@ enum kvt_status kvt_layers_ratios(struct config *c)
 			return status;
 		if (ratio && ratio != 4 && ratio != 128)
 			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: %s: layer %lld has %lld, expected 0, 4 or "
-					"128",
+					"%s: %s: layer %lld has %lld, expected 0, 4 or 128",
 					c->in.name, v4_key, LL(i), LL(ratio));
 		c->kind[i] = !ratio ? LAYER_WINDOW : ratio == 4 ? LAYER_C4 : LAYER_C128;
 	}
@@ -337,8 +331,7 @@ enum kvt_status kvt_layers_type_list(struct config *c)
 	}
 	if (!list)
 		kvt_config_note(c,
-				"layer_types is missing: full and linear in turn, as %s "
-				"has it by default",
+				"layer_types is missing: full and linear in turn, as %s has it by default",
 				c->family->type);
 	return KVT_OK;
 }
@@ -360,8 +353,7 @@ static enum kvt_status mark(struct config *c, const struct kvt_json *in, const c
 			return status;
 		if (c->kind[at - base] != LAYER_KINDS)
 			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: %s: layer %lld is listed "
-					"twice", in->name, key,
+					"%s: %s: layer %lld is listed twice", in->name, key,
 					LL(at));
 		c->kind[at - base] = (unsigned char)kind;
 	}
@@ -407,8 +399,7 @@ enum kvt_status kvt_layers_kda(struct config *c)
 	for (int64_t i = 0; i < c->nlayers; i++)
 		if (c->kind[i] == LAYER_KINDS && full == kda)
 			return kvt_fail(in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %lld is in neither kda_layers nor "
-					"full_attn_layers",
+					"%s: %s: layer %lld is in neither kda_layers nor full_attn_layers",
 					in.name, key, LL(i + 1));
 	mark_rest(c, full ? LAYER_STATE : LAYER_FULL);
 	return KVT_OK;
@@ -445,8 +436,7 @@ enum kvt_status kvt_layers_inkling(struct config *c)
 		return status;
 	if (!listed)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is missing, and layer_types too: transformers "
-				"and vLLM have other defaults", c->in.name, key);
+				"%s: %s is missing, and layer_types too: transformers and vLLM have other defaults", c->in.name, key);
 	mark_rest(c, LAYER_FULL);
 	return KVT_OK;
 }
@@ -477,8 +467,8 @@ static enum kvt_status drop_shared(struct config *c)
 				"%s: %s is %lld, of %lld layers", c->in.name, key,
 				LL(shared), LL(c->nlayers));
 	memset(c->kind + c->nlayers - shared, LAYER_NONE, (size_t)shared);
-	kvt_config_note(c, "the last %lld layers use the caches of other layers and have "
-			   "none",
+	kvt_config_note(c,
+		"the last %lld layers use the caches of other layers and have none",
 			LL(shared));
 	return KVT_OK;
 }
@@ -503,8 +493,7 @@ enum kvt_status kvt_config_layers(struct config *c)
 			return status;
 		if (memcmp(before, c->kind, sizeof(before)))
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s and hybrid_override_pattern contradict "
-					"each other",
+					"%s: %s and hybrid_override_pattern contradict each other",
 					c->in.name, key);
 	}
 	if ((status = kvt_config_variants(c, list != NULL)) ||

@@ -20,8 +20,7 @@ static enum kvt_status take_group(struct kvt_model_group *out, const struct kvt_
 		return status;
 	if (!name || !*name || strlen(name) >= sizeof(g.name) || !spec)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: groups[%zu] needs a name of at most %zu characters "
-				"and a spec",
+				"%s: groups[%zu] needs a name of at most %zu characters and a spec",
 				in->name, i, sizeof(g.name) - 1);
 	if (kvt_model_group_parse(&g, spec, &why))
 		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: groups[%zu]: %.200s",
@@ -43,8 +42,7 @@ static enum kvt_status take_groups(struct kvt_model_config *out,
 
 	if (n < 1 || n > KVT_MODEL_GROUPS)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: groups has %zu caches, expected 1 to "
-				"%d", in->name, n,
+				"%s: groups has %zu caches, expected 1 to %d", in->name, n,
 				KVT_MODEL_GROUPS);
 	for (size_t i = 0; !status && i < n; i++) {
 		struct kvt_json object = { json_array_get(groups, i), in->name, in->err };
@@ -66,8 +64,7 @@ static enum kvt_status check_layers(const struct kvt_model_config *c,
 	for (int i = 0; i < c->model.ngroups; i++)
 		if (c->model.group[i].layers > c->layers)
 			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: groups[%d] has %lld layers, the model has "
-					"%lld",
+					"%s: groups[%d] has %lld layers, the model has %lld",
 					in->name, i, (long long)c->model.group[i].layers,
 					(long long)c->layers);
 	return KVT_OK;
@@ -115,8 +112,7 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 
 	if (hints->family || hints->nset || hints->ssm_dtype)
 		return kvt_fail(in->err, KVT_USAGE,
-				"%s: is a list of caches, not a config.json; leave out "
-				"--as, --set and --ssm-dtype",
+				"%s: is a list of caches, not a config.json; leave out --as, --set and --ssm-dtype",
 				in->name);
 	if ((status = take_groups(out, in, groups)) ||
 	    (status = kvt_json_int(&out->layers, in, "layers", 1, CONFIG_LAYERS)) ||

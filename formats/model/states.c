@@ -86,8 +86,7 @@ static enum kvt_status width_of(struct kvt_spec_args *args, struct config *c,
 		return kvt_config_need(&args->head_dim, c, key);
 	if (!inter || inter % args->heads)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is not given, and %lld channels are not those of "
-				"%lld heads",
+				"%s: %s is not given, and %lld channels are not those of %lld heads",
 				c->in.name, key, LL(inter), LL(args->heads));
 	args->head_dim = inter / args->heads;
 	return KVT_OK;

@@ -30,8 +30,7 @@ static enum kvt_status find_type(const struct kvt_dtype **out, struct config *c,
 			return status;
 	if (name && strcmp(name, "auto") && !(*out = kvt_dtype_find(name)))
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: torch_dtype is '%.40s', which is not an element "
-				"type",
+				"%s: torch_dtype is '%.40s', which is not an element type",
 				c->in.name, name);
 	return KVT_OK;
 }
@@ -154,8 +153,8 @@ static void take_compressed(struct config *c, const json_t *quantised)
 	}
 	kvt_config_set_auto(c->out, is_float_of(scheme, 8) ? "fp8" : "");
 	if (c->out->cache_dtype[0])
-		kvt_config_note(c, "auto is fp8, by kv_cache_scheme of "
-				   "quantization_config (compressed-tensors)");
+		kvt_config_note(c,
+			"auto is fp8, by kv_cache_scheme of quantization_config (compressed-tensors)");
 	else
 		snprintf(c->out->no_auto, sizeof(c->out->no_auto),
 			 "kv_cache_scheme is none of 8 bits and type float, and vLLM "
@@ -220,8 +219,8 @@ static void note_unread(struct config *c)
 	for (int i = 0; i < 2; i++)
 		if (json_is_string(json_object_get(c->in.object, keys[i])) &&
 		    (!reads || strcmp(reads, keys[i])))
-			kvt_config_note(c, "%s is set aside: vLLM does not read it of "
-					   "%s; --ssm-dtype gives it", keys[i],
+			kvt_config_note(c,
+				"%s is set aside: vLLM does not read it of %s; --ssm-dtype gives it", keys[i],
 					c->family->type);
 }
 
@@ -234,8 +233,7 @@ static enum kvt_status told_elem(int64_t *out, struct config *c)
 		return elem_of(out, c, told, "--ssm-dtype");
 	if (strcmp(told, "auto") && strcmp(told, type) && strcmp(told, "bfloat16"))
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: --ssm-dtype is '%.40s', expected auto, float32 or "
-				"bfloat16 for %s", c->in.name, told, c->family->type);
+				"%s: --ssm-dtype is '%.40s', expected auto, float32 or bfloat16 for %s", c->in.name, told, c->family->type);
 	return elem_of(out, c, strcmp(told, "auto") ? told : type, "--ssm-dtype");
 }
 
@@ -256,8 +254,8 @@ enum kvt_status kvt_config_state_elem(int64_t *out, struct config *c)
 		kvt_config_note(c, "%s is missing: %s, %s", key, name,
 				c->family->state_why);
 	else if (!c->family->state_type)
-		kvt_config_note(c, "recurrent states are of the model's type, as vLLM "
-				   "has them of %s; --ssm-dtype gives another",
+		kvt_config_note(c,
+			"recurrent states are of the model's type, as vLLM has them of %s; --ssm-dtype gives another",
 				c->family->type);
 	return elem_of(out, c, name, "the type of states");
 }

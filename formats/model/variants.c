@@ -28,8 +28,7 @@ static enum kvt_status windows(struct config *c, bool listed)
 		kind = window ? LAYER_WINDOW : LAYER_FULL;
 		if (listed && c->kind[i] != kind)
 			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: layer_types and %s contradict each other "
-					"at layer %lld", c->in.name, key, LL(i));
+					"%s: layer_types and %s contradict each other at layer %lld", c->in.name, key, LL(i));
 		c->kind[i] = kind;
 	}
 	return status;
@@ -66,8 +65,8 @@ static enum kvt_status crossed(struct config *c)
 			c->kind[at] = LAYER_NONE;
 	}
 	if (!status && json_array_size(list))
-		kvt_config_note(c, "%zu layers of cross attention are not counted: they "
-				   "keep the tokens of an encoder",
+		kvt_config_note(c,
+			"%zu layers of cross attention are not counted: they keep the tokens of an encoder",
 				json_array_size(list));
 	return status;
 }

@@ -41,8 +41,7 @@ static enum kvt_status take_meta(struct meta *m, struct kvt_pb *pb)
 		if (f.number > 5 || (f.number < 4 && seen[f.number]) ||
 		    f.is_bytes == (f.number == 1 || f.number == 3))
 			return kvt_fail(pb->err, KVT_BAD_INPUT,
-					"%s: field %u of the message occurs twice, or is "
-					"not expected",
+					"%s: field %u of the message occurs twice, or is not expected",
 					pb->name, (unsigned)f.number);
 		seen[f.number] = true;
 		if (f.number == 1)
@@ -67,8 +66,7 @@ static enum kvt_status take_node(struct kvt_mooncake_extent *out, const uint8_t 
 	    __builtin_add_overflow(begin, (uint64_t)kvt_le32(node + NODE_SIZE) << shift,
 				   &end) || end > (uint64_t)ndata)
 		return kvt_fail(pb->err, KVT_BAD_INPUT,
-				"%s: a range of data begins at %llu and ends after the "
-				"%lld bytes there are",
+				"%s: a range of data begins at %llu and ends after the %lld bytes there are",
 				pb->name, (unsigned long long)begin, LL(ndata));
 	*out = (struct kvt_mooncake_extent){ (int64_t)begin, (int64_t)(end - begin) };
 	return KVT_OK;
@@ -104,15 +102,13 @@ static enum kvt_status take_state(struct kvt_mooncake_checkpoint *out,
 
 	if (f->value < STATE)
 		return kvt_fail(pb->err, KVT_BAD_INPUT,
-				"%s: the allocator's state has %llu bytes, expected at "
-				"least %d",
+				"%s: the allocator's state has %llu bytes, expected at least %d",
 				pb->name, (unsigned long long)f->value, STATE);
 	n = kvt_le32(state + NODES);
 	if (f->value != (uint64_t)(STATE + (NODE + FREE) * n) ||
 	    kvt_le64(state + SHIFT) >= 32)
 		return kvt_fail(pb->err, KVT_BAD_INPUT,
-				"%s: the allocator's state has %llu bytes, expected %lld "
-				"for %lld nodes",
+				"%s: the allocator's state has %llu bytes, expected %lld for %lld nodes",
 				pb->name, (unsigned long long)f->value,
 				LL(STATE + (NODE + FREE) * n), LL(n));
 	if (!(out->extent = calloc((size_t)n + 1, sizeof(*out->extent))))

@@ -113,8 +113,7 @@ static enum kvt_status take_files(struct kvt_mooncake *o, const struct kvt_tree 
 		}
 		if (entry != o->recorded)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: %s with its key, unlike %s: files of two "
-					"stores, or one was cut",
+					"%s: %s with its key, unlike %s: files of two stores, or one was cut",
 					file_at(o, file)->path,
 					entry ? "begins" : "does not begin",
 					tree->file[first].name);
@@ -156,8 +155,7 @@ static enum kvt_status take_bucket(struct kvt_mooncake *o, const struct kvt_tree
 
 	if (meta < 0 || data < 0)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s/%s: has no .%s beside it; a bucket has both "
-				"files", o->path,
+				"%s/%s: has no .%s beside it; a bucket has both files", o->path,
 				tree->file[meta < 0 ? data : meta].name,
 				meta < 0 ? "meta" : "bucket");
 	if ((status = read_whole(o, &bytes, &nbytes, &file, tree, meta, MAX_BUCKET_META)))
@@ -194,8 +192,7 @@ static enum kvt_status check_sum(const struct kvt_file *file,
 	free(bytes);
 	if (!status && crc != r->crc)
 		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: record of key %.80s: checksum is 0x%08x, expected "
-				  "0x%08x",
+				  "%s: record of key %.80s: checksum is 0x%08x, expected 0x%08x",
 				  file->path, kvt_mooncake_shown(value), (unsigned)crc,
 				  (unsigned)r->crc);
 	return status;
@@ -208,8 +205,7 @@ static enum kvt_status check_gap(const struct kvt_file *file, const uint8_t *gap
 	for (int64_t i = 0; i < ngap; i++)
 		if (gap[i])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: record at %lld: byte %lld before the value "
-					"is 0x%02x, expected 0",
+					"%s: record at %lld: byte %lld before the value is 0x%02x, expected 0",
 					file->path, LL(at), LL(ngap - i), gap[i]);
 	return KVT_OK;
 }
@@ -227,8 +223,7 @@ static enum kvt_status take_record(struct kvt_mooncake *o, int data,
 
 	if (extent->nbytes < KEY)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: range of %lld bytes at %lld holds no "
-				"record", file->path,
+				"%s: range of %lld bytes at %lld holds no record", file->path,
 				LL(extent->nbytes), LL(at));
 	if ((status = kvt_file_read(file, head, KEY, at, o->err)) ||
 	    (status = kvt_mooncake_record_parse(&r, head, extent, file->path, o->err)))
@@ -255,13 +250,10 @@ static enum kvt_status take_record(struct kvt_mooncake *o, int data,
 static enum kvt_status lacks_half(const struct kvt_mooncake *o, bool meta)
 {
 	return meta ? kvt_fail(o->err, KVT_UNSUPPORTED,
-			       "%s/kv_cache.data: has no kv_cache.meta, which has the "
-			       "offsets of its records; let the store write it with "
-			       "MOONCAKE_OFFSET_PERSIST_MODE=strict",
+			       "%s/kv_cache.data: has no kv_cache.meta, which has the offsets of its records; let the store write it with MOONCAKE_OFFSET_PERSIST_MODE=strict",
 			       o->path) :
 		      kvt_fail(o->err, KVT_BAD_INPUT,
-			       "%s/kv_cache.meta: has no kv_cache.data beside "
-			       "it", o->path);
+			       "%s/kv_cache.meta: has no kv_cache.data beside it", o->path);
 }
 
 enum kvt_status kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tree *tree,
@@ -308,8 +300,7 @@ static enum kvt_status take_buckets(struct kvt_mooncake *o, const struct kvt_tre
 					     beside(tree, name, ".meta", ".bucket"));
 		else if (!kvt_path_ends(name, ".bucket"))
 			status = kvt_fail(o->err, KVT_BAD_INPUT,
-					  "%s/%s: is not a file of a bucket "
-					  "store", o->path, name);
+					  "%s/%s: is not a file of a bucket store", o->path, name);
 		else if (beside(tree, name, ".bucket", ".meta") < 0)
 			status = take_bucket(o, tree, -1, i);
 	}
@@ -342,8 +333,7 @@ enum kvt_status kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tr
 	if (meta >= 0 || data >= 0) {
 		if (tree->count > 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: holds other files beside kv_cache.meta and "
-					"kv_cache.data",
+					"%s: holds other files beside kv_cache.meta and kv_cache.data",
 					o->path);
 		o->recorded = true;
 		return kvt_mooncake_records(o, tree, meta, data);

@@ -89,8 +89,7 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 	tenant.asked = kvt_fact(o->hints, "tenant");
 	if (tenant.asked && all && !o->recorded)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: its files hold only values, without a tenant; leave "
-				"out --set tenant",
+				"%s: its files hold only values, without a tenant; leave out --set tenant",
 				o->path);
 	for (int64_t i = 0; i < all; i++) {
 		struct kvt_mooncake_value *value = &o->values.value[i];
@@ -110,8 +109,7 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 		return status;
 	if (all && !n && prefix)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%.120s: none of its %lld keys %s%.60s%sbegins with "
-				"'%.60s'",
+				"%.120s: none of its %lld keys %s%.60s%sbegins with '%.60s'",
 				o->path, LL(all), tenant.asked ? "is of tenant '" : "",
 				tenant.asked ? tenant.asked : "",
 				tenant.asked ? "' and " : "", prefix);
@@ -122,9 +120,7 @@ static enum kvt_status select_keys(struct kvt_mooncake *o)
 	for (int64_t i = 0; i < n; i++)
 		if (!kvt_mooncake_has_text(&o->values.value[i]))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: a key of %lld bytes is not printable, and "
-					"requests are named by keys; leave it out with "
-					"--set keys=PREFIX",
+					"%s: a key of %lld bytes is not printable, and requests are named by keys; leave it out with --set keys=PREFIX",
 					path_of(o, &o->values.value[i]),
 					LL(o->values.value[i].ntext));
 	return KVT_OK;
@@ -186,8 +182,7 @@ static enum kvt_status same_kind(enum kind *out, struct kvt_mooncake *o)
 			break;
 		if (here != *out)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.160s: value of %.100s is %s, unlike that of "
-					"%.100s; choose with --set keys=PREFIX",
+					"%.160s: value of %.100s is %s, unlike that of %.100s; choose with --set keys=PREFIX",
 					path_of(o, &v[i]), v[i].key, names[here],
 					v[o->first].key);
 	}
@@ -252,8 +247,7 @@ static enum kvt_status check_alike(const struct kvt_mooncake *o,
 	if (alike && differ <= (here != there))
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: tensor %.100s differs in type, shape or shard from %.100s; "
-			"choose with --set keys=PREFIX",
+			"%s: tensor %.100s differs in type, shape or shard from %.100s; choose with --set keys=PREFIX",
 			path_of(o, v), v->key, o->values.value[o->first].key);
 }
 
@@ -291,8 +285,7 @@ static enum kvt_status choose_rank(struct kvt_mooncake *o, int64_t *rank,
 	if (*rank == tp_rank(t))
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: holds tensors of TP ranks %lld and %lld (%.100s); choose "
-			"with --set tp-rank=%lld",
+			"%s: holds tensors of TP ranks %lld and %lld (%.100s); choose with --set tp-rank=%lld",
 			o->path, LL(*rank), LL(tp_rank(t)), v->key, LL(*rank));
 }
 
@@ -365,9 +358,7 @@ static enum kvt_status check_halves(const struct kvt_mooncake *o)
 		if (n > 2 && n == strlen(b) && !memcmp(a, b, n - 2) &&
 		    !strcmp(a + n - 2, "_k") && !strcmp(b + n - 2, "_v"))
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
-					"%.60s: %.70s and %.70s are separate keys and "
-					"values, as SGLang stores them, which is not "
-					"supported",
+					"%.60s: %.70s and %.70s are separate keys and values, as SGLang stores them, which is not supported",
 					o->path, a, b);
 	}
 	return KVT_OK;

@@ -65,8 +65,7 @@ static enum kvt_status split_last(struct kvt_mooncake *o, struct kvt_group *grou
 	}
 	if (width % 2)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: content of %lld elements is not a key and a "
-				"value", name,
+				"%s: content of %lld elements is not a key and a value", name,
 				LL(width));
 	n[KVT_AXIS_K] = 2;
 	n[KVT_AXIS_D] = width / 2;
@@ -97,8 +96,7 @@ static enum kvt_status take_extents(struct kvt_mooncake *o, struct kvt_group *gr
 				  name);
 	if (group->shape.n[KVT_AXIS_K] != 2 && group->shape.n[KVT_AXIS_K] != 1)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: layout %s makes %lld of keys and values, expected "
-				"2", name,
+				"%s: layout %s makes %lld of keys and values, expected 2", name,
 				kvt_layout_string(&group->layout).s,
 				LL(group->shape.n[KVT_AXIS_K]));
 	return KVT_OK;
@@ -110,8 +108,7 @@ static enum kvt_status odd_shard(struct kvt_mooncake *o, const char *what, int d
 				 const char *name)
 {
 	return kvt_fail(o->err, KVT_UNSUPPORTED,
-			"%s: a %s shard that divides dimension %d, which is not the axis "
-			"of %s on all ranks",
+			"%s: a %s shard that divides dimension %d, which is not the axis of %s on all ranks",
 			name, what, dim, *what == 'T' ? "heads" : "layers");
 }
 
@@ -181,8 +178,7 @@ static enum kvt_status take_shards(struct kvt_mooncake *o, struct kvt_group *gro
 
 		if (seen[axis->kind])
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: is listed as the same kind of shard "
-					"twice", name);
+					"%s: is listed as the same kind of shard twice", name);
 		seen[axis->kind] = true;
 		if (axis->count == 1)
 			continue;
@@ -192,8 +188,7 @@ static enum kvt_status take_shards(struct kvt_mooncake *o, struct kvt_group *gro
 			status = share_layers(o, group, axis, name);
 		else
 			status = kvt_fail(o->err, KVT_UNSUPPORTED,
-					  "%s: is a shard of kind %d; only TP and PP are "
-					  "known",
+					  "%s: is a shard of kind %d; only TP and PP are known",
 					  name, (int)axis->kind);
 	}
 	return status;
@@ -218,8 +213,7 @@ enum kvt_status kvt_mooncake_group(struct kvt_mooncake *o, struct kvt_group *gro
 
 	if (!o->hints->layout)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: a tensor of %s does not record which axis is which; "
-				"give --layout, such as KLSHD",
+				"%s: a tensor of %s does not record which axis is which; give --layout, such as KLSHD",
 				name, print_shape(t).s);
 	group->dtype = kvt_hint_dtype(t->dtype, o->hints, group->id);
 	if ((status = kvt_chunks_layout(&group->layout, o->hints->layout, false,

@@ -52,13 +52,11 @@ static enum kvt_status take_name(struct kvt_mooncake_value *out, char *text,
 	out->key = tenant ? text + first + 1 : text;
 	if (!*out->key || out->key + strlen(out->key) != text + ntext)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: name %lld of %lld bytes is neither KEY nor TENANT "
-				"NUL KEY",
+				"%s: name %lld of %lld bytes is neither KEY nor TENANT NUL KEY",
 				name, LL(number), LL(ntext));
 	if (!is_text(out->tenant) || *out->tenant == '_')
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: name %lld begins with %zu bytes that cannot be a "
-				"tenant",
+				"%s: name %lld begins with %zu bytes that cannot be a tenant",
 				name, LL(number), first);
 	return KVT_OK;
 }
@@ -76,8 +74,7 @@ enum kvt_status kvt_mooncake_values_add(struct kvt_mooncake_values *values,
 
 	if (ntext < 1 || ntext > KVT_MOONCAKE_KEY)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: key %lld has %lld bytes, expected 1 to "
-				"%d", name, LL(n),
+				"%s: key %lld has %lld bytes, expected 1 to %d", name, LL(n),
 				LL(ntext), KVT_MOONCAKE_KEY);
 	/* full whenever the count is a power of two */
 	if (!(n & (n - 1))) {
@@ -158,8 +155,7 @@ enum kvt_status kvt_mooncake_entry_parse(struct kvt_mooncake_values *out,
 
 	if (kvt_pb_next(&pb, &key, &more) || !more || key.number != 1 || !key.is_bytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: is not a value of a Mooncake store: it does not "
-				"begin with a key",
+				"%s: is not a value of a Mooncake store: it does not begin with a key",
 				name);
 	pb.err = err;
 	if ((status = kvt_pb_begin(&pb, &value, &more)))
@@ -217,8 +213,7 @@ static enum kvt_status take_place(struct kvt_mooncake_value *out, int64_t *nkey,
 	for (int i = 1; i < 4; i++)
 		if (n[i] > INT64_MAX)
 			return kvt_fail(pb.err, KVT_BAD_INPUT,
-					"%s: an offset in the bucket is "
-					"negative", pb.name);
+					"%s: an offset in the bucket is negative", pb.name);
 	out->offset = (int64_t)n[1];
 	*nkey = (int64_t)n[2];
 	out->nbytes = (int64_t)n[3];
@@ -245,8 +240,7 @@ static enum kvt_status place_value(struct kvt_mooncake_values *out, struct bucke
 	    __builtin_add_overflow(place.offset + nkey, place.nbytes, &end))
 		return kvt_fail(
 			pb.err, KVT_BAD_INPUT,
-			"%s: value %lld is said to be at %lld after a key of %lld bytes, "
-			"expected at %lld after %lld",
+			"%s: value %lld is said to be at %lld after a key of %lld bytes, expected at %lld after %lld",
 			pb.name, LL(b->nplaces), LL(place.offset), LL(nkey), LL(b->end),
 			LL(value->ntext));
 	value->offset = place.offset + nkey;
@@ -302,14 +296,12 @@ enum kvt_status kvt_mooncake_bucket_parse(struct kvt_mooncake_values *out,
 		return status;
 	if (b.data_size != (uint64_t)b.end)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: data_size is %llu, but keys and values make "
-				"%lld", name,
+				"%s: data_size is %llu, but keys and values make %lld", name,
 				(unsigned long long)b.data_size, LL(b.end));
 	if (nbytes != b.end && (nbytes < b.end || nbytes % ALIGNED ||
 				nbytes - b.end >= ALIGNED))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: describes %lld bytes, but the bucket has "
-				"%lld", name, LL(b.end),
+				"%s: describes %lld bytes, but the bucket has %lld", name, LL(b.end),
 				LL(nbytes));
 	return KVT_OK;
 }
@@ -331,27 +323,23 @@ enum kvt_status kvt_mooncake_record_parse(struct kvt_mooncake_record *out,
 
 	if (flags & ~1u)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: the record at %lld has flags 0x%x, of which only 1 "
-				"is known",
+				"%s: the record at %lld has flags 0x%x, of which only 1 is known",
 				name, LL(at), (unsigned)flags);
 	/* written as 0 where nothing is counted */
 	if (!r.has_crc && r.crc)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: the record at %lld has no flag and checksum 0x%08x, "
-				"expected 0",
+				"%s: the record at %lld has no flag and checksum 0x%08x, expected 0",
 				name, LL(at), (unsigned)r.crc);
 	if (r.key < 1 || r.key > KVT_MOONCAKE_KEY)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: the record at %lld has a key of %lld bytes, "
-				"expected 1 to %d",
+				"%s: the record at %lld has a key of %lld bytes, expected 1 to %d",
 				name, LL(at), LL(r.key), KVT_MOONCAKE_KEY);
 	/* all below 2^33: nothing overflows */
 	r.value = (KVT_MOONCAKE_RECORD + r.key + ALIGNED - 1) / ALIGNED * ALIGNED;
 	taken = r.value + r.nbytes;
 	if (taken > extent->nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: the record at %lld has %lld bytes, but %lld were "
-				"allocated",
+				"%s: the record at %lld has %lld bytes, but %lld were allocated",
 				name, LL(at), LL(taken), LL(extent->nbytes));
 	r.value += at;
 	*out = r;

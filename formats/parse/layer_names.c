@@ -37,8 +37,7 @@ enum kvt_status kvt_layers_order(struct kvt_layer *layer, int64_t count,
 		if (layer[i].number == last)
 			return kvt_fail(
 				err, KVT_BAD_INPUT,
-				"%s: '%.80s' and '%.80s' are both layer %lld; files of "
-				"several ranks in one folder are not one cache",
+				"%s: '%.80s' and '%.80s' are both layer %lld; files of several ranks in one folder are not one cache",
 				where, layer[i - 1].name, layer[i].name,
 				(long long)last);
 		if (layer[i].number != last + 1)

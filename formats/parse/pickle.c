@@ -366,8 +366,7 @@ static enum kvt_status make_tensor(struct machine *m, int global,
 
 	if (arguments->items.count != n)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
-				"%s: pickle: call with %d arguments, expected "
-				"%d", m->name,
+				"%s: pickle: call with %d arguments, expected %d", m->name,
 				arguments->items.count, n);
 	made.items.count = made.items.room = n;
 	if (!(made.items.node = malloc((size_t)n * sizeof(*made.items.node))))
@@ -410,8 +409,7 @@ static enum kvt_status call(struct machine *m)
 	n = kvt_pickle_arguments(function->global);
 	if (n >= 0 && args->items.count != n)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
-				"%s: pickle: call with %d arguments, expected "
-				"%d", m->name,
+				"%s: pickle: call with %d arguments, expected %d", m->name,
 				args->items.count, n);
 	m->depth -= 2;
 	switch (made) {
@@ -452,8 +450,7 @@ static enum kvt_status build(struct machine *m)
 	into = &m->out->node[m->stack[m->depth - 2]];
 	if (into->kind != KVT_PICKLE_OBJECT || into->items.count)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
-				"%s: pickle: attributes of what is no cache of "
-				"transformers, before byte %lld",
+				"%s: pickle: attributes of what is no cache of transformers, before byte %lld",
 				m->name, (long long)(m->at - m->begin));
 	m->depth--;
 	return add_item(m, &into->items, m->stack[m->depth]);
@@ -469,8 +466,7 @@ static enum kvt_status protocol(struct machine *m)
 		return malformed(m, "a protocol that is cut off");
 	if (*p != PROTOCOL)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
-				"%s: pickle protocol %d, expected %d, which torch.save() "
-				"uses",
+				"%s: pickle protocol %d, expected %d, which torch.save() uses",
 				m->name, *p, PROTOCOL);
 	return KVT_OK;
 }
@@ -530,8 +526,7 @@ static enum kvt_status execute(struct machine *m, uint8_t op)
 	case '.':  return stop(m);
 	}
 	return kvt_fail(m->err, KVT_UNSUPPORTED,
-			"%s: pickle instruction 0x%02x at byte %lld builds more than "
-			"dicts, lists and tuples of tensors",
+			"%s: pickle instruction 0x%02x at byte %lld builds more than dicts, lists and tuples of tensors",
 			m->name, op, (long long)(m->at - m->begin - 1));
 }
 

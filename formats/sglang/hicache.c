@@ -87,8 +87,7 @@ static enum kvt_status choose_pages(struct opening *o)
 
 		if (!kvt_hicache_parse(&name, o->tree.file[i].name))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s/%.200s: is not a HiCache page, expected "
-					"HASH[.POOL]_MODEL[_RANK_SIZE].bin",
+					"%.200s/%.200s: is not a HiCache page, expected HASH[.POOL]_MODEL[_RANK_SIZE].bin",
 					o->path, o->tree.file[i].name);
 		if ((status = choose_page(o, &skip, choice, &name)))
 			return status;
@@ -123,8 +122,7 @@ static enum kvt_status lacks_shard(const struct opening *o, int64_t i, int64_t r
 	struct kvt_hicache_name name = name_of(o, i);
 
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%.120s: page %.*s has no shard of DCP rank %lld of %lld; --set "
-			"rank=%.*s reads only one rank",
+			"%.120s: page %.*s has no shard of DCP rank %lld of %lld; --set rank=%.*s reads only one rank",
 			o->path, (int)name.hash.n, name.hash.s, (long long)rank,
 			(long long)o->shards, (int)name.rank.n, name.rank.s);
 }
@@ -192,8 +190,7 @@ static enum kvt_status take_ranks(struct opening *o)
 
 	if (dcp && name->cp_size > 1)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: pages are divided by two kinds of context "
-				"parallelism, %.*s",
+				"%s: pages are divided by two kinds of context parallelism, %.*s",
 				o->path, (int)name->rank.n, name->rank.s);
 	s->parallel = (struct kvt_parallel){
 		.tp_size = whole ? 1 : name->tp_size,
@@ -241,10 +238,7 @@ static enum kvt_status describe(struct opening *o)
 		return status;
 	if (group->layout.nplanes && !kvt_hicache_layout(&group->layout))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: HiCache has no pages in layout %s, but in "
-				"hicache-layer-first, "
-				"-page-first, -page-first-direct, -page-head, mla and "
-				"BSLC",
+				"%s: HiCache has no pages in layout %s, but in hicache-layer-first, -page-first, -page-first-direct, -page-head, mla and BSLC",
 				o->path, o->hints->layout);
 	group->shape.n[KVT_AXIS_B] = 1;
 	if ((status = kvt_pages_fit(group, &known, o->hints, o->err)))

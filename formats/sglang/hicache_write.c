@@ -41,8 +41,7 @@ static enum kvt_status name_model(struct writing *w)
 
 	if (!model)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"names of hicache files contain the model, and this dump "
-				"has no model name");
+				"names of hicache files contain the model, and this dump has no model name");
 	if (snprintf(w->model, sizeof(w->model), "%s", model) >= (int)sizeof(w->model))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"the model's name is too long for that of a file");
@@ -93,8 +92,7 @@ static enum kvt_status name_page(char name[MAX_NAME + 1], const struct writing *
 								      hash) ||
 	    !kvt_name_part_equal(&parsed.model, w->model))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"block %llu has name '%.80s' and model '%.80s', which "
-				"cannot be used in a hicache file name",
+				"block %llu has name '%.80s' and model '%.80s', which cannot be used in a hicache file name",
 				(unsigned long long)kvt_block_id(w->group, block), hash,
 				w->model);
 	return KVT_OK;
@@ -110,9 +108,7 @@ static enum kvt_status check_layers(const struct writing *w)
 	for (int64_t l = 0; ids && l < w->group->shape.n[KVT_AXIS_L]; l++)
 		if (ids[l] != l && w->writer->head.snapshot.parallel.pp_size < 2)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"hicache counts layers from 0, but layer %lld of "
-					"this dump is layer %u of the model; write "
-					"another format",
+					"hicache counts layers from 0, but layer %lld of this dump is layer %u of the model; write another format",
 					(long long)l, ids[l]);
 	return KVT_OK;
 }
@@ -130,14 +126,11 @@ static enum kvt_status check(struct writing *w)
 				s->ngroups);
 	if (!kvt_hicache_layout(&group->layout))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"hicache has no pages in layout %s; relayout --to one of "
-				"hicache-layer-first, "
-				"hicache-page-first, hicache-page-head, mla and BSLC",
+				"hicache has no pages in layout %s; relayout --to one of hicache-layer-first, hicache-page-first, hicache-page-head, mla and BSLC",
 				kvt_layout_string(&group->layout).s);
 	if (!group->block_names)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"hicache needs names of blocks, and blocks of this dump "
-				"have none");
+				"hicache needs names of blocks, and blocks of this dump have none");
 	if ((status = kvt_store_check_group(group, &s->parallel, mla, "hicache",
 					    w->err)) ||
 	    (status = check_layers(w)))

@@ -107,8 +107,7 @@ enum kvt_status kvt_chunks_said(struct kvt_group *group, int64_t layers,
 						 used ? ", " : "", rows[i].option);
 	if (used)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has no header that says its shape; give "
-				"%s", name, list);
+				"%s: has no header that says its shape; give %s", name, list);
 	group->shape.n[KVT_AXIS_L] = layers >= 0 ? layers : layered ? h->layers : 1;
 	group->shape.n[KVT_AXIS_K] = latent ? 1 : 2;
 	group->shape.n[KVT_AXIS_H] = latent ? 1 : h->heads;
@@ -166,8 +165,7 @@ enum kvt_status kvt_chunks_count(struct kvt_chunks *chunks, const struct kvt_fil
 			continue;
 		if (!token || chunk->nbytes % token)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: chunk %.80s has %lld bytes, not a multiple "
-					"of %lld bytes per token",
+					"%s: chunk %.80s has %lld bytes, not a multiple of %lld bytes per token",
 					files->file[chunk->file].path, chunk->id,
 					LL(chunk->nbytes), LL(token));
 		chunk->tokens = chunk->nbytes / token;

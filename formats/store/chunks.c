@@ -93,8 +93,7 @@ static enum kvt_status check_run(const struct kvt_chunks *c,
 		if (chunk->tokens != first->tokens)
 			return kvt_fail(
 				err, KVT_BAD_INPUT,
-				"%s: chunk %.80s has %lld tokens in layer %lld, %lld in "
-				"the first",
+				"%s: chunk %.80s has %lld tokens in layer %lld, %lld in the first",
 				c->where, chunk->id, LL(chunk->tokens), LL(chunk->layer),
 				LL(first->tokens));
 	}
@@ -452,14 +451,12 @@ static enum kvt_status check_listed(const struct kvt_chunks *c,
 		return KVT_OK;
 	if (c->bare && chunk->tokens < c->full)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: chunk %.80s inside request %.80s has %lld tokens, "
-				"expected %lld: its file was cut, or the list is wrong",
+				"%s: chunk %.80s inside request %.80s has %lld tokens, expected %lld: its file was cut, or the list is wrong",
 				c->where, chunk->id, request, LL(chunk->tokens),
 				LL(c->full));
 	if (chunk->tokens % block_size)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: chunk %.80s inside request %.80s has %lld tokens, "
-				"not a multiple of --block-size=%lld",
+				"%s: chunk %.80s inside request %.80s has %lld tokens, not a multiple of --block-size=%lld",
 				c->where, chunk->id, request, LL(chunk->tokens),
 				LL(block_size));
 	return KVT_OK;
@@ -520,8 +517,7 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 
 	if (kvt_chunks_longest(c)->tokens < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: none of its %lld chunks holds a token: all are "
-				"empty", c->where, LL(c->nruns));
+				"%s: none of its %lld chunks holds a token: all are empty", c->where, LL(c->nruns));
 	if ((status = size_groups(reader, c, number_blocks(c, order, block_size),
 				  block_size, err)))
 		return status;
@@ -552,8 +548,7 @@ static enum kvt_status find_full(struct kvt_chunks *c, const struct kvt_hints *h
 		return status;
 	if (c->full && longest->tokens > c->full)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: chunk %.80s has %lld tokens, but --set=chunk-size "
-				"says %lld",
+				"%s: chunk %.80s has %lld tokens, but --set=chunk-size says %lld",
 				c->where, longest->id, LL(longest->tokens), LL(c->full));
 	if (!c->full)
 		c->full = longest->tokens;
@@ -577,8 +572,7 @@ static enum kvt_status check_lengths(const struct kvt_chunks *c,
 		}
 		if (whole && chunk->tokens < c->full)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: chunk %.80s has %lld tokens, expected %lld: "
-					"%s",
+					"%s: chunk %.80s has %lld tokens, expected %lld: %s",
 					c->where, chunk->id, LL(chunk->tokens),
 					LL(c->full), c->whole);
 		if (c->bare && chunk->tokens < full)

@@ -68,8 +68,7 @@ static enum kvt_status refuse_missing(const struct kvt_group *group, bool has_la
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%.200s: these files have no header: give %s%s", name,
 			m.text, sized && m.open ?
-			" (one of the numbers can be computed from the size of the "
-			"files)" : "");
+			" (one of the numbers can be computed from the size of the files)" : "");
 }
 
 /* Bytes of a group whose extents are all given or follow from its kind. */
@@ -144,8 +143,7 @@ enum kvt_status kvt_pages_expect(const struct kvt_file *file, int64_t skip,
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: is empty, expected %lld bytes",
 				file->path, LL(nbytes));
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: has %lld bytes, expected %lld of data after %lld and before "
-			"%lld more",
+			"%s: has %lld bytes, expected %lld of data after %lld and before %lld more",
 			file->path, LL(file->nbytes), LL(nbytes), LL(skip), LL(pad));
 }
 

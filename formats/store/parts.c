@@ -245,13 +245,11 @@ enum kvt_status kvt_snapshot_file_shape(int *rank, int64_t shape[8],
 	}
 	if (snapshot->ngroups > 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s holds one array, not %d groups; use safetensors or "
-				"hdf5",
+				"%s holds one array, not %d groups; use safetensors or hdf5",
 				name, snapshot->ngroups);
 	if (kvt_layout_apart(&group->layout))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s holds one array, but layout %s has separate keys and "
-				"values; use safetensors or hdf5",
+				"%s holds one array, but layout %s has separate keys and values; use safetensors or hdf5",
 				name, kvt_layout_string(&group->layout).s);
 	*dtype = group->dtype;
 	return kvt_group_array_shape(rank, shape, group, err);

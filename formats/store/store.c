@@ -61,8 +61,7 @@ enum kvt_status kvt_store_choose(bool *skip, struct kvt_store_choice *choice,
 	if (first->n == here->n && !memcmp(first->s, here->s, here->n))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.160s: holds %s '%.*s' and '%.*s', which are not one cache; "
-			"choose with --set %s=%.*s",
+			"%.160s: holds %s '%.*s' and '%.*s', which are not one cache; choose with --set %s=%.*s",
 			path, choice->what, (int)first->n, first->s, (int)here->n,
 			here->s, choice->key, (int)first->n, first->s);
 }
@@ -183,9 +182,7 @@ enum kvt_status kvt_store_check_heads(const struct kvt_group *group,
 	if (n == share && group->head_start == first)
 		return KVT_OK;
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"%s does not record which heads it holds, and this dump has "
-			"heads %lld to %lld of %lld, not %lld to %lld; merge the ranks "
-			"first, or write another format",
+			"%s does not record which heads it holds, and this dump has heads %lld to %lld of %lld, not %lld to %lld; merge the ranks first, or write another format",
 			format, (long long)group->head_start,
 			(long long)(group->head_start + n - 1), (long long)total,
 			(long long)first, (long long)(first + share - 1));
@@ -215,8 +212,7 @@ enum kvt_status kvt_store_check_layers(const struct kvt_group *group, const char
 
 		if (!kvt_layer_number(&number, group->layer_names[l]) || number != id)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%s takes the number of a layer from its name, "
-					"but '%.100s' is layer %lld",
+					"%s takes the number of a layer from its name, but '%.100s' is layer %lld",
 					format, group->layer_names[l], (long long)id);
 	}
 	return KVT_OK;

@@ -49,8 +49,7 @@ static enum kvt_status check_rank(const struct cache_opening *o,
 	if (status || t->rank == CACHE_RANK + o->stacked)
 		return status;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: tensor %.100s has %d axes, expected %sbatch, heads, tokens "
-			"and elements",
+			"%s: tensor %.100s has %d axes, expected %sbatch, heads, tokens and elements",
 			o->reader->leaf.path, t->name, t->rank,
 			o->stacked ? "layers, " : "");
 }
@@ -75,8 +74,7 @@ static enum kvt_status check_layer(const struct cache_opening *o,
 				o->reader->leaf.path, k->tensor->name, v->tensor->name);
 	if (k->shape[CACHE_BATCH] != first->shape[CACHE_BATCH])
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s has a batch of %lld and %.100s of "
-				"%lld",
+				"%s: tensor %.100s has a batch of %lld and %.100s of %lld",
 				o->reader->leaf.path, first->tensor->name,
 				LL(first->shape[CACHE_BATCH]), k->tensor->name,
 				LL(k->shape[CACHE_BATCH]));
@@ -168,8 +166,7 @@ static enum kvt_status check_quantised(const struct cache_opening *o)
 
 		if (strstr(t->held.class, "Quantized"))
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
-					"%s: tensor %.100s is of a %.60s, whose numbers "
-					"kvtool cannot decode",
+					"%s: tensor %.100s is of a %.60s, whose numbers kvtool cannot decode",
 					o->reader->leaf.path, t->name, t->held.class);
 	}
 	return KVT_OK;
@@ -191,9 +188,7 @@ static enum kvt_status add_list(struct cache_opening *o)
 		return status;
 	if (!apart)
 		status = kvt_fail(o->err, KVT_BAD_INPUT,
-				  "%s: names such as %.100s do not distinguish keys from "
-				  "values; give --set names=KEYS,VALUES, with {l} for "
-				  "the layer",
+				  "%s: names such as %.100s do not distinguish keys from values; give --set names=KEYS,VALUES, with {l} for the layer",
 				  o->reader->leaf.path, list[0].name);
 	else if (!(o->layer = calloc((size_t)count + 1, sizeof(*o->layer))))
 		status = kvt_fail(o->err, KVT_SYSTEM,
@@ -218,14 +213,12 @@ enum kvt_status kvt_cache_layers(struct cache_opening *o)
 
 	if (o->tensors.ncaches > 1 && !kvt_fact(o->hints, "names"))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: holds %d caches, the first one with %.100s; "
-				"give --set names=KEYS,VALUES, with {l} for the layer",
+				"%s: holds %d caches, the first one with %.100s; give --set names=KEYS,VALUES, with {l} for the layer",
 				o->reader->leaf.path, o->tensors.ncaches,
 				o->tensors.count ? o->tensors.tensor[0].name : "nothing");
 	if (o->tensors.count == 1 && o->tensors.tensor[0].rank > CACHE_RANK)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has only tensor %.100s; expected separate tensors "
-				"for keys and values",
+				"%s: has only tensor %.100s; expected separate tensors for keys and values",
 				o->reader->leaf.path, o->tensors.tensor[0].name);
 	if ((status = find_stack(&keys, &values, o)))
 		return status;

@@ -85,9 +85,7 @@ static enum kvt_status tell_window(struct cache_opening *o, struct cache_layer *
 		return KVT_OK;
 	if (!window)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s holds %lld tokens and others %lld, so it has a sliding window; "
-				"give --set window=%lld, or %lld if it is a static cache; "
-				"a ring that has begun anew cannot be read",
+				"%s: tensor %.100s holds %lld tokens and others %lld, so it has a sliding window; give --set window=%lld, or %lld if it is a static cache; a ring that has begun anew cannot be read",
 				o->reader->leaf.path, l->name, LL(slots), LL(most),
 				LL(slots) + 1, LL(slots));
 	if (slots == window || (slots == window - 1 && !l->held.fixed)) {
@@ -96,9 +94,7 @@ static enum kvt_status tell_window(struct cache_opening *o, struct cache_layer *
 		l->held.window = window;
 	} else if (slots != most) {
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s holds %lld tokens and others %lld, "
-				"but "
-				"a window of %lld keeps %lld, or %lld in a static cache",
+				"%s: tensor %.100s holds %lld tokens and others %lld, but a window of %lld keeps %lld, or %lld in a static cache",
 				o->reader->leaf.path, l->name, LL(slots), LL(most),
 				LL(window), LL(window - 1), LL(window));
 	}
@@ -124,8 +120,7 @@ static enum kvt_status settle_window(struct cache_opening *o, struct cache_layer
 	if (l->held.sliding && window && window != l->held.window &&
 	    !(l->held.fixed && slots == most && slots < window))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s has a window of %lld tokens, but %lld "
-				"was given",
+				"%s: tensor %.100s has a window of %lld tokens, but %lld was given",
 				o->reader->leaf.path, l->name, LL(l->held.window),
 				LL(window));
 	return KVT_OK;
@@ -180,8 +175,7 @@ static enum kvt_status agree(struct cache_opening *o)
 			continue;
 		if (said && seen != o->seen)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: %.100s has received %lld tokens, but %.100s "
-					"%lld",
+					"%s: %.100s has received %lld tokens, but %.100s %lld",
 					o->reader->leaf.path, said->name, LL(o->seen),
 					l->name, LL(seen));
 		said = l;
@@ -230,15 +224,13 @@ static enum kvt_status take_seen(struct cache_opening *o, bool left)
 		o->seen = largest(tokens);
 	if (o->seen < 0 && !tokens)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: the file does not record how many of the %lld slots "
-				"of %.100s are filled; give --set slots=N",
+				"%s: the file does not record how many of the %lld slots of %.100s are filled; give --set slots=N",
 				o->reader->leaf.path, LL(slots_of(&o->layer[0])),
 				o->layer[0].name);
 	if (o->seen < 0)
 		return kvt_fail(o->err, left ? KVT_BAD_INPUT : KVT_USAGE,
-				left ? "%s: with tokens=%.60s and padding=left, the "
-				       "number of filled slots is needed, too: give "
-				       "--set slots=N" :
+				left ?
+					"%s: with tokens=%.60s and padding=left, the number of filled slots is needed, too: give --set slots=N" :
 				       "%s: tokens is '%.60s', expected numbers",
 				o->reader->leaf.path, tokens);
 	return KVT_OK;
@@ -255,8 +247,7 @@ static enum kvt_status place(struct cache_opening *o, struct cache_layer *l)
 	wrong = l->first < 0 || (!l->held.sliding && l->first > 0);
 	return !wrong ? KVT_OK :
 	       kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: tensor %.100s has %lld slots, but the cache was given %lld "
-			"tokens",
+			"%s: tensor %.100s has %lld slots, but the cache was given %lld tokens",
 			o->reader->leaf.path, l->name, LL(slots), LL(o->seen));
 }
 
@@ -274,8 +265,7 @@ static enum kvt_status take_tokens(struct cache_opening *o, bool left)
 
 		if (tokens < 0 || tokens > o->seen)
 			return kvt_fail(o->err, KVT_USAGE,
-					"tokens is '%.60s', expected 0 to %lld, once or "
-					"for each of %lld sequences",
+					"tokens is '%.60s', expected 0 to %lld, once or for each of %lld sequences",
 					text, LL(o->seen), LL(o->nrows));
 		o->row[r].begin = left ? o->seen - tokens : 0;
 		o->row[r].end = o->row[r].begin + tokens;
@@ -283,8 +273,7 @@ static enum kvt_status take_tokens(struct cache_opening *o, bool left)
 			at += n + 1;
 		else if (at && (at[n] || (at != text && r + 1 < o->nrows)))
 			return kvt_fail(o->err, KVT_USAGE,
-					"tokens is '%.60s', expected one number, or one "
-					"for each of %lld sequences",
+					"tokens is '%.60s', expected one number, or one for each of %lld sequences",
 					text, LL(o->nrows));
 	}
 	return KVT_OK;
@@ -303,9 +292,7 @@ static enum kvt_status check_row(const struct cache_opening *o, int64_t r)
 			need = row->begin;
 		if (l->held.sliding && need < row->end && l->first > need)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: %.100s holds slots %lld to %lld, but the "
-					"window of sequence %lld begins at %lld; give "
-					"--set padding=left",
+					"%s: %.100s holds slots %lld to %lld, but the window of sequence %lld begins at %lld; give --set padding=left",
 					o->reader->leaf.path, l->name, LL(l->first),
 					LL(o->seen - 1), LL(r), LL(need));
 	}
@@ -336,9 +323,7 @@ enum kvt_status kvt_cache_slots(struct cache_opening *o)
 				"padding is '%.40s', expected left or right", padding);
 	if (o->nrows > 1 && !kvt_fact(o->hints, "tokens"))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: the file does not record which of the %lld slots of "
-				"%lld sequences are padding; give --set tokens=N or "
-				"N,N..., and padding=left if the padding is first",
+				"%s: the file does not record which of the %lld slots of %lld sequences are padding; give --set tokens=N or N,N..., and padding=left if the padding is first",
 				o->reader->leaf.path, LL(most_slots(o)), LL(o->nrows));
 	if ((status = settle_windows(o)) || (status = take_seen(o, left)))
 		return status;

@@ -58,8 +58,7 @@ static enum kvt_status check_order(const struct kvt_group *g, int64_t page,
 	    (nbytes == page || (order->part[1].axis == KVT_AXIS_L && !g->page_offset)))
 		return KVT_OK;
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"group %s is %s, but in one tensor blocks are outermost; "
-			"kvtool relayout --to=blhsc has them so", g->id,
+			"group %s is %s, but in one tensor blocks are outermost; kvtool relayout --to=blhsc has them so", g->id,
 			kvt_layout_string(&g->layout).s);
 }
 
@@ -93,16 +92,14 @@ static enum kvt_status place_group(struct kvt_flat *flat, const struct kvt_group
 		return status;
 	if (all > rows->row_bytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"group %s has %lld bytes a block, more than row_bytes, "
-				"%lld", g->id, (long long)all,
+				"group %s has %lld bytes a block, more than row_bytes, %lld", g->id, (long long)all,
 				(long long)rows->row_bytes);
 	for (int64_t b = 0; b < n; b = end) {
 		for (end = b + 1; end < n && id_of(g, end) == id_of(g, end - 1) + 1;)
 			end++;
 		if (id_of(g, end - 1) >= rows->rows)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"group %s has block %lld, but there are %lld "
-					"rows", g->id, (long long)id_of(g, end - 1),
+					"group %s has block %lld, but there are %lld rows", g->id, (long long)id_of(g, end - 1),
 					(long long)rows->rows);
 		part.box = kvt_box_whole(&g->shape);
 		part.box.begin[KVT_AXIS_B] = b;
@@ -131,8 +128,7 @@ enum kvt_status kvt_canonical_fit(struct kvt_reader *reader,
 	if (__builtin_mul_overflow(rows->rows, rows->row_bytes, &nbytes) ||
 	    __builtin_add_overflow(nbytes, manifest->skip, &nbytes) || nbytes != size)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %lld bytes, but %lld rows of %lld bytes are "
-				"expected", reader->leaf.path, (long long)size,
+				"%s: has %lld bytes, but %lld rows of %lld bytes are expected", reader->leaf.path, (long long)size,
 				(long long)rows->rows, (long long)rows->row_bytes);
 	if ((status = kvt_manifest_complete(manifest, reader->leaf.path, err)))
 		return status;
@@ -195,13 +191,12 @@ static enum kvt_status check_shared(struct block *block, int64_t n,
 	if (!found)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"block %lld is of groups %s and %s, which are the same bytes in "
-			"one tensor; %s",
+			"block %lld is of groups %s and %s, which are the same bytes in one tensor; %s",
 			(long long)found->id, s->group[found[-1].group].id,
 			s->group[found->group].id,
 			used ? "requests use both, so it cannot be written so" :
-			s->nrequests ? "kvtool slice, with --request of each request, "
-				       "leaves out what none uses" :
+			s->nrequests ?
+				"kvtool slice, with --request of each request, leaves out what none uses" :
 			"no request tells whose it is");
 }
 

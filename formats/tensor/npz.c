@@ -42,8 +42,7 @@ static enum kvt_status read_array(struct kvt_tensor *out, const struct kvt_file 
 		return kvt_fail(err, status, "%s: %.400s", file->path, why.text);
 	if (header.nbytes != m->nbytes - header.data)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: %.100s: has %lld bytes after the header, but its "
-				"shape makes %lld",
+				"%s: %.100s: has %lld bytes after the header, but its shape makes %lld",
 				file->path, m->name, (long long)(m->nbytes - header.data),
 				(long long)header.nbytes);
 	*out = (struct kvt_tensor){

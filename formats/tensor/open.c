@@ -68,8 +68,7 @@ static enum kvt_status add_range(struct opening *o, int g, struct kvt_file_part 
 
 	if (!dense && (range->views.count != 1 || !restride(&range->views.view[0], t)))
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: tensor %.100s is not contiguous, and its axes are "
-				"not those of layout %s",
+				"%s: tensor %.100s is not contiguous, and its axes are not those of layout %s",
 				o->reader->leaf.path, t->name,
 				kvt_layout_string(&group->layout).s);
 	return kvt_flat_add(&o->reader->flat[g], range, o->err);
@@ -171,16 +170,14 @@ static enum kvt_status open_groups(struct opening *o)
 			values = kvt_tensors_partner(o->tensors, name, o->names);
 		if (!t || (apart && !values))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: no tensor '%s' for group "
-					"%s", o->reader->leaf.path,
+					"%s: no tensor '%s' for group %s", o->reader->leaf.path,
 					name, s->group[g].id);
 		if ((status = kvt_shape_nbytes(&nbytes, &s->group[g].shape, o->err)))
 			return status;
 		if (nbytes != (t->end - t->begin) * (values ? 2 : 1) ||
 		    t->dtype != s->group[g].dtype)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: tensor %s does not fit group %s of %lld "
-					"bytes of %s",
+					"%s: tensor %s does not fit group %s of %lld bytes of %s",
 					o->reader->leaf.path, name, s->group[g].id,
 					(long long)nbytes, s->group[g].dtype->name);
 		if ((status = add_whole(o, g, t, values, false)))
@@ -216,8 +213,7 @@ static enum kvt_status check_outermost(const struct opening *o,
 	for (int i = 0; i < layout->nplanes; i++)
 		if (layout->plane[i].part[0].axis != KVT_AXIS_L)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: has a tensor for each layer, but in layout "
-					"%s layers are not outermost",
+					"%s: has a tensor for each layer, but in layout %s layers are not outermost",
 					o->reader->leaf.path,
 					kvt_layout_string(layout).s);
 	return KVT_OK;
@@ -352,16 +348,13 @@ static enum kvt_status refuse_axes(const struct opening *o)
 
 	if (o->tensors->names)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: a cache that a program of mlx saved; give "
-				"--from=transformers",
+				"%s: a cache that a program of mlx saved; give --from=transformers",
 				o->reader->leaf.path);
 	for (int i = 0; i < first->rank && n < sizeof(shape); i++)
 		n += (size_t)snprintf(shape + n, sizeof(shape) - n, "%s%lld",
 				      i ? " x " : "", LL(first->shape[i]));
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: give --from=transformers%s if %.100s (%s) is "
-			"[batch, heads, tokens, elements], or --layout or --manifest if "
-			"it is blocks; the file does not say",
+			"%s: give --from=transformers%s if %.100s (%s) is [batch, heads, tokens, elements], or --layout or --manifest if it is blocks; the file does not say",
 			o->reader->leaf.path, window_hint(o->tensors).s, first->name,
 			shape);
 }

@@ -104,8 +104,7 @@ static enum kvt_status check_size(const struct kvt_tensor *t, int bits,
 		n = 0;
 	if (overflow || n % 8 || n / 8 != t->end - t->begin)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s has %lld bytes, but its shape and "
-				"type make %lld%s",
+				"%s: tensor %.100s has %lld bytes, but its shape and type make %lld%s",
 				in->name, t->name, (long long)(t->end - t->begin),
 				overflow ? INT64_MAX : (long long)(n / 8),
 				overflow ? " or more" : n % 8 ? " and a part" : "");
@@ -200,8 +199,7 @@ static enum kvt_status check_places(struct kvt_tensors *out, int64_t ndata,
 	for (int64_t i = 0; i < out->count; i++) {
 		if (out->tensor[i].begin != at)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: tensor %.100s begins at byte %lld of the "
-					"data, expected %lld",
+					"%s: tensor %.100s begins at byte %lld of the data, expected %lld",
 					name, out->tensor[i].name,
 					(long long)out->tensor[i].begin, (long long)at);
 		at = out->tensor[i].end;
@@ -284,8 +282,7 @@ enum kvt_status kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file 
 	ntext = get_u64(head);
 	if (ntext > size - 8 || ntext > MAX_JSON)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: safetensors header of %lld bytes, expected at most "
-				"%lld",
+				"%s: safetensors header of %lld bytes, expected at most %lld",
 				file->path, (long long)ntext,
 				(long long)(size - 8 < MAX_JSON ? size - 8 : MAX_JSON));
 	if (!(text = malloc((size_t)ntext + 1)))

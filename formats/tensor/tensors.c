@@ -143,16 +143,12 @@ enum kvt_status kvt_tensor_check(const struct kvt_tensor *tensor, const char *pa
 
 	if (held->disordered && held->ring && held->seen > tensor->shape[2])
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: tensor %.100s is the ring of a %.60s: its %lld slots "
-				"hold some of %lld tokens in another order, which "
-				"kvtool cannot restore; save the cache before it is full",
+				"%s: tensor %.100s is the ring of a %.60s: its %lld slots hold some of %lld tokens in another order, which kvtool cannot restore; save the cache before it is full",
 				path, tensor->name, held->class, LL(tensor->shape[2]),
 				LL(held->seen));
 	if (held->disordered)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: tensor %.100s is of a %.60s, which need not hold "
-				"tokens in order from the first one on; kvtool reads "
-				"those of a KVCache",
+				"%s: tensor %.100s is of a %.60s, which need not hold tokens in order from the first one on; kvtool reads those of a KVCache",
 				path, tensor->name, held->class);
 	if (tensor->dtype || tensor->elem)
 		return KVT_OK;
@@ -334,8 +330,7 @@ static enum kvt_status list_all(struct kvt_layer *layer, int64_t *count, bool *a
 	for (int64_t i = 0; i < *count; i++)
 		if (!kvt_layer_number(&layer[i].number, layer[i].name))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: cannot tell the layer of '%.100s'; "
-					"give --set names=KEYS,VALUES, with {l} for the layer",
+					"%s: cannot tell the layer of '%.100s'; give --set names=KEYS,VALUES, with {l} for the layer",
 					path, layer[i].name);
 	return kvt_layers_order(layer, *count, path, err);
 }

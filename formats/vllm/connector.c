@@ -65,8 +65,7 @@ static enum kvt_status same_layers(const struct kvt_connector *o, const char *fo
 
 		if (order)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s: %s layer file %.100s.safetensors, "
-					"unlike %.60s",
+					"%.200s: %s layer file %.100s.safetensors, unlike %.60s",
 					folder, order < 0 ? "lacks" : "has",
 					order < 0 ? a : b, o->requests.name[0]);
 	}
@@ -190,8 +189,7 @@ static enum kvt_status check_alike(const struct kvt_connector *o)
 
 			if (!alike(o, r, &source->tensor, first))
 				return kvt_fail(o->err, KVT_BAD_INPUT,
-						"%s: differs in shape or type from the "
-						"others",
+						"%s: differs in shape or type from the others",
 						o->reader->files.file[source->file].path);
 		}
 	return KVT_OK;

@@ -132,16 +132,13 @@ static enum kvt_status guess_rank3(struct kvt_connector *o)
 	}
 	if (all2)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: shape 2 x %lld x %lld may be vllm-2025 %s or "
-				"vllm-2026-07 %s of two tokens; give --from",
+				"%s: shape 2 x %lld x %lld may be vllm-2025 %s or vllm-2026-07 %s of two tokens; give --from",
 				o->path, (long long)first[1], (long long)first[2],
 				generations[VLLM_2025].shape,
 				generations[VLLM_2026_07].shape);
 	if (first[1] == 2 && o->hints->heads != 2)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: in shape %lld x 2 x %lld the 2 may be keys and "
-				"values, "
-				"or two heads; give --from vllm-2026-07 or --heads 2",
+				"%s: in shape %lld x 2 x %lld the 2 may be keys and values, or two heads; give --from vllm-2026-07 or --heads 2",
 				o->path, (long long)first[0], (long long)first[2]);
 	o->generation = &generations[VLLM_2026_07];
 	return KVT_OK;
@@ -152,21 +149,17 @@ static enum kvt_status ask(const struct kvt_connector *o)
 {
 	if (o->generation == &generations[VLLM_2026_07] && !o->layout.nplanes)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: lines of %s are keys and values of tokens, or lines "
-				"of packed blocks of a CPU engine; give --layout=nhd, or "
-				"cpu-vec, cpu-amx%s",
+				"%s: lines of %s are keys and values of tokens, or lines of packed blocks of a CPU engine; give --layout=nhd, or cpu-vec, cpu-amx%s",
 				o->path, o->generation->shape,
 				o->block_size ? "" : ", and --block-size");
 	if (!o->block_size)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: the block size of the engine is not known; give "
-				"--block-size",
+				"%s: the block size of the engine is not known; give --block-size",
 				o->path);
 	for (int64_t r = 0; o->packed && r < o->requests.count; r++)
 		if (kvt_connector_ntokens(o, r) % o->block_size)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: %s has %lld tokens, not a multiple of "
-					"packed blocks of %lld",
+					"%s: %s has %lld tokens, not a multiple of packed blocks of %lld",
 					o->path, o->requests.name[r],
 					(long long)kvt_connector_ntokens(o, r),
 					(long long)o->block_size);
@@ -188,8 +181,7 @@ enum kvt_status kvt_connector_choose(struct kvt_connector *o)
 		return status;
 	if (!o->generation || o->generation->rank != rank)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tensors have %d axes, expected "
-				"%d%s%s", o->path, rank,
+				"%s: tensors have %d axes, expected %d%s%s", o->path, rank,
 				o->generation ? o->generation->rank : 3,
 				o->generation ? " for " : "",
 				o->generation ? o->generation->preset : "");
@@ -243,8 +235,7 @@ enum kvt_status kvt_connector_rows(struct kvt_views *views, const struct kvt_gro
 	for (int i = 0; i < views->count; i++) {
 		if (!cut_rows(&views->view[i], row, n[KVT_AXIS_H]))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%s: lines of %lld bytes cut layout %s in a way "
-					"that is not supported",
+					"%s: lines of %lld bytes cut layout %s in a way that is not supported",
 					name, (long long)row,
 					kvt_layout_string(&group->layout).s);
 		views->view[i].offset *= n[KVT_AXIS_H];
@@ -264,8 +255,7 @@ enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *g
 	if (which == VLLM_2025) {
 		if (shape[0] != 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: vllm-2025 is %s, but the first extent is "
-					"%lld",
+					"%s: vllm-2025 is %s, but the first extent is %lld",
 					o->path, o->generation->shape,
 					(long long)shape[0]);
 		if ((status = kvt_hint_heads(&heads, shape[2], o->hints, o->path,
@@ -276,8 +266,7 @@ enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *g
 	} else if (which == VLLM_2026_05) {
 		if (shape[1] != 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: vllm-2026-05 is %s, but the second extent "
-					"is %lld",
+					"%s: vllm-2026-05 is %s, but the second extent is %lld",
 					o->path, o->generation->shape,
 					(long long)shape[1]);
 		n[KVT_AXIS_H] = shape[2];
@@ -285,8 +274,7 @@ enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *g
 	} else if (which == VLLM_2026_07) {
 		if (shape[2] % 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: content of %lld elements is not a key and a "
-					"value",
+					"%s: content of %lld elements is not a key and a value",
 					o->path, (long long)shape[2]);
 		n[KVT_AXIS_H] = shape[1];
 		n[KVT_AXIS_D] = shape[2] / 2;

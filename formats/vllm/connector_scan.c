@@ -33,8 +33,7 @@ static enum kvt_status add(struct kvt_connector_names *names, const char *name,
 
 	if (n == MAX_ENTRIES)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has more than %d entries, which no dump "
-				"has", path, MAX_ENTRIES);
+				"%s: has more than %d entries, which no dump has", path, MAX_ENTRIES);
 	/* full whenever the count is a power of two */
 	if (!(n & (n - 1))) {
 		more = realloc(names->name, (size_t)(n ? 2 * n : 1) * sizeof(*more));

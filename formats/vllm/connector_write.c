@@ -86,8 +86,7 @@ static enum kvt_status check(struct writing *w)
 	w->generation = format ? kvt_generation_find(format) : NULL;
 	if (!w->generation)
 		return kvt_fail(w->err, KVT_USAGE,
-				"give the folder's generation as format: vllm-2025, "
-				"vllm-2026-05, vllm-2026-07 or vllm-mla");
+				"give the folder's generation as format: vllm-2025, vllm-2026-05, vllm-2026-07 or vllm-mla");
 	if (s->ngroups != 1 || s->group[0].tokens_per_slot != 1)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"%s holds one group with a slot for each token", format);
@@ -106,14 +105,12 @@ static enum kvt_status check(struct writing *w)
 	for (int64_t r = 0; r < s->nrequests; r++)
 		if (s->request[r].first_token)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"%s holds requests from their first token, but "
-					"%s begins with token %lld",
+					"%s holds requests from their first token, but %s begins with token %lld",
 					format, s->request[r].id,
 					(long long)s->request[r].first_token);
 		else if (s->request[r].nholes || !is_whole(w, &s->request[r]))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"request %s: not all of its tokens are in the "
-					"dump",
+					"request %s: not all of its tokens are in the dump",
 					s->request[r].id);
 	if ((status = kvt_store_check_group(w->group, &alone, mla, format, w->err)) ||
 	    (status = check_names(w)))
@@ -245,9 +242,7 @@ static enum kvt_status choose_layout(struct writing *w)
 	for (int64_t r = 0; r < s->nrequests; r++)
 		if (s->request[r].ntokens % size)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"request %s has %lld tokens, and only whole "
-					"packed blocks of %lld can be stored; relayout "
-					"--to=nhd first",
+					"request %s has %lld tokens, and only whole packed blocks of %lld can be stored; relayout --to=nhd first",
 					s->request[r].id,
 					(long long)s->request[r].ntokens,
 					(long long)size);

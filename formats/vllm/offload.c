@@ -46,8 +46,7 @@ static enum kvt_status count_files(struct kvt_offload *o)
 
 		if (g < 0 || g >= KVT_MAX_GROUPS)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s/%.200s: is not a file of an offload "
-					"tree", o->folder,
+					"%.200s/%.200s: is not a file of an offload tree", o->folder,
 					f->name);
 		o->of[g].count++;
 		if (f->nbytes >= o->of[g].largest) {
@@ -73,9 +72,7 @@ static enum kvt_status number_groups(struct kvt_offload *o)
 		}
 	if (n && last >= n && count != n)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has files of %d groups, the last of them number %d, "
-				"but its config lists %d: it is not known which of them "
-				"these are",
+				"%s: has files of %d groups, the last of them number %d, but its config lists %d: it is not known which of them these are",
 				o->folder, count, last, n);
 	for (int g = 0; n && g <= last; g++)
 		if (o->of[g].count)

@@ -45,8 +45,7 @@ static enum kvt_status take_group(struct kvt_offload_group *out, const json_t *e
 
 	if (!json_is_object(entry))
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: kv_cache_groups has an entry that is not an "
-				"object", in->name);
+				"%s: kv_cache_groups has an entry that is not an object", in->name);
 	if ((status = take_either(&out->block_size, &group, "block_size",
 				  "tokens_per_block", 1 << 24)) ||
 	    (status = kvt_json_array(&out->layers, &group, "layer_names")))
@@ -71,8 +70,7 @@ static enum kvt_status take_groups(struct kvt_offload_config *out,
 
 	if (!status && n > KVT_MAX_GROUPS)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: has %zu groups, at most %d are "
-				"supported", in->name, n,
+				"%s: has %zu groups, at most %d are supported", in->name, n,
 				KVT_MAX_GROUPS);
 	for (size_t i = 0; !status && i < n; i++)
 		status = take_group(&out->group[out->ngroups++], json_array_get(list, i),
@@ -120,13 +118,11 @@ static enum kvt_status take_config(struct kvt_offload_config *out,
 		return status;
 	if (!out->model || !out->blocks_per_file)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: is not the config of an offload tree: %s is "
-				"missing", in->name,
+				"%s: is not the config of an offload tree: %s is missing", in->name,
 				out->model ? "blocks_per_file" : "model_name");
 	if (out->pcp_size > 1)
 		return kvt_fail(in->err, KVT_UNSUPPORTED,
-				"%s: pcp_size is %lld; it is not known how its ranks "
-				"share a block",
+				"%s: pcp_size is %lld; it is not known how its ranks share a block",
 				in->name, (long long)out->pcp_size);
 	return KVT_OK;
 }

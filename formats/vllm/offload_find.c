@@ -76,8 +76,7 @@ static enum kvt_status each_entry(struct kvt_offload *o, const char *folder,
 	while (!status && (entry = readdir(dir))) {
 		if (++n > MOST_ENTRIES)
 			status = kvt_fail(o->err, KVT_BAD_INPUT,
-					  "%s: has more than %d entries, which no "
-					  "offload tree has",
+					  "%s: has more than %d entries, which no offload tree has",
 					  folder, MOST_ENTRIES);
 		else if (entry->d_name[0] != '.')
 			status = fn(o, choice, found, folder, entry->d_name);
@@ -212,8 +211,7 @@ static enum kvt_status read_config(struct kvt_offload *o)
 		status = no_memory(o);
 	if (!status && (n < 13 || name[n - 13] != '_' || strcmp(name + n - 12, digest)))
 		status = kvt_fail(o->err, KVT_BAD_INPUT,
-				  "%.200s: its digest is %s, but the name of the folder "
-				  "is %.160s",
+				  "%.200s: its digest is %s, but the name of the folder is %.160s",
 				  path, digest, name);
 	free(text);
 	free(path);
@@ -297,9 +295,7 @@ enum kvt_status kvt_offload_find_writer(struct kvt_offload *o)
 	if (o->rows || only_llmd(o))
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: llm-d and vLLM until 0.25 use such names and such a config, "
-			"but write different bytes; give "
-			"--from=" KVT_OFFLOAD_LLMD " or --from="
+			"%s: llm-d and vLLM until 0.25 use such names and such a config, but write different bytes; give --from=" KVT_OFFLOAD_LLMD " or --from="
 			KVT_OFFLOAD_VLLM, o->base);
 }
 

@@ -30,12 +30,10 @@ static enum kvt_status set_rank(struct kvt_offload *o)
 				LL(c->tp_size), LL(said));
 	if (kvt_fact(o->hints, "row-align"))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: is a tree of llm-d, which has no "
-				"row-align", o->base);
+				"%s: is a tree of llm-d, which has no row-align", o->base);
 	if (o->rank >= c->tp_size * c->pp_size)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: rank %lld of a config with "
-				"%lld", o->folder, LL(o->rank),
+				"%s: rank %lld of a config with %lld", o->folder, LL(o->rank),
 				LL(c->tp_size * c->pp_size));
 	p->tp_size = c->tp_size;
 	p->tp_rank = o->rank % c->tp_size;
@@ -62,25 +60,18 @@ static enum kvt_status find_row(struct kvt_offload *o, struct kvt_group *group,
 		return status;
 	if (row < 1 || row > most || layers > most / row)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: blocks of %lld bytes cannot be those of a "
-				"cache", o->folder,
+				"%s: blocks of %lld bytes cannot be those of a cache", o->folder,
 				LL(row));
 	all = row * layers;
 	/* fewer blocks than a range may as well be longer ones */
 	if (!given && files->largest % all == 0 && files->largest / all < per_file)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: no file has all %lld blocks of its range, so the "
-				"size of a block is not known; give --set "
-				"block-bytes=%lld if blocks of a layer have no "
-				"padding", o->folder, LL(per_file),
+				"%s: no file has all %lld blocks of its range, so the size of a block is not known; give --set block-bytes=%lld if blocks of a layer have no padding", o->folder, LL(per_file),
 				LL(row));
 	if (given ? given < row :
 	    files->largest % all || files->largest / all > per_file)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%.200s/%.120s: has %lld bytes, expected 1 to %lld "
-				"blocks of %lld layers "
-				"of %lld bytes each; if rows are longer, give --set "
-				"block-bytes",
+				"%.200s/%.120s: has %lld bytes, expected 1 to %lld blocks of %lld layers of %lld bytes each; if rows are longer, give --set block-bytes",
 				o->folder, files->name, LL(files->largest), LL(per_file),
 				LL(layers), LL(row));
 	if (given > row)
@@ -106,10 +97,7 @@ static enum kvt_status same_rows(struct kvt_offload *o)
 	for (int g = 1; g < s->ngroups; g++)
 		if (row_bytes(&s->group[g]) != row_bytes(&s->group[0]))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: blocks of a layer have %lld bytes in %s and "
-					"%lld in %s, "
-					"expected one number; give --set block-bytes, or "
-					"one --set group",
+					"%s: blocks of a layer have %lld bytes in %s and %lld in %s, expected one number; give --set block-bytes, or one --set group",
 					o->folder, LL(row_bytes(&s->group[0])),
 					s->group[0].id, LL(row_bytes(&s->group[g])),
 					s->group[g].id);
@@ -164,8 +152,7 @@ static enum kvt_status count_blocks(struct kvt_offload *o, int number, int64_t e
 			continue;
 		if (!f->nbytes || f->nbytes % each || f->nbytes / each > per_file)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s/%.120s: has %lld bytes, expected 1 to "
-					"%lld blocks of %lld bytes",
+					"%.200s/%.120s: has %lld bytes, expected 1 to %lld blocks of %lld bytes",
 					o->folder, f->name, LL(f->nbytes), LL(per_file),
 					LL(each));
 		*out += f->nbytes / each;

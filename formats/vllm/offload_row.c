@@ -60,9 +60,7 @@ enum kvt_status kvt_offload_row_layout(struct kvt_layout *layout, struct kvt_err
 	}
 	if (!fits)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"vLLM's tier cannot have layout %s, expected one that "
-				"begins with LB (layers outermost) or B (blocks "
-				"outermost), such as vllm:LBNHC",
+				"vLLM's tier cannot have layout %s, expected one that begins with LB (layers outermost) or B (blocks outermost), such as vllm:LBNHC",
 				kvt_layout_string(layout).s);
 	*layout = out;
 	return KVT_OK;
@@ -101,17 +99,14 @@ enum kvt_status kvt_offload_check_canonical(const char *said,
 		i++;
 	if (i == N)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: canonical_format is '%.40s', known are v1-nhd, "
-				"v1-hnd and "
-				"v1- with the name of another layout", name, said);
+				"%s: canonical_format is '%.40s', known are v1-nhd, v1-hnd and v1- with the name of another layout", name, said);
 	for (int k = 0; k < layout->plane[0].nparts; k++)
 		at[layout->plane[0].part[k].axis] = k + 1;
 	if (!said)
 		return KVT_OK;
 	if (at[KVT_AXIS_H] && family[i].nhd != (at[KVT_AXIS_S] < at[KVT_AXIS_H]))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: canonical_format is %s, but the layout is "
-				"%s", name, said,
+				"%s: canonical_format is %s, but the layout is %s", name, said,
 				kvt_layout_string(layout).s);
 	return KVT_OK;
 }
@@ -136,8 +131,7 @@ static enum kvt_status check_ranks(const struct kvt_group *group, int64_t ranks,
 	if (kvt_group_opaque(group) || heads % ranks == 0 || ranks % heads == 0)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: %lld heads cannot be divided among %lld ranks: neither "
-			"number divides the other",
+			"%s: %lld heads cannot be divided among %lld ranks: neither number divides the other",
 			name, LL(heads), LL(ranks));
 }
 
@@ -163,8 +157,7 @@ enum kvt_status kvt_offload_row_measure(struct kvt_offload_row *row,
 
 	if (row->canonical && row->layers > 1 && blocks_outermost(&group->layout))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: is canonical, so layers must be outermost, which "
-				"they are not in layout %s",
+				"%s: is canonical, so layers must be outermost, which they are not in layout %s",
 				name, kvt_layout_string(&group->layout).s);
 	one.n[KVT_AXIS_L] = one.n[KVT_AXIS_B] = 1;
 	if ((status = check_ranks(group, row->ranks, name, err)) ||
@@ -175,8 +168,7 @@ enum kvt_status kvt_offload_row_measure(struct kvt_offload_row *row,
 		return status;
 	if (row->page && row->page < page)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a block of a layer of a rank needs %lld bytes, more "
-				"than the given %lld",
+				"%s: a block of a layer of a rank needs %lld bytes, more than the given %lld",
 				name, LL(page), LL(row->page));
 	if (row->page)
 		page = row->page;

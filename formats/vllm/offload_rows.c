@@ -26,20 +26,15 @@ static enum kvt_status start(struct kvt_offload *o)
 
 	if (o->rank)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: is of rank %lld, but vLLM's tier writes all ranks "
-				"into _r0; "
-				"give --from=" KVT_OFFLOAD_LLMD " if llm-d wrote it", o->folder,
+				"%s: is of rank %lld, but vLLM's tier writes all ranks into _r0; give --from=" KVT_OFFLOAD_LLMD " if llm-d wrote it", o->folder,
 				LL(o->rank));
 	if (c->pp_size > 1 || c->dcp_size > 1)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: pp_size is %lld, dcp_size %lld; it is not known how "
-				"such ranks share a file",
+				"%s: pp_size is %lld, dcp_size %lld; it is not known how such ranks share a file",
 				o->base, LL(c->pp_size), LL(c->dcp_size));
 	if (c->canonical && c->tp_size > 1)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: is canonical, but not for every TP: some layers are "
-				"stored in another way, and the config does not tell "
-				"which",
+				"%s: is canonical, but not for every TP: some layers are stored in another way, and the config does not tell which",
 				o->base);
 	o->row = (struct kvt_offload_row){ .canonical = c->canonical != NULL,
 					   .per_file = c->blocks_per_file };
@@ -74,19 +69,15 @@ static enum kvt_status find_ranks(struct kvt_offload *o, const struct kvt_group 
 		if (!said || said == c->tp_size)
 			return KVT_OK;
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: tp_size is %lld, but %lld was "
-				"given", o->base, LL(c->tp_size), LL(said));
+				"%s: tp_size is %lld, but %lld was given", o->base, LL(c->tp_size), LL(said));
 	}
 	if (!said)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: its config does not record the number of tensor "
-				"parallel ranks; give --set tp-size=N, that of the "
-				"engine which wrote it",
+				"%s: its config does not record the number of tensor parallel ranks; give --set tp-size=N, that of the engine which wrote it",
 				o->base);
 	if (heads % said)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: %lld heads cannot be divided among %lld ranks in a "
-				"tree whose config is the same for every TP",
+				"%s: %lld heads cannot be divided among %lld ranks in a tree whose config is the same for every TP",
 				o->base, LL(heads), LL(said));
 	o->row.ranks = said;
 	return KVT_OK;
@@ -103,8 +94,7 @@ static enum kvt_status check_heads(const struct kvt_offload *o,
 	if (status || said == heads)
 		return status;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: its files have the heads of all ranks, so give the --heads "
-			"of the model: %lld, or %lld",
+			"%s: its files have the heads of all ranks, so give the --heads of the model: %lld, or %lld",
 			o->base, LL(heads), LL(said));
 }
 
@@ -116,10 +106,7 @@ static enum kvt_status wrong_size(const struct kvt_offload *o, const char *name,
 	const struct kvt_offload_row *row = &o->row;
 
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%.160s/%.90s: has %lld bytes, expected %lld: up to a multiple "
-			"of %lld, "
-			"%lld rank%s x %lld layers x %lld blocks of %lld bytes; see "
-			"kvtool-formats(7) for --set tp-size, block-bytes, row-align",
+			"%.160s/%.90s: has %lld bytes, expected %lld: up to a multiple of %lld, %lld rank%s x %lld layers x %lld blocks of %lld bytes; see kvtool-formats(7) for --set tp-size, block-bytes, row-align",
 			o->folder, name, LL(nbytes), LL(row->nbytes),
 			LL(row->align ? row->align : 4096), LL(row->ranks),
 			row->ranks == 1 ? "" : "s", LL(row->layers), LL(row->per_file),
@@ -296,9 +283,7 @@ static enum kvt_status ready(struct kvt_offload *o)
 			return status;
 		if (page[0] != page[1])
 			status = kvt_fail(o->err, KVT_BAD_INPUT,
-					  "%s: blocks of a layer have %lld bytes in %s "
-					  "and %lld in %s, "
-					  "expected one number; give one --set group",
+					  "%s: blocks of a layer have %lld bytes in %s and %lld in %s, expected one number; give one --set group",
 					  o->folder, LL(page[0]), s->group[0].id,
 					  LL(page[1]), s->group[g].id);
 	}

@@ -235,8 +235,7 @@ static enum kvt_status make_config(struct writing *w)
 		status = take_note(w, text);
 	else if (!s->model)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"the name of an offload tree contains the model, and "
-				"this dump has no model name");
+				"the name of an offload tree contains the model, and this dump has no model name");
 	else if (w->per_file = most_blocks(s), !new_config(w) ||
 		 (w->rows && !set_agnostic(w)))
 		return no_memory(w);
@@ -316,8 +315,7 @@ static enum kvt_status check_rows(struct writing *w)
 
 	if (s->parallel.tp_size * s->parallel.pp_size * s->parallel.dcp_size > 1)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"vLLM's tier stores all ranks in one file, and this dump "
-				"is of one rank: merge them first, or write --format="
+				"vLLM's tier stores all ranks in one file, and this dump is of one rank: merge them first, or write --format="
 				KVT_OFFLOAD_LLMD);
 	/* what an engine's own pages have beside their content, its rows have, too */
 	for (int g = 0; w->is_new && g < s->ngroups; g++)
@@ -339,8 +337,7 @@ static enum kvt_status check_rows(struct writing *w)
 			return status;
 		if (g && w->row.rank_bytes != first.rank_bytes)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"groups %s and %s have different block sizes, "
-					"which vLLM's tier cannot have",
+					"groups %s and %s have different block sizes, which vLLM's tier cannot have",
 					s->group[0].id, group->id);
 		first = w->row;
 		group->page_bytes = group->page_offset = 0;
@@ -410,9 +407,7 @@ static enum kvt_status bad_names(const struct writing *w, const struct kvt_group
 				 int64_t block)
 {
 	return kvt_fail(w->err, KVT_UNSUPPORTED,
-			"group %s: the name of block %llu is '%.80s', expected the hash "
-			"of its file and, in files of several blocks, :NUMBER up to "
-			"%lld%s",
+			"group %s: the name of block %llu is '%.80s', expected the hash of its file and, in files of several blocks, :NUMBER up to %lld%s",
 			group->id, (unsigned long long)kvt_block_id(group, block),
 			group->block_names[block],
 			(long long)w->per_file - 1,
@@ -577,13 +572,11 @@ static enum kvt_status check(const struct writing *w)
 
 		if (!is_number(group->id))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"group %s: groups of an offload tree are g0, g1, "
-					"...",
+					"group %s: groups of an offload tree are g0, g1, ...",
 					group->id);
 		if (!group->block_names)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"an offload tree needs names of blocks, and "
-					"those of group %s have none",
+					"an offload tree needs names of blocks, and those of group %s have none",
 					group->id);
 		if ((status = kvt_store_check_kv(group, "an offload tree", w->err)) ||
 		    (status = kvt_store_check_heads(group, &s->parallel,
@@ -603,8 +596,7 @@ static enum kvt_status check_llmd(struct writing *w)
 
 		if (atoi(group->id + 1) != g)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"group %s: groups of an offload tree are g0, g1, "
-					"...",
+					"group %s: groups of an offload tree are g0, g1, ...",
 					group->id);
 		group->layout = kvt_layout_blocks_first(&group->layout, true);
 		if (group->page_offset)
@@ -620,8 +612,8 @@ enum kvt_status kvt_offload_create(struct kvt_writer *writer, struct kvt_error *
 
 	if (!(status = check(&w)) && !(status = make_config(&w)) && !w.rows &&
 	    writer->options.row_ranks)
-		status = kvt_fail(err, KVT_USAGE, "llm-d has no files of several ranks; "
-						  "leave out --row-ranks");
+		status = kvt_fail(err, KVT_USAGE,
+				"llm-d has no files of several ranks; leave out --row-ranks");
 	if (!status &&
 	    !(status = w.rows ? check_rows(&w) : check_llmd(&w)))
 		status = make_folders(&w);

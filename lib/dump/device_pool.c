@@ -21,8 +21,8 @@ static enum kvt_status open_streams(struct kvt_device_pool *d, struct kvt_error 
 
 static void say_no_gpu(const struct kvt_device_pool *d, const struct kvt_error *why)
 {
-	kvt_run_warn(&d->run, "--device=auto: the CPU is used, because there is no GPU "
-			      "(%s)",
+	kvt_run_warn(&d->run,
+		"--device=auto: the CPU is used, because there is no GPU (%s)",
 		     why->text);
 }
 
@@ -38,8 +38,8 @@ static enum kvt_status open_gpu(struct kvt_device_pool *d, const char *spec,
 	enum kvt_status status = kvt_device_open(&d->gpu, spec, err);
 
 	if (status == KVT_USAGE)
-		return kvt_fail(err, KVT_USAGE, "--device is '%.100s', expected cpu, "
-				"cuda, cuda:N, hip, hip:N or auto", spec);
+		return kvt_fail(err, KVT_USAGE,
+				"--device is '%.100s', expected cpu, cuda, cuda:N, hip, hip:N or auto", spec);
 	return unusable(status ? status : open_streams(d, err));
 }
 

@@ -286,8 +286,7 @@ bool kvt_dump_cells_proven(const struct kvt_dump *dump, int group)
 static enum kvt_status only_leaves(const struct kvt_dump *dump, struct kvt_error *err)
 {
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"%s: offsets in files exist only for a dump that was opened, not "
-			"for one that was made from others",
+			"%s: offsets in files exist only for a dump that was opened, not for one that was made from others",
 			kvt_dump_path(dump));
 }
 

@@ -82,8 +82,7 @@ static enum kvt_status take_spans(struct grafting *g, struct kvt_error *err)
 
 		if (!is_inside(g, s))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: slots %lld of block %lld of the donor, for "
-					"block %lld, are outside a pool",
+					"%s: slots %lld of block %lld of the donor, for block %lld, are outside a pool",
 					g->base->id, (long long)s->src_slot,
 					(long long)s->src_block, (long long)s->dst_block);
 		for (int64_t b = 0; b < span_blocks(s); b++)
@@ -220,8 +219,7 @@ static enum kvt_status give(struct grafting *g, struct step_group *donor,
 		    (i < n && (range[i].src < 0 || range[i].count < 0 ||
 			       range[i].src > there - range[i].count)))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: the range of %s is outside a group, or is "
-					"listed twice",
+					"%s: the range of %s is outside a group, or is listed twice",
 					g->base->id, kvt_axis_name(axis));
 		if (at < end)
 			rest->part[rest->nparts++] = part_of(g->base, axis,
@@ -269,8 +267,7 @@ static enum kvt_status check_alike(const struct grafting *g, struct kvt_error *e
 	for (int x = KVT_AXIS_H; x < KVT_NAXES; x++)
 		if (x != (int)axis && a[x] != b[x])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: %s extent is %lld in one and %lld in the "
-					"other",
+					"%s: %s extent is %lld in one and %lld in the other",
 					g->base->id, kvt_axis_name(x), (long long)a[x],
 					(long long)b[x]);
 	if (!kvt_group_same_type(g->base, g->donor))

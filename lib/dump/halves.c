@@ -83,9 +83,7 @@ static enum kvt_status check_pair(const struct kvt_snapshot *s, int k, int v,
 	if ((status = belong(&pair, &id, s, k, v, err)) || !pair)
 		return status;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"groups %s and %s: keys of layer %llu have heads %lld to %lld "
-			"of %lld, its values %lld to %lld of %lld; expected the same "
-			"heads",
+			"groups %s and %s: keys of layer %llu have heads %lld to %lld of %lld, its values %lld to %lld of %lld; expected the same heads",
 			keys->id, values->id, (unsigned long long)id,
 			LL(keys->head_start), LL(last_head(keys)), LL(keys->total_heads),
 			LL(values->head_start), LL(last_head(values)),

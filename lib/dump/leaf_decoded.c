@@ -39,8 +39,7 @@ static enum kvt_status unfold(struct kvt_group *group, const struct kvt_packing 
 
 	if (p->heads > 1 && parallel->tp_size > 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: rank %lld of %lld has %lld heads in a page of %s; how "
-				"many the model has is not said",
+				"%s: rank %lld of %lld has %lld heads in a page of %s; how many the model has is not said",
 				group->id, LL(parallel->tp_rank), LL(parallel->tp_size),
 				LL(p->heads), group->content.type->name);
 	n[KVT_AXIS_S] *= p->rows / p->heads;

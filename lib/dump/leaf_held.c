@@ -37,9 +37,7 @@ static enum kvt_status refuse(const struct kvt_leaf *leaf, int group,
 			      struct kvt_error *err)
 {
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"%s: group %s: its data has no checksum: neither Fletcher-32, nor "
-			"zstd frames with one, nor a content_digest of whole tiles; convert "
-			"it again from where it came from, or repack it with Fletcher-32",
+			"%s: group %s: its data has no checksum: neither Fletcher-32, nor zstd frames with one, nor a content_digest of whole tiles; convert it again from where it came from, or repack it with Fletcher-32",
 			leaf->path, group_of(leaf, group)->id);
 }
 
@@ -49,9 +47,7 @@ static enum kvt_status differs(const struct kvt_leaf *leaf, int group,
 	const struct kvt_group *g = group_of(leaf, group);
 
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: group %s: data is damaged at layer %lld, block %llu, head %lld, "
-			"kv %lld: it has no checksum of its own, and does not match "
-			"content_digest", leaf->path, g->id, LL(at[KVT_AXIS_L]),
+			"%s: group %s: data is damaged at layer %lld, block %llu, head %lld, kv %lld: it has no checksum of its own, and does not match content_digest", leaf->path, g->id, LL(at[KVT_AXIS_L]),
 			(unsigned long long)kvt_block_id(g, at[KVT_AXIS_B]),
 			LL(g->head_start + at[KVT_AXIS_H]), LL(at[KVT_AXIS_K]));
 }

@@ -55,14 +55,12 @@ static enum kvt_status check_ranks(const struct rank_file *files, int nfiles,
 		/* they ascend, so the first gap is the first that is missing */
 		if (p->tp_rank != i)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s is one of %lld ranks, and none of the files "
-					"is rank %d",
+					"%s is one of %lld ranks, and none of the files is rank %d",
 					files[i].name, LL(size), i);
 	}
 	if (nfiles != size)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is one of %lld ranks, and none of the files is rank "
-				"%d",
+				"%s is one of %lld ranks, and none of the files is rank %d",
 				files[0].name, LL(size), nfiles);
 	return KVT_OK;
 }
@@ -244,8 +242,7 @@ static enum kvt_status check_alone(const struct rank_file *file, struct kvt_erro
 
 	if (s->parallel.dcp_size > 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: rank %lld of %lld context parallel ranks; their "
-				"tokens cannot be merged",
+				"%s: rank %lld of %lld context parallel ranks; their tokens cannot be merged",
 				file->name, LL(s->parallel.dcp_rank),
 				LL(s->parallel.dcp_size));
 	for (int g = 0; g < s->ngroups; g++)
@@ -285,15 +282,13 @@ static enum kvt_status join_heads(struct step_part *part, struct kvt_range *befo
 
 	if (group->kind == KVT_OPAQUE && rank.size > 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: it is not known how opaque content is divided among "
-				"ranks",
+				"%s: it is not known how opaque content is divided among ranks",
 				group->id);
 	if ((status = kvt_owned(&own, group->total_heads, rank, err)))
 		return status;
 	if (own.begin != first || own.end != first + count)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: heads %lld to %lld, but rank %lld of %lld holds "
-				"%lld to %lld",
+				"%s: heads %lld to %lld, but rank %lld of %lld holds %lld to %lld",
 				group->id, LL(first), LL(first + count - 1),
 				LL(rank.index), LL(rank.size), LL(own.begin),
 				LL(own.end - 1));
@@ -375,8 +370,7 @@ static enum kvt_status join_part(struct step_group *map, struct kvt_component *p
 			continue;
 		if (s->begin != end)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s and %s: channels of part %s end at %lld and "
-					"continue at %lld",
+					"%s and %s: channels of part %s end at %lld and continue at %lld",
 					files[last->file].name, files[s->file].name,
 					part->name, LL(end), LL(s->begin));
 		to->channel[to->nchannels++] = (struct kvt_segment){

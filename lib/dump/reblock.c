@@ -34,8 +34,7 @@ static enum kvt_status count_live(struct regroup *g, const struct kvt_request *r
 			continue;
 		if (seen[b] == mark)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"request %s: block %llu of %s is listed twice in "
-					"its table",
+					"request %s: block %llu of %s is listed twice in its table",
 					request->id, (unsigned long long)id,
 					group_before(g)->id);
 		seen[b] = mark;
@@ -80,8 +79,7 @@ static enum kvt_status check_windows(const struct regroup *g, struct kvt_error *
 		    (request->ntokens - 1) / size < n)
 			continue;
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: the table of request %s has only %lld of its %lld "
-				"blocks (a window); the new block size must divide %lld",
+				"%s: the table of request %s has only %lld of its %lld blocks (a window); the new block size must divide %lld",
 				group->id, request->id, LL(n),
 				LL((request->ntokens - 1) / size + 1), LL(size));
 	}
@@ -113,8 +111,7 @@ static enum kvt_status reshape(struct regroup *g,
 		return KVT_OK;
 	if (!options->layout)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: layout %s cannot hold blocks of %lld slots: %s; "
-				"choose another with --to",
+				"%s: layout %s cannot hold blocks of %lld slots: %s; choose another with --to",
 				group->id, kvt_layout_string(&group->layout).s,
 				LL(g->slots), why.text);
 	group->layout = *options->layout;
@@ -152,13 +149,11 @@ static enum kvt_status set_sizes(struct regroup *g,
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has no layers", group->id);
 	if (keeps_planes(group, options->block_size))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: a block of %s is one page of planes, which cannot "
-				"be divided",
+				"%s: a block of %s is one page of planes, which cannot be divided",
 				group->id, group->content.type->name);
 	if (tps > 0 && options->block_size % tps)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld tokens cannot hold slots of %lld "
-				"tokens",
+				"%s: blocks of %lld tokens cannot hold slots of %lld tokens",
 				group->id, LL(options->block_size), LL(tps));
 	if (tps > 0)
 		g->slots = options->block_size / tps;
@@ -179,8 +174,7 @@ static enum kvt_status choose(struct regroup *g,
 
 	if (!g->live && (options->compact || options->stale == KVT_STALE_ZERO))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: no request has a block table, so it is not known "
-				"which blocks are in use",
+				"%s: no request has a block table, so it is not known which blocks are in use",
 				group->id);
 	g->keep_stale = options->stale == KVT_STALE_KEEP;
 	if (!options->compact && !can_regroup(g, why)) {
@@ -193,8 +187,7 @@ static enum kvt_status choose(struct regroup *g,
 	}
 	if (!g->live)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld can become blocks of %lld only with "
-				"block tables, and there are none: %s",
+				"%s: blocks of %lld can become blocks of %lld only with block tables, and there are none: %s",
 				group->id, LL(g->said->size_before),
 				LL(options->block_size), why->text);
 	if ((status = check_windows(g, err)))
@@ -270,8 +263,7 @@ static enum kvt_status starts_at_zero(const struct kvt_snapshot *from,
 	for (int64_t r = 0; r < from->nrequests; r++)
 		if (from->request[r].first_token)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"request '%s' begins at token %lld; only whole "
-					"requests can be reblocked",
+					"request '%s' begins at token %lld; only whole requests can be reblocked",
 					from->request[r].id,
 					LL(from->request[r].first_token));
 	return KVT_OK;
@@ -290,8 +282,7 @@ static enum kvt_status reblock(struct derivation *d, struct kvt_reblocked *said,
 		blocks |= from->group[g].tokens_per_slot > 0;
 	if (!blocks)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"all groups are recurrent; no group has blocks of "
-				"tokens");
+				"all groups are recurrent; no group has blocks of tokens");
 	if ((status = starts_at_zero(from, err)) ||
 	    (status = kvt_snapshot_copy(&d->snapshot, from, err)))
 		return status;

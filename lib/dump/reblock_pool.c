@@ -16,8 +16,7 @@ static enum kvt_status check_pool(const struct regroup *g, int64_t k,
 
 	if (nblocks % k)
 		return kvt_fail(why, KVT_BAD_INPUT,
-				"%lld blocks are not a multiple of "
-				"%lld", LL(nblocks), LL(k));
+				"%lld blocks are not a multiple of %lld", LL(nblocks), LL(k));
 	for (int64_t b = 0; b < nblocks; b++) {
 		uint64_t first = kvt_block_id(group, b - b % k);
 		uint64_t want = first + (uint64_t)(b % k);
@@ -55,18 +54,15 @@ static enum kvt_status check_entry(const struct regroup *g, int64_t k,
 
 	if (null >= 0 && b / k == null / k)
 		return kvt_fail(why, KVT_BAD_INPUT,
-				"request %s has block %llu, which would be joined with "
-				"the null block",
+				"request %s has block %llu, which would be joined with the null block",
 				request->id, id);
 	if (i % k == 0 && b % k)
 		return kvt_fail(why, KVT_BAD_INPUT,
-				"entry %lld of request %s is block %llu, not a multiple "
-				"of %lld",
+				"entry %lld of request %s is block %llu, not a multiple of %lld",
 				LL(i), request->id, id, LL(k));
 	if (i % k && b != (int64_t)blocks[i - 1] + 1)
 		return kvt_fail(why, KVT_BAD_INPUT,
-				"entry %lld of request %s is block %llu, not the one "
-				"after block %llu",
+				"entry %lld of request %s is block %llu, not the one after block %llu",
 				LL(i), request->id, id,
 				(unsigned long long)kvt_block_id(group_before(g),
 								    blocks[i - 1]));
@@ -85,8 +81,7 @@ static enum kvt_status check_tables(const struct regroup *g, int64_t k,
 
 		if (n && lost > 0 && lost % k)
 			return kvt_fail(why, KVT_BAD_INPUT,
-					"the table of request %s begins with its block "
-					"%lld, not a multiple of %lld",
+					"the table of request %s begins with its block %lld, not a multiple of %lld",
 					request->id, LL(lost), LL(k));
 		for (int64_t i = 0; i < n; i++)
 			if (check_entry(g, k, request, i, why))

@@ -112,13 +112,11 @@ static enum kvt_status heads_of_rank(struct step_part *part, struct kvt_group *g
 
 	if (group->kind == KVT_OPAQUE)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: it is not known how opaque content is divided among "
-				"ranks",
+				"%s: it is not known how opaque content is divided among ranks",
 				group->id);
 	if (group->kind == KVT_MAMBA_SSM && group->total_heads % rank.size)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: %lld state heads cannot be divided evenly among "
-				"%lld ranks",
+				"%s: %lld state heads cannot be divided evenly among %lld ranks",
 				group->id, LL(group->total_heads), LL(rank.size));
 	if ((status = kvt_owned(&own, group->total_heads, rank, &why)))
 		return kvt_fail(err, status, "%s: %.400s", group->id, why.text);
@@ -147,8 +145,7 @@ enum kvt_status slice_width(struct step_part *part, struct kvt_group *group,
 	};
 	if (options->heads.n && conv)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a convolution state has no heads; expected "
-				"--tp-size and --tp-rank",
+				"%s: a convolution state has no heads; expected --tp-size and --tp-rank",
 				group->id);
 	if (options->heads.n && group->content.type && group->content.type->all_heads)
 		return kvt_fail(err, KVT_UNSUPPORTED,

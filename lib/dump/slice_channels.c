@@ -40,8 +40,7 @@ enum kvt_status check_parts(const struct kvt_group *group, struct kvt_error *err
 	if (ok && sum == group->shape.n[KVT_AXIS_D])
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: it is not known for each of the %lld channels whether it is "
-			"x, B or C",
+			"%s: it is not known for each of the %lld channels whether it is x, B or C",
 			group->id, LL(group->shape.n[KVT_AXIS_D]));
 }
 
@@ -78,8 +77,7 @@ static enum kvt_status name_parts(struct conv *conv, int *family,
 		if (!find_name(&f, &p, group->component[i].name) ||
 		    (*family >= 0 && f != *family))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%s: part '%s' is not x, B, C, q, k or v; it is "
-					"not known which rank has it",
+					"%s: part '%s' is not x, B, C, q, k or v; it is not known which rank has it",
 					group->id, group->component[i].name);
 		*family = f;
 		conv->here[p] = &group->component[i];
@@ -106,8 +104,7 @@ static enum kvt_status does_not_fit(const struct kvt_group *group,
 				    struct kvt_error *err)
 {
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: part %s of %lld channels from %lld does not fit a rank of "
-			"%lld",
+			"%s: part %s of %lld channels from %lld does not fit a rank of %lld",
 			group->id, c->name, LL(c->length), LL(c->global_start),
 			LL(ranks));
 }
@@ -168,8 +165,7 @@ static enum kvt_status need_groups(const struct kvt_group *group, const char *wh
 				   struct kvt_error *err)
 {
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: how %s are divided among ranks depends on the number of %s; "
-			"give it with --mamba-groups",
+			"%s: how %s are divided among ranks depends on the number of %s; give it with --mamba-groups",
 			group->id, what,
 			*what == 'B' ? "groups" : "their heads");
 }
@@ -206,8 +202,7 @@ static enum kvt_status units_xbc(struct conv *conv, const struct kvt_group *grou
 		return need_groups(group, "B and C", err);
 	if (conv->total[PART_B] % groups)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: --mamba-groups is %lld, which does not divide the "
-				"%lld channels of B",
+				"%s: --mamba-groups is %lld, which does not divide the %lld channels of B",
 				group->id, LL(groups), LL(conv->total[PART_B]));
 	conv->units[PART_B] = conv->units[PART_C] = groups;
 	return KVT_OK;
@@ -250,8 +245,7 @@ static enum kvt_status units_qkv(struct conv *conv, const struct kvt_group *grou
 	for (int p = 0; p < CONV_PARTS; p++) {
 		if (conv->total[p] % heads)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: %lld heads do not divide the %lld channels "
-					"of %s",
+					"%s: %lld heads do not divide the %lld channels of %s",
 					group->id, LL(heads), LL(conv->total[p]),
 					conv->name[p]);
 		/* a head of k has the same number of heads of v each */
@@ -292,8 +286,7 @@ static enum kvt_status take_part(struct step_part *part, struct kvt_group *out,
 
 	if (conv->no_replicas[p] && conv->units[p] % rank.size)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: %lld %s of %s cannot be divided evenly among %lld "
-				"ranks",
+				"%s: %lld %s of %s cannot be divided evenly among %lld ranks",
 				out->id, LL(conv->units[p]),
 				p == PART_X && conv->units[p] == conv->total[p] ?
 				"channels" : "heads", conv->name[p], LL(rank.size));
@@ -309,8 +302,7 @@ static enum kvt_status take_part(struct step_part *part, struct kvt_group *out,
 	if (first < here->global_start ||
 	    first + to->length > here->global_start + here->length)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: rank %lld of %lld holds channels %lld to %lld in "
-				"part %s, the dump has %lld to %lld",
+				"%s: rank %lld of %lld holds channels %lld to %lld in part %s, the dump has %lld to %lld",
 				out->id, LL(rank.index), LL(rank.size), LL(first),
 				LL(first + to->length - 1), conv->name[p],
 				LL(here->global_start),

@@ -184,8 +184,7 @@ static enum kvt_status check_cut(const struct kvt_group *g,
 		return KVT_OK;
 	if (each < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: one state stands for all tokens of request %.100s; "
-				"leave it out with --layers or --component",
+				"%s: one state stands for all tokens of request %.100s; leave it out with --layers or --component",
 				g->id, q->id);
 	at = keep->begin % each ? keep->begin : keep->end;
 	if (at % each && at != end)

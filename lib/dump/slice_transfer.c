@@ -95,8 +95,7 @@ static enum kvt_status give_opaque(struct kvt_exchange *given,
 {
 	if (options->rank.size != options->to.size)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"it is not known how opaque content is divided among "
-				"ranks");
+				"it is not known how opaque content is divided among ranks");
 	*given = (struct kvt_exchange){
 		.axis = KVT_AXIS_H, .count = options->rank.index == options->to.index,
 		.range = { { "head", 0, 0, group->shape.n[KVT_AXIS_H] } },
@@ -149,8 +148,7 @@ static enum kvt_status count_in_dump(struct kvt_exchange *given,
 	if (range->src >= 0 && range->src + range->count <= count)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"rank %lld of %lld sends heads %lld to %lld, and the dump has "
-			"only %lld to %lld",
+			"rank %lld of %lld sends heads %lld to %lld, and the dump has only %lld to %lld",
 			LL(rank.index), LL(rank.size), LL(first + range->src),
 			LL(first + range->src + range->count - 1), LL(first),
 			LL(first + count - 1));
@@ -167,8 +165,7 @@ enum kvt_status slice_exchanges(struct kvt_exchange given[KVT_MAX_GROUPS],
 		return KVT_OK;
 	if (options->rank.size > MAX_RANKS || options->to.size > MAX_RANKS)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"a transfer from %lld to %lld ranks, at most %d are "
-				"supported",
+				"a transfer from %lld to %lld ranks, at most %d are supported",
 				LL(options->rank.size), LL(options->to.size), MAX_RANKS);
 	if (p->tp_size == options->rank.size && p->tp_rank != options->rank.index)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -228,8 +225,7 @@ static enum kvt_status give_channels(struct step_part *part, struct kvt_group *g
 			i++;	/* the exchange was made of these */
 		if (in < 0 || in + range->count > group->component[i].length)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: the dump lacks channels of part %s that the "
-					"rank holds",
+					"%s: the dump lacks channels of part %s that the rank holds",
 					group->id, range->part);
 		run[r] = (struct kvt_segment){ at, part->channel[i].from + in,
 					       range->count };

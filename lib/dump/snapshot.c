@@ -481,8 +481,7 @@ enum kvt_status kvt_snapshot_set_layout(struct kvt_snapshot *snapshot,
 	}
 	if (!taken)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"no group of this dump can have layout %s: all are "
-				"recurrent states",
+				"no group of this dump can have layout %s: all are recurrent states",
 				kvt_layout_string(layout).s);
 	return KVT_OK;
 }

@@ -33,8 +33,7 @@ static enum kvt_status choose_slots(struct kvt_range *out, const struct kvt_tabl
 		s = kvt_table_at(t, at);
 		if (!s.live)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"token %lld of %.100s is in no block of %s: the "
-					"engine has let go of it",
+					"token %lld of %.100s is in no block of %s: the engine has let go of it",
 					(long long)(per < 1 ? end - 1 : at * per), r->id,
 					t->group->id);
 	}

@@ -18,15 +18,13 @@ static enum kvt_status check_table(const struct kvt_block_table *table,
 				(long long)table->nids, (long long)table->slots);
 	if (begin < end && (begin < table->first || end > capacity))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"slots %lld:%lld are not all in the %s, whose %lld "
-				"blocks hold %lld:%lld", (long long)begin,
+				"slots %lld:%lld are not all in the %s, whose %lld blocks hold %lld:%lld", (long long)begin,
 				(long long)end, side, (long long)table->nids,
 				(long long)table->first, (long long)capacity);
 	for (int64_t i = 0; i < table->nids; i++)
 		if (table->ids[i] >= table->pool)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"block id %u of the %s is outside its pool "
-					"of %lld", table->ids[i], side,
+					"block id %u of the %s is outside its pool of %lld", table->ids[i], side,
 					(long long)table->pool);
 	return KVT_OK;
 }

@@ -21,8 +21,7 @@ static enum kvt_status check_shape(const struct kvt_content *content,
 				type->name, LL(shape->elem));
 	if (shape->n[KVT_AXIS_K] != 1 && !type->pairs)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is the whole content of a slot, but keys and values "
-				"are separate",
+				"%s is the whole content of a slot, but keys and values are separate",
 				type->name);
 	if (shape->n[KVT_AXIS_H] != 1 && one_head)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has no heads, but there are %lld",
@@ -65,13 +64,11 @@ static enum kvt_status no_row(const struct kvt_packing *p, int64_t step,
 				LL(fixed));
 	if (step)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld rows of %s have %lld bytes, expected at least %lld "
-				"each, in steps of %lld",
+				"%lld rows of %s have %lld bytes, expected at least %lld each, in steps of %lld",
 				LL(p->rows), p->content.type->name, LL(p->nbytes),
 				LL(least), LL(step));
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%lld rows of %s have %lld bytes, which is that of no head "
-			"vector; expected at least %lld each",
+			"%lld rows of %s have %lld bytes, which is that of no head vector; expected at least %lld each",
 			LL(p->rows), p->content.type->name, LL(p->nbytes), LL(least));
 }
 
@@ -87,8 +84,7 @@ static enum kvt_status settle_rows(struct kvt_packing *p, struct kvt_error *err)
 		p->dim = p->content.n;
 	if (p->dim && p->dim % step)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a head vector of %s has a multiple of %lld numbers, not "
-				"%lld",
+				"a head vector of %s has a multiple of %lld numbers, not %lld",
 				recipe->type.name, LL(step), LL(p->dim));
 	if (p->nbytes % p->rows || (fixed && width != fixed))
 		return no_row(p, step, least, err);
@@ -116,8 +112,7 @@ static enum kvt_status count_rows(struct kvt_packing *p, int64_t tokens,
 		return KVT_OK;
 	if (tokens < 1 || (ratio && tokens % ratio))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a page of %s holds %lld tokens, expected a multiple of "
-				"%lld",
+				"a page of %s holds %lld tokens, expected a multiple of %lld",
 				type->name, LL(tokens), LL(ratio ? ratio : 1));
 	p->row_tokens = ratio;
 	p->rows = ratio ? tokens / ratio : p->nbytes / width;
@@ -135,13 +130,11 @@ static enum kvt_status count_rows(struct kvt_packing *p, int64_t tokens,
 	}
 	if (p->rows < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a page of %s has %lld bytes, less than a row for each "
-				"token",
+				"a page of %s has %lld bytes, less than a row for each token",
 				type->name, LL(p->nbytes));
 	if (!ratio && tokens % p->rows)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a page of %s holds %lld tokens, expected a multiple of "
-				"its %lld rows",
+				"a page of %s holds %lld tokens, expected a multiple of its %lld rows",
 				type->name, LL(tokens), LL(p->rows));
 	if (!ratio)
 		p->row_tokens = tokens / p->rows;
@@ -231,8 +224,7 @@ enum kvt_status kvt_packing_init(struct kvt_packing *out,
 	/* an array of rows is no array of pages */
 	if (recipe->type.planar && packing.rows == 1 && shape->n[KVT_AXIS_S] > 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block of %s is one page of planes, so one slot, not "
-				"%lld",
+				"a block of %s is one page of planes, so one slot, not %lld",
 				recipe->type.name, LL(shape->n[KVT_AXIS_S]));
 	if (packing.nbytes < packing.rows)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -265,16 +257,13 @@ static enum kvt_status check_rotation(const struct kvt_packing *packing,
 		if (field->rotation != KVT_ROTATION_NONE &&
 		    !kvt_rotation_defined(field->rotation, field->count, &why))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"numbers of %s cannot be read: %s, and a head "
-					"vector has %lld",
+					"numbers of %s cannot be read: %s, and a head vector has %lld",
 					packing->content.type->name, why,
 					LL(field->count));
 		if (field->order == KVT_SCALES_BY_ROWS &&
 		    (packing->rows / packing->heads % 4 || field->count % 4))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"numbers of %s cannot be read: its scales are in "
-					"fours, but a page has %lld tokens and a head "
-					"vector %lld scales",
+					"numbers of %s cannot be read: its scales are in fours, but a page has %lld tokens and a head vector %lld scales",
 					packing->content.type->name,
 					LL(packing->rows / packing->heads),
 					LL(field->count));
@@ -293,13 +282,11 @@ enum kvt_status kvt_packing_readable(const struct kvt_packing *packing,
 				name, recipe->unreadable);
 	if (kvt_content_has_fp8(recipe) && !packing->content.fp8)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s has an unknown fp8 type; give %s/e4m3fn, /e4m3fnuz, "
-				"/e5m2 or /e5m2fnuz",
+				"%s has an unknown fp8 type; give %s/e4m3fn, /e4m3fnuz, /e5m2 or /e5m2fnuz",
 				name, name);
 	if (recipe->told && !packing->content.n)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s does not say how many numbers a head vector has; give "
-				"%s/128 or what it is",
+				"%s does not say how many numbers a head vector has; give %s/128 or what it is",
 				name, name);
 	return check_rotation(packing, err);
 }
@@ -336,8 +323,7 @@ enum kvt_status kvt_content_keeps(const struct kvt_content *content,
 	for (int p = 0; content->type && p < layout->nplanes; p++)
 		if (tears(&layout->plane[p], shape))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"layout %s does not keep the rows of %s "
-					"contiguous",
+					"layout %s does not keep the rows of %s contiguous",
 					kvt_layout_string(layout).s,
 					content->type->name);
 	return KVT_OK;

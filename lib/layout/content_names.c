@@ -117,8 +117,7 @@ static enum kvt_status refuse_size(const char *name, struct kvt_error *err)
 				"content type '%.60s' is no name; see kvtool help contents",
 				name);
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.60s bytes are no name of a content: %s %s so many; give the "
-			"name",
+			"%.60s bytes are no name of a content: %s %s so many; give the name",
 			name, c.text, c.n > 1 ? "have" : "has");
 }
 
@@ -183,9 +182,7 @@ static enum kvt_status take_suffixes(struct kvt_content *content, const char *na
 
 		if (!take_suffix(content, at, length))
 			return kvt_fail(err, KVT_USAGE,
-					"content type '%.60s' is not known: '%.*s' is "
-					"neither an fp8 that %s has nor a number of it; "
-					"see kvtool help contents",
+					"content type '%.60s' is not known: '%.*s' is neither an fp8 that %s has nor a number of it; see kvtool help contents",
 					name, (int)(length < 30 ? length : 30), at,
 					content->type->name);
 		at += length;
@@ -220,8 +217,7 @@ enum kvt_status kvt_content_parse(struct kvt_content *out, const char *name,
 			add_candidate(&c, kvt_content_recipe_at(i), "");
 	if (c.n > 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"content type '%.60s' means several contents: give one "
-				"of %s",
+				"content type '%.60s' means several contents: give one of %s",
 				name, c.text);
 	if (!recipe)
 		recipe = c.n ? c.first : named(name, length, true);

@@ -98,8 +98,7 @@ enum kvt_status kvt_dtype_parse(const struct kvt_dtype **out, const char *name,
 	/* fp8 alone is four types */
 	if (!strcasecmp(name, "fp8") || !strcasecmp(name, "float8"))
 		return kvt_fail(err, KVT_USAGE,
-				"dtype '%.40s' is ambiguous: fp8_e4m3, fp8_e4m3fnuz, "
-				"fp8_e5m2 or fp8_e5m2fnuz?",
+				"dtype '%.40s' is ambiguous: fp8_e4m3, fp8_e4m3fnuz, fp8_e5m2 or fp8_e5m2fnuz?",
 				name);
 	kvt_nearest_start(&near, name);
 	for (int i = 0; i < NTYPES; i++)

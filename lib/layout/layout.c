@@ -106,8 +106,7 @@ static enum kvt_status parse_tuple(struct kvt_layout *out, bool *found,
 		return KVT_OK;
 	if (tuple.count == 4 || tuple.count == 6)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a tuple of %d numbers is the order of one backend and "
-				"version; give an axis string",
+				"a tuple of %d numbers is the order of one backend and version; give an axis string",
 				tuple.count);
 	if (tuple.count != 5)
 		return kvt_fail(err, KVT_USAGE, "a tuple has 5 numbers, not %d",
@@ -206,8 +205,7 @@ static enum kvt_status parse(struct kvt_layout *out, const char *text,
 	if (looks_like_axes(text))
 		return parse_axes(out, text, err);
 	return kvt_fail(err, KVT_USAGE,
-			"unknown name, expected a preset, axes such as LBSHC "
-			"or a tuple such as rfc:0,1,2,3,4");
+			"unknown name, expected a preset, axes such as LBSHC or a tuple such as rfc:0,1,2,3,4");
 }
 
 /* A copy without blanks at the ends and without what a terminal would obey. */

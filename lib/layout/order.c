@@ -111,8 +111,7 @@ static enum kvt_status read_part(struct kvt_order *order, struct cursor *c,
 		return add_content(order, err);
 	if (!axis_of_letter(&part.axis, letter))
 		return kvt_fail(err, KVT_USAGE,
-				"there is no axis '%c', "
-				"expected L B S H and C, or K and D",
+				"there is no axis '%c', expected L B S H and C, or K and D",
 				letter > ' ' && letter < 127 ? letter : '?');
 	if (peek(c) != '/' && peek(c) != '%')
 		return add_part(order, part, err);

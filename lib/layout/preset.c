@@ -232,8 +232,7 @@ enum kvt_status kvt_preset_refuse(const char *name, struct kvt_error *err)
 	for (int i = 0; i < NBEYOND; i++)
 		if (same_name(name, beyond[i]))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"its blocks cannot be described by an order of "
-					"axes");
+					"its blocks cannot be described by an order of axes");
 	return KVT_OK;
 }
 

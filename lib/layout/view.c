@@ -43,8 +43,7 @@ static enum kvt_status check_axes(const struct kvt_order *order,
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (shape->n[a] > 1 && kvt_order_find(order, (enum kvt_axis)a) < 0)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the layout has no %s axis (%c), "
-					"but the %s extent is %lld, not 1",
+					"the layout has no %s axis (%c), but the %s extent is %lld, not 1",
 					kvt_axis_name((enum kvt_axis)a),
 					kvt_axis_letter((enum kvt_axis)a),
 					kvt_axis_name((enum kvt_axis)a),
@@ -194,8 +193,7 @@ enum kvt_status kvt_view_narrow(struct kvt_view *out, const struct kvt_view *in,
 		}
 		if (b / f->div != (e - 1) / f->div)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%s range %lld:%lld cuts through groups of %lld "
-					"that the layout keeps together",
+					"%s range %lld:%lld cuts through groups of %lld that the layout keeps together",
 					kvt_axis_name(axis), (long long)begin,
 					(long long)end, (long long)f->div);
 		/* inside one outer index: that one is fixed, go on inside it */

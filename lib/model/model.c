@@ -119,8 +119,7 @@ static enum kvt_status take_element(struct kvt_model_group *out,
 			continue;
 		if (dtype->elem > 2)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: a cache of %s is unknown, expected "
-					"bfloat16, fp8 or a form such as fp8_ds_mla",
+					"%s: a cache of %s is unknown, expected bfloat16, fp8 or a form such as fp8_ds_mla",
 					out->name, dtype->name);
 		out->spec = wide[i].of[dtype->elem];
 		return KVT_OK;
@@ -152,8 +151,7 @@ static enum kvt_status never(const struct kvt_model_group *in, const char *cache
 {
 	if (!strcmp(cache_dtype, "fp8_ds_mla") && !strncmp(in->spec, "dsv41", 5))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: fp8_ds_mla is 528 bytes a row on SM100, 584 "
-				"elsewhere: give fp8_ds_mla_528 or fp8_ds_mla_584",
+				"%s: fp8_ds_mla is 528 bytes a row on SM100, 584 elsewhere: give fp8_ds_mla_528 or fp8_ds_mla_584",
 				in->name);
 	return kvt_fail(err, KVT_BAD_INPUT, "%s: a cache of %s is never %s", in->name,
 			in->spec, cache_dtype);
@@ -225,8 +223,7 @@ static enum kvt_status index_as(struct kvt_model_group *group, const char *dtype
 	}
 	if (!known)
 		return kvt_fail(err, KVT_USAGE,
-				"there is no type '%.40s' of an indexer's keys, expected "
-				"fp8, mxfp4 or bfloat16", dtype);
+				"there is no type '%.40s' of an indexer's keys, expected fp8, mxfp4 or bfloat16", dtype);
 	return is_key ? kvt_fail(err, KVT_BAD_INPUT, "%s: keys of %s are never %s",
 				 group->name, group->spec, dtype) : KVT_OK;
 }

@@ -43,8 +43,7 @@ enum kvt_status kvt_owned(struct kvt_range *out, int64_t units,
 		return KVT_OK;
 	}
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%lld heads cannot be divided evenly among %lld ranks: neither number "
-			"divides the other",
+			"%lld heads cannot be divided evenly among %lld ranks: neither number divides the other",
 			(long long)units, (long long)rank.size);
 }
 

@@ -82,8 +82,7 @@ static enum kvt_status list(struct caches *out, const struct kvt_model_size *siz
 		if (__builtin_add_overflow(layers, c.layers, &layers) ||
 		    layers > MOST_LAYERS)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%lld layers or more, expected at most %d in a "
-					"pool", LL(layers), MOST_LAYERS);
+					"%lld layers or more, expected at most %d in a pool", LL(layers), MOST_LAYERS);
 		out->c[out->n++] = c;
 	}
 	return KVT_OK;
@@ -448,9 +447,7 @@ static enum kvt_status add_packed(struct kvt_pack *pack, const struct caches *al
 	}
 	if (!p->balanced || groups > p->most)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: vLLM 0.32 would leave layers without a cache, or "
-				"groups without layers: it cuts pages of several sizes "
-				"into too many groups",
+				"%s: vLLM 0.32 would leave layers without a cache, or groups without layers: it cuts pages of several sizes into too many groups",
 				all->c[b->cache[0]].size->group.name);
 	deal(pack, all, b, p->list, groups);
 	return KVT_OK;
@@ -633,22 +630,17 @@ static enum kvt_status pack_equal(struct kvt_pack *pack, struct caches *all,
 	for (int i = 0; i < all->n; i++)
 		if (all->c[i].is == KVT_CLASS_HIDDEN)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%s: activations in pages of attention are not "
-					"modelled: give a layout with B outermost",
+					"%s: activations in pages of attention are not modelled: give a layout with B outermost",
 					all->c[i].size->group.name);
 	if ((how = unify(all, &at)) == ENDS)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: vLLM 0.32 ends at an assertion when its pages shall "
-				"have %lld bytes: give a layout with B outermost, such "
-				"as BLHNC", before.c[at].size->group.name,
+				"%s: vLLM 0.32 ends at an assertion when its pages shall have %lld bytes: give a layout with B outermost, such as BLHNC", before.c[at].size->group.name,
 				LL(largest(&before)));
 	if (how == CANNOT_BE) {
 		*all = before;
 		if (!keep_all(all))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"pages of %lld bytes and others cannot be made "
-					"equal: give a layout with B outermost, such as "
-					"BLHNC", LL(largest(&before)));
+					"pages of %lld bytes and others cannot be made equal: give a layout with B outermost, such as BLHNC", LL(largest(&before)));
 		one_group(pack, all);
 		return KVT_OK;
 	}
@@ -697,8 +689,7 @@ static enum kvt_status check_windows(const struct caches *all, struct kvt_error 
 
 		if (w && seen && w != seen)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"full attention with windows of %lld and %lld "
-					"tokens, which vLLM refuses", LL(seen), LL(w));
+					"full attention with windows of %lld and %lld tokens, which vLLM refuses", LL(seen), LL(w));
 		seen = w ? w : seen;
 	}
 	return KVT_OK;
@@ -720,8 +711,7 @@ static enum kvt_status check_layout(const struct kvt_pack *pack, const struct ca
 	if (mixed(all) && (!compact || (pack->ngroups > 1 &&
 					is_outermost(layout, KVT_AXIS_L))))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a layout of %s cannot hold pages of several sizes%s: "
-				"give one such as BLHNC", kvt_layout_string(layout).s,
+				"a layout of %s cannot hold pages of several sizes%s: give one such as BLHNC", kvt_layout_string(layout).s,
 				compact ? " in several groups" : "");
 	for (int i = 0; !compact && i < all->n; i++)
 		if ((all->c[i].padded && heads_of(&all->c[i]) > 1) ||
@@ -779,8 +769,7 @@ static enum kvt_status measure(struct kvt_pack *pack, const struct caches *all,
 		if (__builtin_mul_overflow(step / kvt_gcd(step, n), n, &step) ||
 		    step > 1LL << 40)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"strides of %lld bytes and others have no common "
-					"multiple that could be one", LL(n));
+					"strides of %lld bytes and others have no common multiple that could be one", LL(n));
 	}
 	for (int r = 0; r < pack->nruns; r++) {
 		struct kvt_pack_group *g = &pack->run[r];

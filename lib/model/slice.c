@@ -26,8 +26,7 @@ static enum kvt_status same_parts(const struct kvt_spec *src,
 	for (int i = 0; i < n; i++) {
 		if (strcmp(a[i].name, b[i].name))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"part %d is %s on the source and %s on the "
-					"destination", i, a[i].name, b[i].name);
+					"part %d is %s on the source and %s on the destination", i, a[i].name, b[i].name);
 		if (a[i].units != b[i].units)
 			return unlike(err, a[i].name, a[i].units, b[i].units);
 		if (a[i].rows != b[i].rows)
@@ -155,8 +154,7 @@ enum kvt_status kvt_transfer_check(const struct kvt_transfer *transfer,
 		return status;
 	if (src.planar && src.num_heads != dst.num_heads)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%lld heads a rank cannot be cut from planar content "
-				"of %lld", (long long)dst.num_heads,
+				"%lld heads a rank cannot be cut from planar content of %lld", (long long)dst.num_heads,
 				(long long)src.num_heads);
 	return KVT_OK;
 }

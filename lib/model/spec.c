@@ -51,13 +51,11 @@ static enum kvt_status check_parts(const struct kvt_spec *spec,
 		return KVT_OK;
 	if (spec->nparts < 1 || spec->nparts > KVT_MAX_SPEC_PARTS)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a conv state has %d parts, expected 1 to %d: its "
-				"shape alone does not tell x, B and C apart",
+				"a conv state has %d parts, expected 1 to %d: its shape alone does not tell x, B and C apart",
 				spec->nparts, KVT_MAX_SPEC_PARTS);
 	if (spec->ncontent != 2)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the content of a conv state has %d extents, "
-				"expected channels and taps", spec->ncontent);
+				"the content of a conv state has %d extents, expected channels and taps", spec->ncontent);
 	for (int i = 0; i < spec->nparts; i++) {
 		const struct kvt_spec_part *part = &spec->part[i];
 		int64_t n;
@@ -66,8 +64,7 @@ static enum kvt_status check_parts(const struct kvt_spec *spec,
 		    __builtin_mul_overflow(part->units, part->rows, &n) ||
 		    n > most || (channels += n) > most)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: %lld times %lld channels, expected 1 "
-					"to %lld", part->name,
+					"%s: %lld times %lld channels, expected 1 to %lld", part->name,
 					(long long)part->units,
 					(long long)part->rows, (long long)most);
 	}
@@ -167,8 +164,7 @@ enum kvt_status kvt_spec_check(const struct kvt_spec *spec,
 			return status;
 		if (nbytes != spec->content_size)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"content_size is %lld, but the content "
-					"has %lld bytes",
+					"content_size is %lld, but the content has %lld bytes",
 					(long long)spec->content_size,
 					(long long)nbytes);
 	}
@@ -208,8 +204,7 @@ static enum kvt_status count_slots(int64_t *out, const struct kvt_spec *spec,
 				(long long)spec->block_size);
 	if (n % r.num)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block of %lld tokens does not hold whole slots "
-				"of %lld tokens", (long long)spec->block_size,
+				"a block of %lld tokens does not hold whole slots of %lld tokens", (long long)spec->block_size,
 				(long long)r.num);
 	*out = n / r.num;
 	return KVT_OK;
@@ -238,8 +233,7 @@ enum kvt_status kvt_spec_size(struct kvt_spec_size *out,
 	if (spec->page_size_padded) {
 		if (spec->page_size_padded < size.unpadded)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the padded page has %lld bytes, its content "
-					"%lld", (long long)spec->page_size_padded,
+					"the padded page has %lld bytes, its content %lld", (long long)spec->page_size_padded,
 					(long long)size.unpadded);
 		size.page = spec->page_size_padded;
 	}

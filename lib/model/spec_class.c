@@ -135,8 +135,7 @@ enum kvt_status kvt_spec_blocks(int64_t *most, int64_t *table, const char *prese
 				preset, LL(args->block_size));
 	if (dcp > 1 && (c == KVT_CLASS_WINDOW || c == KVT_CLASS_WINDOW_MLA))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a window, which %lld context parallel ranks cannot "
-				"share", preset, LL(dcp));
+				"%s: a window, which %lld context parallel ranks cannot share", preset, LL(dcp));
 	*most = most_blocks(c, args, d, dcp);
 	*table = table_width(c, args, d, dcp);
 	return KVT_OK;

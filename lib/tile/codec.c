@@ -127,14 +127,14 @@ static enum kvt_status check_sum(int64_t *nbytes,
 	uint32_t sum, expected;
 
 	if (n < 0)
-		return kvt_fail(err, KVT_BAD_INPUT, "stored tile has %lld "
-				"bytes, too few for its checksum",
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"stored tile has %lld bytes, too few for its checksum",
 				(long long)stored->nbytes);
 	sum = kvt_fletcher32(stored->bytes, n);
 	expected = load_le32(stored->bytes + n);
 	if (sum != expected)
-		return kvt_fail(err, KVT_BAD_INPUT, "stored tile is damaged: "
-				"Fletcher-32 is %08x, expected %08x", sum,
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"stored tile is damaged: Fletcher-32 is %08x, expected %08x", sum,
 				expected);
 	*nbytes = n;
 	return KVT_OK;
@@ -152,8 +152,8 @@ static enum kvt_status check_stored(int64_t *nbytes,
 
 	*nbytes = stored->nbytes;
 	if (skipped & ~s.all)
-		return kvt_fail(err, KVT_BAD_INPUT, "filter mask %#x of a "
-				"stored tile names a stage beyond the last",
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"filter mask %#x of a stored tile names a stage beyond the last",
 				skipped);
 	if ((s.fletcher32 & ~skipped) &&
 	    (status = check_sum(nbytes, stored, err)))
@@ -162,8 +162,8 @@ static enum kvt_status check_stored(int64_t *nbytes,
 		return kvt_frame_check(stored->bytes, *nbytes, tiling->nbytes,
 				       err);
 	if (*nbytes != tiling->nbytes)
-		return kvt_fail(err, KVT_BAD_INPUT, "uncompressed tile has "
-				"%lld bytes, expected %lld",
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"uncompressed tile has %lld bytes, expected %lld",
 				(long long)*nbytes, (long long)tiling->nbytes);
 	return KVT_OK;
 }

@@ -302,8 +302,8 @@ enum kvt_status kvt_frame_check(const void *frame, int64_t nframe,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"zstd frame has no content size");
 	if (content != nbytes)
-		return kvt_fail(err, KVT_BAD_INPUT, "zstd frame says it holds "
-				"%lld bytes, expected %lld", (long long)content,
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"zstd frame says it holds %lld bytes, expected %lld", (long long)content,
 				(long long)nbytes);
 	return KVT_OK;
 }

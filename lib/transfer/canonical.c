@@ -149,8 +149,7 @@ enum kvt_status kvt_canonical_init(struct kvt_canonical *out,
 				(long long)c.page);
 	if (request->tensor_nbytes[0] != tensor)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"tensors have %lld bytes, but %lld pages of %lld are "
-				"%lld", (long long)request->tensor_nbytes[0],
+				"tensors have %lld bytes, but %lld pages of %lld are %lld", (long long)request->tensor_nbytes[0],
 				(long long)c.nblocks, (long long)c.page,
 				(long long)tensor);
 	if (c.row < request->row_bytes)
@@ -222,14 +221,12 @@ enum kvt_status kvt_canonical_layer(struct kvt_view *out,
 		return status;
 	if (views.nbytes != c.page * c.npositions * c.nblocks)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"pages of %lld bytes are padded, which a dense layout "
-				"cannot show", (long long)c.page);
+				"pages of %lld bytes are padded, which a dense layout cannot show", (long long)c.page);
 	if (blocks == c.nblocks)
 		kvt_view_set_stride(&views.view[0], KVT_AXIS_B, c.row);
 	else if (views.nbytes != c.nbytes)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"rows of %lld bytes are padded, which blocks of a kernel "
-				"cannot show", (long long)c.row);
+				"rows of %lld bytes are padded, which blocks of a kernel cannot show", (long long)c.row);
 	return kvt_view_narrow(out, &views.view[0], KVT_AXIS_L, position,
 			       position + 1, err);
 }

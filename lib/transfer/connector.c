@@ -44,8 +44,7 @@ enum kvt_status kvt_block_size_ratio(int64_t *out, int64_t local, int64_t remote
 		return status;
 	if (local % remote)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"local block size %lld is not a multiple of the remote "
-				"one, %lld", (long long)local, (long long)remote);
+				"local block size %lld is not a multiple of the remote one, %lld", (long long)local, (long long)remote);
 	*out = local / remote;
 	return KVT_OK;
 }
@@ -160,8 +159,7 @@ enum kvt_status kvt_receive_plan(struct kvt_plan *out, enum kvt_receive which,
 
 	if (block->heads < 1 || block->slots < 1 || block->content < 1 || ratio < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block of %lld heads, %lld slots, %lld bytes and "
-				"%lld small blocks", (long long)block->heads,
+				"a block of %lld heads, %lld slots, %lld bytes and %lld small blocks", (long long)block->heads,
 				(long long)block->slots, (long long)block->content,
 				(long long)ratio);
 	if (block->slots % ratio)
@@ -185,12 +183,10 @@ enum kvt_status kvt_copy_blocks_check(const struct kvt_block_table *src,
 {
 	if (src->nids < 1 || src->nids != dst->nids)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld source blocks and %lld destination blocks cannot "
-				"be copied", (long long)src->nids, (long long)dst->nids);
+				"%lld source blocks and %lld destination blocks cannot be copied", (long long)src->nids, (long long)dst->nids);
 	for (int64_t i = 0; i < src->nids; i++)
 		if (src->ids[i] >= src->pool)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"source block id %u is outside the pool of "
-					"%lld", src->ids[i], (long long)src->pool);
+					"source block id %u is outside the pool of %lld", src->ids[i], (long long)src->pool);
 	return kvt_block_ids_check(dst->ids, dst->nids, dst->pool, seen, err);
 }

@@ -27,8 +27,7 @@ enum kvt_status kvt_xfer_entries(struct kvt_block_span *entry, int64_t *n,
 	while (kvt_block_map_next(&map, &span)) {
 		if (count == room)
 			return kvt_fail(err, KVT_SYSTEM,
-					"there is room for %lld entries of the block "
-					"mapping, which has more", (long long)room);
+					"there is room for %lld entries of the block mapping, which has more", (long long)room);
 		entry[count++] = span;
 	}
 	*n = count;
@@ -102,8 +101,7 @@ static enum kvt_status check_place(const char *side, int64_t block, int64_t slot
 				(long long)block, side, (long long)pool);
 	if (count < 1 || slot < 0 || slot >= slots || count > slots - slot)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"slots %lld:%lld of block %lld of the %s are outside "
-				"0:%lld", (long long)slot, (long long)(slot + count),
+				"slots %lld:%lld of block %lld of the %s are outside 0:%lld", (long long)slot, (long long)(slot + count),
 				(long long)block, side, (long long)slots);
 	return KVT_OK;
 }
@@ -141,8 +139,7 @@ static enum kvt_status check_sources(const struct kvt_block_span *e, int64_t n,
 		if (e[i].src_block == e[i - 1].src_block &&
 		    e[i].src_slot < e[i - 1].src_slot + e[i - 1].count)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"slot %lld of block %lld of the source goes to "
-					"blocks %lld and %lld of the destination",
+					"slot %lld of block %lld of the source goes to blocks %lld and %lld of the destination",
 					(long long)e[i].src_slot,
 					(long long)e[i].src_block,
 					(long long)e[i - 1].dst_block,
@@ -157,8 +154,7 @@ static enum kvt_status check_destinations(const struct kvt_block_span *e, int64_
 		if (e[i].dst_block == e[i - 1].dst_block &&
 		    e[i].dst_slot < e[i - 1].dst_slot + e[i - 1].count)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"slot %lld of block %lld of the destination is "
-					"written from blocks %lld and %lld of the source",
+					"slot %lld of block %lld of the destination is written from blocks %lld and %lld of the source",
 					(long long)e[i].dst_slot,
 					(long long)e[i].dst_block,
 					(long long)e[i - 1].src_block,

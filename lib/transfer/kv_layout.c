@@ -51,8 +51,7 @@ enum kvt_status kvt_kv_layout_parse(enum kvt_kv_layout *out, const char *name,
 			return KVT_OK;
 		}
 	return kvt_fail(err, KVT_USAGE,
-			"'%.20s' is no layout of vLLM, expected LBHNC (HND), LBNHC (NHD), "
-			"LHBNC, BLHNC, BLNHC or BHLNC", name);
+			"'%.20s' is no layout of vLLM, expected LBHNC (HND), LBNHC (NHD), LHBNC, BLHNC, BLNHC or BHLNC", name);
 }
 
 /* ---- lists -------------------------------------------------------------- */
@@ -186,8 +185,7 @@ static enum kvt_status ask_shapes(struct kvt_kv_layouts *candidates,
 	keep(candidates, kvt_kv_layout_block_compact);
 	return candidates->n ? KVT_OK :
 	       kvt_fail(err, KVT_BAD_INPUT,
-			"specs of several shapes need a layout in which a page is one "
-			"run, and there is none in %s", before.s);
+			"specs of several shapes need a layout in which a page is one run, and there is none in %s", before.s);
 }
 
 /* ... and those of which DCP shards some one in which blocks come first. */
@@ -207,8 +205,7 @@ static enum kvt_status ask_dcp(struct kvt_kv_layouts *candidates,
 	keep(candidates, kvt_kv_layout_block_outermost);
 	return candidates->n ? KVT_OK :
 	       kvt_fail(err, KVT_BAD_INPUT,
-			"sharded and whole caches with pages of several sizes need a "
-			"layout with blocks outermost, and there is none in %s",
+			"sharded and whole caches with pages of several sizes need a layout with blocks outermost, and there is none in %s",
 			before.s);
 }
 
@@ -222,8 +219,7 @@ static enum kvt_status ask_workers(struct kvt_kv_layouts *out,
 					"worker %d reports no layout", i);
 		if (!equal(&r->worker[i], &r->worker[0]))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"workers 0 and %d report different layouts: %s; "
-					"%s", i, list_text(&r->worker[0]).s,
+					"workers 0 and %d report different layouts: %s; %s", i, list_text(&r->worker[0]).s,
 					list_text(&r->worker[i]).s);
 	}
 	if (r->nworkers < 1)

@@ -27,8 +27,7 @@ enum kvt_status kvt_link_check(const struct kvt_link *link, struct kvt_error *er
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: a number is below 0", name);
 	if (link->post_ps > link->op_ps)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: posting an operation takes %lld ps, longer than the "
-				"operation, %lld ps",
+				"%s: posting an operation takes %lld ps, longer than the operation, %lld ps",
 				name, (long long)link->post_ps, (long long)link->op_ps);
 	return KVT_OK;
 }

@@ -168,8 +168,7 @@ static enum kvt_status add_entries(struct kvt_nest *nest, int k, struct kvt_erro
 			continue;
 		if (l[i].div > div)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"the source has the inner part of the slot "
-					"axis outside of the outer one");
+					"the source has the inner part of the slot axis outside of the outer one");
 		div = l[i].div;
 	}
 	if (l[last].kind == KVT_LEVEL_SLOT) {
@@ -254,8 +253,7 @@ static enum kvt_status add_plane(struct kvt_nest *nest, struct kvt_error *err)
 		}
 		if (at >= nest->nlevels[1] || !same_level(a, b))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"keys and values of the source interleave in "
-					"different ways");
+					"keys and values of the source interleave in different ways");
 		a->dst[1] = b->dst[1];
 		b->dst[0] = a->dst[0];
 	}
@@ -306,9 +304,7 @@ static enum kvt_status check_order(const struct kvt_nest *nest, int k,
 			continue;
 		if (l->src < reach)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"the %s stride of the source is %lld, less than the %lld bytes it steps over: "
-					"heads cannot be sent out of this layout; rewrite the source first: "
-					"kvtool relayout --to=nhd -o OUT IN",
+					"the %s stride of the source is %lld, less than the %lld bytes it steps over: heads cannot be sent out of this layout; rewrite the source first: kvtool relayout --to=nhd -o OUT IN",
 					kvt_axis_name(l->axis), (long long)l->src,
 					(long long)reach);
 		reach += (l->n - 1) * l->src;

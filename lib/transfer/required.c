@@ -62,8 +62,7 @@ static enum kvt_status find(int *out, const char *name, struct kvt_error *err)
 			return KVT_OK;
 		}
 	return kvt_fail(err, KVT_USAGE,
-			"'%.60s' is no connector of vLLM, expected a name such as "
-			"NixlConnector; 'kvtool expect connector' lists them", name);
+			"'%.60s' is no connector of vLLM, expected a name such as NixlConnector; 'kvtool expect connector' lists them", name);
 }
 
 enum kvt_status kvt_connector_layout(int *out, const char *const *name, int n,
@@ -85,8 +84,7 @@ enum kvt_status kvt_connector_layout(int *out, const char *const *name, int n,
 		one = layout_of(connectors[at].rule, model);
 		if (one >= 0 && layout >= 0 && one != layout)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s asks for %s, %s for %s: they cannot be used "
-					"together", name[whose],
+					"%s asks for %s, %s for %s: they cannot be used together", name[whose],
 					kvt_kv_layout_name((enum kvt_kv_layout)layout),
 					name[i],
 					kvt_kv_layout_name((enum kvt_kv_layout)one));

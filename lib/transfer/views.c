@@ -74,6 +74,5 @@ enum kvt_status kvt_views_disjoint(const struct kvt_views *views,
 	if (views->count == 2 ? planes_disjoint(views) : reach_over(&reach, pace, n))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"strides step into what lies between: elements overlap or "
-			"interleave");
+			"strides step into what lies between: elements overlap or interleave");
 }

@@ -69,8 +69,7 @@ static enum kvt_status place_views(struct kvt_views *views,
 			if (view->factor[f].div != 1 ||
 			    view->factor[f].n != view->shape.n[axis])
 				return kvt_fail(err, KVT_BAD_INPUT,
-						"the %s axis is split: it has no one "
-						"stride", kvt_axis_name(axis));
+						"the %s axis is split: it has no one stride", kvt_axis_name(axis));
 			view->factor[f].stride = strides[axis];
 		}
 		if (__builtin_add_overflow(view->offset, offset, &view->offset))
@@ -106,8 +105,7 @@ enum kvt_status kvt_xfer_side_init(struct kvt_xfer_side *out,
 				(long long)ranks, KVT_MAX_RANKS);
 	if (pool < 1 || pool > UINT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"there are %lld blocks in the pool, expected 1 to "
-				"2^32 - 1", (long long)pool);
+				"there are %lld blocks in the pool, expected 1 to 2^32 - 1", (long long)pool);
 	if ((status = kvt_spec_share(&side.spec, spec, rank, err)) ||
 	    (status = kvt_spec_check(&side.spec, rank, err)) ||
 	    (status = kvt_spec_shape(&shape, &side.spec, layers, pool, err)))
@@ -140,8 +138,7 @@ static enum kvt_status check_replicas(const struct kvt_xfer_side *side,
 	for (int i = 0; units && i < n; i++)
 		if (part[i].units != units && part[i].units > 1)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%lld of %s and %lld others cannot both be "
-					"replicated by modulo",
+					"%lld of %s and %lld others cannot both be replicated by modulo",
 					(long long)part[i].units, part[i].name,
 					(long long)units);
 	return KVT_OK;
@@ -170,8 +167,7 @@ static enum kvt_status check_sides(const struct kvt_xfer *x, struct kvt_error *e
 
 	if (x->src.replicas != x->dst.replicas)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"heads are replicated in groups on one side and by "
-				"modulo on the other");
+				"heads are replicated in groups on one side and by modulo on the other");
 	if (src->n[KVT_AXIS_L] != dst->n[KVT_AXIS_L])
 		return unlike(err, "the number of layers", src->n[KVT_AXIS_L],
 			      dst->n[KVT_AXIS_L]);
@@ -204,15 +200,12 @@ static enum kvt_status check_planar(const struct kvt_xfer *x, struct kvt_error *
 		return KVT_OK;
 	if (src != dst)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"blocks of %lld slots cannot be cut to blocks of "
-				"%lld: their content is planar", (long long)src,
+				"blocks of %lld slots cannot be cut to blocks of %lld: their content is planar", (long long)src,
 				(long long)dst);
 	for (int64_t i = 0; i < x->nentries; i++)
 		if (x->entry[i].count != src)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%lld of %lld slots of block %lld cannot be "
-					"moved: their content is planar; move whole "
-					"blocks", (long long)x->entry[i].count,
+					"%lld of %lld slots of block %lld cannot be moved: their content is planar; move whole blocks", (long long)x->entry[i].count,
 					(long long)src,
 					(long long)x->entry[i].src_block);
 	return KVT_OK;

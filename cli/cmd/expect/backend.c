@@ -89,8 +89,8 @@ static enum kvt_status check_types(const struct asked *a, struct kvt_error *err)
 		kvt_nearest_offer(&near, name);
 	}
 	return kvt_fail(err, KVT_USAGE, "--cache-dtype is '%.40s'%s", a->cache_dtype,
-			kvt_nearest_hint(&near, ", expected vLLM's name of a type, "
-					 "such as auto or fp8_e4m3").s);
+			kvt_nearest_hint(&near,
+				", expected vLLM's name of a type, such as auto or fp8_e4m3").s);
 }
 
 static int kind_number(const char *word, size_t n)
@@ -116,8 +116,8 @@ static enum kvt_status find_selected(const struct kvt_backend **out, const char 
 	for (int i = 0; (b = kvt_backend_at(i)); i++)
 		kvt_nearest_offer(&near, kvt_backend_name(b));
 	return kvt_fail(err, KVT_USAGE, "--select is '%.60s'%s", name,
-			kvt_nearest_hint(&near, ", expected a backend of vLLM, such as "
-					 "FLASH_ATTN").s);
+			kvt_nearest_hint(&near,
+				", expected a backend of vLLM, such as FLASH_ATTN").s);
 }
 
 /* "FLASH_ATTN", for all kinds, or "sliding_window=TRITON_ATTN"; the last kind is all. */
@@ -194,8 +194,7 @@ static enum kvt_status take_platform(struct asked *a, struct kvt_error *err)
 	    !strncmp(a->on, "rocm", 4) && take_rocm(p, a->on + 4))
 		return KVT_OK;
 	return kvt_fail(err, KVT_USAGE,
-			"--on is '%.40s', expected cuda:9.0 with the compute capability, "
-			"or rocm, rocm:aiter,mha,mla or rocm:rdna", a->on);
+			"--on is '%.40s', expected cuda:9.0 with the compute capability, or rocm, rocm:aiter,mha,mla or rocm:rdna", a->on);
 }
 
 /* ---- one answer --------------------------------------------------------- */

@@ -46,8 +46,7 @@ static enum kvt_status take_with(struct kvt_connector_model *out,
 			out->unknown = true;
 		else
 			return kvt_fail(err, KVT_USAGE,
-					"--with is '%.40s', expected mla, hisparse or "
-					"no-model", with->s[i]);
+					"--with is '%.40s', expected mla, hisparse or no-model", with->s[i]);
 	}
 	return KVT_OK;
 }
@@ -86,8 +85,7 @@ static enum kvt_status take_shape(struct kvt_layout_spec *out, const char *text,
 			return KVT_OK;
 	}
 	return kvt_fail(err, KVT_USAGE,
-			"--shape is '%.60s', expected heads, slots and bytes of a page, "
-			"as in 8,16,65536, and perhaps ,dcp or ,whole behind it", text);
+			"--shape is '%.60s', expected heads, slots and bytes of a page, as in 8,16,65536, and perhaps ,dcp or ,whole behind it", text);
 }
 
 /* "bfloat16", "uint8:nvfp4", "uint8:none:host", "mamba", "other" */
@@ -99,8 +97,7 @@ static enum kvt_status take_cache(struct kvt_zeroing_spec *out, char word[64],
 
 	if (snprintf(word, 64, "%s", text) >= 64 || !*text)
 		return kvt_fail(err, KVT_USAGE,
-				"--cache is '%.60s', expected a type such as bfloat16, "
-				"uint8:nvfp4, mamba or other", text);
+				"--cache is '%.60s', expected a type such as bfloat16, uint8:nvfp4, mamba or other", text);
 	if ((quant = strchr(word, ':')))
 		*quant++ = '\0';
 	if (quant && (host = strchr(quant, ':')))
@@ -122,8 +119,7 @@ static enum kvt_status take_cache(struct kvt_zeroing_spec *out, char word[64],
 	/* one name for bf16 and bfloat16, which are one type */
 	if (!(dtype = kvt_dtype_find(word)))
 		return kvt_fail(err, KVT_USAGE,
-				"--cache is '%.60s', but there is no type '%.40s'; "
-				"expected one such as bfloat16", text, word);
+				"--cache is '%.60s', but there is no type '%.40s'; expected one such as bfloat16", text, word);
 	out->dtype = dtype->name;
 	return KVT_OK;
 }
@@ -142,8 +138,7 @@ static enum kvt_status ask_backends(struct kvt_kv_layouts *out,
 
 		if (!b)
 			return kvt_fail(err, KVT_USAGE,
-					"--backend is '%.40s', which is no backend of "
-					"vLLM; 'kvtool expect backend' lists them",
+					"--backend is '%.40s', which is no backend of vLLM; 'kvtool expect backend' lists them",
 					names->s[i]);
 		if (layouts &&
 		    (status = kvt_kv_layouts_parse(&list[i], layouts, err)))

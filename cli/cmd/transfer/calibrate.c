@@ -74,9 +74,8 @@ static enum kvt_status fit(struct calibration *c, const struct calibrate_args *a
 	struct measured *m = c->in;
 
 	if (m->n < FEWEST_ROWS)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: %d measurement%s, and a fit of "
-				"three "
-				"figures needs at least %d", c->path, m->n,
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: %d measurement%s, and a fit of three figures needs at least %d", c->path, m->n,
 				plural(m->n), FEWEST_ROWS);
 	kvt_link_fit(&c->link, m->row, m->n, overlap);
 	c->link.post_ps = post_ps(m, c->link.op_ps);
@@ -217,8 +216,8 @@ static enum kvt_status calibrate(struct calibration *c, const struct calibrate_a
 		if (names[i] && !strcmp(names[i], a->overlap))
 			overlap = i;
 	if (a->overlap && overlap < 0)
-		return kvt_fail(err, KVT_USAGE, "--overlap is '%.40s', expected 1, 2, 4 "
-				"or inf",
+		return kvt_fail(err, KVT_USAGE,
+				"--overlap is '%.40s', expected 1, 2, 4 or inf",
 				a->overlap);
 	if ((status = read_file(c, a, err)) || (status = fit(c, a, overlap, err)))
 		return status;
@@ -227,9 +226,8 @@ static enum kvt_status calibrate(struct calibration *c, const struct calibrate_a
 	else if (a->json && (status = print_json(c, err)))
 		return status;
 	if (c->fit.most * 100 > (double)a->tolerance)
-		return kvt_fail(err, KVT_MISMATCH, "%s: a time is %.1f%% off, more than "
-				"%lld%%; "
-				"no link was written", c->path, 100 * c->fit.most,
+		return kvt_fail(err, KVT_MISMATCH,
+				"%s: a time is %.1f%% off, more than %lld%%; no link was written", c->path, 100 * c->fit.most,
 				(long long)a->tolerance);
 	return a->output ? write_link(c, a, err) : KVT_OK;
 }

@@ -211,9 +211,8 @@ static enum kvt_status load(json_t **out, const char *path, struct kvt_error *er
 	if (!status && !json_is_array(json_object_get(*out, "rows")) &&
 	    !json_is_array(json_object_get(*out, "groups"))) {
 		json_decref(*out);
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: no result of 'transfer-sim "
-				"plan' or "
-				"'sweep' with --json", path);
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: no result of 'transfer-sim plan' or 'sweep' with --json", path);
 	}
 	return status;
 }

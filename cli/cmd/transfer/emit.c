@@ -315,8 +315,8 @@ static enum kvt_status check_name(const char *name, struct kvt_error *err)
 {
 	for (const char *c = name; *c; c++)
 		if (*c < ' ' || *c == '"' || *c == '\\' || *c > '~')
-			return kvt_fail(err, KVT_USAGE, "--matrix-file has a quote, a "
-					"backslash or what is not ASCII");
+			return kvt_fail(err, KVT_USAGE,
+					"--matrix-file has a quote, a backslash or what is not ASCII");
 	return KVT_OK;
 }
 
@@ -335,8 +335,7 @@ static enum kvt_status emit(const struct transfer_words *s, const struct emit_ar
 		kvt_nearest_offer(&near, formats[f].name);
 	if (f == NFORMATS)
 		return kvt_fail(err, KVT_USAGE,
-				"--format is '%.40s', expected csv, jsonl, nixl, nixl-strided, regions, nixlbench, "
-				"kvbench-matrix or kvbench-yaml%s",
+				"--format is '%.40s', expected csv, jsonl, nixl, nixl-strided, regions, nixlbench, kvbench-matrix or kvbench-yaml%s",
 				a->format, kvt_nearest_hint(&near, "").s);
 	if ((status = check_name(a->matrix_file, err)) ||
 	    (status = scope_take(&e.scope, a->scope, err)) ||

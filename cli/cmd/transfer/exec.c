@@ -29,15 +29,13 @@ static enum kvt_status count_source(int *out, int n, char **argv,
 
 	if (n < 1)
 		return kvt_fail(err, KVT_USAGE,
-				"expected the dumps of the source, all ranks of it, such as 'kvtool transfer-sim %s "
-				"--dst=tp=2 -o rank%%r.h5 prefill.h5'",
+				"expected the dumps of the source, all ranks of it, such as 'kvtool transfer-sim %s --dst=tp=2 -o rank%%r.h5 prefill.h5'",
 				words->mode);
 	if ((status = transfer_count_ranks(out, argv[0], words, err)))
 		return status;
 	if (*out > n)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is one of %d ranks, expected all of them, got %d file%s; "
-				"for plan and emit one of each side is enough",
+				"%s is one of %d ranks, expected all of them, got %d file%s; for plan and emit one of each side is enough",
 				argv[0], *out, n, plural(n));
 	return KVT_OK;
 }
@@ -60,8 +58,7 @@ static enum kvt_status open_sides(struct kvt_sides *sides, const struct exec_wor
 				argv[nsrc]);
 	if (!made && nsrc == n)
 		return kvt_fail(err, KVT_USAGE,
-				"expected the dumps of all ranks of a destination, or --dst that describes a new one, "
-				"such as --dst=tp=2");
+				"expected the dumps of all ranks of a destination, or --dst that describes a new one, such as --dst=tp=2");
 	if ((status = transfer_open_ranks(&sides->src, nsrc, names, words, err)))
 		return status;
 	status = made ? transfer_make_dst(sides, &args->transfer, err) :
@@ -101,8 +98,7 @@ static enum kvt_status output_name(char *out, size_t room, const char *pattern, 
 
 	if (!at && nranks > 1)
 		return kvt_fail(err, KVT_USAGE,
-				"-o is '%.100s', expected %%r in it, which becomes the number of the rank: "
-				"there are %d to write, such as rank%%r.h5",
+				"-o is '%.100s', expected %%r in it, which becomes the number of the rank: there are %d to write, such as rank%%r.h5",
 				pattern, nranks);
 	if (at)
 		n = snprintf(out, room, "%.*s%d%s", (int)(at - pattern), pattern, rank,
@@ -377,8 +373,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	a.transfer.mode = "exec";
 	if (!a.output)
 		return kvt_fail(err, KVT_USAGE, "expected -o: where to write%s",
-				n ? "" : ", and the dumps of the source, such as "
-				"'kvtool transfer-sim exec --dst=tp=2 -o rank%r.h5 prefill.h5'");
+				n ? "" :
+					", and the dumps of the source, such as 'kvtool transfer-sim exec --dst=tp=2 -o rank%r.h5 prefill.h5'");
 	a.run = run_watched(a.threads, a.memory, a.quiet);
 	if ((status = kvt_device_pool_new(&a.run.device, device, &a.run, err)))
 		return status;

@@ -103,13 +103,11 @@ static enum kvt_status take_dumps(struct transfer_words *a, int n, char **argv,
 				argv[0]);
 	if (n == 1 && !a->dst.text)
 		return kvt_fail(err, KVT_USAGE,
-				"expected the dump of a destination, or --dst that describes it: "
-				"'kvtool transfer-sim %s%s%.200s --dst=tp=2'",
+				"expected the dump of a destination, or --dst that describes it: 'kvtool transfer-sim %s%s%.200s --dst=tp=2'",
 				a->mode, a->mode[0] ? " " : "", argv[0]);
 	if (n > 2 && !a->dst.text)
 		return kvt_fail(err, KVT_USAGE,
-				"expected two dumps, got %d: one dump of each side is enough, whichever rank it is of "
-				"(exec takes those of all ranks)",
+				"expected two dumps, got %d: one dump of each side is enough, whichever rank it is of (exec takes those of all ranks)",
 				n);
 	if (a->conv && !a->dst.text)
 		return kvt_fail(err, KVT_USAGE,
@@ -132,17 +130,14 @@ static enum kvt_status no_model(const struct transfer_words *a, struct kvt_error
 
 	if (a->needs_trace)
 		return kvt_fail(err, KVT_USAGE,
-				"expected a model: --model=NAME, --config=FILE or --spec%s; "
-				"such as 'kvtool transfer-sim %s --model=llama-3.1-8b --src=tp=4 --dst=tp=8 %.200s'",
+				"expected a model: --model=NAME, --config=FILE or --spec%s; such as 'kvtool transfer-sim %s --model=llama-3.1-8b --src=tp=4 --dst=tp=8 %.200s'",
 				more, mode, a->trace ? a->trace : "--synthetic=1,100");
 	if (a->no_dumps)
 		return kvt_fail(err, KVT_USAGE,
-				"expected a model: --model=NAME, --config=FILE or --spec; "
-				"such as 'kvtool transfer-sim %s --model=llama-3.1-8b --tps=4:8'",
+				"expected a model: --model=NAME, --config=FILE or --spec; such as 'kvtool transfer-sim %s --model=llama-3.1-8b --tps=4:8'",
 				mode);
 	return kvt_fail(err, KVT_USAGE,
-			"expected a model: --model=NAME, --config=FILE or --spec; or the dumps of both sides; "
-			"such as 'kvtool transfer-sim %s%s--model=llama-3.1-8b --src=tp=4 --dst=tp=8%s'",
+			"expected a model: --model=NAME, --config=FILE or --spec; or the dumps of both sides; such as 'kvtool transfer-sim %s%s--model=llama-3.1-8b --src=tp=4 --dst=tp=8%s'",
 			mode, space, a->example ? a->example : "");
 }
 

@@ -89,8 +89,7 @@ static enum kvt_status no_link(const char *text, double bits, struct kvt_error *
 				"no link '%.40s'; --link=list prints all; --rate=%.10g makes one of %.10g GB/s",
 				text, bits / 8, bits / 8);
 	return kvt_fail(err, KVT_USAGE,
-			"no link '%.40s'; at %.10g Gb/s there are %.200s; --link=list prints all; "
-			"--rate=%.10g makes one of %.10g GB/s",
+			"no link '%.40s'; at %.10g Gb/s there are %.200s; --link=list prints all; --rate=%.10g makes one of %.10g GB/s",
 			text, bits, names.text, bits / 8, bits / 8);
 }
 

@@ -142,8 +142,7 @@ static enum kvt_status of_size(const struct asked *a, struct kvt_error *err)
 				a->to);
 	if (!h->heads || !h->block_size || !h->content)
 		return kvt_fail(err, KVT_USAGE,
-				"expected a dump, or --heads, --block-size and "
-				"--content-size in bytes");
+				"expected a dump, or --heads, --block-size and --content-size in bytes");
 	if (a->blocks || a->r.output)
 		return kvt_fail(err, KVT_USAGE, "--blocks and --output are for a dump");
 	if ((status = kvt_receive_plan(&plan, w.which, &w.block, a->undo, err)))
@@ -161,8 +160,8 @@ static enum kvt_status find_group(int *out, const struct kvt_dump *dump, const c
 			return KVT_OK;
 	return id ? kvt_fail(err, KVT_USAGE, "%s has no group '%.40s'",
 			     kvt_dump_path(dump), id) :
-	       kvt_fail(err, KVT_USAGE, "%s has %d groups: --group=%s, for example, says "
-			"which one is meant", kvt_dump_path(dump), s->ngroups,
+	       kvt_fail(err, KVT_USAGE,
+	       	"%s has %d groups: --group=%s, for example, says which one is meant", kvt_dump_path(dump), s->ngroups,
 			s->group[0].id);
 }
 
@@ -213,14 +212,12 @@ static enum kvt_status receive(struct asked *a, int n, struct kvt_error *err)
 
 	if (!a->ratio)
 		return kvt_fail(err, KVT_USAGE,
-				"--ratio=N is missing: how many blocks of the sender fill "
-				"one");
+				"--ratio=N is missing: how many blocks of the sender fill one");
 	if (!n)
 		return of_size(a, err);
 	if (a->to)
 		return kvt_fail(err, KVT_USAGE,
-				"--to is for no dump: the order of this one says what is "
-				"done");
+				"--to is for no dump: the order of this one says what is done");
 	if (!a->r.output && !a->r.dry_run)
 		return kvt_fail(err, KVT_USAGE,
 				"an output is missing; --dry-run says what would be done");

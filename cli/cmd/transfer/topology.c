@@ -101,8 +101,7 @@ static enum kvt_status take_remote(struct asked *a, const char *text,
 		if (!strcmp(a->remote[i].engine, r->engine) &&
 		    a->remote[i].pp_rank == r->pp_rank)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"--remote: '%.60s' has two of pipeline rank %lld, "
-					"of which vLLM would keep the first",
+					"--remote: '%.60s' has two of pipeline rank %lld, of which vLLM would keep the first",
 					r->engine, LL(r->pp_rank));
 	return KVT_OK;
 }
@@ -301,8 +300,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		status = opt_status(n);
 	else if (n || !local || !remotes.n)
 		status = kvt_fail(err, KVT_USAGE,
-				  "expected --local and --remote: kvtool transfer-sim "
-				  "topology --local=tp=4,heads=8 --remote=tp=2");
+				  "expected --local and --remote: kvtool transfer-sim topology --local=tp=4,heads=8 --remote=tp=2");
 	else if (!(status = take_local(a, local, err))) {
 		for (int i = 0; i < remotes.n && !status; i++)
 			status = take_remote(a, remotes.s[i], err);

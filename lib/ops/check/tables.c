@@ -146,8 +146,7 @@ static void check_tokens(const struct entries *e, const struct entry *a,
 		if (here == there)
 			continue;
 		kvt_find(e->report, "table.shared-tokens", at_entry(e, b),
-			 "shared with request %.60s, but token %lld is %ld there and %ld "
-			 "here",
+			 "shared with request %.60s, but token %lld is %ld there and %ld here",
 			 p->id, LL(t), (long)there, (long)here);
 		return;
 	}
@@ -178,8 +177,7 @@ static void check_pair(const struct entries *e, const struct entry *a,
 		 !has_hole(e, a->request, a->index - 1) &&
 		 !has_hole(e, b->request, b->index - 1))
 		kvt_find(e->report, "table.shared", at_entry(e, b),
-			 "entry %lld is that of request %.60s, entry %lld before it is "
-			 "not",
+			 "entry %lld is that of request %.60s, entry %lld before it is not",
 			 LL(b->index), other, LL(b->index - 1));
 	else
 		check_tokens(e, a, b);
@@ -313,8 +311,7 @@ static void check_holders(struct kvt_findings *report, const struct kvt_snapshot
 			 kvt_find_at("group=%s,request=%.60s,block=%llu",
 				     s->group[b->g].id, s->request[b->request].id,
 				     (unsigned long long)b->id),
-			 "entry %lld here, but entry %lld of request %.60s in group %s "
-			 "of the same pool",
+			 "entry %lld here, but entry %lld of request %.60s in group %s of the same pool",
 			 LL(b->index), LL(a->index), s->request[a->request].id,
 			 s->group[a->g].id);
 	}

@@ -149,8 +149,7 @@ enum kvt_status check_all_paired(const struct slot_pairs *pairs, struct pairs_si
 				continue;
 			if (!bsearch(&it, held, (size_t)n, sizeof(it), by_here))
 				status = kvt_fail(err, KVT_MISMATCH,
-						  "%s: request %.60s: slot %lld was not "
-						  "compared with the source",
+						  "%s: request %.60s: slot %lld was not compared with the source",
 						  to.group->id, q->id, (long long)p);
 		}
 	}

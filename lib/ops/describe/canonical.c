@@ -105,8 +105,7 @@ static enum kvt_status count_blocks(struct kvt_canonical_request *r,
 
 			if (id >= INT64_MAX)
 				return kvt_fail(err, KVT_BAD_INPUT,
-						"group %s has block %llu, which no pool "
-						"has room for", s->group[g].id,
+						"group %s has block %llu, which no pool has room for", s->group[g].id,
 						(unsigned long long)id);
 			if ((int64_t)id >= r->nblocks)
 				r->nblocks = (int64_t)id + 1;

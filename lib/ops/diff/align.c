@@ -174,8 +174,7 @@ static enum kvt_status no_heads(const struct diff_pair *p, struct kvt_error *err
 		last[s] = first[s] + p->group[s]->shape.n[KVT_AXIS_H] - 1;
 	}
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: A holds heads %lld to %lld and B heads %lld to %lld: none "
-			"in common",
+			"%s: A holds heads %lld to %lld and B heads %lld to %lld: none in common",
 			p->id, LL(first[SIDE_A]), LL(last[SIDE_A]), LL(first[SIDE_B]),
 			LL(last[SIDE_B]));
 }
@@ -354,8 +353,7 @@ static enum kvt_status pair_packed(struct diff_pair *p, const struct diff_alignm
 			p->rotation[s] = rotation_of(g);
 		if (p->decoded && !g->content.type && !g->dtype->is_float)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s is %s in A and %s in B: give --content-type "
-					"if both have it",
+					"%s is %s in A and %s in B: give --content-type if both have it",
 					p->id, kvt_group_type(a).s, kvt_group_type(b).s);
 		if (!p->decoded || !g->content.type)
 			continue;
@@ -392,8 +390,7 @@ static enum kvt_status pair_content(struct diff_pair *p, const struct diff_align
 				LL(b->shape.n[KVT_AXIS_D]));
 	if (a->tokens_per_slot != b->tokens_per_slot)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a slot stands for %lld tokens in A and for %lld in "
-				"B%s",
+				"%s: a slot stands for %lld tokens in A and for %lld in B%s",
 				p->id, LL(a->tokens_per_slot), LL(b->tokens_per_slot),
 				needs_decoding(p));
 	p->nruns = 1;
@@ -480,8 +477,7 @@ static enum kvt_status nothing_in_common(const struct diff_side side[NSIDES],
 				kvt_group_half(a) ? "values" : "keys",
 				kvt_group_half(b) ? "values" : "keys");
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"nothing in common: layer %lld is the first of A, layer %lld of "
-			"B",
+			"nothing in common: layer %lld is the first of A, layer %lld of B",
 			LL(kvt_layer_id(a, 0)), LL(kvt_layer_id(b, 0)));
 }
 

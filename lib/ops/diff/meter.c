@@ -187,8 +187,7 @@ enum kvt_status meter_init(struct meter *m, const struct diff_pair *p,
 	for (int s = 0; m->rounding && s < NSIDES; s++)
 		if (p->packing[s].nfields && !kvt_packing_bounded(&p->packing[s]))
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%s: how far numbers of %s may be from what was "
-					"rounded to them is not known; give a tolerance",
+					"%s: how far numbers of %s may be from what was rounded to them is not known; give a tolerance",
 					p->id, kvt_group_type(p->group[s]).s);
 	for (int s = 0; s < NSIDES; s++) {
 		m->dtype[s] = p->group[s]->dtype;

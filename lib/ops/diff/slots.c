@@ -217,8 +217,7 @@ static enum kvt_status find_match(struct matched *out, const char *text,
 				return KVT_OK;
 			}
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"--match is '%.80s', but A and B have no such requests; their "
-			"first ones are '%.60s' and '%.60s'",
+			"--match is '%.80s', but A and B have no such requests; their first ones are '%.60s' and '%.60s'",
 			text, a->request[0].id, b->request[0].id);
 }
 
@@ -237,8 +236,7 @@ static enum kvt_status check_partners(struct matched *list,
 			if (list[i].of[SIDE_A] == list[j].of[SIDE_A] ||
 			    list[i].of[SIDE_B] == list[j].of[SIDE_B])
 				return kvt_fail(err, KVT_USAGE,
-						"--match is '%.80s' and '%.80s': each "
-						"request can be paired with only one",
+						"--match is '%.80s' and '%.80s': each request can be paired with only one",
 						how->match[j], how->match[i]);
 	}
 	return KVT_OK;
@@ -286,8 +284,7 @@ static enum kvt_status segments_by_tokens(struct segments *to,
 	/* that neither needs a token of it any more is equal, too */
 	if (!p->nsegments && !to->failed && (!matched || unmatched->n))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: no token of a request in common: A has '%.60s', B "
-				"has '%.60s' (--match=A=B pairs them)",
+				"%s: no token of a request in common: A has '%.60s', B has '%.60s' (--match=A=B pairs them)",
 				p->id, a->request[0].id, b->request[0].id);
 	return KVT_OK;
 }
@@ -340,8 +337,7 @@ static enum kvt_status segments_by_blocks(struct segments *to,
 
 	if (sa != sb)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld slots in A and of %lld in B: only "
-				"--by=tokens could match them",
+				"%s: blocks of %lld slots in A and of %lld in B: only --by=tokens could match them",
 				p->id, LL(sa), LL(sb));
 	if ((status = add_blocks(to, unmatched, err)))
 		return status;
@@ -422,8 +418,7 @@ enum kvt_status pair_segments(struct diff_pair *p, const struct diff_alignment *
 
 		if (!tables && how->by == BY_TOKENS)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s has no block tables, so its tokens are not "
-					"known",
+					"%s has no block tables, so its tokens are not known",
 					p->side[s]->name);
 		p->by_tokens &= tables;
 	}

@@ -88,22 +88,19 @@ enum kvt_status tolerance_of_pair(struct diff_tolerance *out,
 	*out = criteria->tolerance;
 	if (!same && !criteria->exact && !out->given)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is %s in A and %s in B: give --tolerance=auto to "
-				"allow for rounding, or --exact to require equal values",
+				"%s is %s in A and %s in B: give --tolerance=auto to allow for rounding, or --exact to require equal values",
 				p->id, a.s, b.s);
 	/* numbers of so few bits are hardly ever stored unscaled */
 	for (int s = 0; !same && s < NSIDES; s++)
 		if (p->group[s]->dtype->elem == 1 && !p->group[s]->content.type &&
 		    !criteria->scale[s].given)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s is %s in %s, and the dump has no scale: give "
-					"--scale-%c, 1 if there is none",
+					"%s is %s in %s, and the dump has no scale: give --scale-%c, 1 if there is none",
 					p->id, p->group[s]->dtype->name, s ? "B" : "A",
 					s ? 'b' : 'a');
 	if ((!same || p->decoded) && out->has[T_ULP])
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is %s in A and %s in B: ulp needs the same type in "
-				"both", p->id,
+				"%s is %s in A and %s in B: ulp needs the same type in both", p->id,
 				a.s, b.s);
 	/* of packed numbers it depends on the scale of each: meter_run() */
 	if (out->automatic && !p->decoded)

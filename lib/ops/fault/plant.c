@@ -82,8 +82,7 @@ static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *gro
 	if (*nbytes <= limit / 2)
 		return KVT_OK;
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"%s has %s and needs twice that, more than the %s of "
-			"--mem-limit; slice the dump, or give more",
+			"%s has %s and needs twice that, more than the %s of --mem-limit; slice the dump, or give more",
 			group->id, kvt_size_string(*nbytes).s, kvt_size_string(limit).s);
 }
 

@@ -74,8 +74,7 @@ static enum kvt_status choose(struct received *out, bool *apart,
 	}
 	if (!read)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s is %s; expected heads, slots and content, or slots, "
-				"heads and content, in each block", g->id,
+				"%s is %s; expected heads, slots and content, or slots, heads and content, in each block", g->id,
 				kvt_layout_string(&g->layout).s);
 	return kvt_layout_parse(&out->layout, read, err);
 }
@@ -151,8 +150,7 @@ static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *g,
 	if (status || *nbytes <= limit)
 		return status;
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"%s has %s, more than the %s of --mem-limit; slice the dump, or "
-			"give more", g->id, kvt_size_string(*nbytes).s,
+			"%s has %s, more than the %s of --mem-limit; slice the dump, or give more", g->id, kvt_size_string(*nbytes).s,
 			kvt_size_string(limit).s);
 }
 

@@ -165,8 +165,7 @@ static enum kvt_status take_parts(struct kvt_spec *spec, const struct kvt_group 
 		}
 		if (!groups)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: the number of groups of %s is not known: "
-					"give --mamba-groups",
+					"%s: the number of groups of %s is not known: give --mamba-groups",
 					g->id, c->name);
 		if (groups % ranks == 0)
 			own = groups / ranks;
@@ -288,8 +287,7 @@ static enum kvt_status same_holes(const struct pairing *p, const struct kvt_requ
 
 		if (x.begin != y.begin || x.end != y.end)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"request '%.60s' has no slot of token %lld in "
-					"%s, but has one in %s",
+					"request '%.60s' has no slot of token %lld in %s, but has one in %s",
 					a->id,
 					(long long)(x.begin != y.begin ?
 						    (x.begin < y.begin ? x : y).begin :
@@ -315,8 +313,7 @@ static enum kvt_status take_move(struct kvt_transfer_move *m, const struct pairi
 					       r->first_token + r->ntokens) };
 	if (r->first_token != other->first_token)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"request '%.60s' begins with token %lld in %s and %lld "
-				"in %s",
+				"request '%.60s' begins with token %lld in %s and %lld in %s",
 				r->id, (long long)r->first_token, p->src->path,
 				(long long)other->first_token, p->dst->path);
 	if ((status = same_holes(p, r, other, err)))
@@ -380,8 +377,7 @@ static enum kvt_status check_nulls(const struct kvt_table *t, const struct pairi
 		if (t->blocks[i] == t->null_block && !kvt_entry_is_spare(t, i) &&
 		    !kvt_entry_may_be_null(t, i, r))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: %s: entry %lld of request '%.60s' is the "
-					"null block, but its tokens are needed",
+					"%s: %s: entry %lld of request '%.60s' is the null block, but its tokens are needed",
 					p->src->path, t->group->id, (long long)i, r->id);
 	return KVT_OK;
 }
@@ -464,8 +460,7 @@ static enum kvt_status join_groups(struct kvt_transfer_plan *transfer,
 			/* plans know positions only */
 			kvt_fail(err, status, "%.460s%s", why.text,
 				 from->block_ids || to->block_ids ?
-				 "; blocks are counted from the first one of the dump "
-				 "here" : "");
+				 "; blocks are counted from the first one of the dump here" : "");
 			break;
 		}
 		group->src_group = p->src_group;
@@ -503,8 +498,7 @@ static enum kvt_status count_requests(struct kvt_transfer_plan *transfer,
 				src->path, dst->path, how->request);
 	if (!src->snapshot->nrequests)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s and %s have no request in common: the first has none at all; "
-				"block tables come from a manifest: --manifest=FILE",
+				"%s and %s have no request in common: the first has none at all; block tables come from a manifest: --manifest=FILE",
 				src->path, dst->path);
 	return kvt_fail(err, KVT_BAD_INPUT, "%s and %s have no request in common",
 			src->path, dst->path);

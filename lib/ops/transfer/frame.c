@@ -66,8 +66,7 @@ enum kvt_status wire_head_take(struct wire_head *out, const uint8_t bytes[WIRE_H
 	if (!memcmp(bytes, magic, 3) && bytes[3] != magic[3] && bytes[3] >= '0' &&
 	    bytes[3] <= '9')
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the peer uses version %c of the protocol, expected %d: "
-				"it is another version of kvtool",
+				"the peer uses version %c of the protocol, expected %d: it is another version of kvtool",
 				bytes[3], WIRE_VERSION);
 	if (memcmp(bytes, magic, sizeof(magic)))
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -78,8 +77,7 @@ enum kvt_status wire_head_take(struct wire_head *out, const uint8_t bytes[WIRE_H
 	if (length < (uint64_t)lengths[type].least ||
 	    length > (uint64_t)lengths[type].most)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the peer sent a frame of type %llu with %llu bytes, "
-				"expected %lld to %lld",
+				"the peer sent a frame of type %llu with %llu bytes, expected %lld to %lld",
 				(unsigned long long)type, (unsigned long long)length,
 				LL(lengths[type].least), LL(lengths[type].most));
 	*out = (struct wire_head){ (enum wire_type)type, (int64_t)length };
@@ -111,8 +109,7 @@ enum kvt_status wire_ask_take(struct wire_ask *out, const uint8_t *bytes, int64_
 
 		if (value > UINT32_MAX)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the peer requests a box that is outside the "
-					"dumps");
+					"the peer requests a box that is outside the dumps");
 		field[i] = (int64_t)value;
 	}
 	*out = (struct wire_ask){ field[0], field[1], { field[2], field[3] },
@@ -141,8 +138,8 @@ enum kvt_status wire_ops_take(struct wire_ops *out, const uint8_t *bytes, int64_
 	struct wire_ops ops = { .list = bytes + 8 };
 
 	if (length < 8)
-		return kvt_fail(err, KVT_BAD_INPUT, "the peer sent an incomplete list of "
-						    "ops");
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"the peer sent an incomplete list of ops");
 	ops.src_rank = (int64_t)wire_take(bytes, 4);
 	ops.n = (int64_t)wire_take(bytes + 4, 4);
 	if (ops.n > (length - 8) / WIRE_OP)
@@ -158,8 +155,7 @@ enum kvt_status wire_ops_take(struct wire_ops *out, const uint8_t *bytes, int64_
 			op = wire_op_take(ops.list + i * WIRE_OP);
 		if (i < ops.n ? op.len < 1 || op.len > left : left)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the peer sent ops whose lengths do not match "
-					"their bytes");
+					"the peer sent ops whose lengths do not match their bytes");
 		left -= op.len;
 	}
 	*out = ops;

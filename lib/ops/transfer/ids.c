@@ -131,8 +131,7 @@ static enum kvt_status parse_list(uint32_t *v, int64_t n, const char *text,
 	}
 	if (count != n)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: there are %lld block ids, the request has %lld "
-				"blocks", what, (long long)count, (long long)n);
+				"%s: there are %lld block ids, the request has %lld blocks", what, (long long)count, (long long)n);
 	return KVT_OK;
 }
 
@@ -232,8 +231,7 @@ enum kvt_status kvt_block_ids(uint32_t **ids, int64_t *pool,
 
 	if (n > MOST_BLOCKS || most > KVT_MOST_POOL)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld blocks of a pool of %lld, expected at most %d of "
-				"%d", (long long)n, (long long)most, MOST_BLOCKS,
+				"%lld blocks of a pool of %lld, expected at most %d of %d", (long long)n, (long long)most, MOST_BLOCKS,
 				KVT_MOST_POOL);
 	if (most < n)
 		return kvt_fail(err, KVT_BAD_INPUT,

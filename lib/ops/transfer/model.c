@@ -23,8 +23,7 @@ enum kvt_status kvt_conv_layout(struct kvt_layout *out,
 
 	if (!conv)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"conv states are stored by tap (vLLM's default) or by "
-				"channel: give --conv=sd or --conv=ds");
+				"conv states are stored by tap (vLLM's default) or by channel: give --conv=sd or --conv=ds");
 	if (strcmp(conv, "sd") && strcmp(conv, "ds"))
 		return kvt_fail(err, KVT_USAGE, "--conv is '%.40s', expected sd or ds",
 				conv);

@@ -30,8 +30,7 @@ static enum kvt_status check_alike(const struct kvt_ranks *side, struct kvt_erro
 			if (memcmp(&x->shape, &y->shape, sizeof(x->shape)) ||
 			    !kvt_layout_equal(&x->layout, &y->layout))
 				return kvt_fail(err, KVT_BAD_INPUT,
-						"%s: rank %d is %s of %lld heads, rank 0 "
-						"%s of %lld",
+						"%s: rank %d is %s of %lld heads, rank 0 %s of %lld",
 						x->id, r,
 						kvt_layout_string(&y->layout).s,
 						LL(y->shape.n[KVT_AXIS_H]),
@@ -117,8 +116,7 @@ static enum kvt_status check_groups(const struct kvt_sides *sides, struct kvt_er
 				    l < b->shape.n[KVT_AXIS_L]; l++)
 			if (kvt_layer_id(a, l) != kvt_layer_id(b, l))
 				return kvt_fail(err, KVT_BAD_INPUT,
-						"%s: the source has layer %lld where the "
-						"destination has layer %lld",
+						"%s: the source has layer %lld where the destination has layer %lld",
 						a->id, LL(kvt_layer_id(a, l)),
 						LL(kvt_layer_id(b, l)));
 	}
@@ -139,8 +137,7 @@ static enum kvt_status check_requests(const struct kvt_sides *sides,
 
 			if (!strcmp(a->id, b->id) && a->ntokens != b->ntokens)
 				return kvt_fail(err, KVT_BAD_INPUT,
-						"request '%.60s' has %lld tokens in the "
-						"source and %lld in the destination",
+						"request '%.60s' has %lld tokens in the source and %lld in the destination",
 						a->id, LL(a->ntokens), LL(b->ntokens));
 		}
 	return KVT_OK;
@@ -314,8 +311,7 @@ static enum kvt_status cut_blocks(struct kvt_group *g, int64_t size,
 		return KVT_OK;
 	if (size % g->tokens_per_slot || size > INT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld tokens cannot hold slots of %lld "
-				"tokens",
+				"%s: blocks of %lld tokens cannot hold slots of %lld tokens",
 				g->id, LL(size), LL(g->tokens_per_slot));
 	g->block_size = size;
 	g->shape.n[KVT_AXIS_S] = size / g->tokens_per_slot;

@@ -68,8 +68,8 @@ enum kvt_status wire_hello(const struct wire_peer *peer, const struct kvt_sides 
 		return status;
 	if (head.type != WIRE_HELLO)
 		return kvt_fail(err, KVT_BAD_INPUT, head.type == WIRE_ADDRESS ?
-				"the peer uses transport ucx" : "the peer sent no "
-								"greeting");
+				"the peer uses transport ucx" :
+					"the peer sent no greeting");
 	if (wire_take(payload, 8) != mine)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the peer has another plan: its dumps or options differ");
@@ -117,8 +117,7 @@ static enum kvt_status take_ops(uint8_t *dst, int64_t *moved, struct feed *feed,
 		if (!feed_next(&want, feed) || got.src != want.src ||
 		    got.dst != want.dst || got.len != want.len)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the peer sent an op that is not in the plan: "
-					"%lld bytes to offset %lld",
+					"the peer sent an op that is not in the plan: %lld bytes to offset %lld",
 					LL(got.len), LL(got.dst));
 		memcpy(dst + want.dst, data, (size_t)want.len);
 		data += want.len;
@@ -149,14 +148,12 @@ static enum kvt_status take_pair(const struct wire_peer *peer,
 			return status;
 		if (head.type != WIRE_OPS)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the peer ended a box %lld bytes "
-					"early", LL(left));
+					"the peer ended a box %lld bytes early", LL(left));
 		if ((status = wire_ops_take(&ops, payload, head.length, err)))
 			return status;
 		if (ops.src_rank != pair->src_rank)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the peer sent ops of rank %lld, expected rank "
-					"%lld",
+					"the peer sent ops of rank %lld, expected rank %lld",
 					LL(ops.src_rank), LL(pair->src_rank));
 		status = take_ops(dst, moved, &feed, &ops, err);
 		left -= ops.nbytes;
@@ -292,15 +289,13 @@ static enum kvt_status take_ask(struct kvt_carry_box *box, int *rank,
 		return status;
 	if (a.part >= transfer->ngroups || a.rank >= s->sides->dst.n)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the peer requests part %lld of rank %lld, which is not "
-				"in the plan",
+				"the peer requests part %lld of rank %lld, which is not in the plan",
 				LL(a.part), LL(a.rank));
 	n = transfer->group[a.part].xfer.dst.views.view[0].shape.n;
 	if (a.layers[0] >= a.layers[1] || a.layers[1] > n[KVT_AXIS_L] ||
 	    a.blocks[0] >= a.blocks[1] || a.blocks[1] > n[KVT_AXIS_B])
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the peer requests layers %lld to %lld of blocks %lld to "
-				"%lld",
+				"the peer requests layers %lld to %lld of blocks %lld to %lld",
 				LL(a.layers[0]), LL(a.layers[1]), LL(a.blocks[0]),
 				LL(a.blocks[1]));
 	box_take(&asked, KVT_AXIS_L, a.layers[0], a.layers[1] - a.layers[0]);
@@ -326,8 +321,7 @@ static enum kvt_status give_box(struct kvt_worker *worker, const struct serving 
 		return status;
 	if (window_bytes(box, &w) > s->room)
 		status = kvt_fail(err, KVT_UNSUPPORTED,
-				  "the peer requests more at once than --mem-limit "
-				  "allows");
+				  "the peer requests more at once than --mem-limit allows");
 	while (!status && kvt_pair_next(&pair, &walk, &w.xfer))
 		if (pair.dst_rank == rank &&
 		    !(status = kvt_nest_init(&nest, &w.xfer, &pair, err)) &&

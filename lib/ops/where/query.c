@@ -292,8 +292,7 @@ static enum kvt_status find_entry(struct at *at, const struct kvt_request *reque
 	if (infinite ? !kvt_table_is_whole(at->s, at->out->group, request) :
 	    *entry < 0 || *entry >= n)
 		return kvt_fail(at->err, KVT_UNSUPPORTED,
-				"%s: the %lld blocks of request %.60s do not cover all "
-				"its tokens; give block instead",
+				"%s: the %lld blocks of request %.60s do not cover all its tokens; give block instead",
 				at->asked, (long long)n, request->id);
 	return KVT_OK;
 }

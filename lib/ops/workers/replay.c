@@ -561,12 +561,10 @@ static enum kvt_status enter_step(struct kvt_workers *w,
 	if (event->step == w->step) {
 		if (w->closed)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"a step continues after its line with "
-					"aggregated");
+					"a step continues after its line with aggregated");
 		if (event->kind == KVT_EVENT_NO_OUTPUT)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the line with output is not the first of its "
-					"step");
+					"the line with output is not the first of its step");
 		return KVT_OK;
 	}
 	tell_failed(w);

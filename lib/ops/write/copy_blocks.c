@@ -144,8 +144,7 @@ static enum kvt_status same_length(const struct listing *l,
 	if (n[COPY_FROM] == n[COPY_BASE] && first[COPY_FROM] == first[COPY_BASE])
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"request %.60s has %lld blocks of %s from its block %lld on in "
-			"%.100s, and %lld from %lld on in %.100s",
+			"request %.60s has %lld blocks of %s from its block %lld on in %.100s, and %lld from %lld on in %.100s",
 			request[0]->id, LL(n[COPY_FROM]), copy_group_of(l->pair, 0)->id,
 			LL(first[COPY_FROM]), l->copy->name[COPY_FROM],
 			LL(n[COPY_BASE]), LL(first[COPY_BASE]),
@@ -182,8 +181,7 @@ static enum kvt_status add_request(struct listing *l, const char *id,
 								 l->pair->group[s]);
 		if (null[COPY_FROM] != null[COPY_BASE])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"request %.60s: entry %lld of its table of %s is "
-					"the null block in %.100s only",
+					"request %.60s: entry %lld of its table of %s is the null block in %.100s only",
 					id, LL(i), copy_group_of(l->pair, 0)->id,
 					l->copy->name[null[COPY_FROM] ? COPY_FROM :
 							COPY_BASE]);
@@ -351,8 +349,7 @@ static enum kvt_status check_ranks(const struct copy_pair *pair, struct kvt_erro
 	    (base->tp_size == from->tp_size && base->tp_rank == from->tp_rank))
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: opaque content of rank %lld of %lld does not fit rank %lld "
-			"of %lld",
+			"%s: opaque content of rank %lld of %lld does not fit rank %lld of %lld",
 			copy_group_of(pair, COPY_BASE)->id, LL(from->tp_rank),
 			LL(from->tp_size), LL(base->tp_rank), LL(base->tp_size));
 }
@@ -377,8 +374,7 @@ static enum kvt_status check_same(const struct copy_pair *pair, struct kvt_error
 	for (int64_t d = 0; !status && d < base->shape.n[KVT_AXIS_D]; d++)
 		if (heads.channel[d] != d)
 			status = kvt_fail(err, KVT_BAD_INPUT,
-					  "%s: channel %lld is not the same on both "
-					  "sides",
+					  "%s: channel %lld is not the same on both sides",
 					  base->id, LL(d));
 	slot_pairs_free(&slots);
 	head_pairs_free(&heads);

@@ -100,10 +100,8 @@ static enum kvt_status cells_differ(const struct moving *m, int64_t i,
 	int64_t head = i / n[KVT_AXIS_K] % n[KVT_AXIS_H];
 	int64_t page = i / n[KVT_AXIS_K] / n[KVT_AXIS_H];
 
-	return kvt_fail(err, KVT_BAD_INPUT, "group %s: layer %lld block %llu head %lld "
-					    "kv %lld does not match content_digest of "
-					    "the input; kvtool fsck lists all "
-					    "differences", group->id,
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"group %s: layer %lld block %llu head %lld kv %lld does not match content_digest of the input; kvtool fsck lists all differences", group->id,
 			(long long)(begin[KVT_AXIS_L] + page / nb),
 			(unsigned long long)kvt_block_id(
 				group, begin[KVT_AXIS_B] + page % nb), (long long)head,

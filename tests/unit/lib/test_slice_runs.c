@@ -225,8 +225,8 @@ static void test_refused(void **state)
 
 	(void)state;
 	refused(&gqa, one, &gqa, two, KVT_BAD_INPUT, "num_heads is 8, expected 4");
-	refused(&gqa, three, &gqa, one, KVT_BAD_INPUT, "8 cannot be divided evenly among "
-						       "3 ranks");
+	refused(&gqa, three, &gqa, one, KVT_BAD_INPUT,
+		"8 cannot be divided evenly among 3 ranks");
 	refused(&gqa, one, &mla, one, KVT_BAD_INPUT, "the destination mla");
 	refused(&conv2, one, &conv1, one, KVT_BAD_INPUT, "B is 2 on the source and 1");
 	refused(&conv2, one, &gdn, one, KVT_BAD_INPUT, "part 0 is x on the source and q");
