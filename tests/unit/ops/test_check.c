@@ -251,19 +251,21 @@ static void test_data(void **state)
 	       &err, NULL);
 	kvt_dump_close(dump);
 	zero(path.s, at, 2 * 2 * 8 * 2);
-	/* the slot before it keeps its first element, and is not all zeros */
+	/* the slot before it keeps its first element: its values alone are all zeros */
 	zero(path.s, at - 2 * 2 * 8 * 2 + 2, 2 * 2 * 8 * 2 - 2);
 	expect(kvt_open(&dump, path.s, &hints, &err), KVT_OK, &err, NULL);
 	expect(kvt_check_dump(&r, dump, path.s, true, &run, &err), KVT_OK, &err, NULL);
 	assert_string_equal(r.format, "npy");
 	assert_int_equal(r.looked.blocks, 5);
 	assert_true(r.looked.data);
-	assert_int_equal(r.nfindings, 2);
+	assert_int_equal(r.nfindings, 3);
 	assert_string_equal(kvt_rule_at(r.finding[0].rule)->name, "live.zero");
 	assert_string_equal(r.finding[0].at, "group=g0,layer=1,block=2,slot=8");
 	/* of 3 layers: 16 slots of block 0, 7 of A's last block, 15 of B's */
-	assert_string_equal(kvt_rule_at(r.finding[1].rule)->name, "stale.slots");
-	assert_memory_equal(r.finding[1].text, "114 slots ", 10);
+	assert_string_equal(kvt_rule_at(r.finding[1].rule)->name, "component.zero");
+	assert_string_equal(r.finding[1].at, "group=g0,layer=1,block=2,slot=7,kv=v");
+	assert_string_equal(kvt_rule_at(r.finding[2].rule)->name, "stale.slots");
+	assert_memory_equal(r.finding[2].text, "114 slots ", 10);
 	kvt_findings_free(&r);
 	kvt_dump_close(dump);
 	kvt_snapshot_free(&s);
