@@ -134,6 +134,7 @@ static enum kvt_status describe_group(struct kvt_offload *o, int number,
 					     o->path,
 					     o->err)))
 		return status;
+	o->number[group - o->reader->leaf.snapshot.group] = number;
 	group->shape.n[KVT_AXIS_B] = 1;
 	/* the type is of the model, from which that of its cache may differ */
 	if (!kvt_hints_of(o->hints, id).dtype && o->config.dtype)

@@ -157,6 +157,7 @@ struct kvt_offload {
 	bool other_ranks;		/* some rank but 0 has a folder, too */
 	struct kvt_tree tree;		/* below folder */
 	struct kvt_offload_files of[KVT_MAX_GROUPS];	/* by the number in names */
+	int number[KVT_MAX_GROUPS];	/* in names, of each group of the snapshot */
 	bool rows;			/* files are rows of vLLM's tier */
 	struct kvt_offload_row row;
 };

@@ -171,7 +171,7 @@ static enum kvt_status count_blocks(struct kvt_offload *o, int number, int64_t e
 static enum kvt_status add_files(struct kvt_offload *o, int g)
 {
 	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
-	int number = atoi(group->id + 1);
+	int number = o->number[g];
 	int64_t each = row_bytes(group) * group->shape.n[KVT_AXIS_L], n, block = 0;
 	enum kvt_status status;
 

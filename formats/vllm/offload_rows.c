@@ -255,7 +255,7 @@ static enum kvt_status add_file(struct kvt_offload *o, int g, int64_t i, int64_t
 static enum kvt_status add_files(struct kvt_offload *o, int g)
 {
 	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
-	int number = atoi(group->id + 1);
+	int number = o->number[g];
 	int64_t files = o->of[number].count, block = 0, seen = 0, step;
 	enum kvt_status status;
 
