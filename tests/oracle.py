@@ -22,6 +22,14 @@ FULL = os.environ.get("KVT_FULL", "0") not in ("", "0")
 
 # ---- TAP --------------------------------------------------------------------
 
+def python_module():
+    """kvtool's module, or None where sanitizers made no shared library for it."""
+    if not os.path.exists(os.environ["KVTOOL_LIBRARY"]):
+        return None
+    import kvtool as module
+    return module
+
+
 class Tap:
     """Counts test points; the plan comes last, so a dead script has none."""
 
