@@ -40,6 +40,9 @@ big() {
 		--heads=8 --head-dim=128 big.bin)
 }
 
+# $stderr without what AddressSanitizer has to say about fibers, which run tiles
+said_alone() { grep -v makecontext/swapcontext <<<"$stderr"; }
+
 # refused STATUS TEXT NAME=VALUE...: one line, and neither output nor scraps of it
 refused() {
 	local status=$1 text=$2
@@ -48,7 +51,7 @@ refused() {
 	run -"$status" --separate-stderr gpu relayout --device=cuda --to=hnd -o out.npy \
 		$data/packed_nhd.bf16.npy
 	[ -z "$output" ]
-	[ "$stderr" = "kvtool relayout: $text" ]
+	[ "$(said_alone)" = "kvtool relayout: $text" ]
 	[ -z "$(compgen -G '*out*')" ]
 }
 
@@ -231,12 +234,11 @@ refused() {
 @test "kernels that copy wrong bytes are not forgiven" {
 	KVT_EXEC_FAULT=1 run -5 --separate-stderr gpu relayout --device=cuda \
 		--to=rocm-paged -o out.h5 $data/packed_nhd.bf16.npy
-	# behind what AddressSanitizer has to say about fibers
-	[[ $stderr == *"kvtool relayout: cuda: device failed: EXECUTOR_ERROR_719" ]]
+	[ "$(said_alone)" = "kvtool relayout: cuda: device failed: EXECUTOR_ERROR_719" ]
 	[ -z "$(compgen -G '*out*')" ]
 	KVT_EXEC_FLIP=1 run -1 --separate-stderr gpu relayout --device=cuda \
 		--verify --to=hnd -o out.npy $data/packed_nhd.bf16.npy
-	[[ $stderr == "kvtool relayout: out.npy: "* ]]
+	[[ $(said_alone) == "kvtool relayout: out.npy: "* ]]
 }
 
 @test "a device that is none" {
