@@ -379,7 +379,7 @@ def check_states(tmp):
     judge("states: all zeros", save(clear),
           [("live.zero", f"group=conv,{at}"), ("live.zero", f"group=ssm,{at}")])
     r = kvtool("fsck", save(last_float))
-    tap.ok(f"1 infinity; a state of request {request}" in r.out and conv,
+    tap.ok(f"1 infinity; a recurrent state of request {request}" in r.out and conv,
            "states: the request is named", r)
 
 

@@ -190,9 +190,9 @@ def test_topology():
             ("tp=2,heads=8", ["engine=a", "engine=a"], 3, "two of pipeline rank 0"),
             ("tp=2,heads=8,rank=2", ["tp=2"], 3, "TP rank is 2, expected 0 to 1"),
             ("tp=2", ["tp=2"], 2, "heads=N is missing"),
-            ("tp=2,hed=8", ["tp=2"], 2, "--local has no 'hed'"),
-            ("tp=2,heads=8", ["layers=16"], 2, "layers is '16', expected 0:16"),
-            ("tp=x,heads=8", ["tp=2"], 2, "tp is 'x', expected a number"),
+            ("tp=2,hed=8", ["tp=2"], 2, "--local: there is no key 'hed'"),
+            ("tp=2,heads=8", ["layers=16"], 2, "layers is '16', expected two numbers, such as 0:16"),
+            ("tp=x,heads=8", ["tp=2"], 2, "tp is 'x', expected a whole number"),
             ("tp=2,heads=8,mla=1", ["tp=2"], 2, "mla is '1', expected no value")):
         _, r = topology(local, *remotes)
         tap.ok(r.code == code and text in r.err and not r.out, f"refused: {text}", r)

@@ -30,7 +30,7 @@ enum kvt_status kvt_hint_heads(int64_t *out, int64_t width,
 	if (width % (heads ? heads : dim))
 		return kvt_hint_denied(err, KVT_BAD_INPUT, path,
 				       heads ? "heads" : "head-dim", &told,
-				       "tokens have %lld elements, which is no multiple of it",
+				       "tokens have %lld elements, which is not a multiple of it",
 				       LL(width));
 	*out = heads ? heads : width / dim;
 	return KVT_OK;

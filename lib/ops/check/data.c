@@ -51,7 +51,7 @@ static struct kvt_text whose(const struct telling *t, const struct kvt_odd *odd)
 	if (!kvt_next_tenant(&tenant, &tenancy, t->snapshot, &place))
 		return out;
 	if (t->group->tokens_per_slot < 1)
-		snprintf(out.s, sizeof(out.s), "; a state of request %.60s",
+		snprintf(out.s, sizeof(out.s), "; a recurrent state of request %.60s",
 			 tenant.request->id);
 	else if (tenant.token < 0)
 		snprintf(out.s, sizeof(out.s), "; request %.60s", tenant.request->id);

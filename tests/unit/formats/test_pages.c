@@ -15,6 +15,7 @@ static struct kvt_reader *make_reader(const char *layout, bool latent)
 
 	assert_non_null(r);
 	r->format = &test_format;
+	r->leaf.path = strdup("pages");
 	make_snapshot(&r->leaf.snapshot, layout, "bfloat16", latent);
 	return r;
 }
