@@ -160,13 +160,13 @@ enum kvt_status kvt_mooncake_entry_parse(struct kvt_mooncake_values *out,
 	pb.err = err;
 	if ((status = kvt_pb_begin(&pb, &value, &more)))
 		return status;
-	/* messages leave out what is empty */
-	if (!more)
+	/* messages leave out what is empty; the head may end there as well */
+	if (!more && nhead == nbytes)
 		return kvt_mooncake_values_add(out, key.bytes, (int64_t)key.value,
 					       &(struct kvt_mooncake_value){
 					       .file = file, .offset = nbytes },
 					       name, err);
-	if (value.number != 2 || !value.is_bytes)
+	if (!more || value.number != 2 || !value.is_bytes)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: has no value after the key",
 				name);
 	offset = value.bytes - head;

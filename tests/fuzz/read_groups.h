@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* read_groups.h - what was accepted can be read, all of it */
+/* read_groups.h - what was accepted can be read, all of it, or has a wrong checksum */
 #ifndef KVT_TESTS_FUZZ_READ_GROUPS_H
 #define KVT_TESTS_FUZZ_READ_GROUPS_H
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/kvt/write.h"
 
@@ -25,7 +26,8 @@ static inline void read_groups(struct kvt_dump *reader, int64_t most)
 		if (nbytes > most || kvt_dump_tiling(reader, g))
 			continue;
 		buf = malloc((size_t)nbytes + 1);
-		if (kvt_dump_read(reader, g, &box, NULL, buf, &err))
+		if (kvt_dump_read(reader, g, &box, NULL, buf, &err) &&
+		    !strstr(err.text, "its CRC-32 is"))
 			abort();
 		free(buf);
 	}
