@@ -17,7 +17,7 @@ export KVT_CASES="${KVT_CASES:-8}"
 ends() {
 	wanted=$1
 	shift
-	valgrind -q --error-exitcode=99 --leak-check=full \
+	valgrind -q --suppressions=tests/valgrind.supp --error-exitcode=99 --leak-check=full \
 		--errors-for-leak-kinds=definite "$@"
 	status=$?
 	[ "$status" = "$wanted" ] || { echo "exit status $status"; return 1; }
@@ -46,7 +46,7 @@ python=$!
 programs=$(find "${KVT_BUILD:-build}/tests/unit" -name 'test_*' -perm -u+x | sort)
 # shellcheck disable=SC2016	# the inner shell expands them
 printf '%s\n' "$programs" | xargs -P "${JOBS:-$(nproc)}" -I {} sh -c '
-	valgrind -q --error-exitcode=99 --leak-check=full \
+	valgrind -q --suppressions=tests/valgrind.supp --error-exitcode=99 --leak-check=full \
 		--errors-for-leak-kinds=definite "$1" >"$2/${1##*/}.log" 2>&1
 	echo $? >"$2/${1##*/}.status"' - {} "$tmp"
 
