@@ -83,7 +83,8 @@ static const struct kvt_rule rules[] = {
 
 	{ "tile.damaged", KVT_ERROR, "a checksum of stored data is wrong" },
 	{ "digest.cell", KVT_ERROR, "data is not what the stored digest says" },
-	{ "live.nonfinite", KVT_ERROR, "NaN or infinity in a live slot or a recurrent state" },
+	{ "live.nonfinite", KVT_ERROR,
+	  "NaN or infinity in a live slot or a recurrent state" },
 	{ "pool.nonfinite", KVT_WARNING, "NaN or infinity in slots that may be in use" },
 	{ "stale.nonfinite", KVT_NOTE, "NaN or infinity in slots that no request uses" },
 	{ "null.nonfinite", KVT_NOTE, "NaN or infinity in the null block" },
