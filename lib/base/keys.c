@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.c - one behaviour for every list of KEY=VALUE */
+/*
+ * keys.c - one behaviour for every list of KEY=VALUE
+ *
+ * A list is cut at its commas, an entry at its first '=', and the key looked up in the
+ * caller's table, which says of what type the value is and where it goes.  A bit of
+ * keys->seen for each row tells what comes a second time, so that entries may come
+ * from several options, too.
+ */
 #include "lib/base/keys.h"
 
 #include <stdio.h>

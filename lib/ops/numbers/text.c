@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c - what was seen, in words, and where, as coordinates */
+/*
+ * text.c - what was seen, in words, and where, as coordinates
+ *
+ * The sentences that fsck and describe share: how many NaN and infinities, in how many
+ * slots, and the first of those that matter most, as kvtool-where(1) takes it.
+ */
 #include "lib/ops/numbers/numbers.h"
 
 #include <stdio.h>
