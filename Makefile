@@ -322,9 +322,12 @@ $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL) -MMD -MP -c -o $@ $<
 
-$(B)/man3/kvt_%.3: lib/kvt/%.h scripts/man3.pl
+# What libkvt promises, and the pages of those headers.
+HEADERS := $(shell scripts/public.pl --list)
+MAN3    := $(patsubst lib/kvt/%.h,$(B)/man3/kvt_%.3,$(filter-out %/kvt.h,$(HEADERS)))
+$(B)/man3/kvt_%.3: lib/kvt/%.h scripts/man3.pl scripts/public.pl
 	$(Q)mkdir -p $(@D) && scripts/man3.pl $< >$@.new && mv -f $@.new $@
-man3: $(patsubst lib/kvt/%.h,$(B)/man3/kvt_%.3,$(filter-out %/kvt.h,$(wildcard lib/kvt/*.h)))
+man3: $(MAN3)
 
 # Beside the program, as if it were installed.
 $(B)/models:
@@ -441,10 +444,7 @@ fuzz-programs: $(FUZZ)
 # ---- install -------------------------------------------------------------------
 
 VERSION := $(shell sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt/kvt.h)
-HEADERS := $(wildcard lib/kvt/*.h)
 PAGES   := $(wildcard man/*.[1357])
-# Pages of section 3 are the headers' own words.
-MAN3    := $(patsubst lib/kvt/%.h,$(B)/man3/kvt_%.3,$(filter-out %/kvt.h,$(HEADERS)))
 MODELS  := $(wildcard models/*.json)
 put      = install -D -m $(1) $(2) "$(DESTDIR)$(3)"
 
@@ -459,8 +459,9 @@ install-built:
 	$(call put,644,$(LIBKVT),$(libdir)/libkvt.a)
 	$(call put,755,$(SHARED),$(libdir)/$(notdir $(SHARED)))
 	ln -sf $(notdir $(SHARED)) "$(DESTDIR)$(libdir)/libkvt.so"
-	for h in $(HEADERS); do $(call put,644,$$h,$(includedir)/kvt/$${h##*/}) || exit 1; done
-	cd "$(DESTDIR)$(includedir)/kvt" && sed -i 's|"lib/kvt/\(.*\.h\)"|"\1"|' $(notdir $(HEADERS))
+	for h in $(HEADERS); do to="$(DESTDIR)$(includedir)/kvt/$${h##*/}"; \
+		install -D -m 644 $$h "$$to" && scripts/public.pl $$h >"$$to" && \
+		sed -i 's|"lib/kvt/\(.*\.h\)"|"\1"|' "$$to" || exit 1; done
 	$(call put,644,lib/kvt.pc.in,$(libdir)/pkgconfig/kvt.pc)
 	sed -i 's|@prefix@|$(PREFIX)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|; s|@version@|$(VERSION)|; s|@requires@|$(FPKG)|' \
 		"$(DESTDIR)$(libdir)/pkgconfig/kvt.pc"

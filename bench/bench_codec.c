@@ -21,6 +21,7 @@
 #include <zstd.h>
 
 #include "lib/kvt/kernels.h"
+#include "lib/kvt/tile.h"
 #include "lib/kvt/write.h"
 #include "lib/tile/zstd_frame.h"
 

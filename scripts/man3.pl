@@ -1,6 +1,7 @@
 #!/usr/bin/perl
 # SPDX-License-Identifier: Apache-2.0
-# man3.pl HEADER - a page of section 3 from the comments and declarations of a header
+# man3.pl HEADER - a page of section 3 from the comments and declarations of a header, as
+# scripts/public.pl prints it for users
 #
 # The first comment after the licence is NAME ("dump.h - ...") and DESCRIPTION; lines
 # "/* ---- words --- */" begin sections; what follows is printed as the header has it,
@@ -9,9 +10,9 @@ use strict;
 use warnings;
 
 my $path = shift // die "usage: man3.pl lib/kvt/NAME.h\n";
-open my $in, '<', $path or die "$path: $!\n";
 local $/;
-my $text = <$in>;
+my $text = qx(scripts/public.pl $path);
+$? and exit 1;
 my ($name) = $path =~ m{(\w+)\.h$} or die "$path: no header\n";
 $text =~ s{\A/\* SPDX[^\n]*\n}{} or die "$path: begins without a licence\n";
 $text =~ s{\A/\*\n(.*?)\*/\n}{}s or die "$path: begins without a comment\n";
@@ -28,7 +29,7 @@ $text =~ s/^#ifdef __cplusplus\n(?:extern "C" \{|\})\n#endif\n//mg;
 $text =~ s/\n#endif\s*\z/\n/;
 my @includes = $text =~ m{^#include (["<].*)$}mg;
 $text =~ s{^#include .*\n}{}mg;
-$text =~ s{\bKVT_MUST_CHECK\s+}{}g;
+$text =~ s{\bKVT_(?:API|MUST_CHECK)\s+}{}g;
 
 my $title = $name eq 'kvt' ? 'KVT_H' : 'KVT_' . uc $name;
 my $call = $name eq 'kvt' ? 'kvt_h' : "kvt_$name";

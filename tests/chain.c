@@ -18,6 +18,7 @@
  * replace() live until 'end'.
  */
 #include "lib/dump/map.h"
+#include "lib/kvt/connect.h"
 #include "lib/kvt/derive.h"
 #include "lib/ops/digest/digest.h"
 

@@ -27,7 +27,7 @@ undeclared() {
 }
 soname() { readelf -d "$build/libkvt.so.0" | grep -q 'SONAME.*\[libkvt.so.0\]'; }
 
-ok 'libkvt.map lists what the headers declare and the library has' map_is_current
+ok 'libkvt.map lists what the headers promise and the library has' map_is_current
 ok 'another list is noticed'                   undeclared
 ok 'libkvt.so.0 exports what is listed'        same shared listed
 ok 'libkvt.a defines what is listed'           same static listed

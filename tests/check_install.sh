@@ -24,18 +24,15 @@ run_make() {
 kvt_program() {
 	cat >"$tmp/program.c" <<-'C'
 	#include <stdio.h>
-	#include <kvt/kernels.h>
-	#include <kvt/kvt.h>
-	#include <kvt/connect.h>
 	#include <kvt/device.h>
-	#include <kvt/link.h>
+	#include <kvt/kvt.h>
 
 	int main(void)
 	{
 		struct kvt_layout layout;
 		struct kvt_device *device;
 
-		if (kvt_layout_parse(&layout, "hnd", NULL) || !kvt_cpu_kernel(0) ||
+		if (kvt_layout_parse(&layout, "hnd", NULL) ||
 		    kvt_device_open(&device, "no such", NULL) != KVT_USAGE)
 			return 1;
 		return puts(kvt_layout_string(&layout).s) < 0;
@@ -43,6 +40,22 @@ kvt_program() {
 	C
 	builds "$tmp/program.c" program && [ "$("$tmp/program")" = LBHSC ] &&
 		builds "$tmp/program.c" program --static && [ "$("$tmp/program")" = LBHSC ]
+}
+
+# What is installed can be linked: each header compiles alone, as C and C++, and all of
+# them together declare what libkvt exports.
+headers() {
+	for header in "$usr"/include/kvt/*.h; do
+		for as in 'cc -std=c11 -xc' 'c++ -std=c++11 -xc++'; do
+			# shellcheck disable=SC2086	# flags are meant to be split
+			${as%% *} ${as#* } -Wall -Wextra -Wpedantic -Werror -fsyntax-only \
+				-include "$header" /dev/null || return 1
+		done
+	done
+	cat "$usr"/include/kvt/*.h | perl -0777 -ne 's{/\*.*?\*/}{}gs;
+		s{static\s+inline.*?\n\}}{}gs; s{^#.*?(?<!\\)$}{}gm;
+		print "$1\n" while /\b(kvt_\w+)\s*\(/g' | sort -u >"$tmp/declared"
+	sed -n 's/^	\(kvt_[a-z0-9_]*\);/\1/p' lib/kvt/libkvt.map | diff "$tmp/declared" -
 }
 
 # builds FILE NAME [--static]: with what the .pc file says; --static takes libkvt.a, and
@@ -124,6 +137,7 @@ ok 'the HDF5 plugin is there'                 test -s "$usr/lib/kvtool/hdf5-plug
 ok 'the models are there, and are found'       models
 ok 'bash finds completion'                    test -s "$usr/share/bash-completion/completions/kvtool"
 ok 'zsh finds completion'                     test -s "$usr/share/zsh/site-functions/_kvtool"
+ok 'its headers declare what the library exports, no more' headers
 ok 'a program builds against kvt.pc'          kvt_program
 ok 'the examples in C build against it and run' examples
 ok 'uninstalls'                               run_make uninstall

@@ -12,6 +12,7 @@
 
 #include <xxhash.h>
 
+#include "lib/kvt/tile.h"
 #include "lib/kvt/write.h"
 #include "tests/temporary.h"
 

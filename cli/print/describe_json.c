@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* describe_json.c - the same facts as one object; its keys are in kvtool-json(5) */
 #include "cli/print/describe.h"
+#include "lib/kvt/tile.h"
 #include "lib/ops/digest/digest.h"
 
 static void put_manifest(struct json_out *out, const struct kvt_dump *dump)

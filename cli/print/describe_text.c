@@ -2,6 +2,7 @@
 /* describe_text.c - facts for people; may change, --json is the interface */
 #include "cli/cli.h"
 #include "cli/print/describe.h"
+#include "lib/kvt/tile.h"
 
 #include <string.h>
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "lib/dump/map.h"
+#include "lib/kvt/connect.h"
 
 /* One group on its way. */
 struct grafting {

@@ -11,6 +11,7 @@
 
 #include "lib/kvt/dump.h"
 #include "lib/kvt/run.h"
+#include "lib/kvt/tile.h"
 
 struct kvt_leaf {
 	const struct kvt_leaf_ops *ops;

@@ -8,6 +8,7 @@
 #ifndef KVT_WRITER_H
 #define KVT_WRITER_H
 
+#include "lib/kvt/tile.h"
 #include "lib/kvt/write.h"
 
 struct kvt_writer_ops {

@@ -15,10 +15,16 @@
 extern "C" {
 #endif
 
+/*
+ * KVT_API marks the functions that libkvt promises and exports.  The others are for the
+ * rooms of kvtool's own tree: the headers that are installed do not have them.
+ */
 #if defined(__GNUC__)
+#define KVT_API          __attribute__((visibility("default")))
 #define KVT_MUST_CHECK   __attribute__((warn_unused_result))
 #define KVT_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #else
+#define KVT_API
 #define KVT_MUST_CHECK
 #define KVT_PRINTF(f, a)
 #endif
@@ -42,6 +48,8 @@ enum kvt_status {
 struct kvt_error {
 	char text[512];		/* one line: a sentence without newline or period */
 };
+
+/* ---- raising them ------------------------------------------------------- */
 
 /*
  * kvt_fail() records why and returns 'status', so that an error is raised in
@@ -81,12 +89,17 @@ struct kvt_text {
 };
 
 /* Bytes as people count them: "480 KiB", "1.5 GiB"; exact below 1 KiB. */
-struct kvt_text kvt_size_string(int64_t nbytes);
+KVT_API struct kvt_text kvt_size_string(int64_t nbytes);
 
 /* ---- numbers ------------------------------------------------------------ */
 
 struct kvt_range {
 	int64_t begin, end;		/* half open; empty if equal */
+};
+
+/* One of the ranks that share something, as of TP. */
+struct kvt_rank {
+	int64_t size, index;
 };
 
 /* Greatest common divisor of numbers that are not negative; of 0 and b it is b. */

@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* Names are those of the presets of spec.h where there is one. */
+/* Names are those of --spec where there is one. */
 struct kvt_content_type {
 	const char *name;	/* "fp8-ds-mla" */
 	const char *what;	/* a few words on what it is */
@@ -57,7 +57,7 @@ kvt_content_parse(struct kvt_content *out, const char *name, struct kvt_error *e
 /* False where kvt_content_parse() fails. */
 bool kvt_content_find(struct kvt_content *out, const char *name);
 /* The name that finds it; empty for elements of one type. */
-struct kvt_text kvt_content_name(const struct kvt_content *content);
+KVT_API struct kvt_text kvt_content_name(const struct kvt_content *content);
 bool kvt_content_equal(const struct kvt_content *a, const struct kvt_content *b);
 
 /* Bytes of a row that has a fixed number of them, else 0. */

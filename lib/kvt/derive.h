@@ -10,7 +10,6 @@
 #ifndef KVT_DERIVE_H
 #define KVT_DERIVE_H
 
-#include "lib/kvt/connect.h"
 #include "lib/kvt/dump.h"
 
 struct kvt_names {
@@ -41,7 +40,7 @@ struct kvt_slice_options {
  * What is named and not there is KVT_BAD_INPUT.  A rank that gives nothing to
  * another ('to') is a dump without groups.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dump,
 	       const struct kvt_slice_options *options, struct kvt_error *err);
 
@@ -53,7 +52,7 @@ kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dump,
  * names[i] in the message.  What several ranks hold comes from the first; whether the
  * others hold the same is a question to the data (lib/ops/compare).
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_merge(struct kvt_dump **out, const struct kvt_dump *const *dumps,
 	       const char *const *names, int n, struct kvt_error *err);
 
@@ -66,7 +65,7 @@ kvt_dump_merge(struct kvt_dump **out, const struct kvt_dump *const *dumps,
  * row.  KVT_BAD_INPUT or KVT_UNSUPPORTED, with the group, if numbers of one cannot be
  * read.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_decode(struct kvt_dump **out, const struct kvt_dump *dump,
 		const struct kvt_dtype *dtype, const double scale[2],
 		struct kvt_error *err);
@@ -99,13 +98,15 @@ struct kvt_reblocked {
 	int64_t copied;			/* slots that were shared and no longer are */
 	int64_t stale, stale_kept;	/* slots; only where requests are known */
 };
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_reblock(struct kvt_dump **out, struct kvt_reblocked said[KVT_MAX_GROUPS],
 		 const struct kvt_dump *dump, const struct kvt_reblock_options *options,
 		 struct kvt_error *err);
 
 /* ---- graft: some slots are another dump's ---------------------------------- */
 
+struct kvt_block_span;			/* connect.h */
+struct kvt_exchange;			/* spec.h */
 struct kvt_graft {			/* into one group of 'base' */
 	int from;			/* its partner in the donor */
 	const struct kvt_block_span *span;	/* donor (src) to base (dst), borrowed */
@@ -186,7 +187,7 @@ kvt_dump_join(struct kvt_dump **out, const struct kvt_snapshot *info,
  * KVT_USAGE: no such group, request or token; KVT_BAD_INPUT: a token has no slot, as
  * with those that a window has passed.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_tokens(struct kvt_dump **out, int64_t *first, const struct kvt_dump *dump,
 		int group, const char *request, struct kvt_range tokens,
 		struct kvt_error *err);

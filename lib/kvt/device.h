@@ -65,9 +65,9 @@ struct kvt_device;
  * others if none does, with the reasons of both; to fall back on the CPU is the
  * caller's decision.  KVT_USAGE for what is none of these.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_device_open(struct kvt_device **out, const char *spec, struct kvt_error *err);
-void kvt_device_close(struct kvt_device *device);	/* NULL is allowed */
+KVT_API void kvt_device_close(struct kvt_device *device);	/* NULL is allowed */
 
 struct kvt_device_facts {
 	char spec[16];			/* "cuda:0" */
@@ -83,10 +83,10 @@ kvt_device_facts(struct kvt_device_facts *out, struct kvt_device *device,
 
 /* ---- memory ------------------------------------------------------------- */
 
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_device_alloc(void **out, struct kvt_device *device, int64_t nbytes,
 		 struct kvt_error *err);
-void kvt_device_free(struct kvt_device *device, void *address);
+KVT_API void kvt_device_free(struct kvt_device *device, void *address);
 
 /* Host memory that copies reach without a detour. */
 KVT_MUST_CHECK enum kvt_status
@@ -99,10 +99,10 @@ void kvt_device_pinned_free(struct kvt_device *device, void *address);
  * the stream has been waited for; only from pinned memory does the copy overlap
  * with anything.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_device_copy_in(struct kvt_device *device, void *dst, const void *host,
 		   int64_t nbytes, void *stream, struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_device_copy_out(struct kvt_device *device, void *host, const void *src,
 		    int64_t nbytes, void *stream, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
@@ -119,7 +119,7 @@ kvt_device_stream_new(void **out, struct kvt_device *device, struct kvt_error *e
 void kvt_device_stream_free(struct kvt_device *device, void *stream);
 
 /* Until all work of the stream is done; whether it went well is known then. */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_device_wait(struct kvt_device *device, void *stream, struct kvt_error *err);
 
 /* An event is a point in a stream: another may wait for it, two tell a time. */

@@ -25,7 +25,6 @@
 
 #include "lib/kvt/run.h"
 #include "lib/kvt/snapshot.h"
-#include "lib/kvt/tile.h"
 
 struct kvt_dump;
 
@@ -87,8 +86,8 @@ struct kvt_hint {
 	bool of_group;			/* can be said of one group */
 	const char *arg, *help;		/* words of --help */
 };
-const struct kvt_hint *kvt_hint_at(int i);	/* NULL past the last */
-bool kvt_hint_said(const struct kvt_hints *hints, const struct kvt_hint *hint);
+KVT_API const struct kvt_hint *kvt_hint_at(int i);	/* NULL past the last */
+KVT_API bool kvt_hint_said(const struct kvt_hints *hints, const struct kvt_hint *hint);
 
 /*
  * Finds the format by content; by names only that of a folder, and of files whose
@@ -96,7 +95,7 @@ bool kvt_hint_said(const struct kvt_hints *hints, const struct kvt_hint *hint);
  * is refused here.  'hints' may be NULL.  A hint that contradicts the file is
  * KVT_BAD_INPUT.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_open(struct kvt_dump **out, const char *path, const struct kvt_hints *hints,
 	 struct kvt_error *err);
 
@@ -104,7 +103,7 @@ kvt_open(struct kvt_dump **out, const char *path, const struct kvt_hints *hints,
  * Dense arrays in memory: bytes[g] of each group, in its layout, borrowed until
  * the last dump that reads them is closed.  'info' is copied and checked.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_of_memory(struct kvt_dump **out, const struct kvt_snapshot *info,
 		   const void *const bytes[], struct kvt_error *err);
 struct kvt_device;
@@ -129,7 +128,7 @@ struct kvt_tensor_part {
  * device's default stream: what other streams write must have been waited for.  16 MiB of
  * the device's memory, and of the host's, are held until the last dump is closed.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_of_tensors(struct kvt_dump **out, const struct kvt_snapshot *info,
 		    const struct kvt_tensor_part *parts, int64_t nparts,
 		    struct kvt_error *err);
@@ -138,11 +137,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_dump_of_constant(struct kvt_dump **out, const struct kvt_snapshot *info,
 		     uint8_t fill, struct kvt_error *err);
 
-void kvt_dump_close(struct kvt_dump *dump);	/* NULL is allowed */
+KVT_API void kvt_dump_close(struct kvt_dump *dump);	/* NULL is allowed */
 
 /* ---- facts; none of these reads data ------------------------------------- */
 
-const struct kvt_snapshot *kvt_dump_snapshot(const struct kvt_dump *dump);
+KVT_API const struct kvt_snapshot *kvt_dump_snapshot(const struct kvt_dump *dump);
 
 static inline const struct kvt_group *kvt_dump_group(const struct kvt_dump *dump, int g)
 {
@@ -167,18 +166,18 @@ const struct kvt_dump *kvt_dump_trace(const struct kvt_dump *dump, int group,
 				      int64_t there[KVT_NAXES]);
 
 /* Of the first leaf: "hdf5", "memory", ...; its path, "" if it has none. */
-const char *kvt_dump_format(const struct kvt_dump *dump);
-const char *kvt_dump_path(const struct kvt_dump *dump);
+KVT_API const char *kvt_dump_format(const struct kvt_dump *dump);
+KVT_API const char *kvt_dump_path(const struct kvt_dump *dump);
 /* Files of all leaves, metadata included: how many, and their bytes. */
-int64_t kvt_dump_files(const struct kvt_dump *dump);
-int64_t kvt_dump_file_bytes(const struct kvt_dump *dump);
+KVT_API int64_t kvt_dump_files(const struct kvt_dump *dump);
+KVT_API int64_t kvt_dump_file_bytes(const struct kvt_dump *dump);
 /* Is this file (by device and inode) one that a leaf has open? */
 bool kvt_dump_has_file(const struct kvt_dump *dump, dev_t dev, ino_t ino);
 /*
  * KVT_BAD_INPUT if a file of a leaf has changed since it was opened, by its size
  * and time: asked after the data was read, before anybody believes it.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_unchanged(const struct kvt_dump *dump, struct kvt_error *err);
 
 /* ---- of the first leaf: how far its source proves itself ------------------ */
@@ -187,16 +186,16 @@ kvt_dump_unchanged(const struct kvt_dump *dump, struct kvt_error *err);
  * What the format has held against what, for a person to read ("lengths, names");
  * NULL: it does not say.
  */
-const char *kvt_dump_checks(const struct kvt_dump *dump);
+KVT_API const char *kvt_dump_checks(const struct kvt_dump *dump);
 /* Are these files that no index lists, so that a missing one is not noticed? */
-bool kvt_dump_unlisted(const struct kvt_dump *dump);
+KVT_API bool kvt_dump_unlisted(const struct kvt_dump *dump);
 #define KVT_UNLISTED \
 	"the format has no list of its files: a missing file cannot be noticed"
 /*
  * What else may be wrong with the files without being noticed, for a person to read,
  * as where only its length says what a file holds; NULL: nothing of that kind.
  */
-const char *kvt_dump_unnoticed(const struct kvt_dump *dump);
+KVT_API const char *kvt_dump_unnoticed(const struct kvt_dump *dump);
 
 /* What ties the manifest that was read to the data; see kvtool-manifest(5). */
 enum kvt_manifest_proof {
@@ -207,9 +206,9 @@ enum kvt_manifest_proof {
 	KVT_PROOF_HEADER,		/* it is in the file itself */
 	KVT_PROOF_FAILED,		/* the data is not what it was written for */
 };
-enum kvt_manifest_proof kvt_dump_proof(const struct kvt_dump *dump);
+KVT_API enum kvt_manifest_proof kvt_dump_proof(const struct kvt_dump *dump);
 /* Path of that manifest; NULL if there is none, or none outside the file. */
-const char *kvt_dump_manifest(const struct kvt_dump *dump);
+KVT_API const char *kvt_dump_manifest(const struct kvt_dump *dump);
 
 /* What is held against checksums of the dump; those of tiles: see their tiling. */
 struct kvt_proven {
@@ -221,6 +220,10 @@ struct kvt_proven {
 const struct kvt_proven *kvt_dump_proven(const struct kvt_dump *dump);
 
 /* ---- stored tiles and cells ----------------------------------------------- */
+
+struct kvt_tiling;			/* tile.h */
+struct kvt_stored;
+struct kvt_extent;
 
 /*
  * How a group is cut and encoded if tiles of leaves are tiles of this dump; NULL
@@ -259,7 +262,7 @@ kvt_read_cells(const struct kvt_dump *dump, int group, const struct kvt_box *box
  * inside one.  Allocates what it needs: for few large boxes.  Operations on all
  * data use kvt_read() of lib/dump/pipeline.h, whose workers keep their buffers.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_read(const struct kvt_dump *dump, int group, const struct kvt_box *box,
 	      const struct kvt_layout *layout, void *buf, struct kvt_error *err);
 

@@ -25,7 +25,7 @@ enum kvt_kind {
 	KVT_RSWA,		/* a window over what was generated; the prompt stays */
 	KVT_NKINDS
 };
-const char *kvt_kind_name(enum kvt_kind kind);		/* "full_attention" */
+KVT_API const char *kvt_kind_name(enum kvt_kind kind);		/* "full_attention" */
 bool kvt_kind_find(enum kvt_kind *out, const char *name);
 
 /* Does a state stand for all tokens up to it? */

@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 /* KVT_VERSION of the library that is linked, to hold against that of the headers. */
-const char *kvt_version(void);
+KVT_API const char *kvt_version(void);
 
 #ifdef __cplusplus
 }

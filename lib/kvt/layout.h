@@ -27,8 +27,8 @@ enum kvt_axis {
 };
 
 /* The letter of an axis, and its English name ("layer"). */
-char kvt_axis_letter(enum kvt_axis axis);
-const char *kvt_axis_name(enum kvt_axis axis);
+KVT_API char kvt_axis_letter(enum kvt_axis axis);
+KVT_API const char *kvt_axis_name(enum kvt_axis axis);
 
 struct kvt_shape {
 	int64_t n[KVT_NAXES];	/* indexed by enum kvt_axis; absent axes are 1 */
@@ -40,7 +40,7 @@ struct kvt_shape {
  * extent, an elem below 1, and a product beyond INT64_MAX.  An extent of 0 is
  * legal and means no data.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_shape_nbytes(int64_t *out, const struct kvt_shape *shape,
 		 struct kvt_error *err);
 
@@ -50,10 +50,10 @@ struct kvt_box {
 };
 
 /* The box that holds all of 'shape'. */
-struct kvt_box kvt_box_whole(const struct kvt_shape *shape);
+KVT_API struct kvt_box kvt_box_whole(const struct kvt_shape *shape);
 
 /* Extents of the box, with the element size of 'elem'. */
-struct kvt_shape kvt_box_shape(const struct kvt_box *box, int64_t elem);
+KVT_API struct kvt_shape kvt_box_shape(const struct kvt_box *box, int64_t elem);
 
 /* ---- element types ------------------------------------------------------ */
 
@@ -88,8 +88,8 @@ struct kvt_dtype {
  * "fp8_e4m3"); case does not matter.  NULL if there is none: "auto" and "fp8"
  * name no single type and are not found.
  */
-const struct kvt_dtype *kvt_dtype_find(const char *name);
-const struct kvt_dtype *kvt_dtype_at(int i);	/* NULL past the last one */
+KVT_API const struct kvt_dtype *kvt_dtype_find(const char *name);
+KVT_API const struct kvt_dtype *kvt_dtype_at(int i);	/* NULL past the last one */
 /* The same, but a name that is none is KVT_USAGE, with those that may be meant. */
 KVT_MUST_CHECK enum kvt_status
 kvt_dtype_parse(const struct kvt_dtype **out, const char *name, struct kvt_error *err);
@@ -98,13 +98,13 @@ kvt_dtype_parse(const struct kvt_dtype **out, const char *name, struct kvt_error
  * The value of one little-endian element, which need not be aligned.  Exact
  * for all types but integers beyond 2^53, which are rounded.
  */
-double kvt_dtype_decode(const struct kvt_dtype *dtype, const void *element);
+KVT_API double kvt_dtype_decode(const struct kvt_dtype *dtype, const void *element);
 
 /*
  * The nearest value of the type, ties to even.  What is too large is infinity, or the
  * largest of a type that has none; NaN of an integer is 0, 0 of a power of two its least.
  */
-void kvt_dtype_encode(const struct kvt_dtype *dtype, void *element, double value);
+KVT_API void kvt_dtype_encode(const struct kvt_dtype *dtype, void *element, double value);
 
 /*
  * Half the gap between two neighbours of the type near 'value': no number that
@@ -159,7 +159,7 @@ extern const struct kvt_layout kvt_layout_slots;
  * lists the readings.  A known name of something that is no order of axes
  * ("nvfp4-hnd") is KVT_UNSUPPORTED.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_layout_parse(struct kvt_layout *out, const char *text,
 		 struct kvt_error *err);
 /* ", did you mean 'hnd'?" if 'text' is probably a misspelling of a name, else "". */
@@ -170,21 +170,21 @@ struct kvt_text kvt_layout_hint(const char *text);
  * letter ("LBHSC"), else with blanks ("L B H S/8 D S%8"), planes as "K:... V:...".
  * K directly before D at the end is written C.
  */
-struct kvt_text kvt_layout_string(const struct kvt_layout *layout);
+KVT_API struct kvt_text kvt_layout_string(const struct kvt_layout *layout);
 /* "nhd (LBSHC)": with its first name, if it has one; for sentences. */
 struct kvt_text kvt_layout_called(const struct kvt_layout *layout);
 
 /* The i-th preset name of exactly this axis string; NULL past the last. */
-const char *kvt_layout_name(const struct kvt_layout *layout, int i);
+KVT_API const char *kvt_layout_name(const struct kvt_layout *layout, int i);
 
 /* Presets in the order of the table: name, axis string, where it is found. */
 struct kvt_preset {
 	const char *name, *axes, *found_in;
 	bool latent;		/* content is opaque: K has extent 1 */
 };
-const struct kvt_preset *kvt_preset_at(int i);	/* NULL past the last */
+KVT_API const struct kvt_preset *kvt_preset_at(int i);	/* NULL past the last */
 
-bool kvt_layout_equal(const struct kvt_layout *a, const struct kvt_layout *b);
+KVT_API bool kvt_layout_equal(const struct kvt_layout *a, const struct kvt_layout *b);
 
 /*
  * Do both put every byte of this shape at the same offset?  Axes of extent 1 stand

@@ -21,7 +21,7 @@
  * from the definition of the layouts, not by the plans that moved the data.
  * KVT_MISMATCH names the first element that differs.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_verify(const struct kvt_dump *source, const struct kvt_dump *written,
 	   const struct kvt_run *run, struct kvt_error *err);
 
@@ -31,7 +31,7 @@ kvt_verify(const struct kvt_dump *source, const struct kvt_dump *written,
  * place.
  */
 struct kvt_reblocked;
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_verify_reblocked(const struct kvt_dump *before, const struct kvt_dump *after,
 		     const struct kvt_reblocked *said, const struct kvt_run *run,
 		     struct kvt_error *err);
@@ -47,7 +47,7 @@ enum kvt_scope {
  * "kvd1:tokens:" and 32 digits, as kvtool-digest(1) prints it: the same in every layout
  * and format.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_digest(struct kvt_text *out, const struct kvt_dump *dump, enum kvt_scope scope,
 		const struct kvt_run *run, struct kvt_error *err);
 
@@ -110,7 +110,7 @@ struct kvt_diff_told {
  * KVT_MISMATCH if anything differs; KVT_BAD_INPUT if the dumps cannot be compared, and
  * without 'common' if one has what the other lacks.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_diff(const struct kvt_dump *a, const struct kvt_dump *b,
 	 const struct kvt_diff_options *options, const struct kvt_diff_told *told,
 	 const struct kvt_run *run, struct kvt_error *err);
@@ -129,7 +129,7 @@ struct kvt_broken_rule {
  * Tables, layers and heads; with 'data' also all data, its checksums and digests.
  * KVT_MISMATCH if there is an error or a warning; a failure is one of reading.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_check(const struct kvt_dump *dump, bool data,
 	  void (*found)(void *context, const struct kvt_broken_rule *rule), void *context,
 	  const struct kvt_run *run, struct kvt_error *err);

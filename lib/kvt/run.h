@@ -33,7 +33,7 @@ struct kvt_run {
 	void (*progress)(void *context, const char *what, int64_t done, int64_t total);
 	/* One sentence that changes no result.  NULL: not reported. */
 	void (*warn)(void *context, const char *text);
-	const struct kvt_sharing *share;	/* share.h; NULL: all is done here */
+	const struct kvt_sharing *share;	/* NULL: all is done here */
 	int64_t about;			/* with that: the number of the input at hand */
 };
 
@@ -41,6 +41,6 @@ struct kvt_run {
 void kvt_run_warn(const struct kvt_run *run, const char *format, ...) KVT_PRINTF(2, 3);
 
 /* Processors that this process may run on; at least 1. */
-int kvt_usable_cpus(void);
+KVT_API int kvt_usable_cpus(void);
 
 #endif

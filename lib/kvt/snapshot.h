@@ -194,22 +194,22 @@ KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_complete(struct kvt_snapshot *snapshot, struct kvt_error *err);
 
 /* An empty snapshot (sizes 1, null_block -1). */
-void kvt_snapshot_init(struct kvt_snapshot *snapshot);
+KVT_API void kvt_snapshot_init(struct kvt_snapshot *snapshot);
 /* Forgets block_names; before the number of blocks changes. */
 void kvt_group_drop_names(struct kvt_group *group);
 /* Names and their list, which may be NULL. */
 void kvt_names_free(char **names, int64_t n);
 /* Deep copy; on failure 'out' is empty. */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_copy(struct kvt_snapshot *out, const struct kvt_snapshot *in,
 		  struct kvt_error *err);
-void kvt_snapshot_free(struct kvt_snapshot *snapshot);
+KVT_API void kvt_snapshot_free(struct kvt_snapshot *snapshot);
 
 /*
  * Gives groups another layout, as a dump is to be written; those that hold another kind
  * of cache keep theirs.  KVT_UNSUPPORTED if a group cannot have it, or none takes it.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_set_layout(struct kvt_snapshot *snapshot, const struct kvt_layout *layout,
 			struct kvt_error *err);
 
@@ -217,24 +217,25 @@ kvt_snapshot_set_layout(struct kvt_snapshot *snapshot, const struct kvt_layout *
  * As JSON, with the keys of kvtool-manifest(5): all that a snapshot says.  The text is
  * malloc()ed; NULL: out of memory, or a name that is no UTF-8.
  */
-char *kvt_snapshot_json(const struct kvt_snapshot *snapshot);
+KVT_API char *kvt_snapshot_json(const struct kvt_snapshot *snapshot);
 /*
  * The other way, checked, on the heap, where everything has to be said that no file
  * can add; 'name' is for messages.  kvt_snapshot_delete() releases it.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_from_json(struct kvt_snapshot **out, const char *json, const char *name,
 		       struct kvt_error *err);
 /* A copy, on the heap. */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_clone(struct kvt_snapshot **out, const struct kvt_snapshot *in,
 		   struct kvt_error *err);
-void kvt_snapshot_delete(struct kvt_snapshot *snapshot);	/* NULL is allowed */
+/* NULL is allowed. */
+KVT_API void kvt_snapshot_delete(struct kvt_snapshot *snapshot);
 
 /* The number of the group with that id; -1: there is none. */
-int kvt_group_named(const struct kvt_snapshot *snapshot, const char *id);
+KVT_API int kvt_group_named(const struct kvt_snapshot *snapshot, const char *id);
 /* NULL: there is none. */
-const struct kvt_request *kvt_request_named(const struct kvt_snapshot *snapshot,
+KVT_API const struct kvt_request *kvt_request_named(const struct kvt_snapshot *snapshot,
 					    const char *id);
 
 /*
@@ -242,7 +243,7 @@ const struct kvt_request *kvt_request_named(const struct kvt_snapshot *snapshot,
  * from: extents, heads against TP, block tables inside the pool, valid counts,
  * splits that divide, sizes that do not overflow.  KVT_BAD_INPUT otherwise.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_check(const struct kvt_snapshot *snapshot, struct kvt_error *err);
 
 /* The same for who wants to hear of all flaws, with names (kvtool-fsck(1)). */
@@ -283,11 +284,11 @@ struct kvt_table {
  * Slots of several tokens are dead when all these are.  Older states of a recurrent
  * group are for others that begin alike: those let go of are in the null block.
  */
-struct kvt_table kvt_table_of(const struct kvt_snapshot *snapshot, int group,
+KVT_API struct kvt_table kvt_table_of(const struct kvt_snapshot *snapshot, int group,
 			      const struct kvt_request *request);
 
 /* All slots that it names are live here, null blocks and dead ones, too. */
-struct kvt_table kvt_table_named(const struct kvt_snapshot *snapshot, int group,
+KVT_API struct kvt_table kvt_table_named(const struct kvt_snapshot *snapshot, int group,
 				 const struct kvt_request *request);
 
 /* Neighbours in one block that are all live, or all not. */
@@ -297,9 +298,9 @@ struct kvt_stretch {
 	int64_t block, slot;		/* where the first one is; -1: nowhere */
 };
 /* The one that begins with slot 'at'; INT64_MAX ends one that nothing follows. */
-struct kvt_stretch kvt_table_at(const struct kvt_table *table, int64_t at);
+KVT_API struct kvt_stretch kvt_table_at(const struct kvt_table *table, int64_t at);
 /* Are all tokens of the slot in holes of the request? */
-bool kvt_table_lacks(const struct kvt_table *table, int64_t at);
+KVT_API bool kvt_table_lacks(const struct kvt_table *table, int64_t at);
 /* Is it needed, wherever it is?  Of what is in the null block nothing is live. */
 static inline bool kvt_table_needs(const struct kvt_table *t, int64_t at)
 {
@@ -307,7 +308,7 @@ static inline bool kvt_table_needs(const struct kvt_table *t, int64_t at)
 	       (at < t->dead.begin || at >= t->dead.end) && !kvt_table_lacks(t, at);
 }
 /* The next slots from 'at' on that are live, over blocks; empty: none is left. */
-struct kvt_range kvt_table_next(const struct kvt_table *table, int64_t at);
+KVT_API struct kvt_range kvt_table_next(const struct kvt_table *table, int64_t at);
 
 /* Does an entry stand for live slots, wherever they would be?  Then it is no null. */
 bool kvt_entry_needed(const struct kvt_table *table, int64_t entry);

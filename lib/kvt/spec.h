@@ -17,11 +17,6 @@ extern "C" {
 
 /* ---- ownership ---------------------------------------------------------- */
 
-/* One of 'size' tensor parallel ranks. */
-struct kvt_rank {
-	int64_t size, index;
-};
-
 /*
  * Units (heads, groups of channels) are dealt to ranks in order.  With more
  * ranks than units, neighbours hold the same one: ranks 0 and 1 of 8 hold head

@@ -56,7 +56,7 @@ struct kvt_views {
  * the layout lacks has an extent above 1, or if the size overflows.  The box
  * must cover all of a split axis (S or D).
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_layout_views(struct kvt_views *out, const struct kvt_layout *layout,
 		 const struct kvt_box *box, int64_t elem,
 		 struct kvt_error *err);
@@ -77,7 +77,7 @@ kvt_views_narrow(struct kvt_views *out, const struct kvt_views *in,
 		 const struct kvt_box *box, struct kvt_error *err);
 
 /* Byte offset of one element; the index must lie inside the shape. */
-int64_t kvt_view_at(const struct kvt_view *view, const int64_t index[KVT_NAXES]);
+KVT_API int64_t kvt_view_at(const struct kvt_view *view, const int64_t index[KVT_NAXES]);
 
 /*
  * The inverse: the element that byte 'offset' is part of.  False if none is
@@ -92,7 +92,8 @@ bool kvt_view_find(const struct kvt_view *view, int64_t offset,
 /* The same two for views that belong together; indices count from their box. */
 /* How many of K there are, in one plane or in two. */
 int64_t kvt_views_kv(const struct kvt_views *views);
-int64_t kvt_views_at(const struct kvt_views *views, const int64_t index[KVT_NAXES]);
+KVT_API int64_t kvt_views_at(const struct kvt_views *views,
+			     const int64_t index[KVT_NAXES]);
 bool kvt_views_find(const struct kvt_views *views, int64_t offset,
 		    int64_t index[KVT_NAXES]);
 
@@ -100,7 +101,7 @@ bool kvt_views_find(const struct kvt_views *views, int64_t offset,
  * Replace the stride of an unsplit axis, for padded pages and shared tensors:
  * there strides come from a descriptor, never from extents.
  */
-void kvt_view_set_stride(struct kvt_view *view, enum kvt_axis axis,
+KVT_API void kvt_view_set_stride(struct kvt_view *view, enum kvt_axis axis,
 			 int64_t stride);
 
 /* The stride of an unsplit axis; 0 if it has no factor. */
@@ -112,7 +113,7 @@ int64_t kvt_view_stride(const struct kvt_view *view, enum kvt_axis axis);
  * with strides from a file must pass here, and its end be compared with the
  * buffer, before anything else is done with it.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_view_end(int64_t *out, const struct kvt_view *view, struct kvt_error *err);
 
 #ifdef __cplusplus

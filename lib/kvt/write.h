@@ -12,6 +12,7 @@
 #include "lib/kvt/run.h"
 
 struct kvt_writer;
+struct kvt_tiling;
 struct kvt_format_info;
 
 /* Where the data of a file are that has none itself: in group 0 of another snapshot. */
@@ -45,19 +46,19 @@ struct kvt_create_options {
  * of the manifest's, or the folder around it; derived dumps keep those open that they
  * are of.  'options' NULL: all zero.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_create(struct kvt_writer **out, const char *path,
 	   const struct kvt_create_options *options,
 	   const struct kvt_snapshot *info, struct kvt_error *err);
 
 /* The writer's own copy of 'info', as the file will say it. */
-const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer);
+KVT_API const struct kvt_snapshot *kvt_writer_snapshot(const struct kvt_writer *writer);
 const struct kvt_tiling *kvt_writer_tiling(const struct kvt_writer *writer, int group);
 const char *kvt_writer_format(const struct kvt_writer *writer);
 const struct kvt_format_info *kvt_writer_format_info(const struct kvt_writer *writer);
 
 /* Flat groups; may be called from many threads at once for disjoint boxes. */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_write_box(struct kvt_writer *writer, int group, const struct kvt_box *box,
 	      const void *buf, struct kvt_error *err);
 
@@ -91,7 +92,7 @@ kvt_store_cells(struct kvt_writer *writer, int group, const struct kvt_box *box,
  * of one model: groups of one shape, layout and tiling, else KVT_USAGE.  What they have
  * of the same blocks of a leaf is read once.  'run' NULL: a quiet run on the CPU.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_write(struct kvt_writer *const *writers, const struct kvt_dump *const *dumps, int n,
 	  const struct kvt_run *run, struct kvt_error *err);
 /*
@@ -99,48 +100,48 @@ kvt_write(struct kvt_writer *const *writers, const struct kvt_dump *const *dumps
  * be opened and verified then, and nothing can be written any more.  kvt_write() has
  * done this.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_finish(struct kvt_writer *writer, struct kvt_error *err);
 /*
  * Gives n finished outputs their names, all of them or none: whatever fails, the
  * old files are there as they were.  Two of one name are KVT_USAGE.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_publish(struct kvt_writer *const *writers, int n, struct kvt_error *err);
 /* Both, for one. */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_commit(struct kvt_writer *writer, struct kvt_error *err);
 
 /* Leaves nothing that was not published.  NULL is fine. */
-void kvt_close_writer(struct kvt_writer *writer);
+KVT_API void kvt_close_writer(struct kvt_writer *writer);
 
 /* In a sentence about an output that is not published: the name that it will have. */
-void kvt_writer_retell(const struct kvt_writer *writer, struct kvt_error *err);
+KVT_API void kvt_writer_retell(const struct kvt_writer *writer, struct kvt_error *err);
 
 /*
  * What the output does not say itself: adds facts, and a format if its files are
  * those of several, to hints that describe its groups.
  */
-void kvt_writer_hints(const struct kvt_writer *writer, struct kvt_hints *hints);
+KVT_API void kvt_writer_hints(const struct kvt_writer *writer, struct kvt_hints *hints);
 
 /* The manifest that kvt_commit() will write beside the output; NULL: none. */
-const char *kvt_writer_sidecar(const struct kvt_writer *writer);
+KVT_API const char *kvt_writer_sidecar(const struct kvt_writer *writer);
 
 /*
  * A manifest of what a reader has open, as a new file; it is KVT_SYSTEM if there
  * is one of that name.
  */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_write_manifest(const struct kvt_dump *reader, const char *path,
 		   struct kvt_error *err);
 
 /* Opens what a finished writer has staged, to be verified before it is published. */
-KVT_MUST_CHECK enum kvt_status
+KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_open_written(struct kvt_dump **out, const struct kvt_writer *writer,
 		 struct kvt_error *err);
 
 /* Where the output is until it is published; "" after that, or if it is nowhere. */
-const char *kvt_writer_staged(const struct kvt_writer *writer);
+KVT_API const char *kvt_writer_staged(const struct kvt_writer *writer);
 
 /* ---- formats ------------------------------------------------------------ */
 
@@ -150,6 +151,6 @@ struct kvt_format_info {
 	const char *summary;
 	bool reads, writes;
 };
-const struct kvt_format_info *kvt_format_info(int i);
+KVT_API const struct kvt_format_info *kvt_format_info(int i);
 
 #endif

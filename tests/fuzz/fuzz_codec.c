@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/kvt/tile.h"
 #include "lib/kvt/write.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

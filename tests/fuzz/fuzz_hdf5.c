@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "lib/kvt/tile.h"
 #include "lib/kvt/write.h"
 #include "tests/temporary.h"
 

@@ -6,6 +6,7 @@
  * unequal length, and writes a destination that comes twice in an order that
  * nobody defines.  All of that is refused here.
  */
+#include "lib/kvt/connect.h"
 #include "lib/ops/write/copy_blocks.h"
 
 #include <stdlib.h>

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "lib/dump/pipeline.h"
+#include "lib/kvt/tile.h"
 #include "tests/unit/random.h"
 
 enum { L = KVT_AXIS_L, B = KVT_AXIS_B, ROUNDS = 4000 };

@@ -5,6 +5,7 @@
  * The expectation is an array of which donor element is where, filled by a loop over
  * the spans; elements that it leaves empty are the base's.
  */
+#include "lib/kvt/connect.h"
 #include "tests/unit/dump/places.h"
 
 enum { BASE, DONOR };
