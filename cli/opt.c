@@ -208,6 +208,15 @@ static enum kvt_status take_group(const struct opt *o, const char *arg,
 	return status;
 }
 
+static enum kvt_status take_release(const struct opt *o, const char *arg,
+				    struct kvt_error *err)
+{
+	struct kvt_error why = { "" };
+	enum kvt_status status = kvt_release_parse(o->value, arg, &why);
+
+	return status ? kvt_fail(err, status, "--%s: %s", o->name, why.text) : KVT_OK;
+}
+
 static enum kvt_status take(const struct opt *o, const char *arg, struct kvt_error *err)
 {
 	static const char *const wanted[] = {
@@ -217,6 +226,8 @@ static enum kvt_status take(const struct opt *o, const char *arg, struct kvt_err
 	};
 
 	switch (o->type) {
+	case OPT_RELEASE_OF:
+		return take_release(o, arg, err);
 	case OPT_FLAG:
 		*(bool *)o->value = true;
 		return KVT_OK;
@@ -278,6 +289,14 @@ static void print_help(const struct command *command, const struct table *t)
 	puts("\nexit status: 0 done, 1 differs or unexpected, 2 wrong command "
 	     "line,\n3 bad or ambiguous input, 4 not possible here, "
 	     "5 the system failed");
+}
+
+static void list_releases(void)
+{
+	for (int i = KVT_NRELEASES; i--; )
+		printf("%-8s%s%s\n", kvt_release_name((enum kvt_release)i),
+		       kvt_release_summary((enum kvt_release)i),
+		       i == KVT_NRELEASES - 1 ? " (default)" : "");
 }
 
 static void list_options(const struct table *t)
@@ -594,6 +613,11 @@ int opt_parse(const struct command *command, const struct opt *opts,
 		}
 		if (c == LIST) {
 			list_options(&t);
+			return OPT_DONE;
+		}
+		if (c >= FIRST_LONG && row_of(&t, c)->type == OPT_RELEASE_OF &&
+		    !strcmp(optarg, "list")) {
+			list_releases();
 			return OPT_DONE;
 		}
 		if (c == '?' || c == ':')

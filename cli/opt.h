@@ -10,6 +10,7 @@
 
 #include "cli/cli.h"
 #include "lib/kvt/dump.h"
+#include "lib/kvt/release.h"
 
 enum opt_type {
 	OPT_FLAG,		/* bool: becomes true */
@@ -19,6 +20,7 @@ enum opt_type {
 	OPT_INT,		/* int64_t, 0 or more; k M G as OPT_SIZE */
 	OPT_COUNT,		/* int64_t, 1 or more; k M G as OPT_SIZE */
 	OPT_SIZE,		/* int64_t, bytes: 1 or more, k M G are powers of 1024 */
+	OPT_RELEASE_OF,		/* enum kvt_release; "list" prints all, as --help does */
 	OPT_HINTS,		/* struct kvt_hints: rows of all that open a file */
 	OPT_GROUPS,		/* a list of struct kvt_hints, of one group each */
 };
@@ -63,6 +65,8 @@ opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
 			 "replace an existing output" }
 #define OPT_DRY_RUN(p) { "dry-run", 'n', OPT_FLAG, p, NULL, \
 			 "print what would be done and do nothing" }
+#define OPT_RELEASE(p) { "release", 0, OPT_RELEASE_OF, p, "RELEASE", \
+			 "release of vLLM, such as 0.26; default: the newest; or list" }
 #define OPT_OUTPUT(p)  { "output", 'o', OPT_STRING, p, "FILE", "where to write" }
 /* Read by cli/shard before the command is run: here for --help and its like. */
 #define OPT_SHARD \
