@@ -115,6 +115,12 @@ kvt_carry_cut(struct kvt_cut *cut, struct kvt_work *work, const struct kvt_sides
 	      int group, const struct kvt_tiling *tiling, int64_t mem_limit,
 	      struct kvt_error *err);
 
+/* A side as arrays of so many layers and blocks, without gaps. */
+KVT_MUST_CHECK enum kvt_status
+kvt_side_dense(struct kvt_xfer_side *out, const struct kvt_xfer_side *side,
+	       const struct kvt_layout *layout, int64_t layers, int64_t blocks,
+	       struct kvt_error *err);
+
 /* The most that the blocks of a box take on one rank of the source. */
 int64_t kvt_carry_window_room(int64_t mem_limit);
 

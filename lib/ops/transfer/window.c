@@ -46,7 +46,8 @@ static int64_t place_of(const struct kvt_carry_window *w, int64_t block)
 
 /* ---- the transfer ---------------------------------------------------- */
 
-static enum kvt_status side_of(struct kvt_xfer_side *out, const struct kvt_xfer_side *all,
+enum kvt_status kvt_side_dense(struct kvt_xfer_side *out,
+			       const struct kvt_xfer_side *all,
 			       const struct kvt_layout *layout, int64_t layers,
 			       int64_t blocks, struct kvt_error *err)
 {
@@ -70,10 +71,10 @@ static enum kvt_status plan(struct kvt_carry_window *w, const struct kvt_carry_b
 		w->entry[i].src_block = place_of(w, box->span[i].src_block);
 		w->entry[i].dst_block -= box->blocks[0];
 	}
-	if ((status = side_of(&src, &g->xfer.src, &g->src_layout, layers, w->nblocks,
-			      err)) ||
-	    (status = side_of(&dst, &g->xfer.dst, &g->dst_layout, layers,
-			      box->blocks[1] - box->blocks[0], err)))
+	if ((status = kvt_side_dense(&src, &g->xfer.src, &g->src_layout, layers,
+				     w->nblocks, err)) ||
+	    (status = kvt_side_dense(&dst, &g->xfer.dst, &g->dst_layout, layers,
+				     box->blocks[1] - box->blocks[0], err)))
 		return status;
 	return kvt_xfer_init(&w->xfer, &src, &dst, w->entry, box->nspans, err);
 }
