@@ -421,7 +421,7 @@ static enum kvt_status make_rank(struct kvt_snapshot *out, const struct kvt_snap
 		status = slice_width(&part, &out->group[g], all, &options, &why);
 	}
 	if (status)
-		return kvt_fail(err, status, "--dst: %.400s", why.text);
+		return kvt_fail(err, status, "tp=%lld: %.400s", LL(rank.size), why.text);
 	out->parallel.tp_size = rank.size;
 	out->parallel.tp_rank = rank.index;
 	out->has_parallel = true;
@@ -440,8 +440,7 @@ static enum kvt_status make_ranks(struct kvt_ranks *dst, const struct kvt_snapsh
 
 	if (n > KVT_MAX_RANKS)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"--dst: %lld ranks, expected at most %d",
-				LL(n), KVT_MAX_RANKS);
+				"tp=%lld, expected at most %d", LL(n), KVT_MAX_RANKS);
 	dst->made = calloc((size_t)n, sizeof(*dst->made));
 	if (!dst->made)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
