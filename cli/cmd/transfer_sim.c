@@ -17,6 +17,7 @@ static const struct command *const modes[] = {
 	&transfer_faults,
 	&transfer_report,
 	&transfer_sweep,
+	&transfer_matrix,
 	&transfer_compare,
 	&transfer_emit,
 	&transfer_calibrate,

@@ -317,11 +317,8 @@ void sweep_csv(const struct kvt_sweep *s)
 
 /* ---- JSON ---------------------------------------------------------------- */
 
-static void put_row(struct json_out *out, json_t *list, const struct kvt_sweep *s,
-		    const struct kvt_sweep_row *r)
+void sweep_put_plan(struct json_out *out, json_t *o, const struct kvt_sweep_row *r)
 {
-	json_t *o = json_append_object(out, list), *why;
-
 	json_put_text(out, o, "src_layout", r->layout[0]);
 	json_put_text(out, o, "dst_layout", r->layout[1]);
 	json_put_int(out, o, "src_block_size", r->block_size[0]);
@@ -335,6 +332,14 @@ static void put_row(struct json_out *out, json_t *list, const struct kvt_sweep *
 	json_put_int(out, o, "bytes", r->bytes);
 	json_put_int(out, o, "copied_bytes", r->copied);
 	json_put_int(out, o, "time_ns", r->ns);
+}
+
+static void put_row(struct json_out *out, json_t *list, const struct kvt_sweep *s,
+		    const struct kvt_sweep_row *r)
+{
+	json_t *o = json_append_object(out, list), *why;
+
+	sweep_put_plan(out, o, r);
 	json_put_real(out, o, "of_best", times_best(s, r));
 	json_put_bool(out, o, "pareto", r->pareto);
 	json_put_text(out, o, "refused", r->refused[0] ? r->refused : NULL);

@@ -7,6 +7,7 @@
 #include "cli/json_out.h"
 #include "cli/print/link.h"
 #include "lib/ops/transfer/batches.h"
+#include "lib/ops/transfer/matrix.h"
 #include "lib/ops/transfer/replay.h"
 #include "lib/ops/transfer/sweep.h"
 
@@ -63,6 +64,25 @@ void sweep_text(const struct kvt_sweep *sweep, struct assumed assumed);
 void sweep_csv(const struct kvt_sweep *sweep);
 KVT_MUST_CHECK enum kvt_status
 sweep_json(const struct kvt_sweep *sweep, struct assumed assumed, struct kvt_error *err);
+
+/* The keys that say which two sides a row is of, and its operations and time. */
+void sweep_put_plan(struct json_out *out, json_t *object, const struct kvt_sweep_row *r);
+
+/* ---- matrix: matrix.c ------------------------------------------------------ */
+
+struct matrix_report {
+	const struct kvt_matrix *matrix;
+	const char *model;		/* NULL: not known */
+	int64_t tokens;
+	int64_t layers;			/* of each group that are tried; 0: all */
+	struct assumed assumed;
+};
+void matrix_text(const struct matrix_report *report);
+KVT_MUST_CHECK enum kvt_status
+matrix_json(const struct matrix_report *report, struct kvt_error *err);
+
+/* "nhd,bs16,tp4": the source (0) or the destination (1) of a row. */
+struct kvt_text matrix_side(const struct kvt_matrix_row *row, int side);
 
 /* ---- replay and faults: replay.c ------------------------------------------- */
 

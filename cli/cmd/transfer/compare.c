@@ -212,7 +212,7 @@ static enum kvt_status load(json_t **out, const char *path, struct kvt_error *er
 	    !json_is_array(json_object_get(*out, "groups"))) {
 		json_decref(*out);
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: no result of 'transfer-sim plan' or 'sweep' with --json", path);
+				"%s: no result of 'transfer-sim plan', 'sweep' or 'matrix' with --json", path);
 	}
 	return status;
 }
@@ -229,7 +229,7 @@ static enum kvt_status compare_files(struct comparison *c, char **path,
 	if (!(status = load(&b, path[1], err))) {
 		if (!json_object_get(a, "rows") != !json_object_get(b, "rows"))
 			status = kvt_fail(err, KVT_BAD_INPUT,
-					  "%s and %s: one is a sweep, one is a plan",
+					  "%s and %s: one is a sweep or a matrix, one is a plan",
 					  path[0], path[1]);
 		else
 			compare(c, "", a, b, 0);
@@ -255,7 +255,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(n);
 	if (n != 2)
 		return kvt_fail(err, KVT_USAGE,
-				"expected two JSON files, which plan or sweep printed with --json, got %d",
+				"expected two JSON files, which plan, sweep or matrix printed with --json, got %d",
 				n);
 	json_start(&c.out);
 	c.list = json_put_array(&c.out, c.out.root, "differences");
@@ -273,7 +273,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command transfer_compare = {
 	.name = "transfer-sim compare",
 	.args = "OLD NEW",
-	.summary = "say what differs between two results of plan or sweep --json",
+	.summary = "say what differs between two results of plan, sweep or matrix --json",
 	.run = run,
 	.examples =
 		"  kvtool transfer-sim sweep -m llama-3.1-8b --tps=4:8 --json >new.json\n"

@@ -291,8 +291,7 @@ static enum kvt_status read_ids(struct kvt_id_pattern *out, struct side_ids *ids
 	return status;
 }
 
-/* What a word without = can only be: "tp4", "bs16", or the name of a layout. */
-static const char *bare_key(const char **value, const char *word)
+const char *side_bare_key(const char **value, const char *word)
 {
 	struct kvt_layout layout;
 
@@ -342,7 +341,7 @@ static enum kvt_status take_word(struct kvt_keys *keys, char **text,
 
 	if (!value || strcspn(at, ",") < (size_t)(value - at)) {
 		*text = cut_bare(at);
-		if ((key = bare_key(&bare, at)))
+		if ((key = side_bare_key(&bare, at)))
 			return kvt_keys_put(keys, key, strlen(key), bare, err);
 		return kvt_fail(err, KVT_USAGE,
 				"%s: '%.60s', expected KEY=VALUE, such as layout=hnd or tp=4",

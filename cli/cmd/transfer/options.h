@@ -19,8 +19,8 @@
 /* The modes, in the order of --help; each reads its own options. */
 extern const struct command transfer_plan, transfer_exec, transfer_wire, transfer_time,
 	transfer_replay, transfer_faults, transfer_report, transfer_sweep,
-	transfer_compare, transfer_calibrate, transfer_emit, transfer_topology,
-	transfer_receive;
+	transfer_matrix, transfer_compare, transfer_calibrate, transfer_emit,
+	transfer_topology, transfer_receive;
 
 /* ---- what moves ---------------------------------------------------------- */
 
@@ -108,6 +108,9 @@ struct side_ids {
 KVT_MUST_CHECK enum kvt_status
 pool_take(struct kvt_transfer_pool *pool, struct side_ids *ids, const char *name,
 	  const char *text, struct kvt_error *err);
+
+/* What a word without = is: the key of "tp4", "bs16" or the name of a layout; or NULL. */
+const char *side_bare_key(const char **value, const char *word);
 
 /* What of the requests moves. */
 KVT_MUST_CHECK enum kvt_status
