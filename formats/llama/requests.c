@@ -337,16 +337,19 @@ static enum kvt_status read_ids(struct kvt_request *request,
  * is one for each position: after a shift a list is longer, and nobody knows which
  * tokens are gone.
  */
-static enum kvt_status take_tokens(struct kvt_llama_opening *o)
+static enum kvt_status take_tokens(struct kvt_llama_opening *o, const bool *seen)
 {
 	struct kvt_request *request = o->reader->leaf.snapshot.request;
 	enum kvt_status status;
+	int32_t number = 0;
 	struct all all;
 
 	if (o->reader->leaf.snapshot.nrequests != 1 || !request->ntokens ||
 	    o->state.ntokens != request->first_token + request->ntokens)
 		return KVT_OK;
-	if ((status = find_all(&all, o, (int32_t)atoi(request->id))))
+	while (!seen[number])
+		number++;		/* that of the only request */
+	if ((status = find_all(&all, o, number)))
 		return status;
 	if (all.in[0].counted)
 		return KVT_OK;
@@ -366,6 +369,6 @@ enum kvt_status kvt_llama_requests(struct kvt_llama_opening *o)
 
 	find_numbers(seen, o);
 	(void)((status = find_gaps(o, seen)) || (status = add_sequences(o, seen)) ||
-	       (status = take_tokens(o)));
+	       (status = take_tokens(o, seen)));
 	return status;
 }

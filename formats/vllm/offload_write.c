@@ -7,12 +7,14 @@
  * replaces that part of the config, and the digest follows.  Whose tree it was
  * decides what a file holds, unless the format that was asked for does.
  */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/manifest/manifest.h"
 #include "formats/parse/json.h"
 #include "formats/vllm/offload.h"
+#include "lib/base/number.h"
 
 enum { OPEN_FILES = 16 };
 
@@ -26,6 +28,7 @@ struct writing {
 	bool resized;			/* it did, and has blocks of another size now */
 	struct kvt_offload_row row;
 	int64_t per_file;
+	size_t number[KVT_MAX_GROUPS];	/* of each group, in names of folders */
 	char *folder;			/* of the rank */
 };
 
@@ -178,7 +181,7 @@ static bool set_resized(struct writing *w, const json_t *list)
 static bool set_group(struct writing *w, json_t *list, int g)
 {
 	const struct kvt_snapshot *s = &w->writer->head.snapshot;
-	size_t number = (size_t)atoi(s->group[g].id + 1), n = json_array_size(list);
+	size_t number = w->number[g], n = json_array_size(list);
 	json_t *o = group_object(w, &s->group[g]);
 
 	if (!o)
@@ -553,16 +556,19 @@ static void tell_reader(struct writing *w)
 		add_fact(w->writer, "row-align", w->row.align);
 }
 
-/* Groups are called by the number that folders have. */
-static bool is_number(const char *id)
+/* Groups are called by the number that folders have: g0 to g99. */
+static bool take_number(size_t *out, const char *id)
 {
-	size_t n = strlen(id);
+	int64_t number;
 
-	return n > 1 && n < 4 && id[0] == 'g' && strspn(id + 1, "0123456789") == n - 1 &&
-	       (id[1] != '0' || n == 2);
+	if (id[0] != 'g' || !isdigit((unsigned char)id[1]) || (id[1] == '0' && id[2]) ||
+	    !kvt_number_parse(&number, id + 1) || number > 99)
+		return false;
+	*out = (size_t)number;
+	return true;
 }
 
-static enum kvt_status check(const struct writing *w)
+static enum kvt_status check(struct writing *w)
 {
 	const struct kvt_snapshot *s = &w->writer->head.snapshot;
 
@@ -570,7 +576,7 @@ static enum kvt_status check(const struct writing *w)
 		const struct kvt_group *group = &s->group[g];
 		enum kvt_status status;
 
-		if (!is_number(group->id))
+		if (!take_number(&w->number[g], group->id))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"group %s: groups of an offload tree are g0, g1, ...",
 					group->id);
@@ -594,7 +600,7 @@ static enum kvt_status check_llmd(struct writing *w)
 	for (int g = 0; g < s->ngroups; g++) {
 		struct kvt_group *group = &s->group[g];
 
-		if (atoi(group->id + 1) != g)
+		if (w->number[g] != (size_t)g)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"group %s: groups of an offload tree are g0, g1, ...",
 					group->id);
