@@ -114,8 +114,7 @@ int kvt_pickle_class(int name);
 int64_t kvt_pickle_storage_elem(int name);
 int64_t kvt_pickle_type_elem(int name);
 
-/* As it is called: "BFloat16Storage"; and the type of its elements, or NULL. */
-const char *kvt_pickle_type_name(int name);
+/* The type of its elements, or NULL. */
 const struct kvt_dtype *kvt_pickle_dtype(int name);
 
 #endif

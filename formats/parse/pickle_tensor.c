@@ -113,7 +113,8 @@ int64_t kvt_pickle_type_elem(int name)
 	return name < NNAMES ? 0 : type_of(name)->elem;
 }
 
-const char *kvt_pickle_type_name(int name)
+/* As it is called: "BFloat16Storage". */
+static const char *type_name(int name)
 {
 	return name < NNAMES ? names[name].what : type_of(name)->torch;
 }
@@ -242,7 +243,7 @@ static enum kvt_status take_type(struct kvt_pickle_tensor *out, int64_t *numel,
 				name);
 	*numel = out->nbytes / out->elem;
 	out->dtype = kvt_pickle_dtype(type->global);
-	out->type = kvt_pickle_type_name(type->global);
+	out->type = type_name(type->global);
 	out->key = storage->text;
 	out->nkey = storage->ntext;
 	return KVT_OK;

@@ -173,15 +173,6 @@ enum kvt_status kvt_pages_add_part(struct kvt_flat *flat, const struct kvt_group
 	return status ? status : kvt_flat_add(flat, &range, err);
 }
 
-enum kvt_status kvt_pages_place(struct kvt_reader *reader, int group, int file,
-				const struct kvt_box *box, int64_t offset,
-				struct kvt_error *err)
-{
-	return kvt_pages_add_part(&reader->flat[group],
-				   &reader->leaf.snapshot.group[group], box,
-				   file, offset, err);
-}
-
 enum kvt_status kvt_pages_add(struct kvt_reader *reader, int group, int file,
 			      const struct kvt_box *box, int64_t skip, int64_t pad,
 			      struct kvt_error *err)
@@ -200,7 +191,7 @@ enum kvt_status kvt_pages_add(struct kvt_reader *reader, int group, int file,
 	    (status = kvt_pages_expect(&reader->files.file[file], skip, nbytes, pad,
 				       err)))
 		return status;
-	return kvt_pages_place(reader, group, file, box, skip, err);
+	return kvt_pages_add_part(&reader->flat[group], g, box, file, skip, err);
 }
 
 /* ---- tokens in order ---------------------------------------------------- */
@@ -305,41 +296,4 @@ enum kvt_status kvt_pages_place_tokens(struct kvt_reader *reader, int g, int fil
 				 err)))
 		return status;
 	return kvt_flat_add(&reader->flat[g], &zeros, err);
-}
-
-enum kvt_status kvt_pages_add_tokens(struct kvt_reader *reader, int g, int file,
-				     int64_t block, int64_t tokens, int64_t skip,
-				     struct kvt_error *err)
-{
-	const struct kvt_group *group = &reader->leaf.snapshot.group[g];
-	struct kvt_box box = kvt_box_whole(&group->shape);
-	enum kvt_status status;
-	int64_t nbytes;
-
-	if ((status = kvt_pages_token_bytes(&nbytes, group, tokens, err)) ||
-	    (status = kvt_pages_expect(&reader->files.file[file], skip, nbytes, 0,
-				       err)))
-		return status;
-	box.begin[KVT_AXIS_B] = block;
-	return kvt_pages_place_tokens(reader, g, file, &box, tokens, skip, err);
-}
-
-/* ---- tables ------------------------------------------------------------- */
-
-enum kvt_status kvt_pages_valid(struct kvt_group *group, int64_t block, int64_t n,
-				struct kvt_error *err)
-{
-	int64_t blocks = group->shape.n[KVT_AXIS_B];
-
-	if (!group->block_valid) {
-		group->block_valid = calloc((size_t)blocks + 1,
-					    sizeof(*group->block_valid));
-		if (!group->block_valid)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory for %lld blocks",
-					LL(blocks));
-		for (int64_t b = 0; b < blocks; b++)
-			group->block_valid[b] = (uint32_t)group->shape.n[KVT_AXIS_S];
-	}
-	group->block_valid[block] = (uint32_t)n;
-	return KVT_OK;
 }

@@ -55,23 +55,11 @@ kvt_pages_add_part(struct kvt_flat *flat, const struct kvt_group *group,
 		    const struct kvt_box *box, int file, int64_t offset,
 		    struct kvt_error *err);
 
-/* The same somewhere in a file that holds more, from byte 'offset' on. */
-KVT_MUST_CHECK enum kvt_status
-kvt_pages_place(struct kvt_reader *reader, int group, int file,
-		const struct kvt_box *box, int64_t offset, struct kvt_error *err);
-
 /*
- * The same for 'tokens' tokens in order, all layers of 'box': the array has one
- * axis of tokens where the layout has B S.  They fill blocks from 'block' on;
- * the slots of a last one that is not full read as zeros.
- */
-KVT_MUST_CHECK enum kvt_status
-kvt_pages_add_tokens(struct kvt_reader *reader, int group, int file, int64_t block,
-		     int64_t tokens, int64_t skip, struct kvt_error *err);
-
-/*
- * The same somewhere in a file that holds more, from byte 'offset' on: the layers
- * of 'where', from its first block on.
+ * The same for 'tokens' tokens in order, somewhere in a file that holds more, from byte
+ * 'offset' on: the array has one axis of tokens where the layout has B S, and the layers
+ * of 'where'.  They fill blocks from its first one on; the slots of a last one that is
+ * not full read as zeros.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_pages_place_tokens(struct kvt_reader *reader, int group, int file,
@@ -87,10 +75,5 @@ kvt_pages_token_bytes(int64_t *out, const struct kvt_group *group, int64_t token
 KVT_MUST_CHECK enum kvt_status
 kvt_pages_expect(const struct kvt_file *file, int64_t skip, int64_t nbytes,
 		 int64_t pad, struct kvt_error *err);
-
-/* Only the first 'n' slots of a block hold a live token; all do until then. */
-KVT_MUST_CHECK enum kvt_status
-kvt_pages_valid(struct kvt_group *group, int64_t block, int64_t n,
-		struct kvt_error *err);
 
 #endif

@@ -65,7 +65,8 @@ static enum kvt_status add_timed(struct kvt_sweep *s, struct kvt_sweep_row *r,
 
 /* ---- what a stack posts ---------------------------------------------------- */
 
-enum kvt_scope kvt_sweep_scope(enum kvt_stack stack)
+/* The scope that comes next to what a stack posts. */
+static enum kvt_scope scope_near(enum kvt_stack stack)
 {
 	static const enum kvt_scope scopes[] = {
 		[KVT_STACK_NIXL] = KVT_SCOPE_LAYER,
@@ -94,7 +95,7 @@ enum kvt_status kvt_sweep_add(struct kvt_sweep *s,
 	struct kvt_sweep_row r = row_of(transfer, layout, stack, sge);
 	struct kvt_error why = { "" };
 	struct kvt_batches posts;
-	enum kvt_status status = kvt_sweep_why(&r.why, transfer, kvt_sweep_scope(stack),
+	enum kvt_status status = kvt_sweep_why(&r.why, transfer, scope_near(stack),
 					       err);
 
 	if (status)
@@ -150,7 +151,7 @@ enum kvt_status kvt_sweep_add_staged(struct kvt_sweep *s,
 	enum kvt_status status;
 	int64_t copies;
 
-	if ((status = kvt_sweep_why(&r.why, transfer, kvt_sweep_scope(stack), err)) ||
+	if ((status = kvt_sweep_why(&r.why, transfer, scope_near(stack), err)) ||
 	    (status = kvt_batches_count(&posts, transfer, &how, err)))
 		return status;
 	for (int64_t i = 0; i < posts.n; i++)

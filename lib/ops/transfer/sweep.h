@@ -81,9 +81,6 @@ kvt_sweep_add_staged(struct kvt_sweep *sweep, const struct kvt_transfer_plan *tr
 void kvt_sweep_rank(struct kvt_sweep *sweep);
 void kvt_sweep_free(struct kvt_sweep *sweep);
 
-/* The scope that comes next to what a stack posts. */
-enum kvt_scope kvt_sweep_scope(enum kvt_stack stack);
-
 /* ---- why: sweep_why.c ------------------------------------------------------ */
 
 /* The reason of most breaks, over all groups. */

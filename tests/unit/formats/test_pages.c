@@ -211,11 +211,8 @@ static void test_tokens(void **state)
 			box.end[NB] = block + blocks;
 			nbytes = put_axes(buf, cases[c].axes, g, &box, tokens[f]);
 			file = open_file(r, *state, (int)c * 10 + f, buf, nbytes, 7, 0);
-			expect(kvt_pages_add_tokens(r, 0, file, block, tokens[f] + 1, 7,
-						    &err), KVT_BAD_INPUT, &err,
-			       "expected");
-			expect(kvt_pages_add_tokens(r, 0, file, block, tokens[f], 7,
-						    &err), KVT_OK, &err, NULL);
+			expect(kvt_pages_place_tokens(r, 0, file, &box, tokens[f], 7,
+						      &err), KVT_OK, &err, NULL);
 			block += blocks;
 		}
 		dump = seal(r);
@@ -249,11 +246,12 @@ static void test_no_tokens(void **state)
 	assert_non_null(buf);
 	for (int i = 0; i < 2; i++) {
 		struct kvt_reader *r = make_reader(layouts[i], false);
+		struct kvt_box box = kvt_box_whole(&r->leaf.snapshot.group[0].shape);
 		struct kvt_error err = { "" };
 		int file = open_file(r, *state, i, buf, 3 * 16 * 64, 0, 0);
 
-		expect(kvt_pages_add_tokens(r, 0, file, 0, 16, 0, &err), KVT_UNSUPPORTED,
-		       &err, "cannot hold tokens");
+		expect(kvt_pages_place_tokens(r, 0, file, &box, 16, 0, &err),
+		       KVT_UNSUPPORTED, &err, "cannot hold tokens");
 		kvt_reader_free(r);
 	}
 	free(buf);
@@ -317,20 +315,6 @@ static void test_fit(void **state)
 	}
 }
 
-static void test_valid(void **state)
-{
-	struct kvt_error err = { "" };
-	struct kvt_snapshot s;
-
-	(void)state;
-	make_snapshot(&s, "LBSHC", "bfloat16", false);
-	expect(kvt_pages_valid(&s.group[0], 3, 5, &err), KVT_OK, &err, NULL);
-	expect(kvt_pages_valid(&s.group[0], 0, 0, &err), KVT_OK, &err, NULL);
-	for (int b = 0; b < 5; b++)
-		assert_int_equal(s.group[0].block_valid[b], b == 3 ? 5 : b ? 16 : 0);
-	kvt_snapshot_free(&s);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -341,7 +325,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_tokens, make_folder,
 						remove_folder),
 		cmocka_unit_test(test_fit),
-		cmocka_unit_test(test_valid),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
