@@ -22,6 +22,11 @@ from oracle import Tap, kvtool, need_program_and_data, workdir
 
 tap = Tap()
 rows_read = 0
+modelled = set()
+
+# of which oracle_content.py has a model, and whose numbers kvtool does not read
+ELSEWHERE = {"fp8-ds-mla", "int8-per-token-head", "fp8-per-token-head"}
+BYTES = {"mla-per-token-head", "nvfp4", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"}
 
 
 # ---- codings ----------------------------------------------------------------
@@ -228,6 +233,7 @@ def ultraquant(rng, n, D):
 def write(path, cells, content, layout, **said):
     """cells[L, B, S, H, K, D], in the order of 'layout'."""
     L, B, S, H, K, D = cells.shape
+    modelled.add(content.split("/")[0])
     np.save(path, cells)
     with open(path[:-4] + ".json", "w") as f:
         json.dump({"layout": layout, "content_type": content, "sizes": {
@@ -575,6 +581,15 @@ def check_single(tmp, rng):
                                           values.astype("<f4").ravel()), "of float32", r)
 
 
+def check_all_modelled():
+    """A row of the table that nothing here knows would be believed as it is."""
+    names = {line.split()[0] for line in
+             kvtool("help", "contents").out.split("\n\n")[0].splitlines()
+             if line[:1].strip()}
+    tap.equal(names - modelled - ELSEWHERE - BYTES, set(),
+              f"each of {len(names)} contents has a model")
+
+
 def main():
     need_program_and_data()
     rng = np.random.default_rng(41)
@@ -600,6 +615,7 @@ def main():
                 ("kpool-indexer", pooled, 4), ("kpool-tail", tail, 1)):
             check_pages(tmp, name, make(rng, 480), ratio)
             check_pages(tmp, name, make(rng, 480), ratio, 16)
+        check_pages(tmp, "dsv4-c128a/e4m3fn", dsv4(rng, 480), 128, 2)
         for D in (2, 8, 24, 64, 96, 128, 256, 576):
             check_pairs(tmp, "int4-per-token-head", D, int4(rng, 384, D))
         for D in (8, 32, 64, 128, 256):
@@ -618,6 +634,7 @@ def main():
         check_refused(tmp, rng)
         check_torn(tmp, rng)
         check_single(tmp, rng)
+    check_all_modelled()
     tap.ok(rows_read >= 10000, f"{rows_read} rows were decoded")
     return tap.done()
 

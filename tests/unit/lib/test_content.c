@@ -113,7 +113,7 @@ static void test_specs(void **state)
 			assert_int_equal(spec.content_size,
 					 kvt_content_row(&content));
 	}
-	assert_int_equal(n, 42);
+	assert_true(n > specs);
 	assert_true(specs >= 15);
 }
 
