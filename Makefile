@@ -117,7 +117,7 @@ say      = $(if $(V),,@printf '  %-5s %s\n' '$(1)' '$(2)')
 objs     = $(patsubst %.c,$(B)/%.o,$(wildcard $(1)))
 bins     = $(patsubst %.c,$(B)/%,$(wildcard $(1)))
 # Rooms of lib/: pure ones, which need a C compiler only, and the engine.
-PURE    := base hash layout model transfer fault
+PURE    := base hash layout model transfer vllm fault
 CORE    := $(call objs,$(PURE:%=lib/%/*.c) kernels/*.c kernels/cpu/*.c) $(B)/kernels/gpu_images.o
 FORMATS := $(filter-out %/hdf5/plugin.o,$(call objs,formats/*.c formats/*/*.c))
 CLI     := $(filter-out $(B)/cli/mpi/%,$(call objs,cli/*.c cli/*/*.c cli/cmd/*/*.c))

@@ -83,7 +83,7 @@ def describe(circle, uses):
 
 # ---- rooms --------------------------------------------------------------------
 
-PURE = ("lib/base", "lib/hash", "lib/layout", "lib/model", "lib/transfer", "lib/fault")
+PURE = ("lib/base", "lib/hash", "lib/layout", "lib/model", "lib/transfer", "lib/vllm", "lib/fault")
 BELOW = {
     "pure": set(), "lib/tile": {"pure"}, "kernels": {"pure"},
     "lib/dump": {"pure", "lib/tile", "kernels"},

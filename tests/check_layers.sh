@@ -47,7 +47,7 @@ calls() { code "$1" "(?<![\\w.>])(?:$2)\\s*\\("; }
 not() { grep -vE "$1"; true; }
 only() { grep -E "$1"; true; }
 
-pure='lib/(kvt|base|hash|layout|model|transfer|fault)/'
+pure='lib/(kvt|base|hash|layout|model|transfer|vllm|fault)/'
 engine='lib/(tile|dump|ops)/'
 
 # What each room may include besides itself.
@@ -61,7 +61,7 @@ arrows() {
 			"cli" => "lib/kvt pure lib/tile kernels lib/dump formats lib/ops");
 		sub room {
 			local $_ = shift;
-			return "pure" if m{^lib/(?:base|hash|layout|model|transfer|fault)/};
+			return "pure" if m{^lib/(?:base|hash|layout|model|transfer|vllm|fault)/};
 			return m{^(lib/[a-z]+|[a-z]+)/} ? $1 : "";
 		}
 		m{^([^:]+):\d+:\s*#\s*include\s+"([^"]+)"} or next;

@@ -10,7 +10,7 @@
 #include "lib/base/keys.h"
 #include "lib/base/nearest.h"
 #include "lib/kvt/connect.h"
-#include "lib/transfer/backend.h"
+#include "lib/vllm/backend.h"
 
 enum { MAX_KINDS = 8 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* backend.c - what vLLM's attention backends support, and what they refuse */
-#include "lib/transfer/backend.h"
+#include "lib/vllm/backend.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* backend_order.c - which backend vLLM asks first, and which one it takes */
-#include "lib/transfer/backend.h"
+#include "lib/vllm/backend.h"
 
 #include <string.h>
 

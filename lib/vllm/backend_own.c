@@ -7,7 +7,7 @@
  * wrong together.  Here are those that the configuration and the compute capability
  * decide; what is installed, and what a model's own numbers decide, is not asked.
  */
-#include "lib/transfer/backend.h"
+#include "lib/vllm/backend.h"
 
 #include <string.h>
 

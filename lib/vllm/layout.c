@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* backend_layout.c - where vLLM's backends put bytes, and what connectors need */
-#include "lib/transfer/backend.h"
+#include "lib/vllm/backend.h"
 
 #include <string.h>
 
