@@ -193,7 +193,7 @@ CLAUSES = {
     "supports_kv_connector": [(NHD, "g0", "= FLASH_ATTN", "= ROCM_ATTN")],
     "connector": [(HND, "g0", "= unequal_tp", "!= equal_tp"),
                   (NHD, "g0", "= equal_tp", "= unequal_tp"),
-                  (ROCM, "g0", "!= equal_tp", "= equal_tp")],
+                  (ROCM, "g0", "= equal_tp", "!= unequal_tp")],
 }
 
 
@@ -220,13 +220,53 @@ def check_clauses(contract):
                 r = kvtool("describe", "-j", "--expect", f"{dotted} {clause}", dump)
                 if "#" not in clause:
                     tap.equal(r.code, want, f"{name}: describe --expect {clause}")
-    missing = set(known_keys()) - set(CLAUSES)
+    # what no dump can break: check_releases()
+    missing = set(known_keys()) - set(CLAUSES) - {"release"}
     tap.ok(len(known_keys()) > 45 and not missing, "every clause was broken", missing)
     page = os.path.join(os.path.dirname(SOURCE), "../../man/kvtool-contract.5")
     with open(page) as f:
         text = f.read()
     missing = [k for k in known_keys() if not re.search(rf"\b{re.escape(k)}\b", text)]
     tap.ok(not missing, "the page has every clause", missing)
+
+
+def check_releases(contract):
+    """A release, said by the contract or by an option, decides what is true of vLLM."""
+    rows = [(NHD, "backend = FLASH_ATTN", "0.26 0.32"),
+            (NHD, "backend = FLASH_ATTN@0.26", "0.26"),
+            (NHD, "backend = FLEX_ATTENTION", "0.26 0.32"),
+            (ROCM, "backend = ROCM_ATTN", ""),          # heads of 8
+            (NHD, "connector = equal_tp", "0.22 0.24 0.26 0.32"),
+            (ROCM, "connector = unequal_tp", "0.22 0.24"),
+            (NHD, "supports_kv_connector = ROCM_AITER_UNIFIED_ATTN", "0.32"),
+            (NHD, "supports_kv_connector = ROCM_AITER_FA", "0.22 0.24 0.26 0.32")]
+    for dump, clause, want in rows:
+        contract.put("group g0", clause)
+        r = kvtool("expect", "check", "-j", contract.path, dump)
+        got = json.loads(r.out)["files"][0]["clauses"][-1]["releases"]
+        tap.equal(" ".join(got), want, f"{clause}: releases")
+        r, _ = contract.check(dump)
+        tap.ok(not want or f"of vLLM {', '.join(want.split())})" in r.out,
+               f"{clause}: they are named", r)
+        for release in ("0.22", "0.24", "0.26", "0.32"):
+            code = 0 if release in want.split() else 1
+            r = kvtool("expect", "check", f"--release={release}", contract.path, dump)
+            tap.equal(r.code, code, f"{clause}: --release={release}")
+            contract.put(f"release = {release}", "group g0", clause)
+            r, broken = contract.check(dump)
+            tap.ok(r.code == code and [at for at, _ in broken] == [4] * code,
+                   f"{clause}: release = {release}", r)
+            contract.put("group g0", clause)
+    contract.put("release = 0.24 | 0.26", "group g0", "backend = FLASH_ATTN")
+    tap.equal(contract.check(NHD)[0].code, 0, "one of two releases")
+    for line, text in (("release = 0.25", "expected a release of vLLM such as 0.32"),
+                       ("release != 0.26", "only = makes sense")):
+        contract.put(line)
+        r = kvtool("expect", "check", contract.path, NHD)
+        tap.ok(r.code == 3 and text in r.err, f"{line} is refused", r)
+    contract.put("group g0", "backend = FLASHINFER")
+    r = kvtool("expect", "check", "--on=cuda:10", contract.path, NHD)
+    tap.ok(r.code == 2 and "--on is 'cuda:10', expected cuda:9.0" in r.err, "--on", r)
 
 
 def check_alone(contract):
@@ -415,6 +455,7 @@ def main():
             tap.ok(r.code == 0 and not contract.check(dump)[1],
                    f"{os.path.relpath(dump, DATA)}: holds to its own contract", r)
         check_clauses(contract)
+        check_releases(contract)
         check_alone(contract)
         check_malformed(contract, tmp)
         check_no_data(contract, tmp)

@@ -21,6 +21,9 @@ struct arguments {
 	const char *output;
 	bool quiet, digest, pool, force, github, json;
 	struct opt_strings reports;	/* FORMAT=FILE */
+	enum kvt_release release;	/* KVT_NRELEASES: not said */
+	struct expect_on on;
+	const char *on_text;
 };
 
 /* ---- one dump ----------------------------------------------------------- */
@@ -149,6 +152,12 @@ static bool wants_digest(const struct contract *c)
 	return false;
 }
 
+/* The option beats what the contract says; without both, any release will do. */
+static unsigned releases_of(const struct contract *c, const struct arguments *args)
+{
+	return args->release < KVT_NRELEASES ? 1u << args->release : contract_releases(c);
+}
+
 static void check_file(struct expect_result *r, const struct contract *c,
 		       struct arguments *args)
 {
@@ -156,6 +165,8 @@ static void check_file(struct expect_result *r, const struct contract *c,
 	struct opened o;
 	enum kvt_status status = open_dump(&o, r->path, wants_digest(c), args, &err);
 
+	o.dump.releases = releases_of(c, args);
+	o.dump.on = args->on;
 	if (!status)
 		expect_judge_contract(r, c, &o.dump);
 	if (!status && r->out_of_memory)
@@ -163,6 +174,23 @@ static void check_file(struct expect_result *r, const struct contract *c,
 	r->status = worse(r->status, status);
 	snprintf(r->error, sizeof(r->error), "%s", err.text);
 	close_dump(&o);
+}
+
+/* "; backend of vLLM 0.26, 0.32": the releases of which that is true. */
+static struct kvt_text vllm_text(const struct expect_result *r)
+{
+	struct kvt_text out = { "" };
+	size_t n = 0;
+
+	for (int i = 0; i < r->noutcomes && n < sizeof(out.s); i++) {
+		const struct outcome *o = &r->outcome[i];
+
+		if (o->releases && o->clause->key && o->clause->key->of_group)
+			n += (size_t)snprintf(out.s + n, sizeof(out.s) - n,
+					      "; %s of vLLM %s", o->clause->name,
+					      kvt_releases_text(o->releases).s);
+	}
+	return out;
 }
 
 static void print_file(const struct expect_results *results,
@@ -181,8 +209,8 @@ static void print_file(const struct expect_results *results,
 	if (*r->error)
 		complain(&cmd_expect, "%s", r->error);
 	else if (!r->status && !quiet)
-		plainf("%s: matches %s (%d clause%s)\n", r->path, results->contract,
-		       r->noutcomes, plural(r->noutcomes));
+		plainf("%s: matches %s (%d clause%s%s)\n", r->path, results->contract,
+		       r->noutcomes, plural(r->noutcomes), vllm_text(r).s);
 }
 
 /* ---- reports ------------------------------------------------------------ */
@@ -374,8 +402,9 @@ static void list_modes(void)
 
 static enum kvt_status run_contract(int argc, char **argv, struct kvt_error *err)
 {
-	struct arguments args = { .json = false };
+	struct arguments args = { .release = KVT_NRELEASES };
 	int64_t threads = 0, memory = 0;
+	enum kvt_status status;
 	const struct opt opts[] = {
 		OPT_OUTPUT(&args.output),
 		OPT_FORCE(&args.force),
@@ -387,6 +416,8 @@ static enum kvt_status run_contract(int argc, char **argv, struct kvt_error *err
 		  "check: write junit or tap to FILE; -: standard output" },
 		{ "github", 0, OPT_FLAG, &args.github, NULL,
 		  "check: print annotations for GitHub" },
+		OPT_RELEASE(&args.release),
+		OPT_ON(&args.on_text),
 		OPT_JSON(&args.json),
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
@@ -399,6 +430,8 @@ static enum kvt_status run_contract(int argc, char **argv, struct kvt_error *err
 
 	if (n < 0)
 		return opt_status(n);
+	if ((status = expect_on_take(&args.on, args.on_text, err)))
+		return status;
 	args.run = run_watched(threads, memory, args.quiet);
 	signals_catch();
 	if (n > 0 && !strcmp(argv[0], "write"))

@@ -60,6 +60,7 @@ struct kvt_backend_config backend_config(const struct kvt_group *group)
 						  cache_dtype(group->dtype);
 
 	return (struct kvt_backend_config){
+		.release = KVT_NEWEST_RELEASE,
 		.head_size = head_size(group),
 		/* of a quantised cache the type of the model is not known */
 		.dtype = strcmp(cache, "auto") ? NULL : group->dtype->name,
@@ -72,42 +73,118 @@ struct kvt_backend_config backend_config(const struct kvt_group *group)
 	};
 }
 
-void backend_reasons(char *out, size_t room, const struct clause_key *key,
-		     const char *value, const struct kvt_group *group)
+/* ---- clauses ------------------------------------------------------------ */
+
+enum { ALL_RELEASES = (1 << KVT_NRELEASES) - 1 };
+
+static unsigned meant(const struct expect_dump *dump)
 {
-	struct kvt_backend_config config = backend_config(group);
-	const struct kvt_backend *backend;
-	unsigned eras, reasons;
-	char why[256];
+	return dump->releases ? dump->releases : ALL_RELEASES;
+}
+
+static enum kvt_release newest_of(unsigned releases)
+{
+	int r = KVT_NEWEST_RELEASE;
+
+	while (r > 0 && !(releases >> r & 1))
+		r--;
+	return (enum kvt_release)r;
+}
+
+/* What the engine has against it in a release; "": nothing. */
+static void engine_reasons(char *out, size_t room, const struct kvt_backend *backend,
+			   const struct kvt_backend_config *config)
+{
+	unsigned reasons = kvt_backend_check(backend, config);
 
 	*out = '\0';
-	backend = clause_backend(&eras, value);
-	if (!backend || !backend_applies(group)) {
-		snprintf(out, room, "%s is not an attention cache",
-			 kvt_kind_name(group->kind));
-		return;
-	}
-	if (!strcmp(key->name, "supports_kv_connector")) {
-		if (!kvt_backend_has_connector(backend))
-			add_reason(out, room,
-				   kvt_backend_reason_text(KVT_BACKEND_CONNECTOR));
-		return;
-	}
-	config.any_release = true;
-	reasons = kvt_backend_check(backend, &config);
 	for (int i = 0; i < KVT_NBACKEND_REASONS; i++)
 		if (reasons >> i & 1)
-			add_reason(out, room, kvt_backend_reason_text(i));
-	if (kvt_backend_wrote(backend, &group->layout, &group->shape) & eras)
-		return;
-	snprintf(why, sizeof(why), "it never used %s%s",
-		 kvt_layout_string(&group->layout).s,
-		 strchr(value, '@') ? " at that time" : "");
+			add_reason(out, room, i == KVT_BACKEND_OWN ?
+				   kvt_backend_own_reason(backend, config) :
+				   kvt_backend_reason_text((enum kvt_backend_reason)i));
+}
+
+static unsigned connector_releases(char *out, size_t room,
+				   const struct kvt_backend *backend, unsigned releases)
+{
+	unsigned found = 0;
+
+	for (int r = 0; r < KVT_NRELEASES; r++)
+		if (releases >> r & 1 &&
+		    kvt_backend_has_connector(backend, (enum kvt_release)r))
+			found |= 1u << r;
+	if (!found)
+		add_reason(out, room, kvt_backend_reason_text(KVT_BACKEND_CONNECTOR));
+	return found;
+}
+
+/* Of one that never had these bytes; the reasons of the newest of the releases. */
+static void say_never(char *out, size_t room, const struct kvt_backend *backend,
+		      const struct expect_dump *dump, const struct kvt_group *group,
+		      unsigned releases)
+{
+	struct kvt_backend_config config = backend_config(group);
+	char why[600];
+
+	config.release = newest_of(releases);
+	config.capability = dump->on.platform.capability;
+	engine_reasons(out, room, backend, &config);
+	if (releases == ALL_RELEASES)
+		snprintf(why, sizeof(why), "it never used %s",
+			 kvt_layout_string(&group->layout).s);
+	else
+		snprintf(why, sizeof(why), "it does not use %s in release %s",
+			 kvt_layout_string(&group->layout).s, kvt_releases_text(releases).s);
 	add_reason(out, room, why);
 }
 
-void connector_reasons(char *out, size_t room, const char *value,
-		       const struct kvt_group *group)
+unsigned backend_reasons(char *out, size_t room, const struct clause_key *key,
+			 const char *value, const struct expect_dump *dump,
+			 const struct kvt_group *group)
+{
+	struct kvt_backend_config config = backend_config(group);
+	const struct kvt_backend *backend;
+	unsigned releases, fit = 0, had = 0;
+
+	*out = '\0';
+	backend = clause_backend(&releases, value);
+	if (!backend || !backend_applies(group)) {
+		snprintf(out, room, "%s is not an attention cache",
+			 kvt_kind_name(group->kind));
+		return 0;
+	}
+	if (!(releases & meant(dump))) {
+		snprintf(out, room, "the contract is of release %s",
+			 kvt_releases_text(dump->releases).s);
+		return 0;
+	}
+	releases &= meant(dump);
+	if (!strcmp(key->name, "supports_kv_connector"))
+		return connector_releases(out, room, backend, releases);
+	config.capability = dump->on.platform.capability;
+	config.shuffle = dump->on.shuffle;
+	for (int r = KVT_NRELEASES; r--; ) {
+		char why[256];
+
+		config.release = (enum kvt_release)r;
+		if (!(releases >> r & 1) ||
+		    !kvt_backend_writes(backend, &config, &group->layout, &group->shape))
+			continue;
+		engine_reasons(why, sizeof(why), backend, &config);
+		fit |= (unsigned)!*why << r;
+		if (!had)
+			snprintf(out, room, "%s", why);
+		had |= 1u << r;
+	}
+	if (fit)
+		*out = '\0';
+	else if (!had)
+		say_never(out, room, backend, dump, group, releases);
+	return fit;
+}
+
+static void add_needs(char *out, size_t room, unsigned unmet)
 {
 	static const struct {
 		unsigned need;
@@ -118,11 +195,27 @@ void connector_reasons(char *out, size_t room, const char *value,
 		{ KVT_NEED_HEADS_FIRST, "heads of a block are not contiguous" },
 		{ KVT_NEED_BLOCK_SIZE, "block size is not a multiple of 16" },
 	};
-	unsigned unmet = kvt_connector_unmet(&group->layout, &group->shape,
-					     !strcmp(value, "unequal_tp"));
 
-	*out = '\0';
 	for (size_t i = 0; i < sizeof(needs) / sizeof(needs[0]); i++)
 		if (unmet & needs[i].need)
 			add_reason(out, room, needs[i].text);
+}
+
+unsigned connector_reasons(char *out, size_t room, const char *value,
+			   const struct expect_dump *dump, const struct kvt_group *group)
+{
+	unsigned releases = meant(dump), fit = 0;
+	bool unequal = !strcmp(value, "unequal_tp");
+
+	*out = '\0';
+	for (int r = 0; r < KVT_NRELEASES; r++)
+		if (releases >> r & 1 &&
+		    !kvt_connector_unmet((enum kvt_release)r, &group->layout,
+					 &group->shape, unequal))
+			fit |= 1u << r;
+	if (!fit)
+		add_needs(out, room, kvt_connector_unmet(newest_of(releases),
+							 &group->layout, &group->shape,
+							 unequal));
+	return fit;
 }

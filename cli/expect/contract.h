@@ -28,8 +28,9 @@ enum clause_type {
 	CLAUSE_NAMES,		/* of layers; * stands for any letters */
 	CLAUSE_RANGES,		/* "0:5,7" */
 	CLAUSE_PARTS,		/* "x:0+128 B:128+32@256" */
-	CLAUSE_BACKEND,		/* of vLLM, perhaps with the era: "FLASH_ATTN@packed" */
+	CLAUSE_BACKEND,		/* of vLLM, perhaps of a release: "FLASH_ATTN@0.26" */
 	CLAUSE_CONNECTOR,
+	CLAUSE_RELEASE,		/* what is said of vLLM is of: says nothing of a dump */
 	CLAUSE_DIGEST,
 	CLAUSE_NTYPES
 };
@@ -102,8 +103,11 @@ struct clause_word {
 bool clause_next_stride(const char **text, struct clause_word *out);
 
 struct kvt_backend;
-/* "FLASH_ATTN@packed": the backend and the eras that are meant; NULL: unknown. */
-const struct kvt_backend *clause_backend(unsigned *eras, const char *value);
+/* "FLASH_ATTN@packed": the backend and the releases that are meant; NULL: unknown. */
+const struct kvt_backend *clause_backend(unsigned *releases, const char *value);
+
+/* The releases that a contract says it is of, as bits; 0: it does not say it. */
+unsigned contract_releases(const struct contract *contract);
 
 /* The value, quoted if it would be read as something else; 'room' >= 2 * length. */
 void clause_quote(char *out, size_t room, const char *value);

@@ -12,12 +12,25 @@
 #include "cli/print/describe.h"
 #include "lib/kvt/connect.h"
 
+/* Where vLLM would run; zeroed: not known. */
+struct expect_on {
+	const char *text;		/* of --on; NULL: it was not given */
+	struct kvt_backend_platform platform;
+	bool shuffle;			/* of AITER */
+};
+#define OPT_ON(p) { "on", 0, OPT_STRING, p, "PLATFORM", \
+		    "cuda:9.0, rocm, rocm:aiter, rocm:mha,mla: where vLLM would run" }
+KVT_MUST_CHECK enum kvt_status
+expect_on_take(struct expect_on *out, const char *text, struct kvt_error *err);
+
 /* A dump and what describe --json says of it. */
 struct expect_dump {
 	const struct kvt_description *d;
 	const json_t *json;
 	const char *digest[2];		/* of tokens, of blocks; NULL: not computed */
 	const char *kvd1;		/* of tokens, if digest[0] is a later version */
+	unsigned releases;		/* of vLLM that are meant, as bits; 0: any */
+	struct expect_on on;
 };
 
 /* How one clause came out for the dump, or for one of its groups. */
@@ -25,6 +38,7 @@ struct outcome {
 	const struct clause *clause;
 	char group[32];			/* id; "": the whole dump */
 	bool holds;
+	unsigned releases;		/* of vLLM in which it holds; 0: of none */
 	char found[512], expected[512];
 };
 
@@ -63,16 +77,41 @@ void expect_judge_contract(struct expect_result *result, const struct contract *
 
 /* ---- what takes more than a field: backend.c ----------------------------- */
 
-/* "": nothing is wrong; else the reasons, by commas. */
-void backend_reasons(char *out, size_t room, const struct clause_key *key,
-		     const char *value, const struct kvt_group *group);
-void connector_reasons(char *out, size_t room, const char *value,
-		       const struct kvt_group *group);
+/*
+ * The releases in which nothing is wrong, of those that the dump is judged for; if 0
+ * then 'out' has the reasons, by commas.
+ */
+unsigned backend_reasons(char *out, size_t room, const struct clause_key *key,
+			 const char *value, const struct expect_dump *dump,
+			 const struct kvt_group *group);
+unsigned connector_reasons(char *out, size_t room, const char *value,
+			   const struct expect_dump *dump, const struct kvt_group *group);
 
 /* Is the group a cache that backends can be asked about? */
 bool backend_applies(const struct kvt_group *group);
 /* What the group tells of the question to them. */
 struct kvt_backend_config backend_config(const struct kvt_group *group);
+
+/* ---- who could have it: writers.c ----------------------------------------- */
+
+/* Has the engine nothing against it, and are bytes there?  'group' may be NULL. */
+bool backend_fits(const struct kvt_backend *backend,
+		  const struct kvt_backend_config *config, const struct kvt_group *group);
+
+/* Names by commas, on as many lines as they need, behind a label. */
+struct name_list {
+	const char *label;
+	int column;			/* 0: nothing was printed so far */
+};
+void name_list_add(struct name_list *list, const char *name);
+void name_list_end(struct name_list *list, const char *nothing);
+
+/* All backends of config's release that fit; 'nothing' for none, NULL: no line. */
+void writers_text(const char *label, const struct kvt_backend_config *config,
+		  const struct kvt_group *group, const char *nothing);
+/* "release" and "possible" of 'o' */
+void writers_json(struct json_out *out, json_t *o, const struct kvt_backend_config *config,
+		  const struct kvt_group *group);
 
 /* ---- expect write: write.c ---------------------------------------------- */
 

@@ -422,6 +422,14 @@ static void judge_values(struct outcome *out, const struct subject *j)
 	out->holds ^= c->op == CLAUSE_IS_NOT;
 }
 
+/* What is said here of vLLM is of these: nothing that a dump could break. */
+static void judge_release(struct outcome *out, const struct subject *j)
+{
+	out->holds = true;
+	out->releases = j->dump->releases;
+	snprintf(out->found, sizeof(out->found), "%s", kvt_releases_text(out->releases).s);
+}
+
 /* Each layer needs one of the patterns. */
 static void judge_names(struct outcome *out, const struct subject *j)
 {
@@ -450,11 +458,13 @@ static void judge_reasons(struct outcome *out, const struct subject *j)
 		char why[256];
 
 		if (j->key->type == CLAUSE_BACKEND)
-			backend_reasons(why, sizeof(why), j->key, c->value[i],
-					j->f->group);
+			out->releases = backend_reasons(why, sizeof(why), j->key,
+							c->value[i], j->dump,
+							j->f->group);
 		else
-			connector_reasons(why, sizeof(why), c->value[i], j->f->group);
-		out->holds = !*why;
+			out->releases = connector_reasons(why, sizeof(why), c->value[i],
+							  j->dump, j->f->group);
+		out->holds = out->releases != 0;
 		text_add(&t, "%snot %s (%s)", i ? ", " : "", c->value[i], why);
 		if (out->holds)
 			snprintf(out->found, sizeof(out->found), "%.100s", c->value[i]);
@@ -511,6 +521,8 @@ bool expect_judge(struct outcome *out, const struct clause *clause,
 	tell_expected(out);
 	if (clause->key && clause->key->type == CLAUSE_NAMES)
 		judge_names(out, &j);
+	else if (clause->key && clause->key->type == CLAUSE_RELEASE)
+		judge_release(out, &j);
 	else if (clause->key && (clause->key->type == CLAUSE_BACKEND ||
 				 clause->key->type == CLAUSE_CONNECTOR))
 		judge_reasons(out, &j);

@@ -20,6 +20,7 @@ static const struct clause_key keys[] = {
 	{ "model", CLAUSE_TEXT, false, "model" },
 	{ "groups", CLAUSE_GROUPS, false, NULL },
 	{ "null_block", CLAUSE_INT, false, "null_block" },
+	{ "release", CLAUSE_RELEASE, false, NULL },
 	OF_RANK("tp_size"), OF_RANK("tp_rank"), OF_RANK("pp_size"), OF_RANK("pp_rank"),
 	OF_RANK("dp_size"), OF_RANK("dp_rank"), OF_RANK("dcp_size"), OF_RANK("dcp_rank"),
 	{ "digest.tokens", CLAUSE_DIGEST, false, NULL },
@@ -114,32 +115,55 @@ bool clause_next_stride(const char **text, struct clause_word *out)
 	return true;
 }
 
+enum { ALL_RELEASES = (1 << KVT_NRELEASES) - 1 };
+
+/* Times whose bytes differ, by names that contracts had before releases. */
 static const struct {
 	const char *name;
-	unsigned eras;
+	unsigned releases;
 } eras[] = {
-	{ "kv-first", KVT_ERA_KV_FIRST }, { "blocks-first", KVT_ERA_BLOCKS_FIRST },
-	{ "packed", KVT_ERA_PACKED },
+	{ "kv-first", 1 << KVT_VLLM_0_22 }, { "blocks-first", 1 << KVT_VLLM_0_24 },
+	{ "packed", 1 << KVT_VLLM_0_26 | 1 << KVT_VLLM_0_32 },
 };
 enum { NERAS = sizeof(eras) / sizeof(eras[0]) };
+
+/* 0: there is no such one. */
+static unsigned releases_of(const char *word)
+{
+	enum kvt_release release;
+
+	for (int i = 0; i < NERAS; i++)
+		if (!strcmp(word, eras[i].name))
+			return eras[i].releases;
+	return kvt_release_parse(&release, word, NULL) ? 0 : 1u << release;
+}
 
 const struct kvt_backend *clause_backend(unsigned *out, const char *value)
 {
 	size_t n = strcspn(value, "@");
 	char name[64];
 
-	*out = KVT_ERA_KV_FIRST | KVT_ERA_BLOCKS_FIRST | KVT_ERA_PACKED;
+	*out = ALL_RELEASES;
 	if (n >= sizeof(name))
 		return NULL;
 	memcpy(name, value, n);
 	name[n] = '\0';
-	if (value[n]) {
-		*out = 0;
-		for (int i = 0; i < NERAS; i++)
-			if (!strcmp(value + n + 1, eras[i].name))
-				*out = eras[i].eras;
-	}
+	if (value[n])
+		*out = releases_of(value + n + 1);
 	return *out ? kvt_backend_find(name) : NULL;
+}
+
+unsigned contract_releases(const struct contract *contract)
+{
+	unsigned releases = 0;
+
+	for (int i = 0; i < contract->nclauses; i++) {
+		const struct clause *c = &contract->clause[i];
+
+		for (int k = 0; c->key->type == CLAUSE_RELEASE && k < c->nvalues; k++)
+			releases |= releases_of(c->value[k]);
+	}
+	return releases;
 }
 
 /* ---- is this a value of the type? --------------------------------------- */
@@ -218,6 +242,11 @@ static bool is_backend(const char *value)
 	return clause_backend(&meant, value) != NULL;
 }
 
+static bool is_release(const char *value)
+{
+	return releases_of(value) != 0;
+}
+
 static bool is_connector(const char *value)
 {
 	return !strcmp(value, "equal_tp") || !strcmp(value, "unequal_tp");
@@ -247,7 +276,8 @@ static const struct {
 	[CLAUSE_RANGES] = { is_ranges, "numbers and ranges such as 0:5,7" },
 	[CLAUSE_PARTS] = { is_parts, "parts such as x:0+128 B:128+32@256" },
 	[CLAUSE_BACKEND] = { is_backend,
-			     "a backend of vLLM such as FLASH_ATTN or FLASH_ATTN@packed" },
+			     "a backend of vLLM such as FLASH_ATTN or FLASH_ATTN@0.26" },
+	[CLAUSE_RELEASE] = { is_release, "a release of vLLM such as 0.32" },
 	[CLAUSE_CONNECTOR] = { is_connector, "equal_tp or unequal_tp" },
 	[CLAUSE_DIGEST] = { is_digest, "what kvtool digest prints" },
 };
@@ -295,6 +325,8 @@ enum kvt_status clause_check(const struct clause *c, struct kvt_error *err)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: only one number can be compared with %s", c->name,
 				c->op == CLAUSE_AT_LEAST ? ">=" : "<=");
+	if (c->key->type == CLAUSE_RELEASE && c->op != CLAUSE_IS)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: only = makes sense", c->name);
 	for (int i = 0; i < c->nvalues; i++) {
 		enum kvt_status status = check_value(c->key, c->value[i], err);
 

@@ -205,9 +205,9 @@ void expect_github(FILE *out, const struct expect_results *r)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static void put_outcome(struct json_out *out, json_t *list, const struct outcome *o)
+static void put_outcome(struct json_out *out, json_t *rows, const struct outcome *o)
 {
-	json_t *row = json_append_object(out, list);
+	json_t *row = json_append_object(out, rows), *list;
 
 	json_put_int(out, row, "line", o->clause->line);
 	json_put_text(out, row, "group", *o->group ? o->group : NULL);
@@ -215,6 +215,11 @@ static void put_outcome(struct json_out *out, json_t *list, const struct outcome
 	json_put_bool(out, row, "holds", o->holds);
 	json_put_text(out, row, "found", o->found);
 	json_put_text(out, row, "expected", o->expected);
+	list = json_put_array(out, row, "releases");
+	for (int r = 0; r < KVT_NRELEASES; r++)
+		if (o->releases >> r & 1)
+			json_append_text(out, list,
+					 kvt_release_name((enum kvt_release)r));
 }
 
 void expect_json(struct json_out *out, const struct expect_results *r)

@@ -128,8 +128,8 @@ static void suggest_backends(const struct writing *w, const struct kvt_group *gr
 	char why[256];
 
 	for (int i = 0; (b = kvt_backend_at(i)); i++) {
-		backend_reasons(why, sizeof(why), key, kvt_backend_name(b), group);
-		if (!*why)
+		if (backend_reasons(why, sizeof(why), key, kvt_backend_name(b), w->dump,
+				    group))
 			fplainf(w->out, "%s%s", found++ ? " | " : "# backend = ",
 				kvt_backend_name(b));
 	}
@@ -138,8 +138,8 @@ static void suggest_backends(const struct writing *w, const struct kvt_group *gr
 	for (int i = 0; i < 2; i++) {
 		const char *value = i ? "equal_tp" : "unequal_tp";
 
-		connector_reasons(why, sizeof(why), value, group);
-		if (!*why && group->shape.n[KVT_AXIS_K] > 1) {
+		if (connector_reasons(why, sizeof(why), value, w->dump, group) &&
+		    group->shape.n[KVT_AXIS_K] > 1) {
 			fplainf(w->out, "# connector = %s\n", value);
 			return;
 		}

@@ -28,7 +28,7 @@ static bool zeroing(const struct size_row *row)
 			.dtype = elem >= 0 && elem <= 8 ? type[elem] : NULL,
 		};
 	}
-	return kvt_needs_zeroing(cache, row->size.ngroups);
+	return kvt_needs_zeroing(KVT_NEWEST_RELEASE, cache, row->size.ngroups);
 }
 
 void size_pool(struct size_pool *out, const struct size_report *r,

@@ -3,13 +3,14 @@
  * choice.h - what vLLM chooses for a cache before it allocates it
  *
  * The order that all layers of a model have, what connectors ask for, and whether
- * fresh blocks are zeroed; as release 0.32 does it.  The conventions are those of
- * kvt.h.
+ * fresh blocks are zeroed; of release 0.32 where nothing else is said.  The
+ * conventions are those of kvt.h.
  */
 #ifndef KVT_CHOICE_H
 #define KVT_CHOICE_H
 
 #include "lib/kvt/base.h"
+#include "lib/kvt/release.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,6 +29,9 @@ enum kvt_kv_layout {
 	KVT_NKV_LAYOUTS
 };
 const char *kvt_kv_layout_name(enum kvt_kv_layout layout);
+
+/* How a release calls it: before 0.32 there were NHD and HND alone. */
+const char *kvt_kv_layout_word(enum kvt_kv_layout layout, enum kvt_release release);
 
 /* A name, or NHD or HND, which are other names of two.  KVT_USAGE if it is none. */
 KVT_MUST_CHECK enum kvt_status
@@ -59,12 +63,13 @@ kvt_kv_layouts_common(struct kvt_kv_layouts *out, const struct kvt_kv_layouts *l
 
 /* What their answer depends on. */
 struct kvt_connector_model {
+	enum kvt_release release;
 	bool mla, hisparse;
 	bool unknown;			/* no model is configured */
 };
 
-/* vLLM's connectors; NULL past the last. */
-const char *kvt_connector_at(int i);
+/* The connectors of a release; NULL past the last. */
+const char *kvt_connector_at(enum kvt_release release, int i);
 
 /*
  * The order that a cache must have for all of the connectors, -1 if none is asked
@@ -128,7 +133,8 @@ struct kvt_zeroing_spec {
  * vLLM's needs_kv_cache_zeroing: where it is false, a fresh block holds what was in
  * it before.
  */
-bool kvt_needs_zeroing(const struct kvt_zeroing_spec *spec, int n);
+bool kvt_needs_zeroing(enum kvt_release release, const struct kvt_zeroing_spec *spec,
+		       int n);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@
 #ifndef KVT_CONNECT_H
 #define KVT_CONNECT_H
 
+#include "lib/kvt/release.h"
 #include "lib/kvt/spec.h"
 
 #ifdef __cplusplus
@@ -276,20 +277,24 @@ kvt_canonical_layer(struct kvt_view *out,
 /* ---- backends ----------------------------------------------------------- */
 
 /*
- * vLLM's attention backends, all 46 names of release 0.32.  What depends on the
- * device, on what is installed or on a query is not known here: it counts as
- * supported.
+ * vLLM's attention backends, all 46 names of release 0.32 in its order; earlier ones
+ * had fewer.  What depends on what is installed, on a device of ROCm or on a query is
+ * not known here: it counts as supported.
  */
 struct kvt_backend;
 const struct kvt_backend *kvt_backend_at(int i);	/* NULL past the last */
 const struct kvt_backend *kvt_backend_find(const char *name);
 const char *kvt_backend_name(const struct kvt_backend *backend);
+/* Has the release code for it? */
+bool kvt_backend_in(const struct kvt_backend *backend, enum kvt_release release);
 
-/* vLLM's supports_kv_connector() */
-bool kvt_backend_has_connector(const struct kvt_backend *backend);
+/* vLLM's supports_kv_connector(); false where the release has no such backend. */
+bool kvt_backend_has_connector(const struct kvt_backend *backend,
+			       enum kvt_release release);
 
-/* What a cache is to be used for; 0, NULL and false are not asked. */
+/* Of which release, and what a cache is to be used for; 0, NULL, false: not asked. */
 struct kvt_backend_config {
+	enum kvt_release release;
 	int64_t head_size;
 	const char *dtype;		/* of the model */
 	const char *cache_dtype;	/* vLLM's name: "auto", "fp8_e4m3", ... */
@@ -299,7 +304,7 @@ struct kvt_backend_config {
 	bool mla, sparse;		/* always asked */
 	bool sinks, sliding_window, connector, mm_prefix, head_scales, rswa;
 	bool non_causal, batch_invariant, pcp, dcp, adaptive_verification;
-	bool any_release;		/* block sizes of releases before this one, too */
+	bool shuffle;			/* of AITER: VLLM_ROCM_SHUFFLE_KV_CACHE_LAYOUT */
 };
 
 /*
@@ -370,36 +375,49 @@ int kvt_backend_order_of(const struct kvt_backend **out, int room,
 			 const struct kvt_backend_config *config,
 			 const struct kvt_backend_platform *platform);
 
-/* Bytes of vLLM changed without any setting; the fourth has those of the third. */
-enum {
-	KVT_ERA_KV_FIRST = 1 << 0,	/* until 2026-05 */
-	KVT_ERA_BLOCKS_FIRST = 1 << 1,	/* 2026-05 to 2026-07 */
-	KVT_ERA_PACKED = 1 << 2,	/* since 2026-07 */
-};
-
-/* A layout that a backend writes: a preset or an axis string, and the eras. */
+/*
+ * What a backend takes, under conditions that are bits of lib/vllm/layout.c: layouts by
+ * vLLM's names, the one that it prefers first, NULL for any; and where the bytes are
+ * then, as presets and axis strings.
+ */
 struct kvt_backend_layout {
-	const char *backend, *setting, *layout;	/* setting: "NHD", "+L HND", ... */
-	unsigned eras;
+	const char *backend;
+	enum kvt_release since, until;
+	unsigned when;
+	const char *names, *bytes;	/* "LBHNC LHBNC"; one of them may be NULL */
 };
 const struct kvt_backend_layout *kvt_backend_layout_at(int i);
 
 /*
- * The eras in which this backend put the bytes of this shape where the layout
- * has them; 0: never.  With one head NHD and HND are the same bytes.
+ * Could the bytes of this shape be where the layout has them, as far as release,
+ * device, connector and shuffle are known?  With one head NHD and HND are the same
+ * bytes.
  */
+bool kvt_backend_writes(const struct kvt_backend *backend,
+			const struct kvt_backend_config *config,
+			const struct kvt_layout *layout, const struct kvt_shape *shape);
+
+/* The releases in which it could, on any device, as bits 1u << release. */
 unsigned kvt_backend_wrote(const struct kvt_backend *backend,
 			   const struct kvt_layout *layout,
 			   const struct kvt_shape *shape);
 
+/* What it takes where nothing unusual is said; NULL: the release has none. */
+const struct kvt_backend_layout *
+kvt_backend_layouts(const struct kvt_backend *backend,
+		    const struct kvt_backend_config *config);
+
 /*
- * Of the release alone: the layouts that it takes, by vLLM's names and with the one
- * it prefers first ("LBHNC LHBNC"); NULL: any.
+ * vLLM's is_kv_layout_blocks_first and split_k_and_v, which releases up to 0.24 have;
+ * false for later ones.  'backend' may be NULL where there are latents or states.
+ * Said of the shape that the backend gives a cache, not of its memory.
  */
-const char *kvt_backend_layouts(const struct kvt_backend *backend);
-/* Would it put the bytes of this shape where the layout has them? */
-bool kvt_backend_writes(const struct kvt_backend *backend,
-			const struct kvt_layout *layout, const struct kvt_shape *shape);
+struct kvt_kv_regions {
+	bool blocks_first, split;
+};
+bool kvt_kv_regions(struct kvt_kv_regions *out, enum kvt_release release,
+		    const struct kvt_backend *backend, bool mla, bool states,
+		    bool cross_layer);
 
 /* What a connector needs of the bytes. */
 enum {
@@ -408,9 +426,14 @@ enum {
 	KVT_NEED_HEADS_FIRST = 1 << 2,	/* unequal TP: heads are runs */
 	KVT_NEED_BLOCK_SIZE = 1 << 3,	/* of 16 or a multiple */
 };
-/* The needs that are not met. */
-unsigned kvt_connector_unmet(const struct kvt_layout *layout,
+/*
+ * The needs that are not met.  Up to 0.24 keys and values that are apart are regions
+ * of their own (split_k_and_v), each of blocks; later ones have no such regions.
+ */
+unsigned kvt_connector_unmet(enum kvt_release release, const struct kvt_layout *layout,
 			     const struct kvt_shape *shape, bool unequal_tp);
+bool kvt_registers_k_and_v(enum kvt_release release, const struct kvt_layout *layout,
+			   const struct kvt_shape *shape);
 
 #ifdef __cplusplus
 }

@@ -28,6 +28,9 @@ const char *kvt_release_name(enum kvt_release release);		/* "0.32" */
 /* What changed with it, in a few words. */
 const char *kvt_release_summary(enum kvt_release release);
 
+/* "0.26, 0.32" of bits 1u << release. */
+struct kvt_text kvt_releases_text(unsigned releases);
+
 /* "0.32", "0.32.1" or "v0.32"; KVT_USAGE, with all that are known, for any other. */
 KVT_MUST_CHECK enum kvt_status
 kvt_release_parse(enum kvt_release *out, const char *text, struct kvt_error *err);

@@ -46,7 +46,7 @@ static void order_mla(struct order *out, const struct kvt_backend_config *c,
 	bool first = kvt_backend_quantised(c->cache_dtype) ||
 		     (p->heads && p->heads <= 16);
 
-	if (p->capability / 10 == 12) {
+	if (p->capability / 10 == 12 && c->release >= KVT_VLLM_0_24) {
 		add_all(out, mla_sm120);
 	} else if (p->capability / 10 == 10) {
 		add_all(out, mla_sm100);
@@ -54,11 +54,12 @@ static void order_mla(struct order *out, const struct kvt_backend_config *c,
 		add(out, few[first]);
 	} else {
 		add_all(out, mla);
-		if (c->head_size == 512)
+		if (c->release >= KVT_VLLM_0_32 && c->head_size == 512)
 			add(out, "FLASHINFER_MLA_SPARSE_SM90");
-		add(out, "FLASH_ATTN_MLA_SPARSE");
+		if (c->release >= KVT_VLLM_0_26)
+			add(out, "FLASH_ATTN_MLA_SPARSE");
 		add(out, "FLASHMLA_SPARSE");
-		if (c->head_size != 512)
+		if (c->release >= KVT_VLLM_0_32 && c->head_size != 512)
 			add(out, "FLASHINFER_MLA_SPARSE_SM90");
 	}
 }
@@ -67,16 +68,17 @@ static void order_mla(struct order *out, const struct kvt_backend_config *c,
 static void order_cuda(struct order *out, const struct kvt_backend_config *c,
 		       const struct kvt_backend_platform *p)
 {
+	bool routes = c->mm_prefix && c->release >= KVT_VLLM_0_32;
 	int major = p->capability / 10;
 
 	if (c->mla) {
 		order_mla(out, c, p);
-	} else if (major == 10 && !c->non_causal) {
-		if (c->mm_prefix)
+	} else if (major == 10 && (!c->non_causal || c->release < KVT_VLLM_0_26)) {
+		if (routes)
 			add(out, "TRITON_FLASHINFER");
 		add_all(out, gqa_sm100);
 	} else {
-		if (major == 9 && c->mm_prefix)
+		if (major == 9 && routes)
 			add(out, "TRITON_FLASH_ATTN");
 		add_all(out, gqa);
 	}
@@ -85,7 +87,10 @@ static void order_cuda(struct order *out, const struct kvt_backend_config *c,
 static void order_rocm(struct order *out, const struct kvt_backend_config *c,
 		       const struct kvt_backend_platform *p)
 {
-	bool rdna = p->rdna_aiter && !p->aiter;
+	bool newest = c->release >= KVT_VLLM_0_32;
+	bool rdna = p->rdna_aiter && !p->aiter && newest;
+	bool crosses = c->type && !strcmp(c->type, "encoder_decoder") &&
+		       c->release >= KVT_VLLM_0_26;
 
 	if (c->sparse) {
 		add(out, "ROCM_AITER_MLA_SPARSE");
@@ -101,7 +106,7 @@ static void order_rocm(struct order *out, const struct kvt_backend_config *c,
 	}
 	if (rdna)
 		add(out, "ROCM_AITER_UNIFIED_ATTN");
-	if (!c->connector && !(c->type && !strcmp(c->type, "encoder_decoder")))
+	if (!(c->connector && c->release >= KVT_VLLM_0_24) && !crosses)
 		add(out, "ROCM_ATTN");
 	if (p->aiter_mha)
 		add(out, "ROCM_AITER_FA");
@@ -109,7 +114,8 @@ static void order_rocm(struct order *out, const struct kvt_backend_config *c,
 		add(out, "ROCM_AITER_UNIFIED_ATTN");
 	add(out, "TRITON_ATTN");
 	add(out, "TURBOQUANT");
-	add(out, "ULTRAQUANT");
+	if (newest)
+		add(out, "ULTRAQUANT");
 }
 
 int kvt_backend_order_of(const struct kvt_backend **out, int room,

@@ -70,19 +70,18 @@ bool kvt_backend_quantised(const char *cache_dtype)
 	return cache_dtype && !is_one_of(cache_dtype, plain);
 }
 
-static const char *of_flash_attn(const struct kvt_backend_config *c)
+static const char *of_old_flash_attn(const struct kvt_backend_config *c)
 {
-	if (c->sinks && c->capability && c->capability < 90)
-		return "sink not supported on compute capability < 9.0";
-	if (c->mm_prefix && kvt_backend_quantised(c->cache_dtype) && c->capability == 90)
-		return "SM90 FP8 KV with mm_prefix requires Triton";
-	return NULL;
+	return c->sinks && c->capability && c->capability < 90 ?
+	       "sink not supported on compute capability < 9.0" : NULL;
 }
 
-static const char *of_triton_flash_attn(const struct kvt_backend_config *c)
+static const char *of_flash_attn(const struct kvt_backend_config *c)
 {
+	if (of_old_flash_attn(c))
+		return of_old_flash_attn(c);
 	if (c->mm_prefix && kvt_backend_quantised(c->cache_dtype) && c->capability == 90)
-		return "FLASH_ATTN: SM90 FP8 KV with mm_prefix requires Triton";
+		return "SM90 FP8 KV with mm_prefix requires Triton";
 	return NULL;
 }
 
@@ -137,9 +136,34 @@ static const char *of_flashinfer_v4(const struct kvt_backend_config *c)
 
 static const char *of_flash_attn_mla_sparse(const struct kvt_backend_config *c)
 {
-	return kvt_backend_quantised(c->cache_dtype) ?
-	       "FlashAttention MLA Sparse currently supports only FP16/BF16 KV cache" :
-	       NULL;
+	if (kvt_backend_quantised(c->cache_dtype))
+		return "FlashAttention MLA Sparse currently supports only FP16/BF16 KV "
+		       "cache";
+	return c->dcp ? "FlashAttention MLA Sparse does not support DCP for now" : NULL;
+}
+
+static const char *of_flashinfer_sparse(const struct kvt_backend_config *c)
+{
+	return c->pcp && c->dcp ?
+	       "FLASHINFER_MLA_SPARSE does not support combined PCP+DCP" : NULL;
+}
+
+/* Where sparse kernels are not meant, those for latents as they are. */
+static const char *of_flashmla(const struct kvt_backend_config *c)
+{
+	return !c->sparse && c->capability && major_of(c) != 9 ?
+	       "FlashMLA Dense is only supported on Hopper devices." : NULL;
+}
+
+/* Its kernels run anything but this. */
+static const char *of_aiter_mla(const struct kvt_backend_config *c)
+{
+	static const char *const as_the_model[] = { "auto", "float16", NULL };
+	const struct kvt_dtype *dtype = c->dtype ? kvt_dtype_find(c->dtype) : NULL;
+
+	return c->non_causal && dtype && !strcmp(dtype->name, "float16") &&
+	       (!c->cache_dtype || is_one_of(c->cache_dtype, as_the_model)) ?
+	       "non-causal fp16 MLA decode not supported" : NULL;
 }
 
 static const char *of_b12x(const struct kvt_backend_config *c)
@@ -156,26 +180,35 @@ static const char *of_b12x(const struct kvt_backend_config *c)
 	       NULL;
 }
 
+#define IN(first, last) KVT_VLLM_0_##first, KVT_VLLM_0_##last
+
 static const struct {
 	const char *backend;
+	enum kvt_release since, until;
 	const char *(*reason)(const struct kvt_backend_config *c);
 } rows[] = {
-	{ "FLASH_ATTN", of_flash_attn },
-	{ "FLASH_ATTN_DIFFKV", of_flash_attn },
-	{ "TRITON_FLASH_ATTN", of_triton_flash_attn },
-	{ "FLASHINFER", of_flashinfer },
-	{ "FLASHMLA_SPARSE", of_flashmla_sparse },
-	{ "FLASHINFER_MLA_SPARSE_DSV4", of_flashinfer_v4 },
-	{ "FLASHINFER_MLA_SPARSE_DSV41", of_flashinfer_v4 },
-	{ "FLASH_ATTN_MLA_SPARSE", of_flash_attn_mla_sparse },
-	{ "B12X", of_b12x },
+	{ "FLASH_ATTN", IN(22, 26), of_old_flash_attn },
+	{ "FLASH_ATTN", IN(32, 32), of_flash_attn },
+	{ "FLASH_ATTN_DIFFKV", IN(22, 26), of_old_flash_attn },
+	{ "FLASH_ATTN_DIFFKV", IN(32, 32), of_flash_attn },
+	{ "FLASHINFER", IN(32, 32), of_flashinfer },
+	{ "FLASHMLA", IN(22, 32), of_flashmla },
+	{ "FLASHMLA_SPARSE", IN(32, 32), of_flashmla_sparse },
+	{ "FLASHINFER_MLA_SPARSE", IN(32, 32), of_flashinfer_sparse },
+	{ "FLASHINFER_MLA_SPARSE_DSV4", IN(24, 32), of_flashinfer_v4 },
+	{ "FLASHINFER_MLA_SPARSE_DSV41", IN(32, 32), of_flashinfer_v4 },
+	{ "FLASH_ATTN_MLA_SPARSE", IN(26, 32), of_flash_attn_mla_sparse },
+	{ "ROCM_AITER_MLA", IN(32, 32), of_aiter_mla },
+	{ "ROCM_AITER_TRITON_MLA", IN(32, 32), of_aiter_mla },
+	{ "B12X", IN(32, 32), of_b12x },
 };
 
 const char *kvt_backend_own_reason(const struct kvt_backend *backend,
 				   const struct kvt_backend_config *config)
 {
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (!strcmp(rows[i].backend, backend->name))
+		if (!strcmp(rows[i].backend, backend->name) &&
+		    rows[i].since <= config->release && rows[i].until >= config->release)
 			return rows[i].reason(config);
 	return NULL;
 }

@@ -29,6 +29,12 @@ const char *kvt_kv_layout_name(enum kvt_kv_layout layout)
 	return layouts[layout].name;
 }
 
+const char *kvt_kv_layout_word(enum kvt_kv_layout layout, enum kvt_release release)
+{
+	return release >= KVT_VLLM_0_32 ? layouts[layout].name :
+	       layout == KVT_LBNHC ? "NHD" : "HND";
+}
+
 bool kvt_kv_layout_block_compact(enum kvt_kv_layout layout)
 {
 	return layouts[layout].block_compact;

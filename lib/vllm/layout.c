@@ -1,91 +1,168 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backend_layout.c - where vLLM's backends put bytes, and what connectors need */
+/* layout.c - where vLLM's backends put bytes, and what connectors need */
 #include "lib/vllm/backend.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/kvt/choice.h"
+#include "lib/layout/words.h"
 
 /* ---- layouts ------------------------------------------------------------ */
 
-#define E1 KVT_ERA_KV_FIRST
-#define E2 KVT_ERA_BLOCKS_FIRST
-#define E3 KVT_ERA_PACKED
-#define ANY "any"
+enum {
+	CROSS_LAYER = 1 << 0,		/* a connector wants all layers in one */
+	WITH_CONNECTOR = 1 << 1, WITHOUT_CONNECTOR = 1 << 2,
+	SM10 = 1 << 3, NOT_SM10 = 1 << 4, SHUFFLED = 1 << 5, NOT_SHUFFLED = 1 << 6,
+};
 
+#define IN(first, last) KVT_VLLM_0_##first, KVT_VLLM_0_##last
+#define EITHER "NHD HND"		/* as vLLM is told */
+#define ANY "LBNHC LBHNC BLNHC BLHNC BHLNC LHBNC"
+#define CPU "cpu-vec cpu-amx cpu-neon-bf16"
+
+/*
+ * A release with rows of a backend's own uses these and no others; else those of MLA,
+ * for what takes latents; else those of "*".  Names without bytes say where the bytes
+ * are.  AITER's shuffle of 0.26 lets values begin inside keys: it has no row.
+ */
 static const struct kvt_backend_layout layouts[] = {
-	{ "FLASH_ATTN", "NHD", "LKBSHD", E1 },
-	{ "FLASH_ATTN", "NHD", "LBKSHD", E2 },
-	{ "FLASH_ATTN", "NHD", "LBSHC", E3 },
-	{ "FLASH_ATTN", "HND", "LKBHSD", E1 },
-	{ "FLASH_ATTN", "HND", "LBKHSD", E2 },
-	{ "FLASH_ATTN", "HND", "LBHSC", E3 },
-	{ "FLASH_ATTN", "+L NHD", "BLKSHD", E1 | E2 },
-	{ "FLASH_ATTN", "+L NHD", "BLSHC", E3 },
-	{ "FLASH_ATTN", "+L HND", "BHLKSD", E1 | E2 },
-	{ "FLASH_ATTN", "+L HND", "BHLSC", E3 },
-	{ "FLASHINFER", "NHD", "LBKSHD", E1 | E2 },
-	{ "FLASHINFER", "NHD", "LBSHC", E3 },
-	{ "FLASHINFER", "HND", "LBKHSD", E1 | E2 },
-	{ "FLASHINFER", "HND", "LBHSC", E3 },
-	{ "FLASHINFER", "+L NHD", "BLKSHD", E1 | E2 },
-	{ "FLASHINFER", "+L NHD", "BLSHC", E3 },
-	{ "FLASHINFER", "+L HND", "BKHLSD", E1 | E2 },
-	{ "FLASHINFER", "+L HND", "BHLSC", E3 },
-	{ "TRITON_ATTN", "NHD", "LBKSHD", E1 | E2 },
-	{ "TRITON_ATTN", "NHD", "LBSHC", E3 },
-	{ "TRITON_ATTN", "HND", "LBKHSD", E1 | E2 },
-	{ "TRITON_ATTN", "HND", "LBHSC", E3 },
-	{ "TRITON_ATTN", "+L NHD", "BLKSHD", E1 | E2 },
-	{ "TRITON_ATTN", "+L NHD", "BLSHC", E3 },
-	{ "TRITON_ATTN", "+L HND", "BKHLSD", E1 },
-	{ "TRITON_ATTN", "+L HND", "BHLKSD", E2 },
-	{ "TRITON_ATTN", "+L HND", "BHLSC", E3 },
-	{ "FLEX_ATTENTION", ANY, "LKBSHD", E1 },
-	{ "FLEX_ATTENTION", ANY, "LBSKHD", E2 },
-	{ "FLEX_ATTENTION", ANY, "LBSHC", E3 },
-	{ "FLEX_ATTENTION", "+L", "BLSKHD", E2 },
-	{ "FLEX_ATTENTION", "+L", "BLSHC", E3 },
-	{ "FLASH_ATTN_DIFFKV", "NHD", "LBSHC", E1 | E2 | E3 },
-	{ "FLASH_ATTN_DIFFKV", "HND", "LBHSC", E1 | E2 | E3 },
-	{ "FLASH_ATTN_DIFFKV", "+L NHD", "BLSHC", E1 | E2 | E3 },
-	{ "FLASH_ATTN_DIFFKV", "+L HND", "BHLSC", E1 | E2 | E3 },
-	{ "TRITON_ATTN_DIFFKV", "NHD", "LBSHC", E2 | E3 },
-	{ "TRITON_ATTN_DIFFKV", "HND", "LBHSC", E2 | E3 },
-	{ "TRITON_ATTN_DIFFKV", "+L NHD", "BLSHC", E2 | E3 },
-	{ "TRITON_ATTN_DIFFKV", "+L HND", "BHLSC", E2 | E3 },
-	{ "CPU_ATTN", "vec", "cpu-vec-kv-first", E1 },
-	{ "CPU_ATTN", "vec", "cpu-vec", E2 | E3 },
-	{ "CPU_ATTN", "amx", "cpu-amx-kv-first", E1 },
-	{ "CPU_ATTN", "amx", "cpu-amx", E2 | E3 },
-	{ "CPU_ATTN", "neon bf16", "cpu-neon-bf16-kv-first", E1 },
-	{ "CPU_ATTN", "neon bf16", "cpu-neon-bf16", E2 | E3 },
-	{ "ROCM_ATTN", ANY, "rocm-paged", E1 | E2 | E3 },
-	{ "ROCM_ATTN", "beside Mamba", "rocm-paged-page", E1 | E2 | E3 },
-	{ "ROCM_AITER_FA", ANY, "LKBSHD", E1 },
-	{ "ROCM_AITER_FA", ANY, "LBKSHD", E2 },
-	{ "ROCM_AITER_FA", ANY, "LBHSC", E3 },
-	{ "ROCM_AITER_FA", "shuffle", "aiter-shuffle-kv-first", E1 },
-	{ "ROCM_AITER_FA", "shuffle", "aiter-shuffle", E2 },
-	{ "ROCM_AITER_UNIFIED_ATTN", ANY, "LKBSHD", E1 },
-	{ "ROCM_AITER_UNIFIED_ATTN", ANY, "LBKSHD", E2 },
-	{ "ROCM_AITER_UNIFIED_ATTN", ANY, "LBHSC", E3 },
-	{ "HPC_ATTN", "NHD", "LBKSHD", E2 | E3 },
-	{ "HPC_ATTN", "+L NHD", "BLKSHD", E2 | E3 },
-	{ "TURBOQUANT", ANY, "LBSHC", E1 | E2 },
-	{ "TURBOQUANT", ANY, "LBHSC", E3 },
-	{ "CUTLASS_MLA", "+L", "BLSC", E2 | E3 },
-	{ "FLASH_ATTN_MLA", "+L", "BLSC", E2 | E3 },
-	{ "FLASHINFER_MLA", "+L", "BLSC", E2 | E3 },
-	{ "FLASHMLA", "+L", "BLSC", E2 | E3 },
-	{ "TRITON_MLA", "+L", "BLSC", E2 | E3 },
-	{ "MLA", ANY, "LBSC", E1 | E2 | E3 },	/* all of them */
+	{ "FLASH_ATTN", IN(22, 22), 0, EITHER, "LKBSHD LKBHSD" },
+	{ "FLASH_ATTN", IN(22, 22), CROSS_LAYER, EITHER, "BLKSHD BHLKSD" },
+	{ "FLASH_ATTN", IN(24, 24), 0, EITHER, "LBKSHD LBKHSD" },
+	{ "FLASH_ATTN", IN(24, 24), CROSS_LAYER, EITHER, "BLKSHD BHLKSD" },
+	{ "FLASH_ATTN", IN(26, 26), 0, EITHER, "LBSHC LBHSC" },
+	{ "FLASH_ATTN", IN(26, 26), CROSS_LAYER, EITHER, "BLSHC BHLSC" },
+	{ "FLASHINFER", IN(22, 24), NOT_SM10, EITHER, "LBKSHD LBKHSD" },
+	{ "FLASHINFER", IN(22, 24), NOT_SM10 | CROSS_LAYER, EITHER, "BLKSHD BKHLSD" },
+	{ "FLASHINFER", IN(22, 24), SM10, "HND", "LBKHSD" },
+	{ "FLASHINFER", IN(22, 24), SM10 | CROSS_LAYER, "HND", "BKHLSD" },
+	{ "FLASHINFER", IN(26, 26), NOT_SM10, EITHER, "LBSHC LBHSC" },
+	{ "FLASHINFER", IN(26, 26), NOT_SM10 | CROSS_LAYER, EITHER, "BLSHC BHLSC" },
+	{ "FLASHINFER", IN(26, 26), SM10, "HND", "LBHSC" },
+	{ "FLASHINFER", IN(26, 26), SM10 | CROSS_LAYER, "HND", "BHLSC" },
+	{ "FLASHINFER", IN(32, 32), NOT_SM10, NULL, ANY },
+	{ "FLASHINFER", IN(32, 32), SM10, "LBHNC BLHNC", NULL },
+	{ "TRITON_FLASHINFER", IN(32, 32), NOT_SM10, ANY, NULL },
+	{ "TRITON_FLASHINFER", IN(32, 32), SM10, "LBHNC BLHNC", NULL },
+	{ "TRITON_FLASH_ATTN", IN(32, 32), 0, ANY, NULL },
+	{ "TRITON_ATTN", IN(22, 24), 0, EITHER, "LBKSHD LBKHSD" },
+	{ "TRITON_ATTN", IN(22, 22), CROSS_LAYER, EITHER, "BLKSHD BKHLSD" },
+	{ "TRITON_ATTN", IN(24, 24), CROSS_LAYER, EITHER, "BLKSHD BHLKSD" },
+	{ "TRITON_ATTN", IN(26, 26), 0, EITHER, "LBSHC LBHSC" },
+	{ "TRITON_ATTN", IN(26, 26), CROSS_LAYER, EITHER, "BLSHC BHLSC" },
+	{ "FLASH_ATTN_DIFFKV", IN(22, 26), 0, EITHER, "LBSHC LBHSC" },
+	{ "FLASH_ATTN_DIFFKV", IN(22, 26), CROSS_LAYER, EITHER, "BLSHC BHLSC" },
+	{ "TRITON_ATTN_DIFFKV", IN(24, 26), 0, EITHER, "LBSHC LBHSC" },
+	{ "TRITON_ATTN_DIFFKV", IN(24, 26), CROSS_LAYER, EITHER, "BLSHC BHLSC" },
+	{ "FLEX_ATTENTION", IN(22, 22), 0, EITHER, "LKBSHD LKBSHD" },
+	{ "FLEX_ATTENTION", IN(24, 24), 0, EITHER, "LBSKHD LBSKHD" },
+	{ "FLEX_ATTENTION", IN(24, 24), CROSS_LAYER, EITHER, "BLSKHD BLSKHD" },
+	{ "FLEX_ATTENTION", IN(26, 26), 0, EITHER, "LBSHC LBSHC" },
+	{ "FLEX_ATTENTION", IN(26, 26), CROSS_LAYER, EITHER, "BLSHC BLSHC" },
+	{ "FLEX_ATTENTION", IN(32, 32), 0, "LBNHC", NULL },
+	{ "CPU_ATTN", IN(22, 22), 0, "HND",
+	  "cpu-vec-kv-first cpu-amx-kv-first cpu-neon-bf16-kv-first" },
+	{ "CPU_ATTN", IN(24, 26), 0, "HND", CPU },
+	{ "CPU_ATTN", IN(32, 32), 0, "LBHNC", CPU },
+	{ "ROCM_ATTN", IN(22, 26), 0, EITHER, "rocm-paged rocm-paged" },
+	/* blocks first, where layers of Mamba share the memory */
+	{ "ROCM_ATTN", IN(22, 26), 0, EITHER, "rocm-paged-page rocm-paged-page" },
+	{ "ROCM_ATTN", IN(32, 32), 0, "LHBNC LBHNC", "rocm-paged rocm-paged-page" },
+	{ "ROCM_SEGMENTED_ATTN", IN(32, 32), 0, "LHBNC LBHNC",
+	  "rocm-paged rocm-paged-page" },
+	{ "ROCM_AITER_FA", IN(22, 22), NOT_SHUFFLED, EITHER, "LKBSHD LKBSHD" },
+	{ "ROCM_AITER_FA", IN(22, 22), SHUFFLED, EITHER,
+	  "aiter-shuffle-kv-first aiter-shuffle-kv-first" },
+	{ "ROCM_AITER_FA", IN(24, 24), NOT_SHUFFLED, EITHER, "LBKSHD LBKSHD" },
+	{ "ROCM_AITER_FA", IN(24, 24), SHUFFLED, EITHER, "aiter-shuffle aiter-shuffle" },
+	{ "ROCM_AITER_FA", IN(26, 26), NOT_SHUFFLED, EITHER, "LBHSC LBHSC" },
+	{ "ROCM_AITER_FA", IN(32, 32), NOT_SHUFFLED, "LBHNC LHBNC", NULL },
+	{ "ROCM_AITER_FA", IN(32, 32), SHUFFLED, "LHBNC LBHNC",
+	  "aiter-shuffle-kv-first aiter-shuffle" },
+	{ "ROCM_AITER_UNIFIED_ATTN", IN(22, 22), 0, EITHER, "LKBSHD LKBSHD" },
+	{ "ROCM_AITER_UNIFIED_ATTN", IN(24, 24), 0, EITHER, "LBKSHD LBKSHD" },
+	{ "ROCM_AITER_UNIFIED_ATTN", IN(26, 26), 0, EITHER, "LBHSC LBHSC" },
+	{ "ROCM_AITER_UNIFIED_ATTN", IN(32, 32), WITHOUT_CONNECTOR, "LBHNC LHBNC", NULL },
+	{ "ROCM_AITER_UNIFIED_ATTN", IN(32, 32), WITH_CONNECTOR, "LBHNC", NULL },
+	{ "HPC_ATTN", IN(26, 26), 0, "NHD", "LBKSHD" },
+	{ "HPC_ATTN", IN(26, 26), CROSS_LAYER, "NHD", "BLKSHD" },
+	{ "HPC_ATTN", IN(32, 32), 0, "LBNHC", NULL },
+	{ "B12X", IN(32, 32), 0, "LBHNC BLHNC", "LBKSHD BLKSHD" },
+	{ "TURBOQUANT", IN(22, 24), 0, EITHER, "LBSHC LBSHC" },
+	{ "TURBOQUANT", IN(26, 26), 0, EITHER, "LBHSC LBHSC" },
+	{ "TURBOQUANT", IN(32, 32), 0, "LBNHC", NULL },
+	{ "ULTRAQUANT", IN(32, 32), 0, "LBNHC", NULL },
+	{ "MINIMAX_M3_SPARSE", IN(24, 24), 0, EITHER, "LBKSHD LBKHSD" },
+	{ "MINIMAX_M3_SPARSE", IN(26, 26), 0, EITHER, "LBSHC LBHSC" },
+	{ "ROCM_AITER_MLA_SPARSE", IN(32, 32), 0, "LBNHC LBHNC BLHNC", NULL },
+	{ "MLA", IN(22, 26), 0, EITHER, "LBSC LBSC" },
+	{ "CUTLASS_MLA", IN(24, 26), CROSS_LAYER, EITHER, "BLSC BLSC" },
+	{ "FLASH_ATTN_MLA", IN(24, 26), CROSS_LAYER, EITHER, "BLSC BLSC" },
+	{ "FLASHINFER_MLA", IN(24, 26), CROSS_LAYER, EITHER, "BLSC BLSC" },
+	{ "FLASHMLA", IN(24, 26), CROSS_LAYER, EITHER, "BLSC BLSC" },
+	{ "TRITON_MLA", IN(24, 26), CROSS_LAYER, EITHER, "BLSC BLSC" },
+	{ "*", IN(32, 32), 0, NULL, ANY },
 };
 enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 
 const struct kvt_backend_layout *kvt_backend_layout_at(int i)
 {
 	return i >= 0 && i < NLAYOUTS ? &layouts[i] : NULL;
+}
+
+static bool is_in(const struct kvt_backend_layout *row, enum kvt_release release)
+{
+	return row->since <= release && release <= row->until;
+}
+
+/* Has the release rows of this name for layers on their own? */
+static bool has_rows(const char *name, enum kvt_release release)
+{
+	for (int i = 0; i < NLAYOUTS; i++)
+		if (!strcmp(layouts[i].backend, name) && is_in(&layouts[i], release) &&
+		    !(layouts[i].when & CROSS_LAYER))
+			return true;
+	return false;
+}
+
+/* Conditions that what is known rules out. */
+static unsigned ruled_out(const struct kvt_backend_config *c)
+{
+	unsigned out = c->connector ? WITHOUT_CONNECTOR : 0;
+
+	if (c->capability)
+		out |= c->capability / 10 == 10 ? NOT_SM10 : SM10;
+	return out | (c->shuffle ? NOT_SHUFFLED : 0);
+}
+
+/* Those that hold unless one hears of anything else. */
+static unsigned unusual(const struct kvt_backend_config *c)
+{
+	return ruled_out(c) | CROSS_LAYER | (c->connector ? 0 : WITH_CONNECTOR) |
+	       (c->capability ? 0 : SM10) | (c->shuffle ? 0 : SHUFFLED);
+}
+
+/* The next row from *i on that is of the backend, but for conditions in 'without'. */
+static const struct kvt_backend_layout *next_row(int *i, const struct kvt_backend *b,
+						 enum kvt_release release,
+						 unsigned without)
+{
+	const struct kvt_backend *row = kvt_backend_of(b, release);
+	const char *name;
+
+	if (!row)
+		return NULL;
+	name = has_rows(b->name, release) ? b->name :
+	       row->can & MLA && has_rows("MLA", release) ? "MLA" : "*";
+	for (; *i < NLAYOUTS; ++*i) {
+		const struct kvt_backend_layout *at = &layouts[*i];
+
+		if (is_in(at, release) && !(at->when & without) &&
+		    (!strcmp(at->backend, name) || !strcmp(at->backend, b->name)))
+			return &layouts[(*i)++];
+	}
+	return NULL;
 }
 
 static bool fits(const struct kvt_layout *layout, const struct kvt_shape *shape)
@@ -96,74 +173,63 @@ static bool fits(const struct kvt_layout *layout, const struct kvt_shape *shape)
 	return !kvt_layout_views(&views, layout, &whole, shape->elem, NULL);
 }
 
+/* Is one of the words of a row where these bytes are? */
+static bool puts_there(const struct kvt_backend_layout *row,
+		       const struct kvt_layout *layout, const struct kvt_shape *shape)
+{
+	for (const char *p = row->bytes ? row->bytes : row->names; *p; p += *p == ' ') {
+		struct kvt_layout theirs;
+		char word[32] = "";
+		size_t n = strcspn(p, " ");
+
+		memcpy(word, p, n < sizeof(word) ? n : sizeof(word) - 1);
+		if (!kvt_layout_parse(&theirs, word, NULL) &&
+		    kvt_layout_agree(layout, &theirs, shape))
+			return true;
+		p += n;
+	}
+	return false;
+}
+
+bool kvt_backend_writes(const struct kvt_backend *backend,
+			const struct kvt_backend_config *config,
+			const struct kvt_layout *layout, const struct kvt_shape *shape)
+{
+	const struct kvt_backend_layout *row;
+
+	if (!fits(layout, shape))
+		return false;
+	for (int i = 0; (row = next_row(&i, backend, config->release,
+					ruled_out(config))); )
+		if (puts_there(row, layout, shape))
+			return true;
+	return false;
+}
+
 unsigned kvt_backend_wrote(const struct kvt_backend *backend,
 			   const struct kvt_layout *layout,
 			   const struct kvt_shape *shape)
 {
-	bool has_latents = backend->can & KVT_BACKEND_CAN_MLA;
-	unsigned eras = 0;
+	unsigned releases = 0;
 
-	for (int i = 0; fits(layout, shape) && i < NLAYOUTS; i++) {
-		struct kvt_layout theirs;
+	for (int r = 0; r < KVT_NRELEASES; r++) {
+		const struct kvt_backend_config config = {
+			.release = (enum kvt_release)r,
+		};
 
-		if (strcmp(layouts[i].backend, backend->name) &&
-		    (!has_latents || strcmp(layouts[i].backend, "MLA")))
-			continue;
-		if (!kvt_layout_parse(&theirs, layouts[i].layout, NULL) &&
-		    kvt_layout_agree(layout, &theirs, shape))
-			eras |= layouts[i].eras;
+		if (kvt_backend_writes(backend, &config, layout, shape))
+			releases |= 1u << r;
 	}
-	return eras;
+	return releases;
 }
 
-/* ---- of the current release --------------------------------------------- */
-
-/* Keys and values that are two head slots, or in an order of their own. */
-static const struct {
-	const char *backend, *layout;
-} own[] = {
-	{ "B12X", "LBKSHD" }, { "B12X", "BLKSHD" },
-	{ "CPU_ATTN", "cpu-vec" }, { "CPU_ATTN", "cpu-amx" },
-	{ "CPU_ATTN", "cpu-neon-bf16" },
-	{ "ROCM_ATTN", "rocm-paged" }, { "ROCM_ATTN", "rocm-paged-page" },
-	{ "ROCM_SEGMENTED_ATTN", "rocm-paged" },
-	{ "ROCM_SEGMENTED_ATTN", "rocm-paged-page" },
-};
-
-const char *kvt_backend_layouts(const struct kvt_backend *backend)
+const struct kvt_backend_layout *
+kvt_backend_layouts(const struct kvt_backend *backend,
+		    const struct kvt_backend_config *config)
 {
-	return backend->layouts;
-}
+	int i = 0;
 
-static bool is_it(const char *name, const struct kvt_layout *layout,
-		  const struct kvt_shape *shape)
-{
-	struct kvt_layout theirs;
-
-	return !kvt_layout_parse(&theirs, name, NULL) &&
-	       kvt_layout_agree(layout, &theirs, shape);
-}
-
-bool kvt_backend_writes(const struct kvt_backend *backend,
-			const struct kvt_layout *layout, const struct kvt_shape *shape)
-{
-	struct kvt_kv_layouts declared, theirs;
-	bool has_own = false, found = false;
-
-	if (!fits(layout, shape) ||
-	    kvt_kv_layouts_parse(&declared, backend->layouts ? backend->layouts : "",
-				 NULL) ||
-	    kvt_kv_layouts_common(&theirs, &declared, 1, NULL))
-		return false;
-	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
-		if (strcmp(own[i].backend, backend->name))
-			continue;
-		has_own = true;
-		found |= is_it(own[i].layout, layout, shape);
-	}
-	for (int i = 0; !has_own && !found && i < theirs.n; i++)
-		found = is_it(kvt_kv_layout_name(theirs.at[i]), layout, shape);
-	return found;
+	return next_row(&i, backend, config->release, unusual(config));
 }
 
 /* ---- connectors --------------------------------------------------------- */
@@ -179,8 +245,36 @@ static bool heads_first(const struct kvt_layout *layout, const struct kvt_shape 
 		kvt_layout_predicates(layout, &half).block_contiguous);
 }
 
-unsigned kvt_connector_unmet(const struct kvt_layout *layout,
-			     const struct kvt_shape *shape, bool unequal_tp)
+/* In regions of keys and of values: nothing of a block is outside of B, or of H. */
+static bool outer_in_regions(const struct kvt_layout *layout,
+			     const struct kvt_shape *shape, enum kvt_axis outer)
+{
+	static const enum kvt_axis inner[] = { KVT_AXIS_H, KVT_AXIS_S, KVT_AXIS_D };
+
+	for (int p = 0; p < layout->nplanes; p++)
+		for (int i = 0; i < 3; i++)
+			if (inner[i] != outer && shape->n[inner[i]] > 1 &&
+			    kvt_order_find(&layout->plane[p], inner[i]) <
+				    kvt_order_find(&layout->plane[p], outer))
+				return false;
+	return true;
+}
+
+static unsigned unmet_in_regions(const struct kvt_layout *layout,
+				 const struct kvt_shape *shape, bool unequal_tp)
+{
+	unsigned unmet = 0;
+
+	if (!outer_in_regions(layout, shape, KVT_AXIS_B))
+		unmet |= KVT_NEED_BLOCKS_FIRST;
+	if (unequal_tp && shape->n[KVT_AXIS_H] > 1 &&
+	    !outer_in_regions(layout, shape, KVT_AXIS_H))
+		unmet |= KVT_NEED_HEADS_FIRST;
+	return unmet;
+}
+
+static unsigned unmet_in_blocks(const struct kvt_layout *layout,
+				const struct kvt_shape *shape, bool unequal_tp)
 {
 	unsigned unmet = 0;
 
@@ -191,7 +285,60 @@ unsigned kvt_connector_unmet(const struct kvt_layout *layout,
 	/* one head is a run anywhere; the predicate leaves it out */
 	if (unequal_tp && !heads_first(layout, shape))
 		unmet |= KVT_NEED_HEADS_FIRST;
-	if (shape->n[KVT_AXIS_S] % 16)
-		unmet |= KVT_NEED_BLOCK_SIZE;
 	return unmet;
+}
+
+/* Has the cache of one layer five axes, of which blocks are the first? */
+static bool begins_with_blocks(const struct kvt_backend *b, enum kvt_release release)
+{
+	const struct kvt_backend_config config = { .release = release };
+	const struct kvt_backend_layout *row = kvt_backend_layouts(b, &config);
+	struct kvt_layout layout;
+	char word[32];
+
+	if (!row || snprintf(word, sizeof(word), "%.*s", (int)strcspn(row->bytes, " "),
+			     row->bytes) >= (int)sizeof(word) ||
+	    kvt_layout_parse(&layout, word, NULL))
+		return false;
+	/* of a CPU keys and values are one axis, whatever is inside */
+	for (int p = 0; p < layout.nplanes; p++) {
+		int block = kvt_order_find(&layout.plane[p], KVT_AXIS_B);
+		int half = kvt_order_find(&layout.plane[p], KVT_AXIS_K);
+
+		if (half < block || (layout.nplanes == 2 && half != block + 1))
+			return false;
+		/* side by side in a slot: one axis, too */
+		if (half == layout.plane[p].nparts - 2 && layout.nplanes == 1)
+			return false;
+	}
+	return true;
+}
+
+bool kvt_kv_regions(struct kvt_kv_regions *out, enum kvt_release release,
+		    const struct kvt_backend *backend, bool mla, bool states,
+		    bool cross_layer)
+{
+	if (release > KVT_VLLM_0_24 ||
+	    (!backend && !mla && !states) ||
+	    (backend && !kvt_backend_of(backend, release)))
+		return false;
+	out->blocks_first = states || (!mla && begins_with_blocks(backend, release));
+	out->split = !cross_layer && !mla && !out->blocks_first;
+	return true;
+}
+
+bool kvt_registers_k_and_v(enum kvt_release release, const struct kvt_layout *layout,
+			   const struct kvt_shape *shape)
+{
+	return release <= KVT_VLLM_0_24 && kvt_splits_k_and_v(layout, shape);
+}
+
+unsigned kvt_connector_unmet(enum kvt_release release, const struct kvt_layout *layout,
+			     const struct kvt_shape *shape, bool unequal_tp)
+{
+	unsigned unmet = kvt_registers_k_and_v(release, layout, shape) ?
+			 unmet_in_regions(layout, shape, unequal_tp) :
+			 unmet_in_blocks(layout, shape, unequal_tp);
+
+	return unmet | (shape->n[KVT_AXIS_S] % 16 ? KVT_NEED_BLOCK_SIZE : 0);
 }

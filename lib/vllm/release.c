@@ -24,6 +24,18 @@ const char *kvt_release_summary(enum kvt_release release)
 	return releases[release].summary;
 }
 
+struct kvt_text kvt_releases_text(unsigned bits)
+{
+	struct kvt_text out = { "" };
+	size_t n = 0;
+
+	for (int r = 0; r < KVT_NRELEASES; r++)
+		if (bits >> r & 1)
+			n += (size_t)snprintf(out.s + n, sizeof(out.s) - n, "%s%s",
+					      n ? ", " : "", releases[r].name);
+	return out;
+}
+
 /* A number of its own, such as that of a correction, may follow the name. */
 static bool is_it(const char *text, const char *name)
 {

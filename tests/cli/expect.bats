@@ -189,22 +189,82 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 @test "backends of a latent, of a packed content, and of no attention" {
 	run -0 kvtool expect backend --with=mla --with=sparse --cache-dtype=fp8_ds_mla \
 		--block-size=64 --head-dim=576 --all-reasons
-	[[ $output == *"FLASHMLA_SPARSE             yes"* ]]
-	[[ $output == *"TRITON_MLA                  no   kv_cache_dtype not supported, sparse not supported"* ]]
+	[[ ${lines[2]} == "could be    "*" FLASHMLA_SPARSE"* ]]
+	[[ $output == *"no          TRITON_MLA: kv_cache_dtype not supported, sparse not supported"* ]]
 	run -0 kvtool expect backend --with=connector --head-dim=128
-	[[ $output == *"ROCM_ATTN                   no   KV connector not supported"* ]]
-	[[ $output == *"ROCM_AITER_UNIFIED_ATTN     yes"* ]]
+	[[ $output == *$'no          KV connector not supported:\n            ROCM_ATTN'* ]]
+	may ROCM_AITER_UNIFIED_ATTN --with=connector --head-dim=128
+	may FLEX_ATTENTION "$nhd"
+	run -1 may FLEX_ATTENTION "${nhd/nhd/hnd}"
+}
+
+@test "the release stands first, then who could have it, then all others once" {
 	run -0 kvtool expect backend "$nhd"
-	[[ $output == *"FLEX_ATTENTION              yes"* ]]
-	run -0 kvtool expect backend "${nhd/nhd/hnd}"
-	[[ $output == *"FLEX_ATTENTION              no   it does not put bytes there"* ]]
+	[ "${lines[1]}" = "release     0.32" ]
+	[[ ${lines[2]} == "could be    FLASH_ATTN, "* ]]
+	[[ $output == *$'\nin 0.26     FLASH_ATTN, '* ]]
+	# every backend is in one list of this release
+	n=$(sed -e '/^in 0/,/[^,]$/d' <<<"$output" | grep -oE '\b[A-Z][A-Z0-9_]{3,}\b' |
+		grep -vx LBSHC | sort | uniq -d | wc -l)
+	[ "$n" = 0 ]
+	run -0 kvtool expect backend --release=0.22.1 "$nhd"
+	[ "${lines[1]}" = "release     0.22" ]
+	[[ $output == *"the release has no code for it:"*"B12X"* ]]
+	run -0 kvtool expect backend --release=list
+	[ "${lines[0]%% *}" = 0.32 ]
+	refused 2 "--release: '0.25' is no release of vLLM whose facts are known, expected 0.22, 0.24, 0.26 or 0.32" \
+		backend --release=0.25
+}
+
+@test "before 0.32 an order is NHD or HND, and the backend decides where bytes are" {
+	run -0 kvtool expect layout --release=0.24 --backend=FLASH_ATTN
+	[[ $output == *"layout     NHD: "*"bytes      FLASH_ATTN: LBKSHD"* ]]
+	run -0 kvtool expect layout --release=0.22 --backend=FLASH_ATTN \
+		--connector=NixlConnector
+	[[ $output == *"layout     HND: the connector asks for it"*"FLASH_ATTN: LKBHSD"* ]]
+	# what a backend needs on a device beats the user
+	run -0 kvtool expect layout --release=0.26 --backend=FLASHINFER --request=NHD \
+		--on=cuda:10.0
+	[[ $output == *"layout     HND: "*"bytes      FLASHINFER: LBHSC"* ]]
+	run -0 kvtool expect layout --release=0.26 --backend=FLASH_ATTN "$nhd"
+	[[ $output == *"the same" ]]
+	run -1 kvtool expect layout --release=0.24 --backend=FLASH_ATTN "$nhd"
+	[[ $output == *"another one" ]]
+	refused 2 "in release 0.24 the backend decides where bytes are: expected --backend" \
+		layout --release=0.24 "$nhd"
+	refused 2 "--shape, --worker and --resolved are of release 0.32, not of 0.26" \
+		layout --release=0.26 --shape=8,16,65536
+	refused 2 "--backend is B12X, of which release 0.26 has no code or no layout" \
+		layout --release=0.26 --backend=B12X
+	refused 2 "release 0.22 of vLLM has no NixlPullConnector, which is there since 0.24" \
+		layout --release=0.22 --connector=NixlPullConnector
+	run -0 kvtool expect layout --release=0.26 --cache=bf16 --cache=float16
+	[[ $output == *"zeroing    no: "* ]]
+}
+
+@test "a device decides where a backend puts bytes" {
+	run -0 kvtool expect layout --backend=FLASHINFER --on=cuda:10.0
+	[[ $output == *"layout     LBHNC"*"possible   LBHNC, BLHNC"* ]]
+	run -0 kvtool expect layout --backend=ROCM_AITER_FA --on=rocm:shuffle
+	[[ $output == *"layout     LHBNC"*"bytes      ROCM_AITER_FA: aiter-shuffle-kv-first"* ]]
+	run -0 kvtool expect layout --backend=ROCM_AITER_UNIFIED_ATTN \
+		--connector=ExampleConnector
+	[[ $output == *$'possible   LBHNC\n'* ]]
+}
+
+# may NAME ARG...: is the backend among those that could have it?
+may() {
+	kvtool expect backend -j "${@:2}" |
+		json "[b['backend'] for b in o['groups'][0]['backends'] if b['possible']]" |
+		grep -q "'$1'"
 }
 
 # could NAME TYPE ROW BLOCK: the backend could have such rows, or pages of them
 could() {
 	head -c $((2 * 3 * $4 * $3)) /dev/zero >rows.bin
 	kvtool expect backend --layout=mla --content-type="$2" --layers=2 --block-size="$4" \
-		rows.bin | grep -q "^$1 *yes$"
+		rows.bin >/dev/null
+	may "$1" --layout=mla --content-type="$2" --layers=2 --block-size="$4" rows.bin
 }
 
 @test "vLLM has each content by the word that kvtool-content(7) has for it" {

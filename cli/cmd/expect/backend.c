@@ -19,11 +19,11 @@ struct asked {
 	struct opt_strings with, select;
 	/* by the number of the kind (kvt_backend_kind_at), the last for all others */
 	const struct kvt_backend *selected[MAX_KINDS];
-	const char *cache_dtype, *on;
+	const char *cache_dtype, *on_text;
 	int64_t heads;
-	bool all, json, has_platform;
-	struct kvt_backend_config config;	/* of --with */
-	struct kvt_backend_platform platform;
+	bool all, json;
+	struct kvt_backend_config config;	/* of --with and --release */
+	struct expect_on on;
 };
 
 /* ---- options ------------------------------------------------------------ */
@@ -147,56 +147,6 @@ static enum kvt_status take_selected(struct asked *a, struct kvt_error *err)
 	return status;
 }
 
-/* "cuda:9.0": two numbers, the second of one digit. */
-static bool take_capability(int *out, const char *text)
-{
-	int major, minor, end = 0;
-
-	if (sscanf(text, "%2d.%1d%n", &major, &minor, &end) != 2 || text[end] ||
-	    major < 1 || minor < 0)
-		return false;
-	*out = 10 * major + minor;
-	return true;
-}
-
-/* "rocm", "rocm:aiter,mha,mla", "rocm:rdna" */
-static bool take_rocm(struct kvt_backend_platform *out, const char *text)
-{
-	out->rocm = true;
-	if (!*text)
-		return true;
-	for (; *text == ':' || *text == ','; text += strcspn(text, ",")) {
-		size_t n = strcspn(++text, ",");
-
-		if (n == 5 && !strncmp(text, "aiter", n))
-			out->aiter = true;
-		else if (n == 3 && !strncmp(text, "mha", n))
-			out->aiter = out->aiter_mha = true;
-		else if (n == 3 && !strncmp(text, "mla", n))
-			out->aiter = out->aiter_mla = true;
-		else if (n == 4 && !strncmp(text, "rdna", n))
-			out->rdna_aiter = true;
-		else
-			return false;
-	}
-	return !*text;
-}
-
-static enum kvt_status take_platform(struct asked *a, struct kvt_error *err)
-{
-	struct kvt_backend_platform *p = &a->platform;
-
-	a->has_platform = a->on != NULL;
-	if (!a->on)
-		return KVT_OK;
-	p->heads = a->heads;
-	if (!strncmp(a->on, "cuda:", 5) ? take_capability(&p->capability, a->on + 5) :
-	    !strncmp(a->on, "rocm", 4) && take_rocm(p, a->on + 4))
-		return KVT_OK;
-	return kvt_fail(err, KVT_USAGE,
-			"--on is '%.40s', expected cuda:9.0 with the compute capability, or rocm, rocm:aiter,mha,mla or rocm:rdna", a->on);
-}
-
 /* ---- one answer --------------------------------------------------------- */
 
 /* What is asked of backends: of a group, or NULL where there is no dump. */
@@ -229,7 +179,8 @@ static struct question question_of(const struct asked *a, const struct kvt_group
 	}
 	if (a->cache_dtype)
 		q.config.cache_dtype = a->cache_dtype;
-	q.config.capability = a->platform.capability;
+	q.config.capability = a->on.platform.capability;
+	q.config.shuffle = a->on.shuffle;
 	return q;
 }
 
@@ -258,7 +209,7 @@ static int reasons_of(const char *out[MAX_REASONS], const struct kvt_backend *ba
 	int n = engine_reasons(out, backend, q);
 
 	if (q->group && code &&
-	    !kvt_backend_writes(backend, &q->group->layout, &q->group->shape))
+	    !kvt_backend_writes(backend, &q->config, &q->group->layout, &q->group->shape))
 		out[n++] = "it does not put bytes there";
 	return n;
 }
@@ -277,7 +228,7 @@ static const struct kvt_backend *taken(const struct asked *a, const struct quest
 {
 	const struct kvt_backend *order[16] = { selected(a, q) };
 	int n = order[0] ? 1 :
-		kvt_backend_order_of(order, 16, &q->config, &a->platform);
+		kvt_backend_order_of(order, 16, &q->config, &a->on.platform);
 
 	for (int i = 0; i < n; i++)
 		if (!kvt_backend_check(order[i], &q->config))
@@ -304,9 +255,9 @@ static void print_question(const struct question *q)
 static void print_order(const struct asked *a, const struct question *q)
 {
 	const struct kvt_backend *order[16], *first = taken(a, q);
-	int n = kvt_backend_order_of(order, 16, &q->config, &a->platform);
+	int n = kvt_backend_order_of(order, 16, &q->config, &a->on.platform);
 
-	plainf("on %s vLLM asks ", a->on);
+	plainf("on %s vLLM asks ", a->on.text);
 	for (int i = 0; i < n; i++)
 		plainf("%s%s", i ? ", " : "", kvt_backend_name(order[i]));
 	plainf("; it takes %s\n", first ? kvt_backend_name(first) : "none, and fails");
@@ -324,27 +275,94 @@ static void print_selected(const struct question *q, const struct kvt_backend *b
 	putchar('\n');
 }
 
-static void print_answers(const struct asked *a, const struct question *q)
+/* Other releases in which some backend could have it. */
+static void print_others(const struct question *q)
+{
+	for (int r = KVT_NRELEASES; r--; ) {
+		struct kvt_backend_config then = q->config;
+		char label[16];
+
+		if (r == (int)q->config.release)
+			continue;
+		then.release = (enum kvt_release)r;
+		snprintf(label, sizeof(label), "in %s", kvt_release_name(then.release));
+		writers_text(label, &then, q->group, NULL);
+	}
+}
+
+/* One line a reason, that of the first backend with it first. */
+static void print_refused(const struct question *q)
+{
+	const struct kvt_backend *b, *other;
+	const char *why[MAX_REASONS], *before[MAX_REASONS];
+
+	for (int i = 0; (b = kvt_backend_at(i)); i++) {
+		struct name_list list = { "", 0 };
+		bool said = false;
+
+		if (!reasons_of(why, b, q))
+			continue;
+		for (int k = 0; k < i && !said; k++)
+			said = reasons_of(before, kvt_backend_at(k), q) &&
+			       !strcmp(before[0], why[0]);
+		if (said)
+			continue;
+		plainf("no          %s:\n", why[0]);
+		for (int k = i; (other = kvt_backend_at(k)); k++)
+			if (reasons_of(before, other, q) && !strcmp(before[0], why[0]))
+				name_list_add(&list, kvt_backend_name(other));
+		name_list_end(&list, NULL);
+	}
+}
+
+/* All reasons of each, one line a backend. */
+static void print_all_reasons(const struct question *q)
 {
 	const struct kvt_backend *b;
 	const char *why[MAX_REASONS];
 
-	print_question(q);
 	for (int i = 0; (b = kvt_backend_at(i)); i++) {
 		int n = reasons_of(why, b, q);
 
-		plainf("%-28s%s", kvt_backend_name(b), n ? "no   " : "yes");
-		for (int j = 0; j < n && (!j || a->all); j++)
-			plainf("%s%s", j ? ", " : "", why[j]);
-		putchar('\n');
+		for (int k = 0; k < n; k++)
+			plainf(k ? ", %s" : "no          %s: %s", k ? why[k] :
+			       kvt_backend_name(b), why[0]);
+		if (n)
+			putchar('\n');
 	}
+}
+
+static void print_answers(const struct asked *a, const struct question *q)
+{
+	print_question(q);
+	plainf("%-12s%s\n", "release", kvt_release_name(q->config.release));
+	writers_text("could be", &q->config, q->group, "none");
+	print_others(q);
+	if (a->all)
+		print_all_reasons(q);
+	else
+		print_refused(q);
 	if (selected(a, q))
 		print_selected(q, selected(a, q));
-	else if (a->has_platform)
+	else if (a->on.text)
 		print_order(a, q);
 }
 
 /* ---- JSON --------------------------------------------------------------- */
+
+/* Every other release, with who could have it there. */
+static void put_others(struct json_out *out, json_t *o, const struct question *q)
+{
+	json_t *list = json_put_array(out, o, "other_releases");
+
+	for (int r = 0; r < KVT_NRELEASES; r++) {
+		struct kvt_backend_config then = q->config;
+
+		then.release = (enum kvt_release)r;
+		if (then.release != q->config.release)
+			writers_json(out, json_append_object(out, list), &then, q->group);
+	}
+}
 
 static void put_answers(struct json_out *out, json_t *list, const struct asked *a,
 			const struct question *q)
@@ -367,13 +385,14 @@ static void put_answers(struct json_out *out, json_t *list, const struct asked *
 		for (int j = 0; j < n; j++)
 			json_append_text(out, reasons, why[j]);
 	}
+	put_others(out, o, q);
 	b = selected(a, q);
 	json_put_text(out, o, "kind", kvt_backend_kind(&q->config));
 	json_put_text(out, o, "selected", b ? kvt_backend_name(b) : NULL);
-	if (!a->has_platform && !b)
+	if (!a->on.text && !b)
 		return;
 	names = json_put_array(out, o, "asked");
-	n = b ? 0 : kvt_backend_order_of(order, 16, &q->config, &a->platform);
+	n = b ? 0 : kvt_backend_order_of(order, 16, &q->config, &a->on.platform);
 	for (int i = 0; i < n; i++)
 		json_append_text(out, names, kvt_backend_name(order[i]));
 	b = taken(a, q);
@@ -428,6 +447,8 @@ static enum kvt_status answer_all(const struct asked *a, const char *path,
 
 	if (a->json) {
 		json_start(&out);
+		json_put_text(&out, out.root, "release",
+			      kvt_release_name(a->config.release));
 		list = json_put_array(&out, out.root, "groups");
 	}
 	if (path) {
@@ -445,14 +466,14 @@ static enum kvt_status answer_all(const struct asked *a, const char *path,
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct asked a = { .all = false };
+	struct asked a = { .config.release = KVT_NEWEST_RELEASE };
 	const struct opt opts[] = {
 		{ "with", 0, OPT_STRINGS, &a.with, "WORD",
 		  "what is asked for: mla, sinks, connector, ...; may be repeated" },
 		{ "cache-dtype", 0, OPT_STRING, &a.cache_dtype, "NAME",
 		  "vLLM's name of the cache's type, such as fp8_e4m3" },
-		{ "on", 0, OPT_STRING, &a.on, "PLATFORM",
-		  "cuda:9.0, rocm, rocm:aiter,mha: also who is asked and taken there" },
+		OPT_RELEASE(&a.config.release),
+		OPT_ON(&a.on_text),
 		{ "select", 0, OPT_STRINGS, &a.select, "[KIND=]NAME",
 		  "what vLLM is told to take, for all layers or a kind; may be repeated" },
 		{ "query-heads", 0, OPT_COUNT, &a.heads, "N",
@@ -472,8 +493,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	for (int i = 0; i < a.with.n; i++)
 		if ((status = take_word(&a, a.with.s[i], err)))
 			return status;
-	if ((status = take_selected(&a, err)) || (status = take_platform(&a, err)) || (status = check_types(&a, err)))
+	if ((status = take_selected(&a, err)) ||
+	    (status = expect_on_take(&a.on, a.on_text, err)) ||
+	    (status = check_types(&a, err)))
 		return status;
+	a.on.platform.heads = a.heads;
 	return answer_all(&a, n ? argv[0] : NULL, err);
 }
 

@@ -21,45 +21,52 @@ enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
 enum { CONFLICT = -2 };
 
-static const char *name_of(int layout)
+static const char *name_of(int layout, enum kvt_release release)
 {
 	return layout == CONFLICT ? "conflict" : layout < 0 ? "none" :
-	       kvt_kv_layout_name((enum kvt_kv_layout)layout);
+	       kvt_kv_layout_word((enum kvt_kv_layout)layout, release);
 }
 
 /* ---- printing ----------------------------------------------------------- */
 
-static void print_head(void)
+/* Where the answer goes, and which release it is of. */
+struct asked {
+	enum kvt_release release;
+	struct json_out *out;		/* NULL: text */
+	json_t *list;
+};
+
+static void print_head(enum kvt_release release)
 {
-	plainf("%-29s", "connector");
+	plainf("vLLM %-24s", kvt_release_name(release));
 	for (int i = 0; i < NCASES; i++)
 		plainf(i < NCASES - 1 ? "%-10s" : "%s", cases[i].text);
 	putchar('\n');
 }
 
-static void print_answer(struct json_out *out, json_t *list, const char *title,
+static void print_answer(const struct asked *a, const char *title,
 			 const int layout[NCASES], bool first)
 {
 	json_t *o;
 
-	if (!out) {
+	if (!a->out) {
 		if (first)
-			print_head();
+			print_head(a->release);
 		plainf("%-29s", title);
 		for (int i = 0; i < NCASES; i++)
-			plainf(i < NCASES - 1 ? "%-10s" : "%s", name_of(layout[i]));
+			plainf(i < NCASES - 1 ? "%-10s" : "%s", name_of(layout[i], a->release));
 		putchar('\n');
 		return;
 	}
-	o = json_append_object(out, list);
-	json_put_text(out, o, "connector", title);
+	o = json_append_object(a->out, a->list);
+	json_put_text(a->out, o, "connector", title);
 	for (int i = 0; i < NCASES; i++)
-		json_put_text(out, o, cases[i].key,
-			      layout[i] == -1 ? NULL : name_of(layout[i]));
+		json_put_text(a->out, o, cases[i].key,
+			      layout[i] == -1 ? NULL : name_of(layout[i], a->release));
 }
 
 /* One connector, or several that are used together; what they differ in is an answer. */
-static enum kvt_status answer(struct json_out *out, json_t *list, const char *title,
+static enum kvt_status answer(const struct asked *a, const char *title,
 			      const char *const *name, int n, bool first,
 			      struct kvt_error *err)
 {
@@ -67,9 +74,11 @@ static enum kvt_status answer(struct json_out *out, json_t *list, const char *ti
 	int layout[NCASES];
 
 	for (int i = 0; i < NCASES; i++) {
+		struct kvt_connector_model model = cases[i].model;
 		struct kvt_error why = { "" };
 
-		status = kvt_connector_layout(&layout[i], name, n, &cases[i].model, &why);
+		model.release = a->release;
+		status = kvt_connector_layout(&layout[i], name, n, &model, &why);
 		if (status == KVT_BAD_INPUT) {
 			if (!worst)
 				kvt_fail(err, KVT_MISMATCH, "%s: %s", cases[i].text,
@@ -80,30 +89,31 @@ static enum kvt_status answer(struct json_out *out, json_t *list, const char *ti
 			return kvt_fail(err, status, "%s", why.text);
 		}
 	}
-	print_answer(out, list, title, layout, first);
+	print_answer(a, title, layout, first);
 	return worst;
 }
 
-static enum kvt_status answer_all(struct json_out *out, char **argv, int n,
+static enum kvt_status answer_all(const struct asked *a, char **argv, int n,
 				  struct kvt_error *err)
 {
-	json_t *list = out ? json_put_array(out, out->root, "connectors") : NULL;
 	const char *name;
 	enum kvt_status status = KVT_OK;
 
 	if (n)
-		return answer(out, list, n > 1 ? "all of them" : argv[0],
+		return answer(a, n > 1 ? "all of them" : argv[0],
 			      (const char *const *)argv, n, true, err);
-	for (int i = 0; !status && (name = kvt_connector_at(i)); i++)
-		status = answer(out, list, name, &name, 1, !i, err);
+	for (int i = 0; !status && (name = kvt_connector_at(a->release, i)); i++)
+		status = answer(a, name, &name, 1, !i, err);
 	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
+	struct asked a = { .release = KVT_NEWEST_RELEASE };
 	struct json_out out = { NULL, false };
 	bool json = false;
 	const struct opt opts[] = {
+		OPT_RELEASE(&a.release),
 		OPT_JSON(&json),
 		{ 0 }
 	};
@@ -112,9 +122,13 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (n < 0)
 		return opt_status(n);
-	if (json)
+	if (json) {
 		json_start(&out);
-	status = answer_all(json ? &out : NULL, argv, n, err);
+		json_put_text(&out, out.root, "release", kvt_release_name(a.release));
+		a.out = &out;
+		a.list = json_put_array(&out, out.root, "connectors");
+	}
+	status = answer_all(&a, argv, n, err);
 	if (json && status <= KVT_MISMATCH)
 		status = worse(status, json_print(&out, false, err));
 	json_free(&out);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/expect/expect.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "lib/kvt/choice.h"
@@ -18,7 +19,9 @@ enum { MAX_SPECS = 64 };
 struct asked {
 	struct kvt_hints hints;
 	struct opt_strings backends, connectors, workers, shapes, caches, with;
-	const char *requested, *resolved;
+	const char *requested, *resolved, *on_text;
+	enum kvt_release release;
+	struct expect_on on;
 	bool json;
 };
 
@@ -29,6 +32,12 @@ struct answer {
 	struct kvt_zeroing_spec cache[MAX_SPECS];
 	int nspecs, ncaches;
 	char word[MAX_SPECS][64];	/* of --cache */
+	enum kvt_release release;
+	int nbackends;			/* whose bytes have a place of their own */
+	struct {
+		const char *name;
+		char bytes[96];		/* words of where they are */
+	} backend[32];
 	bool agrees;
 };
 
@@ -124,26 +133,44 @@ static enum kvt_status take_cache(struct kvt_zeroing_spec *out, char word[64],
 	return KVT_OK;
 }
 
+static const struct kvt_backend_layout *row_of(const struct asked *a, const char *name)
+{
+	const struct kvt_backend_config config = {
+		.release = a->release, .capability = a->on.platform.capability,
+		.shuffle = a->on.shuffle, .connector = a->connectors.n > 0,
+	};
+
+	return kvt_backend_layouts(kvt_backend_find(name), &config);
+}
+
 /* What the backends of a worker have in common; without --backend: all layouts. */
-static enum kvt_status ask_backends(struct kvt_kv_layouts *out,
-				    const struct opt_strings *names,
+static enum kvt_status ask_backends(struct kvt_kv_layouts *out, const struct asked *a,
 				    struct kvt_error *err)
 {
+	const struct opt_strings *names = &a->backends;
 	struct kvt_kv_layouts list[sizeof(names->s) / sizeof(names->s[0])] = { { 0 } };
 	enum kvt_status status;
 
 	for (int i = 0; i < names->n; i++) {
-		const struct kvt_backend *b = kvt_backend_find(names->s[i]);
-		const char *layouts = b ? kvt_backend_layouts(b) : NULL;
+		const struct kvt_backend_layout *row;
 
-		if (!b)
+		if (!kvt_backend_find(names->s[i]))
 			return kvt_fail(err, KVT_USAGE,
 					"--backend is '%.40s', which is no backend of vLLM; 'kvtool expect backend' lists them",
 					names->s[i]);
-		if (layouts &&
-		    (status = kvt_kv_layouts_parse(&list[i], layouts, err)))
+		row = row_of(a, names->s[i]);
+		if (!row && a->release == KVT_NEWEST_RELEASE)
+			continue;	/* a name without code asks for nothing */
+		if (!row)
+			return kvt_fail(err, KVT_USAGE,
+					"--backend is %s, of which release %s has no code or no layout",
+					names->s[i], kvt_release_name(a->release));
+		if (row->names &&
+		    (status = kvt_kv_layouts_parse(&list[i], row->names, err)))
 			return status;
 	}
+	if (!names->n && a->release < KVT_VLLM_0_32)
+		return kvt_kv_layouts_parse(out, "NHD HND", err);
 	return kvt_kv_layouts_common(out, list, names->n, err);
 }
 
@@ -172,13 +199,62 @@ static void take_group(struct answer *out, const struct kvt_group *g)
 			g->page_bytes ? g->page_bytes : page, -1 };
 }
 
+/* Takes the next word of a list; false at its end. */
+static bool next_word(char out[32], const char **list)
+{
+	size_t n = strcspn(*list, " ");
+
+	snprintf(out, 32, "%.*s", (int)(n < 31 ? n : 31), *list);
+	*list += n;
+	*list += **list == ' ';
+	return *out;
+}
+
+static bool are_there(const char *words, const struct kvt_group *g)
+{
+	struct kvt_layout layout;
+	char word[32];
+
+	while (next_word(word, &words))
+		if (!kvt_layout_parse(&layout, word, NULL) &&
+		    kvt_layout_agree(&layout, &g->layout, &g->shape))
+			return true;
+	return false;
+}
+
 static bool agrees(const struct answer *a, const struct kvt_group *g)
 {
-	struct kvt_layout chosen;
+	bool there = !is_attention(g);
 
-	return !is_attention(g) ||
-	       (!kvt_layout_parse(&chosen, kvt_kv_layout_name(a->choice.layout), NULL) &&
-		kvt_layout_agree(&chosen, &g->layout, &g->shape));
+	for (int i = 0; i < a->nbackends; i++)
+		there |= are_there(a->backend[i].bytes, g);
+	return a->nbackends ? there :
+	       there || are_there(kvt_kv_layout_name(a->choice.layout), g);
+}
+
+/*
+ * Where the bytes of the backends are under the order that was chosen: of a name, the
+ * word at its place; of a CPU, all, for the instruction set decides.
+ */
+static void add_bytes(struct answer *out, const char *backend,
+		      const struct kvt_backend_layout *row)
+{
+	const char *names = row ? row->names : NULL, *bytes = row ? row->bytes : NULL;
+	char name[32], word[32], *to = out->backend[out->nbackends].bytes;
+	size_t room = sizeof(out->backend[0].bytes);
+	enum kvt_kv_layout layout;
+	bool paired = true;
+
+	if (!row || !names || !bytes || out->nbackends == 32)
+		return;
+	while (paired && next_word(name, &names) && next_word(word, &bytes))
+		if (!kvt_kv_layout_parse(&layout, name, NULL) &&
+		    layout == out->choice.layout) {
+			paired = *names || !*bytes;
+			break;
+		}
+	snprintf(to, room, "%s", paired ? word : row->bytes);
+	out->backend[out->nbackends++].name = backend;
 }
 
 /* ---- printing ----------------------------------------------------------- */
@@ -199,24 +275,28 @@ static const char *const why_word[] = {
 static const char *connector_name(const struct answer *a)
 {
 	return a->connector < 0 ? NULL :
-	       kvt_kv_layout_name((enum kvt_kv_layout)a->connector);
+	       kvt_kv_layout_word((enum kvt_kv_layout)a->connector, a->release);
 }
 
 static void print_text(const struct answer *a, const struct kvt_dump *dump)
 {
 	const struct kvt_kv_layouts *c = &a->choice.candidates;
 
-	plainf("layout     %s: %s\n", kvt_kv_layout_name(a->choice.layout),
+	plainf("release    %s\n", kvt_release_name(a->release));
+	plainf("layout     %s: %s\n", kvt_kv_layout_word(a->choice.layout, a->release),
 	       why_text[a->choice.why]);
 	if (c->n) {
 		plainf("possible   ");
 		for (int i = 0; i < c->n; i++)
-			plainf("%s%s", i ? ", " : "", kvt_kv_layout_name(c->at[i]));
+			plainf("%s%s", i ? ", " : "",
+			       kvt_kv_layout_word(c->at[i], a->release));
 		putchar('\n');
 	}
+	for (int i = 0; i < a->nbackends; i++)
+		plainf("bytes      %s: %s\n", a->backend[i].name, a->backend[i].bytes);
 	plainf("connector  %s\n", connector_name(a) ? connector_name(a) : "none");
 	if (a->ncaches)
-		plainf("zeroing    %s\n", kvt_needs_zeroing(a->cache, a->ncaches) ?
+		plainf("zeroing    %s\n", kvt_needs_zeroing(a->release, a->cache, a->ncaches) ?
 		       "yes: fresh blocks are zeroed" :
 		       "no: a fresh block holds what was in it before");
 	for (int g = 0; dump && g < kvt_dump_snapshot(dump)->ngroups; g++)
@@ -224,6 +304,22 @@ static void print_text(const struct answer *a, const struct kvt_dump *dump)
 		       human_layout(&kvt_dump_group(dump, g)->layout).s,
 		       !is_attention(kvt_dump_group(dump, g)) ? "no attention" :
 		       agrees(a, kvt_dump_group(dump, g)) ? "the same" : "another one");
+}
+
+static void put_bytes(struct json_out *out, const struct answer *a)
+{
+	json_t *list = json_put_array(out, out->root, "bytes");
+
+	for (int i = 0; i < a->nbackends; i++) {
+		json_t *o = json_append_object(out, list), *words;
+		const char *rest = a->backend[i].bytes;
+		char word[32];
+
+		json_put_text(out, o, "backend", a->backend[i].name);
+		words = json_put_array(out, o, "layouts");
+		while (next_word(word, &rest))
+			json_append_text(out, words, word);
+	}
 }
 
 static enum kvt_status print_json(const struct answer *a, const struct kvt_dump *dump,
@@ -235,15 +331,18 @@ static enum kvt_status print_json(const struct answer *a, const struct kvt_dump 
 	json_t *list;
 
 	json_start(&out);
-	json_put_text(&out, out.root, "layout", kvt_kv_layout_name(a->choice.layout));
+	json_put_text(&out, out.root, "release", kvt_release_name(a->release));
+	json_put_text(&out, out.root, "layout",
+		      kvt_kv_layout_word(a->choice.layout, a->release));
 	json_put_text(&out, out.root, "why", why_word[a->choice.why]);
 	list = json_put_array(&out, out.root, "possible");
 	for (int i = 0; i < c->n; i++)
-		json_append_text(&out, list, kvt_kv_layout_name(c->at[i]));
+		json_append_text(&out, list, kvt_kv_layout_word(c->at[i], a->release));
+	put_bytes(&out, a);
 	json_put_text(&out, out.root, "connector", connector_name(a));
 	if (a->ncaches)
 		json_put_bool(&out, out.root, "zeroing",
-			      kvt_needs_zeroing(a->cache, a->ncaches));
+			      kvt_needs_zeroing(a->release, a->cache, a->ncaches));
 	else
 		json_put(&out, out.root, "zeroing", json_null());
 	list = dump ? json_put_array(&out, out.root, "groups") : NULL;
@@ -292,30 +391,56 @@ static enum kvt_status choose(struct answer *out, const struct asked *a,
 		if ((status = kvt_kv_layouts_parse(&worker[i], a->workers.s[i], err)))
 			return status;
 	if (!a->workers.n) {
-		if ((status = ask_backends(&worker[0], &a->backends, err)))
+		if ((status = ask_backends(&worker[0], a, err)))
 			return status;
 		r.nworkers = 1;
 	}
+	if (a->release < KVT_VLLM_0_32)
+		r.nspecs = 0;		/* they have no say yet */
 	if ((status = take_name(&r.requested, "--request", a->requested, err)) ||
 	    (status = take_name(&r.resolved, "--resolved", a->resolved, err)) ||
 	    (status = kvt_connector_layout(&out->connector, a->connectors.s,
 					   a->connectors.n, model, err)))
 		return status;
 	r.connector = out->connector;
-	return kvt_layout_choose(&out->choice, &r, err);
+	/* what a backend needs beat what the user wanted */
+	if (a->release < KVT_VLLM_0_32 && r.nworkers && worker[0].n == 1)
+		r.requested = -1;
+	if ((status = kvt_layout_choose(&out->choice, &r, err)))
+		return status;
+	for (int i = 0; i < a->backends.n; i++)
+		add_bytes(out, a->backends.s[i], row_of(a, a->backends.s[i]));
+	return KVT_OK;
+}
+
+/* What releases before 0.32 do not know. */
+static enum kvt_status check_release(const struct asked *a, const struct kvt_dump *dump,
+				     struct kvt_error *err)
+{
+	if (a->release >= KVT_VLLM_0_32)
+		return KVT_OK;
+	if (a->shapes.n || a->workers.n || a->resolved)
+		return kvt_fail(err, KVT_USAGE,
+				"--shape, --worker and --resolved are of release 0.32, not of %s",
+				kvt_release_name(a->release));
+	return !dump || a->backends.n ? KVT_OK :
+	       kvt_fail(err, KVT_USAGE,
+			"in release %s the backend decides where bytes are: expected --backend, such as --backend=FLASH_ATTN",
+			kvt_release_name(a->release));
 }
 
 static enum kvt_status answer(const struct asked *a, const struct kvt_dump *dump,
 			      struct kvt_error *err)
 {
 	struct answer *out = calloc(1, sizeof(*out));
-	struct kvt_connector_model model = { .mla = false };
+	struct kvt_connector_model model = { .release = a->release };
 	enum kvt_status status;
 
 	if (!out)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	out->agrees = true;
-	if (!(status = take_with(&model, &a->with, err)))
+	out->release = a->release;
+	if (!(status = check_release(a, dump, err)) && !(status = take_with(&model, &a->with, err)))
 		status = take_lists(out, a, err);
 	for (int g = 0; dump && !status && g < kvt_dump_snapshot(dump)->ngroups &&
 	     out->ncaches < MAX_SPECS && out->nspecs < MAX_SPECS; g++) {
@@ -338,7 +463,7 @@ static enum kvt_status answer(const struct asked *a, const struct kvt_dump *dump
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct asked a = { .json = false };
+	struct asked a = { .release = KVT_NEWEST_RELEASE };
 	const struct opt opts[] = {
 		{ "backend", 0, OPT_STRINGS, &a.backends, "NAME",
 		  "a backend that the layers use; may be repeated" },
@@ -356,6 +481,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "type of a spec, such as uint8:nvfp4, for zeroing; may be repeated" },
 		{ "with", 0, OPT_STRINGS, &a.with, "WORD",
 		  "mla, hisparse, no-model: what connectors ask; may be repeated" },
+		OPT_RELEASE(&a.release),
+		OPT_ON(&a.on_text),
 		OPT_JSON(&a.json),
 		OPT_INPUT(&a.hints),
 		{ 0 }
@@ -368,6 +495,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(n);
 	if (n > 1)
 		return kvt_fail(err, KVT_USAGE, "expected one dump or none, got %d", n);
+	if ((status = expect_on_take(&a.on, a.on_text, err)))
+		return status;
 	if (n && (status = kvt_open(&dump, argv[0], &a.hints, err)))
 		return status;
 	status = answer(&a, dump, err);

@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -55,9 +56,29 @@ static struct check_case checks[] = {
 	  { .block_size = 96, .mla = true }, "" },
 	{ "CPU_ATTN has blocks of 32", "CPU_ATTN", { .block_size = 16 },
 	  "block_size not supported" },
-	{ "and had others", "CPU_ATTN", { .block_size = 16, .any_release = true }, "" },
-	{ "none divides 8", "CPU_ATTN", { .block_size = 8, .any_release = true },
+	{ "sinks of FlashInfer on 9.0", "FLASHINFER",
+	  { LLAMA, .sinks = true, .capability = 90 }, "" },
+	{ "from 8.0 on without an end", "FLASH_ATTN", { LLAMA, .capability = 130 },
+	  "" },
+	{ "up to 12.1", "FLASHINFER", { LLAMA, .capability = 122 },
+	  "compute capability not supported" },
+	{ "one number alone", "HPC_ATTN", { .block_size = 64, .capability = 100 },
+	  "compute capability not supported" },
+	{ "dense latents are Hopper's", "FLASHMLA", { DEEPSEEK, .capability = 100 },
+	  "FlashMLA Dense is only supported on Hopper devices." },
+	{ "PCP and DCP together", "FLASHINFER_MLA_SPARSE",
+	  { DEEPSEEK, .sparse = true, .pcp = true, .dcp = true },
+	  "FLASHINFER_MLA_SPARSE does not support combined PCP+DCP" },
+	{ "blocks of 64 on Hopper", "FLASHMLA_SPARSE_DSV41",
+	  { .block_size = 64, .mla = true, .sparse = true, .capability = 90 }, "" },
+	{ "and not elsewhere", "FLASHMLA_SPARSE_DSV41",
+	  { .block_size = 64, .mla = true, .sparse = true, .capability = 100 },
 	  "block_size not supported" },
+	{ "non-causal latents of AITER", "ROCM_AITER_MLA",
+	  { DEEPSEEK, .non_causal = true }, "" },
+	{ "but for float16", "ROCM_AITER_MLA",
+	  { .dtype = "half", .cache_dtype = "auto", .mla = true, .non_causal = true },
+	  "non-causal fp16 MLA decode not supported" },
 	{ "a name without code has one reason", "TORCH_SDPA", { DEEPSEEK },
 	  "the release has no code for it" },
 	{ "every reason of a decoder", "HPC_ATTN",
@@ -106,14 +127,59 @@ static struct check_case checks[] = {
 	{ "FlexAttention has no list", "FLEX_ATTENTION", { .head_size = 7 }, "" },
 	{ "a scale for each head", "TRITON_ATTN",
 	  { .cache_dtype = "int8_per_token_head" }, "" },
-	{ "nvfp4 is FlashInfer's", "FLASHINFER", { .cache_dtype = "nvfp4_4over6" }, "" },
+	{ "nvfp4 is FlashInfer's", "FLASHINFER", { .cache_dtype = "nvfp4_4over6" },
+	  "" },
 	{ "an unknown cache dtype", "FLASHINFER", { .cache_dtype = "fp9" },
 	  "kv_cache_dtype not supported" },
-	{ "an unknown dtype", "FLASHINFER", { .dtype = "auto" }, "dtype not supported" },
+	{ "an unknown dtype", "FLASHINFER", { .dtype = "auto" },
+	  "dtype not supported" },
 	{ "slots are TurboQuant's own", "TURBOQUANT", { .cache_dtype = "bfloat16" },
 	  "kv_cache_dtype not supported" },
 	{ "HPC_ATTN", "HPC_ATTN", { LLAMA, .sliding_window = true },
 	  "block_size not supported; sliding window not supported" },
+};
+
+/* What earlier releases answered, with their name in the configuration. */
+static struct check_case earlier[] = {
+	{ "and had others", "CPU_ATTN", { .release = KVT_VLLM_0_26,
+	  .block_size = 16 }, "" },
+	{ "none divides 8", "CPU_ATTN", { .release = KVT_VLLM_0_22, .block_size = 8 },
+	  "block_size not supported" },
+	{ "no code yet", "B12X", { .release = KVT_VLLM_0_26, LLAMA },
+	  "the release has no code for it" },
+	{ "what was not asked was not refused", "ROCM_ATTN",
+	  { .release = KVT_VLLM_0_22, LLAMA, .connector = true, .pcp = true,
+	  .dcp = true, .rswa = true }, "" },
+	{ "connectors are asked since 0.24", "ROCM_ATTN",
+	  { .release = KVT_VLLM_0_24, LLAMA, .connector = true, .pcp = true },
+	  "KV connector not supported" },
+	{ "its heir had the same answer then", "ROCM_AITER_UNIFIED_ATTN",
+	  { .release = KVT_VLLM_0_26, LLAMA, .connector = true },
+	  "KV connector not supported" },
+	{ "float32 before 0.26", "ROCM_AITER_UNIFIED_ATTN",
+	  { .release = KVT_VLLM_0_24, .dtype = "float32" }, "" },
+	{ "and not then", "ROCM_AITER_UNIFIED_ATTN", { .release = KVT_VLLM_0_26,
+	  .dtype = "float32" },
+	  "dtype not supported" },
+	{ "but not before", "FLASHINFER", { .release = KVT_VLLM_0_26, LLAMA,
+	  .sinks = true, .capability = 90 },
+	  "attention sinks not supported" },
+	{ "unknown devices have them", "FLASHINFER",
+	  { .release = KVT_VLLM_0_26, LLAMA, .sinks = true }, "" },
+	{ "nvfp4 on 9.0 is new", "FLASHINFER",
+	  { .release = KVT_VLLM_0_26, .head_size = 128, .cache_dtype = "nvfp4",
+	  .capability = 90 },
+	  "kv_cache_dtype not supported" },
+	{ "a Turing card", "FLASHINFER", { .release = KVT_VLLM_0_22, LLAMA,
+	  .capability = 75 }, "" },
+	{ "which was dropped", "FLASHINFER", { .release = KVT_VLLM_0_24, LLAMA,
+	  .capability = 75 },
+	  "compute capability not supported" },
+	{ "and all above it before", "HPC_ATTN", { .release = KVT_VLLM_0_26,
+	  .block_size = 64, .capability = 100 }, "" },
+	{ "DCP by its own words", "FLASH_ATTN_MLA_SPARSE",
+	  { .release = KVT_VLLM_0_26, DEEPSEEK, .sparse = true, .dcp = true },
+	  "FlashAttention MLA Sparse does not support DCP for now" },
 };
 
 static void test_check(void **state)
@@ -146,7 +212,8 @@ static void test_names(void **state)
 		const struct kvt_backend *backend = kvt_backend_at(i);
 
 		assert_ptr_equal(kvt_backend_find(kvt_backend_name(backend)), backend);
-		without += !kvt_backend_has_connector(backend);
+		without += !kvt_backend_has_connector(backend,
+							 KVT_NEWEST_RELEASE);
 	}
 	assert_int_equal(n, 46);
 	assert_int_equal(without, 2 + 3);	/* three have no code */
@@ -156,37 +223,47 @@ static void test_names(void **state)
 
 /* ---- layouts ------------------------------------------------------------- */
 
-#define E1 KVT_ERA_KV_FIRST
-#define E2 KVT_ERA_BLOCKS_FIRST
-#define E3 KVT_ERA_PACKED
+#define R22 (1 << KVT_VLLM_0_22)
+#define R24 (1 << KVT_VLLM_0_24)
+#define R26 (1 << KVT_VLLM_0_26)
+#define R32 (1 << KVT_VLLM_0_32)
 
 struct wrote_case {
 	const char *what, *backend, *layout;
 	int64_t heads, kv;
-	unsigned eras;
+	unsigned releases;
 };
 
 static struct wrote_case wrote[] = {
-	{ "NHD of the RFC", "FLASH_ATTN", "nhd", 4, 2, E3 },
-	{ "HND of the RFC", "FLASH_ATTN", "hnd", 4, 2, E3 },
-	{ "the first era", "FLASH_ATTN", "kv-first-nhd", 4, 2, E1 },
-	{ "the second", "FLASH_ATTN", "blocks-first-hnd", 4, 2, E2 },
-	{ "FlashInfer had it earlier", "FLASHINFER", "blocks-first-nhd", 4, 2, E1 | E2 },
-	{ "cross-layer", "TRITON_ATTN", "BHLKSD", 4, 2, E2 },
-	{ "cross-layer of the first era", "TRITON_ATTN", "BKHLSD", 4, 2, E1 },
+	{ "NHD of the RFC", "FLASH_ATTN", "nhd", 4, 2, R26 | R32 },
+	{ "HND of the RFC", "FLASH_ATTN", "hnd", 4, 2, R26 | R32 },
+	{ "two halves of a layer", "FLASH_ATTN", "kv-first-nhd", 4, 2, R22 },
+	{ "two halves of a block", "FLASH_ATTN", "blocks-first-hnd", 4, 2, R24 },
+	{ "FlashInfer had it earlier", "FLASHINFER",
+	  "blocks-first-nhd", 4, 2, R22 | R24 },
+	{ "cross-layer", "TRITON_ATTN", "BHLKSD", 4, 2, R24 },
+	{ "cross-layer before", "TRITON_ATTN", "BKHLSD", 4, 2, R22 },
+	{ "any order that has a name", "FLASH_ATTN", "blhsc", 4, 2, R32 },
 	{ "never", "FLASH_ATTN", "rocm-paged", 4, 2, 0 },
 	{ "ROCM_ATTN, labelled as a shape", "ROCM_ATTN", "kv-first-nhd", 4, 2, 0 },
-	{ "ROCM_ATTN", "ROCM_ATTN", "rocm-paged", 4, 2, E1 | E2 | E3 },
-	{ "AITER is HND since 2026-07", "ROCM_AITER_FA", "nhd", 4, 2, 0 },
-	{ "with one head that is the same", "ROCM_AITER_FA", "nhd", 1, 2, E3 },
-	{ "AITER shuffle", "ROCM_AITER_FA", "aiter-shuffle", 4, 2, E2 },
-	{ "HPC_ATTN stayed split", "HPC_ATTN", "blocks-first-nhd", 4, 2, E2 | E3 },
-	{ "a CPU has its own", "CPU_ATTN", "cpu-amx", 4, 2, E2 | E3 },
+	{ "ROCM_ATTN", "ROCM_ATTN", "rocm-paged", 4, 2, R22 | R24 | R26 | R32 },
+	{ "whose LHBNC is no lhbsc", "ROCM_ATTN", "lhbsc", 4, 2, 0 },
+	{ "a new name, the same bytes", "ROCM_SEGMENTED_ATTN",
+	  "rocm-paged", 4, 2, R32 },
+	{ "AITER is HND since 0.26", "ROCM_AITER_FA", "nhd", 4, 2, 0 },
+	{ "with one head that is the same", "ROCM_AITER_FA", "nhd", 1, 2, R26 | R32 },
+	{ "AITER shuffle", "ROCM_AITER_FA", "aiter-shuffle", 4, 2, R24 | R32 },
+	{ "AITER shuffle, K first", "ROCM_AITER_FA", "aiter-shuffle-kv-first", 4, 2,
+	  R22 | R32 },
+	{ "HPC_ATTN stayed split", "HPC_ATTN", "blocks-first-nhd", 4, 2, R26 },
+	{ "up to 0.32", "HPC_ATTN", "nhd", 4, 2, R32 },
+	{ "a CPU has its own", "CPU_ATTN", "cpu-amx", 4, 2, R24 | R26 | R32 },
 	{ "halves without packing are a trap", "CPU_ATTN", "head-halves", 4, 2, 0 },
-	{ "a latent", "FLASHMLA", "mla", 1, 1, E1 | E2 | E3 },
-	{ "a latent by another name", "FLASHMLA", "hnd", 1, 1, E1 | E2 | E3 },
-	{ "latents of all layers", "FLASHMLA", "mla-cross", 1, 1, E2 | E3 },
-	{ "which this backend lacks", "ROCM_AITER_MLA", "mla-cross", 1, 1, 0 },
+	{ "a latent", "FLASHMLA", "mla", 1, 1, R22 | R24 | R26 | R32 },
+	{ "a latent by another name", "FLASHMLA", "hnd", 1, 1, R22 | R24 | R26 | R32 },
+	{ "latents of all layers", "FLASHMLA", "mla-cross", 1, 1, R24 | R26 | R32 },
+	{ "which this backend lacked", "ROCM_AITER_MLA", "mla-cross", 1, 1, R32 },
+	{ "and this one, which was not there", "AMX_MLA", "mla", 1, 1, R32 },
 	{ "a layout that does not fit", "FLASHMLA", "mla", 4, 2, 0 },
 };
 
@@ -200,10 +277,10 @@ static void test_wrote(void **state)
 	if (kvt_layout_parse(&layout, c->layout, &err))
 		fail_msg("%s", err.text);
 	assert_int_equal(kvt_backend_wrote(kvt_backend_find(c->backend), &layout, &shape),
-			 c->eras);
+			 c->releases);
 }
 
-/* Every row can be read, and is of a backend that there is. */
+/* Every row can be read, is of a backend that there is, and is found again. */
 static void test_rows(void **state)
 {
 	int n = 0;
@@ -214,17 +291,72 @@ static void test_rows(void **state)
 		bool mla = strstr(row->backend, "MLA") != NULL;
 		struct kvt_shape shape = { { 3, 5, 32, mla ? 1 : 4, mla ? 1 : 2, 64 },
 					   2 };
-		const struct kvt_backend *backend = strcmp(row->backend, "MLA") ?
-			kvt_backend_find(row->backend) : kvt_backend_find("TRITON_MLA");
-		struct kvt_layout layout;
+		const struct kvt_backend *backend =
+			!strcmp(row->backend, "MLA") ? kvt_backend_find("TRITON_MLA") :
+			!strcmp(row->backend, "*") ? kvt_backend_find("TRITON_ATTN") :
+			kvt_backend_find(row->backend);
+		char words[200], *word;
 
 		assert_non_null(backend);
-		assert_int_equal(kvt_layout_parse(&layout, row->layout, NULL), 0);
-		assert_int_equal(kvt_backend_wrote(backend, &layout, &shape) & row->eras,
-				 row->eras);
+		snprintf(words, sizeof(words),
+	  "%s", row->bytes ? row->bytes : row->names);
+		for (word = strtok(words, " "); word; word = strtok(NULL, " ")) {
+			unsigned wanted = 0;
+			struct kvt_layout layout;
+
+			for (int r = (int)row->since; r <= (int)row->until; r++)
+				wanted |= 1u << r;
+			assert_int_equal(kvt_layout_parse(&layout, word, NULL), 0);
+			assert_int_equal(kvt_backend_wrote(backend, &layout, &shape) &
+						 wanted, wanted);
+		}
 	}
 	assert_true(n > 60);
 	assert_null(kvt_backend_layout_at(-1));
+}
+
+/* What is known of device, connector and setting rules rows out. */
+static void test_conditions(void **state)
+{
+	static const struct {
+		const char *backend, *layout;
+		struct kvt_backend_config config;
+		bool writes;
+	} rows[] = {
+#define NEWEST .release = KVT_NEWEST_RELEASE
+		{ "ROCM_AITER_UNIFIED_ATTN", "lhbsc", { NEWEST }, true },
+		{ "ROCM_AITER_UNIFIED_ATTN", "lhbsc", { NEWEST, .connector = true },
+	  false },
+		{ "ROCM_AITER_UNIFIED_ATTN", "hnd", { NEWEST, .connector = true },
+	  true },
+		{ "FLASHINFER", "nhd", { NEWEST }, true },
+		{ "FLASHINFER", "nhd", { NEWEST, .capability = 90 }, true },
+		{ "FLASHINFER", "nhd", { NEWEST, .capability = 103 }, false },
+		{ "FLASHINFER", "bhlsc", { NEWEST, .capability = 100 }, false },
+		{ "FLASHINFER", "lhbsc", { NEWEST, .capability = 100 }, false },
+		{ "FLASHINFER", "blhsc", { NEWEST, .capability = 100 }, true },
+		{ "TRITON_FLASHINFER", "nhd", { NEWEST, .capability = 100 }, false },
+		{ "FLASHINFER", "blocks-first-nhd",
+		  { .release = KVT_VLLM_0_24, .capability = 100 }, false },
+		{ "FLASHINFER", "nhd", { .release = KVT_VLLM_0_26, .capability = 100 },
+		  false },
+		{ "ROCM_AITER_FA", "hnd", { NEWEST }, true },
+		{ "ROCM_AITER_FA", "hnd", { NEWEST, .shuffle = true }, false },
+		{ "ROCM_AITER_FA", "aiter-shuffle", { NEWEST, .shuffle = true }, true },
+		{ "ROCM_AITER_FA", "aiter-shuffle", { .release = KVT_VLLM_0_26 },
+	  false },
+	};
+	const struct kvt_shape shape = { { 3, 5, 32, 4, 2, 64 }, 2 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_layout layout;
+
+		assert_int_equal(kvt_layout_parse(&layout, rows[i].layout, NULL), 0);
+		assert_int_equal(kvt_backend_writes(kvt_backend_find(rows[i].backend),
+						    &rows[i].config, &layout, &shape),
+				 rows[i].writes);
+	}
 }
 
 /* ---- what a connector needs ---------------------------------------------- */
@@ -235,21 +367,26 @@ static void test_unmet(void **state)
 		const char *layout;
 		int64_t slots, heads, kv;
 		bool unequal;
-		unsigned unmet;
+		unsigned unmet, before;		/* newest; 0.24 */
 	} rows[] = {
-		{ "hnd", 16, 4, 2, true, 0 },
-		{ "nhd", 16, 4, 2, false, 0 },
-		{ "nhd", 16, 4, 2, true, KVT_NEED_HEADS_FIRST },
-		{ "nhd", 16, 1, 2, true, 0 },
-		{ "hnd", 24, 4, 2, true, KVT_NEED_BLOCK_SIZE },
-		{ "hnd", 8, 4, 2, false, KVT_NEED_BLOCK_SIZE },
+		{ "hnd", 16, 4, 2, true, 0, 0 },
+		{ "nhd", 16, 4, 2, false, 0, 0 },
+		{ "nhd", 16, 4, 2, true, KVT_NEED_HEADS_FIRST, KVT_NEED_HEADS_FIRST },
+		{ "nhd", 16, 1, 2, true, 0, 0 },
+		{ "hnd", 24, 4, 2, true, KVT_NEED_BLOCK_SIZE, KVT_NEED_BLOCK_SIZE },
+		{ "hnd", 8, 4, 2, false, KVT_NEED_BLOCK_SIZE, KVT_NEED_BLOCK_SIZE },
 		{ "kv-first-hnd", 16, 4, 2, false,
-		  KVT_NEED_BLOCKS_FIRST | KVT_NEED_K_WITH_V },
+		  KVT_NEED_BLOCKS_FIRST | KVT_NEED_K_WITH_V, 0 },
+		{ "kv-first-hnd", 16, 4, 2, true,
+		  KVT_NEED_BLOCKS_FIRST | KVT_NEED_K_WITH_V, 0 },
+		{ "kv-first-nhd", 16, 4, 2, true, KVT_NEED_BLOCKS_FIRST |
+		  KVT_NEED_K_WITH_V | KVT_NEED_HEADS_FIRST, KVT_NEED_HEADS_FIRST },
 		{ "rocm-paged", 16, 4, 2, false,
-		  KVT_NEED_BLOCKS_FIRST | KVT_NEED_K_WITH_V },
-		{ "blocks-first-hnd", 16, 4, 2, false, 0 },
-		{ "LHBSC", 16, 4, 2, false, KVT_NEED_BLOCKS_FIRST },
-		{ "mla", 64, 1, 1, true, 0 },
+		  KVT_NEED_BLOCKS_FIRST | KVT_NEED_K_WITH_V, 0 },
+		{ "blocks-first-hnd", 16, 4, 2, false, 0, 0 },
+		{ "LHBSC", 16, 4, 2, false, KVT_NEED_BLOCKS_FIRST,
+		  KVT_NEED_BLOCKS_FIRST },
+		{ "mla", 64, 1, 1, true, 0, 0 },
 	};
 
 	(void)state;
@@ -259,8 +396,51 @@ static void test_unmet(void **state)
 		struct kvt_layout layout;
 
 		assert_int_equal(kvt_layout_parse(&layout, rows[i].layout, NULL), 0);
-		assert_int_equal(kvt_connector_unmet(&layout, &shape, rows[i].unequal),
-				 rows[i].unmet);
+		assert_int_equal(kvt_connector_unmet(KVT_NEWEST_RELEASE, &layout, &shape,
+						     rows[i].unequal), rows[i].unmet);
+		assert_int_equal(kvt_connector_unmet(KVT_VLLM_0_24, &layout, &shape,
+						     rows[i].unequal), rows[i].before);
+	}
+}
+
+/* The engine's own words for a shape that it makes up; by hand from its sources. */
+static void test_regions(void **state)
+{
+	static const struct {
+		const char *backend;
+		enum kvt_release release;
+		bool mla, states, cross, known, blocks_first, split;
+	} rows[] = {
+		{ "FLASH_ATTN", KVT_VLLM_0_22, false, false, false, true, false, true },
+		{ "FLASH_ATTN", KVT_VLLM_0_22, false, false, true, true, false, false },
+		{ "FLASH_ATTN", KVT_VLLM_0_24, false, false, false, true, true, false },
+		{ "FLASHINFER", KVT_VLLM_0_22, false, false, false, true, true, false },
+		{ "FLASH_ATTN_DIFFKV", KVT_VLLM_0_24, false, false, false, true,
+	  false, true },
+		{ "FLEX_ATTENTION", KVT_VLLM_0_24, false, false, false, true, true,
+	  false },
+		{ "CPU_ATTN", KVT_VLLM_0_24, false, false, false, true, false, true },
+		{ "ROCM_ATTN", KVT_VLLM_0_24, false, false, false, true, false, true },
+		{ "ROCM_ATTN", KVT_VLLM_0_24, false, true, false, true, true, false },
+		{ NULL, KVT_VLLM_0_22, true, false, false, true, false, false },
+		{ NULL, KVT_VLLM_0_22, false, true, false, true, true, false },
+		{ NULL, KVT_VLLM_0_22, false, false, false, false, false, false },
+		{ "FLASH_ATTN", KVT_VLLM_0_26, false, false, false, false, false,
+	  false },
+		{ "HPC_ATTN", KVT_VLLM_0_24, false, false, false, false, false, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_kv_regions got = { false, false };
+
+		assert_int_equal(kvt_kv_regions(&got, rows[i].release, rows[i].backend ?
+						kvt_backend_find(rows[i].backend) : NULL,
+						rows[i].mla, rows[i].states,
+						rows[i].cross),
+				 rows[i].known);
+		assert_int_equal(got.blocks_first, rows[i].blocks_first);
+		assert_int_equal(got.split, rows[i].split);
 	}
 }
 
@@ -269,22 +449,30 @@ static void test_unmet(void **state)
 int main(void)
 {
 	enum { N = sizeof(checks) / sizeof(checks[0]),
+	       E = sizeof(earlier) / sizeof(earlier[0]),
 	       W = sizeof(wrote) / sizeof(wrote[0]) };
 	static const struct CMUnitTest more[] = {
 		TEST(test_names, "names, and the two without a connector"),
 		TEST(test_rows, "every layout can be read"),
+		TEST(test_conditions, "device, connector and setting rule layouts out"),
+		TEST(test_regions, "keys and values apart, as 0.24 and before saw it"),
 		TEST(test_unmet, "what a connector needs of the bytes"),
 	};
 	enum { M = sizeof(more) / sizeof(more[0]) };
-	struct CMUnitTest tests[N + W + M] = { { 0 } };
+	struct CMUnitTest tests[N + W + E + M] = { { 0 } };
 
-	for (int i = 0; i < N; i++)
+	for (int i = 0; i < N; i++) {
+		checks[i].config.release = KVT_NEWEST_RELEASE;
 		tests[i] = (struct CMUnitTest){ .name = checks[i].what,
 			.test_func = test_check, .initial_state = &checks[i] };
+	}
+	for (int i = 0; i < E; i++)
+		tests[N + W + i] = (struct CMUnitTest){ .name = earlier[i].what,
+			.test_func = test_check, .initial_state = &earlier[i] };
 	for (int i = 0; i < W; i++)
 		tests[N + i] = (struct CMUnitTest){ .name = wrote[i].what,
 			.test_func = test_wrote, .initial_state = &wrote[i] };
-	memcpy(tests + N + W, more, sizeof(more));
+	memcpy(tests + N + W + E, more, sizeof(more));
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	return cmocka_run_group_tests_name("backend", tests, NULL, NULL);
 }

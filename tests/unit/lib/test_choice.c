@@ -133,7 +133,7 @@ static void test_connectors(void **state)
 {
 	static const char *const multi[] = { "MultiConnector", "NixlConnector" };
 	static const char *const no[] = { "nixl" };
-	const struct kvt_connector_model model = { .mla = false };
+	const struct kvt_connector_model model = { .release = KVT_NEWEST_RELEASE };
 	struct kvt_error err;
 	int layout;
 
@@ -145,7 +145,47 @@ static void test_connectors(void **state)
 	assert_int_equal(layout, -1);
 	assert_false(kvt_connector_layout(&layout, NULL, 0, &model, &err));
 	assert_int_equal(layout, -1);
-	assert_null(kvt_connector_at(-1));
+	assert_null(kvt_connector_at(KVT_NEWEST_RELEASE, -1));
+}
+
+static bool has(enum kvt_release release, const char *name)
+{
+	const char *at;
+
+	for (int i = 0; (at = kvt_connector_at(release, i)); i++)
+		if (!strcmp(at, name))
+			return true;
+	return false;
+}
+
+static void test_releases(void **state)
+{
+	static const char *const hisparse[] = { "HiSparseConnector" };
+	static const char *const offload[] = { "OffloadingConnector" };
+	struct kvt_connector_model model = { .release = KVT_VLLM_0_26, .hisparse = true };
+	const struct kvt_zeroing_spec two[] = { { .dtype = "bfloat16" },
+						{ .dtype = "float16" } };
+	struct kvt_error err;
+	int layout;
+
+	(void)state;
+	assert_true(has(KVT_VLLM_0_22, "P2pNcclConnector"));
+	assert_false(has(KVT_VLLM_0_24, "P2pNcclConnector"));
+	assert_false(has(KVT_VLLM_0_22, "NixlPullConnector"));
+	assert_true(has(KVT_VLLM_0_24, "NixlPullConnector"));
+	assert_int_equal(kvt_connector_layout(&layout, hisparse, 1, &model, &err),
+			 KVT_USAGE);
+	assert_string_equal(err.text, "release 0.26 of vLLM has no HiSparseConnector, "
+			    "which is there since 0.32");
+	assert_false(kvt_connector_layout(&layout, offload, 1, &model, &err));
+	assert_string_equal(kvt_kv_layout_word((enum kvt_kv_layout)layout, model.release),
+			    "HND");
+	model.release = KVT_VLLM_0_32;
+	assert_false(kvt_connector_layout(&layout, offload, 1, &model, &err));
+	assert_string_equal(kvt_kv_layout_word((enum kvt_kv_layout)layout, model.release),
+			    "BLHNC");
+	assert_true(kvt_needs_zeroing(KVT_VLLM_0_32, two, 2));
+	assert_false(kvt_needs_zeroing(KVT_VLLM_0_26, two, 2));
 }
 
 int main(void)
@@ -156,6 +196,7 @@ int main(void)
 		cmocka_unit_test(test_common),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_connectors),
+		cmocka_unit_test(test_releases),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);

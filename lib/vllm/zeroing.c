@@ -9,14 +9,17 @@ static bool same(const char *a, const char *b)
 	return !strcmp(a ? a : "", b ? b : "");
 }
 
-bool kvt_needs_zeroing(const struct kvt_zeroing_spec *spec, int n)
+bool kvt_needs_zeroing(enum kvt_release release, const struct kvt_zeroing_spec *spec,
+		       int n)
 {
 	const struct kvt_zeroing_spec *first = NULL;
 
 	for (int i = 0; i < n; i++) {
 		if (spec[i].kind == KVT_ZEROING_STATE)
 			return true;
-		if (spec[i].kind != KVT_ZEROING_ATTENTION || spec[i].host_resident)
+		/* types came into it with 0.32 */
+		if (spec[i].kind != KVT_ZEROING_ATTENTION || spec[i].host_resident ||
+		    release < KVT_VLLM_0_32)
 			continue;
 		if (first && (!same(first->dtype, spec[i].dtype) ||
 			      !same(first->quant, spec[i].quant)))

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* writers.c - which backends of a release could have a cache, as lists of names */
+#include "cli/expect/expect.h"
+
+#include <string.h>
+
+bool backend_fits(const struct kvt_backend *backend,
+		  const struct kvt_backend_config *config, const struct kvt_group *group)
+{
+	return !kvt_backend_check(backend, config) &&
+	       (!group || kvt_backend_writes(backend, config, &group->layout,
+					     &group->shape));
+}
+
+void name_list_add(struct name_list *l, const char *name)
+{
+	enum { LABEL = 12, WIDTH = 90 };
+	int n = (int)strlen(name);
+	bool fits = l->column && l->column + 2 + n <= WIDTH;
+
+	if (!l->column)
+		plainf("%-*s%s", LABEL, l->label, name);
+	else if (fits)
+		plainf(", %s", name);
+	else
+		plainf(",\n%*s%s", LABEL, "", name);
+	l->column = fits ? l->column + 2 + n : LABEL + n;
+}
+
+void name_list_end(struct name_list *l, const char *nothing)
+{
+	if (!l->column && nothing)
+		name_list_add(l, nothing);
+	if (l->column)
+		putchar('\n');
+}
+
+void writers_text(const char *label, const struct kvt_backend_config *config,
+		  const struct kvt_group *group, const char *nothing)
+{
+	struct name_list list = { label, 0 };
+	const struct kvt_backend *b;
+
+	for (int i = 0; (b = kvt_backend_at(i)); i++)
+		if (backend_fits(b, config, group))
+			name_list_add(&list, kvt_backend_name(b));
+	name_list_end(&list, nothing);
+}
+
+void writers_json(struct json_out *out, json_t *o, const struct kvt_backend_config *config,
+		  const struct kvt_group *group)
+{
+	json_t *names = json_put_array(out, o, "possible");
+	const struct kvt_backend *b;
+
+	json_put_text(out, o, "release", kvt_release_name(config->release));
+	for (int i = 0; (b = kvt_backend_at(i)); i++)
+		if (backend_fits(b, config, group))
+			json_append_text(out, names, kvt_backend_name(b));
+}
