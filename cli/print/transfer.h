@@ -45,6 +45,8 @@ struct time_report {
 	const struct kvt_batch_times *times;
 	bool closed_form;
 	struct assumed assumed;
+	unsigned releases;		/* of vLLM that register such regions, as bits */
+	enum kvt_release release;	/* the one that is meant; KVT_NRELEASES: none */
 };
 void time_text(const struct time_report *report);
 KVT_MUST_CHECK enum kvt_status

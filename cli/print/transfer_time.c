@@ -36,6 +36,9 @@ static void print_link(const struct time_report *r)
 	       "%lld posted\n", kvt_stack_name(how->posting.stack),
 	       assumed_stack(r->assumed).s, LL(s->listed), plural(s->listed),
 	       LL(s->merged), LL(s->ops));
+	if (r->release < KVT_NRELEASES)
+		plainf("  vLLM   release %s; such regions are registered by %s\n",
+		       kvt_release_name(r->release), kvt_releases_text(r->releases).s);
 	plainf("  ranks  %s post%s; those that meet at a network card share it: %s\n",
 	       how->push ? "sources" : "destinations", how->push ? " (push)" : " (pull)",
 	       kvt_share_name(how->share));
@@ -167,6 +170,8 @@ enum kvt_status time_json(const struct time_report *r, struct kvt_error *err)
 	json_put_text(&out, out.root, "model", r->transfer->model);
 	json_put_int(&out, out.root, "tokens", r->transfer->tokens);
 	posting_put(&out, out.root, r->how, r->assumed);
+	json_put_text(&out, out.root, "release", r->release < KVT_NRELEASES ?
+		      kvt_release_name(r->release) : NULL);
 	if (!(status = put_request(&out, r, err))) {
 		put_batches(&out, r);
 		status = json_print(&out, false, err);

@@ -32,6 +32,8 @@ enum kvt_stack {
 	KVT_STACK_MAX,
 	KVT_NSTACKS
 };
+/* Is it a connector of vLLM, whose regions a release decides? */
+bool kvt_stack_is_vllm(enum kvt_stack stack);
 const char *kvt_stack_name(enum kvt_stack stack);	/* "nixl-packed" */
 bool kvt_stack_find(enum kvt_stack *out, const char *name);
 

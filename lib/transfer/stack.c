@@ -29,6 +29,11 @@ const char *kvt_stack_name(enum kvt_stack stack)
 	return stack < KVT_NSTACKS ? stacks[stack].name : "unknown";
 }
 
+bool kvt_stack_is_vllm(enum kvt_stack stack)
+{
+	return stacks[stack].regions;
+}
+
 bool kvt_stack_find(enum kvt_stack *out, const char *name)
 {
 	for (int i = 0; i < KVT_NSTACKS; i++)

@@ -222,3 +222,36 @@ refused() { tells "$1" "$2" transfer-sim time "${@:3}"; }
 @test "time: dumps, too" {
 	[ "$(request num_descriptors "$hnd" "$hnd" --emulate=nixl)" -gt 0 ]
 }
+
+@test "a connector is of a release, which decides what regions there are" {
+	ask=(transfer-sim time --spec=gqa:layers=2,heads=8,head-dim=128
+		--cache-dtype=bf16 -t64 --src=layout=kv-first-hnd,tp=2 --emulate=nixl)
+	run -0 kvtool "${ask[@]}"
+	[[ $output == *"vLLM   release 0.24; such regions are registered by 0.22, 0.24"* ]]
+	run -0 kvtool "${ask[@]}" --release=0.22 -j
+	[ "$(json 'o["release"]' <<<"$output")" = 0.22 ]
+	tells 3 "nixl of release 0.32 registers no such regions; expected release 0.22, 0.24" \
+		"${ask[@]}" --release=0.32
+	run -0 kvtool "${ask[@]}" --release=0.32 --force
+	tells 2 "--release is for --emulate=nixl, nixl-packed or mooncake" transfer-sim time \
+		-m llama-3.1-8b --release=0.32
+}
+
+@test "is_kv_layout_blocks_first and split_k_and_v, where there were such" {
+	ask=(transfer-sim topology -j --remote=tp=8)
+	for row in "0.22 FLASH_ATTN False True" "0.24 FLASH_ATTN True False" \
+		"0.22 FLASHINFER True False" "0.26 FLASH_ATTN None None"; do
+		# shellcheck disable=SC2086	# words
+		set -- $row
+		run -0 kvtool "${ask[@]}" --release="$1" --local="tp=4,heads=4,backend=$2"
+		[ "$(json '[o[k] for k in ("release", "is_kv_layout_blocks_first",
+			"split_k_and_v")] + [o["remotes"][0]["is_kv_replicated"]]' \
+			<<<"$output")" = "['$1', $3, $4, True]" ]
+	done
+	run -0 kvtool "${ask[@]}" --release=0.24 --local=tp=4,heads=4,backend=FLASH_ATTN,cross-layer
+	[ "$(json 'o["split_k_and_v"]' <<<"$output")" = False ]
+	tells 2 "release 0.22 has no backend B12X" transfer-sim topology --release=0.22 \
+		--local=tp=4,heads=4,backend=B12X --remote=tp=2
+	tells 2 "backend is 'FLASH', which is no backend of vLLM" transfer-sim topology \
+		--local=tp=4,heads=4,backend=FLASH --remote=tp=2
+}

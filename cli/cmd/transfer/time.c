@@ -7,12 +7,14 @@
 
 #include "cli/print/transfer.h"
 #include "lib/base/number.h"
+#include "lib/kvt/connect.h"
 
 struct time_args {
 	struct transfer_words transfer;
 	struct posting_words posting;
 	const char *batch;
 	bool closed_form, json, csv;
+	enum kvt_release release;	/* KVT_NRELEASES: not said */
 };
 
 /* "8192x8k" */
@@ -52,6 +54,67 @@ static enum kvt_status check(const struct kvt_batch_times *t, struct kvt_error *
 			100 * t->worst);
 }
 
+/* Of one rank's caches of a group, keys and values together. */
+static struct kvt_shape shape_of(const struct kvt_xfer_side *side)
+{
+	struct kvt_shape shape = side->views.view[0].shape;
+
+	if (side->views.count == 2)
+		shape.n[KVT_AXIS_K] = 2;
+	return shape;
+}
+
+/* The releases whose connectors register blocks of both sides as regions. */
+static unsigned releases_of(const struct kvt_transfer_plan *t)
+{
+	const unsigned needed = KVT_NEED_BLOCKS_FIRST | KVT_NEED_K_WITH_V;
+	unsigned out = (1u << KVT_NRELEASES) - 1;
+
+	for (int g = 0; g < t->ngroups; g++) {
+		const struct kvt_transfer_group *group = &t->group[g];
+		const struct kvt_xfer *x = &group->xfer;
+		const struct kvt_shape src = shape_of(&x->src), dst = shape_of(&x->dst);
+
+		if (kvt_spec_axis(&x->src.spec) != KVT_AXIS_H)
+			continue;
+		for (int r = 0; r < KVT_NRELEASES; r++)
+			if (needed &
+			    (kvt_connector_unmet((enum kvt_release)r, &group->src_layout,
+						 &src, false) |
+			     kvt_connector_unmet((enum kvt_release)r, &group->dst_layout,
+						 &dst, false)))
+				out &= ~(1u << r);
+	}
+	return out;
+}
+
+/* Without --release the newest of them; none: the stack itself says why. */
+static enum kvt_status take_release(struct time_report *r, const struct time_args *a,
+				    struct kvt_error *err)
+{
+	enum kvt_stack stack = r->how->posting.stack;
+
+	r->release = KVT_NRELEASES;
+	if (!r->transfer->ngroups || !kvt_stack_is_vllm(stack))
+		return a->release == KVT_NRELEASES ? KVT_OK :
+		       kvt_fail(err, KVT_USAGE,
+				"--release is for --emulate=nixl, nixl-packed or mooncake");
+	r->releases = releases_of(r->transfer);
+	for (int i = 0; i < KVT_NRELEASES; i++)
+		if (r->releases >> i & 1)
+			r->release = (enum kvt_release)i;
+	if (a->release == KVT_NRELEASES)
+		return KVT_OK;
+	if (!(r->releases >> a->release & 1) && !a->posting.force)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s of release %s registers no such regions%s%s",
+				kvt_stack_name(stack), kvt_release_name(a->release),
+				r->releases ? "; expected release " : "",
+				kvt_releases_text(r->releases).s);
+	r->release = a->release;
+	return KVT_OK;
+}
+
 static enum kvt_status run_posts(const struct kvt_transfer_plan *transfer,
 				 const struct kvt_batches *posts,
 				 const struct kvt_batch_how *how,
@@ -59,8 +122,11 @@ static enum kvt_status run_posts(const struct kvt_transfer_plan *transfer,
 {
 	struct kvt_batch_times times;
 	struct time_report r = { transfer, how, posts, &times, a->closed_form,
-				 posting_assumed(&a->posting) };
-	enum kvt_status status = kvt_clock_run(&times, posts, how, err);
+				 posting_assumed(&a->posting), 0, KVT_NRELEASES };
+	enum kvt_status status = take_release(&r, a, err);
+
+	if (!status)
+		status = kvt_clock_run(&times, posts, how, err);
 
 	if (status)
 		return status;
@@ -131,7 +197,7 @@ static enum kvt_status check_said(const struct time_args *a, struct kvt_error *e
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct time_args a = { .transfer.mode = "time" };
+	struct time_args a = { .transfer.mode = "time", .release = KVT_NRELEASES };
 	const struct opt opts[] = {
 		TRANSFER_OPTS(&a.transfer),
 		POSTING_OPTS(&a.posting),
@@ -140,6 +206,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "closed-form", 0, OPT_FLAG, &a.closed_form, NULL,
 		  "print what the formula says of each pair of ranks alone, too" },
 		{ "csv", 0, OPT_FLAG, &a.csv, NULL, "print one line an operation" },
+		OPT_RELEASE(&a.release),
 		OPT_JSON(&a.json),
 		OPT_INPUT(&a.transfer.hints),
 		{ 0 }

@@ -15,6 +15,9 @@ enum { MAX_REMOTES = 32 };
 
 struct asked {
 	struct kvt_topology local;
+	enum kvt_release release;
+	const struct kvt_backend *backend;	/* of the caches here; NULL: not said */
+	bool cross_layer;
 	struct kvt_remote remote[MAX_REMOTES];
 	int nremotes;
 	bool one_rank;			/* local.tp_rank; else all of them */
@@ -28,8 +31,15 @@ struct facts {
 
 /* ---- options ------------------------------------------------------------ */
 
+/* What is said of the rank besides its topology. */
+struct local_words {
+	struct kvt_topology topology;
+	const char *backend;
+	bool cross_layer;
+};
+
 #define LOCAL(name, type, field) \
-	{ name, type, offsetof(struct kvt_topology, field), NULL }
+	{ name, type, offsetof(struct local_words, topology.field), NULL }
 #define REMOTE(name, type, field) \
 	{ name, type, offsetof(struct kvt_remote, field), NULL }
 
@@ -39,6 +49,8 @@ static const struct kvt_key local_keys[] = {
 	LOCAL("block-size", KVT_KEY_NUMBER, block_size),
 	LOCAL("heads", KVT_KEY_NUMBER, kv_heads), LOCAL("dcp", KVT_KEY_NUMBER, dcp_size),
 	LOCAL("mla", KVT_KEY_FLAG, mla), LOCAL("mamba", KVT_KEY_FLAG, has_states),
+	{ "backend", KVT_KEY_TEXT, offsetof(struct local_words, backend), NULL },
+	{ "cross-layer", KVT_KEY_FLAG, offsetof(struct local_words, cross_layer), NULL },
 	{ NULL, KVT_KEY_FLAG, 0, NULL },
 };
 static const struct kvt_key remote_keys[] = {
@@ -62,14 +74,20 @@ static enum kvt_status copy_text(char **out, const char *text, struct kvt_error 
 static enum kvt_status take_local(struct asked *a, const char *text,
 				  struct kvt_error *err)
 {
-	struct kvt_keys keys = { "--local", local_keys, &a->local, 0 };
+	struct local_words words = { .topology = { .tp_rank = -1, .tp_size = 1,
+						   .block_size = 16, .dcp_size = 1 } };
+	struct kvt_keys keys = { "--local", local_keys, &words, 0 };
 	enum kvt_status status;
 
-	a->local = (struct kvt_topology){ .tp_rank = -1, .tp_size = 1, .block_size = 16,
-					  .dcp_size = 1 };
 	if ((status = copy_text(&a->text[MAX_REMOTES], text, err)) ||
 	    (status = kvt_keys_parse(&keys, a->text[MAX_REMOTES], err)))
 		return status;
+	a->local = words.topology;
+	a->cross_layer = words.cross_layer;
+	if (words.backend && !(a->backend = kvt_backend_find(words.backend)))
+		return kvt_fail(err, KVT_USAGE,
+				"--local: backend is '%.40s', which is no backend of vLLM; 'kvtool expect backend' lists them",
+				words.backend);
 	if (a->local.mla && !a->local.kv_heads)
 		a->local.kv_heads = 1;
 	if (!a->local.kv_heads)
@@ -137,6 +155,25 @@ static void print_remote(const struct asked *a, const struct kvt_remote *r,
 	       kvt_remote_replicates(&a->local, r) ? "yes" : "no");
 }
 
+/* What connectors of 0.24 and before make of the caches here. */
+static bool regions_of(struct kvt_kv_regions *out, const struct asked *a)
+{
+	return kvt_kv_regions(out, a->release, a->backend, a->local.mla,
+			      a->local.has_states, a->cross_layer);
+}
+
+static void print_local(const struct asked *a)
+{
+	struct kvt_kv_regions regions;
+
+	plainf("release %s of vLLM", kvt_release_name(a->release));
+	if (regions_of(&regions, a))
+		plainf(": is_kv_layout_blocks_first %s, split_k_and_v %s",
+		       regions.blocks_first ? "true" : "false",
+		       regions.split ? "true" : "false");
+	putchar('\n');
+}
+
 static void print_mapping(const struct kvt_topology *t, const struct kvt_rank_list *asks,
 			  const struct kvt_tp_mapping *m)
 {
@@ -181,6 +218,7 @@ static json_t *put_remote(struct json_out *out, json_t *list, const struct asked
 	json_put_int(out, o, "block_size_ratio", f->block_ratio);
 	json_put_bool(out, o, "local_replicates", kvt_topology_replicates(&a->local));
 	json_put_bool(out, o, "remote_replicates", kvt_remote_replicates(&a->local, r));
+	json_put_bool(out, o, "is_kv_replicated", r->tp_size > a->local.kv_heads);
 	json_put_int(out, o, "local_heads", kvt_topology_heads(&a->local));
 	return json_put_array(out, o, "ranks");
 }
@@ -199,6 +237,21 @@ static void put_log_line(struct json_out *out, json_t *o, const struct kvt_topol
 		 LL(r->pp_rank), LL(t->dcp_size), LL(r->dcp_size), LL(t->tp_rank),
 		 LL(r->block_len));
 	json_put_text(out, o, "log_line", line);
+}
+
+static void put_local(struct json_out *out, const struct asked *a)
+{
+	struct kvt_kv_regions regions;
+
+	json_put_text(out, out->root, "release", kvt_release_name(a->release));
+	if (regions_of(&regions, a)) {
+		json_put_bool(out, out->root, "is_kv_layout_blocks_first",
+			      regions.blocks_first);
+		json_put_bool(out, out->root, "split_k_and_v", regions.split);
+	} else {
+		json_put(out, out->root, "is_kv_layout_blocks_first", json_null());
+		json_put(out, out->root, "split_k_and_v", json_null());
+	}
 }
 
 static void put_mapping(struct json_out *out, json_t *list, const struct kvt_topology *t,
@@ -260,8 +313,11 @@ static enum kvt_status show(struct asked *a, bool json, struct kvt_error *err)
 
 	if (json) {
 		json_start(&out);
+		put_local(&out, a);
 		list = json_put_array(&out, out.root, "remotes");
 	}
+	if (!json)
+		print_local(a);
 	for (int i = 0; i < a->nremotes && !status; i++) {
 		struct kvt_error why = { "" };
 
@@ -282,12 +338,14 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct asked *a = calloc(1, sizeof(*a));
 	struct opt_strings remotes = { .n = 0 };
 	const char *local = NULL;
+	enum kvt_release release = KVT_NEWEST_RELEASE;
 	bool json = false;
 	const struct opt opts[] = {
 		{ "local", 0, OPT_STRING, &local, "KEY=N,...",
 		  "the rank that reads: tp=4,rank=1,heads=8,block-size=16,dcp=1,mla" },
 		{ "remote", 0, OPT_STRINGS, &remotes, "KEY=N,...",
 		  "an engine: engine=p0,pp=0,tp=2,block-size=16; may be repeated" },
+		OPT_RELEASE(&release),
 		OPT_JSON(&json),
 		{ 0 }
 	};
@@ -302,6 +360,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		status = kvt_fail(err, KVT_USAGE,
 				  "expected --local and --remote: kvtool transfer-sim topology --local=tp=4,heads=8 --remote=tp=2");
 	else if (!(status = take_local(a, local, err))) {
+		a->release = release;
+		if (a->backend && !kvt_backend_in(a->backend, release))
+			status = kvt_fail(err, KVT_USAGE, "release %s has no backend %s",
+					  kvt_release_name(release),
+					  kvt_backend_name(a->backend));
 		for (int i = 0; i < remotes.n && !status; i++)
 			status = take_remote(a, remotes.s[i], err);
 		if (!status)
