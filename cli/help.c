@@ -7,6 +7,7 @@
 #include "lib/kvt/device.h"
 #include "lib/kvt/fault.h"
 #include "lib/kvt/kernels.h"
+#include "lib/kvt/connect.h"
 #include "lib/kvt/dump.h"
 
 #include <string.h>
@@ -147,6 +148,74 @@ static void print_found_in(const char *text, bool below)
 	printf(" %s\n", text);
 }
 
+/*
+ * The releases in which a backend of keys and values put bytes there because it wanted
+ * to; those in which it took whatever it got are in *any instead.
+ */
+static unsigned wanted_by(const struct kvt_backend *b, const struct kvt_layout *layout,
+			  const struct kvt_shape *shape, unsigned *any)
+{
+	unsigned releases = kvt_backend_wrote(b, layout, shape);
+
+	for (int r = 0; r < KVT_NRELEASES; r++) {
+		const struct kvt_backend_config config = {
+			.release = (enum kvt_release)r,
+		};
+		const struct kvt_backend_layout *row = kvt_backend_layouts(b, &config);
+
+		if (kvt_backend_check(b, &config) & 1u << KVT_BACKEND_NON_MLA)
+			return 0;
+		if (!row || row->names || !(releases >> r & 1))
+			continue;
+		releases &= ~(1u << r);
+		*any |= 1u << r;
+	}
+	return releases;
+}
+
+/* Backends of vLLM, those of the same releases together. */
+static void name_writers(char *out, size_t room, const struct kvt_layout *layout)
+{
+	const struct kvt_shape shape = { { 3, 5, 32, 4, 2, 64 }, 2 };
+	const struct kvt_backend *b;
+	size_t n = strlen(out);
+	unsigned any = 0;
+
+	for (unsigned set = (1u << KVT_NRELEASES) - 1; set; set--) {
+		bool first = true;
+
+		for (int i = 0; n < room && (b = kvt_backend_at(i)); i++) {
+			if (wanted_by(b, layout, &shape, &any) != set)
+				continue;
+			n += (size_t)snprintf(out + n, room - n, "%s%s%s",
+					      first ? n ? "; vLLM " : "vLLM " : ", ",
+					      first ? kvt_releases_text(set).s : "",
+					      first ? ": " : "");
+			if (n < room)
+				n += (size_t)snprintf(out + n, room - n, "%s",
+						      kvt_backend_name(b));
+			first = false;
+		}
+	}
+	if (any && n < room)
+		snprintf(out + n, room - n, "%svLLM %s: any without an order of its own",
+			 n ? "; " : "", kvt_releases_text(any).s);
+}
+
+/* Where a name of ours, not of a project, is found. */
+static void print_found(const struct kvt_preset *p)
+{
+	bool below = strlen(p->axes) > AXES_COLUMN;
+	struct kvt_layout layout;
+	char text[2000];
+
+	snprintf(text, sizeof(text), "%s", p->found_in);
+	if (!strchr(p->name, ':') && !p->latent &&
+	    !kvt_layout_parse(&layout, p->name, NULL))
+		name_writers(text, sizeof(text), &layout);
+	print_found_in(text, below);
+}
+
 static void layouts(void)
 {
 	const struct kvt_preset *p;
@@ -155,7 +224,7 @@ static void layouts(void)
 	       "FOUND IN");
 	for (int i = 0; (p = kvt_preset_at(i)); i++) {
 		printf("%-*s %-*s", NAME_COLUMN, p->name, AXES_COLUMN, p->axes);
-		print_found_in(p->found_in, strlen(p->axes) > AXES_COLUMN);
+		print_found(p);
 	}
 	puts("\nL layer, B block, S slot (token), H head, K key or value, "
 	     "D element of a head,\nC content: K and D together.  A layout is "

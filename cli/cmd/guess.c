@@ -30,7 +30,8 @@ static enum kvt_status write_manifest(const struct kvt_guess_source *of,
 }
 
 static enum kvt_status report(const struct kvt_guess_source *of,
-			      const struct kvt_guess *g, bool json,
+			      const struct kvt_guess *g,
+			      const struct guess_writers *who, bool json,
 			      const char *manifest, struct kvt_error *err)
 {
 	struct json_out out = { NULL, false };
@@ -39,11 +40,11 @@ static enum kvt_status report(const struct kvt_guess_source *of,
 	if (!g->why_not[0] && manifest)
 		status = write_manifest(of, g, manifest, err);
 	if (!status && json) {
-		guess_json(&out, of, g);
+		guess_json(&out, of, g, who);
 		status = json_print(&out, false, err);
 		json_free(&out);
 	} else if (!status && !g->needs_sizes) {
-		guess_text(of, g);	/* a ranking of unlike sizes would mislead */
+		guess_text(of, g, who);	/* a ranking of unlike sizes would mislead */
 	}
 	if (!status && g->why_not[0])
 		return kvt_fail(err, KVT_BAD_INPUT, "%.200s: %s", of->name, g->why_not);
@@ -54,13 +55,17 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct kvt_guess_source of = { .open = open_as, .nbytes = 8 << 20 };
 	struct kvt_guess g;
-	const char *manifest = NULL;
+	enum kvt_release release = KVT_NRELEASES;	/* any */
+	struct guess_writers who;
+	const char *manifest = NULL, *on = NULL;
 	bool json = false;
 	const struct opt opts[] = {
 		{ "sample", 0, OPT_SIZE, &of.nbytes, "SIZE",
 		  "bytes to read for each layout; default: 8M" },
 		{ "write-manifest", 0, OPT_STRING, &manifest, "FILE",
 		  "write the result as a manifest" },
+		OPT_RELEASE(&release),
+		OPT_ON(&on),
 		OPT_JSON(&json),
 		OPT_INPUT(&of.hints),
 		{ 0 }
@@ -82,10 +87,14 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (of.nbytes > INT64_C(1) << 32)
 		return kvt_fail(err, KVT_USAGE, "--sample is %lld, expected 4G at most",
 				(long long)of.nbytes);
+	if ((status = expect_on_take(&who.on, on, err)))
+		return status;
+	who.releases = release < KVT_NRELEASES ? 1u << release :
+						 (1u << KVT_NRELEASES) - 1;
 	of.name = of.context = argv[0];
 	status = kvt_guess(&g, &of, err);
 	if (!status)
-		status = report(&of, &g, json, manifest, err);
+		status = report(&of, &g, &who, json, manifest, err);
 	kvt_guess_free(&g);
 	return status;
 }

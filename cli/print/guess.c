@@ -39,6 +39,26 @@ static struct arguments arguments_of(const struct kvt_guess_source *of,
 	return a;
 }
 
+/* What backends are asked of the first candidate, in a release. */
+static struct kvt_backend_config config_of(const struct kvt_group *group,
+					   const struct guess_writers *who, int release)
+{
+	struct kvt_backend_config config = backend_config(group);
+
+	config.release = (enum kvt_release)release;
+	config.capability = who->on.platform.capability;
+	config.shuffle = who->on.shuffle;
+	return config;
+}
+
+static struct kvt_group first_group(const struct kvt_guess *g)
+{
+	struct kvt_group group = g->candidate[0].group;
+
+	group.layout = g->candidate[0].layout;
+	return group;
+}
+
 /* ---- text --------------------------------------------------------------- */
 
 static void print_candidate(const struct kvt_guess *g, int i)
@@ -74,7 +94,25 @@ static void print_types(const struct kvt_guess *g)
 	plainf(" bits a byte\n");
 }
 
-void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g)
+/* The newest release first. */
+static void print_writers(const struct kvt_guess *g, const struct guess_writers *who)
+{
+	const struct kvt_group group = first_group(g);
+
+	for (int r = KVT_NRELEASES; r-- && backend_applies(&group); ) {
+		const struct kvt_backend_config config = config_of(&group, who, r);
+		char label[16];
+
+		snprintf(label, sizeof(label), "  vLLM %s",
+			 kvt_release_name(config.release));
+		if (who->releases >> r & 1)
+			writers_text(label, &config, &group,
+				     who->releases == 1u << r ? "no backend" : NULL);
+	}
+}
+
+void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g,
+		const struct guess_writers *who)
 {
 	const struct kvt_guess_candidate *c = g->candidate;
 	struct arguments a = arguments_of(of, c);
@@ -105,6 +143,7 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g)
 	     "  1 is enough; see kvtool-guess(1)");
 	if (g->why_not[0])
 		return;
+	print_writers(g, who);
 	plainf("  %-10s", "use");
 	for (int i = 0; i < a.n; i++)
 		plainf(" %s", a.s[i]);
@@ -160,8 +199,22 @@ static void put_types(struct json_out *out, const struct kvt_guess *g)
 	}
 }
 
+static void put_writers(struct json_out *out, const struct kvt_guess *g,
+			const struct guess_writers *who)
+{
+	const struct kvt_group group = first_group(g);
+	json_t *list = json_put_array(out, out->root, "writers");
+
+	for (int r = 0; r < KVT_NRELEASES && !g->why_not[0]; r++) {
+		const struct kvt_backend_config config = config_of(&group, who, r);
+
+		if (who->releases >> r & 1 && backend_applies(&group))
+			writers_json(out, json_append_object(out, list), &config, &group);
+	}
+}
+
 void guess_json(struct json_out *out, const struct kvt_guess_source *of,
-		const struct kvt_guess *g)
+		const struct kvt_guess *g, const struct guess_writers *who)
 {
 	json_t *list;
 
@@ -179,6 +232,7 @@ void guess_json(struct json_out *out, const struct kvt_guess_source *of,
 	list = json_put_array(out, out->root, "candidates");
 	for (int i = 0; i < g->ncandidates && g->candidate[i].same < 0; i++)
 		put_candidate(out, list, of, g, i);
+	put_writers(out, g, who);
 	json_put_text(out, out->root, "better", g->has_better ?
 		      kvt_layout_string(&g->better).s : NULL);
 }

@@ -3,12 +3,19 @@
 #ifndef KVTOOL_PRINT_GUESS_H
 #define KVTOOL_PRINT_GUESS_H
 
+#include "cli/expect/expect.h"
 #include "cli/json_out.h"
 #include "lib/ops/guess/guess.h"
 
 /* 'of' is what was guessed from: its name, and the hints that were given. */
-void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g);
+/* 'releases' are those of vLLM that are asked who could have written it, as bits. */
+struct guess_writers {
+	unsigned releases;
+	struct expect_on on;
+};
+void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g,
+		const struct guess_writers *who);
 void guess_json(struct json_out *out, const struct kvt_guess_source *of,
-		const struct kvt_guess *g);
+		const struct kvt_guess *g, const struct guess_writers *who);
 
 #endif

@@ -280,7 +280,7 @@ static void test_presets(void **state)
 		for (int i = 0; (name = kvt_layout_name(&layout, i)); i++)
 			found |= name == preset->name;
 		assert_true(found);
-		assert_true(*preset->found_in);
+		assert_non_null(preset->found_in);
 	}
 	assert_true(n >= 40);
 	assert_null(kvt_preset_at(-1));
