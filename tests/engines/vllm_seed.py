@@ -25,6 +25,7 @@ from proof import Proof
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
 CASES = 10000
+NEWEST = 3                              # enum kvt_release, of the wheel that this runs
 I64, C = ctypes.c_int64, ctypes.c_char_p
 RANKS = 1024
 
@@ -56,15 +57,16 @@ LayoutChoice = struct("LayoutChoice", ("layout", ctypes.c_int), ("why", ctypes.c
                       ("candidates", Layouts))
 ZeroingSpec = struct("ZeroingSpec", ("kind", ctypes.c_int), ("dtype", C), ("quant", C),
                      ("host_resident", ctypes.c_bool))
-ConnectorModel = struct("ConnectorModel", ("mla", ctypes.c_bool),
+ConnectorModel = struct("ConnectorModel", ("release", ctypes.c_int),
+                        ("mla", ctypes.c_bool),
                         ("hisparse", ctypes.c_bool), ("unknown", ctypes.c_bool))
 BackendConfig = struct(
-    "BackendConfig", ("head_size", I64), ("dtype", C), ("cache_dtype", C),
+    "BackendConfig", ("release", ctypes.c_int), ("head_size", I64), ("dtype", C), ("cache_dtype", C),
     ("block_size", I64), ("type", C), ("capability", ctypes.c_int),
     *[(f, ctypes.c_bool) for f in (
         "mla", "sparse", "sinks", "sliding_window", "connector", "mm_prefix",
         "head_scales", "rswa", "non_causal", "batch_invariant", "pcp", "dcp",
-        "adaptive_verification", "any_release")])
+        "adaptive_verification", "shuffle")])
 ReceiveBlock = struct("ReceiveBlock", ("heads", I64), ("slots", I64), ("content", I64),
                       ("ratio", I64))
 Plan = struct("Plan", ("nloops", ctypes.c_int), ("n", I64 * 12), ("src_stride", I64 * 12),
@@ -413,7 +415,7 @@ def connector_layout(kvt, names, mla, model, hisparse):
     out = ctypes.c_int()
     array = (C * max(1, len(names)))(*[n.encode() for n in names])
     status = kvt.status("kvt_connector_layout", ctypes.byref(out), array, len(names),
-                        ctypes.byref(ConnectorModel(mla, hisparse, not model)))
+                        ctypes.byref(ConnectorModel(NEWEST, mla, hisparse, not model)))
     return "ValueError" if status else out.value
 
 
@@ -520,8 +522,8 @@ def zeroing(kvt):
         config = ki.KVCacheConfig(num_blocks=1, kv_cache_tensors=[],
                                   kv_cache_groups=groups)
         array = (ZeroingSpec * max(1, len(specs)))(*specs)
-        return told, config.needs_kv_cache_zeroing, kvt.lib.kvt_needs_zeroing(array,
-                                                                            len(specs))
+        return (told, config.needs_kv_cache_zeroing,
+                kvt.lib.kvt_needs_zeroing(NEWEST, array, len(specs)))
     return draw
 
 
@@ -607,11 +609,15 @@ def backends(kvt):
         name, c = rng.choice(names), random_config(rng)
         if name == "ROCM_AITER_MLA_SPARSE":
             c.sinks = False             # it asks the device
+        if name in ("ROCM_AITER_MLA", "ROCM_AITER_TRITON_MLA"):
+            c.non_causal = False        # likewise
+        if name == "FLASHMLA_SPARSE_DSV41" and c.capability == 90:
+            c.capability = 100          # likewise, and here it is none of the two
         theirs = their_reasons(classes[name], c)
         config = BackendConfig(
-            c.head, c.dtype.encode(), c.cache.encode(), c.block,
+            NEWEST, c.head, c.dtype.encode(), c.cache.encode(), c.block,
             None if c.type == "decoder" else c.type.encode(), c.capability)
-        for flag, kind in BackendConfig._fields_[6:-1]:
+        for flag, kind in BackendConfig._fields_[7:-1]:
             setattr(config, flag, getattr(c, flag))
         bits = kvt.lib.kvt_backend_check(pointers[name], ctypes.byref(config))
         ours = [kvt.lib.kvt_backend_reason_text(i).decode() for i in range(25)
