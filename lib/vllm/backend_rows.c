@@ -105,7 +105,8 @@ static const struct kvt_backend rows[] = {
 	{ .name = "TORCH_SDPA", .can = NOTHING },
 	{ .name = "FLASHINFER", .since = KVT_VLLM_0_32,
 	  .can = SINKS | WINDOW | NON_CAUSAL | DCP | USUAL, .dtypes = HALF,
-	  .cache_dtypes = PLAIN | FP8S | E5M2 | NVFP4 | NVFP4_4OVER6,
+	  .cache_dtypes = PLAIN | FP8S | E5M2 | NVFP4 | NVFP4_4OVER6
+		  | NVFP4_DS_MLA,
 	  .size = { 64, 128, 256, 512 }, .block = { 16, 32, 64 },
 	  .least_capability = 80, .most_capability = 121 },
 	{ .name = "FLASHINFER", .since = KVT_VLLM_0_24,
@@ -292,7 +293,9 @@ static const struct kvt_backend_device devices[] = {
 	{ "FLASHINFER", IN(26, 26), KVT_BACKEND_CACHE_DTYPE, SM(10), NVFP4, 0 },
 	{ "FLASHINFER", IN(32, 32), KVT_BACKEND_CACHE_DTYPE,
 	  SM(8) | SM(9) | SM(10) | SM(12), NVFP4, 0 },
-	{ "FLASHINFER", IN(32, 32), KVT_BACKEND_CACHE_DTYPE, SM(10), NVFP4_4OVER6, 0 },
+	/* whatever begins with nvfp4, also what no layer of its own would have */
+	{ "FLASHINFER", IN(32, 32), KVT_BACKEND_CACHE_DTYPE, SM(10),
+	  NVFP4_4OVER6 | NVFP4_DS_MLA, 0 },
 	{ "FLASHINFER", IN(32, 32), KVT_BACKEND_LENGTHS, SM(10), 0, 0 },
 	{ "FLASHMLA_SPARSE_DSV41", IN(32, 32), KVT_BACKEND_BLOCK_SIZE, SM(9), 0, 128 },
 };
