@@ -23,7 +23,7 @@ struct kvt_rule {
 };
 const struct kvt_rule *kvt_rule_at(int i);	/* NULL past the last */
 
-enum { KVT_MAX_RULES = 96 };
+enum { KVT_MAX_RULES = 128 };
 enum { KVT_MAX_FINDINGS = 16 };		/* kept of one rule; others are counted */
 
 struct kvt_finding {
