@@ -31,6 +31,10 @@ printf 't,bytes,tokens\n0,268435456,2048\n500,1073741824,8192\n' >trace.csv
 	echo '{"step": 2, "worker": 1, "finished_recving": ["A"]}'
 } >workers.jsonl
 
+# what a connector registered on both sides of a transfer
+cp "$here/testdata/regions/nixl_window.json" prefill.json
+cp "$here/testdata/regions/nixl_window.json" decode.json
+
 # a digest of two files, by two shards
 for i in 0 1; do
 	"$kvtool" digest -q --shard=$i/2 --shard-dir=shards dump.npy bad.npy

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* describe.c - kvtool describe: what a dump is, and is it as expected */
 #include "cli/progress.h"
+#include "cli/regions.h"
 #include "cli/print/describe.h"
 
 #include <stdlib.h>
@@ -111,9 +112,11 @@ static enum kvt_status describe_file(const char *path, const struct asked *asked
 				     bool stream, struct kvt_error *err)
 {
 	struct kvt_dump *dump;
-	enum kvt_status status = kvt_open(&dump, path, &asked->hints, err);
+	enum kvt_status status;
 
-	if (status)
+	if (is_regions(path))
+		return regions_describe(path, asked->json, stream, asked->quiet, err);
+	if ((status = kvt_open(&dump, path, &asked->hints, err)))
 		return status;
 	status = describe_dump(dump, path, asked, stream, err);
 	kvt_dump_close(dump);

@@ -7,6 +7,7 @@
 #include "cli/rewrite.h"
 #include "cli/print/diff.h"
 #include "cli/progress.h"
+#include "cli/regions.h"
 #include "cli/shard/shard.h"
 #include "cli/signals.h"
 #include "cli/text_file.h"
@@ -267,6 +268,8 @@ static enum kvt_status run_parsed(struct diff *d, struct arguments *args, int na
 	enum kvt_status status;
 
 	run.context = (void *)(uintptr_t)&cmd_diff;
+	if (nargs == 2 && is_regions(argv[0]) && is_regions(argv[1]))
+		return regions_diff(argv[0], argv[1], args->json, d->quiet, err);
 	if ((status = split_operands(args->nfiles, names, nargs, argv, err)) ||
 	    (status = read_choices(d, args, err)) ||
 	    (status = text_file_check(args->heatmap, argv, nargs,

@@ -3,6 +3,7 @@
 #include "cli/opt.h"
 #include "cli/print/fsck.h"
 #include "cli/progress.h"
+#include "cli/regions.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,20 @@ static void find_leftovers(struct kvt_findings *r, const char *path)
 	if (!stat(path, &st) && S_ISDIR(st.st_mode))
 		kvt_stage_leftovers(path, NULL, found_leftover, r);
 	kvt_stage_leftovers(NULL, path, found_leftover, r);
+}
+
+/* What a connector registered, instead of a dump. */
+static void check_table(const char *path, struct run *run)
+{
+	struct kvt_findings r = { .nfindings = 0 };
+	struct kvt_error why = { "" };
+	enum kvt_status status = regions_check(&r, path, &why);
+
+	if (status) {
+		snprintf(r.path, sizeof(r.path), "%s", path);
+		refused(&r, status, why.text, run);
+	}
+	finish(&r, run);
 }
 
 static void check_file(const char *path, struct run *run)
@@ -204,7 +219,10 @@ static enum kvt_status check_all(struct asked *asked, char **argv, int n,
 	run.list = json_put_array(&run.json, run.json.root, "files");
 	for (int i = 0; i < n && !interrupted; i++) {
 		asked->run.about = i;
-		check_file(argv[i], &run);
+		if (is_regions(argv[i]))
+			check_table(argv[i], &run);
+		else
+			check_file(argv[i], &run);
 	}
 	check_sets(&run);
 	if (asked->json && !interrupted)
