@@ -38,7 +38,7 @@ COLUMNS = ["suite", "engine", "version", "what", "on", "result", "points", "figu
 ENGINES = [
     ("vllm-0.32", 1800, ["vllm_tokens.py", "vllm_server.py", "vllm_stores.py",
                          "vllm_ci.py", "vllm_seed.py", "vllm_specs.py",
-                         "vllm_types.py", "vllm_contents.py"]),
+                         "vllm_types.py", "vllm_contents.py", "vllm_regions.py"]),
     ("vllm-0.26", 1800, ["vllm_tokens.py", "vllm_server.py", "vllm_types.py"]),
     ("vllm-0.22", 1800, ["vllm_tokens.py", "vllm_server.py", "vllm_types.py"]),
     ("transformers", 900, ["transformers_caches.py"]),
