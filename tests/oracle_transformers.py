@@ -101,12 +101,14 @@ class Group:
         g = file["groups"][name]
         labels = [l if isinstance(l, str) else l.decode()
                   for l in g["data"].attrs["DIMENSION_LABELS"]]
-        labels = ["dim" if l == "content" else l for l in labels]
+        words = {"content": "dim", "channel": "dim", "tap": "state"}
+        labels = [words.get(l, l) for l in labels]
         bits = bits_of(g["data"])
         for i, axis in enumerate(("layer", "kv", "block", "head", "state", "dim")):
             if axis not in labels:
                 bits, labels = np.expand_dims(bits, i), labels[:i] + [axis] + labels[i:]
-        assert labels == ["layer", "kv", "block", "head", "state", "dim"], labels
+        order = ["layer", "kv", "block", "head", "state", "dim"]
+        bits = bits.transpose([labels.index(l) for l in order])
         self.cells, self.size = bits, bits.shape[4]
         self.layers = g["layer_ids"][()].tolist() if "layer_ids" in g else \
             list(range(bits.shape[0]))
@@ -143,6 +145,90 @@ def check(path, options, windows, names, tmp):
     layers = sorted((l, h) for g in groups.values() for l in g.layers for h in g.halves)
     tap.equal(layers, sorted((l, h) for l in range(len(rows[0])) for h in (0, 1)),
               f"{path}: every layer once")
+
+
+# ---- layers of all kinds ------------------------------------------------------
+
+# file, groups by id with what each has of the model's layers; minimax's own oracle has no
+# states: those are compared with the tensors of the file
+KINDS = {
+    "qwen3_next": {"g0": [1, 3], "conv": [0, 2], "ssm": [0, 2]},
+    "static_qwen3_next": {"g0": [1, 3], "conv": [0, 2], "ssm": [0, 2]},
+    "falcon_h1": {"g0": [0, 1, 2, 3], "conv": [0, 1, 2, 3], "ssm": [0, 1, 2, 3]},
+    "jamba": {"g0": [1, 3], "conv": [0, 2], "ssm": [0, 2]},
+    "mamba": {"conv": [0, 1, 2, 3], "ssm": [0, 1, 2, 3]},
+    "minimax": {"g0": [1, 3], "ssm": [0, 2]},
+    "glm_moe_dsa": {"g0": [0, 1, 2, 3], "indexer": [0, 1, 2, 3]},
+    "deepseek_v3": {"g0": [0, 1, 2, 3]},
+    "t5": {"g0": [0, 1], "cross": [0, 1]},
+}
+
+
+def values_of(group):
+    """What the bits of a group are, in float32."""
+    bits = group.cells
+    return (bits.astype("<u4") << 16).view("<f4") if bits.dtype.itemsize == 2 else \
+        bits.view("<f4")
+
+
+def of_tokens(f, group, name, request, n):
+    """[L, T, H, K, D] of the first n tokens"""
+    group.cells = values_of(group)
+    return group.tokens(f["requests"][request]["block_table"][name][()], 0, 0, n)
+
+
+def wanted(oracle_of, name, layer):
+    """What the library held of a layer, as the group has it."""
+    at = {"g0": "", "cross": "cross."}.get(name, "")
+    if name == "g0" and f"self.{layer}.keys" in oracle_of:
+        at = "self."
+    if name == "indexer":
+        return oracle_of[f"{layer}.indexer_keys"][0][:, None, None, :]
+    if name == "conv":
+        return oracle_of[f"{layer}.conv_states.0"][0].T
+    if name == "ssm":
+        state = oracle_of.get(f"{layer}.recurrent_states.0")
+        return None if state is None else state[0].reshape(state.shape[1], -1)
+    keys, values = (oracle_of[f"{at}{layer}.{x}"][0].transpose(1, 0, 2)
+                    for x in ("keys", "values"))
+    length = oracle_of.get(f"{layer}.cumulative_length")
+    if length is not None:
+        keys, values = keys[:int(length)], values[:int(length)]
+    if keys.shape[-1] != values.shape[-1]:                  # a latent, one row
+        return np.concatenate([keys, values], -1)[:, :, None]
+    return np.stack([keys, values], 2)
+
+
+def check_kinds(tmp, model):
+    file = f"{HERE}/transformers/5.24.0/{model}.pt"
+    r = kvtool("convert", "-f", file, f"{tmp}/x.h5")
+    if not tap.ok(r.code == 0, f"5.24.0/{model} is read", r):
+        return
+    with np.load(file.replace(".pt", ".oracle.npz")) as z:
+        held = {k: z[k] for k in z.files}
+    wrong, compared = [], 0
+    with h5py.File(f"{tmp}/x.h5") as f:
+        groups = {n: Group(f, n) for n in f["groups"]}
+        tap.equal({n: g.layers for n, g in groups.items()}, KINDS[model],
+                  f"5.24.0/{model}: groups")
+        for name, g in groups.items():
+            want = [wanted(held, name, l) for l in g.layers]
+            if want[0] is None:
+                continue
+            if name in ("conv", "ssm"):
+                got = values_of(g)[:, 0, 0]                 # [L, H, S, D]
+                got = got[:, 0] if name == "conv" else got[:, :, 0]
+            else:
+                request = "1" if name == "cross" else "0"
+                got = of_tokens(f, g, name, request, len(want[0]))
+            wrong += [f"{name} of layer {l}" for l, a, b in zip(g.layers, got, want)
+                      if a.shape != b.shape or not np.array_equal(a, b)]
+            compared += len(want)
+    tap.ok(not wrong and compared, f"5.24.0/{model}: what the library held", wrong)
+    r = kvtool("diff", "-q", file, f"{tmp}/x.h5")
+    tap.ok(r.code == 0, f"5.24.0/{model}: equal to its snapshot", r)
+    r = kvtool("fsck", "-q", file)
+    tap.ok(r.code == 0, f"5.24.0/{model}: sound", r)
 
 
 def check_itself(tmp):
@@ -212,8 +298,22 @@ def rolled(slots, seen):
 
 NOTHING = Object("DynamicLayer", {"keys": None, "values": None})
 
-# with the class of hybrid layers, some of which have no keys
-ADVICE = "[(l.keys, l.values) if hasattr(l, 'keys') else (None, None) for l in cache.layers]"
+
+
+def linear(conv=None, state=None, name="LinearAttentionLayer", **more):
+    return Object(name, {"conv_states": conv or {}, "recurrent_states": state or {},
+                         **more})
+
+
+def states(rows, taps=4, heads=2):
+    return linear({0: tensor(rows, 6, taps)}, {0: tensor(rows, heads, 3, 5)})
+
+
+def both(what, slots, rows=1, **more):
+    return layer(f"LinearAttentionAnd{what}AttentionLayer", slots, rows,
+                 conv_states={0: tensor(rows, 6, 4)},
+                 recurrent_states={0: tensor(rows, 2, 3, 5)}, **more)
+
 
 # what, object, options, status, a part of what is said on stdout or stderr
 OBJECTS = [
@@ -266,14 +366,37 @@ OBJECTS = [
      ["slots=7"], 0, "4 tokens"),
     ("a quantised layer", cache(Object("QuantoQuantizedLayer", {})), [], 4,
      "what its update() returns"),
-    ("states of linear attention", cache(Object("LinearAttentionLayer", {})), [], 4,
-     ADVICE),
-    *((f"{what} beside states", cache(Object(f"LinearAttentionAnd{what}AttentionLayer",
-                                             {})), [], 4, ADVICE)
-      for what in ("Full", "SlidingWindow", "StaticFull", "StaticSlidingWindow")),
+    ("states do not say of how many tokens", cache(states(1)), [], 0, "blocks    1\n"),
+    ("states, and how many", cache(states(2)), ["tokens=7,5"], 0, "5 tokens in 1 block"),
+    ("a layer of both kinds", cache(both("Full", 5)), [], 0, "5 tokens in 1 block"),
+    ("both, with a window", cache(both("SlidingWindow", 3, sliding_window=4,
+                                       cumulative_length=9)), [], 0, "from token 6 on"),
+    ("both, static", cache(both("StaticFull", 8, cumulative_length=number(5))), [], 0,
+     "5 tokens"),
+    ("both, a static window", cache(both("StaticSlidingWindow", 8,
+                                         cumulative_length_int=5)), [], 0, "5 tokens"),
+    ("states of two shapes", cache(states(1), states(1, 5, 3)), [], 0, "ssm1 "),
+    ("two states of a layer", cache(linear({0: tensor(1, 6, 4), 1: tensor(1, 6, 4)})), [],
+     0, "conv1 "),
+    ("states of unlike batches", cache(states(1), states(2)), [], 3, "batch of 2"),
+    ("states and keys of unlike batches", cache(states(1), layer("DynamicLayer", 5, 2)),
+     ["tokens=5"], 3, "batch of 1"),
+    ("a state without elements", cache(linear({0: tensor(1, 6, 0)})), [], 3, "no elements"),
+    ("a state of one axis", cache(linear(None, {0: tensor(4)})), [], 3, "1 axes"),
+    ("the 65th state", cache(linear({65: tensor(1, 6, 4)})), [], 3, "layer of"),
+    ("states in lists", cache(linear([tensor(1, 6, 4)], [tensor(1, 2, 3, 5)])), [], 0,
+     "ssm "),
+    ("an indexer", cache(Object("DynamicIndexedLayer", {
+        "keys": tensor(1, 1, 5, 8), "values": tensor(1, 1, 5, 2),
+        "indexer_keys": tensor(1, 5, 4)})), [], 0, "indexer "),
+    ("an indexer of other tokens", cache(Object("DynamicIndexedLayer", {
+        "keys": tensor(1, 1, 5, 8), "values": tensor(1, 1, 5, 2),
+        "indexer_keys": tensor(1, 4, 4)})), [], 3, "received 5"),
+    ("keys of an index with heads", cache(Object("MiniMaxM3VLSparseCacheLayer", {
+        "keys": tensor(1, 2, 5, 4), "values": tensor(1, 2, 5, 4),
+        "idx_keys": tensor(1, 1, 5, 4)},
+        "transformers.models.minimax_m3_vl.modeling_minimax_m3_vl")), [], 0, "indexer "),
     ("a cache with sinks", Object("SinkCache", {}), [], 4, "other positions"),
-    ("keys of sparse attention", cache(Object("DynamicIndexedLayer", {})), [], 4,
-     "l.keys"),
     ("a class of another module", Object("DynamicCache", {}, "evil"), [], 4,
      "evil.DynamicCache"),
     ("a model's output", Object("CausalLMOutputWithPast", {},
@@ -387,6 +510,8 @@ def main():
     with oracle.workdir() as tmp:
         for sample in SAMPLES:
             check(*sample, tmp)
+        for model in KINDS:
+            check_kinds(tmp, model)
         check_itself(tmp)
         check_objects(tmp)
         check_pickles(tmp)

@@ -67,6 +67,8 @@ enum kvt_status kvt_token_run_add(struct kvt_flat *flat, const struct kvt_group 
 	for (int i = 0; i < 2; i++) {
 		(i ? box.end : box.begin)[KVT_AXIS_L] = run->layers[i];
 		(i ? box.end : box.begin)[KVT_AXIS_K] = run->kv[i];
+		if (run->dim[1])
+			(i ? box.end : box.begin)[KVT_AXIS_D] = run->dim[i];
 	}
 	while (!status && done < run->count) {
 		int64_t at = run->token + done, left = run->count - done;
@@ -114,7 +116,8 @@ enum kvt_status kvt_token_request(struct kvt_snapshot *snapshot, const char *id,
 					 .first_token = first };
 	for (int g = 0; g < snapshot->ngroups; g++) {
 		int64_t size = snapshot->group[g].block_size;
-		int64_t blocks = (first % size + ntokens + size - 1) / size;
+		/* of recurrent states: none is counted by tokens */
+		int64_t blocks = size ? (first % size + ntokens + size - 1) / size : 0;
 
 		request->blocks[g] = calloc((size_t)blocks + 1, sizeof(uint32_t));
 		if (!request->id || !request->blocks[g])

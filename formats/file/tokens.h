@@ -24,6 +24,7 @@ struct kvt_token_run {
 	int64_t stride[KVT_NAXES];
 	int64_t layers[2];		/* of the group: begin, end */
 	int64_t kv[2];			/* keys, values or, at strides of K, both */
+	int64_t dim[2];			/* elements of a row; both 0: all */
 	int64_t block;			/* the first one of the request */
 	int64_t token, count;		/* from the beginning of that block on */
 };
@@ -41,7 +42,8 @@ kvt_token_zeros(struct kvt_reader *reader, int g, int64_t block, int64_t token,
 /*
  * The next request of a snapshot: 'ntokens' tokens from position 'first' on, in
  * blocks of their own in every group.  'nblocks' counts those of each group, and
- * before the call has how many there are by then.
+ * before the call has how many there are by then.  A group that says no block size has
+ * room for one block, and none yet.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_token_request(struct kvt_snapshot *snapshot, const char *id, int64_t ntokens,

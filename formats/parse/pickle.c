@@ -278,9 +278,6 @@ static const char *advice(const char *name, int n)
 	} rows[] = {
 		{ "Quant", "its keys are not plain: save what its update() returns" },
 		{ "Sink", "its keys are turned to other positions than their tokens'" },
-		{ "LinearAttention",
-		  "save what keys it has: [(l.keys, l.values) if hasattr(l, 'keys') "
-		  "else (None, None) for l in cache.layers]" },
 		{ "", "save [(l.keys, l.values) for l in cache.layers]" },
 	};
 	char text[MAX_NAME + 1];

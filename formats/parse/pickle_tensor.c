@@ -14,11 +14,13 @@ enum {
 };
 
 #define CACHE_UTILS "transformers.cache_utils"
+#define MODELS      "transformers.models."
 
 /*
  * All there is.  Types that had no storage of their own when torch gave up on
  * those are stored as bytes, and a third kind of call names the type.  Classes
- * are those of transformers 4.36 to 5.23 that hold keys and values as they are.
+ * are those of transformers 4.36 to 5.24 that hold keys, values, keys of an indexer
+ * and recurrent states as they are.
  */
 static const struct {
 	const char *module, *what;
@@ -53,7 +55,24 @@ static const struct {
 	{ CACHE_UTILS, "SlidingWindowLayer", CLASS, LAYER | FIXED | WINDOW, NULL, 0 },
 	{ CACHE_UTILS, "ChunkedSlidingLayer", CLASS, LAYER | FIXED | WINDOW, NULL, 0 },
 	{ CACHE_UTILS, "DummyLayer", CLASS, LAYER, NULL, 0 },
+	{ CACHE_UTILS, "DynamicIndexedLayer", CLASS, LAYER, NULL, 0 },
+	{ CACHE_UTILS, "StaticIndexedLayer", CLASS, LAYER | FIXED, NULL, 0 },
+	{ CACHE_UTILS, "LinearAttentionLayer", CLASS, LAYER, NULL, 0 },
+	{ CACHE_UTILS, "LinearAttentionAndFullAttentionLayer", CLASS, LAYER, NULL, 0 },
+	{ CACHE_UTILS, "LinearAttentionAndSlidingWindowAttentionLayer", CLASS,
+	  LAYER | WINDOW, NULL, 0 },
+	{ CACHE_UTILS, "LinearAttentionAndStaticFullAttentionLayer", CLASS, LAYER | FIXED,
+	  NULL, 0 },
+	{ CACHE_UTILS, "LinearAttentionAndStaticSlidingWindowAttentionLayer", CLASS,
+	  LAYER | FIXED | WINDOW, NULL, 0 },
+	{ MODELS "minimax_m3_vl.modeling_minimax_m3_vl", "MiniMaxM3VLSparseCacheLayer",
+	  CLASS, LAYER, NULL, 0 },
+	{ MODELS "minimax_m3_vl.modeling_minimax_m3_vl",
+	  "MiniMaxM3VLSparseStaticCacheLayer", CLASS, LAYER | FIXED, NULL, 0 },
 	{ CACHE_UTILS, "DynamicCache", CLASS, CACHE, NULL, 0 },
+	{ CACHE_UTILS, "MtpCache", CLASS, CACHE, NULL, 0 },
+	{ CACHE_UTILS, "DFlashCache", CLASS, CACHE, NULL, 0 },
+	{ MODELS "minimax.modeling_minimax", "MiniMaxCache", CLASS, CACHE, NULL, 0 },
 	{ CACHE_UTILS, "OffloadedCache", CLASS, CACHE, NULL, 0 },
 	{ CACHE_UTILS, "EncoderDecoderCache", CLASS, CACHE, NULL, 0 },
 	{ CACHE_UTILS, "StaticCache", CLASS, CACHE | FIXED, NULL, 0 },

@@ -3,7 +3,8 @@
  * cache_groups.c - groups of layers of a cache of transformers that are alike
  *
  * Layers with a window are groups of their own, and so are keys and values of
- * different widths, of which a token of a group has but one.
+ * different widths, of which a token of a group has but one.  A latent and its rotary
+ * part are one row, as engines keep them.
  */
 #include "formats/file/tokens.h"
 #include "formats/tensor/cache_open.h"
@@ -18,7 +19,9 @@ static const struct cache_half *keys_of(const struct cache_layer *l)
 
 static bool is_alike(const struct cache_layer *a, const struct cache_layer *b)
 {
-	for (int i = 0; i < 2; i++)
+	if (cache_is_index(a) != cache_is_index(b))
+		return false;
+	for (int i = 0; i < 2 - cache_is_index(a); i++)
 		if (a->half[i].shape[CACHE_HEADS] != b->half[i].shape[CACHE_HEADS] ||
 		    a->half[i].shape[CACHE_DIM] != b->half[i].shape[CACHE_DIM] ||
 		    strcmp(a->half[i].tensor->type, b->half[i].tensor->type))
@@ -42,10 +45,30 @@ static enum kvt_status take_type(struct kvt_group *group, const struct cache_ope
 	return KVT_OK;
 }
 
+/* The width of a row of one head of one half, or of all that a latent has. */
+static int64_t width_of(const struct cache_layer *l, int kv)
+{
+	if (cache_is_latent(l))
+		return l->half[0].shape[CACHE_DIM] + l->half[1].shape[CACHE_DIM];
+	return l->half[kv > 0].shape[CACHE_DIM];
+}
+
+/* "g0", "g1.k", "cross", "indexer1"; kv as below, and no group is the 64th. */
+static void name_group(char id[16], const char *kind, int number, int kv)
+{
+	const char *half = kv < 0 ? "" : kv ? ".v" : ".k";
+
+	if (number || !strcmp(kind, "g"))
+		snprintf(id, 16, "%.7s%u%s", kind, (unsigned)number % 64, half);
+	else
+		snprintf(id, 16, "%.7s%s", kind, half);
+}
+
 /* kv: 0 keys, 1 values, -1 both. */
 static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s,
 				 const struct cache_layer *l, int number, int kv)
 {
+	bool index = cache_is_index(l), latent = cache_is_latent(l);
 	struct kvt_group *group;
 	enum kvt_status status;
 	char id[16];
@@ -55,22 +78,23 @@ static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s
 				"%s: layers are of more than %d kinds",
 				o->reader->leaf.path, KVT_MAX_GROUPS);
 	o->first[s->ngroups] = l->first;
-	snprintf(id, sizeof(id), "g%d%s", number, kv < 0 ? "" : kv ? ".v" : ".k");
+	name_group(id, o->cross ? "cross" : index ? "indexer" : "g", number, kv);
 	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->leaf.path,
 					     o->err)) ||
-	    (status = kvt_layout_parse(&group->layout, kv < 0 ? "LKBHSD" : "LBHSD",
-				       o->err)) ||
+	    (status = kvt_layout_parse(&group->layout, index || latent ? "LBSC" :
+				       kv < 0 ? "LKBHSD" : "LBHSD", o->err)) ||
 	    (status = take_type(group, o, l)) ||
 	    (status = kvt_token_block_size(&group->block_size, o->hints, o->err)))
 		return status;
-	group->kind = l->held.sliding ? KVT_SLIDING_WINDOW : KVT_FULL_ATTENTION;
+	group->kind = o->cross ? KVT_CROSS : index || latent ? KVT_MLA :
+		      l->held.sliding ? KVT_SLIDING_WINDOW : KVT_FULL_ATTENTION;
 	group->window = l->held.sliding ? l->held.window : 0;
 	group->tokens_per_slot = 1;
 	group->shape.n[KVT_AXIS_L] = 0;
 	group->shape.n[KVT_AXIS_S] = group->block_size;
 	group->shape.n[KVT_AXIS_H] = keys_of(l)->shape[CACHE_HEADS];
-	group->shape.n[KVT_AXIS_K] = kv < 0 ? 2 : 1;
-	group->shape.n[KVT_AXIS_D] = l->half[kv > 0].shape[CACHE_DIM];
+	group->shape.n[KVT_AXIS_K] = kv < 0 && !index && !latent ? 2 : 1;
+	group->shape.n[KVT_AXIS_D] = width_of(l, kv);
 	if (kv >= 0) {
 		strcpy(group->component[0].name, kv ? "v" : "k");
 		group->component[0].length = group->shape.n[KVT_AXIS_D];
@@ -83,7 +107,7 @@ static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s
 static enum kvt_status add_groups(struct cache_opening *o, struct kvt_snapshot *s)
 {
 	enum kvt_status status = KVT_OK;
-	int kinds = 0;
+	int kinds[2] = { 0 };		/* of pairs, of indexers */
 
 	for (int64_t i = 0; !status && i < o->nlayers; i++) {
 		struct cache_layer *l = &o->layer[i];
@@ -95,10 +119,12 @@ static enum kvt_status add_groups(struct cache_opening *o, struct kvt_snapshot *
 		if (j == i) {
 			bool apart = cache_is_apart(l);
 
-			status = add_group(o, s, l, kinds, apart ? 0 : -1);
+			int *number = &kinds[cache_is_index(l)];
+
+			status = add_group(o, s, l, *number, apart ? 0 : -1);
 			if (!status && apart)
-				status = add_group(o, s, l, kinds, 1);
-			kinds++;
+				status = add_group(o, s, l, *number, 1);
+			++*number;
 		}
 		if (status)
 			return status;
@@ -125,6 +151,13 @@ static enum kvt_status add_tables(struct cache_opening *o, struct kvt_group *gro
 		if (l->group == g || (cache_is_apart(l) && l->group + 1 == g))
 			layer[l->place] = (struct kvt_layer){ l->name, l->number, i };
 	}
+	for (int64_t i = 0; i < o->nstates; i++) {
+		const struct cache_state *state = &o->state[i];
+
+		if (state->group == g)
+			layer[state->place] = (struct kvt_layer){ state->tensor->name,
+								  state->number, i };
+	}
 	status = kvt_layers_tables(group, layer, n, o->reader->leaf.path, o->err);
 	free(layer);
 	return status;
@@ -136,10 +169,12 @@ enum kvt_status kvt_cache_groups(struct cache_opening *o)
 	enum kvt_status status = add_groups(o, s);
 
 	kvt_snapshot_hint_content(s, o->hints);
-	for (int g = 0; !status && g < s->ngroups; g++)
+	if (!status)
+		status = kvt_cache_state_groups(o);
+	for (int g = o->base; !status && g < s->ngroups; g++)
 		status = kvt_manifest_finish_group(&s->group[g], &s->parallel,
 						   o->reader->leaf.path, o->err);
-	for (int g = 0; !status && !o->stacked && g < s->ngroups; g++)
+	for (int g = o->base; !status && !o->stacked && g < s->ngroups; g++)
 		status = add_tables(o, &s->group[g], g);
 	return status;
 }

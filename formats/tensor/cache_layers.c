@@ -2,7 +2,8 @@
 /*
  * cache_layers.c - the layers of a cache of transformers among named tensors
  *
- * Pairs of tensors [batch, heads, tokens, elements], or one tensor with all layers.
+ * Pairs of tensors [batch, heads, tokens, elements], or one tensor with all layers; and
+ * keys of an indexer, [batch, tokens, elements], by their name.
  */
 #include "formats/tensor/cache_open.h"
 
@@ -62,13 +63,13 @@ static enum kvt_status check_layer(const struct cache_opening *o,
 	const struct cache_half *first = &o->layer[0].half[0];
 
 	/* without them any number of tokens takes no bytes */
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2 - cache_is_index(l); i++)
 		if (!l->half[i].shape[CACHE_HEADS] || !l->half[i].shape[CACHE_DIM])
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: tensor %.100s has no heads or no elements",
 					o->reader->leaf.path, l->half[i].tensor->name);
-	if (strcmp(k->tensor->type, v->tensor->type) ||
-	    memcmp(k->shape, v->shape, CACHE_DIM * sizeof(*k->shape)))
+	if (!cache_is_index(l) && (strcmp(k->tensor->type, v->tensor->type) ||
+	    memcmp(k->shape, v->shape, CACHE_DIM * sizeof(*k->shape))))
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: tensors %.100s and %.100s differ in shape or type",
 				o->reader->leaf.path, k->tensor->name, v->tensor->name);
@@ -158,6 +159,74 @@ static enum kvt_status add_stack(struct cache_opening *o, const struct kvt_tenso
 
 /* ---- a pair for each layer ---------------------------------------------- */
 
+/* All but what has a name of its own; tensors are borrowed, and the caller frees it. */
+static enum kvt_status list_pairs(struct kvt_tensors *out, const struct cache_opening *o)
+{
+	const char *after;
+
+	*out = o->tensors;
+	out->count = 0;
+	out->by_name = NULL;
+	out->tensor = calloc((size_t)o->tensors.count + 1, sizeof(*out->tensor));
+	if (!out->tensor)
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+				o->reader->leaf.path);
+	for (int64_t i = 0; i < o->tensors.count; i++)
+		if (kvt_cache_part(o->tensors.tensor[i].name, &after) == CACHE_PAIR)
+			out->tensor[out->count++] = o->tensors.tensor[i];
+	return kvt_tensors_index(out, o->reader->leaf.path, o->err);
+}
+
+/* Keys of an indexer: one head, also where that has no axis. */
+static enum kvt_status add_index(struct cache_opening *o, const struct kvt_tensor *t)
+{
+	struct cache_layer *l = &o->layer[o->nlayers];
+	bool bare = t->rank == CACHE_RANK - 1;
+	struct kvt_tensor four = *t;
+	enum kvt_status status;
+
+	if (bare) {
+		int64_t dense = kvt_tensor_array(t, "").elem;
+
+		four.rank = CACHE_RANK;
+		for (int i = t->rank - 1; i >= 0; i--) {
+			int to = i + (i > CACHE_BATCH);
+
+			four.shape[to] = t->shape[i];
+			four.stride[to] = t->strided ? t->stride[i] : dense;
+			dense *= t->shape[i];
+		}
+		four.shape[CACHE_HEADS] = 1;
+		four.stride[CACHE_HEADS] = kvt_tensor_array(t, "").elem;
+		four.strided = true;
+	}
+	if ((status = check_rank(o, &four)))
+		return status;
+	*l = (struct cache_layer){ .name = t->name, .held = t->held };
+	if (!kvt_layer_number(&l->number, t->name))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: cannot tell the layer of '%.100s'",
+				o->reader->leaf.path, t->name);
+	take_half(&l->half[0], o, &four, 0);
+	l->half[0].tensor = t;
+	o->nlayers++;
+	return check_layer(o, l);
+}
+
+static enum kvt_status add_indexes(struct cache_opening *o)
+{
+	enum kvt_status status = KVT_OK;
+	const char *after;
+
+	for (int64_t i = 0; !status && i < o->tensors.count; i++) {
+		const struct kvt_tensor *t = &o->tensors.tensor[i];
+
+		if (kvt_cache_part(t->name, &after) == CACHE_INDEX && !is_nothing(t))
+			status = add_index(o, t);
+	}
+	return status;
+}
+
 /* Names that the file implies are those of keys and values that are one array each. */
 static enum kvt_status check_quantised(const struct cache_opening *o)
 {
@@ -176,31 +245,38 @@ static enum kvt_status add_list(struct cache_opening *o)
 {
 	const char *told = kvt_fact(o->hints, "names");
 	const char *names = told ? told : o->tensors.names;
-	struct kvt_layer *list;
+	struct kvt_layer *list = NULL;
+	struct kvt_tensors pairs;
 	enum kvt_status status;
-	int64_t count;
-	bool apart;
+	int64_t count = 0;
+	bool apart = true;
 
 	if (!told && (status = check_quantised(o)))
 		return status;
-	if ((status = kvt_tensors_layers(&list, &count, &apart, &o->tensors, names,
-					 o->reader->leaf.path, o->err)))
-		return status;
-	if (!apart)
+	if (!(status = list_pairs(&pairs, o)) && (pairs.count || !o->nstates))
+		status = kvt_tensors_layers(&list, &count, &apart, &pairs, names,
+					    o->reader->leaf.path, o->err);
+	if (status)
+		;
+	else if (!apart)
 		status = kvt_fail(o->err, KVT_BAD_INPUT,
 				  "%s: names such as %.100s do not distinguish keys from values; give --set names=KEYS,VALUES, with {l} for the layer",
 				  o->reader->leaf.path, list[0].name);
-	else if (!(o->layer = calloc((size_t)count + 1, sizeof(*o->layer))))
+	else if (!(o->layer = calloc((size_t)o->tensors.count + 1, sizeof(*o->layer))))
 		status = kvt_fail(o->err, KVT_SYSTEM,
 				  "%s: out of memory", o->reader->leaf.path);
 	for (int64_t i = 0; !status && i < count; i++) {
-		const struct kvt_tensor *t = &o->tensors.tensor[list[i].index];
+		const struct kvt_tensor *t = kvt_tensors_find(&o->tensors, list[i].name);
 
 		status = add_layer(o, t, kvt_tensors_partner(&o->tensors, t->name, names),
 				   list[i].number, 0);
 	}
 	free(list);
-	if (!status && !o->nlayers)
+	free(pairs.tensor);
+	free(pairs.by_name);
+	if (!status)
+		status = add_indexes(o);
+	if (!status && !o->nlayers && !o->nstates)
 		status = kvt_fail(o->err, KVT_BAD_INPUT, "%s: a cache that holds nothing",
 				  o->reader->leaf.path);
 	return status;
@@ -220,11 +296,13 @@ enum kvt_status kvt_cache_layers(struct cache_opening *o)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: has only tensor %.100s; expected separate tensors for keys and values",
 				o->reader->leaf.path, o->tensors.tensor[0].name);
-	if ((status = find_stack(&keys, &values, o)))
+	if ((status = kvt_cache_find_states(o)) ||
+	    (status = find_stack(&keys, &values, o)))
 		return status;
 	if ((status = keys ? add_stack(o, keys, values) : add_list(o)))
 		return status;
-	o->nrows = o->layer[0].half[0].shape[CACHE_BATCH];
+	o->nrows = o->nlayers ? o->layer[0].half[0].shape[CACHE_BATCH] :
+				o->state[0].tensor->shape[0];
 	/* rows without tokens take no bytes */
 	if (o->nrows > o->reader->files.file[o->file].nbytes)
 		return kvt_fail(o->err, KVT_BAD_INPUT,

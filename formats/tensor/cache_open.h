@@ -14,6 +14,15 @@
 
 enum { CACHE_BATCH, CACHE_HEADS, CACHE_TOKENS, CACHE_DIM, CACHE_RANK };
 
+/* What a tensor of a cache is, by its name. */
+enum cache_part {
+	CACHE_PAIR,			/* keys or values */
+	CACHE_INDEX,			/* keys of an indexer */
+	CACHE_CONV, CACHE_STATE,	/* recurrent states */
+};
+/* *after is what follows the word that says it; not set for CACHE_PAIR. */
+enum cache_part kvt_cache_part(const char *name, const char **after);
+
 /* Keys or values of a layer. */
 struct cache_half {
 	const struct kvt_tensor *tensor;
@@ -25,18 +34,44 @@ struct cache_half {
 struct cache_layer {
 	const char *name;		/* of the tensor of keys; borrowed */
 	int64_t number;			/* in the model */
-	struct cache_half half[2];	/* keys, values */
+	struct cache_half half[2];	/* keys, values; of an indexer keys alone */
 	struct kvt_held held;		/* settled by kvt_cache_slots() */
 	int64_t first, count;		/* the slots it holds */
 	int group;			/* of its keys */
 	int64_t place;			/* among the layers of that group */
 };
 
+static inline bool cache_is_index(const struct cache_layer *l)
+{
+	return !l->half[1].tensor;
+}
+
+/*
+ * Latents of MLA stand where keys do, and their rotary part, of which there is much less,
+ * where values do.
+ */
+static inline bool cache_is_latent(const struct cache_layer *l)
+{
+	return !cache_is_index(l) && l->half[0].shape[CACHE_HEADS] == 1 &&
+	       l->half[1].shape[CACHE_DIM] <= l->half[0].shape[CACHE_DIM] / 2;
+}
+
 /* Keys and values that differ in width are groups of their own. */
 static inline bool cache_is_apart(const struct cache_layer *l)
 {
-	return l->half[0].shape[CACHE_DIM] != l->half[1].shape[CACHE_DIM];
+	return !cache_is_index(l) && !cache_is_latent(l) &&
+	       l->half[0].shape[CACHE_DIM] != l->half[1].shape[CACHE_DIM];
 }
+
+/* A recurrent state of a layer. */
+struct cache_state {
+	const struct kvt_tensor *tensor;
+	enum cache_part part;
+	int64_t number;			/* of the layer, in the model */
+	int64_t which;			/* of the states of the layer */
+	int group;
+	int64_t place;			/* among the layers of that group */
+};
 
 /* The slots that are tokens of a row. */
 struct cache_row {
@@ -47,9 +82,13 @@ struct cache_opening {
 	struct kvt_reader *reader;
 	const struct kvt_hints *hints;
 	struct kvt_tensors tensors;
-	struct cache_layer *layer;	/* owned, in the order of the model */
+	struct cache_layer *layer;	/* owned, in the model's order, indexers last */
 	int64_t nlayers;
+	struct cache_state *state;	/* owned, sorted by number, part and layer */
+	int64_t nstates;
 	bool stacked;			/* all layers in one tensor, without names */
+	bool cross;			/* what a decoder looks at of an encoder */
+	int base;			/* groups of the snapshot before these */
 	int64_t nrows;
 	struct cache_row *row;		/* owned */
 	int64_t seen;			/* slots of the axis */
@@ -58,8 +97,9 @@ struct cache_opening {
 	struct kvt_error *err;
 };
 
-/* The layers that hold anything, in [batch, heads, tokens, elements]. */
+/* The layers that hold anything, in [batch, heads, tokens, elements], and the states. */
 KVT_MUST_CHECK enum kvt_status kvt_cache_layers(struct cache_opening *o);
+KVT_MUST_CHECK enum kvt_status kvt_cache_find_states(struct cache_opening *o);
 
 /*
  * Which slots each holds and which are tokens: as the file says, or the user;
@@ -69,5 +109,8 @@ KVT_MUST_CHECK enum kvt_status kvt_cache_slots(struct cache_opening *o);
 
 /* Fills the snapshot with groups of layers that are alike; blocks are not counted yet. */
 KVT_MUST_CHECK enum kvt_status kvt_cache_groups(struct cache_opening *o);
+KVT_MUST_CHECK enum kvt_status kvt_cache_state_groups(struct cache_opening *o);
+/* Where the states are, once all groups are there. */
+KVT_MUST_CHECK enum kvt_status kvt_cache_state_data(struct cache_opening *o);
 
 #endif

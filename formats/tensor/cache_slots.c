@@ -312,6 +312,21 @@ static enum kvt_status take_rows(struct cache_opening *o, bool left)
 	return status;
 }
 
+/* States alone do not say how many tokens they stand for. */
+static enum kvt_status count_states(struct cache_opening *o)
+{
+	const char *tokens = kvt_fact(o->hints, "tokens");
+
+	if (!tokens)
+		return KVT_OK;
+	o->seen = largest(tokens);
+	if (o->seen < 0 || o->seen > MAX_SLOTS)
+		return kvt_fail(o->err, KVT_USAGE,
+				"%s: tokens is '%.60s', expected numbers up to %d",
+				o->reader->leaf.path, tokens, MAX_SLOTS);
+	return take_rows(o, false);
+}
+
 enum kvt_status kvt_cache_slots(struct cache_opening *o)
 {
 	const char *padding = kvt_fact(o->hints, "padding");
@@ -321,6 +336,8 @@ enum kvt_status kvt_cache_slots(struct cache_opening *o)
 	if (padding && !left && strcmp(padding, "right"))
 		return kvt_fail(o->err, KVT_USAGE,
 				"padding is '%.40s', expected left or right", padding);
+	if (!o->nlayers)
+		return count_states(o);
 	if (o->nrows > 1 && !kvt_fact(o->hints, "tokens"))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: the file does not record which of the %lld slots of %lld sequences are padding; give --set tokens=N or N,N..., and padding=left if the padding is first",

@@ -4,7 +4,8 @@
  *
  * A cache is an object with layers, or with a list of keys and one of values.  A
  * layer is an object, or a tuple: keys, values and, as iterating over a cache
- * gives them, the window.
+ * gives them, the window.  An object may have recurrent states besides, or instead,
+ * in dicts or lists by number, and the keys of an indexer.
  */
 #include "formats/tensor/torch_walk.h"
 
@@ -264,20 +265,44 @@ static enum kvt_status take_number(int64_t *out, struct torch_walk *w,
 	return KVT_OK;
 }
 
-static enum kvt_status walk_layer(struct torch_walk *w,
-				  const struct kvt_pickle_node *object, int class)
+/* What a layer, or a cache, has besides keys and values. */
+static enum kvt_status walk_beside(struct torch_walk *w,
+				   const struct kvt_pickle_node *object, int depth)
 {
-	struct kvt_held before = w->held;
+	static const char *const names[] = { "indexer_keys", "idx_keys", "conv_states",
+		"recurrent_states", "ssm_states", "linear_cache", NULL };
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && names[i]; i++) {
+		int32_t node = attribute(w, object, names[i]);
+		int end;
+
+		if (node < 0)
+			continue;
+		if ((end = descend(w, names[i], (int)strlen(names[i]))) < 0)
+			return refuse_key(w);
+		status = walk_node(w, node, depth + 1);
+		w->path[end] = '\0';
+	}
+	return status;
+}
+
+static enum kvt_status walk_layer(struct torch_walk *w,
+				  const struct kvt_pickle_node *object, int class,
+				  int depth)
+{
+	struct kvt_held before = w->held, *held = &w->held;
 	enum kvt_status status;
 
-	w->held = (struct kvt_held){ .told = true, .fixed = class & KVT_CLASS_FIXED,
-				     .sliding = class & KVT_CLASS_WINDOW, .seen = -1 };
+	*held = (struct kvt_held){ .told = true, .fixed = class & KVT_CLASS_FIXED,
+				   .sliding = class & KVT_CLASS_WINDOW, .seen = -1 };
 	/* with a window and slots, that of two counts which is no tensor goes on */
-	if (!(status = take_number(&w->held.window, w, object, "sliding_window")) &&
-	    !(status = take_number(&w->held.seen, w, object, "cumulative_length")) &&
-	    !(status = take_number(&w->held.seen, w, object, "cumulative_length_int")) &&
-	    !(status = walk_half(w, "keys", attribute(w, object, "keys"))))
-		status = walk_half(w, "values", attribute(w, object, "values"));
+	(void)((status = take_number(&held->window, w, object, "sliding_window")) ||
+	       (status = take_number(&held->seen, w, object, "cumulative_length")) ||
+	       (status = take_number(&held->seen, w, object, "cumulative_length_int")) ||
+	       (status = walk_half(w, "keys", attribute(w, object, "keys"))) ||
+	       (status = walk_half(w, "values", attribute(w, object, "values"))) ||
+	       (status = walk_beside(w, object, depth)));
 	w->held = before;
 	return status;
 }
@@ -309,6 +334,8 @@ static enum kvt_status walk_cache(struct torch_walk *w,
 		status = walk_node(w, node, depth + 1);
 		w->path[end] = '\0';
 	}
+	if (!status && !two)
+		status = walk_beside(w, object, depth);
 	w->held = before;
 	return status;
 }
@@ -319,7 +346,7 @@ static enum kvt_status walk_object(struct torch_walk *w, const struct kvt_pickle
 	int class = kvt_pickle_class(n->global);
 
 	return class & KVT_CLASS_CACHE ? walk_cache(w, n, class, depth) :
-					 walk_layer(w, n, class);
+					 walk_layer(w, n, class, depth);
 }
 
 /* ---- dicts, lists and tuples -------------------------------------------- */

@@ -50,8 +50,8 @@ struct span {
 static enum kvt_status add_half(struct cache_opening *o, const struct cache_layer *l,
 				int kv, int64_t row, const struct span *span)
 {
-	bool apart = cache_is_apart(l);
-	int g = l->group + (apart && kv), k = apart ? 0 : kv;
+	bool apart = cache_is_apart(l), latent = cache_is_latent(l);
+	int g = l->group + (apart && kv), k = apart || latent ? 0 : kv;
 	const struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	const struct cache_half *h = &l->half[kv];
 	struct kvt_token_run run = { .file = o->file, .kv = { k, k + 1 },
@@ -59,6 +59,10 @@ static enum kvt_status add_half(struct cache_opening *o, const struct cache_laye
 				     .block = span->block, .token = span->skip,
 				     .count = span->count };
 
+	if (latent) {
+		run.dim[0] = kv ? l->half[0].shape[CACHE_DIM] : 0;
+		run.dim[1] = run.dim[0] + h->shape[CACHE_DIM];
+	}
 	run.stride[KVT_AXIS_S] = h->stride[CACHE_TOKENS];
 	run.stride[KVT_AXIS_H] = h->stride[CACHE_HEADS];
 	run.stride[KVT_AXIS_D] = h->stride[CACHE_DIM];
@@ -73,7 +77,7 @@ static enum kvt_status add_half(struct cache_opening *o, const struct cache_laye
 /* The first slot that any layer holds of a row, and so the request's first token. */
 static int64_t first_slot(const struct cache_opening *o, const struct cache_row *row)
 {
-	int64_t first = o->layer[0].first;
+	int64_t first = o->nlayers ? o->layer[0].first : 0;
 
 	for (int64_t i = 1; i < o->nlayers; i++)
 		if (o->layer[i].first < first)
@@ -115,6 +119,24 @@ static enum kvt_status add_table(struct cache_opening *o, int g, int64_t r,
 						 (size - end % size) % size, o->err);
 }
 
+/* The newest state of a row is its block. */
+static enum kvt_status add_state(struct cache_opening *o, int g, int64_t r)
+{
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+	struct kvt_request *request = &s->request[s->nrequests - 1];
+
+	request->blocks[g][0] = (uint32_t)r;
+	request->nblocks[g] = 1;
+	return KVT_OK;
+}
+
+/* What the encoder was given is not what the decoder was: the groups know no tokens. */
+static void leave_groups(struct kvt_request *request, int end)
+{
+	for (int g = 0; g < end; g++)
+		request->nblocks[g] = 0;
+}
+
 static enum kvt_status add_request(struct cache_opening *o, int64_t r,
 				   int64_t nblocks[KVT_MAX_GROUPS])
 {
@@ -122,15 +144,18 @@ static enum kvt_status add_request(struct cache_opening *o, int64_t r,
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	struct span span[KVT_MAX_GROUPS];
 	enum kvt_status status;
-	char id[24];
+	char id[32];
 
-	snprintf(id, sizeof(id), "%lld", (long long)r);
+	snprintf(id, sizeof(id), "%lld%s", (long long)r, o->cross ? ".cross" : "");
 	status = kvt_token_request(s, id, o->row[r].end - first, first - o->row[r].begin,
 				   counted, o->err);
-	for (int g = 0; !status && g < s->ngroups; g++)
-		status = add_table(o, g, r, &span[g], &nblocks[g]);
+	if (!status)
+		leave_groups(&s->request[s->nrequests - 1], o->base);
+	for (int g = o->base; !status && g < s->ngroups; g++)
+		status = kvt_is_recurrent(s->group[g].kind) ? add_state(o, g, r) :
+			 add_table(o, g, r, &span[g], &nblocks[g]);
 	for (int64_t i = 0; !status && i < o->nlayers; i++)
-		for (int kv = 0; !status && kv < 2; kv++)
+		for (int kv = 0; !status && kv < 2 - cache_is_index(&o->layer[i]); kv++)
 			status = add_half(o, &o->layer[i], kv, r,
 					  &span[o->layer[i].group]);
 	return status;
@@ -145,11 +170,16 @@ static enum kvt_status add_requests(struct cache_opening *o)
 	for (int64_t i = 1; i < o->nlayers; i++)
 		if (o->layer[i].first != o->layer[0].first)
 			s->null_block = 0;
-	for (int g = 0; s->null_block == 0 && g < s->ngroups; g++)
+	for (int g = o->base; s->null_block == 0 && g < s->ngroups; g++) {
 		nblocks[g] = 1;
-	for (int64_t r = 0; !status && r < o->nrows; r++)
+		if (kvt_is_recurrent(s->group[g].kind))
+			kvt_set_null(s, g, -1);
+	}
+	for (int64_t r = 0; !status && o->row && r < o->nrows; r++)
 		status = add_request(o, r, nblocks);
-	for (int g = 0; !status && g < s->ngroups; g++) {
+	for (int g = o->base; !status && g < s->ngroups; g++) {
+		if (kvt_is_recurrent(s->group[g].kind))
+			continue;
 		s->group[g].shape.n[KVT_AXIS_B] = nblocks[g];
 		if (s->null_block == 0)
 			status = kvt_token_zeros(o->reader, g, 0, 0,
@@ -174,6 +204,68 @@ static bool cache_probe(const char *path, const uint8_t *head, int64_t nhead)
 	return false;
 }
 
+/* All tensors, or those of one of two caches, to the snapshot. */
+static enum kvt_status add_cache(struct cache_opening *o)
+{
+	enum kvt_status status;
+
+	o->base = o->reader->leaf.snapshot.ngroups;
+	(void)((status = kvt_cache_layers(o)) || (status = kvt_cache_slots(o)) ||
+	       (status = kvt_cache_groups(o)) || (status = add_requests(o)) ||
+	       (status = kvt_cache_state_data(o)));
+	free(o->layer);
+	free(o->state);
+	free(o->row);
+	return status;
+}
+
+/*
+ * The cache of an encoder-decoder is two: what the decoder was given, and what it looks
+ * at of the encoder, whose tokens are other ones.  So a row is two requests.
+ */
+static enum kvt_status add_two(const struct cache_opening *whole)
+{
+	static const char *const prefix[] = { "self_attention_cache.",
+					      "cross_attention_cache." };
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; !status && i < 2; i++) {
+		struct cache_opening o = *whole;
+
+		o.cross = i;
+		o.tensors.ncaches = 1;
+		o.tensors.count = 0;
+		o.tensors.by_name = NULL;
+		o.tensors.tensor = calloc((size_t)whole->tensors.count + 1,
+					  sizeof(*o.tensors.tensor));
+		if (!o.tensors.tensor)
+			return kvt_fail(o.err, KVT_SYSTEM, "%s: out of memory",
+					o.reader->leaf.path);
+		for (int64_t t = 0; t < whole->tensors.count; t++)
+			if (strstr(whole->tensors.tensor[t].name, prefix[i]))
+				o.tensors.tensor[o.tensors.count++] =
+					whole->tensors.tensor[t];
+		status = kvt_tensors_index(&o.tensors, o.reader->leaf.path, o.err);
+		/* of a decoder that has run for no step, or looked at nothing */
+		if (!status && o.tensors.count)
+			status = add_cache(&o);
+		free(o.tensors.tensor);
+		free(o.tensors.by_name);
+	}
+	return status;
+}
+
+static bool is_two(const struct cache_opening *o)
+{
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < o->tensors.count; i++)
+		n += strstr(o->tensors.tensor[i].name, "self_attention_cache.") ||
+		     strstr(o->tensors.tensor[i].name, "cross_attention_cache.");
+	return o->tensors.ncaches == 2 && n == o->tensors.count &&
+	       !kvt_fact(o->hints, "names");
+}
+
 static enum kvt_status cache_open(struct kvt_reader *reader, const char *path,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
@@ -182,12 +274,9 @@ static enum kvt_status cache_open(struct kvt_reader *reader, const char *path,
 
 	if ((status = kvt_files_open(&reader->files, &o.file, path, err)))
 		return status;
-	(void)((status = read_tensors(&o)) || (status = kvt_cache_layers(&o)) ||
-	       (status = kvt_cache_slots(&o)) || (status = kvt_cache_groups(&o)) ||
-	       (status = add_requests(&o)));
+	if (!(status = read_tensors(&o)))
+		status = is_two(&o) ? add_two(&o) : add_cache(&o);
 	kvt_tensors_free(&o.tensors);
-	free(o.layer);
-	free(o.row);
 	return status;
 }
 

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cache_states.c - recurrent states in a cache of transformers
+ *
+ * A state stands for all tokens up to it: the newest inputs of a short convolution,
+ * [batch, channels, taps], or what a recurrence has made of all of them,
+ * [batch, heads, ...].  States of one kind, shape and type are a group, a row of the
+ * batch is a block of it.  A layer may have several, by number, and each number is
+ * groups of its own.
+ */
+#include "formats/tensor/cache_open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/manifest/manifest.h"
+#include "lib/base/print.h"
+
+/* What the words in a name say; the number after them counts states of a layer. */
+static const struct {
+	const char *word;
+	enum cache_part part;
+} words[] = {
+	{ "conv_states", CACHE_CONV }, { "conv_state", CACHE_CONV },
+	{ "recurrent_states", CACHE_STATE }, { "recurrent_state", CACHE_STATE },
+	{ "ssm_states", CACHE_STATE }, { "ssm_state", CACHE_STATE },
+	{ "linear_cache", CACHE_STATE },
+	{ "indexer_keys", CACHE_INDEX }, { "idx_keys", CACHE_INDEX },
+};
+enum { NWORDS = sizeof(words) / sizeof(words[0]), MAX_STATES = 64 };
+
+enum cache_part kvt_cache_part(const char *name, const char **after)
+{
+	for (int i = 0; i < NWORDS; i++) {
+		size_t n = strlen(words[i].word);
+		const char *at = strstr(name, words[i].word);
+
+		if (!at || (at > name && at[-1] != '.') || (at[n] && at[n] != '.'))
+			continue;
+		*after = at + n;
+		return words[i].part;
+	}
+	return CACHE_PAIR;
+}
+
+/* ---- what there is ------------------------------------------------------ */
+
+/* The number that stands before 'end' as a part of the name; -1: there is none. */
+static int64_t number_before(const char *name, const char *end)
+{
+	int64_t out = -1;
+
+	for (const char *at = name; at < end; at += strcspn(at, ".") + 1) {
+		size_t n = strspn(at, "0123456789");
+
+		if (n && n < 7 && (at[n] == '.' || !at[n]))
+			out = strtoll(at, NULL, 10);
+	}
+	return out;
+}
+
+/* "layers.3.conv_states.0": state 0 of layer 3; "conv_states.3": that of layer 3. */
+static bool take_numbers(struct cache_state *out, const char *name, const char *after)
+{
+	int64_t last = *after ? number_before(after + 1, after + strlen(after)) : 0;
+
+	out->number = number_before(name, after);
+	out->which = last;
+	if (out->number < 0) {
+		out->number = *after ? last : -1;
+		out->which = 0;
+	}
+	return out->number >= 0 && out->which >= 0 && out->which < MAX_STATES;
+}
+
+static enum kvt_status take_state(struct cache_state *out, const struct cache_opening *o,
+				  const struct kvt_tensor *t, enum cache_part part,
+				  const char *after)
+{
+	const char *path = o->reader->leaf.path;
+	int least = part == CACHE_CONV ? 3 : 2;
+	enum kvt_status status;
+
+	*out = (struct cache_state){ .tensor = t, .part = part };
+	if ((status = kvt_tensor_check(t, path, o->err)))
+		return status;
+	if (!take_numbers(out, t->name, after))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: cannot tell the layer of '%.100s'", path, t->name);
+	if (t->rank < least || t->rank > 4 || (part == CACHE_CONV && t->rank != 3))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tensor %.100s has %d axes, expected batch, %s", path,
+				t->name, t->rank, part == CACHE_CONV ?
+				"channels and taps" : "heads and those of a state");
+	for (int i = 1; i < t->rank; i++)
+		if (!t->shape[i])
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: tensor %.100s has no elements", path, t->name);
+	return KVT_OK;
+}
+
+static int in_order(const void *one, const void *other)
+{
+	const struct cache_state *a = one, *b = other;
+
+	if (a->which != b->which)
+		return a->which < b->which ? -1 : 1;
+	if (a->part != b->part)
+		return a->part < b->part ? -1 : 1;
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+enum kvt_status kvt_cache_find_states(struct cache_opening *o)
+{
+	const struct kvt_tensors *t = &o->tensors;
+	enum kvt_status status;
+	const char *after;
+
+	if (!(o->state = calloc((size_t)t->count + 1, sizeof(*o->state))))
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+				o->reader->leaf.path);
+	for (int64_t i = 0; i < t->count; i++) {
+		enum cache_part part = kvt_cache_part(t->tensor[i].name, &after);
+
+		if (part != CACHE_CONV && part != CACHE_STATE)
+			continue;
+		if ((status = take_state(&o->state[o->nstates], o, &t->tensor[i], part,
+					 after)))
+			return status;
+		o->nstates++;
+	}
+	qsort(o->state, (size_t)o->nstates, sizeof(*o->state), in_order);
+	for (int64_t i = 1; i < o->nstates; i++)
+		if (!in_order(&o->state[i - 1], &o->state[i]))
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: tensors %.100s and %.100s are the same state",
+					o->reader->leaf.path,
+					o->state[i - 1].tensor->name,
+					o->state[i].tensor->name);
+	return KVT_OK;
+}
+
+/* ---- groups ------------------------------------------------------------- */
+
+static bool is_alike(const struct cache_state *a, const struct cache_state *b)
+{
+	return a->part == b->part && a->which == b->which &&
+	       a->tensor->rank == b->tensor->rank &&
+	       !memcmp(a->tensor->shape, b->tensor->shape,
+		       (size_t)a->tensor->rank * sizeof(*a->tensor->shape)) &&
+	       !strcmp(a->tensor->type, b->tensor->type);
+}
+
+/* The id says the kind; the number of the state, where a layer has several. */
+static void name_group(char id[16], const struct kvt_snapshot *s,
+		       const struct cache_state *state)
+{
+	const char *kind = state->part == CACHE_CONV ? "conv" : "ssm";
+	int n = 0;
+
+	for (int g = 0; g < s->ngroups; g++)
+		n += !strncmp(s->group[g].id, kind, strlen(kind));
+	snprintf(id, 16, n ? "%s%d" : "%s", kind, n);
+}
+
+static enum kvt_status add_group(struct cache_opening *o, const struct cache_state *state)
+{
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+	const struct kvt_tensor *t = state->tensor;
+	bool conv = state->part == CACHE_CONV;
+	struct kvt_group *group;
+	enum kvt_status status;
+	char id[16];
+
+	if (s->ngroups == KVT_MAX_GROUPS)
+		return kvt_fail(o->err, KVT_UNSUPPORTED,
+				"%s: layers are of more than %d kinds",
+				o->reader->leaf.path, KVT_MAX_GROUPS);
+	name_group(id, s, state);
+	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->leaf.path,
+					     o->err)) ||
+	    (status = kvt_layout_parse(&group->layout, conv ? "conv-ds" : "ssm", o->err)))
+		return status;
+	group->dtype = t->dtype;
+	if (!group->dtype)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: elements of %.100s are %s, not of a known type",
+				o->reader->leaf.path, t->name, t->type);
+	group->kind = conv ? KVT_MAMBA_CONV : KVT_MAMBA_SSM;
+	group->tokens_per_slot = -1;
+	group->shape.elem = group->dtype->elem;
+	group->shape.n[KVT_AXIS_L] = 0;
+	group->shape.n[KVT_AXIS_B] = t->shape[0];
+	group->shape.n[KVT_AXIS_K] = 1;
+	group->shape.n[KVT_AXIS_S] = conv ? t->shape[2] : 1;
+	group->shape.n[KVT_AXIS_H] = conv ? 1 : t->shape[1];
+	group->shape.n[KVT_AXIS_D] = conv ? t->shape[1] : 1;
+	/* below the bytes of the file */
+	for (int i = 2; !conv && i < t->rank; i++)
+		group->shape.n[KVT_AXIS_D] *= t->shape[i];
+	return KVT_OK;
+}
+
+enum kvt_status kvt_cache_state_groups(struct cache_opening *o)
+{
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0; !status && i < o->nstates; i++) {
+		struct cache_state *state = &o->state[i];
+		int64_t j = 0;
+
+		if (state->tensor->shape[0] != o->nrows)
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: tensor %.100s has a batch of %lld, others of %lld",
+					o->reader->leaf.path, state->tensor->name,
+					LL(state->tensor->shape[0]), LL(o->nrows));
+		while (j < i && !is_alike(state, &o->state[j]))
+			j++;
+		state->group = j < i ? o->state[j].group : s->ngroups;
+		if (j == i)
+			status = add_group(o, state);
+		if (!status)
+			state->place = s->group[state->group].shape.n[KVT_AXIS_L]++;
+	}
+	return status;
+}
+
+/* ---- data --------------------------------------------------------------- */
+
+/* The axes of a state lie as they are written; one that is strided is refused. */
+static enum kvt_status add_state(struct cache_opening *o, const struct cache_state *state)
+{
+	const struct kvt_group *group = &o->reader->leaf.snapshot.group[state->group];
+	struct kvt_file_part part = { .file = o->file };
+	const struct kvt_tensor *t = state->tensor;
+	struct kvt_view *view = &part.views.view[0];
+	int64_t dense = group->shape.elem, stride[4];
+	enum kvt_status status;
+
+	part.box = kvt_box_whole(&group->shape);
+	part.box.begin[KVT_AXIS_L] = state->place;
+	part.box.end[KVT_AXIS_L] = state->place + 1;
+	for (int i = t->rank - 1; i >= 0; i--) {
+		stride[i] = t->strided ? t->stride[i] : dense;
+		dense *= t->shape[i];
+	}
+	for (int i = 2; state->part == CACHE_STATE && i + 1 < t->rank; i++)
+		if (stride[i] != stride[i + 1] * t->shape[i + 1])
+			return kvt_fail(o->err, KVT_UNSUPPORTED,
+					"%s: the elements of a state in tensor %.100s are not in a row; save a contiguous() one",
+					o->reader->leaf.path, t->name);
+	if ((status = kvt_layout_views(&part.views, &group->layout, &part.box,
+				       group->shape.elem, o->err)))
+		return status;
+	kvt_view_set_stride(view, KVT_AXIS_B, stride[0]);
+	if (state->part == CACHE_CONV) {
+		kvt_view_set_stride(view, KVT_AXIS_D, stride[1]);
+		kvt_view_set_stride(view, KVT_AXIS_S, stride[2]);
+	} else {
+		kvt_view_set_stride(view, KVT_AXIS_H, stride[1]);
+		kvt_view_set_stride(view, KVT_AXIS_D, t->rank > 2 ? stride[t->rank - 1] :
+				    group->shape.elem);
+	}
+	view->offset = o->tensors.data + t->begin;
+	return kvt_flat_add(&o->reader->flat[state->group], &part, o->err);
+}
+
+enum kvt_status kvt_cache_state_data(struct cache_opening *o)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0; !status && i < o->nstates; i++)
+		status = add_state(o, &o->state[i]);
+	return status;
+}
