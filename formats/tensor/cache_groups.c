@@ -27,7 +27,9 @@ static bool is_alike(const struct cache_layer *a, const struct cache_layer *b)
 		    strcmp(a->half[i].tensor->type, b->half[i].tensor->type))
 			return false;
 	return a->held.sliding == b->held.sliding && a->first == b->first &&
-	       a->held.window == b->held.window;
+	       a->held.window == b->held.window && a->held.keep == b->held.keep &&
+	       (!a->held.keep || keys_of(a)->shape[CACHE_TOKENS] ==
+				 keys_of(b)->shape[CACHE_TOKENS]);
 }
 
 /* Integers may carry what a container has no name for. */

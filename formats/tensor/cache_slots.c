@@ -243,6 +243,9 @@ static enum kvt_status place(struct cache_opening *o, struct cache_layer *l)
 	bool wrong;
 
 	l->count = l->held.fixed && o->seen < slots ? o->seen : slots;
+	/* what a ring keeps is the beginning; what it lacks is a hole */
+	if (l->held.turned && l->held.keep)
+		l->count = o->seen;
 	l->first = o->seen - l->count;
 	wrong = l->first < 0 || (!l->held.sliding && l->first > 0);
 	return !wrong ? KVT_OK :

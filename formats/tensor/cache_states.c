@@ -133,7 +133,7 @@ enum kvt_status kvt_cache_find_states(struct cache_opening *o)
 	for (int64_t i = 1; i < o->nstates; i++)
 		if (!in_order(&o->state[i - 1], &o->state[i]))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: tensors %.100s and %.100s are the same state",
+					"%s: tensors %.100s and %.100s are the same recurrent state",
 					o->reader->leaf.path,
 					o->state[i - 1].tensor->name,
 					o->state[i].tensor->name);
@@ -248,7 +248,7 @@ static enum kvt_status add_state(struct cache_opening *o, const struct cache_sta
 	for (int i = 2; state->part == CACHE_STATE && i + 1 < t->rank; i++)
 		if (stride[i] != stride[i + 1] * t->shape[i + 1])
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
-					"%s: the elements of a state in tensor %.100s are not in a row; save a contiguous() one",
+					"%s: the elements of a recurrent state in tensor %.100s are not in a row; save a contiguous() one",
 					o->reader->leaf.path, t->name);
 	if ((status = kvt_layout_views(&part.views, &group->layout, &part.box,
 				       group->shape.elem, o->err)))

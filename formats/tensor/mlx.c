@@ -244,18 +244,36 @@ static bool is_in_order(const struct facts *f, int64_t slots)
 			    f->next == f->offset && f->max_size > 0 && f->keep >= 0);
 }
 
+/*
+ * One that is full has as many slots as it may; after many tokens at once it may have more,
+ * and then they are in order again, behind the first ones that it keeps.
+ */
+static bool is_turned(const struct facts *f, int64_t slots)
+{
+	return f->ring && f->offset > slots && f->offset != INT64_MAX && f->keep >= 0 &&
+	       f->max_size > f->keep && slots >= f->max_size && f->next <= slots &&
+	       (f->next > f->keep || (f->next == f->keep && slots == f->max_size)) &&
+	       (slots == f->max_size || f->next == slots);
+}
+
 static void take_held(struct kvt_held *out, const struct facts *f, int64_t slots)
 {
 	int64_t seen = f->offset == INT64_MAX ? slots : f->offset;
 
 	strcpy(out->class, f->class);
-	out->disordered = class_of(f->class) == NCLASSES || !is_in_order(f, slots);
+	out->turned = is_turned(f, slots);
+	out->disordered = class_of(f->class) == NCLASSES ||
+			  (!is_in_order(f, slots) && !out->turned);
 	out->ring = f->ring;
 	out->seen = seen;
 	if (out->disordered || seen < 0)
 		return;
 	out->told = true;
-	out->fixed = seen < slots;
+	out->fixed = seen != slots;
+	if (out->turned) {
+		out->keep = f->keep;
+		out->next = f->next;
+	}
 	/* one that keeps the first tokens saves memory; no model attends so */
 	out->sliding = f->ring && !f->keep;
 	out->window = out->sliding ? f->max_size : 0;

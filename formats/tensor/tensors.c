@@ -142,8 +142,8 @@ enum kvt_status kvt_tensor_check(const struct kvt_tensor *tensor, const char *pa
 	const struct kvt_held *held = &tensor->held;
 
 	if (held->disordered && held->ring && held->seen > tensor->shape[2])
-		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: tensor %.100s is the ring of a %.60s: its %lld slots hold some of %lld tokens in another order, which kvtool cannot restore; save the cache before it is full",
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: tensor %.100s is the ring of a %.60s: its %lld slots cannot hold what its numbers say of %lld tokens",
 				path, tensor->name, held->class, LL(tensor->shape[2]),
 				LL(held->seen));
 	if (held->disordered)

@@ -20,6 +20,12 @@ struct kvt_held {
 	int64_t window;		/* in tokens; 0: not said */
 	int64_t seen;		/* tokens that the layer was given; -1: not said */
 	bool ring;		/* begins anew when it is full */
+	/*
+	 * It has begun anew: slot 'next' is the oldest but for the first 'keep', which stay
+	 * what they were, and the last slot is followed by slot 'keep'.
+	 */
+	bool turned;
+	int64_t keep, next;
 	bool disordered;	/* slots are not, or may not be, tokens in order */
 	char class[KVT_HELD_CLASS];	/* as the file calls it; "": it does not */
 };

@@ -46,18 +46,59 @@ struct span {
 	int64_t slot, count;		/* of the tokens */
 };
 
+/* Slots of a layer that are neighbours on the axis, in their order. */
+struct stretch {
+	int64_t slot, at, count;	/* of the tensor, on the axis */
+};
+
+/* A ring that has begun anew is what it keeps, the older part, and the newer one. */
+static void find_stretches(struct stretch out[3], const struct cache_opening *o,
+			   const struct cache_layer *l)
+{
+	int64_t slots = l->half[0].shape[CACHE_TOKENS];
+	int64_t keep = l->held.keep, next = l->held.next;
+
+	memset(out, 0, 3 * sizeof(*out));
+	if (!l->held.turned) {
+		out[0] = (struct stretch){ 0, l->first, l->count };
+		return;
+	}
+	out[0] = (struct stretch){ 0, 0, keep };
+	out[1] = (struct stretch){ next, o->seen - (slots - keep), slots - next };
+	out[2] = (struct stretch){ keep, o->seen - (next - keep), next - keep };
+}
+
+/* The tokens of a row, of those that it asks for, in one stretch. */
+static enum kvt_status add_stretch(struct cache_opening *o, int g,
+				   struct kvt_token_run run, const struct stretch *part,
+				   const struct span *span)
+{
+	int64_t begin = part->at > span->slot ? part->at : span->slot;
+	int64_t end = part->at + part->count < span->slot + span->count ?
+		      part->at + part->count : span->slot + span->count;
+
+	if (end <= begin)
+		return KVT_OK;
+	run.token = span->skip + begin - span->slot;
+	run.count = end - begin;
+	/* a run's token counts from its block; its offset is that of the first one */
+	run.offset += (part->slot + begin - part->at) * run.stride[KVT_AXIS_S];
+	return kvt_token_run_add(&o->reader->flat[g],
+				 &o->reader->leaf.snapshot.group[g], &run, o->err);
+}
+
 /* Keys or values of a layer for one row. */
 static enum kvt_status add_half(struct cache_opening *o, const struct cache_layer *l,
 				int kv, int64_t row, const struct span *span)
 {
 	bool apart = cache_is_apart(l), latent = cache_is_latent(l);
 	int g = l->group + (apart && kv), k = apart || latent ? 0 : kv;
-	const struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	const struct cache_half *h = &l->half[kv];
 	struct kvt_token_run run = { .file = o->file, .kv = { k, k + 1 },
 				     .layers = { l->place, l->place + 1 },
-				     .block = span->block, .token = span->skip,
-				     .count = span->count };
+				     .block = span->block };
+	enum kvt_status status = KVT_OK;
+	struct stretch part[3];
 
 	if (latent) {
 		run.dim[0] = kv ? l->half[0].shape[CACHE_DIM] : 0;
@@ -66,10 +107,40 @@ static enum kvt_status add_half(struct cache_opening *o, const struct cache_laye
 	run.stride[KVT_AXIS_S] = h->stride[CACHE_TOKENS];
 	run.stride[KVT_AXIS_H] = h->stride[CACHE_HEADS];
 	run.stride[KVT_AXIS_D] = h->stride[CACHE_DIM];
-	/* a run's token counts from its block; its offset is that of the first one */
-	run.offset = h->begin + row * h->stride[CACHE_BATCH] +
-		     (span->slot - l->first) * h->stride[CACHE_TOKENS];
-	return kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
+	run.offset = h->begin + row * h->stride[CACHE_BATCH];
+	find_stretches(part, o, l);
+	for (int i = 0; !status && i < 3; i++)
+		status = add_stretch(o, g, run, &part[i], span);
+	return status;
+}
+
+/* The tokens between what a ring keeps and its oldest other one are gone. */
+static enum kvt_status add_hole(struct cache_opening *o, const struct cache_layer *l,
+				int64_t r, const struct span *span)
+{
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+	struct kvt_request *request = &s->request[s->nrequests - 1];
+	int64_t slots = l->half[0].shape[CACHE_TOKENS];
+	int64_t begin = l->held.keep, end = o->seen - (slots - l->held.keep);
+	enum kvt_status status;
+
+	if (begin < span->slot)
+		begin = span->slot;
+	if (end > span->slot + span->count)
+		end = span->slot + span->count;
+	if (end <= begin)
+		return KVT_OK;
+	for (int g = l->group; g <= l->group + cache_is_apart(l); g++) {
+		if ((status = kvt_token_zeros(o->reader, g, span->block,
+					      span->skip + begin - span->slot,
+					      end - begin, o->err)))
+			return status;
+		if (!kvt_request_add_hole(request, g, begin - o->row[r].begin,
+					  end - o->row[r].begin))
+			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+					o->reader->leaf.path);
+	}
+	return KVT_OK;
 }
 
 /* ---- requests ----------------------------------------------------------- */
@@ -154,6 +225,10 @@ static enum kvt_status add_request(struct cache_opening *o, int64_t r,
 	for (int g = o->base; !status && g < s->ngroups; g++)
 		status = kvt_is_recurrent(s->group[g].kind) ? add_state(o, g, r) :
 			 add_table(o, g, r, &span[g], &nblocks[g]);
+	/* the first layer of a group says it for all of them */
+	for (int64_t i = 0; !status && i < o->nlayers; i++)
+		if (o->layer[i].held.turned && o->layer[i].held.keep && !o->layer[i].place)
+			status = add_hole(o, &o->layer[i], r, &span[o->layer[i].group]);
 	for (int64_t i = 0; !status && i < o->nlayers; i++)
 		for (int kv = 0; !status && kv < 2 - cache_is_index(&o->layer[i]); kv++)
 			status = add_half(o, &o->layer[i], kv, r,
