@@ -21,8 +21,9 @@ static const struct kvt_format *const formats[] = {
 	&kvt_hdf5_format, &kvt_npy_format,
 	/* names of files are keys; some look like safetensors and are not */
 	&kvt_lmcache_format, &kvt_mooncake_format,
-	&kvt_safetensors_format,
-	&kvt_llama_format, &kvt_npz_format, &kvt_cache_format, &kvt_torch_format,
+	/* a file of tensors may say that they are a cache of transformers or mlx */
+	&kvt_cache_format, &kvt_safetensors_format,
+	&kvt_llama_format, &kvt_npz_format, &kvt_torch_format,
 	&kvt_offload_format, &kvt_hicache_format, &kvt_trtllm_format,
 	&kvt_flexkv_format, &kvt_kvbm_format,
 	&kvt_folder_format, &kvt_raw_format, &kvt_canonical_format, &kvt_null_format,

@@ -6,6 +6,7 @@ caches of mlx-lm, mlx-vlm and oMLX, made up here by the rules of their classes i
 each form that they were saved in, read with and without options
 """
 import json
+import os
 import random
 import sys
 
@@ -181,8 +182,11 @@ def tokens_of(path, *options):
     tensors = oracle.safetensors_tensors(path + ".flat.safetensors")
     out = {}
     for g in manifest.get("groups", [manifest]):
-        _, shape, raw = tensors[g.get("id", "g0") if len(tensors) > 1 else "kv_cache"]
-        a = np.frombuffer(raw, np.float32).reshape(shape)   # L K B S H D
+        of, shape, raw = tensors[g.get("id", "g0") if len(tensors) > 1 else "kv_cache"]
+        if of == "BF16":
+            raw = (np.frombuffer(raw, "<u2").astype("<u4") << 16).tobytes()
+        a = np.frombuffer(raw, np.float16 if of == "F16" else np.float32)
+        a = a.astype(np.float32).reshape(shape)             # L K B S H D
         table = g.get("block_table", manifest.get("block_table"))["0"]
         a = a[:, :, table].reshape(*a.shape[:2], -1, *a.shape[4:])
         n, first = manifest["num_tokens"]["0"], manifest.get("first_token", {}).get("0", 0)
@@ -315,8 +319,10 @@ def check_words(tmp):
         else:
             tap.ok(r.code == 0 and "11 missing in g0: tokens 4 to 14" in r.out,
                    f"a ring that has begun anew, {form}", r)
+        asked = r
         r = kvtool("describe", path)
-        tap.ok(r.code == 3 and "--from=transformers" in r.err, f"no option, {form}", r)
+        tap.ok((r.code, r.out, r.err) == (asked.code, asked.out, asked.err),
+               f"known by its metadata, {form}", r)
     quantised = Grown(rng)
     quantised.name = "QuantizedKVCache"
     quantised.give(5)
@@ -339,12 +345,84 @@ def check_words(tmp):
     tap.ok(r.code == 4 and "OtherCache" in r.err, "a class that is not known", r)
 
 
+# What mlx-lm itself wrote: layers, and the first token that a ring still holds.
+FILES = {"gemma3.026": [0, 0], "gemma3.032": [0, 0], "llama_bf16.026": [0, 0],
+         "mlx0.28.3_kv_f16": [0, 0], "mlx0.28.3_rot12_f32": [0, 0]}
+GONE = {"mlx0.28.3_rot12_f32": range(4, 15)}
+
+
+def check_files(tmp):
+    folder = os.environ.get("KVT_ENGINES", "testdata/engines") + "/mlx"
+    for name, layers in FILES.items():
+        with np.load(f"{folder}/{name}.oracle.npz") as z:
+            held = {k: z[k] for k in z.files}
+        path = f"{tmp}/m.safetensors"
+        with open(f"{folder}/{name}.safetensors", "rb") as f, open(path, "wb") as out:
+            out.write(f.read())
+        got, r = tokens_of(path)
+        wrong = [] if got else [r]
+        for l in range(len(layers)):
+            for half, (one, all_of) in enumerate((("keys", "K"), ("values", "V"))):
+                want = held[all_of][l] if all_of in held else held[f"{l}.{one}"][0]
+                told = got[l, half]
+                wrong += [(l, half, t) for t in range(want.shape[1]) if (t in told) ==
+                          (t in GONE.get(name, ()))] if "gemma" not in name else []
+                wrong += [(l, half, t) for t, v in told.items()
+                          if not np.array_equal(v, want[:, t])]
+        tap.ok(not wrong, f"mlx-lm: {name}", wrong[:3])
+        for command in ("fsck", "-q"), ("diff", "-q", path):
+            r = kvtool(*command, path)
+            tap.ok(r.code == 0, f"mlx-lm: {name}, {command[0]}", r)
+
+
+def arrays(**states):
+    """A file of mlx-lm 0.32 with the states of a layer, and a layer of attention."""
+    draw = np.random.default_rng(5)
+    tensors = {f"0.0.{i}": ("F32", draw.standard_normal(s).astype(np.float32))
+               for i, s in enumerate(states["shapes"])}
+    tensors |= {f"0.{i}": ("F32", np.zeros(0, np.float32)) for i in (1, 2)}
+    tensors |= {f"1.{i}": ("F32", draw.standard_normal((1, H, 8, D)).astype(np.float32))
+                for i in range(2)}
+    tensors["1.2"] = "I32", np.array(5, np.int32)
+    meta = {"1.0": states.get("name", "ArraysCache"), "1.1": "KVCache", "2.0": "",
+            "2.1.0": "0.1", "2.1.1": "none", "2.2.0": "1.2", "2.2.1": "scalar"}
+    return tensors, safetensors_bytes(tensors, meta)
+
+
+def check_states(tmp):
+    """Recurrent states, taps before channels."""
+    path = f"{tmp}/a.safetensors"
+    tensors, data = arrays(shapes=[(1, 3, 12), (1, 4, 8, 6)])
+    with open(path, "wb") as f:
+        f.write(data)
+    r = kvtool("convert", "-f", path, f"{tmp}/a.out.safetensors")
+    tap.ok(r.code == 0, "states and attention", r)
+    out = oracle.safetensors_tensors(f"{tmp}/a.out.safetensors")
+    tap.equal([out["conv"][2], out["ssm"][2]],
+              [tensors["0.0.0"][1].tobytes(), tensors["0.0.1"][1].tobytes()],
+              "states: every bit of both")
+    r = kvtool("describe", path)
+    tap.ok("memory    L 1 x B 1 x S 3 x D 12" in r.out and "H 4 x C 48" in r.out and
+           "5 tokens in 1 block" in r.out, "states: what they are", r)
+    for what, more, part in (
+            ("of one axis too few", {"shapes": [(1, 12)]}, "ArraysCache"),
+            ("a third one", {"shapes": [(1, 3, 12), (1, 4, 8, 6), (1, 4)]}, "ArraysCache"),
+            ("of a list of caches", {"shapes": [(1, 3, 12)], "name": "CacheList"},
+             "CacheList")):
+        with open(path, "wb") as f:
+            f.write(arrays(**more)[1])
+        r = kvtool("describe", path)
+        tap.ok(r.code == 4 and part in r.err, f"states: {what}", r)
+
+
 def main():
     oracle.need_program_and_data()
     with oracle.workdir() as tmp:
         check_generated(tmp)
         check_shards(tmp)
         check_words(tmp)
+        check_files(tmp)
+        check_states(tmp)
     return tap.done()
 
 

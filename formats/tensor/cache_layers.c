@@ -171,9 +171,12 @@ static enum kvt_status list_pairs(struct kvt_tensors *out, const struct cache_op
 	if (!out->tensor)
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
 				o->reader->leaf.path);
-	for (int64_t i = 0; i < o->tensors.count; i++)
-		if (kvt_cache_part(o->tensors.tensor[i].name, &after) == CACHE_PAIR)
+	for (int64_t i = 0; i < o->tensors.count; i++) {
+		enum kvt_role role = kvt_cache_role(&o->tensors.tensor[i], &after);
+
+		if (role == KVT_ROLE_PAIR || role == KVT_ROLE_UNKNOWN)
 			out->tensor[out->count++] = o->tensors.tensor[i];
+	}
 	return kvt_tensors_index(out, o->reader->leaf.path, o->err);
 }
 
@@ -221,7 +224,7 @@ static enum kvt_status add_indexes(struct cache_opening *o)
 	for (int64_t i = 0; !status && i < o->tensors.count; i++) {
 		const struct kvt_tensor *t = &o->tensors.tensor[i];
 
-		if (kvt_cache_part(t->name, &after) == CACHE_INDEX && !is_nothing(t))
+		if (kvt_cache_role(t, &after) == KVT_ROLE_INDEX && !is_nothing(t))
 			status = add_index(o, t);
 	}
 	return status;
@@ -253,7 +256,11 @@ static enum kvt_status add_list(struct cache_opening *o)
 
 	if (!told && (status = check_quantised(o)))
 		return status;
-	if (!(status = list_pairs(&pairs, o)) && (pairs.count || !o->nstates))
+	status = list_pairs(&pairs, o);
+	for (int64_t i = 0; !status && i < pairs.count; i++)
+		count += kvt_tensors_partner(&pairs, pairs.tensor[i].name, names) != NULL;
+	/* what is left beside states may be nothing, or arrays of nothing */
+	if (!status && (count || !o->nstates))
 		status = kvt_tensors_layers(&list, &count, &apart, &pairs, names,
 					    o->reader->leaf.path, o->err);
 	if (status)

@@ -14,14 +14,11 @@
 
 enum { CACHE_BATCH, CACHE_HEADS, CACHE_TOKENS, CACHE_DIM, CACHE_RANK };
 
-/* What a tensor of a cache is, by its name. */
-enum cache_part {
-	CACHE_PAIR,			/* keys or values */
-	CACHE_INDEX,			/* keys of an indexer */
-	CACHE_CONV, CACHE_STATE,	/* recurrent states */
-};
-/* *after is what follows the word that says it; not set for CACHE_PAIR. */
-enum cache_part kvt_cache_part(const char *name, const char **after);
+/*
+ * What a tensor is, as the file says or by its name; *after is what follows the word in
+ * it that says so, NULL where none does.
+ */
+enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after);
 
 /* Keys or values of a layer. */
 struct cache_half {
@@ -66,7 +63,7 @@ static inline bool cache_is_apart(const struct cache_layer *l)
 /* A recurrent state of a layer. */
 struct cache_state {
 	const struct kvt_tensor *tensor;
-	enum cache_part part;
+	enum kvt_role role;
 	int64_t number;			/* of the layer, in the model */
 	int64_t which;			/* of the states of the layer */
 	int group;

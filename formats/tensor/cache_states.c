@@ -3,10 +3,10 @@
  * cache_states.c - recurrent states in a cache of transformers
  *
  * A state stands for all tokens up to it: the newest inputs of a short convolution,
- * [batch, channels, taps], or what a recurrence has made of all of them,
- * [batch, heads, ...].  States of one kind, shape and type are a group, a row of the
- * batch is a block of it.  A layer may have several, by number, and each number is
- * groups of its own.
+ * [batch, channels, taps] or, of mlx, [batch, taps, channels], or what a recurrence has
+ * made of all of them, [batch, heads, ...].  States of one kind, shape and type are a
+ * group, a row of the batch is a block of it.  A layer may have several, by number, and
+ * each number is groups of its own.
  */
 #include "formats/tensor/cache_open.h"
 
@@ -19,18 +19,23 @@
 /* What the words in a name say; the number after them counts states of a layer. */
 static const struct {
 	const char *word;
-	enum cache_part part;
+	enum kvt_role role;
 } words[] = {
-	{ "conv_states", CACHE_CONV }, { "conv_state", CACHE_CONV },
-	{ "recurrent_states", CACHE_STATE }, { "recurrent_state", CACHE_STATE },
-	{ "ssm_states", CACHE_STATE }, { "ssm_state", CACHE_STATE },
-	{ "linear_cache", CACHE_STATE },
-	{ "indexer_keys", CACHE_INDEX }, { "idx_keys", CACHE_INDEX },
+	{ "conv_states", KVT_ROLE_CONV }, { "conv_state", KVT_ROLE_CONV },
+	{ "recurrent_states", KVT_ROLE_STATE }, { "recurrent_state", KVT_ROLE_STATE },
+	{ "ssm_states", KVT_ROLE_STATE }, { "ssm_state", KVT_ROLE_STATE },
+	{ "linear_cache", KVT_ROLE_STATE },
+	{ "indexer_keys", KVT_ROLE_INDEX }, { "idx_keys", KVT_ROLE_INDEX },
 };
 enum { NWORDS = sizeof(words) / sizeof(words[0]), MAX_STATES = 64 };
 
-enum cache_part kvt_cache_part(const char *name, const char **after)
+enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after)
 {
+	const char *name = tensor->name;
+
+	*after = NULL;
+	if (tensor->held.role)
+		return tensor->held.role;
 	for (int i = 0; i < NWORDS; i++) {
 		size_t n = strlen(words[i].word);
 		const char *at = strstr(name, words[i].word);
@@ -38,9 +43,9 @@ enum cache_part kvt_cache_part(const char *name, const char **after)
 		if (!at || (at > name && at[-1] != '.') || (at[n] && at[n] != '.'))
 			continue;
 		*after = at + n;
-		return words[i].part;
+		return words[i].role;
 	}
-	return CACHE_PAIR;
+	return KVT_ROLE_PAIR;
 }
 
 /* ---- what there is ------------------------------------------------------ */
@@ -62,7 +67,13 @@ static int64_t number_before(const char *name, const char *end)
 /* "layers.3.conv_states.0": state 0 of layer 3; "conv_states.3": that of layer 3. */
 static bool take_numbers(struct cache_state *out, const char *name, const char *after)
 {
-	int64_t last = *after ? number_before(after + 1, after + strlen(after)) : 0;
+	int64_t last;
+
+	if (!after) {
+		out->number = out->tensor->held.layer;
+		return true;
+	}
+	last = *after ? number_before(after + 1, after + strlen(after)) : 0;
 
 	out->number = number_before(name, after);
 	out->which = last;
@@ -74,23 +85,23 @@ static bool take_numbers(struct cache_state *out, const char *name, const char *
 }
 
 static enum kvt_status take_state(struct cache_state *out, const struct cache_opening *o,
-				  const struct kvt_tensor *t, enum cache_part part,
+				  const struct kvt_tensor *t, enum kvt_role role,
 				  const char *after)
 {
 	const char *path = o->reader->leaf.path;
-	int least = part == CACHE_CONV ? 3 : 2;
+	int least = role == KVT_ROLE_CONV ? 3 : 2;
 	enum kvt_status status;
 
-	*out = (struct cache_state){ .tensor = t, .part = part };
+	*out = (struct cache_state){ .tensor = t, .role = role };
 	if ((status = kvt_tensor_check(t, path, o->err)))
 		return status;
 	if (!take_numbers(out, t->name, after))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: cannot tell the layer of '%.100s'", path, t->name);
-	if (t->rank < least || t->rank > 4 || (part == CACHE_CONV && t->rank != 3))
+	if (t->rank < least || t->rank > 4 || (role == KVT_ROLE_CONV && t->rank != 3))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s has %d axes, expected batch, %s", path,
-				t->name, t->rank, part == CACHE_CONV ?
+				t->name, t->rank, role == KVT_ROLE_CONV ?
 				"channels and taps" : "heads and those of a state");
 	for (int i = 1; i < t->rank; i++)
 		if (!t->shape[i])
@@ -105,8 +116,8 @@ static int in_order(const void *one, const void *other)
 
 	if (a->which != b->which)
 		return a->which < b->which ? -1 : 1;
-	if (a->part != b->part)
-		return a->part < b->part ? -1 : 1;
+	if (a->role != b->role)
+		return a->role < b->role ? -1 : 1;
 	return a->number < b->number ? -1 : a->number > b->number;
 }
 
@@ -120,11 +131,16 @@ enum kvt_status kvt_cache_find_states(struct cache_opening *o)
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
 				o->reader->leaf.path);
 	for (int64_t i = 0; i < t->count; i++) {
-		enum cache_part part = kvt_cache_part(t->tensor[i].name, &after);
+		enum kvt_role role = kvt_cache_role(&t->tensor[i], &after);
 
-		if (part != CACHE_CONV && part != CACHE_STATE)
+		if (role == KVT_ROLE_UNKNOWN && !kvt_fact(o->hints, "names"))
+			return kvt_fail(o->err, KVT_UNSUPPORTED,
+					"%s: tensor %.100s is of a %.60s, which kvtool does not know; name tensors of others with --set names=KEYS,VALUES to leave it out",
+					o->reader->leaf.path, t->tensor[i].name,
+					t->tensor[i].held.class);
+		if (role != KVT_ROLE_CONV && role != KVT_ROLE_STATE)
 			continue;
-		if ((status = take_state(&o->state[o->nstates], o, &t->tensor[i], part,
+		if ((status = take_state(&o->state[o->nstates], o, &t->tensor[i], role,
 					 after)))
 			return status;
 		o->nstates++;
@@ -144,7 +160,7 @@ enum kvt_status kvt_cache_find_states(struct cache_opening *o)
 
 static bool is_alike(const struct cache_state *a, const struct cache_state *b)
 {
-	return a->part == b->part && a->which == b->which &&
+	return a->role == b->role && a->which == b->which &&
 	       a->tensor->rank == b->tensor->rank &&
 	       !memcmp(a->tensor->shape, b->tensor->shape,
 		       (size_t)a->tensor->rank * sizeof(*a->tensor->shape)) &&
@@ -155,7 +171,7 @@ static bool is_alike(const struct cache_state *a, const struct cache_state *b)
 static void name_group(char id[16], const struct kvt_snapshot *s,
 		       const struct cache_state *state)
 {
-	const char *kind = state->part == CACHE_CONV ? "conv" : "ssm";
+	const char *kind = state->role == KVT_ROLE_CONV ? "conv" : "ssm";
 	int n = 0;
 
 	for (int g = 0; g < s->ngroups; g++)
@@ -167,7 +183,7 @@ static enum kvt_status add_group(struct cache_opening *o, const struct cache_sta
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	const struct kvt_tensor *t = state->tensor;
-	bool conv = state->part == CACHE_CONV;
+	bool conv = state->role == KVT_ROLE_CONV;
 	struct kvt_group *group;
 	enum kvt_status status;
 	char id[16];
@@ -179,7 +195,9 @@ static enum kvt_status add_group(struct cache_opening *o, const struct cache_sta
 	name_group(id, s, state);
 	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->leaf.path,
 					     o->err)) ||
-	    (status = kvt_layout_parse(&group->layout, conv ? "conv-ds" : "ssm", o->err)))
+	    (status = kvt_layout_parse(&group->layout, !conv ? "ssm" :
+				       t->held.taps_first ? "conv-sd" : "conv-ds",
+				       o->err)))
 		return status;
 	group->dtype = t->dtype;
 	if (!group->dtype)
@@ -192,9 +210,9 @@ static enum kvt_status add_group(struct cache_opening *o, const struct cache_sta
 	group->shape.n[KVT_AXIS_L] = 0;
 	group->shape.n[KVT_AXIS_B] = t->shape[0];
 	group->shape.n[KVT_AXIS_K] = 1;
-	group->shape.n[KVT_AXIS_S] = conv ? t->shape[2] : 1;
+	group->shape.n[KVT_AXIS_S] = conv ? t->shape[2 - t->held.taps_first] : 1;
 	group->shape.n[KVT_AXIS_H] = conv ? 1 : t->shape[1];
-	group->shape.n[KVT_AXIS_D] = conv ? t->shape[1] : 1;
+	group->shape.n[KVT_AXIS_D] = conv ? t->shape[1 + t->held.taps_first] : 1;
 	/* below the bytes of the file */
 	for (int i = 2; !conv && i < t->rank; i++)
 		group->shape.n[KVT_AXIS_D] *= t->shape[i];
@@ -245,7 +263,7 @@ static enum kvt_status add_state(struct cache_opening *o, const struct cache_sta
 		stride[i] = t->strided ? t->stride[i] : dense;
 		dense *= t->shape[i];
 	}
-	for (int i = 2; state->part == CACHE_STATE && i + 1 < t->rank; i++)
+	for (int i = 2; state->role == KVT_ROLE_STATE && i + 1 < t->rank; i++)
 		if (stride[i] != stride[i + 1] * t->shape[i + 1])
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
 					"%s: the elements of a recurrent state in tensor %.100s are not in a row; save a contiguous() one",
@@ -254,9 +272,9 @@ static enum kvt_status add_state(struct cache_opening *o, const struct cache_sta
 				       group->shape.elem, o->err)))
 		return status;
 	kvt_view_set_stride(view, KVT_AXIS_B, stride[0]);
-	if (state->part == CACHE_CONV) {
-		kvt_view_set_stride(view, KVT_AXIS_D, stride[1]);
-		kvt_view_set_stride(view, KVT_AXIS_S, stride[2]);
+	if (state->role == KVT_ROLE_CONV) {
+		kvt_view_set_stride(view, KVT_AXIS_D, stride[1 + t->held.taps_first]);
+		kvt_view_set_stride(view, KVT_AXIS_S, stride[2 - t->held.taps_first]);
 	} else {
 		kvt_view_set_stride(view, KVT_AXIS_H, stride[1]);
 		kvt_view_set_stride(view, KVT_AXIS_D, t->rank > 2 ? stride[t->rank - 1] :

@@ -8,8 +8,8 @@
  * numbers have is told by how many there are.  Read from mlx-lm 0.21 to 0.32 and
  * mlx-vlm 0.7.
  *
- * A class that is not known here, and a ring that has begun anew, is 'disordered': no
- * reader may number its slots.
+ * A class that is not known here, and a ring whose numbers do not say where it stands,
+ * is 'disordered': no reader may number its slots.
  */
 #include "formats/tensor/safetensors_header.h"
 
@@ -19,7 +19,7 @@
 #include "formats/parse/json.h"
 #include "formats/parse/little_endian.h"
 
-enum { MOST_NUMBERS = 5 };
+enum { MOST_NUMBERS = 5, MOST_HEADER = 16 << 20 };
 
 struct source {
 	struct kvt_tensors *tensors;
@@ -245,8 +245,8 @@ static bool is_in_order(const struct facts *f, int64_t slots)
 }
 
 /*
- * One that is full has as many slots as it may; after many tokens at once it may have more,
- * and then they are in order again, behind the first ones that it keeps.
+ * One that is full has as many slots as it may; after many tokens at once it may have
+ * more, and then they are in order again, behind the first ones that it keeps.
  */
 static bool is_turned(const struct facts *f, int64_t slots)
 {
@@ -311,6 +311,34 @@ static const struct maker *find_maker(const struct kvt_tensors *t)
 	return kvt_tensors_note(t, "layer_cache_types") ? &omlx : NULL;
 }
 
+/*
+ * Recurrent states: the newest inputs of a convolution, [batch, taps, channels], and what
+ * the recurrence made of all, [batch, heads, ...], in this order; a model may have the
+ * first alone.  Named "L.N", or since 0.32 "L.0.N".
+ */
+static void take_states(struct kvt_tensor *t, const struct source *s,
+			const struct maker *maker, int64_t layer)
+{
+	const char *class = note(s, maker == &cut ? "2." : "1.", layer, "");
+	const char *at = t->name + strspn(t->name, "0123456789");
+	int64_t which;
+
+	if ((maker != &cut && maker != &whole) || !class || t->begin == t->end ||
+	    class_of(class) < NCLASSES)
+		return;
+	if (!strncmp(at, ".0.", 3))
+		at += 2;
+	which = *at == '.' ? number(at + 1) : -1;
+	t->held.role = KVT_ROLE_UNKNOWN;
+	if (!strcmp(class, "ArraysCache") || !strcmp(class, "MambaCache"))
+		t->held.role = which == 0 && t->rank == 3 ? KVT_ROLE_CONV :
+			       which == 1 && t->rank > 2 ? KVT_ROLE_STATE :
+			       KVT_ROLE_UNKNOWN;
+	snprintf(t->held.class, sizeof(t->held.class), "%s", class);
+	t->held.layer = layer;
+	t->held.taps_first = true;
+}
+
 static int64_t layer_of(const char *name, const struct maker *maker)
 {
 	for (int i = 0; i < 2; i++) {
@@ -323,6 +351,57 @@ static int64_t layer_of(const char *name, const struct maker *maker)
 			return strtoll(name + n, NULL, 10);
 	}
 	return -1;
+}
+
+/* ---- whose file it is --------------------------------------------------- */
+
+/* A key in quotes, and the beginning of its value, with any space around the colon. */
+static bool has(const uint8_t *text, int64_t n, const char *key, const char *value)
+{
+	const uint8_t *at = text, *end = text + n, *next;
+	size_t nkey = strlen(key), nvalue = strlen(value);
+
+	while ((at = memchr(at, key[0], (size_t)(end - at)))) {
+		next = at + nkey;
+		if ((size_t)(end - at++) < nkey || memcmp(at - 1, key, nkey))
+			continue;
+		while (next < end && (*next == ' ' || *next == ':'))
+			next++;
+		if ((size_t)(end - next) >= nvalue && !memcmp(next, value, nvalue))
+			return true;
+	}
+	return false;
+}
+
+/* What the metadata of a maker have, and those of no other file. */
+static bool is_of_mlx(const uint8_t *header, int64_t n)
+{
+	return has(header, n, "\"__metadata__\"", "{") &&
+	       (has(header, n, "\"2.0\"", "\"") ||
+		has(header, n, "\"layer_cache_types\"", "\"") ||
+		has(header, n, "\"layout\"", "\"exact_cache_v1\"") ||
+		has(header, n, "\"layout\"", "\"layer_major_"));
+}
+
+bool kvt_mlx_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	int64_t length = nhead >= 10 ? (int64_t)kvt_le(head, 8) : 0;
+	struct kvt_files files = { 0 };
+	uint8_t *header = NULL;
+	bool found = false;
+	int file = 0;
+
+	if (length < 2 || length > MOST_HEADER || head[8] != '{')
+		return false;
+	if (length <= nhead - 8)
+		return is_of_mlx(head + 8, length);
+	if (!kvt_files_open(&files, &file, path, NULL) &&
+	    files.file[file].nbytes >= 8 + length && (header = malloc((size_t)length)) &&
+	    !kvt_file_read(&files.file[file], header, length, 8, NULL))
+		found = is_of_mlx(header, length);
+	free(header);
+	kvt_files_close(&files);
+	return found;
 }
 
 enum kvt_status kvt_mlx_tell(struct kvt_tensors *tensors, const struct kvt_file *file,
@@ -341,8 +420,11 @@ enum kvt_status kvt_mlx_tell(struct kvt_tensors *tensors, const struct kvt_file 
 		struct kvt_tensor *t = &tensors->tensor[i];
 		int64_t layer = layer_of(t->name, maker);
 
+		if (layer < 0)
+			continue;
+		take_states(t, &s, maker, layer);
 		/* [batch, heads, tokens, elements] */
-		if (layer < 0 || t->rank != 4)
+		if ((t->held.role && t->held.role != KVT_ROLE_UNKNOWN) || t->rank != 4)
 			continue;
 		status = maker->read(&facts, &s, layer);
 		if (facts.class[0])

@@ -19,6 +19,9 @@ KVT_MUST_CHECK enum kvt_status
 kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file *file,
 		 struct kvt_error *err);
 
+/* Did a program of mlx save it?  The metadata say so, wherever they are in the header. */
+bool kvt_mlx_probe(const char *path, const uint8_t *head, int64_t nhead);
+
 /* Fills 'held' of what programs of mlx saved, and the names they have there (mlx.c). */
 KVT_MUST_CHECK enum kvt_status
 kvt_mlx_tell(struct kvt_tensors *tensors, const struct kvt_file *file,

@@ -12,8 +12,19 @@
 
 enum { KVT_HELD_CLASS = 48 };
 
+/* What a tensor of a cache is. */
+enum kvt_role {
+	KVT_ROLE_PAIR,			/* keys or values, as far as is known */
+	KVT_ROLE_INDEX,			/* keys of an indexer */
+	KVT_ROLE_CONV, KVT_ROLE_STATE,	/* recurrent states */
+	KVT_ROLE_UNKNOWN,		/* of a class that kvtool does not know */
+};
+
 /* What a file says of the tokens in a tensor that an engine's object held. */
 struct kvt_held {
+	enum kvt_role role;	/* of a tensor whose name does not say it */
+	int64_t layer;		/* with that: its number in the model */
+	bool taps_first;	/* of a convolution: [batch, taps, channels] */
 	bool told;		/* its class is known; otherwise only 'fixed' counts */
 	bool fixed;		/* slots are there before their tokens are */
 	bool sliding;		/* of tokens that passed a window none is kept */
@@ -21,8 +32,8 @@ struct kvt_held {
 	int64_t seen;		/* tokens that the layer was given; -1: not said */
 	bool ring;		/* begins anew when it is full */
 	/*
-	 * It has begun anew: slot 'next' is the oldest but for the first 'keep', which stay
-	 * what they were, and the last slot is followed by slot 'keep'.
+	 * It has begun anew: slot 'next' is the oldest but for the first 'keep', which
+	 * stay what they were, and the last slot is followed by slot 'keep'.
 	 */
 	bool turned;
 	int64_t keep, next;

@@ -4,9 +4,10 @@
  * and values of each layer as [batch, heads, tokens, elements] in safetensors,
  * npz or torch files
  *
- * In a torch file a cache may be an object, which names its class.  Nothing else
- * tells these axes from those of an engine's blocks, so other files are read so on
- * request only.  A row of the batch becomes a request.
+ * In a torch file a cache may be an object, which names its class, and programs of mlx
+ * name theirs in the metadata.  Nothing else tells these axes from those of an engine's
+ * blocks, so other files are read so on request only.  A row of the batch becomes a
+ * request.
  */
 #include "formats/file/tokens.h"
 #include "formats/tensor/cache_open.h"
@@ -227,7 +228,8 @@ static enum kvt_status add_request(struct cache_opening *o, int64_t r,
 			 add_table(o, g, r, &span[g], &nblocks[g]);
 	/* the first layer of a group says it for all of them */
 	for (int64_t i = 0; !status && i < o->nlayers; i++)
-		if (o->layer[i].held.turned && o->layer[i].held.keep && !o->layer[i].place)
+		if (o->layer[i].held.turned && o->layer[i].held.keep &&
+		    !o->layer[i].place)
 			status = add_hole(o, &o->layer[i], r, &span[o->layer[i].group]);
 	for (int64_t i = 0; !status && i < o->nlayers; i++)
 		for (int kv = 0; !status && kv < 2 - cache_is_index(&o->layer[i]); kv++)
@@ -271,6 +273,8 @@ static bool cache_probe(const char *path, const uint8_t *head, int64_t nhead)
 	static const char wanted[] = "ctransformers.cache_utils\n";
 	const int64_t n = sizeof(wanted) - 1;
 
+	if (kvt_mlx_probe(path, head, nhead))
+		return true;
 	if (!kvt_torch_format.probe(path, head, nhead))
 		return false;
 	for (int64_t i = 0; i + n <= nhead; i++)
