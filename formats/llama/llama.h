@@ -12,6 +12,7 @@
 
 #include "formats/file/tokens.h"
 #include "formats/format.h"
+#include "formats/parse/ggml_type.h"
 
 /* ---- what is where in a file (parse.c) ---------------------------------- */
 
@@ -97,15 +98,6 @@ void kvt_llama_free(struct kvt_llama_state *state);
 
 /* Do the first bytes of a file look like one? */
 bool kvt_llama_probe(const uint8_t *head, int64_t nhead);
-
-/* Element types of ggml.  Those with several elements a block are quantised. */
-struct kvt_ggml_type {
-	int id;
-	const char *name;
-	int elems, nbytes;		/* of a block */
-	const char *dtype;		/* NULL: quantised */
-};
-const struct kvt_ggml_type *kvt_ggml_type(int id);	/* NULL: not known */
 
 /* ---- reading the parts, one way or another (cursor.c) ------------------- */
 

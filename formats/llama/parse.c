@@ -39,22 +39,6 @@ static const struct {
 };
 enum { BARE = sizeof(versions) / sizeof(versions[0]) - 1 };
 
-const struct kvt_ggml_type *kvt_ggml_type(int id)
-{
-	static const struct kvt_ggml_type types[] = {
-		{ 0, "f32", 1, 4, "float32" },   { 1, "f16", 1, 2, "float16" },
-		{ 30, "bf16", 1, 2, "bfloat16" }, { 2, "q4_0", 32, 18, NULL },
-		{ 3, "q4_1", 32, 20, NULL },     { 6, "q5_0", 32, 22, NULL },
-		{ 7, "q5_1", 32, 24, NULL },     { 8, "q8_0", 32, 34, NULL },
-		{ 20, "iq4_nl", 32, 18, NULL },
-	};
-
-	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
-		if (types[i].id == id)
-			return &types[i];
-	return NULL;
-}
-
 /* ---- all readings ------------------------------------------------------- */
 
 /* How the memory is read: which caches have values, and what follows them. */
