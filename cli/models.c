@@ -73,6 +73,17 @@ static void list_free(struct dirent **names, int n)
 
 /* ---- one model ---------------------------------------------------------- */
 
+static enum kvt_status read_gguf(struct kvt_model_config *out, const char *path,
+				 const struct kvt_config_hints *hints,
+				 struct kvt_error *err)
+{
+	if (hints->family || hints->nset || hints->ssm_dtype)
+		return kvt_fail(err, KVT_USAGE,
+				"%s: is a GGUF, not a config.json; leave out --as, --set and --ssm-dtype",
+				path);
+	return kvt_gguf_read(out, path, err);
+}
+
 static enum kvt_status read_file(struct kvt_model_config *out, const char *path,
 				 const struct kvt_config_hints *hints,
 				 struct kvt_error *err)
@@ -82,6 +93,8 @@ static enum kvt_status read_file(struct kvt_model_config *out, const char *path,
 	size_t nbytes;
 	char *text;
 
+	if (!is_stream(path) && kvt_gguf_is(path))
+		return read_gguf(out, path, hints, err);
 	if ((status = text_file_read(&text, &nbytes, path, MOST, err)))
 		return status;
 	status = kvt_model_config_parse(out, text, nbytes, text_file_name(path), hints,

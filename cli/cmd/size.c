@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* size.c - kvtool size: the caches that a model needs, and what they take */
+#include "cli/cmd/size_llama.h"
 #include "cli/cmd/size_plan.h"
 #include "cli/models.h"
 #include "cli/opt.h"
@@ -16,6 +17,7 @@ struct size_args {
 	const char *tp, *cache_dtype, *indexer_dtype, *layout;
 	struct kvt_config_hints hints;
 	struct opt_strings set, spec;
+	struct size_llama_args llama;
 	int64_t block_size, memory, requests, tokens, in_flight, dcp, encoder;
 	bool apart, json, list;
 };
@@ -218,6 +220,15 @@ static enum kvt_status take_layout(struct size_report *r, const char *said,
 			"--layout is '%.40s', which no pool of vLLM has: expected LBNHC (nhd), LBHNC (hnd), BLNHC, BLHNC, BHLNC or LHBNC", name);
 }
 
+/* An option that llama.cpp has nothing like, or NULL. */
+static const char *said_of_vllm(const struct size_args *a)
+{
+	return a->tp ? "tp" : a->cache_dtype ? "cache-dtype" :
+	       a->indexer_dtype ? "indexer-dtype" : a->layout ? "layout" :
+	       a->block_size ? "block-size" : a->apart ? "apart" :
+	       a->dcp > 1 ? "dcp" : a->encoder ? "encoder-tokens" : NULL;
+}
+
 static enum kvt_status work(struct size_report *r, const struct size_args *a,
 			    struct kvt_error *err)
 {
@@ -295,6 +306,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "with --tokens: context parallel ranks of decoding" },
 		{ "encoder-tokens", 0, OPT_COUNT, &a.encoder, "N",
 		  "with --tokens: tokens of an encoder, for cross attention" },
+		OPT_LLAMA(&a.llama),
 		{ "plan", 0, OPT_STRING, &plan.rates, "RATES",
 		  "of dumps: shards of a command; RATES: bench --files=DIR --json" },
 		{ "job", 0, OPT_STRING, &plan.job, "COMMAND",
@@ -326,6 +338,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return models_print(a.model.folder, err);
 	if ((status = load(&r, &a, n, argv, err)))
 		return status;
+	if ((status = size_llama_check(&a.llama, r.config.llama.nkinds, said_of_vllm(&a),
+				       err)))
+		return status;
+	if (r.config.llama.nkinds)
+		return size_llama(&r, &a.llama, a.json, err);
 	if (!(r.row = calloc(SIZE_ROWS, sizeof(*r.row))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	status = work(&r, &a, err);

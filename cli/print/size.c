@@ -352,6 +352,8 @@ enum kvt_status size_json(const struct size_report *r, struct kvt_error *err)
 			put_group(&out, groups, r, &row->size.group[g]);
 		put_pool(&out, object, r, row);
 	}
+	if (r->llama)
+		size_llama_json(&out, r);
 	status = json_print(&out, false, err);
 	json_free(&out);
 	return status;

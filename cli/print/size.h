@@ -26,6 +26,13 @@ struct size_pool {
 	char too_long[256];		/* if a request cannot be; else "" */
 };
 
+/* Of a GGUF: what llama.cpp allocates. */
+struct size_llama {
+	struct kvt_llama_context context;
+	struct kvt_llama_size size;
+	int64_t fit;			/* tokens of each sequence in the memory */
+};
+
 struct size_report {
 	const char *path;		/* NULL: caches given by hand */
 	struct kvt_model_config config;
@@ -35,12 +42,16 @@ struct size_report {
 	struct kvt_demand demand;	/* of 'tokens' */
 	int nrows;
 	struct size_row *row;
+	const struct size_llama *llama;	/* or NULL, and rows */
 };
 
 void size_pool(struct size_pool *out, const struct size_report *r,
 	       const struct size_row *row);
 
 void size_text(const struct size_report *r);
+void size_llama_text(const struct size_report *r);
+struct json_out;
+void size_llama_json(struct json_out *out, const struct size_report *r);
 KVT_MUST_CHECK enum kvt_status
 size_json(const struct size_report *r, struct kvt_error *err);
 

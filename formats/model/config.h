@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "formats/model/gguf.h"
 #include "lib/kvt/model.h"
 
 /* What the user says besides: it overrides the file. */
@@ -27,6 +28,7 @@ struct kvt_model_config {
 	char no_auto[160];		/* why; "": no type is said */
 	int nnotes;			/* what was assumed, or set aside */
 	char note[KVT_CONFIG_NOTES][160];
+	struct kvt_llama_model llama;	/* of a GGUF only */
 };
 
 /*

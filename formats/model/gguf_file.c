@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * gguf_file.c - the header of a GGUF, read as far as it goes and no further
+ *
+ * How long a header is stands nowhere: a vocabulary makes it some MiB.  So a first part
+ * of the file is read, and a longer one as long as that did not hold all of the keys.
+ */
+#include "formats/file/reads.h"
+#include "formats/format.h"
+#include "formats/model/config.h"
+#include "formats/model/gguf.h"
+#include "formats/parse/gguf.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/print.h"
+
+enum { FIRST = 1 << 20, MOST = 64 << 20 };
+
+bool kvt_gguf_is(const char *path)
+{
+	struct stat st;
+	FILE *file = stat(path, &st) || !S_ISREG(st.st_mode) ? NULL : fopen(path, "re");
+	char magic[4];
+	bool is = file && fread(magic, 1, sizeof(magic), file) == sizeof(magic) &&
+		  !memcmp(magic, "GGUF", sizeof(magic));
+
+	if (file)
+		fclose(file);
+	return is;
+}
+
+/* *more as kvt_gguf_parse() has it. */
+static enum kvt_status read_part(struct kvt_model_config *out, bool *more, int64_t nhead,
+				 const struct kvt_file *file, struct kvt_error *err)
+{
+	struct kvt_gguf gguf = { .nkeys = 0 };
+	uint8_t *head = malloc(nhead ? (size_t)nhead : 1);
+	enum kvt_status status;
+
+	*more = false;
+	if (!head)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!(status = kvt_file_pread(file, head, nhead, 0, err)) &&
+	    !(status = kvt_gguf_parse(&gguf, more, head, nhead, file->nbytes, file->path,
+				      err)))
+		status = kvt_gguf_model(out, &gguf, err);
+	kvt_gguf_free(&gguf);
+	free(head);
+	return status;
+}
+
+static enum kvt_status read_file(struct kvt_model_config *out,
+				 const struct kvt_file *file, struct kvt_error *err)
+{
+	enum kvt_status status;
+	bool more = true;
+
+	for (int64_t n = FIRST; ; n *= 4) {
+		status = read_part(out, &more, n < file->nbytes ? n : file->nbytes, file,
+				   err);
+		if (!more || n == MOST)
+			break;
+	}
+	return more ? kvt_fail(err, KVT_UNSUPPORTED,
+			       "%s: its header is longer than 64 MiB, and no more of it is read",
+			       file->path) : status;
+}
+
+enum kvt_status kvt_gguf_read(struct kvt_model_config *out, const char *path,
+			      struct kvt_error *err)
+{
+	struct kvt_files files = { .count = 0 };
+	enum kvt_status status;
+	struct stat st;
+	int index;
+
+	if (!(status = kvt_files_open(&files, &index, path, err))) {
+		if (!stat(path, &st))
+			kvt_reads_add(&st);
+		status = read_file(out, &files.file[index], err);
+	}
+	kvt_files_close(&files);
+	return status;
+}
