@@ -73,17 +73,7 @@ static void list_free(struct dirent **names, int n)
 
 /* ---- one model ---------------------------------------------------------- */
 
-static enum kvt_status read_gguf(struct kvt_model_config *out, const char *path,
-				 const struct kvt_config_hints *hints,
-				 struct kvt_error *err)
-{
-	if (hints->family || hints->nset || hints->ssm_dtype)
-		return kvt_fail(err, KVT_USAGE,
-				"%s: is a GGUF, not a config.json; leave out --as, --set and --ssm-dtype",
-				path);
-	return kvt_gguf_read(out, path, err);
-}
-
+/* Standard input is text; all else is a file, or a folder of a model. */
 static enum kvt_status read_file(struct kvt_model_config *out, const char *path,
 				 const struct kvt_config_hints *hints,
 				 struct kvt_error *err)
@@ -91,10 +81,12 @@ static enum kvt_status read_file(struct kvt_model_config *out, const char *path,
 	enum { MOST = 16 << 20 };
 	enum kvt_status status;
 	size_t nbytes;
+	struct stat st;
 	char *text;
 
-	if (!is_stream(path) && kvt_gguf_is(path))
-		return read_gguf(out, path, hints, err);
+	if (!is_stream(path) && !stat(path, &st) &&
+	    (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)))
+		return kvt_model_open(out, path, hints, err);
 	if ((status = text_file_read(&text, &nbytes, path, MOST, err)))
 		return status;
 	status = kvt_model_config_parse(out, text, nbytes, text_file_name(path), hints,
@@ -172,21 +164,6 @@ static bool is_there(const char *folder, const char *name)
 	       (int)sizeof(path) && !stat(path, &st);
 }
 
-/* A file, or the config.json of a folder as model hubs have it. */
-static enum kvt_status read_path(struct kvt_model_config *out, const char *path,
-				 const struct kvt_config_hints *hints,
-				 struct kvt_error *err)
-{
-	char inside[PATH_MAX];
-
-	if (!is_folder(path))
-		return read_file(out, path, hints, err);
-	if (snprintf(inside, sizeof(inside), "%s/config.json", path) >=
-	    (int)sizeof(inside))
-		return kvt_fail(err, KVT_USAGE, "the name of a model is too long");
-	return read_file(out, inside, hints, err);
-}
-
 enum kvt_status model_read(struct kvt_model_config *out, const char *name,
 			   const char *folder, const struct kvt_config_hints *hints,
 			   struct kvt_error *err)
@@ -195,13 +172,14 @@ enum kvt_status model_read(struct kvt_model_config *out, const char *name,
 	char path[PATH_MAX];
 	enum kvt_status status;
 
-	if (is_stream(name) || strstr(name, ending) || (strchr(name, '/') && exists))
-		return read_path(out, name, hints, err);
+	if (is_stream(name) || strstr(name, ending) || strstr(name, ".gguf") ||
+	    (strchr(name, '/') && exists))
+		return read_file(out, name, hints, err);
 	if ((status = find_folder(path, folder, err)))
 		return status;
 	if (is_there(path, name) && !strchr(name, '/'))
 		return read_named(out, path, name, hints, err);
-	return exists ? read_path(out, name, hints, err) : no_such(name, path, err);
+	return exists ? read_file(out, name, hints, err) : no_such(name, path, err);
 }
 
 enum kvt_status model_said(const char **out, const struct model_words *words,

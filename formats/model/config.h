@@ -43,4 +43,12 @@ kvt_model_config_parse(struct kvt_model_config *out, const char *text, size_t nb
 		       const char *name, const struct kvt_config_hints *hints,
 		       struct kvt_error *err);
 
+/*
+ * The same of a file: a config.json, a list of caches or a GGUF; or of a folder that has
+ * one of them (open.c).
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_model_open(struct kvt_model_config *out, const char *path,
+	       const struct kvt_config_hints *hints, struct kvt_error *err);
+
 #endif
