@@ -27,6 +27,21 @@ bool beside_program(char out[static PATH_MAX], const char *below)
 	return !stat(out, &st) && S_ISDIR(st.st_mode);
 }
 
+void model_beside(const char **name)
+{
+	static char path[PATH_MAX];
+	size_t n;
+
+	if (strchr(*name, '/') || !access(*name, F_OK) || strlen(*name) > NAME_MAX - 6 ||
+	    (!beside_program(path, "models") &&
+	     !beside_program(path, "../share/kvtool/models")))
+		return;
+	n = strlen(path);
+	snprintf(path + n, sizeof(path) - n, "/%s.json", *name);
+	if (!access(path, F_OK))
+		*name = path;
+}
+
 bool plugin_folder(char out[static PATH_MAX])
 {
 	return beside_program(out, "plugin") ||

@@ -126,6 +126,8 @@ const char *topic_at(int i);
 
 /* The program's folder with 'below' after it; false if that is no folder. */
 bool beside_program(char out[static PATH_MAX], const char *below);
+/* The path of a model of --model=list, where *name is one and no file. */
+void model_beside(const char **name);
 /* Where other programs find the HDF5 filter; false if it is not there. */
 bool plugin_folder(char out[static PATH_MAX]);
 

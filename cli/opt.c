@@ -628,6 +628,12 @@ int opt_parse(const struct command *command, const struct opt *opts,
 	}
 	if (nwrong)
 		return OPT_WRONG;
+	for (const struct opt *o = opts; o->name; o++) {
+		struct kvt_hints *hints = o->type == OPT_HINTS ? o->value : NULL;
+
+		if (hints && hints->model)
+			model_beside(&hints->model);
+	}
 	argc -= optind;
 	memmove(argv, argv + optind, (size_t)argc * sizeof(*argv));
 	if (opens_dumps(&t) && command->streams != STREAM_OWN)

@@ -276,6 +276,25 @@ kvt_hints_take_spec(struct kvt_hints *hints, const struct kvt_parallel *parallel
 KVT_MUST_CHECK enum kvt_status
 kvt_hints_window(int64_t *out, const struct kvt_hints *hints, struct kvt_error *err);
 
+/*
+ * The same of what all layers of hints->of_model that keep tokens have in common; and
+ * heads of those whose keys have 'width' elements, 0 if there are none.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_hints_take_model(struct kvt_hints *hints, const struct kvt_parallel *parallel,
+		     struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_hints_model_heads(int64_t *heads, int64_t width, const struct kvt_hints *hints,
+		      const char *path, struct kvt_error *err);
+
+/* The window of its layers that have one, where that is one number. */
+void kvt_hints_model_window(int64_t *out, const struct kvt_hints *hints);
+
+/* KVT_BAD_INPUT if a group is of no layers that the hints' model has. */
+KVT_MUST_CHECK enum kvt_status
+kvt_model_check_dump(const struct kvt_snapshot *snapshot, const struct kvt_hints *hints,
+		     const char *path, struct kvt_error *err);
+
 /* KVT_BAD_INPUT if no group is what the hints' spec says; one is enough. */
 KVT_MUST_CHECK enum kvt_status
 kvt_spec_check_dump(const struct kvt_snapshot *snapshot, const struct kvt_hints *hints,

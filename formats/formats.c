@@ -7,6 +7,7 @@
  * in file/commit.c.
  */
 #include "formats/format.h"
+#include "formats/model/config.h"
 #include "lib/base/nearest.h"
 
 #include <errno.h>
@@ -271,6 +272,44 @@ static enum kvt_status join_sources(struct kvt_reader *reader, struct kvt_error 
 
 /* ---- opening a dump --------------------------------------------------------- */
 
+/* The model is read once, whoever asks for what it has. */
+static enum kvt_status open_of_model(struct kvt_dump **out, const char *path,
+				     const struct kvt_hints *hints, struct kvt_error *err)
+{
+	const struct kvt_config_hints none = { .nset = 0 };
+	struct kvt_model_config *config = malloc(sizeof(*config));
+	struct kvt_hints told = *hints;
+	enum kvt_status status;
+
+	if (!config)
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	if (!(status = kvt_model_open(config, hints->model, &none, err))) {
+		told.of_model = &config->model;
+		status = kvt_open(out, path, &told, err);
+	}
+	free(config);
+	return status;
+}
+
+enum kvt_status kvt_hints_of_model(struct kvt_hints *hints, struct kvt_error *err)
+{
+	const struct kvt_config_hints none = { .nset = 0 };
+	struct kvt_model_config *config;
+	enum kvt_status status;
+
+	if (!hints->model)
+		return KVT_OK;
+	if (!(config = malloc(sizeof(*config))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!(status = kvt_model_open(config, hints->model, &none, err))) {
+		hints->of_model = &config->model;
+		status = kvt_hints_take_model(hints, NULL, err);
+		hints->of_model = NULL;
+	}
+	free(config);
+	return status;
+}
+
 enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 			 const struct kvt_hints *hints, struct kvt_error *err)
 {
@@ -278,6 +317,8 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	struct kvt_reader *reader;
 	enum kvt_status status;
 
+	if (hints && hints->model && !hints->of_model)
+		return open_of_model(out, path, hints, err);
 	if ((status = choose_format(&format, path, hints, err)) ||
 	    (status = kvt_hints_check(hints, format, path, err)) ||
 	    (status = kvt_facts_check(hints, format, err)))
@@ -293,7 +334,8 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	    (reader->nsources && (status = join_sources(reader, err))) ||
 	    (status = settle(reader, hints, err)) ||
 	    (status = kvt_hints_compare(hints, reader, err)) ||
-	    (status = kvt_spec_check_dump(&reader->leaf.snapshot, hints, path, err))) {
+	    (status = kvt_spec_check_dump(&reader->leaf.snapshot, hints, path, err)) ||
+	    (status = kvt_model_check_dump(&reader->leaf.snapshot, hints, path, err))) {
 		kvt_reader_free(reader);
 		return status;
 	}

@@ -147,6 +147,8 @@ static const struct row {
 	     "input format; default: detected from the content"),
 	HINT("spec", spec, KVT_HINT_STRING, 0, NULL, "SPEC",
 	     "spec of the cache, as kvtool-size(1) prints it"),
+	HINT("model", model, KVT_HINT_STRING, 0, NULL, "NAME|FILE",
+	     "model whose cache it is: its config.json, its GGUF, or a name"),
 	HINT("layout", layout, KVT_HINT_STRING, 0, layout, "LAYOUT",
 	     "memory order: a name or axes, kvtool-layouts(7)"),
 	HINT("dtype", dtype, KVT_HINT_STRING, 0, dtype, "DTYPE",

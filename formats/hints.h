@@ -52,4 +52,8 @@ KVT_MUST_CHECK enum kvt_status
 kvt_hint_heads(int64_t *heads, int64_t width, const struct kvt_hints *hints,
 	       const char *path, struct kvt_error *err);
 
+/* The numbers that all layers of hints->model have, where nothing is said of them. */
+KVT_MUST_CHECK enum kvt_status
+kvt_hints_of_model(struct kvt_hints *hints, struct kvt_error *err);
+
 #endif

@@ -78,8 +78,10 @@ def wrong(name, groups):
         return "fp8-ds-mla" if "fp8-ds-mla" not in every else "indexer/e4m3fn"
     if name in ("layers", "blocks", "block-size", "heads", "head-dim", "content-size"):
         return str(max([v or 0 for v in every], default=0) + 60)
+    if name == "model" and groups and not any(g["kv"] == 2 for g in groups):
+        return None                     # states and rows of bytes are of any model
     return {"spec": "gqa:layers=77,heads=64,head-dim=77", "skip": "9",
-            "manifest": "/nonexistent.json"}.get(name)
+            "manifest": "/nonexistent.json", "model": os.path.abspath("testdata/config/gemma-3-4b.gguf")}.get(name)
 
 
 def in_groups(groups):
@@ -154,12 +156,13 @@ def sweep(case, options):
     for name in options:
         value, plain = wrong(name, groups), ALIASES.get(name, name)
         if value is None or plain in given or (plain, about["format"]) in CHOSEN or \
-                not groups and name in ("heads", "head-dim"):
+                not groups and name in ("heads", "head-dim", "model"):
             continue
         r = look(case, f"--{name}={value}")
         form = rf"kvtool describe: .*: --{plain}( is .*)?, but .*\n"
         # without a header only the length speaks against it, or another option
-        free = (given or name == "skip") and re.search(OTHERWISE, r.err)
+        free = (given or name == "skip") and re.search(OTHERWISE, r.err) or \
+            name == "model" and "window=1024 needs token" in r.err
         if r.out or not (r.code in (2, 3) and (re.fullmatch(form, r.err) or free)) \
                 and not (name == "manifest" and r.code == 5):   # there is no such file
             bad.append(f"--{name}={value}: {r.code} {r.err or r.out[:80]}")

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guess.c - kvtool guess: the layout that the data speaks for */
 #include "cli/opt.h"
+#include "formats/hints.h"
 #include "lib/kvt/write.h"
 #include "cli/print/guess.h"
 
@@ -92,6 +93,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	who.releases = release < KVT_NRELEASES ? 1u << release :
 						 (1u << KVT_NRELEASES) - 1;
 	of.name = of.context = argv[0];
+	if ((status = kvt_hints_of_model(&of.hints, err)))
+		return status;
 	status = kvt_guess(&g, &of, err);
 	if (!status)
 		status = report(&of, &g, &who, json, manifest, err);

@@ -371,6 +371,9 @@ static enum kvt_status llama_open(struct kvt_reader *reader, const char *path,
 	    (status = kvt_llama_parse(&o.state, &reader->files.file[o.file], &asked,
 				      err)))
 		return status;
+	/* two caches: the second one is of the layers that have a window */
+	if (!o.window && o.state.ncaches == 2 && hints && hints->of_model)
+		kvt_hints_model_window(&o.window, hints);
 	(void)((status = add_groups(&o)) ||
 	       (status = kvt_llama_requests(&o)) || (status = name_source(&o)));
 	kvt_llama_free(&o.state);

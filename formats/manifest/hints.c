@@ -18,6 +18,8 @@ enum kvt_status kvt_hint_heads(int64_t *out, int64_t width,
 	enum kvt_status status;
 	int64_t heads, dim;
 
+	if (!told.heads && !told.head_dim && told.of_model && !told.spec)
+		return kvt_hints_model_heads(out, width, &told, path, err);
 	if (!told.heads && !told.head_dim &&
 	    (status = kvt_hints_take_spec(&told, NULL, err)))
 		return status;
@@ -95,6 +97,9 @@ enum kvt_status kvt_manifest_fill(struct kvt_manifest *manifest, int g, const ch
 	int64_t *n = group->shape.n;
 	enum kvt_status status;
 
+	if (said.of_model && !said.spec && manifest->snapshot.ngroups == 1 &&
+	    (status = kvt_hints_take_model(&said, parallel, err)))
+		return status;
 	if (spec && ((status = kvt_hints_take_spec(&said, parallel, err)) ||
 		     (status = kvt_manifest_spec(group, &said, parallel, name, err))))
 		return status;

@@ -105,7 +105,7 @@ enum kvt_status kvt_hints_take_spec(struct kvt_hints *hints,
 	enum kvt_status status;
 
 	if (!hints->spec)
-		return KVT_OK;
+		return kvt_hints_take_model(hints, parallel, err);
 	if ((status = read_spec(&told, hints->spec, parallel, hints->block_size, err)))
 		return status;
 	fill(&hints->layers, told.group.layers);

@@ -52,9 +52,9 @@ static const struct known {
 	const char *what;		/* and what to do with it */
 } known[] = {
 	{ "GGUF", 4, NULL,
-	  "is a GGUF, the weights of a model and no cache; kvtool size takes its config.json" },
+	  "is a GGUF, the weights of a model and no cache; kvtool size takes it, and --model beside a cache" },
 	{ "{", 1, "\"model_type\"",
-	  "is a model's configuration and no cache; kvtool size takes it" },
+	  "is a model's configuration and no cache; kvtool size takes it, and --model beside a cache" },
 	{ "\200\002", 2, NULL, PICKLE }, { "\200\003", 2, NULL, PICKLE },
 	{ "\200\004", 2, NULL, PICKLE }, { "\200\005", 2, NULL, PICKLE },
 	{ "\037\213", 2, NULL, "is compressed with gzip; unpack it first" },

@@ -46,12 +46,15 @@ struct kvt_facts {
  * What the user knows and the file may not.  All fields optional (NULL, 0).  What is
  * said here is of all groups that have such a thing; of one group the next one says it.
  */
+struct kvt_model;
+
 struct kvt_hints {
 	/* options of kvtool(1), a row of kvt_hint_at() each */
 	const char *manifest;		/* path */
 	bool trust_manifest;		/* also where its checksum is not the data's */
 	const char *format;		/* row of the format table, or a preset of it */
 	const char *spec;		/* see kvt_model_group_parse() */
+	const char *model;		/* path of a config.json, a GGUF, a folder */
 	const char *layout;
 	const char *dtype;
 	const char *content_type;	/* kvt_content_find() */
@@ -68,6 +71,7 @@ struct kvt_hints {
 	bool empty;			/* a state of nothing is opened, too */
 	/* hears of all that kvt_open() refuses a snapshot for, not of the first only */
 	const struct kvt_inspector *inspector;
+	const struct kvt_model *of_model;	/* kvt_open() fills it in */
 };
 
 /* An option that fills in a member of struct kvt_hints. */

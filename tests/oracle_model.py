@@ -1,0 +1,134 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_model.py - --model of a dump: what it fills in, and what it refuses
+
+State files of llama.cpp with a GGUF that has the keys of their model, and raw bytes with
+a config.json, are described as they are with --heads, --head-dim and --layers.
+"""
+import json
+import os
+import sys
+import tempfile
+
+sys.dont_write_bytecode = True
+
+import gguf_headers as G
+from oracle import Tap, kvtool
+
+tap = Tap()
+STATES = "testdata/engines/llama.cpp"
+
+
+def gguf(arch, layers, kv, dim, **more):
+    return G.Model(arch, G.keys(layers, 128, 4, kv, **G.dims(dim), **more), [], 0)
+
+
+LFM2 = {"shortconv__l_cache": 3}
+SSM = {"ssm__conv_kernel": 4, "ssm__inner_size": 128, "ssm__state_size": 16,
+       "ssm__time_step_rank": 8}
+# file, its model, what says the same
+FILES = [
+    ("gemma2.fa0_u0.ggsn", gguf("gemma2", 4, 2, 64, attention__sliding_window=16),
+     ["--heads=2", "--set=window=16"]),
+    ("gemma2.fa0_u0.s1.ggsq", gguf("gemma2", 4, 2, 64, attention__sliding_window=16),
+     ["--heads=2", "--set=window=16"]),
+    ("qwen2vl.fa0_u0.ggsn", gguf("qwen2vl", 3, 2, 32), ["--heads=2"]),
+    ("r64.q4_0_fa1.ggsn", gguf("llama", 4, 2, 64), ["--heads=2"]),
+    ("lfm2.fa0_u0.ggsn", gguf("lfm2", 4, [0, 2, 0, 2], 32, **LFM2), ["--heads=2"]),
+    ("lfm2.fa0_u0.s0.ggsq", gguf("lfm2", 4, [0, 2, 0, 2], 32, **LFM2), ["--heads=2"]),
+    ("jamba.fa0_u0.ggsn", gguf("jamba", 4, [0, 2, 0, 2], 32, **SSM), ["--heads=2"]),
+]
+
+
+def states(folder):
+    for name, model, said in FILES:
+        path = G.write(os.path.join(folder, "model.gguf"), model)
+        file = f"{STATES}/{name}"
+        want = kvtool("describe", "--json", *said, file)
+        got = kvtool("describe", "--json", f"--model={path}", file)
+        tap.ok(want.code == 0 and (got.code, got.out) == (0, want.out),
+               f"{name}: the GGUF says what {' '.join(said)} says", got.err or want.err)
+        for key, value in ("attention.head_count_kv", 3), ("attention.key_length", 96):
+            keys = {**model.keys, key: value, "attention.value_length": 96}
+            if isinstance(model.keys["attention.head_count_kv"], list) and value == 3:
+                keys[key] = [value if n else 0
+                             for n in model.keys["attention.head_count_kv"]]
+            G.write(path, model._replace(keys=keys))
+            r = kvtool("describe", f"--model={path}", file)
+            tap.ok(r.code == 3 and "but keys have" in r.err and
+                   f"{keys['attention.key_length']}" in r.err and r.err.count("\n") == 1,
+                   f"{name}: {key} of {value} is refused", r.err)
+        r = kvtool("describe", "--heads=1", f"--model={G.write(path, model)}", file)
+        tap.ok(r.code == 3 and "--model" in r.err and "has 1 heads" in r.err,
+               f"{name}: --heads contradicts the GGUF", r.err)
+
+
+def two_kinds(folder):
+    """Layers with a window have other heads, told from the others by their width."""
+    model = gguf("gemma4", 4, [2, 1, 2, 1], 64, attention__sliding_window=16,
+                 attention__key_length_swa=64, attention__value_length_swa=64,
+                 attention__sliding_window_pattern=[True, False, True, False])
+    path = G.write(os.path.join(folder, "model.gguf"), model)
+    said = kvtool("size", "--json", path)
+    tap.equal([g["spec"] for g in json.loads(said.out)["groups"]],
+              ["sliding-window:layers=2,heads=2,head-dim=64,window=16",
+               "gqa:layers=2,heads=1,head-dim=64"], "two kinds of layers")
+    r = kvtool("describe", "--json", f"--model={path}", f"{STATES}/gemma2.fa0_u0.ggsn")
+    tap.ok(r.code == 0 and {g["heads"] for g in json.loads(r.out)["groups"]} == {2},
+           "keys of 128 elements are of the kind that has them", r.err)
+    wide = {**model.keys, "attention.head_count_kv": [2, 1, 2, 1],
+            "attention.key_length": 128, "attention.value_length": 128}
+    G.write(path, model._replace(keys=wide))
+    r = kvtool("describe", f"--model={path}", f"{STATES}/gemma2.fa0_u0.ggsn")
+    tap.ok(r.code == 3 and "give --heads" in r.err, "and are asked for where both do",
+           r.err)
+
+
+def raw(folder):
+    """Bytes without a header, of 3 layers, 5 blocks, 16 slots, 4 heads of 8."""
+    file, config = os.path.join(folder, "pool.bin"), os.path.join(folder, "config.json")
+    with open(file, "wb") as f:
+        f.write(bytes(i % 60 for i in range(3 * 5 * 16 * 2 * 4 * 8 * 2)))
+    facts = {"model_type": "llama", "num_hidden_layers": 3, "num_attention_heads": 8,
+             "num_key_value_heads": 4, "hidden_size": 64, "torch_dtype": "float16"}
+
+    def model(**more):
+        with open(config, "w", encoding="ascii") as f:
+            json.dump({**facts, **more}, f)
+        return config
+
+    common = ["--layout=nhd", "--dtype=float16", "--block-size=16"]
+    want = kvtool("describe", "--json", *common, "--layers=3", "--heads=4", "--head-dim=8",
+                  file)
+    for name, path in (("config.json", model()), ("its folder", folder)):
+        got = kvtool("describe", "--json", *common, f"--model={path}", file)
+        tap.ok(want.code == 0 and (got.code, got.out) == (0, want.out),
+               f"raw bytes of {name}", got.err or want.err)
+    for option, n, said in ("--heads", 2, "has 2 heads"), ("--head-dim", 4, "heads of 4"), \
+            ("--layers", 5, "has 5 layers"):
+        r = kvtool("describe", *common, f"--model={model()}", f"{option}={n}", file)
+        tap.ok(r.code == 3 and "--model is" in r.err and said in r.err and
+               r.err.count("\n") == 1, f"raw bytes: {option}={n} contradicts it", r.err)
+    r = kvtool("describe", *common, f"--model={model(num_key_value_heads=7)}", file)
+    tap.ok(r.code == 3 and r.err.count("\n") == 1, "bytes that no such model has", r.err)
+    r = kvtool("guess", "--dtype=float16", "--block-size=16", f"--model={model()}", file)
+    want = kvtool("guess", "--dtype=float16", "--block-size=16", "--layers=3", "--heads=4",
+                  "--head-dim=8", file)
+    tap.equal((r.code, r.out, r.err), (want.code, want.out, want.err), "guess takes it")
+    r = kvtool("describe", *common, f"--model={folder}/none.json", file)
+    tap.ok(r.code == 5 and r.err.count("\n") == 1, "a model that is not there", r.err)
+    r = kvtool("describe", *common, "--model=llama-3.1-8b", file)
+    tap.ok(r.code == 3 and r.err.count("\n") == 1, "a model by its name", r.err)
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        states(folder)
+        two_kinds(folder)
+        raw(folder)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
