@@ -15,10 +15,12 @@ cp -R "$kv/tp4" ranks
 "$kvtool" mutate -q --fault=swap-kv,layer=2,block=17 -o bad.npy dump.npy
 
 # what engines left: a folder of vLLM's disk connector, a tree of its file-system tier, a
-# state of llama.cpp, and two caches of transformers, one of them as a list of tensors
+# state of llama.cpp with its model, and two caches of transformers, one of them as a
+# list of tensors
 cp -R "$kv/connector/example_2026_07" connector
 cp -R "$engines/vllm/offload_tp1_vec_bs32/root" offload
 cp "$engines/llama.cpp/gemma2.fa0_u0.ggsn" state.bin
+cp "$here/testdata/config/gemma-2-tiny.gguf" model.gguf
 cp "$engines/transformers/5.23.0/dynamic.pt" cache.pt
 cp "$engines/transformers/5.23.0/dynamic_list.pt" pairs.pt
 

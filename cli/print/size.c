@@ -30,6 +30,24 @@ static struct human size(double bytes)
 	return out;
 }
 
+/* What most ask for, in one line: of the first deployment. */
+static void print_answer(const struct size_report *r)
+{
+	const struct size_row *row = &r->row[0];
+	struct kvt_model_sums sums = kvt_model_sums(&row->size);
+	int64_t fixed = sums.windows + sums.states;
+
+	plainf("%s a token", size(sums.token).s);
+	if (r->tokens)
+		plainf("; %s for a request of %lld tokens",
+		       size((double)kvt_model_request(&row->size, r->tokens)).s,
+		       LL(r->tokens));
+	else if (fixed)
+		plainf("; at most %s besides for windows and states of a request",
+		       size((double)fixed).s);
+	plainf(", on each of %lld rank%s\n", LL(row->tp), plural(row->tp));
+}
+
 static void print_caches(const struct size_report *r)
 {
 	const struct kvt_model *model = &r->config.model;
@@ -147,6 +165,7 @@ static void print_row(const struct size_report *r, const struct size_row *row)
 
 void size_text(const struct size_report *r)
 {
+	print_answer(r);
 	print_caches(r);
 	print_groups(r);
 	print_pool(r);
