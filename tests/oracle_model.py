@@ -122,11 +122,126 @@ def raw(folder):
     tap.ok(r.code == 3 and r.err.count("\n") == 1, "a model by its name", r.err)
 
 
+LLAMA = {"model_type": "llama", "num_hidden_layers": 3, "num_attention_heads": 8,
+         "num_key_value_heads": 4, "hidden_size": 64}
+MISTRAL = {"dim": 64, "n_layers": 3, "n_heads": 8, "n_kv_heads": 4, "head_dim": 8,
+           "hidden_dim": 256, "vocab_size": 100, "norm_eps": 1e-5, "rope_theta": 1e4}
+
+
+def safetensors(path, *types):
+    """A header of tensors of so many bytes each; none of the data."""
+    at, header = 0, {"__metadata__": {"format": "pt"}}
+    for i, (kind, nbytes) in enumerate(types):
+        header[f"t{i}"] = {"dtype": kind, "shape": [nbytes], "data_offsets":
+                           [at, at + nbytes]}
+        at += nbytes
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+
+
+def put(folder, name, value):
+    path = os.path.join(folder, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="ascii") as f:
+        f.write(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def sized(*args):
+    r = kvtool("size", "--json", "--tp=1", *args)
+    return (json.loads(r.out), r) if r.code == 0 else (None, r)
+
+
+def weights(root):
+    for i, (types, want) in enumerate((
+            ([("BF16", 4096), ("F32", 64)], "bfloat16"), ([("F16", 4096)], "float16"),
+            ([("F32", 4096), ("BF16", 64)], "float32"),
+            ([("I8", 9999), ("F16", 64), ("F32", 32)], "float16"),
+            ([("U8", 9999), ("F8_E4M3", 50)], None))):
+        folder = os.path.join(root, f"weights{i}")
+        path = put(folder, "config.json", LLAMA)
+        safetensors(os.path.join(folder, "model-00001-of-00002.safetensors"), *types)
+        safetensors(os.path.join(folder, "model-00002-of-00002.safetensors"), ("F64", 8))
+        for model in (folder, path):
+            said, r = sized("--cache-dtype=bfloat16", model)
+            tap.ok(said and said["dtype"] == want, f"the weights' type: {want}, {types}",
+                   r.err)
+        tap.equal([n for n in said["notes"] if n.startswith("dtype is missing")],
+                  [f"dtype is missing: {want}, as the weights in "
+                   "model-00001-of-00002.safetensors have it"] * (want is not None),
+                  f"and so it is said: {want}")
+        said, _ = sized(put(folder, "config.json", {**LLAMA, "torch_dtype": "float16"}))
+        tap.equal(said["dtype"], "float16", "but not where the file has one")
+    for bad in b"", b"x", bytes(8), b"\xff" * 8 + b"{}", (9).to_bytes(8, "little") + b"{":
+        put(folder, "config.json", LLAMA)
+        with open(os.path.join(folder, "model-00001-of-00002.safetensors"), "wb") as f:
+            f.write(bad)
+        said, r = sized("--cache-dtype=bfloat16", folder)
+        tap.ok(said and said["dtype"] is None, f"damaged weights say nothing: {bad}", r.err)
+
+
+def folders(root):
+    want, _ = sized(put(root, "plain/config.json", {**LLAMA, "torch_dtype": "float16"}))
+    hub = os.path.join(root, "models--org--name")
+    put(hub, "snapshots/aaa/config.json", {**LLAMA, "torch_dtype": "float16"})
+    same = lambda said: said and said["groups"] == want["groups"]
+    tap.ok(same(sized(hub)[0]), "a hub's cache folder of one snapshot")
+    put(hub, "snapshots/bbb/config.json", {**LLAMA, "num_hidden_layers": 9,
+                                           "torch_dtype": "float16"})
+    r = sized(hub)[1]
+    tap.ok(r.code == 3 and "several snapshots" in r.err and r.err.count("\n") == 1,
+           "of two snapshots none is chosen by chance", r.err)
+    put(hub, "refs/main", "aaa\n")
+    tap.ok(same(sized(hub)[0]), "but the one that main is at")
+    for commit in "../../plain", "zzz", "":
+        put(hub, "refs/main", commit)
+        r = sized(hub)[1]
+        tap.ok(r.code == 3 and "several snapshots" in r.err, f"main is at '{commit}'", r.err)
+    ggufs = os.path.join(root, "ggufs")
+    os.makedirs(ggufs)
+    for name in "m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "mmproj-f16.gguf":
+        G.write(os.path.join(ggufs, name), G.MODELS["llama"])
+    r = kvtool("size", ggufs)
+    tap.ok(r.code == 0 and ": llama, 3 layers" in r.out, "a folder of a GGUF",
+           r.err)
+    G.write(os.path.join(ggufs, "n.gguf"), G.MODELS["llama"])
+    r = kvtool("size", ggufs)
+    tap.ok(r.code == 3 and "several GGUFs" in r.err, "of two GGUFs", r.err)
+    r = kvtool("size", put(root, "nothing/readme.txt", "x")[:-len("/readme.txt")])
+    tap.ok(r.code == 5 and "without config.json" in r.err, "a folder of no model", r.err)
+
+
+def params(root):
+    want, _ = sized(put(root, "plain/config.json", {**LLAMA, "torch_dtype": "bfloat16"}))
+    folder = os.path.join(root, "mistral")
+    path = put(folder, "params.json", MISTRAL)
+    safetensors(os.path.join(folder, "consolidated.safetensors"), ("BF16", 64))
+    for model in (path, folder):
+        said, r = sized(model)
+        tap.ok(said and said["groups"] == want["groups"] and said["dtype"] == "bfloat16",
+               f"params.json as {os.path.basename(model)}", r.err)
+    said, r = sized(put(folder, "params.json", {
+        **MISTRAL, "kv_lora_rank": 32, "q_lora_rank": 16, "qk_rope_head_dim": 8,
+        "qk_nope_head_dim": 8, "v_head_dim": 8}))
+    tap.ok(said and said["groups"][0]["spec"] == "mla:layers=3,latent=40",
+           "params.json with latents", r.err)
+    r = sized(put(folder, "params.json", {**MISTRAL, "magic_heads": 3}))[1]
+    tap.ok(r.code == 4 and "magic_heads" in r.err and r.err.count("\n") == 1,
+           "params.json with a key that is not known", r.err)
+    r = kvtool("describe", path)
+    tap.ok(r.code == 3 and "kvtool size takes it" in r.err, "describe says what it is",
+           r.err)
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         states(folder)
         two_kinds(folder)
         raw(folder)
+        weights(folder)
+        folders(folder)
+        params(folder)
     return tap.done()
 
 

@@ -7,6 +7,7 @@
  */
 #include "formats/file/reads.h"
 #include "formats/format.h"
+#include "formats/model/beside.h"
 #include "formats/model/config.h"
 
 #include <dirent.h>
@@ -18,6 +19,55 @@
 #include "lib/base/print.h"
 
 enum { MOST = 16 << 20 };
+
+static enum kvt_status parse(struct kvt_model_config *out, const char *text,
+			     size_t nbytes, const char *name,
+			     const struct kvt_config_hints *hints, struct kvt_error *err)
+{
+	struct kvt_error why;
+	char *config = NULL;
+	enum kvt_status status = kvt_params_text(&config, text, nbytes, name, &why);
+
+	/* what is no JSON is refused by the one that says so best */
+	if (status == KVT_UNSUPPORTED)
+		return kvt_fail(err, status, "%s", why.text);
+	if (config)
+		status = kvt_model_config_parse(out, config, strlen(config), name, hints,
+						err);
+	else
+		status = kvt_model_config_parse(out, text, nbytes, name, hints, err);
+	free(config);
+	return status;
+}
+
+/* Without a type in the file, that of the weights beside it. */
+static void take_weights(struct kvt_model_config *out, const char *text, size_t nbytes,
+			 const char *path, const struct kvt_config_hints *hints)
+{
+	const char *slash = strrchr(path, '/'), *type, *set[65];
+	struct kvt_config_hints more = *hints;
+	struct kvt_model_config config;
+	struct kvt_error why;
+	char folder[PATH_MAX], file[256], word[64];
+
+	snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) : 1,
+		 slash ? path : ".");
+	if (out->dtype || hints->nset > 64 ||
+	    !(type = kvt_weights_type(slash == path ? "/" : folder, file)))
+		return;
+	for (int i = 0; i < hints->nset; i++)
+		set[i] = hints->set[i];
+	snprintf(word, sizeof(word), "torch_dtype=%s", type);
+	set[more.nset++] = word;
+	more.set = set;
+	if (parse(&config, text, nbytes, path, &more, &why) || !config.dtype)
+		return;
+	*out = config;
+	if (out->nnotes < KVT_CONFIG_NOTES)
+		snprintf(out->note[out->nnotes++], sizeof(out->note[0]),
+			 "dtype is missing: %s, as the weights in %.80s have it", type,
+			 file);
+}
 
 static enum kvt_status parse_file(struct kvt_model_config *out,
 				  const struct kvt_file *file,
@@ -34,8 +84,9 @@ static enum kvt_status parse_file(struct kvt_model_config *out,
 	if (!(text = malloc((size_t)file->nbytes + 1)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (!(status = kvt_file_pread(file, text, file->nbytes, 0, err)))
-		status = kvt_model_config_parse(out, text, (size_t)file->nbytes,
-						file->path, hints, err);
+		status = parse(out, text, (size_t)file->nbytes, file->path, hints, err);
+	if (!status)
+		take_weights(out, text, (size_t)file->nbytes, file->path, hints);
 	free(text);
 	return status;
 }

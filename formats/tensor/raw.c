@@ -53,6 +53,8 @@ static const struct known {
 } known[] = {
 	{ "GGUF", 4, NULL,
 	  "is a GGUF, the weights of a model and no cache; kvtool size takes it, and --model beside a cache" },
+	{ "{", 1, "\"n_layers\"",
+	  "is a model's configuration and no cache; kvtool size takes it, and --model beside a cache" },
 	{ "{", 1, "\"model_type\"",
 	  "is a model's configuration and no cache; kvtool size takes it, and --model beside a cache" },
 	{ "\200\002", 2, NULL, PICKLE }, { "\200\003", 2, NULL, PICKLE },
