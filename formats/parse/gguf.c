@@ -177,7 +177,8 @@ static int by_name(const void *a, const void *b)
 
 static enum kvt_status sort(struct kvt_gguf *g, struct kvt_error *err)
 {
-	qsort(g->key, (size_t)g->nkeys, sizeof(*g->key), by_name);
+	if (g->nkeys)
+		qsort(g->key, (size_t)g->nkeys, sizeof(*g->key), by_name);
 	for (int64_t i = 1; i < g->nkeys; i++)
 		if (!by_name(&g->key[i - 1], &g->key[i]))
 			return kvt_fail(err, KVT_BAD_INPUT,

@@ -172,21 +172,34 @@ def check_sizes(row, proof, name, path, c):
                   {k: n for k, n in layer.items() if n}, f"layer {i}, {c}")
 
 
+def sort_of(model):
+    words = {layer.word for layer in model.layers}
+    if words & {"state", "both"}:
+        return "recurrent and hybrid"
+    if "window" in words:
+        return "windows"
+    return "attention" if any(layer.v for layer in model.layers) else "latents"
+
+
+def check_all(row, proof, names):
+    for name in names:
+        model = G.MODELS[name]
+        path = os.path.join(proof.work, name.replace(" ", "-").replace(",", "") + ".gguf")
+        G.write(path, model._replace(keys={**model.keys,
+                                           "tokenizer.ggml.model": "no_vocab"}))
+        for c in CONTEXTS:
+            if fits(model, c):
+                check_sizes(row, proof, name, path, c)
+
+
 def main():
     from proof import Proof
     proof = Proof("llama.cpp", f"in llama-cpp-python {L.__version__}")
-    for name, model in G.MODELS.items():
-        if name in NOT_MADE:
-            continue
-        path = os.path.join(proof.work, name.replace(" ", "-").replace(",", "") + ".gguf")
-        G.write(path, G.Model(model.arch, {**model.keys,
-                                           "tokenizer.ggml.model": "no_vocab"},
-                              model.layers, model.window))
+    for sort in "attention", "windows", "latents", "recurrent and hybrid":
+        names = [n for n, m in G.MODELS.items() if n not in NOT_MADE and sort_of(m) == sort]
         with proof.row("kvtool size of a GGUF is what llama.cpp allocates",
-                       f"{name}; {len(model.layers)} layers") as row:
-            for c in CONTEXTS:
-                if fits(model, c):
-                    check_sizes(row, proof, name, path, c)
+                       f"{sort}: {', '.join(n.replace(',', '') for n in names)}") as row:
+            check_all(row, proof, names)
     return proof.done()
 
 
