@@ -193,6 +193,7 @@ for model, channels in CONV:
 # ---- blocks of hybrids --------------------------------------------------------
 
 BY_HAND = "by hand: as many tokens as a page of states needs, 16 at a time, 64 of latents"
+BY_RELEASE = "by hand, from the rule of that release"
 # model, options: tokens of a block, padding of a state's page in per cent; place
 BLOCKS = [
     ("nemotron-nano-9b-v2", ("--ssm-dtype=auto", "--tp=1"), 672, "2.13",
@@ -209,6 +210,13 @@ BLOCKS = [
     ("@qwen3-next-80b-a3b", ("--tp=1",), 544, "1.49", "as above"),
     ("granite-4.0-h-small", ("--tp=1",), 528, "0.69", "vllm-gaudi#1564: 528 tokens"),
     ("kimi-linear-48b", ("--tp=1",), 1920, "1.89", BY_HAND),
+    # the step: 128 of latents, before that the backend's; chunks whose states are kept
+    ("kimi-linear-48b", ("--tp=2",), 1024, "8.68", BY_RELEASE),
+    ("kimi-linear-48b", ("--tp=2", "--release=0.26"), 960, "1.89", BY_RELEASE),
+    ("kimi-linear-48b", ("--tp=2", "--release=0.22", "--block-size=16"), 944, "0.19",
+     BY_RELEASE),
+    ("granite-4.0-h-small", ("--tp=1", "--release=0.24"), 528, "0.69", BY_RELEASE),
+    ("granite-4.0-h-small", ("--tp=1", "--release=0.26"), 768, "46.46", BY_RELEASE),
 ]
 for model, options, tokens, padding, place in BLOCKS:
     row = next(iter(size(model, *options).values()))

@@ -20,6 +20,7 @@ struct size_args {
 	struct size_llama_args llama;
 	int64_t block_size, memory, requests, tokens, in_flight, dcp, encoder;
 	bool apart, json, list;
+	enum kvt_release release;
 };
 
 /* ---- what is asked for -------------------------------------------------- */
@@ -163,6 +164,30 @@ static enum kvt_status load(struct size_report *r, struct size_args *a, int n,
 
 /* ---- run ---------------------------------------------------------------- */
 
+/* What of a hybrid's blocks neither the release nor the model decides. */
+static void note_blocks(struct kvt_model_config *config, const struct size_args *a)
+{
+	const struct kvt_model *model = &config->model;
+	bool states = false, latents = false;
+	const char *note = NULL;
+
+	for (int i = 0; i < model->ngroups; i++) {
+		states |= strstr(model->group[i].spec, "conv") != NULL;
+		latents |= model->group[i].args.latent > 0;
+	}
+	if (!states || a->apart)
+		return;
+	if (latents && a->release < KVT_VLLM_0_32 && !a->block_size)
+		note =
+			"blocks grow by 64 tokens, as FLASHMLA has it: --block-size=16 is FLASH_ATTN_MLA and TRITON_MLA, 32 FLASHINFER_MLA, 128 CUTLASS_MLA";
+	else if (a->release == KVT_VLLM_0_26 && !model->state_chunk && !config->family[0])
+		note =
+			"blocks of Jamba, Nemotron-H, Granite 4 and Falcon-H1 grow by whole chunks in vLLM 0.26: state_chunk of a list, or config.json, gives them";
+	if (note && config->nnotes < KVT_CONFIG_NOTES)
+		snprintf(config->note[config->nnotes++], sizeof(config->note[0]), "%s",
+			 note);
+}
+
 /* A size that was asked for must be possible; one of the usual ones need not. */
 static enum kvt_status make_rows(struct size_report *r, const struct size_args *a,
 				 char *tps, char *dtypes, struct kvt_error *err)
@@ -183,7 +208,7 @@ static enum kvt_status make_rows(struct size_report *r, const struct size_args *
 		struct kvt_deployment d = {
 			.tp = tp[i / ndtypes], .cache_dtype = dtype[i % ndtypes],
 			.block_size = block_size, .apart = a->apart,
-			.indexer_dtype = a->indexer_dtype,
+			.indexer_dtype = a->indexer_dtype, .release = a->release,
 		};
 
 		*row = (struct size_row){ .tp = d.tp, .cache_dtype = d.cache_dtype };
@@ -270,7 +295,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct size_plan plan = { .job = "digest", .threads = 1 };
 	const char *limit = NULL;
 	struct size_report r = { .path = NULL };
-	struct size_args a = { .requests = 1, .in_flight = 8192, .dcp = 1 };
+	struct size_args a = { .requests = 1, .in_flight = 8192, .dcp = 1,
+				.release = KVT_NEWEST_RELEASE };
 	const struct opt opts[] = {
 		OPT_MODEL(&a.model),
 		{ "list", 0, OPT_FLAG, &a.list, NULL, "same as --model=list" },
@@ -290,6 +316,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "type of recurrent states; default: as in the file" },
 		{ "block-size", 0, OPT_COUNT, &a.block_size, "N",
 		  "tokens in a block; default 16, 64 of latents" },
+		OPT_RELEASE(&a.release),
 		{ "apart", 0, OPT_FLAG, &a.apart, NULL,
 		  "keep pages of states and of tokens at their own sizes" },
 		{ "layout", 0, OPT_STRING, &a.layout, "LAYOUT",
@@ -329,6 +356,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (a.tokens > KVT_ANY_TOKENS)
 		return kvt_fail(err, KVT_USAGE, "--tokens is %lld, expected %d at most",
 				(long long)a.tokens, KVT_ANY_TOKENS);
+	r.release = a.release;
 	r.memory = a.memory;
 	r.requests = a.requests;
 	r.tokens = a.tokens;
@@ -343,6 +371,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return status;
 	if (r.config.llama.nkinds)
 		return size_llama(&r, &a.llama, a.json, err);
+	note_blocks(&r.config, &a);
 	if (!(r.row = calloc(SIZE_ROWS, sizeof(*r.row))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	status = work(&r, &a, err);

@@ -178,8 +178,8 @@ void size_text(const struct size_report *r)
 	putchar('\n');
 	for (int i = 0; i < r->nrows; i++)
 		print_row(r, &r->row[i]);
-	puts("\n"
-	     "BLOCK: tokens in a block.  A TOKEN: bytes per additional token on one rank.\n"
+	plainf("\nBLOCK: tokens in a block, by vLLM %s.\n", kvt_release_name(r->release));
+	puts("A TOKEN: bytes per additional token on one rank.\n"
 	     "ALL RANKS: the sum over the ranks.  ONCE EACH: that sum without the copies of\n"
 	     "heads that several ranks hold.  FIXED: the most that windows and recurrent\n"
 	     "states of one request take on one rank.");
@@ -218,6 +218,9 @@ static void put_caches(struct json_out *out, const struct size_report *r)
 		      r->config.cache_dtype[0] ? r->config.cache_dtype : NULL);
 	json_put_int(out, out->root, "block_size", r->config.block_size);
 	json_put_text(out, out->root, "layout", r->config.model.layout);
+	json_put_known(out, out->root, "state_chunk", r->config.model.state_chunk,
+		       r->config.model.state_chunk);
+	json_put_text(out, out->root, "release", kvt_release_name(r->release));
 	array = json_put_array(out, out->root, "notes");
 	for (int i = 0; i < r->config.nnotes; i++)
 		json_append_text(out, array, r->config.note[i]);

@@ -36,6 +36,7 @@ struct size_llama {
 struct size_report {
 	const char *path;		/* NULL: caches given by hand */
 	struct kvt_model_config config;
+	enum kvt_release release;
 	int64_t memory, requests, tokens;	/* 0: not asked for */
 	struct kvt_layout layout;	/* of the pool */
 	const char *layout_name;

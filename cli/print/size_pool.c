@@ -37,6 +37,12 @@ void size_pool(struct size_pool *out, const struct size_report *r,
 	struct kvt_error why = { "" };
 
 	*out = (struct size_pool){ .block_ids = 0 };
+	if (r->release != KVT_NEWEST_RELEASE) {
+		snprintf(out->why_not, sizeof(out->why_not),
+			 "its groups are known of release %s alone",
+			 kvt_release_name(KVT_NEWEST_RELEASE));
+		return;
+	}
 	if (kvt_model_pack(&out->pack, &row->size, &r->layout, &why)) {
 		snprintf(out->why_not, sizeof(out->why_not), "%.250s", why.text);
 		return;

@@ -144,17 +144,20 @@ static const struct config_family families[] = {
 	{ .type = "mamba2", .layers = kvt_layers_state, .state = kvt_states_mamba2 },
 	{ .type = "jamba", GQA(period),
 	  .state = kvt_states_mamba1, .types_key = "layers_block_type",
+	  .chunk = 2048,
 	  .defaults = { { "num_key_value_heads", 8 } } },
 	{ .type = "nemotron_h", GQA(letters),
 	  .state = kvt_states_nemotron, .types_key = "layers_block_type",
 	  .state_key = "mamba_ssm_cache_dtype", .state_type = "float32",
 	  .state_why = "vLLM's default for it", .list_rules = true,
+	  .chunk = 256,
 	  .defaults = { { "head_dim", 128 }, { "num_key_value_heads", 8 } } },
 	{ .type = "bamba", GQA(indices), .state = kvt_states_bamba,
 	  .defaults = { { "num_key_value_heads", 8 } } },
-	{ .type = "granitemoehybrid", GQA(state),
-	  .state = kvt_states_bamba },
+	{ .type = "granitemoehybrid", GQA(state), .state = kvt_states_bamba,
+	  .chunk = 256 },
 	{ .type = "falcon_h1", GQA(both), .state = kvt_states_falcon,
+	  .chunk = 256,
 	  .defaults = { { "num_key_value_heads", 8 } } },
 	GDN("qwen3_next", 2, .state_key = NULL),
 	GDN("qwen3_5", 4, STATES_OF_QWEN), GDN("qwen3_5_text", 4, STATES_OF_QWEN),
@@ -318,6 +321,20 @@ static enum kvt_status check_kinds(struct config *c)
 	return KVT_OK;
 }
 
+/* Tokens of a chunk of the scan, whose ends vLLM may keep; the longer name counts. */
+static enum kvt_status take_chunk(struct config *c)
+{
+	int64_t *chunk = &c->out->model.state_chunk;
+	enum kvt_status status;
+
+	if (!c->family->chunk)
+		return KVT_OK;
+	*chunk = c->family->chunk;
+	if ((status = kvt_json_int(chunk, &c->in, "chunk_size", 1, 1 << 20)))
+		return status;
+	return kvt_json_int(chunk, &c->in, "mamba_chunk_size", 1, 1 << 20);
+}
+
 static enum kvt_status read_config(struct config *c, const struct kvt_json *outer)
 {
 	enum kvt_status status;
@@ -331,7 +348,7 @@ static enum kvt_status read_config(struct config *c, const struct kvt_json *oute
 	if (c->family->attention && (status = c->family->attention(c)))
 		return status;
 	if (c->count[LAYER_STATE] + c->count[LAYER_BOTH] &&
-	    (status = c->family->state(c)))
+	    ((status = c->family->state(c)) || (status = take_chunk(c))))
 		return status;
 	c->out->model.layout = c->family->layout;
 	if (!c->out->model.ngroups)

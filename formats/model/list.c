@@ -119,6 +119,8 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 	    (status = check_layers(out, in)) || (status = take_layout(out, in)) ||
 	    (status = take_notes(out, in)) ||
 	    (status = kvt_json_int(&out->block_size, in, "block_size", 1, 1 << 20)) ||
+	    (status = kvt_json_int(&out->model.state_chunk, in, "state_chunk", 1,
+				   1 << 20)) ||
 	    (status = kvt_json_string(&family, in, "family")) ||
 	    (status = kvt_json_string(&cached, in, "cache_dtype")) ||
 	    (status = kvt_json_string(&dtype, in, "dtype")))

@@ -45,6 +45,7 @@ struct config_family {
 	const char *state_key;		/* which the class reads; NULL: none */
 	const char *state_type;		/* without it; NULL: the model's */
 	const char *state_why;		/* with a key: why that type */
+	int64_t chunk;			/* tokens whose states vLLM 0.26 keeps, or 0 */
 	struct {
 		const char *key;
 		int64_t value;

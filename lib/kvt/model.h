@@ -9,6 +9,7 @@
 #ifndef KVT_MODEL_H
 #define KVT_MODEL_H
 
+#include "lib/kvt/release.h"
 #include "lib/kvt/spec.h"
 
 #ifdef __cplusplus
@@ -43,6 +44,7 @@ enum { KVT_MODEL_GROUPS = 16 };
 
 struct kvt_model {
 	const char *layout;		/* of an engine's pool; never freed; NULL: any */
+	int64_t state_chunk;		/* tokens whose states vLLM 0.26 keeps, or 0 */
 	int ngroups;
 	/* As layers come to them; a conv state right before its SSM state. */
 	struct kvt_model_group group[KVT_MODEL_GROUPS];
@@ -63,6 +65,7 @@ struct kvt_deployment {
 	const char *cache_dtype;	/* an element type or a form; not "auto" */
 	const char *indexer_dtype;	/* of an indexer's keys, or NULL */
 	bool apart;			/* pages of states and tokens need not be equal */
+	enum kvt_release release;	/* whose rule makes them equal */
 };
 
 struct kvt_group_size {
@@ -86,8 +89,9 @@ struct kvt_model_size {
 
 /*
  * What the model takes on one of 'tp' ranks.  Where states and tokens share pages, a
- * block gets as many more tokens, 16 or 'block_size' at a time (128 with latents), as
- * its page needs to hold a state, and the padding is counted with the last of a state.
+ * block gets as many more tokens, 16 or 'block_size' at a time, as its page needs to
+ * hold a state, and the padding is counted with the last of a state.  With latents
+ * vLLM 0.32 adds at least 128; vLLM 0.26 whole chunks where it keeps a state of each.
  * Pages are those of attention; an indexer's go beside them.
  */
 KVT_MUST_CHECK enum kvt_status

@@ -352,10 +352,10 @@ static int64_t token_bytes(const struct kvt_model_size *size)
 	return least;
 }
 
-/* Kernels want blocks of a multiple of 16 tokens; those of latents, of 128. */
-static int64_t block_step(const struct kvt_model_size *size)
+/* Kernels want blocks of a multiple of 16 tokens; those of latents, in time, of 128. */
+static int64_t block_step(const struct kvt_model_size *size, enum kvt_release release)
 {
-	for (int i = 0; i < size->ngroups; i++)
+	for (int i = 0; release >= KVT_VLLM_0_32 && i < size->ngroups; i++)
 		if (size->group[i].spec.kind == KVT_MLA)
 			return 128;
 	return 16;
@@ -381,10 +381,14 @@ static int64_t round_up(int64_t n, int64_t by)
 
 /* Tokens of a block whose page holds a state. */
 static int64_t tokens_of(const struct kvt_model_size *size, int64_t token,
-			 int64_t block_size)
+			 const struct kvt_model *model, const struct kvt_deployment *d)
 {
-	int64_t step = block_step(size), least = step > block_size ? step : block_size;
+	int64_t step = block_step(size, d->release);
+	int64_t least = step > d->block_size ? step : d->block_size;
 
+	/* the one release that caches prefixes of hybrids, a state at each chunk's end */
+	if (d->release == KVT_VLLM_0_26 && model->state_chunk)
+		least = least / kvt_gcd(least, model->state_chunk) * model->state_chunk;
 	return round_up(round_up(kvt_ceil_div(size->state_page, token), least),
 			pooled_step(size, step));
 }
@@ -418,7 +422,7 @@ enum kvt_status kvt_model_size(struct kvt_model_size *out, const struct kvt_mode
 		return status;
 	token = token_bytes(&size);
 	if (!d->apart && size.state_page && token) {
-		tokens = tokens_of(&size, token, d->block_size);
+		tokens = tokens_of(&size, token, model, d);
 		if (tokens > d->block_size &&
 		    (status = size_groups(&size, model, d, tokens, err)))
 			return status;

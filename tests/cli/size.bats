@@ -34,6 +34,23 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 	expect 0 size-llama size --memory=40G --config testdata/config/llama-3.1-8b.json
 }
 
+@test "blocks of a hybrid are of a release, which is named" {
+	hybrid=testdata/config/kimi-linear-48b.json
+	run -0 kvtool size --tp=2 --cache-dtype=bfloat16 --release=0.26 "$hybrid"
+	[[ "$output" = *"--block-size=16 is FLASH_ATTN_MLA"* ]]
+	[[ "$output" = *"in one pool of vLLM: none: its groups are known of release 0.32 alone"* ]]
+	[[ "$output" = *"BLOCK: tokens in a block, by vLLM 0.26."* ]]
+	run -0 kvtool size --tp=2 --cache-dtype=bfloat16 --release=0.22 --block-size=16 "$hybrid"
+	[[ "$output" != *"note: blocks grow"* ]]
+	run -2 kvtool size --release=0.25 "$hybrid"
+	[[ "$output" = *"'0.25' is no release of vLLM whose facts are known"* ]]
+	run -0 kvtool size -m jamba-v0.1 --tp=1 --cache-dtype=bfloat16 --release=0.26 --json
+	[ "$(jq -c '[.release, .state_chunk, .sizes[0].block_size]' <<<"$output")" = '["0.26",2048,2048]' ]
+	run -0 kvtool size --spec=gqa:heads=8,head-dim=128 --spec=mamba1-conv:inter=8192,kernel=4 \
+		--tp=1 --cache-dtype=bfloat16 --release=0.26
+	[[ "$output" = *"grow by whole chunks in vLLM 0.26"* ]]
+}
+
 @test "a hybrid, a window, latents that no rank shares" {
 	expect 0 size-hybrid size --tp=1,4 --tokens=100000 testdata/config/qwen3-next.json
 	expect 0 size-window size --tp=1 --block-size=32 testdata/config/gpt-oss-20b.json

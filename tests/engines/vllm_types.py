@@ -232,6 +232,11 @@ FAMILIES = [
 ]
 
 
+def model_module(family):
+    """vllm.models.NAME, of a family."""
+    return "vllm." + family[2][:-3].replace("/", ".")
+
+
 def made_up(rng):
     family = rng.choice([f for f in FAMILIES if model_class(f[2], f[3] or f[1])])
     text = {"num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 8,

@@ -50,7 +50,8 @@ static void check_sizes(const struct kvt_model *model)
 
 	for (int64_t tp = 1; tp <= 64; tp *= 8) {
 		struct kvt_deployment d = { .tp = tp, .block_size = 16,
-					    .cache_dtype = "bfloat16", .apart = true };
+					    .cache_dtype = "bfloat16", .apart = true,
+					    .release = KVT_NEWEST_RELEASE };
 		struct kvt_error err = { "" };
 		struct kvt_model_size out;
 		int64_t fit;

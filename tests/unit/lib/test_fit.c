@@ -12,7 +12,8 @@ static void size_of(struct kvt_model_size *out, int n, const char *const *groups
 		    int64_t tp)
 {
 	const struct kvt_deployment d = { .tp = tp, .block_size = 16,
-					  .cache_dtype = "bfloat16", .apart = true };
+					  .cache_dtype = "bfloat16", .apart = true,
+					  .release = KVT_NEWEST_RELEASE };
 	struct kvt_model model = { .ngroups = n };
 	struct kvt_error err = { "" };
 

@@ -17,7 +17,8 @@
 static void size_of(struct kvt_model_size *out, const char *const caches[3])
 {
 	const struct kvt_deployment d = { .tp = 1, .block_size = 16,
-					  .cache_dtype = "bfloat16", .apart = true };
+					  .cache_dtype = "bfloat16", .apart = true,
+					  .release = KVT_NEWEST_RELEASE };
 	struct kvt_model model = { .ngroups = 0 };
 	struct kvt_error err = { "" };
 
