@@ -24,10 +24,12 @@ enum {
 /*
  * A release with rows of a backend's own uses these and no others; else those of MLA,
  * for what takes latents; else those of "*".  Names without bytes say where the bytes
- * are.  AITER's shuffle of 0.26 lets values begin inside keys: it has no row.
+ * are.  AITER's shuffle of 0.26 lets values begin inside keys: it has no row.  What
+ * begins with K in 0.22 is strided inside of B where layers of Mamba share the memory.
  */
 static const struct kvt_backend_layout layouts[] = {
 	{ "FLASH_ATTN", IN(22, 22), 0, EITHER, "LKBSHD LKBHSD" },
+	{ "FLASH_ATTN", IN(22, 22), 0, EITHER, "LBKSHD LBKHSD" },
 	{ "FLASH_ATTN", IN(22, 22), CROSS_LAYER, EITHER, "BLKSHD BHLKSD" },
 	{ "FLASH_ATTN", IN(24, 24), 0, EITHER, "LBKSHD LBKHSD" },
 	{ "FLASH_ATTN", IN(24, 24), CROSS_LAYER, EITHER, "BLKSHD BHLKSD" },
@@ -56,6 +58,7 @@ static const struct kvt_backend_layout layouts[] = {
 	{ "TRITON_ATTN_DIFFKV", IN(24, 26), 0, EITHER, "LBSHC LBHSC" },
 	{ "TRITON_ATTN_DIFFKV", IN(24, 26), CROSS_LAYER, EITHER, "BLSHC BHLSC" },
 	{ "FLEX_ATTENTION", IN(22, 22), 0, EITHER, "LKBSHD LKBSHD" },
+	{ "FLEX_ATTENTION", IN(22, 22), 0, EITHER, "LBKSHD LBKSHD" },
 	{ "FLEX_ATTENTION", IN(24, 24), 0, EITHER, "LBSKHD LBSKHD" },
 	{ "FLEX_ATTENTION", IN(24, 24), CROSS_LAYER, EITHER, "BLSKHD BLSKHD" },
 	{ "FLEX_ATTENTION", IN(26, 26), 0, EITHER, "LBSHC LBSHC" },
@@ -66,12 +69,13 @@ static const struct kvt_backend_layout layouts[] = {
 	{ "CPU_ATTN", IN(24, 26), 0, "HND", CPU },
 	{ "CPU_ATTN", IN(32, 32), 0, "LBHNC", CPU },
 	{ "ROCM_ATTN", IN(22, 26), 0, EITHER, "rocm-paged rocm-paged" },
-	/* blocks first, where layers of Mamba share the memory */
+	/* the same: blocks first */
 	{ "ROCM_ATTN", IN(22, 26), 0, EITHER, "rocm-paged-page rocm-paged-page" },
 	{ "ROCM_ATTN", IN(32, 32), 0, "LHBNC LBHNC", "rocm-paged rocm-paged-page" },
 	{ "ROCM_SEGMENTED_ATTN", IN(32, 32), 0, "LHBNC LBHNC",
 	  "rocm-paged rocm-paged-page" },
 	{ "ROCM_AITER_FA", IN(22, 22), NOT_SHUFFLED, EITHER, "LKBSHD LKBSHD" },
+	{ "ROCM_AITER_FA", IN(22, 22), NOT_SHUFFLED, EITHER, "LBKSHD LBKSHD" },
 	{ "ROCM_AITER_FA", IN(22, 22), SHUFFLED, EITHER,
 	  "aiter-shuffle-kv-first aiter-shuffle-kv-first" },
 	{ "ROCM_AITER_FA", IN(24, 24), NOT_SHUFFLED, EITHER, "LBKSHD LBKSHD" },
@@ -81,6 +85,7 @@ static const struct kvt_backend_layout layouts[] = {
 	{ "ROCM_AITER_FA", IN(32, 32), SHUFFLED, "LHBNC LBHNC",
 	  "aiter-shuffle-kv-first aiter-shuffle" },
 	{ "ROCM_AITER_UNIFIED_ATTN", IN(22, 22), 0, EITHER, "LKBSHD LKBSHD" },
+	{ "ROCM_AITER_UNIFIED_ATTN", IN(22, 22), 0, EITHER, "LBKSHD LBKSHD" },
 	{ "ROCM_AITER_UNIFIED_ATTN", IN(24, 24), 0, EITHER, "LBKSHD LBKSHD" },
 	{ "ROCM_AITER_UNIFIED_ATTN", IN(26, 26), 0, EITHER, "LBHSC LBHSC" },
 	{ "ROCM_AITER_UNIFIED_ATTN", IN(32, 32), WITHOUT_CONNECTOR, "LBHNC LHBNC", NULL },
