@@ -10,7 +10,7 @@ name and in random ones.  What tests/oracle_backends.py reads is printed anew by
 
     vllm_layouts.py facts FOLDER-OF-A-WHEEL... >testdata/engines/vllm_layouts.tsv
 
-What Python does not say is WRITERS: three backends let kernels reinterpret a page.
+What Python does not say is written down: three backends let kernels reinterpret a page.
 """
 import ast
 import importlib.util
