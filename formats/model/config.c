@@ -387,7 +387,7 @@ enum kvt_status kvt_model_config_parse(struct kvt_model_config *out, const char 
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	c->hints = hints;
 	c->out = &config;
-	if (!(status = kvt_json_parse(&root, text, nbytes, name, err)))
+	if (!(status = kvt_json_parse_python(&root, text, nbytes, name, err)))
 		status = read_root(c, root, name, err);
 	json_decref(root);
 	free(c);

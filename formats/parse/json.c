@@ -116,6 +116,66 @@ enum kvt_status kvt_json_parse(json_t **out, const char *text, size_t nbytes,
 	return KVT_OK;
 }
 
+/* ---- what Python writes --------------------------------------------------- */
+
+/* The length of such a word at 's', 0: none. */
+static size_t python_word(const char *s, size_t nbytes)
+{
+	static const char *const words[] = { "NaN", "Infinity", "-Infinity" };
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		size_t n = strlen(words[i]);
+
+		if (n <= nbytes && !memcmp(s, words[i], n))
+			return n;
+	}
+	return 0;
+}
+
+/*
+ * Copies the text with quotes around such words; a word within a string stays as it is.
+ * Returns the length; 'out' may be NULL.
+ */
+static size_t quote_words(char *out, const char *text, size_t nbytes)
+{
+	bool in_string = false;
+	size_t n = 0;
+
+	for (size_t i = 0; i < nbytes; i++) {
+		size_t word = in_string ? 0 : python_word(text + i, nbytes - i);
+		size_t take = word ? word : in_string && text[i] == '\\' &&
+					    i + 1 < nbytes ? 2 : 1;
+
+		if (text[i] == '"' && take == 1)
+			in_string = !in_string;
+		if (word && out)
+			out[n] = out[n + 1 + word] = '"';
+		n += word ? 1 : 0;
+		if (out)
+			memcpy(out + n, text + i, take);
+		n += take + (word ? 1 : 0);
+		i += take - 1;
+	}
+	return n;
+}
+
+enum kvt_status kvt_json_parse_python(json_t **out, const char *text, size_t nbytes,
+				      const char *name, struct kvt_error *err)
+{
+	size_t n = quote_words(NULL, text, nbytes);
+	enum kvt_status status;
+	char *quoted;
+
+	if (n == nbytes)
+		return kvt_json_parse(out, text, nbytes, name, err);
+	if (!(quoted = malloc(n)))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
+	quote_words(quoted, text, nbytes);
+	status = kvt_json_parse(out, quoted, n, name, err);
+	free(quoted);
+	return status;
+}
+
 /* ---- values ------------------------------------------------------------- */
 
 static const char *type_name(const json_t *value)

@@ -22,6 +22,14 @@ KVT_MUST_CHECK enum kvt_status
 kvt_json_parse(json_t **out, const char *text, size_t nbytes, const char *name,
 	       struct kvt_error *err);
 
+/*
+ * The same of text that Python's json wrote: NaN, Infinity and -Infinity are values,
+ * too, and stand as strings in what comes out.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_json_parse_python(json_t **out, const char *text, size_t nbytes, const char *name,
+		      struct kvt_error *err);
+
 /* An object, and what is said when something in it is wrong. */
 struct kvt_json {
 	const json_t *object;		/* borrowed; NULL: absent, has no keys */

@@ -758,3 +758,12 @@ pool() {
 	[[ $output == *"conv-full: head: 8 cannot be divided evenly among 16 ranks"* ]]
 	refused 4 "model_type 'qwen3_8_flash_next' is not known" '{"model_type": "qwen3_8_flash_next"}'
 }
+
+@test "Infinity and NaN, as Python writes them" {
+	with 'rope_theta=0' | sed 's/"rope_theta": 0/"rope_theta": Infinity, "x": [NaN, -Infinity, "a NaN \\" Infinity"]/' >config.json
+	kvtool size --json --tp=1 --cache-dtype=auto config.json >answer
+	[ "$(json 'o["layers"]' <answer)" = 2 ]
+	refused 3 'num_hidden_layers is a string, expected an integer' "$(with num_hidden_layers=7 | sed 's/7/Infinity/')"
+	refused 3 'line 1' "$(with num_hidden_layers=7 | sed 's/7/Infinit/')"
+	refused 3 'line 1' "$(with num_hidden_layers=7 | sed 's/7/-NaN/')"
+}
