@@ -13,8 +13,8 @@
 #include "lib/base/print.h"
 
 /* Groups stand in the order in which layers come to them. */
-void kvt_config_add_some(struct config *c, const char *name, const char *spec,
-			 int64_t layers, int64_t first, const struct kvt_spec_args *args)
+static void add(struct config *c, const char *name, const char *spec, unsigned kinds,
+		int64_t layers, int64_t first, const struct kvt_spec_args *args)
 {
 	struct kvt_model *model = &c->out->model;
 	int at = model->ngroups;
@@ -24,12 +24,20 @@ void kvt_config_add_some(struct config *c, const char *name, const char *spec,
 	for (; at && c->begins[at - 1] > first; at--) {
 		model->group[at] = model->group[at - 1];
 		c->begins[at] = c->begins[at - 1];
+		c->kinds[at] = c->kinds[at - 1];
 	}
 	model->group[at] = (struct kvt_model_group){ .spec = spec, .layers = layers,
 						     .args = *args };
 	snprintf(model->group[at].name, sizeof(model->group[at].name), "%s", name);
 	c->begins[at] = first;
+	c->kinds[at] = kinds;
 	model->ngroups++;
+}
+
+void kvt_config_add_some(struct config *c, const char *name, const char *spec,
+			 int64_t layers, int64_t first, const struct kvt_spec_args *args)
+{
+	add(c, name, spec, 0, layers, first, args);
 }
 
 void kvt_config_add(struct config *c, const char *name, const char *spec, unsigned kinds,
@@ -43,7 +51,7 @@ void kvt_config_add(struct config *c, const char *name, const char *spec, unsign
 		layers += c->count[k];
 		first = c->first[k] < first ? c->first[k] : first;
 	}
-	kvt_config_add_some(c, name, spec, layers, first, args);
+	add(c, name, spec, kinds, layers, first, args);
 }
 
 /* ---- keys and values of heads ------------------------------------------- */
@@ -93,91 +101,93 @@ static enum kvt_status blocks(bool *found, struct config *c)
 	return KVT_OK;
 }
 
+/* A decoder's layers keep the tokens of an encoder, too. */
+static enum kvt_status add_cross(struct config *c, const struct kvt_spec_args *args)
+{
+	static const char *const keys[] = { "is_encoder_decoder", "add_cross_attention" };
+	bool crosses = false;
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; i < 2 && !status && !crosses && c->unknown; i++)
+		status = kvt_config_flag(&crosses, c, keys[i]);
+	if (status || !crosses)
+		return status;
+	if (!c->hints->held)
+		kvt_config_add(c, "cross", "cross", KIND(LAYER_FULL), args);
+	kvt_config_note(c, c->hints->held ?
+			"the tokens of an encoder are not counted: this is the decoder's own cache" :
+			"keys and values of an encoder's tokens are kept, too: --encoder-tokens");
+	return KVT_OK;
+}
+
+/* Of keys and values: a window's layers may have heads of their own. */
+static enum kvt_status add_heads(struct config *c, const char *name, const char *spec,
+				 int kind, const char *window)
+{
+	struct kvt_spec_args args = { .heads = 0 };
+	bool slides = kind == LAYER_WINDOW || kind == LAYER_BOTH_WINDOW;
+	enum kvt_status status;
+
+	if (!c->count[kind])
+		return KVT_OK;
+	if ((status = kvt_config_enter_kind(c, kind)) ||
+	    (status = kvt_config_heads(&args, c)) ||
+	    (slides && ((status = check_window(c)) ||
+			(status = kvt_config_window_heads(&args, c)))) ||
+	    (window && (status = kvt_config_need(&args.window, c, window))))
+		return status;
+	kvt_config_leave_kind(c);
+	kvt_config_add(c, name, spec, KIND(kind), &args);
+	return kind == LAYER_FULL ? add_cross(c, &args) : KVT_OK;
+}
+
 enum kvt_status kvt_caches_gqa(struct config *c)
 {
-	const unsigned full = KIND(LAYER_FULL) | KIND(LAYER_BOTH);
-	struct kvt_spec_args args = { .heads = 0 };
+	static const struct {
+		int kind;
+		const char *name, *spec, *window;
+	} rows[] = {
+		{ LAYER_FULL, "full", "gqa", NULL },
+		{ LAYER_BOTH, "full", "gqa", NULL },
+		{ LAYER_WINDOW, "window", "sliding-window", "sliding_window" },
+		{ LAYER_BOTH_WINDOW, "window", "sliding-window", "sliding_window" },
+		{ LAYER_CHUNK, "chunk", "chunked-local", "attention_chunk_size" },
+	};
 	enum kvt_status status;
 	bool done;
 
 	if (!c->count[LAYER_FULL] && !c->count[LAYER_BOTH] && !c->count[LAYER_WINDOW] &&
-	    !c->count[LAYER_CHUNK])
+	    !c->count[LAYER_BOTH_WINDOW] && !c->count[LAYER_CHUNK])
 		return KVT_OK;
-	if ((status = blocks(&done, c)) || done ||
-	    (status = kvt_config_heads(&args, c)))
-		return status;
-	kvt_config_add(c, "full", "gqa", full, &args);
-	if (c->count[LAYER_WINDOW]) {
-		if ((status = check_window(c)) ||
-		    (status = kvt_config_window_heads(&args, c)) ||
-		    (status = kvt_config_need(&args.window, c, "sliding_window")))
-			return status;
-		kvt_config_add(c, "window", "sliding-window", KIND(LAYER_WINDOW), &args);
-	}
-	if (c->count[LAYER_CHUNK]) {
-		if ((status = kvt_config_need(&args.window, c, "attention_chunk_size")))
-			return status;
-		kvt_config_add(c, "chunk", "chunked-local", KIND(LAYER_CHUNK), &args);
-	}
-	return KVT_OK;
+	status = blocks(&done, c);
+	for (size_t i = 0; !status && !done && i < sizeof(rows) / sizeof(rows[0]); i++)
+		status = add_heads(c, rows[i].name, rows[i].spec, rows[i].kind,
+				   rows[i].window);
+	return status;
+}
+
+/* Convolutions of what keys and values are made of, which no engine else has. */
+enum kvt_status kvt_caches_cca(struct config *c)
+{
+	if (!c->hints->held)
+		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+				"%s: cca_time0 says that a layer keeps a convolution beside its keys and values, and what vLLM makes of it is not known: --engine=transformers has it, or give the caches with --spec", c->in.name);
+	return kvt_caches_gqa(c);
 }
 
 /* ---- Gemma 4 ------------------------------------------------------------ */
-
-/* What per_layer_config has of one layer; the rest is as in 'args'. */
-static enum kvt_status layer_heads(struct kvt_spec_args *args, const struct kvt_json *all,
-				   int64_t layer)
-{
-	struct kvt_json in;
-	enum kvt_status status;
-	char key[24];
-
-	snprintf(key, sizeof(key), "%lld", LL(layer));
-	if ((status = kvt_json_object(&in, all, key)) ||
-	    (status = kvt_json_int(&args->head_dim, &in, "head_dim", 1, 1 << 20)))
-		return status;
-	return kvt_json_int(&args->heads, &in, "num_key_value_heads", 1, 1 << 20);
-}
-
-/* As transformers saves it: layers of one kind must have the same. */
-static enum kvt_status listed_heads(struct kvt_spec_args *full, struct config *c,
-				    const struct kvt_json *all)
-{
-	const struct kvt_spec_args window = *full;
-	bool seen = false;
-
-	for (int64_t i = 0; i < c->nlayers; i++) {
-		bool is_full = c->kind[i] == LAYER_FULL;
-		struct kvt_spec_args args = window;
-		const struct kvt_spec_args *want = is_full && seen ? full : &window;
-		enum kvt_status status = c->kind[i] == LAYER_NONE ? KVT_OK :
-					 layer_heads(&args, all, i);
-
-		if (status)
-			return status;
-		if (is_full && !seen) {
-			*full = args;
-			seen = true;
-		} else if (args.heads != want->heads || args.head_dim != want->head_dim) {
-			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: per_layer_config: layer %lld has %lld heads of %lld, expected %lld of %lld as others of its kind: give the caches with --spec", c->in.name,
-					LL(i), LL(args.heads), LL(args.head_dim),
-					LL(want->heads), LL(want->head_dim));
-		}
-	}
-	return KVT_OK;
-}
 
 /* Layers of full attention have a width and heads of their own. */
 static enum kvt_status global_heads(struct kvt_spec_args *args, struct config *c)
 {
 	bool same = false;
 	int64_t heads = 0;
-	struct kvt_json all;
-	enum kvt_status status = kvt_json_object(&all, &c->in, "per_layer_config");
+	enum kvt_status status;
 
-	if (status || all.object)
-		return status ? status : listed_heads(args, c, &all);
+	if (json_is_object(json_object_get(c->in.object, "per_layer_config"))) {
+		*args = (struct kvt_spec_args){ .heads = 0 };
+		return kvt_config_heads(args, c);
+	}
 	if ((status = kvt_config_flag(&same, c, "attention_k_eq_v")) ||
 	    (status = kvt_config_get(&heads, c, "num_global_key_value_heads")) ||
 	    (status = kvt_config_need(&args->head_dim, c, "global_head_dim")))
@@ -208,12 +218,17 @@ enum kvt_status kvt_caches_gemma4(struct config *c)
 	struct kvt_spec_args args = { .heads = 0 }, full;
 	enum kvt_status status;
 
-	if ((status = kvt_config_heads(&args, c)))
-		return status;
-	full = args;
-	if ((status = global_heads(&full, c)) ||
+	if ((status = kvt_config_enter_kind(c, LAYER_WINDOW)) ||
+	    (status = kvt_config_heads(&args, c)) ||
 	    (status = gemma4_window(&args.window, c)))
 		return status;
+	kvt_config_leave_kind(c);
+	full = args;
+	full.window = 0;
+	if ((status = kvt_config_enter_kind(c, LAYER_FULL)) ||
+	    (status = global_heads(&full, c)))
+		return status;
+	kvt_config_leave_kind(c);
 	kvt_config_add(c, "window", "sliding-window", KIND(LAYER_WINDOW), &args);
 	kvt_config_add(c, "full", "gqa", KIND(LAYER_FULL), &full);
 	return KVT_OK;
@@ -246,7 +261,7 @@ enum kvt_status kvt_caches_inkling(struct config *c)
 	if ((status = kvt_config_heads(&full, c)) ||
 	    (status = kvt_config_need(&hidden, c, "hidden_size")) ||
 	    (status = kvt_config_need(&kernel, c,
-				      "sconv_kernel_size|conv_kernel_size")) ||
+				      KEYS_SCONV)) ||
 	    (status = kvt_config_need(&local.heads, c, "swa_num_key_value_heads")) ||
 	    (status = kvt_config_need(&local.head_dim, c, "swa_head_dim")) ||
 	    (status = kvt_config_need(&local.window, c, "sliding_window_size")))
@@ -290,6 +305,10 @@ enum kvt_status kvt_caches_mla(struct config *c)
 	    (c->count[LAYER_SPARSE] && (status = kvt_config_indexer(c))))
 		return status;
 	args.latent = rank + rope;
+	for (int k = 0; k < LAYER_KINDS; k++) {
+		c->rank[k] = rank;
+		c->rope[k] = rope;
+	}
 	args.leader = c->count[LAYER_SHARED] || (c->count[LAYER_FULL] &&
 						 c->count[LAYER_SPARSE]);
 	kvt_config_add(c, "mla", "mla", KIND(LAYER_SPARSE), &args);

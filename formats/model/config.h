@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "formats/model/gguf.h"
+#include "formats/model/held.h"
 #include "lib/kvt/model.h"
 
 /* What the user says besides: it overrides the file. */
@@ -14,6 +15,7 @@ struct kvt_config_hints {
 	int nset;
 	const char *const *set;		/* "KEY=VALUE"; a VALUE is JSON, or a string */
 	const char *ssm_dtype;		/* of recurrent states; NULL: the file's */
+	struct kvt_held *held;		/* what transformers holds; NULL: not asked for */
 };
 
 enum { KVT_CONFIG_NOTES = 8 };

@@ -8,7 +8,9 @@
 #include "formats/model/rules.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/print.h"
@@ -19,11 +21,31 @@ void kvt_config_note(struct config *c, const char *format, ...)
 {
 	va_list args;
 
+	char *note = c->out->note[c->out->nnotes];
+
 	if (c->out->nnotes == KVT_CONFIG_NOTES)
 		return;
 	va_start(args, format);
-	vsnprintf(c->out->note[c->out->nnotes++], sizeof(c->out->note[0]), format, args);
+	vsnprintf(note, sizeof(c->out->note[0]), format, args);
 	va_end(args);
+	for (int i = 0; i < c->out->nnotes; i++)
+		if (!strcmp(c->out->note[i], note))
+			return;
+	c->out->nnotes++;
+}
+
+/* What follows a word of "a b c", or NULL where it is none of them. */
+const char *kvt_config_word(const char *words, const char *word, size_t n)
+{
+	while (words && *words) {
+		size_t length = strcspn(words, " ");
+
+		if (length == n && !strncmp(words, word, n))
+			return words + length;
+		words += length;
+		words += strspn(words, " ");
+	}
+	return NULL;
 }
 
 /* The first of "a|b"; returns what follows it, NULL at the end. */
@@ -37,11 +59,9 @@ static const char *next_key(char key[static 64], const char *keys)
 
 enum kvt_status kvt_config_get(int64_t *out, struct config *c, const char *keys)
 {
-	const size_t ndefaults = sizeof(c->family->defaults) /
-				 sizeof(c->family->defaults[0]);
 	char key[64], first[64] = "";
 	int64_t found = 0;
-	const char *at = keys;
+	const char *at = keys, *value;
 	bool there = false;
 	enum kvt_status status;
 
@@ -62,14 +82,11 @@ enum kvt_status kvt_config_get(int64_t *out, struct config *c, const char *keys)
 		}
 	} while (at);
 	next_key(key, keys);
-	for (size_t i = 0; !there && !c->foreign && i < ndefaults; i++) {
-		const char *name = c->family->defaults[i].key;
-
-		if (!name || strcmp(name, key))
-			continue;
-		found = c->family->defaults[i].value;
+	value = kvt_config_word(c->family->defaults, key, strlen(key));
+	if (value && !there && !c->foreign) {
+		found = strtoll(value, NULL, 10);
 		kvt_config_note(c, "%s is missing: %lld, as %s has it by default", key,
-				(long long)found, c->family->type);
+				(long long)found, c->type);
 	}
 	if (found)
 		*out = found;
@@ -88,7 +105,7 @@ enum kvt_status kvt_config_need(int64_t *out, struct config *c, const char *keys
 	if (!n)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
 				"%s: %s is missing, which %s needs; --set=%s=N gives it",
-				c->in.name, key, c->family->type, key);
+				c->in.name, key, c->type, key);
 	*out = n;
 	return KVT_OK;
 }
@@ -122,6 +139,76 @@ bool kvt_config_is_off(const json_t *value)
 	       (json_is_string(value) && !json_string_length(value)) ||
 	       (json_is_array(value) && !json_array_size(value)) ||
 	       (json_is_object(value) && !json_object_size(value));
+}
+
+/* ---- facts of some layers ------------------------------------------------- */
+
+static const char per_layer[] = "per_layer_config";
+
+/* What is different of a layer, under its number, which may begin with zeros; or NULL. */
+static const json_t *layer_facts(const json_t *all, int64_t layer)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)(uintptr_t)all, key, value)
+		if (key[strspn(key, "0123456789")] == '\0' &&
+		    strtoll(key, NULL, 10) == layer)
+			return value;
+	return NULL;
+}
+
+/* No facts, and none that differ, are the same. */
+static bool same_facts(const json_t *a, const json_t *b)
+{
+	if (kvt_config_is_off(a) || kvt_config_is_off(b))
+		return kvt_config_is_off(a) && kvt_config_is_off(b);
+	return json_equal(a, b);
+}
+
+enum kvt_status kvt_config_enter_kind(struct config *c, int kind)
+{
+	const json_t *first = NULL;
+	struct kvt_json all;
+	int64_t at = -1;
+	enum kvt_status status = kvt_json_object(&all, &c->in, per_layer);
+
+	if (status || !all.object)
+		return status;
+	for (int64_t i = 0; i < c->nlayers; i++) {
+		const json_t *facts = c->kind[i] == kind ? layer_facts(all.object, i) :
+							   NULL;
+
+		if (c->kind[i] != kind)
+			continue;
+		if (at >= 0 && !same_facts(facts, first))
+			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+					"%s: %s: layer %lld differs from layer %lld, which is of its kind: give the caches with --spec",
+					c->in.name, per_layer, LL(i), LL(at));
+		first = facts;
+		at = at < 0 ? i : at;
+	}
+	if (kvt_config_is_off(first))
+		return KVT_OK;
+	if (!json_is_object(first))
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %s: what layer %lld has is not an object",
+				c->in.name, per_layer, LL(at));
+	c->layer = json_copy((json_t *)(uintptr_t)c->in.object);
+	if (!c->layer || json_object_update(c->layer, (json_t *)(uintptr_t)first))
+		return kvt_fail(c->in.err, KVT_SYSTEM, "out of memory");
+	c->of_all = c->in.object;
+	c->in.object = c->layer;
+	return KVT_OK;
+}
+
+void kvt_config_leave_kind(struct config *c)
+{
+	if (!c->layer)
+		return;
+	c->in.object = c->of_all;
+	json_decref(c->layer);
+	c->layer = NULL;
 }
 
 /* ---- lists with an entry a layer ------------------------------------------ */

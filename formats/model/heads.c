@@ -13,8 +13,11 @@
 
 /* ---- how many heads ------------------------------------------------------- */
 
-/* Falcon and its like: all query heads have the same key and value. */
-static enum kvt_status one_head(bool *out, struct config *c)
+/*
+ * Falcon and its like: all query heads have the same key and value, or groups of them,
+ * of which transformers keeps a copy for each query head.
+ */
+static enum kvt_status one_head(bool *out, bool *copied, struct config *c)
 {
 	bool one = false, grouped = false;
 	enum kvt_status status;
@@ -23,15 +26,31 @@ static enum kvt_status one_head(bool *out, struct config *c)
 	    (status = kvt_config_flag(&grouped, c, "new_decoder_architecture")))
 		return status;
 	*out = one && !grouped;
+	*copied = grouped && c->hints->held;
 	return KVT_OK;
+}
+
+/* attn_config, as MPT and DBRX have it. */
+static enum kvt_status config_heads(int64_t *out, struct config *c)
+{
+	const char *type = NULL;
+	struct kvt_json in;
+	enum kvt_status status = kvt_json_object(&in, &c->in, "attn_config");
+
+	if (status || !in.object || (status = kvt_json_string(&type, &in, "attn_type")))
+		return status;
+	if (type && !strcmp(type, "multiquery_attention"))
+		*out = 1;
+	return kvt_json_int(out, &in, "kv_n_heads", 1, 1 << 20);
 }
 
 static enum kvt_status named_heads(int64_t *out, struct config *c)
 {
 	static const char all[] = "num_key_value_heads|num_kv_heads|n_head_kv|"
-				  "num_attention_groups|multi_query_group_num";
+				  "num_attention_groups|num_query_groups|"
+				  "multi_query_group_num";
 	static const char keys[] = "num_key_value_heads|num_kv_heads|n_head_kv|"
-				   "num_attention_groups";
+				   "num_attention_groups|num_query_groups";
 	bool groups = true;
 	enum kvt_status status = kvt_config_flag(&groups, c, "multi_query_attention");
 
@@ -40,11 +59,11 @@ static enum kvt_status named_heads(int64_t *out, struct config *c)
 
 static enum kvt_status kv_heads(int64_t *out, struct config *c)
 {
-	bool one = false;
-	enum kvt_status status = one_head(&one, c);
+	bool one = false, copied = false;
+	enum kvt_status status = one_head(&one, &copied, c);
 
-	if (status)
-		return status;
+	if (status || copied)
+		return status ? status : kvt_config_queries(out, c);
 	if (one && (status = kvt_config_get(out, c, "num_key_value_heads")))
 		return status;
 	if (one && *out > 1)
@@ -52,9 +71,10 @@ static enum kvt_status kv_heads(int64_t *out, struct config *c)
 				"%s: multi_query is true, but num_key_value_heads is %lld", c->in.name, LL(*out));
 	if (one)
 		*out = 1;
-	if (*out || (status = named_heads(out, c)) || *out)
+	if (*out || (status = named_heads(out, c)) || *out ||
+	    (status = config_heads(out, c)) || *out)
 		return status;
-	if ((status = kvt_config_need(out, c, "num_attention_heads")))
+	if ((status = kvt_config_queries(out, c)))
 		return status;
 	kvt_config_note(c,
 			"num_key_value_heads is missing: %lld, one for each query head",
@@ -62,18 +82,29 @@ static enum kvt_status kv_heads(int64_t *out, struct config *c)
 	return KVT_OK;
 }
 
+enum kvt_status kvt_config_queries(int64_t *out, struct config *c)
+{
+	int64_t heads = 0;
+	enum kvt_status status = kvt_config_get(&heads, c, KEYS_DECODER_HEADS);
+
+	if (!status && heads)
+		*out = heads;
+	return status || heads ? status : kvt_config_need(out, c, KEYS_HEADS);
+}
+
 enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c)
 {
-	static const char keys[] = "head_dim|attention_head_dim|kv_channels";
+	static const char keys[] = "head_dim|attention_head_dim|dim_head|d_kv";
 	int64_t heads = 0, hidden = 0;
 	enum kvt_status status;
 
-	if ((status = kvt_config_get(out, c, keys)) || *out)
+	if ((status = kvt_config_get(out, c, keys)) || *out ||
+	    (status = kvt_config_get(out, c, "kv_channels")) || *out)
 		return status;
-	if ((status = kvt_config_need(&heads, c, "num_attention_heads")) ||
-	    (status = kvt_config_need(&hidden, c, "hidden_size")))
+	if ((status = kvt_config_queries(&heads, c)) ||
+	    (status = kvt_config_need(&hidden, c, KEYS_HIDDEN)))
 		return status;
-	if (hidden % heads)
+	if (hidden % heads && !(c->hints->held && hidden > heads))
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
 				"%s: head_dim is missing, and hidden_size %lld is not a multiple of num_attention_heads %lld",
 				c->in.name, LL(hidden), LL(heads));
@@ -99,6 +130,8 @@ enum kvt_status kvt_config_window_heads(struct kvt_spec_args *args, struct confi
 	int64_t heads = 0, dim = 0, dim_v = 0;
 	enum kvt_status status;
 
+	if (c->family->twice_window)
+		heads = 2 * args->heads;
 	if ((status = kvt_config_get(&heads, c, "swa_num_key_value_heads")) ||
 	    (status = kvt_config_get(&dim, c, "swa_head_dim")) ||
 	    (status = kvt_config_get(&dim_v, c, "swa_v_head_dim")))
@@ -107,7 +140,8 @@ enum kvt_status kvt_config_window_heads(struct kvt_spec_args *args, struct confi
 		return KVT_OK;
 	args->heads = heads ? heads : args->heads;
 	args->head_dim = dim ? dim : args->head_dim;
-	args->head_dim_v = dim_v;
+	if (dim || dim_v)
+		args->head_dim_v = dim_v;
 	return KVT_OK;
 }
 

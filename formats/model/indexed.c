@@ -52,7 +52,7 @@ enum kvt_status kvt_choose_indexers(struct config *c)
 	if (json_object_get(c->in.object, "indexer_types"))
 		kvt_config_note(c,
 			"indexer_types is set aside: vLLM reads index_topk_pattern and index_topk_freq of %s",
-				c->family->type);
+				c->type);
 	if (pattern)
 		return share_letters(c, pattern);
 	for (int64_t i = 0; i < c->nlayers; i++)
@@ -218,21 +218,39 @@ enum kvt_status kvt_caches_minimax_m3(struct config *c)
 
 /* ---- dots3 ------------------------------------------------------------------ */
 
+/* What a window's latents are, by keys of their own or by per_layer_config. */
+static enum kvt_status window_latents(struct config *c)
+{
+	int64_t *rank = &c->rank[LAYER_WINDOW], *rope = &c->rope[LAYER_WINDOW];
+	enum kvt_status status = kvt_config_enter_kind(c, LAYER_WINDOW);
+	const char *keys[] = { "swa_kv_lora_rank", "swa_qk_rope_head_dim" };
+
+	if (c->layer)
+		keys[0] = "kv_lora_rank", keys[1] = "qk_rope_head_dim";
+	if (status || (status = kvt_config_need(rank, c, keys[0])) ||
+	    (status = kvt_config_need(rope, c, keys[1])))
+		return status;
+	kvt_config_leave_kind(c);
+	return KVT_OK;
+}
+
 /* Rows of full attention are as wide as those of the window; the rest is padding. */
 enum kvt_status kvt_caches_dots3(struct config *c)
 {
-	int64_t rank, rope, wide_rank, wide_rope, window = 0;
+	int64_t rank, rope, window = 0;
 	struct kvt_spec_args args = { .latent = 0 }, none = { .latent = 0 };
 	enum kvt_status status;
 
 	if ((status = kvt_config_need(&rank, c, "kv_lora_rank")) ||
 	    (status = kvt_config_need(&rope, c, "qk_rope_head_dim")) ||
-	    (status = kvt_config_need(&wide_rank, c, "swa_kv_lora_rank")) ||
-	    (status = kvt_config_need(&wide_rope, c, "swa_qk_rope_head_dim")) ||
-	    (status = kvt_config_need(&window, c, "sliding_window_size")) ||
+	    (status = window_latents(c)) ||
+	    (status = kvt_config_need(&window, c,
+				      "sliding_window_size|sliding_window")) ||
 	    (status = kvt_config_indexer(c)))
 		return status;
-	args.latent = wide_rank + wide_rope;
+	c->rank[LAYER_SPARSE] = c->rank[LAYER_SHARED] = rank;
+	c->rope[LAYER_SPARSE] = c->rope[LAYER_SHARED] = rope;
+	args.latent = c->rank[LAYER_WINDOW] + c->rope[LAYER_WINDOW];
 	if (rank + rope > args.latent)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
 				"%s: latents of %lld, expected at most the %lld of the window", c->in.name, LL(rank + rope), LL(args.latent));

@@ -28,6 +28,7 @@ static const struct {
 	{ "heavily_compressed", LAYER_C128, NULL },
 	{ "hybrid", LAYER_FULL, kvt_caches_inkling },
 	{ "hybrid_sliding", LAYER_WINDOW, kvt_caches_inkling },
+	{ "hybrid", LAYER_BOTH, NULL }, { "hybrid_sliding", LAYER_BOTH_WINDOW, NULL },
 	{ "mlp", LAYER_NONE, NULL }, { "moe", LAYER_NONE, NULL },
 };
 
@@ -110,6 +111,18 @@ enum kvt_status kvt_layers_full(struct config *c)
 	return all(c, LAYER_FULL);
 }
 
+/* Two attentions in a layer of num_layers; num_hidden_layers counts each. */
+enum kvt_status kvt_layers_pairs(struct config *c)
+{
+	if (!json_is_integer(json_object_get(c->in.object, "num_hidden_layers")))
+		c->nlayers *= 2;
+	if (c->nlayers > CONFIG_LAYERS)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: %lld caches, expected %d at most", c->in.name,
+				LL(c->nlayers), CONFIG_LAYERS);
+	return all(c, LAYER_FULL);
+}
+
 enum kvt_status kvt_layers_state(struct config *c)
 {
 	return all(c, LAYER_STATE);
@@ -157,6 +170,13 @@ enum kvt_status kvt_layers_upper_window(struct config *c)
 	return KVT_OK;
 }
 
+/* attention_types: local layers look at a window, but keep all tokens. */
+enum kvt_status kvt_layers_local(struct config *c)
+{
+	kvt_config_note(c, "attention_types: layers of local attention keep all tokens");
+	return all(c, LAYER_FULL);
+}
+
 /* Every period-th layer is full, the others are 'kind'. */
 static enum kvt_status every(struct config *c, const char *keys, enum layer_kind kind)
 {
@@ -170,14 +190,39 @@ static enum kvt_status every(struct config *c, const char *keys, enum layer_kind
 	return KVT_OK;
 }
 
+/* "LLLG": windows where L stands, again and again; whether at the end, is not said. */
+static enum kvt_status by_letters(struct config *c, const char *key, const char *letters)
+{
+	enum kvt_status status = all(c, LAYER_FULL);
+	size_t n = strlen(letters);
+
+	if (status)
+		return status;
+	if (!n || n != strspn(letters, "LG") ||
+	    letters[(size_t)(c->nlayers - 1) % n] != 'G')
+		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+				"%s: %s is '%.20s', expected L and G that end the %lld layers with G: give layer_types, or the caches with --spec",
+				c->in.name, key, letters, LL(c->nlayers));
+	for (int64_t i = 0; i < c->nlayers; i++)
+		if (letters[(size_t)i % n] == 'L')
+			c->kind[i] = LAYER_WINDOW;
+	return KVT_OK;
+}
+
 enum kvt_status kvt_layers_pattern(struct config *c)
 {
-	return every(c, "sliding_window_pattern|_sliding_window_pattern", LAYER_WINDOW);
+	const char key[] = "sliding_window_pattern";
+	const json_t *value = json_object_get(c->in.object, key);
+
+	if (json_is_string(value))
+		return by_letters(c, key, json_string_value(value));
+	return every(c, "sliding_window_pattern|_sliding_window_pattern|"
+			"global_attn_every_n_layers", LAYER_WINDOW);
 }
 
 enum kvt_status kvt_layers_interval(struct config *c)
 {
-	return every(c, "full_attention_interval", LAYER_STATE);
+	return every(c, "full_attention_interval|layer_group_size", LAYER_STATE);
 }
 
 enum kvt_status kvt_layers_alternate(struct config *c)
@@ -242,6 +287,25 @@ enum kvt_status kvt_layers_indices(struct config *c)
 	return KVT_OK;
 }
 
+/* hybrid_layer_ids: those that have keys and values beside their states. */
+enum kvt_status kvt_layers_hybrid(struct config *c)
+{
+	enum kvt_status status = all(c, LAYER_STATE);
+	const char key[] = "hybrid_layer_ids";
+	const json_t *list = NULL;
+	int64_t at;
+
+	if (status || (status = kvt_json_array(&list, &c->in, key)))
+		return status;
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		if ((status = kvt_json_int_at(&at, &c->in, key, list, i, 0,
+					      c->nlayers - 1)))
+			return status;
+		c->kind[at] = LAYER_BOTH;
+	}
+	return KVT_OK;
+}
+
 /* hybrid_override_pattern: a letter a layer. */
 enum kvt_status kvt_layers_letters(struct config *c)
 {
@@ -284,7 +348,7 @@ static enum kvt_status v4_default(struct config *c)
 	if (!status)
 		kvt_config_note(c,
 				"layer_types is missing: two of ratio 128, then 128 and 4 in turn, as %s has it by default",
-				c->family->type);
+				c->type);
 	return status;
 }
 
@@ -332,7 +396,7 @@ enum kvt_status kvt_layers_type_list(struct config *c)
 	if (!list)
 		kvt_config_note(c,
 				"layer_types is missing: full and linear in turn, as %s has it by default",
-				c->family->type);
+				c->type);
 	return KVT_OK;
 }
 
@@ -473,6 +537,88 @@ static enum kvt_status drop_shared(struct config *c)
 	return KVT_OK;
 }
 
+/* By whatever name; of an encoder and a decoder those of the decoder count. */
+static enum kvt_status count_layers(struct config *c)
+{
+	static const char *const keys[] = { "decoder_layers", "num_decoder_layers",
+					    "num_hidden_layers", "n_layer", "n_layers",
+					    "num_layers" };
+	enum kvt_status status = KVT_OK;
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && !status; i++) {
+		int64_t n = 0;
+
+		if ((status = kvt_json_int(&n, &c->in, keys[i], 1, CONFIG_LAYERS)) ||
+		    !n)
+			continue;
+		if (c->unknown && i > 2 && c->nlayers && n != c->nlayers &&
+		    !json_object_get(c->in.object, keys[0]) &&
+		    !json_object_get(c->in.object, keys[1]))
+			return kvt_fail(c->in.err, KVT_BAD_INPUT,
+					"%s: %s is %lld, but there are %lld layers by another key",
+					c->in.name, keys[i], LL(n), LL(c->nlayers));
+		c->nlayers = c->nlayers ? c->nlayers : n;
+	}
+	if (!status && c->unknown && !c->nlayers && !c->family->types_key)
+		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+				"%s: model_type '%.60s' is not known, and its keys do not say how many layers there are: give --as=FAMILY to use the rules of another, such as llama, or the caches with --spec",
+				c->in.name, c->type);
+	return status;
+}
+
+/* Which layers run how often: each pass has a cache of its own. */
+static enum kvt_status passes(int64_t *begin, int64_t *end, int64_t *n, struct config *c)
+{
+	int64_t recurrent = 0;
+	enum kvt_status status;
+
+	if (json_object_get(c->in.object, "n_recurrent_loops")) {
+		if ((status = kvt_config_need(begin, c, "n_input_layers")) ||
+		    (status = kvt_config_need(&recurrent, c, "n_recurrent_layers")) ||
+		    (status = kvt_config_need(n, c, "n_recurrent_loops")))
+			return status;
+		*end = *begin + recurrent;
+		return KVT_OK;
+	}
+	if ((status = kvt_json_int(n, &c->in, "loop_num_passes", 1, CONFIG_LAYERS)) ||
+	    (status = kvt_json_int(begin, &c->in, "loop_layer_index_start", 0,
+				   c->nlayers)))
+		return status;
+	return kvt_json_int(end, &c->in, "loop_layer_index_end", 0, c->nlayers);
+}
+
+static enum kvt_status repeat_passes(struct config *c)
+{
+	const char mode_key[] = "recurrent_kv_cache_mode", *mode = "per_loop";
+	unsigned char once[CONFIG_LAYERS];
+	int64_t begin = 0, end = 0, n = 1, at = 0;
+	enum kvt_status status = passes(&begin, &end, &n, c);
+
+	if (status || (status = kvt_json_string(&mode, &c->in, mode_key)) || n == 1)
+		return status;
+	if (strcmp(mode, "per_loop"))
+		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
+				"%s: %s is '%.40s', expected per_loop: give the caches with --spec",
+				c->in.name, mode_key, mode);
+	if (begin >= end || end > c->nlayers ||
+	    c->nlayers + (n - 1) * (end - begin) > CONFIG_LAYERS)
+		return kvt_fail(c->in.err, KVT_BAD_INPUT,
+				"%s: layers %lld to %lld, of %lld, run %lld times: expected layers of the model, and %d caches at most",
+				c->in.name, LL(begin), LL(end), LL(c->nlayers), LL(n),
+				CONFIG_LAYERS);
+	memcpy(once, c->kind, sizeof(once));
+	for (int64_t i = 0, pass = 1; i < c->nlayers; i++) {
+		if (once[i] != LAYER_NONE)
+			c->kind[at++] = once[i];
+		if (i == end - 1 && pass++ < n)
+			i = begin - 1;
+	}
+	c->nlayers = at;
+	kvt_config_note(c, "layers %lld to %lld run %lld times, each time with a cache",
+			LL(begin), LL(end - 1), LL(n));
+	return KVT_OK;
+}
+
 enum kvt_status kvt_config_layers(struct config *c)
 {
 	const char *key = c->family->types_key ? c->family->types_key : "layer_types";
@@ -480,8 +626,7 @@ enum kvt_status kvt_config_layers(struct config *c)
 	const json_t *list = NULL, *letters;
 	enum kvt_status status;
 
-	if ((status = kvt_json_int(&c->nlayers, &c->in, "num_hidden_layers", 1,
-				   CONFIG_LAYERS)) ||
+	if ((status = count_layers(c)) ||
 	    (status = kvt_json_array(&list, &c->in, key)))
 		return status;
 	if ((status = list ? take_words(c, key, list) : c->family->layers(c)))
@@ -500,6 +645,8 @@ enum kvt_status kvt_config_layers(struct config *c)
 	    (status = drop_shared(c)))
 		return status;
 	if (c->family->choose && (status = c->family->choose(c)))
+		return status;
+	if ((status = repeat_passes(c)))
 		return status;
 	for (int64_t i = c->nlayers; i-- > 0;) {
 		c->count[c->kind[i]]++;

@@ -110,6 +110,10 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 	const char *dtype = NULL, *family = NULL, *cached = NULL;
 	enum kvt_status status;
 
+	if (hints->held)
+		return kvt_fail(in->err, KVT_UNSUPPORTED,
+				"%s: is a list of caches of vLLM; --engine=transformers needs the model's config.json",
+				in->name);
 	if (hints->family || hints->nset || hints->ssm_dtype)
 		return kvt_fail(in->err, KVT_USAGE,
 				"%s: is a list of caches, not a config.json; leave out --as, --set and --ssm-dtype",

@@ -8,6 +8,7 @@
  */
 #include "formats/model/rules.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "lib/base/print.h"
@@ -16,7 +17,8 @@
 static void add_both(struct config *c, const char *conv, const char *ssm,
 		     const struct kvt_spec_args *args)
 {
-	const unsigned layers = KIND(LAYER_STATE) | KIND(LAYER_BOTH);
+	const unsigned layers = KIND(LAYER_STATE) | KIND(LAYER_BOTH) |
+				KIND(LAYER_BOTH_WINDOW);
 	struct kvt_spec_args taps = *args;
 
 	taps.elem = CONFIG_RUN_ELEM;
@@ -48,6 +50,8 @@ enum kvt_status kvt_states_mamba1(struct config *c)
 	    (status = kvt_config_need(&hidden, c, "hidden_size")))
 		return status;
 	args.inter = expand * hidden;
+	if ((status = kvt_config_get(&c->state_heads, c, "n_mamba_heads")))
+		return status;
 	return add_states(c, "mamba1-conv", "mamba1-ssm", &args);
 }
 
@@ -72,8 +76,13 @@ static enum kvt_status check_inter(struct config *c, const struct kvt_spec_args 
 
 static bool is_auto(struct config *c, const char *key)
 {
-	const json_t *value = json_object_get(c->in.object, key);
+	char first[32];
+	const json_t *value;
 
+	snprintf(first, sizeof(first), "%.*s", (int)strcspn(key, "|"), key);
+	value = json_object_get(c->in.object, first);
+	if (!value && strchr(key, '|'))
+		return is_auto(c, strchr(key, '|') + 1);
 	return !value || json_is_null(value) ||
 	       (json_is_string(value) && !strcmp(json_string_value(value), "auto"));
 }
@@ -137,16 +146,11 @@ enum kvt_status kvt_states_nemotron(struct config *c)
 }
 
 static const struct mamba2_keys bamba_keys = {
-	"mamba_n_heads", "mamba_d_head", "mamba_d_state", "mamba_n_groups", "mamba_d_conv",
-	"mamba_expand",
+	"mamba_n_heads|n_mamba_heads", "mamba_d_head|mamba_headdim", "mamba_d_state",
+	"mamba_n_groups|mamba_ngroups", "mamba_d_conv", "mamba_expand",
 };
 
 enum kvt_status kvt_states_bamba(struct config *c)
-{
-	return mamba2(c, &bamba_keys, 0);
-}
-
-enum kvt_status kvt_states_falcon(struct config *c)
 {
 	int64_t inter = 0;
 	enum kvt_status status = kvt_config_get(&inter, c, "mamba_d_ssm");
@@ -182,34 +186,28 @@ static enum kvt_status kda_args(struct kvt_spec_args *args, struct config *c)
 	return kvt_config_need(&args->kernel, c, "short_conv_kernel_size");
 }
 
-/* Its facts stand in an object of their own; its states are float32. */
+/* Its facts stand in an object of their own, or in the text model itself. */
 enum kvt_status kvt_states_kda(struct config *c)
 {
 	const struct kvt_json outer = c->in;
 	struct kvt_spec_args args = { .heads = 0 };
-	enum kvt_status status = kvt_json_object(&c->in, &outer, "linear_attn_config");
+	struct kvt_json in;
+	enum kvt_status status = kvt_json_object(&in, &outer, "linear_attn_config");
 
-	if (!status)
-		status = kda_args(&args, c);
-	c->in = outer;
-	if (status || (status = kvt_config_state_elem(&args.elem, c)))
+	if (status)
 		return status;
-	add_both(c, "kda-conv", "kda-ssm", &args);
-	return KVT_OK;
-}
-
-/* The same facts, or those of the text model itself. */
-enum kvt_status kvt_states_glm5(struct config *c)
-{
-	struct kvt_spec_args args = { .heads = 0 };
-	enum kvt_status status;
-
-	if (json_is_object(json_object_get(c->in.object, "linear_attn_config")))
-		return kvt_states_kda(c);
-	if ((status = kvt_config_need(&args.heads, c, "linear_num_heads")) ||
-	    (status = kvt_config_need(&args.head_dim, c, "linear_head_dim")) ||
-	    (status = kvt_config_need(&args.kernel, c, "linear_conv_kernel_dim")) ||
-	    (status = kvt_config_state_elem(&args.elem, c)))
+	if (in.object) {
+		c->in = in;
+		status = kda_args(&args, c);
+		c->in = outer;
+	} else if ((status = kvt_config_need(&args.heads, c, "linear_num_heads")) ||
+		   (status = kvt_config_need(&args.head_dim, c, "linear_head_dim"))) {
+		return status;
+	} else {
+		status = kvt_config_need(&args.kernel, c, "linear_conv_kernel_dim|"
+						"short_conv_kernel_size");
+	}
+	if (status || (status = kvt_config_state_elem(&args.elem, c)))
 		return status;
 	add_both(c, "kda-conv", "kda-ssm", &args);
 	return KVT_OK;

@@ -53,7 +53,7 @@ static void take_plain(struct config *c)
 
 	if (family->auto_depends) {
 		snprintf(out->no_auto, sizeof(out->no_auto), "auto of %s is %s",
-			 family->type, family->auto_depends);
+			 c->type, family->auto_depends);
 		return;
 	}
 	if (!out->dtype && !family->auto_type)
@@ -63,10 +63,10 @@ static void take_plain(struct config *c)
 				 kvt_config_run_type(out->dtype));
 	if (family->auto_type)
 		kvt_config_note(c, "auto is %s, which vLLM takes for %s",
-				out->cache_dtype, family->type);
+				out->cache_dtype, c->type);
 	else if (strcmp(out->cache_dtype, out->dtype->name))
 		kvt_config_note(c, "auto is %s, in which vLLM runs %s of %s",
-				out->cache_dtype, family->type, out->dtype->name);
+				out->cache_dtype, c->type, out->dtype->name);
 }
 
 /* ---- what was quantised -------------------------------------------------- */
@@ -148,7 +148,7 @@ static void take_compressed(struct config *c, const json_t *quantised)
 	    c->family->attention != kvt_caches_gemma4 &&
 	    c->family->attention != kvt_caches_minimax_m3) {
 		kvt_config_note(c, "kv_cache_scheme is set aside, as vLLM does with %s",
-				c->family->type);
+				c->type);
 		return;
 	}
 	kvt_config_set_auto(c->out, is_float_of(scheme, 8) ? "fp8" : "");
@@ -187,7 +187,7 @@ enum kvt_status kvt_config_types(struct config *c, const struct kvt_json *outer)
 {
 	enum kvt_status status = find_type(&c->out->dtype, c, outer);
 
-	if (status)
+	if (status || c->hints->held)
 		return status;
 	take_plain(c);
 	if (!c->family->auto_type && !c->family->auto_depends)
@@ -221,7 +221,7 @@ static void note_unread(struct config *c)
 		    (!reads || strcmp(reads, keys[i])))
 			kvt_config_note(c,
 				"%s is set aside: vLLM does not read it of %s; --ssm-dtype gives it", keys[i],
-					c->family->type);
+					c->type);
 }
 
 /* Kimi delta attention has no others, and float32 where the choice is left to it. */
@@ -233,7 +233,7 @@ static enum kvt_status told_elem(int64_t *out, struct config *c)
 		return elem_of(out, c, told, "--ssm-dtype");
 	if (strcmp(told, "auto") && strcmp(told, type) && strcmp(told, "bfloat16"))
 		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: --ssm-dtype is '%.40s', expected auto, float32 or bfloat16 for %s", c->in.name, told, c->family->type);
+				"%s: --ssm-dtype is '%.40s', expected auto, float32 or bfloat16 for %s", c->in.name, told, c->type);
 	return elem_of(out, c, strcmp(told, "auto") ? told : type, "--ssm-dtype");
 }
 
@@ -242,6 +242,10 @@ enum kvt_status kvt_config_state_elem(int64_t *out, struct config *c)
 	const char *name = NULL, *key = c->family->state_key;
 	enum kvt_status status;
 
+	if (c->hints->held) {
+		*out = CONFIG_RUN_ELEM;
+		return KVT_OK;
+	}
 	if (c->hints->ssm_dtype)
 		return told_elem(out, c);
 	if (key && (status = kvt_json_string(&name, &c->in, key)))
@@ -256,6 +260,6 @@ enum kvt_status kvt_config_state_elem(int64_t *out, struct config *c)
 	else if (!c->family->state_type)
 		kvt_config_note(c,
 			"recurrent states are of the model's type, as vLLM has them of %s; --ssm-dtype gives another",
-				c->family->type);
+				c->type);
 	return elem_of(out, c, name, "the type of states");
 }

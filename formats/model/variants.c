@@ -62,7 +62,7 @@ static enum kvt_status crossed(struct config *c)
 	for (size_t i = 0; !status && i < json_array_size(list); i++) {
 		status = kvt_json_int_at(&at, &c->in, key, list, i, 0, c->nlayers - 1);
 		if (!status)
-			c->kind[at] = LAYER_NONE;
+			c->kind[at] = LAYER_CROSS;
 	}
 	if (!status && json_array_size(list))
 		kvt_config_note(c,

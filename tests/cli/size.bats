@@ -730,8 +730,8 @@ pool() {
 	listed='"per_layer_config": {"5": {"head_dim": 512, "num_key_value_heads": 2}, "6": {"head_dim": 512, "num_key_value_heads": 2}}'
 	[ "$(groups "{$gemma, $listed}")" = "window=5 full=2" ]
 	[ "$(json 'o["groups"][1]["spec"]' <answer)" = gqa:layers=2,heads=2,head-dim=512 ]
-	refused 4 'layer 6 has 4 heads of 256, expected 2 of 512 as others of its kind' "{$gemma, ${listed/\"6\"/\"8\"}}"
-	refused 4 'layer 1 has 4 heads of 64, expected 4 of 256' "{$gemma, \"per_layer_config\": {\"1\": {\"head_dim\": 64}}}"
+	refused 4 'per_layer_config: layer 6 differs from layer 5, which is of its kind' "{$gemma, ${listed/\"6\"/\"8\"}}"
+	refused 4 'per_layer_config: layer 1 differs from layer 0' "{$gemma, \"per_layer_config\": {\"1\": {\"head_dim\": 64}}}"
 }
 
 @test "MiniMax M3, Qwen4, DeepSeek V4.1, dots3, Inkling" {
@@ -757,6 +757,57 @@ pool() {
 	run -3 kvtool size --tp=16 --cache-dtype=bfloat16 "$root/testdata/config/inkling.json"
 	[[ $output == *"conv-full: head: 8 cannot be divided evenly among 16 ranks"* ]]
 	refused 4 "model_type 'qwen3_8_flash_next' is not known" '{"model_type": "qwen3_8_flash_next"}'
+}
+
+# unknown KEY=VALUE...: a small config of a type without rules
+unknown() {
+	with 'model_type="never_heard_of"' "$@"
+}
+
+@test "a type without rules is taken by its keys, and a note says as what" {
+	[ "$(groups "$(unknown)")" = "full=2" ]
+	[[ "$(json 'o["notes"][0]' <answer)" == \
+		"model_type never_heard_of is not known: taken as full attention, from its keys" ]]
+	[ "$(groups "$(unknown 'layer_types=["sliding_attention", "full_attention"]' sliding_window=8)")" = \
+		"window=1 full=1" ]
+	[[ "$(json 'o["notes"][0]' <answer)" == *"taken as full attention and windows, from its keys" ]]
+	[ "$(groups "$(unknown kv_lora_rank=32 qk_rope_head_dim=8)")" = "mla=2" ]
+	[ "$(groups "$(unknown kv_lora_rank=32 qk_rope_head_dim=8 index_head_dim=128)")" = "mla=2 indexer=2" ]
+	[ "$(groups "$(unknown "${gdn[@]}")")" = "conv=1 ssm=1 full=1" ]
+	[ "$(groups "$(unknown num_hidden_layers=4 'sliding_window_pattern="LLLG"' sliding_window=8)")" = "window=3 full=1" ]
+	[ "$(groups "$(unknown num_hidden_layers=6 global_attn_every_n_layers=3 sliding_window=8)")" = "window=4 full=2" ]
+	[ "$(groups "$(unknown is_encoder_decoder=true decoder_layers=3 decoder_attention_heads=2 num_hidden_layers=1)")" = \
+		"full=3 cross=3" ]
+	[ "$(groups "$(with 'model_type="longcat_flash"' num_hidden_layers='"absent"' num_layers=2 kv_lora_rank=32 qk_rope_head_dim=8)")" = "mla=4" ]
+}
+
+@test "a key that a type without rules may not leave aside is named" {
+	refused 4 'kv_squeeze may concern the cache, and the rules of never_heard_of do not know it' "$(unknown kv_squeeze=2)"
+	refused 4 'sliding_window may concern the cache' "$(unknown sliding_window=8)"
+	refused 4 'attention_chunk_size may concern' "$(unknown attention_chunk_size=8)"
+	refused 4 'linear_num_value_heads may concern' "$(unknown linear_num_value_heads=2)"
+	refused 4 'mamba_d_state may concern' "$(unknown mamba_d_state=2)"
+	refused 4 "sliding_window_pattern is 'LLLG'" "$(unknown num_hidden_layers=3 'sliding_window_pattern="LLLG"' sliding_window=8)"
+	refused 3 'n_layer is 3, but there are 2 layers by another key' "$(unknown n_layer=3)"
+	refused 3 '2 recurrent layers, which never_heard_of has not' "$(unknown 'layer_types=["linear_attention", "mamba"]')"
+	refused 3 '1 mixed layers, which never_heard_of has not' "$(unknown 'layer_types=["hybrid", "full_attention"]')"
+	refused 4 "model_type 'never_heard_of' is not known, and its keys do not say how many layers" "$(unknown num_hidden_layers='"absent"')"
+	refused 4 'cca_time0 says that a layer keeps a convolution' "$(unknown cca_time0=2 cca_time1=2 'layer_types=["hybrid", "hybrid"]')"
+	refused 4 'kv_squeeze may concern' "$(unknown 'per_layer_config={"0": {"kv_squeeze": 2}}')"
+	refused 4 "recurrent_kv_cache_mode is 'last_loop', expected per_loop" \
+		"$(unknown n_input_layers=1 n_recurrent_layers=1 n_recurrent_loops=2 'recurrent_kv_cache_mode="last_loop"')"
+	refused 3 'layers 1 to 3, of 2, run 2 times' \
+		"$(unknown loop_num_passes=2 loop_layer_index_start=1 loop_layer_index_end=2 n_input_layers=1 n_recurrent_layers=2 n_recurrent_loops=2)"
+	run -0 kvtool size --tp=1 --cache-dtype=auto config.json --set kv_squeeze=null --set=n_recurrent_loops=1
+}
+
+@test "facts of some layers" {
+	two='per_layer_config={"01": {"num_key_value_heads": 1, "head_dim": 32}}'
+	[ "$(groups "$(unknown 'layer_types=["sliding_attention", "full_attention"]' sliding_window=8 "$two")")" = "window=1 full=1" ]
+	[ "$(json 'o["groups"][0]["spec"]' <answer)" = sliding-window:layers=1,heads=2,head-dim=16,window=8 ]
+	[ "$(json 'o["groups"][1]["spec"]' <answer)" = gqa:layers=1,heads=1,head-dim=32 ]
+	refused 4 'layer 1 differs from layer 0' "$(unknown "$two")"
+	refused 3 'what layer 0 has is not an object' "$(unknown 'per_layer_config={"0": 1, "1": 1}')"
 }
 
 @test "Infinity and NaN, as Python writes them" {
