@@ -14,7 +14,7 @@
 
 struct size_args {
 	struct model_words model;
-	const char *tp, *cache_dtype, *indexer_dtype, *layout;
+	const char *tp, *cache_dtype, *indexer_dtype, *layout, *engine;
 	struct kvt_config_hints hints;
 	struct opt_strings set, spec;
 	struct size_llama_args llama;
@@ -160,6 +160,77 @@ static enum kvt_status load(struct size_report *r, struct size_args *a, int n,
 	a->hints.nset = a->set.n;
 	a->hints.set = a->set.s;
 	return model_read(&r->config, r->path, a->model.folder, &a->hints, err);
+}
+
+/* ---- transformers -------------------------------------------------------- */
+
+/* What only vLLM is started with. */
+static enum kvt_status check_engine(bool *held, const struct size_args *a,
+				    struct kvt_error *err)
+{
+	const struct {
+		bool given;
+		const char *option;
+	} vllm[] = {
+		{ a->tp, "tp" }, { a->indexer_dtype, "indexer-dtype" },
+		{ a->layout, "layout" }, { a->block_size, "block-size" },
+		{ a->memory, "memory" }, { a->requests != 1, "requests" },
+		{ a->in_flight != 8192, "in-flight" }, { a->dcp != 1, "dcp" },
+		{ a->encoder, "encoder-tokens" }, { a->apart, "apart" },
+		{ a->spec.n, "spec" }, { a->hints.ssm_dtype, "ssm-dtype" },
+	};
+
+	*held = a->engine && !strcmp(a->engine, "transformers");
+	if (a->engine && !*held && strcmp(a->engine, "vllm"))
+		return kvt_fail(err, KVT_USAGE,
+				"--engine is '%.40s', expected vllm or transformers",
+				a->engine);
+	for (size_t i = 0; *held && i < sizeof(vllm) / sizeof(vllm[0]); i++)
+		if (vllm[i].given)
+			return kvt_fail(err, KVT_USAGE,
+					"--%s is of vLLM's pool, which --engine=transformers has not: give one of them",
+					vllm[i].option);
+	if (*held && !a->tokens)
+		return kvt_fail(err, KVT_USAGE,
+				"--engine=transformers needs the length of a request: --tokens=N");
+	return KVT_OK;
+}
+
+/* Of the type that is said, or of the file; transformers takes that as it is. */
+static enum kvt_status take_held_dtype(struct size_report *r, const char *said,
+				       struct kvt_error *err)
+{
+	struct kvt_model_config *config = &r->config;
+
+	if (said && strcmp(said, "auto"))
+		return kvt_dtype_parse(&r->held->dtype, said, err);
+	if (r->held->dtype)
+		return KVT_OK;
+	r->held->dtype = kvt_dtype_find("bfloat16");
+	if (config->nnotes < KVT_CONFIG_NOTES)
+		snprintf(config->note[config->nnotes++], sizeof(config->note[0]),
+			 "no type is given: bfloat16; --cache-dtype gives another");
+	return KVT_OK;
+}
+
+static enum kvt_status show_held(struct size_report *r, struct size_args *a, int n,
+				 char **argv, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	r->held->tokens = a->tokens;
+	a->hints.held = r->held;
+	if ((status = load(r, a, n, argv, err)) ||
+	    (status = take_held_dtype(r, a->cache_dtype, err)))
+		return status;
+	if (!(size_held_bytes(r) < 0x1p62))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a request of %lld tokens takes more than 2^62 bytes",
+				r->path, (long long)a->tokens);
+	if (a->json)
+		return size_held_json(r, err);
+	size_held_text(r);
+	return KVT_OK;
 }
 
 /* ---- run ---------------------------------------------------------------- */
@@ -319,6 +390,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_RELEASE(&a.release),
 		{ "apart", 0, OPT_FLAG, &a.apart, NULL,
 		  "keep pages of states and of tokens at their own sizes" },
+		{ "engine", 0, OPT_STRING, &a.engine, "NAME",
+		  "vllm (default), or transformers: its cache, layer by layer" },
 		{ "layout", 0, OPT_STRING, &a.layout, "LAYOUT",
 		  "order of vLLM's pool; default: what the model's backends want" },
 		{ "memory", 0, OPT_SIZE, &a.memory, "SIZE",
@@ -346,6 +419,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ 0 }
 	};
 	enum kvt_status status;
+	bool held;
 	int n = opt_parse(&cmd_size, opts, argc, argv, err);
 
 	if (n < 0)
@@ -364,6 +438,15 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 					.dcp = a.dcp, .encoder = a.encoder };
 	if (a.list || model_list_asked(&a.model))
 		return models_print(a.model.folder, err);
+	if ((status = check_engine(&held, &a, err)))
+		return status;
+	if (held) {
+		if (!(r.held = calloc(1, sizeof(*r.held))))
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = show_held(&r, &a, n, argv, err);
+		free(r.held);
+		return status;
+	}
 	if ((status = load(&r, &a, n, argv, err)))
 		return status;
 	if ((status = size_llama_check(&a.llama, r.config.llama.nkinds, said_of_vllm(&a),

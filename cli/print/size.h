@@ -44,6 +44,7 @@ struct size_report {
 	int nrows;
 	struct size_row *row;
 	const struct size_llama *llama;	/* or NULL, and rows */
+	struct kvt_held *held;		/* of transformers; NULL: not asked for */
 };
 
 void size_pool(struct size_pool *out, const struct size_report *r,
@@ -55,5 +56,11 @@ struct json_out;
 void size_llama_json(struct json_out *out, const struct size_report *r);
 KVT_MUST_CHECK enum kvt_status
 size_json(const struct size_report *r, struct kvt_error *err);
+
+/* What transformers holds; below 2^63 bytes, else it must not be printed. */
+double size_held_bytes(const struct size_report *r);
+void size_held_text(const struct size_report *r);
+KVT_MUST_CHECK enum kvt_status
+size_held_json(const struct size_report *r, struct kvt_error *err);
 
 #endif

@@ -810,6 +810,36 @@ unknown() {
 	refused 3 'what layer 0 has is not an object' "$(unknown 'per_layer_config={"0": 1, "1": 1}')"
 }
 
+@test "what transformers holds" {
+	kvtool size --engine=transformers --tokens=40 "$root/testdata/config/gemma-3-4b.json" >answer
+	grep -q ': DynamicSlidingWindowLayer, window 1024' answer
+	unknown 'layer_types=["sliding_attention", "full_attention"]' sliding_window=8 >config.json
+	kvtool size --engine=transformers --tokens=40 --json config.json >answer
+	[ "$(json '[t["shape"] for l in o["cache_layers"] for t in l["tensors"]]' <answer)" = \
+		"[[1, 2, 7, 16], [1, 2, 7, 16], [1, 2, 40, 16], [1, 2, 40, 16]]" ]
+	[ "$(json 'o["request_bytes"], [l["bytes"] for l in o["cache_layers"]]' <answer)" = "(6016, [896, 5120])" ]
+	kvtool size --engine=transformers --tokens=4 --cache-dtype=float32 --json config.json >answer
+	[ "$(json 'o["request_bytes"]' <answer)" = 2048 ]
+	kvtool size --engine=transformers --tokens=4 config.json >answer
+	unknown new_decoder_architecture=true >config.json
+	kvtool size --engine=transformers --tokens=4 config.json >answer
+	grep -q '1 x 4 x 4 x 16$' answer
+	[ "$(groups "$(cat config.json)")" = full=2 ]
+	[ "$(json 'o["groups"][0]["spec"]' <answer)" = gqa:layers=2,heads=2,head-dim=16 ]
+	run -2 kvtool size --engine=transformers config.json
+	[[ $output == *"needs the length of a request: --tokens=N" ]]
+	run -2 kvtool size --engine=transformers --tokens=4 --tp=2 config.json
+	[[ $output == *"--tp is of vLLM's pool"* ]]
+	run -2 kvtool size --engine=sglang config.json
+	[[ $output == *"--engine is 'sglang', expected vllm or transformers" ]]
+	run -4 kvtool size --engine=transformers --tokens=4 --model=llama-3.1-8b
+	[[ $output == *"--engine=transformers needs the model's config.json" ]]
+	unknown 'block_configs=[{"attention": {"n_heads_in_group": 2}}, {"attention": {"no_op": true}}]' >blocks.json
+	run -4 kvtool size --engine=transformers --tokens=4 blocks.json
+	[[ $output == *"what transformers holds of never_heard_of, full-2, is not known"* ]]
+	kvtool size --engine=vllm --tp=1 --cache-dtype=auto config.json >/dev/null
+}
+
 @test "Infinity and NaN, as Python writes them" {
 	with 'rope_theta=0' | sed 's/"rope_theta": 0/"rope_theta": Infinity, "x": [NaN, -Infinity, "a NaN \\" Infinity"]/' >config.json
 	kvtool size --json --tp=1 --cache-dtype=auto config.json >answer

@@ -76,12 +76,42 @@ static void check_sizes(const struct kvt_model *model)
 	}
 }
 
+/* What transformers holds: each layer of a kind that is there, in shapes of sizes. */
+static void check_held(const uint8_t *data, size_t size)
+{
+	static struct kvt_held held;
+	const struct kvt_config_hints hints = { .held = &held };
+	struct kvt_model_config config;
+	struct kvt_error err = { "" };
+
+	held = (struct kvt_held){ .tokens = 7 };
+	if (kvt_model_config_parse(&config, (const char *)data, size, "config", &hints,
+				   &err)) {
+		if (!err.text[0])
+			abort();
+		return;
+	}
+	if (held.layers < 1 || held.layers > KVT_HELD_LAYERS || !held.cache)
+		abort();
+	for (int64_t i = 0; i < held.layers; i++) {
+		const struct kvt_held_kind *of = &held.of[held.kind[i]];
+
+		if (!of->type || of->ntensors > KVT_HELD_TENSORS)
+			abort();
+		for (int t = 0; t < of->ntensors; t++)
+			for (int d = 0; d < of->tensor[t].ndims; d++)
+				if (of->tensor[t].shape[d] < 0)
+					abort();
+	}
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const struct kvt_config_hints none = { .nset = 0 };
 	struct kvt_model_config config;
 	struct kvt_error err = { "" };
 
+	check_held(data, size);
 	if (kvt_model_config_parse(&config, (const char *)data, size, "config", &none,
 				   &err)) {
 		if (!err.text[0])
