@@ -45,6 +45,7 @@ ENGINES = [
     ("vllm-0.22", 1800, ["vllm_tokens.py", "vllm_server.py", "vllm_types.py",
                          "vllm_layouts.py", "vllm_blocks.py"]),
     ("transformers", 900, ["transformers_caches.py"]),
+    ("transformers-5.24", 1800, ["transformers_models.py"]),
     ("transformers-4.57", 900, ["transformers_caches.py"]),
     ("lmcache", 900, ["lmcache_stores.py"]),
     ("lmcache-0.4", 900, ["lmcache_stores.py"]),
