@@ -322,7 +322,8 @@ static const char *said_of_vllm(const struct size_args *a)
 	return a->tp ? "tp" : a->cache_dtype ? "cache-dtype" :
 	       a->indexer_dtype ? "indexer-dtype" : a->layout ? "layout" :
 	       a->block_size ? "block-size" : a->apart ? "apart" :
-	       a->dcp > 1 ? "dcp" : a->encoder ? "encoder-tokens" : NULL;
+	       a->dcp > 1 ? "dcp" : a->encoder ? "encoder-tokens" : a->engine ? "engine" :
+	       a->release != KVT_NEWEST_RELEASE ? "release" : NULL;
 }
 
 static enum kvt_status work(struct size_report *r, const struct size_args *a,
