@@ -660,12 +660,13 @@ def _mamba(name, layer, spec, parallel, config):
         "kind": "mamba_conv", "layout": "L" + first.axes, "dtype": first.dtype, **page,
         "page_offset": 0, "content": _ranges(parts, tp, rank),
         "total_kv_heads": 1, "head_start": 0, "head_count": 1, "replicas": 1,
+        "state_shape": [channels, first.n["S"]],
         "sizes": {"block_size": spec.block_size, "slots": first.n["S"],
                   "num_kv_heads": 1, "content": channels}}), (second, {
         "kind": "mamba_ssm", "layout": "LBHC", "dtype": second.dtype, **page,
         "page_offset": ssm.storage_offset() * ssm.element_size() - base,
         "total_kv_heads": heads * tp, "head_start": heads * rank, "head_count": heads,
-        "replicas": 1,
+        "replicas": 1, "state_shape": list(ssm.shape[1:]),
         "sizes": {"block_size": spec.block_size, "slots": 1, "num_kv_heads": heads,
                   "content": second.n["D"]}})]
 

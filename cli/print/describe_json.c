@@ -136,6 +136,21 @@ static void put_components(struct json_out *out, json_t *group,
 	}
 }
 
+static void put_state(struct json_out *out, json_t *o, const struct kvt_group *g)
+{
+	int64_t shape[KVT_STATE_AXES];
+	int n = kvt_group_state_shape(shape, g);
+	json_t *list;
+
+	if (!n) {
+		json_put(out, o, "state_shape", json_null());
+		return;
+	}
+	list = json_put_array(out, o, "state_shape");
+	for (int i = 0; i < n; i++)
+		json_append_int(out, list, shape[i]);
+}
+
 static void put_shape(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
 {
 	const struct kvt_group *g = f->group;
@@ -148,6 +163,7 @@ static void put_shape(struct json_out *out, json_t *o, const struct kvt_group_fa
 	json_put_int(out, o, "heads", n[KVT_AXIS_H]);
 	json_put_int(out, o, "kv", n[KVT_AXIS_K]);
 	json_put_int(out, o, "dim", n[KVT_AXIS_D]);
+	put_state(out, o, g);
 	json_put_int(out, o, "block_size", g->block_size);
 	json_put_int(out, o, "tokens_per_slot", g->tokens_per_slot);
 	json_put_old(out, o, "tokens_per_state", "tokens_per_slot");

@@ -225,6 +225,25 @@ static void print_heads(const struct kvt_group *group)
 	putchar('\n');
 }
 
+static void print_state(const struct kvt_group *group)
+{
+	int64_t shape[KVT_STATE_AXES];
+	int n = kvt_group_state_shape(shape, group);
+
+	if (!n)
+		return;
+	print_label("state");
+	if (group->kind == KVT_MAMBA_CONV) {
+		plainf("%lld channel%s of %lld tap%s\n", (long long)shape[0],
+		       plural(shape[0]), (long long)shape[1], plural(shape[1]));
+		return;
+	}
+	plainf("%lld head%s of ", (long long)shape[0], plural(shape[0]));
+	for (int i = 1; i < n; i++)
+		plainf("%s%lld", i > 1 ? " x " : "", (long long)shape[i]);
+	putchar('\n');
+}
+
 static void print_sizes(const struct kvt_group_facts *f)
 {
 	const struct kvt_group *group = f->group;
@@ -425,6 +444,7 @@ static void print_group(const struct kvt_group_facts *f, const struct kvt_descri
 	print_predicates(&f->is, true);
 	print_predicates(&f->is, false);
 	print_heads(group);
+	print_state(group);
 	print_sizes(f);
 	print_blocks(f, kvt_null_block(d->snapshot, (int)(f - d->group)));
 	print_components(group);

@@ -389,6 +389,23 @@ static enum kvt_status read_pool(struct kvt_h5_in *in, hid_t object,
 	return status;
 }
 
+/* Of a conv state all of it is said elsewhere, of an SSM state the number of heads. */
+static enum kvt_status read_state(struct kvt_h5_in *in, hid_t object,
+				  struct kvt_group *group, struct kvt_error *err)
+{
+	int64_t shape[KVT_STATE_AXES];
+	enum kvt_status status;
+	int n = 0;
+
+	if (!kvt_h5_has_attr(in, object, "state_shape"))
+		return KVT_OK;
+	status = kvt_h5_get_ints(in, object, "state_shape", KVT_H5_U64, shape,
+				 KVT_STATE_AXES, &n, err);
+	if (!status && group->kind == KVT_MAMBA_SSM && n > 1)
+		kvt_group_set_state(group, shape + 1, n - 1);
+	return status;
+}
+
 enum kvt_status kvt_h5_read_group(struct kvt_h5_in *in, hid_t object,
 				  struct kvt_group *group, struct kvt_error *err)
 {
@@ -396,7 +413,8 @@ enum kvt_status kvt_h5_read_group(struct kvt_h5_in *in, hid_t object,
 
 	if ((status = read_kind(in, object, group, err)) ||
 	    (status = read_dtype(in, object, group, err)) ||
-	    (status = read_content_type(in, object, group, err)))
+	    (status = read_content_type(in, object, group, err)) ||
+	    (status = read_state(in, object, group, err)))
 		return status;
 	if ((status = read_fields(in, object, group_fields, NGROUP, group, err)))
 		return status;
@@ -439,6 +457,24 @@ static enum kvt_status check_content(struct kvt_h5_in *in, hid_t object,
 	return KVT_OK;
 }
 
+/* What was read of it, and what the data has, is all of it. */
+static enum kvt_status check_state(struct kvt_h5_in *in, hid_t object,
+				   const struct kvt_group *group, struct kvt_error *err)
+{
+	int64_t said[KVT_STATE_AXES], is[KVT_STATE_AXES];
+	enum kvt_status status;
+	int n = 0, known = kvt_group_state_shape(is, group);
+
+	if (!kvt_h5_has_attr(in, object, "state_shape"))
+		return KVT_OK;
+	status = kvt_h5_get_ints(in, object, "state_shape", KVT_H5_U64, said,
+				 KVT_STATE_AXES, &n, err);
+	if (!status && (n != known || memcmp(said, is, (size_t)n * sizeof(*is))))
+		return kvt_h5_bad(in, object, err,
+				  "state_shape is not the shape of a state of the data");
+	return status;
+}
+
 enum kvt_status kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object,
 				   const struct kvt_group *group,
 				   struct kvt_error *err)
@@ -451,8 +487,9 @@ enum kvt_status kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object,
 		{ "state_content_size", slot_bytes(group) },
 	};
 
+	enum kvt_status status;
+
 	for (int i = 0; i < 2; i++) {
-		enum kvt_status status;
 		int64_t value = 0;
 
 		status = kvt_h5_get_int(in, object, rows[i].name, KVT_H5_U64,
@@ -465,7 +502,9 @@ enum kvt_status kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object,
 					  rows[i].name, (long long)value,
 					  (long long)rows[i].expected);
 	}
-	return check_content(in, object, group, err);
+	if ((status = check_content(in, object, group, err)))
+		return status;
+	return check_state(in, object, group, err);
 }
 
 static bool write_content(hid_t object, const struct kvt_group *group)
@@ -482,6 +521,14 @@ static bool write_content(hid_t object, const struct kvt_group *group)
 			       both ? shape : shape + 1, both ? 2 : 1) &&
 	       kvt_h5_put_strs(object, "content_axes", both ? kv : &only,
 			       both ? 2 : 1);
+}
+
+static bool write_state(hid_t object, const struct kvt_group *group)
+{
+	int64_t shape[KVT_STATE_AXES];
+	int n = kvt_group_state_shape(shape, group);
+
+	return !n || kvt_h5_put_ints(object, "state_shape", KVT_H5_U64, shape, n);
 }
 
 bool kvt_h5_write_group(hid_t object, const struct kvt_group *group)
@@ -503,7 +550,7 @@ bool kvt_h5_write_group(hid_t object, const struct kvt_group *group)
 			      group->shape.n[KVT_AXIS_H]) &&
 	       kvt_h5_put_int(object, "state_content_size", KVT_H5_U64,
 			      slot_bytes(group)) &&
-	       write_content(object, group) &&
+	       write_content(object, group) && write_state(object, group) &&
 	       (group->layout.nplanes == 1 ||
 		kvt_h5_put_strs(object, "planes", planes, 2));
 }

@@ -261,6 +261,42 @@ static enum kvt_status take_numbers(struct kvt_group *group, const struct kvt_js
 	return take_tokens_per_slot(group, in);
 }
 
+/*
+ * state_shape: [channels, taps] of a conv state, [heads, head_dim, state] and the like
+ * of an SSM state.  It says extents, as sizes do.
+ */
+static enum kvt_status take_state(struct kvt_group *group, const struct kvt_json *in)
+{
+	static const char key[] = "state_shape";
+	bool conv = group->kind == KVT_MAMBA_CONV;
+	int64_t n[KVT_STATE_AXES] = { 0 }, rest = 1;
+	const json_t *list = NULL;
+	enum kvt_status status = kvt_json_array(&list, in, key);
+	size_t count = json_array_size(list);
+
+	if (status || !list)
+		return status;
+	if (!kvt_is_recurrent(group->kind) || count < 2 ||
+	    count > (conv ? 2 : KVT_STATE_AXES))
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: state_shape has %zu extents, expected 2 of kind mamba_conv, or 2 to %d of mamba_ssm",
+				in->name, count, KVT_STATE_AXES);
+	for (size_t i = 0; i < count; i++) {
+		if ((status = kvt_json_int_at(&n[i], in, key, list, i, 1, KVT_MOST)))
+			return status;
+		if (i && __builtin_mul_overflow(rest, n[i], &rest))
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: state_shape overflows", in->name);
+	}
+	if ((status = kvt_manifest_extent(group, conv ? KVT_AXIS_D : KVT_AXIS_H, n[0],
+					  key, in->name, in->err)))
+		return status;
+	if (!conv)
+		kvt_group_set_state(group, n + 1, (int)count - 1);
+	return kvt_manifest_extent(group, conv ? KVT_AXIS_S : KVT_AXIS_D, rest, key,
+				   in->name, in->err);
+}
+
 /* ---- components of the content ------------------------------------------ */
 
 enum kvt_status kvt_manifest_add_component(struct kvt_group *group, const char *name,
@@ -428,6 +464,7 @@ enum kvt_status kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *g
 	    (status = kvt_manifest_take_content_type(group, in)) ||
 	    (status = take_layout(group, in)) ||
 	    (status = take_sizes(group, in)) ||
+	    (status = take_state(group, in)) ||
 	    (status = take_numbers(group, in)) ||
 	    (status = take_components(group, in)) ||
 	    (status = kvt_manifest_take_tables(group, in)))

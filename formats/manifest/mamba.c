@@ -61,26 +61,29 @@ static enum kvt_status take_conv_parts(struct kvt_group *conv,
 	return KVT_OK;
 }
 
-/* The shape of one state: its first extent, and the product of the others. */
-static enum kvt_status take_state_shape(int64_t *first, int64_t *rest,
-					const struct kvt_json *in, const char *what)
+/* The shape of one state, and the product of all extents but the first. */
+static enum kvt_status take_state_shape(int64_t n[KVT_STATE_AXES], size_t *count,
+					int64_t *rest, const struct kvt_json *in,
+					const char *what)
 {
 	const json_t *shape = NULL;
 	enum kvt_status status;
-	int64_t n;
+	int64_t extent;
 
 	if ((status = kvt_json_array(&shape, in, "shape")))
 		return status;
-	if (json_array_size(shape) < 2)
+	*count = json_array_size(shape);
+	if (*count < 2)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
 				"%s: %s needs a shape of at least 2 extents", in->name, what);
 	*rest = 1;
-	for (size_t i = 0; i < json_array_size(shape); i++) {
-		if ((status = kvt_json_int_at(&n, in, "shape", shape, i, 1, KVT_MOST)))
+	for (size_t i = 0; i < *count; i++) {
+		if ((status = kvt_json_int_at(&extent, in, "shape", shape, i, 1,
+					      KVT_MOST)))
 			return status;
-		if (i == 0)
-			*first = n;
-		else if (__builtin_mul_overflow(*rest, n, rest))
+		if (i < KVT_STATE_AXES)
+			n[i] = extent;
+		if (i && __builtin_mul_overflow(*rest, extent, rest))
 			return kvt_fail(in->err, KVT_BAD_INPUT,
 					"%s: the shape of %s overflows", in->name, what);
 	}
@@ -90,18 +93,20 @@ static enum kvt_status take_state_shape(int64_t *first, int64_t *rest,
 static enum kvt_status take_conv(struct kvt_manifest *out, const struct kvt_json *in,
 				 const struct kvt_json *state)
 {
-	int64_t first = 0, rest = 0;
+	int64_t shape[KVT_STATE_AXES], first, rest = 0;
 	const char *order = NULL;
 	struct kvt_group *conv;
 	enum kvt_status status;
+	size_t n;
 	bool ds;
 
 	if ((status = kvt_manifest_add_group(&conv, &out->snapshot, "conv", in->name,
 					     in->err)) ||
 	    (status = kvt_manifest_take_dtype(conv, state)) ||
-	    (status = take_state_shape(&first, &rest, state, "conv")) ||
+	    (status = take_state_shape(shape, &n, &rest, state, "conv")) ||
 	    (status = kvt_json_string(&order, in, "conv_layout")))
 		return status;
+	first = shape[0];
 	if (order ? strcmp(order, "SD") && strcmp(order, "DS") : first > 1 && rest > 1)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
 				"%s: conv_layout is %.20s, expected SD (taps outside channels) or DS",
@@ -124,14 +129,15 @@ static enum kvt_status take_conv(struct kvt_manifest *out, const struct kvt_json
 static enum kvt_status take_ssm(struct kvt_manifest *out, const struct kvt_json *in,
 				const struct kvt_json *state)
 {
-	int64_t heads = 0, content = 0, owned[2] = { -1, -1 };
+	int64_t shape[KVT_STATE_AXES] = { 0 }, heads, content = 0, owned[2] = { -1, -1 };
 	struct kvt_group *ssm;
 	enum kvt_status status;
+	size_t n = 0;
 
 	if ((status = kvt_manifest_add_group(&ssm, &out->snapshot, "ssm",
 					     in->name, in->err)) ||
 	    (status = kvt_manifest_take_dtype(ssm, state)) ||
-	    (status = take_state_shape(&heads, &content, state, "ssm")) ||
+	    (status = take_state_shape(shape, &n, &content, state, "ssm")) ||
 	    (status = take_range(owned, state, "heads", 0)) ||
 	    (status = kvt_json_int(&ssm->page_offset, state, "byte_offset", 0,
 				   KVT_MOST)) ||
@@ -139,6 +145,8 @@ static enum kvt_status take_ssm(struct kvt_manifest *out, const struct kvt_json 
 				   KVT_MOST)) ||
 	    (status = kvt_layout_parse(&ssm->layout, "ssm", in->err)))
 		return status;
+	heads = shape[0];
+	kvt_group_set_state(ssm, shape + 1, (int)n - 1);
 	if (owned[0] >= 0 && owned[1] - owned[0] != heads)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
 				"%s: ssm holds heads %lld to %lld, but its shape has %lld",

@@ -175,8 +175,13 @@ enum kvt_status kvt_manifest_spec(struct kvt_group *group,
 		return KVT_OK;
 	status = kvt_manifest_extent(group, KVT_AXIS_S, told.shape.n[KVT_AXIS_S],
 				     "--spec", name, err);
-	if (status || group->ncomponents)
+	if (status)
 		return status;
+	if (told.spec.kind == KVT_MAMBA_SSM && group->kind == KVT_MAMBA_SSM &&
+	    !group->state[0])
+		kvt_group_set_state(group, told.spec.content, told.spec.ncontent);
+	if (group->ncomponents)
+		return KVT_OK;
 	return take_parts(group, &told.spec, name, err);
 }
 
@@ -187,6 +192,7 @@ static bool agrees(const struct kvt_group *group, const struct told *told,
 		   struct kvt_error *why)
 {
 	const int64_t *is = group->shape.n, *n = told->shape.n;
+	struct kvt_group said = { .state = { 0 } };
 	const struct {
 		const char *what;
 		int64_t is, said;
@@ -201,6 +207,11 @@ static bool agrees(const struct kvt_group *group, const struct told *told,
 		{ "bytes of an element", group->shape.elem, told->group.args.elem },
 	};
 
+	kvt_group_set_state(&said, told->spec.content, told->spec.ncontent);
+	if (told->spec.kind == KVT_MAMBA_SSM && !kvt_group_same_state(group, &said)) {
+		kvt_fail(why, KVT_BAD_INPUT, "%s: a state has another shape", group->id);
+		return false;
+	}
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].said && rows[i].is != rows[i].said) {
 			kvt_fail(why, KVT_BAD_INPUT, "%s: %s are %lld, expected %lld",

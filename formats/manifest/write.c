@@ -136,6 +136,20 @@ static void put_retention(struct text *t, json_t *out, const struct kvt_group *g
 		put_string(t, out, "pool", group->pool);
 }
 
+static void put_state(struct text *t, json_t *out, const struct kvt_group *group)
+{
+	int64_t shape[KVT_STATE_AXES];
+	int n = kvt_group_state_shape(shape, group);
+	json_t *list;
+
+	if (!n)
+		return;
+	list = json_array();
+	for (int i = 0; i < n; i++)
+		append(t, list, json_integer(shape[i]));
+	put(t, out, "state_shape", list);
+}
+
 static void put_group(struct text *t, json_t *out, const struct kvt_group *group)
 {
 	if (strcmp(group->id, "g0"))
@@ -146,6 +160,7 @@ static void put_group(struct text *t, json_t *out, const struct kvt_group *group
 	if (group->content.type)
 		put_string(t, out, "content_type", kvt_content_name(&group->content).s);
 	put(t, out, "sizes", sizes_of(t, group));
+	put_state(t, out, group);
 	put_int(t, out, "tokens_per_slot", group->tokens_per_slot);
 	put_int(t, out, "total_kv_heads", group->total_heads);
 	put_int(t, out, "head_start", group->head_start);

@@ -89,6 +89,20 @@ static bool take_leaves(struct kvt_dump *dump, const struct derivation *d)
 	return true;
 }
 
+/* Some channels of a head of a state have no shape. */
+static void forget_cut_states(struct kvt_snapshot *snapshot)
+{
+	for (int g = 0; g < snapshot->ngroups; g++) {
+		struct kvt_group *group = &snapshot->group[g];
+		int64_t n = 1;
+
+		for (int i = 0; i < KVT_STATE_AXES && group->state[i]; i++)
+			n *= group->state[i];
+		if (n != group->shape.n[KVT_AXIS_D])
+			memset(group->state, 0, sizeof(group->state));
+	}
+}
+
 enum kvt_status derive(struct kvt_dump **out, struct derivation *d, struct kvt_error *err)
 {
 	enum kvt_status status = halves_check(&d->snapshot, err);
@@ -101,6 +115,7 @@ enum kvt_status derive(struct kvt_dump **out, struct derivation *d, struct kvt_e
 	}
 	dump = calloc(1, sizeof(*dump));
 	done = dump != NULL;
+	forget_cut_states(&d->snapshot);
 	for (int g = 0; done && g < d->snapshot.ngroups; g++)
 		for (const struct step_group *s = &d->group[g]; done && s; s = s->next)
 			done = compose(dump, g, d, s);

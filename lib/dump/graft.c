@@ -274,6 +274,9 @@ static enum kvt_status check_alike(const struct grafting *g, struct kvt_error *e
 	if (!kvt_group_same_type(g->base, g->donor))
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: the elements have other types",
 				g->base->id);
+	if (!kvt_group_same_state(g->base, g->donor))
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: the states have other shapes",
+				g->base->id);
 	return KVT_OK;
 }
 

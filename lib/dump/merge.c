@@ -164,6 +164,8 @@ static enum kvt_status same_group(struct pair p, const struct kvt_group *a,
 		return unlike(&p, "kind");
 	if (!kvt_group_same_type(a, b))
 		return unlike(&p, "element type");
+	if (!kvt_group_same_state(a, b))
+		return unlike(&p, "shape of states");
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if ((status = same_int(&p, rows[i].what, rows[i].a, rows[i].b)))
 			return status;

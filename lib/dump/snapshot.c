@@ -43,6 +43,37 @@ bool kvt_group_same_type(const struct kvt_group *a, const struct kvt_group *b)
 	return a->dtype == b->dtype && kvt_content_equal(&a->content, &b->content);
 }
 
+/* The last place of ->state is for the 0 that ends it. */
+bool kvt_group_set_state(struct kvt_group *group, const int64_t *extents, int n)
+{
+	memset(group->state, 0, sizeof(group->state));
+	if (n < 1 || n >= KVT_STATE_AXES)
+		return false;
+	memcpy(group->state, extents, (size_t)n * sizeof(*extents));
+	return true;
+}
+
+int kvt_group_state_shape(int64_t out[KVT_STATE_AXES], const struct kvt_group *group)
+{
+	int n = 0;
+
+	if (group->kind == KVT_MAMBA_CONV) {
+		out[n++] = group->shape.n[KVT_AXIS_D];
+		out[n++] = group->shape.n[KVT_AXIS_S];
+	} else if (group->state[0]) {
+		out[n++] = group->shape.n[KVT_AXIS_H];
+		for (int i = 0; i < KVT_STATE_AXES - 1 && group->state[i]; i++)
+			out[n++] = group->state[i];
+	}
+	return n;
+}
+
+bool kvt_group_same_state(const struct kvt_group *a, const struct kvt_group *b)
+{
+	return !a->state[0] || !b->state[0] ||
+	       !memcmp(a->state, b->state, sizeof(a->state));
+}
+
 struct kvt_packing kvt_group_packing(const struct kvt_group *group)
 {
 	struct kvt_packing packing = { .nbytes = 0 };

@@ -202,6 +202,27 @@ static enum kvt_status check_components(const struct kvt_group *g, struct check 
 }
 
 /* Rows are whole, and in one run. */
+static enum kvt_status check_state(const struct kvt_group *g, struct check *c)
+{
+	int64_t n = 1;
+	int i;
+
+	if (!g->state[0])
+		return KVT_OK;
+	if (g->kind != KVT_MAMBA_SSM)
+		return flaw(c, "group.state",
+			    "group %s: an SSM state has a shape, but its kind is %s", g->id,
+			    kvt_kind_name(g->kind));
+	for (i = 0; i < KVT_STATE_AXES && g->state[i]; i++)
+		if (g->state[i] < 0 || __builtin_mul_overflow(n, g->state[i], &n))
+			n = -1;
+	if (n != g->shape.n[KVT_AXIS_D] || i == KVT_STATE_AXES)
+		return flaw(c, "group.state",
+			    "group %s: a head of its state has %lld elements, but its shape does not",
+			    g->id, LL(g->shape.n[KVT_AXIS_D]));
+	return KVT_OK;
+}
+
 static enum kvt_status check_content(const struct kvt_group *g, struct check *c)
 {
 	const struct kvt_content_type *type = g->content.type;
@@ -399,6 +420,7 @@ static enum kvt_status check_group(const struct kvt_snapshot *s, int index,
 	    (status = check_layout(g, c)) ||
 	    (status = check_heads(g, &s->parallel, c)) ||
 	    (status = check_components(g, c)) ||
+	    (status = check_state(g, c)) ||
 	    (status = check_content(g, c)))
 		return status;
 	return check_tables(g, c);

@@ -24,7 +24,7 @@ struct kvt_component {
 	int64_t global_start;		/* in the model; = start if not sharded */
 };
 
-enum { KVT_MAX_COMPONENTS = 8, KVT_MAX_GROUPS = 32 };
+enum { KVT_MAX_COMPONENTS = 8, KVT_MAX_GROUPS = 32, KVT_STATE_AXES = 4 };
 
 struct kvt_group {
 	char id[32];			/* "g0", "conv", "ssm" */
@@ -47,6 +47,8 @@ struct kvt_group {
 	char pool[32];			/* groups of one name share blocks; "": alone */
 	int ncomponents;
 	struct kvt_component component[KVT_MAX_COMPONENTS];
+	/* Extents of a head of an SSM state, then 0s; all 0: unknown, or none. */
+	int64_t state[KVT_STATE_AXES];
 
 	/* Tables; NULL where the file has none.  Owned by the snapshot. */
 	char     **layer_names;		/* [L] */
@@ -153,6 +155,15 @@ int kvt_group_half(const struct kvt_group *group);
 /* What the elements are: the type of the content, or of each element. */
 struct kvt_text kvt_group_type(const struct kvt_group *group);
 bool kvt_group_same_type(const struct kvt_group *a, const struct kvt_group *b);
+/*
+ * The shape of a recurrent state on this rank, whatever its order in memory: channels
+ * and taps, or heads and what each holds.  How many extents; 0: not known.
+ */
+int kvt_group_state_shape(int64_t out[KVT_STATE_AXES], const struct kvt_group *group);
+/* Heads of an SSM group hold 'n' extents; false: more than it can say, so unknown. */
+bool kvt_group_set_state(struct kvt_group *group, const int64_t *extents, int n);
+/* False where both are known and differ: [head_dim, state] is no [state, head_dim]. */
+bool kvt_group_same_state(const struct kvt_group *a, const struct kvt_group *b);
 /* Of a group with a content type that passed kvt_snapshot_check(). */
 struct kvt_packing kvt_group_packing(const struct kvt_group *group);
 

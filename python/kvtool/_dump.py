@@ -47,6 +47,7 @@ class Group(NamedTuple):
     block_ids: Tuple[int, ...]      #: in the engine's pool
     window: int                     #: tokens; 0: none
     content_type: str               #: "" for elements of one type
+    state_shape: Tuple[int, ...]    #: [channels, taps], [heads, ...]; empty if unknown
 
 
 class Request(NamedTuple):
@@ -82,7 +83,8 @@ def _group(entry: Mapping[str, Any], number: int) -> Group:
         layer_ids=tuple(entry.get("layer_ids", range(layers))),
         layer_names=tuple(entry.get("layer_names", ())),
         block_ids=tuple(entry.get("block_ids", range(blocks))),
-        window=entry.get("window", 0), content_type=entry.get("content_type", ""))
+        window=entry.get("window", 0), content_type=entry.get("content_type", ""),
+        state_shape=tuple(entry.get("state_shape", ())))
 
 
 class _Facts:

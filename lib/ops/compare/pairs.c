@@ -401,7 +401,8 @@ enum kvt_status head_pairs_init(struct head_pairs *out, const struct kvt_group *
 	enum kvt_status status;
 
 	*out = (struct head_pairs){ .first_kv = 0 };
-	if (a->dtype != b->dtype || !same_kv(&out->first_kv, a, b))
+	if (a->dtype != b->dtype || !same_kv(&out->first_kv, a, b) ||
+	    !kvt_group_same_state(a, b))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"groups %s and %s hold slots of another shape or type",
 				a->id, b->id);

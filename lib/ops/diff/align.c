@@ -372,6 +372,18 @@ static enum kvt_status pair_packed(struct diff_pair *p, const struct diff_alignm
 	return KVT_OK;
 }
 
+/* "32 x 16" */
+static struct kvt_text inside_state(const struct kvt_group *group)
+{
+	struct kvt_text out = { "" };
+	size_t used = 0;
+
+	for (int i = 0; i < KVT_STATE_AXES && group->state[i]; i++)
+		used += (size_t)snprintf(out.s + used, sizeof(out.s) - used, "%s%lld",
+					 i ? " x " : "", LL(group->state[i]));
+	return out;
+}
+
 /* What a slot is must be the same: no part of it could be left out. */
 static enum kvt_status pair_content(struct diff_pair *p, const struct diff_alignment *how,
 				    struct diff_unmatched *unmatched,
@@ -388,6 +400,10 @@ static enum kvt_status pair_content(struct diff_pair *p, const struct diff_align
 				"%s: a slot has %lld elements a head in A and %lld in B",
 				p->id, LL(a->shape.n[KVT_AXIS_D]),
 				LL(b->shape.n[KVT_AXIS_D]));
+	if (!kvt_group_same_state(a, b))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: a head of a state is %s in A and %s in B", p->id,
+				inside_state(a).s, inside_state(b).s);
 	if (a->tokens_per_slot != b->tokens_per_slot)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a slot stands for %lld tokens in A and for %lld in B%s",

@@ -386,6 +386,7 @@ static inline void same_group(const struct kvt_group *a, const struct kvt_group 
 		SAME(component[i].length);
 		SAME(component[i].global_start);
 	}
+	same_bytes(a->state, b->state, sizeof(a->state), "state");
 	assert_int_equal(!a->layer_names, !b->layer_names);
 	for (int64_t i = 0; a->layer_names && i < a->shape.n[NL]; i++)
 		same_text(a->layer_names[i], b->layer_names[i], "layer name");

@@ -19,6 +19,31 @@ static void compressed(struct kvt_snapshot *s)
 	s->group[0].block_size = 64;
 	s->group[0].tokens_per_slot = 4;
 }
+/* A head holds 8 elements. */
+static void state_of(struct kvt_snapshot *s, int64_t a, int64_t b)
+{
+	struct kvt_group *group = &s->group[0];
+
+	group->kind = KVT_MAMBA_SSM;
+	group->shape.n[NS] = group->shape.n[NK] = 1;
+	group->shape.n[ND] = 8;
+	group->tokens_per_slot = -1;
+	group->state[0] = a;
+	group->state[1] = b;
+}
+static void state_alike(struct kvt_snapshot *s) { state_of(s, 2, 4); }
+static void state_larger(struct kvt_snapshot *s) { state_of(s, 2, 5); }
+static void state_huge(struct kvt_snapshot *s) { state_of(s, INT64_MAX, INT64_MAX); }
+static void state_endless(struct kvt_snapshot *s)
+{
+	state_of(s, 2, 4);
+	s->group[0].state[2] = s->group[0].state[3] = 1;
+}
+static void state_of_attention(struct kvt_snapshot *s)
+{
+	state_of(s, 2, 4);
+	s->group[0].kind = KVT_FULL_ATTENTION;
+}
 static void no_layout(struct kvt_snapshot *s) { s->group[0].layout.nplanes = 0; }
 static void no_head_axis(struct kvt_snapshot *s)
 {
@@ -259,6 +284,15 @@ static struct check_case {
 	  "group.slots" },
 	{ "one slot for all tokens has one slot", recurrent, KVT_BAD_INPUT,
 	  "expected 1", "group.slots" },
+	{ "an SSM state of heads of 2 x 4", state_alike, KVT_OK, NULL, NULL },
+	{ "of heads of more", state_larger, KVT_BAD_INPUT, "has 8 elements",
+	  "group.state" },
+	{ "of 2^64 elements", state_huge, KVT_BAD_INPUT, "has 8 elements",
+	  "group.state" },
+	{ "of a list that does not end", state_endless, KVT_BAD_INPUT, "has 8 elements",
+	  "group.state" },
+	{ "of attention", state_of_attention, KVT_BAD_INPUT, "kind is full_attention",
+	  "group.state" },
 	{ "four tokens per slot", compressed, KVT_OK, NULL, NULL },
 	{ "no layout", no_layout, KVT_BAD_INPUT, "no layout", "layout.missing" },
 	{ "layout without the head axis", no_head_axis, KVT_BAD_INPUT, "head",
