@@ -28,14 +28,22 @@ def replay(lines):
     """(finished, invalid blocks, problems as sorted (problem, what, step))."""
     workers = lines[0]["workers"]
     expected = lines[0].get("expected_finished_count") or workers
-    left, started, who, ended = {}, {}, {}, {}
+    left, started, who, ended, awaited = {}, {}, {}, {}, {}
+    rank = lines[0].get("output_rank", 0)
     finished, invalid, problems = [], [], []
     for step in sorted({l["step"] for l in lines[1:]}):
         here = [l for l in lines[1:] if l["step"] == step]
-        dropped = any("output" in l for l in here)
+        silent = {l.get("worker", rank) for l in here if "output" in l}
+        dropped = rank in silent
+        if silent and not dropped:
+            problems.append(("raised", "-", step))
         done, blocks = set(), set()
         for line in here:
-            if "worker" not in line:
+            for key, names in line.get("awaited", {}).items():
+                for name in names:
+                    awaited.setdefault((key, name), step)
+        for line in here:
+            if "worker" not in line or "output" in line:
                 continue
             w = line["worker"]
             if not dropped and line.get("expected_finished_count"):
@@ -61,12 +69,15 @@ def replay(lines):
                         ended[what] = step
                         done.add(what)
                         del left[what]
+                        awaited.pop(what, None)
             for b in line.get("invalid_block_ids") or []:
                 if dropped:
                     problems.append(("lost", b, step))
                 elif b not in blocks:
                     blocks.add(b)
                     invalid.append((step, b))
+        problems += [("both", n, step) for k, n in done
+                     if k == KEYS[0] and (KEYS[1], n) in done]
         for line in here:
             if "aggregated" not in line:
                 continue
@@ -77,13 +88,16 @@ def replay(lines):
             problems += [("lost", n, step) for k, n in done - ids]
             problems += [("invented", b, step) for b in theirs - blocks]
             problems += [("lost", b, step) for b in blocks - theirs]
-    last = max((l["step"] for l in lines[1:]), default=-1)
+    last = max((l["step"] for l in lines[1:] if "awaited" not in l), default=-1)
+    problems += [("none", n, last) for k, n in awaited if (k, n) not in left]
     problems += [("incomplete", n, last) for k, n in left]
     return finished, invalid, sorted(problems, key=str)
 
 
 def block_of(text):
-    """The block that a problem without a request is about."""
+    """The block that a problem without a request is about, if any."""
+    if "invalid block" not in text:
+        return "-"
     return int(text.split("invalid block ")[1].split(":")[0])
 
 
@@ -199,7 +213,42 @@ def invent(lines):
     said["finished_sending"].append("nobody")
 
 
-FAULTS = {"a report is dropped": drop_report,
+def silence(lines):
+    """The rank whose output is used has none, said after the ranks before it."""
+    lines[0]["output_rank"] = rng.randrange(1, lines[0]["workers"])
+    said = [l for l in lines[1:] if l.get("worker", 0) < lines[0]["output_rank"] and
+            any(l.get(k) for k in KEYS)]
+    if not said:
+        return False
+    step = rng.choice(said)["step"]
+    lines[:] = [l for l in lines if (l.get("step"), l.get("worker")) !=
+                (step, lines[0]["output_rank"])]
+    at = max(i for i, l in enumerate(lines) if l.get("step") == step and
+             l.get("worker", 99) < lines[0]["output_rank"])
+    lines.insert(at + 1, {"step": step, "worker": lines[0]["output_rank"],
+                          "output": False})
+    return True
+
+
+def await_nobody(lines):
+    lines.insert(1, {"step": 0, "awaited": {rng.choice(KEYS): ["nobody"]}})
+
+
+def finish_both(lines):
+    """A request that finished one way finishes the other way in the same step."""
+    step, key, name, *_ = rng.choice(replay(lines)[0])
+    other = KEYS[1 - KEYS.index(key)]
+    at = next(i for i, l in enumerate(lines) if l.get("step") == step)
+    lines[:] = [l for l in lines if l.get("step") != step or "worker" not in l and
+                "aggregated" not in l]
+    lines[at:at] = [{"step": step, "worker": w, key: [name], other: [name]}
+                    for w in range(lines[0]["workers"])]
+
+
+FAULTS = {"the rank that counts is silent": silence,
+          "a request is awaited for nothing": await_nobody,
+          "both ways in one step": finish_both,
+          "a report is dropped": drop_report,
           "a report comes twice": repeat_report,
           "a step has no output": lose_output,
           "a block is lost": lose_block,
@@ -211,11 +260,19 @@ def random_log():
     workers = rng.randrange(1, 5)
     lines = [{"workers": workers,
               "expected_finished_count": rng.randrange(0, 6)}]
+    if rng.random() < 0.7:
+        lines[0]["output_rank"] = rng.randrange(workers)
     for step in sorted(rng.sample(range(30), 8)):
+        if rng.random() < 0.3:
+            lines.append({"step": step, "awaited": {
+                rng.choice(KEYS): rng.choices("abcdefgh", k=2)}})
         if rng.random() < 0.2:
             lines.append({"step": step, "output": False})
         for w in sorted(rng.sample(range(workers), rng.randrange(workers + 1))):
             line = {"step": step, "worker": w}
+            if rng.random() < 0.15:
+                lines.append({**line, "output": False})
+                continue
             for key in KEYS:
                 if rng.random() < 0.6:
                     line[key] = [rng.choice("abcdef")

@@ -18,7 +18,11 @@ struct sink {
 	const char *path;
 	struct json_out *out;		/* NULL: text */
 	json_t *finished, *failed, *invalid, *stats, *events, *requests, *problems;
+	json_t *unnamed;
 	int64_t more_problems;		/* of extras */
+	int64_t output_rank;		/* -1: the log does not say it */
+	bool has_silent;		/* and a worker had no output */
+	const char *await;
 };
 
 /* ---- what is found ------------------------------------------------------ */
@@ -69,6 +73,19 @@ static void on_invalid(void *context, int64_t step, int64_t block)
 	o = json_append_object(s->out, s->invalid);
 	json_put_int(s->out, o, "step", step);
 	json_put_int(s->out, o, "block", block);
+}
+
+/* No problem where requests need no transfer: which ones do is for --await to say. */
+static void on_unnamed(void *context, int64_t step, const char *id)
+{
+	struct sink *s = context;
+	json_t *o;
+
+	if (!s->out)
+		return;
+	o = json_append_object(s->out, s->unnamed);
+	json_put_int(s->out, o, "step", step);
+	json_put_text(s->out, o, "request", id);
 }
 
 static void put_problem(struct sink *s, const char *problem, int64_t step,
@@ -190,14 +207,21 @@ static void print_totals(const struct sink *s, const struct kvt_workers_totals *
 		       s->path, LL(t->workers), plural(t->workers), LL(t->steps),
 		       plural(t->steps), LL(t->finished), LL(t->invalid),
 		       plural(t->invalid), LL(t->problems), plural(t->problems));
+		if (t->unnamed && !s->await)
+			plainf("%s: no worker names %lld of %lld new request%s: with "
+			       "--await those are problems\n", s->path, LL(t->unnamed),
+			       LL(t->scheduled), plural(t->scheduled));
 		return;
 	}
 	json_put_int(s->out, s->out->root, "workers", t->workers);
 	json_put_int(s->out, s->out->root, "steps", t->steps);
+	json_put_known(s->out, s->out->root, "output_rank", s->output_rank,
+		       s->output_rank >= 0);
 }
 
 /* Both hear of every line. */
 struct replays {
+	struct sink *sink;
 	struct kvt_workers *workers;
 	struct kvt_extras *extras;
 };
@@ -208,6 +232,9 @@ static enum kvt_status take(void *context, const struct kvt_worker_event *event,
 	const struct replays *r = context;
 	enum kvt_status status = kvt_workers_take(r->workers, event, err);
 
+	if (event->kind == KVT_EVENT_HEAD)
+		r->sink->output_rank = event->output_rank;
+	r->sink->has_silent |= event->silent;
 	return status ? status : kvt_extras_take(r->extras, event, err);
 }
 
@@ -215,17 +242,20 @@ static enum kvt_status replay(struct kvt_workers_totals *totals, FILE *in,
 			      struct sink *s, struct kvt_error *err)
 {
 	const struct kvt_workers_listener listener = {
-		s, on_finished, on_failed, on_invalid, on_problem,
+		s, on_finished, on_failed, on_invalid, on_unnamed, on_problem,
 	};
 	const struct kvt_extras_listener extras = {
 		s, on_stats, on_events, on_request, on_more,
 	};
 	struct kvt_error why = { "" };
-	struct replays r = { NULL, NULL };
+	struct replays r = { s, NULL, NULL };
 	enum kvt_status status = kvt_workers_new(&r.workers, &listener, err);
 
 	if (!status)
 		status = kvt_extras_new(&r.extras, &extras, err);
+	for (int d = 0; !status && s->await && d < KVT_NDIRECTIONS; d++)
+		if (!strcmp(s->await, kvt_direction_name(d)))
+			kvt_workers_await(r.workers, d);
 	if (!status && !(status = kvt_log_read(in, s->path, take, &r, err)) &&
 	    ((status = kvt_extras_end(r.extras, &why)) ||
 	     (status = kvt_workers_end(totals, r.workers, &why))))
@@ -243,6 +273,10 @@ static enum kvt_status check(FILE *in, struct sink *s, struct kvt_error *err)
 	if (status)
 		return status;
 	totals.problems += s->more_problems;
+	if (s->has_silent && s->output_rank < 0 && totals.workers > 1)
+		complain(&cmd_workers,
+			 "%.100s: output_rank is not in the first line: the output of worker 0 is taken for the one that is used",
+			 s->path);
 	print_totals(s, &totals);
 	if (s->out && (status = json_print(s->out, false, err)))
 		return status;
@@ -251,13 +285,15 @@ static enum kvt_status check(FILE *in, struct sink *s, struct kvt_error *err)
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
+	struct sink s = { .path = NULL, .output_rank = -1 };
 	bool json = false;
 	const struct opt opts[] = {
+		{ "await", 0, OPT_STRING, &s.await, "DIRECTION",
+		  "finished_sending or _recving: each new request must be reported" },
 		OPT_JSON(&json),
 		{ 0 }
 	};
 	struct json_out out = { NULL, false };
-	struct sink s = { .path = NULL };
 	int n = opt_parse(&cmd_workers, opts, argc, argv, err);
 	enum kvt_status status;
 	FILE *in;
@@ -267,6 +303,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n != 1)
 		return kvt_fail(err, KVT_USAGE,
 				"expected one log, or - for standard input, got %d", n);
+	if (s.await && strcmp(s.await, kvt_direction_name(KVT_SENDING)) &&
+	    strcmp(s.await, kvt_direction_name(KVT_RECVING)))
+		return kvt_fail(err, KVT_USAGE,
+				"--await is '%.40s', expected finished_sending or finished_recving",
+				s.await);
 	s.path = text_file_name(argv[0]);
 	if (!(in = text_file_open(argv[0])))
 		return kvt_fail(err, KVT_SYSTEM, "%s: %s", s.path, strerror(errno));
@@ -280,6 +321,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		s.stats = json_put_array(&out, out.root, "stats");
 		s.events = json_put_array(&out, out.root, "events");
 		s.requests = json_put_array(&out, out.root, "requests");
+		s.unnamed = json_put_array(&out, out.root, "unnamed");
 		s.problems = json_put_array(&out, out.root, "problems");
 	}
 	status = check(in, &s, err);
@@ -295,5 +337,6 @@ const struct command cmd_workers = {
 	.run     = run,
 	.examples =
 		"  kvtool workers log.jsonl\n"
+		"  kvtool workers --await=finished_recving log.jsonl\n"
 		"  kvtool workers --json log.jsonl\n",
 };

@@ -3,7 +3,8 @@
  * workers.c - logs of what workers report: JSON, an event a line
  *
  * Keys and values are checked here, line by line; whether lines follow each other as
- * they must is the replay's to say (lib/ops/workers).
+ * they must is the replay's to say (lib/ops/workers).  Lines are passed on in their
+ * order, but for a step that does not count: that goes before its reports.
  */
 #include "formats/log/workers.h"
 #include "formats/log/extras.h"
@@ -17,13 +18,20 @@ enum { MAX_LINE = 16 << 20 };
 
 /* ---- keys --------------------------------------------------------------- */
 
-static const char *const head_keys[] = { "workers", "expected_finished_count", NULL };
+static const char *const head_keys[] = {
+	"workers", "expected_finished_count", "output_rank", NULL
+};
 static const char *const worker_keys[] = {
 	"step", "worker", "finished_sending", "finished_recving", "failed_recving",
 	"invalid_block_ids", "expected_finished_count", "kv_connector_stats",
 	"kv_cache_events", "output", NULL
 };
-static const char *const scheduled_keys[] = { "step", "scheduler_output", NULL };
+static const char *const scheduled_keys[] = {
+	"step", "scheduler_output", "awaited", NULL
+};
+static const char *const awaited_keys[] = {
+	"finished_sending", "finished_recving", NULL
+};
 static const char *const no_output_keys[] = { "step", "output", NULL };
 static const char *const aggregated_keys[] = { "step", "aggregated", NULL };
 static const char *const set_keys[] = {
@@ -62,6 +70,7 @@ static enum kvt_status find_kind(enum kvt_event_kind *out, const struct kvt_json
 	} tells[] = {
 		{ "aggregated", KVT_EVENT_AGGREGATED },
 		{ "scheduler_output", KVT_EVENT_SCHEDULED },
+		{ "awaited", KVT_EVENT_SCHEDULED },
 		{ "worker", KVT_EVENT_WORKER },
 		{ "output", KVT_EVENT_NO_OUTPUT },
 		{ "workers", KVT_EVENT_HEAD },
@@ -73,14 +82,15 @@ static enum kvt_status find_kind(enum kvt_event_kind *out, const struct kvt_json
 			return check_keys(in, keys_of[*out]);
 		}
 	return kvt_fail(in->err, KVT_BAD_INPUT,
-			"%s: expected a worker, workers, output, aggregated or scheduler_output", in->name);
+			"%s: expected a worker, workers, output, aggregated, scheduler_output or awaited",
+			in->name);
 }
 
 /* ---- values ------------------------------------------------------------- */
 
 /* The lists of an event while they are checked. */
 struct lists {
-	const json_t *ids[KVT_NDIRECTIONS], *failed, *blocks;
+	const json_t *ids[KVT_NDIRECTIONS], *failed, *blocks, *fresh;
 };
 
 static enum kvt_status take_ids(const json_t **out, const char *key,
@@ -103,6 +113,16 @@ static enum kvt_status take_ids(const json_t **out, const char *key,
 	return KVT_OK;
 }
 
+static enum kvt_status take_directions(struct lists *out, const struct kvt_json *in)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int d = 0; !status && d < KVT_NDIRECTIONS; d++)
+		status = take_ids(&out->ids[d],
+				  kvt_direction_name((enum kvt_direction)d), in);
+	return status;
+}
+
 static enum kvt_status take_lists(struct lists *out, const struct kvt_json *in)
 {
 	static const char key[] = "invalid_block_ids";
@@ -110,13 +130,9 @@ static enum kvt_status take_lists(struct lists *out, const struct kvt_json *in)
 	enum kvt_status status;
 	int64_t block;
 
-	for (int d = 0; d < KVT_NDIRECTIONS; d++)
-		if ((status = take_ids(&out->ids[d],
-				       kvt_direction_name((enum kvt_direction)d), in)))
-			return status;
-	if ((status = take_ids(&out->failed, "failed_recving", in)))
-		return status;
-	if ((status = kvt_json_array(&list, in, key)))
+	if ((status = take_directions(out, in)) ||
+	    (status = take_ids(&out->failed, "failed_recving", in)) ||
+	    (status = kvt_json_array(&list, in, key)))
 		return status;
 	for (size_t i = 0; i < json_array_size(list); i++)
 		if ((status = kvt_json_int_at(&block, in, key, list, i, 0, INT64_MAX)))
@@ -125,12 +141,17 @@ static enum kvt_status take_lists(struct lists *out, const struct kvt_json *in)
 	return KVT_OK;
 }
 
+/* Ids are strings, or objects that have them as "req_id". */
 static const char *const *keep_ids(const char ***at, const json_t *list)
 {
 	const char **first = *at;
 
-	for (size_t i = 0; i < json_array_size(list); i++)
-		*(*at)++ = json_string_value(json_array_get(list, i));
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		const json_t *id = json_array_get(list, i);
+
+		*(*at)++ = json_string_value(json_is_object(id) ?
+					     json_object_get(id, "req_id") : id);
+	}
 	return first;
 }
 
@@ -147,6 +168,7 @@ static enum kvt_status keep_lists(struct kvt_log_line *out, const struct lists *
 	for (int d = 0; d < KVT_NDIRECTIONS; d++)
 		n += e->nids[d] = json_array_size(in->ids[d]);
 	n += e->nfailed = json_array_size(in->failed);
+	n += e->nfresh = json_array_size(in->fresh);
 	if (!n)
 		return KVT_OK;
 	if (!(out->lists = block = calloc(n, sizeof(*block))))
@@ -158,6 +180,7 @@ static enum kvt_status keep_lists(struct kvt_log_line *out, const struct lists *
 	for (int d = 0; d < KVT_NDIRECTIONS; d++)
 		e->ids[d] = keep_ids(&id, in->ids[d]);
 	e->failed = keep_ids(&id, in->failed);
+	e->fresh = keep_ids(&id, in->fresh);
 	return KVT_OK;
 }
 
@@ -183,6 +206,31 @@ static enum kvt_status take_output(const struct kvt_json *in)
 	return kvt_fail(in->err, KVT_BAD_INPUT, "%s: output is not false", in->name);
 }
 
+/* The new requests of a scheduler output, and what the engine waits for. */
+static enum kvt_status take_scheduled(struct lists *lists, const struct kvt_json *in)
+{
+	struct kvt_json awaited;
+	enum kvt_status status;
+
+	lists->fresh = json_object_get(json_object_get(in->object, "scheduler_output"),
+				       "scheduled_new_reqs");
+	if ((status = kvt_json_object(&awaited, in, "awaited")) || !awaited.object ||
+	    (status = check_keys(&awaited, awaited_keys)))
+		return status;
+	return take_directions(lists, &awaited);
+}
+
+/* Of a log that does not say it, it is what the engine takes by default. */
+static enum kvt_status take_head(struct kvt_worker_event *out, const struct kvt_json *in)
+{
+	enum kvt_status status;
+
+	if ((status = need_int(&out->workers, in, "workers", 1, KVT_MAX_WORKERS)))
+		return status;
+	out->output_rank = -1;
+	return kvt_json_int(&out->output_rank, in, "output_rank", 0, out->workers - 1);
+}
+
 static enum kvt_status take(struct kvt_worker_event *out, struct lists *lists,
 			    const struct kvt_json *in)
 {
@@ -193,7 +241,7 @@ static enum kvt_status take(struct kvt_worker_event *out, struct lists *lists,
 	if ((status = find_kind(&out->kind, in)))
 		return status;
 	if (out->kind == KVT_EVENT_HEAD)
-		status = need_int(&out->workers, in, "workers", 1, KVT_MAX_WORKERS);
+		status = take_head(out, in);
 	else
 		status = need_int(&out->step, in, "step", 0, INT64_MAX - 1);
 	if (!status && out->kind == KVT_EVENT_WORKER)
@@ -209,6 +257,8 @@ static enum kvt_status take(struct kvt_worker_event *out, struct lists *lists,
 		status = take_lists(lists, in);
 	if (!status)
 		status = kvt_extras_check(in->object, in->name, in->err);
+	if (!status && out->kind == KVT_EVENT_SCHEDULED)
+		status = take_scheduled(lists, in);
 	if (!status && out->kind == KVT_EVENT_AGGREGATED &&
 	    !(status = kvt_json_object(&aggregated, in, "aggregated")) &&
 	    !(status = check_keys(&aggregated, set_keys)))
@@ -289,20 +339,105 @@ static bool is_blank(const struct text *line)
 	return true;
 }
 
-static enum kvt_status take_line(const struct text *text, const char *name,
-				 kvt_event_fn *take_event, void *context,
-				 struct kvt_error *err)
+/*
+ * Whether a step counts is known when the rank has been heard whose output is used: the
+ * workers before it wait here, and if it has none, a line that says so goes first.
+ */
+struct reading {
+	kvt_event_fn *take;
+	void *context;
+	const char *name;
+	int64_t rank, held_step, dropped_step;
+	struct held {
+		struct kvt_log_line line;
+		long long number;
+	} *held;
+	size_t n, room;
+};
+
+static enum kvt_status pass_on(const struct reading *r,
+			       const struct kvt_worker_event *event, long long number,
+			       struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
+	enum kvt_status status = r->take(r->context, event, &why);
+
+	return status ? kvt_fail(err, status, "%.250s: line %lld: %s", r->name, number,
+				 why.text) : KVT_OK;
+}
+
+/* Passes the waiting lines on, unless something has failed. */
+static enum kvt_status release(struct reading *r, enum kvt_status status,
+			       struct kvt_error *err)
+{
+	for (size_t i = 0; i < r->n; i++) {
+		if (!status)
+			status = pass_on(r, &r->held[i].line.event, r->held[i].number,
+					 err);
+		kvt_log_free(&r->held[i].line);
+	}
+	r->n = 0;
+	return status;
+}
+
+/* Takes the line. */
+static enum kvt_status hold(struct reading *r, struct kvt_log_line *line,
+			    long long number, struct kvt_error *err)
+{
+	if (r->n == r->room) {
+		size_t room = r->room ? r->room * 2 : 16;
+		struct held *more = realloc(r->held, room * sizeof(*more));
+
+		if (!more) {
+			kvt_log_free(line);
+			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", r->name);
+		}
+		r->held = more;
+		r->room = room;
+	}
+	r->held_step = line->event.step;
+	r->held[r->n++] = (struct held){ *line, number };
+	return KVT_OK;
+}
+
+/* Waiting lines go first, but for what is said of their step before its reports. */
+static enum kvt_status in_order(struct reading *r, const struct kvt_worker_event *event,
+				long long number, struct kvt_error *err)
+{
+	const struct kvt_worker_event none = {
+		.kind = KVT_EVENT_NO_OUTPUT, .step = event->step, .worker = -1,
+	};
+	enum kvt_status status = KVT_OK;
+
+	if (event->kind == KVT_EVENT_HEAD && event->output_rank > 0)
+		r->rank = event->output_rank;
+	if (event->kind == KVT_EVENT_NO_OUTPUT)
+		r->dropped_step = event->step;
+	if (event->kind == KVT_EVENT_WORKER && event->worker == r->rank &&
+	    event->silent && r->dropped_step != event->step)
+		status = pass_on(r, &none, number, err);
+	if (event->kind != KVT_EVENT_SCHEDULED || event->step != r->held_step)
+		status = release(r, status, err);
+	return status ? status : pass_on(r, event, number, err);
+}
+
+static enum kvt_status take_line(const struct text *text, long long number,
+				 struct reading *r, struct kvt_error *err)
+{
 	struct kvt_log_line line;
 	enum kvt_status status;
+	char at[300];
 
 	if (is_blank(text))
 		return KVT_OK;
-	if ((status = kvt_log_parse(&line, text->s, text->n, name, err)))
+	snprintf(at, sizeof(at), "%.250s: line %lld", r->name, number);
+	if ((status = kvt_log_parse(&line, text->s, text->n, at, err)))
 		return status;
-	if ((status = take_event(context, &line.event, &why)))
-		kvt_fail(err, status, "%s: %s", name, why.text);
+	if (line.event.kind != KVT_EVENT_WORKER || line.event.worker >= r->rank)
+		status = in_order(r, &line.event, number, err);
+	else if (!r->n || r->held_step == line.event.step ||
+		 !(status = release(r, KVT_OK, err)))
+		return hold(r, &line, number, err);
 	kvt_log_free(&line);
 	return status;
 }
@@ -310,22 +445,24 @@ static enum kvt_status take_line(const struct text *text, const char *name,
 enum kvt_status kvt_log_read(FILE *in, const char *name, kvt_event_fn *take_event,
 			     void *context, struct kvt_error *err)
 {
+	struct reading r = { take_event, context, name, 0, -1, -1, NULL, 0, 0 };
 	struct text line = { NULL, 0, 0 };
 	struct kvt_error why = { "" };
 	enum kvt_status status = KVT_OK;
 	bool more = true;
-	char at[300];
 
 	for (long long n = 1; !status; n++) {
-		snprintf(at, sizeof(at), "%.250s: line %lld", name, n);
-		if ((status = read_line(&line, &more, in, &why)))
-			kvt_fail(err, status, "%s: %s",
-				 status == KVT_BAD_INPUT ? at : name, why.text);
+		if ((status = read_line(&line, &more, in, &why)) == KVT_BAD_INPUT)
+			kvt_fail(err, status, "%.250s: line %lld: %s", name, n, why.text);
+		else if (status)
+			kvt_fail(err, status, "%s: %s", name, why.text);
 		else if (more)
-			status = take_line(&line, at, take_event, context, err);
+			status = take_line(&line, n, &r, err);
 		else
 			break;
 	}
+	status = release(&r, status, err);
+	free(r.held);
 	free(line.s);
 	return status;
 }

@@ -16,9 +16,9 @@
 enum kvt_event_kind {
 	KVT_EVENT_HEAD,			/* how many workers there are */
 	KVT_EVENT_WORKER,		/* the report of one worker in a step */
-	KVT_EVENT_NO_OUTPUT,		/* the step had no output */
+	KVT_EVENT_NO_OUTPUT,		/* the rank whose output is used had none */
 	KVT_EVENT_AGGREGATED,		/* the engine's own aggregate of the step */
-	KVT_EVENT_SCHEDULED,		/* the scheduler's output before the step */
+	KVT_EVENT_SCHEDULED,		/* what the scheduler decided before the step */
 };
 
 enum { KVT_MAX_WORKERS = 65536 };
@@ -28,10 +28,13 @@ struct kvt_worker_event {
 	enum kvt_event_kind kind;
 	int64_t step, worker;		/* -1: not of this kind */
 	int64_t workers;		/* of a head */
+	int64_t output_rank;		/* of a head; -1: not given */
 	int64_t expected;		/* expected_finished_count; 0: not given */
-	size_t nids[KVT_NDIRECTIONS], nfailed, nblocks;
-	const char *const *ids[KVT_NDIRECTIONS];	/* requests, never "" */
+	size_t nids[KVT_NDIRECTIONS], nfailed, nfresh, nblocks;
+	/* requests, never "": reported, or awaited by the scheduler */
+	const char *const *ids[KVT_NDIRECTIONS];
 	const char *const *failed;	/* of which receiving failed */
+	const char *const *fresh;	/* new in a scheduler output */
 	const int64_t *blocks;		/* invalid ones, 0 or more each */
 	bool silent;			/* of a worker: it had no output */
 	const void *json;		/* all of the line, for formats/log/extras.h */

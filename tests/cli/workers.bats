@@ -61,6 +61,55 @@ two='{"workers": 2}'
 	refused 3 'line 3: a step continues' "$two" '{"step": 1, "aggregated": {}}' '{"step": 1, "worker": 0}'
 }
 
+@test "the rank whose output is used" {
+	said='{"step": 1, "worker": 0, "output": false}'
+	other='{"step": 1, "worker": 1, "finished_recving": ["A"]}'
+	printf '%s\n' "$two" "$said" "$other" >log
+	run -1 --separate-stderr kvtool workers log
+	[[ $stderr == *"worker 1 reports it in a step without output"* ]]
+	[[ $stderr == *"output_rank is not in the first line"* ]]
+	printf '%s\n' '{"workers": 2, "output_rank": 0}' "$said" "$other" >log
+	run -1 --separate-stderr kvtool workers --json log
+	[[ $stderr == *"in a step without output"* && $stderr != *output_rank* ]]
+	[ "$(json 'o["output_rank"], [p["problem"] for p in o["problems"]]' <<<"$output")" = \
+		"(0, ['lost'])" ]
+	printf '%s\n' '{"workers": 2, "output_rank": 1}' "$said" "$other" >log
+	run -1 --separate-stderr kvtool workers log
+	[[ $stderr == *"AssertionError: a worker has no output"* ]]
+	refused 3 'output_rank is 2' '{"workers": 2, "output_rank": 2}'
+	# lines that wait for that rank have their own numbers
+	refused 3 'line 2: worker is 3' '{"workers": 2}' '{"step": 1, "worker": 3}'
+	refused 3 'line 3: workers of a step' '{"workers": 3, "output_rank": 2}' \
+		'{"step": 1, "worker": 1}' '{"step": 1, "worker": 0}' '{"step": 2, "worker": 2}'
+}
+
+@test "a request that no worker ever names" {
+	printf '%s\n' "$two" '{"step": 1, "scheduler_output": {"scheduled_new_reqs": [{"req_id": "x", "block_ids": [[1]]}, {"req_id": "y", "block_ids": [[2]]}], "scheduled_cached_reqs": {"req_ids": [], "new_block_ids": [], "resumed_req_ids": []}}}' \
+		'{"step": 1, "worker": 0}' '{"step": 2, "worker": 0, "finished_recving": ["y"]}' \
+		'{"step": 2, "worker": 1, "finished_recving": ["y"]}' >log
+	run -0 kvtool workers log
+	[[ $output == *"log: no worker names 1 of 2 new requests: "* ]]
+	run -1 --separate-stderr kvtool workers --await=finished_recving log
+	[[ $stderr == *"finished_recving of 'x': awaited since step 1, and no report"* ]]
+	[[ $stderr != *"'y'"* ]]
+	run -1 --separate-stderr kvtool workers --json --await=finished_sending log
+	[ "$(json '[(p["problem"], p["request"]) for p in o["problems"]], o["unnamed"]' <<<"$output")" = \
+		"([('none', 'x'), ('none', 'y')], [{'step': 1, 'request': 'x'}])" ]
+	run -2 kvtool workers --await=sending log
+	refused 3 "unknown key 'finished_sendng'" "$two" '{"step": 1, "awaited": {"finished_sendng": ["a"]}}'
+}
+
+@test "a request that finished sending and receiving in one step" {
+	both='"finished_sending": ["a"], "finished_recving": ["a"]'
+	printf '%s\n' "$two" "{\"step\": 1, \"worker\": 0, $both}" "{\"step\": 1, \"worker\": 1, $both}" >log
+	run -1 --separate-stderr kvtool workers log
+	[[ $stderr == *"step 1: 'a' has finished sending and receiving in one step"* ]]
+	printf '%s\n' "$two" "{\"step\": 1, \"worker\": 0, $both}" \
+		'{"step": 2, "worker": 1, "finished_sending": ["a"]}' \
+		'{"step": 3, "worker": 1, "finished_recving": ["a"]}' >log
+	run -0 kvtool workers log
+}
+
 @test "logs that cannot be read" {
 	run -5 kvtool workers missing
 	run -5 kvtool workers .

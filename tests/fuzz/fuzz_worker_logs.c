@@ -97,7 +97,7 @@ static enum kvt_status take(void *context, const struct kvt_worker_event *event,
 static enum kvt_status replay(FILE *in, struct kvt_error *err)
 {
 	const struct kvt_workers_listener listener = {
-		NULL, on_finished, on_failed, on_invalid, on_problem,
+		NULL, on_finished, on_failed, on_invalid, on_failed, on_problem,
 	};
 	const struct kvt_extras_listener extras = {
 		NULL, on_stats, on_events, on_request, on_more,
@@ -108,6 +108,8 @@ static enum kvt_status replay(FILE *in, struct kvt_error *err)
 
 	if (!status)
 		status = kvt_extras_new(&r.extras, &extras, err);
+	for (int d = 0; !status && d < KVT_NDIRECTIONS; d++)
+		kvt_workers_await(r.workers, d);
 	if (!status && !(status = kvt_log_read(in, "log", take, &r, err)) &&
 	    !(status = kvt_extras_end(r.extras, err)))
 		status = kvt_workers_end(&totals, r.workers, err);

@@ -26,12 +26,18 @@
 
 enum { MAX_ENTRIES = 1 << 24 };
 
-/* A request in one direction. */
+/*
+ * A request in one direction; or in none, KVT_NDIRECTIONS: the scheduler output that it
+ * is new in.
+ */
 struct entry {
 	char *id;
 	enum kvt_direction direction;
 	struct kvt_countdown countdown;
 	int64_t since, finished;	/* step of the first and the last report */
+	int64_t awaited;		/* since this step, plus 1; 0: it is not */
+	int64_t both;			/* told of this step, plus 1 */
+	bool reported;			/* in this log, finished or failed */
 	bool engine_has;		/* so does the engine's own aggregate */
 	bool failed;			/* receiving did, and it is not finished yet */
 	bool failed_now, engine_failed;	/* in the step of 'finished'; the engine's */
@@ -55,6 +61,7 @@ struct kvt_workers {
 	const struct kvt_workers_listener *tell;
 	struct kvt_workers_totals totals;
 	int64_t step, worker, expected;
+	bool awaits[KVT_NDIRECTIONS];	/* of each new request */
 	bool dropped, closed;		/* this step: no output; aggregate was seen */
 	struct entry **bucket;		/* open addressing; 'room' is a power of two */
 	size_t nentries, room;
@@ -66,7 +73,8 @@ struct kvt_workers {
 const char *kvt_worker_problem_name(enum kvt_worker_problem problem)
 {
 	static const char *const names[] = {
-		"incomplete", "exceeded", "repeated", "lost", "invented",
+		"incomplete", "exceeded", "repeated", "lost", "invented", "none",
+		"both",
 	};
 
 	return names[problem];
@@ -206,6 +214,7 @@ static enum kvt_status emit(struct kvt_workers *w, struct entry *e, struct kvt_e
 	}
 	w->emitted[w->nemitted++] = e;
 	e->finished = w->step;
+	e->awaited = 0;
 	e->engine_has = e->failed_now = e->engine_failed = false;
 	free(e->from);
 	e->from = NULL;
@@ -230,6 +239,7 @@ static enum kvt_status take_report(struct kvt_workers *w, const char *id,
 	}
 	if ((status = entry_of(&e, w, id, direction, err)))
 		return status;
+	e->reported = true;
 	if (e->countdown.rounds && !e->countdown.left)
 		problem(w, KVT_REPORTS_EXCEEDED, w->worker, id,
 			"%s of '%.100s': worker %lld reports it, but it was finished "
@@ -261,12 +271,33 @@ static enum kvt_status take_failed(struct kvt_workers *w,
 		}
 		if ((status = entry_of(&e, w, event->failed[i], KVT_RECVING, err)))
 			return status;
-		e->failed = true;
+		e->failed = e->reported = true;
 	}
 	return KVT_OK;
 }
 
-/* When all workers of a step have reported. */
+/*
+ * The scheduler frees a request that was aborted when receiving is finished, and then
+ * asserts that the one that finished sending is still there.
+ */
+static void tell_both(struct kvt_workers *w)
+{
+	for (size_t i = 0; i < w->nemitted; i++) {
+		const struct entry *received;
+		struct entry *sent = w->emitted[i];
+
+		if (sent->direction != KVT_SENDING || sent->both == w->step + 1)
+			continue;
+		sent->both = w->step + 1;
+		received = find_entry(w, sent->id, KVT_RECVING);
+		if (received && received->finished == w->step)
+			problem(w, KVT_REPORTS_BOTH, -1, sent->id,
+				"'%.100s' has finished sending and receiving in one "
+				"step: if it was aborted, vLLM's scheduler frees it and "
+				"fails with AssertionError", sent->id);
+	}
+}
+
 static void tell_failed(struct kvt_workers *w)
 {
 	for (size_t i = 0; i < w->nemitted; i++) {
@@ -278,6 +309,53 @@ static void tell_failed(struct kvt_workers *w)
 		e->failed_now = true;
 		w->tell->failed(w->tell->context, w->step, e->id);
 	}
+}
+
+/* When all workers of a step have reported; the engine's own lines are compared after. */
+static void end_step(struct kvt_workers *w)
+{
+	if (w->closed)
+		return;
+	tell_failed(w);
+	tell_both(w);
+}
+
+/* ---- what the scheduler says ---------------------------------------------- */
+
+static enum kvt_status await(struct kvt_workers *w, const char *id,
+			     enum kvt_direction direction, int64_t step,
+			     struct kvt_error *err)
+{
+	struct entry *e;
+	enum kvt_status status = entry_of(&e, w, id, direction, err);
+
+	if (!status && !e->awaited)
+		e->awaited = step + 1;
+	return status;
+}
+
+static enum kvt_status take_scheduled(struct kvt_workers *w,
+				      const struct kvt_worker_event *event,
+				      struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (size_t i = 0; !status && i < event->nfresh; i++) {
+		struct entry *fresh;
+
+		if ((status = entry_of(&fresh, w, event->fresh[i], KVT_NDIRECTIONS, err)))
+			return status;
+		w->totals.scheduled += !fresh->reported;
+		fresh->reported = true;
+		fresh->since = event->step;
+		for (int d = 0; !status && d < KVT_NDIRECTIONS; d++)
+			if (w->awaits[d])
+				status = await(w, fresh->id, d, event->step, err);
+	}
+	for (int d = 0; d < KVT_NDIRECTIONS; d++)
+		for (size_t i = 0; !status && i < event->nids[d]; i++)
+			status = await(w, event->ids[d][i], d, event->step, err);
+	return status;
 }
 
 /* ---- blocks ------------------------------------------------------------- */
@@ -476,11 +554,48 @@ static void list_silent(char *out, size_t size, const struct kvt_workers *w,
 		snprintf(out + used, size - used, " and %lld more", LL(others));
 }
 
+static bool is_reported(const struct kvt_workers *w, const char *id)
+{
+	bool found = false;
+
+	for (int d = 0; d < KVT_NDIRECTIONS; d++) {
+		const struct entry *e = find_entry(w, id, d);
+
+		found |= e && e->reported;
+	}
+	return found;
+}
+
+/* A new request of which no worker has said anything: perhaps it needs no transfer. */
+static void find_unnamed(struct kvt_workers *w)
+{
+	for (size_t i = 0; i < w->room; i++) {
+		struct entry *e = w->bucket[i];
+
+		if (e && e->direction == KVT_NDIRECTIONS)
+			e->reported = is_reported(w, e->id);
+	}
+}
+
+static void tell_silence(struct kvt_workers *w, const struct entry *e)
+{
+	if (e->direction == KVT_NDIRECTIONS && !e->reported) {
+		w->totals.unnamed++;
+		w->tell->unnamed(w->tell->context, e->since, e->id);
+	} else if (e->awaited && !e->countdown.left) {
+		problem(w, KVT_REPORTS_NONE, -1, e->id,
+			"%s of '%.100s': awaited since step %lld, and no report of it "
+			"was counted", kvt_direction_name(e->direction), e->id,
+			LL(e->awaited - 1));
+	}
+}
+
 static void tell_incomplete(struct kvt_workers *w)
 {
 	size_t n = 0;
 	char silent[100];
 
+	find_unnamed(w);
 	/* the table is not needed any more: it becomes the list of its entries */
 	for (size_t i = 0; i < w->room; i++) {
 		struct entry *e = w->bucket[i];
@@ -494,6 +609,7 @@ static void tell_incomplete(struct kvt_workers *w)
 	for (size_t i = 0; i < n; i++) {
 		const struct entry *e = w->bucket[i];
 
+		tell_silence(w, e);
 		if (!e->countdown.left) {
 			if (e->failed)
 				problem(w, KVT_REPORTS_INCOMPLETE, -1, e->id,
@@ -567,7 +683,7 @@ static enum kvt_status enter_step(struct kvt_workers *w,
 					"the line with output is not the first of its step");
 		return KVT_OK;
 	}
-	tell_failed(w);
+	end_step(w);
 	w->step = event->step;
 	w->worker = -1;
 	w->dropped = event->kind == KVT_EVENT_NO_OUTPUT;
@@ -586,7 +702,7 @@ enum kvt_status kvt_workers_take(struct kvt_workers *w,
 	if (event->kind == KVT_EVENT_HEAD)
 		return take_head(w, event, err);
 	if (event->kind == KVT_EVENT_SCHEDULED)
-		return KVT_OK;
+		return take_scheduled(w, event, err);
 	if (!w->totals.workers)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"expected the number of workers first");
@@ -596,8 +712,8 @@ enum kvt_status kvt_workers_take(struct kvt_workers *w,
 		return take_worker(w, event, err);
 	if (event->kind == KVT_EVENT_NO_OUTPUT)
 		return KVT_OK;
+	end_step(w);
 	w->closed = true;
-	tell_failed(w);
 	compare(w, event);
 	return KVT_OK;
 }
@@ -624,10 +740,15 @@ enum kvt_status kvt_workers_end(struct kvt_workers_totals *out, struct kvt_worke
 	if (!w->totals.workers)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the first line with the number of workers is missing");
-	tell_failed(w);
+	end_step(w);
 	tell_incomplete(w);
 	*out = w->totals;
 	return KVT_OK;
+}
+
+void kvt_workers_await(struct kvt_workers *w, enum kvt_direction direction)
+{
+	w->awaits[direction] = true;
 }
 
 void kvt_workers_free(struct kvt_workers *w)

@@ -16,6 +16,8 @@ enum kvt_worker_problem {
 	KVT_REPORTS_REPEATED,		/* a worker reports for another one */
 	KVT_REPORTS_LOST,		/* reported, and the engine does not know */
 	KVT_REPORTS_INVENTED,		/* not reported, and the engine knows it */
+	KVT_REPORTS_NONE,		/* awaited, and no worker reports it */
+	KVT_REPORTS_BOTH,		/* sent and received in one step */
 };
 /* "incomplete", ... */
 const char *kvt_worker_problem_name(enum kvt_worker_problem problem);
@@ -29,6 +31,8 @@ struct kvt_workers_listener {
 	/* it is finished in this step, and a worker said that receiving failed */
 	void (*failed)(void *context, int64_t step, const char *id);
 	void (*invalid)(void *context, int64_t step, int64_t block);
+	/* At the end: new in a scheduler output, and in no report. */
+	void (*unnamed)(void *context, int64_t step, const char *id);
 	/* worker -1: no single one; id NULL: it is about a block. */
 	void (*problem)(void *context, enum kvt_worker_problem problem, int64_t step,
 			int64_t worker, const char *id, const char *text);
@@ -36,6 +40,7 @@ struct kvt_workers_listener {
 
 struct kvt_workers_totals {
 	int64_t workers, steps, finished, invalid, problems;
+	int64_t scheduled, unnamed;	/* new requests, and those in no report */
 };
 
 /* The replay of one log.  'listener' is borrowed. */
@@ -44,6 +49,8 @@ KVT_MUST_CHECK enum kvt_status
 kvt_workers_new(struct kvt_workers **out, const struct kvt_workers_listener *listener,
 		struct kvt_error *err);
 void kvt_workers_free(struct kvt_workers *w);	/* NULL is allowed */
+/* From here on each new request of a scheduler output is awaited in that direction. */
+void kvt_workers_await(struct kvt_workers *w, enum kvt_direction direction);
 
 /* KVT_BAD_INPUT: no log has this event here; problems are told and are no failure. */
 KVT_MUST_CHECK enum kvt_status

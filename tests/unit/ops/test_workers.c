@@ -156,7 +156,7 @@ static void test_log(void **state)
 	struct told told = { "" };
 	const struct kvt_workers_listener listener = {
 		.context = &told, .finished = on_finished, .failed = on_failed,
-		.invalid = on_invalid, .problem = on_problem,
+		.invalid = on_invalid, .unnamed = on_failed, .problem = on_problem,
 	};
 	struct kvt_workers_totals totals = { 0 };
 	struct kvt_error err = { "" };
@@ -184,7 +184,7 @@ static void test_many(void **state)
 	struct told told = { "" };
 	const struct kvt_workers_listener listener = {
 		.context = &told, .finished = on_finished, .failed = on_failed,
-		.invalid = on_invalid, .problem = on_problem,
+		.invalid = on_invalid, .unnamed = on_failed, .problem = on_problem,
 	};
 	const struct line head = HEAD;
 	struct kvt_workers_totals totals = { 0 };
