@@ -105,8 +105,13 @@ static void print_side(const char *name, const struct kvt_xfer_side *side,
 	const struct kvt_shape *shape = &side->views.view[0].shape;
 	bool state = side->spec.tokens_per_slot.num < 0;
 
-	plainf("  %-12s %s, %lld rank%s, ", name, human_layout(layout).s,
+	plainf("  %-12s %s, %lld rank%s", name, human_layout(layout).s,
 	       LL(side->ranks), plural(side->ranks));
+	if (side->deal > 1)
+		plainf(" of %lld, the one%s of DCP rank %lld of %lld",
+		       LL(kvt_xfer_side_ranks(side)), plural(side->ranks),
+		       LL(side->deal_rank), LL(side->deal));
+	plainf(", ");
 	if (state)
 		plainf("1 state a block, ");
 	else

@@ -11,6 +11,8 @@ static void put_side(struct json_out *out, json_t *object, const char *key,
 
 	json_put_text(out, o, "layout", kvt_layout_string(layout).s);
 	json_put_int(out, o, "ranks", side->ranks);
+	json_put_int(out, o, "dcp_size", side->deal > 1 ? side->deal : 1);
+	json_put_int(out, o, "dcp_rank", side->deal_rank);
 	json_put_int(out, o, "block_slots", state ? 1 : shape->n[KVT_AXIS_S]);
 	json_put_old(out, o, "block_states", "block_slots");
 	json_put_int(out, o, "pool_blocks", shape->n[KVT_AXIS_B]);

@@ -160,6 +160,22 @@ kvt_copy_blocks_check(const struct kvt_block_table *src,
 		      const struct kvt_block_table *dst, uint8_t *seen,
 		      struct kvt_error *err);
 
+/* ---- tokens that ranks deal out ----------------------------------------- */
+
+/*
+ * Decode context parallelism: chunks of so many tokens go round 'size' ranks, and each
+ * keeps its own densely.  Size 0 or 1: all tokens are here.
+ */
+struct kvt_deal {
+	int64_t size, rank, chunk;
+};
+int64_t kvt_deal_size(const struct kvt_deal *deal);	/* 1 or more */
+/* How many of the first n tokens are here; so token n, if it is, is that slot. */
+int64_t kvt_deal_count(const struct kvt_deal *deal, int64_t n);
+bool kvt_deal_has(const struct kvt_deal *deal, int64_t token);
+/* The end of the chunk that a token is in. */
+int64_t kvt_deal_end(const struct kvt_deal *deal, int64_t token);
+
 /* ---- what workers report ------------------------------------------------ */
 
 /*

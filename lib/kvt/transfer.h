@@ -53,6 +53,11 @@ enum { KVT_MAX_RANKS = 4096, KVT_MAX_XFER_LAYERS = 65536 };
 struct kvt_xfer_side {
 	struct kvt_spec spec;		/* of rank 0 */
 	int64_t ranks;
+	/*
+	 * Of an engine whose context parallel ranks deal tokens out, a side is those that
+	 * have the same tokens: each deal-th rank, from deal_rank on.  0: all of them.
+	 */
+	int64_t deal, deal_rank;
 	enum kvt_replicas replicas;
 	/*
 	 * One rank's array: all layers, all blocks of the pool, its own heads.
@@ -72,6 +77,9 @@ kvt_xfer_side_init(struct kvt_xfer_side *out, const struct kvt_spec *spec,
 		   int64_t ranks, const struct kvt_layout *layout,
 		   int64_t layers, int64_t pool, const int64_t strides[KVT_NAXES],
 		   int64_t offset, struct kvt_error *err);
+
+/* Of the engine, also those that have other tokens. */
+int64_t kvt_xfer_side_ranks(const struct kvt_xfer_side *side);
 
 /*
  * The entries of a block mapping: slots that lie in one block on both sides,
@@ -137,7 +145,7 @@ struct kvt_pair {
 
 /* By destination rank, then source rank.  Start with a zeroed walk. */
 struct kvt_pair_walk {
-	int64_t src_rank, dst_rank;
+	int64_t src_rank, dst_rank;	/* of the side, not of the engine */
 };
 bool kvt_pair_next(struct kvt_pair *out, struct kvt_pair_walk *walk,
 		   const struct kvt_xfer *xfer);

@@ -24,6 +24,7 @@ static enum kvt_status check_amounts(const struct kvt_xfer *x, struct kvt_error 
 	struct kvt_pair_walk walk = { 0, 0 };
 	struct kvt_tally tally = { 0 };
 	int64_t bytes, unique, rank = 0, before = 0;
+	int64_t deal = kvt_xfer_side_ranks(&x->dst) / x->dst.ranks;
 	struct kvt_pair pair;
 	struct kvt_nest nest;
 	enum kvt_status status;
@@ -31,7 +32,7 @@ static enum kvt_status check_amounts(const struct kvt_xfer *x, struct kvt_error 
 	if ((status = kvt_xfer_nbytes(&bytes, &unique, x, err)))
 		return status;
 	while (kvt_pair_next(&pair, &walk, x)) {
-		for (; rank < pair.dst_rank; rank++, before = tally.bytes)
+		for (; rank < pair.dst_rank / deal; rank++, before = tally.bytes)
 			if ((status = check_rank(x, rank, tally.bytes - before,
 						 bytes / x->dst.ranks, err)))
 				return status;

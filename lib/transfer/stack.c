@@ -273,13 +273,19 @@ static enum kvt_status check_blocks(struct kvt_posts *p, const struct kvt_xfer *
 	return KVT_OK;
 }
 
-/* Connectors pair ranks by dividing. */
+/* Connectors pair ranks by dividing, and tokens that are dealt out by whole blocks. */
 static enum kvt_status check_ranks(const struct kvt_xfer *x, struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
-	int64_t ratio;
-	enum kvt_status status = kvt_tp_ratio(&ratio, x->dst.ranks, x->src.ranks, &why);
+	int64_t ratio, src = kvt_xfer_side_ranks(&x->src) / x->src.ranks;
+	int64_t dst = kvt_xfer_side_ranks(&x->dst) / x->dst.ranks;
+	enum kvt_status status;
 
+	if (src != dst)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"DCP is %lld on the source and %lld on the destination, so no block is moved whole",
+				(long long)src, (long long)dst);
+	status = kvt_tp_ratio(&ratio, x->dst.ranks, x->src.ranks, &why);
 	return status ? kvt_fail(err, status, "%.400s, as the destination reads",
 				 why.text) : KVT_OK;
 }

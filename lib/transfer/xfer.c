@@ -50,6 +50,16 @@ static int64_t named_rank(const struct kvt_xfer_side *side, int64_t grouped)
 	return grouped % copies * units + grouped / copies;
 }
 
+static int64_t dealt(const struct kvt_xfer_side *side)
+{
+	return side->deal > 1 ? side->deal : 1;
+}
+
+int64_t kvt_xfer_side_ranks(const struct kvt_xfer_side *side)
+{
+	return side->ranks * dealt(side);
+}
+
 /* ---- a side ------------------------------------------------------------- */
 
 static enum kvt_status place_views(struct kvt_views *views,
@@ -342,6 +352,8 @@ bool kvt_pair_next(struct kvt_pair *out, struct kvt_pair_walk *walk,
 	for (; walk->dst_rank < x->dst.ranks; walk->dst_rank++) {
 		if (next_source(out, x, walk->dst_rank, walk->src_rank)) {
 			walk->src_rank = out->src_rank + 1;
+			out->src_rank = out->src_rank * dealt(&x->src) + x->src.deal_rank;
+			out->dst_rank = out->dst_rank * dealt(&x->dst) + x->dst.deal_rank;
 			return true;
 		}
 		walk->src_rank = 0;

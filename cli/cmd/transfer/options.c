@@ -322,13 +322,14 @@ static char *cut_bare(char *word)
 /* What a side is said with; what lies in the pool is taken from it when all is read. */
 struct side_said {
 	const char *layout, *ids;
-	int64_t tp, block_size, pool;
+	int64_t tp, block_size, pool, dcp, interleave;
 };
 
 #define SIDE(name, type, field) { name, type, offsetof(struct side_said, field), NULL }
 static const struct kvt_key side_keys[] = {
 	SIDE("layout", KVT_KEY_TEXT, layout), SIDE("tp", KVT_KEY_COUNT, tp),
 	SIDE("block-size", KVT_KEY_COUNT, block_size), SIDE("pool", KVT_KEY_COUNT, pool),
+	SIDE("dcp", KVT_KEY_COUNT, dcp), SIDE("interleave", KVT_KEY_COUNT, interleave),
 	SIDE("ids", KVT_KEY_TEXT, ids), { NULL, KVT_KEY_FLAG, 0, NULL },
 };
 
@@ -367,6 +368,8 @@ static enum kvt_status take_side(struct kvt_transfer_pool *p, struct side_ids *i
 	p->ranks = w->tp ? w->tp : p->ranks;
 	p->block_size = w->block_size ? w->block_size : p->block_size;
 	p->blocks = w->pool ? w->pool : p->blocks;
+	p->dcp = w->dcp ? w->dcp : p->dcp;
+	p->interleave = w->interleave ? w->interleave : p->interleave;
 	return w->ids ? take_ids(p, ids, name, w->ids, err) : KVT_OK;
 }
 
@@ -375,7 +378,7 @@ enum kvt_status pool_take(struct kvt_transfer_pool *p, struct side_ids *ids,
 			  const char *name, const char *text, struct kvt_error *err)
 {
 	char words[2048], what[32], *at = words;
-	struct side_said said = { NULL, NULL, 0, 0, 0 };
+	struct side_said said = { .tp = 0 };
 	struct kvt_keys keys = { what, side_keys, &said, 0 };
 	enum kvt_status status = KVT_OK;
 
@@ -400,6 +403,7 @@ static enum kvt_status take_pools(struct transfer_input *in,
 	enum kvt_status status;
 
 	*src = (struct kvt_transfer_pool){ .ranks = 1, .block_size = 16,
+					   .dcp = 1, .interleave = 1,
 					   .ids = { .words = "contig" } };
 	if ((status = kvt_layout_parse(&src->layout, "hnd", err)) ||
 	    (a->src.text &&
@@ -547,6 +551,11 @@ enum kvt_status transfer_make_dst(struct kvt_sides *sides, const struct transfer
 	struct side_ids ids = { .list = NULL };
 	enum kvt_status status = pool_take(&side.pool, &ids, "dst", a->dst.text, err);
 
+	/* a dump says nothing of tokens that are not in a row */
+	if (!status && side.pool.dcp > 1)
+		status = kvt_fail(err, KVT_UNSUPPORTED,
+				  "--dst: dcp=%lld is of a model's sides: no dump holds tokens that ranks have dealt out",
+				  LL(side.pool.dcp));
 	if (!status)
 		status = kvt_sides_make_dst(sides, &side, err);
 	free(ids.list);

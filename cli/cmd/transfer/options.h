@@ -64,7 +64,7 @@ struct transfer_words {
 	{ "cached", 0, OPT_INT, &(a)->cached, "N", \
 	  "tokens in front that the destination has already" }, \
 	{ "src", 0, OPT_STRING, &(a)->src.text, "KEY=VALUE,...", \
-	  "source: layout, tp, block-size, pool, ids" }, \
+	  "source: layout, tp, block-size, pool, ids, dcp, interleave" }, \
 	{ "dst", 0, OPT_STRING, &(a)->dst.text, "KEY=VALUE,...", \
 	  "destination; what is not said is as in the source" }, \
 	{ "partial", 0, OPT_STRING, &(a)->partial, "valid|whole", \

@@ -160,10 +160,10 @@ static enum kvt_status count_group(struct kvt_batches *p,
 	struct kvt_pair pair;
 	enum kvt_status status;
 
-	if (p->src_ranks < g->xfer.src.ranks)
-		p->src_ranks = g->xfer.src.ranks;
-	if (p->dst_ranks < g->xfer.dst.ranks)
-		p->dst_ranks = g->xfer.dst.ranks;
+	if (p->src_ranks < kvt_xfer_side_ranks(&g->xfer.src))
+		p->src_ranks = kvt_xfer_side_ranks(&g->xfer.src);
+	if (p->dst_ranks < kvt_xfer_side_ranks(&g->xfer.dst))
+		p->dst_ranks = kvt_xfer_side_ranks(&g->xfer.dst);
 	warn_refused(g, how);
 	while (kvt_pair_next(&pair, &walk, &g->xfer)) {
 		struct kvt_batch *b, one = { .src_rank = pair.src_rank,

@@ -12,6 +12,7 @@
  * left to the next wave.  Two bits a slot of either pool decide that.
  */
 #include "lib/ops/transfer/transfer.h"
+#include "lib/base/print.h"
 #include "lib/layout/words.h"
 
 #include <stdlib.h>
@@ -504,13 +505,30 @@ static enum kvt_status count_requests(struct kvt_transfer_plan *transfer,
 			src->path, dst->path);
 }
 
+/* Their tables count slots of a rank: only a rank that was dealt the same has these. */
+static enum kvt_status check_dealt(const struct file_side *src,
+				   const struct file_side *dst, struct kvt_error *err)
+{
+	const struct kvt_parallel *a = &src->snapshot->parallel;
+	const struct kvt_parallel *b = &dst->snapshot->parallel;
+
+	if (a->dcp_size < 2 && b->dcp_size < 2)
+		return KVT_OK;
+	if (a->dcp_size == b->dcp_size && a->tp_size == b->tp_size)
+		return KVT_OK;
+	return kvt_fail(err, KVT_UNSUPPORTED,
+			"tp=%lld, dcp=%lld in %s and tp=%lld, dcp=%lld in %s: no dump says which tokens its rank was dealt; plan it with --model, --src and --dst",
+			LL(a->tp_size), LL(a->dcp_size), src->path, LL(b->tp_size),
+			LL(b->dcp_size), dst->path);
+}
+
 static enum kvt_status load(struct kvt_transfer_plan *transfer,
 			    const struct file_side *src, const struct file_side *dst,
 			    const struct kvt_transfer_how *how, struct kvt_error *err)
 {
 	enum kvt_status status = count_requests(transfer, src, dst, how, err);
 
-	if (status)
+	if (status || (status = check_dealt(src, dst, err)))
 		return status;
 	if (src->snapshot->ngroups != dst->snapshot->ngroups)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s has %d groups, %s has %d",

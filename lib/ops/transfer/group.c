@@ -29,6 +29,8 @@ static enum kvt_status end_side(struct kvt_xfer_side *side,
 	if (status)
 		return kvt_fail(err, status, "%s: %.400s", name, why.text);
 	side->replicas = end->replicas;
+	side->deal = end->deal.size;
+	side->deal_rank = end->deal.rank;
 	return KVT_OK;
 }
 
@@ -102,21 +104,33 @@ static enum kvt_status add_entries(struct kvt_transfer_group *g, int64_t *n,
 	return keep_order(g, *n, err);
 }
 
-static enum kvt_status fill(struct kvt_transfer_group *g,
+/* The plan, over entries that are there. */
+static enum kvt_status join(struct kvt_transfer_group *g, int64_t n,
 			    const struct kvt_transfer_end *src,
-			    const struct kvt_transfer_end *dst,
-			    const struct kvt_transfer_move *moves, int64_t nmoves,
-			    struct kvt_error *err)
+			    const struct kvt_transfer_end *dst, struct kvt_error *err)
 {
 	struct kvt_xfer_side from, to;
-	int64_t n = 0;
 	enum kvt_status status;
 
 	if ((status = end_side(&from, src, "source", err)) ||
-	    (status = end_side(&to, dst, "destination", err)) ||
-	    (status = add_entries(g, &n, moves, nmoves, err)))
+	    (status = end_side(&to, dst, "destination", err)))
 		return status;
 	return kvt_xfer_init(&g->xfer, &from, &to, g->entry, n, err);
+}
+
+/* Takes 'g', which is freed if 'status' is no success. */
+static enum kvt_status finish(struct kvt_transfer_group *out,
+			      struct kvt_transfer_group *g, const char *name,
+			      enum kvt_status status, const struct kvt_error *why,
+			      struct kvt_error *err)
+{
+	snprintf(g->name, sizeof(g->name), "%s", name);
+	if (status) {
+		kvt_transfer_group_free(g);
+		return kvt_fail(err, status, "%s: %.460s", name, why->text);
+	}
+	*out = *g;
+	return KVT_OK;
 }
 
 enum kvt_status kvt_transfer_group_init(struct kvt_transfer_group *out, const char *name,
@@ -128,15 +142,12 @@ enum kvt_status kvt_transfer_group_init(struct kvt_transfer_group *out, const ch
 	struct kvt_transfer_group g = { .src_layout = src->layout,
 					.dst_layout = dst->layout };
 	struct kvt_error why = { "" };
-	enum kvt_status status = fill(&g, src, dst, moves, nmoves, &why);
+	int64_t n = 0;
+	enum kvt_status status = add_entries(&g, &n, moves, nmoves, &why);
 
-	snprintf(g.name, sizeof(g.name), "%s", name);
-	if (status) {
-		kvt_transfer_group_free(&g);
-		return kvt_fail(err, status, "%s: %.460s", name, why.text);
-	}
-	*out = g;
-	return KVT_OK;
+	if (!status)
+		status = join(&g, n, src, dst, &why);
+	return finish(out, &g, name, status, &why, err);
 }
 
 enum kvt_status kvt_transfer_group_init_one(struct kvt_transfer_group *out,
@@ -149,6 +160,103 @@ enum kvt_status kvt_transfer_group_init_one(struct kvt_transfer_group *out,
 	struct kvt_transfer_move move = { src->table, dst->table, begin, end };
 
 	return kvt_transfer_group_init(out, name, src, dst, &move, 1, err);
+}
+
+/* The slots of a token, as many as stay in one block there. */
+static int64_t place(int64_t *block, int64_t *slot, const struct kvt_transfer_end *end,
+		     int64_t token)
+{
+	int64_t at = kvt_deal_count(&end->deal, token);
+
+	*block = end->table.ids[at / end->table.slots];
+	*slot = at % end->table.slots;
+	return end->table.slots - *slot;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* One entry a run of tokens that are neighbours on both; g->entry NULL only counts. */
+static int64_t deal_entries(struct kvt_transfer_group *g,
+			    const struct kvt_transfer_end *src,
+			    const struct kvt_transfer_end *dst, int64_t begin,
+			    int64_t end)
+{
+	int64_t n = 0, next;
+
+	for (int64_t at = begin; at < end; at = next) {
+		struct kvt_block_span span = { .nblocks = 0 };
+		int64_t room;
+
+		next = least(least(kvt_deal_end(&src->deal, at),
+				   kvt_deal_end(&dst->deal, at)), end);
+		if (!kvt_deal_has(&src->deal, at) || !kvt_deal_has(&dst->deal, at))
+			continue;
+		room = place(&span.src_block, &span.src_slot, src, at);
+		room = least(room, place(&span.dst_block, &span.dst_slot, dst, at));
+		next = least(next, at + room);
+		span.count = next - at;
+		if (g->entry) {
+			g->entry[n] = span;
+			g->slot[n] = at;
+		}
+		n++;
+	}
+	return n;
+}
+
+static enum kvt_status add_dealt(struct kvt_transfer_group *g, int64_t *n,
+				 const struct kvt_transfer_end *src,
+				 const struct kvt_transfer_end *dst, int64_t begin,
+				 int64_t end, struct kvt_error *err)
+{
+	struct kvt_block_map map;
+	enum kvt_status status;
+
+	if ((status = check_ids(&src->table, "source", err)) ||
+	    (status = check_ids(&dst->table, "destination", err)) ||
+	    (status = kvt_block_map_init(&map, &src->table, &dst->table, 0, 0, err)))
+		return status;
+	if (kvt_deal_count(&src->deal, end) > src->table.nids * src->table.slots ||
+	    kvt_deal_count(&dst->deal, end) > dst->table.nids * dst->table.slots)
+		return kvt_fail(err, KVT_BAD_INPUT, "%lld tokens do not fit the blocks",
+				LL(end));
+	*n = deal_entries(g, src, dst, begin, end);
+	g->entry = malloc((size_t)(*n + 1) * sizeof(*g->entry));
+	g->slot = malloc((size_t)(*n + 1) * sizeof(*g->slot));
+	if (!g->entry || !g->slot)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	deal_entries(g, src, dst, begin, end);
+	return keep_order(g, *n, err);
+}
+
+enum kvt_status kvt_transfer_group_init_dealt(struct kvt_transfer_group *out,
+					      const char *name,
+					      const struct kvt_transfer_end *src,
+					      const struct kvt_transfer_end *dst,
+					      int64_t begin, int64_t end,
+					      struct kvt_error *err)
+{
+	struct kvt_transfer_group g = { .src_layout = src->layout,
+					.dst_layout = dst->layout };
+	struct kvt_transfer_move same = { src->table, dst->table,
+					  kvt_deal_count(&src->deal, begin),
+					  kvt_deal_count(&src->deal, end) };
+	struct kvt_error why = { "" };
+	int64_t n = 0;
+	enum kvt_status status;
+
+	/* where both deal alike, slots follow each other as in any table */
+	if (src->deal.size == dst->deal.size && src->deal.chunk == dst->deal.chunk)
+		return src->deal.rank == dst->deal.rank ?
+		       kvt_transfer_group_init(out, name, src, dst, &same, 1, err) :
+		       kvt_transfer_group_init(out, name, src, dst, &same, 0, err);
+	status = add_dealt(&g, &n, src, dst, begin, end, &why);
+	if (!status)
+		status = join(&g, n, src, dst, &why);
+	return finish(out, &g, name, status, &why, err);
 }
 
 void kvt_transfer_group_free(struct kvt_transfer_group *group)

@@ -79,6 +79,7 @@ struct kvt_id_pattern {
 struct kvt_transfer_pool {
 	struct kvt_layout layout;
 	int64_t ranks, block_size;	/* tensor parallel; tokens */
+	int64_t dcp, interleave;	/* of them, that deal tokens out: how many each */
 	int64_t blocks;			/* 0: the fewest that the ids need */
 	struct kvt_id_pattern ids;
 };
@@ -114,6 +115,7 @@ struct kvt_transfer_end {
 	int64_t ranks, layers;
 	struct kvt_layout layout;
 	enum kvt_replicas replicas;
+	struct kvt_deal deal;		/* of each: slots are those that it was dealt */
 	int64_t strides[KVT_NAXES], offset;	/* bytes; 0: as the layout has them */
 	struct kvt_block_table table;	/* of one request; ids borrowed */
 };
@@ -138,6 +140,15 @@ kvt_transfer_group_init_one(struct kvt_transfer_group *out, const char *name,
 			    const struct kvt_transfer_end *src,
 			    const struct kvt_transfer_end *dst, int64_t begin,
 			    int64_t end, struct kvt_error *err);
+/*
+ * Tokens begin..end of the one request where ranks of one end or both deal them out:
+ * those that both of these ranks have, if any.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_transfer_group_init_dealt(struct kvt_transfer_group *out, const char *name,
+			      const struct kvt_transfer_end *src,
+			      const struct kvt_transfer_end *dst, int64_t begin,
+			      int64_t end, struct kvt_error *err);
 void kvt_transfer_group_free(struct kvt_transfer_group *group);
 
 /* Room for one more group; NULL when out of memory.  Counts when ngroups does. */
