@@ -12,6 +12,8 @@
 #include "lib/kvt/choice.h"
 #include "lib/base/number.h"
 
+enum { SIZE_DRAFTS = 1024 };
+
 struct size_args {
 	struct model_words model;
 	const char *tp, *cache_dtype, *indexer_dtype, *layout, *engine;
@@ -19,6 +21,8 @@ struct size_args {
 	struct opt_strings set, spec;
 	struct size_llama_args llama;
 	int64_t block_size, memory, requests, tokens, in_flight, dcp, encoder;
+	int64_t draft, draft_layers;
+	const char *draft_model;	/* NULL: the model's own layers */
 	bool apart, json, list;
 	enum kvt_release release;
 };
@@ -178,6 +182,9 @@ static enum kvt_status check_engine(bool *held, const struct size_args *a,
 		{ a->in_flight != 8192, "in-flight" }, { a->dcp != 1, "dcp" },
 		{ a->encoder, "encoder-tokens" }, { a->apart, "apart" },
 		{ a->spec.n, "spec" }, { a->hints.ssm_dtype, "ssm-dtype" },
+		{ a->draft, "draft" }, { a->draft_layers, "draft-layers" },
+		{ a->draft_model, "draft-model" },
+		{ a->release != KVT_NEWEST_RELEASE, "release" },
 	};
 
 	*held = a->engine && !strcmp(a->engine, "transformers");
@@ -230,6 +237,60 @@ static enum kvt_status show_held(struct size_report *r, struct size_args *a, int
 	if (a->json)
 		return size_held_json(r, err);
 	size_held_text(r);
+	return KVT_OK;
+}
+
+/* ---- drafts --------------------------------------------------------------- */
+
+/* The model's own layers that draft, which somebody must have said. */
+static enum kvt_status own_layers(int64_t *out, const struct size_report *r,
+				  const struct size_args *a, struct kvt_error *err)
+{
+	int64_t file = r->config.draft_layers;
+
+	*out = a->draft_layers ? a->draft_layers : file;
+	if (*out > 0 && (file < 1 || *out == file))
+		return KVT_OK;
+	if (*out > 0)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"--draft-layers is %lld, %s says %lld", (long long)*out,
+				r->path, (long long)file);
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"--draft: %s %s: give --draft-layers=N, --draft-model=FILE of what drafts (an Eagle head, a small model), or --draft-model=none",
+			r->path ? r->path : "--spec",
+			file ? "says two numbers of layers that draft" :
+			"has no layers that draft");
+}
+
+static enum kvt_status add_draft(struct size_report *r, const struct size_args *a,
+				 struct kvt_error *err)
+{
+	bool own = !a->draft_model, none = !own && !strcmp(a->draft_model, "none");
+	int64_t layers = 0;
+	const struct kvt_config_hints as_it_is = { .family = NULL };
+	struct kvt_model_config head = { .layers = 0 };
+	struct kvt_error why = { "" };
+	enum kvt_status status;
+
+	if (!a->draft)
+		return !a->draft_model && !a->draft_layers ? KVT_OK :
+		       kvt_fail(err, KVT_USAGE,
+				"--draft-%s needs --draft=N, the tokens that are drafted",
+				a->draft_model ? "model" : "layers");
+	if (a->draft_model && a->draft_layers)
+		return kvt_fail(err, KVT_USAGE,
+				"--draft-model and --draft-layers exclude each other");
+	if (a->draft > SIZE_DRAFTS)
+		return kvt_fail(err, KVT_USAGE, "--draft is %lld, expected %d at most",
+				(long long)a->draft, SIZE_DRAFTS);
+	if ((own && (status = own_layers(&layers, r, a, err))) ||
+	    (!own && !none && (status = model_read(&head, a->draft_model, a->model.folder,
+						   &as_it_is, err))))
+		return status;
+	if ((status = kvt_model_draft(&r->config.model, a->draft, layers, &why)) ||
+	    (status = kvt_model_join(&r->config.model, &head.model, &why)))
+		return kvt_fail(err, status, "--draft: %.400s", why.text);
+	r->config.layers += layers + head.layers;
 	return KVT_OK;
 }
 
@@ -323,7 +384,8 @@ static const char *said_of_vllm(const struct size_args *a)
 	       a->indexer_dtype ? "indexer-dtype" : a->layout ? "layout" :
 	       a->block_size ? "block-size" : a->apart ? "apart" :
 	       a->dcp > 1 ? "dcp" : a->encoder ? "encoder-tokens" : a->engine ? "engine" :
-	       a->release != KVT_NEWEST_RELEASE ? "release" : NULL;
+	       a->release != KVT_NEWEST_RELEASE ? "release" : a->draft ? "draft" :
+	       a->draft_layers ? "draft-layers" : a->draft_model ? "draft-model" : NULL;
 }
 
 static enum kvt_status work(struct size_report *r, const struct size_args *a,
@@ -405,6 +467,12 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "with --tokens: tokens of steps that run; default 8192" },
 		{ "dcp", 0, OPT_COUNT, &a.dcp, "N",
 		  "with --tokens: context parallel ranks of decoding" },
+		{ "draft", 0, OPT_COUNT, &a.draft, "N",
+		  "tokens that are drafted a step, by the model's own layers (MTP)" },
+		{ "draft-layers", 0, OPT_COUNT, &a.draft_layers, "N",
+		  "how many layers these are, if the file does not say" },
+		{ "draft-model", 0, OPT_STRING, &a.draft_model, "NAME|FILE",
+		  "what drafts them instead: an Eagle head, a model, or none" },
 		{ "encoder-tokens", 0, OPT_COUNT, &a.encoder, "N",
 		  "with --tokens: tokens of an encoder, for cross attention" },
 		OPT_LLAMA(&a.llama),
@@ -436,7 +504,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	r.requests = a.requests;
 	r.tokens = a.tokens;
 	r.demand = (struct kvt_demand){ .tokens = a.tokens, .in_flight = a.in_flight,
-					.dcp = a.dcp, .encoder = a.encoder };
+					.dcp = a.dcp, .encoder = a.encoder,
+					.drafts = a.draft };
 	if (a.list || model_list_asked(&a.model))
 		return models_print(a.model.folder, err);
 	if ((status = check_engine(&held, &a, err)))
@@ -448,13 +517,14 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		free(r.held);
 		return status;
 	}
-	if ((status = load(&r, &a, n, argv, err)))
-		return status;
-	if ((status = size_llama_check(&a.llama, r.config.llama.nkinds, said_of_vllm(&a),
+	if ((status = load(&r, &a, n, argv, err)) ||
+	    (status = size_llama_check(&a.llama, r.config.llama.nkinds, said_of_vllm(&a),
 				       err)))
 		return status;
 	if (r.config.llama.nkinds)
 		return size_llama(&r, &a.llama, a.json, err);
+	if ((status = add_draft(&r, &a, err)))
+		return status;
 	note_blocks(&r.config, &a);
 	if (!(r.row = calloc(SIZE_ROWS, sizeof(*r.row))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");

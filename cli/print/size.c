@@ -76,7 +76,9 @@ static void print_group(const struct kvt_group_size *g)
 		plainf("  on %lld ranks", LL(g->spec.replication));
 	if (g->most_blocks)
 		plainf("  %lld blocks at most", LL(g->most_blocks));
-	if (!g->block_size)
+	if (!g->block_size && g->group.args.drafts)
+		plainf("  %lld times", LL(1 + g->group.args.drafts));
+	else if (!g->block_size)
 		plainf("  once");
 	if (g->page != g->unpadded)
 		plainf("  %s padding", size((double)(g->page - g->unpadded)).s);
@@ -221,6 +223,8 @@ static void put_caches(struct json_out *out, const struct size_report *r)
 	json_put_known(out, out->root, "state_chunk", r->config.model.state_chunk,
 		       r->config.model.state_chunk);
 	json_put_text(out, out->root, "release", kvt_release_name(r->release));
+	json_put_known(out, out->root, "draft_tokens", r->demand.drafts,
+		       r->demand.drafts > 0);
 	array = json_put_array(out, out->root, "notes");
 	for (int i = 0; i < r->config.nnotes; i++)
 		json_append_text(out, array, r->config.note[i]);

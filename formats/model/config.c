@@ -183,6 +183,23 @@ static enum kvt_status take_chunk(struct config *c)
 	return kvt_json_int(chunk, &c->in, "mamba_chunk_size", 1, 1 << 20);
 }
 
+/* What a file has of layers that draft is of no account unless somebody asks. */
+static int64_t draft_layers(const struct kvt_json *in)
+{
+	static const char *const keys[] = {
+		"num_nextn_predict_layers", "mtp_num_hidden_layers",
+	};
+	int64_t out = 0;
+
+	for (int i = 0; i < 2; i++) {
+		int64_t n = json_integer_value(json_object_get(in->object, keys[i]));
+
+		if (n > 0)
+			out = out && out != n ? -1 : n;
+	}
+	return out > CONFIG_LAYERS ? -1 : out;
+}
+
 static enum kvt_status read_config(struct config *c, const struct kvt_json *outer)
 {
 	enum kvt_status status;
@@ -202,6 +219,7 @@ static enum kvt_status read_config(struct config *c, const struct kvt_json *oute
 	    ((status = c->family->state(c)) || (status = take_chunk(c))))
 		return status;
 	c->out->model.layout = c->family->layout;
+	c->out->draft_layers = draft_layers(&c->in);
 	if (!c->out->model.ngroups)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT, "%s: no layer caches anything",
 				c->in.name);

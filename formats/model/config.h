@@ -23,6 +23,7 @@ enum { KVT_CONFIG_NOTES = 8 };
 struct kvt_model_config {
 	struct kvt_model model;
 	char family[64];		/* "": a list that does not say */
+	int64_t draft_layers;		/* that only draft (MTP); -1: two numbers */
 	int64_t layers;			/* in all, with those that cache nothing */
 	int64_t block_size;		/* what engines use by default */
 	const struct kvt_dtype *dtype;	/* of the weights; NULL: not said */

@@ -59,6 +59,18 @@ KVT_MUST_CHECK enum kvt_status
 kvt_model_cached_as(struct kvt_model_group *out, const struct kvt_model_group *in,
 		    const char *cache_dtype, struct kvt_error *err);
 
+/*
+ * With speculative decoding: each state keeps 'tokens' drafts, and so many layers of the
+ * model's own draft (MTP).  KVT_UNSUPPORTED where it is not known what these keep.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_model_draft(struct kvt_model *model, int64_t tokens, int64_t layers,
+		struct kvt_error *err);
+/* The caches of a model that drafts, too: layers that keep the same are one group. */
+KVT_MUST_CHECK enum kvt_status
+kvt_model_join(struct kvt_model *model, const struct kvt_model *draft,
+	       struct kvt_error *err);
+
 /* What an engine is started with. */
 struct kvt_deployment {
 	int64_t tp, block_size;

@@ -4,8 +4,8 @@
  *
  * In goes a model as it is cached on one rank (kvt_model_size()).  A request takes
  * whole blocks of every group: as many as its tokens fill, at most what the window
- * needs, one of a state.  So its bytes never fall with its tokens, and the most tokens
- * that fit are found by bisection, in 31 steps.
+ * needs, one of a state and of each draft of it.  So its bytes never fall with its
+ * tokens, and the most tokens that fit are found by bisection, in 31 steps.
  */
 #include "lib/kvt/model.h"
 
@@ -14,7 +14,7 @@ int64_t kvt_group_blocks(const struct kvt_group_size *g, int64_t tokens)
 	int64_t blocks;
 
 	if (!g->block_size)
-		return 1;
+		return 1 + g->group.args.drafts;
 	if (kvt_spec_class_of(g->keeps, &g->group.args) == KVT_CLASS_ENCODER)
 		return 0;
 	blocks = kvt_ceil_div(tokens, g->block_size);
@@ -68,7 +68,7 @@ struct kvt_model_sums kvt_model_sums(const struct kvt_model_size *size)
 		double token;
 
 		if (!g->block_size) {
-			sums.states += block;
+			sums.states += block * (1 + g->group.args.drafts);
 			continue;
 		}
 		token = (double)block / (double)g->block_size;

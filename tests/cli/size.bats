@@ -848,3 +848,55 @@ unknown() {
 	refused 3 'line 1' "$(with num_hidden_layers=7 | sed 's/7/Infinit/')"
 	refused 3 'line 1' "$(with num_hidden_layers=7 | sed 's/7/-NaN/')"
 }
+
+@test "tokens that are drafted, by the model's own layers" {
+	echo '{"model_type": "deepseek_v3", "num_hidden_layers": 61, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "torch_dtype": "bfloat16", "num_nextn_predict_layers": 1}' >mtp.json
+	run -0 kvtool size --tp=1 --cache-dtype=auto --draft=3 --json mtp.json
+	[ "$(json 'o["layers"], o["draft_tokens"], o["groups"][0]["layers"]' <<<"$output")" = '(62, 3, 62)' ]
+	run -0 kvtool size --tp=1 --cache-dtype=auto --json mtp.json
+	[ "$(json 'o["layers"], o["draft_tokens"]' <<<"$output")" = '(61, None)' ]
+	run -0 kvtool size --tp=1 --draft=3 --draft-layers=1 --json -m deepseek-v3.2
+	[ "$(json '[g["layers"] for g in o["groups"]]' <<<"$output")" = '[62, 62]' ]
+	run -3 kvtool size --draft=3 --draft-layers=2 mtp.json
+	[[ $output == *"--draft-layers is 2, mtp.json says 1"* ]]
+	run -3 kvtool size --draft=3 -m llama-3.1-8b
+	[[ $output == *"llama-3.1-8b has no layers that draft: give --draft-layers=N, "* ]]
+	sed 's/}/, "mtp_num_hidden_layers": 2}/' mtp.json >two.json
+	run -3 kvtool size --draft=3 two.json
+	[[ $output == *"says two numbers of layers that draft"* ]]
+	run -4 kvtool size --draft=1 --draft-layers=1 -m gpt-oss-20b
+	[[ $output == *"it is not known what layers that draft keep"* ]]
+	run -4 kvtool size --draft=1 --draft-model=none -m glm-5.3-flash
+	[[ $output == *"ring, whose size with draft tokens is not known"* ]]
+	run -4 kvtool size --draft=1 --draft-model=none -m jamba-v0.1
+	[[ $output == *"which vLLM does not keep for draft tokens"* ]]
+	run -2 kvtool size --draft-layers=1 -m llama-3.1-8b
+	run -2 kvtool size --draft=1 --draft-layers=1 --draft-model=none -m llama-3.1-8b
+	run -2 kvtool size --draft=1025 --draft-model=none -m llama-3.1-8b
+}
+
+# published for this model: 480 and 448 tokens a block with 15 and 7 drafts
+@test "states of drafts: taps, and so many states more" {
+	echo '{"model_type": "qwen3_5_text", "num_hidden_layers": 64, "full_attention_interval": 4, "num_key_value_heads": 4, "num_attention_heads": 24, "head_dim": 256, "hidden_size": 5120, "linear_num_key_heads": 16, "linear_num_value_heads": 48, "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "dtype": "bfloat16", "mtp_num_hidden_layers": 1}' >gdn.json
+	for n in 1 2 3 7 11 15; do
+		run -0 kvtool size --ssm-dtype=bf16 --tp=1 --cache-dtype=auto -t 4096 --draft=$n --json gdn.json
+		# conv (3 + n) taps of 10240 channels, 48 states of 128 x 128; 4 KiB a token and layer
+		state=$(((10240 * (3 + n) + 48 * 128 * 128) * 2))
+		block=$(((state + 65535) / 65536 * 16))
+		[ "$(json '[(s["block_size"], s["state_page_bytes"], s["state_bytes"], [g["request_blocks"] for g in s["groups"] if g["name"] != "full"]) for s in o["sizes"]]' <<<"$output")" = \
+			"[($block, $((block * 4096)), $((48 * block * 4096 * (n + 1))), [$((n + 1)), $((n + 1))])]" ]
+		[ "$(json '[g["layers"] for g in o["groups"]]' <<<"$output")" = '[48, 48, 17]' ]
+	done
+	[ "$block" = 480 ]
+}
+
+@test "drafts of an Eagle head, and of no model" {
+	echo '{"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "num_hidden_layers": 1, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "draft_vocab_size": 32000, "torch_dtype": "bfloat16"}' >eagle.json
+	run -0 kvtool size --tp=1 --draft=2 --draft-model=eagle.json --json -m llama-3.1-8b
+	[ "$(json '[(g["name"], g["layers"]) for g in o["groups"]]' <<<"$output")" = "[('attn', 33)]" ]
+	run -0 kvtool size --tp=1 --draft=2 --draft-model=eagle.json --json -m gpt-oss-20b
+	[ "$(json '[(g["name"], g["layers"]) for g in o["groups"]]' <<<"$output")" = \
+		"[('full', 12), ('swa128', 12), ('draft-full', 1)]" ]
+	run -0 kvtool size --tp=1 --draft=2 --draft-model=none --json -m gpt-oss-20b
+	[ "$(json 'o["layers"]' <<<"$output")" = 24 ]
+}
