@@ -291,7 +291,7 @@ static enum kvt_status reblock(struct derivation *d, struct kvt_reblocked *said,
 			return status;
 	set_null(&d->snapshot, from, said);
 	set_pages(&d->snapshot, from);
-	return KVT_OK;
+	return number_pools(&d->snapshot, from, said, err);
 }
 
 enum kvt_status kvt_dump_reblock(struct kvt_dump **out,

@@ -40,4 +40,9 @@ regroup(struct regroup *g, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 gather(struct regroup *g, struct kvt_error *err);
 
+/* Of groups that shared no block none is to be shared: when all are done. */
+KVT_MUST_CHECK enum kvt_status
+number_pools(struct kvt_snapshot *to, const struct kvt_snapshot *from,
+	     const struct kvt_reblocked *said, struct kvt_error *err);
+
 #endif
