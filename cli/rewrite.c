@@ -247,11 +247,37 @@ static enum kvt_status rewrite_to_stdout(struct rewrite *r, const struct kvt_dum
 	return rewrite_dump(r, dump, err);
 }
 
+/* What the format can hold of it. */
+static enum kvt_status fit(struct kvt_dump **out, const struct rewrite *r,
+			   const struct kvt_dump *dump, struct kvt_error *err)
+{
+	const struct kvt_format_info *info;
+	struct kvt_error why;
+	enum kvt_status status;
+
+	*out = NULL;
+	/* what has no name yet, or a wrong one, is told of later */
+	if (!r->output || is_stream(r->output) ||
+	    kvt_output_format(&info, r->output, r->create.format, &why) || !info->one_pool)
+		return KVT_OK;
+	status = kvt_dump_one_pool(out, dump, &why);
+	return status ? kvt_fail(err, status, "%s: %s", r->input, why.text) : KVT_OK;
+}
+
 enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dump,
 			     struct kvt_error *err)
 {
-	return shard_sharing() ? rewrite_parts(r, dump, err) :
-				 rewrite_alone(r, dump, err);
+	struct kvt_dump *fitting;
+	enum kvt_status status = fit(&fitting, r, dump, err);
+
+	if (status)
+		return status;
+	if (fitting)
+		dump = fitting;
+	status = shard_sharing() ? rewrite_parts(r, dump, err) :
+				   rewrite_alone(r, dump, err);
+	kvt_dump_close(fitting);
+	return status;
 }
 
 enum kvt_status rewrite_alone(const struct rewrite *r, const struct kvt_dump *dump,

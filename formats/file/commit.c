@@ -51,6 +51,16 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 			path, list.s);
 }
 
+enum kvt_status kvt_output_format(const struct kvt_format_info **out, const char *path,
+				  const char *format, struct kvt_error *err)
+{
+	const struct kvt_format *found;
+	enum kvt_status status = choose_format(&found, path, format, err);
+
+	*out = status ? NULL : &found->info;
+	return status;
+}
+
 static char *without_last_slashes(const char *path)
 {
 	size_t n = strlen(path);

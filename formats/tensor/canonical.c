@@ -147,11 +147,11 @@ enum kvt_status kvt_canonical_fit(struct kvt_reader *reader,
 
 /* ---- writing ------------------------------------------------------------ */
 
-/* A block of a group, and whether a request has a token in it. */
+/* A block of a group. */
 struct block {
 	int64_t id;
 	int group;
-	bool used;
+	bool null;
 };
 
 static int by_id(const void *a, const void *b)
@@ -162,42 +162,20 @@ static int by_id(const void *a, const void *b)
 	       x->group < y->group ? -1 : x->group > y->group;
 }
 
-/* Null blocks and those that no table names are left out by who asks for requests. */
-static void mark_used(struct block *blocks, const struct kvt_snapshot *s, int g)
-{
-	for (int64_t r = 0; r < s->nrequests; r++)
-		for (int64_t i = 0; i < s->request[r].nblocks[g]; i++) {
-			int64_t b = s->request[r].blocks[g][i];
-
-			blocks[b].used |= b != kvt_null_block(s, g);
-		}
-}
-
-/* Blocks of two groups; those that cannot be left out are told first. */
+/* Each is of one group, but for the null block: kvt_dump_one_pool() sees to it. */
 static enum kvt_status check_shared(struct block *block, int64_t n,
 				    const struct kvt_snapshot *s, struct kvt_error *err)
 {
-	const struct block *found = NULL;
-	bool used = false;
-
 	qsort(block, (size_t)n, sizeof(*block), by_id);
-	for (int64_t i = 1; i < n && !used; i++) {
-		if (block[i].id != block[i - 1].id)
-			continue;
-		used = block[i].used && block[i - 1].used;
-		if (used || !found)
-			found = &block[i];
-	}
-	if (!found)
-		return KVT_OK;
-	return kvt_fail(err, KVT_BAD_INPUT,
-			"block %lld is of groups %s and %s, which are the same bytes in one tensor; %s",
-			(long long)found->id, s->group[found[-1].group].id,
-			s->group[found->group].id,
-			used ? "requests use both, so it cannot be written so" :
-			s->nrequests ?
-				"kvtool slice, with --request of each request, leaves out what none uses" :
-			"no request tells whose it is");
+	for (int64_t i = 1; i < n; i++)
+		if (block[i].id == block[i - 1].id &&
+		    !(block[i].null && block[i - 1].null))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"block %lld is of groups %s and %s, which are the same bytes in one tensor",
+					(long long)block[i].id,
+					s->group[block[i - 1].group].id,
+					s->group[block[i].group].id);
+	return KVT_OK;
 }
 
 static enum kvt_status measure(struct kvt_rows *out, const struct kvt_snapshot *s,
@@ -219,10 +197,10 @@ static enum kvt_status measure(struct kvt_rows *out, const struct kvt_snapshot *
 		for (int64_t b = 0; b < group->shape.n[KVT_AXIS_B]; b++) {
 			block[n + b].id = id_of(group, b);
 			block[n + b].group = g;
+			block[n + b].null = b == kvt_null_block(s, g);
 			if (block[n + b].id >= out->rows)
 				out->rows = block[n + b].id + 1;
 		}
-		mark_used(block + n, s, g);
 		n += group->shape.n[KVT_AXIS_B];
 		status = group_bytes(&page, &all, group, err);
 		if (!status && all > out->row_bytes)

@@ -182,8 +182,8 @@ static bool canonical_probe(const char *path, const uint8_t *head, int64_t nhead
 static const char *const canonical_endings[] = { ".canonical", NULL };
 
 const struct kvt_format kvt_canonical_format = {
-	.info = { "canonical", "one tensor for all groups, with a JSON manifest", true,
-		  true },
+	.info = { "canonical", "one tensor for all groups, with a JSON manifest",
+		  .reads = true, .writes = true, .one_pool = true },
 	.endings = canonical_endings,
 	.checks = "rows, length",
 	.sidecar = true,

@@ -159,6 +159,18 @@ KVT_MUST_CHECK enum kvt_status
 kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *dump,
 		const struct kvt_select *select, struct kvt_error *err);
 
+/* ---- one pool: for a tensor that has each block once -------------------------- */
+
+/*
+ * Each block id in one group alone: in that whose requests use it, else in the first.
+ * Of the null block, which all keep for their tables, nothing remains but zeros, unless
+ * one group alone has it.  KVT_BAD_INPUT: requests of two groups use a block, or no
+ * table tells whose it is.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_one_pool(struct kvt_dump **out, const struct kvt_dump *dump,
+		  struct kvt_error *err);
+
 /* ---- patch and join: a dump in parts, and all of them as one ------------------ */
 
 /*

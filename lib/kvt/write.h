@@ -150,7 +150,12 @@ struct kvt_format_info {
 	const char *name;		/* "hdf5", "safetensors", "npy", "raw", ... */
 	const char *summary;
 	bool reads, writes;
+	bool one_pool;			/* each block once: see kvt_dump_one_pool() */
 };
 KVT_API const struct kvt_format_info *kvt_format_info(int i);
+/* What kvt_create() would write there; 'format' is that of its options. */
+KVT_MUST_CHECK enum kvt_status
+kvt_output_format(const struct kvt_format_info **out, const char *path,
+		  const char *format, struct kvt_error *err);
 
 #endif

@@ -160,12 +160,32 @@ static enum kvt_status check_heads(const struct leaf_pairs *pairs, int n,
 	return KVT_OK;
 }
 
+/*
+ * The null block, where it is a row of one tensor that other groups have, too: what was
+ * in it is nobody's content, and not kept.
+ */
+static int64_t shared_null(const struct kvt_dump *written, int g)
+{
+	const struct kvt_snapshot *s = kvt_dump_snapshot(written);
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(written);
+	int64_t null = kvt_null_block(s, g), other;
+
+	if (!leaf || !leaf->rows || null < 0)
+		return -1;
+	for (int i = 0; i < s->ngroups; i++)
+		if (i != g && (other = kvt_null_block(s, i)) >= 0 &&
+		    kvt_block_id(&s->group[i], other) == kvt_block_id(&s->group[g], null))
+			return null;
+	return -1;
+}
+
 static enum kvt_status pair_leaf(struct leaf_pairs *out, struct comparison *c,
 				 struct kvt_error *err)
 {
 	const struct kvt_snapshot *leaf = kvt_dump_snapshot(c->a);
 	const struct kvt_snapshot *written = kvt_dump_snapshot(c->b);
 	const struct pairs_side a = { leaf, c->group_a }, b = { written, c->group_b };
+	int64_t null = shared_null(c->b, c->group_b);
 	enum kvt_status status;
 
 	c->slots = &out->slots;
@@ -178,6 +198,8 @@ static enum kvt_status pair_leaf(struct leaf_pairs *out, struct comparison *c,
 				      err)) ||
 	    (status = check_slots(out, pairs_group(b), err)))
 		return status;
+	if (null >= 0)
+		out->slots.block[null] = -1;
 	return check_tables_of_leaf(written, c->group_b, leaf, c->group_a, err);
 }
 
