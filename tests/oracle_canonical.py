@@ -230,6 +230,40 @@ def pools(tmp):
         check(write_hybrid(tmp, groups, rows), groups, f"rows {i}", rows=rows)
 
 
+def kernel_blocks(tmp):
+    """Blocks that a kernel sees as several: the allocator's buffer has theirs."""
+    rng = random.Random(9)
+    for i in range(60):
+        k, r = rng.choice((2, 4, 8)), rng.choice((2, 3, 4))
+        rest = rng.choice(("LHS", "LSH", "HLS"))
+        layout = " ".join(["B", f"S/{k}"] + [f"S%{k}" if a == "S" else a for a in rest] +
+                          ["C"])
+        layers = [rng.randint(2, 3) for _ in range(rng.randint(1, 3))]
+        groups = hybrid(layout, layers, s=(k * r,) * 3, h=(rng.randint(2, 3),) * 3)
+        ids = rng.sample(range(20), 12)
+        for n, g in enumerate(groups):
+            g["ids"] = ids[n * 4:n * 4 + 4]
+            g["dims"]["B"] = 4
+        row = page_of(groups[0]) * max(layers) + rng.choice((0, 64))
+        path = write_hybrid(tmp, groups, (20, row))
+        out = json.loads(kvtool("describe", "--canonical", "--json", path).out)
+        got = out["canonical"]
+        n = {**groups[0]["dims"], "L": max(layers), "S": k, "r": r}
+        order = "r" + rest + "KD"
+        buffer = np.empty([n[a] for a in order], np.uint16)
+        axes = {a: s for a, s in zip(order, buffer.strides) if n[a] > 1}
+        want = {"B": row, "kernel_block": axes.pop("r"), **axes}
+        step = want.pop("L")
+        tap.equal((got["applies"], got["blocks"], got["row_bytes"],
+                   out["groups"][0]["kernel_block_size"]), (True, 20, row, k),
+                  f"kernel {i}: sizes")
+        for g, ref in zip(groups, got["references"]):
+            for l, layer in enumerate(ref["layers"]):
+                tap.equal((layer["offset"], layer["one_run"], {
+                    a: layer["strides"][a] for a in want}), (l * step, False, want),
+                    f"kernel {i}: {g['id']} layer {l}")
+
+
 def vector(tmp):
     """The numbers of the pull request's own test."""
     path = write_hybrid(tmp, HYBRIDS["three groups, blocks then layers"])
@@ -252,6 +286,7 @@ def main():
         uneven[1]["dims"]["B"] = 7
         check(write_hybrid(tmp, uneven), uneven, "unequal numbers of blocks")
         pools(tmp)
+        kernel_blocks(tmp)
     return tap.done()
 
 

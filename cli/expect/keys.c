@@ -35,7 +35,7 @@ static const struct clause_key keys[] = {
 	{ "strides.values", CLAUSE_STRIDES, true, NULL },
 	{ "head_dim", CLAUSE_INT, true, "dim" },
 	INT("layers"), INT("blocks"), INT("slots"), INT("heads"), INT("kv"), INT("dim"),
-	INT("block_size"), INT("tokens_per_slot"), INT("total_heads"),
+	INT("block_size"), INT("kernel_block_size"), INT("tokens_per_slot"), INT("total_heads"),
 	INT("head_start"), INT("replication"), INT("window"), INT("page_bytes"),
 	INT("page_offset"), INT("alignment"), INT("element_bytes"),
 	INT("bytes_per_token"), INT("bytes_per_block"), INT("bytes_per_layer"),

@@ -155,7 +155,7 @@ static void put_group(const struct writing *w, int g)
 		"heads", "total_heads", "head_start", "replication",
 	};
 	static const char *const last[] = {
-		"window", "page_bytes", "page_offset", "bytes_per_block", "parts",
+		"kernel_block_size", "window", "page_bytes", "page_offset", "bytes_per_block", "parts",
 	};
 	const struct kvt_group_facts *f = &w->dump->d->group[g];
 	const struct kvt_group *group = f->group;

@@ -64,6 +64,7 @@ static void put_layer(struct json_out *out, json_t *list,
 	const struct kvt_group *g = &f->snapshot->group[group];
 	json_t *o = json_append_object(out, list), *strides;
 	struct kvt_canonical_place p = kvt_canonical_place(f, group, i);
+	int block = 0;
 
 	json_put_text(out, o, "name", g->layer_names ? g->layer_names[i] : NULL);
 	json_put_int(out, o, "position", i);
@@ -78,10 +79,14 @@ static void put_layer(struct json_out *out, json_t *list,
 	}
 	strides = json_put_object(out, o, "strides");
 	for (int n = 0; n < p.view.nfactors; n++) {
-		char letter[2] = { kvt_axis_letter(p.view.factor[n].axis), '\0' };
+		const struct kvt_factor *is = &p.view.factor[n];
+		const char letter[2] = { kvt_axis_letter(is->axis), '\0' };
 
-		if (p.view.factor[n].axis != KVT_AXIS_L)
-			json_put_int(out, strides, letter, p.view.factor[n].stride);
+		if (is->axis == KVT_AXIS_L)
+			continue;
+		/* a block is several of the kernel's, which come after it */
+		json_put_int(out, strides, is->axis != KVT_AXIS_B || !block++ ? letter :
+			     "kernel_block", is->stride);
 	}
 }
 

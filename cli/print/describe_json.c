@@ -165,6 +165,7 @@ static void put_shape(struct json_out *out, json_t *o, const struct kvt_group_fa
 	json_put_int(out, o, "dim", n[KVT_AXIS_D]);
 	put_state(out, o, g);
 	json_put_int(out, o, "block_size", g->block_size);
+	json_put_known(out, o, "kernel_block_size", f->kernel_block, f->kernel_block > 0);
 	json_put_int(out, o, "tokens_per_slot", g->tokens_per_slot);
 	json_put_old(out, o, "tokens_per_state", "tokens_per_slot");
 	json_put_int(out, o, "total_heads", g->total_heads);

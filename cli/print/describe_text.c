@@ -288,6 +288,10 @@ static void print_blocks(const struct kvt_group_facts *f, int64_t null_block)
 	if (group->block_size)
 		plainf(" of %lld token%s", (long long)group->block_size,
 		       plural(group->block_size));
+	if (f->kernel_block)
+		plainf(", each %lld kernel blocks of %lld",
+		       (long long)(group->block_size / f->kernel_block),
+		       (long long)f->kernel_block);
 	if (f->blocks_used >= 0)
 		plainf(": %lld in use (%lld shared), %lld unused",
 		       (long long)f->blocks_used, (long long)f->blocks_shared,

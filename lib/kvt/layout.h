@@ -219,6 +219,8 @@ struct kvt_predicates {
 	bool head_run;		/* ends S,C: all slots of one head are one run */
 	bool kernel_split_neutral; /* S directly follows B */
 	int  kv_position;	/* how many parts stand before K; -1 if no K */
+	int64_t kernel_slots;	/* slots of a kernel's block, where S/n that follows B
+				 * shows that a block is several; 0: it does not */
 };
 struct kvt_predicates kvt_layout_predicates(const struct kvt_layout *layout,
 					    const struct kvt_shape *shape);

@@ -75,6 +75,19 @@ static bool splits_neutrally(const struct kvt_order *order,
 			 part_extent(p.part[s], shape) == shape->n[KVT_AXIS_S]);
 }
 
+/* Layers may stand between: then the blocks of a kernel are inside a page. */
+static int64_t kernel_slots(const struct kvt_order *order, const struct kvt_shape *shape)
+{
+	int s = kvt_order_find(order, KVT_AXIS_B) + 1;
+
+	while (s && s < order->nparts && order->part[s].axis == KVT_AXIS_L)
+		s++;
+	if (!s || s == order->nparts || order->part[s].axis != KVT_AXIS_S ||
+	    order->part[s].kind != KVT_OUTER || part_extent(&order->part[s], shape) < 2)
+		return 0;
+	return shape->n[KVT_AXIS_S] / part_extent(&order->part[s], shape);
+}
+
 static struct kvt_predicates predicates_of(const struct kvt_order *order,
 					   const struct kvt_shape *shape)
 {
@@ -91,6 +104,7 @@ static struct kvt_predicates predicates_of(const struct kvt_order *order,
 		.head_run = slots >= 0,
 		.kernel_split_neutral = splits_neutrally(order, shape),
 		.kv_position = find(&p, KVT_AXIS_K),
+		.kernel_slots = kernel_slots(order, shape),
 	};
 }
 
@@ -108,5 +122,7 @@ struct kvt_predicates kvt_layout_predicates(const struct kvt_layout *layout,
 	p.block_outermost &= v.block_outermost;
 	p.head_run &= v.head_run;
 	p.kernel_split_neutral &= v.kernel_split_neutral;
+	if (p.kernel_slots != v.kernel_slots)
+		p.kernel_slots = 0;
 	return p;
 }

@@ -160,6 +160,25 @@ enum kvt_status kvt_canonical_init(struct kvt_canonical *out,
 
 /* ---- one layer ---------------------------------------------------------- */
 
+/* The blocks of a kernel, 'each' to a row of the tensor. */
+static void set_rows(struct kvt_view *view, int64_t each, int64_t row)
+{
+	int b = 0;
+
+	while (b < view->nfactors && view->factor[b].axis != KVT_AXIS_B)
+		b++;
+	if (each == 1) {
+		kvt_view_set_stride(view, KVT_AXIS_B, row);
+		return;
+	}
+	for (int i = view->nfactors++; i > b; i--)
+		view->factor[i] = view->factor[i - 1];
+	view->factor[b].div = each;
+	view->factor[b].n /= each;
+	view->factor[b].stride = row;
+	view->factor[b + 1].n = each;
+}
+
 /* The letters in physical order, which is what the layout parser reads. */
 static enum kvt_status layout_of(struct kvt_layout *out,
 				 const struct kvt_backend_order *backend,
@@ -222,11 +241,7 @@ enum kvt_status kvt_canonical_layer(struct kvt_view *out,
 	if (views.nbytes != c.page * c.npositions * c.nblocks)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"pages of %lld bytes are padded, which a dense layout cannot show", (long long)c.page);
-	if (blocks == c.nblocks)
-		kvt_view_set_stride(&views.view[0], KVT_AXIS_B, c.row);
-	else if (views.nbytes != c.nbytes)
-		return kvt_fail(err, KVT_UNSUPPORTED,
-				"rows of %lld bytes are padded, which blocks of a kernel cannot show", (long long)c.row);
+	set_rows(&views.view[0], blocks / c.nblocks, c.row);
 	return kvt_view_narrow(out, &views.view[0], KVT_AXIS_L, position,
 			       position + 1, err);
 }

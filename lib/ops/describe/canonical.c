@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "lib/dump/leaf.h"
+#include "lib/layout/words.h"
 
 /* ---- the request that the dump makes ------------------------------------ */
 
@@ -47,16 +48,37 @@ static int axis_number(const char *letters, enum kvt_axis axis)
 	       1 + (int)(strchr(letters, kvt_axis_letter(axis)) - letters);
 }
 
+/*
+ * Blocks of a kernel that follow each other in a block are blocks to its backend: for
+ * B S/n ... S%n this is B ... S.
+ */
+static void join_blocks(struct kvt_order *order)
+{
+	int s = kvt_order_find(order, KVT_AXIS_B) + 1;
+
+	if (!s || s == order->nparts || order->part[s].axis != KVT_AXIS_S ||
+	    order->part[s].kind != KVT_OUTER)
+		return;
+	order->nparts--;
+	for (int i = s; i < order->nparts; i++)
+		order->part[i] = order->part[i + 1];
+	for (int i = s; i < order->nparts; i++)
+		if (order->part[i].axis == KVT_AXIS_S)
+			order->part[i].kind = KVT_WHOLE;
+}
+
 /* The stride order of a cache that has this layout; none if it is no such. */
 static void order_of(struct kvt_backend_order *out, char letters[KVT_NAXES + 1],
 		     const struct kvt_layout *layout)
 {
 	static const enum kvt_axis logical[] = { KVT_AXIS_B, KVT_AXIS_H, KVT_AXIS_S,
 						 KVT_AXIS_K, KVT_AXIS_D };
-	const struct kvt_order *order = &layout->plane[0];
+	struct kvt_order joined = layout->plane[0];
+	const struct kvt_order *order = &joined;
 	unsigned there = 0;
 	int n = 0;
 
+	join_blocks(&joined);
 	*out = (struct kvt_backend_order){ .name = "dump", .shape = letters };
 	letters[0] = '\0';
 	if (layout->nplanes != 1 || order->nparts > KVT_NAXES)
@@ -150,10 +172,15 @@ static enum kvt_status ask(struct kvt_canonical_facts *f, const struct kvt_dump 
 
 	for (int g = 0; g < s->ngroups; g++) {
 		f->spec[g] = spec_of(&s->group[g]);
-		order_of(&f->backend[g], f->letters[g],
-			 asked ? asked : layout_of(s, g));
+		const struct kvt_layout *layout = asked ? asked : layout_of(s, g);
+		struct kvt_predicates is = kvt_layout_predicates(layout,
+								 &s->group[g].shape);
+
+		order_of(&f->backend[g], f->letters[g], layout);
 		f->group[g] = (struct kvt_canonical_group){
 			.spec = &f->spec[g], .nbackends = 1,
+			.kernel_block = s->group[g].tokens_per_slot > 0 ?
+				is.kernel_slots * s->group[g].tokens_per_slot : 0,
 			.backend = &f->backend[g] };
 	}
 	f->request = (struct kvt_canonical_request){
@@ -196,7 +223,8 @@ void kvt_canonical_facts_free(struct kvt_canonical_facts *f)
 struct kvt_canonical_place kvt_canonical_place(const struct kvt_canonical_facts *f,
 					       int group, int64_t i)
 {
-	struct kvt_canonical_place p = { .one_run = f->backend[group].order[1] == 0 };
+	struct kvt_canonical_place p = { .one_run = f->backend[group].order[1] == 0 &&
+					 !f->group[group].kernel_block };
 	static const int64_t first[KVT_NAXES];
 
 	p.has_view = !kvt_canonical_layer(&p.view, &f->request, group, i, NULL);

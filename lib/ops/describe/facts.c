@@ -97,6 +97,8 @@ static enum kvt_status group_facts(struct kvt_group_facts *f,
 	if (group->tokens_per_slot > 0 && n[KVT_AXIS_S])
 		f->token_bytes = f->block_bytes / n[KVT_AXIS_S] * n[KVT_AXIS_L] /
 				 group->tokens_per_slot;
+	if (group->tokens_per_slot > 0)
+		f->kernel_block = f->is.kernel_slots * group->tokens_per_slot;
 	return KVT_OK;
 }
 

@@ -134,6 +134,11 @@ static void test_kernel_block(void **state)
 	assert_int_equal(kvt_view_at(&view, (int64_t[KVT_NAXES]){ 0 }), 1024);
 	assert_int_equal(kvt_view_at(&view, (int64_t[KVT_NAXES]){ 0, 7 }),
 			 1024 + 7 * 2048);
+	e.request.row_bytes = 5000;
+	assert_false(kvt_canonical_layer(&view, &e.request, 1, 1, NULL));
+	assert_int_equal(kvt_view_at(&view, (int64_t[KVT_NAXES]){ 0, 7 }),
+			 1024 + 3 * 5000 + 2048);
+	e.request.row_bytes = 0;
 	e.group[1].kernel_block = 6;
 	assert_int_equal(kvt_canonical_layer(&view, &e.request, 1, 1, &err),
 			 KVT_BAD_INPUT);
