@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* canonical.c - the one tensor that all layers could share, or why there is none */
+#include <stdlib.h>
+
 #include "cli/cli.h"
 #include "cli/print/describe.h"
 
@@ -107,6 +109,71 @@ static void put_references(struct json_out *out, json_t *o,
 	}
 }
 
+static void put_ref(struct json_out *out, json_t *list,
+		    const struct kvt_canonical_facts *f, int group, int64_t i)
+{
+	const struct kvt_group *g = &f->snapshot->group[group];
+	struct kvt_head_slices cut = kvt_head_slices_of(f->snapshot, group);
+	struct kvt_cache_ref ref = kvt_cache_ref(f, group, i);
+	json_t *o = json_append_object(out, list);
+
+	json_put_text(out, o, "layer_name", g->layer_names ? g->layer_names[i] : NULL);
+	json_put_int(out, o, "layer_slot", i);
+	json_put_int(out, o, "tensor_idx", ref.tensor);
+	json_put_int(out, o, "offset", ref.offset);
+	json_put_int(out, o, "page_size_bytes", ref.page_bytes);
+	json_put_int(out, o, "n_heads", cut.n_heads);
+	json_put_int(out, o, "h_stride", cut.h_stride);
+	json_put_int(out, o, "bs_stride", cut.bs_stride);
+	json_put_bool(out, o, "replicated", cut.replicated);
+}
+
+/* What the groups are, as a manifest says it: what follows describes the bytes. */
+static json_t *groups_json(const struct kvt_canonical_facts *f)
+{
+	struct kvt_snapshot copy;
+	json_t *o = NULL;
+	char *text;
+
+	if (kvt_snapshot_copy(&copy, f->snapshot, NULL))
+		return NULL;
+	for (int g = 0; g < copy.ngroups; g++)
+		copy.group[g].layout = *f->layout[g];
+	if ((text = kvt_snapshot_json(&copy)))
+		o = json_loads(text, 0, NULL);
+	free(text);
+	kvt_snapshot_free(&copy);
+	return o;
+}
+
+/* vLLM's CanonicalKVCaches. */
+static void put_caches(struct json_out *out, json_t *canonical,
+		       const struct kvt_canonical_facts *f)
+{
+	int64_t n = kvt_cache_tensors(f);
+	json_t *o = n ? groups_json(f) : json_null(), *list;
+
+	json_put(out, canonical, "caches", o);
+	if (!n || !o)
+		return;
+	list = json_put_array(out, o, "tensors");
+	for (int64_t i = 0; i < n; i++) {
+		struct kvt_cache_tensor t = kvt_cache_tensor(f, i);
+		json_t *tensor = json_append_object(out, list);
+
+		json_put_int(out, tensor, "num_blocks", t.num_blocks);
+		json_put_int(out, tensor, "page_size_bytes", t.page_bytes);
+	}
+	list = json_put_array(out, o, "group_data_refs");
+	for (int g = 0; g < f->snapshot->ngroups; g++) {
+		json_t *refs = json_array();
+
+		json_append(out, list, refs);
+		for (int64_t i = 0; i < f->snapshot->group[g].shape.n[KVT_AXIS_L]; i++)
+			put_ref(out, refs, f, g, i);
+	}
+}
+
 void canonical_json(struct json_out *out, const struct kvt_canonical_facts *f)
 {
 	json_t *o = json_put_object(out, out->root, "canonical"), *reasons;
@@ -118,6 +185,7 @@ void canonical_json(struct json_out *out, const struct kvt_canonical_facts *f)
 	for (int i = 0; i < KVT_NCANONICAL_REASONS; i++)
 		if (f->verdict.reasons >> i & 1)
 			json_append_text(out, reasons, kvt_canonical_reason_name(i));
+	put_caches(out, o, f);
 	if (f->verdict.reasons)
 		return;
 	json_put_int(out, o, "blocks", f->whole.nblocks);

@@ -224,6 +224,11 @@ struct kvt_predicates {
 };
 struct kvt_predicates kvt_layout_predicates(const struct kvt_layout *layout,
 					    const struct kvt_shape *shape);
+/*
+ * Are all bytes of a block in a page, or in a row of them?  KVT_AXIS_B: blocks are
+ * outermost; KVT_AXIS_L: layers, and then blocks; KVT_NAXES: something else is.
+ */
+enum kvt_axis kvt_layout_outermost(const struct kvt_layout *layout);
 
 #ifdef __cplusplus
 }

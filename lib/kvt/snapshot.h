@@ -152,6 +152,17 @@ static inline bool kvt_groups_share(const struct kvt_group *a, const struct kvt_
  */
 int kvt_group_half(const struct kvt_group *group);
 
+/*
+ * How a page of the group is cut by heads, whatever the TP (vLLM #46954): the model's
+ * heads, the bytes of a head of one token and of all of them.  n_heads 0: it is not; then
+ * 'replicated' says that every rank has the whole page.
+ */
+struct kvt_head_slices {
+	int64_t n_heads, h_stride, bs_stride;
+	bool replicated;
+};
+struct kvt_head_slices kvt_head_slices_of(const struct kvt_snapshot *snapshot, int group);
+
 /* What the elements are: the type of the content, or of each element. */
 struct kvt_text kvt_group_type(const struct kvt_group *group);
 bool kvt_group_same_type(const struct kvt_group *a, const struct kvt_group *b);

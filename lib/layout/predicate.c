@@ -108,6 +108,22 @@ static struct kvt_predicates predicates_of(const struct kvt_order *order,
 	};
 }
 
+enum kvt_axis kvt_layout_outermost(const struct kvt_layout *layout)
+{
+	enum kvt_axis first = layout->plane[0].part[0].axis;
+
+	for (int i = 0; i < layout->nplanes; i++) {
+		const struct kvt_order *order = &layout->plane[i];
+
+		/* planes without K are buffers of their own */
+		if (order->part[0].axis != first || order->nparts < 2 ||
+		    (layout->nplanes > 1 && kvt_order_find(order, KVT_AXIS_K) < 2) ||
+		    (first == KVT_AXIS_L && order->part[1].axis != KVT_AXIS_B))
+			return KVT_NAXES;
+	}
+	return first == KVT_AXIS_B || first == KVT_AXIS_L ? first : KVT_NAXES;
+}
+
 struct kvt_predicates kvt_layout_predicates(const struct kvt_layout *layout,
 					    const struct kvt_shape *shape)
 {

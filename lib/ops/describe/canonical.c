@@ -165,17 +165,18 @@ static enum kvt_status count_tensors(struct kvt_canonical_facts *f, struct kvt_e
 }
 
 static enum kvt_status ask(struct kvt_canonical_facts *f, const struct kvt_dump *dump,
-			   const struct kvt_layout *asked, struct kvt_error *err)
+			   bool asked, struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = f->snapshot;
 	enum kvt_status status;
 
 	for (int g = 0; g < s->ngroups; g++) {
 		f->spec[g] = spec_of(&s->group[g]);
-		const struct kvt_layout *layout = asked ? asked : layout_of(s, g);
+		const struct kvt_layout *layout = asked ? &f->asked : layout_of(s, g);
 		struct kvt_predicates is = kvt_layout_predicates(layout,
 								 &s->group[g].shape);
 
+		f->layout[g] = asked ? layout : &s->group[g].layout;
 		order_of(&f->backend[g], f->letters[g], layout);
 		f->group[g] = (struct kvt_canonical_group){
 			.spec = &f->spec[g], .nbackends = 1,
@@ -197,7 +198,7 @@ static enum kvt_status ask(struct kvt_canonical_facts *f, const struct kvt_dump 
 enum kvt_status kvt_describe_canonical(struct kvt_description *d, const char *layout,
 				       struct kvt_error *err)
 {
-	struct kvt_layout asked;
+	struct kvt_layout asked = { 0 };
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
@@ -207,7 +208,8 @@ enum kvt_status kvt_describe_canonical(struct kvt_description *d, const char *la
 	if (!d->canonical)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	d->canonical->snapshot = d->snapshot;
-	status = ask(d->canonical, d->dump, layout ? &asked : NULL, &why);
+	d->canonical->asked = asked;
+	status = ask(d->canonical, d->dump, layout != NULL, &why);
 	return status ? kvt_fail(err, status, "%.200s: %s", d->path, why.text) : KVT_OK;
 }
 

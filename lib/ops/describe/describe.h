@@ -114,6 +114,8 @@ void kvt_peeks_free(struct kvt_peeks *peeks);	/* NULL is allowed */
 
 struct kvt_canonical_facts {
 	const struct kvt_snapshot *snapshot;
+	const struct kvt_layout *layout[KVT_MAX_GROUPS];
+	struct kvt_layout asked;	/* of all of them, if one was */
 	struct kvt_spec spec[KVT_MAX_GROUPS];
 	struct kvt_backend_order backend[KVT_MAX_GROUPS];
 	char letters[KVT_MAX_GROUPS][KVT_NAXES + 1];
@@ -144,6 +146,26 @@ struct kvt_canonical_place {
 };
 struct kvt_canonical_place
 kvt_canonical_place(const struct kvt_canonical_facts *f, int group, int64_t layer);
+
+/*
+ * ---- vLLM's CanonicalKVCaches: tensors of pages, and where each layer has its own ----
+ *
+ * One tensor where blocks are outermost, else one for each position, which layers of
+ * several groups share.  This says where bytes are, whoever allocates them so.
+ */
+struct kvt_cache_tensor {
+	int64_t num_blocks, page_bytes;
+};
+struct kvt_cache_ref {
+	int64_t tensor, offset;		/* of the layer's first byte in a page of it */
+	int64_t page_bytes;		/* of the layer, without padding */
+};
+
+/* How many tensors; 0: the layouts are of another sort, or of two. */
+int64_t kvt_cache_tensors(const struct kvt_canonical_facts *f);
+struct kvt_cache_tensor kvt_cache_tensor(const struct kvt_canonical_facts *f, int64_t i);
+struct kvt_cache_ref kvt_cache_ref(const struct kvt_canonical_facts *f, int group,
+				   int64_t layer);
 
 /* What numbers at K index k of a group are times. */
 double kvt_scale_of(const double scale[2], const struct kvt_group *group, int64_t k);
