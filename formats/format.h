@@ -156,6 +156,9 @@ struct kvt_rows {
 	int64_t rows, row_bytes;
 };
 
+/* Or several, and where each layer is in them: formats/manifest/caches.h. */
+struct kvt_caches;
+
 /* ---- readers, writers, formats ------------------------------------------ */
 
 /* Another dump, whose one group is a patch of this one. */
@@ -419,6 +422,7 @@ struct kvt_manifest {
 	int64_t file_shape[8];
 	int64_t skip;			/* bytes before the data */
 	struct kvt_rows tensor;
+	struct kvt_caches *caches;	/* NULL: none; owned */
 	char file[256];			/* name of the data file; "" if not given */
 	char npy_dtype[16];		/* what numpy calls the elements; "" likewise */
 	char *path;			/* of the manifest; NULL: none was read */

@@ -288,9 +288,10 @@ enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
 	struct kvt_error why = { "" };
 	enum kvt_status status;
 
-	if (manifest->tensor.row_bytes)
+	if (manifest->tensor.row_bytes || manifest->caches)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: its manifest has rows and row_bytes, which are of a file without a header", array->name);
+				"%s: its manifest has %s, which are of a file without a header", array->name,
+				manifest->caches ? "tensors" : "rows and row_bytes");
 	if (!manifest->has_layout) {
 		kvt_manifest_fill_dtype(&filled.snapshot.group[0], manifest->hints,
 					array->dtype);

@@ -6,7 +6,7 @@
  * said about one is collected, and nothing is guessed; proof.c asks
  * whether it is said of this file, and fit.c compares it with the file.
  */
-#include "formats/manifest/manifest.h"
+#include "formats/manifest/caches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +53,11 @@ static enum kvt_status take_file(struct kvt_manifest *out, const struct kvt_json
 				   KVT_MOST)) ||
 	    (status = kvt_manifest_take_sum(&out->sum, in)))
 		return status;
+	if ((status = kvt_caches_parse(&out->caches, in)))
+		return status;
+	if (out->caches && out->tensor.rows)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: has rows and tensors, expected one of them", in->name);
 	if (!out->tensor.rows != !out->tensor.row_bytes)
 		return kvt_fail(in->err, KVT_BAD_INPUT,
 				"%s: has one of rows and row_bytes, expected both",
@@ -143,8 +148,19 @@ void kvt_manifest_init(struct kvt_manifest *manifest)
 void kvt_manifest_free(struct kvt_manifest *manifest)
 {
 	kvt_snapshot_free(&manifest->snapshot);
+	kvt_caches_free(manifest->caches);
+	manifest->caches = NULL;
 	free(manifest->path);
 	manifest->path = NULL;
+}
+
+/* All of what describe --canonical --json prints has one inside. */
+static const json_t *whole(const json_t *json)
+{
+	const json_t *caches = json_object_get(json_object_get(json, "canonical"),
+					       "caches");
+
+	return json_is_object(caches) ? caches : json;
 }
 
 enum kvt_status kvt_manifest_parse(struct kvt_manifest *out, const char *text,
@@ -159,7 +175,7 @@ enum kvt_status kvt_manifest_parse(struct kvt_manifest *out, const char *text,
 	kvt_manifest_init(out);
 	if ((status = kvt_json_parse(&json, text, nbytes, name, err)))
 		return status;
-	in.object = json;
+	in.object = whole(json);
 	if (!(status = take_manifest(out, &in)))
 		status = kvt_manifest_hints(out, hints, name, err);
 	json_decref(json);

@@ -10,6 +10,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_canonical_fit(struct kvt_reader *reader, struct kvt_manifest *manifest, int index,
 		  struct kvt_error *err);
 
+/* The same for one with tensors and references into them: caches.c. */
+KVT_MUST_CHECK enum kvt_status
+kvt_caches_fit(struct kvt_reader *reader, struct kvt_manifest *manifest, int index,
+	       struct kvt_error *err);
+
 /* The file, and where each group is in it. */
 KVT_MUST_CHECK enum kvt_status
 kvt_canonical_create(struct kvt_writer *writer, struct kvt_error *err);

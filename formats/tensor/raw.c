@@ -123,6 +123,8 @@ static enum kvt_status raw_open(struct kvt_reader *reader, const char *path,
 	if (!found && !manifest.has_layout)
 		status = undescribed(&reader->files.file[index], path,
 				     manifest.passed_over, err);
+	else if (manifest.caches)
+		status = kvt_caches_fit(reader, &manifest, index, err);
 	else if (manifest.tensor.row_bytes)
 		status = kvt_canonical_fit(reader, &manifest, index, err);
 	else
