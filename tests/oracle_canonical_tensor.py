@@ -322,6 +322,15 @@ def test_refused(folder):
     l = Group("a", 2, [0, 1], "LBHSC")
     r = kvtool("convert", "--format=canonical", "-o", out, dense(folder, [l]))
     tap.ok(r.code == 4 and "blocks are outermost" in r.err, "layers outermost", r)
+    follow = r.err.split("; kvtool ")[1].split(" has ")[0].split()
+    r = kvtool(*follow, "--format=canonical", "-o", out, dense(folder, [l]))
+    tap.ok(r.code == 0 and kvtool("diff", dense(folder, [l]), out).code == 0,
+           f"what it tells to do helps: {' '.join(follow)}", r)
+    os.unlink(out)
+    r = kvtool("convert", "--format=canonical", "-o", out,
+               f"{oracle.DATA}/mamba2g4/tp1_DS/rank0.npy")
+    tap.ok(r.code == 4 and "parts of the same pages" in r.err and "kvtool relayout" not in
+           r.err, "parts of one page", r)
     good = [Group("a", 2, [0, 1], "BLHSC"), Group("b", 1, [2], "BLHSC")]
     for what, change, code, text in (
             ("a row less", {"rows": 2}, 3, "but 2 rows of"),

@@ -58,8 +58,11 @@ static enum kvt_status check_order(const struct kvt_group *g, int64_t page,
 	    (nbytes == page || (order->part[1].axis == KVT_AXIS_L && !g->page_offset)))
 		return KVT_OK;
 	return kvt_fail(err, KVT_UNSUPPORTED,
-			"group %s is %s, but in one tensor blocks are outermost; kvtool relayout --to=blhsc has them so", g->id,
-			kvt_layout_string(&g->layout).s);
+			"group %s is %s, but in one tensor blocks are outermost%s", g->id,
+			kvt_layout_string(&g->layout).s,
+			/* states keep their layout beside others */
+			kvt_is_recurrent(g->kind) ? "" :
+			"; kvtool relayout --to=blhsc has them so");
 }
 
 /* The views of the group in a tensor that begins at byte 0, as if ids were indices. */

@@ -86,10 +86,17 @@ static enum kvt_status refuse(const struct pool *p, const struct holder *a,
 			      const struct holder *b, const char *why,
 			      struct kvt_error *err)
 {
+	const struct kvt_group *x = &p->from->group[a->group];
+	const struct kvt_group *y = &p->from->group[b->group];
+
+	if (x->page_bytes && x->page_bytes == y->page_bytes &&
+	    x->page_offset != y->page_offset)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"groups %s and %s have parts of the same pages, which one tensor cannot hold",
+				x->id, y->id);
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"block %llu is of groups %s and %s, which are the same bytes in one tensor; %s",
-			(unsigned long long)a->id, p->from->group[a->group].id,
-			p->from->group[b->group].id, why);
+			(unsigned long long)a->id, x->id, y->id, why);
 }
 
 /* The one of 'n' holders of an id that keeps it. */
