@@ -257,9 +257,30 @@ def by_padding(c):
                there.reshape(-1)[c.offsets], PAGE)
 
 
+def by_kernel(c):
+    """Block i is read at i of a kernel's blocks; behind the pool is nothing known."""
+    n = c.n
+    page = int(np.prod(n[2:]))
+    first = c.offsets.reshape(n[0], n[1], -1)
+    order = np.arange(n[0] * n[1]).reshape(n[0], n[1]) * page
+    if not c.tokens() or n[B] < 2 or n[S] < 2 or not (
+            np.array_equal(first.min(2), order) and
+            np.array_equal(first.max(2), order + page - 1)):
+        return
+    memory = np.empty(c.bits.size, c.bits.dtype)
+    memory[c.offsets] = c.bits
+    inside = c.offsets % page
+    layer = np.arange(n[0]).reshape(-1, 1, 1, 1, 1, 1) * n[1] * page
+    block = np.arange(n[1]).reshape(1, -1, 1, 1, 1, 1)
+    for ratio in range(2, n[S] + 1):
+        if n[S] % ratio == 0:
+            yield ("kernel-stride", {"ratio": ratio},
+                   memory[layer + block * (page // ratio) + inside], True, PAGE)
+
+
 def predict_all(c):
     for rows in (by_heads, by_pages, by_rotation, by_channels, by_tokens, by_blocks,
-                 by_layers, by_padding):
+                 by_layers, by_padding, by_kernel):
         yield from rows(c)
     yield "zero-block", {}, np.zeros_like(c.bits), True, (L, B)
     for kv in range(2 if c.n[K] == 2 else 0):

@@ -30,7 +30,8 @@ ENOUGH = 0.95
 FAULTS = ("swap-heads", "copy-head", "rank-map", "swap-heads-slots", "swap-kv",
           "split-kv", "rope-pairs", "x-packing", "conv-order", "conv-parts",
           "shift-tokens", "shift-blocks", "stale-block", "wrong-layer", "padding",
-          "zero-block", "zero-kv", "zero-tail", "byte-order", "flip-bits", "scale")
+          "kernel-stride", "zero-block", "zero-kv", "zero-tail", "byte-order", "flip-bits",
+          "scale")
 QUICK = ("s260k/paged_bs16/packed_nhd.bf16", "s260k/paged_bs16/rocm_x.bf16",
          "s260k/paged_bs16/packed_nhd.fp32", "s260k/tp2/rank1.packed_nhd.bf16",
          "gqa64/paged_bs16/packed_hnd.bf16", "mla144/paged_bs16/mla_blsc.bf16",

@@ -191,29 +191,62 @@ static bool padding_fits(const struct fault_case *c, const struct kvt_fault_args
 }
 
 /*
- * The engine leaves 'pad' bytes after each page, but the reader takes pages from
- * where they would be without.  Padding may hold anything; zeros are planted.
+ * Blocks are 'stride' bytes apart, but the reader takes them 'taken' bytes apart.  What is
+ * behind a page's content may be anything; zeros are planted.
  */
-static enum fault_source leak(const struct fault_case *c,
-			      const struct kvt_fault_args *args,
-			      const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source misread(const struct fault_case *c, int64_t stride, int64_t taken,
+				 const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	const struct kvt_window *w = c->window;
 	/* the views are of one page, where any index of L and B is the same place */
 	const int64_t inside[KVT_NAXES] = { 0, 0, at[2], at[3], at[4], at[5] };
-	int64_t padded = c->page_bytes + args->n[0];
 	int64_t offset = kvt_views_at(&c->page, inside) +
-			 w->block_ids[at[KVT_AXIS_B]] * c->page_bytes;
-	int64_t id = offset / padded;
+			 w->block_ids[at[KVT_AXIS_B]] * taken;
+	int64_t id = offset / stride;
 	int64_t b = kvt_fault_block(w, id, id + at[KVT_AXIS_B] -
 				       w->block_ids[at[KVT_AXIS_B]]);
 
-	if (offset % padded >= c->page_bytes || b < 0 ||
-	    !kvt_views_find(&c->page, offset % padded, from))
+	if (offset % stride >= c->page_bytes || b < 0 ||
+	    !kvt_views_find(&c->page, offset % stride, from))
 		return c->suspect ? FROM_OUTSIDE : FROM_ZERO;
 	from[KVT_AXIS_L] = at[KVT_AXIS_L];
 	from[KVT_AXIS_B] = b;
 	return FROM_ELEMENT;
+}
+
+/* The engine leaves 'pad' bytes after each page. */
+static enum fault_source leak(const struct fault_case *c,
+			      const struct kvt_fault_args *args,
+			      const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+{
+	return misread(c, c->page_bytes + args->n[0], c->page_bytes, at, from);
+}
+
+/* ---- blocks of a kernel ------------------------------------------------- */
+
+static bool has_dense_pages(const struct fault_case *c)
+{
+	return has_pages(c) && c->slots > 1 && c->window->shape.n[KVT_AXIS_B] > 1 &&
+	       c->window->page_bytes <= c->page_bytes;
+}
+
+static struct kvt_range ratios(const struct fault_case *c, int arg)
+{
+	(void)arg;
+	return (struct kvt_range){ 2, c->slots + 1 };
+}
+
+static bool divides_slots(const struct fault_case *c, const struct kvt_fault_args *args)
+{
+	return c->slots % args->n[0] == 0;
+}
+
+/* What stride(0) of the kernel's view says, for numbers of the manager's blocks. */
+static enum fault_source step_short(const struct fault_case *c,
+				    const struct kvt_fault_args *args,
+				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+{
+	return misread(c, c->page_bytes, c->page_bytes / args->n[0], at, from);
 }
 
 const struct fault kvt_place_faults[NPLACES] = {
@@ -257,4 +290,11 @@ const struct fault kvt_place_faults[NPLACES] = {
 	  .needs = "tokens, and pages that follow each other in memory",
 	  .applies = has_pages, .range = paddings, .valid = padding_fits,
 	  .predict = leak },
+	{ .says = {
+		.name = "kernel-stride",
+		.summary = "blocks read a smaller block of the kernel's apart",
+		.arg = { { "ratio", 0, "blocks of the kernel in a block" } } },
+	  .needs = "tokens, and two pages that follow each other in memory",
+	  .applies = has_dense_pages, .range = ratios, .valid = divides_slots,
+	  .predict = step_short },
 };
