@@ -258,7 +258,8 @@ static enum kvt_status fit(struct kvt_dump **out, const struct rewrite *r,
 	*out = NULL;
 	/* what has no name yet, or a wrong one, is told of later */
 	if (!r->output || is_stream(r->output) ||
-	    kvt_output_format(&info, r->output, r->create.format, &why) || !info->one_pool)
+	    kvt_output_format(&info, r->output, r->create.format, &why) ||
+	    !info->one_pool)
 		return KVT_OK;
 	status = kvt_dump_one_pool(out, dump, &why);
 	return status ? kvt_fail(err, status, "%s: %s", r->input, why.text) : KVT_OK;

@@ -58,7 +58,8 @@ static enum kvt_status take_ref(struct kvt_page_ref *out, const struct kvt_json 
 	if ((status = kvt_json_copy_string(&out->layer, in, "layer_name")) ||
 	    (status = kvt_json_int(&out->tensor, in, "tensor_idx", 0, KVT_MOST)) ||
 	    (status = kvt_json_int(&out->offset, in, "offset", 0, KVT_MOST)) ||
-	    (status = kvt_json_int(&out->page_bytes, in, "page_size_bytes", 0, KVT_MOST)) ||
+	    (status = kvt_json_int(&out->page_bytes, in, "page_size_bytes", 0,
+				   KVT_MOST)) ||
 	    (status = kvt_json_int(&out->n_heads, in, "n_heads", 0, KVT_MOST)) ||
 	    (status = kvt_json_int(&out->h_stride, in, "h_stride", 0, KVT_MOST)) ||
 	    (status = kvt_json_int(&out->bs_stride, in, "bs_stride", 0, KVT_MOST)) ||
@@ -118,8 +119,8 @@ static enum kvt_status take_all(struct kvt_caches *out, const struct kvt_json *i
 			status = take_tensor(&out->tensor[out->ntensors++], &object);
 	}
 	if (!status && ngroups > KVT_MAX_GROUPS)
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: more than %d groups", in->name,
-				KVT_MAX_GROUPS);
+		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: more than %d groups",
+				in->name, KVT_MAX_GROUPS);
 	for (size_t g = 0; !status && g < ngroups; g++)
 		status = take_refs(out, out->ngroups++, in, json_array_get(refs, g));
 	return status;
@@ -179,8 +180,8 @@ static void fill_page(int64_t n[KVT_NAXES], const struct kvt_page_ref *ref)
 {
 	if (n[KVT_AXIS_H] < 0)
 		n[KVT_AXIS_H] = ref->n_heads;
-	if (n[KVT_AXIS_S] < 0 && ref->bs_stride > 0 && ref->page_bytes >= ref->bs_stride &&
-	    ref->page_bytes % ref->bs_stride == 0)
+	if (n[KVT_AXIS_S] < 0 && ref->bs_stride > 0 &&
+	    ref->page_bytes >= ref->bs_stride && ref->page_bytes % ref->bs_stride == 0)
 		n[KVT_AXIS_S] = ref->page_bytes / ref->bs_stride;
 }
 
@@ -287,8 +288,8 @@ static enum kvt_status check_ref(const struct kvt_page_ref *ref,
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].said >= 0 && rows[i].said != rows[i].is)
-			return differs(&s->group[g], ref->layer, rows[i].key, rows[i].said,
-				       rows[i].is, name, err);
+			return differs(&s->group[g], ref->layer, rows[i].key,
+				       rows[i].said, rows[i].is, name, err);
 	return KVT_OK;
 }
 

@@ -69,7 +69,8 @@ static enum kvt_status layer_views(struct kvt_views *out, const struct placing *
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"group %s: layer %lld ends at byte %lld of a page of tensor %lld, which has %lld",
 					p->group->id, (long long)layer, (long long)end,
-					(long long)ref->tensor, (long long)tensor->row_bytes);
+					(long long)ref->tensor,
+					(long long)tensor->row_bytes);
 	}
 	return KVT_OK;
 }
@@ -96,7 +97,7 @@ static enum kvt_status place_layer(const struct placing *p, int64_t layer,
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"group %s has block %llu, but tensor %lld has %lld pages",
 					p->group->id,
-					(unsigned long long)(id + (uint64_t)(end - b) - 1),
+					(unsigned long long)id + (uint64_t)(end - b) - 1,
 					(long long)ref->tensor, (long long)tensor->rows);
 		rows.begin[KVT_AXIS_L] = 0;
 		rows.end[KVT_AXIS_L] = 1;
@@ -126,7 +127,8 @@ static enum kvt_status place_group(struct placing *p, const struct kvt_page_ref 
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"group %s is %s, but in tensors of pages blocks are outermost, or layers and then blocks",
 				g->id, kvt_layout_string(&g->layout).s);
-	if ((status = kvt_layout_views(&p->dense, &g->layout, &whole, g->shape.elem, err)))
+	if ((status = kvt_layout_views(&p->dense, &g->layout, &whole, g->shape.elem,
+				       err)))
 		return status;
 	for (int64_t l = 0; !status && l < g->shape.n[KVT_AXIS_L]; l++)
 		status = place_layer(p, l, &ref[l], err);
@@ -144,16 +146,18 @@ static enum kvt_status place_all(struct kvt_reader *reader, struct kvt_manifest 
 	if (start[c->ntensors] != size)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %lld bytes, but its %lld tensors have %lld",
-				reader->leaf.path, (long long)size, (long long)c->ntensors,
-				(long long)start[c->ntensors]);
+				reader->leaf.path, (long long)size,
+				(long long)c->ntensors, (long long)start[c->ntensors]);
 	for (int g = 0; g < manifest->snapshot.ngroups; g++) {
-		struct placing p = { .flat = &reader->flat[g], .caches = c, .file = index,
-				     .group = &manifest->snapshot.group[g], .start = start };
+		struct placing p = { .flat = &reader->flat[g], .caches = c,
+				     .file = index, .start = start,
+				     .group = &manifest->snapshot.group[g] };
 		struct kvt_error why = { "" };
 		enum kvt_status status = place_group(&p, c->ref[g], &why);
 
 		if (status)
-			return kvt_fail(err, status, "%s: %s", reader->leaf.path, why.text);
+			return kvt_fail(err, status, "%s: %s", reader->leaf.path,
+					why.text);
 	}
 	return KVT_OK;
 }

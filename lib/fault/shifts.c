@@ -191,11 +191,12 @@ static bool padding_fits(const struct fault_case *c, const struct kvt_fault_args
 }
 
 /*
- * Blocks are 'stride' bytes apart, but the reader takes them 'taken' bytes apart.  What is
- * behind a page's content may be anything; zeros are planted.
+ * Blocks are 'stride' bytes apart, but the reader takes them 'taken' bytes apart.  What
+ * is behind a page's content may be anything; zeros are planted.
  */
-static enum fault_source misread(const struct fault_case *c, int64_t stride, int64_t taken,
-				 const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source misread(const struct fault_case *c, int64_t stride,
+				 int64_t taken, const int64_t at[KVT_NAXES],
+				 int64_t from[KVT_NAXES])
 {
 	const struct kvt_window *w = c->window;
 	/* the views are of one page, where any index of L and B is the same place */

@@ -60,7 +60,8 @@ int64_t kvt_cache_tensors(const struct kvt_canonical_facts *f)
 struct kvt_cache_tensor kvt_cache_tensor(const struct kvt_canonical_facts *f, int64_t i)
 {
 	bool one = kvt_layout_outermost(f->layout[0]) == KVT_AXIS_B;
-	struct kvt_cache_tensor t = { f->request.nblocks, one ? f->request.row_bytes : 0 };
+	struct kvt_cache_tensor t = { f->request.nblocks,
+				      one ? f->request.row_bytes : 0 };
 
 	for (int g = 0; g < f->snapshot->ngroups; g++) {
 		const struct kvt_group *group = &f->snapshot->group[g];

@@ -31,7 +31,7 @@ struct kvt_group_facts {
 	struct kvt_predicates is;
 	int64_t data_bytes, layer_bytes, block_bytes;	/* block: of one layer */
 	int64_t token_bytes;		/* of all layers; 0: slots are not tokens */
-	int64_t kernel_block;		/* tokens of a smaller block of the kernel's; or 0 */
+	int64_t kernel_block;		/* tokens of a kernel's block; 0: none seen */
 	int64_t page_stride[2];		/* of L and B in the engine's pages; 0: dense */
 	int64_t alignment;		/* of where blocks begin; 0: unknown */
 	int64_t blocks_used, blocks_shared, blocks_unused; /* -1: no block tables */
