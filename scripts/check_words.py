@@ -57,6 +57,7 @@ EXCEPTIONS = [
     ("cli/print/where.c", r'"places"', "the old key of where, printed beside matches"),
     ("man/kvtool-transfer.5", r"pieces", "the key of replay as it was named first"),
     ("lib/kvt/kvt.h", r"global state", "of the library"),
+    ("lib/dump/snapshot_check.c", r'"group.state"', "the id of a finding"),
     ("lib/kvt/model.h", r"states?", "recurrent ones of a model"),
     ("lib/kvt/dump.h", r"a state of nothing", "llama.cpp's state file"),
     ("cli/cmd/reblock.c", r"one state", "of a recurrent group"),

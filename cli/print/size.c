@@ -43,7 +43,8 @@ static void print_answer(const struct size_report *r)
 		       size((double)kvt_model_request(&row->size, r->tokens)).s,
 		       LL(r->tokens));
 	else if (fixed)
-		plainf("; at most %s besides for windows and states of a request",
+		plainf(
+		       "; at most %s besides for windows and recurrent states of a request",
 		       size((double)fixed).s);
 	plainf(", on each of %lld rank%s\n", LL(row->tp), plural(row->tp));
 }

@@ -471,7 +471,7 @@ static enum kvt_status check_state(struct kvt_h5_in *in, hid_t object,
 				 KVT_STATE_AXES, &n, err);
 	if (!status && (n != known || memcmp(said, is, (size_t)n * sizeof(*is))))
 		return kvt_h5_bad(in, object, err,
-				  "state_shape is not the shape of a state of the data");
+				  "state_shape is not the shape of a recurrent state of the data");
 	return status;
 }
 

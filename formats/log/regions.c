@@ -133,7 +133,7 @@ static enum kvt_status take_part(enum kvt_region_part *out, const struct kvt_jso
 			return KVT_OK;
 		}
 	return kvt_fail(in->err, KVT_BAD_INPUT,
-			"%s: part is '%.40s', expected kv, k, v or state", in->name,
+			"%s: part is '%.40s', expected kv, k, v or state (recurrent)", in->name,
 			text);
 }
 

@@ -218,7 +218,7 @@ static enum kvt_status check_state(const struct kvt_group *g, struct check *c)
 			n = -1;
 	if (n != g->shape.n[KVT_AXIS_D] || i == KVT_STATE_AXES)
 		return flaw(c, "group.state",
-			    "group %s: a head of its state has %lld elements, but its shape does not",
+			    "group %s: a head of its recurrent state has %lld elements, but its shape does not",
 			    g->id, LL(g->shape.n[KVT_AXIS_D]));
 	return KVT_OK;
 }

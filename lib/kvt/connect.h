@@ -425,14 +425,15 @@ kvt_backend_layouts(const struct kvt_backend *backend,
 
 /*
  * vLLM's is_kv_layout_blocks_first and split_k_and_v, which releases up to 0.24 have;
- * false for later ones.  'backend' may be NULL where there are latents or states.
+ * false for later ones.  'backend' may be NULL where there are latents or recurrent
+ * states.
  * Said of the shape that the backend gives a cache, not of its memory.
  */
 struct kvt_kv_regions {
 	bool blocks_first, split;
 };
 bool kvt_kv_regions(struct kvt_kv_regions *out, enum kvt_release release,
-		    const struct kvt_backend *backend, bool mla, bool states,
+		    const struct kvt_backend *backend, bool mla, bool recurrent,
 		    bool cross_layer);
 
 /* What a connector needs of the bytes. */

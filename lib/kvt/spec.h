@@ -111,7 +111,7 @@ struct kvt_spec_args {
 	int64_t kernel, spec_tokens;	/* taps = kernel - 1 + spec_tokens */
 	int64_t retained;		/* tokens that a window keeps besides */
 	int64_t blocks;			/* that a request owns, of HiSparse */
-	int64_t drafts;			/* states that a request has besides its own */
+	int64_t drafts;			/* recurrent states of a request but its own */
 	int64_t stride;			/* steps between blocks are a multiple of it */
 	/* 1, or 0: an indexer goes with it; its window is computed anew, not cached */
 	int64_t leader, replay;
