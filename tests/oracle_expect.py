@@ -220,8 +220,8 @@ def check_clauses(contract):
                 r = kvtool("describe", "-j", "--expect", f"{dotted} {clause}", dump)
                 if "#" not in clause:
                     tap.equal(r.code, want, f"{name}: describe --expect {clause}")
-    # what no dump can break: check_releases()
-    missing = set(known_keys()) - set(CLAUSES) - {"release"}
+    # what no dump can break: check_releases(); no sample has it: check_kernel_blocks()
+    missing = set(known_keys()) - set(CLAUSES) - {"release", "kernel_block_size"}
     tap.ok(len(known_keys()) > 45 and not missing, "every clause was broken", missing)
     page = os.path.join(os.path.dirname(SOURCE), "../../man/kvtool-contract.5")
     with open(page) as f:
@@ -441,6 +441,17 @@ def check_groups(contract):
            broken[2][1].startswith("ssm: "), "a group that is not there, and all", r)
 
 
+def check_kernel_blocks(contract, tmp):
+    """Blocks that are two of a kernel's."""
+    dump = f"{tmp}/kernel.npy"
+    r = kvtool("relayout", "-f", "--to=B L S/8 H S%8 C", "-o", dump, f"{NHD}")
+    tap.ok(r.code == 0, "blocks of 16 that are two of 8", r)
+    for clause, code in (("= 8", 0), ("= 16", 1)):
+        contract.put("group g0", f"kernel_block_size {clause}")
+        r, broken = contract.check(dump)
+        tap.ok(r.code == code and len(broken) == code, f"kernel_block_size {clause}", r)
+
+
 def main():
     oracle.need_program_and_data()
     kvtool("import", "-q", "--no-sync", "--layout=nhd", "--block-size=16", "-o", FOLDER,
@@ -456,6 +467,7 @@ def main():
                    f"{os.path.relpath(dump, DATA)}: holds to its own contract", r)
         check_clauses(contract)
         check_releases(contract)
+        check_kernel_blocks(contract, tmp)
         check_alone(contract)
         check_malformed(contract, tmp)
         check_no_data(contract, tmp)

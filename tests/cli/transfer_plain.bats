@@ -115,7 +115,7 @@ works() {
 
 @test "plain: 7. a key that is mistyped" {
 	refused 2 "there is no key 'layouts', did you mean 'layout'?" -m llama-3.1-8b --src=layouts=nhd
-	refused 2 'layout, tp, block-size, pool, ids' -m llama-3.1-8b --src=colour=red
+	refused 2 'layout, tp, block-size, pool, dcp, interleave, ids' -m llama-3.1-8b --src=colour=red
 	sim -m llama-3.1-8b --src=layout=nhd,block_size=32 >a
 	grep -q 'source .* 32 slots a block' a
 	sim -m llama-3.1-8b --src=pool=1k >a
@@ -146,7 +146,8 @@ works() {
 	done
 	kvtool size config.json >a
 	for given in --config=config.json --model=config.json --config=Llama; do
-		diff <(sed 1d a) <(kvtool size "$given" | sed 1d)
+		# the second line has the name
+		diff <(sed 2d a) <(kvtool size "$given" | sed 2d)
 	done
 	kvtool size --config=llama-3.1-8b | diff <(kvtool size llama-3.1-8b) -
 	sim time --config=- <config.json >b

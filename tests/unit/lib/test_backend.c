@@ -238,7 +238,7 @@ static struct wrote_case wrote[] = {
 	{ "NHD of the RFC", "FLASH_ATTN", "nhd", 4, 2, R26 | R32 },
 	{ "HND of the RFC", "FLASH_ATTN", "hnd", 4, 2, R26 | R32 },
 	{ "two halves of a layer", "FLASH_ATTN", "kv-first-nhd", 4, 2, R22 },
-	{ "two halves of a block", "FLASH_ATTN", "blocks-first-hnd", 4, 2, R24 },
+	{ "two halves of a block", "FLASH_ATTN", "blocks-first-hnd", 4, 2, R22 | R24 },
 	{ "FlashInfer had it earlier", "FLASHINFER",
 	  "blocks-first-nhd", 4, 2, R22 | R24 },
 	{ "cross-layer", "TRITON_ATTN", "BHLKSD", 4, 2, R24 },
