@@ -3,7 +3,7 @@
 """
 oracle_backends.py - who could have written a dump: kvtool against three releases of vLLM
 
-testdata/engines/vllm_layouts.tsv has where each backend puts bytes, on which device and
+testdata/vllm_layouts.tsv has where each backend puts bytes, on which device and
 with which connector, as tests/engines/vllm_layouts.py printed it out of the source text of
 the wheels.  Dumps of zeros in every named order, and in random ones, are asked about.
 """
@@ -32,7 +32,7 @@ ORDERS = list(NAMES.values()) + (
 def read():
     """{(release, configuration, device, with a connector): {backend: layouts}}"""
     out = {}
-    with open(f"{DATA}/../engines/vllm_layouts.tsv", encoding="ascii") as f:
+    with open(f"{DATA}/../vllm_layouts.tsv", encoding="ascii") as f:
         for row in csv.DictReader(f, delimiter="\t"):
             names = {NAMES.get(n, n) for n in row["layouts"].split(" | ")}
             for on in row["on"].split():

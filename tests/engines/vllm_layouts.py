@@ -8,7 +8,7 @@ where do the bytes of a layer lie, by the shape, the stride order, the customise
 the layouts that it declares.  kvtool must say the same of dumps in every layout that has a
 name and in random ones.  What tests/oracle_backends.py reads is printed anew by
 
-    vllm_layouts.py facts FOLDER-OF-A-WHEEL... >testdata/engines/vllm_layouts.tsv
+    vllm_layouts.py facts FOLDER-OF-A-WHEEL... >testdata/vllm_layouts.tsv
 
 What Python does not say is written down: three backends let kernels reinterpret a page.
 """
@@ -547,7 +547,7 @@ def fact(source, on, name, c):
 
 
 def facts(roots):
-    """testdata/engines/vllm_layouts.tsv: of each backend one configuration that it takes."""
+    """testdata/vllm_layouts.tsv: of each backend one configuration that it takes."""
     print("\t".join(FACTS))
     for root in roots:
         source, release = Source(root), ".".join(release_of(root).split(".")[:2])
