@@ -200,6 +200,26 @@ static int64_t draft_layers(const struct kvt_json *in)
 	return out > CONFIG_LAYERS ? -1 : out;
 }
 
+/* A group of some layers of a kind, or of layers of its own, does not say which. */
+static void number_layers(struct config *c)
+{
+	struct kvt_model *model = &c->out->model;
+
+	for (int g = 0; g < model->ngroups; g++) {
+		int64_t layers = 0;
+
+		for (int64_t i = 0; i < c->nlayers; i++) {
+			bool in = c->kinds[g] & KIND(c->kind[i]);
+
+			layers += in;
+			model->layer[i] |= (uint16_t)((unsigned)in << g);
+		}
+		if (layers != model->group[g].layers)
+			return;
+	}
+	model->nlayers = c->nlayers;
+}
+
 static enum kvt_status read_config(struct config *c, const struct kvt_json *outer)
 {
 	enum kvt_status status;
@@ -220,6 +240,7 @@ static enum kvt_status read_config(struct config *c, const struct kvt_json *oute
 		return status;
 	c->out->model.layout = c->family->layout;
 	c->out->draft_layers = draft_layers(&c->in);
+	number_layers(c);
 	if (!c->out->model.ngroups)
 		return kvt_fail(c->in.err, KVT_BAD_INPUT, "%s: no layer caches anything",
 				c->in.name);

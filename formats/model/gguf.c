@@ -119,6 +119,7 @@ struct reading {
 	int64_t dim[2], dim_v[2];	/* without a window, and with one */
 	int64_t embedding, owned, indexer;
 	bool latent;
+	unsigned char kind[KVT_LLAMA_LAYERS];	/* 1 + the number of its kind */
 	struct kvt_model_config *out;
 	struct kvt_error *err;
 };
@@ -562,7 +563,8 @@ static bool alike(const struct kvt_llama_kind *a, const struct kvt_llama_kind *b
 	       a->windowed == b->windowed && a->conv == b->conv && a->state == b->state;
 }
 
-static enum kvt_status add_kind(struct reading *r, const struct kvt_llama_kind *kind)
+static enum kvt_status add_kind(struct reading *r, int64_t layer,
+				const struct kvt_llama_kind *kind)
 {
 	struct kvt_llama_model *m = &r->out->llama;
 	int i = 0;
@@ -576,6 +578,7 @@ static enum kvt_status add_kind(struct reading *r, const struct kvt_llama_kind *
 	if (i == m->nkinds)
 		m->kind[m->nkinds++] = *kind;
 	m->kind[i].layers++;
+	r->kind[layer] = (unsigned char)(1 + i);
 	return KVT_OK;
 }
 
@@ -627,7 +630,7 @@ static enum kvt_status take_kinds(struct reading *r, const struct states *s)
 					r->gguf->path, LL(i), LL(kind.heads),
 					LL(kind.head_dim), LL(r->dim_v[windowed]));
 		if (kind.heads || kind.conv || kind.state)
-			status = add_kind(r, &kind);
+			status = add_kind(r, i, &kind);
 	}
 	if (!status && !r->out->llama.nkinds)
 		return kvt_fail(r->err, KVT_BAD_INPUT,
@@ -680,16 +683,27 @@ static enum kvt_status add_tokens(struct reading *r, const struct kvt_llama_kind
 	return add_group(r, "indexer", "index-key", k->layers, &args);
 }
 
+/* It is in the groups from 'first' on. */
+static void number_layer(struct reading *r, int64_t layer, int first)
+{
+	struct kvt_model *m = &r->out->model;
+
+	for (int g = first; g < m->ngroups; g++)
+		m->layer[layer] |= (uint16_t)(1u << g);
+}
+
 static enum kvt_status add_groups(struct reading *r, const struct states *s)
 {
 	const struct kvt_llama_model *m = &r->out->llama;
 	struct kvt_spec_args conv = s->args, ssm = s->args;
 	enum kvt_status status = KVT_OK;
 
+	r->out->model.nlayers = r->all;
 	conv.elem = ssm.elem = 4;
 	ssm.kernel = ssm.groups = ssm.key_heads = 0;
 	for (int i = 0; !status && i < m->nkinds; i++) {
 		const struct kvt_llama_kind *k = &m->kind[i];
+		int before = r->out->model.ngroups;
 
 		if (k->heads)
 			status = add_tokens(r, k);
@@ -697,6 +711,9 @@ static enum kvt_status add_groups(struct reading *r, const struct states *s)
 			status = add_group(r, "conv", s->conv, k->layers, &conv);
 		if (!status && k->state)
 			status = add_group(r, "ssm", s->ssm, k->layers, &ssm);
+		for (int64_t l = 0; l < r->all; l++)
+			if (r->kind[l] == 1 + i)
+				number_layer(r, l, before);
 	}
 	return status;
 }

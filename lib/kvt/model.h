@@ -40,7 +40,7 @@ struct kvt_group_text {
 };
 struct kvt_group_text kvt_model_group_text(const struct kvt_model_group *group);
 
-enum { KVT_MODEL_GROUPS = 16 };
+enum { KVT_MODEL_GROUPS = 16, KVT_MODEL_LAYERS = 4096 };
 
 struct kvt_model {
 	const char *layout;		/* of an engine's pool; never freed; NULL: any */
@@ -48,6 +48,9 @@ struct kvt_model {
 	int ngroups;
 	/* As layers come to them; a conv state right before its SSM state. */
 	struct kvt_model_group group[KVT_MODEL_GROUPS];
+	/* A bit of each layer for each group that it is in; nlayers 0: not known. */
+	int64_t nlayers;
+	uint16_t layer[KVT_MODEL_LAYERS];
 };
 
 /*

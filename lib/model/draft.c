@@ -76,6 +76,7 @@ enum kvt_status kvt_model_draft(struct kvt_model *model, int64_t tokens, int64_t
 	if (layers && !found)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"no layer keeps all tokens, so it is not known what layers that draft keep");
+	out.nlayers = 0;
 	*model = out;
 	return KVT_OK;
 }
@@ -88,6 +89,7 @@ static bool same_cache(const struct kvt_model_group *a, const struct kvt_model_g
 enum kvt_status kvt_model_join(struct kvt_model *model, const struct kvt_model *draft,
 			       struct kvt_error *err)
 {
+	model->nlayers = 0;
 	for (int i = 0; i < draft->ngroups; i++) {
 		const struct kvt_model_group *g = &draft->group[i];
 		struct kvt_model_group *to = NULL;
