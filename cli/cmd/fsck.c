@@ -11,13 +11,14 @@
 
 #include "cli/signals.h"
 #include "formats/file/stage.h"
+#include "formats/model/config.h"
 #include "lib/dump/merge.h"
 #include "lib/ops/check/integrity.h"
 
 struct asked {
 	struct kvt_hints hints;
 	struct kvt_run run;
-	bool fast, json, list, quiet;
+	bool fast, json, list, quiet, part;
 };
 
 /* Ranks of a model stay open until all files were seen. */
@@ -55,6 +56,18 @@ static void check_dump(struct kvt_findings *r, struct kvt_dump *dump,
 	struct kvt_error why = { "" };
 	enum kvt_status status = kvt_check_dump(r, dump, path, !run->asked->fast,
 						&run->asked->run, &why);
+
+	tell_failure(r, status, why.text, run);
+}
+
+/* Ranks of one copy of a model, or a dump that is no rank of any. */
+static void check_model(struct kvt_findings *r, const struct rank_file *files,
+			int nfiles, struct run *run)
+{
+	const struct kvt_model *model = run->asked->hints.of_model;
+	struct kvt_error why = { "" };
+	enum kvt_status status = kvt_check_model(r, files, nfiles, model,
+						 run->asked->part, &why);
 
 	tell_failure(r, status, why.text, run);
 }
@@ -115,6 +128,14 @@ static void check_table(const char *path, struct run *run)
 	finish(&r, run);
 }
 
+/* It is checked with the others; of stages that is what they have of the model. */
+static bool is_rank(const struct kvt_dump *dump, const struct kvt_hints *hints)
+{
+	const struct kvt_parallel *p = &kvt_dump_snapshot(dump)->parallel;
+
+	return p->tp_size > 1 || (hints->of_model && p->pp_size > 1);
+}
+
 static void check_file(const char *path, struct run *run)
 {
 	struct kvt_findings r = { .nfindings = 0 };
@@ -132,11 +153,17 @@ static void check_file(const char *path, struct run *run)
 	if (status) {
 		refused(&r, status, why.text, run);
 	} else {
+		const struct rank_file file = { path, dump };
+
+		r.of_model = hints.of_model;
 		check_dump(&r, dump, path, run);
-		if (kvt_dump_snapshot(dump)->parallel.tp_size > 1)
-			run->rank[run->nranks++] = (struct rank_file){ path, dump };
-		else
+		if (is_rank(dump, &hints)) {
+			run->rank[run->nranks++] = file;
+		} else {
+			if (hints.of_model && !interrupted)
+				check_model(&r, &file, 1, run);
 			kvt_dump_close(dump);
+		}
 	}
 	if (!interrupted)
 		finish(&r, run);
@@ -144,16 +171,24 @@ static void check_file(const char *path, struct run *run)
 
 /* ---- several ranks ------------------------------------------------------ */
 
+/* Ranks of one copy of the model. */
+static bool same_copy(const struct rank_file *a, const struct rank_file *b)
+{
+	const struct kvt_parallel *x = &kvt_dump_snapshot(a->reader)->parallel;
+	const struct kvt_parallel *y = &kvt_dump_snapshot(b->reader)->parallel;
+
+	return x->tp_size == y->tp_size && x->pp_size == y->pp_size &&
+	       x->dp_size == y->dp_size && x->dp_rank == y->dp_rank &&
+	       x->dcp_size == y->dcp_size;
+}
+
 /* The same share in everything but the tensor parallel rank. */
 static bool belong_together(const struct rank_file *a, const struct rank_file *b)
 {
 	const struct kvt_parallel *x = &kvt_dump_snapshot(a->reader)->parallel;
 	const struct kvt_parallel *y = &kvt_dump_snapshot(b->reader)->parallel;
 
-	return x->tp_size == y->tp_size && x->pp_size == y->pp_size &&
-	       x->pp_rank == y->pp_rank && x->dp_size == y->dp_size &&
-	       x->dp_rank == y->dp_rank && x->dcp_size == y->dcp_size &&
-	       x->dcp_rank == y->dcp_rank;
+	return same_copy(a, b) && x->pp_rank == y->pp_rank && x->dcp_rank == y->dcp_rank;
 }
 
 static void check_ranks(struct rank_file *files, int nfiles, struct run *run)
@@ -174,25 +209,53 @@ static void check_ranks(struct rank_file *files, int nfiles, struct run *run)
 		kvt_findings_free(&r);
 }
 
+typedef bool same_set(const struct rank_file *a, const struct rank_file *b);
+
+/* Those that are of the set of the one at 'begin' follow it; where they end. */
+static int gather(struct rank_file *rank, int begin, int n, same_set *same)
+{
+	int end = begin + 1;
+
+	for (int i = end; i < n; i++) {
+		struct rank_file one = rank[i];
+
+		if (!same(&rank[begin], &one))
+			continue;
+		memmove(&rank[end + 1], &rank[end], (size_t)(i - end) * sizeof(*rank));
+		rank[end++] = one;
+	}
+	return end;
+}
+
 /* Ranks that were given together are checked together; one alone is fine. */
 static void check_sets(struct run *run)
 {
 	struct rank_file *rank = run->rank;
 
 	for (int begin = 0, end; begin < run->nranks && !interrupted; begin = end) {
-		end = begin + 1;
-		for (int i = end; i < run->nranks; i++) {
-			struct rank_file one = rank[i];
-
-			if (!belong_together(&rank[begin], &one))
-				continue;
-			memmove(&rank[end + 1], &rank[end],
-				(size_t)(i - end) * sizeof(*rank));
-			rank[end++] = one;
-		}
+		end = gather(rank, begin, run->nranks, belong_together);
 		run->asked->run.about = run->nfiles + begin;
 		if (end - begin > 1)
 			check_ranks(&rank[begin], end - begin, run);
+	}
+}
+
+/* All stages and ranks of a model, against it. */
+static void check_copies(struct run *run)
+{
+	struct rank_file *rank = run->rank;
+
+	for (int begin = 0, end; begin < run->nranks && !interrupted; begin = end) {
+		struct kvt_findings r = { .nfindings = 0 };
+
+		end = gather(rank, begin, run->nranks, same_copy);
+		if (end - begin > 1)
+			snprintf(r.path, sizeof(r.path), "%.400s and %d more of a model",
+				 rank[begin].name, end - begin - 1);
+		else
+			snprintf(r.path, sizeof(r.path), "%.400s", rank[begin].name);
+		check_model(&r, &rank[begin], end - begin, run);
+		finish(&r, run);
 	}
 }
 
@@ -225,6 +288,8 @@ static enum kvt_status check_all(struct asked *asked, char **argv, int n,
 			check_file(argv[i], &run);
 	}
 	check_sets(&run);
+	if (asked->hints.of_model)
+		check_copies(&run);
 	if (asked->json && !interrupted)
 		status = json_print(&run.json, false, err);
 	for (int i = 0; i < run.nranks; i++)
@@ -232,6 +297,25 @@ static enum kvt_status check_all(struct asked *asked, char **argv, int n,
 	json_free(&run.json);
 	free(run.rank);
 	return worse(run.status, status);
+}
+
+/* The model is read once, for all files. */
+static enum kvt_status check_as_model(struct asked *asked, char **argv, int n,
+				      struct kvt_error *err)
+{
+	const struct kvt_config_hints none = { .nset = 0 };
+	struct kvt_model_config *config = NULL;
+	enum kvt_status status = KVT_OK;
+
+	if (asked->hints.model && !(config = malloc(sizeof(*config))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (config && !(status = kvt_model_open(config, asked->hints.model, &none, err)))
+		asked->hints.of_model = &config->model;
+	if (!status)
+		status = check_all(asked, argv, n, err);
+	asked->hints.of_model = NULL;
+	free(config);
+	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
@@ -242,6 +326,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "fast", 0, OPT_FLAG, &asked.fast, NULL, "do not read the data" },
 		{ "list", 0, OPT_FLAG, &asked.list, NULL,
 		  "list all findings" },
+		{ "part", 0, OPT_FLAG, &asked.part, NULL,
+		  "layers of --model may be missing" },
 		OPT_JSON(&asked.json),
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
@@ -262,9 +348,12 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if ((status = opt_need(&cmd_fsck, (struct opt_need[]){
 			{ n, "a dump" }, { 0 } }, err)))
 		return status;
+	if (asked.part && !asked.hints.model)
+		return kvt_fail(err, KVT_USAGE,
+				"--part is a part of a model: give the model, too, with --model");
 	asked.run = run_watched(threads, memory, asked.quiet);
 	signals_catch();
-	return check_all(&asked, argv, n, err);
+	return check_as_model(&asked, argv, n, err);
 }
 
 const struct command cmd_fsck = {

@@ -10,6 +10,7 @@
 
 #include "lib/kvt/run.h"
 #include "lib/kvt/dump.h"
+#include "lib/kvt/model.h"
 
 /* ---- findings ----------------------------------------------------------- */
 
@@ -55,6 +56,7 @@ struct kvt_findings {
 	int64_t total[KVT_NSEVERITIES];
 	bool out_of_memory;		/* some findings are counted and not kept */
 	struct kvt_looked_at looked;
+	bool of_model;			/* zeros of a layer say that it is missing */
 };
 void kvt_findings_free(struct kvt_findings *r);
 
@@ -99,6 +101,15 @@ kvt_check_dump(struct kvt_findings *r, struct kvt_dump *dump, const char *path, 
 
 /* Do they together hold the model once?  'fast': without reading data. */
 struct rank_file;
+
+/*
+ * Is every layer of the model in these files, with all that it keeps: model.c.  They are
+ * of one model and one copy of it; 'part': it was meant to be a part of the layers.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_check_model(struct kvt_findings *r, const struct rank_file *files, int nfiles,
+		const struct kvt_model *model, bool part, struct kvt_error *err);
+
 KVT_MUST_CHECK enum kvt_status
 kvt_check_ranks(struct kvt_findings *r, struct rank_file *files, int nfiles, bool fast,
 		const struct kvt_run *run, struct kvt_error *err);

@@ -146,7 +146,7 @@ static const char *half_of(const struct kvt_numbers *n, unsigned columns)
 static void tell_zeros(const struct telling *t, const struct kvt_zeros *z)
 {
 	const char *rule = z->nheads ? "head.zero" : z->columns ? "component.zero" :
-							      "layer.zero";
+			   t->r->of_model ? "model.zero" : "layer.zero";
 	struct kvt_text layers = range("layer", z->layer, z->nlayers), what = { "" };
 	struct kvt_text heads = range("head", t->group->head_start + z->head, z->nheads);
 	char of[80] = "", at[80] = "", head[40] = "";
@@ -186,13 +186,17 @@ static void tell_slots(const struct telling *t, const char *rule,
 	kvt_find_more(t->r, rule, slots->count - slots->n);
 }
 
+/* All of a request's are told slot by slot, unless a model says what must be there. */
 static void tell_all_zeros(const struct telling *t)
 {
 	bool recurrent = t->group->tokens_per_slot < 1;
 
 	for (int64_t i = 0; i < t->n->nzeros; i++)
-		tell_zeros(t, &t->n->zeros[i]);
-	tell_slots(t, "live.zero", &t->n->zero, "",
+		if (t->r->of_model || t->n->zeros[i].request < 0 ||
+		    t->n->zeros[i].nheads)
+			tell_zeros(t, &t->n->zeros[i]);
+	tell_slots(t, t->r->of_model && recurrent && !t->n->by_request ? "model.zero" :
+		   "live.zero", &t->n->zero, "",
 		   recurrent ? "is the state of a request, but all zeros" :
 			       "holds a live token, but is all zeros");
 	for (int c = 0; c < t->n->ncolumns; c++) {
@@ -371,6 +375,21 @@ static void tell_group(struct kvt_findings *r, const struct kvt_dump *dump, int 
 		r->looked.numbers++;
 }
 
+/* It may be that nothing is in use, but then in no group. */
+static void tell_empty(struct kvt_findings *r, const struct kvt_snapshot *s,
+		       const struct kvt_numbers *n)
+{
+	int used = 0;
+
+	while (used < s->ngroups && n[used].empty)
+		used++;
+	for (int g = 0; used < s->ngroups && g < s->ngroups; g++)
+		if (n[g].empty)
+			kvt_find(r, "model.zero", kvt_find_at("group=%s", s->group[g].id),
+				 "zeros in every slot of every layer, but not in group %s",
+				 s->group[used].id);
+}
+
 /* Checksums of all groups come first: they say whether the rest can be believed. */
 enum kvt_status kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump,
 			       const char *path, const struct kvt_run *run,
@@ -392,6 +411,8 @@ enum kvt_status kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump,
 		tell_group(r, dump, g, &v[g], &n[g]);
 		status = check_padding(r, dump, g, run, err);
 	}
+	if (!status && !damaged && r->of_model)
+		tell_empty(r, s, n);
 	for (int g = 0; n && g < s->ngroups; g++)
 		kvt_numbers_free(&n[g]);
 	free(n);

@@ -106,6 +106,13 @@ static const struct kvt_rule rules[] = {
 	{ "ranks.unknown", KVT_NOTE, "it is not known which part of this kind a rank "
 				     "holds" },
 
+	{ "model.layer-missing", KVT_ERROR, "layers of the model have no tokens" },
+	{ "model.state-missing", KVT_ERROR, "layers of the model have no state" },
+	{ "model.request", KVT_ERROR, "a request has blocks in some groups alone" },
+	{ "model.zero", KVT_ERROR, "layers of the model hold zeros alone" },
+	{ "model.no-tables", KVT_WARNING, "tables tell of some groups alone" },
+	{ "model.part", KVT_NOTE, "layers or ranks of the model that need not be there" },
+
 	{ "region.unregistered", KVT_ERROR,
 	  "a block of a region is not in registered memory" },
 	{ "region.memory", KVT_WARNING, "two ranges of registered memory share bytes" },

@@ -99,26 +99,42 @@ static void set_parts(struct kvt_numbers *n, const struct kvt_group *group)
 /* Requests of which heads are sought: none, where that would take too much memory. */
 enum { MOST_LISTED = 64 << 20 };
 
+/* What a request has: all of its tokens, or its last state. */
+static int64_t first_entry(const struct kvt_looking *l, int64_t r)
+{
+	const struct kvt_request *q = &l->duty.snapshot->request[r];
+	struct kvt_table t;
+	int64_t i;
+
+	if (l->duty.group->tokens_per_slot > 0)
+		return 0;
+	t = kvt_table_of(l->duty.snapshot, l->duty.g, q);
+	for (i = t.nblocks - 1; i > 0 && kvt_entry_is_spare(&t, i); i--)
+		;
+	return i < 0 ? 0 : i;
+}
+
 static bool index_uses(struct kvt_looking *l)
 {
 	const struct kvt_snapshot *s = l->duty.snapshot;
+	const int g = l->duty.g;
 	int64_t nblocks = l->duty.group->shape.n[KVT_AXIS_B], total = 0;
 
 	for (int64_t r = 0; r < s->nrequests; r++)
-		total += s->request[r].nblocks[l->duty.g];
+		total += s->request[r].nblocks[g];
 	l->first_use = calloc((size_t)nblocks + 2, sizeof(*l->first_use));
 	l->use = calloc((size_t)total + 1, sizeof(*l->use));
 	if (!l->first_use || !l->use)
 		return false;
 	for (int64_t r = 0; l->nlists > 1 && r < s->nrequests; r++)
-		for (int64_t i = 0; i < s->request[r].nblocks[l->duty.g]; i++)
-			l->first_use[s->request[r].blocks[l->duty.g][i] + 2]++;
+		for (int64_t i = first_entry(l, r); i < s->request[r].nblocks[g]; i++)
+			l->first_use[s->request[r].blocks[g][i] + 2]++;
 	/* counting sort: [b + 1] is where the uses of b begin, then moves on */
 	for (int64_t b = 0; b < nblocks; b++)
 		l->first_use[b + 2] += l->first_use[b + 1];
 	for (int64_t r = 0; l->nlists > 1 && r < s->nrequests; r++)
-		for (int64_t i = 0; i < s->request[r].nblocks[l->duty.g]; i++)
-			l->use[l->first_use[s->request[r].blocks[l->duty.g][i] + 1]++] =
+		for (int64_t i = first_entry(l, r); i < s->request[r].nblocks[g]; i++)
+			l->use[l->first_use[s->request[r].blocks[g][i] + 1]++] =
 				r;
 	return true;
 }
@@ -131,9 +147,10 @@ static bool make_lists(struct kvt_looking *l)
 	int64_t kept = n[KVT_AXIS_L] < MOST_LAYERS ? n[KVT_AXIS_L] : MOST_LAYERS;
 
 	l->nlists = 1;
-	if (n[KVT_AXIS_H] > 1 && s->nrequests > 1 &&
+	if ((s->nrequests > 1 || l->duty.group->tokens_per_slot < 1) &&
 	    each < MOST_LISTED / 8 / (s->nrequests + 1))
 		l->nlists += s->nrequests;
+	l->out->by_request = l->nlists > 1;
 	l->nonzero = calloc((size_t)(l->nlists * each) + 1, sizeof(*l->nonzero));
 	l->zeros = calloc((size_t)(n[KVT_AXIS_L] * kinds) + 1, sizeof(*l->zeros));
 	l->zero_at = calloc((size_t)(kept * kinds) + 1, sizeof(*l->zero_at));

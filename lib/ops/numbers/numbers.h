@@ -71,6 +71,8 @@ struct kvt_zeros {
 struct kvt_numbers {
 	bool numbers;			/* elements have a type with NaN or infinity */
 	bool known;			/* the dump says which slots are live */
+	bool empty;			/* it does not, and all are zeros */
+	bool by_request;		/* zeros are known of each request, too */
 	struct kvt_odd by[KVT_NDUTIES];	/* of all slots of a duty */
 	int64_t nlive;
 	struct kvt_odd live[KVT_MAX_PLACES];	/* of each live slot that has some */

@@ -89,9 +89,11 @@ static bool add_layers(struct kvt_looking *l, int64_t which, int64_t layer, int6
 	struct kvt_zeros zeros = { .layer = layer, .nlayers = n, .request = which - 1 };
 	unsigned common = common_columns(l, list);
 
-	/* of a request these are told slot by slot */
+	if (which && is_all_zero(l, list))
+		return is_all_zero(l, list_at(l, 0, layer)) || add_zeros(l, zeros);
+	/* of a request these are told slot by slot, and its only head is all of it */
 	if (which)
-		return common == l->must ||
+		return l->duty.group->shape.n[KVT_AXIS_H] < 2 || common == l->must ||
 		       add_heads(l, zeros, list, list_at(l, 0, layer), common);
 	if (is_all_zero(l, list))
 		return add_zeros(l, zeros);
@@ -169,7 +171,8 @@ bool kvt_looking_finish(struct kvt_looking *l)
 		return true;
 	for (int64_t i = 0; i < l->duty.group->shape.n[KVT_AXIS_L]; i++)
 		add_slots(l, i);
-	for (int64_t i = 0; ok && !is_empty(l) && i < l->nlists; i++)
+	l->out->empty = is_empty(l);
+	for (int64_t i = 0; ok && !l->out->empty && i < l->nlists; i++)
 		ok = add_list(l, i);
 	return ok;
 }
