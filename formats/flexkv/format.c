@@ -298,7 +298,8 @@ static enum kvt_status flexkv_open(struct kvt_reader *reader, const char *path,
 static const char *const facts[] = { "cache", "round-robin", "placement", NULL };
 
 const struct kvt_format kvt_flexkv_format = {
-	.info = { "flexkv", "pools of FlexKV's SSD cache", true, false },
+	.info = { "flexkv", "pools of FlexKV's SSD cache",
+		  .reads = true, .writes = false },
 	.facts = facts,
 	.checks = "names, lengths",
 	.probe = flexkv_probe,

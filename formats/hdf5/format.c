@@ -255,7 +255,8 @@ static enum kvt_status store_cells(struct kvt_writer *writer, int group,
 static const char *const endings[] = { ".h5", ".hdf5", ".kvh5", NULL };
 
 const struct kvt_format kvt_hdf5_format = {
-	.info = { "hdf5", "kvtool snapshot: HDF5, zstd, checksums", true, true },
+	.info = { "hdf5", "kvtool snapshot: HDF5, zstd, checksums",
+		  .reads = true, .writes = true },
 	.endings     = endings,
 	.checks      = "attributes, extents, checksums that it has",
 	.open_again  = true,

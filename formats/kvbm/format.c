@@ -210,8 +210,8 @@ static enum kvt_status kvbm_open(struct kvt_reader *reader, const char *path,
 }
 
 const struct kvt_format kvt_kvbm_format = {
-	.info = { "kvbm", "raw tiers of Dynamo's KVBM, with their descriptor", true,
-		  false },
+	.info = { "kvbm", "raw tiers of Dynamo's KVBM, with their descriptor",
+		  .reads = true, .writes = false },
 	.checks = "descriptor, lengths",
 	.takes = KVT_TAKES_MANIFEST,
 	.open = kvbm_open,

@@ -384,7 +384,8 @@ static const char *const presets[] = { "llama.cpp", NULL };
 static const char *const facts[] = { "heads", "memory", "window", NULL };
 
 const struct kvt_format kvt_llama_format = {
-	.info = { "llama", "state files of llama.cpp", true, false },
+	.info = { "llama", "state files of llama.cpp",
+		  .reads = true, .writes = false },
 	.presets = presets,
 	.facts = facts,
 	.checks = "every field, length",

@@ -165,8 +165,8 @@ static enum kvt_status lmcache_open(struct kvt_reader *reader, const char *path,
 }
 
 const struct kvt_format kvt_lmcache_format = {
-	.info = { "lmcache", "chunks of LMCache: local disk, FS, GDS, second level", true,
-		  false },
+	.info = { "lmcache", "chunks of LMCache: local disk, FS, GDS, second level",
+		  .reads = true, .writes = false },
 	.facts = kvt_lmcache_facts,
 	.checks = "names, headers where there are any, lengths",
 	.in_layout = kvt_chunks_in_layout,

@@ -487,7 +487,7 @@ static bool mooncake_probe(const char *path, const uint8_t *head, int64_t nhead)
 
 const struct kvt_format kvt_mooncake_format = {
 	.info = { "mooncake", "stores of Mooncake: files of one key, buckets, records",
-		  true, false },
+		  .reads = true, .writes = false },
 	.facts = facts,
 	.checks = "keys, headers and checksums where there are any, lengths",
 	.in_layout = kvt_chunks_in_layout,

@@ -358,7 +358,7 @@ static const char *const facts[] = { "model", "rank", "pool", "total-heads", NUL
 
 const struct kvt_format kvt_hicache_format = {
 	.info = { "hicache", "folders of SGLang's HiCache, one file for each "
-			     "page", true, true },
+			     "page", .reads = true, .writes = true },
 	.presets = presets,
 	.checks = "names, lengths",
 	.facts = facts,

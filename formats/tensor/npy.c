@@ -140,7 +140,8 @@ static enum kvt_status npy_finish(struct kvt_writer *writer, struct kvt_error *e
 static const char *const npy_endings[] = { ".npy", NULL };
 
 const struct kvt_format kvt_npy_format = {
-	.info = { "npy", "a numpy array, beside a JSON manifest", true, true },
+	.info = { "npy", "a numpy array, beside a JSON manifest",
+		  .reads = true, .writes = true },
 	.endings = npy_endings,
 	.checks = "header, length",
 	.sidecar = true,

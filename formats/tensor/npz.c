@@ -89,7 +89,8 @@ static enum kvt_status npz_open(struct kvt_reader *reader, const char *path,
 }
 
 const struct kvt_format kvt_npz_format = {
-	.info = { "npz", "numpy arrays in a zip archive, not compressed", true, false },
+	.info = { "npz", "numpy arrays in a zip archive, not compressed",
+		  .reads = true, .writes = false },
 	.facts = kvt_tensors_facts,
 	.checks = "directory, headers, lengths",
 	.takes = KVT_TAKES_MANIFEST,

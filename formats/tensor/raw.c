@@ -161,7 +161,8 @@ static enum kvt_status raw_finish(struct kvt_writer *writer, struct kvt_error *e
 static const char *const raw_endings[] = { ".bin", ".raw", NULL };
 
 const struct kvt_format kvt_raw_format = {
-	.info = { "raw", "bytes without a header, beside a JSON manifest", true, true },
+	.info = { "raw", "bytes without a header, beside a JSON manifest",
+		  .reads = true, .writes = true },
 	.endings = raw_endings,
 	.checks = "length",
 	.sidecar = true,

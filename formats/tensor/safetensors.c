@@ -192,7 +192,7 @@ static const char *const endings[] = { ".safetensors", NULL };
 
 const struct kvt_format kvt_safetensors_format = {
 	.info = { "safetensors", "tensors with a JSON header that describes them",
-		  true, true },
+		  .reads = true, .writes = true },
 	.endings = endings,
 	.checks = "header, length",
 	.facts = kvt_tensors_facts,

@@ -162,8 +162,8 @@ static enum kvt_status torch_open(struct kvt_reader *reader, const char *path,
 }
 
 const struct kvt_format kvt_torch_format = {
-	.info = { "torch", "tensors of torch.save(), in dicts, lists and tuples", true,
-		  false },
+	.info = { "torch", "tensors of torch.save(), in dicts, lists and tuples",
+		  .reads = true, .writes = false },
 	.facts = kvt_tensors_facts,
 	.checks = "pickle, extents, lengths",
 	.takes = KVT_TAKES_MANIFEST,

@@ -364,7 +364,7 @@ static const char *const facts[] = { "names", "padding", "slots", "tokens", "win
 
 const struct kvt_format kvt_cache_format = {
 	.info = { "transformers", "keys and values as [batch, heads, tokens, elements]",
-		  true, false },
+		  .reads = true, .writes = false },
 	.facts = facts,
 	.checks = "headers, extents, lengths",
 	.probe = cache_probe,

@@ -173,8 +173,8 @@ static enum kvt_status trtllm_open(struct kvt_reader *reader, const char *path,
 static const char *const facts[] = { "pool", NULL };
 
 const struct kvt_format kvt_trtllm_format = {
-	.info = { "trtllm", "blocks that TensorRT-LLM offloaded, one file for each", true,
-		  false },
+	.info = { "trtllm", "blocks that TensorRT-LLM offloaded, one file for each",
+		  .reads = true, .writes = false },
 	.facts = facts,
 	.checks = "names, lengths",
 	.in_layout = kvt_store_in_layout,

@@ -383,7 +383,8 @@ static const char *const presets[] = {
 };
 
 const struct kvt_format kvt_folder_format = {
-	.info = { "folder", "folders of vLLM's disk connectors", true, true },
+	.info = { "folder", "folders of vLLM's disk connectors",
+		  .reads = true, .writes = true },
 	.presets = presets,
 	.checks = "names, headers, lengths",
 	.directory = true,

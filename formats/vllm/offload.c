@@ -228,8 +228,8 @@ static const char *const facts[] = {
 };
 
 const struct kvt_format kvt_offload_format = {
-	.info = { "offload", "trees of vLLM's file-system tier and of llm-d", true,
-		  true },
+	.info = { "offload", "trees of vLLM's file-system tier and of llm-d",
+		  .reads = true, .writes = true },
 	.presets = presets,
 	.facts = facts,
 	.directory = true,
