@@ -7,7 +7,9 @@
 #include "formats/store/pages.h"
 #include "tests/unit/formats/dump_fixture.h"
 
-static const struct kvt_format test_format = { .info = { "test", "", true, false } };
+static const struct kvt_format test_format = {
+	.info = { "test", "", .reads = true, .writes = false }
+};
 
 static struct kvt_reader *make_reader(const char *layout, bool latent)
 {

@@ -134,7 +134,7 @@ static void test_text(void **state)
 static void test_facts(void **state)
 {
 	static const char *const keys[] = { "rank", "ranks", NULL };
-	const struct kvt_format format = { .info = { "some", "", true, false },
+	const struct kvt_format format = { .info = { "some", "", .reads = true, .writes = false },
 					   .facts = keys };
 	static const struct {
 		struct kvt_facts facts;
