@@ -14,6 +14,7 @@ enum {
 	CROSS_LAYER = 1 << 0,		/* a connector wants all layers in one */
 	WITH_CONNECTOR = 1 << 1, WITHOUT_CONNECTOR = 1 << 2,
 	SM10 = 1 << 3, NOT_SM10 = 1 << 4, SHUFFLED = 1 << 5, NOT_SHUFFLED = 1 << 6,
+	BF16_TILES = 1 << 7,		/* a CPU's matrices of bfloat16 take the pages */
 };
 
 #define IN(first, last) KVT_VLLM_0_##first, KVT_VLLM_0_##last
@@ -64,10 +65,13 @@ static const struct kvt_backend_layout layouts[] = {
 	{ "FLEX_ATTENTION", IN(26, 26), 0, EITHER, "LBSHC LBSHC" },
 	{ "FLEX_ATTENTION", IN(26, 26), CROSS_LAYER, EITHER, "BLSHC BLSHC" },
 	{ "FLEX_ATTENTION", IN(32, 32), 0, "LBNHC", NULL },
-	{ "CPU_ATTN", IN(22, 22), 0, "HND",
+	{ "CPU_ATTN", IN(22, 22), BF16_TILES, "HND",
 	  "cpu-vec-kv-first cpu-amx-kv-first cpu-neon-bf16-kv-first" },
-	{ "CPU_ATTN", IN(24, 26), 0, "HND", CPU },
-	{ "CPU_ATTN", IN(32, 32), 0, "LBHNC", CPU },
+	{ "CPU_ATTN", IN(22, 22), 0, "HND", "cpu-vec-kv-first" },
+	{ "CPU_ATTN", IN(24, 26), BF16_TILES, "HND", CPU },
+	{ "CPU_ATTN", IN(24, 26), 0, "HND", "cpu-vec" },
+	{ "CPU_ATTN", IN(32, 32), BF16_TILES, "LBHNC", CPU },
+	{ "CPU_ATTN", IN(32, 32), 0, "LBHNC", "cpu-vec" },
 	{ "ROCM_ATTN", IN(22, 26), 0, EITHER, "rocm-paged rocm-paged" },
 	/* the same: blocks first */
 	{ "ROCM_ATTN", IN(22, 26), 0, EITHER, "rocm-paged-page rocm-paged-page" },
@@ -131,6 +135,15 @@ static bool has_rows(const char *name, enum kvt_release release)
 	return false;
 }
 
+/* Tiles are of bfloat16, 32 tokens and 32 values; what is not known may be so. */
+static bool has_bf16_tiles(const struct kvt_backend_config *c)
+{
+	const struct kvt_dtype *dtype = c->dtype ? kvt_dtype_find(c->dtype) : NULL;
+
+	return (!c->dtype || (dtype && !strcmp(dtype->name, "bfloat16"))) &&
+	       c->block_size % 32 == 0 && c->head_size % 32 == 0;
+}
+
 /* Conditions that what is known rules out. */
 static unsigned ruled_out(const struct kvt_backend_config *c)
 {
@@ -138,7 +151,8 @@ static unsigned ruled_out(const struct kvt_backend_config *c)
 
 	if (c->capability)
 		out |= c->capability / 10 == 10 ? NOT_SM10 : SM10;
-	return out | (c->shuffle ? NOT_SHUFFLED : 0);
+	return out | (c->shuffle ? NOT_SHUFFLED : 0) |
+	       (has_bf16_tiles(c) ? 0 : BF16_TILES);
 }
 
 /* Those that hold unless one hears of anything else. */
@@ -220,6 +234,9 @@ unsigned kvt_backend_wrote(const struct kvt_backend *backend,
 	for (int r = 0; r < KVT_NRELEASES; r++) {
 		const struct kvt_backend_config config = {
 			.release = (enum kvt_release)r,
+			.dtype = shape->elem > 2 ? "float32" : NULL,
+			.block_size = shape->n[KVT_AXIS_S],
+			.head_size = shape->n[KVT_AXIS_D],
 		};
 
 		if (kvt_backend_writes(backend, &config, layout, shape))

@@ -513,6 +513,23 @@ def backends(proof, source, release, rng):
         row.figure(f"{verdicts} verdicts")
 
 
+def pages_of_cpu(proof, source, release):
+    path = os.path.join(proof.folder("layouts"), "dump.bin")
+    with proof.row("which pages CPU_ATTN could have",
+                   "each order of a page, type, block size and head size") as row:
+        for layout, dtype, block, head in itertools.product(
+                [n for n in LAYOUTS if n.startswith("cpu")],
+                ("bfloat16", "float16", "float32"), (16, 32, 48, 64), (64, 80, 112, 128)):
+            c = NS(**PLAIN | {"dtype": dtype, "block": block, "head": head})
+            write_dump(path, c, layout)
+            r = proof.kvtool(*words_of(c, release, None, path))
+            got = not r.code and answers(r.out)[0]["CPU_ATTN"]
+            want, said = source.verdict("cuda:9.0", "CPU_ATTN", c, LAYOUTS[layout])
+            row.ok(not r.code and got == want,
+                   f"{layout} of {dtype}, {block} tokens and heads of {head}",
+                   f"kvtool {got}, source {want} {sorted(said)}")
+
+
 CASES = 300
 
 
@@ -579,7 +596,9 @@ def main():
     number = release_of(root)
     proof = Proof("vLLM", number)
     release = ".".join(number.split(".")[:2])
-    backends(proof, Source(root), release, random.Random(proof.seed))
+    source = Source(root)
+    backends(proof, source, release, random.Random(proof.seed))
+    pages_of_cpu(proof, source, release)
     return proof.done()
 
 

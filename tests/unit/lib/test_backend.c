@@ -324,6 +324,7 @@ static void test_conditions(void **state)
 		bool writes;
 	} rows[] = {
 #define NEWEST .release = KVT_NEWEST_RELEASE
+#define LLAMA32 .head_size = 128, .dtype = "bf16", .block_size = 32
 		{ "ROCM_AITER_UNIFIED_ATTN", "lhbsc", { NEWEST }, true },
 		{ "ROCM_AITER_UNIFIED_ATTN", "lhbsc", { NEWEST, .connector = true },
 	  false },
@@ -345,6 +346,16 @@ static void test_conditions(void **state)
 		{ "ROCM_AITER_FA", "aiter-shuffle", { NEWEST, .shuffle = true }, true },
 		{ "ROCM_AITER_FA", "aiter-shuffle", { .release = KVT_VLLM_0_26 },
 	  false },
+		{ "CPU_ATTN", "cpu-amx", { NEWEST, LLAMA32 }, true },
+		{ "CPU_ATTN", "cpu-neon-bf16", { NEWEST, .dtype = "float16" }, false },
+		{ "CPU_ATTN", "cpu-neon-bf16-kv-first",
+		  { .release = KVT_VLLM_0_22, .dtype = "float32" }, false },
+		{ "CPU_ATTN", "cpu-vec-kv-first",
+		  { .release = KVT_VLLM_0_22, .dtype = "float32" }, true },
+		{ "CPU_ATTN", "cpu-amx", { NEWEST, .head_size = 80 }, false },
+		{ "CPU_ATTN", "cpu-amx",
+		  { .release = KVT_VLLM_0_26, .block_size = 48 }, false },
+		{ "CPU_ATTN", "cpu-vec", { NEWEST, .head_size = 80 }, true },
 	};
 	const struct kvt_shape shape = { { 3, 5, 32, 4, 2, 64 }, 2 };
 
