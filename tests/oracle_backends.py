@@ -3,9 +3,10 @@
 """
 oracle_backends.py - who could have written a dump: kvtool against three releases of vLLM
 
-testdata/vllm_layouts.tsv has where each backend puts bytes, on which device and
-with which connector, as tests/engines/vllm_layouts.py printed it out of the source text of
-the wheels.  Dumps of zeros in every named order, and in random ones, are asked about.
+testdata/vllm_layouts.tsv has where each backend puts bytes, on which device ("-":
+without one) and with which connector, as tests/engines/vllm_layouts.py printed it out of
+the source text of the wheels.  Dumps of zeros in every named order, and in random ones,
+are asked about.
 """
 import csv
 import json
@@ -53,7 +54,8 @@ def ask(folder, key, layout):
     with open(path + ".json", "w", encoding="ascii") as f:
         json.dump({"layout": layout, "dtype": "bfloat16", "sizes": sizes}, f)
     words = ["--with=sparse"] * (sparse == "sparse") + ["--with=connector"] * connector
-    r = kvtool("expect", "backend", "--json", f"--release={release}", f"--on={on}", *words,
+    words += [f"--on={on}"] * (on != "-")
+    r = kvtool("expect", "backend", "--json", f"--release={release}", *words,
                f"--cache-dtype={cache}", path)
     if r.code:
         return {"exit": r.code, "said": r.err}

@@ -128,7 +128,7 @@ static void say_never(char *out, size_t room, const struct kvt_backend *backend,
 	char why[600];
 
 	config.release = newest_of(releases);
-	config.capability = dump->on.platform.capability;
+	expect_on_config(&config, &dump->on);
 	engine_reasons(out, room, backend, &config);
 	if (releases == ALL_RELEASES)
 		snprintf(why, sizeof(why), "it never used %s",
@@ -162,8 +162,7 @@ unsigned backend_reasons(char *out, size_t room, const struct clause_key *key,
 	releases &= meant(dump);
 	if (!strcmp(key->name, "supports_kv_connector"))
 		return connector_releases(out, room, backend, releases);
-	config.capability = dump->on.platform.capability;
-	config.shuffle = dump->on.shuffle;
+	expect_on_config(&config, &dump->on);
 	for (int r = KVT_NRELEASES; r--; ) {
 		char why[256];
 

@@ -23,6 +23,9 @@ struct expect_on {
 KVT_MUST_CHECK enum kvt_status
 expect_on_take(struct expect_on *out, const char *text, struct kvt_error *err);
 
+/* What backends are asked of such a machine. */
+void expect_on_config(struct kvt_backend_config *out, const struct expect_on *on);
+
 /* A dump and what describe --json says of it. */
 struct expect_dump {
 	const struct kvt_description *d;

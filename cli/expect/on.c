@@ -55,3 +55,10 @@ enum kvt_status expect_on_take(struct expect_on *out, const char *text,
 	return kvt_fail(err, KVT_USAGE,
 			"--on is '%.40s', expected cuda:9.0 with the compute capability, or rocm, rocm:aiter, rocm:mha,mla, rocm:shuffle or rocm:rdna", text);
 }
+
+void expect_on_config(struct kvt_backend_config *out, const struct expect_on *on)
+{
+	out->rocm = on->platform.rocm;
+	out->capability = on->platform.capability;
+	out->shuffle = on->shuffle;
+}

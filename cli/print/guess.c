@@ -46,8 +46,7 @@ static struct kvt_backend_config config_of(const struct kvt_group *group,
 	struct kvt_backend_config config = backend_config(group);
 
 	config.release = (enum kvt_release)release;
-	config.capability = who->on.platform.capability;
-	config.shuffle = who->on.shuffle;
+	expect_on_config(&config, &who->on);
 	return config;
 }
 

@@ -317,6 +317,7 @@ struct kvt_backend_config {
 	int64_t block_size;
 	const char *type;		/* "encoder", "encoder_only", "encoder_decoder" */
 	int capability;			/* of CUDA: 90 is 9.0 */
+	bool rocm;			/* on ROCm, which has no capability of CUDA */
 	bool mla, sparse;		/* always asked */
 	bool sinks, sliding_window, connector, mm_prefix, head_scales, rswa;
 	bool non_causal, batch_invariant, pcp, dcp, adaptive_verification;
@@ -332,7 +333,11 @@ const char *kvt_backend_kind_at(int i);		/* all of them; NULL past the last */
 
 /* In the order of vLLM's validate_configuration(), which returns all. */
 enum kvt_backend_reason {
-	KVT_BACKEND_NO_CODE,		/* then there is no other */
+	KVT_BACKEND_NO_CODE,		/* with this or one of the next there is no other */
+	KVT_BACKEND_CUDA_ONLY,
+	KVT_BACKEND_ROCM_ONLY,
+	KVT_BACKEND_CPU_ONLY,
+	KVT_BACKEND_XPU_ONLY,
 	KVT_BACKEND_HEAD_SIZE,
 	KVT_BACKEND_DTYPE,
 	KVT_BACKEND_CACHE_DTYPE,

@@ -264,10 +264,21 @@ static unsigned refused(const struct kvt_backend *b, const struct kvt_backend_co
 	return reasons;
 }
 
+/* Where it is to run; a compute capability is one of CUDA. */
+static enum kvt_maker maker_of(const struct kvt_backend_config *c)
+{
+	return c->rocm ? ROCM : c->capability ? CUDA : ANY_MAKER;
+}
+
 unsigned kvt_backend_check(const struct kvt_backend *backend,
 			   const struct kvt_backend_config *c)
 {
 	const struct kvt_backend *b = kvt_backend_of(backend, c->release);
 
-	return b ? refused(b, c) & asked(c->release) : 1u << KVT_BACKEND_NO_CODE;
+	if (!b)
+		return 1u << KVT_BACKEND_NO_CODE;
+	/* kernels that are not there cannot be asked */
+	if (b->on && maker_of(c) && b->on != maker_of(c))
+		return 1u << ((int)KVT_BACKEND_CUDA_ONLY + (int)b->on - (int)CUDA);
+	return refused(b, c) & asked(c->release);
 }

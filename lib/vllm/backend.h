@@ -12,8 +12,12 @@
 
 enum { KVT_BACKEND_MAX_SIZES = 12, KVT_BACKEND_MAX_BLOCKS = 4 };
 
+/* Whose kernels they are; in the order of the reasons from KVT_BACKEND_CUDA_ONLY on. */
+enum kvt_maker { ANY_MAKER, CUDA, ROCM, CPU, XPU };
+
 struct kvt_backend {
 	const char *name;
+	enum kvt_maker on;
 	enum kvt_release since;
 	unsigned can;			/* bits from below, as all that follow */
 	unsigned dtypes, cache_dtypes, types;

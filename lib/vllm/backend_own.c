@@ -15,6 +15,10 @@ const char *kvt_backend_reason_text(enum kvt_backend_reason reason)
 {
 	static const char *const text[KVT_NBACKEND_REASONS] = {
 		[KVT_BACKEND_NO_CODE] = "the release has no code for it",
+		[KVT_BACKEND_CUDA_ONLY] = "runs on CUDA only",
+		[KVT_BACKEND_ROCM_ONLY] = "runs on ROCm only",
+		[KVT_BACKEND_CPU_ONLY] = "runs on CPUs only",
+		[KVT_BACKEND_XPU_ONLY] = "runs on XPUs only",
 		[KVT_BACKEND_HEAD_SIZE] = "head_size not supported",
 		[KVT_BACKEND_DTYPE] = "dtype not supported",
 		[KVT_BACKEND_CACHE_DTYPE] = "kv_cache_dtype not supported",

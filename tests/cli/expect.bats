@@ -252,6 +252,20 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 	[[ $output == *$'possible   LBHNC\n'* ]]
 }
 
+@test "kernels of another maker are not there to be asked" {
+	run -0 kvtool expect backend --on=rocm
+	[[ $output == *"runs on CUDA only:"*"FLASHINFER_MLA,"*"runs on CPUs only:"* ]]
+	[[ ${output%%in 0.26*} != *FLASH[IM]* ]]
+	run -0 kvtool expect backend --on=cuda:9.0 --with=connector
+	[[ $output == *$'runs on ROCm only:\n            ROCM_ATTN, '* ]]
+	refused 2 "--backend is ROCM_ATTN, which runs on ROCm only, not on cuda:9.0" \
+		layout --backend=ROCM_ATTN --on=cuda:9.0
+	run -0 kvtool expect layout --backend=ROCM_ATTN --on=rocm
+	# without --on any machine will do
+	run -0 kvtool expect backend
+	[[ $output != *"only:"* ]]
+}
+
 # may NAME ARG...: is the backend among those that could have it?
 may() {
 	kvtool expect backend -j "${@:2}" |

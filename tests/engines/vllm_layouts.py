@@ -131,6 +131,7 @@ class World:
                                        decode_context_parallel_size=1),
                     attention_config=NS(flash_attn_version=fa,
                                         use_trtllm_attention=None))
+        self.config = config
         said = lambda value: lambda *args, **kwargs: value
         standins = {
             "torch": Torch("torch"), "logger": Anything("logger"), "envs": Environment(),
@@ -178,6 +179,11 @@ class World:
 
 def reasons(world, backend, c):
     """validate_configuration(), of what this release asks."""
+    world.config.parallel_config.decode_context_parallel_size = 1 + c.dcp
+    # the one that looks for DCP itself, and only beside a model that it would take
+    looks = backend.get_name() == "FLASH_ATTN_MLA_SPARSE"
+    model = NS(index_topk=64)
+    world.config.model_config = NS(hf_config=model, hf_text_config=model) if looks else None
     asked = dict(
         head_size=c.head, dtype=Dtype(c.dtype), kv_cache_dtype=c.cache, block_size=c.block,
         use_mla=c.mla, has_sink=c.sinks, use_sparse=c.sparse, use_mm_prefix=c.mm_prefix,
@@ -503,8 +509,9 @@ def backends(proof, source, release, rng):
                 continue
             got, why = answers(r.out)
             wrong = []
-            for name in filter(lambda n: runs_on(n, on), source.names()):
-                want, said = source.verdict(on, name, c, LAYOUTS.get(layout, layout))
+            for name in source.names():
+                want, said = source.verdict(on, name, c, LAYOUTS.get(layout, layout)) \
+                    if runs_on(name, on) else (False, {"runs elsewhere"})
                 verdicts += want is not None
                 if want not in (None, got.get(name, False)):
                     wrong.append(f"{name}: kvtool {got.get(name)} ({why.get(name)}), "
@@ -564,22 +571,25 @@ def fact(source, on, name, c):
 
 
 def facts(roots):
-    """testdata/vllm_layouts.tsv: of each backend one configuration that it takes."""
+    """
+    testdata/vllm_layouts.tsv: of each backend one configuration that it takes.
+    What runs on no GPU is asked without one, "-".
+    """
     print("\t".join(FACTS))
     for root in roots:
         source, release = Source(root), ".".join(release_of(root).split(".")[:2])
         for name in source.names():
             if source.worlds("cuda:9.0", False)[0][1][name] is None:
                 continue
-            devices = [on for on in DEVICES if runs_on(name, on) or name[:3] in
-                       ("CPU", "AMX", "XPU")]
+            devices = [on for on in DEVICES if runs_on(name, on)] or [None]
             c = next(c for c in bases() if any(fact(source, on, name, c) is not None
                                                for on in devices))
             rows = {}
-            for on, c.connector in itertools.product(devices, (False, True)):
-                names = fact(source, on, name, c)
+            for on, c.connector in itertools.product(
+                    DEVICES if devices[0] else [None, *DEVICES], (False, True)):
+                names = fact(source, on, name, c) if runs_on(name, on) else None
                 said = "refused" if names is None else " | ".join(sorted(names)) or "none"
-                rows.setdefault((c.connector, said), []).append(on)
+                rows.setdefault((c.connector, said), []).append(on or "-")
             for (connector, said), ons in rows.items():
                 print("\t".join([
                     release, name, source.where(name) or "-",

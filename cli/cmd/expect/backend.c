@@ -179,8 +179,7 @@ static struct question question_of(const struct asked *a, const struct kvt_group
 	}
 	if (a->cache_dtype)
 		q.config.cache_dtype = a->cache_dtype;
-	q.config.capability = a->on.platform.capability;
-	q.config.shuffle = a->on.shuffle;
+	expect_on_config(&q.config, &a->on);
 	return q;
 }
 

@@ -133,12 +133,35 @@ static enum kvt_status take_cache(struct kvt_zeroing_spec *out, char word[64],
 	return KVT_OK;
 }
 
+static struct kvt_backend_config config_of(const struct asked *a)
+{
+	struct kvt_backend_config config = {
+		.release = a->release, .connector = a->connectors.n > 0,
+	};
+
+	expect_on_config(&config, &a->on);
+	return config;
+}
+
+/* What --on rules out for all configurations. */
+static enum kvt_status check_device(const struct asked *a, const struct kvt_backend *b,
+				    struct kvt_error *err)
+{
+	const struct kvt_backend_config config = config_of(a);
+	unsigned reasons = kvt_backend_check(b, &config);
+
+	for (int i = KVT_BACKEND_CUDA_ONLY; i <= KVT_BACKEND_XPU_ONLY; i++)
+		if (reasons >> i & 1)
+			return kvt_fail(err, KVT_USAGE, "--backend is %s, which %s, not on %s",
+					kvt_backend_name(b),
+					kvt_backend_reason_text((enum kvt_backend_reason)i),
+					a->on.text);
+	return KVT_OK;
+}
+
 static const struct kvt_backend_layout *row_of(const struct asked *a, const char *name)
 {
-	const struct kvt_backend_config config = {
-		.release = a->release, .capability = a->on.platform.capability,
-		.shuffle = a->on.shuffle, .connector = a->connectors.n > 0,
-	};
+	const struct kvt_backend_config config = config_of(a);
 
 	return kvt_backend_layouts(kvt_backend_find(name), &config);
 }
@@ -158,6 +181,8 @@ static enum kvt_status ask_backends(struct kvt_kv_layouts *out, const struct ask
 			return kvt_fail(err, KVT_USAGE,
 					"--backend is '%.40s', which is no backend of vLLM; 'kvtool expect backend' lists them",
 					names->s[i]);
+		if ((status = check_device(a, kvt_backend_find(names->s[i]), err)))
+			return status;
 		row = row_of(a, names->s[i]);
 		if (!row && a->release == KVT_NEWEST_RELEASE)
 			continue;	/* a name without code asks for nothing */
