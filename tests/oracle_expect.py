@@ -257,6 +257,21 @@ def check_releases(contract):
             tap.ok(r.code == code and [at for at, _ in broken] == [4] * code,
                    f"{clause}: release = {release}", r)
             contract.put("group g0", clause)
+    contract.put("group g0", "backend = FLEX_ATTENTION@0.26 | FLASH_ATTN@0.32",
+                 "connector = equal_tp", "supports_kv_connector = FLASH_ATTN@0.32")
+    r = kvtool("expect", "check", contract.path, NHD)
+    tap.ok(r.code == 0 and "(3 clauses; of vLLM 0.32)" in r.out, "all clauses together", r)
+    contract.put("group g0", "backend = FLASH_ATTN@0.32", "connector = equal_tp",
+                 "group *", "backend = FLEX_ATTENTION@0.26",
+                 "supports_kv_connector = FLASH_ATTN@0.24")
+    r, broken = contract.check(NHD)
+    tap.ok(r.code == 1 and [at for at, _ in broken] == [6] and
+           "backend is of vLLM 0.26, expected one release for all clauses, of 0.32 by "
+           "those before it" in r.err, "each clause in a release of its own", r)
+    r = kvtool("expect", "check", "-j", contract.path, NHD)
+    tap.equal(json.loads(r.out)["files"][0]["releases"], [], "none of all of them")
+    contract.put("group g0", "backend != ROCM_ATTN", "backend = FLASH_ATTN@0.32")
+    tap.equal(contract.check(NHD)[0].code, 0, "what is not in any release, and what is in one")
     contract.put("release = 0.24 | 0.26", "group g0", "backend = FLASH_ATTN")
     tap.equal(contract.check(NHD)[0].code, 0, "one of two releases")
     for line, text in (("release = 0.25", "expected a release of vLLM such as 0.32"),

@@ -57,29 +57,39 @@ def names():
 
 def test_contracts(tmp):
     """Layouts, block sizes and backends: a contract is met where expect backend says."""
-    wrong, n, backends = [], 0, names()
-    blocks = [(layout, 16) for layout in LAYOUTS] + [("cpu-vec", 32), ("nhd", 64)]
+    wrong, n, alone, backends = [], 0, 0, names()
+    blocks = [(layout, 16) for layout in LAYOUTS] + [("cpu-vec", 32), ("nhd", 64),
+                                                   ("blocks-first-nhd", 64)]
     for layout, block in blocks:
         args = dump(tmp, layout, block)
         could = possible(args)
         contract = os.path.join(tmp, "two.kvc")
-        for pair in zip(backends[::2], backends[1::2], strict=True):
+        for pair in [*zip(backends[::2], backends[1::2], strict=True),
+                     ("FLASH_ATTN", "HPC_ATTN"), ("B12X", "TRITON_ATTN")]:
             with open(contract, "w") as f:
                 f.write("kvtool-contract 1\n")
                 f.writelines(f"group {g}\nbackend = {b}\n"
                              for g, b in zip(("g0", "*"), pair, strict=True))
             r = kvtool("expect", "check", "-j", contract, *args)
-            clauses = json.loads(r.out)["files"][0]["clauses"]
-            for backend, clause in zip(pair, clauses, strict=True):
+            result = json.loads(r.out)["files"][0]
+            together = set()        # the releases of those that hold so far
+            for backend, clause in zip(pair, result["clauses"], strict=True):
                 want = [release for release in RELEASES if backend in could[release]]
+                holds = bool(want) and (not together or bool(together & set(want)))
+                together = together & set(want) if together and want else \
+                    together | set(want)
+                alone += bool(want) and not holds
                 n += 1
-                if clause["releases"] != want or clause["holds"] != bool(want):
+                if clause["releases"] != want or clause["holds"] != holds:
                     wrong.append((layout, block, backend, clause["releases"], want))
+            if result["releases"] != sorted(together):
+                wrong.append((layout, block, pair, result["releases"], together))
         # the release that is asked does not change the others
         older = possible(args, "--release=0.22")
         if older != could:
             wrong.append((layout, block, "asked from 0.22"))
     tap.ok(n > 1100 and not wrong, f"{n} contracts and expect backend agree", wrong[:5])
+    tap.ok(alone, f"{alone} clauses hold alone, in no release of the one before")
 
 
 def test_connectors(tmp):

@@ -176,23 +176,6 @@ static void check_file(struct expect_result *r, const struct contract *c,
 	close_dump(&o);
 }
 
-/* "; backend of vLLM 0.26, 0.32": the releases of which that is true. */
-static struct kvt_text vllm_text(const struct expect_result *r)
-{
-	struct kvt_text out = { "" };
-	size_t n = 0;
-
-	for (int i = 0; i < r->noutcomes && n < sizeof(out.s); i++) {
-		const struct outcome *o = &r->outcome[i];
-
-		if (o->releases && o->clause->key && o->clause->key->of_group)
-			n += (size_t)snprintf(out.s + n, sizeof(out.s) - n,
-					      "; %s of vLLM %s", o->clause->name,
-					      kvt_releases_text(o->releases).s);
-	}
-	return out;
-}
-
 static void print_file(const struct expect_results *results,
 		       const struct expect_result *r, bool quiet)
 {
@@ -209,8 +192,10 @@ static void print_file(const struct expect_results *results,
 	if (*r->error)
 		complain(&cmd_expect, "%s", r->error);
 	else if (!r->status && !quiet)
-		plainf("%s: matches %s (%d clause%s%s)\n", r->path, results->contract,
-		       r->noutcomes, plural(r->noutcomes), vllm_text(r).s);
+		plainf("%s: matches %s (%d clause%s%s%s)\n", r->path, results->contract,
+		       r->noutcomes, plural(r->noutcomes),
+		       r->releases ? "; of vLLM " : "",
+		       kvt_releases_text(r->releases).s);
 }
 
 /* ---- reports ------------------------------------------------------------ */

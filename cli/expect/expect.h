@@ -66,6 +66,7 @@ struct expect_result {
 	const char *path;
 	char error[512];		/* why it could not be checked; "" */
 	enum kvt_status status;
+	unsigned releases;		/* of all clauses about vLLM together; 0: of none */
 	int noutcomes, room;
 	struct outcome *outcome;
 	bool out_of_memory;
@@ -73,7 +74,7 @@ struct expect_result {
 
 /*
  * Adds the outcome of each clause, in the order of its lines, and of each line
- * whose group the dump lacks.
+ * whose group the dump lacks; then whether one release of vLLM is in all of them.
  */
 void expect_judge_contract(struct expect_result *result, const struct contract *contract,
 			   const struct expect_dump *dump);

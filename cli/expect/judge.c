@@ -448,28 +448,29 @@ static void judge_names(struct outcome *out, const struct subject *j)
 	}
 }
 
-/* Some backend of the list, or none of it. */
+/* Some backend of the list, each in releases of its own, or none of it. */
 static void judge_reasons(struct outcome *out, const struct subject *j)
 {
 	const struct clause *c = out->clause;
 	struct text t = { out->found, sizeof(out->found), 0 };
 
-	for (int i = 0; i < c->nvalues && !out->holds; i++) {
+	for (int i = 0; i < c->nvalues; i++) {
+		unsigned releases;
 		char why[256];
 
 		if (j->key->type == CLAUSE_BACKEND)
-			out->releases = backend_reasons(why, sizeof(why), j->key,
-							c->value[i], j->dump,
-							j->f->group);
+			releases = backend_reasons(why, sizeof(why), j->key, c->value[i],
+						   j->dump, j->f->group);
 		else
-			out->releases = connector_reasons(why, sizeof(why), c->value[i],
-							  j->dump, j->f->group);
-		out->holds = out->releases != 0;
-		text_add(&t, "%snot %s (%s)", i ? ", " : "", c->value[i], why);
-		if (out->holds)
+			releases = connector_reasons(why, sizeof(why), c->value[i],
+						     j->dump, j->f->group);
+		if (!out->releases && releases)
 			snprintf(out->found, sizeof(out->found), "%.100s", c->value[i]);
+		else if (!out->releases)
+			text_add(&t, "%snot %s (%s)", i ? ", " : "", c->value[i], why);
+		out->releases |= releases;
 	}
-	out->holds ^= c->op == CLAUSE_IS_NOT;
+	out->holds = (out->releases != 0) != (c->op == CLAUSE_IS_NOT);
 }
 
 static void tell_expected(struct outcome *out)
@@ -614,6 +615,33 @@ static void judge_section(struct expect_result *r, const struct contract_section
 	add_outcome(r, &missing);
 }
 
+/*
+ * One release wrote the dump: some of those in which a clause about the engine holds
+ * must be one of all others, too.  The first clause that leaves none is broken.
+ */
+static void judge_together(struct expect_result *r)
+{
+	for (int i = 0; i < r->noutcomes; i++) {
+		struct outcome *o = &r->outcome[i];
+		unsigned both = r->releases ? r->releases & o->releases : o->releases;
+
+		if (!o->holds || !o->releases || !o->clause->key->of_group)
+			continue;
+		if (!both) {
+			o->holds = false;
+			snprintf(o->found, sizeof(o->found), "of vLLM %s",
+				 kvt_releases_text(o->releases).s);
+			snprintf(o->expected, sizeof(o->expected),
+				 "one release for all clauses, of %s by those before it",
+				 kvt_releases_text(r->releases).s);
+			r->status = worse(r->status, KVT_MISMATCH);
+		}
+		r->releases = both;
+		if (!both)
+			return;
+	}
+}
+
 void expect_judge_contract(struct expect_result *r, const struct contract *c,
 			   const struct expect_dump *dump)
 {
@@ -636,4 +664,5 @@ void expect_judge_contract(struct expect_result *r, const struct contract *c,
 	}
 	for (; seen < c->nsections; seen++)
 		judge_section(r, &c->section[seen], dump);
+	judge_together(r);
 }

@@ -205,9 +205,19 @@ void expect_github(FILE *out, const struct expect_results *r)
 
 /* ---- JSON --------------------------------------------------------------- */
 
+static void put_releases(struct json_out *out, json_t *o, unsigned releases)
+{
+	json_t *list = json_put_array(out, o, "releases");
+
+	for (int r = 0; r < KVT_NRELEASES; r++)
+		if (releases >> r & 1)
+			json_append_text(out, list,
+					 kvt_release_name((enum kvt_release)r));
+}
+
 static void put_outcome(struct json_out *out, json_t *rows, const struct outcome *o)
 {
-	json_t *row = json_append_object(out, rows), *list;
+	json_t *row = json_append_object(out, rows);
 
 	json_put_int(out, row, "line", o->clause->line);
 	json_put_text(out, row, "group", *o->group ? o->group : NULL);
@@ -215,11 +225,7 @@ static void put_outcome(struct json_out *out, json_t *rows, const struct outcome
 	json_put_bool(out, row, "holds", o->holds);
 	json_put_text(out, row, "found", o->found);
 	json_put_text(out, row, "expected", o->expected);
-	list = json_put_array(out, row, "releases");
-	for (int r = 0; r < KVT_NRELEASES; r++)
-		if (o->releases >> r & 1)
-			json_append_text(out, list,
-					 kvt_release_name((enum kvt_release)r));
+	put_releases(out, row, o->releases);
 }
 
 void expect_json(struct json_out *out, const struct expect_results *r)
@@ -236,6 +242,7 @@ void expect_json(struct json_out *out, const struct expect_results *r)
 		json_put_text(out, o, "file", file->path);
 		json_put_bool(out, o, "holds", !file->status);
 		json_put_text(out, o, "error", *file->error ? file->error : NULL);
+		put_releases(out, o, file->releases);
 		list = json_put_array(out, o, "clauses");
 		for (int k = 0; k < file->noutcomes; k++)
 			put_outcome(out, list, &file->outcome[k]);

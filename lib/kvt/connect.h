@@ -333,7 +333,7 @@ const char *kvt_backend_kind_at(int i);		/* all of them; NULL past the last */
 
 /* In the order of vLLM's validate_configuration(), which returns all. */
 enum kvt_backend_reason {
-	KVT_BACKEND_NO_CODE,		/* with this or one of the next there is no other */
+	KVT_BACKEND_NO_CODE,		/* to XPU_ONLY: then there is no other */
 	KVT_BACKEND_CUDA_ONLY,
 	KVT_BACKEND_ROCM_ONLY,
 	KVT_BACKEND_CPU_ONLY,

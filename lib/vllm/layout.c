@@ -20,7 +20,7 @@ enum {
 #define IN(first, last) KVT_VLLM_0_##first, KVT_VLLM_0_##last
 #define EITHER "NHD HND"		/* as vLLM is told */
 #define ANY "LBNHC LBHNC BLNHC BLHNC BHLNC LHBNC"
-#define CPU "cpu-vec cpu-amx cpu-neon-bf16"
+#define CPU_PAGES "cpu-vec cpu-amx cpu-neon-bf16"
 
 /*
  * A release with rows of a backend's own uses these and no others; else those of MLA,
@@ -68,9 +68,9 @@ static const struct kvt_backend_layout layouts[] = {
 	{ "CPU_ATTN", IN(22, 22), BF16_TILES, "HND",
 	  "cpu-vec-kv-first cpu-amx-kv-first cpu-neon-bf16-kv-first" },
 	{ "CPU_ATTN", IN(22, 22), 0, "HND", "cpu-vec-kv-first" },
-	{ "CPU_ATTN", IN(24, 26), BF16_TILES, "HND", CPU },
+	{ "CPU_ATTN", IN(24, 26), BF16_TILES, "HND", CPU_PAGES },
 	{ "CPU_ATTN", IN(24, 26), 0, "HND", "cpu-vec" },
-	{ "CPU_ATTN", IN(32, 32), BF16_TILES, "LBHNC", CPU },
+	{ "CPU_ATTN", IN(32, 32), BF16_TILES, "LBHNC", CPU_PAGES },
 	{ "CPU_ATTN", IN(32, 32), 0, "LBHNC", "cpu-vec" },
 	{ "ROCM_ATTN", IN(22, 26), 0, EITHER, "rocm-paged rocm-paged" },
 	/* the same: blocks first */
