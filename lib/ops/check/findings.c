@@ -107,7 +107,7 @@ static const struct kvt_rule rules[] = {
 				     "holds" },
 
 	{ "model.layer-missing", KVT_ERROR, "layers of the model have no tokens" },
-	{ "model.state-missing", KVT_ERROR, "layers of the model have no state" },
+	{ "model.state-missing", KVT_ERROR, "layers lack the model's recurrent state" },
 	{ "model.request", KVT_ERROR, "a request has blocks in some groups alone" },
 	{ "model.zero", KVT_ERROR, "layers of the model hold zeros alone" },
 	{ "model.no-tables", KVT_WARNING, "tables tell of some groups alone" },

@@ -134,8 +134,8 @@ static void test_text(void **state)
 static void test_facts(void **state)
 {
 	static const char *const keys[] = { "rank", "ranks", NULL };
-	const struct kvt_format format = { .info = { "some", "", .reads = true, .writes = false },
-					   .facts = keys };
+	const struct kvt_format format = {
+		.info = { "some", "", .reads = true, .writes = false }, .facts = keys };
 	static const struct {
 		struct kvt_facts facts;
 		const char *part;	/* of the sentence; NULL: fine */
