@@ -92,13 +92,16 @@ static void joined_rows(void **state)
 	assert_int_equal(manager.len, 38);
 }
 
+#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(meets_as_pairs_do),
-		cmocka_unit_test(meets_at_once),
-		cmocka_unit_test(joined_rows),
+	static const struct CMUnitTest tests[] = {
+		TEST(meets_as_pairs_do, "random rows meet as all pairs of blocks do"),
+		TEST(meets_at_once, "rows of 2^28 blocks at once"),
+		TEST(joined_rows, "blocks of a kernel joined to the manager's"),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("region rows", tests, NULL, NULL);
 }
