@@ -2,6 +2,7 @@
 /* backend.c - what vLLM's attention backends support, and what they refuse */
 #include "lib/vllm/backend.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* ---- words of vLLM for the bits of a row --------------------------------- */
@@ -200,6 +201,19 @@ static unsigned device_reasons(const struct kvt_backend *b,
 		    !has_major(d->majors, c->capability))
 			reasons |= 1u << d->reason;
 	return reasons;
+}
+
+unsigned kvt_backend_majors(const struct kvt_backend *b,
+			    const struct kvt_backend_config *c)
+{
+	const struct kvt_backend_device *d;
+	unsigned out = UINT_MAX;
+
+	for (int i = 0; (d = kvt_backend_device_at(i)); i++)
+		if (!strcmp(d->name, b->name) && d->since <= c->release &&
+		    d->until >= c->release && wants(d, c))
+			out &= d->majors;
+	return out;
 }
 
 /* What earlier releases did not ask, they did not refuse. */

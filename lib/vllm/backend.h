@@ -74,6 +74,10 @@ struct kvt_backend_device {
 };
 const struct kvt_backend_device *kvt_backend_device_at(int i);
 
+/* Major compute capabilities that have every part which is wanted: bit i is i. */
+unsigned kvt_backend_majors(const struct kvt_backend *b,
+			    const struct kvt_backend_config *c);
+
 /* Name i of vLLM's types of caches; NULL: there are no more. */
 const char *kvt_backend_cache_dtype(int i);
 

@@ -144,22 +144,30 @@ static bool has_bf16_tiles(const struct kvt_backend_config *c)
 	       c->block_size % 32 == 0 && c->head_size % 32 == 0;
 }
 
-/* Conditions that what is known rules out. */
-static unsigned ruled_out(const struct kvt_backend_config *c)
+/* Conditions that what is known rules out; what is wanted may tell the device. */
+static unsigned ruled_out(const struct kvt_backend *b, const struct kvt_backend_config *c)
 {
 	unsigned out = c->connector ? WITHOUT_CONNECTOR : 0;
+	unsigned majors = kvt_backend_majors(b, c);
 
 	if (c->capability)
 		out |= c->capability / 10 == 10 ? NOT_SM10 : SM10;
+	else if (majors == 1u << 10)
+		out |= NOT_SM10;
+	else if (!(majors >> 10 & 1))
+		out |= SM10;
 	return out | (c->shuffle ? NOT_SHUFFLED : 0) |
 	       (has_bf16_tiles(c) ? 0 : BF16_TILES);
 }
 
 /* Those that hold unless one hears of anything else. */
-static unsigned unusual(const struct kvt_backend_config *c)
+static unsigned unusual(const struct kvt_backend *b, const struct kvt_backend_config *c)
 {
-	return ruled_out(c) | CROSS_LAYER | (c->connector ? 0 : WITH_CONNECTOR) |
-	       (c->capability ? 0 : SM10) | (c->shuffle ? 0 : SHUFFLED);
+	unsigned out = ruled_out(b, c);
+
+	/* one of both is usual, unless the other one is all there is */
+	return out | CROSS_LAYER | (c->connector ? 0 : WITH_CONNECTOR) |
+	       (c->capability || out & NOT_SM10 ? 0 : SM10) | (c->shuffle ? 0 : SHUFFLED);
 }
 
 /* The next row from *i on that is of the backend, but for conditions in 'without'. */
@@ -219,7 +227,7 @@ bool kvt_backend_writes(const struct kvt_backend *backend,
 	if (!fits(layout, shape))
 		return false;
 	for (int i = 0; (row = next_row(&i, backend, config->release,
-					ruled_out(config))); )
+					ruled_out(backend, config))); )
 		if (puts_there(row, layout, shape))
 			return true;
 	return false;
@@ -251,7 +259,7 @@ kvt_backend_layouts(const struct kvt_backend *backend,
 {
 	int i = 0;
 
-	return next_row(&i, backend, config->release, unusual(config));
+	return next_row(&i, backend, config->release, unusual(backend, config));
 }
 
 /* ---- connectors --------------------------------------------------------- */
