@@ -47,7 +47,8 @@ broken() { c_files | xargs -r perl -0777 -ne '
 		}'; }
 marks()  { sources | xargs -r grep -nHwE 'TO[D]O|FIX[M]E|X[X]X'; true; }
 paths()  { written | xargs -r grep -nHE '/(wor[k]|roo[t]|hom[e])/'; true; }
-modes()  { find tests scripts .ci \( -name 'check_*.sh' -o -name '*.bats' -o -path '.ci/run' \) \
+modes()  { find tests scripts .ci \( -name 'check_*.sh' -o -name '*.bats' -o -path '.ci/run' -o \
+		-name 'oracle_*.py' -o -name 'damaged_*.py' -o -name 'golden_*.py' \) \
 		-type f ! -perm -u+x; }
 
 # 'a && b' and '! a' end no test where a, or all of it, is false

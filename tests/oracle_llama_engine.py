@@ -522,7 +522,8 @@ def random_state(rng, seed):
         n = 0 if window and not i and rng.random() < .3 else layers
         out = []
         for s in mine:
-            k, v = ([[make.integers(0, 256, wide[t], np.uint8).tobytes() for _ in s]
+            # no byte that would make a number NaN or infinite
+            k, v = ([[make.integers(0, 120, wide[t], np.uint8).tobytes() for _ in s]
                      for _ in range(n)] for t in kinds)
             out.append(Cells(s, k, v if values else None, kinds, extra,
                              {F16: 2, F32: 4}[kinds[1]] if turned else 0))
