@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* regions.c - tables of registered regions: described, checked, held together */
+/*
+ * regions.c - tables of registered regions: described, checked, held together
+ *
+ * Such a table is not a dump, and describe, fsck and diff of it have other answers.  They
+ * ask is_regions() first, by the beginning of the file, and come here if it is one; two
+ * tables are compared as the two sides of a transfer.
+ */
 #include "cli/regions.h"
 
 #include <stdlib.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* matrix.c - all pairs that were tried, and what came of them, as a table and JSON */
+/*
+ * matrix.c - all pairs that were tried, and what came of them, as a table and JSON
+ *
+ * A row is a pair: what its plan has, as a sweep prints it, and whether every byte landed
+ * where it should.  A pair that was refused is a row, too, with the reason: none is left
+ * out of what is counted.
+ */
 #include "cli/print/transfer.h"
 
 #include <inttypes.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* size_held.c - what transformers holds of a request, kind by kind or layer by layer */
+/*
+ * size_held.c - what transformers holds of a request, kind by kind or layer by layer
+ *
+ * Layers whose objects are alike are one line with their numbers for people; JSON has
+ * each layer by itself, with the tensors as its object's attributes are called, so that
+ * it can be compared with a cache that the library made.
+ */
 #include "cli/print/size.h"
 
 #include <stdio.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* size_llama.c - what llama.cpp allocates for a GGUF, for people and as JSON */
+/*
+ * size_llama.c - what llama.cpp allocates for a GGUF, for people and as JSON
+ *
+ * Its caches are made when a context is, for all sequences: so the figures are of a
+ * context and not of a request.  A row is a kind of cache; columns in which no kind has
+ * anything are left out, and the legend speaks of those that are shown.
+ */
 #include "cli/print/size.h"
 #include "cli/cli.h"
 #include "cli/json_out.h"

@@ -50,23 +50,6 @@ static const char *const region_keys[] = {
 	"device", "note", NULL
 };
 
-static enum kvt_status check_keys(const struct kvt_json *in, const char *const *known)
-{
-	const char *key;
-	json_t *value;
-
-	json_object_foreach((json_t *)in->object, key, value) {
-		int i = 0;
-
-		while (known[i] && strcmp(known[i], key))
-			i++;
-		if (!known[i])
-			return kvt_fail(in->err, KVT_BAD_INPUT, "%s: unknown key '%.64s'",
-					in->name, key);
-	}
-	return KVT_OK;
-}
-
 static enum kvt_status missing(const struct kvt_json *in, const char *key)
 {
 	return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s is missing", in->name, key);
@@ -176,7 +159,7 @@ static enum kvt_status take_group(struct reader *r, int64_t i, const struct kvt_
 	const int64_t most = INT32_MAX;
 	enum kvt_status status;
 
-	if ((status = check_keys(in, group_keys)) ||
+	if ((status = kvt_json_only(in, group_keys)) ||
 	    (status = need_int(&g->id, in, "id", 0, most)) ||
 	    (status = need_int(&g->block_size, in, "block_size", 1, most)))
 		return status;
@@ -202,7 +185,7 @@ static enum kvt_status take_memory(struct reader *r, int64_t i, const struct kvt
 	struct kvt_memory *m = &r->out->table.memory[i];
 	enum kvt_status status;
 
-	if ((status = check_keys(in, memory_keys)) ||
+	if ((status = kvt_json_only(in, memory_keys)) ||
 	    (status = need_address(&m->base, in)) ||
 	    (status = need_int(&m->length, in, "length", 1, KVT_MOST_ADDRESS - m->base)))
 		return status;
@@ -263,7 +246,7 @@ static enum kvt_status take_layer(struct reader *r, int64_t i, const struct kvt_
 	const char *shares = NULL;
 	enum kvt_status status;
 
-	if ((status = check_keys(in, layer_keys)) || (status = take_name(r, v, in)) ||
+	if ((status = kvt_json_only(in, layer_keys)) || (status = take_name(r, v, in)) ||
 	    (status = kvt_json_int(&v->group, in, "group", 0, INT32_MAX)) ||
 	    (status = take_part(&v->part, in)) || (status = take_rows(&v->at, in)))
 		return status;
@@ -347,7 +330,7 @@ static enum kvt_status take_region(struct reader *r, int64_t i, const struct kvt
 	int ids = -1;
 
 	region->group = -1;
-	if ((status = check_keys(in, region_keys)) ||
+	if ((status = kvt_json_only(in, region_keys)) ||
 	    (status = take_rows(&region->at, in)) ||
 	    (status = take_part(&region->part, in)) ||
 	    (status = kvt_json_int(&region->group, in, "group", -1, INT32_MAX)) ||
@@ -407,7 +390,7 @@ static enum kvt_status take_head(struct kvt_region_table *t, const struct kvt_js
 				"%s: is of version %lld, this kvtool reads version %d",
 				in->name, LL(version), VERSION);
 	t->tp_size = 1;
-	if ((status = check_keys(in, top_keys)) ||
+	if ((status = kvt_json_only(in, top_keys)) ||
 	    (status = kvt_json_string(&t->engine, in, "engine")) ||
 	    (status = kvt_json_string(&t->connector, in, "connector")) ||
 	    (status = kvt_json_string(&t->role, in, "role")) ||

@@ -44,24 +44,6 @@ static const char *const *const keys_of[] = {
 	head_keys, worker_keys, no_output_keys, aggregated_keys, scheduled_keys,
 };
 
-static enum kvt_status check_keys(const struct kvt_json *in, const char *const *known)
-{
-	const char *key;
-	json_t *value;
-
-	json_object_foreach((json_t *)in->object, key, value) {
-		int i = 0;
-
-		while (known[i] && strcmp(known[i], key))
-			i++;
-		if (!known[i])
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: unknown key '%.64s'", in->name,
-					key);
-	}
-	return KVT_OK;
-}
-
 static enum kvt_status find_kind(enum kvt_event_kind *out, const struct kvt_json *in)
 {
 	static const struct {
@@ -79,7 +61,7 @@ static enum kvt_status find_kind(enum kvt_event_kind *out, const struct kvt_json
 	for (size_t i = 0; i < sizeof(tells) / sizeof(tells[0]); i++)
 		if (json_object_get(in->object, tells[i].key)) {
 			*out = tells[i].kind;
-			return check_keys(in, keys_of[*out]);
+			return kvt_json_only(in, keys_of[*out]);
 		}
 	return kvt_fail(in->err, KVT_BAD_INPUT,
 			"%s: expected a worker, workers, output, aggregated, scheduler_output or awaited",
@@ -215,7 +197,7 @@ static enum kvt_status take_scheduled(struct lists *lists, const struct kvt_json
 	lists->fresh = json_object_get(json_object_get(in->object, "scheduler_output"),
 				       "scheduled_new_reqs");
 	if ((status = kvt_json_object(&awaited, in, "awaited")) || !awaited.object ||
-	    (status = check_keys(&awaited, awaited_keys)))
+	    (status = kvt_json_only(&awaited, awaited_keys)))
 		return status;
 	return take_directions(lists, &awaited);
 }
@@ -261,7 +243,7 @@ static enum kvt_status take(struct kvt_worker_event *out, struct lists *lists,
 		status = take_scheduled(lists, in);
 	if (!status && out->kind == KVT_EVENT_AGGREGATED &&
 	    !(status = kvt_json_object(&aggregated, in, "aggregated")) &&
-	    !(status = check_keys(&aggregated, set_keys)))
+	    !(status = kvt_json_only(&aggregated, set_keys)))
 		status = take_lists(lists, &aggregated);
 	return status;
 }

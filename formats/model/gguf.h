@@ -73,8 +73,10 @@ kvt_gguf_model(struct kvt_model_config *out, const struct kvt_gguf *gguf,
 
 /* Does the file begin as a GGUF? */
 bool kvt_gguf_is(const char *path);
-/* The same of a file, of which at most 64 MiB are read. */
+struct kvt_file;
+/* The same of an open file, of which at most 64 MiB are read. */
 KVT_MUST_CHECK enum kvt_status
-kvt_gguf_read(struct kvt_model_config *out, const char *path, struct kvt_error *err);
+kvt_gguf_read(struct kvt_model_config *out, const struct kvt_file *file,
+	      struct kvt_error *err);
 
 #endif

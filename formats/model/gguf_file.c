@@ -5,7 +5,6 @@
  * How long a header is stands nowhere: a vocabulary makes it some MiB.  So a first part
  * of the file is read, and a longer one as long as that did not hold all of the keys.
  */
-#include "formats/file/reads.h"
 #include "formats/format.h"
 #include "formats/model/config.h"
 #include "formats/model/gguf.h"
@@ -14,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "lib/base/print.h"
 
@@ -52,7 +52,7 @@ static enum kvt_status read_part(struct kvt_model_config *out, bool *more, int64
 	return status;
 }
 
-static enum kvt_status read_file(struct kvt_model_config *out,
+enum kvt_status kvt_gguf_read(struct kvt_model_config *out,
 				 const struct kvt_file *file, struct kvt_error *err)
 {
 	enum kvt_status status;
@@ -67,21 +67,4 @@ static enum kvt_status read_file(struct kvt_model_config *out,
 	return more ? kvt_fail(err, KVT_UNSUPPORTED,
 			       "%s: its header is longer than 64 MiB, and no more of it is read",
 			       file->path) : status;
-}
-
-enum kvt_status kvt_gguf_read(struct kvt_model_config *out, const char *path,
-			      struct kvt_error *err)
-{
-	struct kvt_files files = { .count = 0 };
-	enum kvt_status status;
-	struct stat st;
-	int index;
-
-	if (!(status = kvt_files_open(&files, &index, path, err))) {
-		if (!stat(path, &st))
-			kvt_reads_add(&st);
-		status = read_file(out, &files.file[index], err);
-	}
-	kvt_files_close(&files);
-	return status;
 }

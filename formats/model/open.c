@@ -91,7 +91,19 @@ static enum kvt_status parse_file(struct kvt_model_config *out,
 	return status;
 }
 
-static enum kvt_status open_json(struct kvt_model_config *out, const char *path,
+static enum kvt_status open_gguf(struct kvt_model_config *out,
+				 const struct kvt_file *file,
+				 const struct kvt_config_hints *hints,
+				 struct kvt_error *err)
+{
+	if (hints->family || hints->nset || hints->ssm_dtype)
+		return kvt_fail(err, KVT_USAGE,
+				"%s: is a GGUF, not a config.json; leave out --as, --set and --ssm-dtype",
+				file->path);
+	return kvt_gguf_read(out, file, err);
+}
+
+static enum kvt_status open_file(struct kvt_model_config *out, const char *path,
 				 const struct kvt_config_hints *hints,
 				 struct kvt_error *err)
 {
@@ -103,23 +115,12 @@ static enum kvt_status open_json(struct kvt_model_config *out, const char *path,
 	if (!(status = kvt_files_open(&files, &index, path, err))) {
 		if (!stat(path, &st))
 			kvt_reads_add(&st);
-		status = parse_file(out, &files.file[index], hints, err);
+		status = kvt_gguf_is(path) ?
+			 open_gguf(out, &files.file[index], hints, err) :
+			 parse_file(out, &files.file[index], hints, err);
 	}
 	kvt_files_close(&files);
 	return status;
-}
-
-static enum kvt_status open_file(struct kvt_model_config *out, const char *path,
-				 const struct kvt_config_hints *hints,
-				 struct kvt_error *err)
-{
-	if (!kvt_gguf_is(path))
-		return open_json(out, path, hints, err);
-	if (hints->family || hints->nset || hints->ssm_dtype)
-		return kvt_fail(err, KVT_USAGE,
-				"%s: is a GGUF, not a config.json; leave out --as, --set and --ssm-dtype",
-				path);
-	return kvt_gguf_read(out, path, err);
 }
 
 /* ---- folders --------------------------------------------------------------- */

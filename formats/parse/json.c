@@ -318,3 +318,20 @@ enum kvt_status kvt_json_string_at(const char **out, const struct kvt_json *in,
 				json_array_size(array));
 	return take_string(out, in, key, value);
 }
+
+enum kvt_status kvt_json_only(const struct kvt_json *in, const char *const *known)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)in->object, key, value) {
+		int i = 0;
+
+		while (known[i] && strcmp(known[i], key))
+			i++;
+		if (!known[i])
+			return kvt_fail(in->err, KVT_BAD_INPUT, "%s: unknown key '%.64s'",
+					in->name, key);
+	}
+	return KVT_OK;
+}

@@ -63,4 +63,8 @@ kvt_json_string_at(const char **out, const struct kvt_json *in, const char *key,
 KVT_MUST_CHECK enum kvt_status
 kvt_json_copy_string(char **out, const struct kvt_json *in, const char *key);
 
+/* Has the object no key but those of the list, which NULL ends?  Else KVT_BAD_INPUT. */
+KVT_MUST_CHECK enum kvt_status
+kvt_json_only(const struct kvt_json *in, const char *const *known);
+
 #endif

@@ -75,11 +75,6 @@ static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s
 	enum kvt_status status;
 	char id[16];
 
-	if (s->ngroups == KVT_MAX_GROUPS)
-		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: layers are of more than %d kinds",
-				o->reader->leaf.path, KVT_MAX_GROUPS);
-	o->first[s->ngroups] = l->first;
 	name_group(id, o->cross ? "cross" : index ? "indexer" : "g", number, kv);
 	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->leaf.path,
 					     o->err)) ||
@@ -88,6 +83,7 @@ static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s
 	    (status = take_type(group, o, l)) ||
 	    (status = kvt_token_block_size(&group->block_size, o->hints, o->err)))
 		return status;
+	o->first[s->ngroups - 1] = l->first;
 	group->kind = o->cross ? KVT_CROSS : index || latent ? KVT_MLA :
 		      l->held.sliding ? KVT_SLIDING_WINDOW : KVT_FULL_ATTENTION;
 	group->window = l->held.sliding ? l->held.window : 0;

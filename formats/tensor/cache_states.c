@@ -188,10 +188,6 @@ static enum kvt_status add_group(struct cache_opening *o, const struct cache_sta
 	enum kvt_status status;
 	char id[16];
 
-	if (s->ngroups == KVT_MAX_GROUPS)
-		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: layers are of more than %d kinds",
-				o->reader->leaf.path, KVT_MAX_GROUPS);
 	name_group(id, s, state);
 	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->leaf.path,
 					     o->err)) ||

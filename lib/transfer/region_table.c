@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* region_table.c - rows of blocks: where they end, and whether two of them meet */
+/*
+ * region_table.c - rows of blocks: where they end, and whether two of them meet
+ *
+ * A row is blocks of one length at one stride, as a connector registers them.  Two rows
+ * meet if some block of one shares a byte with some of the other: a question about
+ * multiples modulo a stride, answered as Euclid's algorithm does, so that its cost does
+ * not depend on how many blocks there are.
+ */
 #include "lib/transfer/region_table.h"
 
 __extension__ typedef __int128 wide;

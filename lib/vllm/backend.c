@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backend.c - what vLLM's attention backends support, and what they refuse */
+/*
+ * backend.c - what vLLM's attention backends support, and what they refuse
+ *
+ * A configuration is held against the row of a backend in a release, question by question
+ * in the order in which vLLM asks; each reason is a bit.  What only a device decides
+ * counts as supported until the device is known, and kernels of another maker's are not
+ * asked at all.
+ */
 #include "lib/vllm/backend.h"
 
 #include <limits.h>

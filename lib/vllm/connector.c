@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connector.c - the order of a cache that each of vLLM's connectors asks for */
+/*
+ * connector.c - the order of a cache that each of vLLM's connectors asks for
+ *
+ * Most ask for none.  The others are a few rules, and a row says since and until which
+ * release a connector has one; of several connectors together all must agree.
+ */
 #include "lib/kvt/choice.h"
 
 #include <string.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout.c - where vLLM's backends put bytes, and what connectors need */
+/*
+ * layout.c - where vLLM's backends put bytes, and what connectors need
+ *
+ * Rows are a backend's order of a cache in a range of releases, under conditions.  What
+ * is known of the run rules some out.  Whether a backend could have written a dump is
+ * asked of all rows that are left, since any may hold; what it will write, of the usual
+ * ones.
+ */
 #include "lib/vllm/backend.h"
 
 #include <stdio.h>

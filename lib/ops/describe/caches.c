@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* caches.c - tensors of pages, and where each layer of a group has its own */
+/*
+ * caches.c - tensors of pages, and where each layer of a group has its own
+ *
+ * vLLM's CanonicalKVCaches: each tensor is [pages, page bytes], and a layer of a group is
+ * a reference into one.  Blocks outermost make one tensor, whose rows hold the pages of
+ * all layers; layers outermost make a tensor of each, which groups of one pool share by
+ * position.  Any other order has no such pages.
+ */
 #include "lib/ops/describe/describe.h"
 
 /* Without padding, and as far as it is from the next one. */
