@@ -19,32 +19,35 @@ static int by_number(const void *a, const void *b)
 enum kvt_status kvt_layers_sort(struct kvt_layer *layer, int64_t count,
 				const char *where, struct kvt_error *err)
 {
+	enum kvt_status status;
+
 	for (int64_t i = 0; i < count; i++)
 		if (!kvt_layer_number(&layer[i].number, layer[i].name))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: cannot tell the layer of '%.100s'", where,
 					layer[i].name);
-	return kvt_layers_order(layer, count, where, err);
+	if ((status = kvt_layers_order(layer, count, where, err)))
+		return status;
+	for (int64_t i = 1; i < count; i++)
+		if (layer[i].number != layer[i - 1].number + 1)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: layer %lld is missing before '%.80s'", where,
+					(long long)layer[i - 1].number + 1,
+					layer[i].name);
+	return KVT_OK;
 }
 
 enum kvt_status kvt_layers_order(struct kvt_layer *layer, int64_t count,
 				 const char *where, struct kvt_error *err)
 {
 	qsort(layer, (size_t)count, sizeof(*layer), by_number);
-	for (int64_t i = 1; i < count; i++) {
-		int64_t last = layer[i - 1].number;
-
-		if (layer[i].number == last)
+	for (int64_t i = 1; i < count; i++)
+		if (layer[i].number == layer[i - 1].number)
 			return kvt_fail(
 				err, KVT_BAD_INPUT,
 				"%s: '%.80s' and '%.80s' are both layer %lld; files of several ranks in one folder are not one cache",
 				where, layer[i - 1].name, layer[i].name,
-				(long long)last);
-		if (layer[i].number != last + 1)
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: layer %lld is missing before '%.80s'", where,
-					(long long)last + 1, layer[i].name);
-	}
+				(long long)layer[i].number);
 	return KVT_OK;
 }
 

@@ -12,15 +12,19 @@ struct kvt_layer {
 };
 
 /*
- * Fills the numbers from the names ("model.layers.12.self_attn.attn" is 12) and
- * sorts by them.  A name without a number, two with the same one, or a gap
- * between them is KVT_BAD_INPUT; 'where' is for messages.
+ * For layers that are files: fills the numbers from the names
+ * ("model.layers.12.self_attn.attn" is 12) and sorts by them.  A name without a number,
+ * two with the same one, or a gap between them, where a file may be missing, is
+ * KVT_BAD_INPUT; 'where' is for messages.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_layers_sort(struct kvt_layer *layer, int64_t count, const char *where,
 		struct kvt_error *err);
 
-/* The same for layers whose numbers are known. */
+/*
+ * For layers in one file, whose numbers are known: sorts by them.  A model may keep
+ * nothing for a layer, so a gap is none of the file's; two of one number are refused.
+ */
 KVT_MUST_CHECK enum kvt_status
 kvt_layers_order(struct kvt_layer *layer, int64_t count, const char *where,
 		 struct kvt_error *err);
