@@ -84,8 +84,13 @@ static void print_element(const struct kvt_snapshot *s, const struct kvt_where *
 		       (long long)(c->global_start + dim - c->start));
 	putchar('\n');
 	if (group->layer_names) {
+		int64_t l = p->index[KVT_AXIS_L];
+
 		print_label("layer");
-		plainf("%s\n", group->layer_names[p->index[KVT_AXIS_L]]);
+		plainf("%s", group->layer_names[l]);
+		if (group->layer_ids && group->layer_ids[l] != (uint32_t)l)
+			plainf(", %u in the model", (unsigned)group->layer_ids[l]);
+		putchar('\n');
 	}
 	if (group->block_ids) {
 		print_label("block");

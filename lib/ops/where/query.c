@@ -16,12 +16,14 @@
 #include <string.h>
 
 enum key {
-	AT_GROUP, AT_LAYER, AT_BLOCK, AT_BLOCK_ID, AT_POSITION, AT_REQUEST, AT_TOKEN,
-	AT_SLOT, AT_HEAD, AT_LOCAL_HEAD, AT_KV, AT_DIM, AT_BYTE, AT_ROW, AT_COUNT, NKEYS
+	AT_GROUP, AT_LAYER, AT_LAYER_ID, AT_BLOCK, AT_BLOCK_ID, AT_POSITION, AT_REQUEST,
+	AT_TOKEN, AT_SLOT, AT_HEAD, AT_LOCAL_HEAD, AT_KV, AT_DIM, AT_BYTE, AT_ROW,
+	AT_COUNT, NKEYS
 };
 
 static const char *const key_names[NKEYS] = {
-	[AT_GROUP] = "group", [AT_LAYER] = "layer", [AT_BLOCK] = "block",
+	[AT_GROUP] = "group", [AT_LAYER] = "layer",
+	[AT_LAYER_ID] = "layer_id", [AT_BLOCK] = "block",
 	[AT_BLOCK_ID] = "block_id", [AT_POSITION] = "position",
 	[AT_REQUEST] = "request", [AT_TOKEN] = "token", [AT_SLOT] = "slot",
 	[AT_HEAD] = "head", [AT_LOCAL_HEAD] = "local_head", [AT_KV] = "kv",
@@ -104,7 +106,7 @@ static enum kvt_status ask_for_rest(const struct at *at)
 		const char *example;
 		int64_t first;
 	} rows[] = {
-		{ AT_LAYER, n[KVT_AXIS_L] > 1, NULL, 0 },
+		{ AT_LAYER, !at->value[AT_LAYER_ID] && n[KVT_AXIS_L] > 1, NULL, 0 },
 		{ AT_BLOCK, !block && !at->value[AT_REQUEST] && n[KVT_AXIS_B] > 1, NULL,
 		  (int64_t)kvt_block_id(at->group, 0) },
 		{ AT_SLOT, block && n[KVT_AXIS_S] > 1, NULL, 0 },
@@ -183,6 +185,30 @@ static enum kvt_status take_group(struct at *at)
 	at->out->group = g;
 	at->group = &s->group[g];
 	return KVT_OK;
+}
+
+/* By its index in the group, or its number in the model. */
+static enum kvt_status take_layer(struct at *at)
+{
+	int64_t n = at->group->shape.n[KVT_AXIS_L], id;
+	const char *value = at->value[AT_LAYER_ID];
+
+	if (!value)
+		return take_number(at, &at->out->index[KVT_AXIS_L], AT_LAYER, 0, n);
+	if (at->value[AT_LAYER])
+		return wrong(at, "layer and layer_id are given, expected one");
+	if (!kvt_number_parse(&id, value))
+		return kvt_fail(at->err, KVT_USAGE,
+				"%s: layer_id is '%.60s', expected a whole number",
+				at->asked, value);
+	for (int64_t l = 0; l < n; l++)
+		if ((int64_t)kvt_layer_id(at->group, l) == id) {
+			at->out->index[KVT_AXIS_L] = l;
+			return KVT_OK;
+		}
+	return kvt_fail(at->err, KVT_USAGE,
+			"%s: no layer of group %s is layer %lld of the model",
+			at->asked, at->group->id, (long long)id);
 }
 
 static enum kvt_status take_kv(struct at *at)
@@ -349,8 +375,7 @@ static enum kvt_status take_place(struct at *at, const char *query)
 		 query);
 	if ((status = take_words(at, query)) ||
 	    (status = take_group(at)) ||
-	    (status = take_number(at, &at->out->index[KVT_AXIS_L], AT_LAYER, 0,
-				  at->group->shape.n[KVT_AXIS_L])) ||
+	    (status = take_layer(at)) ||
 	    (status = take_block(at)) ||
 	    (status = take_head(at)))
 		return status;
