@@ -65,6 +65,13 @@ class Tensor:
         self.stride = [s // bits.itemsize for s in view.strides]
 
 
+class Parameter:
+    """A tensor that a module would learn."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
 class Object:
     """Of a class of transformers.cache_utils, or of the module given."""
 
@@ -104,6 +111,9 @@ class Pickler:
             b"ccollections\nOrderedDict\n)R", *more]) + b"R"
 
     def any(self, o):
+        if isinstance(o, Parameter):
+            return b"ctorch._utils\n_rebuild_parameter\n" + self.tuple([
+                self.tensor(o.tensor), b"\x88", b"ccollections\nOrderedDict\n)R"]) + b"R"
         if isinstance(o, Tensor):
             return self.tensor(o)
         if isinstance(o, Object):

@@ -23,7 +23,7 @@ try:
 except ImportError:
     print("1..0 # SKIP this needs the package python3-h5py")
     sys.exit(0)
-from foreign_files import (Object, Tensor, npz_bytes, safetensors_bytes,  # noqa: E402
+from foreign_files import (Object, Parameter, Tensor, npz_bytes, safetensors_bytes,  # noqa: E402
                            torch_bytes)
 from oracle import Tap, kvtool                              # noqa: E402
 
@@ -446,6 +446,7 @@ PICKLES = [
      b"ctransformers.cache_utils\nDynamicCache\nctorch\nTensor\n)}tR.", 3),
     ("a tensor of no arguments", b"ctorch._tensor\n_rebuild_from_type_v2\n("
      b"ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n)}tR.", 4),
+    ("a parameter of no tensor", b"ctorch._utils\n_rebuild_parameter\n(N\x88NtR.", 3),
     ("a number cut off", b"G\0\0\0.", 3),
 ]
 
@@ -499,6 +500,7 @@ def check_plain(tmp):
     file(safetensors_bytes(two), "another window", ["window=7"], 3, "window of 7")
     file(npz_bytes({k: v[1] for k, v in two.items()}), "npz: a window", ["window=5"], 0,
          "9 tokens")
+    file(torch_bytes([(Parameter(tensor(1, 2, 5, 4)),) * 2]), "parameters", [], 0, "L 1")
     file(torch_bytes([[tensor(1, 2, 5, 4), tensor(1, 2, 5, 4)]]), "lists in lists", [],
          3, "--set names=")
     file(torch_bytes([(None, None), (tensor(1, 2, 5, 4), tensor(1, 2, 5, 4))]),

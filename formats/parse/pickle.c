@@ -389,6 +389,16 @@ static enum kvt_status retype(struct machine *m, const struct kvt_pickle_node *a
 	return make_tensor(m, entry[0]->global, entry[2], is_static(m, entry[3]));
 }
 
+/* A tensor that a module would learn. */
+static enum kvt_status parameter(struct machine *m, const struct kvt_pickle_node *args)
+{
+	int32_t tensor = args->items.node[0];
+
+	if (m->out->node[tensor].kind != KVT_PICKLE_TENSOR)
+		return malformed(m, "a parameter of no tensor");
+	return push(m, tensor);
+}
+
 static enum kvt_status call(struct machine *m)
 {
 	const struct kvt_pickle_node *function, *args;
@@ -412,6 +422,7 @@ static enum kvt_status call(struct machine *m)
 	switch (made) {
 	case KVT_CALL_TENSOR: return make_tensor(m, function->global, args, false);
 	case KVT_CALL_RETYPE: return retype(m, args);
+	case KVT_CALL_PARAMETER: return parameter(m, args);
 	case KVT_CALL_DICT:   return push_kind(m, KVT_PICKLE_DICT, 0);
 	default:	      return push_kind(m, KVT_PICKLE_NONE, 0);
 	}

@@ -93,6 +93,7 @@ enum kvt_pickle_call {
 	KVT_CALL_NONE,			/* it cannot be called */
 	KVT_CALL_TENSOR,
 	KVT_CALL_RETYPE,		/* a tensor with attributes of its own */
+	KVT_CALL_PARAMETER,		/* the tensor that is its first argument */
 	KVT_CALL_DICT,
 	KVT_CALL_IGNORED,		/* a device, a set: nothing of a cache */
 };

@@ -32,6 +32,7 @@ static const struct {
 	{ "torch._utils", "_rebuild_tensor_v2", CALL, 6, NULL, KVT_CALL_TENSOR },
 	{ "torch._utils", "_rebuild_tensor_v3", CALL, 7, NULL, KVT_CALL_TENSOR },
 	{ "torch._tensor", "_rebuild_from_type_v2", CALL, 4, NULL, KVT_CALL_RETYPE },
+	{ "torch._utils", "_rebuild_parameter", CALL, 3, NULL, KVT_CALL_PARAMETER },
 	{ "collections", "OrderedDict", CALL, 0, NULL, KVT_CALL_DICT },
 	{ "torch", "device", CALL, ANY, NULL, KVT_CALL_IGNORED },
 	{ "__builtin__", "set", CALL, 1, NULL, KVT_CALL_IGNORED },

@@ -24,10 +24,25 @@ static bool is_legacy(const uint8_t *head, int64_t nhead)
 	return nhead >= (int64_t)sizeof(legacy) && !memcmp(head, legacy, sizeof(legacy));
 }
 
+/* What pickle.dump() writes of tensors, in a frame; torch.load() does not read it. */
+static bool is_bare(const uint8_t *head, int64_t nhead)
+{
+	static const char module[] = "torch";
+
+	if (nhead < 11 || head[0] != 0x80 || (head[1] != 4 && head[1] != 5) ||
+	    head[2] != 0x95)
+		return false;
+	for (int64_t i = 3; i + 5 <= nhead; i++)
+		if (!memcmp(head + i, module, 5))
+			return true;
+	return false;
+}
+
 static bool torch_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
 	(void)path;
-	return kvt_zip_probe(head, nhead) || is_legacy(head, nhead);
+	return kvt_zip_probe(head, nhead) || is_legacy(head, nhead) ||
+	       is_bare(head, nhead);
 }
 
 /* ---- the archive -------------------------------------------------------- */
@@ -101,14 +116,17 @@ static enum kvt_status read_pickle(struct torch_walk *w, const struct kvt_zip_me
 
 static enum kvt_status refuse_legacy(const struct kvt_file *file, struct kvt_error *err)
 {
-	uint8_t head[sizeof(legacy)];
+	uint8_t head[4096];
+	const int64_t most = sizeof(head), n = file->nbytes < most ? file->nbytes : most;
 	enum kvt_status status;
 
-	if (file->nbytes < (int64_t)sizeof(head))
-		return KVT_OK;
-	if ((status = kvt_file_read(file, head, sizeof(head), 0, err)))
+	if ((status = kvt_file_read(file, head, n, 0, err)))
 		return status;
-	if (is_legacy(head, sizeof(head)))
+	if (is_bare(head, n))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: tensors that pickle.dump() wrote; load them there and save them with torch.save()",
+				file->path);
+	if (is_legacy(head, n))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: written in torch's format before 1.6; load and save it again",
 				file->path);
