@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* torch writes archives too: theirs have folders */
+/* torch writes archives too, which begin with no array; keys of ours may have slashes */
 static bool npz_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
 	size_t nname = nhead > 30 ? head[26] + ((size_t)head[27] << 8) : 0;
 
 	(void)path;
 	return kvt_zip_probe(head, nhead) && nname > 4 &&
-	       nhead >= 30 + (int64_t)nname && !memchr(head + 30, '/', nname) &&
+	       nhead >= 30 + (int64_t)nname &&
 	       !memcmp(head + 30 + nname - 4, ".npy", 4);
 }
 
