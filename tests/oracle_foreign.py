@@ -152,7 +152,7 @@ def check_refusals(tmp):
             ("rows of nothing", {f"l.0.{x}": ("F32", np.zeros((1 << 40, 2, 0, 4),
                                                               np.float32))
                                  for x in "kv"}, 3, "without data"),
-            ("three axes", {f"l.0.{x}": ("F32", a[0]) for x in "kv"}, 3, "3 axes"),
+            ("three axes", {f"l.0.{x}": ("F32", a[0]) for x in "kv"}, 3, "--set=axes=HTD if"),
             ("values of another width",
              {"l.0.k": ("F32", a), "l.0.v": ("F32", a[..., :2])}, 0, ""),
             ("values of fewer tokens",

@@ -5,7 +5,7 @@
  * Pairs of tensors [batch, heads, tokens, elements], or one tensor with all layers; and
  * keys of an indexer, [batch, tokens, elements], by their name.
  */
-#include "formats/tensor/cache_open.h"
+#include "formats/tensor/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,22 +14,27 @@
 
 /* ---- halves ------------------------------------------------------------- */
 
-/* A tensor, or one index of the first axis of it. */
+/*
+ * A tensor of 'axes', at one layer of it and one half, where it has those.  Axes that it
+ * has not are of one index.
+ */
 static void take_half(struct cache_half *out, const struct cache_opening *o,
-		      const struct kvt_tensor *t, int64_t slice)
+		      const struct kvt_tensor *t, const char *axes, int64_t layer, int kv)
 {
-	int skip = o->stacked ? 1 : 0;
-	int64_t dense = kvt_tensor_array(t, "").elem;
+	int64_t elem = kvt_tensor_array(t, "").elem, dense = elem;
 
-	*out = (struct cache_half){ .tensor = t, .begin = o->tensors.data + t->begin };
+	*out = (struct cache_half){ .tensor = t, .begin = o->tensors.data + t->begin,
+				    .shape = { 1, 1, 1, 1 },
+				    .stride = { elem, elem, elem, elem } };
 	for (int i = t->rank - 1; i >= 0; i--) {
 		int64_t stride = t->strided ? t->stride[i] : dense;
+		const char *axis = strchr(KVT_CACHE_AXES, axes[i]);
 
-		if (i >= skip) {
-			out->shape[i - skip] = t->shape[i];
-			out->stride[i - skip] = stride;
+		if (axis) {
+			out->shape[axis - KVT_CACHE_AXES] = t->shape[i];
+			out->stride[axis - KVT_CACHE_AXES] = stride;
 		} else {
-			out->begin += slice * stride;
+			out->begin += (axes[i] == 'L' ? layer : kv) * stride;
 		}
 		/* below the bytes of the tensor, which the file has */
 		dense *= t->shape[i];
@@ -42,17 +47,29 @@ static bool is_nothing(const struct kvt_tensor *t)
 	return t->rank == 1 && !t->shape[0];
 }
 
-static enum kvt_status check_rank(const struct cache_opening *o,
-				  const struct kvt_tensor *t)
+static enum kvt_status check_axes(const struct cache_opening *o,
+				  const struct kvt_tensor *t, const char *axes)
 {
 	enum kvt_status status = kvt_tensor_check(t, o->reader->leaf.path, o->err);
+	const char *halves = strchr(axes, 'K');
 
-	if (status || t->rank == CACHE_RANK + o->stacked)
+	if (status)
 		return status;
-	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: tensor %.100s has %d axes, expected %sbatch, heads, tokens and elements",
-			o->reader->leaf.path, t->name, t->rank,
-			o->stacked ? "layers, " : "");
+	if (t->rank == CACHE_RANK - 1 && t->rank != (int)strlen(axes) &&
+	    !kvt_fact(o->hints, "axes"))
+		return kvt_axes_ask(&o->tensors, t, "", "", false, o->reader->leaf.path,
+				    o->err);
+	if (t->rank != (int)strlen(axes))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tensor %.100s has %d axes, expected %s (%s); if it has others, give --set=axes=ORDER",
+				o->reader->leaf.path, t->name, t->rank, axes,
+				kvt_axes_text(axes).s);
+	if (halves && t->shape[halves - axes] != 2)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: tensor %.100s has %lld halves, expected keys and values",
+				o->reader->leaf.path, t->name,
+				LL(t->shape[halves - axes]));
+	return KVT_OK;
 }
 
 /* Keys and values of one layer, and of all layers as many rows. */
@@ -82,6 +99,21 @@ static enum kvt_status check_layer(const struct cache_opening *o,
 	return KVT_OK;
 }
 
+/* No model has as many heads as that would be. */
+static enum kvt_status check_shape(const struct cache_opening *o,
+				   const struct kvt_tensor *t)
+{
+	const char *axes = kvt_axes_of_shape(t);
+
+	if (!axes || t->held.told || kvt_fact(o->hints, "axes") ||
+	    !strcmp(axes, KVT_CACHE_AXES))
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: tensor %.100s looks like %lld tokens of %lld heads; give --set=axes=%s, or --set=axes=%s if it is %lld heads of %lld tokens",
+			o->reader->leaf.path, t->name, LL(t->shape[1]), LL(t->shape[2]),
+			axes, KVT_CACHE_AXES, LL(t->shape[1]), LL(t->shape[2]));
+}
+
 static enum kvt_status add_layer(struct cache_opening *o, const struct kvt_tensor *keys,
 				 const struct kvt_tensor *values, int64_t number,
 				 int64_t slice)
@@ -91,43 +123,60 @@ static enum kvt_status add_layer(struct cache_opening *o, const struct kvt_tenso
 
 	if (is_nothing(keys) && is_nothing(values))
 		return KVT_OK;
-	if ((status = check_rank(o, keys)) || (status = check_rank(o, values)))
+	if ((status = check_axes(o, keys, o->axes)) ||
+	    (status = check_axes(o, values, o->axes)) ||
+	    (status = check_shape(o, keys)))
 		return status;
 	*l = (struct cache_layer){ .name = keys->name, .number = number,
 				   .held = keys->held };
-	take_half(&l->half[0], o, keys, slice);
-	take_half(&l->half[1], o, values, slice);
+	take_half(&l->half[0], o, keys, o->axes, slice, 0);
+	take_half(&l->half[1], o, values, o->axes, slice, 1);
 	o->nlayers++;
 	return check_layer(o, l);
 }
 
 /* ---- layers in one tensor ----------------------------------------------- */
 
-/* The pair that holds all layers; *keys stays NULL if there is none. */
+/* The pair that the user names without numbers. */
+static enum kvt_status find_told(const struct kvt_tensor **keys,
+				 const struct kvt_tensor **values,
+				 const struct cache_opening *o, const char *names)
+{
+	const char *comma = strchr(names, ',');
+	char *name = strndup(names, comma ? (size_t)(comma - names) : strlen(names));
+
+	if (!name)
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+				o->reader->leaf.path);
+	*keys = kvt_tensors_find(&o->tensors, name);
+	*values = comma ? kvt_tensors_find(&o->tensors, comma + 1) : *keys;
+	free(name);
+	if (*keys && *values)
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: no tensors are named %.100s, but %.100s",
+			o->reader->leaf.path, names,
+			o->tensors.count ? o->tensors.tensor[0].name : "none");
+}
+
+/* What holds all layers: a pair, or one tensor; *keys stays NULL if there is none. */
 static enum kvt_status find_stack(const struct kvt_tensor **keys,
 				  const struct kvt_tensor **values,
 				  const struct cache_opening *o)
 {
-	const char *names = kvt_fact(o->hints, "names"), *comma;
+	const char *names = kvt_fact(o->hints, "names");
+	const char *axes = kvt_fact(o->hints, "axes");
 	const struct kvt_tensors *t = &o->tensors;
-	char *name;
 
-	if (names && !strstr(names, "{l}") && (comma = strchr(names, ','))) {
-		if (!(name = strndup(names, (size_t)(comma - names))))
-			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-					o->reader->leaf.path);
-		*keys = kvt_tensors_find(t, name);
-		*values = kvt_tensors_find(t, comma + 1);
-		free(name);
-		if (!*keys || !*values)
-			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: no tensors are named %.100s, but %.100s",
-					o->reader->leaf.path, names,
-					t->count ? t->tensor[0].name : "none");
-	}
+	if (names && !strstr(names, "{l}") && (axes || strchr(names, ',')))
+		return find_told(keys, values, o, names);
+	if (axes && strchr(axes, 'K') && strchr(axes, 'L') && !names && t->count == 1)
+		*keys = *values = t->tensor;
 	for (int64_t i = 0; !names && !*keys && t->count == 2 && i < 2; i++)
 		if ((*values = kvt_tensors_partner(t, t->tensor[i].name, NULL)) &&
-		    t->tensor[i].rank == CACHE_RANK + 1)
+		    ((axes && strchr(axes, 'L')) ||
+		     !kvt_name_is_numbered(t->tensor[i].name) ||
+		     (!axes && t->tensor[i].rank == CACHE_RANK + 1)))
 			*keys = &t->tensor[i];
 	return KVT_OK;
 }
@@ -135,20 +184,22 @@ static enum kvt_status find_stack(const struct kvt_tensor **keys,
 static enum kvt_status add_stack(struct cache_opening *o, const struct kvt_tensor *keys,
 				 const struct kvt_tensor *values)
 {
+	const char *at = strchr(o->axes, 'L');
 	enum kvt_status status;
 	int64_t n;
 
 	o->stacked = true;
-	if ((status = check_rank(o, keys)) || (status = check_rank(o, values)))
+	if ((status = check_axes(o, keys, o->axes)) ||
+	    (status = check_axes(o, values, o->axes)))
 		return status;
-	n = keys->shape[0];
+	n = at ? keys->shape[at - o->axes] : 1;
 	/* layers without data take no bytes */
-	if (!n || n != values->shape[0] ||
+	if (!n || (at && n != values->shape[at - o->axes]) ||
 	    n > o->reader->files.file[o->file].nbytes)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensors %.100s and %.100s hold %lld and %lld layers",
 				o->reader->leaf.path, keys->name, values->name, LL(n),
-				LL(values->shape[0]));
+				LL(at ? values->shape[at - o->axes] : 1));
 	if (!(o->layer = calloc((size_t)n, sizeof(*o->layer))))
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
 				o->reader->leaf.path);
@@ -183,35 +234,18 @@ static enum kvt_status list_pairs(struct kvt_tensors *out, const struct cache_op
 /* Keys of an indexer: one head, also where that has no axis. */
 static enum kvt_status add_index(struct cache_opening *o, const struct kvt_tensor *t)
 {
+	const char *axes = t->rank == CACHE_RANK - 1 ? "BTD" : KVT_CACHE_AXES;
 	struct cache_layer *l = &o->layer[o->nlayers];
-	bool bare = t->rank == CACHE_RANK - 1;
-	struct kvt_tensor four = *t;
 	enum kvt_status status;
 
-	if (bare) {
-		int64_t dense = kvt_tensor_array(t, "").elem;
-
-		four.rank = CACHE_RANK;
-		for (int i = t->rank - 1; i >= 0; i--) {
-			int to = i + (i > CACHE_BATCH);
-
-			four.shape[to] = t->shape[i];
-			four.stride[to] = t->strided ? t->stride[i] : dense;
-			dense *= t->shape[i];
-		}
-		four.shape[CACHE_HEADS] = 1;
-		four.stride[CACHE_HEADS] = kvt_tensor_array(t, "").elem;
-		four.strided = true;
-	}
-	if ((status = check_rank(o, &four)))
+	if ((status = check_axes(o, t, axes)))
 		return status;
 	*l = (struct cache_layer){ .name = t->name, .held = t->held };
 	if (!kvt_layer_number(&l->number, t->name))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: cannot tell the layer of '%.100s'",
 				o->reader->leaf.path, t->name);
-	take_half(&l->half[0], o, &four, 0);
-	l->half[0].tensor = t;
+	take_half(&l->half[0], o, t, axes, 0, 0);
 	o->nlayers++;
 	return check_layer(o, l);
 }
@@ -244,6 +278,27 @@ static enum kvt_status check_quantised(const struct cache_opening *o)
 	return KVT_OK;
 }
 
+/* Names must tell keys from values where the axes do not, and the other way. */
+static enum kvt_status check_apart(const struct cache_opening *o, bool apart,
+				   const struct kvt_layer *list)
+{
+	bool fused = strchr(o->axes, 'K');
+
+	if (strchr(o->axes, 'L'))
+		return kvt_fail(o->err, KVT_USAGE,
+				"%s: axes is '%.20s', but %.100s is of one layer",
+				o->reader->leaf.path, o->axes, list[0].name);
+	if (apart && fused)
+		return kvt_fail(o->err, KVT_USAGE,
+				"%s: axes is '%.20s', but %.100s and its values are two tensors",
+				o->reader->leaf.path, o->axes, list[0].name);
+	if (!apart && !fused)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: names such as %.100s do not distinguish keys from values; give --set names=KEYS,VALUES, with {l} for the layer, or --set axes=K%s if each is both",
+				o->reader->leaf.path, list[0].name, KVT_CACHE_AXES);
+	return KVT_OK;
+}
+
 static enum kvt_status add_list(struct cache_opening *o)
 {
 	const char *told = kvt_fact(o->hints, "names");
@@ -263,19 +318,17 @@ static enum kvt_status add_list(struct cache_opening *o)
 	if (!status && (count || !o->nstates))
 		status = kvt_tensors_layers(&list, &count, &apart, &pairs, names,
 					    o->reader->leaf.path, o->err);
-	if (status)
-		;
-	else if (!apart)
-		status = kvt_fail(o->err, KVT_BAD_INPUT,
-				  "%s: names such as %.100s do not distinguish keys from values; give --set names=KEYS,VALUES, with {l} for the layer",
-				  o->reader->leaf.path, list[0].name);
-	else if (!(o->layer = calloc((size_t)o->tensors.count + 1, sizeof(*o->layer))))
+	if (!status && list)
+		status = check_apart(o, apart, list);
+	if (!status && !(o->layer = calloc((size_t)o->tensors.count + 1,
+					   sizeof(*o->layer))))
 		status = kvt_fail(o->err, KVT_SYSTEM,
 				  "%s: out of memory", o->reader->leaf.path);
 	for (int64_t i = 0; !status && i < count; i++) {
 		const struct kvt_tensor *t = kvt_tensors_find(&o->tensors, list[i].name);
 
-		status = add_layer(o, t, kvt_tensors_partner(&o->tensors, t->name, names),
+		status = add_layer(o, t, !apart ? t :
+				   kvt_tensors_partner(&o->tensors, t->name, names),
 				   list[i].number, 0);
 	}
 	free(list);
@@ -299,13 +352,19 @@ enum kvt_status kvt_cache_layers(struct cache_opening *o)
 				"%s: holds %d caches, the first one with %.100s; give --set names=KEYS,VALUES, with {l} for the layer",
 				o->reader->leaf.path, o->tensors.ncaches,
 				o->tensors.count ? o->tensors.tensor[0].name : "nothing");
-	if (o->tensors.count == 1 && o->tensors.tensor[0].rank > CACHE_RANK)
+	if (o->tensors.count == 1 && o->tensors.tensor[0].rank > CACHE_RANK &&
+	    !strchr(o->axes, 'K'))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has only tensor %.100s; expected separate tensors for keys and values",
+				"%s: has only tensor %.100s; expected separate tensors for keys and values, or their axes, such as --set=axes=LKBHTD",
 				o->reader->leaf.path, o->tensors.tensor[0].name);
 	if ((status = kvt_cache_find_states(o)) ||
 	    (status = find_stack(&keys, &values, o)))
 		return status;
+	if (keys && !kvt_fact(o->hints, "axes") && keys->rank == CACHE_RANK)
+		return kvt_axes_ask(&o->tensors, keys, "L", "", false,
+				    o->reader->leaf.path, o->err);
+	if (keys && !kvt_fact(o->hints, "axes"))
+		o->axes = "L" KVT_CACHE_AXES;
 	if ((status = keys ? add_stack(o, keys, values) : add_list(o)))
 		return status;
 	o->nrows = o->nlayers ? o->layer[0].half[0].shape[CACHE_BATCH] :

@@ -84,6 +84,7 @@ struct cache_opening {
 	struct cache_state *state;	/* owned, sorted by number, part and layer */
 	int64_t nstates;
 	bool stacked;			/* all layers in one tensor, without names */
+	const char *axes;		/* of the tensors of keys and values */
 	bool cross;			/* what a decoder looks at of an encoder */
 	int base;			/* groups of the snapshot before these */
 	int64_t nrows;

@@ -10,7 +10,7 @@
  * request.
  */
 #include "formats/file/tokens.h"
-#include "formats/tensor/cache_open.h"
+#include "formats/tensor/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -345,6 +345,15 @@ static bool is_two(const struct cache_opening *o)
 	       !kvt_fact(o->hints, "names");
 }
 
+/* What the user says of axes, or what goes without saying. */
+static enum kvt_status take_axes(struct cache_opening *o)
+{
+	const char *told = kvt_fact(o->hints, "axes");
+
+	o->axes = told ? told : KVT_CACHE_AXES;
+	return kvt_axes_check(o->axes, o->err);
+}
+
 static enum kvt_status cache_open(struct kvt_reader *reader, const char *path,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
@@ -353,14 +362,14 @@ static enum kvt_status cache_open(struct kvt_reader *reader, const char *path,
 
 	if ((status = kvt_files_open(&reader->files, &o.file, path, err)))
 		return status;
-	if (!(status = read_tensors(&o)))
+	if (!(status = read_tensors(&o)) && !(status = take_axes(&o)))
 		status = is_two(&o) ? add_two(&o) : add_cache(&o);
 	kvt_tensors_free(&o.tensors);
 	return status;
 }
 
-static const char *const facts[] = { "names", "padding", "slots", "tokens", "window",
-				     NULL };
+static const char *const facts[] = { "axes", "names", "padding", "slots", "tokens",
+				     "window", NULL };
 
 const struct kvt_format kvt_cache_format = {
 	.info = { "transformers", "keys and values as [batch, heads, tokens, elements]",

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* names.h - what names and shapes of tensors say of the cache they are */
+#ifndef KVT_NAMES_H
+#define KVT_NAMES_H
+
+#include <string.h>
+
+#include "formats/tensor/cache_open.h"
+
+/* Axes of one half of a layer: batch, heads, tokens, elements. */
+#define KVT_CACHE_AXES "BHTD"
+
+/* "batch, heads, tokens, elements" of "BHTD". */
+struct kvt_text kvt_axes_text(const char *axes);
+
+/*
+ * KVT_USAGE unless each letter is one of L (layers), K (keys and values), B, H, T and D,
+ * none is there twice, and T and D are.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_axes_check(const char *axes, struct kvt_error *err);
+
+/*
+ * KVT_BAD_INPUT: heads or tokens may come first in a tensor, whose axes begin with
+ * 'first'.  The options of both are said with the sizes that follow, after 'before'; and
+ * what blocks of an engine need, where they may be that.
+ */
+enum kvt_status kvt_axes_ask(const struct kvt_tensors *tensors,
+			     const struct kvt_tensor *tensor, const char *first,
+			     const char *before, bool blocks, const char *path,
+			     struct kvt_error *err);
+
+/* Otherwise it may be of all layers. */
+static inline bool kvt_name_is_numbered(const char *name)
+{
+	return strpbrk(name, "0123456789");
+}
+
+/*
+ * The order of heads and tokens in [1, heads, tokens, elements], where the other one
+ * would be of more heads than any model has; NULL: the shape does not say.
+ */
+const char *kvt_axes_of_shape(const struct kvt_tensor *tensor);
+
+#endif
