@@ -501,8 +501,9 @@ def check_plain(tmp):
     file(npz_bytes({k: v[1] for k, v in two.items()}), "npz: a window", ["window=5"], 0,
          "9 tokens")
     file(torch_bytes([(Parameter(tensor(1, 2, 5, 4)),) * 2]), "parameters", [], 0, "L 1")
-    file(torch_bytes([[tensor(1, 2, 5, 4), tensor(1, 2, 5, 4)]]), "lists in lists", [],
-         3, "--set names=")
+    file(torch_bytes([[tensor(1, 2, 5, 4)] * 2] * 2), "lists in lists, two of two", [],
+         3, "--set=names={l}.0,{l}.1 or --set=names=0.{l},1.{l}")
+    file(torch_bytes([[tensor(1, 2, 5, 4)] * 2] * 3), "lists in lists", [], 0, "L 3")
     file(torch_bytes([(None, None), (tensor(1, 2, 5, 4), tensor(1, 2, 5, 4))]),
          "a layer of None", [], 0, "L 1")
 

@@ -304,6 +304,7 @@ static enum kvt_status add_list(struct cache_opening *o)
 	const char *told = kvt_fact(o->hints, "names");
 	const char *names = told ? told : o->tensors.names;
 	struct kvt_layer *list = NULL;
+	char *guessed = NULL;
 	struct kvt_tensors pairs;
 	enum kvt_status status;
 	int64_t count = 0;
@@ -312,6 +313,10 @@ static enum kvt_status add_list(struct cache_opening *o)
 	if (!told && (status = check_quantised(o)))
 		return status;
 	status = list_pairs(&pairs, o);
+	if (!status && !names &&
+	    !(status = kvt_names_guess(&guessed, &pairs, o->reader->leaf.path, "",
+				       o->err)))
+		names = guessed;
 	for (int64_t i = 0; !status && i < pairs.count; i++)
 		count += kvt_tensors_partner(&pairs, pairs.tensor[i].name, names) != NULL;
 	/* what is left beside states may be nothing, or arrays of nothing */
@@ -331,6 +336,7 @@ static enum kvt_status add_list(struct cache_opening *o)
 				   kvt_tensors_partner(&o->tensors, t->name, names),
 				   list[i].number, 0);
 	}
+	free(guessed);
 	free(list);
 	free(pairs.tensor);
 	free(pairs.by_name);

@@ -42,4 +42,13 @@ static inline bool kvt_name_is_numbered(const char *name)
  */
 const char *kvt_axes_of_shape(const struct kvt_tensor *tensor);
 
+/*
+ * What may be meant by the names: a list as for --set=names, which the caller frees, or
+ * NULL where kvt_tensors_layers() needs none.  Where several are as likely, or halves are
+ * told by no word, KVT_BAD_INPUT, with each to be given after 'before'.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_names_guess(char **out, const struct kvt_tensors *tensors, const char *path,
+		const char *before, struct kvt_error *err);
+
 #endif

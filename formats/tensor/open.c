@@ -5,7 +5,7 @@
  * Three arrangements are read: one tensor for all layers, keys and values in a
  * tensor each, and a tensor (or such a pair) for each layer.
  */
-#include "formats/tensor/tensors.h"
+#include "formats/tensor/names.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,8 @@ struct opening {
 	struct kvt_reader *reader;
 	const struct kvt_tensors *tensors;
 	struct kvt_manifest manifest;
-	const char *names;		/* what the user says of names */
+	const char *names;		/* as for --set=names, said or guessed */
+	char *guessed;			/* owned */
 	int file;
 	struct kvt_error *err;
 };
@@ -307,70 +308,70 @@ static enum kvt_status open_layers(struct opening *o)
 /* ---- which arrangement -------------------------------------------------- */
 
 /* Keys and values apart: as likely as blocks a cache as transformers has it. */
-static bool is_like_cache(const struct opening *o)
+static const struct kvt_tensor *like_cache(const struct opening *o)
 {
 	for (int64_t i = 0; i < o->tensors->count; i++) {
 		const struct kvt_tensor *t = &o->tensors->tensor[i];
 
 		if ((t->rank == 4 || t->rank == 5) && partner(o, t))
-			return true;
+			return t;
 	}
-	return false;
+	return NULL;
 }
 
-/* As a cache, layers that hold fewer tokens than others have a sliding window. */
-static struct kvt_text window_hint(const struct kvt_tensors *tensors)
+/* Layers that are keys and values of one sequence; blocks are several. */
+static const struct kvt_tensor *like_fused(const struct opening *o)
 {
-	int64_t least = INT64_MAX, most = 0;
-	struct kvt_text out = { "" };
+	const struct kvt_tensor *t = o->tensors->tensor;
 
-	for (int64_t i = 0; i < tensors->count; i++) {
-		const struct kvt_tensor *t = &tensors->tensor[i];
-
-		if (t->rank != 4)
-			return out;
-		least = t->shape[2] < least ? t->shape[2] : least;
-		most = t->shape[2] > most ? t->shape[2] : most;
-	}
-	if (least < most)
-		snprintf(out.s, sizeof(out.s),
-			 " --set window=%lld (window=%lld of a static cache)",
-			 LL(least) + 1, LL(least));
-	return out;
+	return o->tensors->count > 1 && t->rank == 5 && t->shape[0] == 2 &&
+	       t->shape[1] == 1 ? t : NULL;
 }
 
-/* Where neither manifest nor user said what the axes are. */
-static enum kvt_status refuse_axes(const struct opening *o)
+/* Where neither manifest nor user said what the axes are: all that they may be. */
+static enum kvt_status refuse_axes(const struct opening *o, const struct kvt_tensor *t,
+				   bool fused)
 {
-	const struct kvt_tensor *first = &o->tensors->tensor[0];
-	char shape[160] = "";
-	size_t n = 0;
+	const char *path = o->reader->leaf.path;
+	char before[300] = "--from=transformers ";
+	bool single = o->tensors->count == 2;
 
 	if (o->tensors->names)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: a cache that a program of mlx saved; give --from=transformers",
-				o->reader->leaf.path);
-	for (int i = 0; i < first->rank && n < sizeof(shape); i++)
-		n += (size_t)snprintf(shape + n, sizeof(shape) - n, "%s%lld",
-				      i ? " x " : "", LL(first->shape[i]));
-	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: give --from=transformers%s if %.100s (%s) is [batch, heads, tokens, elements], or --layout or --manifest if it is blocks; the file does not say",
-			o->reader->leaf.path, window_hint(o->tensors).s, first->name,
-			shape);
+				path);
+	if (o->names)
+		snprintf(before, sizeof(before),
+			 "--from=transformers --set=names=%.200s ", o->names);
+	/* a pair without a number is of all layers */
+	return kvt_axes_ask(o->tensors, t, fused ? "KB" : t->rank == 5 ? "LB" : single &&
+			    !kvt_name_is_numbered(t->name) ? "L" : "B", before, true,
+			    path, o->err);
 }
 
 static enum kvt_status open_tensors(struct opening *o)
 {
-	const struct kvt_tensor *first = o->tensors->tensor, *values = NULL;
+	const struct kvt_tensor *first = o->tensors->tensor, *values = NULL, *cache;
 	int64_t count = o->tensors->count;
+	enum kvt_status status;
 
 	if (!count)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: has no tensors",
 				o->reader->leaf.path);
 	if (o->manifest.snapshot.ngroups > 1)
 		return open_groups(o);
-	if (!o->manifest.has_layout && (o->tensors->names || is_like_cache(o)))
-		return refuse_axes(o);
+	if (!o->names && !o->tensors->names) {
+		if ((status = kvt_names_guess(&o->guessed, o->tensors,
+					      o->reader->leaf.path,
+					      o->manifest.has_layout ? "" :
+					      "--from=transformers ", o->err)))
+			return status;
+		o->names = o->guessed;
+	}
+	if (!o->manifest.has_layout && ((cache = like_cache(o)) || o->tensors->names))
+		return refuse_axes(o, cache, false);
+	if (!o->manifest.has_layout && (cache = like_fused(o)))
+		return refuse_axes(o, cache, true);
 	if (o->names)
 		return open_layers(o);
 	if (count == 1)
@@ -420,6 +421,7 @@ enum kvt_status kvt_tensors_open(struct kvt_reader *reader, const char *path,
 			status = kvt_manifest_adopt(reader, &o.manifest, err);
 		kvt_manifest_free(&o.manifest);
 	}
+	free(o.guessed);
 	kvt_tensors_free(&tensors);
 	return status;
 }

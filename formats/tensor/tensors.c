@@ -166,12 +166,12 @@ static const struct {
 	{ "key", "value" }, { "keys", "values" },
 	{ "k_cache", "v_cache" }, { "key_cache", "value_cache" },
 };
-enum { NPAIRS = sizeof(pairs) / sizeof(pairs[0]), MAX_NAMES = 4096 };
+enum { NPAIRS = sizeof(pairs) / sizeof(pairs[0]) };
 
-/* Where names are divided into words. */
+/* Where names are divided into words: "k.3", "k_3", "k3". */
 static bool is_divided(char c)
 {
-	return !c || c == '.' || c == '_';
+	return !isalpha((unsigned char)c);
 }
 
 static const char *last_word(const char *name, const char *word)
@@ -185,17 +185,17 @@ static const char *last_word(const char *name, const char *word)
 	return found;
 }
 
-static const struct kvt_tensor *find_paired(const struct kvt_tensors *tensors,
-					    const char *name, int i)
+bool kvt_names_values(char out[KVT_MAX_NAME + 16], bool *more, const char *name, int i)
 {
-	const char *word = last_word(name, pairs[i].keys);
-	char other[MAX_NAMES + 16];
+	const char *word;
 
-	if (!word || strlen(name) > MAX_NAMES)
-		return NULL;
-	snprintf(other, sizeof(other), "%.*s%s%s", (int)(word - name), name,
+	*more = i < NPAIRS;
+	if (!*more || strlen(name) > KVT_MAX_NAME ||
+	    !(word = last_word(name, pairs[i].keys)))
+		return false;
+	snprintf(out, KVT_MAX_NAME + 16, "%.*s%s%s", (int)(word - name), name,
 		 pairs[i].values, word + strlen(pairs[i].keys));
-	return kvt_tensors_find(tensors, other);
+	return true;
 }
 
 /* ---- what the user calls them ------------------------------------------- */
@@ -217,7 +217,7 @@ static enum kvt_status read_patterns(struct pattern out[PATTERNS], int *count,
 	for (*count = 0;; at = end + 1) {
 		end = at + strcspn(at, ",");
 		hole = strstr(at, "{l}");
-		if (*count == PATTERNS || strlen(names) > MAX_NAMES || !hole ||
+		if (*count == PATTERNS || strlen(names) > KVT_MAX_NAME || !hole ||
 		    hole >= end || (strstr(hole + 1, "{l}") &&
 				    strstr(hole + 1, "{l}") < end))
 			return kvt_fail(err, KVT_USAGE,
@@ -247,11 +247,24 @@ static bool match(int64_t *layer, const struct pattern *p, const char *name)
 	return true;
 }
 
+bool kvt_names_match(int64_t *layer, int *half, const char *names, const char *name)
+{
+	struct pattern p[PATTERNS];
+	int count;
+
+	if (read_patterns(p, &count, names, NULL))
+		return false;
+	for (*half = 0; *half < count; ++*half)
+		if (match(layer, &p[*half], name))
+			return true;
+	return false;
+}
+
 static const struct kvt_tensor *find_named(const struct kvt_tensors *tensors,
 					   const char *name, const char *names)
 {
 	struct pattern p[PATTERNS];
-	char other[MAX_NAMES + 8];
+	char other[KVT_MAX_NAME + 8];
 	int64_t layer;
 	int count;
 
@@ -269,11 +282,14 @@ const struct kvt_tensor *kvt_tensors_partner(const struct kvt_tensors *tensors,
 					     const char *name, const char *names)
 {
 	const struct kvt_tensor *found = NULL;
+	char values[KVT_MAX_NAME + 16];
+	bool more = true;
 
 	if (names)
 		return find_named(tensors, name, names);
-	for (int i = 0; !found && i < NPAIRS; i++)
-		found = find_paired(tensors, name, i);
+	for (int i = 0; !found && more; i++)
+		if (kvt_names_values(values, &more, name, i))
+			found = kvt_tensors_find(tensors, values);
 	return found;
 }
 

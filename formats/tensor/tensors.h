@@ -129,6 +129,16 @@ kvt_torch_read(struct kvt_tensors *out, const struct kvt_file *file,
 const struct kvt_tensor *kvt_tensors_partner(const struct kvt_tensors *tensors,
 					     const char *name, const char *names);
 
+enum { KVT_MAX_NAME = 4096 };
+
+/* Is it a name of 'names'?  Then of which layer, and half: 0 the first, 1 the second. */
+bool kvt_names_match(int64_t *layer, int *half, const char *names, const char *name);
+/*
+ * What values are called where keys have this name, by the i-th pair of words; false if
+ * it has no such word, *more if there are other words.
+ */
+bool kvt_names_values(char out[KVT_MAX_NAME + 16], bool *more, const char *name, int i);
+
 /*
  * The layers, in the order of the model; the index of each is that of its tensor,
  * or of the one with its keys where those are 'apart'.  The caller frees them.

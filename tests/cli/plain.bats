@@ -134,7 +134,7 @@ bare() {
 @test "13. a cache of transformers" {
 	prints 'transformers' describe "$engines/transformers/5.23.0/dynamic.pt"
 	tells 3 'give --from=transformers' describe "$engines/transformers/5.23.0/dynamic_pairs.pt"
-	said 'give --from=transformers --set window=8 (window=7 of a static cache) if 0.k ('
+	said 'give --from=transformers --set=axes=BHTD --set=window=8 (window=7 of a static cache) if it is 2 heads of 7 tokens'
 	tells 3 'give --set window=8, or 7 if it is a static cache' \
 		describe --from=transformers "$engines/transformers/5.23.0/dynamic_pairs.pt"
 	kvtool convert --from=transformers --set=window=8 \
