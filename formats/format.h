@@ -368,6 +368,13 @@ extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 	kvt_hicache_format, kvt_offload_format, kvt_trtllm_format, kvt_flexkv_format,
 	kvt_kvbm_format, kvt_lmcache_format, kvt_mooncake_format;
 
+/*
+ * Is a file of tensors that this format reads a cache of transformers, by what is in it?
+ * Not where something is said of blocks, in 'hints' or by a manifest.
+ */
+bool kvt_cache_is_meant(const struct kvt_format *format, const char *path,
+			const struct kvt_hints *hints);
+
 /* The i-th format of the table, NULL past the last one. */
 const struct kvt_format *kvt_format_at(int i);
 /* By its name or a preset's; NULL if there is none. */

@@ -124,6 +124,7 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 				     const struct kvt_hints *hints,
 				     struct kvt_error *err)
 {
+	enum kvt_status status;
 	struct stat st;
 
 	if (hints && hints->format) {
@@ -140,7 +141,10 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 				strerror(errno));
 	if (S_ISDIR(st.st_mode))
 		return probe(out, path, NULL, 0, err);
-	return probe_file(out, path, err);
+	status = probe_file(out, path, err);
+	if (!status && kvt_cache_is_meant(*out, path, hints))
+		*out = &kvt_cache_format;
+	return status;
 }
 
 /* What holds whatever the format. */

@@ -49,7 +49,7 @@ SAMPLES = [
     ("5.23.0/dynamic.pt", [], WINDOW, None),
     ("5.23.0/dynamic_short.pt", [], WINDOW, None),
     ("5.23.0/dynamic_leftpad.pt", PAD6, WINDOW, None),
-    ("5.23.0/dynamic_list.pt", [FROM], WINDOW, None),
+    ("5.23.0/dynamic_list.pt", [], WINDOW, None),
     ("5.23.0/dynamic_pairs.pt", [FROM, "--set=window=8"], WINDOW, None),
     ("5.23.0/dynamic_state.pt", [], WINDOW, None),
     ("5.23.0/dynamic_lists.pt", [FROM], {}, None),

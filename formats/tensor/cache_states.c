@@ -25,6 +25,9 @@ static const struct {
 	{ "recurrent_states", KVT_ROLE_STATE }, { "recurrent_state", KVT_ROLE_STATE },
 	{ "ssm_states", KVT_ROLE_STATE }, { "ssm_state", KVT_ROLE_STATE },
 	{ "linear_cache", KVT_ROLE_STATE },
+	/* of models that were exported to ONNX */
+	{ "past_conv", KVT_ROLE_CONV }, { "present_conv", KVT_ROLE_CONV },
+	{ "past_recurrent", KVT_ROLE_STATE }, { "present_recurrent", KVT_ROLE_STATE },
 	{ "indexer_keys", KVT_ROLE_INDEX }, { "idx_keys", KVT_ROLE_INDEX },
 };
 enum { NWORDS = sizeof(words) / sizeof(words[0]), MAX_STATES = 64 };

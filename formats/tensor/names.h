@@ -36,6 +36,21 @@ static inline bool kvt_name_is_numbered(const char *name)
 	return strpbrk(name, "0123456789");
 }
 
+/* Names by which exporters of models call the caches of transformers. */
+struct kvt_naming {
+	const char *names;		/* as for --set=names */
+	const char *axes;
+};
+
+/* An encoder-decoder has two caches, and a word in a name says which one it is of. */
+enum { KVT_ALL = -1, KVT_SELF, KVT_CROSS_OF };
+bool kvt_naming_is_of(const char *name, int which);
+/* Are all keys and values of one of two caches, of a known naming? */
+bool kvt_naming_is_two(const struct kvt_tensors *tensors);
+
+/* Of all tensors with as many axes as keys have, or those of one cache; NULL: none. */
+const struct kvt_naming *kvt_naming_find(const struct kvt_tensors *tensors, int which);
+
 /*
  * The order of heads and tokens in [1, heads, tokens, elements], where the other one
  * would be of more heads than any model has; NULL: the shape does not say.

@@ -19,21 +19,32 @@
 
 /* ---- tensors ------------------------------------------------------------ */
 
-static enum kvt_status read_tensors(struct cache_opening *o)
+/* How the tensors of a file are read, by how it begins. */
+static kvt_tensors_fn *reader_of(const char *path, const uint8_t *head, int64_t n)
 {
-	const struct kvt_file *file = &o->reader->files.file[o->file];
+	if (kvt_npz_format.probe(path, head, n))
+		return kvt_npz_read;
+	return kvt_torch_format.probe(path, head, n) ? kvt_torch_read : kvt_tensors_read;
+}
+
+static enum kvt_status read_file(struct kvt_tensors *out, const struct kvt_file *file,
+				 struct kvt_error *err)
+{
 	int64_t n = file->nbytes < 256 ? file->nbytes : 256;
-	kvt_tensors_fn *read = kvt_tensors_read;
 	enum kvt_status status;
 	uint8_t head[256];
 
-	if ((status = kvt_file_read(file, head, n, 0, o->err)))
+	if ((status = kvt_file_read(file, head, n, 0, err)))
 		return status;
-	if (kvt_npz_format.probe(file->path, head, n))
-		read = kvt_npz_read;
-	else if (kvt_torch_format.probe(file->path, head, n))
-		read = kvt_torch_read;
-	if (!(status = read(&o->tensors, file, o->err)))
+	return reader_of(file->path, head, n)(out, file, err);
+}
+
+static enum kvt_status read_tensors(struct cache_opening *o)
+{
+	enum kvt_status status = read_file(&o->tensors, &o->reader->files.file[o->file],
+					   o->err);
+
+	if (!status)
 		kvt_tensors_prove(o->reader, o->file, &o->tensors);
 	return status;
 }
@@ -283,6 +294,67 @@ static bool cache_probe(const char *path, const uint8_t *head, int64_t nhead)
 	return false;
 }
 
+/* Is all of it what iterating over a cache gives, keys, values and a window? */
+static bool are_told(const struct kvt_tensors *t)
+{
+	bool told = t->count;
+
+	for (int64_t i = 0; i < t->count; i++)
+		told &= t->tensor[i].held.told;
+	return told;
+}
+
+/* Does the shape of all say which axis is heads, and their names which layer each is? */
+static bool shapes_tell(const struct kvt_tensors *t)
+{
+	struct kvt_layer *layer = NULL;
+	bool apart = false, good = true;
+	char *names = NULL;
+	const char *after;
+	int64_t count;
+
+	for (int64_t i = 0; good && i < t->count; i++) {
+		const char *axes = kvt_axes_of_shape(&t->tensor[i]);
+
+		good = kvt_cache_role(&t->tensor[i], &after) == KVT_ROLE_PAIR &&
+		       axes && !strcmp(axes, KVT_CACHE_AXES);
+	}
+	good = good && t->count && !kvt_names_guess(&names, t, "", "", NULL) &&
+	       !kvt_tensors_layers(&layer, &count, &apart, t, names, "", NULL) && apart;
+	free(layer);
+	free(names);
+	return good;
+}
+
+bool kvt_cache_is_meant(const struct kvt_format *format, const char *path,
+			const struct kvt_hints *hints)
+{
+	struct kvt_manifest manifest = { 0 };
+	struct kvt_files files = { 0 };
+	struct kvt_tensors t = { 0 };
+	bool found, meant = false;
+	int file;
+
+	if ((format != &kvt_safetensors_format && format != &kvt_npz_format &&
+	     format != &kvt_torch_format) ||
+	    (hints && (hints->layout || hints->manifest || hints->next)))
+		return false;
+	if (!kvt_files_open(&files, &file, path, NULL) &&
+	    !read_file(&t, &files.file[file], NULL)) {
+		meant = !t.manifest && !t.names &&
+			(t.ncaches || are_told(&t) || shapes_tell(&t) ||
+			 kvt_naming_find(&t, KVT_ALL) || kvt_naming_is_two(&t));
+		if (meant && !kvt_manifest_load(&manifest, &found, &files.file[file],
+						hints, NULL)) {
+			meant = !found;
+			kvt_manifest_free(&manifest);
+		}
+		kvt_tensors_free(&t);
+	}
+	kvt_files_close(&files);
+	return meant;
+}
+
 /* All tensors, or those of one of two caches, to the snapshot. */
 static enum kvt_status add_cache(struct cache_opening *o)
 {
@@ -304,8 +376,6 @@ static enum kvt_status add_cache(struct cache_opening *o)
  */
 static enum kvt_status add_two(const struct cache_opening *whole)
 {
-	static const char *const prefix[] = { "self_attention_cache.",
-					      "cross_attention_cache." };
 	enum kvt_status status = KVT_OK;
 
 	for (int i = 0; !status && i < 2; i++) {
@@ -321,7 +391,7 @@ static enum kvt_status add_two(const struct cache_opening *whole)
 			return kvt_fail(o.err, KVT_SYSTEM, "%s: out of memory",
 					o.reader->leaf.path);
 		for (int64_t t = 0; t < whole->tensors.count; t++)
-			if (strstr(whole->tensors.tensor[t].name, prefix[i]))
+			if (kvt_naming_is_of(whole->tensors.tensor[t].name, i))
 				o.tensors.tensor[o.tensors.count++] =
 					whole->tensors.tensor[t];
 		status = kvt_tensors_index(&o.tensors, o.reader->leaf.path, o.err);
@@ -338,19 +408,29 @@ static bool is_two(const struct cache_opening *o)
 {
 	int64_t n = 0;
 
+	if (kvt_fact(o->hints, "names"))
+		return false;
+	if (!o->tensors.ncaches)
+		return kvt_naming_is_two(&o->tensors);
 	for (int64_t i = 0; i < o->tensors.count; i++)
 		n += strstr(o->tensors.tensor[i].name, "self_attention_cache.") ||
 		     strstr(o->tensors.tensor[i].name, "cross_attention_cache.");
-	return o->tensors.ncaches == 2 && n == o->tensors.count &&
-	       !kvt_fact(o->hints, "names");
+	return o->tensors.ncaches == 2 && n == o->tensors.count;
 }
 
-/* What the user says of axes, or what goes without saying. */
+/* What the user says of names and axes, or the file, or what goes without saying. */
 static enum kvt_status take_axes(struct cache_opening *o)
 {
+	const struct kvt_naming *naming = NULL;
 	const char *told = kvt_fact(o->hints, "axes");
 
 	o->axes = told ? told : KVT_CACHE_AXES;
+	if (!kvt_fact(o->hints, "names") && !o->tensors.names && !o->tensors.ncaches)
+		naming = kvt_naming_find(&o->tensors, KVT_ALL);
+	if (naming) {
+		o->tensors.names = naming->names;
+		o->axes = told ? told : naming->axes;
+	}
 	return kvt_axes_check(o->axes, o->err);
 }
 

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * naming.c - names that say which cache a tensor is of, and so which axes it has
+ *
+ * Models that were exported to ONNX call the inputs and outputs of a cache by fixed
+ * names, whose axes are those of transformers.  A model with an encoder has two.
+ */
+#include "formats/tensor/names.h"
+
+#include <string.h>
+
+/* Inputs and outputs of models as transformers, optimum and onnxruntime export them. */
+#define PAIR(start, end) start "{l}" end "key," start "{l}" end "value"
+static const struct kvt_naming namings[] = {
+	{ PAIR("past_key_values.", "."), KVT_CACHE_AXES },
+	{ PAIR("past.", "."), KVT_CACHE_AXES },
+	{ PAIR("present.", "."), KVT_CACHE_AXES },
+	{ PAIR("present_key_values.", "."), KVT_CACHE_AXES },
+	{ PAIR("past_key_values.", ".decoder."), KVT_CACHE_AXES },
+	{ PAIR("present.", ".decoder."), KVT_CACHE_AXES },
+	{ PAIR("past_key_values.", ".encoder."), KVT_CACHE_AXES },
+	{ PAIR("present.", ".encoder."), KVT_CACHE_AXES },
+	{ "past_key_self_{l},past_value_self_{l}", KVT_CACHE_AXES },
+	{ "present_key_self_{l},present_value_self_{l}", KVT_CACHE_AXES },
+	{ "past_key_cross_{l},past_value_cross_{l}", KVT_CACHE_AXES },
+	{ "present_key_cross_{l},present_value_cross_{l}", KVT_CACHE_AXES },
+	{ "past_{l}", "K" KVT_CACHE_AXES }, { "present_{l}", "K" KVT_CACHE_AXES },
+};
+enum { NNAMINGS = sizeof(namings) / sizeof(namings[0]) };
+
+static const struct {
+	const char *decoder, *encoder;
+} words[] = {
+	{ "self_attention_cache.", "cross_attention_cache." },
+	{ ".decoder.", ".encoder." }, { "_self_", "_cross_" },
+};
+enum { NWORDS = sizeof(words) / sizeof(words[0]) };
+
+bool kvt_naming_is_of(const char *name, int which)
+{
+	for (int i = 0; i < NWORDS; i++)
+		if (strstr(name, words[i].decoder) || strstr(name, words[i].encoder))
+			return which == (strstr(name, words[i].decoder) ? KVT_SELF :
+									  KVT_CROSS_OF);
+	return false;
+}
+
+/* Of a half of a cache, or of none; tensors of one or two axes are no part of one. */
+static bool counts(const struct kvt_tensor *t, int which)
+{
+	const char *after;
+
+	return t->rank >= 4 && kvt_cache_role(t, &after) == KVT_ROLE_PAIR &&
+	       (which == KVT_ALL || kvt_naming_is_of(t->name, which));
+}
+
+static bool fits(const struct kvt_naming *naming, const struct kvt_tensors *tensors,
+		 int which)
+{
+	int64_t n[2] = { 0 };
+	bool whole = true;
+
+	for (int64_t i = 0; whole && i < tensors->count; i++) {
+		const struct kvt_tensor *t = &tensors->tensor[i];
+		int64_t layer;
+		int half = -1;
+
+		if (!counts(t, which))
+			continue;
+		whole = kvt_names_match(&layer, &half, naming->names, t->name) &&
+			t->rank == (int)strlen(naming->axes) &&
+			(naming->axes[0] != 'K' || t->shape[0] == 2);
+		n[half > 0] += whole;
+	}
+	return whole && n[0] && (n[1] == n[0] || naming->axes[0] == 'K');
+}
+
+const struct kvt_naming *kvt_naming_find(const struct kvt_tensors *tensors, int which)
+{
+	for (int i = 0; i < NNAMINGS; i++)
+		if (fits(&namings[i], tensors, which))
+			return &namings[i];
+	return NULL;
+}
+
+bool kvt_naming_is_two(const struct kvt_tensors *tensors)
+{
+	int64_t all = 0, halves = 0;
+
+	for (int64_t i = 0; i < tensors->count; i++) {
+		all += counts(&tensors->tensor[i], KVT_ALL);
+		halves += counts(&tensors->tensor[i], KVT_SELF) +
+			  counts(&tensors->tensor[i], KVT_CROSS_OF);
+	}
+	return all == halves && kvt_naming_find(tensors, KVT_SELF) &&
+	       kvt_naming_find(tensors, KVT_CROSS_OF);
+}
