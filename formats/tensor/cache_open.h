@@ -100,6 +100,12 @@ KVT_MUST_CHECK enum kvt_status kvt_cache_layers(struct cache_opening *o);
 KVT_MUST_CHECK enum kvt_status kvt_cache_find_states(struct cache_opening *o);
 
 /*
+ * Whether slots of plain tensors are tokens in order, or a ring as the user says;
+ * KVT_BAD_INPUT, with what is to be given, where there is a sign of another order.
+ */
+KVT_MUST_CHECK enum kvt_status kvt_cache_order(struct cache_opening *o);
+
+/*
  * Which slots each holds and which are tokens: as the file says, or the user;
  * KVT_BAD_INPUT, with the option to be given, where neither does.
  */

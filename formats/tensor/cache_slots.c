@@ -345,7 +345,8 @@ enum kvt_status kvt_cache_slots(struct cache_opening *o)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: the file does not record which of the %lld slots of %lld sequences are padding; give --set tokens=N or N,N..., and padding=left if the padding is first",
 				o->reader->leaf.path, LL(most_slots(o)), LL(o->nrows));
-	if ((status = settle_windows(o)) || (status = take_seen(o, left)))
+	if ((status = kvt_cache_order(o)) || (status = settle_windows(o)) ||
+	    (status = take_seen(o, left)))
 		return status;
 	for (int64_t i = 0; !status && i < o->nlayers; i++)
 		status = place(o, &o->layer[i]);

@@ -16,7 +16,7 @@
 #include "formats/parse/little_endian.h"
 #include "formats/parse/pickle.h"
 
-enum { MAX_DEPTH = 16, MAX_STEPS = 1 << 20 };
+enum { MAX_DEPTH = 16, MAX_STEPS = 1 << 20, MAX_NOTES = 256 };
 
 enum kvt_status kvt_torch_take(const struct torch_walk *w, void *buf, int64_t nbytes,
 			       int64_t offset)
@@ -377,6 +377,27 @@ static enum kvt_status walk_items(struct torch_walk *w, const struct kvt_pickle_
 	return status;
 }
 
+/* Of a number or a text beside the tensors: it may say what they are. */
+static enum kvt_status add_note(struct torch_walk *w, const struct kvt_pickle_node *n)
+{
+	struct kvt_tensors *out = w->out;
+	struct kvt_note *note;
+	char number[24];
+
+	snprintf(number, sizeof(number), "%lld", (long long)n->number);
+	/* of long lists of numbers the first will do */
+	if (!w->path[0] || out->nnotes == MAX_NOTES)
+		return KVT_OK;
+	if (!out->note && !(out->note = calloc(MAX_NOTES, sizeof(*out->note))))
+		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
+	note = &out->note[out->nnotes++];
+	note->name = strdup(w->path);
+	note->text = n->kind == KVT_PICKLE_STRING ?
+		     strndup(n->text, (size_t)n->ntext) : strdup(number);
+	return note->name && note->text ? KVT_OK :
+	       kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
+}
+
 static enum kvt_status walk_node(struct torch_walk *w, int32_t node, int depth)
 {
 	const struct kvt_pickle_node *n = &w->pickle.node[node];
@@ -397,8 +418,10 @@ static enum kvt_status walk_node(struct torch_walk *w, int32_t node, int depth)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"%s: %.100s is a storage, expected tensors",
 				w->file->path, w->path);
+	case KVT_PICKLE_BOOL: case KVT_PICKLE_INT: case KVT_PICKLE_STRING:
+		return add_note(w, n);
 	default:
-		return KVT_OK;	/* a number, a string or a type beside the tensors */
+		return KVT_OK;	/* None, or a type */
 	}
 }
 
