@@ -256,11 +256,18 @@ static void dtypes(void)
 static void contents(void)
 {
 	const struct kvt_content_type *type;
+	const char *last = "";
 
 	for (int i = 0; (type = kvt_content_type_at(i)); i++) {
 		const char *const words[] = { type->vllm, type->sglang, type->kernels };
 
-		printf("%-20s %s\n", type->name, type->what);
+		size_t n = strcspn(type->name, "/");
+
+		/* a family is one line */
+		if (type->name[n] && !strncmp(type->name, last, n + 1))
+			continue;
+		last = type->name;
+		printf("%-20.*s %s\n", (int)n, type->name, type->what);
 		if (!words[0] && !words[1] && !words[2])
 			continue;
 		printf("%-20s also", "");

@@ -228,6 +228,49 @@ def ultraquant(rng, n, D):
         np.stack([keys, halves[1][2]], 1)
 
 
+def as_type(values, of):
+    """Rounded to the type, as float64."""
+    with np.errstate(over="ignore"):
+        if of == "bfloat16":
+            return model.bf16(model.to_bf16(values).view(np.uint8))
+        return values.astype({"float16": "<f2", "float32": "<f4"}[of]).astype(np.float64)
+
+
+def some_of(rng, n, width, of):
+    """Numbers of a type, as bytes and as float64."""
+    values = as_type(rng.standard_normal((n, width)) * 4, of)
+    bits = model.to_bf16(values) if of == "bfloat16" else \
+        values.astype({"float16": "<f2", "float32": "<f4"}[of])
+    return bits.view(np.uint8), values
+
+
+def affine(rng, n, D, bits, group, of):
+    """A row is codes, scales and biases; the product is rounded, and the sum is."""
+    data = any_bytes(rng, n, D * bits // 8)
+    scale, scales = some_of(rng, n, D // group, of)
+    bias, biases = some_of(rng, n, D // group, of)
+    values = as_type(each(codes(data, bits), scales), of) + np.repeat(biases, group, -1)
+    return [np.concatenate([data, scale, bias], -1)], as_type(values, of)
+
+
+def mlx_float(rng, n, D, bits, group):
+    data = any_bytes(rng, n, D // 2) if bits == 4 else model.some_fp8(rng, (n, D))
+    scale = (any_scale if group == 16 else any_power)(rng, n, D // group)
+    numbers = e2m1(codes(data, 4)) if bits == 4 else e4m3(data)
+    factor = e4m3(scale) if group == 16 else power(scale)
+    return [np.concatenate([data, scale], -1)], as_type(each(numbers, factor), "bfloat16")
+
+
+def scaled_fp8(rng, n, D, of):
+    data, scale = model.some_fp8(rng, (n, D)), model.some_f32(rng, (n, 1))
+    # products next to the middle between two numbers: a float32 is the middle itself
+    middle = 1 + 2.0 ** {"bfloat16": -8, "float16": -11, "float32": -24}[of]
+    near = np.float32(middle / 1.125).view(np.uint32) + np.arange(-4, 4)
+    data[:8], scale[:8] = 0x39, near.astype("<u4")[:, None].view(np.uint8)
+    values = as_type(e4m3(data) * model.f32(scale), "float32")
+    return [np.concatenate([data, scale], -1)], as_type(values, of)
+
+
 # ---- comparing --------------------------------------------------------------
 
 def write(path, cells, content, layout, **said):
@@ -627,6 +670,15 @@ def main():
                              0 if key == 8 else 6e-5)
         for D in (32, 64, 128, 256):
             check_halves(tmp, "ultraquant-4bit", D, ultraquant(rng, 192, D))
+        for of in ("bfloat16", "float16", "float32"):
+            for bits in (2, 3, 4, 5, 6, 8):
+                for group in (32, 64, 128):
+                    check_pairs(tmp, f"mlx-affine/{bits}/{group}/{of}", 2 * group,
+                                affine(rng, 384, 2 * group, bits, group, of))
+            check_pairs(tmp, f"transformers-fp8/{of}", 40, scaled_fp8(rng, 384, 40, of))
+        for name, bits, group in (("mlx-mxfp4", 4, 32), ("mlx-mxfp8", 8, 32),
+                                  ("mlx-nvfp4", 4, 16)):
+            check_pairs(tmp, name, 96, mlx_float(rng, 384, 96, bits, group))
         check_nvfp4(tmp, rng)
         check_kernel_pages(tmp, rng)
         check_writer(tmp)

@@ -19,7 +19,7 @@ extern "C" {
 
 /* Names are those of --spec where there is one. */
 struct kvt_content_type {
-	const char *name;	/* "fp8-ds-mla" */
+	const char *name;	/* "fp8-ds-mla"; of a family "mlx-affine/4/64/bfloat16" */
 	const char *what;	/* a few words on what it is */
 	enum kvt_kind kind;	/* of a group that holds it */
 	int64_t ratio;		/* tokens a row stands for; 0: any number */
@@ -110,6 +110,8 @@ struct kvt_field {
 	int64_t count;			/* elements in a row */
 	int64_t at, stride;		/* bytes: of row 0, and from row to row */
 	int scale, added;		/* fields: what multiplies, is added; or -1 */
+	/* Types that the number is rounded to, scaled and with what is added; or NULL. */
+	const struct kvt_dtype *product, *result;
 	enum kvt_rotation rotation;
 	bool unit;			/* numbers of a vector whose norm is 'scale' */
 	enum kvt_scale_order order;
@@ -166,7 +168,8 @@ enum kvt_rotation kvt_packing_rotation(const struct kvt_packing *packing);
 
 /*
  * 'count' numbers from number 'first' on, row after row, each times its scale, in
- * the basis of the model: rotations are undone.  The arithmetic is that of doubles.
+ * the basis of the model: rotations are undone.  The arithmetic is that of doubles,
+ * but where an engine rounds to a type, so that numbers are those that it computes.
  * Only of a packing that is readable.
  */
 void kvt_packing_decode(double *out, const struct kvt_packing *packing,
@@ -174,7 +177,7 @@ void kvt_packing_decode(double *out, const struct kvt_packing *packing,
 
 /*
  * Is it known how far numbers may be from what was rounded to them?  False where a
- * number comes from all of a vector, or an engine may have clipped it.
+ * number comes from all of a vector, or an engine may have clipped or rounded it.
  */
 bool kvt_packing_bounded(const struct kvt_packing *packing);
 /* How far each of them may be (kvt_dtype_rounding()); only if that is known. */

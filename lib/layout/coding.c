@@ -81,8 +81,11 @@ static double without_nibble(uint32_t bits)
 
 static const struct content_coding codings[] = {
 	{ "float4_e2m1", 4, e2m1, 0, e2m1_gap },
+	{ "uint6", 6, whole, 1, NULL },
+	{ "uint5", 5, whole, 1, NULL },
 	{ "uint4", 4, whole, 1, NULL },
 	{ "uint3", 3, whole, 1, NULL },
+	{ "uint2", 2, whole, 1, NULL },
 	{ "index4", 4, index4, 0, NULL },
 	{ "index3", 3, index3, 0, NULL },
 	{ "float8_e8m0_or_0", 8, e8m0_or_zero, 0, NULL },

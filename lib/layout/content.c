@@ -38,8 +38,8 @@ static int64_t solve_dim(const struct content_recipe *recipe, int64_t width)
 
 	if (width < 1 || width > INT64_C(1) << 40)
 		return 0;
-	/* wider with each step; no number has less than three bits */
-	for (high = 3 * width / step + 1; low + 1 < high;) {
+	/* wider with each step; no number has less than two bits */
+	for (high = 4 * width / step + 1; low + 1 < high;) {
 		int64_t middle = low + (high - low) / 2;
 
 		if (kvt_content_row_width(recipe, middle * step) <= width)
@@ -180,6 +180,10 @@ static void add_field(struct kvt_packing *out, const struct field_recipe *from,
 		.stride = recipe->type.planar ?
 			  kvt_content_plane_width(recipe, from->plane, out->dim) : width,
 	};
+	if (from->role == KVT_FIELD_VALUES && recipe->product)
+		field->product = kvt_dtype_find(recipe->product);
+	if (from->role == KVT_FIELD_VALUES && recipe->result)
+		field->result = kvt_dtype_find(recipe->result);
 	set_type(field, from->type, out->content.fp8);
 	if (!from->n && !from->per)	/* what rounds the row up */
 		field->count = width - in_row[from->plane];

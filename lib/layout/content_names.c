@@ -206,12 +206,14 @@ static const struct content_recipe *named(const char *name, size_t length, bool 
 enum kvt_status kvt_content_parse(struct kvt_content *out, const char *name,
 				  struct kvt_error *err)
 {
-	size_t length = strcspn(name, "/");
+	const struct content_recipe *recipe = named(name, strlen(name), false);
+	size_t length = recipe ? strlen(name) : strcspn(name, "/");
 	struct kvt_content found = { NULL, NULL, 0 };
-	const struct content_recipe *recipe = named(name, length, false);
 	struct candidates c = { .n = 0 };
 	enum kvt_status status;
 
+	if (!recipe)
+		recipe = named(name, length, false);
 	for (int i = 0; !recipe && kvt_content_recipe_at(i); i++)
 		if (is_word_of(kvt_content_recipe_at(i), name, length))
 			add_candidate(&c, kvt_content_recipe_at(i), "");

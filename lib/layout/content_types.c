@@ -83,6 +83,33 @@
 		   SCALES("scale", "float16", 1, 0), \
 		   SCALES("minimum", "float16", 1, 0), \
 		   OTHER("pad", "uint8", 0, 0) }
+/* Codes of mlx: a scale and a bias for so many; each step is rounded to their type. */
+#define AFFINE(bits, group, of) \
+	{ { "mlx-affine/" #bits "/" #group "/" of, \
+	    "/BITS/GROUP/TYPE: codes of mlx, scales and biases of groups", \
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, \
+	  .step = group, .product = of, .result = of, .nfields = 3, \
+	  .field = { { .name = "codes", .role = KVT_FIELD_VALUES, .type = "uint" #bits, \
+		       .per = 1, .scale = 1, .added = 2 }, \
+		     HEAD_SCALES("scales", of, group, 0, KVT_SCALES_IN_ORDER), \
+		     HEAD_SCALES("biases", of, group, 0, KVT_SCALES_IN_ORDER) } }
+#define AFFINE_TYPES(bits, group) \
+	AFFINE(bits, group, BF16), AFFINE(bits, group, "float16"), \
+	AFFINE(bits, group, "float32")
+#define AFFINE_GROUPS(bits) \
+	AFFINE_TYPES(bits, 32), AFFINE_TYPES(bits, 64), AFFINE_TYPES(bits, 128)
+/* Small floats of mlx, which are bfloat16 when they are read. */
+#define MLX_FLOAT(label, text, of, group, by) \
+	{ { label, text, KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, \
+	  .step = group, .result = BF16, .nfields = 2, \
+	  .field = { HEAD("values", of, 0, 1), \
+		     HEAD_SCALES("scales", by, group, 0, KVT_SCALES_IN_ORDER) } }
+/* One scale for a tensor, which each row has; the product is float32 first. */
+#define TRANSFORMERS_FP8(of) \
+	{ { "transformers-fp8/" of, "/TYPE: fp8 and a float32 scale, read as TYPE", \
+	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, \
+	  .product = "float32", .result = of, .nfields = 2, \
+	  .field = { HEAD("values", E4M3, 0, 1), SCALES("scale", "float32", 1, 0) } }
 /* Bytes that only move. */
 #define BYTES(n, why) \
 	.step = n, .unreadable = why, .nfields = 1, \
@@ -248,6 +275,13 @@ static const struct content_recipe recipes[] = {
 		     HEAD("values", E2M1, 0, 3),
 		     HEAD_SCALES("value scales", "float8_e8m0_or_0", 32, 0,
 				 KVT_SCALES_IN_ORDER) } },
+	AFFINE_GROUPS(2), AFFINE_GROUPS(3), AFFINE_GROUPS(4),
+	AFFINE_GROUPS(5), AFFINE_GROUPS(6), AFFINE_GROUPS(8),
+	MLX_FLOAT("mlx-mxfp4", "mlx: 4 bits, a power of two for 32",
+		  E2M1, 32, "float8_e8m0"),
+	MLX_FLOAT("mlx-mxfp8", "mlx: fp8, a power of two for 32", E4M3, 32, "float8_e8m0"),
+	MLX_FLOAT("mlx-nvfp4", "mlx: 4 bits, an fp8 scale for 16", E2M1, 16, E4M3),
+	TRANSFORMERS_FP8(BF16), TRANSFORMERS_FP8("float16"), TRANSFORMERS_FP8("float32"),
 	{ { "q4_0", "llama.cpp: 18 bytes for 32 numbers",
 	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(18) },
 	{ { "q4_1", "llama.cpp: 20 bytes for 32 numbers",

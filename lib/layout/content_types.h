@@ -36,6 +36,7 @@ struct content_recipe {
 	bool told;			/* numbers of a head must be said */
 	int halves;			/* 2: a key, then a value; else 0 */
 	const char *fp8;		/* if all engines have the same */
+	const char *product, *result;	/* types that its maker rounds to, or NULL */
 	const char *unreadable;		/* why; NULL: it can be read */
 };
 const struct content_recipe *kvt_content_recipe_at(int i);	/* NULL past the last */

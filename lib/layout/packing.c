@@ -79,12 +79,26 @@ static double zero_of(const struct kvt_packing *packing, const struct kvt_field 
 	return (double)(bits_of(&packing->field[field->scale], bytes, row, 0) & 15);
 }
 
+/* What is added to number i. */
 static double added_of(const struct kvt_packing *packing, const struct kvt_field *field,
-		       const unsigned char *bytes, int64_t row)
+		       const unsigned char *bytes, int64_t row, int64_t i)
 {
+	const struct kvt_field *added;
+
 	if (field->added < 0 || field->added == field->scale)
 		return 0;
-	return number_of(&packing->field[field->added], bytes, row, 0);
+	added = &packing->field[field->added];
+	return number_of(added, bytes, row, i / (field->count / added->count));
+}
+
+static double rounded(const struct kvt_dtype *type, double number)
+{
+	unsigned char bytes[8];
+
+	if (!type)
+		return number;
+	kvt_dtype_encode(type, bytes, number);
+	return kvt_dtype_decode(type, bytes);
 }
 
 /* ---- numbers of a field and row ----------------------------------------- */
@@ -94,14 +108,15 @@ static void decode_plain(double *out, const struct kvt_packing *packing,
 			 int64_t row, int64_t first, int64_t count)
 {
 	double zero = zero_of(packing, field, bytes, row);
-	double added = added_of(packing, field, bytes, row);
 
 	for (int64_t i = 0; i < count; i++) {
 		out[i] = number_of(field, bytes, row, first + i) - zero;
 		if (field->scale >= 0)
 			out[i] *= scale_of(packing, field, bytes, row, first + i);
+		out[i] = rounded(field->product, out[i]);
 		if (field->added >= 0)
-			out[i] += added;
+			out[i] += added_of(packing, field, bytes, row, first + i);
+		out[i] = rounded(field->result, out[i]);
 	}
 }
 
@@ -204,7 +219,8 @@ void kvt_packing_decode(double *out, const struct kvt_packing *packing,
 bool kvt_packing_bounded(const struct kvt_packing *packing)
 {
 	for (int i = 0; i < packing->nfields; i++)
-		if (packing->field[i].rotation || packing->field[i].added >= 0)
+		if (packing->field[i].rotation || packing->field[i].added >= 0 ||
+		    packing->field[i].result)
 			return false;
 	return true;
 }
