@@ -24,6 +24,7 @@ static bool is_alike(const struct cache_layer *a, const struct cache_layer *b)
 	for (int i = 0; i < 2 - cache_is_index(a); i++)
 		if (a->half[i].shape[CACHE_HEADS] != b->half[i].shape[CACHE_HEADS] ||
 		    a->half[i].shape[CACHE_DIM] != b->half[i].shape[CACHE_DIM] ||
+		    !kvt_content_equal(&a->half[i].content, &b->half[i].content) ||
 		    strcmp(a->half[i].tensor->type, b->half[i].tensor->type))
 			return false;
 	return a->held.sliding == b->held.sliding && a->first == b->first &&
@@ -38,6 +39,12 @@ static enum kvt_status take_type(struct kvt_group *group, const struct cache_ope
 {
 	const struct kvt_tensor *t = keys_of(l)->tensor;
 
+	group->content = keys_of(l)->content;
+	if (group->content.type) {
+		group->dtype = kvt_dtype_find("uint8");
+		group->shape.elem = 1;
+		return KVT_OK;
+	}
 	group->dtype = kvt_hint_dtype(t->dtype, o->hints, group->id);
 	if (!group->dtype || group->dtype->elem != kvt_tensor_array(t, "").elem)
 		return kvt_fail(o->err, KVT_BAD_INPUT,

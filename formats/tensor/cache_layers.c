@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/tensor/mlx_codes.h"
 #include "lib/base/print.h"
 
 /* ---- halves ------------------------------------------------------------- */
@@ -22,23 +23,25 @@ static void take_half(struct cache_half *out, const struct cache_opening *o,
 		      const struct kvt_tensor *t, const char *axes, int64_t layer, int kv)
 {
 	int64_t elem = kvt_tensor_array(t, "").elem, dense = elem;
+	struct cache_part *part = &out->part[0];
 
-	*out = (struct cache_half){ .tensor = t, .begin = o->tensors.data + t->begin,
-				    .shape = { 1, 1, 1, 1 },
-				    .stride = { elem, elem, elem, elem } };
+	*out = (struct cache_half){ .tensor = t, .nparts = 1, .shape = { 1, 1, 1, 1 } };
+	*part = (struct cache_part){ .begin = o->tensors.data + t->begin,
+				     .stride = { elem, elem, elem, elem } };
 	for (int i = t->rank - 1; i >= 0; i--) {
 		int64_t stride = t->strided ? t->stride[i] : dense;
 		const char *axis = strchr(KVT_CACHE_AXES, axes[i]);
 
 		if (axis) {
 			out->shape[axis - KVT_CACHE_AXES] = t->shape[i];
-			out->stride[axis - KVT_CACHE_AXES] = stride;
+			part->stride[axis - KVT_CACHE_AXES] = stride;
 		} else {
-			out->begin += (axes[i] == 'L' ? layer : kv) * stride;
+			part->begin += (axes[i] == 'L' ? layer : kv) * stride;
 		}
 		/* below the bytes of the tensor, which the file has */
 		dense *= t->shape[i];
 	}
+	part->width = out->shape[CACHE_DIM];
 }
 
 /* A layer that a list has for order's sake; the model keeps nothing for it. */
@@ -86,6 +89,7 @@ static enum kvt_status check_layer(const struct cache_opening *o,
 					"%s: tensor %.100s has no heads or no elements",
 					o->reader->leaf.path, l->half[i].tensor->name);
 	if (!cache_is_index(l) && (strcmp(k->tensor->type, v->tensor->type) ||
+	    !kvt_content_equal(&k->content, &v->content) ||
 	    memcmp(k->shape, v->shape, CACHE_DIM * sizeof(*k->shape))))
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: tensors %.100s and %.100s differ in shape or type",
@@ -131,6 +135,11 @@ static enum kvt_status add_layer(struct cache_opening *o, const struct kvt_tenso
 				   .held = keys->held };
 	take_half(&l->half[0], o, keys, o->axes, slice, 0);
 	take_half(&l->half[1], o, values, o->axes, slice, 1);
+	for (int i = 0; !status && i < 2; i++)
+		if (l->half[i].tensor->held.content[0])
+			status = kvt_cache_pack(&l->half[i], o);
+	if (status)
+		return status;
 	o->nlayers++;
 	return check_layer(o, l);
 }
@@ -265,12 +274,17 @@ static enum kvt_status add_indexes(struct cache_opening *o)
 }
 
 /* Names that the file implies are those of keys and values that are one array each. */
-static enum kvt_status check_quantised(const struct cache_opening *o)
+static enum kvt_status take_quantised(struct cache_opening *o)
 {
+	enum kvt_status status = kvt_mlx_codes(&o->tensors, o->reader->leaf.path, o->err);
+
+	if (status)
+		return status;
 	for (int64_t i = 0; i < o->tensors.count; i++) {
 		const struct kvt_tensor *t = &o->tensors.tensor[i];
 
-		if (strstr(t->held.class, "Quantized"))
+		if (strstr(t->held.class, "Quantized") && !t->held.content[0] &&
+		    t->held.role != KVT_ROLE_SCALES)
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
 					"%s: tensor %.100s is of a %.60s, whose numbers kvtool cannot decode",
 					o->reader->leaf.path, t->name, t->held.class);
@@ -310,7 +324,7 @@ static enum kvt_status add_list(struct cache_opening *o)
 	int64_t count = 0;
 	bool apart = true;
 
-	if (!told && (status = check_quantised(o)))
+	if (!told && (status = take_quantised(o)))
 		return status;
 	status = list_pairs(&pairs, o);
 	if (!status && !names &&

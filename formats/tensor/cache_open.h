@@ -20,12 +20,21 @@ enum { CACHE_BATCH, CACHE_HEADS, CACHE_TOKENS, CACHE_DIM, CACHE_RANK };
  */
 enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after);
 
-/* Keys or values of a layer. */
-struct cache_half {
-	const struct kvt_tensor *tensor;
+/* Elements that a tensor has of each row. */
+struct cache_part {
 	int64_t begin;			/* byte of the file */
-	int64_t shape[CACHE_RANK];
 	int64_t stride[CACHE_RANK];	/* bytes */
+	int64_t width;
+};
+
+/* Keys or values of a layer: one tensor, or codes, their scales and what is added. */
+enum { CACHE_PARTS = 3 };
+struct cache_half {
+	const struct kvt_tensor *tensor;	/* the first */
+	struct kvt_content content;	/* of several, whose rows are bytes */
+	int64_t shape[CACHE_RANK];
+	int nparts;
+	struct cache_part part[CACHE_PARTS];
 };
 
 struct cache_layer {
@@ -94,6 +103,13 @@ struct cache_opening {
 	int file;
 	struct kvt_error *err;
 };
+
+/*
+ * Makes a half of codes one of bytes, with the tensors beside them; KVT_BAD_INPUT if they
+ * are not there or do not fit each other.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_cache_pack(struct cache_half *half, const struct cache_opening *o);
 
 /* The layers that hold anything, in [batch, heads, tokens, elements], and the states. */
 KVT_MUST_CHECK enum kvt_status kvt_cache_layers(struct cache_opening *o);

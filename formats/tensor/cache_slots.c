@@ -45,7 +45,8 @@ static enum kvt_status look_at(bool *zero, const struct cache_opening *o,
 	if (n > (int64_t)sizeof(bytes))
 		n = sizeof(bytes) / elem * elem;
 	status = kvt_file_read(&o->reader->files.file[o->file], bytes, n,
-			       h->begin + slot * h->stride[CACHE_TOKENS], o->err);
+			       h->part[0].begin +
+			       slot * h->part[0].stride[CACHE_TOKENS], o->err);
 	*zero = true;
 	for (int64_t i = 0; i < n; i++)
 		*zero &= !bytes[i];
@@ -64,7 +65,7 @@ static enum kvt_status find_empty(bool *out, const struct cache_opening *o,
 	*out = false;
 	if (slots < 2 || !keys->shape[CACHE_BATCH] ||
 	    (keys->shape[CACHE_DIM] > 1 &&
-	     keys->stride[CACHE_DIM] != kvt_tensor_array(keys->tensor, "").elem))
+	     keys->part[0].stride[CACHE_DIM] != kvt_tensor_array(keys->tensor, "").elem))
 		return KVT_OK;
 	if ((status = look_at(&first, o, keys, 0)) ||
 	    (status = look_at(&last, o, keys, slots - 1)))

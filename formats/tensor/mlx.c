@@ -33,6 +33,7 @@ struct facts {
 	bool ring;
 	int64_t offset;			/* tokens it was given */
 	int64_t keep, max_size, next;	/* of a ring */
+	int64_t group, bits;		/* of codes */
 };
 
 /* ---- texts and numbers -------------------------------------------------- */
@@ -127,6 +128,18 @@ static void take_ring(struct facts *out, bool arrays, const int64_t *n, int coun
 		}
 }
 
+/* Those of codes: in 0.26 a step comes first. */
+static void take_codes(struct facts *out, const int64_t *n, int count)
+{
+	int step = count == 4;
+
+	if (strcmp(out->class, "QuantizedKVCache") || (count != 3 && count != 4))
+		return;
+	out->offset = n[step];
+	out->group = n[step + 1];
+	out->bits = n[step + 2];
+}
+
 /* Until 0.31: numbers in the metadata, and arrays that were cut to the tokens. */
 static enum kvt_status read_cut(struct facts *out, const struct source *s, int64_t layer)
 {
@@ -143,6 +156,7 @@ static enum kvt_status read_cut(struct facts *out, const struct source *s, int64
 			break;
 	}
 	take_ring(out, false, n, count);
+	take_codes(out, n, count);
 	return KVT_OK;
 }
 
@@ -166,6 +180,7 @@ static enum kvt_status read_whole(struct facts *out, const struct source *s,
 	if (count)
 		out->offset = n[0];
 	take_ring(out, true, n, count);
+	take_codes(out, n, count);
 	return status;
 }
 
@@ -266,6 +281,8 @@ static void take_held(struct kvt_held *out, const struct facts *f, int64_t slots
 			  (!is_in_order(f, slots) && !out->turned);
 	out->ring = f->ring;
 	out->seen = seen;
+	out->bits = f->bits;
+	out->bits_group = f->group;
 	if (out->disordered || seen < 0)
 		return;
 	out->told = true;
@@ -416,7 +433,7 @@ enum kvt_status kvt_mlx_tell(struct kvt_tensors *tensors, const struct kvt_file 
 	tensors->names = maker->names;
 	for (int64_t i = 0; !status && i < tensors->count; i++) {
 		struct facts facts = { .offset = -1, .keep = -1, .max_size = -1,
-				       .next = -1 };
+				       .next = -1, .group = -1, .bits = -1 };
 		struct kvt_tensor *t = &tensors->tensor[i];
 		int64_t layer = layer_of(t->name, maker);
 

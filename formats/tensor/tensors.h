@@ -10,13 +10,14 @@
 #include "formats/parse/layer_names.h"
 #include "formats/parse/pickle.h"
 
-enum { KVT_HELD_CLASS = 48 };
+enum { KVT_HELD_CLASS = 48, KVT_HELD_CONTENT = 32 };
 
 /* What a tensor of a cache is. */
 enum kvt_role {
 	KVT_ROLE_PAIR,			/* keys or values, as far as is known */
 	KVT_ROLE_INDEX,			/* keys of an indexer */
 	KVT_ROLE_CONV, KVT_ROLE_STATE,	/* recurrent states */
+	KVT_ROLE_SCALES,		/* of codes, or what is added to them */
 	KVT_ROLE_UNKNOWN,		/* of a class that kvtool does not know */
 };
 
@@ -39,6 +40,12 @@ struct kvt_held {
 	int64_t keep, next;
 	bool disordered;	/* slots are not, or may not be, tokens in order */
 	char class[KVT_HELD_CLASS];	/* as the file calls it; "": it does not */
+	int64_t bits, bits_group;	/* of codes, and numbers with one scale; -1 */
+	/*
+	 * Of codes: the content that their rows are with those of NAME.1 and NAME.2,
+	 * in this order; "": they are numbers.
+	 */
+	char content[KVT_HELD_CONTENT];
 };
 
 /* A text in the metadata of a file, by its name. */

@@ -287,6 +287,61 @@ static enum kvt_status walk_beside(struct torch_walk *w,
 	return status;
 }
 
+/* The type of numbers that codes become is that of an empty tensor in their place. */
+static enum kvt_status take_content(struct torch_walk *w,
+				    const struct kvt_pickle_node *object,
+				    const char *name, int32_t codes)
+{
+	int32_t plain = attribute(w, object, name);
+	struct kvt_pickle_tensor t = { .type = "nothing" }, c;
+	enum kvt_status status = kvt_pickle_tensor(&c, &w->pickle, codes, w->file->path,
+						   w->err);
+
+	if (!status && plain >= 0 && w->pickle.node[plain].kind == KVT_PICKLE_TENSOR)
+		status = kvt_pickle_tensor(&t, &w->pickle, plain, w->file->path, w->err);
+	if (status)
+		return status;
+	snprintf(w->held.content, sizeof(w->held.content), "transformers-fp8/%.12s",
+		 t.dtype ? t.dtype->name : "");
+	if (t.size || !kvt_content_find(&(struct kvt_content){ 0 }, w->held.content) ||
+	    !c.dtype || strcmp(c.dtype->name, "float8_e4m3fn"))
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"%s: %.100s.%s are codes of %s that become %s, expected float8_e4m3fn and an empty tensor of bfloat16, float16 or float32",
+				w->file->path, w->path, name, c.type, t.type);
+	return KVT_OK;
+}
+
+/* Keys or values; or codes and the scale of all of them. */
+static enum kvt_status walk_layer_half(struct torch_walk *w,
+				       const struct kvt_pickle_node *object,
+				       const char *name, const char *quantised)
+{
+	int32_t node = attribute(w, object, quantised);
+	const struct kvt_pickle_node *pair = node < 0 ? NULL : &w->pickle.node[node];
+	enum kvt_status status;
+	int end;
+
+	if (!pair || pair->kind == KVT_PICKLE_NONE)
+		return walk_half(w, name, attribute(w, object, name));
+	if (pair->kind != KVT_PICKLE_TUPLE || pair->items.count != 2 ||
+	    kind_of(w, pair, 0) != KVT_PICKLE_TENSOR ||
+	    kind_of(w, pair, 1) != KVT_PICKLE_TENSOR)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"%s: %.100s.%s are not a tensor of fp8 and its scale",
+				w->file->path, w->path, quantised);
+	if ((status = take_content(w, object, name, pair->items.node[0])) ||
+	    (status = walk_half(w, name, pair->items.node[0])))
+		return status;
+	if ((end = descend(w, name, (int)strlen(name))) < 0)
+		return refuse_key(w);
+	w->held.content[0] = '\0';
+	w->held.role = KVT_ROLE_SCALES;
+	status = walk_half(w, "1", pair->items.node[1]);
+	w->held.role = KVT_ROLE_PAIR;
+	w->path[end] = '\0';
+	return status;
+}
+
 static enum kvt_status walk_layer(struct torch_walk *w,
 				  const struct kvt_pickle_node *object, int class,
 				  int depth)
@@ -300,8 +355,8 @@ static enum kvt_status walk_layer(struct torch_walk *w,
 	(void)((status = take_number(&held->window, w, object, "sliding_window")) ||
 	       (status = take_number(&held->seen, w, object, "cumulative_length")) ||
 	       (status = take_number(&held->seen, w, object, "cumulative_length_int")) ||
-	       (status = walk_half(w, "keys", attribute(w, object, "keys"))) ||
-	       (status = walk_half(w, "values", attribute(w, object, "values"))) ||
+	       (status = walk_layer_half(w, object, "keys", "_quantized_keys")) ||
+	       (status = walk_layer_half(w, object, "values", "_quantized_values")) ||
 	       (status = walk_beside(w, object, depth)));
 	w->held = before;
 	return status;
