@@ -384,6 +384,37 @@ def never_over_itself(tmp):
         tap.ok(bytes_of()[name] != before[name], f"{name}: once closed it may be replaced")
 
 
+def numbers(tmp):
+    """What a library quantised, as it dequantises it: mlx, and transformers' fp8."""
+    engines = os.path.abspath(os.environ.get("KVT_ENGINES", "testdata/engines"))
+    for name, ending in (("mlx/quant568_bf16.032.safetensors", ""),
+                         ("transformers/5.24.0/quant_fp8.pt", "_dequantized")):
+        path, wrong, n = os.path.join(engines, name), [], 0
+        with kv.open(path) as d, np.load(os.path.splitext(path)[0] + ".oracle.npz") as z:
+            for dtype in ("float32", "float64"):
+                decoded = d.decode(dtype)
+                for layer in sorted({int(k.split(".")[0]) for k in z.files}):
+                    for half in ("keys", "values"):
+                        got = decoded.read(layer=layer, kv=half[0])
+                        want = z[f"{layer}.{half}{ending}"]
+                        want = want.reshape((-1,) + want.shape[-2:]).swapaxes(0, 1)
+                        n += 1
+                        if got.dtype != dtype or not np.array_equal(got, want):
+                            wrong.append((layer, half, dtype))
+            tap.ok(n and not wrong, f"{name}: decode() of {n} halves", wrong)
+            tap.ok(d.read(layer=0, kv="k").dtype == "uint8", f"{name}: read() gives bytes")
+            tap.ok(refused(kv.UsageError, lambda: d.decode("bfloat16"), "float64"),
+                   f"{name}: decode() to bfloat16 is refused")
+    plain = kv.open(dump_of("packed_nhd.bf16").path)
+    got, bits = plain.decode().read(layer=1, request="A"), plain.read(
+        layer=1, request="A", bits=True)
+    tap.ok(np.array_equal(got.view("<u4"), bits.astype("<u4") << 16),
+           "decode() of elements of one type is their numbers")
+    plain.decode().write(os.path.join(tmp, "numbers.h5"))
+    tap.ok(not kv.diff(os.path.join(tmp, "numbers.h5"), plain, exact=True).differs,
+           "and writes them")
+
+
 def told(tmp):
     good = dump_of("packed_nhd.bf16").path
     bad = os.path.join(tmp, "bad.npy")
@@ -547,6 +578,7 @@ def main():
     lifetimes()
     with oracle.workdir() as tmp:
         derived(tmp)
+        numbers(tmp)
         told(tmp)
         doctests(tmp)
         interrupted(tmp)

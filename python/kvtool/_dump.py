@@ -336,6 +336,21 @@ class Dump:
         return Dump(out.value, f"{self._name} in blocks of {block_size}", self._keep,
                     (self._proof[0] if self._proof else self, how))
 
+    def decode(self, dtype: str = "float32") -> "Dump":
+        """
+        The numbers of all groups as float32 or float64: of a quantised content each
+        times its scale, as the engine reads it; of other groups they are the elements.
+
+        >>> open("cache.npy").decode().read(layer=3, request="A", kv="k").dtype
+        dtype('float32')
+        """
+        found = lib.kvt_dtype_find(path_bytes(dtype))
+        if dtype not in ("float32", "float64") or not found:
+            raise UsageError(f"dtype is {dtype!r}, expected 'float32' or 'float64'")
+        with self._handle as handle:
+            made = make("kvt_dump_decode", handle, found, None)
+        return Dump(made, f"numbers of {self._name}", self._keep)
+
     # ---- reading ----
 
     def read(self, *, layer: Union[int, str, Slice, None] = None,

@@ -245,6 +245,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
                                c_int, _ERR]),
     "kvt_dump_reblock": (c_int, [POINTER(c_void_p), POINTER(Reblocked), c_void_p,
                                  POINTER(ReblockOptions), _ERR]),
+    "kvt_dump_decode": (c_int, [POINTER(c_void_p), c_void_p, POINTER(Dtype), c_void_p,
+                                _ERR]),
     "kvt_dump_tokens": (c_int, [POINTER(c_void_p), POINTER(c_int64), c_void_p, c_int,
                                 c_char_p, Range, _ERR]),
     "kvt_dump_read": (c_int, [c_void_p, c_int, POINTER(Box), POINTER(Layout), c_void_p,
