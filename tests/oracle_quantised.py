@@ -321,6 +321,11 @@ def check_commands(tmp, rng):
                "--peek=layer=1,block=1,slot=5,head=2,kv=1,dim=5,count=4", path)
     peek = json.loads(r.out)["peeks"][0]["fields"][0]["values"] if r.code == 0 else r
     tap.equal(peek, at.tolist(), "--peek shows numbers")
+    fields = groups_of(path)[0]["fields"]
+    tap.equal([fields[0][k] for k in ("scale", "added", "product", "result")],
+              ["scales", "biases", "bfloat16", "bfloat16"], "JSON says how they are made")
+    r = kvtool("diff", path, plain)
+    tap.ok(r.code == 3 and "--tolerance=atol=X" in r.err, "what to type is what works", r)
 
 
 # ---- transformers -----------------------------------------------------------
@@ -390,7 +395,7 @@ def check_damage(tmp, rng):
         first = {"cut4": "0.0.2", "cut3": "0.0.1"}.get(form)
 
         def number(i, n):
-            """The group is number 0, bits are number 1."""
+            """The group is number 0, bits are number 1, tokens number -1."""
             if form == "whole":
                 return {f"0.{3 + i}": ("I32", np.array(n, np.int32))}
             return {first[:-1] + str(int(first[-1]) + i): str(n)}
@@ -416,6 +421,8 @@ def check_damage(tmp, rng):
         try_one("no bits", 3, "0 bits", number(1, 0))
         try_one("1 bit", 3, "1 bits", number(1, 1))
         try_one("bits of 2^31-1", 3, "2147483647", number(1, 2 ** 31 - 1))
+        try_one("more tokens than slots", 3, "99 tokens", number(-1, 99))
+        try_one("fewer tokens", 0, "5 tokens", number(-1, 5))
         if form == "whole":     # else numbers and arrays have the same names here
             try_one("no numbers, which fit several", 3, "does not say how many bits",
                     drop=gone)

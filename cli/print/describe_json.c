@@ -210,6 +210,12 @@ static void put_fields(struct json_out *out, json_t *group, const struct kvt_gro
 		json_put_int(out, o, "stride", field->stride);
 		json_put_text(out, o, "scale", field->scale < 0 ? NULL :
 			      packing.field[field->scale].name);
+		json_put_text(out, o, "added", field->added < 0 ? NULL :
+			      packing.field[field->added].name);
+		json_put_text(out, o, "product", field->product ?
+			      field->product->name : NULL);
+		json_put_text(out, o, "result", field->result ?
+			      field->result->name : NULL);
 		json_put_text(out, o, "rotation", field->rotation ?
 			      kvt_rotation_name(field->rotation) : NULL);
 	}

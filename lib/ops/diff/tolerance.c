@@ -75,6 +75,15 @@ static void automatic(struct diff_tolerance *t, const struct diff_pair *p,
 	t->has[T_ATOL] = t->has[T_RTOL] = true;
 }
 
+/* Does a tolerance follow from what numbers were rounded to? */
+static bool is_bounded(const struct diff_pair *p)
+{
+	for (int s = 0; p->decoded && s < NSIDES; s++)
+		if (p->packing[s].nfields && !kvt_packing_bounded(&p->packing[s]))
+			return false;
+	return true;
+}
+
 enum kvt_status tolerance_of_pair(struct diff_tolerance *out,
 				  const struct diff_criteria *criteria,
 				  const struct diff_pair *p,
@@ -88,8 +97,8 @@ enum kvt_status tolerance_of_pair(struct diff_tolerance *out,
 	*out = criteria->tolerance;
 	if (!same && !criteria->exact && !out->given)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is %s in A and %s in B: give --tolerance=auto to allow for rounding, or --exact to require equal values",
-				p->id, a.s, b.s);
+				"%s is %s in A and %s in B: give --tolerance=%s to allow for rounding, or --exact to require equal values",
+				p->id, a.s, b.s, is_bounded(p) ? "auto" : "atol=X");
 	/* numbers of so few bits are hardly ever stored unscaled */
 	for (int s = 0; !same && s < NSIDES; s++)
 		if (p->group[s]->dtype->elem == 1 && !p->group[s]->content.type &&
