@@ -237,8 +237,10 @@ def as_type(values, of):
 
 
 def some_of(rng, n, width, of):
-    """Numbers of a type, as bytes and as float64."""
-    values = as_type(rng.standard_normal((n, width)) * 4, of)
+    """Numbers of a type, as bytes and as float64; some too small for it, some too large."""
+    low, high = (-7, 3.3) if of == "float16" else (-44, 36)
+    size = np.where(rng.random((n, 1)) < .5, 0, rng.uniform(low, high, (n, 1)))
+    values = as_type(rng.standard_normal((n, width)) * 4 * 10.0 ** size, of)
     bits = model.to_bf16(values) if of == "bfloat16" else \
         values.astype({"float16": "<f2", "float32": "<f4"}[of])
     return bits.view(np.uint8), values

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 /* ---- elements ----------------------------------------------------------- */
 
@@ -91,11 +92,26 @@ static double added_of(const struct kvt_packing *packing, const struct kvt_field
 	return number_of(added, bytes, row, i / (field->count / added->count));
 }
 
+/* To the nearest of an IEEE type, ties to even. */
 static double rounded(const struct kvt_dtype *type, double number)
 {
 	unsigned char bytes[8];
+	int exponent, cut;
+	uint64_t bits;
 
 	if (!type)
+		return number;
+	memcpy(&bits, &number, sizeof(bits));
+	exponent = (int)(bits >> 52 & 0x7ff) - 1023;
+	/* what is neither too small nor too large for it only loses bits */
+	if (exponent > -type->bias && exponent < type->bias) {
+		cut = 52 - type->fraction;
+		bits += (UINT64_C(1) << (cut - 1)) - 1 + (bits >> cut & 1);
+		bits &= ~UINT64_C(0) << cut;
+		memcpy(&number, &bits, sizeof(bits));
+		return number;
+	}
+	if (!(bits << 1))
 		return number;
 	kvt_dtype_encode(type, bytes, number);
 	return kvt_dtype_decode(type, bytes);
