@@ -177,20 +177,25 @@ static unsigned wanted_by(const struct kvt_backend *b, const struct kvt_layout *
 static void name_writers(char *out, size_t room, const struct kvt_layout *layout)
 {
 	const struct kvt_shape shape = { { 3, 5, 32, 4, 2, 64 }, 2 };
+	enum { MOST = 256 };		/* some ten times what there are */
+	unsigned wanted[MOST], any = 0;
 	const struct kvt_backend *b;
 	size_t n = strlen(out);
-	unsigned any = 0;
+	int nbackends = 0;
 
+	for (; nbackends < MOST && (b = kvt_backend_at(nbackends)); nbackends++)
+		wanted[nbackends] = wanted_by(b, layout, &shape, &any);
 	for (unsigned set = (1u << KVT_NRELEASES) - 1; set; set--) {
 		bool first = true;
 
-		for (int i = 0; n < room && (b = kvt_backend_at(i)); i++) {
-			if (wanted_by(b, layout, &shape, &any) != set)
+		for (int i = 0; n < room && i < nbackends; i++) {
+			if (wanted[i] != set)
 				continue;
 			n += (size_t)snprintf(out + n, room - n, "%s%s%s",
 					      first ? n ? "; vLLM " : "vLLM " : ", ",
 					      first ? kvt_releases_text(set).s : "",
 					      first ? ": " : "");
+			b = kvt_backend_at(i);
 			if (n < room)
 				n += (size_t)snprintf(out + n, room - n, "%s",
 						      kvt_backend_name(b));
