@@ -57,11 +57,16 @@ WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes \
 SANFLAG := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
 
 pkg     = $(shell pkg-config $(1) $(2) 2>/dev/null)
-FPKG    := hdf5-serial libzstd jansson libxxhash zlib
+# HDF5 of programs: archive, opened (the shared library, when a file asks for it), or
+# auto: the archive if it can be linked without what Debian's shared library brings.
+# Sanitizers know the shared one by its name, as its losses are not ours.
+HDF5    ?= $(if $(SAN),opened,auto)
+FPKG    := libzstd jansson libxxhash zlib
 USE_UCX := $(if $(filter 0,$(UCX)),0,$(if $(filter 1,$(UCX)),1,$(shell \
 	   pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)))
-FCFLAGS := $(call pkg,--cflags,$(FPKG)) -DKVT_UCX=$(USE_UCX)
-FLIBS   := $(call pkg,--libs,$(FPKG)) -lpthread -ldl -lm
+FCFLAGS := $(call pkg,--cflags,hdf5-serial $(FPKG)) -DKVT_UCX=$(USE_UCX)
+LIBS    := $(call pkg,--libs,$(FPKG)) -lpthread -ldl -lm
+FLIBS   := @$(B)/hdf5.libs $(LIBS)
 PLIBS   := $(call pkg,--libs,libzstd)
 CMOCKA  := $(call pkg,--libs,cmocka)
 
@@ -78,6 +83,7 @@ ifneq ($(STATICLIBS),)
 FCFLAGS := -I$(STATIC_DIR)/include -DKVT_UCX=$(USE_UCX)
 FLIBS   := -Wl,--exclude-libs,ALL $(foreach l,hdf5 z zstd jansson xxhash,$(call archive,$l)) \
 	   -lpthread -ldl -lm
+LIBS    := $(FLIBS)
 PLIBS   := -Wl,--exclude-libs,ALL $(call archive,zstd)
 endif
 
@@ -119,7 +125,12 @@ bins     = $(patsubst %.c,$(B)/%,$(wildcard $(1)))
 # Rooms of lib/: pure ones, which need a C compiler only, and the engine.
 PURE    := base hash layout model transfer vllm fault
 CORE    := $(call objs,$(PURE:%=lib/%/*.c) kernels/*.c kernels/cpu/*.c) $(B)/kernels/gpu_images.o
-FORMATS := $(filter-out %/hdf5/plugin.o,$(call objs,formats/*.c formats/*/*.c))
+# How the table of HDF5's functions is filled, in libkvt and in programs.
+LINKED  := $(B)/formats/hdf5/linked.o
+OPENED  := $(B)/formats/hdf5/opened.o
+READERS := $(filter-out %/hdf5/plugin.o $(LINKED) $(OPENED),$(call objs,formats/*.c formats/*/*.c))
+LIBFORMATS := $(READERS) $(if $(STATICLIBS),$(LINKED),$(OPENED))
+FORMATS := $(READERS) $(B)/hdf5.o
 CLI     := $(filter-out $(B)/cli/mpi/%,$(call objs,cli/*.c cli/*/*.c cli/cmd/*/*.c))
 # kvtool-mpi runs commands in its own way, and is the same otherwise.
 MPIOBJS := $(call objs,cli/mpi/*.c)
@@ -148,6 +159,7 @@ STANDINLIB := $(if $(SAN),,$(B)/tests/standin/libkvt.so.0)
 CHAIN   := $(B)/tests/chain
 REFERENCE := $(call bins,tests/reference/*.c)
 LOSSY   := $(B)/tests/kvtool_lossy
+OPENING := $(if $(STATICLIBS),,$(B)/tests/kvtool_opening)
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
 # Nor has a library that a Python without them loads.
 SOURCES := $(addprefix tests/check_,gpu_code.sh hardened.sh headers.sh install.sh layers.sh style.sh) \
@@ -188,17 +200,17 @@ $(LIB) $(ENGINE):
 MAP     := lib/kvt/libkvt.map
 ENGINEOBJS := $(call objs,lib/tile/*.c lib/dump/*.c lib/ops/*/*.c)
 
-$(LIBKVT): $(CORE) $(ENGINEOBJS) $(FORMATS) $(MAP)
+$(LIBKVT): $(CORE) $(ENGINEOBJS) $(LIBFORMATS) $(MAP)
 	$(call say,AR,$@)
 	$(Q)$(LD) -r -o $@.o $(filter %.o,$^)
 	$(Q)sed -n 's/^\t\(kvt_[a-z0-9_]*\);/\1/p' $(MAP) >$@.names
 	$(Q)objcopy --keep-global-symbols=$@.names $@.o
 	$(Q)rm -f $@.new && ar rcs $@.new $@.o && rm -f $@.o $@.names && mv -f $@.new $@
 
-$(SHARED): $(CORE) $(ENGINEOBJS) $(FORMATS) $(MAP)
+$(SHARED): $(CORE) $(ENGINEOBJS) $(LIBFORMATS) $(MAP)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SHARE) -Wl,-Bsymbolic -Wl,-soname,$(@F) -Wl,--version-script=$(MAP) \
-		-Wl,--no-undefined $(call new,$(filter %.o,$^) $(FLIBS))
+		-Wl,--no-undefined $(call new,$(filter %.o,$^) $(LIBS))
 	$(Q)ln -sf $(@F) $(B)/libkvt.so
 
 # ---- device code ---------------------------------------------------------------
@@ -280,26 +292,32 @@ $(STANDIN): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/standin_images.o $(LIB) | $(B
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(THROWS))
 
 # The library with it, for tensors on a device.
-$(STANDINLIB): $(filter-out %/gpu_images.o,$(CORE)) $(ENGINEOBJS) $(FORMATS) \
+$(STANDINLIB): $(filter-out %/gpu_images.o,$(CORE)) $(ENGINEOBJS) $(LIBFORMATS) \
 		$(B)/tests/standin_images.o $(MAP) | $(B)/gpu_executor.so
 	$(call say,LD,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(SHARE) -Wl,-Bsymbolic -Wl,-soname,$(@F) \
-		-Wl,--version-script=$(MAP) -Wl,--no-undefined $(call new,$(filter %.o,$^) $(FLIBS))
+		-Wl,--version-script=$(MAP) -Wl,--no-undefined $(call new,$(filter %.o,$^) $(LIBS))
 
 # The program with a transfer that loses something.
 $(LOSSY): $(CLI) $(FORMATS) $(B)/tests/lossy_graft.o $(ENGINE) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -Wl,--wrap=kvt_dump_graft -o $@ $^ $(FLIBS)
 
+# The program as it is where there is no archive of HDF5.
+$(B)/tests/kvtool_opening: $(CLI) $(READERS) $(OPENED) $(ENGINE) $(LIB)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) $(call new,$^ $(LIBS))
+
 $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(CMOCKA) -lm)
 
 $(B)/tests/unit/dump/test_public: | $(B)/gpu_executor.so
-$(FORMATTEST): MOCK := $(CMOCKA)
+# Some call HDF5 themselves.
+$(FORMATTEST): MOCK := $(CMOCKA) $(if $(STATICLIBS),,-Wl,--as-needed $(call pkg,--libs,hdf5-serial))
 $(FORMATTEST) $(BENCH) $(CHAIN) $(REFERENCE): $(B)/%: $(B)/%.o $(FORMATS) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LINK) $(call new,$^ $(MOCK) $(FLIBS))
+	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(MOCK))
 
 # The reader of contracts is one of cli/ that needs nothing of the rest.
 $(B)/tests/fuzz/fuzz_contract: $(call objs,cli/expect/contract.c cli/expect/keys.c)
@@ -339,20 +357,27 @@ $(B)/pic/%.o: %.c $(B)/flags
 	$(Q)mkdir -p $(@D) && $(CC) $(STD) $(WARN) -I. $(HARDCC) $(CPPFLAGS) $(CFLAGS) $(FCFLAGS) \
 		-fPIC -fvisibility=hidden -MMD -MP -c -o $@ $<
 
-$(FORMATS) $(CLI) $(PLUGIN): | libraries
+$(READERS) $(CLI) $(PLUGIN): | libraries
+$(B)/hdf5.o: $(LINKED) $(if $(STATICLIBS),,$(OPENED) $(B)/hdf5.libs)
+	$(Q)cp $(if $(STATICLIBS),$<,$$(test -s $(B)/hdf5.libs && echo $(LINKED) || echo $(OPENED))) $@
+$(OPENED): ALL += -DKVT_HDF5_LIBRARY="\"$$(cat $(B)/hdf5.name)\""
+$(OPENED): $(B)/hdf5.libs
+$(B)/hdf5.libs: scripts/hdf5_libs.sh $(B)/flags | libraries
+	$(Q)CC='$(CC)' $< $(HDF5) $(@D) >$@.new && mv -f $@.new $@
+
 ifneq ($(STATICLIBS),)
 $(B)/flags libraries: | $(STATICLIBS)
 $(STATICLIBS): scripts/static_libs.sh
 	$(Q)CC='$(CC)' HARDEN='$(HARDCC)' $< $(@D)
 else
 libraries:
-	@pkg-config --print-errors --exists $(FPKG) || \
+	@pkg-config --print-errors --exists hdf5-serial $(FPKG) || \
 		{ echo "kvtool needs these libraries; 'make deps' installs them" >&2; exit 1; }
 endif
 
 # A file that changes only when its content does: objects depend on it, so new
 # flags rebuild what they must and nothing else.
-FLAGS := $(CC) $(LINK) $(FCFLAGS) $(FLIBS)
+FLAGS := $(CC) $(LINK) $(FCFLAGS) $(HDF5) $(FLIBS)
 $(B)/flags: FORCE
 	@mkdir -p $(@D); echo '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || \
 		echo '$(subst ','\'',$(FLAGS))' >$@
@@ -402,7 +427,7 @@ export LSAN_OPTIONS  := suppressions='$(CURDIR)/tests/lsan.supp':print_suppressi
 run-demo: all
 	@scripts/demo.sh $(B)/demo
 
-run-check: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(LOSSY) $(B)/fault_shim.so
+run-check: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(LOSSY) $(OPENING) $(B)/fault_shim.so
 	@perl tests/harness.pl -j $(JOBS) $(TESTS)
 
 check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kernels/ alone: only a C compiler
@@ -413,13 +438,14 @@ run-check-valgrind: all $(CORETEST) $(FORMATTEST)
 	@perl tests/harness.pl scripts/valgrind.sh
 
 FAULT_SECONDS ?= 0
-run-check-faults: $(TOOL) $(B)/fault_shim.so
-	@python3 tests/check_faults.py --seconds=$(FAULT_SECONDS)
+# In whose code a call fails is told by the name of its file.
+run-check-faults: $(OPENING) $(B)/fault_shim.so
+	@KVTOOL='$(abspath $(OPENING))' python3 tests/check_faults.py --seconds=$(FAULT_SECONDS)
 
 # What looks at the sources has nothing to tell there.
 DRIVERS := $(sort $(wildcard tests/cli/*.bats) \
 	   $(filter-out tests/check_style.sh tests/check_headers.sh, $(wildcard tests/check_*.sh)))
-run-check-environments: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(B)/fault_shim.so
+run-check-environments: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(OPENING) $(B)/fault_shim.so
 	@B=$(B) JOBS=$(JOBS) scripts/environments.sh $(DRIVERS)
 
 # Optional: not part of check.  Each engine in an environment of its own in ENGINE_DIR.
@@ -433,7 +459,7 @@ run-check-engines: all
 run-lint: man3
 	@perl tests/harness.pl scripts/lint.sh
 
-run-bench: all $(B)/check_kernels $(BENCH)
+run-bench: all $(B)/check_kernels $(BENCH) $(OPENING)
 	@bench/run.sh
 
 run-fuzz:
@@ -463,7 +489,7 @@ install-built:
 		install -D -m 644 $$h "$$to" && scripts/public.pl $$h >"$$to" && \
 		sed -i 's|"lib/kvt/\(.*\.h\)"|"\1"|' "$$to" || exit 1; done
 	$(call put,644,lib/kvt.pc.in,$(libdir)/pkgconfig/kvt.pc)
-	sed -i 's|@prefix@|$(PREFIX)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|; s|@version@|$(VERSION)|; s|@requires@|$(FPKG)|' \
+	sed -i 's|@prefix@|$(PREFIX)|; s|@libdir@|$(libdir)|; s|@includedir@|$(includedir)|; s|@version@|$(VERSION)|; s|@requires@|$(if $(STATICLIBS),hdf5-serial )$(FPKG)|' \
 		"$(DESTDIR)$(libdir)/pkgconfig/kvt.pc"
 	$(call put,644,cli/completion.bash,$(bashcompdir)/kvtool)
 	$(call put,644,cli/completion.zsh,$(zshcompdir)/_kvtool)

@@ -102,7 +102,11 @@ void print_version(void)
 
 	puts("kvtool " KVT_VERSION);
 	for (int i = 0; kvt_library_at(&l, i); i++)
-		printf("%-8s %d.%d.%d\n", l.name, l.major, l.minor, l.patch);
+		if (l.opened)
+			printf("%-8s %s, opened when a file asks for it\n", l.name,
+			       l.opened);
+		else
+			printf("%-8s %d.%d.%d\n", l.name, l.major, l.minor, l.patch);
 	puts("HDF5 filter 32015 (zstd): built in");
 	if (plugin_folder(folder))
 		plainf("HDF5 plugin for other programs: %s\n", folder);

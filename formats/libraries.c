@@ -10,18 +10,16 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "formats/hdf5/hdf5.h"
+#include "formats/hdf5/calls.h"
 
 static void hdf5(struct kvt_library *l)
 {
-	struct kvt_h5_entry entry = kvt_h5_enter();
-	unsigned major = 0, minor = 0, patch = 0;
-
-	H5get_libversion(&major, &minor, &patch);
-	kvt_h5_leave(&entry);
-	l->major = (int)major;
-	l->minor = (int)minor;
-	l->patch = (int)patch;
+	/* asking would load or begin it; what is linked in is of its headers' version */
+	if ((l->opened = kvt_h5_library()))
+		return;
+	l->major = H5_VERS_MAJOR;
+	l->minor = H5_VERS_MINOR;
+	l->patch = H5_VERS_RELEASE;
 }
 
 /* zstd and xxHash count alike: 10504 is 1.5.4. */

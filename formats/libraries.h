@@ -11,7 +11,8 @@
 
 struct kvt_library {
 	const char *name;		/* "HDF5" */
-	int major, minor, patch;	/* of what is loaded, not of the headers */
+	int major, minor, patch;	/* of what runs, whatever the headers say */
+	const char *opened;		/* or, instead: its file, opened when needed */
 };
 
 /* The i-th library; false past the last one. */

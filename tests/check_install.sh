@@ -42,6 +42,33 @@ kvt_program() {
 		builds "$tmp/program.c" program --static && [ "$("$tmp/program")" = LBHSC ]
 }
 
+# A program that uses HDF5 itself and, as its code lies at a fixed place, has copies of its
+# ids, creates a snapshot beside that.
+hdf5_program() {
+	cat >"$tmp/own.c" <<-'C'
+	#include <hdf5.h>
+	#include <kvt/write.h>
+
+	int main(int argc, char **argv)
+	{
+		const hid_t text = H5Tcopy(H5T_C_S1);
+		struct kvt_writer *writer;
+		struct kvt_dump *dump;
+
+		if (argc != 3 || text < 0 || kvt_open(&dump, argv[1], NULL, NULL) ||
+		    kvt_create(&writer, argv[2], NULL, kvt_dump_snapshot(dump), NULL))
+			return 1;
+		kvt_close_writer(writer);
+		kvt_dump_close(dump);
+		return H5Tclose(text) < 0;
+	}
+	C
+	# shellcheck disable=SC2046	# flags are words
+	(cd "$tmp" && ${CC:-cc} -fno-pie -no-pie -o own own.c -Iroot/opt/kvtool/include \
+			-Lroot/opt/kvtool/lib -lkvt $(pkg-config --cflags --libs hdf5-serial)) &&
+		"$tmp/own" testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy "$tmp/own.h5"
+}
+
 # What is installed can be linked: each header compiles alone, as C and C++, and all of
 # them together declare what libkvt exports.
 headers() {
@@ -70,8 +97,9 @@ builds() {
 	flags=$(PKG_CONFIG_SYSROOT_DIR=root pkg-config --cflags --libs kvt)
 	if [ "${3-}" ]; then
 		flags="$(PKG_CONFIG_SYSROOT_DIR=root pkg-config --cflags kvt)
-			root/opt/kvtool/lib/libkvt.a $(pkg-config --libs hdf5-serial libzstd \
-			jansson libxxhash zlib) -lpthread -ldl -lm"
+			root/opt/kvtool/lib/libkvt.a $(pkg-config --libs $(sed -n \
+			's/^Requires.private: //p' root/opt/kvtool/lib/pkgconfig/kvt.pc)) \
+			-lpthread -ldl -lm"
 	fi
 	${CC:-cc} ${KVT_CFLAGS-} -Wall -Wextra -Wpedantic -Werror -o "$2" "$2.c" $flags)
 }
@@ -140,6 +168,7 @@ ok 'zsh finds completion'                     test -s "$usr/share/zsh/site-funct
 ok 'its headers declare what the library exports, no more' headers
 ok 'a program builds against kvt.pc'          kvt_program
 ok 'the examples in C build against it and run' examples
+ok 'a program that uses HDF5 itself creates a snapshot' hdf5_program
 ok 'uninstalls'                               run_make uninstall
 ok 'nothing is left after it'                 nothing_left
 done_testing

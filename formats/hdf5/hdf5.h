@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hdf5.h - what the files of the HDF5 format share; of others libraries.c alone
- * includes it, to ask for the version
+ * hdf5.h - what the files of the HDF5 format share
  *
  * A file is foreign until proven otherwise: class, size and rank of everything
  * are checked before it is read, nothing is ever converted, and no filtered
@@ -10,9 +9,8 @@
 #ifndef KVT_HDF5_IMPL_H
 #define KVT_HDF5_IMPL_H
 
-#include <hdf5.h>
-
 #include "formats/file/proof.h"
+#include "formats/hdf5/calls.h"
 
 /*
  * Releases any kind of id and leaves the error stack as it is; a failed id

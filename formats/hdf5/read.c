@@ -282,7 +282,8 @@ enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 	int index;
 
 	/* first: says what the system has against it, and refuses a FIFO */
-	if ((status = kvt_files_open(&reader->files, &index, path, err)))
+	if ((status = kvt_files_open(&reader->files, &index, path, err)) ||
+	    (status = kvt_h5_load(path, err)))
 		return status;
 	in.nbytes = in.left = reader->files.file[index].nbytes;
 	reader->own = own = kvt_h5_file_new();

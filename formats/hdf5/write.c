@@ -327,10 +327,13 @@ static enum kvt_status prepare(struct kvt_writer *writer, struct kvt_error *err)
 
 enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err)
 {
+	enum kvt_status status = kvt_h5_load(writer->path, err);
 	struct kvt_h5_entry entry;
-	struct kvt_h5_file *own = writer->own = kvt_h5_file_new();
-	enum kvt_status status;
+	struct kvt_h5_file *own;
 
+	if (status)
+		return status;
+	own = writer->own = kvt_h5_file_new();
 	if (!own)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if ((status = prepare(writer, err)))
