@@ -90,12 +90,14 @@ static bool match_shape(int64_t n[KVT_NAXES], const struct kvt_layout *layout,
 	return false;
 }
 
-/* Extents above 1; 'fuse' makes one of K and D.  Returns how many. */
+/* Extents above 1, of two planes 2 first; 'fuse' joins K and D.  Returns how many. */
 static int squeeze(int64_t out[32], const struct kvt_group *group, bool fuse)
 {
 	const struct kvt_order *order = &group->layout.plane[0];
 	int count = 0;
 
+	if (group->layout.nplanes == 2)
+		out[count++] = 2;
 	for (int i = 0; i < order->nparts; i++) {
 		int64_t n = group->shape.n[order->part[i].axis];
 
@@ -108,22 +110,36 @@ static int squeeze(int64_t out[32], const struct kvt_group *group, bool fuse)
 	return count;
 }
 
+/* Does each part stand for one axis of an array?  Of two planes, in the same order. */
+static bool has_axes(const struct kvt_layout *layout)
+{
+	const struct kvt_order *order = layout->plane, *other = &layout->plane[1];
+
+	for (int i = 0; i < order->nparts; i++)
+		if (order->part[i].kind != KVT_WHOLE ||
+		    (layout->nplanes == 2 &&
+		     (order->part[i].axis == KVT_AXIS_K || i >= other->nparts ||
+		      other->part[i].kind != KVT_WHOLE ||
+		      other->part[i].axis != order->part[i].axis)))
+			return false;
+	return true;
+}
+
 /*
  * An array with as many axes as the layout has must have them in the layout's
  * order: else the bytes would be there, in the wrong places.  One with fewer
- * has some of them joined, which says nothing.
+ * has some of them joined, which says nothing.  One of both planes has the planes first.
  */
 enum kvt_status kvt_manifest_fit_axes(const struct kvt_group *group,
 				  const struct kvt_array *array, struct kvt_error *err)
 {
-	int count = 0, nparts = group->layout.plane[0].nparts;
-	int64_t here[32], axes[32];
+	const struct kvt_order *order = &group->layout.plane[0];
+	bool planes = group->layout.nplanes == 2;
+	int count = 0, nparts = order->nparts + planes;
+	int64_t here[32], axes[32] = { 2 };
 
-	if (group->layout.nplanes != 1 || array->rank != nparts || group->page_bytes)
+	if (array->rank != nparts || group->page_bytes || !has_axes(&group->layout))
 		return KVT_OK;
-	for (int i = 0; i < nparts; i++)
-		if (group->layout.plane[0].part[i].kind != KVT_WHOLE)
-			return KVT_OK;
 	for (int i = 0; i < array->rank; i++)
 		if (array->shape[i] != 1)
 			here[count++] = array->shape[i];
@@ -131,8 +147,9 @@ enum kvt_status kvt_manifest_fit_axes(const struct kvt_group *group,
 		if (squeeze(axes, group, fuse) == count &&
 		    !memcmp(here, axes, (size_t)count * sizeof(*here)))
 			return KVT_OK;
-	for (int i = 0; i < nparts; i++)
-		axes[i] = group->shape.n[group->layout.plane[0].part[i].axis];
+	axes[0] = 2;
+	for (int i = 0; i < order->nparts; i++)
+		axes[i + planes] = group->shape.n[order->part[i].axis];
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%.160s: shape is %.100s, but layout %s has %.100s", array->name,
 			print_shape(array->rank, array->shape).s,

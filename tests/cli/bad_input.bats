@@ -326,3 +326,18 @@ large=(--layout nhd --dtype bfloat16 --layers 24 --block-size 16 --heads 8
 	[ "$(cat out.npy)" = mine ]
 	only large.bin out.npy
 }
+
+# K and V first is what two planes are in one array
+@test "an array of another shape is no array of two planes" {
+	/usr/bin/python3 -c '
+import numpy as np
+x = np.zeros((3, 2, 5, 16, 4, 8), np.float16)
+np.save("layers-first.npy", x)
+np.save("planes-first.npy", x.transpose(1, 0, 2, 3, 4, 5).copy())'
+	local said=(--layers=3 --block-size=16 --heads=4 --head-dim=8 --layout=sglang-pool)
+	run -3 --separate-stderr kvtool describe "${said[@]}" layers-first.npy
+	one_sentence
+	[[ $stderr == *": shape is 3 x 2 x 5 x 16 x 4 x 8, but layout K:LBSHD V:LBSHD has 2 x 3 x 5 x 16 x 4 x 8" ]]
+	run -0 kvtool describe "${said[@]}" planes-first.npy
+	[[ $output == *"K:LBSHD V:LBSHD"* ]]
+}
