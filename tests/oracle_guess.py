@@ -246,6 +246,59 @@ def without_a_name(tmp, rng, count):
     return rows
 
 
+# ---- the same data in any container ------------------------------------------
+
+def safetensors(path, arrays):
+    head, at = {}, 0
+    for name, x in arrays.items():
+        head[name] = {"dtype": "F16", "shape": x.shape, "data_offsets": [at, at + x.nbytes]}
+        at += x.nbytes
+    head = json.dumps(head).encode()
+    with open(path, "wb") as f:
+        f.write(len(head).to_bytes(8, "little") + head)
+        f.writelines(x.tobytes() for x in arrays.values())
+
+
+def ruled_out(answer, axes, extents):
+    """Candidates of an axis a letter whose extents are not those of the array."""
+    size = dict(zip(axes, extents))
+    for c in answer["candidates"]:
+        planes = [p.split(":")[-1] for p in c["layout"].split()]
+        if not all(p.isalpha() for p in planes) or len(set(planes)) > 1:
+            continue		# an engine declares another shape for these
+        order = ("" if len(planes) == 1 else "K") + planes[0]
+        if sorted(order) == sorted(axes) and [size[a] for a in order] != list(extents):
+            yield c["layout"]
+
+
+def containers(tmp, rng):
+    """As many layers as heads: no shape tells which of the two is which."""
+    size = {"L": 4, "K": 2, "B": 64, "S": 16, "H": 4, "D": 32}
+    channel = (2, 4, 1, 1, 4, 32)
+    kv = rng.standard_normal((2, 4, 64, 16, 4, 32)) * rng.lognormal(0, 0.7, channel)
+    kv = (kv + 0.8 * rng.standard_normal(channel)).astype(np.float16)
+    for axes in ("LKBSHD", "LKBHSD", "LBKSHD", "LBKHSD", "KLBSHD"):
+        x = np.ascontiguousarray(kv.transpose(["KLBSHD".index(a) for a in axes]))
+        np.save(f"{tmp}/one.npy", x)
+        safetensors(f"{tmp}/one.safetensors", {"kv": x})
+        names = ["one.npy", "one.safetensors"]
+        if axes[0] == "L":
+            layers = {f"layers.{i}": layer for i, layer in enumerate(x)}
+            np.savez(f"{tmp}/each.npz", **layers)
+            safetensors(f"{tmp}/each.safetensors", layers)
+            names += ["each.npz", "each.safetensors"]
+        said = {}
+        for name in names:
+            _, answer = ask(f"{tmp}/{name}", *shape_args(size))
+            said[name] = (answer["told"], answer["candidates"][0]["layout"],
+                          answer["confidence"])
+            tap.ok(not list(ruled_out(answer, axes, x.shape)),
+                   f"{name} of {axes}: ranks nothing that its shape rules out",
+                   list(ruled_out(answer, axes, x.shape)))
+        tap.ok(set(said.values()) == {(True, axes, said["one.npy"][2])},
+               f"{axes}: each container has the same answer", said)
+
+
 def main():
     oracle.need_program_and_data()
     rng = np.random.default_rng(7)
@@ -259,6 +312,7 @@ def main():
             odd = [r for r in rows if r[1] != "declined"]
             print(f"# {kind}: {len(rows) - len(odd)} of {len(rows)} declined")
             tap.ok(not odd, f"{kind} is declined", odd)
+        containers(tmp, rng)
     return tap.done()
 
 

@@ -263,6 +263,40 @@ static bool next_order(char *letters, int n)
 	return true;
 }
 
+/* An order that nobody is known to write has to lead clearly, in either measure. */
+static bool leads(const struct kvt_guess_measures *a, const struct kvt_guess_measures *b)
+{
+	if (same_channels(a, b))
+		return a->kinship - b->kinship > GUESS_LEAST_KINSHIP * b->kinship_spread;
+	return a->gain - b->gain > gain_needed(b);
+}
+
+/*
+ * Of a smaller sample, which may be of few layers: another order then has other
+ * channels there.  So what leads is measured once more as the winner was.
+ */
+static enum kvt_status try_order(struct kvt_guess *g, struct guess_sample *few,
+				 const struct guess_sample *all, const char *order,
+				 struct kvt_guess_measures *best,
+				 struct kvt_guess_measures *best_of_few,
+				 struct kvt_error *err)
+{
+	struct guess_sample s = *all;
+	struct kvt_guess_candidate c, again;
+	enum kvt_status status;
+
+	status = measure_order(&c, few, order, err);
+	if (status || !leads(&c.is, best_of_few))
+		return status;
+	if ((status = measure_order(&again, &s, order, err)) || !leads(&again.is, best))
+		return status;
+	*best_of_few = c.is;
+	*best = again.is;
+	g->better = c.layout;
+	g->has_better = true;
+	return KVT_OK;
+}
+
 /*
  * The right layout may have no name; the best of the wrong ones must not pass for
  * it then.  A smaller sample will do, of the winner too.
@@ -273,27 +307,19 @@ static enum kvt_status look_beyond(struct kvt_guess *g, const struct guess_sampl
 	bool latent = g->candidate[0].group.shape.n[KVT_AXIS_K] == 1;
 	char order[8], letters[] = "BHKLS", opaque[] = "BHLS";
 	char *letter = latent ? opaque : letters;
+	const struct kvt_guess_candidate *winner = &g->candidate[0];
+	struct kvt_guess_measures best = winner->is;
 	struct guess_sample s = *all;
-	struct kvt_guess_candidate c, winner = g->candidate[0];
-	struct kvt_dump *dump;
-	double best, akin;
+	struct kvt_guess_candidate c;
 	int64_t few;
 	enum kvt_status status;
 
-	few = winner.views.nbytes / winner.group.shape.n[KVT_AXIS_L] /
-	      winner.group.shape.n[KVT_AXIS_B] * BEYOND_BLOCKS;
+	few = winner->views.nbytes / winner->group.shape.n[KVT_AXIS_L] /
+	      winner->group.shape.n[KVT_AXIS_B] * BEYOND_BLOCKS;
 	if (s.nbytes > BEYOND_NBYTES && s.nbytes > few)
 		s.nbytes = few > BEYOND_NBYTES ? few : BEYOND_NBYTES;
-	if ((status = kvt_guess_open(&dump, &c, &s,
-				     kvt_layout_string(&winner.layout).s, err)))
+	if ((status = measure_order(&c, &s, kvt_layout_string(&winner->layout).s, err)))
 		return status;
-	status = kvt_guess_read(&c, &s, dump, err);
-	kvt_dump_close(dump);
-	if (status)
-		return status;
-	winner.is = c.is;
-	best = c.is.gain + gain_needed(&c.is);
-	akin = c.is.kinship;
 	do {
 		/* slots outside of blocks leave every channel what it is */
 		if (strchr(letter, 'S') < strchr(letter, 'B'))
@@ -301,17 +327,9 @@ static enum kvt_status look_beyond(struct kvt_guess *g, const struct guess_sampl
 		snprintf(order, sizeof(order), "%sD", letter);
 		if (latent)
 			order[4] = 'C';
-		status = measure_order(&c, &s, order, err);
+		status = try_order(g, &s, all, order, &best, &c.is, err);
 		if (status == KVT_SYSTEM)
 			return status;
-		if (status || !(c.is.gain > best ||
-				(same_channels(&c.is, &winner.is) &&
-				 c.is.kinship > akin)))
-			continue;
-		best = fmax(best, c.is.gain);
-		akin = fmax(akin, c.is.kinship);
-		g->better = c.layout;
-		g->has_better = true;
 	} while (next_order(letter, (int)strlen(letter)));
 	return KVT_OK;
 }
