@@ -142,6 +142,8 @@ static void put_state(struct json_out *out, json_t *o, const struct kvt_group *g
 	int n = kvt_group_state_shape(shape, g);
 	json_t *list;
 
+	json_put_text(out, o, "state_order", g->kind == KVT_MAMBA_SSM && g->state[0] ?
+		      kvt_state_order_name(g->state_order) : NULL);
 	if (!n) {
 		json_put(out, o, "state_shape", json_null());
 		return;

@@ -241,7 +241,9 @@ static void print_state(const struct kvt_group *group)
 	plainf("%lld head%s of ", (long long)shape[0], plural(shape[0]));
 	for (int i = 1; i < n; i++)
 		plainf("%s%lld", i > 1 ? " x " : "", (long long)shape[i]);
-	putchar('\n');
+	puts(group->state_order == KVT_STATE_KV ? ", keys outside values" :
+	     group->state_order == KVT_STATE_EITHER ?
+	     ", keys outside values unless the model is a Mamba" : "");
 }
 
 static void print_sizes(const struct kvt_group_facts *f)

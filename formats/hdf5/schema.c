@@ -406,6 +406,24 @@ static enum kvt_status read_state(struct kvt_h5_in *in, hid_t object,
 	return status;
 }
 
+static enum kvt_status read_state_order(struct kvt_h5_in *in, hid_t object,
+					struct kvt_group *group, struct kvt_error *err)
+{
+	char *name = NULL;
+	enum kvt_status status;
+
+	if (!kvt_h5_has_attr(in, object, "state_order"))
+		return KVT_OK;
+	if ((status = kvt_h5_get_str(in, object, "state_order", &name, err)))
+		return status;
+	group->state_order = kvt_state_order_find(name);
+	if (group->state_order == KVT_STATE_ORDERS)
+		status = kvt_h5_bad(in, object, err,
+				    "state_order is '%.60s', expected vk, kv or either", name);
+	free(name);
+	return status;
+}
+
 enum kvt_status kvt_h5_read_group(struct kvt_h5_in *in, hid_t object,
 				  struct kvt_group *group, struct kvt_error *err)
 {
@@ -414,7 +432,8 @@ enum kvt_status kvt_h5_read_group(struct kvt_h5_in *in, hid_t object,
 	if ((status = read_kind(in, object, group, err)) ||
 	    (status = read_dtype(in, object, group, err)) ||
 	    (status = read_content_type(in, object, group, err)) ||
-	    (status = read_state(in, object, group, err)))
+	    (status = read_state(in, object, group, err)) ||
+	    (status = read_state_order(in, object, group, err)))
 		return status;
 	if ((status = read_fields(in, object, group_fields, NGROUP, group, err)))
 		return status;
@@ -528,7 +547,10 @@ static bool write_state(hid_t object, const struct kvt_group *group)
 	int64_t shape[KVT_STATE_AXES];
 	int n = kvt_group_state_shape(shape, group);
 
-	return !n || kvt_h5_put_ints(object, "state_shape", KVT_H5_U64, shape, n);
+	return (!n || kvt_h5_put_ints(object, "state_shape", KVT_H5_U64, shape, n)) &&
+	       (!group->state_order ||
+		kvt_h5_put_str(object, "state_order",
+			       kvt_state_order_name(group->state_order)));
 }
 
 bool kvt_h5_write_group(hid_t object, const struct kvt_group *group)

@@ -261,6 +261,22 @@ static enum kvt_status take_numbers(struct kvt_group *group, const struct kvt_js
 	return take_tokens_per_slot(group, in);
 }
 
+static enum kvt_status take_state_order(struct kvt_group *group,
+					const struct kvt_json *in)
+{
+	const char *name = NULL;
+	enum kvt_status status = kvt_json_string(&name, in, "state_order");
+
+	if (status || !name)
+		return status;
+	group->state_order = kvt_state_order_find(name);
+	if (group->state_order == KVT_STATE_ORDERS)
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: state_order is '%.60s', expected vk, kv or either",
+				in->name, name);
+	return KVT_OK;
+}
+
 /*
  * state_shape: [channels, taps] of a conv state, [heads, head_dim, state] and the like
  * of an SSM state.  It says extents, as sizes do.
@@ -274,7 +290,7 @@ static enum kvt_status take_state(struct kvt_group *group, const struct kvt_json
 	enum kvt_status status = kvt_json_array(&list, in, key);
 	size_t count = json_array_size(list);
 
-	if (status || !list)
+	if (status || (status = take_state_order(group, in)) || !list)
 		return status;
 	if (!kvt_is_recurrent(group->kind) || count < 2 ||
 	    count > (conv ? 2 : KVT_STATE_AXES))

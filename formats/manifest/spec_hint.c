@@ -208,6 +208,7 @@ static bool agrees(const struct kvt_group *group, const struct told *told,
 	};
 
 	kvt_group_set_state(&said, told->spec.content, told->spec.ncontent);
+	said.state_order = group->state_order;
 	if (told->spec.kind == KVT_MAMBA_SSM && !kvt_group_same_state(group, &said)) {
 		kvt_fail(why, KVT_BAD_INPUT, "%s: a state has another shape", group->id);
 		return false;

@@ -142,6 +142,9 @@ static void put_state(struct text *t, json_t *out, const struct kvt_group *group
 	int n = kvt_group_state_shape(shape, group);
 	json_t *list;
 
+	if (group->state_order)
+		put_string(t, out, "state_order",
+			   kvt_state_order_name(group->state_order));
 	if (!n)
 		return;
 	list = json_array();

@@ -71,7 +71,26 @@ int kvt_group_state_shape(int64_t out[KVT_STATE_AXES], const struct kvt_group *g
 bool kvt_group_same_state(const struct kvt_group *a, const struct kvt_group *b)
 {
 	return !a->state[0] || !b->state[0] ||
-	       !memcmp(a->state, b->state, sizeof(a->state));
+	       (a->state_order == b->state_order &&
+		!memcmp(a->state, b->state, sizeof(a->state)));
+}
+
+static const char *const state_orders[KVT_STATE_ORDERS] = {
+	[KVT_STATE_VK] = "vk", [KVT_STATE_KV] = "kv", [KVT_STATE_EITHER] = "either",
+};
+
+const char *kvt_state_order_name(enum kvt_state_order order)
+{
+	return state_orders[order];
+}
+
+enum kvt_state_order kvt_state_order_find(const char *name)
+{
+	int i = 0;
+
+	while (i < KVT_STATE_ORDERS && strcmp(name, state_orders[i]))
+		i++;
+	return (enum kvt_state_order)i;
 }
 
 struct kvt_packing kvt_group_packing(const struct kvt_group *group)

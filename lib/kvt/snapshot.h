@@ -26,6 +26,18 @@ struct kvt_component {
 
 enum { KVT_MAX_COMPONENTS = 8, KVT_MAX_GROUPS = 32, KVT_STATE_AXES = 4 };
 
+/*
+ * Which way a head of a recurrent state is stored.  A model writes into it a sum of
+ * products of a value and a key; of Mamba, of x and B.
+ */
+enum kvt_state_order {
+	KVT_STATE_VK,			/* values outside keys; as most engines do */
+	KVT_STATE_KV,			/* keys outside values */
+	/* of transformers: kv, but vk if the model is a Mamba */
+	KVT_STATE_EITHER,
+	KVT_STATE_ORDERS
+};
+
 struct kvt_group {
 	char id[32];			/* "g0", "conv", "ssm" */
 	enum kvt_kind kind;
@@ -49,6 +61,7 @@ struct kvt_group {
 	struct kvt_component component[KVT_MAX_COMPONENTS];
 	/* Extents of a head of an SSM state, then 0s; all 0: unknown, or none. */
 	int64_t state[KVT_STATE_AXES];
+	enum kvt_state_order state_order;	/* of the first two of them */
 
 	/* Tables; NULL where the file has none.  Owned by the snapshot. */
 	char     **layer_names;		/* [L] */
@@ -175,6 +188,9 @@ int kvt_group_state_shape(int64_t out[KVT_STATE_AXES], const struct kvt_group *g
 bool kvt_group_set_state(struct kvt_group *group, const int64_t *extents, int n);
 /* False where both are known and differ: [head_dim, state] is no [state, head_dim]. */
 bool kvt_group_same_state(const struct kvt_group *a, const struct kvt_group *b);
+/* "vk", "kv", "either"; and the other way, KVT_STATE_ORDERS: it is none. */
+const char *kvt_state_order_name(enum kvt_state_order order);
+enum kvt_state_order kvt_state_order_find(const char *name);
 /* Of a group with a content type that passed kvt_snapshot_check(). */
 struct kvt_packing kvt_group_packing(const struct kvt_group *group);
 
