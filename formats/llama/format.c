@@ -271,6 +271,9 @@ static enum kvt_status add_states(struct kvt_llama_opening *o, int which)
 	group->shape = (struct kvt_shape){
 		{ states->nlayers, -1, 1, 1, 1, rows->nbytes / 4 }, 4 };
 	group->tokens_per_slot = -1;
+	/* that builds of before stored keys inside values is not known */
+	if (which && o->state.version < (o->state.whole ? 10 : 3))
+		group->state_order = KVT_STATE_EITHER;
 	return kvt_manifest_finish_group(group, &snapshot->parallel, o->reader->leaf.path,
 					 o->err);
 }
@@ -343,13 +346,18 @@ static enum kvt_status take_facts(struct kvt_llama_opening *o,
 static enum kvt_status name_source(struct kvt_llama_opening *o)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+	const char *told = kvt_fact(o->hints, "arch");
 	char text[48];
 
+	if (told && o->state.arch[0] && strcmp(told, o->state.arch))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: --set arch=%.60s, but the file says %s",
+				o->reader->leaf.path, told, o->state.arch);
 	snprintf(text, sizeof(text), "llama.cpp %s %d", o->state.kind, o->state.version);
 	s->source_format = strdup(text);
-	if (o->state.arch[0])
-		s->model = strdup(o->state.arch);
-	return s->source_format && (s->model || !o->state.arch[0]) ? KVT_OK :
+	if (o->state.arch[0] || told)
+		s->model = strdup(o->state.arch[0] ? o->state.arch : told);
+	return s->source_format && (s->model || !(o->state.arch[0] || told)) ? KVT_OK :
 	       kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
 }
 
@@ -381,7 +389,7 @@ static enum kvt_status llama_open(struct kvt_reader *reader, const char *path,
 }
 
 static const char *const presets[] = { "llama.cpp", NULL };
-static const char *const facts[] = { "heads", "memory", "window", NULL };
+static const char *const facts[] = { "arch", "heads", "memory", "window", NULL };
 
 const struct kvt_format kvt_llama_format = {
 	.info = { "llama", "state files of llama.cpp",

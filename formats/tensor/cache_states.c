@@ -16,29 +16,36 @@
 #include "formats/manifest/manifest.h"
 #include "lib/base/print.h"
 
-/* What the words in a name say; the number after them counts states of a layer. */
+/*
+ * What the words in a name say; the number after them counts states of a layer.  Of
+ * recurrent states also their order: since 5.0 all models share one name, before that
+ * ssm_states were those of Mamba.
+ */
 static const struct {
 	const char *word;
 	enum kvt_role role;
+	enum kvt_state_order order;
 } words[] = {
-	{ "conv_states", KVT_ROLE_CONV }, { "conv_state", KVT_ROLE_CONV },
-	{ "recurrent_states", KVT_ROLE_STATE }, { "recurrent_state", KVT_ROLE_STATE },
-	{ "ssm_states", KVT_ROLE_STATE }, { "ssm_state", KVT_ROLE_STATE },
-	{ "linear_cache", KVT_ROLE_STATE },
+	{ "conv_states", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "conv_state", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "recurrent_states", KVT_ROLE_STATE, KVT_STATE_EITHER },
+	{ "recurrent_state", KVT_ROLE_STATE, KVT_STATE_EITHER },
+	{ "ssm_states", KVT_ROLE_STATE, KVT_STATE_VK },
+	{ "ssm_state", KVT_ROLE_STATE, KVT_STATE_VK },
+	{ "linear_cache", KVT_ROLE_STATE, KVT_STATE_KV },
 	/* of models that were exported to ONNX */
-	{ "past_conv", KVT_ROLE_CONV }, { "present_conv", KVT_ROLE_CONV },
-	{ "past_recurrent", KVT_ROLE_STATE }, { "present_recurrent", KVT_ROLE_STATE },
-	{ "indexer_keys", KVT_ROLE_INDEX }, { "idx_keys", KVT_ROLE_INDEX },
+	{ "past_conv", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "present_conv", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "past_recurrent", KVT_ROLE_STATE, KVT_STATE_EITHER },
+	{ "present_recurrent", KVT_ROLE_STATE, KVT_STATE_EITHER },
+	{ "indexer_keys", KVT_ROLE_INDEX, KVT_STATE_VK },
+	{ "idx_keys", KVT_ROLE_INDEX, KVT_STATE_VK },
 };
 enum { NWORDS = sizeof(words) / sizeof(words[0]), MAX_STATES = 64 };
 
-enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after)
+/* The row of words[] that a name has, and what follows the word; -1: none. */
+static int word_of(const char *name, const char **after)
 {
-	const char *name = tensor->name;
-
-	*after = NULL;
-	if (tensor->held.role)
-		return tensor->held.role;
 	for (int i = 0; i < NWORDS; i++) {
 		size_t n = strlen(words[i].word);
 		const char *at = strstr(name, words[i].word);
@@ -46,9 +53,20 @@ enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after
 		if (!at || (at > name && at[-1] != '.') || (at[n] && at[n] != '.'))
 			continue;
 		*after = at + n;
-		return words[i].role;
+		return i;
 	}
-	return KVT_ROLE_PAIR;
+	return -1;
+}
+
+enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after)
+{
+	int i;
+
+	*after = NULL;
+	if (tensor->held.role)
+		return tensor->held.role;
+	i = word_of(tensor->name, after);
+	return i < 0 ? KVT_ROLE_PAIR : words[i].role;
 }
 
 /* ---- what there is ------------------------------------------------------ */
@@ -182,6 +200,38 @@ static void name_group(char id[16], const struct kvt_snapshot *s,
 	snprintf(id, 16, n ? "%s%d" : "%s", kind, n);
 }
 
+/*
+ * The order that a head is stored in: as the name has it, as the user says, or as mlx
+ * does it in all models.  A head of one extent has just one.
+ */
+static enum kvt_status take_order(struct kvt_group *group,
+				  const struct cache_opening *o,
+				  const struct kvt_tensor *t)
+{
+	const char *told = kvt_fact(o->hints, "recurrent"), *after;
+	enum kvt_state_order order;
+	int i = t->held.role ? -1 : word_of(t->name, &after);
+
+	kvt_group_set_state(group, t->shape + 2, t->rank - 2);
+	if (t->rank != 4)
+		return KVT_OK;
+	group->state_order = i < 0 ? KVT_STATE_VK : words[i].order;
+	if (!told || i < 0)
+		return KVT_OK;
+	order = kvt_state_order_find(told);
+	if (order != KVT_STATE_VK && order != KVT_STATE_KV)
+		return kvt_fail(o->err, KVT_USAGE,
+				"--set recurrent=%.60s, expected vk (heads of values x keys, as Mamba's) or kv (keys x values)",
+				told);
+	if (group->state_order != KVT_STATE_EITHER && group->state_order != order)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: --set recurrent=%s, but %.100s is of order %s",
+				o->reader->leaf.path, told, t->name,
+				kvt_state_order_name(group->state_order));
+	group->state_order = order;
+	return KVT_OK;
+}
+
 static enum kvt_status add_group(struct cache_opening *o, const struct cache_state *state)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
@@ -215,7 +265,7 @@ static enum kvt_status add_group(struct cache_opening *o, const struct cache_sta
 	/* below the bytes of the file */
 	for (int i = 2; !conv && i < t->rank; i++)
 		group->shape.n[KVT_AXIS_D] *= t->shape[i];
-	return KVT_OK;
+	return conv ? KVT_OK : take_order(group, o, t);
 }
 
 enum kvt_status kvt_cache_state_groups(struct cache_opening *o)

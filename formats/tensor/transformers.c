@@ -462,8 +462,8 @@ static enum kvt_status cache_open(struct kvt_reader *reader, const char *path,
 	return status;
 }
 
-static const char *const facts[] = { "axes", "names", "padding", "ring", "slots",
-				     "tokens", "window", NULL };
+static const char *const facts[] = { "axes", "names", "padding", "recurrent", "ring",
+				     "slots", "tokens", "window", NULL };
 
 const struct kvt_format kvt_cache_format = {
 	.info = { "transformers", "keys and values as [batch, heads, tokens, elements]",
