@@ -631,6 +631,10 @@ def _channels(name, layer, config, tp, conv, ssm):
         inner = ssm.shape[1] * ssm.shape[2]
         n = (max(conv.shape[1:]) - inner) // 2
         return [("x", inner, 1), ("B", n, same), ("C", n, same)]
+    if cls == "MambaMixer":
+        return [("x", ssm.shape[1], 1)]
+    if cls == "ShortConv":
+        return [("x", layer.conv_dim // tp, 1)]
     if "GatedDeltaNet" in cls:
         key, value = layer.key_dim // tp, layer.value_dim // tp
         return [("q", key, 1), ("k", key, 1), ("v", value, 1)]
@@ -638,31 +642,36 @@ def _channels(name, layer, config, tp, conv, ssm):
 
 
 def _mamba(name, layer, spec, parallel, config):
-    """The two states of a recurrent layer, which lie in one page of the engine."""
+    """The states of a recurrent layer, which lie in one page of the engine."""
     cache = _bound(layer)
-    if not isinstance(cache, (list, tuple)) or len(cache) != 2:
+    if hasattr(cache, "shape"):
+        cache = (cache,)
+    if not isinstance(cache, (list, tuple)) or len(cache) not in (1, 2):
         raise Unknown(f"{name}: {type(layer).__name__} has another number of states "
-                      "than two, which is not known here")
-    conv, ssm = cache
+                      "than one or two, which is not known here")
+    conv, ssm = cache if len(cache) == 2 else (cache[0], None)
     tp, rank = parallel["tp_size"], parallel["tp_rank"]
     parts = _channels(name, layer, config, tp, conv, ssm)
     channels = sum(n for _, n, _ in parts)
-    if conv.dim() != 3 or ssm.dim() != 4 or conv.shape[1] == conv.shape[2] or \
-            channels not in conv.shape[1:]:
+    if conv.dim() != 3 or (ssm is not None and ssm.dim() not in (3, 4)) or \
+            conv.shape[1] == conv.shape[2] or channels not in conv.shape[1:]:
         raise Unknown(f"{name}: {channels} channels in a state of {conv.shape[1:]}")
     taps_first = conv.shape[2] == channels
     base = conv.storage_offset() * conv.element_size()
     page = {"tokens_per_slot": -1, "page_bytes": spec.page_size_bytes}
     first = _Layer(name, conv, "BSD" if taps_first else "BDS", None)
-    second = _Layer(name, ssm.flatten(2), "BHD", None)
-    heads = second.n["H"]
-    return [(first, {
+    pieces = [(first, {
         "kind": "mamba_conv", "layout": "L" + first.axes, "dtype": first.dtype, **page,
         "page_offset": 0, "content": _ranges(parts, tp, rank),
         "total_kv_heads": 1, "head_start": 0, "head_count": 1, "replicas": 1,
         "state_shape": [channels, first.n["S"]],
         "sizes": {"block_size": spec.block_size, "slots": first.n["S"],
-                  "num_kv_heads": 1, "content": channels}}), (second, {
+                  "num_kv_heads": 1, "content": channels}})]
+    if ssm is None:
+        return pieces
+    second = _Layer(name, ssm.flatten(2), "BHD", None)
+    heads = second.n["H"]
+    return pieces + [(second, {
         "kind": "mamba_ssm", "layout": "LBHC", "dtype": second.dtype, **page,
         "page_offset": ssm.storage_offset() * ssm.element_size() - base,
         "total_kv_heads": heads * tp, "head_start": heads * rank, "head_count": heads,
