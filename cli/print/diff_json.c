@@ -176,6 +176,25 @@ static void put_rotation(struct json_out *out, json_t *o, const struct diff_pair
 	json_put_bool(out, o, "undone", p->decoded);
 }
 
+static void put_states(struct json_out *out, json_t *o, const struct diff_pair *p)
+{
+	static const char *const names[NSIDES] = { "a", "b" };
+
+	if (!p->reordered) {
+		json_put(out, o, "recurrent", json_null());
+		return;
+	}
+	o = json_put_object(out, o, "recurrent");
+	json_put_int(out, o, "taps", p->taps);
+	for (int s = 0; s < NSIDES; s++) {
+		json_t *side = json_put_object(out, o, names[s]);
+
+		json_put_int(out, side, "taps", p->slots[s]);
+		json_put_bool(out, side, "row", p->row[s]);
+		json_put_bool(out, side, "turned", p->inner[s] != 0);
+	}
+}
+
 static void put_result(struct json_out *out, json_t *o, const struct diff_result *r)
 {
 	const struct diff_pair *p = r->pair;
@@ -186,6 +205,7 @@ static void put_result(struct json_out *out, json_t *o, const struct diff_result
 	json_put_text(out, o, "dtype_a", kvt_group_type(p->group[SIDE_A]).s);
 	json_put_text(out, o, "dtype_b", kvt_group_type(p->group[SIDE_B]).s);
 	put_rotation(out, o, p);
+	put_states(out, o, p);
 	json_put_bool(out, o, "rounding", r->rounding);
 	json_put_text(out, o, "result", r->equal ? "equal" :
 		      r->differs ? "differs" : "within");

@@ -119,7 +119,7 @@ static void print_extent(const struct diff_pair *p)
 	if (p->nheads > 1)
 		plainf("%lld heads x ", LL(p->nheads));
 	plainf("%lld", LL(p->content * p->nkv *
-			  (p->recurrent ? p->group[SIDE_A]->shape.n[KVT_AXIS_S] : 1)));
+			  (p->recurrent ? p->taps : 1)));
 }
 
 /* Are these numbers in the basis of the model? */
@@ -132,6 +132,24 @@ static void print_rotation(const struct diff_pair *p)
 	       kvt_rotation_name(p->rotation[SIDE_B]),
 	       p->decoded ? "undone, compared in the basis of the model" :
 			    "compared as stored");
+}
+
+/* How states that are stored in two ways were brought into one. */
+static void print_states(const struct diff_pair *p)
+{
+	if (!p->reordered)
+		return;
+	for (int s = 0; s < NSIDES; s++) {
+		if (p->row[s])
+			plainf("  rows    of llama.cpp in %c, as %s\n", "AB"[s],
+			       p->inner[s] ? "channels of taps" : "heads");
+		else if (p->inner[s])
+			plainf("  order   keys outside values in %c, inside in %c\n",
+			       "AB"[s], "BA"[s]);
+		if (p->slots[s] > p->taps)
+			plainf("  taps    the newest %lld of %lld in %c\n",
+			       LL(p->taps), LL(p->slots[s]), "AB"[s]);
+	}
 }
 
 static void print_types(const struct diff_result *r)
@@ -317,6 +335,7 @@ static void print_result(const struct diff_result *r)
 {
 	print_verdict(r);
 	print_rotation(r->pair);
+	print_states(r->pair);
 	if (!r->measured || r->equal)
 		return;
 	print_types(r);

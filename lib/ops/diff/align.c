@@ -32,19 +32,31 @@ static bool is_other_half(const struct kvt_group *a, const struct kvt_group *b)
 	       kvt_group_half(a) != kvt_group_half(b);
 }
 
-static bool alike(const struct kvt_group *a, const struct kvt_group *b)
+static bool alike(const struct kvt_snapshot *const in[NSIDES],
+		  const struct kvt_group *a, const struct kvt_group *b)
 {
-	return a->kind == b->kind && !is_other_half(a, b);
+	return (a->kind == b->kind && !is_other_half(a, b)) ||
+	       is_row_of(a, b, in[SIDE_B]) || is_row_of(b, a, in[SIDE_A]);
 }
 
-/* Has 's' a group of this name that has the layer and is like 'group'? */
-static bool has_namesake(const struct kvt_snapshot *s, const char *name,
-			 const struct kvt_group *group, uint64_t id)
+/*
+ * A file of llama.cpp numbers the layers of each kind by themselves, from 0, where some
+ * are recurrent: then they are the same ones in their order.
+ */
+static bool is_numbered_apart(const struct kvt_snapshot *const in[NSIDES])
 {
-	int g = kvt_group_named(s, name);
+	return has_state_rows(in[SIDE_A]) != has_state_rows(in[SIDE_B]);
+}
 
-	return g >= 0 && alike(&s->group[g], group) &&
-	       kvt_group_has_layer(&s->group[g], id);
+/* Has side 's' a group of this name that has the layer and is like 'group'? */
+static bool has_namesake(const struct kvt_snapshot *const in[NSIDES], int s,
+			 const char *name, const struct kvt_group *group, uint64_t id)
+{
+	int g = kvt_group_named(in[s], name);
+	const struct kvt_group *own = g < 0 ? NULL : &in[s]->group[g];
+
+	return own && alike(in, s ? group : own, s ? own : group) &&
+	       kvt_group_has_layer(own, id);
 }
 
 /*
@@ -54,9 +66,23 @@ static bool has_namesake(const struct kvt_snapshot *s, const char *name,
 static bool same_layer(const struct kvt_snapshot *const in[NSIDES],
 		       const struct kvt_group *a, const struct kvt_group *b, uint64_t id)
 {
-	return alike(a, b) &&
-	       (!strcmp(a->id, b->id) || (!has_namesake(in[SIDE_B], a->id, a, id) &&
-					  !has_namesake(in[SIDE_A], b->id, b, id)));
+	return alike(in, a, b) &&
+	       (!strcmp(a->id, b->id) || (!has_namesake(in, SIDE_B, a->id, a, id) &&
+					  !has_namesake(in, SIDE_A, b->id, b, id)));
+}
+
+static enum kvt_status pair_in_order(struct diff_pair *p, struct kvt_error *err)
+{
+	int64_t a = p->group[SIDE_A]->shape.n[KVT_AXIS_L];
+	int64_t b = p->group[SIDE_B]->shape.n[KVT_AXIS_L];
+
+	if (a != b)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: %lld layers in A and %lld in B, and a file of llama.cpp with recurrent layers does not say the numbers of either kind",
+				p->id, LL(a), LL(b));
+	for (; p->nlayers < a; p->nlayers++)
+		p->layer[SIDE_A][p->nlayers] = p->layer[SIDE_B][p->nlayers] = p->nlayers;
+	return KVT_OK;
 }
 
 static enum kvt_status pair_layers(struct diff_pair *p, struct kvt_error *err)
@@ -72,6 +98,10 @@ static enum kvt_status pair_layers(struct diff_pair *p, struct kvt_error *err)
 		p->layer[s] = calloc((size_t)n + 1, sizeof(*p->layer[s]));
 		if (!status && (!list || !p->layer[s]))
 			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	if (!status && is_numbered_apart(in)) {
+		status = pair_in_order(p, err);
+		n = 0;
 	}
 	for (int64_t i = 0; !status && i < n; i++) {
 		int64_t l = list[i].index;
@@ -95,6 +125,9 @@ static bool is_shared(const struct kvt_snapshot *const in[NSIDES], int s,
 	for (int g = 0; g < in[!s]->ngroups; g++) {
 		const struct kvt_group *other = &in[!s]->group[g];
 
+		if (is_numbered_apart(in) &&
+		    alike(in, s ? other : group, s ? group : other))
+			return true;
 		if (kvt_group_has_layer(other, id) &&
 		    same_layer(in, s ? other : group, s ? group : other, id))
 			return true;
@@ -184,9 +217,13 @@ static enum kvt_status pair_heads(struct diff_pair *p, struct diff_unmatched *un
 				  struct kvt_error *err)
 {
 	int64_t n = p->group[SIDE_B]->shape.n[KVT_AXIS_H], *in_a;
-	enum kvt_status status = axis_pairs(&in_a, KVT_AXIS_H, p->group[SIDE_A],
-					    p->group[SIDE_B], err);
+	enum kvt_status status;
 
+	if (p->row[SIDE_A] || p->row[SIDE_B]) {
+		p->nheads = p->group[p->row[SIDE_A]]->shape.n[KVT_AXIS_H];
+		return KVT_OK;
+	}
+	status = axis_pairs(&in_a, KVT_AXIS_H, p->group[SIDE_A], p->group[SIDE_B], err);
 	for (int64_t h = 0; !status && h < n; h++) {
 		if (in_a[h] < 0)
 			continue;
@@ -372,18 +409,6 @@ static enum kvt_status pair_packed(struct diff_pair *p, const struct diff_alignm
 	return KVT_OK;
 }
 
-/* "32 x 16" */
-static struct kvt_text inside_state(const struct kvt_group *group)
-{
-	struct kvt_text out = { "" };
-	size_t used = 0;
-
-	for (int i = 0; i < KVT_STATE_AXES && group->state[i]; i++)
-		used += (size_t)snprintf(out.s + used, sizeof(out.s) - used, "%s%lld",
-					 i ? " x " : "", LL(group->state[i]));
-	return out;
-}
-
 /* What a slot is must be the same: no part of it could be left out. */
 static enum kvt_status pair_content(struct diff_pair *p, const struct diff_alignment *how,
 				    struct diff_unmatched *unmatched,
@@ -391,19 +416,19 @@ static enum kvt_status pair_content(struct diff_pair *p, const struct diff_align
 {
 	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
 	bool parts = a->kind == KVT_MAMBA_CONV && a->ncomponents && b->ncomponents;
+	bool row = is_state_row(a) != is_state_row(b);
 	enum kvt_status status;
 
 	if ((status = pair_kv(p, unmatched, err)) || (status = pair_packed(p, how, err)))
 		return status;
-	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] && !parts && !p->decoded)
+	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] && !parts && !row &&
+	    !p->decoded)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a slot has %lld elements a head in A and %lld in B",
 				p->id, LL(a->shape.n[KVT_AXIS_D]),
 				LL(b->shape.n[KVT_AXIS_D]));
-	if (!kvt_group_same_state(a, b))
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a head of a state is %s in A and %s in B", p->id,
-				inside_state(a).s, inside_state(b).s);
+	if (p->recurrent && (status = pair_states(p, err)))
+		return status;
 	if (a->tokens_per_slot != b->tokens_per_slot)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a slot stands for %lld tokens in A and for %lld in B%s",
@@ -438,6 +463,11 @@ static enum kvt_status pair_init(struct diff_pair *p, const struct diff_alignmen
 	enum kvt_status status;
 
 	p->recurrent = p->group[SIDE_A]->tokens_per_slot < 0;
+	for (int s = 0; s < NSIDES; s++) {
+		p->read[s] = kvt_layout_slots;
+		p->slots[s] = p->group[s]->shape.n[KVT_AXIS_S];
+	}
+	p->taps = p->slots[SIDE_A];
 	if ((status = pair_content(p, how, unmatched, err)) ||
 	    (status = pair_heads(p, unmatched, err)) ||
 	    (status = pair_segments(p, how, unmatched, err)))
@@ -452,6 +482,7 @@ static enum kvt_status try_pair(struct diff_pairs *out,
 				struct kvt_error *err)
 {
 	struct diff_pair *p = &out->pair[out->n];
+	const struct kvt_snapshot *in[NSIDES];
 	enum kvt_status status;
 
 	memset(p, 0, sizeof(*p));
@@ -459,9 +490,10 @@ static enum kvt_status try_pair(struct diff_pairs *out,
 	for (int s = 0; s < NSIDES; s++) {
 		p->side[s] = &side[s];
 		p->number[s] = s ? gb : ga;
-		p->group[s] = &kvt_dump_snapshot(side[s].dump)->group[p->number[s]];
+		in[s] = kvt_dump_snapshot(side[s].dump);
+		p->group[s] = &in[s]->group[p->number[s]];
 	}
-	if (!alike(p->group[SIDE_A], p->group[SIDE_B]))
+	if (!alike(in, p->group[SIDE_A], p->group[SIDE_B]))
 		return KVT_OK;
 	snprintf(p->id, sizeof(p->id), "%s", p->group[SIDE_A]->id);
 	if (strcmp(p->group[SIDE_A]->id, p->group[SIDE_B]->id))

@@ -83,7 +83,7 @@ struct diff_coordinates kvt_diff_locate(const struct diff_pair *p,
 		c.kv = p->half + key[KVT_AXIS_K];
 	c.dim = channel_of(p, SIDE_A, key[KVT_AXIS_D]);
 	for (int s = 0; s < NSIDES; s++) {
-		const int64_t index[KVT_NAXES] = {
+		int64_t index[KVT_NAXES] = {
 			p->layer[s][key[KVT_AXIS_L]], segment->block[s],
 			segment->slot[s] + key[KVT_AXIS_S],
 			p->head[s] + key[KVT_AXIS_H],
@@ -91,6 +91,9 @@ struct diff_coordinates kvt_diff_locate(const struct diff_pair *p,
 			stored_at(p, s, key[KVT_AXIS_D]),
 		};
 
+		state_index(p, s, index);
+		if (s == SIDE_A && !conv && p->inner[s])
+			c.dim = index[KVT_AXIS_D];	/* as A has it */
 		c.block[s] = (int64_t)kvt_block_id(p->group[s], index[KVT_AXIS_B]);
 		c.position[s] = index[KVT_AXIS_B];
 		c.slot[s] = index[KVT_AXIS_S];

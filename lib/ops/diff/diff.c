@@ -96,7 +96,7 @@ static enum kvt_status read_chunk(struct kvt_worker *worker, const struct pass *
 		struct kvt_error why = { "" };
 
 		status = kvt_read(worker, c->p->view[s], 0, &chunk->box[s],
-				  &kvt_layout_slots, chunk->bytes[s], &why);
+				  &c->p->read[s], chunk->bytes[s], &why);
 		if (status)
 			kvt_fail_about(err, status, c->p->side[s]->name, &why);
 	}
@@ -168,7 +168,7 @@ static struct kvt_work work_of(struct pass *c, kvt_work_fn *fn, const char *labe
 
 	for (int s = 0; s < NSIDES; s++) {
 		work.buffer_bytes[s] = pages * c->page_bytes[s];
-		kvt_work_reads(&work, c->p->view[s], 0, &c->cut, &kvt_layout_slots);
+		kvt_work_reads(&work, c->p->view[s], 0, &c->cut, &c->p->read[s]);
 	}
 	return work;
 }
@@ -584,9 +584,10 @@ static void start_pass(struct pass *c, const struct diff_options *options)
 
 		c->slot_bytes[s] = p->nheads * shape->n[KVT_AXIS_K] * p->stored[s] *
 				    shape->elem;
-		c->page_bytes[s] = shape->n[KVT_AXIS_S] * c->slot_bytes[s];
+		c->page_bytes[s] = p->slots[s] * c->slot_bytes[s];
 	}
-	c->cells = !options->deep && p->nkv == p->group[SIDE_A]->shape.n[KVT_AXIS_K] &&
+	c->cells = !options->deep && !p->reordered &&
+		   p->nkv == p->group[SIDE_A]->shape.n[KVT_AXIS_K] &&
 		   p->nkv == p->group[SIDE_B]->shape.n[KVT_AXIS_K] &&
 		   c->page_bytes[SIDE_A] == c->page_bytes[SIDE_B] &&
 		   has_proven_cells(p->view[SIDE_A]) &&

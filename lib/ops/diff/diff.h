@@ -107,6 +107,17 @@ struct diff_pair {
 	int64_t nkv, kv[NSIDES];	/* keys and values; the first of them */
 	int64_t half;			/* that is: 0 keys, 1 values, -1 neither */
 
+	/*
+	 * Of recurrent states that the sides store in different ways: the layout that
+	 * brings a side into the order of the pair, a row of llama.cpp that is all
+	 * heads or channels, and whether element [i][j] is stored as [j][i], of that
+	 * many i (0: it is not).  Of the taps of a block the newest are compared.
+	 */
+	bool reordered, row[NSIDES];
+	struct kvt_layout read[NSIDES];
+	int64_t inner[NSIDES];
+	int64_t slots[NSIDES], taps;	/* of a block in the side; compared */
+
 	bool by_tokens, recurrent;
 	int64_t nsegments, nslots;
 	struct diff_segment *segment;	/* in the order of reading */

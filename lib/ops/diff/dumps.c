@@ -16,7 +16,8 @@ struct dumps_diff {
 /* There is something that a fault could explain, in the types in which it was planted. */
 static bool is_diagnosed(const struct diff_result *r)
 {
-	return r->measured && r->differs && r->first.set && !r->pair->decoded;
+	return r->measured && r->differs && r->first.set && !r->pair->decoded &&
+	       !r->pair->reordered;
 }
 
 enum kvt_status kvt_diff_results(struct diff_result **out, const struct diff_pairs *pairs,

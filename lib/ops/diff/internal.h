@@ -10,6 +10,19 @@
 void unmatched_add(struct diff_unmatched *unmatched, int side, const char *format, ...)
 	KVT_PRINTF(3, 4);
 
+/*
+ * states.c: is it a row of llama.cpp, whose extents the file does not have; that of this
+ * group, which is in 'in'; and has a dump such rows?
+ */
+bool is_state_row(const struct kvt_group *group);
+bool is_row_of(const struct kvt_group *row, const struct kvt_group *group,
+	       const struct kvt_snapshot *in);
+bool has_state_rows(const struct kvt_snapshot *s);
+/* How both sides of a recurrent pair are read; after the rest of the content. */
+KVT_MUST_CHECK enum kvt_status
+pair_states(struct diff_pair *p, struct kvt_error *err);
+/* From an index in the pair, with offsets of the side, to that in the dump. */
+void state_index(const struct diff_pair *p, int side, int64_t index[KVT_NAXES]);
 /* slots.c: the segments of a pair, by request and token or by block. */
 KVT_MUST_CHECK enum kvt_status
 pair_segments(struct diff_pair *p, const struct diff_alignment *how,

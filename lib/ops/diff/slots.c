@@ -138,10 +138,10 @@ static void add_stretch(struct segments *to, int64_t r, int64_t at, int64_t end,
 	struct diff_segment segment = { .request = r, .position = at, .count = end - at };
 
 	if (p->recurrent)
-		segment.count = p->group[SIDE_A]->shape.n[KVT_AXIS_S];
+		segment.count = p->taps;
 	for (int s = 0; s < NSIDES; s++) {
 		segment.block[s] = has[s].block;
-		segment.slot[s] = has[s].slot;
+		segment.slot[s] = p->recurrent ? p->slots[s] - p->taps : has[s].slot;
 	}
 	add_segment(to, segment);
 }
@@ -175,6 +175,62 @@ static void add_request(struct segments *to, int64_t r, struct diff_unmatched *u
 				alone[s].begin = at;
 		}
 	}
+}
+
+/* The newest state of a table, and how many it has; -1: none. */
+static int64_t newest_state(const struct kvt_table *table, int64_t *count)
+{
+	int64_t last = -1;
+	struct kvt_range live;
+
+	*count = 0;
+	for (int64_t at = 0; ; at = live.end) {
+		live = kvt_table_next(table, at);
+		if (live.begin >= live.end)
+			return last;
+		last = live.end - 1;
+		*count += live.end - live.begin;
+	}
+}
+
+/*
+ * A side may keep the newest state alone, where the other has a table with an entry for
+ * each block: then the newest ones are the same, if they are of equally many tokens.
+ */
+static enum kvt_status add_states(struct segments *to, int64_t r,
+				  struct diff_unmatched *unmatched,
+				  const struct kvt_request *const q[NSIDES],
+				  struct kvt_error *err)
+{
+	const struct diff_pair *p = to->p;
+	struct kvt_stretch has[NSIDES];
+	struct kvt_table table[NSIDES];
+	int64_t last[NSIDES], count[NSIDES];
+
+	for (int s = 0; s < NSIDES; s++) {
+		table[s] = kvt_table_of(snapshot_of(p, s), p->number[s], q[s]);
+		last[s] = newest_state(&table[s], &count[s]);
+	}
+	if (!count[SIDE_A] || !count[SIDE_B] || (last[SIDE_A] == last[SIDE_B] &&
+						 !p->reordered) ||
+	    (count[SIDE_A] > 1 && count[SIDE_B] > 1)) {
+		add_request(to, r, unmatched, q);
+		return KVT_OK;
+	}
+	if (q[SIDE_A]->ntokens != q[SIDE_B]->ntokens)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: the newest recurrent state of request %.80s is of %lld tokens in A and of %lld in B",
+				p->id, q[SIDE_A]->id, LL(q[SIDE_A]->ntokens),
+				LL(q[SIDE_B]->ntokens));
+	for (int s = 0; s < NSIDES; s++) {
+		struct alone older = { 0, last[s] };
+
+		if (count[s] > 1)
+			note_unmatched(p, unmatched, s, q[s], &older);
+		has[s] = kvt_table_at(&table[s], last[s]);
+	}
+	add_stretch(to, r, last[SIDE_A], last[SIDE_A] + 1, has);
+	return KVT_OK;
 }
 
 static void unmatched_requests(const struct diff_pair *p,
@@ -267,18 +323,16 @@ static enum kvt_status segments_by_tokens(struct segments *to,
 
 	if ((status = check_matches(how, a, b, err)))
 		return status;
-	if (p->recurrent && p->group[SIDE_A]->shape.n[KVT_AXIS_S] !=
-			    p->group[SIDE_B]->shape.n[KVT_AXIS_S])
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: %lld taps in A and %lld in B",
-				p->id, LL(p->group[SIDE_A]->shape.n[KVT_AXIS_S]),
-				LL(p->group[SIDE_B]->shape.n[KVT_AXIS_S]));
 	for (int64_t r = 0; r < a->nrequests; r++) {
 		const struct kvt_request *q[NSIDES] = { &a->request[r] };
 
 		if (!(q[SIDE_B] = partner(p, how, q[SIDE_A])))
 			continue;
-		add_request(to, r, unmatched, q);
 		matched = true;
+		if (!p->recurrent)
+			add_request(to, r, unmatched, q);
+		else if ((status = add_states(to, r, unmatched, q, err)))
+			return status;
 	}
 	unmatched_requests(p, unmatched, how);
 	/* that neither needs a token of it any more is equal, too */
@@ -310,7 +364,9 @@ static enum kvt_status add_blocks(struct segments *to, struct diff_unmatched *un
 			continue;
 		add_segment(to, (struct diff_segment){
 			.block = { in_a[block], block }, .request = -1,
-			.count = a->shape.n[KVT_AXIS_S] });
+			.slot = { p->slots[SIDE_A] - p->taps,
+				  p->slots[SIDE_B] - p->taps },
+			.count = p->taps });
 		shared++;
 	}
 	free(list);
@@ -335,15 +391,50 @@ static enum kvt_status segments_by_blocks(struct segments *to,
 	const int before = unmatched->n;
 	enum kvt_status status;
 
-	if (sa != sb)
+	if (sa != sb && !p->recurrent)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: blocks of %lld slots in A and of %lld in B: only --by=tokens could match them",
 				p->id, LL(sa), LL(sb));
 	if ((status = add_blocks(to, unmatched, err)))
 		return status;
 	if (!p->nsegments && !to->failed && unmatched->n > before)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: no block in common", p->id);
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: no block in common%s", p->id,
+				p->recurrent && !snapshot_of(p, SIDE_A)->nrequests !=
+						!snapshot_of(p, SIDE_B)->nrequests ?
+				", and one side has no requests; --set tokens=N makes them of the rows of a cache of transformers" :
+				"");
 	return KVT_OK;
+}
+
+/* ---- states alone ------------------------------------------------------- */
+
+/*
+ * A cache of states alone does not say how many tokens it is of, and has no requests.
+ * If it has one state, and the other side one request, these are the same.
+ */
+static bool segments_of_one(struct segments *to, struct diff_unmatched *unmatched)
+{
+	struct diff_pair *p = to->p;
+	struct diff_segment segment = { .request = -1, .count = p->taps };
+	int known = snapshot_of(p, SIDE_A)->nrequests ? SIDE_A : SIDE_B;
+	const struct kvt_snapshot *in = snapshot_of(p, known);
+	struct kvt_table table;
+	int64_t last, count;
+
+	if (!p->recurrent || in->nrequests != 1 || snapshot_of(p, !known)->nrequests ||
+	    p->group[!known]->shape.n[KVT_AXIS_B] != 1)
+		return false;
+	table = kvt_table_of(in, p->number[known], &in->request[0]);
+	if ((last = newest_state(&table, &count)) < 0)
+		return false;
+	if (count > 1)
+		note_unmatched(p, unmatched, known, &in->request[0],
+			       &(struct alone){ 0, last });
+	segment.block[known] = kvt_table_at(&table, last).block;
+	for (int s = 0; s < NSIDES; s++)
+		segment.slot[s] = p->slots[s] - p->taps;
+	add_segment(to, segment);
+	return true;
 }
 
 /* ---- the order of reading ----------------------------------------------- */
@@ -425,8 +516,11 @@ enum kvt_status pair_segments(struct diff_pair *p, const struct diff_alignment *
 	/* requests that have nothing are no reason to look at nothing */
 	if (how->by == BY_AUTO && !has_tokens(p, SIDE_A) && !has_tokens(p, SIDE_B))
 		p->by_tokens = false;
-	status = p->by_tokens ? segments_by_tokens(&to, how, unmatched, err) :
-				segments_by_blocks(&to, unmatched, err);
+	if (how->by == BY_AUTO && segments_of_one(&to, unmatched))
+		status = KVT_OK;
+	else
+		status = p->by_tokens ? segments_by_tokens(&to, how, unmatched, err) :
+					segments_by_blocks(&to, unmatched, err);
 	if (status)
 		return status;
 	if (to.failed || !sort_segments(p))

@@ -70,7 +70,12 @@ static enum kvt_status make_view(struct diff_pair *p, int side, struct kvt_error
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < p->nsegments; i++)
 		block[p->segment[i].at[side]] = p->segment[i].block[side];
-	for (int i = 0; i < p->nruns; i++)
+	if (p->row[side]) {		/* all of it, as it lies */
+		select.heads.count = select.nchannels = 1;
+		channel[0] = (struct kvt_segment){
+			0, 0, p->group[side]->shape.n[KVT_AXIS_D] };
+	}
+	for (int i = 0; !p->row[side] && i < p->nruns; i++)
 		channel[i] = (struct kvt_segment){
 			p->run[i].at, p->run[i].from[side],
 			p->decoded ? p->stored[side] : p->run[i].count,
