@@ -91,14 +91,18 @@ class Ring:
 
 class Chunked(Grown):
     """The last tokens of a chunk, from the first slot on."""
-    name, kind = "ChunkedKVCache", "chunked_kv"
+    name, kind, most = "ChunkedKVCache", "chunked_kv", 6
 
     def give(self, n):
-        super().give(n)
-        self.slots = [t for t in self.slots if t >= 0][-6:]
+        held = [t for t in self.slots if t >= 0][-self.most:]
+        held += range(self.offset, self.offset + n)
+        self.offset += n
+        self.start = self.offset - len(held)
+        self.slots = held + [-1] * (self.step - 1)
 
     def numbers(self, form):
-        return [self.offset, 6, 0] if form == "whole" else [6, 0]
+        return [self.offset, self.most, self.start] if form == "whole" else \
+            [self.most, self.start]
 
 
 class Padded(Grown):
@@ -208,7 +212,8 @@ def holds(got, cache, values):
         held = {t: c.slots.index(t) for t in c.slots if t >= 0}
         if not set(told) <= set(held):
             return False
-        window = c.most - 1 if type(c) is Ring and not c.keep else c.offset
+        window = c.most - 1 if type(c) is Chunked or (type(c) is Ring and not c.keep) \
+            else c.offset
         if not {t for t in held if t >= c.offset - window} <= set(told):
             return False
         whole = values(l, half, c.slots)[0]
@@ -217,9 +222,10 @@ def holds(got, cache, values):
     return True
 
 
-def is_plain(c):
+def is_plain(c, form):
     """Slot i is token i, or the file says which one it is."""
-    return type(c) in (Grown, Ring)
+    return type(c) in (Grown, Ring) or (type(c) is Chunked and
+                                        form in ("cut5", "cut4", "whole"))
 
 
 def make(seed):
@@ -247,7 +253,7 @@ def check_generated(tmp):
         halves = "kv" if form == "exact" else (0, 1)
         told = "--set=names=" + ",".join(names.format("{l}", h) for h in halves)
         # oMLX says of a ring that it is one, and not where it stands
-        good = all(is_plain(c) for c in caches) and (
+        good = all(is_plain(c, form) for c in caches) and (
             form != "omlx" or not any(isinstance(c, Ring) for c in caches))
         slots = len(caches[0].slots)
         for options in ((), (told,), (told, f"--set=slots={slots}"),

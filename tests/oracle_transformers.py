@@ -231,6 +231,66 @@ def check_kinds(tmp, model):
     tap.ok(r.code == 0, f"5.24.0/{model}: sound", r)
 
 
+# ---- DeepSeek V4 ----------------------------------------------------------------
+
+# what a group is called, what the library calls it, and where its rows begin, by the
+# number of rows of 'rate' tokens
+V4 = {"g0": (None, None, None),
+      "comp": ("compressed_kv", "compressor", lambda n, rate: 0),
+      "indexer": ("compressed_kv", "indexer", lambda n, rate: 0)}
+for _id, _key in ("", "compressor"), ("i", "indexer"):
+    for _half in "kv", "gate":
+        V4[f"{_id}buf.{_half}"] = f"buffer_{_half}", _key, lambda n, rate: n * rate
+        V4[f"{_id}old.{_half}"] = f"overlap_{_half}", _key, lambda n, rate: (n - 1) * rate
+
+
+def check_v4(tmp, model, tokens):
+    file = f"{HERE}/transformers/5.24.0/{model}.pt"
+    r = kvtool("convert", "-f", file, f"{tmp}/x.h5")
+    if not tap.ok(r.code == 0, f"5.24.0/{model} is read", r):
+        return
+    with np.load(file.replace(".pt", ".oracle.npz")) as z:
+        held = {k: z[k] for k in z.files}
+    left = {k for k, v in held.items() if v.size and ("_kv." in k or "_gate." in k or
+                                                      k.endswith(".keys"))}
+    wrong, holes = [], {}
+    with h5py.File(f"{tmp}/x.h5") as f:
+        for name in f["groups"]:
+            g = Group(f, name)
+            attribute, key, begin = V4[name.rstrip("1") if name != "g1" else name]
+            cells = values_of(g)[:, 0, :, 0]                # [L, B, S, D]
+            table = f["requests"]["0/block_table"][name][()]
+            rows = cells[:, table].reshape(len(g.layers), -1, cells.shape[-1])
+            for l, got in zip(g.layers, rows):
+                if not attribute:
+                    name_of, start = f"{l}.keys", tokens - held[f"{l}.keys"].shape[2]
+                    want = held[name_of][0, 0]
+                else:
+                    name_of, n = f"{l}.{attribute}.{key}", held[f"{l}.entry_count.{key}"]
+                    start, want = begin(n, held[f"{l}.compress_rate"]), held[name_of][0]
+                left.discard(name_of)
+                if not np.array_equal(got[start:start + len(want)], want):
+                    wrong.append(name_of)
+        q = f["requests"]["0"]
+        tap.equal(int(q.attrs["num_computed_tokens"]), tokens, f"5.24.0/{model}: tokens")
+    tap.equal((wrong, sorted(left)), ([], []), f"5.24.0/{model}: what the library held")
+    r = kvtool("diff", "-q", file, f"{tmp}/x.h5")
+    tap.ok(r.code == 0, f"5.24.0/{model}: equal to its snapshot", r)
+    r = kvtool("fsck", file)
+    tap.ok(r.code == 0 and "warning" not in r.out, f"5.24.0/{model}: sound", r)
+    sums = {kvtool("digest", p).out.split()[0] for p in (file, f"{tmp}/x.h5")}
+    tap.equal(len(sums), 1, f"5.24.0/{model}: the digest of its snapshot is the same")
+
+
+def check_compressed(tmp):
+    for model, tokens in (("deepseek_v4", 23), ("deepseek_v4_short", 5),
+                          ("deepseek_v4_exact", 32)):
+        check_v4(tmp, model, tokens)
+    for what, o, options, status, part in COMPRESSED:
+        run(f"{tmp}/o.pt", torch_bytes(o), f"compressed: {what}", options, status, part,
+            asked=False)
+
+
 def check_itself(tmp):
     """Keys and values that are groups of their own are compared with their like."""
     latent = f"{HERE}/transformers/4.57.6/latent.pt"
@@ -405,6 +465,178 @@ OBJECTS = [
 ]
 
 
+def beside(mask, rows=2, kind="LongStorage", name="attention_mask"):
+    """A cache of 5 slots with a mask beside it."""
+    bits = {"LongStorage": np.int64, "BoolStorage": np.uint8, "IntStorage": np.int32,
+            "FloatStorage": np.float32}[kind]
+    return {"past_key_values": cache(layer("DynamicLayer", 5, rows)),
+            name: Tensor(kind, np.array(mask, bits))}
+
+
+LEFTPAD, ONES = [[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]], [1, 1, 1, 1, 1]
+
+# the same of masks; two rows are padded by 0 and 2 where nothing else is said
+MASKS = [
+    ("a mask", beside(LEFTPAD), [], 0, "1: 3 tokens"),
+    ("of booleans", beside(LEFTPAD, kind="BoolStorage"), [], 0, "1: 3 tokens"),
+    ("of 32 bits", beside(LEFTPAD, kind="IntStorage"), [], 0, "1: 3 tokens"),
+    ("of floating point", beside(LEFTPAD, kind="FloatStorage"), [], 3, "--set tokens="),
+    ("of a prompt that was gone on from", beside([[1, 1], [0, 1]]), [], 0, "1: 4 tokens"),
+    ("with the next token", beside([ONES + [1], [0, 0, 1, 1, 1, 1]]), [], 0,
+     "1: 3 tokens"),
+    ("that pads on the right", beside([ONES, [1, 1, 1, 0, 0]]), [], 0, "1: 3 tokens"),
+    ("that pads on both sides", beside([ONES, [0, 1, 1, 1, 0]]), [], 0, "1: 3 tokens"),
+    ("of one row", beside([[0, 1, 1, 1, 1]], 1), [], 0, "0: 4 tokens"),
+    ("of no tokens", beside([ONES, [0] * 5]), [], 0, "1: 0 tokens"),
+    ("with padding between", beside([ONES, [1, 0, 1, 1, 1]]), [], 3, "between its tokens"),
+    ("right of a prompt", beside([[1, 1], [1, 0]]), [], 3, "between its tokens"),
+    ("with a 2", beside([ONES, [0, 2, 1, 1, 1]]), [], 3, "than 0 and 1"),
+    ("with -1", beside([ONES, [0, -1, 1, 1, 1]]), [], 3, "than 0 and 1"),
+    ("of other rows", beside([ONES]), [], 3, "--set tokens="),
+    ("of four axes", beside([[[LEFTPAD[1]] * 5]] * 2), [], 3, "--set tokens="),
+    ("and tokens", beside(LEFTPAD), ["tokens=5,3"], 0, "1: 3 tokens"),
+    ("and other tokens", beside(LEFTPAD), ["tokens=5,4"], 3, "has 3 tokens"),
+    ("and the other side", beside(LEFTPAD), ["padding=right"], 3, "on the left"),
+    ("of something else", beside(LEFTPAD, name="mask"), [], 3, "--set tokens="),
+    ("of the encoder", beside(LEFTPAD, name="decoder_attention_mask"), [], 3,
+     "--set tokens="),
+    ("that is nearer", {"a": beside([ONES, [0, 1, 1, 1, 1]]),
+                        "attention_mask": beside(LEFTPAD)["attention_mask"]}, [], 0,
+     "1: 4 tokens"),
+    ("of another cache", {"a": beside([ONES] * 2)["past_key_values"],
+                          "b": {"attention_mask": beside(LEFTPAD)["attention_mask"]}},
+     [], 3, "--set tokens="),
+]
+
+
+def check_masks(tmp):
+    for what, o, options, status, part in MASKS:
+        run(f"{tmp}/o.pt", torch_bytes(o), f"masks: {what}", options, status, part,
+            asked=False)
+    pairs = {f"layers.0.{x}": ("F32", tensor(2, 2, 5, 4).bits) for x in ("keys", "values")}
+    pairs["attention_mask"] = "I64", np.array(LEFTPAD, np.int64)
+    run(f"{tmp}/o.st", safetensors_bytes(pairs), "masks: beside named tensors", [], 0,
+        "1: 3 tokens")
+    twice = Object("EncoderDecoderCache", {
+        "self_attention_cache": cache(layer("DynamicLayer", 4, 2)),
+        "cross_attention_cache": cache(layer("DynamicLayer", 5, 2))})
+    both_of = {"cache": twice, "attention_mask": beside(LEFTPAD)["attention_mask"],
+               "decoder_attention_mask": Tensor("LongStorage", np.array(
+                   [[1] * 4, [0, 0, 0, 1]], np.int64))}
+    run(f"{tmp}/o.pt", torch_bytes(both_of), "masks: of a decoder", [], 0, "1: 1 token ",
+        asked=False)
+    run(f"{tmp}/o.pt", torch_bytes(both_of), "masks: and of its encoder", [], 0,
+        "1.cross: 3 tokens", asked=False)
+
+
+def padded(left, right=(0, 0), layers=2, only=None):
+    """Two rows of 7 slots, with zeros at the ends."""
+    out = []
+    for l in range(layers):
+        t = [tensor(2, 2, 7, 4), tensor(2, 2, 7, 4)]
+        for half in range(2):
+            for r in range(2):
+                if only in (None, (l, half)):
+                    t[half].bits[r, :, :left[r]] = 0
+                    t[half].bits[r, :, 7 - right[r]:] = 0
+        out.append(Object("DynamicLayer", {"keys": t[0], "values": t[1]}))
+    return cache(*out)
+
+
+def check_zeros(tmp):
+    """What was put together of single caches has no token where it has zeros."""
+    for what, o, options, status, part in (
+            ("on the left", padded((0, 3)), [], 0, "1: 4 tokens"),
+            ("on the right", padded((0, 0), (2, 0)), [], 0, "0: 5 tokens"),
+            ("on both sides", padded((0, 3), (1, 2)), [], 0, "1: 2 tokens"),
+            ("of all of a row", padded((0, 7)), [], 0, "1: 0 tokens"),
+            ("said", padded((0, 3)), [], 0, "were taken for padding"),
+            ("of one layer", padded((0, 3), only=(0, 0)), [], 3, "--set tokens="),
+            ("of no row", padded((0, 0)), [], 3, "--set tokens="),
+            ("and what is told", padded((0, 3)), ["tokens=7,5", "padding=left"], 0,
+             "1: 5 tokens")):
+        run(f"{tmp}/z.pt", torch_bytes(o), f"zeros: {what}", options, status, part,
+            asked=False)
+
+
+def check_leftpad(tmp):
+    """A row of a batch that generate() was given is what the prompt is by itself."""
+    folder = f"{HERE}/transformers/5.24.0"
+    with np.load(f"{folder}/leftpad_mask.oracle.npz") as z:
+        held = {k: z[k] for k in z.files}
+    r = kvtool("convert", "-f", f"{folder}/leftpad_mask.pt", f"{tmp}/x.h5")
+    tap.ok(r.code == 0, "a batch and its mask are read", r)
+    wrong = []
+    with h5py.File(f"{tmp}/x.h5") as f:
+        g = Group(f, "g0")
+        g.cells = values_of(g)
+        for row, begin in enumerate(held["mask"].argmax(1)):
+            table = f["requests"][str(row)]["block_table"]["g0"][()]
+            end = held["0.keys"].shape[2] - begin
+            got = g.tokens(table, 0, 0, end)                # [L, T, H, K, D]
+            for l in g.layers:
+                want = np.stack([held[f"{l}.{x}"][row, :, begin:] for x in
+                                 ("keys", "values")], 2).swapaxes(0, 1)
+                wrong += [] if np.array_equal(got[l], want) else [(row, l)]
+    tap.equal(wrong, [], "rows of it are what the library held")
+    pair = [f"{folder}/leftpad_mask.pt", f"{folder}/leftpad_alone.pt"]
+    r = kvtool("diff", "-q", "--common", "--match=1=0", "--atol=1e-6", *pair)
+    tap.ok(r.code == 0, "and close to the prompt that was run alone", r)
+    r = kvtool("diff", "-q", "--common", "--match=0=0", "--atol=1e-6", *pair)
+    tap.ok(r.code, "which the other row is not", r)
+
+
+V4_CLASS = "transformers.models.deepseek_v4.modeling_deepseek_v4"
+
+
+def v4(seen, rate, rows=1, name="DeepseekV4HCACache", values=None, **change):
+    """A layer of V4 that was given so many tokens, by the rules of its class."""
+    n, keys = seen // rate, tensor(rows, 1, min(seen, 7), 8)
+    buffers = {x: {"compressor": tensor(rows, seen - n * rate, 8)} for x in
+               ("buffer_kv", "buffer_gate")} if seen % rate else {}
+    return Object(name, {
+        "keys": keys, "values": values or keys, "sliding_window": 8,
+        "cumulative_length": seen, "compress_rate": rate,
+        "buffer_kv": {"compressor": None}, "buffer_gate": {"compressor": None},
+        "compressed_kv": {"compressor": tensor(rows, n, 8) if n else None},
+        "entry_count": {"compressor": n}, **buffers, **change}, V4_CLASS)
+
+
+def some(n, width=8):
+    return {"compressor": tensor(1, n, width)}
+
+
+COMPRESSED = [
+    ("23 tokens of 4", cache(v4(23, 4)), [], 0, "3 missing in comp: tokens 20 to 22"),
+    ("a row of 128 and none that waits", cache(v4(128, 128)), [], 0, "comp "),
+    ("of no tokens a row", cache(v4(7, 128)), [], 0, "buf.kv "),
+    ("a plain layer beside", cache(sliding(7, 23, 8), v4(23, 4)), [], 0, "g1 "),
+    ("values unlike the keys", cache(v4(23, 4, values=Tensor("FloatStorage", np.ones(
+        (1, 1, 7, 8), np.float32)))), [], 0, "sliding_window, float32"),
+    ("two rows", cache(v4(23, 4, 2)), [], 3, "--set tokens="),
+    ("two rows that are told", cache(v4(23, 4, 2)), ["tokens=23"], 0, "1: 23 tokens"),
+    ("padding on the left", cache(v4(23, 4, 2)), ["tokens=23,20", "padding=left"], 4,
+     "padding on the left of sequence 1"),
+    ("one row too few", cache(v4(23, 4, entry_count={"compressor": 4})), [], 3,
+     "has 4 rows of 4 tokens"),
+    ("one row less than it says", cache(v4(23, 4, compressed_kv=some(4))), [], 3,
+     "has 4 rows, but 5"),
+    ("a buffer of more", cache(v4(23, 4, buffer_kv=some(4))), [], 3, "but 3"),
+    ("no buffer", cache(v4(23, 4, buffer_gate={"compressor": None})), [], 3, "0 rows"),
+    ("a buffer of two axes", cache(v4(23, 4, buffer_kv={"compressor": tensor(3, 8)})), [],
+     3, "-1 rows"),
+    ("a rate of 0", cache(v4(23, 4, compress_rate=0)), [], 3, "0 tokens of"),
+    ("no rate", cache(v4(23, 4, compress_rate=None)), [], 3, "-1 tokens of"),
+    ("2^62 tokens", cache(v4(23, 4, cumulative_length=1 << 62)), [], 3, "was given"),
+    ("no count", cache(v4(23, 4, entry_count={})), [], 3, "-1 rows"),
+    ("an overlap of another length", cache(v4(23, 4, overlap_kv=some(3))), [], 3, "but 4"),
+    ("a row of other states", cache(v4(23, 4, overlap_kv=some(4), overlap_gate=some(4))),
+     [], 0, "old.gate "),
+    ("layers that were given unlike tokens", cache(v4(23, 4), v4(22, 4)), [], 3,
+     "received 23"),
+]
+
+
 def run(path, data, what, options, status, part, asked=True):
     with open(path, "wb") as f:
         f.write(data)
@@ -519,6 +751,10 @@ def main():
         check_objects(tmp)
         check_pickles(tmp)
         check_plain(tmp)
+        check_masks(tmp)
+        check_zeros(tmp)
+        check_compressed(tmp)
+        check_leftpad(tmp)
     return tap.done()
 
 

@@ -49,7 +49,8 @@ static enum kvt_status add_box(struct kvt_flat *flat, const struct kvt_group *gr
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (a != KVT_AXIS_B)
 			kvt_view_set_stride(view, (enum kvt_axis)a, run->stride[a]);
-	if (__builtin_mul_overflow(run->stride[KVT_AXIS_S], group->block_size, &step))
+	if (__builtin_mul_overflow(run->stride[KVT_AXIS_S], group->shape.n[KVT_AXIS_S],
+				   &step))
 		return kvt_fail(err, KVT_BAD_INPUT, "group %s: blocks of 2^63 bytes",
 				group->id);
 	kvt_view_set_stride(view, KVT_AXIS_B, step);
@@ -61,7 +62,7 @@ enum kvt_status kvt_token_run_add(struct kvt_flat *flat, const struct kvt_group 
 				  const struct kvt_token_run *run, struct kvt_error *err)
 {
 	struct kvt_box box = kvt_box_whole(&group->shape);
-	int64_t size = group->block_size, done = 0;
+	int64_t size = group->shape.n[KVT_AXIS_S], done = 0;
 	enum kvt_status status = KVT_OK;
 
 	for (int i = 0; i < 2; i++) {

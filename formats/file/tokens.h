@@ -16,7 +16,10 @@ enum { KVT_TOKEN_BLOCK = 16 };	/* tokens a block by default */
 KVT_MUST_CHECK enum kvt_status
 kvt_token_block_size(int64_t *out, const struct kvt_hints *hints, struct kvt_error *err);
 
-/* Tokens of one request that follow each other in the file. */
+/*
+ * Tokens of one request that follow each other in the file; slots of them, where one
+ * stands for several.
+ */
 struct kvt_token_run {
 	int file;			/* -1: nowhere, zeros */
 	int64_t offset;			/* of the first token's first element */

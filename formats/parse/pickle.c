@@ -559,6 +559,31 @@ enum kvt_status kvt_pickle_read(struct kvt_pickle *out, const uint8_t *bytes,
 	return status;
 }
 
+int32_t kvt_pickle_value(const struct kvt_pickle *p, int32_t dict, const char *name)
+{
+	const struct kvt_pickle_items *items;
+
+	if (dict < 0 || p->node[dict].kind != KVT_PICKLE_DICT)
+		return -1;
+	items = &p->node[dict].items;
+	for (int32_t i = 0; i < items->count; i += 2) {
+		const struct kvt_pickle_node *key = &p->node[items->node[i]];
+
+		if (key->kind == KVT_PICKLE_STRING &&
+		    (size_t)key->ntext == strlen(name) &&
+		    !memcmp(key->text, name, (size_t)key->ntext))
+			return items->node[i + 1];
+	}
+	return -1;
+}
+
+int32_t kvt_pickle_attribute(const struct kvt_pickle *p,
+			     const struct kvt_pickle_node *object, const char *name)
+{
+	return object->items.count ?
+	       kvt_pickle_value(p, object->items.node[0], name) : -1;
+}
+
 void kvt_pickle_free(struct kvt_pickle *pickle)
 {
 	for (int32_t i = 0; i < pickle->count; i++)

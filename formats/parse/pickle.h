@@ -62,6 +62,11 @@ kvt_pickle_read(struct kvt_pickle *out, const uint8_t *bytes, int64_t nbytes,
 		const char *name, struct kvt_error *err);
 void kvt_pickle_free(struct kvt_pickle *pickle);
 
+/* The value of a key of a dict, or of an attribute; -1: there is none, or no dict. */
+int32_t kvt_pickle_value(const struct kvt_pickle *pickle, int32_t dict, const char *name);
+int32_t kvt_pickle_attribute(const struct kvt_pickle *pickle,
+			     const struct kvt_pickle_node *object, const char *name);
+
 /*
  * A tensor's storage, and where and how it lies there, in elements.  KVT_BAD_INPUT
  * if it reaches beyond its storage, KVT_UNSUPPORTED if elements overlap.
@@ -108,6 +113,7 @@ enum {
 	KVT_CLASS_LAYER = 2,		/* or of one */
 	KVT_CLASS_FIXED = 4,		/* slots are there before their tokens are */
 	KVT_CLASS_WINDOW = 8,		/* of tokens that passed a window none is kept */
+	KVT_CLASS_COMPRESSES = 16,	/* has rows of several tokens besides */
 };
 int kvt_pickle_class(int name);
 

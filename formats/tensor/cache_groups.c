@@ -19,9 +19,11 @@ static const struct cache_half *keys_of(const struct cache_layer *l)
 
 static bool is_alike(const struct cache_layer *a, const struct cache_layer *b)
 {
-	if (cache_is_index(a) != cache_is_index(b))
+	if (cache_is_alone(a) != cache_is_alone(b) || a->part != b->part ||
+	    a->held.chunk != b->held.chunk || a->held.id != b->held.id ||
+	    a->held.each != b->held.each || (a->held.each && a->count != b->count))
 		return false;
-	for (int i = 0; i < 2 - cache_is_index(a); i++)
+	for (int i = 0; i < 2 - cache_is_alone(a); i++)
 		if (a->half[i].shape[CACHE_HEADS] != b->half[i].shape[CACHE_HEADS] ||
 		    a->half[i].shape[CACHE_DIM] != b->half[i].shape[CACHE_DIM] ||
 		    !kvt_content_equal(&a->half[i].content, &b->half[i].content) ||
@@ -62,27 +64,50 @@ static int64_t width_of(const struct cache_layer *l, int kv)
 	return l->half[kv > 0].shape[CACHE_DIM];
 }
 
-/* "g0", "g1.k", "cross", "indexer1"; kv as below, and no group is the 64th. */
-static void name_group(char id[16], const char *kind, int number, int kv)
+static const char *kind_name(const struct cache_opening *o, const struct cache_layer *l)
+{
+	if (o->cross)
+		return "cross";
+	if (l->held.id)
+		return l->held.id;
+	return cache_is_alone(l) && !l->held.single ? "indexer" : "g";
+}
+
+/* "g0", "g1.k", "cross", "indexer1"; kv as below. */
+static void name_group(char id[32], const struct kvt_snapshot *s, const char *kind,
+		       int kv)
 {
 	const char *half = kv < 0 ? "" : kv ? ".v" : ".k";
+	size_t n = strlen(kind);
+	unsigned number = 0;
 
+	for (int g = 0; g < s->ngroups; g++) {
+		const char *rest = s->group[g].id + n;
+
+		if (strncmp(s->group[g].id, kind, n))
+			continue;
+		rest += strspn(rest, "0123456789");
+		number += !*rest || !strcmp(rest, ".k");
+	}
+	/* of one in two halves the second has the number of the first */
+	number -= kv == 1;
 	if (number || !strcmp(kind, "g"))
-		snprintf(id, 16, "%.7s%u%s", kind, (unsigned)number % 64, half);
+		snprintf(id, 32, "%.20s%u%s", kind, number % 64, half);
 	else
-		snprintf(id, 16, "%.7s%s", kind, half);
+		snprintf(id, 32, "%.20s%s", kind, half);
 }
 
 /* kv: 0 keys, 1 values, -1 both. */
 static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s,
-				 const struct cache_layer *l, int number, int kv)
+				 const struct cache_layer *l, int kv)
 {
-	bool index = cache_is_index(l), latent = cache_is_latent(l);
+	bool index = cache_is_alone(l), latent = cache_is_latent(l);
 	struct kvt_group *group;
 	enum kvt_status status;
-	char id[16];
+	int64_t each = l->held.each ? l->held.each : 1;
+	char id[32];
 
-	name_group(id, o->cross ? "cross" : index ? "indexer" : "g", number, kv);
+	name_group(id, s, kind_name(o, l), kv);
 	if ((status = kvt_manifest_add_group(&group, s, id, o->reader->leaf.path,
 					     o->err)) ||
 	    (status = kvt_layout_parse(&group->layout, index || latent ? "LBSC" :
@@ -91,12 +116,18 @@ static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s
 	    (status = kvt_token_block_size(&group->block_size, o->hints, o->err)))
 		return status;
 	o->first[s->ngroups - 1] = l->first;
-	group->kind = o->cross ? KVT_CROSS : index || latent ? KVT_MLA :
+	o->end[s->ngroups - 1] = l->held.each ? l->first + l->count : 0;
+	/* a block of whole rows, of as many as there would be tokens if need be */
+	if (group->block_size % each)
+		group->block_size *= each;
+	group->kind = o->cross ? KVT_CROSS : l->held.opaque ? KVT_OPAQUE :
+		      index || latent ? KVT_MLA :
+		      l->held.chunk ? KVT_CHUNKED_LOCAL :
 		      l->held.sliding ? KVT_SLIDING_WINDOW : KVT_FULL_ATTENTION;
 	group->window = l->held.sliding ? l->held.window : 0;
-	group->tokens_per_slot = 1;
+	group->tokens_per_slot = each;
 	group->shape.n[KVT_AXIS_L] = 0;
-	group->shape.n[KVT_AXIS_S] = group->block_size;
+	group->shape.n[KVT_AXIS_S] = group->block_size / each;
 	group->shape.n[KVT_AXIS_H] = keys_of(l)->shape[CACHE_HEADS];
 	group->shape.n[KVT_AXIS_K] = kv < 0 && !index && !latent ? 2 : 1;
 	group->shape.n[KVT_AXIS_D] = width_of(l, kv);
@@ -112,7 +143,6 @@ static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s
 static enum kvt_status add_groups(struct cache_opening *o, struct kvt_snapshot *s)
 {
 	enum kvt_status status = KVT_OK;
-	int kinds[2] = { 0 };		/* of pairs, of indexers */
 
 	for (int64_t i = 0; !status && i < o->nlayers; i++) {
 		struct cache_layer *l = &o->layer[i];
@@ -124,12 +154,9 @@ static enum kvt_status add_groups(struct cache_opening *o, struct kvt_snapshot *
 		if (j == i) {
 			bool apart = cache_is_apart(l);
 
-			int *number = &kinds[cache_is_index(l)];
-
-			status = add_group(o, s, l, *number, apart ? 0 : -1);
+			status = add_group(o, s, l, apart ? 0 : -1);
 			if (!status && apart)
-				status = add_group(o, s, l, *number, 1);
-			++*number;
+				status = add_group(o, s, l, 1);
 		}
 		if (status)
 			return status;

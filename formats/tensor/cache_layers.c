@@ -83,12 +83,12 @@ static enum kvt_status check_layer(const struct cache_opening *o,
 	const struct cache_half *first = &o->layer[0].half[0];
 
 	/* without them any number of tokens takes no bytes */
-	for (int i = 0; i < 2 - cache_is_index(l); i++)
+	for (int i = 0; i < 2 - cache_is_alone(l); i++)
 		if (!l->half[i].shape[CACHE_HEADS] || !l->half[i].shape[CACHE_DIM])
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: tensor %.100s has no heads or no elements",
 					o->reader->leaf.path, l->half[i].tensor->name);
-	if (!cache_is_index(l) && (strcmp(k->tensor->type, v->tensor->type) ||
+	if (!cache_is_alone(l) && (strcmp(k->tensor->type, v->tensor->type) ||
 	    !kvt_content_equal(&k->content, &v->content) ||
 	    memcmp(k->shape, v->shape, CACHE_DIM * sizeof(*k->shape))))
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
@@ -101,6 +101,46 @@ static enum kvt_status check_layer(const struct cache_opening *o,
 				LL(first->shape[CACHE_BATCH]), k->tensor->name,
 				LL(k->shape[CACHE_BATCH]));
 	return KVT_OK;
+}
+
+/* Of one head, with its elements in a row. */
+static enum kvt_status read_row(uint8_t *out, const struct cache_opening *o,
+				const struct cache_half *h, int64_t row, int64_t token)
+{
+	return kvt_file_read(&o->reader->files.file[o->file], out,
+			     h->shape[CACHE_DIM] * kvt_tensor_array(h->tensor, "").elem,
+			     h->part[0].begin + row * h->part[0].stride[CACHE_BATCH] +
+			     token * h->part[0].stride[CACHE_TOKENS], o->err);
+}
+
+/* Rows of one head that keys and values have in common, byte for byte. */
+static enum kvt_status find_single(struct cache_layer *l, const struct cache_opening *o)
+{
+	const struct cache_half *k = &l->half[0], *v = &l->half[1];
+	int64_t elem = kvt_tensor_array(k->tensor, "").elem;
+	int64_t n = k->shape[CACHE_DIM] * elem;
+	bool same = k->shape[CACHE_HEADS] == 1 && n <= 1 << 16 && k->nparts == 1 &&
+		    v->nparts == 1 &&
+		    k->shape[CACHE_DIM] == v->shape[CACHE_DIM] &&
+		    k->part[0].stride[CACHE_DIM] == elem &&
+		    v->part[0].stride[CACHE_DIM] == elem;
+	uint8_t *bytes = same ? malloc(2 * (size_t)n) : NULL;
+	enum kvt_status status = KVT_OK;
+
+	if (same && !bytes)
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+				o->reader->leaf.path);
+	for (int64_t b = 0; same && b < k->shape[CACHE_BATCH]; b++)
+		for (int64_t t = 0; same && t < k->shape[CACHE_TOKENS]; t++) {
+			status = read_row(bytes, o, k, b, t);
+			if (status || (status = read_row(bytes + n, o, v, b, t)))
+				break;
+			same = !memcmp(bytes, bytes + n, (size_t)n);
+		}
+	free(bytes);
+	if (!status && same)
+		l->half[1].tensor = NULL;
+	return status;
 }
 
 /* No model has as many heads as that would be. */
@@ -141,7 +181,8 @@ static enum kvt_status add_layer(struct cache_opening *o, const struct kvt_tenso
 	if (status)
 		return status;
 	o->nlayers++;
-	return check_layer(o, l);
+	status = check_layer(o, l);
+	return status || !l->held.single ? status : find_single(l, o);
 }
 
 /* ---- layers in one tensor ----------------------------------------------- */
@@ -222,6 +263,7 @@ static enum kvt_status add_stack(struct cache_opening *o, const struct kvt_tenso
 /* All but what has a name of its own; tensors are borrowed, and the caller frees it. */
 static enum kvt_status list_pairs(struct kvt_tensors *out, const struct cache_opening *o)
 {
+	bool told = kvt_fact(o->hints, "names") != NULL;
 	const char *after;
 
 	*out = o->tensors;
@@ -234,14 +276,17 @@ static enum kvt_status list_pairs(struct kvt_tensors *out, const struct cache_op
 	for (int64_t i = 0; i < o->tensors.count; i++) {
 		enum kvt_role role = kvt_cache_role(&o->tensors.tensor[i], &after);
 
-		if (role == KVT_ROLE_PAIR || role == KVT_ROLE_UNKNOWN)
+		/* the user may name any */
+		if (role == KVT_ROLE_PAIR || role == KVT_ROLE_UNKNOWN ||
+		    (told && (role == KVT_ROLE_KEYS || role == KVT_ROLE_VALUES)))
 			out->tensor[out->count++] = o->tensors.tensor[i];
 	}
 	return kvt_tensors_index(out, o->reader->leaf.path, o->err);
 }
 
 /* Keys of an indexer: one head, also where that has no axis. */
-static enum kvt_status add_index(struct cache_opening *o, const struct kvt_tensor *t)
+static enum kvt_status add_index(struct cache_opening *o, const struct kvt_tensor *t,
+				 int64_t number)
 {
 	const char *axes = t->rank == CACHE_RANK - 1 ? "BTD" : KVT_CACHE_AXES;
 	struct cache_layer *l = &o->layer[o->nlayers];
@@ -249,11 +294,8 @@ static enum kvt_status add_index(struct cache_opening *o, const struct kvt_tenso
 
 	if ((status = check_axes(o, t, axes)))
 		return status;
-	*l = (struct cache_layer){ .name = t->name, .held = t->held };
-	if (!kvt_layer_number(&l->number, t->name))
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: cannot tell the layer of '%.100s'",
-				o->reader->leaf.path, t->name);
+	*l = (struct cache_layer){ .name = t->name, .number = number,
+				   .part = t->held.part, .held = t->held };
 	take_half(&l->half[0], o, t, axes, 0, 0);
 	o->nlayers++;
 	return check_layer(o, l);
@@ -266,11 +308,123 @@ static enum kvt_status add_indexes(struct cache_opening *o)
 
 	for (int64_t i = 0; !status && i < o->tensors.count; i++) {
 		const struct kvt_tensor *t = &o->tensors.tensor[i];
+		int64_t number;
 
-		if (kvt_cache_role(t, &after) == KVT_ROLE_INDEX && !is_nothing(t))
-			status = add_index(o, t);
+		if (kvt_cache_role(t, &after) != KVT_ROLE_INDEX || is_nothing(t))
+			continue;
+		/* of mlx the metadata told it */
+		number = t->held.layer;
+		if (!o->tensors.names && !kvt_layer_number(&number, t->name))
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%s: cannot tell the layer of '%.100s'",
+					o->reader->leaf.path, t->name);
+		status = add_index(o, t, number);
 	}
 	return status;
+}
+
+/* ---- parts of layers ------------------------------------------------------ */
+
+static int by_part(const void *one, const void *other)
+{
+	const struct kvt_held *a = &(*(const struct kvt_tensor *const *)one)->held;
+	const struct kvt_held *b = &(*(const struct kvt_tensor *const *)other)->held;
+
+	if (a->part != b->part)
+		return a->part < b->part ? -1 : 1;
+	if (a->layer != b->layer)
+		return a->layer < b->layer ? -1 : 1;
+	return (int)a->role - (int)b->role;
+}
+
+/* Values that an indexer has because its cache must have some: no elements, or zeros. */
+static enum kvt_status find_hollow(bool *out, const struct cache_opening *o,
+				   const struct kvt_tensor *t)
+{
+	enum kvt_status status = KVT_OK;
+	uint8_t bytes[1 << 14];
+
+	*out = t->held.part > 0 && t->rank == CACHE_RANK && t->shape[CACHE_HEADS] == 1;
+	for (int64_t at = t->begin; *out && !status && at < t->end;) {
+		int64_t n = t->end - at;
+
+		if (n > (int64_t)sizeof(bytes))
+			n = sizeof(bytes);
+		status = kvt_file_read(&o->reader->files.file[o->file], bytes, n,
+				       o->tensors.data + at, o->err);
+		at += n;
+		while (*out && n > 0)
+			*out = !bytes[--n];
+	}
+	return status;
+}
+
+static enum kvt_status add_part(struct cache_opening *o, const struct kvt_tensor *keys,
+				const struct kvt_tensor *values)
+{
+	enum kvt_status status;
+	bool hollow;
+
+	if (keys->held.role != KVT_ROLE_KEYS || !values ||
+	    values->held.role != KVT_ROLE_VALUES ||
+	    keys->held.part != values->held.part ||
+	    keys->held.layer != values->held.layer)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: %.100s is not one of a pair of keys and values",
+				o->reader->leaf.path, keys->name);
+	if ((status = find_hollow(&hollow, o, values)))
+		return status;
+	if (hollow)
+		return add_index(o, keys, keys->held.layer);
+	if (!(status = add_layer(o, keys, values, keys->held.layer, 0)))
+		o->layer[o->nlayers - 1].part = keys->held.part;
+	return status;
+}
+
+static int in_order(const void *one, const void *other)
+{
+	const struct cache_layer *a = one, *b = other;
+	int ids = strcmp(a->held.id ? a->held.id : "", b->held.id ? b->held.id : "");
+
+	if (ids)
+		return ids;
+	if (cache_is_alone(a) != cache_is_alone(b))
+		return cache_is_alone(a) ? 1 : -1;
+	if (a->part != b->part)
+		return a->part < b->part ? -1 : 1;
+	return a->number < b->number ? -1 : a->number > b->number;
+}
+
+/* A layer that is a list of caches; those of one place in it are alike. */
+static enum kvt_status add_parts(struct cache_opening *o)
+{
+	const struct kvt_tensor **list;
+	enum kvt_status status = KVT_OK;
+	int64_t n = 0;
+
+	if (!(list = calloc((size_t)o->tensors.count + 1, sizeof(const void *))))
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+				o->reader->leaf.path);
+	for (int64_t i = 0; i < o->tensors.count; i++)
+		if (o->tensors.tensor[i].held.role == KVT_ROLE_KEYS ||
+		    o->tensors.tensor[i].held.role == KVT_ROLE_VALUES)
+			list[n++] = &o->tensors.tensor[i];
+	qsort(list, (size_t)n, sizeof(const void *), by_part);
+	for (int64_t i = 0; !status && i < n; i += 2)
+		status = add_part(o, list[i], i + 1 < n ? list[i + 1] : NULL);
+	free(list);
+	return status;
+}
+
+/* Layers that a file tells tensor by tensor, whatever these are called. */
+static bool has_told(const struct cache_opening *o)
+{
+	int64_t i = 0;
+
+	while (i < o->tensors.count && o->tensors.tensor[i].held.role != KVT_ROLE_KEYS &&
+	       o->tensors.tensor[i].held.role != KVT_ROLE_INDEX)
+		i++;
+	return i < o->tensors.count && !kvt_fact(o->hints, "names");
 }
 
 /* Names that the file implies are those of keys and values that are one array each. */
@@ -334,7 +488,7 @@ static enum kvt_status add_list(struct cache_opening *o)
 	for (int64_t i = 0; !status && i < pairs.count; i++)
 		count += kvt_tensors_partner(&pairs, pairs.tensor[i].name, names) != NULL;
 	/* what is left beside states may be nothing, or arrays of nothing */
-	if (!status && (count || !o->nstates))
+	if (!status && (count || (!o->nstates && !has_told(o))))
 		status = kvt_tensors_layers(&list, &count, &apart, &pairs, names,
 					    o->reader->leaf.path, o->err);
 	if (!status && list)
@@ -356,6 +510,11 @@ static enum kvt_status add_list(struct cache_opening *o)
 	free(pairs.by_name);
 	if (!status)
 		status = add_indexes(o);
+	if (!status && has_told(o)) {
+		status = add_parts(o);
+		/* tensors come in any order, layers of a group in the model's */
+		qsort(o->layer, (size_t)o->nlayers, sizeof(*o->layer), in_order);
+	}
 	if (!status && !o->nlayers && !o->nstates)
 		status = kvt_fail(o->err, KVT_BAD_INPUT, "%s: a cache that holds nothing",
 				  o->reader->leaf.path);

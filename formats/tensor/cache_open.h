@@ -40,14 +40,16 @@ struct cache_half {
 struct cache_layer {
 	const char *name;		/* of the tensor of keys; borrowed */
 	int64_t number;			/* in the model */
-	struct cache_half half[2];	/* keys, values; of an indexer keys alone */
+	struct cache_half half[2];	/* keys, values; or rows of one kind alone */
+	int64_t part;			/* of the layer; those of one make groups */
 	struct kvt_held held;		/* settled by kvt_cache_slots() */
 	int64_t first, count;		/* the slots it holds */
 	int group;			/* of its keys */
 	int64_t place;			/* among the layers of that group */
 };
 
-static inline bool cache_is_index(const struct cache_layer *l)
+/* Keys of an indexer, keys that are values too, and what else is one row a token. */
+static inline bool cache_is_alone(const struct cache_layer *l)
 {
 	return !l->half[1].tensor;
 }
@@ -58,14 +60,14 @@ static inline bool cache_is_index(const struct cache_layer *l)
  */
 static inline bool cache_is_latent(const struct cache_layer *l)
 {
-	return !cache_is_index(l) && l->half[0].shape[CACHE_HEADS] == 1 &&
+	return !cache_is_alone(l) && l->half[0].shape[CACHE_HEADS] == 1 &&
 	       l->half[1].shape[CACHE_DIM] <= l->half[0].shape[CACHE_DIM] / 2;
 }
 
 /* Keys and values that differ in width are groups of their own. */
 static inline bool cache_is_apart(const struct cache_layer *l)
 {
-	return !cache_is_index(l) && !cache_is_latent(l) &&
+	return !cache_is_alone(l) && !cache_is_latent(l) &&
 	       l->half[0].shape[CACHE_DIM] != l->half[1].shape[CACHE_DIM];
 }
 
@@ -95,11 +97,14 @@ struct cache_opening {
 	bool stacked;			/* all layers in one tensor, without names */
 	const char *axes;		/* of the tensors of keys and values */
 	bool cross;			/* what a decoder looks at of an encoder */
+	enum kvt_role masked;		/* what a mask is called that is this cache's */
+	const struct kvt_tensor *mask;	/* that of the rows; or NULL */
 	int base;			/* groups of the snapshot before these */
 	int64_t nrows;
 	struct cache_row *row;		/* owned */
 	int64_t seen;			/* slots of the axis */
 	int64_t first[KVT_MAX_GROUPS];	/* slot that the layers of each hold */
+	int64_t end[KVT_MAX_GROUPS];	/* after the last one, where they say it; or 0 */
 	int file;
 	struct kvt_error *err;
 };
@@ -126,6 +131,9 @@ KVT_MUST_CHECK enum kvt_status kvt_cache_order(struct cache_opening *o);
  * KVT_BAD_INPUT, with the option to be given, where neither does.
  */
 KVT_MUST_CHECK enum kvt_status kvt_cache_slots(struct cache_opening *o);
+
+/* The last of it: which slots are tokens of which row. */
+KVT_MUST_CHECK enum kvt_status kvt_cache_rows(struct cache_opening *o, bool left);
 
 /* Fills the snapshot with groups of layers that are alike; blocks are not counted yet. */
 KVT_MUST_CHECK enum kvt_status kvt_cache_groups(struct cache_opening *o);

@@ -111,7 +111,10 @@ static enum kvt_status settle_window(struct cache_opening *o, struct cache_layer
 	/* a list of tensors of some hybrid cache does not say which are shorter */
 	if (l->held.fixed && l->held.seen < 0 && slots < most)
 		l->held.sliding = true;
-	if (l->held.sliding && l->held.fixed && !l->held.ring)
+	/* of rows that say where they are none of this is asked */
+	if (l->held.each)
+		return KVT_OK;
+	if (l->held.sliding && l->held.fixed && !l->held.ring && !l->held.chunk)
 		l->held.window = slots;
 	if (l->held.sliding && (l->held.window < 1 || l->held.window > MAX_SLOTS))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -185,6 +188,20 @@ static enum kvt_status agree(struct cache_opening *o)
 	return KVT_OK;
 }
 
+/* Of a batch whose file tells rows: they end with the axis, and so does each layer. */
+static int64_t longest(const struct cache_opening *o)
+{
+	int64_t most = -1;
+
+	for (int64_t r = 0; r < o->tensors.ngiven; r++)
+		if (o->tensors.given[r] > most)
+			most = o->tensors.given[r];
+	for (int64_t i = 0; most >= 0 && i < o->nlayers; i++)
+		if (o->layer[i].held.batch && o->layer[i].held.used > most)
+			most = o->layer[i].held.used;
+	return most;
+}
+
 /* The largest number in a list of them; -1: it is none. */
 static int64_t largest(const char *list)
 {
@@ -210,6 +227,12 @@ static enum kvt_status take_seen(struct cache_opening *o, bool left)
 	if ((status = kvt_fact_int(&told, o->hints, "slots", 0, MAX_SLOTS, o->err)) ||
 	    (status = agree(o)))
 		return status;
+	if (longest(o) >= 0 && o->seen >= 0 && o->seen != longest(o))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: rows of %lld tokens at most, but a layer without rows has received %lld",
+				o->reader->leaf.path, LL(longest(o)), LL(o->seen));
+	if (longest(o) >= 0)
+		o->seen = longest(o);
 	if (o->seen > MAX_SLOTS)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: a cache of %lld tokens, at most %d are supported",
@@ -247,73 +270,22 @@ static enum kvt_status place(struct cache_opening *o, struct cache_layer *l)
 	/* what a ring keeps is the beginning; what it lacks is a hole */
 	if (l->held.turned && l->held.keep)
 		l->count = o->seen;
+	if (l->held.chunk)
+		l->count = o->seen - l->held.start;
+	if (l->held.batch)
+		l->count = l->held.used;
+	if (l->held.each) {
+		l->count = slots * l->held.each;
+		l->first = l->held.start;
+		return KVT_OK;
+	}
 	l->first = o->seen - l->count;
-	wrong = l->first < 0 || (!l->held.sliding && l->first > 0);
+	wrong = l->first < 0 || l->count < 0 || (l->held.chunk && l->count > slots) ||
+		(!l->held.sliding && !l->held.batch && l->first > 0);
 	return !wrong ? KVT_OK :
 	       kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: tensor %.100s has %lld slots, but the cache was given %lld tokens",
 			o->reader->leaf.path, l->name, LL(slots), LL(o->seen));
-}
-
-/* ---- rows --------------------------------------------------------------- */
-
-/* "N" for all rows, or "N,N,..." for each. */
-static enum kvt_status take_tokens(struct cache_opening *o, bool left)
-{
-	const char *text = kvt_fact(o->hints, "tokens"), *at = text;
-
-	for (int64_t r = 0; r < o->nrows; r++) {
-		size_t n = at ? strspn(at, "0123456789") : 0;
-		int64_t tokens = !text ? o->seen :
-				 n && n < 19 ? strtoll(at, NULL, 10) : -1;
-
-		if (tokens < 0 || tokens > o->seen)
-			return kvt_fail(o->err, KVT_USAGE,
-					"tokens is '%.60s', expected 0 to %lld, once or for each of %lld sequences",
-					text, LL(o->seen), LL(o->nrows));
-		o->row[r].begin = left ? o->seen - tokens : 0;
-		o->row[r].end = o->row[r].begin + tokens;
-		if (at && at[n] == ',' && r + 1 < o->nrows)
-			at += n + 1;
-		else if (at && (at[n] || (at != text && r + 1 < o->nrows)))
-			return kvt_fail(o->err, KVT_USAGE,
-					"tokens is '%.60s', expected one number, or one for each of %lld sequences",
-					text, LL(o->nrows));
-	}
-	return KVT_OK;
-}
-
-/* A window that moved over padding has lost tokens of a row that it still needs. */
-static enum kvt_status check_row(const struct cache_opening *o, int64_t r)
-{
-	const struct cache_row *row = &o->row[r];
-
-	for (int64_t i = 0; row->end > row->begin && i < o->nlayers; i++) {
-		const struct cache_layer *l = &o->layer[i];
-		int64_t need = row->end - l->held.window + 1;
-
-		if (need < row->begin)
-			need = row->begin;
-		if (l->held.sliding && need < row->end && l->first > need)
-			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: %.100s holds slots %lld to %lld, but the window of sequence %lld begins at %lld; give --set padding=left",
-					o->reader->leaf.path, l->name, LL(l->first),
-					LL(o->seen - 1), LL(r), LL(need));
-	}
-	return KVT_OK;
-}
-
-static enum kvt_status take_rows(struct cache_opening *o, bool left)
-{
-	enum kvt_status status;
-
-	if (!(o->row = calloc((size_t)o->nrows + 1, sizeof(*o->row))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
-	status = take_tokens(o, left);
-	for (int64_t r = 0; !status && r < o->nrows; r++)
-		status = check_row(o, r);
-	return status;
 }
 
 /* States alone do not say how many tokens they stand for. */
@@ -328,7 +300,7 @@ static enum kvt_status count_states(struct cache_opening *o)
 		return kvt_fail(o->err, KVT_USAGE,
 				"%s: tokens is '%.60s', expected numbers up to %d",
 				o->reader->leaf.path, tokens, MAX_SLOTS);
-	return take_rows(o, false);
+	return kvt_cache_rows(o, false);
 }
 
 enum kvt_status kvt_cache_slots(struct cache_opening *o)
@@ -342,14 +314,11 @@ enum kvt_status kvt_cache_slots(struct cache_opening *o)
 				"padding is '%.40s', expected left or right", padding);
 	if (!o->nlayers)
 		return count_states(o);
-	if (o->nrows > 1 && !kvt_fact(o->hints, "tokens"))
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: the file does not record which of the %lld slots of %lld sequences are padding; give --set tokens=N or N,N..., and padding=left if the padding is first",
-				o->reader->leaf.path, LL(most_slots(o)), LL(o->nrows));
+	left |= o->tensors.given != NULL;
 	if ((status = kvt_cache_order(o)) || (status = settle_windows(o)) ||
 	    (status = take_seen(o, left)))
 		return status;
 	for (int64_t i = 0; !status && i < o->nlayers; i++)
 		status = place(o, &o->layer[i]);
-	return status ? status : take_rows(o, left);
+	return status ? status : kvt_cache_rows(o, left);
 }

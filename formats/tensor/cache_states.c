@@ -40,6 +40,8 @@ static const struct {
 	{ "present_recurrent", KVT_ROLE_STATE, KVT_STATE_EITHER },
 	{ "indexer_keys", KVT_ROLE_INDEX, KVT_STATE_VK },
 	{ "idx_keys", KVT_ROLE_INDEX, KVT_STATE_VK },
+	{ "attention_mask", KVT_ROLE_MASK, KVT_STATE_VK },
+	{ "decoder_attention_mask", KVT_ROLE_DECODER_MASK, KVT_STATE_VK },
 };
 enum { NWORDS = sizeof(words) / sizeof(words[0]), MAX_STATES = 64 };
 

@@ -5,12 +5,15 @@
  * Each layer of such a cache has a class, and numbers of its own: how many tokens it
  * was given, and of a ring where the next one goes.  They stand in the metadata of the
  * header, or since mlx-lm 0.32 in arrays of one number.  Which of several orders the
- * numbers have is told by how many there are.  Read from mlx-lm 0.21 to 0.32 and
- * mlx-vlm 0.7.
+ * numbers have is told by how many there are.  A layer may be a CacheList, whose parts
+ * have classes and numbers of their own, and of a batch rows have their own lengths
+ * (formats/tensor/mlx_batch.c); of DeepSeek V4.1 it has rows of several tokens
+ * (formats/tensor/mlx_rows.c).  Read from mlx-lm 0.21 to 0.32 and mlx-vlm 0.7.
  *
  * A class that is not known here, and a ring whose numbers do not say where it stands,
  * is 'disordered': no reader may number its slots.
  */
+#include "formats/tensor/mlx_batch.h"
 #include "formats/tensor/safetensors_header.h"
 
 #include <stdlib.h>
@@ -18,6 +21,7 @@
 
 #include "formats/parse/json.h"
 #include "formats/parse/little_endian.h"
+#include "lib/base/print.h"
 
 enum { MOST_NUMBERS = 5, MOST_HEADER = 16 << 20 };
 
@@ -27,12 +31,23 @@ struct source {
 	struct kvt_error *err;
 };
 
-/* What a file says of a layer; -1: it does not. */
+/* Which cache a tensor is of. */
+struct spot {
+	int64_t layer, part;		/* of those of a CacheList; 0: it is none */
+	const char *rest;		/* of the name, after both: "0", "0.1" */
+	bool parts;			/* the layer is a CacheList */
+	char class[KVT_HELD_CLASS];	/* "": not said, or no part of a state */
+	char arrays[48], numbers[48];	/* what stands before those of the cache */
+};
+
+/* What a file says of a cache; -1: it does not. */
 struct facts {
 	char class[KVT_HELD_CLASS];	/* "": nothing is said */
-	bool ring;
+	bool ring, chunk, batch;
 	int64_t offset;			/* tokens it was given */
 	int64_t keep, max_size, next;	/* of a ring */
+	int64_t start;			/* of a chunk: the token in the first slot */
+	int64_t turned;			/* of a batch of rings */
 	int64_t group, bits;		/* of codes */
 };
 
@@ -52,6 +67,8 @@ static int64_t number(const char *text)
 {
 	size_t n = text ? strspn(text, "0123456789") : 0;
 
+	if (text && (!strcmp(text, "True") || !strcmp(text, "False")))
+		return text[0] == 'T';
 	return n && n < 19 && !text[n] ? strtoll(text, NULL, 10) : -1;
 }
 
@@ -64,7 +81,8 @@ static enum kvt_status read_number(int64_t *out, const struct source *s,
 	enum kvt_status status;
 
 	*out = -1;
-	if (t->rank || (strcmp(t->type, "I32") && strcmp(t->type, "I64")))
+	if (t->rank || (strcmp(t->type, "I32") && strcmp(t->type, "I64") &&
+			strcmp(t->type, "BOOL")))
 		return KVT_OK;
 	status = kvt_file_read(s->file, bytes, n, s->tensors->data + t->begin, s->err);
 	if (!status && !(bytes[n - 1] & 0x80))
@@ -74,15 +92,21 @@ static enum kvt_status read_number(int64_t *out, const struct source *s,
 
 /* ---- classes ------------------------------------------------------------ */
 
-/* Those whose slot i is token i, unless it is a slot of a ring that was used again. */
+/*
+ * Those whose slot i is token i, unless it is a slot of a ring that was used again, a
+ * chunk, which has lost the first ones, or a batch, whose rows begin with padding.
+ */
 static const struct {
 	const char *name;
-	bool ring;
+	bool ring, chunk, batch;
 } classes[] = {
-	{ "KVCache", false }, { "ConcatenateKVCache", false },
-	{ "QuantizedKVCache", false }, { "kv", false }, { "simple_kv", false },
-	{ "minimax_m3", false },
-	{ "RotatingKVCache", true }, { "rotating_kv", true },
+	{ .name = "KVCache" }, { .name = "ConcatenateKVCache" },
+	{ .name = "QuantizedKVCache" }, { .name = "kv" }, { .name = "simple_kv" },
+	{ .name = "minimax_m3" },
+	{ "RotatingKVCache", .ring = true }, { "rotating_kv", .ring = true },
+	{ "ChunkedKVCache", .chunk = true },
+	{ "BatchKVCache", .batch = true },
+	{ "BatchRotatingKVCache", .ring = true, .batch = true },
 };
 enum { NCLASSES = sizeof(classes) / sizeof(classes[0]) };
 
@@ -102,30 +126,47 @@ static void take_class(struct facts *out, const char *name)
 	snprintf(out->class, sizeof(out->class), "%s", name ? name : "");
 	i = class_of(out->class);
 	out->ring = i < NCLASSES && classes[i].ring;
+	out->chunk = i < NCLASSES && classes[i].chunk;
+	out->batch = i < NCLASSES && classes[i].batch;
 }
 
 /* ---- mlx-lm ------------------------------------------------------------- */
 
-/* The orders that the numbers of a ring were written in. */
+/* The orders that the numbers were written in; a member by its place in struct facts. */
+#define AT(name) offsetof(struct facts, name)
+enum { UNUSED = AT(class) };
 static const struct {
+	bool ring, chunk, batch;	/* whose */
 	bool arrays;
-	int count, offset, keep, max_size, next;
+	int count;
+	size_t at[MOST_NUMBERS];
 } orders[] = {
-	{ false, 5, 3, 0, 1, 4 },	/* keep, max_size, step, offset, next */
-	{ false, 4, 2, 0, 1, 3 },
-	{ true, 4, 0, 1, 2, 3 },
+	{ true, false, false, false, 5,
+	  { AT(keep), AT(max_size), UNUSED, AT(offset), AT(next) } },
+	{ true, false, false, false, 4,
+	  { AT(keep), AT(max_size), AT(offset), AT(next) } },
+	{ true, false, false, true, 4,
+	  { AT(offset), AT(keep), AT(max_size), AT(next) } },
+	{ false, true, false, false, 2, { AT(max_size), AT(start) } },
+	{ false, true, false, true, 3, { AT(offset), AT(max_size), AT(start) } },
+	{ false, false, true, true, 1, { AT(next) } },
+	{ true, false, true, false, 4,
+	  { AT(max_size), UNUSED, AT(next), AT(turned) } },
+	{ true, false, true, true, 4, { AT(max_size), UNUSED, AT(next), AT(turned) } },
 };
 enum { NORDERS = sizeof(orders) / sizeof(orders[0]) };
 
-static void take_ring(struct facts *out, bool arrays, const int64_t *n, int count)
+static void take_order(struct facts *out, bool arrays, const int64_t *n, int count)
 {
-	for (int i = 0; out->ring && i < NORDERS; i++)
-		if (orders[i].arrays == arrays && orders[i].count == count) {
-			out->offset = n[orders[i].offset];
-			out->keep = n[orders[i].keep];
-			out->max_size = n[orders[i].max_size];
-			out->next = n[orders[i].next];
-		}
+	for (int i = 0; i < NORDERS; i++) {
+		if (orders[i].ring != out->ring || orders[i].chunk != out->chunk ||
+		    orders[i].batch != out->batch || orders[i].arrays != arrays ||
+		    orders[i].count != count)
+			continue;
+		for (int j = 0; j < count; j++)
+			if (orders[i].at[j] != UNUSED)
+				memcpy((char *)out + orders[i].at[j], &n[j], sizeof(*n));
+	}
 }
 
 /* Those of codes: in 0.26 a step comes first. */
@@ -141,45 +182,50 @@ static void take_codes(struct facts *out, const int64_t *n, int count)
 }
 
 /* Until 0.31: numbers in the metadata, and arrays that were cut to the tokens. */
-static enum kvt_status read_cut(struct facts *out, const struct source *s, int64_t layer)
+static enum kvt_status read_cut(struct facts *out, const struct source *s,
+				const struct spot *spot)
 {
 	int64_t n[MOST_NUMBERS];
 	const char *text;
-	char after[8];
+	char name[80];
 	int count = 0;
 
-	take_class(out, note(s, "2.", layer, ""));
+	take_class(out, spot->class);
 	out->offset = INT64_MAX;
 	for (; count < MOST_NUMBERS; n[count++] = number(text)) {
-		snprintf(after, sizeof(after), ".%d", count);
-		if (!(text = note(s, "0.", layer, after)))
+		snprintf(name, sizeof(name), "%s.%d", spot->numbers, count);
+		if (!(text = kvt_tensors_note(s->tensors, name)))
 			break;
 	}
-	take_ring(out, false, n, count);
+	take_order(out, false, n, count);
 	take_codes(out, n, count);
+	/* a chunk that lost tokens is cut where it had slots, not where it had tokens */
+	if (out->chunk && out->start)
+		out->offset = -1;
 	return KVT_OK;
 }
 
-/* Since 0.32: numbers in arrays, after those of keys and values. */
+/* Since 0.32: numbers in arrays, after keys and values, and arrays of a batch. */
 static enum kvt_status read_whole(struct facts *out, const struct source *s,
-				  int64_t layer)
+				  const struct spot *spot)
 {
 	enum kvt_status status = KVT_OK;
 	const struct kvt_tensor *found;
 	int64_t n[MOST_NUMBERS];
-	char name[48];
+	char name[80];
 	int count = 0;
 
-	take_class(out, note(s, "1.", layer, ""));
+	take_class(out, spot->class);
 	while (!status && count < MOST_NUMBERS) {
-		snprintf(name, sizeof(name), "%lld.%d", (long long)layer, count + 2);
+		snprintf(name, sizeof(name), "%s.%d", spot->numbers,
+			 count + (out->batch ? 4 : 2));
 		if (!(found = kvt_tensors_find(s->tensors, name)))
 			break;
 		status = read_number(&n[count++], s, found);
 	}
-	if (count)
+	if (count && !out->batch)
 		out->offset = n[0];
-	take_ring(out, true, n, count);
+	take_order(out, true, n, count);
 	take_codes(out, n, count);
 	return status;
 }
@@ -187,8 +233,10 @@ static enum kvt_status read_whole(struct facts *out, const struct source *s,
 /* ---- mlx-vlm, oMLX ------------------------------------------------------ */
 
 static enum kvt_status read_exact(struct facts *out, const struct source *s,
-				  int64_t layer)
+				  const struct spot *spot)
 {
+	int64_t layer = spot->layer;
+
 	take_class(out, note(s, "c", layer, "_kind"));
 	out->offset = number(note(s, "c", layer, "_offset"));
 	out->keep = number(note(s, "c", layer, "_keep"));
@@ -214,13 +262,13 @@ static bool is_first(const char *meta)
 
 /* As many blocks as hashes; zeros follow. */
 static enum kvt_status read_shard(struct facts *out, const struct source *s,
-				  int64_t layer)
+				  const struct spot *spot)
 {
 	const char *at = kvt_tensors_note(s->tensors, "block_hashes");
 	int64_t size = number(kvt_tensors_note(s->tensors, "block_size"));
 	int64_t blocks = at && *at;
 
-	(void)layer;
+	(void)spot;
 	for (; at && *at; at++)
 		blocks += *at == ',';
 	take_class(out, is_first(kvt_tensors_note(s->tensors, "b0_meta")) ?
@@ -232,10 +280,11 @@ static enum kvt_status read_shard(struct facts *out, const struct source *s,
 
 /* Classes are a JSON list of names. */
 static enum kvt_status read_omlx(struct facts *out, const struct source *s,
-				 int64_t layer)
+				 const struct spot *spot)
 {
 	const char *list = kvt_tensors_note(s->tensors, "layer_cache_types");
 	const char *begin = strchr(list, '"'), *end = NULL;
+	int64_t layer = spot->layer;
 	char name[KVT_HELD_CLASS];
 
 	for (; begin && (end = strchr(begin + 1, '"')) && layer > 0; layer--)
@@ -271,6 +320,22 @@ static bool is_turned(const struct facts *f, int64_t slots)
 	       (slots == f->max_size || f->next == slots);
 }
 
+/* Of a chunk 'start' tokens are gone; how many slots have one is not always said. */
+static void take_chunk(struct kvt_held *out, const struct facts *f, int64_t slots)
+{
+	int64_t seen = f->offset == INT64_MAX ? slots : f->offset;
+
+	strcpy(out->class, f->class);
+	out->disordered = f->start < 0 || f->max_size < 1 || f->start > INT64_MAX / 2 ||
+			  (seen >= 0 && (seen < f->start || seen - f->start > slots));
+	if (out->disordered)
+		return;
+	out->told = out->fixed = out->sliding = out->chunk = true;
+	out->seen = seen;
+	out->start = f->start;
+	out->window = f->max_size;
+}
+
 static void take_held(struct kvt_held *out, const struct facts *f, int64_t slots)
 {
 	int64_t seen = f->offset == INT64_MAX ? slots : f->offset;
@@ -302,7 +367,8 @@ static void take_held(struct kvt_held *out, const struct facts *f, int64_t slots
 struct maker {
 	const char *names;		/* as for --set=names */
 	const char *prefix[2];		/* of a tensor, before the number of its layer */
-	enum kvt_status (*read)(struct facts *, const struct source *, int64_t layer);
+	enum kvt_status (*read)(struct facts *, const struct source *,
+				const struct spot *);
 };
 
 static const struct maker cut = { "{l}.0,{l}.1", { "", "" }, read_cut };
@@ -328,34 +394,6 @@ static const struct maker *find_maker(const struct kvt_tensors *t)
 	return kvt_tensors_note(t, "layer_cache_types") ? &omlx : NULL;
 }
 
-/*
- * Recurrent states: the newest inputs of a convolution, [batch, taps, channels], and what
- * the recurrence made of all, [batch, heads, ...], in this order; a model may have the
- * first alone.  Named "L.N", or since 0.32 "L.0.N".
- */
-static void take_states(struct kvt_tensor *t, const struct source *s,
-			const struct maker *maker, int64_t layer)
-{
-	const char *class = note(s, maker == &cut ? "2." : "1.", layer, "");
-	const char *at = t->name + strspn(t->name, "0123456789");
-	int64_t which;
-
-	if ((maker != &cut && maker != &whole) || !class || t->begin == t->end ||
-	    class_of(class) < NCLASSES)
-		return;
-	if (!strncmp(at, ".0.", 3))
-		at += 2;
-	which = *at == '.' ? number(at + 1) : -1;
-	t->held.role = KVT_ROLE_UNKNOWN;
-	if (!strcmp(class, "ArraysCache") || !strcmp(class, "MambaCache"))
-		t->held.role = which == 0 && t->rank == 3 ? KVT_ROLE_CONV :
-			       which == 1 && t->rank > 2 ? KVT_ROLE_STATE :
-			       KVT_ROLE_UNKNOWN;
-	snprintf(t->held.class, sizeof(t->held.class), "%s", class);
-	t->held.layer = layer;
-	t->held.taps_first = true;
-}
-
 static int64_t layer_of(const char *name, const struct maker *maker)
 {
 	for (int i = 0; i < 2; i++) {
@@ -368,6 +406,165 @@ static int64_t layer_of(const char *name, const struct maker *maker)
 			return strtoll(name + n, NULL, 10);
 	}
 	return -1;
+}
+
+/* ---- parts of a layer ---------------------------------------------------- */
+
+/* A text that is an array: of each character its number. */
+static enum kvt_status read_text(char out[KVT_HELD_CLASS], const struct source *s,
+				 const struct kvt_tensor *t)
+{
+	bool fits = t && t->rank == 1 && !strcmp(t->type, "I32") && t->shape[0] > 0 &&
+		    t->shape[0] < KVT_HELD_CLASS;
+	uint8_t bytes[4 * KVT_HELD_CLASS];
+	enum kvt_status status;
+
+	strcpy(out, "CacheList of an unknown cache");
+	if (!fits)
+		return KVT_OK;
+	if ((status = kvt_file_read(s->file, bytes, t->end - t->begin,
+				    s->tensors->data + t->begin, s->err)))
+		return status;
+	for (int64_t i = 0; i < t->shape[0]; i++) {
+		uint64_t letter = kvt_le(bytes + 4 * i, 4);
+
+		if (letter < 0x20 || letter > 0x7e)
+			return strcpy(out, "CacheList of an unknown cache"), KVT_OK;
+		out[i] = (char)letter;
+	}
+	out[t->shape[0]] = '\0';
+	return KVT_OK;
+}
+
+/*
+ * Until 0.31 "L.J.N", the class in the metadata, and in those before that neither is
+ * said; since 0.32 "L.J.0.N", and "L.J.1" is the class.
+ */
+static enum kvt_status find_part(struct spot *out, const struct source *s, bool newer,
+				 const struct kvt_tensor *t)
+{
+	size_t digits = strspn(out->rest, "0123456789");
+	const char *text, *after = out->rest + digits;
+	char name[80];
+
+	strcpy(out->class, "CacheList of unnamed parts");
+	if (!digits || digits > 4)
+		return KVT_OK;
+	out->part = strtoll(out->rest, NULL, 10);
+	out->parts = true;
+	if (!newer) {
+		snprintf(name, sizeof(name), "0.%lld.0.%lld", LL(out->layer),
+			 LL(out->part));
+		if (*after != '.' || !(text = kvt_tensors_note(s->tensors, name)))
+			return KVT_OK;
+		snprintf(out->class, sizeof(out->class), "%s", text);
+		snprintf(out->numbers, sizeof(out->numbers), "0.%lld.1.%lld",
+			 LL(out->layer), LL(out->part));
+		snprintf(out->arrays, sizeof(out->arrays), "%lld.%lld", LL(out->layer),
+			 LL(out->part));
+		out->rest = after + 1;
+		return KVT_OK;
+	}
+	if (!strcmp(after, ".1") && t->rank == 1)
+		out->class[0] = '\0';
+	if (strncmp(after, ".0.", 3))
+		return KVT_OK;
+	snprintf(out->numbers, sizeof(out->numbers), "%lld.%lld.0", LL(out->layer),
+		 LL(out->part));
+	strcpy(out->arrays, out->numbers);
+	snprintf(name, sizeof(name), "%lld.%lld.1", LL(out->layer), LL(out->part));
+	out->rest = after + 3;
+	return read_text(out->class, s, kvt_tensors_find(s->tensors, name));
+}
+
+static enum kvt_status find_spot(struct spot *out, const struct source *s,
+				 const struct maker *maker, const struct kvt_tensor *t)
+{
+	const char *class;
+
+	*out = (struct spot){ .layer = layer_of(t->name, maker), .rest = "" };
+	if (out->layer < 0 || (maker != &cut && maker != &whole))
+		return KVT_OK;
+	out->rest = t->name + strspn(t->name, "0123456789");
+	out->rest += *out->rest == '.';
+	class = note(s, maker == &cut ? "2." : "1.", out->layer, "");
+	snprintf(out->class, sizeof(out->class), "%s", class ? class : "");
+	snprintf(out->numbers, sizeof(out->numbers), "%s%lld", maker == &cut ? "0." : "",
+		 LL(out->layer));
+	snprintf(out->arrays, sizeof(out->arrays), "%lld", LL(out->layer));
+	return strcmp(out->class, "CacheList") ? KVT_OK :
+	       find_part(out, s, maker == &whole, t);
+}
+
+/* Keys and values of a part have no names that a pattern could match. */
+static void take_part(struct kvt_tensor *t, const struct spot *spot)
+{
+	bool keys = !strcmp(spot->rest, "0"), values = !strcmp(spot->rest, "1");
+
+	if (!spot->parts || (!keys && !values))
+		return;
+	t->held.role = keys ? KVT_ROLE_KEYS : KVT_ROLE_VALUES;
+	t->held.layer = spot->layer;
+	t->held.part = spot->part;
+}
+
+/* ---- recurrent states ----------------------------------------------------- */
+
+/*
+ * The newest inputs of a convolution, [batch, taps, channels], and what the recurrence
+ * made of all, [batch, heads, ...].  How many arrays a cache has tells which is which:
+ * one of a model that has the first alone, or the second; both; RWKV has another input
+ * after them; and Kimi's queries, keys and values have a convolution each.
+ */
+static const char *const arrays_of[] = { "", "?", "cs", "csc", "cccs" };
+
+static enum kvt_role role_of(const struct kvt_tensor *t, int64_t which, int64_t count)
+{
+	char role = which < count && count < 5 ? arrays_of[count][which] : '-';
+
+	if (role == '?')
+		role = t->rank == 3 ? 'c' : t->rank == 4 ? 's' : '-';
+	if (role == 'c' && t->rank == 3)
+		return KVT_ROLE_CONV;
+	return role == 's' && t->rank > 2 ? KVT_ROLE_STATE : KVT_ROLE_UNKNOWN;
+}
+
+/* Arrays of nothing are counted, too: a layer that has not run yet. */
+static int64_t count_arrays(const struct source *s, const char *name, const char *last)
+{
+	char other[80];
+	int64_t n = 0;
+
+	for (; n < 6; n++) {
+		snprintf(other, sizeof(other), "%.*s%lld", (int)(last - name), name,
+			 LL(n));
+		if (!kvt_tensors_find(s->tensors, other))
+			break;
+	}
+	return n;
+}
+
+/* "N", or since 0.32 "0.N", beside "1" and "2", what is left of the padding of rows. */
+static void take_states(struct kvt_tensor *t, const struct source *s,
+			const struct spot *spot, bool newer)
+{
+	const char *last = spot->rest;
+	int64_t which;
+
+	if (t->begin == t->end || !spot->class[0] || class_of(spot->class) < NCLASSES)
+		return;
+	if (newer && !strncmp(last, "0.", 2))
+		last += 2;
+	else if (newer && t->rank == 1 && t->type[0] == 'I')
+		return;
+	which = number(last);
+	t->held.role = KVT_ROLE_UNKNOWN;
+	if (which >= 0 && (!strcmp(spot->class, "ArraysCache") ||
+			   !strcmp(spot->class, "MambaCache")))
+		t->held.role = role_of(t, which, count_arrays(s, t->name, last));
+	snprintf(t->held.class, sizeof(t->held.class), "%s", spot->class);
+	t->held.layer = spot->layer;
+	t->held.taps_first = true;
 }
 
 /* ---- whose file it is --------------------------------------------------- */
@@ -421,31 +618,77 @@ bool kvt_mlx_probe(const char *path, const uint8_t *head, int64_t nhead)
 	return found;
 }
 
+/* Arrays of DeepSeek V4.1; one that does not fit stays what is not known. */
+static enum kvt_status tell_rows(struct kvt_tensor *t, const struct source *s,
+				 const struct spot *spot)
+{
+	const struct kvt_tensor *found;
+	enum kvt_status status;
+	int64_t offset = -1;
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s.5", spot->arrays);
+	found = kvt_tensors_find(s->tensors, name);
+	if (found == t && !t->rank)
+		t->held.role = KVT_ROLE_PAIR;	/* a number, as of other classes */
+	if (t->rank != 3 || !found || t->held.role != KVT_ROLE_UNKNOWN)
+		return KVT_OK;
+	if (!(status = read_number(&offset, s, found)) &&
+	    !kvt_mlx_rows(&t->held, s->tensors, spot->layer, (int)number(spot->rest),
+			  offset))
+		t->held.role = KVT_ROLE_UNKNOWN;
+	return status;
+}
+
+/* [batch, heads, tokens, elements] */
+static enum kvt_status tell(struct kvt_tensor *t, const struct source *s,
+			    const struct maker *maker, const struct spot *spot)
+{
+	struct facts f = { .offset = -1, .keep = -1, .max_size = -1, .next = -1,
+			   .start = -1, .turned = -1, .group = -1, .bits = -1 };
+	enum kvt_status status = maker->read(&f, s, spot);
+
+	if (status || !f.class[0])
+		return status;
+	take_part(t, spot);
+	if (f.batch) {
+		struct mlx_batch batch = {
+			f.class, spot->arrays, t->shape[0], t->shape[2], f.ring,
+			f.turned, f.next, f.max_size
+		};
+
+		return kvt_mlx_batch(&t->held, s->tensors, s->file, &batch, s->err);
+	}
+	if (f.chunk)
+		take_chunk(&t->held, &f, t->shape[2]);
+	else
+		take_held(&t->held, &f, t->shape[2]);
+	return KVT_OK;
+}
+
 enum kvt_status kvt_mlx_tell(struct kvt_tensors *tensors, const struct kvt_file *file,
 			     struct kvt_error *err)
 {
 	const struct source s = { tensors, file, err };
 	const struct maker *maker = find_maker(tensors);
 	enum kvt_status status = KVT_OK;
+	struct spot spot;
 
 	if (!maker)
 		return KVT_OK;
 	tensors->names = maker->names;
 	for (int64_t i = 0; !status && i < tensors->count; i++) {
-		struct facts facts = { .offset = -1, .keep = -1, .max_size = -1,
-				       .next = -1, .group = -1, .bits = -1 };
 		struct kvt_tensor *t = &tensors->tensor[i];
-		int64_t layer = layer_of(t->name, maker);
 
-		if (layer < 0)
+		if ((status = find_spot(&spot, &s, maker, t)) || spot.layer < 0)
 			continue;
-		take_states(t, &s, maker, layer);
-		/* [batch, heads, tokens, elements] */
+		take_states(t, &s, &spot, maker == &whole);
+		if (!strcmp(spot.class, "LayerCache") && maker == &whole &&
+		    (status = tell_rows(t, &s, &spot)))
+			break;
 		if ((t->held.role && t->held.role != KVT_ROLE_UNKNOWN) || t->rank != 4)
 			continue;
-		status = maker->read(&facts, &s, layer);
-		if (facts.class[0])
-			take_held(&t->held, &facts, t->shape[2]);
+		status = tell(t, &s, maker, &spot);
 	}
 	return status;
 }

@@ -32,6 +32,7 @@ void kvt_tensors_free(struct kvt_tensors *tensors)
 		free(tensors->note[i].name);
 		free(tensors->note[i].text);
 	}
+	free(tensors->given);
 	free(tensors->note);
 	*tensors = (struct kvt_tensors){ 0 };
 }

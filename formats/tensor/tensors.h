@@ -15,8 +15,11 @@ enum { KVT_HELD_CLASS = 48, KVT_HELD_CONTENT = 32 };
 /* What a tensor of a cache is. */
 enum kvt_role {
 	KVT_ROLE_PAIR,			/* keys or values, as far as is known */
+	KVT_ROLE_KEYS, KVT_ROLE_VALUES,	/* of a part of a layer that has several */
 	KVT_ROLE_INDEX,			/* keys of an indexer */
 	KVT_ROLE_CONV, KVT_ROLE_STATE,	/* recurrent states */
+	KVT_ROLE_MASK,			/* which slots are tokens; of an encoder, */
+	KVT_ROLE_DECODER_MASK,		/* and this of its decoder */
 	KVT_ROLE_SCALES,		/* of codes, or what is added to them */
 	KVT_ROLE_UNKNOWN,		/* of a class that kvtool does not know */
 };
@@ -25,6 +28,7 @@ enum kvt_role {
 struct kvt_held {
 	enum kvt_role role;	/* of a tensor whose name does not say it */
 	int64_t layer;		/* with that: its number in the model */
+	int64_t part;		/* and which part of the layer it is of */
 	bool taps_first;	/* of a convolution: [batch, taps, channels] */
 	bool told;		/* its class is known; otherwise only 'fixed' counts */
 	bool fixed;		/* slots are there before their tokens are */
@@ -38,6 +42,19 @@ struct kvt_held {
 	 */
 	bool turned;
 	int64_t keep, next;
+	bool chunk;		/* attention within chunks of 'window' tokens; */
+	int64_t start;		/* the first slot is this token */
+	/* Keys are values, too, where their bytes are equal. */
+	bool single;
+	/*
+	 * Rows of 'each' tokens, from token 'start' on, that are a group of their own by
+	 * this name; a row of one token is 'opaque' if it is no key.  0: as keys are.
+	 */
+	int64_t each;
+	const char *id;
+	bool opaque;
+	bool batch;		/* rows end in slot 'used', and have own lengths */
+	int64_t used;
 	bool disordered;	/* slots are not, or may not be, tokens in order */
 	char class[KVT_HELD_CLASS];	/* as the file calls it; "": it does not */
 	int64_t bits, bits_group;	/* of codes, and numbers with one scale; -1 */
@@ -81,6 +98,8 @@ struct kvt_tensors {
 	int64_t nnotes;
 	struct kvt_note *note;		/* owned; sorted; what else the header says */
 	const char *names;		/* of keys and values, where the file tells */
+	int64_t *given;			/* owned; tokens of each row; NULL: not said */
+	int64_t ngiven;
 };
 
 void kvt_tensors_free(struct kvt_tensors *tensors);

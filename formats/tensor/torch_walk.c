@@ -15,6 +15,7 @@
 #include "formats/file/proof.h"
 #include "formats/parse/little_endian.h"
 #include "formats/parse/pickle.h"
+#include "formats/tensor/cache_open.h"
 
 enum { MAX_DEPTH = 16, MAX_STEPS = 1 << 20, MAX_NOTES = 256 };
 
@@ -233,20 +234,7 @@ static enum kvt_status walk_tuple(bool *taken, struct torch_walk *w,
 static int32_t attribute(const struct torch_walk *w, const struct kvt_pickle_node *object,
 			 const char *name)
 {
-	const struct kvt_pickle_items *items;
-
-	if (!object->items.count)
-		return -1;
-	items = &w->pickle.node[object->items.node[0]].items;
-	for (int32_t i = 0; i < items->count; i += 2) {
-		const struct kvt_pickle_node *key = &w->pickle.node[items->node[i]];
-
-		if (key->kind == KVT_PICKLE_STRING &&
-		    (size_t)key->ntext == strlen(name) &&
-		    !memcmp(key->text, name, (size_t)key->ntext))
-			return items->node[i + 1];
-	}
-	return -1;
+	return kvt_pickle_attribute(&w->pickle, object, name);
 }
 
 /* A number, or a tensor of one; otherwise *out stays as it is. */
@@ -284,6 +272,32 @@ static enum kvt_status walk_beside(struct torch_walk *w,
 		status = walk_node(w, node, depth + 1);
 		w->path[end] = '\0';
 	}
+	return status;
+}
+
+/* Rows of several tokens, and what waits to become one. */
+static enum kvt_status walk_compressed(struct torch_walk *w,
+				       const struct kvt_pickle_node *object, int64_t seen)
+{
+	struct kvt_held before = w->held;
+	enum kvt_status status = KVT_OK;
+	struct torch_state state;
+	int end;
+
+	w->single = true;
+	for (int i = 0; !status && i < TORCH_STATES; i++) {
+		state.held = before;
+		if ((status = kvt_torch_compressed(&state, w, object, seen, i)) ||
+		    state.node < 0)
+			continue;
+		end = descend(w, state.attribute, (int)strlen(state.attribute));
+		if (end < 0 || descend(w, state.key, (int)strlen(state.key)) < 0)
+			return refuse_key(w);
+		w->held = state.held;
+		status = add_tensor(w, state.node);
+		w->path[end] = '\0';
+	}
+	w->held = before;
 	return status;
 }
 
@@ -358,6 +372,8 @@ static enum kvt_status walk_layer(struct torch_walk *w,
 	       (status = walk_layer_half(w, object, "keys", "_quantized_keys")) ||
 	       (status = walk_layer_half(w, object, "values", "_quantized_values")) ||
 	       (status = walk_beside(w, object, depth)));
+	if (!status && class & KVT_CLASS_COMPRESSES)
+		status = walk_compressed(w, object, held->seen);
 	w->held = before;
 	return status;
 }
@@ -480,13 +496,17 @@ static enum kvt_status walk_node(struct torch_walk *w, int32_t node, int depth)
 	}
 }
 
-/* What stands beside the layers of a cache is none of them. */
+/* What stands beside the layers of a cache is none of them, but a mask says of them. */
 static void keep_told(struct kvt_tensors *list)
 {
+	const char *after;
 	int64_t kept = 0;
 
 	for (int64_t i = 0; i < list->count; i++) {
-		if (list->tensor[i].held.told)
+		enum kvt_role role = kvt_cache_role(&list->tensor[i], &after);
+
+		if (list->tensor[i].held.told || role == KVT_ROLE_MASK ||
+		    role == KVT_ROLE_DECODER_MASK)
 			list->tensor[kept++] = list->tensor[i];
 		else
 			free(list->tensor[i].name);
@@ -500,5 +520,7 @@ enum kvt_status kvt_torch_walk(struct torch_walk *w)
 
 	if (!status && w->out->ncaches)
 		keep_told(w->out);
+	for (int64_t i = 0; w->single && i < w->out->count; i++)
+		w->out->tensor[i].held.single = w->out->tensor[i].held.sliding;
 	return status;
 }

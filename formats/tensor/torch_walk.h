@@ -19,12 +19,26 @@ struct torch_walk {
 	struct kvt_error *err;
 	char path[TORCH_MAX_PATH];	/* the names that lead to where it stands */
 	struct kvt_held held;		/* of the tensors there */
+	bool single;			/* keys of windows are values, too */
 	int steps;
 };
 
 /* Bytes of a member that is data of no tensor: held against its checksum at once. */
 KVT_MUST_CHECK enum kvt_status
 kvt_torch_take(const struct torch_walk *w, void *buf, int64_t nbytes, int64_t offset);
+
+/* A tensor that a layer of DeepSeek V4 has besides keys; node -1: not this one. */
+struct torch_state {
+	const char *attribute, *key;
+	int32_t node;
+	struct kvt_held held;
+};
+
+/* The i-th of them, of TORCH_STATES; 'seen' tokens were given to the layer. */
+enum { TORCH_STATES = 10 };
+KVT_MUST_CHECK enum kvt_status
+kvt_torch_compressed(struct torch_state *out, const struct torch_walk *w,
+		     const struct kvt_pickle_node *layer, int64_t seen, int i);
 
 /* Adds the tensors of the pickle to 'out', in its order; no index is made. */
 KVT_MUST_CHECK enum kvt_status kvt_torch_walk(struct torch_walk *w);

@@ -85,16 +85,18 @@ static enum kvt_status add_stretch(struct cache_opening *o, int g,
 				   struct kvt_token_run run, const struct stretch *part,
 				   const struct span *span)
 {
+	int64_t each = o->reader->leaf.snapshot.group[g].tokens_per_slot;
 	int64_t begin = part->at > span->slot ? part->at : span->slot;
 	int64_t end = part->at + part->count < span->slot + span->count ?
 		      part->at + part->count : span->slot + span->count;
 
 	if (end <= begin)
 		return KVT_OK;
-	run.token = span->skip + begin - span->slot;
-	run.count = end - begin;
+	/* where a slot stands for several both begin at token 0, and no part is there */
+	run.token = (span->skip + begin - span->slot) / each;
+	run.count = (end - begin) / each;
 	/* a run's token counts from its block; its offset is that of the first one */
-	run.offset += (part->slot + begin - part->at) * run.stride[KVT_AXIS_S];
+	run.offset += (part->slot + (begin - part->at) / each) * run.stride[KVT_AXIS_S];
 	return kvt_token_run_add(&o->reader->flat[g],
 				 &o->reader->leaf.snapshot.group[g], &run, o->err);
 }
@@ -189,6 +191,7 @@ static enum kvt_status add_table(struct cache_opening *o, int g, int64_t r,
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	struct kvt_request *request = &s->request[s->nrequests - 1];
 	int64_t first = o->first[g], size = s->group[g].block_size;
+	int64_t each = s->group[g].tokens_per_slot;
 	int64_t skip = request->first_token % size, passed, end;
 	enum kvt_status status;
 
@@ -202,6 +205,9 @@ static enum kvt_status add_table(struct cache_opening *o, int g, int64_t r,
 		span->slot = o->row[r].end;
 	}
 	span->count = o->row[r].end - span->slot;
+	if (o->end[g] && o->end[g] < o->row[r].end)
+		span->count = o->end[g] > span->slot ? o->end[g] - span->slot : 0;
+	span->count -= span->count % s->group[g].tokens_per_slot;
 	passed = skip / size < request->nblocks[g] ? skip / size : request->nblocks[g];
 	for (int64_t i = 0; i < request->nblocks[g]; i++)
 		request->blocks[g][i] =
@@ -211,9 +217,33 @@ static enum kvt_status add_table(struct cache_opening *o, int g, int64_t r,
 	*nblocks += request->nblocks[g] - passed;
 	/* the extent follows when all are counted, and is not asked before */
 	end = span->skip + span->count;
-	status = kvt_token_zeros(o->reader, g, span->block, 0, span->skip, o->err);
-	return status ? status : kvt_token_zeros(o->reader, g, span->block, end,
-						 (size - end % size) % size, o->err);
+	status = kvt_token_zeros(o->reader, g, span->block, 0, span->skip / each, o->err);
+	if (!o->end[g] && !status)
+		return kvt_token_zeros(o->reader, g, span->block, end,
+				       (size - end % size) % size, o->err);
+	return status ? status :
+	       kvt_token_zeros(o->reader, g, span->block, end / each,
+			       ((request->nblocks[g] - passed) * size - end) / each,
+			       o->err);
+}
+
+/* What waits, or is let go of, has no row: positions around those of a group. */
+static enum kvt_status add_gaps(struct cache_opening *o, int g, int64_t r,
+				const struct span *span)
+{
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+	struct kvt_request *request = &s->request[s->nrequests - 1];
+	int64_t begin = request->first_token, end = begin + request->ntokens;
+	int64_t first = span->slot - o->row[r].begin;
+
+	if (!o->end[g])
+		return KVT_OK;
+	if ((first > begin && !kvt_request_add_hole(request, g, begin, first)) ||
+	    (first + span->count < end &&
+	     !kvt_request_add_hole(request, g, first + span->count, end)))
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
+				o->reader->leaf.path);
+	return KVT_OK;
 }
 
 /* The newest state of a row is its block. */
@@ -249,15 +279,17 @@ static enum kvt_status add_request(struct cache_opening *o, int64_t r,
 	if (!status)
 		leave_groups(&s->request[s->nrequests - 1], o->base);
 	for (int g = o->base; !status && g < s->ngroups; g++)
-		status = kvt_is_recurrent(s->group[g].kind) ? add_state(o, g, r) :
-			 add_table(o, g, r, &span[g], &nblocks[g]);
+		if (kvt_is_recurrent(s->group[g].kind))
+			status = add_state(o, g, r);
+		else if (!(status = add_table(o, g, r, &span[g], &nblocks[g])))
+			status = add_gaps(o, g, r, &span[g]);
 	/* the first layer of a group says it for all of them */
 	for (int64_t i = 0; !status && i < o->nlayers; i++)
 		if (o->layer[i].held.turned && o->layer[i].held.keep &&
 		    !o->layer[i].place)
 			status = add_hole(o, &o->layer[i], r, &span[o->layer[i].group]);
 	for (int64_t i = 0; !status && i < o->nlayers; i++)
-		for (int kv = 0; !status && kv < 2 - cache_is_index(&o->layer[i]); kv++)
+		for (int kv = 0; !status && kv < 2 - cache_is_alone(&o->layer[i]); kv++)
 			status = add_half(o, &o->layer[i], kv, r,
 					  &span[o->layer[i].group]);
 	return status;
@@ -285,7 +317,8 @@ static enum kvt_status add_requests(struct cache_opening *o)
 		s->group[g].shape.n[KVT_AXIS_B] = nblocks[g];
 		if (s->null_block == 0)
 			status = kvt_token_zeros(o->reader, g, 0, 0,
-						 s->group[g].block_size, o->err);
+						 s->group[g].shape.n[KVT_AXIS_S],
+						 o->err);
 	}
 	return status;
 }
@@ -384,6 +417,14 @@ static enum kvt_status add_cache(struct cache_opening *o)
 	return status;
 }
 
+static bool is_mask(const struct kvt_tensor *t)
+{
+	const char *after;
+	enum kvt_role role = kvt_cache_role(t, &after);
+
+	return role == KVT_ROLE_MASK || role == KVT_ROLE_DECODER_MASK;
+}
+
 /*
  * The cache of an encoder-decoder is two: what the decoder was given, and what it looks
  * at of the encoder, whose tokens are other ones.  So a row is two requests.
@@ -396,6 +437,7 @@ static enum kvt_status add_two(const struct cache_opening *whole)
 		struct cache_opening o = *whole;
 
 		o.cross = i;
+		o.masked = i ? KVT_ROLE_MASK : KVT_ROLE_DECODER_MASK;
 		o.tensors.ncaches = 1;
 		o.tensors.count = 0;
 		o.tensors.by_name = NULL;
@@ -405,7 +447,8 @@ static enum kvt_status add_two(const struct cache_opening *whole)
 			return kvt_fail(o.err, KVT_SYSTEM, "%s: out of memory",
 					o.reader->leaf.path);
 		for (int64_t t = 0; t < whole->tensors.count; t++)
-			if (kvt_naming_is_of(whole->tensors.tensor[t].name, i))
+			if (kvt_naming_is_of(whole->tensors.tensor[t].name, i) ||
+			    is_mask(&whole->tensors.tensor[t]))
 				o.tensors.tensor[o.tensors.count++] =
 					whole->tensors.tensor[t];
 		status = kvt_tensors_index(&o.tensors, o.reader->leaf.path, o.err);
@@ -428,7 +471,8 @@ static bool is_two(const struct cache_opening *o)
 		return kvt_naming_is_two(&o->tensors);
 	for (int64_t i = 0; i < o->tensors.count; i++)
 		n += strstr(o->tensors.tensor[i].name, "self_attention_cache.") ||
-		     strstr(o->tensors.tensor[i].name, "cross_attention_cache.");
+		     strstr(o->tensors.tensor[i].name, "cross_attention_cache.") ||
+		     is_mask(&o->tensors.tensor[i]);
 	return o->tensors.ncaches == 2 && n == o->tensors.count;
 }
 
@@ -451,7 +495,8 @@ static enum kvt_status take_axes(struct cache_opening *o)
 static enum kvt_status cache_open(struct kvt_reader *reader, const char *path,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct cache_opening o = { .reader = reader, .hints = hints, .err = err };
+	struct cache_opening o = { .reader = reader, .hints = hints, .err = err,
+				   .masked = KVT_ROLE_MASK };
 	enum kvt_status status;
 
 	if ((status = kvt_files_open(&reader->files, &o.file, path, err)))

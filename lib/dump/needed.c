@@ -90,6 +90,16 @@ struct kvt_table kvt_table_of(const struct kvt_snapshot *snapshot, int group,
 	return t;
 }
 
+/* The tokens of slots in [begin, end), of which the last may stand for more to come. */
+static struct kvt_range live_in(const struct kvt_table *t, int64_t begin, int64_t end)
+{
+	int64_t per = t->group->tokens_per_slot;
+	int64_t last = t->request->first_token + t->request->ntokens;
+
+	return kvt_request_live(t->request, t->number, begin * per,
+				least(end * per, last));
+}
+
 bool kvt_table_lacks(const struct kvt_table *t, int64_t at)
 {
 	int64_t per = t->group->tokens_per_slot;
@@ -97,7 +107,7 @@ bool kvt_table_lacks(const struct kvt_table *t, int64_t at)
 
 	if (!t->request->nholes || per < 1)
 		return false;
-	live = kvt_request_live(t->request, t->number, at * per, (at + 1) * per);
+	live = live_in(t, at, at + 1);
 	return live.begin == live.end;
 }
 
@@ -109,7 +119,7 @@ static int64_t end_of_hole(const struct kvt_table *t, int64_t at, int64_t end)
 
 	if (!t->request->nholes || per < 1)
 		return end;
-	live = kvt_request_live(t->request, t->number, at * per, end * per);
+	live = live_in(t, at, end);
 	if (live.begin / per > at)
 		return live.begin / per;
 	return least(end, divide_up(live.end, per));
