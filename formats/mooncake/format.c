@@ -294,7 +294,7 @@ static enum kvt_status add_empty(struct kvt_mooncake *o,
 				 const struct kvt_mooncake_value *v)
 {
 	return kvt_chunks_add(&o->chunks, &(struct kvt_chunk){ v->key, -1, v->file,
-			      v->offset, 0, 0 }, o->err);
+			      v->offset, 0, 0, NULL, NULL }, o->err);
 }
 
 /* One pass to choose the rank, before anything is compared. */
@@ -331,7 +331,7 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 		cut_rank(v, &t);
 		if ((status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
 				v->key, -1, v->file, v->offset + t.data, t.nbytes,
-				kvt_mooncake_tokens(&t, group) }, o->err)))
+				kvt_mooncake_tokens(&t, group), NULL, NULL }, o->err)))
 			return status;
 	}
 	if (!o->tensor.dtype)
@@ -381,7 +381,8 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 		const struct kvt_mooncake_value *v = &o->values.value[i];
 
 		if ((status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
-				v->key, -1, v->file, v->offset, v->nbytes, -1 }, o->err)))
+				v->key, -1, v->file, v->offset, v->nbytes, -1,
+				NULL, NULL }, o->err)))
 			return status;
 	}
 	if ((status = kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel,

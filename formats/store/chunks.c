@@ -3,10 +3,11 @@
  * chunks.c - chunks become blocks and requests
  *
  * In: chunks in any order, each with a hash, a place in a file and a number of tokens.
- * They are sorted into runs, one an id; a list of the user's makes requests of runs,
- * else each run is one; runs get blocks in the order of requests, so that what is
- * read together lies together; tables and parts follow.  Only the last chunk of a
- * request may leave its last block unfilled.  Time: n log n in chunks.
+ * They are sorted into runs, one an id; a list of the user's, or what chunks say that
+ * they follow (chains.c), makes requests of runs, else each run is one; runs get blocks
+ * in the order of requests, so that what is read together lies together; tables and
+ * parts follow.  Only the last chunk of a request may leave its last block unfilled.
+ * Time: n log n in chunks.
  *
  * Where a chunk has no header a file that was cut looks like one of fewer tokens, with
  * other values.  A store makes all chunks of a request but its last of one size, so a
@@ -18,6 +19,7 @@
 #include <string.h>
 
 #include "formats/file/tree.h"
+#include "formats/store/chains.h"
 #include "formats/store/pages.h"
 #include "lib/base/print.h"
 
@@ -65,12 +67,20 @@ const struct kvt_chunk *kvt_chunks_longest(const struct kvt_chunks *c)
 
 /* ---- runs ---------------------------------------------------------------- */
 
+static int compare(int64_t a, int64_t b)
+{
+	return a < b ? -1 : a > b;
+}
+
+/* Of one that comes twice, the first in the order of files. */
 static int by_id(const void *a, const void *b)
 {
 	const struct kvt_chunk *x = a, *y = b;
 	int order = strcmp(x->id, y->id);
 
-	return order ? order : x->layer < y->layer ? -1 : x->layer > y->layer;
+	order = order ? order : compare(x->layer, y->layer);
+	order = order ? order : compare(x->file, y->file);
+	return order ? order : compare(x->offset, y->offset);
 }
 
 static enum kvt_status check_run(const struct kvt_chunks *c,
@@ -121,7 +131,8 @@ enum kvt_status kvt_chunks_sort(struct kvt_chunks *c, int64_t *layers,
 	for (int64_t i = 0; i < c->count; i++) {
 		if (!i || strcmp(c->chunk[i].id, c->chunk[i - 1].id))
 			c->run[c->nruns++] = (struct kvt_chunk_run){ i, 0, -1 };
-		c->run[c->nruns - 1].count++;
+		if (!c->again || !c->run[c->nruns - 1].count)
+			c->run[c->nruns - 1].count++;
 	}
 	for (int64_t i = 0; i < c->nruns; i++)
 		if ((status = check_run(c, &c->run[i], err)))
@@ -132,69 +143,26 @@ enum kvt_status kvt_chunks_sort(struct kvt_chunks *c, int64_t *layers,
 
 /* ---- requests: which chunks follow each other ----------------------------- */
 
-/* The chunks of a request. */
-struct chain {
-	const char *request;		/* borrowed */
-	int64_t count;
-	int64_t *run;			/* numbers of runs; owned by the order */
-};
-
-/* All requests. */
-struct order {
-	int64_t count;
-	struct chain *chain;
-	int64_t *runs;			/* of all chains */
-	char *text;			/* of the user's list; or NULL */
-};
-
-static void order_free(struct order *order)
+static void order_free(struct kvt_chains *order)
 {
 	free(order->chain);
 	free(order->runs);
 	free(order->text);
-	*order = (struct order){ 0 };
+	*order = (struct kvt_chains){ 0 };
 }
 
-/* Room for as many requests, and runs in all of them. */
-static enum kvt_status reserve(struct order *order, int64_t requests, int64_t runs,
-			       const char *where, struct kvt_error *err)
-{
-	order->chain = calloc((size_t)requests + 1, sizeof(*order->chain));
-	order->runs = calloc((size_t)runs + 1, sizeof(*order->runs));
-	if (!order->chain || !order->runs)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", where);
-	return KVT_OK;
-}
-
-static enum kvt_status each_alone(struct order *order, const struct kvt_chunks *c,
+static enum kvt_status each_alone(struct kvt_chains *order, const struct kvt_chunks *c,
 				  struct kvt_error *err)
 {
-	enum kvt_status status = reserve(order, c->nruns, c->nruns, c->where, err);
+	enum kvt_status status = kvt_chains_reserve(order, c->nruns, c->nruns, c->where,
+						    err);
 
 	for (int64_t i = 0; !status && i < c->nruns; i++) {
 		order->runs[i] = i;
-		order->chain[order->count++] = (struct chain){
-			c->chunk[c->run[i].first].id, 1, &order->runs[i] };
+		order->chain[order->count++] = (struct kvt_chain){
+			c->chunk[c->run[i].first].id, 1, &order->runs[i], 0 };
 	}
 	return status;
-}
-
-static int64_t find_run(const struct kvt_chunks *c, const char *id)
-{
-	int64_t from = 0, to = c->nruns;
-
-	while (from < to) {
-		int64_t mid = from + (to - from) / 2;
-		int order = strcmp(c->chunk[c->run[mid].first].id, id);
-
-		if (!order)
-			return mid;
-		if (order < 0)
-			from = mid + 1;
-		else
-			to = mid;
-	}
-	return -1;
 }
 
 static char *next_word(char **rest)
@@ -231,23 +199,25 @@ static int64_t count_lines(const char *s)
 	return n;
 }
 
-static enum kvt_status take_line(struct order *order, int64_t *used, char *line,
+static enum kvt_status take_line(struct kvt_chains *order, int64_t *used, char *line,
 				 int64_t number, const struct kvt_chunks *c,
 				 const char *path, struct kvt_error *err)
 {
-	struct chain *chain = &order->chain[order->count];
+	struct kvt_chain *chain = &order->chain[order->count];
 	char *word = next_word(&line);
 
 	if (!word || *word == '#')
 		return KVT_OK;
-	*chain = (struct chain){ word, 0, &order->runs[*used] };
+	*chain = (struct kvt_chain){ word, 0, &order->runs[*used], 0 };
 	while ((word = next_word(&line))) {
-		chain->run[chain->count] = find_run(c, word);
-		if (chain->run[chain->count++] < 0)
+		const struct kvt_chunk_run *found = kvt_chunks_find(c, word);
+
+		if (!found)
 			return kvt_fail(
 				err, KVT_BAD_INPUT,
 				"%s:%lld: chunk %.80s of request %.80s is not in %s",
 				path, LL(number), word, chain->request, c->where);
+		chain->run[chain->count++] = found - c->run;
 	}
 	if (!chain->count)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s:%lld: request %.80s has no chunk",
@@ -259,16 +229,16 @@ static enum kvt_status take_line(struct order *order, int64_t *used, char *line,
 
 static int by_request(const void *a, const void *b)
 {
-	const struct chain *x = *(const struct chain *const *)a;
-	const struct chain *y = *(const struct chain *const *)b;
+	const struct kvt_chain *x = *(const struct kvt_chain *const *)a;
+	const struct kvt_chain *y = *(const struct kvt_chain *const *)b;
 
 	return strcmp(x->request, y->request);
 }
 
-static enum kvt_status check_names(const struct order *order, const char *path,
+static enum kvt_status check_names(const struct kvt_chains *order, const char *path,
 				   struct kvt_error *err)
 {
-	const struct chain **by_name;
+	const struct kvt_chain **by_name;
 	enum kvt_status status = KVT_OK;
 
 	if (!order->count)
@@ -287,12 +257,13 @@ static enum kvt_status check_names(const struct order *order, const char *path,
 	return status;
 }
 
-static enum kvt_status take_lists(struct order *order, const struct kvt_chunks *c,
+static enum kvt_status take_lists(struct kvt_chains *order, const struct kvt_chunks *c,
 				  const char *path, struct kvt_error *err)
 {
 	int64_t used = 0, number = 0;
 	char *line = order->text, *end;
-	enum kvt_status status = reserve(order, count_lines(line), count_words(line),
+	enum kvt_status status = kvt_chains_reserve(order, count_lines(line),
+						    count_words(line),
 					 path, err);
 
 	for (; !status && line; line = end) {
@@ -304,21 +275,22 @@ static enum kvt_status take_lists(struct order *order, const struct kvt_chunks *
 }
 
 /*
- * From the file that the user named, or each run by itself.  Lines are
+ * From the file that the user named, by what they follow, or each by itself.  Lines are
  * REQUEST CHUNK..., blank ones and those that begin with # count nothing.  A
  * chunk that is not there, and a request that comes twice, are KVT_BAD_INPUT.
  */
-static enum kvt_status order_load(struct order *out, struct kvt_reader *reader,
-				  const struct kvt_chunks *c,
+static enum kvt_status order_load(struct kvt_chains *out, struct kvt_reader *reader,
+				  struct kvt_chunks *c,
 				  const struct kvt_hints *hints, struct kvt_error *err)
 {
 	const char *path = kvt_fact(hints, KVT_CHUNKS_ORDER);
 	enum kvt_status status;
 	size_t nbytes;
 
-	*out = (struct order){ 0 };
+	*out = (struct kvt_chains){ 0 };
 	if (!path)
-		return each_alone(out, c, err);
+		return kvt_chains_known(c) ? kvt_chains_order(out, c, hints, err) :
+					     each_alone(out, c, err);
 	if ((status = kvt_tree_text(&out->text, &nbytes, &reader->files, path, MAX_LIST,
 				    err)))
 		return status;
@@ -414,8 +386,9 @@ static enum kvt_status size_groups(struct kvt_reader *reader, struct kvt_chunks 
 /* ---- requests ------------------------------------------------------------ */
 
 static enum kvt_status set_tables(struct kvt_reader *reader, struct kvt_request *request,
-				  const struct kvt_chunks *c, const struct chain *chain,
-				  int64_t block_size, struct kvt_error *err)
+				  const struct kvt_chunks *c,
+				  const struct kvt_chain *chain, int64_t block_size,
+				  struct kvt_error *err)
 {
 	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++) {
 		int64_t n = blocks_of(request->ntokens, block_size), at = 0;
@@ -432,6 +405,27 @@ static enum kvt_status set_tables(struct kvt_reader *reader, struct kvt_request 
 			for (int64_t b = 0; b < blocks_of(tokens, block_size); b++)
 				table[at++] = (uint32_t)(run->block + b);
 		}
+	}
+	return KVT_OK;
+}
+
+/* The ids of all its tokens, if all chunks have them. */
+static enum kvt_status set_ids(struct kvt_request *request, const struct kvt_chunks *c,
+			       const struct kvt_chain *chain, struct kvt_error *err)
+{
+	for (int64_t i = 0; i < chain->count; i++)
+		if (!c->chunk[c->run[chain->run[i]].first].ids)
+			return KVT_OK;
+	request->token_ids = calloc((size_t)request->ntokens + 1,
+				    sizeof(*request->token_ids));
+	if (!request->token_ids)
+		return no_memory(c, err);
+	for (int64_t i = 0; i < chain->count; i++) {
+		const struct kvt_chunk *chunk = &c->chunk[c->run[chain->run[i]].first];
+
+		memcpy(request->token_ids + request->ntoken_ids, chunk->ids,
+		       (size_t)chunk->tokens * sizeof(*chunk->ids));
+		request->ntoken_ids += chunk->tokens;
 	}
 	return KVT_OK;
 }
@@ -463,7 +457,7 @@ static enum kvt_status check_listed(const struct kvt_chunks *c,
 }
 
 static enum kvt_status add_request(struct kvt_reader *reader, const struct kvt_chunks *c,
-				   const struct chain *chain, bool listed,
+				   const struct kvt_chain *chain, bool listed,
 				   int64_t block_size, struct kvt_error *err)
 {
 	struct kvt_snapshot *s = &reader->leaf.snapshot;
@@ -483,33 +477,41 @@ static enum kvt_status add_request(struct kvt_reader *reader, const struct kvt_c
 					c->where);
 	}
 	s->nrequests++;
+	request->first_token = chain->first;
 	if (!(request->id = strdup(chain->request)))
 		return no_memory(c, err);
+	if ((status = set_ids(request, c, chain, err)))
+		return status;
 	return set_tables(reader, request, c, chain, block_size, err);
 }
 
 /* In the order of requests, so that what is read together lies together. */
-static int64_t number_blocks(struct kvt_chunks *c, const struct order *order,
+static void number_run(struct kvt_chunks *c, struct kvt_chunk_run *run, int64_t *next,
+		       int64_t block_size)
+{
+	/* one without tokens has no blocks */
+	if (run->block >= 0 || !c->chunk[run->first].tokens)
+		return;
+	run->block = *next;
+	*next += blocks_of(c->chunk[run->first].tokens, block_size);
+}
+
+static int64_t number_blocks(struct kvt_chunks *c, const struct kvt_chains *order,
 			     int64_t block_size)
 {
 	int64_t next = 0;
 
 	for (int64_t r = 0; r < order->count; r++)
-		for (int64_t i = 0; i < order->chain[r].count; i++) {
-			struct kvt_chunk_run *run = &c->run[order->chain[r].run[i]];
-
-			/* one without tokens has no blocks */
-			if (run->block >= 0 || !c->chunk[run->first].tokens)
-				continue;
-			run->block = next;
-			next += blocks_of(c->chunk[run->first].tokens, block_size);
-		}
+		for (int64_t i = 0; i < order->chain[r].count; i++)
+			number_run(c, &c->run[order->chain[r].run[i]], &next, block_size);
+	for (int64_t i = 0; c->nlost && i < c->nruns; i++)
+		number_run(c, &c->run[i], &next, block_size);
 	return next;
 }
 
 static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
-			     const struct order *order, const struct kvt_hints *hints,
-			     struct kvt_error *err)
+			     const struct kvt_chains *order,
+			     const struct kvt_hints *hints, struct kvt_error *err)
 {
 	int64_t block_size = hints->block_size > 0 ? hints->block_size :
 			     kvt_chunks_longest(c)->tokens;
@@ -526,9 +528,9 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 	if (!reader->leaf.snapshot.request)
 		return no_memory(c, err);
 	for (int64_t r = 0; !status && r < order->count; r++)
-		status = add_request(reader, c, &order->chain[r], order->text,
-				     block_size, err);
-	for (int64_t i = 0; !status && i < c->nruns; i++)
+		status = add_request(reader, c, &order->chain[r],
+				     order->text || kvt_chains_known(c), block_size, err);
+	for (int64_t i = 0; !status && !c->elsewhere && i < c->nruns; i++)
 		if (c->run[i].block >= 0)
 			status = place_run(reader, c, &c->run[i], err);
 	return status;
@@ -587,7 +589,7 @@ static enum kvt_status check_lengths(const struct kvt_chunks *c,
 enum kvt_status kvt_chunks_place(struct kvt_reader *reader, struct kvt_chunks *c,
 				 const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct order order = { .count = 0 };
+	struct kvt_chains order = { .count = 0 };
 	enum kvt_status status;
 
 	if (!(status = find_full(c, hints, err)) &&

@@ -4,7 +4,8 @@
  *
  * Such a hash is of all tokens up to the end of the chunk, so requests that begin
  * alike share chunks; which chunk follows which cannot be told from hashes.  Each
- * is a request of its own, unless the user has a list of what belongs together.
+ * is a request of its own, unless the user has a list of what belongs together, or
+ * chunks say which one they follow: then each that none follows ends a request.
  */
 #ifndef KVT_CHUNKS_H
 #define KVT_CHUNKS_H
@@ -15,6 +16,8 @@
 #define KVT_CHUNKS_ORDER "order"
 /* The fact that says how many tokens a chunk has that was not the last one. */
 #define KVT_CHUNKS_SIZE "chunk-size"
+/* The fact that says how many tokens come before chunks whose parent is not there. */
+#define KVT_CHUNKS_BEFORE "before"
 
 /* For leaf.unnoticed, of chunks that are bare. */
 #define KVT_CHUNKS_UNNOTICED \
@@ -27,12 +30,14 @@ struct kvt_chunk {
 	int file;			/* of the reader */
 	int64_t offset, nbytes;		/* there; arrays of all groups in turn */
 	int64_t tokens;			/* -1: what 'nbytes' make */
+	const char *parent;		/* "": it is a first one; NULL: not known */
+	const int32_t *ids;		/* of its tokens; NULL: not known; borrowed */
 };
 
 /* All chunks of an id: one, or one a layer. */
 struct kvt_chunk_run {
 	int64_t first, count;
-	int64_t block;			/* its first one; -1: of no request */
+	int64_t block;			/* its first one; -1: none */
 };
 
 struct kvt_chunks {
@@ -44,6 +49,11 @@ struct kvt_chunks {
 	struct kvt_chunk *chunk;	/* owned; by id and layer once sorted */
 	int64_t nruns;
 	struct kvt_chunk_run *run;	/* owned; by id */
+	/* of chunks that say which one they follow: */
+	bool again;			/* one that comes twice counts once */
+	bool elsewhere;			/* the format adds the parts */
+	int64_t nlost;			/* of no request, for want of what they follow */
+	const struct kvt_chunk *lost;	/* the first of those whose parent is not there */
 };
 
 /* Appends a copy. */
@@ -66,6 +76,9 @@ kvt_chunks_sort(struct kvt_chunks *chunks, int64_t *layers, struct kvt_error *er
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_place(struct kvt_reader *reader, struct kvt_chunks *chunks,
 		 const struct kvt_hints *hints, struct kvt_error *err);
+/* The run of that id; NULL: there is none. */
+const struct kvt_chunk_run *kvt_chunks_find(const struct kvt_chunks *chunks,
+					    const char *id);
 /* The one with the most tokens. */
 const struct kvt_chunk *kvt_chunks_longest(const struct kvt_chunks *chunks);
 void kvt_chunks_free(struct kvt_chunks *chunks);
