@@ -43,7 +43,7 @@ struct kvt_looked_at {
 	bool members;			/* checksums of all members of an archive, too */
 	const char *checks;		/* of the format; or NULL */
 	bool unlisted;			/* nothing says which files there should be */
-	const char *unnoticed;		/* what else could be wrong; or NULL */
+	char *unnoticed;		/* what else could be wrong; owned; or NULL */
 };
 
 /* Of one dump, or of several ranks together.  Begins zeroed. */

@@ -6,6 +6,7 @@
 #include "lib/ops/check/integrity.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static struct kvt_looked_at looked_at(const struct kvt_dump *dump, bool data)
 {
@@ -19,7 +20,6 @@ static struct kvt_looked_at looked_at(const struct kvt_dump *dump, bool data)
 		.members = data && leaf && leaf->settles,
 		.checks = kvt_dump_checks(dump),
 		.unlisted = kvt_dump_unlisted(dump),
-		.unnoticed = kvt_dump_unnoticed(dump),
 	};
 
 	for (int g = 0; g < s->ngroups; g++) {
@@ -34,9 +34,13 @@ enum kvt_status kvt_check_dump(struct kvt_findings *r, struct kvt_dump *dump,
 			       struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+	const char *unnoticed = kvt_dump_unnoticed(dump);
 
 	snprintf(r->format, sizeof(r->format), "%s", kvt_dump_format(dump));
 	r->looked = looked_at(dump, data);
+	/* findings outlive the dump, which may have made the text */
+	if (unnoticed && !(r->looked.unnoticed = strdup(unnoticed)))
+		r->out_of_memory = true;
 	if (!kvt_check_tables(r, s) || !kvt_check_layers(r, s))
 		r->out_of_memory = true;
 	kvt_check_heads(r, s);

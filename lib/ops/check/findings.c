@@ -246,6 +246,8 @@ void kvt_find_more(struct kvt_findings *r, const char *name, int64_t n)
 void kvt_findings_free(struct kvt_findings *r)
 {
 	free(r->finding);
+	free(r->looked.unnoticed);
 	r->finding = NULL;
+	r->looked.unnoticed = NULL;
 	r->nfindings = r->room = 0;
 }
