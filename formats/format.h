@@ -366,7 +366,8 @@ extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 	kvt_null_format,
 	kvt_npz_format, kvt_torch_format, kvt_cache_format, kvt_llama_format,
 	kvt_hicache_format, kvt_offload_format, kvt_trtllm_format, kvt_flexkv_format,
-	kvt_kvbm_format, kvt_lmcache_format, kvt_mooncake_format;
+	kvt_kvbm_format, kvt_lmcache_format, kvt_mooncake_format,
+	kvt_mlx_blocks_format;
 
 /*
  * Is a file of tensors that this format reads a cache of transformers, by what is in it?

@@ -22,6 +22,8 @@ static const struct kvt_format *const formats[] = {
 	&kvt_hdf5_format, &kvt_npy_format,
 	/* names of files are keys; some look like safetensors and are not */
 	&kvt_lmcache_format, &kvt_mooncake_format,
+	/* before those of one file, for their folders, and shards */
+	&kvt_mlx_blocks_format,
 	/* a file of tensors may say that they are a cache of transformers or mlx */
 	&kvt_cache_format, &kvt_safetensors_format,
 	&kvt_llama_format, &kvt_npz_format, &kvt_torch_format,

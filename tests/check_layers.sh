@@ -86,7 +86,8 @@ formats_rooms() {
 		m{^formats/(\w+)/[^:]*:\d+:\s*#\s*include\s+"formats/(\w+)/} && $1 ne $2 or next;
 		my %below = (parse => "", file => "parse", manifest => "parse|file", store => "parse|file|manifest",
 			     mooncake => "parse|file|manifest|store|lmcache",
-			     vllm => "parse|file|manifest|store|tensor");
+			     vllm => "parse|file|manifest|store|tensor",
+			     mlx => "parse|file|manifest|store|tensor");
 		my $below = $below{$1} // "parse|file|manifest|store";
 		print unless $2 =~ /^(?:$below)$/;'
 }

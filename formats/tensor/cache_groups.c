@@ -6,7 +6,6 @@
  * different widths, of which a token of a group has but one.  A latent and its rotary
  * part are one row, as engines keep them.
  */
-#include "formats/file/tokens.h"
 #include "formats/tensor/cache_open.h"
 
 #include <stdlib.h>
@@ -209,4 +208,36 @@ enum kvt_status kvt_cache_groups(struct cache_opening *o)
 	for (int g = o->base; !status && !o->stacked && g < s->ngroups; g++)
 		status = add_tables(o, &s->group[g], g);
 	return status;
+}
+
+/* ---- where they are ------------------------------------------------------ */
+
+/* Where a part is in a row: those of both halves of a latent lie side by side. */
+static int64_t begin_of(const struct cache_layer *l, int kv, int part)
+{
+	bool latent = cache_is_latent(l);
+	int64_t begin = latent && kv ? l->half[0].part[part].width : 0;
+
+	for (int half = 0; half < 2; half++)
+		for (int p = 0; (latent || half == kv) && p < part; p++)
+			begin += l->half[half].part[p].width;
+	return begin;
+}
+
+void kvt_cache_run(struct kvt_token_run *run, int *group, const struct cache_opening *o,
+		   const struct cache_layer *l, int kv, int part, int64_t row)
+{
+	bool apart = cache_is_apart(l), latent = cache_is_latent(l);
+	const struct cache_part *from = &l->half[kv].part[part];
+	int k = apart || latent ? 0 : kv;
+
+	*group = l->group + (apart && kv);
+	*run = (struct kvt_token_run){ .file = o->file, .kv = { k, k + 1 },
+				       .layers = { l->place, l->place + 1 } };
+	run->dim[0] = begin_of(l, kv, part);
+	run->dim[1] = run->dim[0] + from->width;
+	run->stride[KVT_AXIS_S] = from->stride[CACHE_TOKENS];
+	run->stride[KVT_AXIS_H] = from->stride[CACHE_HEADS];
+	run->stride[KVT_AXIS_D] = from->stride[CACHE_DIM];
+	run->offset = from->begin + row * from->stride[CACHE_BATCH];
 }

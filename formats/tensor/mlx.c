@@ -597,7 +597,16 @@ static bool is_of_mlx(const uint8_t *header, int64_t n)
 		has(header, n, "\"layout\"", "\"layer_major_"));
 }
 
-bool kvt_mlx_probe(const char *path, const uint8_t *head, int64_t nhead)
+/* Of blocks of mlx-vlm, which need not be in order. */
+static bool is_of_shard(const uint8_t *header, int64_t n)
+{
+	return has(header, n, "\"__metadata__\"", "{") &&
+	       (has(header, n, "\"layout\"", "\"layer_major_") ||
+		has(header, n, "\"layout\"", "\"token_major_"));
+}
+
+static bool probe_header(const char *path, const uint8_t *head, int64_t nhead,
+			 bool (*is)(const uint8_t *header, int64_t n))
 {
 	int64_t length = nhead >= 10 ? (int64_t)kvt_le(head, 8) : 0;
 	struct kvt_files files = { 0 };
@@ -608,14 +617,24 @@ bool kvt_mlx_probe(const char *path, const uint8_t *head, int64_t nhead)
 	if (length < 2 || length > MOST_HEADER || head[8] != '{')
 		return false;
 	if (length <= nhead - 8)
-		return is_of_mlx(head + 8, length);
+		return is(head + 8, length);
 	if (!kvt_files_open(&files, &file, path, NULL) &&
 	    files.file[file].nbytes >= 8 + length && (header = malloc((size_t)length)) &&
 	    !kvt_file_read(&files.file[file], header, length, 8, NULL))
-		found = is_of_mlx(header, length);
+		found = is(header, length);
 	free(header);
 	kvt_files_close(&files);
 	return found;
+}
+
+bool kvt_mlx_probe(const char *path, const uint8_t *head, int64_t nhead)
+{
+	return probe_header(path, head, nhead, is_of_mlx);
+}
+
+bool kvt_mlx_is_shard(const char *path, const uint8_t *head, int64_t nhead)
+{
+	return probe_header(path, head, nhead, is_of_shard);
 }
 
 /* Arrays of DeepSeek V4.1; one that does not fit stays what is not known. */

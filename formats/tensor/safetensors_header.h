@@ -21,6 +21,8 @@ kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file *file,
 
 /* Did a program of mlx save it?  The metadata say so, wherever they are in the header. */
 bool kvt_mlx_probe(const char *path, const uint8_t *head, int64_t nhead);
+/* Is it a file of blocks of mlx-vlm? */
+bool kvt_mlx_is_shard(const char *path, const uint8_t *head, int64_t nhead);
 
 /* Fills 'held' of what programs of mlx saved, and the names they have there (mlx.c). */
 KVT_MUST_CHECK enum kvt_status

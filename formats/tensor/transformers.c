@@ -9,7 +9,6 @@
  * blocks, so other files are read so on request only.  A row of the batch becomes a
  * request.
  */
-#include "formats/file/tokens.h"
 #include "formats/tensor/names.h"
 
 #include <stdlib.h>
@@ -101,41 +100,19 @@ static enum kvt_status add_stretch(struct cache_opening *o, int g,
 				 &o->reader->leaf.snapshot.group[g], &run, o->err);
 }
 
-/* Where a part is in a row: those of both halves of a latent lie side by side. */
-static int64_t begin_of(const struct cache_layer *l, int kv, int part)
-{
-	bool latent = cache_is_latent(l);
-	int64_t begin = latent && kv ? l->half[0].part[part].width : 0;
-
-	for (int half = 0; half < 2; half++)
-		for (int p = 0; (latent || half == kv) && p < part; p++)
-			begin += l->half[half].part[p].width;
-	return begin;
-}
-
 /* Keys or values of a layer for one row. */
 static enum kvt_status add_half(struct cache_opening *o, const struct cache_layer *l,
 				int kv, int64_t row, const struct span *span)
 {
-	bool apart = cache_is_apart(l), latent = cache_is_latent(l);
-	int g = l->group + (apart && kv), k = apart || latent ? 0 : kv;
-	const struct cache_half *h = &l->half[kv];
-	struct kvt_token_run run = { .file = o->file, .kv = { k, k + 1 },
-				     .layers = { l->place, l->place + 1 },
-				     .block = span->block };
 	enum kvt_status status = KVT_OK;
+	struct kvt_token_run run;
 	struct stretch part[3];
+	int g;
 
 	find_stretches(part, o, l);
-	for (int p = 0; p < h->nparts; p++) {
-		const struct cache_part *from = &h->part[p];
-
-		run.dim[0] = begin_of(l, kv, p);
-		run.dim[1] = run.dim[0] + from->width;
-		run.stride[KVT_AXIS_S] = from->stride[CACHE_TOKENS];
-		run.stride[KVT_AXIS_H] = from->stride[CACHE_HEADS];
-		run.stride[KVT_AXIS_D] = from->stride[CACHE_DIM];
-		run.offset = from->begin + row * from->stride[CACHE_BATCH];
+	for (int p = 0; p < l->half[kv].nparts; p++) {
+		kvt_cache_run(&run, &g, o, l, kv, p, row);
+		run.block = span->block;
 		for (int i = 0; !status && i < 3; i++)
 			status = add_stretch(o, g, run, &part[i], span);
 	}
