@@ -286,11 +286,13 @@ def check_shards(tmp):
     """Blocks that mlx-vlm keeps: as many tokens as hashes, from the first block on."""
     values = content(1)
     for what, parent, blocks, status in (("first", 0, 2, 0), ("later", 77, 2, 4),
-                                         ("negative", -5, 1, 4)):
+                                         ("negative", -5, 1, 4), ("a gap", 0, 3, 4)):
         slots = list(range(blocks * 8)) + [-1] * (32 - blocks * 8)
         meta = {"layout": "layer_major_v2", "block_size": "8", "num_layers": "2",
                 "block_hashes": ",".join(str(-n - 1) for n in range(blocks)),
-                "b0_meta": json.dumps({"block_hash": -1, "parent_hash": parent})}
+                "b0_meta": json.dumps({"block_hash": -1, "parent_hash": parent}),
+                "b1_meta": json.dumps({"block_hash": -2, "parent_hash": -1}),
+                "b2_meta": json.dumps({"block_hash": -3, "parent_hash": -9})}
         path = f"{tmp}/s.safetensors"
         with open(path, "wb") as f:
             f.write(safetensors_bytes({f"{n}{l}": ("F32", values(l, h, slots))
@@ -303,6 +305,46 @@ def check_shards(tmp):
             for (l, h), a in got.items())
         tap.ok(good if not status else r.code == status and "later" in r.err,
                f"a shard: {what}", r)
+
+
+def check_others(tmp):
+    """Arrays of a layer that are no keys and values: read, or named, and never left out."""
+    rng = np.random.default_rng(4)
+    kv = {f"{n}{h}": ("F32", rng.standard_normal((1, 2, 5, 4)).astype(np.float32))
+          for n in ("c0_", "layer_0_state_") for h in ("k", "v", "0", "1")}
+    conv = ("F32", rng.standard_normal((1, 3, 8)).astype(np.float32))
+    ssm = ("F32", rng.standard_normal((1, 2, 4, 4)).astype(np.float32))
+    exact = {"layout": "exact_cache_v1", "num_entries": "2", "c0_kind": "kv",
+             "c0_offset": "5"}
+    blocks = {"layer_cache_types": json.dumps(["KVCache", "ArraysCache"]),
+              "token_count": "5"}
+    ours = {n: kv[n] for n in ("c0_k", "c0_v")}
+    theirs = {n: kv[n] for n in ("layer_0_state_0", "layer_0_state_1")}
+    cases = [
+        ("states of mlx-vlm", ours | {"c1_s0": conv, "c1_s1": ssm},
+         exact | {"c1_kind": "arrays"}, ("conv ", "ssm ")),
+        ("states of oMLX", theirs | {"layer_1_state_0": conv, "layer_1_state_1": ssm}, blocks,
+         ("conv ", "ssm ")),
+        ("keys of an indexer", ours | {"c0_index_keys": ("F32", kv["c0_k"][1][:, :1])},
+         exact | {"c0_kind": "minimax_m3"}, ("indexer ",)),
+        ("a list of caches", ours | {"c1_e0_k": kv["c0_k"], "c1_e0_v": kv["c0_v"]},
+         exact | {"c1_kind": "cache_list"}, "cache_list"),
+        ("a third state", ours | {"c1_s0": conv, "c1_s2": ssm}, exact | {"c1_kind": "arrays"},
+         "arrays"),
+        ("another class", theirs | {"layer_1_state_0": conv},
+         blocks | {"layer_cache_types": json.dumps(["KVCache", "PoolingCache"])},
+         "PoolingCache"),
+        ("scales beside keys", ours | {"c0_scale": conv}, exact, "c0_scale"),
+        ("an array of no layer", ours | {"extra": conv}, exact, "extra"),
+    ]
+    path = f"{tmp}/o.safetensors"
+    for what, tensors, meta, told in cases:
+        with open(path, "wb") as f:
+            f.write(safetensors_bytes(tensors, meta))
+        r = kvtool("describe", path)
+        good = r.code == 4 and told in r.err if isinstance(told, str) else (
+            r.code == 0 and all(f"\n  {t}" in r.out for t in told))
+        tap.ok(good, f"beside keys and values: {what}", r)
 
 
 def check_words(tmp):
@@ -426,6 +468,7 @@ def main():
     with oracle.workdir() as tmp:
         check_generated(tmp)
         check_shards(tmp)
+        check_others(tmp)
         check_words(tmp)
         check_files(tmp)
         check_states(tmp)

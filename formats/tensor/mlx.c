@@ -19,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/file/tree.h"
 #include "formats/parse/json.h"
 #include "formats/parse/little_endian.h"
 #include "lib/base/print.h"
@@ -239,25 +240,44 @@ static enum kvt_status read_exact(struct facts *out, const struct source *s,
 
 	take_class(out, note(s, "c", layer, "_kind"));
 	out->offset = number(note(s, "c", layer, "_offset"));
+	if (out->offset < 0)
+		out->offset = number(note(s, "c", layer, "_cache_length"));
 	out->keep = number(note(s, "c", layer, "_keep"));
 	out->max_size = number(note(s, "c", layer, "_max_size"));
 	out->next = number(note(s, "c", layer, "_idx"));
 	return KVT_OK;
 }
 
-/* Does no block come before the first one? */
-static bool is_first(const char *meta)
+/* The hash of the block that one follows. */
+static bool read_parent(int64_t *parent, const char *meta)
 {
-	int64_t parent = -1;
+	struct kvt_json in = { NULL, "meta", NULL };
 	json_t *json;
+	bool told;
 
-	if (!meta || kvt_json_parse(&json, meta, strlen(meta), "b0_meta", NULL))
+	if (!meta || kvt_json_parse(&json, meta, strlen(meta), "meta", NULL))
 		return false;
-	if (kvt_json_int(&parent, &(struct kvt_json){ json, "b0_meta", NULL },
-			 "parent_hash", 0, INT64_MAX))
-		parent = -1;
+	in.object = json;
+	*parent = 0;
+	told = json_object_get(json, "parent_hash") &&
+	       !kvt_json_int(parent, &in, "parent_hash", INT64_MIN, INT64_MAX);
 	json_decref(json);
-	return parent == 0;
+	return told;
+}
+
+/* Does each block follow the one before it? */
+static bool is_chain(const struct source *s)
+{
+	const char *list = kvt_tensors_note(s->tensors, "block_hashes");
+	int64_t before = 0, parent, i = 0;
+	bool chain = list != NULL;
+
+	for (char *end; chain && *list; list = *end ? end + 1 : end, i++) {
+		chain = read_parent(&parent, note(s, "b", i, "_meta")) && parent == before;
+		before = strtoll(list, &end, 10);
+		chain &= end > list && (!*end || *end == ',');
+	}
+	return chain && i;
 }
 
 /* As many blocks as hashes; zeros follow. */
@@ -271,8 +291,7 @@ static enum kvt_status read_shard(struct facts *out, const struct source *s,
 	(void)spot;
 	for (; at && *at; at++)
 		blocks += *at == ',';
-	take_class(out, is_first(kvt_tensors_note(s->tensors, "b0_meta")) ?
-		   "KVCache" : "shard that begins with a later block");
+	take_class(out, is_chain(s) ? "KVCache" : "shard with gaps, or of later blocks");
 	if (size < 0 || __builtin_mul_overflow(size, blocks, &out->offset))
 		out->offset = -1;
 	return KVT_OK;
@@ -379,10 +398,16 @@ static const struct maker omlx = {
 	"layer_{l}_state_0,layer_{l}_state_1", { "layer_", "layer_" }, read_omlx
 };
 
+/* Until its version 3. */
+static const struct maker older = {
+	"layer_{l}_keys,layer_{l}_values", { "layer_", "layer_" }, read_omlx
+};
+
 static const struct maker *find_maker(const struct kvt_tensors *t)
 {
 	const char *third = kvt_tensors_note(t, "2.0");
 	const char *layout = kvt_tensors_note(t, "layout");
+	bool is_omlx = kvt_tensors_note(t, "layer_cache_types");
 
 	/* the third list is of classes, or of arrays, and then an empty text is first */
 	if (third)
@@ -391,7 +416,10 @@ static const struct maker *find_maker(const struct kvt_tensors *t)
 		return &exact;
 	if (layout && !strncmp(layout, "layer_major_", strlen("layer_major_")))
 		return &shard;
-	return kvt_tensors_note(t, "layer_cache_types") ? &omlx : NULL;
+	for (int64_t i = 0; i < t->count; i++)
+		if (kvt_path_ends(t->tensor[i].name, "_keys") && is_omlx)
+			return &older;
+	return is_omlx ? &omlx : NULL;
 }
 
 static int64_t layer_of(const char *name, const struct maker *maker)
@@ -567,6 +595,66 @@ static void take_states(struct kvt_tensor *t, const struct source *s,
 	t->held.taps_first = true;
 }
 
+/* ---- arrays that have names ---------------------------------------------- */
+
+/*
+ * Files of mlx-vlm and oMLX, after the number of the layer.  A kind of arrays is states as
+ * those of mlx-lm are.
+ */
+static const struct {
+	const struct maker *maker;
+	const char *pair[2], *state, *states;	/* states: the class that has these */
+} endings[] = {
+	{ &exact, { "_k", "_v" }, "_s", "arrays" },
+	{ &shard, { "", "" }, NULL, "" },
+	{ &omlx, { "_state_0", "_state_1" }, "_state_", "ArraysCache" },
+	{ &older, { "_keys", "_values" }, NULL, "" },
+};
+enum { NENDINGS = sizeof(endings) / sizeof(endings[0]) };
+
+static enum kvt_role role_named(const struct kvt_tensor *t, int i, const char *class,
+				const char *after)
+{
+	const char *state = endings[i].state;
+	bool states = !strcmp(class, endings[i].states);
+	size_t n = state ? strlen(state) : 0;
+	int64_t which = n && !strncmp(after, state, n) ? number(after + n) : -1;
+
+	if (!states && (!strcmp(after, endings[i].pair[0]) ||
+			!strcmp(after, endings[i].pair[1])))
+		return t->rank == 4 || class_of(class) < NCLASSES ? KVT_ROLE_PAIR :
+								    KVT_ROLE_UNKNOWN;
+	if (states && which >= 0)
+		return which == 0 && t->rank == 3 ? KVT_ROLE_CONV :
+		       which == 1 && t->rank > 2 ? KVT_ROLE_STATE : KVT_ROLE_UNKNOWN;
+	return !strcmp(after, "_index_keys") ? KVT_ROLE_INDEX : KVT_ROLE_UNKNOWN;
+}
+
+/* Whatever their names leave out would be lost, so it is something, or not known. */
+static void take_others(struct kvt_tensor *t, const struct source *s,
+			const struct maker *maker, const struct spot *spot)
+{
+	struct facts facts = { .offset = -1 };
+	const char *after = t->name + strcspn(t->name, "0123456789");
+	int i = 0;
+
+	while (i < NENDINGS && endings[i].maker != maker)
+		i++;
+	if (i == NENDINGS || t->begin == t->end)
+		return;
+	strcpy(facts.class, "cache that has no layer");
+	if (spot->layer >= 0 && maker->read(&facts, s, spot))
+		return;
+	t->held.role = spot->layer < 0 ? KVT_ROLE_UNKNOWN :
+		       role_named(t, i, facts.class,
+				  after + strspn(after, "0123456789"));
+	if (!t->held.role)
+		return;
+	strcpy(t->held.class, facts.class[0] ? facts.class : "class that is not named");
+	t->held.layer = spot->layer;
+	t->held.taps_first = true;
+}
+
 /* ---- whose file it is --------------------------------------------------- */
 
 /* A key in quotes, and the beginning of its value, with any space around the colon. */
@@ -699,13 +787,17 @@ enum kvt_status kvt_mlx_tell(struct kvt_tensors *tensors, const struct kvt_file 
 	for (int64_t i = 0; !status && i < tensors->count; i++) {
 		struct kvt_tensor *t = &tensors->tensor[i];
 
-		if ((status = find_spot(&spot, &s, maker, t)) || spot.layer < 0)
+		if ((status = find_spot(&spot, &s, maker, t)))
+			break;
+		take_others(t, &s, maker, &spot);
+		if (spot.layer < 0)
 			continue;
 		take_states(t, &s, &spot, maker == &whole);
 		if (!strcmp(spot.class, "LayerCache") && maker == &whole &&
 		    (status = tell_rows(t, &s, &spot)))
 			break;
-		if ((t->held.role && t->held.role != KVT_ROLE_UNKNOWN) || t->rank != 4)
+		if ((t->held.role && t->held.role != KVT_ROLE_UNKNOWN &&
+		     t->held.role != KVT_ROLE_INDEX) || t->rank != 4)
 			continue;
 		status = tell(t, &s, maker, &spot);
 	}
