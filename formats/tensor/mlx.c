@@ -273,7 +273,8 @@ static bool is_chain(const struct source *s)
 	bool chain = list != NULL;
 
 	for (char *end; chain && *list; list = *end ? end + 1 : end, i++) {
-		chain = read_parent(&parent, note(s, "b", i, "_meta")) && parent == before;
+		chain = read_parent(&parent, note(s, "b", i, "_meta")) &&
+			parent == before;
 		before = strtoll(list, &end, 10);
 		chain &= end > list && (!*end || *end == ',');
 	}
@@ -598,8 +599,8 @@ static void take_states(struct kvt_tensor *t, const struct source *s,
 /* ---- arrays that have names ---------------------------------------------- */
 
 /*
- * Files of mlx-vlm and oMLX, after the number of the layer.  A kind of arrays is states as
- * those of mlx-lm are.
+ * Files of mlx-vlm and oMLX, after the number of the layer.  One class of each has
+ * states, as those of mlx-lm are.
  */
 static const struct {
 	const struct maker *maker;

@@ -3,7 +3,8 @@
  * open.c - what named tensors make together
  *
  * Three arrangements are read: one tensor for all layers, keys and values in a
- * tensor each, and a tensor (or such a pair) for each layer.
+ * tensor each, and a tensor (or such a pair) for each layer.  In a layout of latents a
+ * pair is two planes of its rows, the latent and its rotary part (vLLM on Ascend).
  */
 #include "formats/tensor/names.h"
 
@@ -112,6 +113,111 @@ static enum kvt_status check_pair(const struct opening *o, const struct kvt_tens
 			o->reader->leaf.path, k->name, v->name);
 }
 
+/* ---- planes of a row ----------------------------------------------------- */
+
+/* Has a token one row, without heads, keys and values? */
+static bool has_rows(const struct kvt_group *group)
+{
+	const struct kvt_order *order = &group->layout.plane[0];
+
+	if (kvt_group_opaque(group))
+		return true;
+	for (int i = 0; i < order->nparts; i++) {
+		enum kvt_axis axis = order->part[i].axis;
+
+		if (axis == KVT_AXIS_H || axis == KVT_AXIS_K)
+			return false;
+	}
+	return group->layout.nplanes == 1;
+}
+
+/* The one axis in which the tensors of a pair differ; -1: they are no planes. */
+static int plane_axis(const struct opening *o, const struct kvt_tensor *k,
+		      const struct kvt_tensor *v)
+{
+	int axis = -1;
+
+	if (!v || k->rank != v->rank || strcmp(k->type, v->type))
+		return -1;
+	/* said to be blocks of anything else, they are not */
+	if (o->manifest.has_layout && !has_rows(&o->manifest.snapshot.group[0]))
+		return -1;
+	for (int i = 0; i < k->rank; i++) {
+		if (k->shape[i] == v->shape[i])
+			continue;
+		if (axis >= 0)
+			return -1;
+		axis = i;
+	}
+	return axis;
+}
+
+/* The array that two planes would be if each row was one run. */
+static enum kvt_status join_planes(struct kvt_array *out, const struct opening *o,
+				   const struct kvt_tensor *k, const struct kvt_tensor *v)
+{
+	int axis = plane_axis(o, k, v);
+
+	*out = kvt_tensor_array(k, o->reader->leaf.path);
+	if (__builtin_add_overflow(out->shape[axis], v->shape[axis], &out->shape[axis]) ||
+	    __builtin_add_overflow(out->nbytes, v->end - v->begin, &out->nbytes))
+		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: rows of 2^63 bytes",
+				o->reader->leaf.path);
+	return KVT_OK;
+}
+
+/* The elements of a row that are in one of the planes. */
+static enum kvt_status plane_box(struct kvt_box *box, const struct opening *o,
+				 const struct kvt_tensor *k, const struct kvt_tensor *v,
+				 int half)
+{
+	int64_t width = o->manifest.snapshot.group[0].shape.n[KVT_AXIS_D], first;
+	int axis = plane_axis(o, k, v);
+	int64_t all = k->shape[axis] + v->shape[axis];
+
+	if (__builtin_mul_overflow(width, k->shape[axis], &first) || first % all)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: rows of %lld elements cannot be %.100s and %.100s, of %lld and %lld",
+				o->reader->leaf.path, LL(width), k->name, v->name,
+				LL(k->shape[axis]), LL(v->shape[axis]));
+	first /= all;
+	box->begin[KVT_AXIS_D] = half ? first : 0;
+	box->end[KVT_AXIS_D] = half ? width : first;
+	return KVT_OK;
+}
+
+/* A box that a tensor holds as a dense array. */
+static enum kvt_status add_part(struct opening *o, struct kvt_file_part *range,
+				const struct kvt_tensor *t)
+{
+	const struct kvt_group *group = &o->manifest.snapshot.group[0];
+	enum kvt_status status = kvt_layout_views(&range->views, &group->layout,
+						  &range->box, group->shape.elem, o->err);
+
+	for (int i = 0; !status && i < range->views.count; i++)
+		range->views.view[i].offset += o->tensors->data + t->begin;
+	return status ? status : add_range(o, 0, range, t);
+}
+
+/* Both planes of layers [l, end). */
+static enum kvt_status add_planes(struct opening *o, int64_t l, int64_t end,
+				  const struct kvt_tensor *k, const struct kvt_tensor *v)
+{
+	const struct kvt_group *group = &o->manifest.snapshot.group[0];
+	enum kvt_status status = KVT_OK;
+
+	for (int half = 0; !status && half < 2; half++) {
+		struct kvt_file_part range = { .file = o->file,
+					       .box = kvt_box_whole(&group->shape) };
+
+		range.box.begin[KVT_AXIS_L] = l;
+		range.box.end[KVT_AXIS_L] = end;
+		if (!(status = plane_box(&range.box, o, k, v, half)))
+			status = add_part(o, &range, half ? v : k);
+	}
+	return status;
+}
+
 /* The layout must say the same as the tensors: planes together, or apart. */
 static enum kvt_status check_apart(const struct opening *o, const struct kvt_layout *l,
 				   bool apart)
@@ -130,22 +236,25 @@ static enum kvt_status open_single(struct opening *o, const struct kvt_tensor *t
 				   const struct kvt_tensor *values)
 {
 	struct kvt_array array = kvt_tensor_array(t, o->reader->leaf.path);
+	const struct kvt_group *group = &o->manifest.snapshot.group[0];
+	bool planes = plane_axis(o, t, values) >= 0, apart = values && !planes;
 	enum kvt_status status;
 
 	if ((status = kvt_tensor_check(t, o->reader->leaf.path, o->err)) ||
 	    (values && (status = kvt_tensor_check(values, o->reader->leaf.path,
 						  o->err))) ||
-	    (values && (status = check_pair(o, t, values))) ||
-	    (values && (status = check_apart(o, &o->manifest.snapshot.group[0].layout,
-					     true))))
+	    (apart && (status = check_pair(o, t, values))) ||
+	    (apart && (status = check_apart(o, &group->layout, true))) ||
+	    (planes && (status = join_planes(&array, o, t, values))))
 		return status;
-	if (values) {
+	if (apart) {
 		array.nbytes *= 2;
 		array.rank = 0;
 	}
 	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
 		return status;
-	return add_whole(o, 0, t, values, o->manifest.pages);
+	return planes ? add_planes(o, 0, group->shape.n[KVT_AXIS_L], t, values) :
+			add_whole(o, 0, t, values, o->manifest.pages);
 }
 
 /* Several groups, each with the tensors of its name. */
@@ -193,8 +302,11 @@ static enum kvt_status check_alike(const struct opening *o,
 				   const struct kvt_layer *layer, int64_t count)
 {
 	const struct kvt_tensor *first = &o->tensors->tensor[layer[0].index];
+	const struct kvt_tensor *other = partner(o, first);
 	enum kvt_status status = KVT_OK;
 
+	if (plane_axis(o, first, other) < 0)
+		other = first;
 	for (int64_t i = 0; !status && i < count; i++) {
 		const struct kvt_tensor *t = &o->tensors->tensor[layer[i].index];
 		const struct kvt_tensor *values = partner(o, t);
@@ -202,7 +314,7 @@ static enum kvt_status check_alike(const struct opening *o,
 		if (!(status = kvt_tensor_check(t, o->reader->leaf.path, o->err)))
 			status = check_pair(o, first, t);
 		if (!status && values)
-			status = check_pair(o, first, values);
+			status = check_pair(o, other, values);
 	}
 	return status;
 }
@@ -226,7 +338,6 @@ static enum kvt_status add_layer(struct opening *o, int64_t l,
 	const struct kvt_group *group = &o->manifest.snapshot.group[0];
 	struct kvt_file_part range = { .file = o->file,
 				       .box = kvt_box_whole(&group->shape) };
-	enum kvt_status status;
 
 	range.box.begin[KVT_AXIS_L] = l;
 	range.box.end[KVT_AXIS_L] = l + 1;
@@ -234,12 +345,7 @@ static enum kvt_status add_layer(struct opening *o, int64_t l,
 		range.box.begin[KVT_AXIS_K] = k;
 		range.box.end[KVT_AXIS_K] = k + 1;
 	}
-	if ((status = kvt_layout_views(&range.views, &group->layout, &range.box,
-				       group->shape.elem, o->err)))
-		return status;
-	for (int i = 0; i < range.views.count; i++)
-		range.views.view[i].offset += o->tensors->data + t->begin;
-	return add_range(o, 0, &range, t);
+	return add_part(o, &range, t);
 }
 
 static enum kvt_status add_layers(struct opening *o, const struct kvt_layer *layer,
@@ -250,6 +356,10 @@ static enum kvt_status add_layers(struct opening *o, const struct kvt_layer *lay
 	for (int64_t l = 0; !status && l < count; l++) {
 		const struct kvt_tensor *t = &o->tensors->tensor[layer[l].index];
 
+		if (plane_axis(o, t, partner(o, t)) >= 0) {
+			status = add_planes(o, l, l + 1, t, partner(o, t));
+			continue;
+		}
 		status = add_layer(o, l, t, apart ? 0 : -1);
 		if (!status && apart)
 			status = add_layer(o, l, partner(o, t), 1);
@@ -266,6 +376,11 @@ static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *lay
 	struct kvt_array array = kvt_tensor_array(first, o->reader->leaf.path);
 	enum kvt_status status;
 
+	if (apart && plane_axis(o, first, partner(o, first)) >= 0) {
+		apart = false;
+		if ((status = join_planes(&array, o, first, partner(o, first))))
+			return status;
+	}
 	if ((status = kvt_manifest_extent(group, KVT_AXIS_L, count, "tensors",
 					  o->reader->leaf.path, o->err)) ||
 	    (status = check_apart(o, &group->layout, apart)) ||
@@ -383,6 +498,10 @@ static enum kvt_status open_tensors(struct opening *o)
 			first = first + 1;
 		}
 	}
+	/* of planes a number is that of their layer, the only one */
+	if (values && plane_axis(o, first, values) >= 0 &&
+	    kvt_name_is_numbered(first->name))
+		values = NULL;
 	return values ? open_single(o, first, values) : open_layers(o);
 }
 
