@@ -329,6 +329,8 @@ struct kvt_format {
 				const struct kvt_hints *hints,
 				struct kvt_error *err);
 	void (*close)(struct kvt_reader *reader);	/* frees reader->own */
+	/* What is seen only once the parts are in order: leaf.unnoticed.  Or NULL. */
+	enum kvt_status (*tell)(struct kvt_reader *reader, struct kvt_error *err);
 
 	/*
 	 * Creates writer->temporary (already chosen) and fills the flats or

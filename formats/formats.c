@@ -172,6 +172,9 @@ static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints 
 		if ((status = kvt_flat_seal(&reader->flat[g], &reader->files,
 					    &snapshot->group[g], err)))
 			return status;
+	if (reader->format->tell && !reader->empty &&
+	    (status = reader->format->tell(reader, err)))
+		return status;
 	if (!snapshot->source_format) {
 		snapshot->source_format = strdup(reader->format->info.name);
 		if (!snapshot->source_format)

@@ -214,5 +214,6 @@ void kvt_reader_free(struct kvt_reader *reader)
 	kvt_snapshot_free(&reader->leaf.snapshot);
 	free(reader->leaf.manifest);
 	free(reader->leaf.path);
+	free(reader->leaf.said);
 	close_reader(&reader->leaf);
 }

@@ -242,34 +242,32 @@ static enum kvt_status take_files(struct kvt_mlx *o)
 
 /* ---- what is said -------------------------------------------------------- */
 
-struct said {
-	char text[1200];
-};
+enum { MOST_SAID = 1200 };
 
-static void say(struct said *said, const char *format, ...) KVT_PRINTF(2, 3);
+static void say(char *said, const char *format, ...) KVT_PRINTF(2, 3);
 
-static void say(struct said *said, const char *format, ...)
+static void say(char *said, const char *format, ...)
 {
-	size_t n = strlen(said->text);
+	size_t n = strlen(said);
 	va_list args;
 
-	if (n && n + 2 < sizeof(said->text)) {
-		strcpy(said->text + n, "; ");
+	if (n && n + 2 < MOST_SAID) {
+		strcpy(said + n, "; ");
 		n += 2;
 	}
 	va_start(args, format);
-	vsnprintf(said->text + n, sizeof(said->text) - n, format, args);
+	vsnprintf(said + n, MOST_SAID - n, format, args);
 	va_end(args);
 }
 
 static enum kvt_status say_all(struct kvt_mlx *o)
 {
 	const struct kvt_chunks *c = &o->chunks;
-	struct said *said = calloc(1, sizeof(*said));
+	char *said = calloc(1, MOST_SAID);
 
 	if (!said)
 		return no_memory(o);
-	o->reader->own = said;
+	o->reader->leaf.said = said;
 	if (c->nlost)
 		say(said,
 		    "%lld block%s of no request, as what comes before is not there (the first is %.70s, after %.70s): --set=" KVT_CHUNKS_BEFORE "=%.70s:N says that N tokens do",
@@ -283,8 +281,8 @@ static enum kvt_status say_all(struct kvt_mlx *o)
 		    "%lld whole cache%s more than plain keys and values and %s not read here (the first is %.200s): read each by itself",
 		    LL(o->napart), o->napart > 1 ? "s have" : " has",
 		    o->napart > 1 ? "are" : "is", kvt_path_base(o->apart));
-	if (said->text[0])
-		o->reader->leaf.unnoticed = said->text;
+	if (said[0])
+		o->reader->leaf.unnoticed = said;
 	return KVT_OK;
 }
 
@@ -332,11 +330,6 @@ static enum kvt_status blocks_open(struct kvt_reader *reader, const char *path,
 	return status;
 }
 
-static void blocks_close(struct kvt_reader *reader)
-{
-	free(reader->own);
-}
-
 static const char *const facts[] = { "cache", "model", KVT_CHUNKS_ORDER,
 				     KVT_CHUNKS_BEFORE, NULL };
 
@@ -347,5 +340,4 @@ const struct kvt_format kvt_mlx_blocks_format = {
 	.checks = "names, headers, extents, parents",
 	.probe = blocks_probe,
 	.open = blocks_open,
-	.close = blocks_close,
 };

@@ -92,6 +92,7 @@ const struct kvt_format kvt_npz_format = {
 	.info = { "npz", "numpy arrays in a zip archive, not compressed",
 		  .reads = true, .writes = false },
 	.facts = kvt_tensors_facts,
+	.tell = kvt_tell_padding,
 	.checks = "directory, headers, lengths",
 	.takes = KVT_TAKES_MANIFEST,
 	.probe = npz_probe,

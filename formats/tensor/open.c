@@ -535,7 +535,9 @@ enum kvt_status kvt_tensors_open(struct kvt_reader *reader, const char *path,
 	    (status = read(&tensors, &reader->files.file[o.file], err)))
 		return status;
 	kvt_tensors_prove(reader, o.file, &tensors);
-	if (!(status = load_manifest(&o, hints))) {
+	if (!(status = kvt_tensors_cut(reader, &tensors, &reader->files.file[o.file],
+				       hints, err)) &&
+	    !(status = load_manifest(&o, hints))) {
 		if (!(status = open_tensors(&o)))
 			status = kvt_manifest_adopt(reader, &o.manifest, err);
 		kvt_manifest_free(&o.manifest);
@@ -545,4 +547,4 @@ enum kvt_status kvt_tensors_open(struct kvt_reader *reader, const char *path,
 	return status;
 }
 
-const char *const kvt_tensors_facts[] = { "names", NULL };
+const char *const kvt_tensors_facts[] = { "names", "padded", NULL };

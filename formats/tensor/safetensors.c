@@ -196,6 +196,7 @@ const struct kvt_format kvt_safetensors_format = {
 	.endings = endings,
 	.checks = "header, length",
 	.facts = kvt_tensors_facts,
+	.tell = kvt_tell_padding,
 	.takes = KVT_TAKES_MANIFEST,
 	.probe = safetensors_probe,
 	.open = safetensors_open,

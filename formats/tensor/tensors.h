@@ -190,6 +190,18 @@ kvt_tensors_open(struct kvt_reader *reader, const char *path,
 		 const struct kvt_hints *hints, kvt_tensors_fn *read,
 		 struct kvt_error *err);
 
+/*
+ * Says so if heads have more elements than anything is in: they end in zeros in all
+ * blocks that are looked at.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_tell_padding(struct kvt_reader *reader, struct kvt_error *err);
+/* Leaves out of each row what the user says is padding; KVT_BAD_INPUT if it is not. */
+KVT_MUST_CHECK enum kvt_status
+kvt_tensors_cut(struct kvt_reader *reader, struct kvt_tensors *tensors,
+		const struct kvt_file *file, const struct kvt_hints *hints,
+		struct kvt_error *err);
+
 /* What it takes from the hints; ends with NULL. */
 extern const char *const kvt_tensors_facts[];
 

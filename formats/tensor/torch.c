@@ -183,6 +183,7 @@ const struct kvt_format kvt_torch_format = {
 	.info = { "torch", "tensors of torch.save(), in dicts, lists and tuples",
 		  .reads = true, .writes = false },
 	.facts = kvt_tensors_facts,
+	.tell = kvt_tell_padding,
 	.checks = "pickle, extents, lengths",
 	.takes = KVT_TAKES_MANIFEST,
 	.probe = torch_probe,

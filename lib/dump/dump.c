@@ -15,6 +15,7 @@ static void leaf_drop(struct kvt_leaf *leaf)
 	kvt_snapshot_free(&leaf->snapshot);
 	free(leaf->manifest);
 	free(leaf->path);
+	free(leaf->said);
 	/* the dump that it is lives as long as the leaf does: see kvt_dump_leaf() */
 	if (leaf->self) {
 		for (int g = 0; g < KVT_MAX_GROUPS; g++) {

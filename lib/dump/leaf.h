@@ -28,6 +28,7 @@ struct kvt_leaf {
 	const char *checks;		/* what was held against what; or NULL */
 	bool unlisted;			/* nothing says which files there should be */
 	const char *unnoticed;		/* what else could be wrong with them; or NULL */
+	char *said;			/* that, where a reader made it; owned; or NULL */
 	int64_t rows, row_bytes;	/* of a file that is one tensor; 0: it is none */
 	char *manifest;			/* path; owned; NULL: none,
 	or in the file itself */
