@@ -375,13 +375,36 @@ static enum kvt_status make_tensor(struct machine *m, int global,
 	return status;
 }
 
+/* A tensor without elements: an object of its class, of attributes and arguments. */
+static enum kvt_status wrapper(struct machine *m, int global, int32_t arguments,
+			       int32_t attributes)
+{
+	struct kvt_pickle_node made = { .kind = KVT_PICKLE_OBJECT, .global = global };
+	enum kvt_status status;
+
+	if (!(kvt_pickle_class(global) & KVT_CLASS_PART) ||
+	    m->out->node[attributes].kind != KVT_PICKLE_DICT)
+		return malformed(m, "a tensor of the wrong arguments");
+	if ((status = add_item(m, &made.items, attributes)) ||
+	    (status = add_item(m, &made.items, arguments)) ||
+	    (status = push_new(m, &made)))
+		if (!owned(m, &made.items))
+			free(made.items.node);
+	return status;
+}
+
 /* (function, type, its arguments, attributes) */
 static enum kvt_status retype(struct machine *m, const struct kvt_pickle_node *arguments)
 {
+	const int32_t *node = arguments->items.node;
 	const struct kvt_pickle_node *entry[4];
 
 	for (int i = 0; i < 4; i++)
-		entry[i] = &m->out->node[arguments->items.node[i]];
+		entry[i] = &m->out->node[node[i]];
+	if (entry[0]->kind == KVT_PICKLE_GLOBAL && entry[1]->kind == KVT_PICKLE_GLOBAL &&
+	    entry[2]->kind == KVT_PICKLE_TUPLE &&
+	    kvt_pickle_call(entry[0]->global) == KVT_CALL_WRAPPER)
+		return wrapper(m, entry[1]->global, node[2], node[3]);
 	if (entry[0]->kind != KVT_PICKLE_GLOBAL ||
 	    kvt_pickle_call(entry[0]->global) != KVT_CALL_TENSOR ||
 	    entry[1]->kind != KVT_PICKLE_GLOBAL || entry[2]->kind != KVT_PICKLE_TUPLE)
@@ -399,6 +422,14 @@ static enum kvt_status parameter(struct machine *m, const struct kvt_pickle_node
 	return push(m, tensor);
 }
 
+/* torch.Size((2, 3)) */
+static enum kvt_status same(struct machine *m, int32_t argument)
+{
+	if (m->out->node[argument].kind != KVT_PICKLE_TUPLE)
+		return malformed(m, "a size that is no tuple");
+	return push(m, argument);
+}
+
 static enum kvt_status call(struct machine *m)
 {
 	const struct kvt_pickle_node *function, *args;
@@ -411,7 +442,7 @@ static enum kvt_status call(struct machine *m)
 	function = &m->out->node[m->stack[m->depth - 2]];
 	made = function->kind == KVT_PICKLE_GLOBAL ? kvt_pickle_call(function->global) :
 						     KVT_CALL_NONE;
-	if (made == KVT_CALL_NONE)
+	if (made == KVT_CALL_NONE || made == KVT_CALL_WRAPPER)
 		return malformed(m, "a call of what is no function");
 	n = kvt_pickle_arguments(function->global);
 	if (n >= 0 && args->items.count != n)
@@ -423,6 +454,7 @@ static enum kvt_status call(struct machine *m)
 	case KVT_CALL_TENSOR: return make_tensor(m, function->global, args, false);
 	case KVT_CALL_RETYPE: return retype(m, args);
 	case KVT_CALL_PARAMETER: return parameter(m, args);
+	case KVT_CALL_SAME:   return same(m, args->items.node[0]);
 	case KVT_CALL_DICT:   return push_kind(m, KVT_PICKLE_DICT, 0);
 	default:	      return push_kind(m, KVT_PICKLE_NONE, 0);
 	}

@@ -28,7 +28,7 @@ enum kvt_pickle_kind {
 
 /*
  * Entries of a tuple or list, or keys and values of a dict in turn; of an object
- * its dict, once it has one.
+ * its dict, once it has one, and of a tensor that is an object what it was made of.
  */
 struct kvt_pickle_items {
 	int32_t count, room;
@@ -99,6 +99,8 @@ enum kvt_pickle_call {
 	KVT_CALL_TENSOR,
 	KVT_CALL_RETYPE,		/* a tensor with attributes of its own */
 	KVT_CALL_PARAMETER,		/* the tensor that is its first argument */
+	KVT_CALL_WRAPPER,		/* and no elements: it is an object */
+	KVT_CALL_SAME,			/* its argument, a tuple */
 	KVT_CALL_DICT,
 	KVT_CALL_IGNORED,		/* a device, a set: nothing of a cache */
 };
@@ -114,6 +116,8 @@ enum {
 	KVT_CLASS_FIXED = 4,		/* slots are there before their tokens are */
 	KVT_CLASS_WINDOW = 8,		/* of tokens that passed a window none is kept */
 	KVT_CLASS_COMPRESSES = 16,	/* has rows of several tokens besides */
+	KVT_CLASS_CODED = 32,		/* keys and values are packed codes and scales */
+	KVT_CLASS_PART = 64,		/* what such a layer is made of, and no layer */
 };
 int kvt_pickle_class(int name);
 

@@ -10,11 +10,13 @@ enum kind { CALL, STORAGE, CLASS, PLAIN };
 
 enum {
 	CACHE = KVT_CLASS_CACHE, LAYER = KVT_CLASS_LAYER, FIXED = KVT_CLASS_FIXED,
-	WINDOW = KVT_CLASS_WINDOW, ANY = -1,
+	WINDOW = KVT_CLASS_WINDOW, CODED = KVT_CLASS_CODED, PART = KVT_CLASS_PART,
+	ANY = -1,
 };
 
 #define CACHE_UTILS "transformers.cache_utils"
 #define MODELS      "transformers.models."
+#define QUANTO      "optimum.quanto.tensor."
 
 /*
  * All there is.  Types that had no storage of their own when torch gave up on
@@ -33,6 +35,9 @@ static const struct {
 	{ "torch._utils", "_rebuild_tensor_v3", CALL, 7, NULL, KVT_CALL_TENSOR },
 	{ "torch._tensor", "_rebuild_from_type_v2", CALL, 4, NULL, KVT_CALL_RETYPE },
 	{ "torch._utils", "_rebuild_parameter", CALL, 3, NULL, KVT_CALL_PARAMETER },
+	{ "torch._utils", "_rebuild_wrapper_subclass", CALL, 8, NULL, KVT_CALL_WRAPPER },
+	{ "torch", "Size", CALL, 1, NULL, KVT_CALL_SAME },
+	{ "torch.serialization", "_get_layout", CALL, 1, NULL, KVT_CALL_IGNORED },
 	{ "collections", "OrderedDict", CALL, 0, NULL, KVT_CALL_DICT },
 	{ "torch", "device", CALL, ANY, NULL, KVT_CALL_IGNORED },
 	{ "__builtin__", "set", CALL, 1, NULL, KVT_CALL_IGNORED },
@@ -88,6 +93,13 @@ static const struct {
 	{ CACHE_UTILS, "HybridChunkedCache", CLASS, CACHE | FIXED, NULL, 0 },
 	{ CACHE_UTILS, "OffloadedHybridCache", CLASS, CACHE | FIXED, NULL, 0 },
 	{ CACHE_UTILS, "SlidingWindowCache", CLASS, CACHE | FIXED | WINDOW, NULL, 0 },
+	{ "hqq.core.quantize", "Quantizer", PLAIN, 0, NULL, 0 },
+	{ QUANTO "weights.qbits", "WeightQBitsTensor", CLASS, PART, NULL, 0 },
+	{ QUANTO "packed", "PackedTensor", CLASS, PART, NULL, 0 },
+	{ QUANTO "qbits.qbits", "QBitsTensor", CLASS, PART, NULL, 0 },
+	{ QUANTO "qbits.packed", "PackedTensor", CLASS, PART, NULL, 0 },
+	{ QUANTO "qtype", "qtype", CLASS, PART, NULL, 0 },
+	{ QUANTO "optimizers.max_optimizer", "MaxOptimizer", CLASS, PART, NULL, 0 },
 };
 enum { NNAMES = sizeof(names) / sizeof(names[0]) };
 
