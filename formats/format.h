@@ -54,6 +54,15 @@ struct kvt_flat {
 /* The i-th part as it was added. */
 struct kvt_file_part kvt_flat_part(const struct kvt_flat *flat, int64_t i);
 
+/*
+ * Bytes that lie in no file: they are worked out of those of others whenever they are
+ * read, from any number of threads.  One block of memory, which begins with this.
+ */
+struct kvt_computed {
+	enum kvt_status (*read)(const struct kvt_computed *computed, void *buf,
+				int64_t nbytes, int64_t offset, struct kvt_error *err);
+};
+
 struct kvt_file {
 	int fd;				/* -1: parked, opened for each access */
 	int64_t nbytes;			/* at open */
@@ -64,6 +73,7 @@ struct kvt_file {
 	struct kvt_file_proof *proof;	/* what is read is held against it; or NULL */
 	struct turn *writing;		/* kvt_files_written(); owned; or NULL */
 	int64_t unit;			/* no write crosses a multiple; 0: any may */
+	struct kvt_computed *computed;	/* owned; it is no file then; or NULL */
 };
 
 struct kvt_files {
@@ -83,6 +93,10 @@ kvt_files_open(struct kvt_files *files, int *index, const char *path,
 KVT_MUST_CHECK enum kvt_status
 kvt_files_list(struct kvt_files *files, int *index, const struct kvt_file *file,
 	       struct kvt_error *err);
+/* Lists what is no file; takes it, also when it fails.  'path' is for messages. */
+KVT_MUST_CHECK enum kvt_status
+kvt_files_compute(struct kvt_files *files, int *index, struct kvt_computed *computed,
+		  int64_t nbytes, const char *path, struct kvt_error *err);
 /* Creates a file of 'nbytes' zeros for writing; it must not exist. */
 KVT_MUST_CHECK enum kvt_status
 kvt_files_create(struct kvt_files *files, int *index, const char *path,

@@ -116,6 +116,22 @@ enum kvt_status kvt_files_list(struct kvt_files *files, int *index,
 	return KVT_OK;
 }
 
+enum kvt_status kvt_files_compute(struct kvt_files *files, int *index,
+				  struct kvt_computed *computed, int64_t nbytes,
+				  const char *path, struct kvt_error *err)
+{
+	struct kvt_file made = { .fd = -1, .nbytes = nbytes, .path = strdup(path),
+				 .computed = computed };
+	enum kvt_status status = made.path ? kvt_files_list(files, index, &made, err) :
+				 kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+
+	if (status) {
+		free(made.path);
+		free(computed);
+	}
+	return status;
+}
+
 enum kvt_status kvt_files_create(struct kvt_files *files, int *index,
 				 const char *path, int64_t nbytes,
 				 struct kvt_error *err)
@@ -159,6 +175,7 @@ void kvt_files_close(struct kvt_files *files)
 			close(files->file[i].fd);
 		turn_free(files->file[i].writing);
 		free(files->file[i].path);
+		free(files->file[i].computed);
 	}
 	free(files->file);
 	*files = (struct kvt_files){ 0 };
@@ -170,6 +187,8 @@ enum kvt_status kvt_files_unchanged(const struct kvt_files *files, struct kvt_er
 		const struct kvt_file *file = &files->file[i];
 		struct stat st;
 
+		if (file->computed)
+			continue;
 		if (file->fd >= 0 ? fstat(file->fd, &st) : stat(file->path, &st))
 			return kvt_fail_errno(err, file->path, "stat");
 		if (st.st_size != file->nbytes)
@@ -243,6 +262,8 @@ enum kvt_status kvt_file_pread(const struct kvt_file *file, void *buf, int64_t n
 	enum kvt_status status;
 	int fd;
 
+	if (file->computed)
+		return file->computed->read(file->computed, buf, nbytes, offset, err);
 	if ((status = borrow(&fd, file, O_RDONLY, err)))
 		return status;
 	status = read_all(fd, file, buf, nbytes, offset, err);

@@ -112,6 +112,8 @@ static enum kvt_status only_file(int64_t *out, const struct kvt_reader *reader,
 		for (int64_t i = 0; i < reader->flat[g].nparts; i++) {
 			int64_t file = reader->flat[g].placed[i].file;
 
+			if (file >= 0 && reader->files.file[file].computed)
+				continue;
 			if (found >= 0 && file >= 0 && file != found)
 				return several_files(reader, found, err);
 			if (file >= 0)
@@ -179,6 +181,15 @@ static void place_in(int64_t *buffer, int64_t *offset,
 	*offset = kvt_views_at(&part->views, inside);
 }
 
+/* What is worked out of many bytes has none of its own. */
+static enum kvt_status no_place(const struct kvt_reader *reader, int group,
+				struct kvt_error *err)
+{
+	return kvt_fail(err, KVT_UNSUPPORTED,
+			"%s: group %s is decoded from codes that are packed together, so an element has no offset",
+			reader->leaf.path, reader->leaf.snapshot.group[group].id);
+}
+
 enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
 				  const struct kvt_leaf *leaf,
 				  enum kvt_space space, int group,
@@ -209,6 +220,8 @@ enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
 	for (int64_t i = 0; i < flat->nparts; i++)
 		if (holds(&flat->placed[i].box, index)) {
 			part = kvt_flat_part(flat, i);
+			if (part.file >= 0 && reader->files.file[part.file].computed)
+				return no_place(reader, group, err);
 			place_in(buffer, offset, &part, index);
 			return KVT_OK;
 		}
@@ -330,6 +343,14 @@ static bool has_tiles(const struct kvt_reader *reader)
 	return false;
 }
 
+static bool has_computed(const struct kvt_reader *reader)
+{
+	for (int64_t i = 0; i < reader->files.count; i++)
+		if (reader->files.file[i].computed)
+			return true;
+	return false;
+}
+
 enum kvt_status kvt_reader_at(struct kvt_where *out, const struct kvt_leaf *leaf,
 			      enum kvt_space space, int64_t buffer, int64_t offset,
 			      struct kvt_error *err)
@@ -345,6 +366,10 @@ enum kvt_status kvt_reader_at(struct kvt_where *out, const struct kvt_leaf *leaf
 		look_in_file(&place, reader, buffer, offset);
 	if (status)
 		return status;
+	if (space == KVT_FILES && place.region != KVT_ELEMENT && has_computed(reader))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: byte %lld is no element by itself, for keys and values are decoded from codes that are packed together",
+				reader->leaf.path, (long long)offset);
 	if (place.begin > place.end)
 		place.begin = place.end;
 	if (space == KVT_FILES && place.region != KVT_ELEMENT && has_tiles(reader))

@@ -65,10 +65,14 @@ static enum kvt_status fetch_cells(const struct kvt_leaf *leaf, int group,
 static int64_t count_files(const struct kvt_leaf *leaf, int64_t *nbytes)
 {
 	const struct kvt_files *files = &kvt_leaf_reader(leaf)->files;
+	int64_t count = 0;
 
 	for (int64_t i = 0; i < files->count; i++)
-		*nbytes += files->file[i].nbytes;
-	return files->count;
+		if (!files->file[i].computed) {
+			*nbytes += files->file[i].nbytes;
+			count++;
+		}
+	return count;
 }
 
 static bool has_file(const struct kvt_leaf *leaf, dev_t dev, ino_t ino)

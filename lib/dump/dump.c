@@ -242,6 +242,11 @@ const char *kvt_dump_unnoticed(const struct kvt_dump *dump)
 	return dump->nleaves ? dump->leaf[0]->unnoticed : NULL;
 }
 
+const char *kvt_dump_decoded(const struct kvt_dump *dump)
+{
+	return dump->nleaves && dump->leaf[0]->decoded[0] ? dump->leaf[0]->decoded : NULL;
+}
+
 enum kvt_manifest_proof kvt_dump_proof(const struct kvt_dump *dump)
 {
 	return dump->nleaves ? dump->leaf[0]->proof : KVT_PROOF_NO_MANIFEST;

@@ -201,6 +201,12 @@ KVT_API bool kvt_dump_unlisted(const struct kvt_dump *dump);
  */
 KVT_API const char *kvt_dump_unnoticed(const struct kvt_dump *dump);
 
+/*
+ * What the elements are worked out of where the file does not have them as such, for a
+ * person to read ("HQQ codes of 4 bits"); NULL: it has them.
+ */
+const char *kvt_dump_decoded(const struct kvt_dump *dump);
+
 /* What ties the manifest that was read to the data; see kvtool-manifest(5). */
 enum kvt_manifest_proof {
 	KVT_PROOF_NO_MANIFEST,

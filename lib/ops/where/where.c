@@ -26,7 +26,7 @@ static enum kvt_status locate(struct kvt_whereabouts *a, struct kvt_dump *dump,
 	const struct kvt_where *p = &a->place;
 	enum kvt_status status;
 
-	a->in_files = !kvt_dump_tiling(dump, p->group);
+	a->in_files = !kvt_dump_tiling(dump, p->group) && !kvt_dump_decoded(dump);
 	a->in_memory = true;
 	if (a->in_files &&
 	    (status = kvt_dump_locate(&a->file, &a->file_offset, dump, KVT_FILES,
