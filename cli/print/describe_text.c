@@ -608,7 +608,12 @@ void describe_text(const struct kvt_description *d,
 		print_label("model");
 		plainf("%s\n", s->model);
 	}
-	if (s->source_format && strcmp(s->source_format, kvt_dump_format(d->dump))) {
+	if (kvt_dump_decoded(d->dump)) {
+		print_label("decoded");
+		plainf("from %s: what their library computes, and digests are of\n",
+		       kvt_dump_decoded(d->dump));
+	} else if (s->source_format &&
+		   strcmp(s->source_format, kvt_dump_format(d->dump))) {
 		print_label("made from");
 		plainf("%s\n", s->source_format);
 	}

@@ -232,7 +232,7 @@ void kvt_cache_run(struct kvt_token_run *run, int *group, const struct cache_ope
 	int k = apart || latent ? 0 : kv;
 
 	*group = l->group + (apart && kv);
-	*run = (struct kvt_token_run){ .file = o->file, .kv = { k, k + 1 },
+	*run = (struct kvt_token_run){ .file = from->file, .kv = { k, k + 1 },
 				       .layers = { l->place, l->place + 1 } };
 	run->dim[0] = begin_of(l, kv, part);
 	run->dim[1] = run->dim[0] + from->width;

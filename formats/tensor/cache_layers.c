@@ -26,7 +26,8 @@ static void take_half(struct cache_half *out, const struct cache_opening *o,
 	struct cache_part *part = &out->part[0];
 
 	*out = (struct cache_half){ .tensor = t, .nparts = 1, .shape = { 1, 1, 1, 1 } };
-	*part = (struct cache_part){ .begin = o->tensors.data + t->begin,
+	*part = (struct cache_part){ .file = t->file ? t->file : o->file,
+				     .begin = t->file ? 0 : o->tensors.data + t->begin,
 				     .stride = { elem, elem, elem, elem } };
 	for (int i = t->rank - 1; i >= 0; i--) {
 		int64_t stride = t->strided ? t->stride[i] : dense;

@@ -23,7 +23,8 @@ enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after
 
 /* Elements that a tensor has of each row. */
 struct cache_part {
-	int64_t begin;			/* byte of the file */
+	int file;
+	int64_t begin;			/* byte of it */
 	int64_t stride[CACHE_RANK];	/* bytes */
 	int64_t width;
 };

@@ -29,7 +29,7 @@ static enum kvt_status take_part(struct cache_part *out, const struct cache_open
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: tensor %.100s has gaps in a row, expected codes or scales side by side",
 				o->reader->leaf.path, t->name);
-	*out = (struct cache_part){ .begin = o->tensors.data + t->begin,
+	*out = (struct cache_part){ .file = o->file, .begin = o->tensors.data + t->begin,
 				     .width = count * elem };
 	for (int i = CACHE_RANK - 1; t->rank == CACHE_RANK && i >= 0; i--) {
 		out->stride[i] = t->strided ? t->stride[i] : dense;

@@ -44,7 +44,7 @@ static enum kvt_status look_at(bool *zero, const struct cache_opening *o,
 
 	if (n > (int64_t)sizeof(bytes))
 		n = sizeof(bytes) / elem * elem;
-	status = kvt_file_read(&o->reader->files.file[o->file], bytes, n,
+	status = kvt_file_read(&o->reader->files.file[h->part[0].file], bytes, n,
 			       h->part[0].begin +
 			       slot * h->part[0].stride[CACHE_TOKENS], o->err);
 	*zero = true;

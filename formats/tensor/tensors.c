@@ -20,10 +20,16 @@ static void free_proof(struct kvt_file_proof *proof)
 	free(proof);
 }
 
+void kvt_tensor_free(struct kvt_tensor *tensor)
+{
+	free(tensor->name);
+	free(tensor->coded);
+}
+
 void kvt_tensors_free(struct kvt_tensors *tensors)
 {
 	for (int64_t i = 0; i < tensors->count; i++)
-		free(tensors->tensor[i].name);
+		kvt_tensor_free(&tensors->tensor[i]);
 	free(tensors->tensor);
 	free(tensors->by_name);
 	free(tensors->manifest);

@@ -10,6 +10,8 @@
 #include "formats/parse/layer_names.h"
 #include "formats/parse/pickle.h"
 
+struct kvt_coded;
+
 enum { KVT_HELD_CLASS = 48, KVT_HELD_CONTENT = 32 };
 
 /* What a tensor of a cache is. */
@@ -84,8 +86,16 @@ struct kvt_tensor {
 	 */
 	bool strided;
 	int64_t stride[KVT_TENSOR_MAX_RANK];
+	/*
+	 * Its elements are worked out of codes, which are not bytes of it: dense, in what
+	 * becomes a file of its own (kvt_coded_files()).
+	 */
+	struct kvt_coded *coded;	/* owned, until it is that file; or NULL */
+	int file;			/* of the reader; 0: the one it was read from */
 	struct kvt_held held;
 };
+
+void kvt_tensor_free(struct kvt_tensor *tensor);
 
 struct kvt_tensors {
 	int64_t count;

@@ -159,13 +159,22 @@ enum kvt_status kvt_torch_read(struct kvt_tensors *out, const struct kvt_file *f
 	return status;
 }
 
+/* Layers of a cache in a list may hold codes, too. */
+static bool has_codes(const struct kvt_tensors *tensors)
+{
+	for (int64_t i = 0; i < tensors->count; i++)
+		if (tensors->tensor[i].coded)
+			return true;
+	return false;
+}
+
 /* For blocks of an engine: what is a cache of another shape says so. */
 static enum kvt_status read_blocks(struct kvt_tensors *out, const struct kvt_file *file,
 				   struct kvt_error *err)
 {
 	enum kvt_status status = kvt_torch_read(out, file, err);
 
-	if (status || !out->ncaches)
+	if (status || (!out->ncaches && !has_codes(out)))
 		return status;
 	kvt_tensors_free(out);
 	return kvt_fail(err, KVT_BAD_INPUT,

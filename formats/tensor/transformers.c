@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/tensor/coded.h"
 #include "formats/tensor/safetensors_header.h"
 
 /* ---- tensors ------------------------------------------------------------ */
@@ -43,9 +44,10 @@ static enum kvt_status read_tensors(struct cache_opening *o)
 	enum kvt_status status = read_file(&o->tensors, &o->reader->files.file[o->file],
 					   o->err);
 
-	if (!status)
-		kvt_tensors_prove(o->reader, o->file, &o->tensors);
-	return status;
+	if (status)
+		return status;
+	kvt_tensors_prove(o->reader, o->file, &o->tensors);
+	return kvt_coded_files(o->reader, o->file, &o->tensors, o->err);
 }
 
 /* ---- parts ------------------------------------------------------------- */
