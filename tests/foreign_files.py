@@ -79,12 +79,27 @@ class Object:
         self.name, self.attributes, self.module = name, attributes, module
 
 
+class Name:
+    """A class or a type by itself: "torch.bfloat16"."""
+
+    def __init__(self, name):
+        self.module, _, self.name = name.rpartition(".")
+
+
+class Wrapper:
+    """A tensor without elements, of a class of a quantiser."""
+
+    def __init__(self, name, dtype, shape, attributes):
+        self.cls, self.dtype = Name(name), Name(f"torch.{dtype}")
+        self.shape, self.attributes = shape, attributes
+
+
 class Pickler:
     def __init__(self):
         self.storages = {}
 
     def number(self, n):
-        if n < 256:
+        if 0 <= n < 256:
             return b"K" + struct.pack("<B", n)
         if n >= 1 << 31:
             return b"\x8a\x08" + struct.pack("<q", n)
@@ -110,10 +125,28 @@ class Pickler:
             self.tuple(map(self.number, t.stride)), b"\x89",
             b"ccollections\nOrderedDict\n)R", *more]) + b"R"
 
+    def name(self, n):
+        return f"c{n.module}\n{n.name}\n".encode()
+
+    def wrapper(self, w):
+        stride = [int(np.prod(w.shape[i + 1:])) for i in range(len(w.shape))]
+        made = self.tuple([self.name(w.cls), self.name(w.dtype), self.any(tuple(w.shape)),
+                           self.any(tuple(stride)), self.number(0),
+                           b"ctorch.serialization\n_get_layout\n" +
+                           self.text("torch.strided") + b"\x85R",
+                           b"ctorch\ndevice\n" + self.text("cpu") + b"\x85R", b"\x89"])
+        return b"ctorch._tensor\n_rebuild_from_type_v2\n" + self.tuple([
+            b"ctorch._utils\n_rebuild_wrapper_subclass\n", self.name(w.cls), made,
+            self.any(w.attributes)]) + b"R"
+
     def any(self, o):
         if isinstance(o, Parameter):
             return b"ctorch._utils\n_rebuild_parameter\n" + self.tuple([
                 self.tensor(o.tensor), b"\x88", b"ccollections\nOrderedDict\n)R"]) + b"R"
+        if isinstance(o, (Name, Wrapper)):
+            return self.name(o) if isinstance(o, Name) else self.wrapper(o)
+        if isinstance(o, bool):
+            return b"\x88" if o else b"\x89"
         if isinstance(o, Tensor):
             return self.tensor(o)
         if isinstance(o, Object):

@@ -23,8 +23,8 @@ try:
 except ImportError:
     print("1..0 # SKIP this needs the package python3-h5py")
     sys.exit(0)
-from foreign_files import (Object, Parameter, Tensor, npz_bytes, safetensors_bytes,  # noqa: E402
-                           torch_bytes)
+from foreign_files import (Name, Object, Parameter, Tensor, Wrapper, npz_bytes,  # noqa: E402
+                           safetensors_bytes, torch_bytes)
 from oracle import Tap, kvtool                              # noqa: E402
 
 tap = Tap()
@@ -289,6 +289,61 @@ def check_compressed(tmp):
     for what, o, options, status, part in COMPRESSED:
         run(f"{tmp}/o.pt", torch_bytes(o), f"compressed: {what}", options, status, part,
             asked=False)
+# ---- codes of a quantiser -----------------------------------------------------
+
+# file, what it says of itself
+CODED = {
+    "5.24.0/hqq1": "HQQ codes of 1 bit", "5.24.0/hqq2": "HQQ codes of 2 bits",
+    "5.24.0/hqq3": "HQQ codes of 3 bits", "5.24.0/hqq4": "HQQ codes of 4 bits",
+    "5.24.0/hqq8": "HQQ codes of 8 bits", "5.24.0/quanto2": "quanto codes of 2 bits",
+    "5.24.0/quanto4": "quanto codes of 4 bits", "4.46.3/hqq2": "HQQ codes of 2 bits",
+    "4.46.3/hqq4": "HQQ codes of 4 bits", "4.46.3/quanto2": "quanto codes of 2 bits",
+}
+DECODE = {"bfloat16": lambda b: (b.astype("<u4") << 16).view("<f4"),
+          "float16": lambda b: b.view("<f2").astype("<f4"), "float32": lambda b: b.view("<f4")}
+
+
+def check_coded(tmp, name, said):
+    """What the library decodes, to the last bit, and the newest tokens behind it."""
+    file = f"{HERE}/transformers/{name}.pt"
+    with np.load(file.replace(".pt", ".oracle.npz")) as z:
+        held = {k: z[k] for k in z.files}
+    for size in (16, 5):
+        options = [f"--block-size={size}"]
+        r = kvtool("convert", "-f", *options, file, f"{tmp}/x.h5")
+        if not tap.ok(r.code == 0, f"{name} is read, {size} tokens a block", r):
+            return
+        d = json.loads(kvtool("describe", "--json", *options, file).out)
+        tap.equal(d["decoded"], said, f"{name}: says what was decoded")
+        wrong = []
+        with h5py.File(f"{tmp}/x.h5") as f:
+            g = Group(f, "g0")
+            g.cells = DECODE[d["groups"][0]["dtype"]](g.cells)
+            n = held["0.keys"].shape[2]
+            got = g.tokens(f["requests"]["0"]["block_table"]["g0"][()], 0, 0, n)
+            for l in g.layers:
+                for k, half in enumerate(("keys", "values")):
+                    want = held[f"{l}.{half}"][0].transpose(1, 0, 2)
+                    if not np.array_equal(got[l][:, :, k].view("<u4"), want.view("<u4")):
+                        wrong.append(f"{half} of layer {l}")
+        tap.equal(wrong, [], f"{name}: what the library decodes")
+        r = kvtool("describe", f"{tmp}/x.h5")
+        tap.ok(f"decoded from {said}" in r.out, f"{name}: a snapshot says it, too", r)
+        for other in (file, f"{tmp}/x.h5"):
+            r = kvtool("diff", "-q", *options, file, other)
+            tap.ok(r.code == 0, f"{name}: equal to itself and its snapshot", r)
+    r = kvtool("fsck", "-q", file)
+    tap.ok(r.code == 0, f"{name}: sound", r)
+
+
+def check_where(tmp):
+    """An element that is decoded has no bytes, but a place in the engine's tensor."""
+    file, at = f"{HERE}/transformers/5.24.0/hqq4.pt", "layer=0,block=0,slot=3,head=1,kv=v,dim=2"
+    r = kvtool("where", "--json", file, at)
+    tap.ok(r.code == 0 and '"memory_offset"' in r.out and '"file_offset"' not in r.out,
+           "where: no offset in the file", r)
+    r = kvtool("where", file, "5000")
+    tap.ok(r.code == 4 and "packed together" in r.err, "where: a byte is no element", r)
 
 
 def check_itself(tmp):
@@ -375,6 +430,55 @@ def both(what, slots, rows=1, **more):
                  recurrent_states={0: tensor(rows, 2, 3, 5)}, **more)
 
 
+def u8(*shape):
+    n = int(np.prod(shape))
+    return Tensor("ByteStorage", np.arange(n, dtype=np.uint8).reshape(shape))
+
+
+def hqq(rest=None, seen=6, pending=None, codes=None, **changed):
+    """5 tokens of 2 heads of 4 in groups of 4 along axis 0, and one that is not coded"""
+    meta = {"nbits": 4, "group_size": 4, "shape": (1, 2, 5, 4), "scale": tensor(1, 10),
+            "zero": tensor(1, 10), "axis": 0, "packing": "4bit_u8",
+            "view_as_float": False, "compute_dtype": Name("torch.float32"), **changed}
+    both = (codes or u8(2, 10), meta)
+    if "packing" in changed and changed["packing"] == "8bit_u8":
+        both = (u8(4, 10), meta)
+    return Object("HQQQuantizedLayer", {
+        "keys": rest or tensor(1, 2, 1, 4), "values": rest or tensor(1, 2, 1, 4),
+        "_quantized_keys": both, "_quantized_values": both, "cumulative_length": seen,
+        "_pending_beam_idx": pending, "quantizer": Name("hqq.core.quantize.Quantizer")})
+
+
+def quanto_tensor(axis=0, bits=4, is_floating_point=False, size=4, packed_bits=4,
+                  codes=None, shift=None, dtype="float32", shape=(1, 2, 5, 4)):
+    """40 codes: 10 rows of 4, or 4 of 10 along the last axis"""
+    at = "optimum.quanto.tensor."
+    table, scale = ((10, 4), tensor(10, 1)) if axis == 0 else ((5, 8), tensor(1, 8))
+    size = size if axis == 0 else 5
+    kind = Object("qtype", {"name": "qint4", "bits": bits,
+                            "is_floating_point": is_floating_point}, f"{at}qtype")
+    data = Wrapper(f"{at}packed.PackedTensor", "uint8", table, {
+        "_bits": packed_bits, "_data": codes or u8((table[0] + 1) // 2, table[1])})
+    return Wrapper(f"{at}weights.qbits.WeightQBitsTensor", dtype, shape, {
+        "_qtype": kind, "_axis": axis, "_data": data, "_scale": scale,
+        "_shift": shift or scale, "_group_size": size})
+
+
+def quanto(**changed):
+    codes = quanto_tensor(**changed)
+    return Object("QuantoQuantizedLayer", {
+        "keys": tensor(1, 2, 1, 4), "values": tensor(1, 2, 1, 4), "_quantized_keys": codes,
+        "_quantized_values": codes, "cumulative_length": 6})
+
+
+def older(n):
+    """Of transformers 4.42 to 4.53, with newest tokens of n layers."""
+    rest, codes = [tensor(1, 2, 1, 4)] * n, [quanto_tensor()]
+    return Object("QuantoQuantizedCache", {
+        "key_cache": rest, "value_cache": rest, "_quantized_key_cache": codes,
+        "_quantized_value_cache": codes})
+
+
 # what, object, options, status, a part of what is said on stdout or stderr
 OBJECTS = [
     ("rows", cache(layer("DynamicLayer", 5, 2)), [], 3, "--set tokens="),
@@ -424,8 +528,63 @@ OBJECTS = [
      Object("HybridCache", {"key_cache": [tensor(1, 2, n, 4) for n in (4, 9)],
                             "value_cache": [tensor(1, 2, n, 4) for n in (4, 9)]}),
      ["slots=7"], 0, "4 tokens"),
-    ("a quantised layer", cache(Object("QuantoQuantizedLayer", {})), [], 4,
+    ("a quantised layer of an unknown kind", cache(Object("NewQuantizedLayer", {})), [], 4,
      "what its update() returns"),
+    ("codes in no layer", cache(quanto_tensor()), [], 4, "outside a layer"),
+    ("codes in a list of layers", [hqq(), hqq()], [], 0, "6 tokens"),
+    ("a quantised layer that is empty", cache(layer("HQQQuantizedLayer", 5)), [], 0,
+     "5 tokens"),
+    ("HQQ", cache(hqq()), [], 0, "6 tokens"),
+    ("HQQ of 3 bits along axis 1, which its own library cannot decode",
+     cache(hqq(packing="3bit_32", nbits=3, axis=1)), [], 4, "3 bits along axis 1"),
+    ("HQQ that is not packed", cache(hqq(packing=None)), [], 4, "another packing"),
+    ("HQQ packed as floats", cache(hqq(view_as_float=True)), [], 4, "another packing"),
+    ("HQQ of scales that are codes", cache(hqq(quant_scale=True)), [], 4, "are codes"),
+    ("HQQ of more bits than its packing", cache(hqq(nbits=5)), [], 4, "other bits"),
+    ("HQQ of fewer", cache(hqq(nbits=3)), [], 4, "other bits"),
+    ("HQQ without groups", cache(hqq(group_size=None)), [], 4, "without groups"),
+    ("HQQ of another axis", cache(hqq(axis=2)), [], 4, "without groups"),
+    ("HQQ of groups that do not fit", cache(hqq(group_size=9)), [], 3, "divide"),
+    ("HQQ of three axes", cache(hqq(shape=(2, 5, 4))), [], 3, "batch, heads"),
+    ("HQQ of more tokens than codes", cache(hqq(shape=(1, 2, 500, 4))), [], 3,
+     "each group"),
+    ("HQQ of too many tokens", cache(hqq(shape=(1, 1 << 40, 1 << 40, 4))), [], 3,
+     "batch, heads"),
+    ("HQQ of codes that are cut off", cache(hqq(codes=u8(3, 8))), [], 3, "not as many"),
+    ("HQQ of codes of another type", cache(hqq(codes=tensor(2, 8))), [], 4, "of bytes"),
+    ("HQQ of scales for other groups", cache(hqq(scale=tensor(1, 4), zero=tensor(1, 4))),
+     [], 3, "each group"),
+    ("HQQ of zeros that are fewer", cache(hqq(zero=tensor(1, 4))), [], 3, "unlike shapes"),
+    ("HQQ of whole scales", cache(hqq(scale=number(1))), [], 4, "two tables"),
+    ("HQQ that computes otherwise", cache(hqq(compute_dtype=Name("torch.float16"))), [],
+     4, "another type"),
+    ("HQQ of fewer tokens than were given", cache(hqq(seen=7)), [], 3, "given 7"),
+    ("HQQ and newest tokens of other heads", cache(hqq(rest=tensor(1, 3, 1, 4))), [], 3,
+     "unlike shapes"),
+    ("HQQ and newest tokens of whole numbers", cache(hqq(rest=u8(1, 2, 1, 4))), [], 4,
+     "another float type"),
+    ("HQQ whose rows are to be moved", cache(hqq(pending=number(0))), [], 4,
+     "_pending_beam_idx"),
+    ("HQQ of two widths", cache(hqq(), hqq(codes=u8(4, 8), packing="8bit_u8", nbits=8)),
+     [], 4, "expected one kind"),
+    ("quanto", cache(quanto()), [], 0, "6 tokens"),
+    ("quanto along the last axis", cache(quanto(axis=-1)), [], 0, "6 tokens"),
+    ("quanto of 8 bits", cache(quanto(bits=8)), [], 4, "qint2 and qint4"),
+    ("quanto of floats", cache(quanto(is_floating_point=True)), [], 4, "qint2 and qint4"),
+    ("quanto of another axis", cache(quanto(axis=1)), [], 4, "without groups"),
+    ("quanto of groups that do not fit", cache(quanto(size=16)), [], 3, "divide"),
+    ("quanto of bits that differ", cache(quanto(packed_bits=2)), [], 4,
+     "packed otherwise"),
+    ("quanto of codes that are cut off", cache(quanto(codes=u8(2, 4))), [], 3,
+     "not as many"),
+    ("quanto of shifts that are whole", cache(quanto(shift=u8(10, 1))), [], 4,
+     "two tables"),
+    ("quanto of a tensor of another type", cache(quanto(dtype="float16")), [], 4,
+     "another type"),
+    ("quanto of more tokens than codes", cache(quanto(shape=(1, 2, 50, 4))), [], 3,
+     "each group"),
+    ("an older quantised cache", older(1), [], 0, "6 tokens"),
+    ("one with codes of fewer layers", older(2), [], 3, "as many layers"),
     ("states do not say of how many tokens", cache(states(1)), [], 0, "blocks    1\n"),
     ("states, and how many", cache(states(2)), ["tokens=7,5"], 0, "5 tokens in 1 block"),
     ("a layer of both kinds", cache(both("Full", 5)), [], 0, "5 tokens in 1 block"),
@@ -661,6 +820,10 @@ def check_objects(tmp):
     tap.ok(r.code == 3 and "window of 9" in r.err, "a static cache keeps a window", r)
     r = kvtool("describe", "--from=torch", f"{HERE}/transformers/5.23.0/static.pt")
     tap.ok(r.code == 3 and FROM in r.err, "an object is no blocks of an engine", r)
+    with open(f"{tmp}/o.pt", "wb") as f:
+        f.write(torch_bytes([hqq(), hqq()]))
+    r = kvtool("describe", "--from=torch", "--layout=hnd", f"{tmp}/o.pt")
+    tap.ok(r.code == 3 and FROM in r.err, "nor are layers with codes", r)
 
 
 # A class of the tree, an object in itself, and calls with the wrong arguments.
@@ -680,6 +843,15 @@ PICKLES = [
      b"ctorch._utils\n_rebuild_tensor_v2\nctorch\nTensor\n)}tR.", 4),
     ("a parameter of no tensor", b"ctorch._utils\n_rebuild_parameter\n(N\x88NtR.", 3),
     ("a number cut off", b"G\0\0\0.", 3),
+    ("a tensor that is wrapped by no class of a quantiser",
+     b"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_wrapper_subclass\n"
+     b"ctransformers.cache_utils\nDynamicCache\n)}tR.", 3),
+    ("a wrapped tensor of no attributes",
+     b"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_wrapper_subclass\n"
+     b"coptimum.quanto.tensor.packed\nPackedTensor\n))tR.", 3),
+    ("a call that makes what is wrapped", b"ctorch._utils\n_rebuild_wrapper_subclass\n("
+     b"K\1K\1K\1K\1K\1K\1K\1K\1tR.", 3),
+    ("a size that is no tuple", b"ctorch\nSize\nK\1\x85R.", 3),
 ]
 
 
@@ -747,6 +919,9 @@ def main():
             check(*sample, tmp)
         for model in KINDS:
             check_kinds(tmp, model)
+        for name, said in CODED.items():
+            check_coded(tmp, name, said)
+        check_where(tmp)
         check_itself(tmp)
         check_objects(tmp)
         check_pickles(tmp)

@@ -610,7 +610,7 @@ void describe_text(const struct kvt_description *d,
 	}
 	if (kvt_dump_decoded(d->dump)) {
 		print_label("decoded");
-		plainf("from %s: what their library computes, and digests are of\n",
+		plainf("from %s, as their library does; digests are of the numbers\n",
 		       kvt_dump_decoded(d->dump));
 	} else if (s->source_format &&
 		   strcmp(s->source_format, kvt_dump_format(d->dump))) {

@@ -598,7 +598,8 @@ int32_t kvt_pickle_value(const struct kvt_pickle *p, int32_t dict, const char *n
 	if (dict < 0 || p->node[dict].kind != KVT_PICKLE_DICT)
 		return -1;
 	items = &p->node[dict].items;
-	for (int32_t i = 0; i < items->count; i += 2) {
+	/* of two the last one counts, as in Python */
+	for (int32_t i = items->count - 2; i >= 0; i -= 2) {
 		const struct kvt_pickle_node *key = &p->node[items->node[i]];
 
 		if (key->kind == KVT_PICKLE_STRING &&

@@ -22,7 +22,7 @@ enum {
  * All there is.  Types that had no storage of their own when torch gave up on
  * those are stored as bytes, and a third kind of call names the type.  Classes
  * are those of transformers 4.36 to 5.24 that hold keys, values, keys of an indexer
- * and recurrent states as they are.
+ * and recurrent states as they are, or as codes of HQQ and quanto.
  */
 static const struct {
 	const char *module, *what;
@@ -93,6 +93,11 @@ static const struct {
 	{ CACHE_UTILS, "HybridChunkedCache", CLASS, CACHE | FIXED, NULL, 0 },
 	{ CACHE_UTILS, "OffloadedHybridCache", CLASS, CACHE | FIXED, NULL, 0 },
 	{ CACHE_UTILS, "SlidingWindowCache", CLASS, CACHE | FIXED | WINDOW, NULL, 0 },
+	{ CACHE_UTILS, "QuantizedCache", CLASS, CACHE, NULL, 0 },
+	{ CACHE_UTILS, "QuantoQuantizedCache", CLASS, CACHE | CODED, NULL, 0 },
+	{ CACHE_UTILS, "HQQQuantizedCache", CLASS, CACHE | CODED, NULL, 0 },
+	{ CACHE_UTILS, "QuantoQuantizedLayer", CLASS, LAYER | CODED, NULL, 0 },
+	{ CACHE_UTILS, "HQQQuantizedLayer", CLASS, LAYER | CODED, NULL, 0 },
 	{ "hqq.core.quantize", "Quantizer", PLAIN, 0, NULL, 0 },
 	{ QUANTO "weights.qbits", "WeightQBitsTensor", CLASS, PART, NULL, 0 },
 	{ QUANTO "packed", "PackedTensor", CLASS, PART, NULL, 0 },

@@ -75,19 +75,31 @@ static enum kvt_status add(struct kvt_tensor **out, struct torch_walk *w)
 	return KVT_OK;
 }
 
-static enum kvt_status add_tensor(struct torch_walk *w, int32_t node)
+enum kvt_status kvt_torch_place(struct kvt_pickle_tensor *out, int64_t *begin,
+				const struct torch_walk *w, int32_t node)
 {
 	const struct kvt_zip_member *m = NULL;
+	enum kvt_status status;
+
+	if ((status = kvt_pickle_tensor(out, &w->pickle, node, w->file->path, w->err)) ||
+	    (status = find_storage(&m, w, out)))
+		return status;
+	*begin = m->data + out->offset;
+	return KVT_OK;
+}
+
+static enum kvt_status add_tensor(struct torch_walk *w, int32_t node)
+{
 	struct kvt_pickle_tensor t;
 	struct kvt_tensor *tensor;
 	enum kvt_status status;
+	int64_t begin = 0;
 
-	if ((status = kvt_pickle_tensor(&t, &w->pickle, node, w->file->path, w->err)) ||
-	    (status = find_storage(&m, w, &t)) || (status = add(&tensor, w)))
+	if ((status = kvt_torch_place(&t, &begin, w, node)) || (status = add(&tensor, w)))
 		return status;
 	tensor->dtype = t.dtype;
 	tensor->rank = t.rank;
-	tensor->begin = m->data + t.offset;
+	tensor->begin = begin;
 	tensor->end = tensor->begin + t.size;
 	tensor->strided = t.strided;
 	tensor->held.fixed |= w->pickle.node[node].number != 0;
@@ -114,17 +126,16 @@ static enum kvt_status add_nothing(struct torch_walk *w)
 static enum kvt_status read_number(int64_t *out, bool *found, struct torch_walk *w,
 				   int32_t node)
 {
-	const struct kvt_zip_member *m = NULL;
 	struct kvt_pickle_tensor t;
 	enum kvt_status status;
+	int64_t begin = 0;
 	uint8_t bytes[8];
 
-	if ((status = kvt_pickle_tensor(&t, &w->pickle, node, w->file->path, w->err)))
+	if ((status = kvt_torch_place(&t, &begin, w, node)))
 		return status;
 	if (t.size != 8 || !t.dtype || strcmp(t.dtype->name, "int64"))
 		return KVT_OK;
-	if ((status = find_storage(&m, w, &t)) ||
-	    (status = kvt_torch_take(w, bytes, 8, m->data + t.offset)))
+	if ((status = kvt_torch_take(w, bytes, 8, begin)))
 		return status;
 	*out = (int64_t)kvt_le(bytes, 8);
 	*found = true;
@@ -164,6 +175,38 @@ static enum kvt_status refuse_key(const struct torch_walk *w)
 }
 
 static enum kvt_status walk_node(struct torch_walk *w, int32_t node, int depth);
+
+/* Codes, and what is not coded yet, as one tensor. */
+static enum kvt_status walk_coded(struct torch_walk *w, const char *name, int32_t codes,
+				  int32_t rest)
+{
+	int end = descend(w, name, (int)strlen(name));
+	struct kvt_coded *coded = NULL;
+	struct kvt_tensor *tensor;
+	enum kvt_status status;
+
+	if (end < 0)
+		return refuse_key(w);
+	status = kvt_torch_coded(&coded, w, codes, rest);
+	if (!status && w->held.seen >= 0 && coded->shape[CODED_TOKENS] != w->held.seen)
+		status = kvt_fail(w->err, KVT_BAD_INPUT,
+				  "%s: %.100s has %lld tokens, but its layer was given %lld",
+				  w->file->path, w->path,
+				  (long long)coded->shape[CODED_TOKENS],
+				  (long long)w->held.seen);
+	if (!status && !(status = add(&tensor, w))) {
+		tensor->coded = coded;
+		tensor->dtype = coded->dtype;
+		tensor->rank = CODED_RANK;
+		memcpy(tensor->shape, coded->shape, sizeof(coded->shape));
+		tensor->end = kvt_coded_bytes(coded);
+		snprintf(tensor->type, sizeof(tensor->type), "%s", coded->dtype->name);
+	} else {
+		free(coded);
+	}
+	w->path[end] = '\0';
+	return status;
+}
 
 /* A tensor, or nothing in the place of one. */
 static enum kvt_status walk_half(struct torch_walk *w, const char *name, int32_t node)
@@ -230,10 +273,12 @@ static enum kvt_status walk_tuple(bool *taken, struct torch_walk *w,
 
 /* ---- objects ------------------------------------------------------------ */
 
-/* The value of an attribute; -1: there is none. */
-static int32_t attribute(const struct torch_walk *w, const struct kvt_pickle_node *object,
-			 const char *name)
+int32_t kvt_torch_attribute(const struct torch_walk *w,
+			    const struct kvt_pickle_node *object, const char *name)
 {
+	if (object->kind == KVT_PICKLE_DICT)
+		return kvt_pickle_value(&w->pickle, (int32_t)(object - w->pickle.node),
+					name);
 	return kvt_pickle_attribute(&w->pickle, object, name);
 }
 
@@ -241,7 +286,7 @@ static int32_t attribute(const struct torch_walk *w, const struct kvt_pickle_nod
 static enum kvt_status take_number(int64_t *out, struct torch_walk *w,
 				   const struct kvt_pickle_node *object, const char *name)
 {
-	int32_t node = attribute(w, object, name);
+	int32_t node = kvt_torch_attribute(w, object, name);
 	bool found = false;
 
 	if (node < 0)
@@ -262,7 +307,7 @@ static enum kvt_status walk_beside(struct torch_walk *w,
 	enum kvt_status status = KVT_OK;
 
 	for (int i = 0; !status && names[i]; i++) {
-		int32_t node = attribute(w, object, names[i]);
+		int32_t node = kvt_torch_attribute(w, object, names[i]);
 		int end;
 
 		if (node < 0)
@@ -306,7 +351,7 @@ static enum kvt_status take_content(struct torch_walk *w,
 				    const struct kvt_pickle_node *object,
 				    const char *name, int32_t codes)
 {
-	int32_t plain = attribute(w, object, name);
+	int32_t plain = kvt_torch_attribute(w, object, name);
 	struct kvt_pickle_tensor t = { .type = "nothing" }, c;
 	enum kvt_status status = kvt_pickle_tensor(&c, &w->pickle, codes, w->file->path,
 						   w->err);
@@ -325,18 +370,21 @@ static enum kvt_status take_content(struct torch_walk *w,
 	return KVT_OK;
 }
 
-/* Keys or values; or codes and the scale of all of them. */
+/* Keys or values; codes that are worked out, or of fp8 and the scale of all of them. */
 static enum kvt_status walk_layer_half(struct torch_walk *w,
 				       const struct kvt_pickle_node *object,
-				       const char *name, const char *quantised)
+				       bool coded, const char *name,
+				       const char *quantised)
 {
-	int32_t node = attribute(w, object, quantised);
+	int32_t node = kvt_torch_attribute(w, object, quantised);
 	const struct kvt_pickle_node *pair = node < 0 ? NULL : &w->pickle.node[node];
 	enum kvt_status status;
 	int end;
 
 	if (!pair || pair->kind == KVT_PICKLE_NONE)
-		return walk_half(w, name, attribute(w, object, name));
+		return walk_half(w, name, kvt_torch_attribute(w, object, name));
+	if (coded)
+		return walk_coded(w, name, node, kvt_torch_attribute(w, object, name));
 	if (pair->kind != KVT_PICKLE_TUPLE || pair->items.count != 2 ||
 	    kind_of(w, pair, 0) != KVT_PICKLE_TENSOR ||
 	    kind_of(w, pair, 1) != KVT_PICKLE_TENSOR)
@@ -356,25 +404,72 @@ static enum kvt_status walk_layer_half(struct torch_walk *w,
 	return status;
 }
 
+/* What was to be done to codes before they are used next. */
+static enum kvt_status check_pending(const struct torch_walk *w,
+				     const struct kvt_pickle_node *object)
+{
+	int32_t node = kvt_torch_attribute(w, object, "_pending_beam_idx");
+
+	if (node < 0 || w->pickle.node[node].kind == KVT_PICKLE_NONE)
+		return KVT_OK;
+	return kvt_fail(w->err, KVT_UNSUPPORTED,
+			"%s: the rows of %.100s are to be put in another order (_pending_beam_idx); save it after its next update()",
+			w->file->path, w->path);
+}
+
 static enum kvt_status walk_layer(struct torch_walk *w,
 				  const struct kvt_pickle_node *object, int class,
 				  int depth)
 {
+	bool coded = class & KVT_CLASS_CODED;
 	struct kvt_held before = w->held, *held = &w->held;
 	enum kvt_status status;
 
 	*held = (struct kvt_held){ .told = true, .fixed = class & KVT_CLASS_FIXED,
 				   .sliding = class & KVT_CLASS_WINDOW, .seen = -1 };
 	/* with a window and slots, that of two counts which is no tensor goes on */
-	(void)((status = take_number(&held->window, w, object, "sliding_window")) ||
+	(void)((status = check_pending(w, object)) ||
+	       (status = take_number(&held->window, w, object, "sliding_window")) ||
 	       (status = take_number(&held->seen, w, object, "cumulative_length")) ||
 	       (status = take_number(&held->seen, w, object, "cumulative_length_int")) ||
-	       (status = walk_layer_half(w, object, "keys", "_quantized_keys")) ||
-	       (status = walk_layer_half(w, object, "values", "_quantized_values")) ||
+	       (status = walk_layer_half(w, object, coded, "keys",
+					  "_quantized_keys")) ||
+	       (status = walk_layer_half(w, object, coded, "values",
+					  "_quantized_values")) ||
 	       (status = walk_beside(w, object, depth)));
 	if (!status && class & KVT_CLASS_COMPRESSES)
 		status = walk_compressed(w, object, held->seen);
 	w->held = before;
+	return status;
+}
+
+/* Codes of all layers in a list, and what is not coded yet in another. */
+static enum kvt_status walk_coded_list(struct torch_walk *w,
+				       const struct kvt_pickle_node *object,
+				       const char *name, const char *codes_name)
+{
+	int32_t rest = kvt_torch_attribute(w, object, name);
+	int32_t codes = kvt_torch_attribute(w, object, codes_name);
+	const struct kvt_pickle_node *n = w->pickle.node;
+	enum kvt_status status = KVT_OK;
+	int end;
+
+	if (rest < 0 || codes < 0 || n[rest].kind != KVT_PICKLE_LIST ||
+	    n[codes].kind != KVT_PICKLE_LIST ||
+	    n[rest].items.count != n[codes].items.count)
+		return kvt_fail(w->err, KVT_BAD_INPUT,
+				"%s: %s and %s are not lists of as many layers",
+				w->file->path, name, codes_name);
+	if ((end = descend(w, name, (int)strlen(name))) < 0)
+		return refuse_key(w);
+	for (int32_t i = 0; !status && i < n[rest].items.count; i++) {
+		char number[16];
+
+		snprintf(number, sizeof(number), "%d", i);
+		status = walk_coded(w, number, n[codes].items.node[i],
+				    n[rest].items.node[i]);
+	}
+	w->path[end] = '\0';
 	return status;
 }
 
@@ -386,7 +481,7 @@ static enum kvt_status walk_cache(struct torch_walk *w,
 	static const char *const halves[] = { "self_attention_cache",
 		"cross_attention_cache", NULL };
 	static const char *const own[] = { "layers", "key_cache", "value_cache", NULL };
-	bool two = attribute(w, object, halves[0]) >= 0;
+	bool two = kvt_torch_attribute(w, object, halves[0]) >= 0;
 	const char *const *names = two ? halves : own;
 	struct kvt_held before = w->held;
 	enum kvt_status status = KVT_OK;
@@ -394,8 +489,15 @@ static enum kvt_status walk_cache(struct torch_walk *w,
 	w->held = (struct kvt_held){ .told = true, .fixed = class & KVT_CLASS_FIXED,
 				     .sliding = class & KVT_CLASS_WINDOW, .seen = -1 };
 	w->out->ncaches += !two;
+	if (class & KVT_CLASS_CODED && kvt_torch_attribute(w, object, own[0]) < 0) {
+		names = &own[3];
+		if (!(status = walk_coded_list(w, object, own[1],
+					       "_quantized_key_cache")))
+			status = walk_coded_list(w, object, own[2],
+						 "_quantized_value_cache");
+	}
 	for (; !status && *names; names++) {
-		int32_t node = attribute(w, object, *names);
+		int32_t node = kvt_torch_attribute(w, object, *names);
 		int end;
 
 		if (node < 0)
@@ -416,6 +518,10 @@ static enum kvt_status walk_object(struct torch_walk *w, const struct kvt_pickle
 {
 	int class = kvt_pickle_class(n->global);
 
+	if (class & KVT_CLASS_PART)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"%s: %.100s is codes of a quantised tensor outside a layer; save the cache, or what the layers' update() returns",
+				w->file->path, w->path);
 	return class & KVT_CLASS_CACHE ? walk_cache(w, n, class, depth) :
 					 walk_layer(w, n, class, depth);
 }
@@ -509,7 +615,7 @@ static void keep_told(struct kvt_tensors *list)
 		    role == KVT_ROLE_DECODER_MASK)
 			list->tensor[kept++] = list->tensor[i];
 		else
-			free(list->tensor[i].name);
+			kvt_tensor_free(&list->tensor[i]);
 	}
 	list->count = kept;
 }

@@ -5,6 +5,7 @@
 
 #include "formats/parse/pickle.h"
 #include "formats/parse/zip.h"
+#include "formats/tensor/coded.h"
 #include "formats/tensor/tensors.h"
 
 enum { TORCH_MAX_PATH = 4096 };
@@ -39,6 +40,22 @@ enum { TORCH_STATES = 10 };
 KVT_MUST_CHECK enum kvt_status
 kvt_torch_compressed(struct torch_state *out, const struct torch_walk *w,
 		     const struct kvt_pickle_node *layer, int64_t seen, int i);
+/* The value of an attribute of an object, or of a key of a dict; -1: there is none. */
+int32_t kvt_torch_attribute(const struct torch_walk *w,
+			    const struct kvt_pickle_node *object, const char *name);
+
+/* A tensor, and where its first element is in the file. */
+KVT_MUST_CHECK enum kvt_status
+kvt_torch_place(struct kvt_pickle_tensor *out, int64_t *begin, const struct torch_walk *w,
+		int32_t node);
+
+/*
+ * Keys or values that are codes, and those of the newest tokens, which are not coded yet;
+ * for the caller to free.  torch_coded.c
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_torch_coded(struct kvt_coded **out, const struct torch_walk *w, int32_t codes,
+		int32_t rest);
 
 /* Adds the tensors of the pickle to 'out', in its order; no index is made. */
 KVT_MUST_CHECK enum kvt_status kvt_torch_walk(struct torch_walk *w);
