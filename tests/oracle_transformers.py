@@ -161,6 +161,10 @@ KINDS = {
     "glm_moe_dsa": {"g0": [0, 1, 2, 3], "indexer": [0, 1, 2, 3]},
     "deepseek_v3": {"g0": [0, 1, 2, 3]},
     "t5": {"g0": [0, 1], "cross": [0, 1]},
+    "4.57.6/jamba": {"g0": [1, 3], "conv": [0, 2], "ssm": [0, 2]},
+    "4.57.6/lfm2": {"g0": [1, 3], "conv": [0, 2]},
+    "4.57.6/mamba2": {"conv": [0, 1, 2, 3], "ssm": [0, 1, 2, 3]},
+    "4.46.3/mamba": {"conv": [0, 1, 2, 3], "ssm": [0, 1, 2, 3]},
 }
 
 
@@ -200,9 +204,10 @@ def wanted(oracle_of, name, layer):
 
 
 def check_kinds(tmp, model):
-    file = f"{HERE}/transformers/5.24.0/{model}.pt"
+    path = model if "/" in model else f"5.24.0/{model}"
+    file = f"{HERE}/transformers/{path}.pt"
     r = kvtool("convert", "-f", file, f"{tmp}/x.h5")
-    if not tap.ok(r.code == 0, f"5.24.0/{model} is read", r):
+    if not tap.ok(r.code == 0, f"{path} is read", r):
         return
     with np.load(file.replace(".pt", ".oracle.npz")) as z:
         held = {k: z[k] for k in z.files}
@@ -210,7 +215,7 @@ def check_kinds(tmp, model):
     with h5py.File(f"{tmp}/x.h5") as f:
         groups = {n: Group(f, n) for n in f["groups"]}
         tap.equal({n: g.layers for n, g in groups.items()}, KINDS[model],
-                  f"5.24.0/{model}: groups")
+                  f"{path}: groups")
         for name, g in groups.items():
             want = [wanted(held, name, l) for l in g.layers]
             if want[0] is None:
@@ -224,11 +229,11 @@ def check_kinds(tmp, model):
             wrong += [f"{name} of layer {l}" for l, a, b in zip(g.layers, got, want)
                       if a.shape != b.shape or not np.array_equal(a, b)]
             compared += len(want)
-    tap.ok(not wrong and compared, f"5.24.0/{model}: what the library held", wrong)
+    tap.ok(not wrong and compared, f"{path}: what the library held", wrong)
     r = kvtool("diff", "-q", file, f"{tmp}/x.h5")
-    tap.ok(r.code == 0, f"5.24.0/{model}: equal to its snapshot", r)
+    tap.ok(r.code == 0, f"{path}: equal to its snapshot", r)
     r = kvtool("fsck", "-q", file)
-    tap.ok(r.code == 0, f"5.24.0/{model}: sound", r)
+    tap.ok(r.code == 0, f"{path}: sound", r)
 
 
 # ---- DeepSeek V4 ----------------------------------------------------------------
@@ -583,6 +588,28 @@ OBJECTS = [
      "another type"),
     ("quanto of more tokens than codes", cache(quanto(shape=(1, 2, 50, 4))), [], 3,
      "each group"),
+    ("an older cache of both, of layers that are None",
+     Object("Qwen3NextDynamicCache", {"key_cache": [None, tensor(1, 2, 5, 4)],
+                                      "value_cache": [None, tensor(1, 2, 5, 4)],
+                                      "conv_states": [tensor(1, 6, 4), None],
+                                      "recurrent_states": [tensor(1, 2, 3, 5), None]},
+            "transformers.models.qwen3_next.modeling_qwen3_next"), [], 0, "5 tokens"),
+    ("one whose empty tensors have rows",
+     Object("Zamba2HybridDynamicCache", {"key_cache": [tensor(2, 0), tensor(2, 2, 5, 4)],
+                                         "value_cache": [tensor(2, 0), tensor(2, 2, 5, 4)],
+                                         "conv_states": {0: tensor(2, 6, 4)},
+                                         "ssm_states": {0: tensor(2, 2, 3, 5),
+                                                        1: tensor(2, 0)}},
+            "transformers.models.zamba2.modeling_zamba2"), ["tokens=5"], 0, "5 tokens"),
+    ("one with three convolutions of a layer",
+     Object("OlmoHybridDynamicCache", {f"conv_states_{x}": [tensor(1, 6, 4), None]
+                                       for x in "qkv"},
+            "transformers.models.olmo_hybrid.modeling_olmo_hybrid"), [], 0, "conv2 "),
+    ("states of all layers in one tensor",
+     Object("MambaCache", {"conv_states": tensor(3, 1, 6, 4),
+                           "ssm_states": tensor(3, 1, 6, 2)}), [], 0, "L 3"),
+    ("one of a layer that has no elements",
+     Object("MambaCache", {"conv_states": tensor(3, 1, 6, 0)}), [], 3, "layer of"),
     ("an older quantised cache", older(1), [], 0, "6 tokens"),
     ("one with codes of fewer layers", older(2), [], 3, "as many layers"),
     ("states do not say of how many tokens", cache(states(1)), [], 0, "blocks    1\n"),

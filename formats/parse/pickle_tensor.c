@@ -16,6 +16,7 @@ enum {
 
 #define CACHE_UTILS "transformers.cache_utils"
 #define MODELS      "transformers.models."
+#define MODEL(name) MODELS name ".modeling_" name
 #define QUANTO      "optimum.quanto.tensor."
 
 /*
@@ -83,8 +84,29 @@ static const struct {
 	{ CACHE_UTILS, "DynamicCache", CLASS, CACHE, NULL, 0 },
 	{ CACHE_UTILS, "MtpCache", CLASS, CACHE, NULL, 0 },
 	{ CACHE_UTILS, "DFlashCache", CLASS, CACHE, NULL, 0 },
-	{ MODELS "minimax.modeling_minimax", "MiniMaxCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("minimax"), "MiniMaxCache", CLASS, CACHE, NULL, 0 },
 	{ CACHE_UTILS, "QuantizedCache", CLASS, CACHE, NULL, 0 },
+	{ CACHE_UTILS, "MambaCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("mamba"), "MambaCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("falcon_mamba"), "FalconMambaCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("mamba2"), "Mamba2Cache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("jamba"), "HybridMambaAttentionDynamicCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("bamba"), "HybridMambaAttentionDynamicCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("zamba"), "HybridMambaAttentionDynamicCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("granitemoehybrid"), "HybridMambaAttentionDynamicCache", CLASS, CACHE,
+	  NULL, 0 },
+	{ MODEL("falcon_h1"), "FalconHybridMambaAttentionDynamicCache", CLASS, CACHE,
+	  NULL, 0 },
+	{ MODEL("zamba"), "ZambaHybridDynamicCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("zamba2"), "Zamba2HybridDynamicCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("nemotron_h"), "NemotronHHybridDynamicCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("olmo_hybrid"), "OlmoHybridDynamicCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("qwen3_next"), "Qwen3NextDynamicCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("qwen3_5"), "Qwen3_5DynamicCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("qwen3_5_moe"), "Qwen3_5MoeDynamicCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("lfm2"), "Lfm2HybridConvCache", CLASS, CACHE, NULL, 0 },
+	{ MODEL("lfm2_moe"), "Lfm2MoeHybridConvCache", CLASS, CACHE, NULL, 0 },
+	{ "torch.nn.modules.activation", "SiLU", CLASS, PART, NULL, 0 },
 	{ CACHE_UTILS, "OffloadedCache", CLASS, CACHE, NULL, 0 },
 	{ CACHE_UTILS, "EncoderDecoderCache", CLASS, CACHE, NULL, 0 },
 	{ CACHE_UTILS, "StaticCache", CLASS, CACHE | FIXED, NULL, 0 },
@@ -93,7 +115,6 @@ static const struct {
 	{ CACHE_UTILS, "HybridChunkedCache", CLASS, CACHE | FIXED, NULL, 0 },
 	{ CACHE_UTILS, "OffloadedHybridCache", CLASS, CACHE | FIXED, NULL, 0 },
 	{ CACHE_UTILS, "SlidingWindowCache", CLASS, CACHE | FIXED | WINDOW, NULL, 0 },
-	{ CACHE_UTILS, "QuantizedCache", CLASS, CACHE, NULL, 0 },
 	{ CACHE_UTILS, "QuantoQuantizedCache", CLASS, CACHE | CODED, NULL, 0 },
 	{ CACHE_UTILS, "HQQQuantizedCache", CLASS, CACHE | CODED, NULL, 0 },
 	{ CACHE_UTILS, "QuantoQuantizedLayer", CLASS, LAYER | CODED, NULL, 0 },

@@ -45,12 +45,6 @@ static void take_half(struct cache_half *out, const struct cache_opening *o,
 	part->width = out->shape[CACHE_DIM];
 }
 
-/* A layer that a list has for order's sake; the model keeps nothing for it. */
-static bool is_nothing(const struct kvt_tensor *t)
-{
-	return t->rank == 1 && !t->shape[0];
-}
-
 static enum kvt_status check_axes(const struct cache_opening *o,
 				  const struct kvt_tensor *t, const char *axes)
 {
@@ -166,7 +160,8 @@ static enum kvt_status add_layer(struct cache_opening *o, const struct kvt_tenso
 	struct cache_layer *l = &o->layer[o->nlayers];
 	enum kvt_status status;
 
-	if (is_nothing(keys) && is_nothing(values))
+	/* one that a list has for order's sake; the model keeps nothing for it */
+	if (cache_is_nothing(keys) && cache_is_nothing(values))
 		return KVT_OK;
 	if ((status = check_axes(o, keys, o->axes)) ||
 	    (status = check_axes(o, values, o->axes)) ||
@@ -311,7 +306,7 @@ static enum kvt_status add_indexes(struct cache_opening *o)
 		const struct kvt_tensor *t = &o->tensors.tensor[i];
 		int64_t number;
 
-		if (kvt_cache_role(t, &after) != KVT_ROLE_INDEX || is_nothing(t))
+		if (kvt_cache_role(t, &after) != KVT_ROLE_INDEX || cache_is_nothing(t))
 			continue;
 		/* of mlx the metadata told it */
 		number = t->held.layer;

@@ -21,6 +21,12 @@ enum { CACHE_BATCH, CACHE_HEADS, CACHE_TOKENS, CACHE_DIM, CACHE_RANK };
  */
 enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after);
 
+/* In the place of what a layer has not got: no tensor, or one of each row's nothing. */
+static inline bool cache_is_nothing(const struct kvt_tensor *t)
+{
+	return (t->rank == 1 || t->rank == 2) && !t->shape[t->rank - 1];
+}
+
 /* Elements that a tensor has of each row. */
 struct cache_part {
 	int file;

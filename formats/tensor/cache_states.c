@@ -28,6 +28,10 @@ static const struct {
 } words[] = {
 	{ "conv_states", KVT_ROLE_CONV, KVT_STATE_VK },
 	{ "conv_state", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "conv_cache", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "conv_states_q", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "conv_states_k", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "conv_states_v", KVT_ROLE_CONV, KVT_STATE_VK },
 	{ "recurrent_states", KVT_ROLE_STATE, KVT_STATE_EITHER },
 	{ "recurrent_state", KVT_ROLE_STATE, KVT_STATE_EITHER },
 	{ "ssm_states", KVT_ROLE_STATE, KVT_STATE_VK },
@@ -104,6 +108,9 @@ static bool take_numbers(struct cache_state *out, const char *name, const char *
 		out->number = *after ? last : -1;
 		out->which = 0;
 	}
+	/* three in the place of one */
+	if (after[-2] == '_' && strchr("qkv", after[-1]))
+		out->which = strchr("qkv", after[-1]) - "qkv";
 	return out->number >= 0 && out->which >= 0 && out->which < MAX_STATES;
 }
 
@@ -161,7 +168,8 @@ enum kvt_status kvt_cache_find_states(struct cache_opening *o)
 					"%s: tensor %.100s is of a %.60s, which kvtool does not know; name tensors of others with --set names=KEYS,VALUES to leave it out",
 					o->reader->leaf.path, t->tensor[i].name,
 					t->tensor[i].held.class);
-		if (role != KVT_ROLE_CONV && role != KVT_ROLE_STATE)
+		if ((role != KVT_ROLE_CONV && role != KVT_ROLE_STATE) ||
+		    cache_is_nothing(&t->tensor[i]))
 			continue;
 		if ((status = take_state(&o->state[o->nstates], o, &t->tensor[i], role,
 					 after)))

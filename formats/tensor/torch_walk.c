@@ -88,25 +88,34 @@ enum kvt_status kvt_torch_place(struct kvt_pickle_tensor *out, int64_t *begin,
 	return KVT_OK;
 }
 
+static enum kvt_status add_placed(struct torch_walk *w, int32_t node,
+				  const struct kvt_pickle_tensor *t, int64_t begin)
+{
+	struct kvt_tensor *tensor;
+	enum kvt_status status;
+
+	if ((status = add(&tensor, w)))
+		return status;
+	tensor->dtype = t->dtype;
+	tensor->rank = t->rank;
+	tensor->begin = begin;
+	tensor->end = tensor->begin + t->size;
+	tensor->strided = t->strided;
+	tensor->held.fixed |= w->pickle.node[node].number != 0;
+	memcpy(tensor->shape, t->shape, sizeof(t->shape));
+	memcpy(tensor->stride, t->stride, sizeof(t->stride));
+	snprintf(tensor->type, sizeof(tensor->type), "%s", t->type);
+	return KVT_OK;
+}
+
 static enum kvt_status add_tensor(struct torch_walk *w, int32_t node)
 {
 	struct kvt_pickle_tensor t;
-	struct kvt_tensor *tensor;
 	enum kvt_status status;
 	int64_t begin = 0;
 
-	if ((status = kvt_torch_place(&t, &begin, w, node)) || (status = add(&tensor, w)))
-		return status;
-	tensor->dtype = t.dtype;
-	tensor->rank = t.rank;
-	tensor->begin = begin;
-	tensor->end = tensor->begin + t.size;
-	tensor->strided = t.strided;
-	tensor->held.fixed |= w->pickle.node[node].number != 0;
-	memcpy(tensor->shape, t.shape, sizeof(t.shape));
-	memcpy(tensor->stride, t.stride, sizeof(t.stride));
-	snprintf(tensor->type, sizeof(tensor->type), "%s", t.type);
-	return KVT_OK;
+	status = kvt_torch_place(&t, &begin, w, node);
+	return status ? status : add_placed(w, node, &t, begin);
 }
 
 /* Stands for a tensor that a layer has not got. */
@@ -298,12 +307,77 @@ static enum kvt_status take_number(int64_t *out, struct torch_walk *w,
 	return KVT_OK;
 }
 
+/* States of all layers in one tensor: as many tensors, by number. */
+static enum kvt_status walk_stack(struct torch_walk *w, int32_t node)
+{
+	struct kvt_pickle_tensor all, one;
+	enum kvt_status status;
+	int64_t begin = 0;
+
+	if ((status = kvt_torch_place(&all, &begin, w, node)))
+		return status;
+	if (all.rank < 2 || !all.size)
+		return add_tensor(w, node);
+	one = all;
+	one.rank--;
+	one.size /= all.shape[0];
+	memmove(one.shape, all.shape + 1, (size_t)one.rank * sizeof(*one.shape));
+	memmove(one.stride, all.stride + 1, (size_t)one.rank * sizeof(*one.stride));
+	for (int64_t i = 0; !status && i < all.shape[0]; i++) {
+		int end = descend_number(w, i);
+
+		if (end < 0 || ++w->steps > MAX_STEPS)
+			return refuse_key(w);
+		status = add_placed(w, node, &one, begin + i * all.stride[0]);
+		w->path[end] = '\0';
+	}
+	return status;
+}
+
+/*
+ * LFM2's cache has a state for every layer, and says which are none: those of attention
+ * are zeros that nobody looks at.
+ */
+static bool is_unused(const struct torch_walk *w, const struct kvt_pickle_node *object,
+		      int32_t layer)
+{
+	int32_t i = kvt_torch_attribute(w, object, "layer_types");
+	const struct kvt_pickle_node *n = w->pickle.node;
+
+	if (i < 0 || n[i].kind != KVT_PICKLE_LIST || layer >= n[i].items.count)
+		return false;
+	n = &n[n[i].items.node[layer]];
+	return n->kind == KVT_PICKLE_STRING && n->ntext == 14 &&
+	       !memcmp(n->text, "full_attention", 14);
+}
+
+/* States of layers in a list. */
+static enum kvt_status walk_states(struct torch_walk *w,
+				   const struct kvt_pickle_node *object,
+				   const struct kvt_pickle_node *list, int depth)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int32_t i = 0; !status && i < list->items.count; i++) {
+		int end = descend_number(w, i);
+
+		if (end < 0)
+			return refuse_key(w);
+		if (!is_unused(w, object, i))
+			status = walk_node(w, list->items.node[i], depth + 1);
+		w->path[end] = '\0';
+	}
+	return status;
+}
+
 /* What a layer, or a cache, has besides keys and values. */
 static enum kvt_status walk_beside(struct torch_walk *w,
 				   const struct kvt_pickle_node *object, int depth)
 {
 	static const char *const names[] = { "indexer_keys", "idx_keys", "conv_states",
+		"conv_states_q", "conv_states_k", "conv_states_v", "conv_cache",
 		"recurrent_states", "ssm_states", "linear_cache", NULL };
+	bool whole = kvt_pickle_class(object->global) & KVT_CLASS_CACHE;
 	enum kvt_status status = KVT_OK;
 
 	for (int i = 0; !status && names[i]; i++) {
@@ -314,7 +388,12 @@ static enum kvt_status walk_beside(struct torch_walk *w,
 			continue;
 		if ((end = descend(w, names[i], (int)strlen(names[i]))) < 0)
 			return refuse_key(w);
-		status = walk_node(w, node, depth + 1);
+		if (whole && w->pickle.node[node].kind == KVT_PICKLE_TENSOR)
+			status = walk_stack(w, node);
+		else if (whole && w->pickle.node[node].kind == KVT_PICKLE_LIST)
+			status = walk_states(w, object, &w->pickle.node[node], depth + 1);
+		else
+			status = walk_node(w, node, depth + 1);
 		w->path[end] = '\0';
 	}
 	return status;
@@ -473,6 +552,20 @@ static enum kvt_status walk_coded_list(struct torch_walk *w,
 	return status;
 }
 
+/* Keys or values of all layers, of which some may have none. */
+static enum kvt_status walk_halves(struct torch_walk *w, const struct kvt_pickle_node *n)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int32_t i = 0; !status && i < n->items.count; i++) {
+		char number[16];
+
+		snprintf(number, sizeof(number), "%d", i);
+		status = walk_half(w, number, n->items.node[i]);
+	}
+	return status;
+}
+
 /* Only what holds keys and values; an object has attributes for its own use. */
 static enum kvt_status walk_cache(struct torch_walk *w,
 				  const struct kvt_pickle_node *object, int class,
@@ -504,7 +597,9 @@ static enum kvt_status walk_cache(struct torch_walk *w,
 			continue;
 		if ((end = descend(w, *names, (int)strlen(*names))) < 0)
 			return refuse_key(w);
-		status = walk_node(w, node, depth + 1);
+		status = w->pickle.node[node].kind == KVT_PICKLE_LIST && *names != own[0] ?
+			 walk_halves(w, &w->pickle.node[node]) :
+			 walk_node(w, node, depth + 1);
 		w->path[end] = '\0';
 	}
 	if (!status && !two)

@@ -304,19 +304,22 @@ static enum kvt_status add_requests(struct cache_opening *o)
 
 /* ---- the format --------------------------------------------------------- */
 
-/* The name of a class in a pickle, which is not compressed. */
+/* The name of a class in a pickle, which is not compressed: "transformers.models.x". */
 static bool cache_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
-	static const char wanted[] = "ctransformers.cache_utils\n";
-	const int64_t n = sizeof(wanted) - 1;
+	static const char *const wanted[] = { "ctransformers.cache_utils\n",
+					      "ctransformers.models." };
 
 	if (kvt_mlx_probe(path, head, nhead))
 		return true;
 	if (!kvt_torch_format.probe(path, head, nhead))
 		return false;
-	for (int64_t i = 0; i + n <= nhead; i++)
-		if (!memcmp(head + i, wanted, (size_t)n))
+	for (int64_t i = 0; i < 2 * nhead; i++) {
+		int64_t at = i / 2, n = (int64_t)strlen(wanted[i % 2]);
+
+		if (at + n <= nhead && !memcmp(head + at, wanted[i % 2], (size_t)n))
 			return true;
+	}
 	return false;
 }
 
