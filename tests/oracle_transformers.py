@@ -303,6 +303,7 @@ CODED = {
     "5.24.0/hqq8": "HQQ codes of 8 bits", "5.24.0/quanto2": "quanto codes of 2 bits",
     "5.24.0/quanto4": "quanto codes of 4 bits", "4.46.3/hqq2": "HQQ codes of 2 bits",
     "4.46.3/hqq4": "HQQ codes of 4 bits", "4.46.3/quanto2": "quanto codes of 2 bits",
+    "4.54.1/hqq4": "HQQ codes of 4 bits",
 }
 DECODE = {"bfloat16": lambda b: (b.astype("<u4") << 16).view("<f4"),
           "float16": lambda b: b.view("<f2").astype("<f4"), "float32": lambda b: b.view("<f4")}
@@ -484,6 +485,15 @@ def older(n):
         "_quantized_value_cache": codes})
 
 
+def processed(n):
+    """Of transformers 4.54 and 4.55, with n layers."""
+    codes = [quanto_tensor()]
+    by = Object("QuantoQuantizedCacheProcessor", {"_quantized_keys": codes,
+                                                  "_quantized_values": codes})
+    return Object("QuantoQuantizedCache", {"layers": [layer("DynamicLayer", 1)] * n,
+                                           "cache_processor": by})
+
+
 # what, object, options, status, a part of what is said on stdout or stderr
 OBJECTS = [
     ("rows", cache(layer("DynamicLayer", 5, 2)), [], 3, "--set tokens="),
@@ -612,6 +622,8 @@ OBJECTS = [
      Object("MambaCache", {"conv_states": tensor(3, 1, 6, 0)}), [], 3, "layer of"),
     ("an older quantised cache", older(1), [], 0, "6 tokens"),
     ("one with codes of fewer layers", older(2), [], 3, "as many layers"),
+    ("one with a processor of codes", processed(1), [], 0, "6 tokens"),
+    ("one with codes of fewer layers than layers", processed(2), [], 3, "as many layers"),
     ("states do not say of how many tokens", cache(states(1)), [], 0, "blocks    1\n"),
     ("states, and how many", cache(states(2)), ["tokens=7,5"], 0, "5 tokens in 1 block"),
     ("a layer of both kinds", cache(both("Full", 5)), [], 0, "5 tokens in 1 block"),

@@ -119,6 +119,8 @@ static const struct {
 	{ CACHE_UTILS, "HQQQuantizedCache", CLASS, CACHE | CODED, NULL, 0 },
 	{ CACHE_UTILS, "QuantoQuantizedLayer", CLASS, LAYER | CODED, NULL, 0 },
 	{ CACHE_UTILS, "HQQQuantizedLayer", CLASS, LAYER | CODED, NULL, 0 },
+	{ CACHE_UTILS, "HQQQuantizedCacheProcessor", CLASS, PART, NULL, 0 },
+	{ CACHE_UTILS, "QuantoQuantizedCacheProcessor", CLASS, PART, NULL, 0 },
 	{ "hqq.core.quantize", "Quantizer", PLAIN, 0, NULL, 0 },
 	{ QUANTO "weights.qbits", "WeightQBitsTensor", CLASS, PART, NULL, 0 },
 	{ QUANTO "packed", "PackedTensor", CLASS, PART, NULL, 0 },

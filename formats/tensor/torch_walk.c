@@ -522,34 +522,67 @@ static enum kvt_status walk_layer(struct torch_walk *w,
 	return status;
 }
 
-/* Codes of all layers in a list, and what is not coded yet in another. */
-static enum kvt_status walk_coded_list(struct torch_walk *w,
-				       const struct kvt_pickle_node *object,
-				       const char *name, const char *codes_name)
+/* Codes of all layers in a list; what is not coded yet in another, or in their layers. */
+static enum kvt_status walk_coded_half(struct torch_walk *w, const char *name,
+				       int32_t codes, int32_t rest)
 {
-	int32_t rest = kvt_torch_attribute(w, object, name);
-	int32_t codes = kvt_torch_attribute(w, object, codes_name);
+	int end = descend(w, "layers", (int)strlen("layers"));
 	const struct kvt_pickle_node *n = w->pickle.node;
 	enum kvt_status status = KVT_OK;
-	int end;
 
-	if (rest < 0 || codes < 0 || n[rest].kind != KVT_PICKLE_LIST ||
+	if (end < 0 || rest < 0 || codes < 0 || n[rest].kind != KVT_PICKLE_LIST ||
 	    n[codes].kind != KVT_PICKLE_LIST ||
 	    n[rest].items.count != n[codes].items.count)
 		return kvt_fail(w->err, KVT_BAD_INPUT,
-				"%s: %s and %s are not lists of as many layers",
-				w->file->path, name, codes_name);
-	if ((end = descend(w, name, (int)strlen(name))) < 0)
-		return refuse_key(w);
+				"%s: codes and %s are not lists of as many layers",
+				w->file->path, name);
 	for (int32_t i = 0; !status && i < n[rest].items.count; i++) {
-		char number[16];
+		int32_t one = n[rest].items.node[i];
+		int below = descend_number(w, i);
 
-		snprintf(number, sizeof(number), "%d", i);
-		status = walk_coded(w, number, n[codes].items.node[i],
-				    n[rest].items.node[i]);
+		if (below < 0)
+			return refuse_key(w);
+		if (n[one].kind == KVT_PICKLE_OBJECT)
+			one = kvt_torch_attribute(w, &n[one], name);
+		status = walk_coded(w, name, n[codes].items.node[i], one);
+		w->path[below] = '\0';
 	}
 	w->path[end] = '\0';
 	return status;
+}
+
+/* Where no layer has its codes: in transformers 4.54 and 4.55 a processor had them. */
+static enum kvt_status walk_quantised(struct torch_walk *w,
+				      const struct kvt_pickle_node *object)
+{
+	static const char *const lists[2][3] = {
+		{ "keys", "_quantized_key_cache", "key_cache" },
+		{ "values", "_quantized_value_cache", "value_cache" } };
+	static const char *const processed[2][3] = {
+		{ "keys", "_quantized_keys", "layers" },
+		{ "values", "_quantized_values", "layers" } };
+	int32_t processor = kvt_torch_attribute(w, object, "cache_processor");
+	const char *const (*names)[3] = processor < 0 ? lists : processed;
+	const struct kvt_pickle_node *by =
+		processor < 0 ? object : &w->pickle.node[processor];
+	enum kvt_status status = KVT_OK;
+
+	for (int h = 0; !status && h < 2; h++)
+		status = walk_coded_half(w, names[h][0],
+					 kvt_torch_attribute(w, by, names[h][1]),
+					 kvt_torch_attribute(w, object, names[h][2]));
+	return status;
+}
+
+/* Are its codes elsewhere than in its layers? */
+static bool is_quantised(const struct torch_walk *w, const struct kvt_pickle_node *object,
+			 int class)
+{
+	int32_t processor = kvt_torch_attribute(w, object, "cache_processor");
+
+	if (processor >= 0)
+		return w->pickle.node[processor].kind == KVT_PICKLE_OBJECT;
+	return class & KVT_CLASS_CODED && kvt_torch_attribute(w, object, "layers") < 0;
 }
 
 /* Keys or values of all layers, of which some may have none. */
@@ -582,24 +615,22 @@ static enum kvt_status walk_cache(struct torch_walk *w,
 	w->held = (struct kvt_held){ .told = true, .fixed = class & KVT_CLASS_FIXED,
 				     .sliding = class & KVT_CLASS_WINDOW, .seen = -1 };
 	w->out->ncaches += !two;
-	if (class & KVT_CLASS_CODED && kvt_torch_attribute(w, object, own[0]) < 0) {
+	if (is_quantised(w, object, class)) {
 		names = &own[3];
-		if (!(status = walk_coded_list(w, object, own[1],
-					       "_quantized_key_cache")))
-			status = walk_coded_list(w, object, own[2],
-						 "_quantized_value_cache");
+		status = walk_quantised(w, object);
 	}
 	for (; !status && *names; names++) {
 		int32_t node = kvt_torch_attribute(w, object, *names);
+		bool list;
 		int end;
 
 		if (node < 0)
 			continue;
 		if ((end = descend(w, *names, (int)strlen(*names))) < 0)
 			return refuse_key(w);
-		status = w->pickle.node[node].kind == KVT_PICKLE_LIST && *names != own[0] ?
-			 walk_halves(w, &w->pickle.node[node]) :
-			 walk_node(w, node, depth + 1);
+		list = w->pickle.node[node].kind == KVT_PICKLE_LIST && *names != own[0];
+		status = list ? walk_halves(w, &w->pickle.node[node]) :
+				walk_node(w, node, depth + 1);
 		w->path[end] = '\0';
 	}
 	if (!status && !two)

@@ -15,7 +15,8 @@ import transformers
 import transformers.cache_utils as caches
 
 OUT = sys.argv[1]
-OLD = tuple(map(int, transformers.__version__.split(".")[:2])) < (4, 54)
+VERSION = tuple(map(int, transformers.__version__.split(".")[:2]))
+OLD, PROCESSED = VERSION < (4, 54), (4, 54) <= VERSION < (4, 56)
 HEADS, DIM, LAYERS = 2, 16, 2
 B16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 
@@ -33,10 +34,12 @@ OLD_ROWS = [ROWS[1], ROWS[3], ROWS[5]]
 def make(quantiser, bits, keys, values, group):
     named = dict(nbits=bits, axis_key=keys, axis_value=values, q_group_size=group,
                  residual_length=8)
-    if OLD:
+    if OLD or PROCESSED:
         cls = caches.HQQQuantizedCache if quantiser == "hqq" else caches.QuantoQuantizedCache
-        return cls(caches.QuantizedCacheConfig(backend=quantiser, device="cpu",
-                                               compute_dtype=F16, **named))
+        named.update(device="cpu", compute_dtype=F16)
+        if PROCESSED:
+            return cls(**named, **({} if quantiser == "hqq" else {"backend": quantiser}))
+        return cls(caches.QuantizedCacheConfig(backend=quantiser, **named))
     config = transformers.LlamaConfig(num_hidden_layers=LAYERS, hidden_size=HEADS * DIM,
                                       num_attention_heads=HEADS, vocab_size=32)
     return caches.QuantizedCache(quantiser, config, **named)
@@ -48,10 +51,14 @@ def held(cache, i):
         return ((cache._quantized_key_cache[i], cache.key_cache[i]),
                 (cache._quantized_value_cache[i], cache.value_cache[i])), cache
     l = cache.layers[i]
+    if PROCESSED:
+        p = cache.cache_processor
+        return ((p._quantized_keys[i], l.keys), (p._quantized_values[i], l.values)), p
     return ((l._quantized_keys, l.keys), (l._quantized_values, l.values)), l
 
 
-for name, quantiser, bits, keys, values, group, dtype, prompt, more in OLD_ROWS if OLD else ROWS:
+for name, quantiser, bits, keys, values, group, dtype, prompt, more in (
+        OLD_ROWS if OLD or PROCESSED else ROWS):
     torch.manual_seed(bits)
     cache, oracle = make(quantiser, bits, keys, values, group), {}
     for i in range(LAYERS):
