@@ -161,9 +161,7 @@ KINDS = {
     "glm_moe_dsa": {"g0": [0, 1, 2, 3], "indexer": [0, 1, 2, 3]},
     "deepseek_v3": {"g0": [0, 1, 2, 3]},
     "t5": {"g0": [0, 1], "cross": [0, 1]},
-    "4.57.6/jamba": {"g0": [1, 3], "conv": [0, 2], "ssm": [0, 2]},
     "4.57.6/lfm2": {"g0": [1, 3], "conv": [0, 2]},
-    "4.57.6/mamba2": {"conv": [0, 1, 2, 3], "ssm": [0, 1, 2, 3]},
     "4.46.3/mamba": {"conv": [0, 1, 2, 3], "ssm": [0, 1, 2, 3]},
 }
 
@@ -298,12 +296,8 @@ def check_compressed(tmp):
 
 # file, what it says of itself
 CODED = {
-    "5.24.0/hqq1": "HQQ codes of 1 bit", "5.24.0/hqq2": "HQQ codes of 2 bits",
-    "5.24.0/hqq3": "HQQ codes of 3 bits", "5.24.0/hqq4": "HQQ codes of 4 bits",
-    "5.24.0/hqq8": "HQQ codes of 8 bits", "5.24.0/quanto2": "quanto codes of 2 bits",
-    "5.24.0/quanto4": "quanto codes of 4 bits", "4.46.3/hqq2": "HQQ codes of 2 bits",
-    "4.46.3/hqq4": "HQQ codes of 4 bits", "4.46.3/quanto2": "quanto codes of 2 bits",
-    "4.54.1/hqq4": "HQQ codes of 4 bits",
+    "5.24.0/hqq1": "HQQ codes of 1 bit", "5.24.0/hqq3": "HQQ codes of 3 bits",
+    "5.24.0/hqq4": "HQQ codes of 4 bits", "5.24.0/quanto4": "quanto codes of 4 bits",
 }
 DECODE = {"bfloat16": lambda b: (b.astype("<u4") << 16).view("<f4"),
           "float16": lambda b: b.view("<f2").astype("<f4"), "float32": lambda b: b.view("<f4")}
