@@ -265,7 +265,7 @@ static enum kvt_status place_tokens(struct kvt_mlx *o, const struct cache_openin
 			struct kvt_token_run run;
 			int g;
 
-			kvt_cache_run(&run, &g, c, &c->layer[i], kv, 0, 0);
+			kvt_cache_run(&run, &g, &c->layer[i], kv, 0, 0);
 			run.offset += slot * run.stride[KVT_AXIS_S];
 			run.block = block;
 			run.count = tokens;

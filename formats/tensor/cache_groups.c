@@ -224,8 +224,8 @@ static int64_t begin_of(const struct cache_layer *l, int kv, int part)
 	return begin;
 }
 
-void kvt_cache_run(struct kvt_token_run *run, int *group, const struct cache_opening *o,
-		   const struct cache_layer *l, int kv, int part, int64_t row)
+void kvt_cache_run(struct kvt_token_run *run, int *group, const struct cache_layer *l,
+		   int kv, int part, int64_t row)
 {
 	bool apart = cache_is_apart(l), latent = cache_is_latent(l);
 	const struct cache_part *from = &l->half[kv].part[part];

@@ -146,8 +146,8 @@ KVT_MUST_CHECK enum kvt_status kvt_cache_rows(struct cache_opening *o, bool left
  * Where a part of keys or values of a layer is, from slot 0 of a row on, and in which
  * group; which of them they are, and of which block, is left to the caller.
  */
-void kvt_cache_run(struct kvt_token_run *run, int *group, const struct cache_opening *o,
-		   const struct cache_layer *layer, int kv, int part, int64_t row);
+void kvt_cache_run(struct kvt_token_run *run, int *group, const struct cache_layer *layer,
+		   int kv, int part, int64_t row);
 
 /* Fills the snapshot with groups of layers that are alike; blocks are not counted yet. */
 KVT_MUST_CHECK enum kvt_status kvt_cache_groups(struct cache_opening *o);

@@ -113,7 +113,7 @@ static enum kvt_status add_half(struct cache_opening *o, const struct cache_laye
 
 	find_stretches(part, o, l);
 	for (int p = 0; p < l->half[kv].nparts; p++) {
-		kvt_cache_run(&run, &g, o, l, kv, p, row);
+		kvt_cache_run(&run, &g, l, kv, p, row);
 		run.block = span->block;
 		for (int i = 0; !status && i < 3; i++)
 			status = add_stretch(o, g, run, &part[i], span);
