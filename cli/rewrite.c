@@ -12,6 +12,7 @@
 #include "cli/shard/shard.h"
 #include "cli/signals.h"
 #include "cli/streams.h"
+#include "lib/kvt/ops.h"
 #include "lib/ops/compare/compare.h"
 #include "lib/ops/write/plan.h"
 
@@ -146,6 +147,20 @@ static enum kvt_status create(struct kvt_writer **out, const struct rewrite *r,
 	return status;
 }
 
+/* Of a format without blocks: the tokens of the request, and its states. */
+static enum kvt_status verify_tokens(const struct kvt_dump *source,
+				     const struct kvt_dump *written,
+				     const struct kvt_run *run, struct kvt_error *err)
+{
+	const struct kvt_diff_options options = { .by = KVT_DIFF_TOKENS };
+	enum kvt_status status = kvt_diff(source, written, &options, NULL, run, err);
+
+	/* what can be written can be compared */
+	if (status == KVT_BAD_INPUT)
+		status = KVT_MISMATCH;
+	return status;
+}
+
 /*
  * What was written is opened anew, before it has its name: nothing cached may stand
  * in for it, and what the device has done is not judged by the device.
@@ -161,7 +176,9 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 	if (status)
 		return status;
 	run.device = NULL;
-	status = r->own.verify ?
+	status = kvt_writer_format_info(t->writer[0])->one_request ?
+		 verify_tokens(t->source[0], again, &run, &why) :
+		 r->own.verify ?
 		 r->own.verify(r->own.context, again, t->seen, &run, &why) :
 		 verify_source(r->origin ? r->origin : t->source[0], again, t->seen, &run,
 			       &why);
@@ -247,6 +264,28 @@ static enum kvt_status rewrite_to_stdout(struct rewrite *r, const struct kvt_dum
 	return rewrite_dump(r, dump, err);
 }
 
+/* One request and the blocks that it uses. */
+static enum kvt_status take_request(struct kvt_dump **out, const struct rewrite *r,
+				    const struct kvt_dump *dump,
+				    const struct kvt_format_info *info,
+				    struct kvt_error *err)
+{
+	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+	const char *name = r->request ? r->request :
+			   s->nrequests == 1 ? s->request[0].id : NULL;
+	const struct kvt_slice_options options = { .requests = { 1, &name } };
+
+	if (!s->nrequests)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s holds the tokens of one request, and the dump has no block tables that say where they are",
+				info->name);
+	if (!name)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s holds one request, and the dump has %lld, of which %.60s is the first; give --request=NAME",
+				info->name, (long long)s->nrequests, s->request[0].id);
+	return kvt_dump_slice(out, dump, &options, err);
+}
+
 /* What the format can hold of it. */
 static enum kvt_status fit(struct kvt_dump **out, const struct rewrite *r,
 			   const struct kvt_dump *dump, struct kvt_error *err)
@@ -258,10 +297,16 @@ static enum kvt_status fit(struct kvt_dump **out, const struct rewrite *r,
 	*out = NULL;
 	/* what has no name yet, or a wrong one, is told of later */
 	if (!r->output || is_stream(r->output) ||
-	    kvt_output_format(&info, r->output, r->create.format, &why) ||
-	    !info->one_pool)
+	    kvt_output_format(&info, r->output, r->create.format, &why))
 		return KVT_OK;
-	status = kvt_dump_one_pool(out, dump, &why);
+	if (r->request && !info->one_request)
+		return kvt_fail(err, KVT_USAGE,
+				"--request is for formats that hold one request, and %s holds all; kvtool slice cuts one out",
+				info->name);
+	if (!info->one_pool && !info->one_request)
+		return KVT_OK;
+	status = info->one_pool ? kvt_dump_one_pool(out, dump, &why) :
+				  take_request(out, r, dump, info, &why);
 	return status ? kvt_fail(err, status, "%s: %s", r->input, why.text) : KVT_OK;
 }
 

@@ -30,6 +30,7 @@ struct rewrite {
 	const char *layout_name;		/* as it was typed; may be NULL */
 	struct kvt_hints hints;
 	struct kvt_create_options create;
+	const char *request;			/* for a format of one; or NULL */
 	const char *device;			/* what --device says, or NULL */
 	int64_t threads, memory, level, tile;
 	bool verify, dry_run, json, quiet;

@@ -218,6 +218,7 @@ struct kvt_writer {
 	struct kvt_facts facts;
 	char fact[4][48];		/* of 'facts' */
 	const char *preset;		/* NULL: none */
+	char *use;			/* what loads it, for people; owned; or NULL */
 	struct kvt_rows tensor;		/* what the manifest says of the file */
 	_Atomic int64_t written;	/* bytes of data, by all threads */
 	struct kvt_files files;
@@ -380,7 +381,8 @@ struct kvt_format {
 extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 	kvt_npy_format, kvt_raw_format, kvt_canonical_format, kvt_folder_format,
 	kvt_null_format,
-	kvt_npz_format, kvt_torch_format, kvt_cache_format, kvt_llama_format,
+	kvt_npz_format, kvt_torch_format, kvt_cache_format, kvt_mlx_format,
+	kvt_llama_format,
 	kvt_hicache_format, kvt_offload_format, kvt_trtllm_format, kvt_flexkv_format,
 	kvt_kvbm_format, kvt_lmcache_format, kvt_mooncake_format,
 	kvt_mlx_blocks_format;

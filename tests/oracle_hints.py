@@ -25,8 +25,8 @@ tap = Tap()
 ALIASES = {"page-size": "block-size", "tokens-per-block": "block-size",
            "content": "content-size"}
 # What these formats leave to the user, or say of the model and not of its cache.
-CHOSEN = {("block-size", f) for f in ("llama", "transformers", "lmcache", "mooncake",
-                                      "folder")} | {("dtype", "offload")}
+CHOSEN = {("block-size", f) for f in ("llama", "transformers", "mlx", "lmcache",
+                                      "mooncake", "folder")} | {("dtype", "offload")}
 OTHERWISE = (r": has \d+ bytes(, expected| of data, but) |a key and a value of --head-dim elements, or|"
              r"no axis of tokens in order|, expected uint8 for|: has \d+ bytes, not a multiple|for the kv extent, not 2|"
              r": these files have no header: |: the number of layers is not known; ")

@@ -31,6 +31,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	const char *decode = NULL, *scale = NULL;
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
+		{ "request", 0, OPT_STRING, &r.request, "NAME",
+		  "mlx, transformers: the one to write; default: the only one" },
+		{ "as-is", 0, OPT_FLAG, &r.create.as_is, NULL,
+		  "mlx, transformers: keep the order that another engine gave" },
 		{ "row-ranks", 0, OPT_COUNT, &r.create.row_ranks, "N",
 		  "offload: files as of an engine with N ranks" },
 		{ "decode", 0, OPT_STRING, &decode, "TYPE",
@@ -67,6 +71,8 @@ const struct command cmd_convert = {
 		"\\\n"
 		"      --heads=8 --head-dim=128 cache.bin snapshot.h5\n"
 		"  kvtool convert --decode=float32 fp8.h5 numbers.npy\n"
+		"  kvtool convert --format=mlx --request=0 snapshot.h5 "
+		"prompt.safetensors\n"
 		"  kvtool convert --format=safetensors snapshot.h5 - | ssh host 'cat "
 		">kv.st'\n",
 	.streams = STREAM_FIRST,

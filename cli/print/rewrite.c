@@ -3,6 +3,7 @@
 #include "cli/print/rewrite.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/json_out.h"
 
@@ -113,6 +114,8 @@ static enum kvt_status print_json(const struct rewrite *r,
 		json_append_text(&out, inputs, r->more[i]);
 	json_put_text(&out, out.root, "output", r->output);
 	json_put_text(&out, out.root, "format", kvt_writer_format(t->writer[0]));
+	if (kvt_writer_use(t->writer[0]))
+		json_put_text(&out, out.root, "use", kvt_writer_use(t->writer[0]));
 	json_put_bool(&out, out.root, "done", done);
 	json_put_bool(&out, out.root, "verified", done && r->verify);
 	json_put_int(&out, out.root, "memory_bytes", transform_memory(t));
@@ -152,6 +155,7 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 			    struct kvt_error *err)
 {
 	int ngroups = kvt_writer_snapshot(t->writer[0])->ngroups;
+	const char *use = kvt_writer_use(t->writer[0]);
 	int64_t nbytes = 0;
 
 	if (r->json)
@@ -171,6 +175,8 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 		       kvt_size_string(kvt_device_pool_nbytes(t->run.device)).s,
 		       kvt_device_pool_name(t->run.device));
 	plainf("%s\n", r->verify ? ", verified equal" : "");
+	for (; use && *use; use += strcspn(use, "\n") + 1)
+		plainf("%.*s\n", (int)strcspn(use, "\n"), use);
 	for (int g = 0; r->own.print && g < ngroups; g++)
 		r->own.print(r->own.context, g);
 	return KVT_OK;

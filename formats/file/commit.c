@@ -224,6 +224,7 @@ static void close_writer(struct kvt_writer *writer)
 		close(writer->behind);
 	kvt_snapshot_free(&writer->head.snapshot);
 	free((char *)(uintptr_t)writer->options.format);
+	free(writer->use);
 	free(writer->path);
 	free(writer->sidecar);
 	free(writer);

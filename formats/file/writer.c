@@ -57,6 +57,11 @@ enum kvt_status kvt_open_written(struct kvt_dump **out, const struct kvt_writer 
 	return status;
 }
 
+const char *kvt_writer_use(const struct kvt_writer *writer)
+{
+	return writer->use;
+}
+
 const char *kvt_writer_sidecar(const struct kvt_writer *writer)
 {
 	return writer->sidecar;

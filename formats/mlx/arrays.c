@@ -115,7 +115,7 @@ static enum kvt_status check_classes(const struct cache_opening *c,
 		    !t->held.role && !strstr(t->held.class, "Quantized"))
 			continue;
 		return kvt_fail(c->err, KVT_UNSUPPORTED,
-				"%s: tensor %.100s is of a layer of %.60s: only blocks of plain keys and values can be read from a folder; try this file alone, with --from=transformers",
+				"%s: tensor %.100s is of a layer of %.60s: only blocks of plain keys and values can be read from a folder; try this file alone, with --from=mlx",
 				path, t->name, t->held.class[0] ? t->held.class :
 				"a class that the file does not name");
 	}

@@ -8,6 +8,7 @@
  * so that the last slot is the newest token.  Read from transformers 4.36 to 5.23.
  */
 #include "formats/tensor/cache_open.h"
+#include "formats/tensor/cache_write.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -291,13 +292,14 @@ static enum kvt_status place(struct cache_opening *o, struct cache_layer *l)
 /* States alone do not say how many tokens they stand for. */
 static enum kvt_status count_states(struct cache_opening *o)
 {
-	const char *tokens = kvt_fact(o->hints, "tokens");
+	const char *told = kvt_fact(o->hints, "tokens");
+	const char *tokens = told ? told : kvt_cache_note(&o->tensors, "tokens");
 
 	if (!tokens)
 		return KVT_OK;
 	o->seen = largest(tokens);
 	if (o->seen < 0 || o->seen > MAX_SLOTS)
-		return kvt_fail(o->err, KVT_USAGE,
+		return kvt_fail(o->err, told ? KVT_USAGE : KVT_BAD_INPUT,
 				"%s: tokens is '%.60s', expected numbers up to %d",
 				o->reader->leaf.path, tokens, MAX_SLOTS);
 	return kvt_cache_rows(o, false);

@@ -659,7 +659,7 @@ static void take_others(struct kvt_tensor *t, const struct source *s,
 /* ---- whose file it is --------------------------------------------------- */
 
 /* A key in quotes, and the beginning of its value, with any space around the colon. */
-static bool has(const uint8_t *text, int64_t n, const char *key, const char *value)
+bool kvt_header_has(const uint8_t *text, int64_t n, const char *key, const char *value)
 {
 	const uint8_t *at = text, *end = text + n, *next;
 	size_t nkey = strlen(key), nvalue = strlen(value);
@@ -679,23 +679,23 @@ static bool has(const uint8_t *text, int64_t n, const char *key, const char *val
 /* What the metadata of a maker have, and those of no other file. */
 static bool is_of_mlx(const uint8_t *header, int64_t n)
 {
-	return has(header, n, "\"__metadata__\"", "{") &&
-	       (has(header, n, "\"2.0\"", "\"") ||
-		has(header, n, "\"layer_cache_types\"", "\"") ||
-		has(header, n, "\"layout\"", "\"exact_cache_v1\"") ||
-		has(header, n, "\"layout\"", "\"layer_major_"));
+	return kvt_header_has(header, n, "\"__metadata__\"", "{") &&
+	       (kvt_header_has(header, n, "\"2.0\"", "\"") ||
+		kvt_header_has(header, n, "\"layer_cache_types\"", "\"") ||
+		kvt_header_has(header, n, "\"layout\"", "\"exact_cache_v1\"") ||
+		kvt_header_has(header, n, "\"layout\"", "\"layer_major_"));
 }
 
 /* Of blocks of mlx-vlm, which need not be in order. */
 static bool is_of_shard(const uint8_t *header, int64_t n)
 {
-	return has(header, n, "\"__metadata__\"", "{") &&
-	       (has(header, n, "\"layout\"", "\"layer_major_") ||
-		has(header, n, "\"layout\"", "\"token_major_"));
+	return kvt_header_has(header, n, "\"__metadata__\"", "{") &&
+	       (kvt_header_has(header, n, "\"layout\"", "\"layer_major_") ||
+		kvt_header_has(header, n, "\"layout\"", "\"token_major_"));
 }
 
-static bool probe_header(const char *path, const uint8_t *head, int64_t nhead,
-			 bool (*is)(const uint8_t *header, int64_t n))
+bool kvt_header_probe(const char *path, const uint8_t *head, int64_t nhead,
+		      bool (*is)(const uint8_t *header, int64_t n))
 {
 	int64_t length = nhead >= 10 ? (int64_t)kvt_le(head, 8) : 0;
 	struct kvt_files files = { 0 };
@@ -718,12 +718,12 @@ static bool probe_header(const char *path, const uint8_t *head, int64_t nhead,
 
 bool kvt_mlx_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
-	return probe_header(path, head, nhead, is_of_mlx);
+	return kvt_header_probe(path, head, nhead, is_of_mlx);
 }
 
 bool kvt_mlx_is_shard(const char *path, const uint8_t *head, int64_t nhead)
 {
-	return probe_header(path, head, nhead, is_of_shard);
+	return kvt_header_probe(path, head, nhead, is_of_shard);
 }
 
 /* Arrays of DeepSeek V4.1; one that does not fit stays what is not known. */
@@ -785,6 +785,7 @@ enum kvt_status kvt_mlx_tell(struct kvt_tensors *tensors, const struct kvt_file 
 	if (!maker)
 		return KVT_OK;
 	tensors->names = maker->names;
+	tensors->mlx = true;
 	for (int64_t i = 0; !status && i < tensors->count; i++) {
 		struct kvt_tensor *t = &tensors->tensor[i];
 

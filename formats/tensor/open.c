@@ -453,7 +453,7 @@ static enum kvt_status refuse_axes(const struct opening *o, const struct kvt_ten
 
 	if (o->tensors->names)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: a cache that a program of mlx saved; give --from=transformers",
+				"%s: a cache that a program of mlx saved; give --from=mlx",
 				path);
 	if (o->names)
 		snprintf(before, sizeof(before),

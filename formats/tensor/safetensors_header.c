@@ -7,6 +7,7 @@
  * the last tensor does.
  */
 #include "formats/tensor/safetensors_header.h"
+#include "formats/tensor/cache_write.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -294,6 +295,7 @@ enum kvt_status kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file 
 	if (status)
 		return status;
 	out->data = 8 + ntext;
+	kvt_cache_tell(out);
 	if ((status = kvt_mlx_tell(out, file, err)))
 		kvt_tensors_free(out);
 	return status;
@@ -317,13 +319,18 @@ static json_t *tensor_entry(const struct kvt_tensor *t)
 /* NULL: out of memory, or names that are no UTF-8. */
 static char *print_json(struct kvt_tensors *tensors, const char *manifest)
 {
-	json_t *json = json_object();
+	json_t *json = json_object(), *notes = json_object();
 	char *text = NULL;
 	bool ok = true;
 
 	if (manifest)
-		ok &= !json_object_set_new(json, "__metadata__",
-					   json_pack("{s:s}", "kvtool", manifest));
+		ok &= !json_object_set_new(notes, "kvtool", json_string(manifest));
+	for (int64_t i = 0; i < tensors->nnotes; i++)
+		ok &= !json_object_set_new(notes, tensors->note[i].name,
+					   json_string(tensors->note[i].text));
+	if (json_object_size(notes))
+		ok &= !json_object_set(json, "__metadata__", notes);
+	json_decref(notes);
 	for (int64_t i = 0; i < tensors->count; i++)
 		ok &= !json_object_set_new(json, tensors->tensor[i].name,
 					   tensor_entry(&tensors->tensor[i]));

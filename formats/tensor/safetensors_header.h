@@ -19,6 +19,12 @@ KVT_MUST_CHECK enum kvt_status
 kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file *file,
 		 struct kvt_error *err);
 
+/* Is the header of the file one that 'is' knows?  It may be longer than 'head'. */
+bool kvt_header_probe(const char *path, const uint8_t *head, int64_t nhead,
+		      bool (*is)(const uint8_t *header, int64_t n));
+/* Has it this key, in quotes, and a value that begins so? */
+bool kvt_header_has(const uint8_t *header, int64_t n, const char *key, const char *value);
+
 /* Did a program of mlx save it?  The metadata say so, wherever they are in the header. */
 bool kvt_mlx_probe(const char *path, const uint8_t *head, int64_t nhead);
 /* Is it a file of blocks of mlx-vlm? */
@@ -32,7 +38,7 @@ kvt_mlx_tell(struct kvt_tensors *tensors, const struct kvt_file *file,
 /*
  * The first bytes of a file with these tensors, up to the data: malloc()ed, a
  * multiple of 8 long.  'begin' and 'end' of each are filled in, in the order
- * given.  'manifest' may be NULL.
+ * given.  'manifest' may be NULL; the notes of the tensors are written, too.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_tensors_print(char **out, int64_t *nbytes, struct kvt_tensors *tensors,

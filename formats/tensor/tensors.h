@@ -110,6 +110,7 @@ struct kvt_tensors {
 	const char *names;		/* of keys and values, where the file tells */
 	int64_t *given;			/* owned; tokens of each row; NULL: not said */
 	int64_t ngiven;
+	bool mlx;			/* a program of mlx saved them */
 };
 
 void kvt_tensors_free(struct kvt_tensors *tensors);

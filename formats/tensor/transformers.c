@@ -9,6 +9,7 @@
  * blocks, so other files are read so on request only.  A row of the batch becomes a
  * request.
  */
+#include "formats/tensor/cache_write.h"
 #include "formats/tensor/names.h"
 
 #include <stdlib.h>
@@ -250,11 +251,12 @@ static enum kvt_status add_request(struct cache_opening *o, int64_t r,
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	struct span span[KVT_MAX_GROUPS];
 	enum kvt_status status;
+	const char *told = o->nrows == 1 ? kvt_cache_note(&o->tensors, "request") : NULL;
 	char id[32];
 
 	snprintf(id, sizeof(id), "%lld%s", (long long)r, o->cross ? ".cross" : "");
-	status = kvt_token_request(s, id, o->row[r].end - first, first - o->row[r].begin,
-				   counted, o->err);
+	status = kvt_token_request(s, told ? told : id, o->row[r].end - first,
+				   first - o->row[r].begin, counted, o->err);
 	if (!status)
 		leave_groups(&s->request[s->nrequests - 1], o->base);
 	for (int g = o->base; !status && g < s->ngroups; g++)
@@ -310,7 +312,7 @@ static bool cache_probe(const char *path, const uint8_t *head, int64_t nhead)
 	static const char *const wanted[] = { "ctransformers.cache_utils\n",
 					      "ctransformers.models." };
 
-	if (kvt_mlx_probe(path, head, nhead))
+	if (kvt_header_probe(path, head, nhead, kvt_cache_is_own))
 		return true;
 	if (!kvt_torch_format.probe(path, head, nhead))
 		return false;
@@ -483,7 +485,10 @@ static enum kvt_status cache_open(struct kvt_reader *reader, const char *path,
 
 	if ((status = kvt_files_open(&reader->files, &o.file, path, err)))
 		return status;
-	if (!(status = read_tensors(&o)) && !(status = take_axes(&o)))
+	status = read_tensors(&o);
+	/* whatever was asked for: states of the two are not alike */
+	reader->format = o.tensors.mlx ? &kvt_mlx_format : &kvt_cache_format;
+	if (!status && !(status = take_axes(&o)))
 		status = is_two(&o) ? add_two(&o) : add_cache(&o);
 	kvt_tensors_free(&o.tensors);
 	return status;
@@ -494,10 +499,28 @@ static const char *const facts[] = { "axes", "names", "padding", "recurrent", "r
 
 const struct kvt_format kvt_cache_format = {
 	.info = { "transformers", "keys and values as [batch, heads, tokens, elements]",
-		  .reads = true, .writes = false },
+		  .reads = true, .writes = true, .one_request = true },
 	.facts = facts,
 	.checks = "headers, extents, lengths",
 	.probe = cache_probe,
 	.open = cache_open,
 	.close = kvt_tensors_close,
+	.create = kvt_cache_create,
+	.finish = kvt_cache_finish,
+};
+
+/* The same, with what programs of mlx say in the metadata. */
+static const char *const mlx_forms[] = { "mlx-0.28", "mlx-0.26", NULL };
+
+const struct kvt_format kvt_mlx_format = {
+	.info = { "mlx", "prompt caches of mlx-lm, mlx-vlm and oMLX",
+		  .reads = true, .writes = true, .one_request = true },
+	.presets = mlx_forms,
+	.facts = facts,
+	.checks = "headers, extents, lengths",
+	.probe = kvt_mlx_probe,
+	.open = cache_open,
+	.close = kvt_tensors_close,
+	.create = kvt_cache_create,
+	.finish = kvt_cache_finish,
 };

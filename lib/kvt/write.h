@@ -28,6 +28,7 @@ struct kvt_create_options {
 	bool no_sync;			/* faster, but a power cut may lose it */
 	bool uncompressed;		/* hdf5: no filters, contiguous */
 	bool no_digest;			/* hdf5: without content cells */
+	bool as_is;			/* mlx, transformers: whoever ordered elements */
 	int level;			/* zstd; 0: default */
 	int64_t tile_bytes;		/* hdf5: least bytes of a tile; 0: default */
 	int64_t row_ranks;		/* offload: of a row; 0: as the input */
@@ -127,6 +128,9 @@ KVT_API void kvt_writer_hints(const struct kvt_writer *writer, struct kvt_hints 
 /* The manifest that kvt_commit() will write beside the output; NULL: none. */
 KVT_API const char *kvt_writer_sidecar(const struct kvt_writer *writer);
 
+/* Lines of a program that load the output, each with its line feed; NULL: none. */
+const char *kvt_writer_use(const struct kvt_writer *writer);
+
 /*
  * A manifest of what a reader has open, as a new file; it is KVT_SYSTEM if there
  * is one of that name.
@@ -151,6 +155,7 @@ struct kvt_format_info {
 	const char *summary;
 	bool reads, writes;
 	bool one_pool;			/* each block once: see kvt_dump_one_pool() */
+	bool one_request;		/* written: its tokens in a row, and no blocks */
 };
 KVT_API const struct kvt_format_info *kvt_format_info(int i);
 /* What kvt_create() would write there; 'format' is that of its options. */
