@@ -100,6 +100,22 @@ def deepseek(shape):
         qk_rope_head_dim=8, qk_nope_head_dim=16, v_head_dim=16))
 
 
+def qwen3_next(shape):
+    kinds = ["linear_attention", "full_attention"] * 2
+    return transformers.Qwen3NextForCausalLM(transformers.Qwen3NextConfig(
+        **{**shape.common(2), "num_hidden_layers": 4}, head_dim=shape.dim,
+        layer_types=kinds, linear_num_value_heads=4, linear_num_key_heads=2,
+        linear_key_head_dim=16, linear_value_head_dim=8, num_experts=4,
+        num_experts_per_tok=2, moe_intermediate_size=32,
+        shared_expert_intermediate_size=32))
+
+
+def falcon_h1(shape):
+    return transformers.FalconH1ForCausalLM(transformers.FalconH1Config(
+        **shape.common(), head_dim=shape.dim, mamba_d_ssm=64, mamba_n_heads=4,
+        mamba_d_head=16, mamba_n_groups=1, mamba_d_state=16, mamba_expand=1))
+
+
 class Case:
     """A model, a cache that it filled, and what it handed to that cache."""
 
@@ -465,6 +481,28 @@ def returns(proof, on, case):
         goes_on(row, case, cache_of(case, layers_of(case, dump)), want, steps[-1])
 
 
+def loads(proof, on, case):
+    """Three lines, as kvtool prints them, make a cache of a safetensors file."""
+    path, want = saved(proof, case)
+    folder = os.path.dirname(path)
+    with proof.row("generation goes on from the three lines that convert prints",
+                   on) as row:
+        r = proof.must("convert", "--verify", "--format=transformers", *case.untold(), path,
+                       os.path.join(folder, "cache.safetensors"))
+        lines = r.out.splitlines()[1:]
+        row.equal(len(lines), 3, "how many there are")
+        known = {"model": case.model}
+        with page.inside(folder):
+            exec("\n".join(lines), known)
+        if case.slots:          # whose slots without a token count in sums, as zeros
+            row.equal(greedy(case, known["cache"])[1], want[1], "the next tokens")
+        else:
+            goes_on(row, case, known["cache"], want, "DynamicCache")
+        r = proof.kvtool("diff", "-q", *case.untold(), path,
+                         os.path.join(folder, "cache.safetensors"))
+        row.equal(r.code, 0, "kvtool finds them equal")
+
+
 # ---- faults ---------------------------------------------------------------------
 
 NOT_HERE = {"conv-order", "conv-parts"}         # of recurrent states
@@ -556,6 +594,24 @@ def captured(proof, on, case):
         check_dump(row, case, dumps.read(proof, path), "capture()")
 
 
+def loads_all(proof, seed):
+    half, short = torch.bfloat16, torch.float16
+    for on, case in [
+            ("GQA, float32", Case(seed, llama)),
+            ("GQA, StaticCache, float16", Case(seed, llama, short, slots=True)),
+            ("MQA, bfloat16", Case(seed, mqa, half)),
+            ("windows and full attention, float32", Case(seed, gemma3)),
+            ("windows alone, bfloat16", Case(seed, mistral, half))]:
+        loads(proof, on, case)
+    for on, make in [("gated delta net beside attention, float32", qwen3_next),
+                     ("Mamba 2 and attention in each layer, float32", falcon_h1)]:
+        if hasattr(cache_utils, "LinearAttentionLayer"):
+            loads(proof, on, Case(seed, make))
+        else:
+            proof.skip("generation goes on from the three lines that convert prints", on,
+                       "DynamicCache has no states before 5")
+
+
 def main():
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
@@ -583,6 +639,7 @@ def main():
                      ("GQA, DynamicCache, bfloat16", Case(seed, llama, half)),
                      ("GQA, StaticCache, float16", Case(seed, llama, short, slots=True))]:
         writes(proof, on, case)
+    loads_all(proof, seed)
     orders(proof, gqa, Case(seed, llama))
     for on, case in [("MQA, bfloat16", Case(seed, mqa, half)),
                      (hybrid, Case(seed, gemma3)),
