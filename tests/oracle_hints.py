@@ -86,15 +86,16 @@ def wrong(name, groups):
 
 def in_groups(groups):
     """Options that say all of all groups: for all where that is one, or of each."""
-    out = []
+    out, own = [], {}
     for name in facts(groups[0]) if groups else []:
         every = {g["id"]: facts(g)[name] for g in groups}
         said = {k: v for k, v in every.items() if v is not None}
         if len(set(said.values())) == 1 and (name != "content-type" or len(groups) == 1):
             out.append(f"--{name}={next(iter(said.values()))}")
         else:
-            out += [f"--of-group={k}:{name}={v}" for k, v in said.items()]
-    return out
+            for k, v in said.items():
+                own.setdefault(k, []).append(f"{name}={v}")
+    return out + [f"--of-group={k}:{','.join(v)}" for k, v in own.items()]
 
 
 # ---- dumps --------------------------------------------------------------------------
