@@ -7,6 +7,7 @@
  * in file/commit.c.
  */
 #include "formats/format.h"
+#include "formats/manifest/manifest.h"
 #include "formats/model/config.h"
 #include "lib/base/nearest.h"
 
@@ -341,6 +342,7 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	kvt_snapshot_init(&reader->leaf.snapshot);
 	if ((status = format->open(reader, path, hints, err)) ||
 	    (reader->nsources && (status = join_sources(reader, err))) ||
+	    (status = kvt_manifest_blocks_of(&reader->leaf.snapshot, hints, path, err)) ||
 	    (status = settle(reader, hints, err)) ||
 	    (status = kvt_hints_compare(hints, reader, err)) ||
 	    (status = kvt_spec_check_dump(&reader->leaf.snapshot, hints, path, err)) ||

@@ -175,6 +175,13 @@ static const struct row {
 	     "bytes before the data"),
 	HINT("set", facts, KVT_HINT_FACTS, 0, NULL, "KEY=VALUE",
 	     "a setting that only one format has, kvtool-formats(7)"),
+	HINT("blocks-of", blocks_of, KVT_HINT_FACTS, 0, NULL,
+	     "REQUEST=BLOCKS[:TOKENS]|@FILE",
+	     "blocks of a request: A=5,2,9:21; or rows of an npy or JSON file"),
+	HINT("seq-lens", seq_lens, KVT_HINT_STRING, 0, NULL, "N,...|@FILE",
+	     "tokens of each of these requests"),
+	HINT("slot-mapping", slot_mapping, KVT_HINT_STRING, 0, NULL, "FILE",
+	     "slot of each token, instead: an npy or JSON file"),
 	HINT("of-group", next, KVT_HINT_GROUPS, 0, NULL, "GROUP:OPTION=VALUE,...",
 	     "options of one group alone: g1:heads=8,head-dim=64"),
 };

@@ -445,6 +445,26 @@ def told(tmp):
     tap.ok(seen and seen[-1][1] <= seen[-1][2], "progress is told", seen)
 
 
+# ---- requests told ----
+
+def blocks_told(tmp):
+    """Of a pool that numpy saved: which block is whose."""
+    pool = np.arange(2 * 8 * 4 * 3 * 4, dtype="<u2").view("<f2").reshape(2, 8, 4, 3, 4)
+    np.save(f"{tmp}/pool.npy", pool)
+    np.save(f"{tmp}/rows.npy", np.array([[5, 2, 0], [7, 0, 0]], "<i4"))
+    want = pool[1][[5, 2]].reshape(8, 3, 4)[:7].tobytes()
+    for blocks, more in (({"A": [5, 2], "0": "7"}, {"seq_lens": [7, 3]}),
+                         ({"A": "5,2:7"}, {}), ({"A": np.array([5, 2])}, {"seq_lens": 7}),
+                         (f"@{tmp}/rows.npy", {"seq_lens": "7,3"})):
+        d = kv.open(f"{tmp}/pool.npy", layout="KBSHD", blocks_of=blocks, **more)
+        name = "A" if isinstance(blocks, dict) else "0"
+        got = d.read(kv="v", layer=0, request=name, bits=True)
+        tap.equal(got.tobytes(), want, f"open(blocks_of={str(blocks).replace(tmp, '')})")
+    tap.ok(refused(kv.UsageError, lambda: kv.open(
+        f"{tmp}/pool.npy", layout="KBSHD", blocks_of={str(i): [1] for i in range(65)}),
+        "at most 64"), "more requests than it takes are refused")
+
+
 # ---- lifetimes --------------------------------------------------------------------------
 
 def lifetimes():
@@ -580,6 +600,7 @@ def main():
         derived(tmp)
         numbers(tmp)
         told(tmp)
+        blocks_told(tmp)
         doctests(tmp)
         interrupted(tmp)
     return tap.done()

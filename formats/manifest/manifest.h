@@ -39,6 +39,14 @@ KVT_MUST_CHECK enum kvt_status
 kvt_manifest_requests(struct kvt_snapshot *out, const struct kvt_json *in,
 		      const json_t *groups);
 
+/*
+ * Requests as hints->blocks_of, seq_lens and slot_mapping tell them.  KVT_BAD_INPUT if
+ * the snapshot has requests and says anything else of these.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_blocks_of(struct kvt_snapshot *snapshot, const struct kvt_hints *hints,
+		       const char *path, struct kvt_error *err);
+
 /* What a group needs that follows from the rest of it and from TP. */
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_finish_group(struct kvt_group *group,

@@ -5,7 +5,7 @@
  * numpy has no bfloat16 or float8 and no names for axes: both come from the
  * manifest or the user.
  */
-#include "formats/tensor/npy_header.h"
+#include "formats/parse/npy_header.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * them
  */
 #include "formats/parse/zip.h"
-#include "formats/tensor/npy_header.h"
+#include "formats/parse/npy_header.h"
 #include "formats/tensor/tensors.h"
 
 #include <stdlib.h>

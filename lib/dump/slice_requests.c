@@ -161,7 +161,7 @@ static enum kvt_status check_range(const struct kvt_snapshot *snapshot,
 	}
 	if (!snapshot->nrequests)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"the dump has no requests, so tokens cannot be chosen");
+				"the dump has no requests, so tokens cannot be chosen; --blocks-of=A=5,2,9:40 says which blocks request A has, and how many tokens");
 	if (want->begin < all.begin || want->end > all.end)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"no token %lld, the request%s tokens %lld to %lld",

@@ -118,6 +118,18 @@ void kvt_group_drop_names(struct kvt_group *group)
 	group->block_names = NULL;
 }
 
+void kvt_requests_free(struct kvt_request *requests, int64_t n)
+{
+	for (int64_t r = 0; r < n; r++) {
+		free(requests[r].id);
+		free(requests[r].token_ids);
+		free(requests[r].hole);
+		for (int g = 0; g < KVT_MAX_GROUPS; g++)
+			free(requests[r].blocks[g]);
+	}
+	free(requests);
+}
+
 void kvt_snapshot_free(struct kvt_snapshot *snapshot)
 {
 	for (int g = 0; g < snapshot->ngroups; g++) {
@@ -129,16 +141,7 @@ void kvt_snapshot_free(struct kvt_snapshot *snapshot)
 		free(group->block_valid);
 		kvt_group_drop_names(group);
 	}
-	for (int64_t r = 0; r < snapshot->nrequests; r++) {
-		struct kvt_request *request = &snapshot->request[r];
-
-		free(request->id);
-		free(request->token_ids);
-		free(request->hole);
-		for (int g = 0; g < KVT_MAX_GROUPS; g++)
-			free(request->blocks[g]);
-	}
-	free(snapshot->request);
+	kvt_requests_free(snapshot->request, snapshot->nrequests);
 	free(snapshot->model);
 	free(snapshot->source_format);
 	free(snapshot->note);

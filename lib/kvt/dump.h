@@ -39,7 +39,7 @@ struct kvt_patch {
 /* "KEY=VALUE" each: what one format alone may have to be told. */
 struct kvt_facts {
 	int n;
-	const char *s[16];
+	const char *s[64];
 };
 
 /*
@@ -61,6 +61,9 @@ struct kvt_hints {
 	int64_t layers, blocks, block_size, heads, head_dim, content;
 	int64_t skip;			/* bytes before the data (raw) */
 	struct kvt_facts facts;		/* keys that the format does not know: refused */
+	struct kvt_facts blocks_of;	/* "A=5,2,9:21" or "@FILE", kvtool(1) */
+	const char *seq_lens;		/* "21,40" or "@FILE": tokens of these requests */
+	const char *slot_mapping;	/* path: the slot of each token, instead */
 
 	const struct kvt_hints *next;	/* of one group each, borrowed; count more */
 

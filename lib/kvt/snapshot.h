@@ -242,6 +242,8 @@ KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_copy(struct kvt_snapshot *out, const struct kvt_snapshot *in,
 		  struct kvt_error *err);
 KVT_API void kvt_snapshot_free(struct kvt_snapshot *snapshot);
+/* The array, too. */
+void kvt_requests_free(struct kvt_request *requests, int64_t n);
 
 /*
  * Gives groups another layout, as a dump is to be written; those that hold another kind

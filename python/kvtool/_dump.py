@@ -630,6 +630,20 @@ def _read_box(handle: int, group: int, box: Box, g: Group
     return data, shape
 
 
+def _words(value: Any) -> str:
+    """One value, or several of them with commas between."""
+    if isinstance(value, (str, bytes, os.PathLike)) or not hasattr(value, "__iter__"):
+        return os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
+    return ",".join(str(v) for v in value)
+
+
+def _facts(value: Any) -> List[bytes]:
+    """A mapping, or one word that stands for all: ``"@blocks.npy"``."""
+    if isinstance(value, (str, bytes)):
+        return [path_bytes(value)]
+    return [path_bytes(f"{k}={_words(v)}") for k, v in value.items()]
+
+
 def _said(told: Mapping[str, Any], *, group: Optional[str] = None) -> Any:
     """The library's struct of what is told, each as its table has it."""
     hints = _native.Hints(group=encoded(group))
@@ -640,15 +654,16 @@ def _said(told: Mapping[str, Any], *, group: Optional[str] = None) -> Any:
         if value is None:
             continue
         if kind is _native.Facts:
-            given = [path_bytes(f"{k}={v}") for k, v in value.items()]
-            if len(given) > len(hints.facts.s):
+            given, facts = _facts(value), getattr(hints, name)
+            if len(given) > len(facts.s):
                 raise UsageError(f"{len(given)} {name}, expected at most "
-                                 f"{len(hints.facts.s)}")
-            hints.facts.n = len(given)
+                                 f"{len(facts.s)}")
+            facts.n = len(given)
             for i, fact in enumerate(given):
-                hints.facts.s[i] = fact
+                facts.s[i] = fact
         else:
-            setattr(hints, name, bool(value) if kind is c_bool else path_bytes(value)
+            setattr(hints, name, bool(value) if kind is c_bool
+                    else path_bytes(_words(value))
                     if kind is c_char_p else whole(name, value))
     return hints
 
@@ -663,7 +678,9 @@ def open(path: Path, *,  # pylint: disable=redefined-builtin
     kvtool(1) are, with _ for -: layout, dtype, format (--from), spec, manifest,
     trust_manifest, content_type, layers, blocks, block_size, heads, head_dim, content,
     skip; ``facts`` is what ``--set`` takes, ``groups`` what ``--of-group`` does:
-    ``{"g1": {"heads": 8}}``; ``tp=(rank, size)``.
+    ``{"g1": {"heads": 8}}``; ``tp=(rank, size)``.  Requests that the file does not know:
+    ``blocks_of={"A": [5, 2, 9]}, seq_lens=[40]``, ``blocks_of={"A": "5,2,9:40"}``,
+    ``blocks_of="@tables.npy"``, or ``slot_mapping=`` a path.
     """
     others = [_said(of, group=name) for name, of in (groups or {}).items()]
     for one, following in zip(others, others[1:]):

@@ -143,7 +143,7 @@ class Layout(Structure):
 
 
 class Facts(Structure):
-    _fields_ = [("n", c_int), ("s", c_char_p * 16)]
+    _fields_ = [("n", c_int), ("s", c_char_p * 64)]
 
 
 class Hint(Structure):

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/tensor/npy_header.h"
+#include "formats/parse/npy_header.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

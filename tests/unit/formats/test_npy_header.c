@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_npy_header.c - npy headers, honest and lying */
-#include "formats/tensor/npy_header.h"
+#include "formats/parse/npy_header.h"
 #include "tests/unit/formats/dump_fixture.h"
 
 /* ---- headers ------------------------------------------------------------ */

@@ -5,7 +5,7 @@
  * A magic number, a version, a length, and a dict of the three keys descr,
  * fortran_order and shape.
  */
-#include "formats/tensor/npy_header.h"
+#include "formats/parse/npy_header.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * number_rows.c - rows of whole numbers as engines log them, in JSON or npy
+ *
+ * Block tables, lengths and slot mappings come out of a debugger in two forms: what
+ * print() or json.dump() made of a list, and what numpy.save() made of the tensor that
+ * the engine had.  Both become rows with names; what the numbers mean is not known here.
+ */
+#include "formats/manifest/number_rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/parse/json.h"
+#include "formats/parse/little_endian.h"
+#include "formats/parse/npy_header.h"
+#include "lib/base/print.h"
+
+enum { MOST_BYTES = 256 << 20 };
+
+/* Of JSON or npy. */
+struct source {
+	const char *path;
+	const uint8_t *bytes;
+	int64_t nbytes;
+	struct kvt_error *err;
+};
+
+static enum kvt_status out_of_memory(const struct source *s)
+{
+	return kvt_fail(s->err, KVT_SYSTEM, "%s: out of memory", s->path);
+}
+
+/* What is padded with numbers below 0 ends before them. */
+static enum kvt_status cut_padding(const struct source *s, json_t *row)
+{
+	size_t n = json_array_size(row);
+
+	while (n && json_integer_value(json_array_get(row, n - 1)) < 0)
+		json_array_remove(row, --n);
+	for (size_t i = 0; i < n; i++)
+		if (json_integer_value(json_array_get(row, i)) < 0)
+			return kvt_fail(s->err, KVT_BAD_INPUT,
+					"%s: has %lld before the end of a row, expected 0 or more",
+					s->path,
+					LL(json_integer_value(json_array_get(row, i))));
+	return KVT_OK;
+}
+
+/* Takes the row, which may be NULL. */
+static enum kvt_status add_row(const struct source *s, json_t *rows, const char *name,
+			       json_t *row)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (size_t i = 0; !status && i < json_array_size(row); i++)
+		if (!json_is_integer(json_array_get(row, i)))
+			status = kvt_fail(s->err, KVT_BAD_INPUT,
+					  "%s: row %.60s has a value that is not a whole number",
+					  s->path, name);
+	if (!status && json_is_array(row))
+		status = cut_padding(s, row);
+	else if (!status && row)
+		status = kvt_fail(s->err, KVT_BAD_INPUT,
+				  "%s: %.60s is not a list of whole numbers", s->path, name);
+	if (status)
+		json_decref(row);
+	else if (json_object_set_new(rows, name, row))
+		status = out_of_memory(s);
+	return status;
+}
+
+static enum kvt_status add_numbered(const struct source *s, json_t *rows, json_t *row)
+{
+	char name[24];
+
+	snprintf(name, sizeof(name), "%zu", json_object_size(rows));
+	return add_row(s, rows, name, row);
+}
+
+/* ---- JSON --------------------------------------------------------------- */
+
+static enum kvt_status read_list(const struct source *s, json_t *rows, json_t *list)
+{
+	enum kvt_status status = KVT_OK;
+
+	if (!json_is_array(json_array_get(list, 0)))
+		return add_numbered(s, rows, json_incref(list));
+	for (size_t i = 0; !status && i < json_array_size(list); i++)
+		status = add_numbered(s, rows, json_incref(json_array_get(list, i)));
+	return status;
+}
+
+static enum kvt_status read_json(const struct source *s, json_t *rows)
+{
+	enum kvt_status status = KVT_OK;
+	json_error_t why;
+	const char *name;
+	json_t *all, *row;
+
+	all = kvt_json_load((const char *)s->bytes, (size_t)s->nbytes, 0, &why);
+	if (!all)
+		return kvt_fail(s->err, KVT_BAD_INPUT,
+				"%s: is neither a .npy file nor JSON: line %d: %.150s",
+				s->path, why.line, why.text);
+	if (json_is_array(all))
+		status = read_list(s, rows, all);
+	else
+		json_object_foreach(all, name, row)
+			if (!status)
+				status = add_row(s, rows, name, json_incref(row));
+	if (!status && !json_is_object(all) && !json_is_array(all))
+		status = kvt_fail(s->err, KVT_BAD_INPUT,
+				  "%s: is not a list of whole numbers", s->path);
+	json_decref(all);
+	return status;
+}
+
+/* ---- npy ---------------------------------------------------------------- */
+
+static int64_t element(const uint8_t *at, const struct kvt_npy_header *head)
+{
+	uint64_t bits = kvt_le(at, (int)head->elem);
+	int unused = 64 - 8 * (int)head->elem;
+
+	return head->descr[1] == 'i' ? (int64_t)(bits << unused) >> unused :
+	       bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
+}
+
+static enum kvt_status add_elements(const struct source *s, json_t *rows,
+				    const struct kvt_npy_header *head, int64_t row,
+				    int64_t n)
+{
+	const uint8_t *at = s->bytes + head->data + row * n * head->elem;
+	json_t *list = json_array();
+
+	for (int64_t i = 0; list && i < n; i++)
+		if (json_array_append_new(list, json_integer(element(at + i * head->elem,
+								     head)))) {
+			json_decref(list);
+			list = NULL;
+		}
+	return list ? add_numbered(s, rows, list) : out_of_memory(s);
+}
+
+static enum kvt_status read_npy(const struct source *s, json_t *rows)
+{
+	struct kvt_npy_header head;
+	enum kvt_status status;
+	int64_t n, most;
+
+	if ((status = kvt_npy_parse(&head, s->bytes, s->nbytes, s->path, s->err)))
+		return status;
+	if (head.rank < 1 || head.rank > 2 || !strchr("iu", head.descr[1]) ||
+	    head.nbytes != s->nbytes - head.data)
+		return kvt_fail(s->err, KVT_BAD_INPUT,
+				"%s: is not an array of whole numbers with one axis or two",
+				s->path);
+	n = head.shape[head.rank - 1];
+	/* of rows of nothing there may be said to be any number */
+	most = head.rank == 1 ? 1 : n ? head.shape[0] : 0;
+	for (int64_t row = 0; !status && row < most; row++)
+		status = add_elements(s, rows, &head, row, n);
+	return status;
+}
+
+/* ---- a file -------------------------------------------------------------- */
+
+static enum kvt_status read_bytes(uint8_t **bytes, int64_t *nbytes, const char *path,
+				  struct kvt_error *err)
+{
+	struct kvt_files files = { 0 };
+	enum kvt_status status;
+	int index;
+
+	*bytes = NULL;
+	if ((status = kvt_files_open(&files, &index, path, err)))
+		return status;
+	*nbytes = files.file[index].nbytes;
+	if (*nbytes > MOST_BYTES)
+		status = kvt_fail(err, KVT_BAD_INPUT,
+				  "%s: %lld bytes are too many for rows of numbers, at most %d",
+				  path, LL(*nbytes), MOST_BYTES);
+	else if (!(*bytes = malloc((size_t)*nbytes + 1)))
+		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	else
+		status = kvt_file_read(&files.file[index], *bytes, *nbytes, 0, err);
+	kvt_files_close(&files);
+	return status;
+}
+
+enum kvt_status kvt_number_rows_read(json_t **rows, const char *path,
+				     struct kvt_error *err)
+{
+	struct source s = { .path = path, .err = err };
+	enum kvt_status status;
+	uint8_t *bytes;
+
+	*rows = NULL;
+	if (!(status = read_bytes(&bytes, &s.nbytes, path, err)) &&
+	    !(*rows = json_object()))
+		status = out_of_memory(&s);
+	s.bytes = bytes;
+	if (!status)
+		status = s.nbytes > 6 && !memcmp(bytes, "\x93NUMPY", 6) ?
+			 read_npy(&s, *rows) : read_json(&s, *rows);
+	free(bytes);
+	if (status) {
+		json_decref(*rows);
+		*rows = NULL;
+	}
+	return status;
+}
