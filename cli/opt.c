@@ -140,9 +140,9 @@ static enum kvt_status add_string(int *n, const char **list, size_t most,
 static enum kvt_status take(const struct opt *o, const char *arg,
 			    struct kvt_error *err);
 
-/* "heads=8" of a group. */
-static enum kvt_status take_of_group(struct kvt_hints *hints, char *word,
-				     const struct opt *o, struct kvt_error *err)
+/* "heads=8" of a group, or of one side. */
+static enum kvt_status take_word(struct kvt_hints *hints, char *word, bool of_group,
+				 const struct opt *o, struct kvt_error *err)
 {
 	char *value = strchr(word, '=');
 	const struct kvt_hint *hint;
@@ -153,20 +153,68 @@ static enum kvt_status take_of_group(struct kvt_hints *hints, char *word,
 	kvt_nearest_start(&near, word);
 	for (int i = 0; (hint = kvt_hint_at(i)); i++) {
 		const struct opt row = hint_row(hint, hints);
+		bool flag = hint->type == KVT_HINT_FLAG;
 
-		if (!hint->of_group)
+		if ((of_group && !hint->of_group) || hint->type == KVT_HINT_GROUPS)
 			continue;
 		kvt_nearest_offer(&near, hint->name);
 		if (strcmp(hint->name, word))
 			continue;
-		if (!value || kvt_hint_said(hints, hint))
-			return kvt_fail(err, KVT_USAGE, "--%s has %s %s", o->name, word,
-					value ? "twice" : "without a value");
+		if (flag == (value != NULL))
+			return kvt_fail(err, KVT_USAGE, "--%s has %s %s a value", o->name,
+					word, flag ? "with" : "without");
+		if (kvt_hint_said(hints, hint) && hint->type != KVT_HINT_FACTS)
+			return kvt_fail(err, KVT_USAGE, "--%s has %s twice", o->name,
+					word);
 		return take(&row, value, err);
 	}
-	return kvt_fail(err, KVT_USAGE,
-			"--%s has '%.40s', which is no option of a group%s", o->name, word,
+	return kvt_fail(err, KVT_USAGE, "--%s has '%.40s', which is no option of a%s%s",
+			o->name, word, of_group ? " group" : "n input",
 			kvt_nearest_hint(&near, "; see kvtool(1)").s);
+}
+
+static bool is_flag(const char *word, size_t n)
+{
+	const struct kvt_hint *hint;
+
+	for (int i = 0; (hint = kvt_hint_at(i)); i++)
+		if (hint->type == KVT_HINT_FLAG && strlen(hint->name) == n &&
+		    !strncmp(hint->name, word, n))
+			return true;
+	return false;
+}
+
+/*
+ * "layout=hnd,blocks-of=A=5,2:21,block-size=32": a comma ends a value where the name of
+ * another option follows.
+ */
+static enum kvt_status take_side(const struct opt *o, const char *arg,
+				 struct kvt_error *err)
+{
+	static char text[8][1024];
+	static int n;
+	enum kvt_status status = KVT_OK;
+	char *word, *at;
+
+	if (n == (int)(sizeof(text) / sizeof(text[0])) || strlen(arg) >= sizeof(text[0]))
+		return kvt_fail(err, KVT_USAGE,
+				"--%s is given more than %d times, or has more than %d characters",
+				o->name, (int)(sizeof(text) / sizeof(text[0])),
+				(int)sizeof(text[0]) - 1);
+	word = at = strcpy(text[n++], arg);
+	while (!status && at) {
+		char *next = strchr(at, ',');
+		size_t more = next ? strcspn(next + 1, ",") : 0;
+
+		at = next ? next + 1 : NULL;
+		if (next && !memchr(next + 1, '=', more) && !is_flag(next + 1, more))
+			continue;
+		if (next)
+			*next = '\0';
+		status = take_word(o->value, word, false, o, err);
+		word = at;
+	}
+	return status;
 }
 
 /* "g1:heads=8,head-dim=64", which becomes the last of the list. */
@@ -200,7 +248,7 @@ static enum kvt_status take_group(const struct opt *o, const char *arg,
 
 		if ((rest = strchr(rest, ',')))
 			*rest++ = '\0';
-		status = take_of_group(&g->hints, word, o, err);
+		status = take_word(&g->hints, word, true, o, err);
 	}
 	while (*last)
 		last = (const struct kvt_hints **)&(*last)->next;
@@ -238,6 +286,8 @@ static enum kvt_status take(const struct opt *o, const char *arg, struct kvt_err
 		return ADD_STRING((struct opt_strings *)o->value, o, arg, err);
 	case OPT_GROUPS:
 		return take_group(o, arg, err);
+	case OPT_SIDE:
+		return take_side(o, arg, err);
 	case OPT_FACTS:
 		return ADD_STRING((struct kvt_facts *)o->value, o, arg, err);
 	case OPT_SIZE:

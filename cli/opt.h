@@ -23,6 +23,7 @@ enum opt_type {
 	OPT_RELEASE_OF,		/* enum kvt_release; "list" prints all, as --help does */
 	OPT_HINTS,		/* struct kvt_hints: rows of all that open a file */
 	OPT_GROUPS,		/* a list of struct kvt_hints, of one group each */
+	OPT_SIDE,		/* struct kvt_hints: "layout=hnd,block-size=32" */
 };
 
 struct opt {
@@ -79,7 +80,7 @@ extern const char *opt_shard;
 #define OPT_IN_ORDER(p) { "in-order", 0, OPT_FLAG, p, NULL, \
 			  "the files are ranks 0, 1, ...; they do not say it" }
 #define OPT_TOTAL_HEADS(p) { "total-heads", 0, OPT_COUNT, p, "N", \
-			     "with that: KV heads of the model" }
+			     "KV heads of the model; default: those of all ranks" }
 /* Keep this one last: it begins a section of its own in --help. */
 #define OPT_INPUT(p)   { "", 0, OPT_HINTS, p, NULL, NULL }
 

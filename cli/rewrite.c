@@ -33,9 +33,12 @@ static bool lacks_content(const struct kvt_dump *dump, const struct kvt_hints *h
 enum kvt_status open_as_told(struct kvt_dump **out, const char *name,
 			     const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_hints facts = { .facts = hints->facts, .tp_size = hints->tp_size,
-				   .tp_rank = hints->tp_rank,
-				   .total_heads = hints->total_heads };
+	struct kvt_hints facts = {
+		.facts = hints->facts, .blocks_of = hints->blocks_of,
+		.seq_lens = hints->seq_lens, .slot_mapping = hints->slot_mapping,
+		.tp_size = hints->tp_size, .tp_rank = hints->tp_rank,
+		.total_heads = hints->total_heads,
+	};
 	struct kvt_error why;
 	enum kvt_status status = kvt_open(out, name, &facts, &why);
 

@@ -241,16 +241,27 @@ static struct kvt_text print_value(const struct kvt_hints *hints,
 	return out;
 }
 
+static void overlay(struct kvt_hints *hints, const struct kvt_hints *more, bool of_groups)
+{
+	for (const struct row *row = rows; row < rows + NROWS; row++)
+		if ((row->judge || !of_groups) && kvt_hint_said(more, &row->hint))
+			memcpy((char *)hints + row->hint.offset,
+			       (const char *)more + row->hint.offset,
+			       size_of(&row->hint));
+}
+
+void kvt_hints_overlay(struct kvt_hints *hints, const struct kvt_hints *more)
+{
+	overlay(hints, more, false);
+}
+
 struct kvt_hints kvt_hints_of(const struct kvt_hints *hints, const char *group)
 {
 	struct kvt_hints out = hints ? *hints : (struct kvt_hints){ .manifest = NULL };
 
 	for (const struct kvt_hints *h = out.next; h; h = h->next)
-		for (int i = 0; i < NROWS && !strcmp(h->group, group); i++)
-			if (rows[i].judge && kvt_hint_said(h, &rows[i].hint))
-				memcpy((char *)&out + rows[i].hint.offset,
-				       (const char *)h + rows[i].hint.offset,
-				       size_of(&rows[i].hint));
+		if (!strcmp(h->group, group))
+			overlay(&out, h, true);
 	return out;
 }
 

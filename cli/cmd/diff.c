@@ -15,7 +15,7 @@
 #include "lib/base/keys.h"
 
 struct arguments {
-	struct kvt_hints hints;
+	struct kvt_hints hints, side[NSIDES];	/* of both, of one alone */
 	const char *by, *tolerance, *scale[NSIDES], *heatmap, *device;
 	struct opt_strings match;
 	struct diff_alignment alignment;
@@ -190,6 +190,36 @@ static enum kvt_status print_results(const struct diff *d, const struct argument
 	return status;
 }
 
+static bool says_anything(const struct kvt_hints *hints)
+{
+	const struct kvt_hint *hint;
+
+	for (int i = 0; (hint = kvt_hint_at(i)); i++)
+		if (kvt_hint_said(hints, hint))
+			return true;
+	return false;
+}
+
+/* What is said of the side counts before what is said of both. */
+static enum kvt_status open_file(struct kvt_dump **out, const char *name,
+				 const struct arguments *args, int s,
+				 struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct kvt_hints own = args->side[s];
+	enum kvt_status status;
+
+	if (!says_anything(&own))
+		return open_as_told(out, name, hints, err);
+	own.tp_size = hints->tp_size;
+	own.tp_rank = hints->tp_rank;
+	own.total_heads = hints->total_heads;
+	own.one_of_several = hints->one_of_several;
+	own.empty = true;
+	kvt_hints_overlay(hints, &own);
+	status = kvt_open(out, name, &own, err);
+	return status && status != KVT_SYSTEM ? kvt_open(out, name, hints, err) : status;
+}
+
 /* Close it either way. */
 static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 				 char **names, struct kvt_error *err)
@@ -211,7 +241,8 @@ static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 				args->nfiles[s] : 0;
 		hints.tp_rank = i;
 		hints.one_of_several = args->nfiles[s] > 1 && !args->in_order;
-		if ((status = open_as_told(&file[i].reader, names[i], &hints, err)))
+		if ((status = open_file(&file[i].reader, names[i], args, s, &hints,
+					err)))
 			return status;
 		args->told |= is_as_told(names[i], &hints, err);
 	}
@@ -319,6 +350,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "write the maps to FILE: .svg, .csv, .json or .txt" },
 		{ "no-diagnosis", 0, OPT_FLAG, &d->no_diagnosis, NULL,
 		  "do not look for a fault that explains the difference" },
+		{ "a", 0, OPT_SIDE, &args.side[SIDE_A], "OPTION=VALUE,...",
+		  "options of inputs that are of A alone: layout=hnd,block-size=32" },
+		{ "b", 0, OPT_SIDE, &args.side[SIDE_B], "OPTION=VALUE,...",
+		  "the same of B" },
 		OPT_IN_ORDER(&args.in_order),
 		OPT_TOTAL_HEADS(&args.hints.total_heads),
 		OPT_FORCE(&args.force),
@@ -335,11 +370,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	nargs = opt_parse(&cmd_diff, opts, argc, argv, err);
 	status = nargs < 0 ? opt_status(nargs) :
-		 opt_need(&cmd_diff, (struct opt_need[]){
-			{ args.hints.total_heads || !args.in_order,
-			  "--total-heads=N (KV heads of the model)" }, { 0 } }, err);
-	if (nargs >= 0 && !status)
-		status = run_parsed(d, &args, nargs, argv, err);
+		 run_parsed(d, &args, nargs, argv, err);
 	diff_free(d, &args);
 	return status;
 }
@@ -353,5 +384,6 @@ const struct command cmd_diff = {
 	.examples =
 		"  kvtool diff nhd.npy hnd.h5\n"
 		"  kvtool diff --tolerance=auto --heatmap=where.svg fp16.h5 bf16.h5\n"
+		"  kvtool diff --a=layout=kv-first-nhd --b=layout=hnd before.npy after.npy\n"
 		"  kvtool diff whole.npy : rank*.safetensors\n",
 };

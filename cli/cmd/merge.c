@@ -62,9 +62,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(nargs);
 	missing = opt_need(&cmd_merge, (struct opt_need[]){
 			{ nargs, "the dumps of all ranks" },
-			{ r.output, "-o OUT" },
-			{ r.hints.total_heads || !in_order,
-			  "--total-heads=N (KV heads of the model)" }, { 0 } }, err);
+			{ r.output, "-o OUT" }, { 0 } }, err);
 	if (missing && !nargs)
 		return missing;
 	r.input = argv[0];
@@ -96,5 +94,6 @@ const struct command cmd_merge = {
 	.summary = "join the dumps of all tensor parallel ranks",
 	.run = run,
 	.examples =
-		"  kvtool merge --verify -o whole.h5 rank0.h5 rank1.h5\n",
+		"  kvtool merge --verify -o whole.h5 rank0.h5 rank1.h5\n"
+		"  kvtool merge --in-order --layout=hnd -o whole.h5 rank0.npy rank1.npy\n",
 };

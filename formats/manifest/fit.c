@@ -69,13 +69,14 @@ enum kvt_status kvt_manifest_finish_group(struct kvt_group *group,
 		group->kind = heads == 1 ? KVT_MLA : KVT_OPAQUE;
 	if (group->block_size < 0)
 		group->block_size = 0;
-	/* one head of how many?  A share and a replica look the same */
-	if (group->total_heads < 0 && tp > 1 && group->kind != KVT_MLA)
+	/* one head of how many?  Replicas have one, shares may */
+	if (group->total_heads < 0 && tp > 1 && heads == 1 && group->kind != KVT_MLA)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: rank %lld of %lld holds %lld heads; the number of heads of the model is not known: total_kv_heads is missing",
-				name, LL(parallel->tp_rank), LL(tp), LL(heads));
+				"%s: rank %lld of %lld holds one head, its own or one that other ranks hold, too; give --total-heads, which is %lld if each rank has its own, or total_kv_heads in the manifest",
+				name, LL(parallel->tp_rank), LL(tp), LL(tp));
 	if (group->total_heads < 0)
-		group->total_heads = heads;
+		group->total_heads = group->kind == KVT_MLA || heads > INT32_MAX / tp ?
+				     heads : heads * tp;
 	total = group->total_heads;
 	if (group->head_start < 0)
 		group->head_start = total > 0 && total < INT32_MAX ?

@@ -131,7 +131,7 @@ static enum kvt_status hint_rank(struct kvt_manifest *out, const struct kvt_hint
 	p->tp_size = hints->tp_size;
 	p->tp_rank = hints->tp_rank;
 	for (int g = 0; g < out->snapshot.ngroups; g++)
-		if (out->snapshot.group[g].total_heads < 0)
+		if (out->snapshot.group[g].total_heads < 0 && hints->total_heads)
 			out->snapshot.group[g].total_heads = hints->total_heads;
 	return KVT_OK;
 }

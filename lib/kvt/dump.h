@@ -94,6 +94,8 @@ struct kvt_hint {
 	const char *arg, *help;		/* words of --help */
 };
 KVT_API const struct kvt_hint *kvt_hint_at(int i);	/* NULL past the last */
+/* Whatever 'more' says, 'hints' says afterwards. */
+KVT_API void kvt_hints_overlay(struct kvt_hints *hints, const struct kvt_hints *more);
 KVT_API bool kvt_hint_said(const struct kvt_hints *hints, const struct kvt_hint *hint);
 
 /*

@@ -184,7 +184,8 @@ bare() {
 		cp "$kv/s260k/tp4/rank$r.packed_hnd.bf16.safetensors" .
 	done
 	tells 3 'merge and diff take --in-order' merge --layout=hnd -o whole.npy ./rank*
-	tells 2 'expected --total-heads=N' merge --in-order --layout=hnd -o whole.npy ./rank*
+	tells 3 'give --total-heads, which is 4 if each rank has its own' merge --in-order \
+		--layout=hnd -o whole.npy ./rank*
 	prints 'verified equal' merge --in-order --total-heads=4 --layout=hnd --verify \
 		-o whole.npy ./rank*
 	cmp whole.npy "$hnd"
@@ -269,6 +270,30 @@ bare() {
 	mv rank0* z.safetensors
 	run -1 kvtool diff --in-order --total-heads=4 --layout=hnd "$hnd" : ./rank1* ./z* \
 		./rank2* ./rank3*
+}
+
+@test "25b. two layouts, and heads of ranks that have several" {
+	kvtool relayout -q --to=hnd "$nhd" h.npy
+	cp "$nhd" n.npy
+	rm h.json
+	tells 3 'could be' diff n.npy h.npy
+	prints 'g0: equal' diff --dtype=bf16 --a=layout=nhd --b=layout=hnd n.npy h.npy
+	tells 3 '--layout is hnd (LBHSC), but' diff --a=layout=hnd --b=layout=hnd,dtype=bf16 "$nhd" h.npy
+	prints 'g0: equal' diff --a=layout=nhd,dtype=bf16 --b=dtype=bf16,layout=hnd \
+		--a=blocks-of=X=5,2:20,blocks-of=Y=9 --b=blocks-of=X=5,2:20 --b=blocks-of=Y=9 \
+		--by=tokens n.npy h.npy
+	tells 2 "--a has 'hedas', which is no option of an input, did you mean 'heads'?" \
+		diff --a=layout=nhd,hedas=4 n.npy h.npy
+	tells 2 '--b has layout without a value' diff --b=layout n.npy h.npy
+	tells 2 '--b has layout twice' diff --b=layout=nhd,layout=hnd n.npy h.npy
+	tells 2 '--b has trust-manifest with a value' diff --b=trust-manifest=1 n.npy h.npy
+	tells 3 '--heads is 5, but group g0 has 4' diff --b=heads=5 "$nhd" "$nhd"
+	for r in 0 1; do
+		cp "$kv/s260k/tp2/rank$r.packed_nhd.bf16.safetensors" r$r.safetensors
+	done
+	prints 'verified equal' merge --in-order --layout=nhd --verify -o whole.npy ./r*
+	cmp whole.npy n.npy
+	prints 'equal' diff --in-order --layout=nhd "$nhd" : ./r*
 }
 
 @test "26. bytes of a token with fp8" {
