@@ -129,19 +129,52 @@ static const char *option_of(enum kvt_axis axis, const struct kvt_group *group)
 	       "--content-size" : options[axis];
 }
 
+/* All that are open but one, which the size tells: that of blocks if it is there. */
+static enum kvt_status ask_open(const struct kvt_group *group,
+				const struct kvt_array *array, struct kvt_error *err)
+{
+	const char *ask[KVT_NAXES + 1];
+	struct kvt_text list = { "" };
+	size_t used = 0;
+	int n = 0;
+
+	if (!group->dtype && !array->dtype)
+		ask[n++] = "--dtype";
+	for (int a = 0; a < KVT_NAXES; a++)
+		if (group->shape.n[a] < 0 && a != KVT_AXIS_B &&
+		    (!n || ask[n - 1] != option_of(a, group)))
+			ask[n++] = option_of(a, group);
+	if (!n)
+		ask[n++] = option_of(KVT_AXIS_B, group);
+	for (int i = 0; i < n; i++)
+		used += (size_t)snprintf(list.s + used, sizeof(list.s) - used, "%s%s",
+					 i ? i + 1 < n ? ", " : " and " : "", ask[i]);
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: its sizes are not known; give %s%s", array->name, list.s,
+			n > 1 ? ", or --spec instead of sizes" : "");
+}
+
+static int count_open(const struct kvt_group *group)
+{
+	int n = 0;
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		n += group->shape.n[a] < 0;
+	return n;
+}
+
 /* The only open extent is what divides the size exactly. */
 static enum kvt_status derive_open(bool *derived, struct kvt_group *group,
 				   const struct kvt_array *array,
 				   struct kvt_error *err)
 {
 	struct kvt_shape shape = group->shape;
-	int open = -1, nopen = 0;
+	int open = -1, nopen = count_open(group);
 	int64_t nbytes;
 
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (shape.n[a] < 0) {
 			open = a;
-			nopen++;
 			shape.n[a] = 1;
 		}
 	if (!nopen)
@@ -151,12 +184,10 @@ static enum kvt_status derive_open(bool *derived, struct kvt_group *group,
 		shape.n[KVT_AXIS_D] = group->page_bytes;
 		shape.elem = 1;
 	}
+	if (nopen > 1 && array->rank > 1)
+		return kvt_manifest_fit_other(group, array, err);
 	if (nopen > 1 || kvt_shape_nbytes(&nbytes, &shape, NULL) || !nbytes)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: the number of %ss is not known; give %s%s",
-				array->name, kvt_axis_name(open), option_of(open, group),
-				open == KVT_AXIS_B || open == KVT_AXIS_S ? "" :
-				" or --spec");
+		return ask_open(group, array, err);
 	if (array->nbytes % nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %lld bytes, not a multiple of the %lld of one %s: it was cut, or another size is wrong; give %s to hold all against it",
@@ -178,8 +209,11 @@ static enum kvt_status fit_single(struct kvt_manifest *manifest,
 	kvt_content_defaults(group);
 	/* what is there counts before what may follow: H of MLA, say */
 	if ((status = kvt_manifest_fit_shape(group, array, err)) ||
-	    (status = fit_dtype(group, array, err)) ||
-	    (status = settle_group(group, array->name, err)) ||
+	    (status = settle_group(group, array->name, err)))
+		return status;
+	if (!group->dtype && !array->dtype && !array->rank && count_open(group) > 1)
+		return ask_open(group, array, err);
+	if ((status = fit_dtype(group, array, err)) ||
 	    (status = derive_open(&manifest->derived, group, array, err)) ||
 	    (status = settle_slots(group, array->name, err)) ||
 	    (status = kvt_manifest_fit_axes(group, array, err)))

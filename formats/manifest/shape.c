@@ -30,14 +30,19 @@ static struct shape_text print_shape(int rank, const int64_t *shape)
 
 /* ---- from the shape ----------------------------------------------------- */
 
+/* What an array may lack or join of the axes of an order. */
+struct reading {
+	bool fuse;		/* K and D are one axis; opaque content has no K */
+	bool no_heads;		/* of opaque content */
+	bool one_layer;		/* there is no L: a tensor of one layer */
+};
+
 /*
- * The extents that an array of this shape has if its axes are those of the
- * order.  Opaque content lacks K and perhaps H; else the last two, K and D, may
- * be one.  False if the shape does not fit, or not what is known.
+ * The extents that an array of this shape has if its axes are those of the order, read
+ * that way.  False if the shape does not fit, or not what is known.
  */
 static bool match_axes(int64_t n[KVT_NAXES], const struct kvt_order *order,
-		       bool latent, bool fuse, bool drop, int rank,
-		       const int64_t *shape)
+		       bool latent, struct reading as, int rank, const int64_t *shape)
 {
 	int64_t found[KVT_NAXES];
 	int at = 0;
@@ -49,13 +54,14 @@ static bool match_axes(int64_t n[KVT_NAXES], const struct kvt_order *order,
 
 		if (order->part[i].kind != KVT_WHOLE)
 			return false;
-		if (fuse && axis == KVT_AXIS_K) {
+		if (as.fuse && axis == KVT_AXIS_K) {
 			if (!latent && (i + 1 == order->nparts ||
 					order->part[i + 1].axis != KVT_AXIS_D))
 				return false;
 			continue;
 		}
-		if (drop && axis == KVT_AXIS_H)
+		if ((as.no_heads && axis == KVT_AXIS_H) ||
+		    (as.one_layer && axis == KVT_AXIS_L))
 			continue;
 		if (at == rank)
 			return false;
@@ -63,7 +69,7 @@ static bool match_axes(int64_t n[KVT_NAXES], const struct kvt_order *order,
 	}
 	if (at != rank)
 		return false;
-	if (fuse && !latent) {
+	if (as.fuse && !latent) {
 		if (found[KVT_AXIS_D] % 2)
 			return false;
 		found[KVT_AXIS_D] /= 2;
@@ -78,15 +84,17 @@ static bool match_axes(int64_t n[KVT_NAXES], const struct kvt_order *order,
 	return true;
 }
 
-static bool match_shape(int64_t n[KVT_NAXES], const struct kvt_layout *layout,
-			bool latent, int rank, const int64_t *shape)
+/* The first way to read it that fits: all axes before those of one layer. */
+static bool match_shape(int64_t n[KVT_NAXES], struct reading *as,
+			const struct kvt_layout *layout, bool latent, int rank,
+			const int64_t *shape)
 {
-	for (int drop = 0; drop <= latent; drop++)
-		for (int fuse = 0; fuse < 2; fuse++)
-			if (layout->nplanes == 1 &&
-			    match_axes(n, &layout->plane[0], latent, fuse, drop, rank,
-				       shape))
-				return true;
+	for (int i = 0; i < 8; i++) {
+		*as = (struct reading){ i & 1, i & 2, i & 4 };
+		if (layout->nplanes == 1 && (latent || !as->no_heads) &&
+		    match_axes(n, &layout->plane[0], latent, *as, rank, shape))
+			return true;
+	}
 	return false;
 }
 
@@ -158,27 +166,122 @@ enum kvt_status kvt_manifest_fit_axes(const struct kvt_group *group,
 
 /* ---- no layout ---------------------------------------------------------- */
 
-/* Names of kvtool's own presets that have this shape, separated by commas. */
-static void list_presets(char *list, size_t size, const struct kvt_group *group,
-			 const struct kvt_array *array)
+/* A preset whose axes an array has. */
+struct fit {
+	const struct kvt_preset *preset;
+	struct reading as;
+	int64_t n[KVT_NAXES];
+};
+
+enum { MAX_FITS = 64 };
+
+/* Of one layer presets are alike that have L at different places. */
+static bool is_alike(const struct fit *a, const struct fit *b)
+{
+	struct kvt_layout x, y;
+	const struct kvt_shape shape = { .elem = 1, .n = {
+		a->n[0], a->n[1], a->n[2], a->n[3], a->n[4], a->n[5] } };
+
+	return a->as.one_layer && b->as.one_layer && !memcmp(a->n, b->n, sizeof(a->n)) &&
+	       !kvt_layout_parse(&x, a->preset->axes, NULL) &&
+	       !kvt_layout_parse(&y, b->preset->axes, NULL) &&
+	       kvt_layout_agree(&x, &y, &shape);
+}
+
+static int proof_of(const struct fit *fit)
+{
+	return fit->preset->latent ? 2 : fit->as.fuse;
+}
+
+/* Those that have an axis for K, which must be 2, before those where any number fits. */
+static int by_proof(const void *a, const void *b)
+{
+	const struct fit *x = a, *y = b;
+	int more = proof_of(x) - proof_of(y);
+
+	return more ? more : x->preset < y->preset ? -1 : x->preset > y->preset;
+}
+
+/* Of kvtool's own presets. */
+static int find_fits(struct fit out[MAX_FITS], const struct kvt_group *group,
+		     const struct kvt_array *array)
 {
 	const struct kvt_preset *preset;
 	struct kvt_layout layout;
-	size_t used = 0;
+	int count = 0;
 
-	list[0] = '\0';
-	for (int i = 0; (preset = kvt_preset_at(i)); i++) {
-		int64_t n[KVT_NAXES];
+	for (int i = 0; (preset = kvt_preset_at(i)) && count < MAX_FITS; i++) {
+		struct fit *fit = &out[count];
+		int same = 0;
 
-		memcpy(n, group->shape.n, sizeof(n));
+		fit->preset = preset;
+		memcpy(fit->n, group->shape.n, sizeof(fit->n));
 		if (strchr(preset->name, ':') ||
 		    kvt_layout_parse(&layout, preset->axes, NULL) ||
-		    !match_shape(n, &layout, preset->latent, array->rank, array->shape) ||
-		    used + strlen(preset->name) + 3 > size)
+		    !match_shape(fit->n, &fit->as, &layout, preset->latent, array->rank,
+				 array->shape))
 			continue;
-		used += (size_t)snprintf(list + used, size - used, "%s%s",
-					 used ? ", " : "", preset->name);
+		while (same < count && !is_alike(&out[same], fit))
+			same++;
+		count += same == count;
 	}
+	qsort(out, (size_t)count, sizeof(*out), by_proof);
+	return count;
+}
+
+/* The first one in words; the others are "(2, 64 of 16, 8 of 32)". */
+static struct kvt_text print_fit(const struct fit *fit, bool first)
+{
+	const char *blocks = first ? " blocks" : "", *tokens = first ? " tokens" : "";
+	const int64_t *n = fit->n;
+	struct kvt_text t;
+	int used;
+
+	used = snprintf(t.s, sizeof(t.s), "%s (%lld%s, %lld%s of %lld%s, ",
+			fit->preset->name, LL(n[KVT_AXIS_L]),
+			!first ? "" : n[KVT_AXIS_L] == 1 ? " layer" : " layers",
+			LL(n[KVT_AXIS_B]), blocks, LL(n[KVT_AXIS_S]), tokens);
+	if (fit->preset->latent)
+		snprintf(t.s + used, sizeof(t.s) - (size_t)used, "rows of %lld)",
+			 LL(n[KVT_AXIS_D]));
+	else
+		snprintf(t.s + used, sizeof(t.s) - (size_t)used, "%lld%s of %lld)",
+			 LL(n[KVT_AXIS_H]), first ? " heads" : "", LL(n[KVT_AXIS_D]));
+	return t;
+}
+
+/* Presets that have this shape, with the sizes it then has. */
+static void list_presets(char *list, size_t size, const struct kvt_group *group,
+			 const struct kvt_array *array)
+{
+	struct fit fit[MAX_FITS];
+	int count = find_fits(fit, group, array);
+	size_t used = 0;
+
+	snprintf(list, size, "none that has a name");
+	for (int i = 0; i < count; i++) {
+		const struct kvt_text text = print_fit(&fit[i], !i);
+
+		if (used + strlen(text.s) + sizeof(" and 99 more") > size) {
+			snprintf(list + used, size - used, " and %d more", count - i);
+			return;
+		}
+		used += (size_t)snprintf(list + used, size - used, "%s%s", i ? ", " : "",
+					 text.s);
+	}
+}
+
+enum kvt_status kvt_manifest_fit_other(const struct kvt_group *group,
+				       const struct kvt_array *array,
+				       struct kvt_error *err)
+{
+	char list[260];
+
+	list_presets(list, sizeof(list), group, array);
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%.90s: layout %s has no reading of its shape, %.60s, which could be %s: give another --layout, or sizes, such as --heads and --head-dim",
+			array->name, kvt_layout_called(&group->layout).s,
+			print_shape(array->rank, array->shape).s, list);
 }
 
 /* "--layout, --dtype and --heads" of what is not known yet. */
@@ -217,7 +320,7 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 	const struct kvt_group *group = &manifest->snapshot.group[0];
 	const char *aside = manifest->passed_over ?
 			    " (the one beside it belongs to another file)" : "";
-	char list[200], missing[128], elements[32] = "";
+	char list[190], missing[128], elements[32] = "";
 
 	list_missing(missing, sizeof(missing), manifest, array);
 	if (!array->rank)
@@ -231,9 +334,9 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 		snprintf(elements, sizeof(elements), "%lld-byte elements, ",
 			 LL(array->elem));
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.100s: array of %s%.60s, no manifest%s; could be %s: give %s, or --manifest; kvtool guess may help",
+			"%.90s: array of %s%.60s, no manifest%s; could be %s: give %s, or --manifest; kvtool guess may help",
 			array->name, elements, print_shape(array->rank, array->shape).s,
-			aside, list[0] ? list : "none that has a name", missing);
+			aside, list, missing);
 }
 
 /* ---- what is given ------------------------------------------------------- */
@@ -250,6 +353,7 @@ enum kvt_status kvt_manifest_fit_shape(struct kvt_group *group,
 {
 	bool latent = kvt_group_opaque(group) || group->shape.n[KVT_AXIS_K] == 1,
 	     open = false;
+	struct reading as;
 	int64_t n[KVT_NAXES];
 
 	for (int a = 0; a < KVT_NAXES; a++)
@@ -257,12 +361,12 @@ enum kvt_status kvt_manifest_fit_shape(struct kvt_group *group,
 	if (!open || !array->rank || group->page_bytes)
 		return KVT_OK;
 	memcpy(n, group->shape.n, sizeof(n));
-	if (match_shape(n, &group->layout, latent, array->rank, array->shape)) {
+	if (match_shape(n, &as, &group->layout, latent, array->rank, array->shape)) {
 		memcpy(group->shape.n, n, sizeof(n));
 		return KVT_OK;
 	}
 	memset(n, 0xff, sizeof(n));	/* -1: unknown */
-	if (!match_shape(n, &group->layout, latent, array->rank, array->shape))
+	if (!match_shape(n, &as, &group->layout, latent, array->rank, array->shape))
 		return KVT_OK;		/* perhaps the size tells */
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (group->shape.n[a] >= 0 && group->shape.n[a] != n[a])

@@ -25,7 +25,7 @@ bare() {
 	bare
 	tells 3 'array of 2-byte elements, 5 x 48 x 16 x 4 x 2 x 8, no manifest' \
 		describe bare.npy
-	said 'could be nhd, hnd,' 'give --layout and --dtype' 'kvtool guess'
+	said 'could be nhd (5 layers, 48 blocks of 16 tokens, 4 heads of 8), hnd (5, 48 of 4, 16 of 8),' 'give --layout and --dtype' 'kvtool guess'
 	prints 'heads     4' describe --layout=nhd --dtype=bf16 bare.npy
 }
 

@@ -95,7 +95,7 @@ static struct parse_case {
 	  " \"head_dim\": 8}}", BASE_BYTES + 512, KVT_BAD_INPUT, "--blocks" },
 	{ "two open extents", "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
 	  " \"sizes\": {\"block_size\": 16, \"num_kv_heads\": 2, \"head_dim\": 8}}",
-	  BASE_BYTES, KVT_BAD_INPUT, "is not known" },
+	  BASE_BYTES, KVT_BAD_INPUT, "its sizes are not known; give --layers" },
 	{ "heads said twice, differently", "{" BASE ", \"head_count\": 4}", BASE_BYTES,
 	  KVT_BAD_INPUT, "head_count is 4" },
 	{ "names of fewer layers", "{" BASE ", \"layer_names\": [\"a\", \"b\"]}",
@@ -110,8 +110,12 @@ static struct parse_case {
 	  KVT_BAD_INPUT, NULL },
 	{ "live slots of fewer blocks", "{" BASE ", \"block_valid\": [1]}", BASE_BYTES,
 	  KVT_BAD_INPUT, "block_valid is 1" },
-	{ "rank without the total of heads", "{" BASE ", \"tp_size\": 2, \"tp_rank\": 1}",
-	  BASE_BYTES, KVT_BAD_INPUT, "total_kv_heads is missing" },
+	{ "a rank of several heads, which are its own", "{" BASE ", \"tp_size\": 2,"
+	  " \"tp_rank\": 1}", BASE_BYTES, KVT_OK, NULL },
+	{ "a rank of one head, of which others may have replicas",
+	  "{\"layout\": \"nhd\", \"dtype\": \"bf16\", \"tp_size\": 2, \"tp_rank\": 1,"
+	  " \"sizes\": {\"layers\": 3, \"block_size\": 16, \"num_kv_heads\": 1,"
+	  " \"head_dim\": 8}}", BASE_BYTES, KVT_BAD_INPUT, "which is 2 if each rank" },
 	{ "rank whose heads follow", "{" BASE ", \"tp_size\": 2, \"tp_rank\": 1,"
 	  " \"total_kv_heads\": 4}", BASE_BYTES, KVT_OK, NULL },
 	{ "rank with heads of another", "{" BASE ", \"tp_size\": 2, \"tp_rank\": 1,"

@@ -153,7 +153,8 @@ static struct against_case {
 	const char *part;
 } against[] = {
 	{ "nothing but the array: candidates are listed", NULL, { .dtype = "bf16" },
-	  KVT_BAD_INPUT, "could be nhd, hnd, blshc" },
+	  KVT_BAD_INPUT,
+	  "could be nhd (3 layers, 5 blocks of 16 tokens, 2 heads of 8), hnd (3, 5 of 2" },
 	{ "a layout, a type", NULL, { .layout = "nhd", .dtype = "bf16" }, KVT_OK, NULL },
 	{ "a layout, no type", NULL, { .layout = "nhd" }, KVT_BAD_INPUT, "--dtype" },
 	{ "a type of another size", NULL, { .layout = "nhd", .dtype = "fp32" },

@@ -34,7 +34,7 @@ static struct raw_case {
 	{ "format said, nothing else", NULL, { .format = "raw" }, 0, 0, KVT_BAD_INPUT,
 	  "--layout" },
 	{ "a layout without sizes", NULL, { .layout = "nhd", .dtype = "bf16" }, 0, 0,
-	  KVT_BAD_INPUT, "is not known; give --" },
+	  KVT_BAD_INPUT, "its sizes are not known; give --" },
 	{ "one size left open", NULL,
 	  { .layout = "nhd", .dtype = "bf16", .blocks = 5, .block_size = 16, .heads = 2,
 	    .head_dim = 8 }, 0, 0, KVT_OK, NULL },
