@@ -96,7 +96,9 @@ static enum verdict layout(struct question *q)
 	if (kvt_layout_parse(&said, q->said->layout, NULL))
 		return AGREES;
 	q->has = kvt_layout_called(&group->layout);
-	same = kvt_layout_agree(&said, &group->layout, &group->shape);
+	same = kvt_layout_agree(&said, &group->layout, &group->shape) ||
+	       (q->reader->leaf.indexed.nplanes &&
+		kvt_layout_agree(&said, &q->reader->leaf.indexed, &group->shape));
 	return same || (in_layout && in_layout(group, &said)) ? AGREES : DIFFERS;
 }
 

@@ -352,6 +352,8 @@ static void put_group(struct json_out *out, json_t *o, const struct kvt_group_fa
 		      g->content.type ? kvt_content_name(&g->content).s : NULL);
 	json_put_int(out, o, "element_bytes", g->shape.elem);
 	put_layout(out, o, &g->layout);
+	json_put_text(out, o, "indexed_layout",
+		      f->indexed ? kvt_layout_string(f->indexed).s : NULL);
 	put_shape(out, o, f);
 	put_memory(out, o, f);
 	put_predicates(out, o, &f->is);

@@ -444,6 +444,10 @@ static void print_group(const struct kvt_group_facts *f, const struct kvt_descri
 		print_packing(group);
 	print_label("layout");
 	plainf("%s\n", human_layout(&group->layout).s);
+	if (f->indexed) {
+		print_label("indexed");
+		plainf("%s\n", human_layout(f->indexed).s);
+	}
 	print_memory(f);
 	if (options->tuples)
 		print_tuples(&group->layout);

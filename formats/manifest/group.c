@@ -62,6 +62,20 @@ enum kvt_status kvt_manifest_take_extent(struct kvt_group *group, enum kvt_axis 
 
 /* ---- layout ------------------------------------------------------------- */
 
+/* The same order, with layers or of one. */
+static bool is_same_order(const struct kvt_layout *named, const struct kvt_layout *said)
+{
+	struct kvt_layout one = *named;
+
+	if (kvt_layout_equal(named, said))
+		return true;
+	if (one.nplanes != 1 || one.plane[0].part[0].axis != KVT_AXIS_L)
+		return false;
+	memmove(one.plane[0].part, one.plane[0].part + 1,
+		(size_t)--one.plane[0].nparts * sizeof(one.plane[0].part[0]));
+	return kvt_layout_equal(&one, said);
+}
+
 bool kvt_layout_latent(const struct kvt_layout *layout)
 {
 	const struct kvt_preset *preset;
@@ -69,7 +83,7 @@ bool kvt_layout_latent(const struct kvt_layout *layout)
 
 	for (int i = 0; (preset = kvt_preset_at(i)); i++)
 		if (preset->latent && !kvt_layout_parse(&named, preset->axes, NULL) &&
-		    kvt_layout_equal(&named, layout))
+		    is_same_order(&named, layout))
 			return true;
 	return false;
 }

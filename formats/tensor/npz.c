@@ -91,6 +91,7 @@ static enum kvt_status npz_open(struct kvt_reader *reader, const char *path,
 const struct kvt_format kvt_npz_format = {
 	.info = { "npz", "numpy arrays in a zip archive, not compressed",
 		  .reads = true, .writes = false },
+	.in_layout = kvt_tensors_in_layout,
 	.facts = kvt_tensors_facts,
 	.tell = kvt_tell_padding,
 	.checks = "directory, headers, lengths",

@@ -21,6 +21,7 @@ struct opening {
 	struct kvt_manifest manifest;
 	const char *names;		/* as for --set=names, said or guessed */
 	char *guessed;			/* owned */
+	bool in_memory_order;		/* so the group's layout has been made */
 	int file;
 	struct kvt_error *err;
 };
@@ -66,7 +67,7 @@ static enum kvt_status add_range(struct opening *o, int g, struct kvt_file_part 
 				 const struct kvt_tensor *t)
 {
 	const struct kvt_group *group = &o->manifest.snapshot.group[g];
-	bool dense = !t->strided;
+	bool dense = !t->strided || o->in_memory_order;
 
 	if (!dense && (range->views.count != 1 || !restride(&range->views.view[0], t)))
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
@@ -74,6 +75,32 @@ static enum kvt_status add_range(struct opening *o, int g, struct kvt_file_part 
 				o->reader->leaf.path, t->name,
 				kvt_layout_string(&group->layout).s);
 	return kvt_flat_add(&o->reader->flat[g], range, o->err);
+}
+
+/*
+ * The layout of the group becomes that of memory, if 'count' tensors have one; the index
+ * of each is that of a layer, NULL of the one tensor there is.
+ */
+static void take_strides(struct opening *o, const struct kvt_tensor *first,
+			 const struct kvt_layer *layer, int64_t count)
+{
+	struct kvt_group *group = &o->manifest.snapshot.group[0];
+	struct kvt_layout memory;
+
+	for (int64_t i = 0; layer && i < count; i++) {
+		const struct kvt_tensor *t = &o->tensors->tensor[layer[i].index];
+
+		if (t->strided != first->strided || t->rank != first->rank ||
+		    memcmp(t->stride, first->stride,
+			   (size_t)t->rank * sizeof(*t->stride)))
+			return;
+	}
+	if (!kvt_tensor_memory(&memory, &group->layout, &group->shape, first,
+			       layer != NULL))
+		return;
+	o->reader->leaf.indexed = group->layout;
+	group->layout = memory;
+	o->in_memory_order = true;
 }
 
 /* All of a group in one tensor, or each plane in its own. */
@@ -253,6 +280,8 @@ static enum kvt_status open_single(struct opening *o, const struct kvt_tensor *t
 	}
 	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
 		return status;
+	if (!values && !o->manifest.pages)
+		take_strides(o, t, NULL, 1);
 	return planes ? add_planes(o, 0, group->shape.n[KVT_AXIS_L], t, values) :
 			add_whole(o, 0, t, values, o->manifest.pages);
 }
@@ -319,6 +348,23 @@ static enum kvt_status check_alike(const struct opening *o,
 	return status;
 }
 
+/* Axes of the tensor of one layer: that of the layers stands outside. */
+static void add_layers_axis(struct kvt_layout *layout)
+{
+	for (int i = 0; i < layout->nplanes; i++) {
+		struct kvt_order *order = &layout->plane[i];
+		int at = 0;
+
+		while (at < order->nparts && order->part[at].axis != KVT_AXIS_L)
+			at++;
+		if (at < order->nparts || at == KVT_MAX_PARTS)
+			continue;
+		memmove(order->part + 1, order->part,
+			(size_t)order->nparts++ * sizeof(*order->part));
+		order->part[0] = (struct kvt_part){ KVT_AXIS_L, KVT_WHOLE, 0 };
+	}
+}
+
 /* Layers that are files or tensors of their own stand outside all else. */
 static enum kvt_status check_outermost(const struct opening *o,
 				       const struct kvt_layout *layout)
@@ -376,6 +422,8 @@ static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *lay
 	struct kvt_array array = kvt_tensor_array(first, o->reader->leaf.path);
 	enum kvt_status status;
 
+	if (o->manifest.has_layout)
+		add_layers_axis(&group->layout);
 	if (apart && plane_axis(o, first, partner(o, first)) >= 0) {
 		apart = false;
 		if ((status = join_planes(&array, o, first, partner(o, first))))
@@ -400,6 +448,8 @@ static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *lay
 	}
 	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
 		return status;
+	if (!partner(o, first))
+		take_strides(o, first, layer, count);
 	return kvt_layers_tables(group, layer, count, o->reader->leaf.path, o->err);
 }
 
@@ -545,6 +595,14 @@ enum kvt_status kvt_tensors_open(struct kvt_reader *reader, const char *path,
 	free(o.guessed);
 	kvt_tensors_free(&tensors);
 	return status;
+}
+
+bool kvt_tensors_in_layout(const struct kvt_group *group, const struct kvt_layout *said)
+{
+	struct kvt_layout layers = *said;
+
+	add_layers_axis(&layers);
+	return kvt_layout_agree(&layers, &group->layout, &group->shape);
 }
 
 const char *const kvt_tensors_facts[] = { "names", "padded", NULL };

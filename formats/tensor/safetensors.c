@@ -195,6 +195,7 @@ const struct kvt_format kvt_safetensors_format = {
 		  .reads = true, .writes = true },
 	.endings = endings,
 	.checks = "header, length",
+	.in_layout = kvt_tensors_in_layout,
 	.facts = kvt_tensors_facts,
 	.tell = kvt_tell_padding,
 	.takes = KVT_TAKES_MANIFEST,

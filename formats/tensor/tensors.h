@@ -142,6 +142,15 @@ const char *kvt_tensors_note(const struct kvt_tensors *tensors, const char *name
 /* The array that a tensor is; 'name' of the file. */
 struct kvt_array kvt_tensor_array(const struct kvt_tensor *tensor, const char *name);
 
+/*
+ * The order in which the elements of a tensor lie, whose axes are those of 'indexed'
+ * without that of layers if it is one 'of_layer'.  False: they do not lie without gaps,
+ * are where 'indexed' has them, or the axes are others.
+ */
+bool kvt_tensor_memory(struct kvt_layout *out, const struct kvt_layout *indexed,
+		       const struct kvt_shape *shape, const struct kvt_tensor *tensor,
+		       bool of_layer);
+
 /* KVT_UNSUPPORTED if it holds nothing a cache is made of, or its slots in no order. */
 KVT_MUST_CHECK enum kvt_status
 kvt_tensor_check(const struct kvt_tensor *tensor, const char *path,
@@ -213,6 +222,8 @@ kvt_tensors_cut(struct kvt_reader *reader, struct kvt_tensors *tensors,
 		const struct kvt_file *file, const struct kvt_hints *hints,
 		struct kvt_error *err);
 
+/* Is it that of the group, or of a tensor of a layer?  For kvt_format.in_layout. */
+bool kvt_tensors_in_layout(const struct kvt_group *group, const struct kvt_layout *said);
 /* What it takes from the hints; ends with NULL. */
 extern const char *const kvt_tensors_facts[];
 

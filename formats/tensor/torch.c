@@ -191,6 +191,7 @@ static enum kvt_status torch_open(struct kvt_reader *reader, const char *path,
 const struct kvt_format kvt_torch_format = {
 	.info = { "torch", "tensors of torch.save(), in dicts, lists and tuples",
 		  .reads = true, .writes = false },
+	.in_layout = kvt_tensors_in_layout,
 	.facts = kvt_tensors_facts,
 	.tell = kvt_tell_padding,
 	.checks = "pickle, extents, lengths",

@@ -227,6 +227,12 @@ enum kvt_status kvt_dump_unchanged(const struct kvt_dump *dump, struct kvt_error
 	return status;
 }
 
+const struct kvt_layout *kvt_dump_indexed(const struct kvt_dump *dump)
+{
+	return dump->nleaves == 1 && dump->leaf[0]->self == dump &&
+	       dump->leaf[0]->indexed.nplanes ? &dump->leaf[0]->indexed : NULL;
+}
+
 const char *kvt_dump_checks(const struct kvt_dump *dump)
 {
 	return dump->nleaves ? dump->leaf[0]->checks : NULL;

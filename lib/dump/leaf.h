@@ -21,6 +21,7 @@ struct kvt_leaf {
 	struct kvt_snapshot snapshot;	/* checked and complete; owned */
 	struct kvt_tiling tiling[KVT_MAX_GROUPS];	/* nbytes 0: an array */
 	struct kvt_layout runs[KVT_MAX_GROUPS];	/* of tiles: tile_runs() */
+	struct kvt_layout indexed;	/* kvt_dump_indexed(); no planes: NULL */
 	struct kvt_proven proven;
 	/* data that has no checksum of its own is read by leaf_held.c */
 	bool held[KVT_MAX_GROUPS];

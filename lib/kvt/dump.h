@@ -195,6 +195,11 @@ kvt_dump_unchanged(const struct kvt_dump *dump, struct kvt_error *err);
  * What the format has held against what, for a person to read ("lengths, names");
  * NULL: it does not say.
  */
+/*
+ * The axes of the tensor that a file has, in the order of its indices, where strides put
+ * them in memory in another one, which is the layout of group 0; NULL: they do not.
+ */
+const struct kvt_layout *kvt_dump_indexed(const struct kvt_dump *dump);
 KVT_API const char *kvt_dump_checks(const struct kvt_dump *dump);
 /* Are these files that no index lists, so that a missing one is not noticed? */
 KVT_API bool kvt_dump_unlisted(const struct kvt_dump *dump);

@@ -27,6 +27,7 @@ double kvt_standard_deviation(const struct kvt_moments *m);
 struct kvt_group_facts {
 	const struct kvt_group *group;
 	const struct kvt_tiling *tiling;	/* NULL: flat */
+	const struct kvt_layout *indexed;	/* kvt_dump_indexed(), or NULL */
 	struct kvt_views views;
 	struct kvt_predicates is;
 	int64_t data_bytes, layer_bytes, block_bytes;	/* block: of one layer */

@@ -155,6 +155,7 @@ enum kvt_status kvt_describe(struct kvt_description *d, const char *path,
 		if (!status)
 			page_facts(f, dump, g);
 		f->tiling = kvt_dump_tiling(dump, g);
+		f->indexed = g ? NULL : kvt_dump_indexed(dump);
 		f->has_cells = kvt_dump_has_cells(dump, g);
 		f->cells_proven = kvt_dump_proven(dump)->cells[g];
 		f->checksum = kvt_checksum_name(dump, g);
