@@ -170,7 +170,7 @@ def manifest_plants(tmp):
          rank(tp_size=2, tp_rank=0, total_kv_heads=9, head_start=0), ()),
         ("4 of 8 heads", "tp.partial", "group=g0",
          rank(total_kv_heads=8, head_start=2), ()),
-        ("rank 2 of 2", "file.unreadable", "", rank(tp_size=2, tp_rank=2), ()),
+        ("rank 2 of 2", "tp.rank", "", rank(tp_size=2, tp_rank=2), ()),
     ]
 
 

@@ -525,7 +525,7 @@ static enum kvt_status open_tensors(struct opening *o)
 				o->reader->leaf.path);
 	if (o->manifest.snapshot.ngroups > 1)
 		return open_groups(o);
-	if (!o->names && !o->tensors->names) {
+	if (!o->names && !o->tensors->names && count > 1) {
 		if ((status = kvt_names_guess(&o->guessed, o->tensors,
 					      o->reader->leaf.path,
 					      o->manifest.has_layout ? "" :

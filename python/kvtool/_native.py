@@ -183,7 +183,8 @@ class Reblocked(Structure):
 
 class CreateOptions(Structure):
     _fields_ = [("format", c_char_p), ("force", c_bool), ("no_sync", c_bool),
-                ("uncompressed", c_bool), ("no_digest", c_bool), ("level", c_int),
+                ("uncompressed", c_bool), ("no_digest", c_bool), ("as_is", c_bool),
+                ("level", c_int),
                 ("tile_bytes", c_int64), ("row_ranks", c_int64), ("like", c_void_p),
                 ("parts", c_void_p), ("nparts", c_int64)]
 
