@@ -34,6 +34,7 @@ NAMES = {
     "Reblocked": "kvt_reblocked", "CreateOptions": "kvt_create_options",
     "DiffOptions": "kvt_diff_options", "DiffGroup": "kvt_diff_group",
     "DiffElement": "kvt_diff_element", "DiffTold": "kvt_diff_told",
+    "DiffCell": "kvt_diff_cell",
     "BrokenRule": "kvt_broken_rule",
 }
 

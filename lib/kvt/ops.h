@@ -69,6 +69,10 @@ struct kvt_diff_options {
 	double atol, rtol;	/* |A - B| <= atol + rtol |B| */
 	bool no_diagnosis;	/* do not look for a known fault that explains it */
 	int most;		/* elements told of a group, 0 to 100: the worst */
+	bool has_scale[2];	/* of A, of B */
+	double scale[2][2];	/* a number of A or B is this times it: keys, values */
+	int nmatches;
+	const char *const *match;	/* "A=B": request A of A is request B of B */
 };
 
 /* A group of either dump, or what both have of it. */
@@ -97,6 +101,15 @@ struct kvt_diff_element {
 	double value[2], error;
 };
 
+/* What both have of a head of a layer. */
+struct kvt_diff_cell {
+	const char *group;
+	int64_t layer, head;		/* in the model; head -1: there is no such axis */
+	int64_t elements, outside;	/* of the tolerance of each element, or unequal */
+	double max_abs, dd;		/* of A - B: the largest, the sum of squares */
+	double aa, bb, ab;		/* sums of A^2, B^2, A B; 0 in an equal group */
+};
+
 struct kvt_diff_told {
 	void *context;
 	/* Each may be NULL.  'side' is 0 for A; text "layers 3, 4 of g0". */
@@ -104,6 +117,8 @@ struct kvt_diff_told {
 	void (*group)(void *context, const struct kvt_diff_group *group);
 	/* After their group, the largest error first. */
 	void (*element)(void *context, const struct kvt_diff_element *element);
+	/* After their group, layer by layer. */
+	void (*cell)(void *context, const struct kvt_diff_cell *cell);
 };
 
 /*

@@ -193,7 +193,9 @@ class DiffOptions(Structure):
     _fields_ = [("by", c_int), ("common", c_bool), ("exact", c_bool),
                 ("automatic", c_bool), ("has_atol", c_bool), ("has_rtol", c_bool),
                 ("atol", c_double), ("rtol", c_double), ("no_diagnosis", c_bool),
-                ("most", c_int)]
+                ("most", c_int), ("has_scale", c_bool * 2),
+                ("scale", c_double * 2 * 2), ("nmatches", c_int),
+                ("match", POINTER(c_char_p))]
 
 
 class DiffGroup(Structure):
@@ -211,12 +213,19 @@ class DiffElement(Structure):
                 ("dim", c_int64), ("value", c_double * 2), ("error", c_double)]
 
 
+class DiffCell(Structure):
+    _fields_ = [("group", c_char_p), ("layer", c_int64), ("head", c_int64),
+                ("elements", c_int64), ("outside", c_int64), ("max_abs", c_double),
+                ("dd", c_double), ("aa", c_double), ("bb", c_double), ("ab", c_double)]
+
+
 class DiffTold(Structure):
     ONLY = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
     GROUP = CFUNCTYPE(None, c_void_p, POINTER(DiffGroup))
     ELEMENT = CFUNCTYPE(None, c_void_p, POINTER(DiffElement))
+    CELL = CFUNCTYPE(None, c_void_p, POINTER(DiffCell))
     _fields_ = [("context", c_void_p), ("only", ONLY), ("group", GROUP),
-                ("element", ELEMENT)]
+                ("element", ELEMENT), ("cell", CELL)]
 
 
 class BrokenRule(Structure):

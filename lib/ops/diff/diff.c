@@ -352,13 +352,15 @@ static void heat_add(struct heat *to, const struct diff_sums *from)
 		to->max_abs = from->max_abs;
 	to->dd += from->dd;
 	to->aa += from->aa;
+	to->bb += from->bb;
+	to->ab += from->ab;
 }
 
 static void heat_merge(struct heat *to, const struct heat *from)
 {
 	heat_add(to, &(struct diff_sums){ .n = from->n, .outside = from->bad,
-		 .dd = from->dd,
-				     .aa = from->aa, .max_abs = from->max_abs });
+					  .dd = from->dd, .aa = from->aa, .bb = from->bb,
+					  .ab = from->ab, .max_abs = from->max_abs });
 }
 
 /* All slots of a segment in one layer. */

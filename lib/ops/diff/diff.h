@@ -194,7 +194,7 @@ struct deviation {
 /* A cell of a heat map. */
 struct heat {
 	int64_t n, bad;			/* bad: outside the tolerance, or unequal */
-	double max_abs, dd, aa;
+	double max_abs, dd, aa, bb, ab;
 };
 
 enum { DIFF_MAX_COLUMNS = 256, DIFF_MAX_WORST = 100 };

@@ -89,6 +89,31 @@ static void tell_element(const struct diff_result *r, const struct deviation *wo
 	told->element(told->context, &out);
 }
 
+/* Sums that were not taken, because nothing differs, are 0. */
+static void tell_cells(const struct diff_result *r, const struct kvt_diff_told *told)
+{
+	const struct diff_pair *p = r->pair;
+
+	for (int64_t i = 0; i < p->nlayers * p->nheads; i++) {
+		struct kvt_diff_cell out = {
+			.group = p->id, .layer = kvt_diff_layer(r, i / p->nheads),
+			.head = p->group[SIDE_A]->kind == KVT_MAMBA_CONV ?
+				-1 : kvt_diff_head(r, i % p->nheads),
+			.elements = p->nslots * p->nkv * p->content,
+		};
+
+		if (r->measured) {
+			out.outside = r->by_head[i].bad;
+			out.max_abs = r->by_head[i].max_abs;
+			out.dd = r->by_head[i].dd;
+			out.aa = r->by_head[i].aa;
+			out.bb = r->by_head[i].bb;
+			out.ab = r->by_head[i].ab;
+		}
+		told->cell(told->context, &out);
+	}
+}
+
 static void tell(const struct dumps_diff *d, const struct kvt_diff_told *told)
 {
 	for (int i = 0; told->only && i < d->pairs.unmatched.n && i < 64; i++)
@@ -98,6 +123,8 @@ static void tell(const struct dumps_diff *d, const struct kvt_diff_told *told)
 		tell_group(&d->result[i], told);
 		for (int64_t w = 0; told->element && w < d->result[i].nworst; w++)
 			tell_element(&d->result[i], &d->result[i].worst[w], told);
+		if (told->cell)
+			tell_cells(&d->result[i], told);
 	}
 }
 
@@ -105,7 +132,7 @@ static enum kvt_status compare_pairs(struct dumps_diff *d,
 				     const struct kvt_diff_options *options,
 				     const struct kvt_run *run, struct kvt_error *err)
 {
-	const struct diff_criteria criteria = {
+	struct diff_criteria criteria = {
 		.exact = options->exact,
 		.tolerance = {
 			.given = options->automatic || options->has_atol ||
@@ -117,6 +144,11 @@ static enum kvt_status compare_pairs(struct dumps_diff *d,
 	};
 	const struct diff_options how = { .run = *run, .nworst = options->most };
 
+	for (int s = 0; s < NSIDES; s++) {
+		criteria.scale[s].given = options->has_scale[s];
+		for (int k = 0; k < 2; k++)
+			criteria.scale[s].kv[k] = options->scale[s][k];
+	}
 	return kvt_diff_results(&d->result, &d->pairs, d->side, &criteria, &how,
 				!options->no_diagnosis, err);
 }
@@ -129,6 +161,7 @@ static enum kvt_status align(struct dumps_diff *d, const struct kvt_diff_options
 			   options->has_rtol,
 		.by = options->by == KVT_DIFF_TOKENS ? BY_TOKENS :
 		      options->by == KVT_DIFF_BLOCKS ? BY_BLOCKS : BY_AUTO,
+		.nmatches = options->nmatches, .match = options->match,
 	};
 	enum kvt_status status;
 
@@ -139,9 +172,22 @@ static enum kvt_status align(struct dumps_diff *d, const struct kvt_diff_options
 	if ((status = kvt_diff_align(&d->pairs, d->side, &how, err)))
 		return status;
 	if (d->pairs.unmatched.n && !options->common)
-		return kvt_fail(err, KVT_BAD_INPUT, "only %c has %s",
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"only %c has %s; --common compares what both have",
 				"AB"[d->pairs.unmatched.item[0].side],
 				d->pairs.unmatched.item[0].text);
+	return KVT_OK;
+}
+
+static enum kvt_status check_scales(const struct kvt_diff_options *options,
+				    struct kvt_error *err)
+{
+	for (int s = 0; s < NSIDES; s++)
+	for (int k = 0; options->has_scale[s] && k < 2; k++)
+		if (!(options->scale[s][k] > 0 && isfinite(options->scale[s][k])))
+			return kvt_fail(err, KVT_USAGE,
+					"scale of %c: %g, expected a number above 0",
+					"AB"[s], options->scale[s][k]);
 	return KVT_OK;
 }
 
@@ -162,6 +208,8 @@ enum kvt_status kvt_diff(const struct kvt_dump *a, const struct kvt_dump *b,
 	if (options->most < 0 || options->most > DIFF_MAX_WORST)
 		return kvt_fail(err, KVT_USAGE, "%d elements, expected at most %d",
 				options->most, DIFF_MAX_WORST);
+	if ((status = check_scales(options, err)))
+		return status;
 	for (int s = 0; s < NSIDES; s++) {
 		const char *path = kvt_dump_path(dumps[s]);
 
