@@ -11,6 +11,7 @@ import ctypes
 import importlib
 import operator
 import os
+import re
 import threading
 import warnings
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p,
@@ -315,6 +316,9 @@ def _load() -> ctypes.CDLL:
 lib = _load()
 
 
+OPTIONS: Dict[str, str] = {}         #: the member that an option of the program is
+
+
 def _hint_fields() -> Dict[str, Tuple[int, Any]]:
     """{member: (offset, type)} of what a row of the library's table says, in order."""
     types = (c_bool, c_char_p, c_int64, c_int64, Facts, c_void_p)
@@ -323,6 +327,7 @@ def _hint_fields() -> Dict[str, Tuple[int, Any]]:
     while lib.kvt_hint_at(number):
         row = lib.kvt_hint_at(number).contents
         rows.setdefault(row.member.decode(), (row.offset, types[row.type]))
+        OPTIONS[row.name.decode()] = row.member.decode()
         number += 1
     return rows
 
@@ -366,9 +371,54 @@ def encoded(value: Optional[str]) -> Optional[bytes]:
     return None if value is None else path_bytes(value)
 
 
+#: options of the program that are arguments of other names here
+_ARGUMENTS = {"mem-limit": "memory", "to": "layout", "tp-rank": "tp", "tp-size": "tp",
+              "of-group": "groups", "top": "most", "force": "overwrite",
+              "match": "match"}
+#: those that are no option of an input, and are arguments of the same name
+_SAME = ("atol", "by", "common", "compact", "exact", "heads", "layers", "requests",
+         "scale-a", "scale-b", "threads", "tokens", "tolerance", "total-heads")
+_FLAGS = ("common", "compact", "exact", "overwrite")
+_OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?:=([^\s;()]*[^\s;(),.:])|"
+                     r"(?<=--set) ([\w-]+=[^\s;()]*[^\s;(),.:]))?")
+_COMMAND = re.compile(r"(\bkvtool [a-z-]+(?: [^;\s]+)*)")
+
+
+def _argument(found: "re.Match[str]") -> str:
+    """An option of the program, as it is written in a call of Python."""
+    option, value = found.group(1), found.group(2) or found.group(3)
+    name = OPTIONS.get(option) or _ARGUMENTS.get(option) or \
+        (option.replace("-", "_") if option in _SAME else None)
+    if name is None:
+        return found.group(0)           # no argument: the program's word stays
+    kind = HINTS.get(name, (0, None))[1]
+    if name in _FLAGS or kind is c_bool:
+        return f"{name}=True"
+    if value is None:
+        return f"{name}="
+    if name == "tolerance" and "=" in value:
+        return value                    # terms are arguments of their own
+    if (kind is Facts or name == "match") and "=" in value:
+        key, _, of = value.partition("=")
+        return f'{name}={{"{key}": "{of}"}}'
+    return f"{name}={value}" if value.isdecimal() else f'{name}="{value}"'
+
+
+def in_python(words: str) -> str:
+    """What the library says, with arguments in the place of options of the program."""
+    words = words.replace("compare the output of kvtool convert --decode=float32 of A",
+                          "compare a.decode()")
+    words = words.replace("compare the output of kvtool convert --decode=float32 of B",
+                          "compare b.decode()")
+    words = words.replace("--tp-size and --tp-rank", "tp=(rank, size)")
+    parts = _COMMAND.split(words)       # whole commands stay what can be pasted
+    return "".join(part if i % 2 else _OPTION.sub(_argument, part)
+                   for i, part in enumerate(parts))
+
+
 def check(status: int, err: ErrorText) -> None:
     if status:
-        raise ERRORS.get(status, SystemFailure)(text(err.text))
+        raise ERRORS.get(status, SystemFailure)(in_python(text(err.text)))
 
 
 def call(name: str, *arguments: Any) -> None:
