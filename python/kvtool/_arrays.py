@@ -77,8 +77,9 @@ def _numpy_type(dtype: str) -> Any:
         ml_dtypes: Any = importlib.import_module("ml_dtypes")
         return numpy.dtype(getattr(ml_dtypes, text(row.ml_dtypes)))
     except (ImportError, AttributeError):
-        raise Unsupported(f"numpy has no {dtype}: install ml_dtypes, the newest, or use "
-                          "read_torch() or read_bytes()") from None
+        raise Unsupported(
+            f'numpy has no {dtype}: read(dtype="float32") gives the same numbers, bits=True '
+            "the bits; or install ml_dtypes, the newest, or use read_torch()") from None
 
 
 def _torch_type(dtype: str) -> Any:

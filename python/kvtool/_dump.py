@@ -11,7 +11,7 @@ from typing import (TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTupl
                     Optional, Sequence, Tuple, Union)
 
 from . import _arrays, _native
-from ._native import (B, D, H, K, L, NAXES, S, Box, CreateOptions, Error,
+from ._native import (B, D, H, K, L, NAXES, S, BadInput, Box, CreateOptions, Error,
                       Layout, Mismatch, Progress, Range, Ranges, Reblocked,
                       ReblockOptions, SliceOptions, SystemFailure, Text,
                       UsageError, Watch, call, encoded, lib, make, parse_layout,
@@ -166,6 +166,12 @@ def _range(span: Span, begin: int, end: int, what: str) -> Tuple[int, int, bool]
             raise UsageError(f"{what} {span.start}:{span.stop}, expected a range in "
                              f"{begin}:{end}")
         return at[0], at[1], False
+    if isinstance(span, list):
+        if span and span == list(range(span[0], span[0] + len(span))):
+            return _range(slice(span[0], span[0] + len(span)), begin, end, what)
+        raise UsageError(f"{what} {span}, expected a number, a slice, or (begin, end)")
+    if not hasattr(span, "__index__"):
+        raise UsageError(f"{what} {span!r}, expected a number, a slice, or (begin, end)")
     at0 = int(span) + end if int(span) < 0 else int(span)
     if not begin <= at0 < end:
         raise UsageError(f"{what} {span}, expected one of {begin} to {end - 1}")
@@ -223,6 +229,9 @@ class Dump:
         handle = getattr(self, "_handle", None)
         if handle is not None:
             handle.close()
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("a Dump is no array: its read(), such as d.read(layer=0), gives one")
 
     def __repr__(self) -> str:
         if self._handle.closing:
@@ -305,6 +314,10 @@ class Dump:
         >>> part.groups[0].layer_ids, part.groups[0].heads, list(part.requests)
         ((1, 2), 1, ['A'])
         """
+        if tokens is not None and not self.requests:
+            raise BadInput("the dump has no requests, so tokens cannot be chosen: give "
+                           'blocks=, or name requests where it is made, open(blocks_of={"A": '
+                           '"5,2,9:40"}) or from_tensors(block_table={"A": [5, 2, 9]})')
         keep: List[Any] = []
         o = SliceOptions(_ranges(layers, keep), _ranges(blocks, keep),
                          _ranges(heads, keep), _ranges(tokens, keep))
@@ -336,7 +349,7 @@ class Dump:
         return Dump(out.value, f"{self._name} in blocks of {block_size}", self._keep,
                     (self._proof[0] if self._proof else self, how))
 
-    def decode(self, dtype: str = "float32") -> "Dump":
+    def decode(self, dtype: Any = "float32") -> "Dump":
         """
         The numbers of all groups as float32 or float64: of a quantised content each
         times its scale, as the engine reads it; of other groups they are the elements.
@@ -344,9 +357,11 @@ class Dump:
         >>> open("cache.npy").decode().read(layer=3, request="A", kv="k").dtype
         dtype('float32')
         """
-        found = lib.kvt_dtype_find(path_bytes(dtype))
-        if dtype not in ("float32", "float64") or not found:
-            raise UsageError(f"dtype is {dtype!r}, expected 'float32' or 'float64'")
+        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or \
+            str(dtype).replace("torch.", "")
+        if name not in ("float32", "float64"):
+            raise UsageError(f"dtype is {name!r}, expected 'float32' or 'float64'")
+        found = lib.kvt_dtype_find(path_bytes(name))
         with self._handle as handle:
             made = make("kvt_dump_decode", handle, found, None)
         return Dump(made, f"numbers of {self._name}", self._keep)
@@ -356,7 +371,7 @@ class Dump:
     def read(self, *, layer: Union[int, str, Slice, None] = None,
              tokens: Span = None, request: Optional[str] = None,
              kv: Optional[str] = None, heads: Span = None, blocks: Span = None,
-             group: Optional[str] = None, bits: bool = False
+             group: Optional[str] = None, bits: bool = False, dtype: Any = None
              ) -> "numpy.ndarray[Any, Any]":
         """
         Elements as a numpy array ``[kv, layer, token, head, element]``.
@@ -364,44 +379,52 @@ class Dump:
         ``layer`` is a number in the model or a name; an int drops that axis, as do an
         int for ``tokens`` or ``heads`` and "k" or "v" for ``kv``; content without
         values has no axis ``kv``.  ``tokens`` are positions of ``request``, which may
-        be left out if there is only one; of a recurrent group it is the newest state.
+        be left out if there is only one; of a recurrent group it is the newest state.  Of
+        a dump without requests they are slots, of all blocks one after the other.
         With ``blocks``, positions in the dump, the axes are ``[kv, layer, block, slot,
         head, element]`` instead.
 
-        bfloat16 and fp8 need ml_dtypes, or ``bits=True``, which gives unsigned integers;
-        :meth:`read_torch` and :meth:`read_bytes` do without both.  One copy is made of
-        what is read.  Only ``blocks`` of a tensor in memory are not copied: the array is
-        that memory, and cannot be written to.  ``to_torch()`` of it shares its memory.
+        ``dtype="float32"`` (or "float64") gives the numbers, whatever the type: as
+        :meth:`decode` does, of a quantised content times their scales.  Without it the
+        array has the type of the dump, for which bfloat16 and fp8 need ml_dtypes;
+        ``bits=True`` gives unsigned integers, and :meth:`read_torch` and
+        :meth:`read_bytes` do without both.  One copy is made of what is read.  Only
+        ``blocks`` of a tensor in memory are not copied: the array is that memory, and
+        cannot be written to.  ``to_torch()`` of it shares its memory.
 
         >>> d = open("cache.npy")
         >>> d.read(layer=3, request="A", tokens=slice(64, 72), kv="k", bits=True).shape
         (8, 4, 8)
-        >>> d.read(layer=slice(0, 2), request="B", tokens=-1, bits=True).shape
+        >>> d.read(layer=slice(0, 2), request="B", tokens=-1, dtype="float32").shape
         (2, 2, 4, 8)
         """
-        data, shape, index, dtype = self._read(layer, tokens, request, kv, heads, blocks,
-                                               group)
+        if bits and dtype is not None:
+            raise UsageError("bits= and dtype= exclude each other")
+        of = self if dtype is None else self.decode(dtype)
+        data, shape, index, name = of._read(layer, tokens, request, kv, heads, blocks,
+                                            group)
         if bits:
-            dtype = f"uint{8 * _arrays.itemsize(dtype)}"
-        array: "numpy.ndarray[Any, Any]" = _arrays.to_numpy(data, shape, index, dtype)
+            name = f"uint{8 * _arrays.itemsize(name)}"
+        array: "numpy.ndarray[Any, Any]" = _arrays.to_numpy(data, shape, index, name)
         return array
 
     def read_torch(self, **which: Any) -> Any:
-        """The same as a torch.Tensor; takes what :meth:`read` takes."""
-        return _arrays.to_torch(*self._read(**self._all(which)))
+        """The same as a torch.Tensor; takes what :meth:`read` takes, but ``bits``."""
+        return _arrays.to_torch(*self._read_of(which))
 
     def read_bytes(self, **which: Any) -> Tuple[bytearray, Tuple[int, ...], str]:
         """The same as bytes in C order, their shape, and the name of their type."""
-        data, keep, drop, dtype = self._read(**self._all(which))
+        data, keep, drop, dtype = self._read_of(which)
         return _arrays.to_bytes(data, keep, drop, dtype)
 
-    @staticmethod
-    def _all(which: Dict[str, Any]) -> Dict[str, Any]:
+    def _read_of(self, which: Dict[str, Any]) -> Any:
         names = ("layer", "tokens", "request", "kv", "heads", "blocks", "group")
-        unknown = set(which) - set(names)
+        unknown = set(which) - set(names) - {"dtype"}
         if unknown:
             raise TypeError(f"unexpected {', '.join(sorted(unknown))}")
-        return {n: which.get(n) for n in names}
+        dtype = which.get("dtype")
+        of = self if dtype is None else self.decode(dtype)
+        return of._read(**{n: which.get(n) for n in names})
 
     def _find_layer(self, layer: Any, group: Optional[str]) -> Tuple[int, Any]:
         """The group, and the layer by its number in the dump."""
@@ -461,9 +484,9 @@ class Dump:
         requests = self._facts.requests
         if request is None:
             if len(requests) != 1:
-                raise UsageError("give request= one of " + ", ".join(requests)
-                                 if requests else
-                                 "the dump has no requests: give blocks=")
+                if requests:
+                    raise UsageError("give request= one of " + ", ".join(requests))
+                return self._read_slots(number, g, box, drop, tokens)
             request = next(iter(requests))
         if request not in requests:
             raise UsageError(f"no request {request!r}; there are " + ", ".join(requests))
@@ -483,12 +506,19 @@ class Dump:
             data, shape = _read_box(row.value, 0, box, g)
         finally:
             lib.kvt_dump_close(row)
-        # blocks of slots are one row of slots
-        shape = shape[:2] + (shape[2] * shape[3],) + shape[4:]
-        index = [Slice(None)] * 5
-        index[2] = Slice(first.value, first.value + count)
-        drops = [drop[a] for a in (K, L, S, H, D)]
-        return data, shape, _arrays.with_drops(index, drops), g.dtype
+        return _row(data, shape, drop, first.value, count, g)
+
+    def _read_slots(self, number: int, g: Group, box: Box, drop: List[bool],
+                    tokens: Span) -> Tuple[Any, Tuple[int, ...], Tuple[Any, ...], str]:
+        """Of a dump without requests: all blocks, one after the other."""
+        if g.block_size != g.slots:
+            raise UsageError(f"{g.id}: a block has {g.slots} slots, which are not tokens, and "
+                             "the dump has no requests: give blocks=, such as blocks=0")
+        begin, end, drop[S] = _range(tokens, 0, g.blocks * g.slots, "token")
+        box.begin[B], box.end[B] = begin // g.slots, -(-end // g.slots)
+        with self._handle as handle:
+            data, shape = _read_box(handle, number, box, g)
+        return _row(data, shape, drop, begin - box.begin[B] * g.slots, end - begin, g)
 
     # ---- writing ----
 
@@ -610,6 +640,16 @@ class Dump:
 
 def _index(drop: Sequence[bool], axes: Sequence[int]) -> Tuple[Any, ...]:
     return _arrays.with_drops([slice(None)] * len(axes), [drop[a] for a in axes])
+
+
+def _row(data: Any, shape: Tuple[int, ...], drop: Sequence[bool], first: int,
+         count: int, g: Group) -> Tuple[Any, Tuple[int, ...], Tuple[Any, ...], str]:
+    """Blocks of slots are one row of slots, of which 'count' are wanted."""
+    index = [slice(None)] * 5
+    index[2] = slice(first, first + count)
+    drops = [drop[a] for a in (K, L, S, H, D)]
+    return (data, shape[:2] + (shape[2] * shape[3],) + shape[4:],
+            _arrays.with_drops(index, drops), g.dtype)
 
 
 _ORDER: List[Layout] = []
