@@ -2,12 +2,17 @@
 """Two dumps compared"""
 from __future__ import annotations
 
+import ctypes
+import math
+import os
 from ctypes import byref
-from typing import Any, List, NamedTuple, Optional, Tuple, Union
+from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
+                    Union)
 
 from . import _native
-from ._dump import MEMORY, Dump, Path, open as open_dump
+from ._dump import MEMORY, Dump, open as open_dump
 from ._native import (DiffOptions, DiffTold, Mismatch, Progress, UsageError, Watch, text)
+from ._tensors import from_tensors
 
 
 class GroupDifference(NamedTuple):
@@ -52,15 +57,94 @@ class ElementDifference(NamedTuple):
                 f"{self.dim}: {self.value[0]:.9g} and {self.value[1]:.9g}")
 
 
+class PartDifference(NamedTuple):
+    """What both dumps have of a layer, or of a head of one, of a group."""
+
+    group: str
+    layer: int                      #: in the model
+    head: int                       #: in the model; -1: all of them
+    elements: int
+    outside: int                    #: of the tolerance of each element, or unequal
+    max_abs: float
+    rel_l2: float
+    cosine: float                   #: NaN where a side is all zeros
+
+
+def _part(cells: Sequence[Any], head: int) -> PartDifference:
+    """Cells of one layer together."""
+    dd, aa, bb, ab = (math.fsum(c[i] for c in cells) for i in range(6, 10))
+    cosine = 1.0
+    if dd:
+        length = math.sqrt(aa) * math.sqrt(bb)
+        cosine = max(-1.0, min(1.0, ab / length)) if length else math.nan
+    rel_l2 = (math.sqrt(dd / aa) if aa else math.inf) if dd else 0.0
+    return PartDifference(cells[0][0], cells[0][1], head, sum(c[3] for c in cells),
+                          sum(c[4] for c in cells), max(c[5] for c in cells), rel_l2,
+                          cosine)
+
+
+class Parts(Sequence[PartDifference]):
+    """
+    Layers, or heads of layers, in the order of the dump: a sequence, and columns:
+    ``report.by_layer.cosine`` is a numpy array, as are the other fields; of by_head
+    ``[layer, head]`` if all layers have the same heads.
+    """
+
+    def __init__(self, parts: Sequence[PartDifference], width: int = 0) -> None:
+        self._parts, self._width = tuple(parts), width
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self._parts[i]
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{p.group} layer {p.layer}" +
+                         (f" head {p.head}" if p.head >= 0 else "") +
+                         f": {p.outside} of {p.elements}, max_abs {p.max_abs:.6g}, "
+                         f"rel_l2 {p.rel_l2:.6g}, cosine {p.cosine:.9g}"
+                         for p in self._parts)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in PartDifference._fields:
+            raise AttributeError(f"no {name!r}; there are " +
+                                 ", ".join(PartDifference._fields))
+        import numpy
+        column = numpy.array([getattr(p, name) for p in self._parts])
+        return column.reshape(-1, self._width) if self._width else column
+
+
 class Report:
     """What :func:`diff` found.  Ask .same or .differs: it is neither true nor false."""
 
     def __init__(self, a: str, b: str, groups: Tuple[GroupDifference, ...],
-                 elements: Tuple[ElementDifference, ...], only: Tuple[str, ...]) -> None:
+                 elements: Tuple[ElementDifference, ...], only: Tuple[str, ...],
+                 cells: Sequence[Tuple[Any, ...]] = (), note: str = "") -> None:
         self.a, self.b = a, b           #: names of the dumps
         self.groups = groups
         self.elements = elements        #: the worst of each group, worst first
         self.only = only                #: "A: layers 3, 4 of g0"
+        self.note = note                #: on what "auto" means for these types, or ""
+        self._cells = cells             # fields of kvt_diff_cell
+
+    @property
+    def by_layer(self) -> Parts:
+        """Each layer: ``report.by_layer.cosine`` is a numpy array."""
+        layers: Dict[Any, List[Any]] = {}
+        for cell in self._cells:
+            layers.setdefault(cell[:2], []).append(cell)
+        return Parts([_part(cells, -1) for cells in layers.values()])
+
+    @property
+    def by_head(self) -> Parts:
+        """Each head of each layer: its columns are ``[layer, head]``."""
+        heads: Dict[Any, List[int]] = {}
+        for cell in self._cells:
+            heads.setdefault(cell[:2], []).append(cell[2])
+        widths = {len(h) for h in heads.values()}
+        return Parts([_part([c], c[2]) for c in self._cells],
+                     widths.pop() if len(widths) == 1 else 0)
 
     @property
     def differs(self) -> bool:
@@ -78,13 +162,17 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.a} and {self.b}: {'differ' if self.differs else 'the same'}"]
         lines += [f"only {o}" for o in self.only]
+        if self.note and self.differs:
+            lines.append(self.note)
         for g in self.groups:
             if g.equal:
                 lines.append(f"{g.id}: equal, {g.elements} elements")
                 continue
             lines.append(f"{g.id}: {g.unequal} of {g.elements} elements differ, at most "
-                         f"by {g.max_abs:.6g}" + ("" if g.differs else
-                                                  ", within the tolerance"))
+                         f"by {g.max_abs:.6g}" + (
+                             ", within the tolerance" if not g.differs else
+                             f"; {g.outside} are outside the tolerance"
+                             if g.outside < g.unequal else ""))
             if g.fault:
                 lines.append(f"  fault   {g.fault} {g.fault_args}".rstrip() +
                              f": {g.fault_text}")
@@ -96,24 +184,62 @@ class Report:
         return f"<pre>{html.escape(str(self))}</pre>"
 
 
-def _opened(side: Union[Dump, Path]) -> Tuple[Dump, bool]:
-    return (side, False) if isinstance(side, Dump) else (open_dump(side), True)
+def _opened(side: Any, name: str, layout: Optional[str]) -> Tuple[Dump, bool]:
+    """A dump, and whether it is to be closed."""
+    if isinstance(side, Dump):
+        return side, False
+    if isinstance(side, (str, os.PathLike)):
+        return open_dump(side), True
+    try:
+        dump = from_tensors(side, layout=layout)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error}") from None
+    dump._name = name                   # pylint: disable=protected-access
+    return dump, True
 
 
-def diff(a: Union[Dump, Path], b: Union[Dump, Path], *, by: str = "auto",
+def _scales(o: DiffOptions, *given: Union[float, Sequence[float], None]) -> None:
+    """One number, or one of keys and one of values."""
+    for side, scale in enumerate(given):
+        if scale is not None:
+            both = (scale, scale) if isinstance(scale, (int, float)) else tuple(scale)
+            if len(both) != 2:
+                raise UsageError(f"scale_{'ab'[side]} has {len(both)} numbers, expected one, "
+                                 "or one of keys and one of values")
+            o.has_scale[side] = True
+            o.scale[side][0], o.scale[side][1] = both
+
+
+def _note(a: Dump, b: Dump) -> str:
+    """What "auto" is where both have the same types."""
+    types = [{g.dtype for g in d.groups} for d in (a, b)]
+    if types[0] != types[1] or len(types[0]) != 1:
+        return ""
+    return (f'both are {types[0].pop()}, of which tolerance="auto" allows no rounding; '
+            "atol= and rtol= say how far apart they may be")
+
+
+def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
          common: bool = False, exact: bool = False,
          tolerance: Union[str, float, None] = None, atol: Optional[float] = None,
          rtol: Optional[float] = None, diagnose: bool = True, most: int = 5,
-         threads: int = 0, memory: int = MEMORY,
-         progress: Optional[Progress] = None) -> Report:
+         layout: Optional[str] = None, scale_a: Union[float, Sequence[float], None] = None,
+         scale_b: Union[float, Sequence[float], None] = None,
+         match: Optional[Mapping[str, str]] = None, threads: int = 0,
+         memory: int = MEMORY, progress: Optional[Progress] = None) -> Report:
     """
-    Compares two dumps, also of other layouts, block sizes and formats; paths are opened.
+    Compares two dumps, also of other layouts, block sizes and formats.  Each is a Dump, a
+    path, or whatever :func:`from_tensors` takes: a cache of transformers, or tensors,
+    whose dimensions ``layout`` names as they are indexed.
 
     Bits decide, unless ``tolerance="auto"`` (as far apart as rounding to their types
-    puts numbers), ``atol``, ``rtol`` or ``exact`` (numbers, whatever the type) say
-    otherwise; a number for ``tolerance`` is ``atol``.  ``by`` is "auto", "tokens" (of
-    requests of one name) or "blocks"; with ``common`` what only one has does not count.
-    A known fault that explains all differences is named (kvtool help faults).
+    puts numbers: of the same types not at all), ``atol``, ``rtol`` or ``exact``
+    (numbers, whatever the type) say otherwise; a number for ``tolerance`` is ``atol``.
+    ``scale_a`` and ``scale_b`` are what one of A or B is multiplied with: a number, or
+    one of keys and one of values.  ``by`` is "auto", "tokens" (of requests of one name,
+    or of those that ``match`` pairs, ``{"r1": "r2"}``) or "blocks"; with ``common`` what
+    only one has does not count.  A known fault that explains all differences is named
+    (kvtool help faults).
 
     >>> report = diff("cache.npy", "bad.npy", most=1)
     >>> report.differs, report.groups[0].fault
@@ -123,6 +249,8 @@ def diff(a: Union[Dump, Path], b: Union[Dump, Path], *, by: str = "auto",
     g0: 1024 of 220480 elements differ, at most by 19.5938
       fault   swap-kv: keys and values are exchanged
       layer 2, token 70 of A, head 1 keys, element 6: 20.25 and 0.65625
+    >>> report.by_layer.cosine.round(3).tolist(), report.by_head.cosine.shape
+    ([1.0, 1.0, 0.975, 1.0, 1.0], (5, 4))
     """
     modes = ("auto", "tokens", "blocks")
     if by not in modes:
@@ -134,9 +262,14 @@ def diff(a: Union[Dump, Path], b: Union[Dump, Path], *, by: str = "auto",
     o = DiffOptions(modes.index(by), common, exact, tolerance == "auto",
                     atol is not None, rtol is not None, atol or 0, rtol or 0,
                     not diagnose, _native.whole("most", most, 0, 100))
+    _scales(o, scale_a, scale_b)
+    pairs = [_native.path_bytes(f"{one}={other}") for one, other in (match or {}).items()]
+    words = (ctypes.c_char_p * len(pairs))(*pairs)
+    o.nmatches, o.match = len(pairs), words
     groups: List[GroupDifference] = []
     elements: List[ElementDifference] = []
     only: List[str] = []
+    cells: List[Tuple[Any, ...]] = []
 
     def tell_only(_: Any, side: int, words: bytes) -> None:
         only.append(f"{'AB'[side]}: {text(words)}")
@@ -155,9 +288,15 @@ def diff(a: Union[Dump, Path], b: Union[Dump, Path], *, by: str = "auto",
             (e.block[0], e.block[1]), (e.slot[0], e.slot[1]), e.head, e.kv, e.dim,
             (e.value[0], e.value[1]), e.error))
 
+    def tell_cell(_: Any, found: Any) -> None:
+        c = found[0]
+        cells.append((text(c.group), c.layer, c.head, c.elements, c.outside, c.max_abs,
+                      c.dd, c.aa, c.bb, c.ab))
+
     told = DiffTold(None, DiffTold.ONLY(tell_only), DiffTold.GROUP(tell_group),
-                    DiffTold.ELEMENT(tell_element))
-    (first, own_a), (second, own_b) = _opened(a), _opened(b)
+                    DiffTold.ELEMENT(tell_element), DiffTold.CELL(tell_cell))
+    first, own_a = _opened(a, "a", layout)
+    second, own_b = _opened(b, "b", layout)
     try:
         # pylint: disable=protected-access
         with first._handle as one, second._handle as other:
@@ -166,7 +305,8 @@ def diff(a: Union[Dump, Path], b: Union[Dump, Path], *, by: str = "auto",
         if status not in (0, Mismatch.status):
             _native.check(status, err)
         return Report(first.name, second.name, tuple(groups), tuple(elements),
-                      tuple(only))
+                      tuple(only), cells, _note(first, second)
+                      if tolerance == "auto" else "")
     finally:
         if own_a:
             first.close()

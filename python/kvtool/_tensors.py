@@ -8,7 +8,8 @@ import json
 import re
 import sys
 from ctypes import byref, c_void_p
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
+                    Union)
 
 from . import _arrays, _native
 from ._dump import Dump
@@ -199,9 +200,6 @@ def _number(name: Any, position: int) -> int:
     return int(found[0]) if found else position
 
 
-Tensors = Union[Mapping[Any, Any], Sequence[Any]]
-
-
 def _named(tensors: Any) -> List[Tuple[Any, Tuple[Any, ...]]]:
     """(name, (tensor,) or (keys, values)) a layer."""
     items: List[Tuple[Any, Any]] = list(tensors.items()) \
@@ -213,9 +211,89 @@ def _is_one(tensors: Any) -> bool:
     return hasattr(tensors, "shape") and hasattr(tensors, "dtype")
 
 
-def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-locals
+class _Cache(NamedTuple):
+    """A cache of transformers: of each layer keys and values [batch, head, token, dim]."""
+
+    pairs: List[Tuple[Any, Any]]
+    tokens: int                     # of each sequence, of as many as there is room for
+
+
+def _is_pairs(tensors: Any) -> bool:
+    """The old form of a cache: a tuple of tuples (keys, values)."""
+    return isinstance(tensors, tuple) and bool(tensors) and all(
+        isinstance(t, tuple) and len(t) == 2 and all(
+            _is_one(half) and len(half.shape) == 4 for half in t) for t in tensors)
+
+
+def _cache_of(tensors: Any) -> Optional[_Cache]:
+    """What transformers calls past_key_values, in any of its forms; else None."""
+    if hasattr(tensors, "self_attention_cache"):
+        raise UsageError(f"{type(tensors).__name__} is two caches: give its "
+                         "self_attention_cache or cross_attention_cache")
+    if hasattr(tensors, "key_cache") and hasattr(tensors, "value_cache"):
+        pairs = list(zip(tensors.key_cache, tensors.value_cache))
+    elif hasattr(tensors, "layers") and not _is_one(tensors):
+        pairs = [_pair_of(i, layer) for i, layer in enumerate(tensors.layers)]
+    elif _is_pairs(tensors):
+        return _Cache(list(tensors), int(tensors[0][0].shape[2]))
+    else:
+        return None
+    if not pairs:
+        raise UsageError("the cache has no layers yet")
+    for i, pair in enumerate(pairs):
+        if not all(_is_one(half) and len(half.shape) == 4 for half in pair):
+            raise UsageError(f"layer {i} of the cache holds no keys and values [batch, head, "
+                             "token, element]")
+    held = int(pairs[0][0].shape[2])
+    seen = int(tensors.get_seq_length()) if hasattr(tensors, "get_seq_length") else held
+    if seen > held:
+        raise UsageError(f"the cache has had {seen} tokens and holds {held} (a window, or "
+                         'quantised): torch.save(cache, "cache.pt"), and give the path')
+    return _Cache(pairs, seen)
+
+
+def _pair_of(i: int, layer: Any) -> Tuple[Any, Any]:
+    if getattr(layer, "_quantized_keys", None) is not None:
+        raise UsageError(f"layer {i} of the cache is quantised: torch.save(cache, "
+                         '"cache.pt"), and give the path')
+    return getattr(layer, "keys", None), getattr(layer, "values", None)
+
+
+def _rows(cache: _Cache, counts: Any) -> Tuple[Any, Any]:
+    """
+    Block tables and numbers of tokens: a sequence is a block.  Of several nobody knows
+    which tokens are padding unless it is told; then they are blocks alone.
+    """
+    rows = int(cache.pairs[0][0].shape[0])
+    if counts is None:
+        counts = {"0": cache.tokens} if rows == 1 else None
+    elif not isinstance(counts, Mapping):
+        counts = {str(i): int(n) for i, n in enumerate(counts)}
+    if counts is not None and len(counts) != rows:
+        raise UsageError(f"num_tokens has {len(counts)} numbers, the cache {rows} sequences")
+    return counts and {r: [i] for i, r in enumerate(counts)}, counts
+
+
+def _missing_layout(tensors: Any) -> UsageError:
+    items = tensors.values() if isinstance(tensors, Mapping) else \
+        tensors if isinstance(tensors, (list, tuple)) else [None]
+    first = tensors if _is_one(tensors) else next(iter(items), None)
+    if isinstance(first, (tuple, list)) and first:
+        first = first[0]
+    if not _is_one(first):
+        return UsageError(f"{type(tensors).__name__} is no dump, path, cache of transformers, "
+                          "or tensors")
+    shape = tuple(int(n) for n in first.shape)
+    example = {3: "BSC", 4: "BSHD", 5: "KBSHD", 6: "LKBSHD"}.get(len(shape), "KBSHD")
+    return UsageError(f"give layout=, which names the dimensions of {shape} as they are "
+                      f'indexed: layout="{example}", for example (L layers, K keys and '
+                      "values, B blocks, S slots, H heads, D elements, C is K and D in one)")
+
+
+def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
+                 layout: Optional[str] = None,
                  block_table: Optional[Mapping[str, Sequence[int]]] = None,
-                 num_tokens: Optional[Mapping[str, int]] = None,
+                 num_tokens: Union[Mapping[str, int], Sequence[int], None] = None,
                  token_ids: Optional[Mapping[str, Sequence[int]]] = None,
                  dtype: Optional[str] = None, latent: bool = False, kind: str = "",
                  window: int = 0, block_size: int = 0, heads: int = 0, head_dim: int = 0,
@@ -233,6 +311,11 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
     layer has a tensor of its own.  Any strides but negative ones are fine.  A masked
     array is refused: a dump has no masks.
 
+    A cache of transformers (past_key_values: an object with ``layers``, or a tuple of
+    pairs) needs no ``layout``.  Each sequence is a block; that of one alone is request
+    "0", those of several if ``num_tokens`` has a list of how many tokens each has, from
+    its first slot on.  A cache that holds less than it had is refused.
+
     Nothing is copied, and nothing may write to the tensors while the dump is read; they
     are kept alive by it.  Of a tensor on a GPU what is read comes over, in pieces of
     16 MiB; the stream that is current is waited for here, others are the caller's.  ``block_table`` has the blocks of each request in the order
@@ -249,6 +332,13 @@ def from_tensors(tensors: Tensors, *, layout: str,  # pylint: disable=too-many-l
     >>> d.requests["r"].tokens, d.read(layer=0, request="r", kv="v").shape
     (32, (32, 4, 8))
     """
+    cache = _cache_of(tensors)
+    if cache is not None:
+        tensors, layout = cache.pairs, layout or "BHSD"
+        if block_table is None:
+            block_table, num_tokens = _rows(cache, num_tokens)
+    if layout is None or not (hasattr(tensors, "__iter__") or _is_one(tensors)):
+        raise _missing_layout(tensors)
     whole = _native.parse_layout(layout)
     one = _is_one(tensors)
     named: List[Tuple[Any, Tuple[Any, ...]]] = [(0, (tensors,))] if one else \

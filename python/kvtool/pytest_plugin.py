@@ -42,8 +42,7 @@ def _opened(cache: Any) -> kvtool.Dump:
         return cache
     if _is_path(cache):
         return kvtool.open(cache)
-    raise kvtool.UsageError("expected a dump or its path; kvtool.from_tensors() makes one "
-                            "of tensors")
+    return kvtool.from_tensors(cache)   # of transformers; of tensors it asks for a layout
 
 
 def _file_of(cache: Any, folder: str, name: str) -> str:

@@ -1,0 +1,325 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_python_caches.py - caches and tensors as they are in a notebook
+
+Objects shaped as the caches of transformers, tuples and tensors are read and compared
+with numpy, which also works out what differs by layer and by head.  Numbers of types that
+numpy lacks are read without ml_dtypes.  What is refused is said in words of Python.
+"""
+import glob
+import inspect
+import os
+import random
+import re
+import sys
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
+BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
+os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(BUILD, "libkvt.so.0"))
+sys.modules["ml_dtypes"] = None             # an import of it fails
+
+import numpy as np                                          # noqa: E402
+import oracle                                               # noqa: E402
+from oracle import Tap                                      # noqa: E402
+
+tap = Tap()
+import kvtool as kv                                         # noqa: E402
+from kvtool import _native                                  # noqa: E402
+
+
+class Layer:
+    def __init__(self, keys, values, **more):
+        self.keys, self.values = keys, values
+        vars(self).update(more)
+
+
+class Cache:
+    """transformers' of today."""
+
+    def __init__(self, pairs, seen=None):
+        self.layers = [Layer(*p) for p in pairs]
+        self.seen = seen
+
+    def get_seq_length(self):
+        return self.layers[0].keys.shape[2] if self.seen is None else np.array(self.seen)
+
+
+class OldCache:
+    """That of before 4.54."""
+
+    def __init__(self, pairs):
+        self.key_cache, self.value_cache = [k for k, _ in pairs], [v for _, v in pairs]
+
+
+def refused(error, call):
+    try:
+        call()
+    except error as e:
+        return str(e)
+    return ""
+
+
+def drawn(r, rows=1, dtype=np.float32):
+    shape = (rows, r.randint(1, 4), r.randint(1, 40), 2 * r.randint(1, 8))
+    g = np.random.default_rng(r.randrange(1 << 30))
+    return [(g.standard_normal(shape).astype(dtype), g.standard_normal(shape).astype(dtype))
+            for _ in range(r.randint(1, 5))]
+
+
+def changed(r, pairs):
+    out = [tuple(half.copy() for half in pair) for pair in pairs]
+    for _ in range(r.randint(1, 4)):
+        half = r.choice(out)[r.randrange(2)]
+        at = tuple(r.randrange(n) for n in half.shape)
+        half[at] += r.choice([0.5, -3, 1e-3])
+    return out
+
+
+# ---- caches ----
+
+def caches():
+    r, wrong = random.Random(7), []
+    for i in range(200):
+        rows = r.choice([1, 1, 2, 3])
+        pairs = drawn(r, rows, r.choice([np.float32, np.float16]))
+        form = r.choice([Cache, OldCache, tuple])
+        d = kv.from_tensors(form(pairs))
+        layer, half = r.randrange(len(pairs)), r.randrange(2)
+        want = pairs[layer][half].swapaxes(1, 2)
+        want = want.reshape((-1,) + want.shape[2:])     # rows, one after the other
+        got = d.read(layer=layer, kv="kv"[half])
+        n = pairs[0][0].shape[2]
+        if not np.array_equal(got, want) or len(d.requests) != (rows == 1) or \
+                rows == 1 and d.requests["0"].tokens != n:
+            wrong.append((i, form.__name__, got.shape, want.shape))
+        counts = [r.randint(1, n) for _ in range(rows)]
+        d = kv.from_tensors(form(pairs), num_tokens=counts)
+        for row, count in enumerate(counts):
+            want = pairs[layer][half][row].swapaxes(0, 1)[:count]
+            if not np.array_equal(d.read(layer=layer, kv="kv"[half], request=str(row)), want):
+                wrong.append((i, "row", row))
+    tap.ok(not wrong, "200 caches of 1 to 3 sequences are read as numpy has them", wrong)
+    pairs = drawn(r)
+    room = [tuple(np.concatenate([h, np.zeros_like(h)], 2) for h in p) for p in pairs]
+    n = pairs[0][0].shape[2]
+    d = kv.from_tensors(Cache(room, seen=n))
+    tap.ok(d.requests["0"].tokens == n and kv.diff(d, Cache(pairs)).same,
+           "of a cache with room left what is filled is read")
+    for what, cache, words in [
+            ("one that dropped tokens", Cache(pairs, seen=n + 1), "a window"),
+            ("an empty one", Cache([]), "no layers"),
+            ("a layer without keys", Cache([(None, None)], seen=0), "layer 0"),
+            ("a layer of a recurrent state", Cache([pairs[0], (np.zeros((1, 4, 3)),) * 2]),
+             "layer 1"),
+            ("layers of other lengths", Cache([pairs[0], tuple(h[:, :, :-1] for h in (
+                np.zeros((1, 1, 9, 2), "f4"),) * 2)]), "others")]:
+        tap.ok(words in refused(kv.UsageError, lambda c=cache: kv.from_tensors(c)),
+               f"{what} is refused")
+    quantised = Cache(pairs)
+    quantised.layers[0]._quantized_keys = object()
+    tap.ok("quantised" in refused(kv.UsageError, lambda: kv.from_tensors(quantised)),
+           "a quantised one is refused")
+
+
+# ---- compared ----
+
+def cosine(a, b):
+    if np.array_equal(a, b):
+        return 1.0
+    a, b = a.astype("f8").ravel(), b.astype("f8").ravel()
+    return float(a @ b / (np.sqrt(a @ a) * np.sqrt(b @ b)))
+
+
+def compared(tmp):
+    r, wrong, kinds = random.Random(8), [], set()
+    for i in range(150):
+        pairs = drawn(r, r.choice([1, 2]))
+        other = changed(r, pairs)
+        sides = []
+        for j, p in enumerate((pairs, other)):
+            path = f"{tmp}/{i}.{j}.h5"
+            kind = r.choice(["cache", "tuple", "dump", "path", "old"])
+            kinds.add(kind)
+            if kind == "path":
+                kv.from_tensors(Cache(p)).write(path, sync=False)
+            sides.append({"cache": lambda: Cache(p), "tuple": lambda: tuple(p),
+                          "dump": lambda: kv.from_tensors(Cache(p)), "path": lambda: path,
+                          "old": lambda: OldCache(p)}[kind]())
+        a, b = np.array(pairs), np.array(other)         # [L, K, B, H, S, D]
+        report = kv.diff(*sides, diagnose=False)
+        heads = report.by_head
+        if report.groups[0].unequal != (a != b).sum() or \
+                heads.max_abs.shape != (a.shape[0], a.shape[3]):
+            wrong.append((i, "unequal"))
+        for l in range(a.shape[0]):
+            one = report.by_layer[l]
+            good = np.isclose(one.cosine, cosine(a[l], b[l]), atol=1e-12) and \
+                np.isclose(one.max_abs, np.abs(a[l].astype("f8") - b[l]).max()) and \
+                one.elements == a[l].size and one.outside == (a[l] != b[l]).sum()
+            for h in range(a.shape[3]):
+                x, y = a[l, :, :, h], b[l, :, :, h]
+                good &= np.isclose(heads.cosine[l, h], cosine(x, y), atol=1e-12) and \
+                    heads.outside[l, h] == (x != y).sum() and np.isclose(
+                        heads.rel_l2[l, h], np.linalg.norm(x.astype("f8") - y) /
+                        np.linalg.norm(x.astype("f8")))
+            if not good:
+                wrong.append((i, l))
+    tap.ok(not wrong and len(kinds) == 5,
+           "150 pairs of caches, tuples, dumps and paths: all, by layer and by head", wrong)
+    pairs = drawn(r)
+    equal = kv.diff(Cache(pairs), Cache(pairs))
+    tap.ok(equal.same and set(equal.by_head.cosine.ravel()) == {1.0} and
+           equal.by_layer.elements.sum() == equal.groups[0].elements,
+           "where all is equal, parts say so")
+    tap.ok("no 'cosines'" in refused(AttributeError, lambda: equal.by_layer.cosines),
+           "a column that is none")
+    tensors_and_scales()
+
+
+def tensors_and_scales():
+    a = np.random.default_rng(3).standard_normal((2, 5, 4, 3, 8)).astype("f4")
+    b = a.copy()
+    b[1, 4, 2, 1, 7] += 1
+    turned = np.ascontiguousarray(b.transpose(1, 3, 0, 2, 4)).transpose(2, 0, 3, 1, 4)
+    report = kv.diff([a], [turned], layout="KBSHD")
+    e = report.elements[0]
+    tap.ok(report.groups[0].unequal == 1 and (e.block, e.slot, e.head, e.kv, e.dim) ==
+           ((4, 4), (2, 2), 1, 1, 7) and str(report).startswith("a and b: differ"),
+           "tensors of other strides are compared by their axes", report)
+    for shape in ((5, 4, 3), (5, 4, 3, 8), (2, 5, 4, 3, 8), (3, 2, 5, 4, 3, 8)):
+        t = np.zeros(shape, "f4")
+        said = refused(kv.UsageError, lambda t=t: kv.diff(t, t))
+        layout = re.search(r'layout="(\w+)"', said)
+        tap.ok(said.startswith("a: ") and layout and len(layout.group(1)) == t.ndim,
+               f"{t.ndim} dimensions: a layout is asked for", said)
+    tap.ok("int is no dump" in refused(kv.UsageError, lambda: kv.diff(3, a)) and
+           "int is no dump" in refused(kv.UsageError, lambda: kv.from_tensors(3, layout="B")),
+           "a number is no cache")
+    half = (a.astype("f8") / 2).astype("f4")
+    tap.ok(kv.diff([a], [half], layout="KBSHD", exact=True, scale_b=2).same and
+           kv.diff([half], [a], layout="KBSHD", exact=True, scale_a=(2, 2)).same and
+           kv.diff([a], [np.stack([half[0], a[1]])], layout="KBSHD", exact=True,
+                   scale_b=(2, 1)).same and
+           kv.diff([a], [half], layout="KBSHD", exact=True, scale_b=(2, 1)).differs,
+           "scales of a side, of keys and of values")
+    for scale in (0, -1, float("nan"), (1, 2, 3)):
+        tap.ok(refused(kv.UsageError, lambda s=scale: kv.diff([a], [a], layout="KBSHD",
+                                                             scale_a=s)), f"scale {scale}")
+    one, other = (kv.from_tensors([a], layout="KBSHD", block_table={n: [3, 1]})
+                  for n in ("x", "y"))
+    said = refused(kv.BadInput, lambda: kv.diff(one, other))
+    tap.ok("match=" in said and kv.diff(one, other, match={"x": "y"}).same,
+           "requests of other names are paired by match", said)
+    report = kv.diff([a], [b], layout="KBSHD", tolerance="auto")
+    tap.ok("allows no rounding" in str(report) and "allows" not in str(
+        kv.diff([a], [b], layout="KBSHD")), "what auto is for one type is said", report)
+    report = kv.diff([a], [b + np.float32(1e-3)], layout="KBSHD", atol=0.01, most=0)
+    tap.ok("; 1 are outside the tolerance" in str(report), "and how many are outside", report)
+
+
+# ---- read ----
+
+def numbers():
+    """All bits of types that numpy lacks, as float32."""
+    bits = np.arange(1 << 16, dtype="<u2").reshape(2, 8, 16, 4, 64)
+    d = kv.from_tensors([bits], layout="KBSHD", dtype="bfloat16")
+    want = (bits.astype("<u4") << 16).view("<f4").reshape(2, 1, 128, 4, 64)
+    for dtype in ("float32", np.float32, np.dtype("f4"), "float64"):
+        got = d.read(dtype=dtype)
+        tap.ok(got.dtype == np.dtype(dtype) and np.array_equal(got, want, equal_nan=True),
+               f"bfloat16 as {dtype}")
+    got = d.read(blocks=[2, 3], kv="v", layer=0, dtype="float32")
+    tap.ok(np.array_equal(got, want[1, 0].reshape(8, 16, 4, 64)[2:4], equal_nan=True),
+           "of blocks, a list of neighbours")
+    data, shape, name = d.read_bytes(tokens=5, dtype="float32")
+    tap.ok(name == "float32" and np.array_equal(np.frombuffer(data, "<f4").reshape(shape),
+                                                want[:, :, 5], equal_nan=True), "as bytes")
+    eight = bits.view("u1")[..., :64].copy()
+    eight[:] = np.arange(eight.size, dtype="u4").astype("u1").reshape(eight.shape)
+    d = kv.from_tensors([eight], layout="KBSHD", dtype="float8_e4m3fn")
+    e, m = (eight >> 3 & 15).astype(int), (eight & 7).astype(float)
+    want = np.where(e > 0, 2.0 ** (e - 7) * (1 + m / 8), m * 2.0 ** -9)
+    want = np.where((eight & 127) == 127, np.nan, np.where(eight > 127, -want, want))
+    tap.ok(np.array_equal(d.read(dtype="float32").ravel(), want.ravel(), equal_nan=True),
+           "fp8")
+    said = refused(kv.Unsupported, d.read)
+    tap.ok('read(dtype="float32")' in said and "bits=True" in said,
+           "without it ml_dtypes is missed, and what does without is named", said)
+    for what, call in [("another type", lambda: d.read(dtype="float16")),
+                       ("bits and a type", lambda: d.read(dtype="float32", bits=True)),
+                       ("blocks apart", lambda: d.read(blocks=[0, 2])),
+                       ("blocks in words", lambda: d.read(blocks="0")),
+                       ("half a block", lambda: d.read(blocks=0.5)),
+                       ("a slot too many", lambda: d.read(tokens=128))]:
+        tap.ok(refused(kv.UsageError, call), f"{what}: refused")
+    tap.ok("no array" in refused(TypeError, lambda: np.asarray(d)), "a dump is no array")
+
+
+def slots():
+    """Of a pool without requests: rows of all blocks."""
+    r, wrong = random.Random(9), []
+    pool = np.arange(2 * 6 * 4 * 3 * 2, dtype="f4").reshape(2, 6, 4, 3, 2)
+    d = kv.from_tensors([pool], layout="KBSHD")
+    rows = pool.reshape(2, 24, 3, 2)
+    for _ in range(300):
+        begin = r.randrange(24)
+        end = r.randint(begin + 1, 24)
+        if not np.array_equal(d.read(layer=0, tokens=slice(begin, end)), rows[:, begin:end]):
+            wrong.append((begin, end))
+    tap.ok(not wrong and np.array_equal(d.read(layer=0, kv="k"), rows[0]) and
+           np.array_equal(d.read(layer=0, kv="v", tokens=-1), rows[1, -1]),
+           "300 spans of slots of a pool", wrong)
+    state = kv.from_tensors([pool], layout="KBSHD", block_size=8)
+    tap.ok("blocks=0" in refused(kv.UsageError, lambda: state.read(layer=0)),
+           "where slots are not tokens, blocks are asked for")
+    tap.ok("block_table=" in refused(kv.BadInput, lambda: d.slice(tokens=3)),
+           "tokens of a part need requests, and it is said how they are named")
+
+
+# ---- words ----
+
+def words():
+    """Every message of the library that names an option of an input, said in Python."""
+    root, left, seen = os.path.dirname(HERE), [], set()
+    known = set(_native.HINTS)
+    for f in (kv.open, kv.from_tensors, kv.diff, kv.Dump.slice, kv.Dump.write,
+              kv.Dump.reblock, kv.Dump.read):
+        known |= set(inspect.signature(f).parameters)
+    for path in sorted(glob.glob(f"{root}/lib/**/*.c", recursive=True) +
+                       glob.glob(f"{root}/formats/**/*.c", recursive=True)):
+        with open(path, encoding="utf-8") as f:
+            for literal in re.findall(r'"((?:[^"\\\n]|\\.)*--[a-z](?:[^"\\\n]|\\.)*)"', f.read()):
+                said = _native.in_python(re.sub("(%s)+--", "--", literal))
+                plain = re.sub(r"kvtool [a-z-]+(?: [^;\s]+)*", "", said)
+                seen.add(literal)
+                left += [said for option in re.findall(r"--([a-z-]+)", plain)
+                         if option in _native.OPTIONS]
+                left += [said for name in re.findall(r"\b([a-z_]+)=(?=[\"{ ,;)]|$)", said)
+                         if name not in known and f"{name}=" not in literal]
+    tap.ok(len(seen) > 100 and not left, f"{len(seen)} messages name arguments", left)
+    for said, want in [
+            ("give --heads, 4 or --head-dim=8", "give heads=, 4 or head_dim=8"),
+            ("--from=mlx, or --set=names=x.", 'format="mlx", or facts={"names": "x"}.'),
+            ("give --set arch=x or", 'give facts={"arch": "x"} or'),
+            ("--blocks-of=A=5,2,9:40 says", 'blocks_of={"A": "5,2,9:40"} says'),
+            ("--tolerance=atol=X, --exact", "atol=X, exact=True"),
+            ("type: kvtool relayout --to=nhd -o OUT IN", "type: kvtool relayout --to=nhd -o OUT IN"),
+            ("--as-is is no argument", "--as-is is no argument")]:
+        tap.equal(_native.in_python(said), want, f"'{said}' in Python")
+
+
+def main():
+    caches()
+    numbers()
+    slots()
+    words()
+    with oracle.workdir() as tmp:
+        compared(tmp)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
