@@ -220,6 +220,19 @@ def tensors_and_scales():
     tap.ok("; 1 are outside the tolerance" in str(report), "and how many are outside", report)
 
 
+def asserted():
+    """In pytest: a cache as it is, where a dump was asked for."""
+    from kvtool.pytest_plugin import assert_same_kv
+    pairs = drawn(random.Random(11))
+    assert_same_kv(Cache(pairs), tuple(pairs))
+    failed = refused(BaseException, lambda: assert_same_kv(
+        Cache(pairs), [(k + 1, v) for k, v in pairs], tolerance=2))
+    tap.ok("layout=" in failed, "assert_same_kv() takes caches, and asks of tensors", failed)
+    failed = refused(BaseException, lambda: assert_same_kv(
+        Cache(pairs), tuple((k + 1, v) for k, v in pairs)))
+    tap.ok("unequal" in failed or "differ" in failed, "and says what differs", failed)
+
+
 # ---- read ----
 
 def numbers():
@@ -313,6 +326,7 @@ def words():
 
 def main():
     caches()
+    asserted()
     numbers()
     slots()
     words()
