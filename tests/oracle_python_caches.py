@@ -115,7 +115,9 @@ def caches():
             ("a layer of a recurrent state", Cache([pairs[0], (np.zeros((1, 4, 3)),) * 2]),
              "layer 1"),
             ("layers of other lengths", Cache([pairs[0], tuple(h[:, :, :-1] for h in (
-                np.zeros((1, 1, 9, 2), "f4"),) * 2)]), "others")]:
+                np.zeros((1, 1, 9, 2), "f4"),) * 2)], seen=n + 9), "torch.save"),
+            ("layers of other heads", Cache([pairs[0], tuple(np.concatenate([h, h], 1)
+                                                             for h in pairs[0])]), "others")]:
         tap.ok(words in refused(kv.UsageError, lambda c=cache: kv.from_tensors(c)),
                f"{what} is refused")
     quantised = Cache(pairs)

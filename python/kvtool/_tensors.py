@@ -244,8 +244,10 @@ def _cache_of(tensors: Any) -> Optional[_Cache]:
         if not all(_is_one(half) and len(half.shape) == 4 for half in pair):
             raise UsageError(f"layer {i} of the cache holds no keys and values [batch, head, "
                              "token, element]")
-    held = int(pairs[0][0].shape[2])
-    seen = int(tensors.get_seq_length()) if hasattr(tensors, "get_seq_length") else held
+    lengths = [int(keys.shape[2]) for keys, _ in pairs]
+    held = min(lengths)
+    seen = int(tensors.get_seq_length()) if hasattr(tensors, "get_seq_length") else \
+        max(lengths)
     if seen > held:
         raise UsageError(f"the cache has had {seen} tokens and holds {held} (a window, or "
                          'quantised): torch.save(cache, "cache.pt"), and give the path')

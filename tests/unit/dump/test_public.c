@@ -304,7 +304,7 @@ static void test_json(void **state)
 
 struct heard {
 	int only, groups, elements, rules;
-	int64_t unequal;
+	int64_t unequal, outside;
 };
 
 static void hear_only(void *context, int side, const char *text)
@@ -329,6 +329,13 @@ static void hear_element(void *context, const struct kvt_diff_element *e)
 	assert_int_equal(e->block[0], 1);
 }
 
+static void hear_cell(void *context, const struct kvt_diff_cell *c)
+{
+	((struct heard *)context)->outside += c->outside;
+	assert_true(c->outside == 0 || c->layer == 5);
+	assert_true(c->outside == (c->dd > 0));
+}
+
 static void hear_rule(void *context, const struct kvt_broken_rule *rule)
 {
 	((struct heard *)context)->rules++;
@@ -342,7 +349,8 @@ static void test_diff(void **state)
 	const struct kvt_range two = { 4, 6 };
 	const struct kvt_slice_options part = { .layers = { 1, &two } };
 	struct heard heard = { 0 };
-	const struct kvt_diff_told told = { &heard, hear_only, hear_group, hear_element };
+	const struct kvt_diff_told told = { &heard, hear_only, hear_group, hear_element,
+					     hear_cell };
 	struct kvt_error err = { "" };
 	struct kvt_text x, y;
 	struct kvt_dump *less;
@@ -356,6 +364,7 @@ static void test_diff(void **state)
 	assert_int_equal(heard.groups, 1);
 	assert_int_equal(heard.elements, 1);
 	assert_int_equal(heard.unequal, 1);
+	assert_int_equal(heard.outside, 1);
 	expect(kvt_dump_digest(&x, a.dump, KVT_SCOPE_TOKENS, NULL, &err), KVT_OK, &err,
 	       NULL);
 	expect(kvt_dump_digest(&y, b.dump, KVT_SCOPE_TOKENS, NULL, &err), KVT_OK, &err,
