@@ -268,9 +268,17 @@ def said(case, way, ending, is_object):
     return out
 
 
+def halves_of(case, dump, request, layer):
+    """Keys, values and the first token; a latent and its rope values lie in one row."""
+    keys, values, begin = dump.layer(request, layer)
+    if keys is not None and values is None:
+        keys, values = np.split(keys, [case.heard[layer][0].shape[-1]], axis=-1)
+    return keys, values, begin
+
+
 def wrong(case, dump, row, layer):
     """What of a layer is not what the model handed over; '' if nothing."""
-    got = dump.layer(str(row), layer)
+    got = halves_of(case, dump, str(row), layer)
     begin = got[2]
     window = case.windows().get(layer)
     want = max(0, case.lengths[row] - window + 1) if window else 0
@@ -333,7 +341,7 @@ def cache_of(case, layers):
 
 
 def layers_of(case, dump):
-    return [dump.layer("0", l)[:2] for l in range(case.shape.layers)]
+    return [halves_of(case, dump, "0", l)[:2] for l in range(case.shape.layers)]
 
 
 def halves(cells):
