@@ -62,13 +62,18 @@ class Group:
         return self.cells[self.layers[layer]][:, blocks, at % size], begin
 
 
+def by_number(item):
+    """g2 before g10."""
+    return len(item[0]), item[0]
+
+
 class Dump:
     def __init__(self, path):
         head, begin = header(path)
         side = json.loads(head.pop("__metadata__")["kvtool"])
         groups = side.get("groups", [side])
         self.side, self.groups = side, []
-        for g, (name, t) in zip(groups, sorted(head.items())):
+        for g, (name, t) in zip(groups, sorted(head.items(), key=by_number)):
             lo, hi = t["data_offsets"]
             cells = np.fromfile(path, BITS[t["dtype"]], offset=begin + lo,
                                 count=(hi - lo) // np.dtype(BITS[t["dtype"]]).itemsize)

@@ -8,6 +8,7 @@ file which kvtool wrote are the tokens that the model says next with the cache i
 """
 import copy
 import importlib
+import itertools
 import os
 import random
 import sys
@@ -148,6 +149,40 @@ def reads(proof, on, case):
                 row.ok(np.array_equal(want[skip:], numbers(is_)), f"layer {i}: {name}")
 
 
+def decodes(proof, on, dtype):
+    """A layer of each width and group that mlx quantises, as its cache codes them."""
+    draw = random.Random(proof.seed)
+    mx.random.seed(proof.seed)
+    made, kinds = [], list(itertools.product((2, 3, 4, 5, 6, 8), (32, 64, 128)))
+    heads, tokens = draw.choice((1, 2, 3)), draw.choice((3, 21, 300))
+
+    def numbers(n):
+        far = mx.array([draw.choice((0.02, 1, 40)) for _ in range(n)])[:, None]
+        return [(mx.random.normal((1, heads, n, 128)) * far + shift).astype(dtype)
+                for shift in (0.3, -2)]
+
+    for bits, group in kinds:
+        plain = caches.KVCache()
+        # of other widths the cache cannot be added to: it counts whole codes in a word
+        single = 2 if bits in (2, 4, 8) else 0
+        plain.update_and_fetch(*numbers(tokens - single))
+        made.append(plain.to_quantized(group_size=group, bits=bits))
+        for _ in range(single):
+            made[-1].update_and_fetch(*numbers(1))
+    path = os.path.join(proof.folder("saved"), "prompt.safetensors")
+    caches.save_prompt_cache(path, made, {})
+    with proof.row("decoded numbers are those of mx.dequantize()", on) as row:
+        row.equal(proof.kvtool("fsck", "-q", path).code, 0, "fsck is content")
+        dump = dumps.read(proof, path, "--decode=float32")
+        for i, (one, (bits, group)) in enumerate(zip(made, kinds)):
+            got = dump.layer("0", i)
+            for name, codes, half in ("keys", one.keys, 0), ("values", one.values, 1):
+                want = mx.dequantize(*codes, group_size=group, bits=bits)
+                want = np.array(want[0, :, :one.offset].astype(mx.float32))
+                row.ok(np.array_equal(want.transpose(1, 0, 2), got[half].view(np.float32)),
+                       f"{bits} bits, groups of {group}: {name}")
+
+
 # ---- what is written ---------------------------------------------------------
 
 def writes(proof, on, case, chunk=(7, 3, 11)):
@@ -193,6 +228,8 @@ def main():
             ("a ring that keeps 4 tokens, float32",
              Case(seed, llama, single=37 - 10, max_kv_size=16))]:
         writes(proof, on, case, chunk=())
+    for name, dtype in ("float32", mx.float32), ("bfloat16", half), ("float16", mx.float16):
+        decodes(proof, f"QuantizedKVCache, all bits and groups, {name}", dtype)
     for bits in 4, 8:
         writes(proof, f"QuantizedKVCache, {bits} bits, bfloat16",
                Case(seed, llama, half, bits=bits))
