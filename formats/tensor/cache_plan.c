@@ -297,7 +297,7 @@ static enum kvt_status add_group(struct cache_writing *w, int g)
 /* A tensor, by the layer that it is of. */
 struct entry {
 	int64_t number;
-	struct cache_place piece;
+	struct cache_place part;
 };
 
 static int by_number(const void *one, const void *other)
@@ -306,24 +306,24 @@ static int by_number(const void *one, const void *other)
 
 	if (a->number != b->number)
 		return a->number < b->number ? -1 : 1;
-	return (a->piece.strip > b->piece.strip) - (a->piece.strip < b->piece.strip);
+	return (a->part.strip > b->part.strip) - (a->part.strip < b->part.strip);
 }
 
 static enum kvt_status add_entry(struct cache_writing *w, const struct entry *e)
 {
 	struct cache_written *layer = &w->layer[w->nlayers - 1];
-	struct cache_place *piece;
+	struct cache_place *part;
 
 	if (!w->nlayers || layer->number != e->number)
 		*(layer = &w->layer[w->nlayers++]) =
 			(struct cache_written){ .number = e->number };
-	piece = &layer->piece[e->piece.strip->use];
-	if (piece->strip)
+	part = &layer->part[e->part.strip->use];
+	if (part->strip)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"layer %lld is in groups %s and %s, and %s has one of a kind",
-				LL(layer->number), group_of(w, piece->strip)->id,
-				group_of(w, e->piece.strip)->id, w->rules->engine);
-	*piece = e->piece;
+				LL(layer->number), group_of(w, part->strip)->id,
+				group_of(w, e->part.strip)->id, w->rules->engine);
+	*part = e->part;
 	return KVT_OK;
 }
 
@@ -359,10 +359,10 @@ static enum kvt_status add_layers(struct cache_writing *w)
 static enum kvt_status check_layer(const struct cache_writing *w,
 				   const struct cache_written *l)
 {
-	const struct cache_strip *k = l->piece[CACHE_KEYS].strip;
-	const struct cache_strip *v = l->piece[CACHE_VALUES].strip;
+	const struct cache_strip *k = l->part[CACHE_KEYS].strip;
+	const struct cache_strip *v = l->part[CACHE_VALUES].strip;
 
-	if (l->piece[CACHE_STATE].strip && !l->piece[CACHE_CONV].strip)
+	if (l->part[CACHE_STATE].strip && !l->part[CACHE_CONV].strip)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"layer %lld has a recurrent state and no convolution, which kvtool does not write for %s",
 				LL(l->number), w->rules->engine);
@@ -476,7 +476,7 @@ static enum kvt_status place_state(struct cache_writing *w,
 
 	if (t.slots.end < 1 || !s.live)
 		return kvt_fail(w->err, KVT_BAD_INPUT,
-				"request %.100s has no state in group %s",
+				"request %.100s has no recurrent state in group %s",
 				w->request->id, g->id);
 	part.box.begin[KVT_AXIS_B] = s.block;
 	part.box.end[KVT_AXIS_B] = s.block + 1;

@@ -72,9 +72,9 @@ static struct kvt_tensor *add_tensor(struct output *o, const char *name,
 	return t;
 }
 
-static void add_piece(struct output *o, const char *name, const struct cache_place *piece)
+static void add_piece(struct output *o, const char *name, const struct cache_place *part)
 {
-	const struct cache_strip *strip = piece->strip;
+	const struct cache_strip *strip = part->strip;
 	struct kvt_tensor *t = add_tensor(o, name, (struct content){ .strip = strip });
 
 	t->dtype = strip->dtype;
@@ -82,7 +82,7 @@ static void add_piece(struct output *o, const char *name, const struct cache_pla
 	t->rank = strip->rank;
 	memcpy(t->shape, strip->shape, sizeof(t->shape));
 	t->end = strip->nbytes;
-	t->begin = piece->place;
+	t->begin = part->place;
 }
 
 static void add_note(struct output *o, const char *name, const char *text)
@@ -173,14 +173,14 @@ static void add_mlx_meta(struct output *o, int64_t layer, const int64_t *n, int 
 static const char *add_mlx_codes(struct output *o, const struct cache_written *l)
 {
 	const struct kvt_group *g =
-		&o->w.snapshot->group[l->piece[CACHE_KEYS].strip->group];
+		&o->w.snapshot->group[l->part[CACHE_KEYS].strip->group];
 	int64_t n[] = { o->w.end, 0, 0 };
 	char name[48];
 
 	kvt_cache_codes(&n[2], &n[1], g);
 	for (int i = 0; i < 6; i++) {
 		snprintf(name, sizeof(name), "%lld.%d.%d", LL(l->number), i % 2, i / 2);
-		add_piece(o, name, &l->piece[CACHE_KEYS + i]);
+		add_piece(o, name, &l->part[CACHE_KEYS + i]);
 	}
 	for (int i = 0; o->form->form == MLX_WHOLE && i < 3; i++)
 		add_scalar(o, l->number, 2 + i, n[i]);
@@ -192,15 +192,15 @@ static const char *add_mlx_codes(struct output *o, const struct cache_written *l
 /* Keys and values; a ring, where there is a window or the first tokens are kept. */
 static const char *add_mlx_attention(struct output *o, const struct cache_written *l)
 {
-	const struct cache_strip *keys = l->piece[CACHE_KEYS].strip;
+	const struct cache_strip *keys = l->part[CACHE_KEYS].strip;
 	int64_t most = keys->keep ? keys->slots : keys->window;
 	char name[40];
 
-	if (l->piece[CACHE_KEY_SCALES].strip)
+	if (l->part[CACHE_KEY_SCALES].strip)
 		return add_mlx_codes(o, l);
 	for (int i = 0; i < 2; i++) {
 		snprintf(name, sizeof(name), "%lld.%d", LL(l->number), i);
-		add_piece(o, name, &l->piece[i ? CACHE_VALUES : CACHE_KEYS]);
+		add_piece(o, name, &l->part[i ? CACHE_VALUES : CACHE_KEYS]);
 	}
 	if (o->form->form == MLX_WHOLE) {
 		const int64_t n[] = { o->w.end, keys->keep, most, keys->slots };
@@ -217,13 +217,13 @@ static const char *add_mlx_attention(struct output *o, const struct cache_writte
 
 static const char *add_mlx_states(struct output *o, const struct cache_written *l)
 {
-	bool whole = o->form->form == MLX_WHOLE, both = l->piece[CACHE_STATE].strip;
+	bool whole = o->form->form == MLX_WHOLE, both = l->part[CACHE_STATE].strip;
 	char name[48];
 
 	for (int i = 0; i < 1 + both; i++) {
 		snprintf(name, sizeof(name), "%lld.%s%d", LL(l->number),
 			 whole ? "0." : "", i);
-		add_piece(o, name, &l->piece[i ? CACHE_STATE : CACHE_CONV]);
+		add_piece(o, name, &l->part[i ? CACHE_STATE : CACHE_CONV]);
 	}
 	if (whole) {
 		/* padding on the left, and lengths, of a batch */
@@ -238,7 +238,7 @@ static const char *add_mlx_states(struct output *o, const struct cache_written *
 static enum kvt_status add_mlx_layer(struct output *o, int64_t i)
 {
 	const struct cache_written *l = &o->w.layer[i];
-	bool attention = l->piece[CACHE_KEYS].strip, conv = l->piece[CACHE_CONV].strip;
+	bool attention = l->part[CACHE_KEYS].strip, conv = l->part[CACHE_CONV].strip;
 	char name[40];
 
 	if (l->number != i)
@@ -275,16 +275,16 @@ static void add_named(struct output *o, const struct cache_written *l, enum cach
 {
 	char name[64];
 
-	if (!l->piece[use].strip)
+	if (!l->part[use].strip)
 		return;
 	snprintf(name, sizeof(name), "layers.%lld.%s", LL(l->number), word);
-	add_piece(o, name, &l->piece[use]);
+	add_piece(o, name, &l->part[use]);
 }
 
 static void add_hf_layer(struct output *o, int64_t i)
 {
 	const struct cache_written *l = &o->w.layer[i];
-	const struct cache_strip *keys = l->piece[CACHE_KEYS].strip;
+	const struct cache_strip *keys = l->part[CACHE_KEYS].strip;
 	int64_t window = keys ? keys->window : 0;
 	char name[64];
 

@@ -40,7 +40,7 @@ struct cache_place {
 
 struct cache_written {
 	int64_t number;			/* in the model */
-	struct cache_place piece[CACHE_USES];
+	struct cache_place part[CACHE_USES];
 };
 
 /* Which of the tokens of a window an engine keeps, and how it lays states out. */
