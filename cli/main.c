@@ -5,6 +5,7 @@
  * Nothing is printed here that a command should say itself.
  */
 #include "cli/cli.h"
+#include "cli/screen.h"
 #include "cli/shard/shard.h"
 #include "cli/signals.h"
 #include "formats/file/reads.h"
@@ -219,7 +220,7 @@ static enum kvt_status list_options(const char *arg, struct kvt_error *err)
 {
 	(void)arg;
 	(void)err;
-	puts("--help\n--version\n--plugin-dir");
+	puts("--help\n--version\n--plugin-dir\n--color");
 	return KVT_OK;
 }
 
@@ -279,6 +280,8 @@ int main(int argc, char **argv)
 	signals_ignore_limits();
 	allow_files();
 	kvt_reads_keep();
+	if (screen_take_option(&argc, argv, &err))
+		return leave(finish(NULL, KVT_USAGE, &err));
 	if (argc < 2) {
 		print_usage(stderr);
 		return leave(KVT_USAGE);

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * screen.c - width and colours of a terminal
+ *
+ * Who prints does not count columns: lines that are to be folded are collected, standard
+ * output being a buffer meanwhile, and folded when all are there.  By then names in them
+ * are plain, so an escape can only be one of ours, which takes no room.
+ */
+#include "cli/screen.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum {
+	WIDTH = 80,		/* where nobody says it */
+	LEAST = 24,		/* columns, below which folding makes nothing better */
+};
+
+static enum { AUTO, ALWAYS, NEVER } when;
+
+/* ---- colours ------------------------------------------------------------- */
+
+static enum kvt_status take_when(const char *word, struct kvt_error *err)
+{
+	static const char *const words[] = {
+		[AUTO] = "auto", [ALWAYS] = "always", [NEVER] = "never",
+	};
+
+	for (int i = AUTO; i <= NEVER; i++)
+		if (!strcmp(word, words[i])) {
+			when = i;
+			return KVT_OK;
+		}
+	return kvt_fail(err, KVT_USAGE,
+			"--color is '%.40s', expected auto, always or never", word);
+}
+
+enum kvt_status screen_take_option(int *argc, char **argv, struct kvt_error *err)
+{
+	static const char option[] = "--color=";
+	enum kvt_status status = KVT_OK;
+	bool operands = false;
+	int n = 1;
+
+	for (int i = 1; i < *argc; i++) {
+		operands |= !strcmp(argv[i], "--");
+		if (operands || strncmp(argv[i], option, strlen(option)))
+			argv[n++] = argv[i];
+		else if (!status)
+			status = take_when(argv[i] + strlen(option), err);
+	}
+	argv[*argc = n] = NULL;
+	return status;
+}
+
+static bool coloured(void)
+{
+	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+
+	if (when != AUTO)
+		return when == ALWAYS;
+	return isatty(STDOUT_FILENO) && (!no || !*no) && term && *term &&
+	       strcmp(term, "dumb");
+}
+
+void screen_paint(enum screen_colour colour)
+{
+	static const char *const escapes[] = {
+		[SCREEN_NAME]    = "\033[1m",
+		[SCREEN_MISSING] = "\033[33m",
+		[SCREEN_DIFFERS] = "\033[31m",
+	};
+
+	if (coloured())
+		fputs(escapes[colour], stdout);
+}
+
+void screen_plain(void)
+{
+	if (coloured())
+		fputs("\033[0m", stdout);
+}
+
+/* ---- width --------------------------------------------------------------- */
+
+/* 0: no terminal, or one so narrow that lines are left as they are. */
+static size_t width(void)
+{
+	const char *said = getenv("COLUMNS");
+	long n = said ? strtol(said, NULL, 10) : 0;
+	struct winsize size;
+
+	if (!isatty(STDOUT_FILENO))
+		return 0;
+	if (n < 1 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+		n = size.ws_col;
+	if (n < 1)
+		n = WIDTH;
+	return n < LEAST ? 0 : (size_t)n;
+}
+
+/* Behind the character at 's', or our escape; *columns: what it takes of a line. */
+static const char *step(size_t *columns, const char *s)
+{
+	*columns = *s != '\033';
+	if (!*columns)
+		return s + strcspn(s, "m") + 1;
+	for (s++; (*s & 0xc0) == 0x80; s++)
+		;			/* the rest of a character in UTF-8 */
+	return s;
+}
+
+/*
+ * The end of what fits into 'room' columns: behind the last blank that is not of the
+ * label, or where there is none, in the middle of a name.
+ */
+static const char *fit(const char *s, const char *end, size_t label, size_t room)
+{
+	const char *blank = NULL;
+	size_t used = 0, columns;
+
+	while (s < end) {
+		const char *next = step(&columns, s);
+
+		if (used + columns > room)
+			return *s == ' ' || !blank ? s : blank;
+		used += columns;
+		if (*s == ' ' && used > label)
+			blank = next;
+		s = next;
+	}
+	return end;
+}
+
+static void fold_line(FILE *out, const char *s, const char *end, size_t hang, size_t room)
+{
+	size_t blanks = strspn(s, " ");
+
+	/* what is below a label already stays below it */
+	if (blanks > hang && blanks < room / 2)
+		hang = blanks;
+	for (int i = 0; !i || s < end; i++) {
+		size_t indent = i ? hang : 0;
+		const char *stop = fit(s, end, i ? 0 : hang, room - indent);
+		const char *last = stop;
+
+		while (stop < end && last > s && last[-1] == ' ')
+			last--;
+		fprintf(out, "%*s", (int)indent, "");
+		fwrite(s, 1, (size_t)(last - s), out);
+		putc('\n', out);
+		s = stop == end ? end : stop + strspn(stop, " ");
+	}
+}
+
+/* ---- lines that are collected ----------------------------------------------- */
+
+static struct {
+	FILE *screen;		/* NULL: lines go there at once */
+	char *text;
+	size_t n, hang;
+} kept;
+
+void screen_fold_begin(int hang)
+{
+	FILE *buffer = width() ? open_memstream(&kept.text, &kept.n) : NULL;
+
+	if (!buffer)
+		return;
+	kept.screen = stdout;
+	kept.hang = (size_t)hang;
+	stdout = buffer;
+}
+
+void screen_fold_end(void)
+{
+	FILE *buffer = stdout;
+	size_t room = width();
+	const char *s, *end;
+
+	if (!kept.screen)
+		return;
+	stdout = kept.screen;
+	kept.screen = NULL;
+	if (fclose(buffer)) {
+		fputs("(no memory for this text)\n", stdout);
+		return;
+	}
+	for (s = kept.text; *s; s = end + 1) {
+		end = s + strcspn(s, "\n");
+		fold_line(stdout, s, end, kept.hang, room);
+		if (!*end)
+			break;
+	}
+	free(kept.text);
+}
