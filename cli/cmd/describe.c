@@ -145,6 +145,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "factor for the numbers of --stats and --peek; keys, values" },
 		{ "verify", 0, OPT_FLAG, &asked.verify, NULL,
 		  "read the data: check every checksum and content cell" },
+		{ "verbose", 'v', OPT_FLAG, &asked.print.verbose, NULL,
+		  "show strides, predicates, all names of a layout, tiles, proofs" },
 		{ "names", 0, OPT_FLAG, &asked.print.names, NULL,
 		  "list the names of the layers" },
 		{ "tuples", 0, OPT_FLAG, &asked.print.tuples, NULL,

@@ -13,7 +13,7 @@
 
 /* What is printed only on request. */
 struct describe_options {
-	bool names, tuples, tables;
+	bool names, tuples, tables, verbose;
 };
 
 /* The first word of a line of text. */
@@ -23,6 +23,9 @@ void describe_text(const struct kvt_description *d,
 		   const struct describe_options *options);
 void describe_json(struct json_out *out, const struct kvt_description *d,
 		   const struct describe_options *options);
+
+/* What a person would say of it, in one line; describe_sentence.c. */
+void describe_sentence(const struct kvt_description *d);
 
 void canonical_text(const struct kvt_canonical_facts *f);
 void canonical_json(struct json_out *out, const struct kvt_canonical_facts *f);

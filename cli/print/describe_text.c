@@ -2,6 +2,7 @@
 /* describe_text.c - facts for people; may change, --json is the interface */
 #include "cli/cli.h"
 #include "cli/print/describe.h"
+#include "cli/screen.h"
 #include "lib/kvt/tile.h"
 
 #include <string.h>
@@ -14,6 +15,7 @@ void print_label(const char *text)
 /* ---- memory order as people draw it ------------------------------------- */
 
 /*
+ * With -v the strides, too:
  *   memory    L 5   x B 48 x H 4 x S 16 x [K 2 x D 8]
  *   strides   98304   2048   512   32      16    2
  */
@@ -53,7 +55,7 @@ static void name_part(char *out, size_t room, const struct kvt_part *part,
 }
 
 static void draw(struct picture *p, const struct kvt_order *order,
-		 const struct kvt_view *view)
+		 const struct kvt_view *view, bool strides)
 {
 	int last = order->nparts - 1;
 	/* keys and values side by side, or content that is neither: C */
@@ -64,7 +66,7 @@ static void draw(struct picture *p, const struct kvt_order *order,
 	for (int i = 0; i <= last; i++) {
 		const struct kvt_part *part = &order->part[i];
 		const struct kvt_factor *f = &view->factor[i];
-		char name[64], axis[72], stride[24];
+		char name[64], axis[72], stride[24] = "";
 
 		/* no heads, or the one k of this plane: nothing to see */
 		if (f->n == 1 && (part->axis == KVT_AXIS_H ||
@@ -76,7 +78,8 @@ static void draw(struct picture *p, const struct kvt_order *order,
 		snprintf(axis, sizeof(axis), "%s%s%s",
 			 open && i == last - 1 ? "[" : "", name,
 			 open && i == last ? "]" : "");
-		snprintf(stride, sizeof(stride), "%lld", (long long)f->stride);
+		if (strides)
+			snprintf(stride, sizeof(stride), "%lld", (long long)f->stride);
 		add_column(p, axis, stride);
 	}
 }
@@ -87,7 +90,7 @@ static void trim(char *text)
 		text[n - 1] = '\0';
 }
 
-static void print_memory(const struct kvt_group_facts *f)
+static void print_memory(const struct kvt_group_facts *f, bool strides)
 {
 	const struct kvt_layout *layout = &f->group->layout;
 
@@ -96,12 +99,14 @@ static void print_memory(const struct kvt_group_facts *f)
 		int plane = layout->nplanes == 2 ? f->views.first_k + i : 0;
 		struct picture p = { "", "", 0 };
 
-		draw(&p, &layout->plane[plane], view);
+		draw(&p, &layout->plane[plane], view, strides);
 		trim(p.axes);
 		trim(p.strides);
 		print_label(layout->nplanes == 1 ? "memory" :
 			       plane ? "values" : "keys");
 		plainf("%s\n", p.axes);
+		if (!strides)
+			continue;
 		print_label("strides");
 		plainf("%s", p.strides);
 		if (view->offset)
@@ -362,6 +367,12 @@ static void print_proven(const struct kvt_group_facts *f, const struct kvt_dump 
 	putchar('\n');
 }
 
+static bool all_proven(const struct kvt_group_facts *f, const struct kvt_dump *dump)
+{
+	return kvt_dump_proven(dump)->tables && f->checksum &&
+	       (!f->has_cells || f->cells_proven);
+}
+
 static void print_names(const struct kvt_group *group)
 {
 	for (int64_t l = 0; group->layer_names && l < group->shape.n[KVT_AXIS_L]; l++) {
@@ -432,34 +443,51 @@ static void print_total(const struct kvt_group_facts *f)
 	putchar('\n');
 }
 
+/* Its name; with -v all that it has. */
+static void print_layout(const char *label, const struct kvt_layout *layout, bool all)
+{
+	const char *name = kvt_layout_name(layout, 0);
+
+	print_label(label);
+	if (all || !name)
+		plainf("%s\n", human_layout(layout).s);
+	else
+		plainf("%s (%s)\n", kvt_layout_string(layout).s, name);
+}
+
 static void print_group(const struct kvt_group_facts *f, const struct kvt_description *d,
 			const struct describe_options *options)
 {
 	const struct kvt_group *group = f->group;
 
-	plainf("\n  %-10s%s%s, %s\n", group->id, kvt_kind_name(group->kind),
+	putchar('\n');
+	screen_paint(SCREEN_NAME);
+	print_label(group->id);
+	screen_plain();
+	plainf("%s%s, %s\n", kvt_kind_name(group->kind),
 	       group->kind == KVT_SLIDING_WINDOW && !group->window ?
 	       " of unknown length" : "", kvt_group_type(group).s);
 	if (group->content.type)
 		print_packing(group);
-	print_label("layout");
-	plainf("%s\n", human_layout(&group->layout).s);
-	if (f->indexed) {
-		print_label("indexed");
-		plainf("%s\n", human_layout(f->indexed).s);
-	}
-	print_memory(f);
+	print_layout("layout", &group->layout, options->verbose);
+	if (f->indexed)
+		print_layout("indexed", f->indexed, options->verbose);
+	print_memory(f, options->verbose);
 	if (options->tuples)
 		print_tuples(&group->layout);
-	print_predicates(&f->is, true);
-	print_predicates(&f->is, false);
+	if (options->verbose) {
+		print_predicates(&f->is, true);
+		print_predicates(&f->is, false);
+	}
 	print_heads(group);
 	print_state(group);
 	print_sizes(f);
 	print_blocks(f, kvt_null_block(d->snapshot, (int)(f - d->group)));
 	print_components(group);
-	print_tiling(f);
-	print_proven(f, d->dump);
+	if (options->verbose)
+		print_tiling(f);
+	if (options->verbose || !all_proven(f, d->dump))
+		print_proven(f, d->dump);
 	if (options->names)
 		print_names(group);
 	if (f->integrity)
@@ -507,10 +535,14 @@ static void print_holes(const struct kvt_snapshot *s, const struct kvt_request *
 		n = i && h[-1].group == h->group ? n + 1 : 0;
 		if (i && !n)
 			putchar('\n');
-		if (!n)
-			plainf("%*s%lld missing in %s: tokens", 14, "",
-			       (long long)kvt_request_missing(q, (int)h->group),
-			       s->group[h->group].id);
+		if (!n) {
+			plainf("%*s", 14, "");
+			screen_paint(SCREEN_MISSING);
+			plainf("%lld missing",
+			       (long long)kvt_request_missing(q, (int)h->group));
+			screen_plain();
+			plainf(" in %s: tokens", s->group[h->group].id);
+		}
 		if (n < MOST_HOLES)
 			plainf("%s%lld to %lld", n ? ", " : " ", (long long)h->begin,
 			       (long long)h->end - 1);
@@ -594,19 +626,26 @@ static void print_unproven(const struct kvt_dump *dump)
 		}
 }
 
-void describe_text(const struct kvt_description *d,
-		   const struct describe_options *options)
+static void print_title(const struct kvt_description *d)
 {
-	const struct kvt_snapshot *s = d->snapshot;
-
-	plainf("%s: %s, %s", d->path, kvt_dump_format(d->dump),
-	       kvt_size_string(d->file_bytes).s);
-	for (int g = 0; g < s->ngroups; g++)
+	screen_paint(SCREEN_NAME);
+	plainf("%s", d->path);
+	screen_plain();
+	plainf(": %s, %s", kvt_dump_format(d->dump), kvt_size_string(d->file_bytes).s);
+	for (int g = 0; g < d->snapshot->ngroups; g++)
 		if (d->group[g].tiling && d->group[g].tiling->zstd) {
 			plainf(", ratio %.2f", kvt_compression_ratio(d));
 			break;
 		}
 	putchar('\n');
+	describe_sentence(d);
+}
+
+/* Where it is from. */
+static void print_origin(const struct kvt_description *d)
+{
+	const struct kvt_snapshot *s = d->snapshot;
+
 	print_manifest(d->dump);
 	if (s->model) {
 		print_label("model");
@@ -621,6 +660,18 @@ void describe_text(const struct kvt_description *d,
 		print_label("made from");
 		plainf("%s\n", s->source_format);
 	}
+}
+
+void describe_text(const struct kvt_description *d,
+		   const struct describe_options *options)
+{
+	const struct kvt_snapshot *s = d->snapshot;
+
+	screen_fold_begin(4);
+	print_title(d);
+	screen_fold_end();
+	screen_fold_begin(12);
+	print_origin(d);
 	if (s->has_parallel)
 		print_parallel(&s->parallel);
 	print_requests(s, options->tables);
@@ -635,4 +686,5 @@ void describe_text(const struct kvt_description *d,
 	if (d->peeks)
 		peeks_text(d->peeks);
 	print_unproven(d->dump);
+	screen_fold_end();
 }

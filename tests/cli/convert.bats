@@ -237,17 +237,17 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 
 @test "convert --tile asks for no more than the dump holds" {
 	run -0 kvtool convert -q --no-sync --verify --tile=1G --mem-limit=64M "$nhd" small.h5
-	run -0 kvtool describe small.h5
+	run -0 kvtool describe -v small.h5
 	[[ $output == *', 32 KiB, shuffle'* ]]
 	same_digest "$nhd" small.h5
 	head -c 2097152 /dev/zero >big.bin
 	run -0 kvtool convert -q --no-sync --tile=1G --mem-limit=64M --layout=nhd \
 		--dtype=bfloat16 --layers=1 --block-size=16 --heads=1 --head-dim=64 \
 		big.bin big.h5
-	run -0 kvtool describe big.h5
+	run -0 kvtool describe -v big.h5
 	[[ $output == *'B 512 x S 16 x H 1 x K 1 x D 64, 1 MiB, shuffle'* ]]
 	run -0 kvtool convert -q --no-sync --tile=256k big.h5 less.h5
-	run -0 kvtool describe less.h5
+	run -0 kvtool describe -v less.h5
 	[[ $output == *', 256 KiB, shuffle'* ]]
 }
 

@@ -8,22 +8,22 @@ load common
 }
 
 @test "describe shows planes, tuples and tables on request" {
-	expect 0 describe-aiter describe --tuples --names $data/aiter_shuffle.bf16.npy
-	expect 0 describe-tables describe --tuples --block-tables \
+	expect 0 describe-aiter describe -v --tuples --names $data/aiter_shuffle.bf16.npy
+	expect 0 describe-tables describe -v --tuples --block-tables \
 		testdata/kv/gqa64/paged_bs16/packed_hnd.bf16.npy
 }
 
 @test "describe shows latent content and its parts" {
-	expect 0 describe-mla describe testdata/kv/mla144/paged_bs16/mla_lbsc.bf16.npy
+	expect 0 describe-mla describe -v testdata/kv/mla144/paged_bs16/mla_lbsc.bf16.npy
 }
 
 @test "describe shows the share of a tensor-parallel rank" {
-	expect 0 describe-tp4 describe \
+	expect 0 describe-tp4 describe -v \
 		testdata/kv/s260k/tp4/rank1.packed_hnd.bf16.safetensors
 }
 
 @test "describe shows both groups of a page with recurrent states" {
-	expect 0 describe-mamba describe testdata/kv/mamba2g4/tp2_SD/rank1.npy
+	expect 0 describe-mamba describe -v testdata/kv/mamba2g4/tp2_SD/rank1.npy
 }
 
 @test "describe --stats prints a line per layer, head and component" {

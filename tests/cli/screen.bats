@@ -1,0 +1,93 @@
+#!/usr/bin/env bats
+# SPDX-License-Identifier: Apache-2.0
+# What a person sees on a terminal: lines as wide as it is, and colours.
+load common
+
+# screen COLUMNS ARG...: what kvtool prints on a terminal that is so wide; 0: it does not say
+screen() {
+	python3 - "$KVTOOL" "$@" <<'END'
+import fcntl, os, pty, struct, subprocess, sys, termios
+ours, theirs = pty.openpty()
+fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, int(sys.argv[2]), 0, 0))
+p = subprocess.Popen(sys.argv[1:2] + sys.argv[3:], stdout=theirs, stdin=subprocess.DEVNULL)
+os.close(theirs)
+said = b""
+try:
+    while piece := os.read(ours, 65536):
+        said += piece
+except OSError:
+    pass
+sys.stdout.write(said.decode().replace("\r\n", "\n"))
+sys.exit(p.wait())
+END
+}
+
+# Columns of the widest line.
+widest() {
+	python3 -c 'import sys; print(max(len(line.rstrip("\n")) for line in sys.stdin))'
+}
+
+words() {
+	tr -d ' \n'
+}
+
+@test "describe begins with a sentence, in one line of a pipe" {
+	run -0 kvtool describe $data/packed_nhd.bf16.npy
+	[ "${lines[1]}" = '  bf16 K and V of 5 layers, 4 heads of 8, blocks of 16 tokens; NHD; 3 requests, 689 tokens; 480 KiB' ]
+	COLUMNS=50 kvtool describe $data/packed_nhd.bf16.npy >narrow
+	[ "$output" = "$(cat narrow)" ]
+}
+
+@test "the sentence says what there is of each kind of group" {
+	kvtool slice -q --component=v -o v.h5 $data/packed_nhd.bf16.npy
+	kvtool slice -q --layers=2 --request=C -o one.h5 $data/packed_hnd.bf16.npy
+	said() { kvtool describe "$1" | sed -n 2p; }
+	[[ $(said v.h5) == '  bf16 V of 5 layers, 4 heads of 8, '* || $(said v.h5) == '  bf16 V of 5 layers, '* ]]
+	[[ $(said one.h5) == *'K and V of 1 layer, 4 heads of 8, '*'; HND; 1 request, 80 tokens; '* ]]
+	[[ $(said testdata/kv/mla144/paged_bs16/mla_lbsc.bf16.npy) == '  bf16 latents of 3 layers, rows of 144, '* ]]
+	[[ $(said testdata/kv/mamba2g4/tp2_SD/rank1.npy) == '  bf16 conv states of 3 layers (conv), fp32 SSM states of 3 layers (ssm); '* ]]
+	[[ $(said $data/aiter_shuffle.bf16.npy) == *'; aiter-shuffle; '* ]]
+	[[ $(said testdata/kv/s260k/tp4/rank1.packed_hnd.bf16.safetensors) == *', 1 of 4 heads of 8, '* ]]
+}
+
+@test "lines are folded at the width of the terminal, and nothing is lost" {
+	local columns file long
+	printf -v long '%0120d' 0
+	kvtool relayout -q --to=nhd -o "$long.npy" $data/packed_nhd.bf16.npy
+	for file in $data/packed_nhd.bf16.npy testdata/kv/mamba2g4/tp2_SD/rank1.npy "$long.npy"; do
+		for columns in 24 31 50 80 200; do
+			screen $columns describe -v --block-tables "$file" >folded
+			[ "$(widest <folded)" -le $columns ]
+			kvtool describe -v --block-tables "$file" | words >want
+			words <folded | cmp - want
+		done
+	done
+	screen 300 describe -v $data/packed_nhd.bf16.npy >wide
+	kvtool describe -v $data/packed_nhd.bf16.npy | cmp - wide
+}
+
+@test "COLUMNS says the width, 80 is that of a terminal that does not say" {
+	COLUMNS=50 screen 200 describe $data/packed_nhd.bf16.npy >said
+	[ "$(widest <said)" -le 50 ]
+	screen 0 describe $data/packed_nhd.bf16.npy >unknown
+	screen 80 describe $data/packed_nhd.bf16.npy | cmp - unknown
+}
+
+@test "colours: on a terminal, always, never, NO_COLOR, a dumb one" {
+	local esc=$'\e' file=$data/packed_nhd.bf16.npy
+	export TERM=xterm
+	[[ $(screen 80 describe $file) == "$esc[1m$file$esc[0m: npy"* ]]
+	[[ $(kvtool describe $file) != *"$esc"* ]]
+	[[ $(kvtool describe --color=always $file) == "$esc[1m"* ]]
+	[[ $(kvtool --color=always describe $file) == "$esc[1m"* ]]
+	[[ $(NO_COLOR=1 kvtool describe --color=always $file) == "$esc[1m"* ]]
+	[[ $(screen 80 describe --color=never $file) != *"$esc"* ]]
+	[[ $(NO_COLOR=1 screen 80 describe $file) != *"$esc"* ]]
+	[[ $(NO_COLOR='' screen 80 describe $file) == *"$esc"* ]]
+	[[ $(TERM=dumb screen 80 describe $file) != *"$esc"* ]]
+	[ "$(kvtool describe --json --color=always $file)" = "$(kvtool describe --json $file)" ]
+	run -2 --separate-stderr kvtool describe --color=sometimes $file
+	[ "$stderr" = "kvtool: --color is 'sometimes', expected auto, always or never" ]
+	# behind -- it is a file
+	run -5 kvtool describe -- --color=never
+}
