@@ -412,11 +412,21 @@ def check_describe(tmp):
     tap.equal((sum(s["nan"] for s in g["stats"]), sum(s["inf"] for s in g["stats"])),
               (17, 1), "describe --stats --json: as in the table")
     r = kvtool("describe", "--stats", path)
-    last = r.out.splitlines()[-1].split(None, 4)
-    tap.equal((last[0], last[1:3], last[4]),
-              ("total", ["17", "1"],
-               f"17 NaN and 1 infinity in 2 slots, first at {first}"),
-              "describe --stats ends with totals")
+    lines = r.out.splitlines()
+    totals = [line.split() for line in lines if line.startswith(" total ")]
+    tap.equal([(t[1], t[6:8]) for t in totals],
+              [("keys", ["17", "0"]), ("values", ["0", "1"])],
+              "describe --stats has totals of keys and of values")
+    tap.equal([line.strip() for line in lines[-2:]],
+              ["! odd     3 of 12 rows with NaN or infinities",
+               f"17 NaN and 1 infinity in 2 slots, first at {first}"],
+              "describe --stats ends with what is odd")
+    numbers = d.bits.view("f2").astype(float)
+    for k, t in enumerate(totals):
+        x = numbers[k][np.isfinite(numbers[k])]
+        tap.ok(np.allclose([float(v) for v in t[2:6]],
+                           [x.min(), x.max(), x.mean(), x.std()], rtol=6e-4, atol=1e-6),
+               f"totals of {t[1]} are those of all elements", t)
     r = kvtool("describe", f"--peek={first},count=1", path)
     tap.ok(r.code == 0 and "nan" in r.out, "--peek takes the place of a finding", r)
     r = kvtool("fsck", "--fast", path)

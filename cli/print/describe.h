@@ -26,6 +26,8 @@ void describe_json(struct json_out *out, const struct kvt_description *d,
 
 /* What a person would say of it, in one line; describe_sentence.c. */
 void describe_sentence(const struct kvt_description *d);
+/* The numbers of each layer, head and component, their totals, and what is odd. */
+void describe_stats_text(const struct kvt_group_facts *f);
 
 void canonical_text(const struct kvt_canonical_facts *f);
 void canonical_json(struct json_out *out, const struct kvt_canonical_facts *f);

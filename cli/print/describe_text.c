@@ -403,46 +403,6 @@ static void print_verified(const struct kvt_group_facts *f)
 	putchar('\n');
 }
 
-static void print_moments(const struct kvt_group_facts *f)
-{
-	const int64_t *n = f->group->shape.n;
-	const struct kvt_moments *m = f->moments;
-
-	plainf("\n  %5s %5s %-7s %12s %12s %12s %12s %8s %8s %8s\n", "layer",
-	       "head", "", "min", "max", "mean", "std", "nan", "inf", "zeroed");
-	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
-		for (int64_t h = 0; h < n[KVT_AXIS_H]; h++)
-			for (int64_t k = 0; k < n[KVT_AXIS_K]; k++, m++)
-				plainf("  %5lld %5lld %-7s %12.5g %12.5g %12.5g "
-				       "%12.5g %8lld %8lld %8lld\n", (long long)l,
-				       (long long)(f->group->head_start + h),
-				       kvt_component_name(f->group, k), m->min, m->max,
-				       m->mean, kvt_standard_deviation(m),
-				       (long long)m->nan, (long long)m->inf,
-				       (long long)m->zero_blocks);
-}
-
-/* Of all rows; and where the first is that is not finite, as fsck has it. */
-static void print_total(const struct kvt_group_facts *f)
-{
-	const int64_t *n = f->group->shape.n;
-	struct kvt_odd odd = kvt_odd_total(f->numbers);
-	struct kvt_moments sum = { .nan = 0 };
-
-	for (int64_t i = 0; i < n[KVT_AXIS_L] * n[KVT_AXIS_H] * n[KVT_AXIS_K]; i++) {
-		sum.nan += f->moments[i].nan;
-		sum.inf += f->moments[i].inf;
-		sum.zero_blocks += f->moments[i].zero_blocks;
-	}
-	plainf("  %-71s %8lld %8lld %8lld", "total", (long long)sum.nan,
-	       (long long)sum.inf, (long long)sum.zero_blocks);
-	if (odd.slots)
-		plainf("  %s in %lld slot%s, first at %s", kvt_odd_text(&odd).s,
-		       (long long)odd.slots, plural(odd.slots),
-		       kvt_odd_at(f->numbers, f->group, &odd).s);
-	putchar('\n');
-}
-
 /* Its name; with -v all that it has. */
 static void print_layout(const char *label, const struct kvt_layout *layout, bool all)
 {
@@ -493,9 +453,7 @@ static void print_group(const struct kvt_group_facts *f, const struct kvt_descri
 	if (f->integrity)
 		print_verified(f);
 	if (f->moments)
-		print_moments(f);
-	if (f->numbers)
-		print_total(f);
+		describe_stats_text(f);
 }
 
 /* ---- the whole file ----------------------------------------------------- */

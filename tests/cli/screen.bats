@@ -73,6 +73,35 @@ words() {
 	screen 80 describe $data/packed_nhd.bf16.npy | cmp - unknown
 }
 
+@test "--stats fits into 80 columns" {
+	kvtool describe --stats $data/packed_nhd.bf16.npy >stats
+	[ "$(sed -n '/^ layer/,$p' stats | widest)" -le 80 ]
+}
+
+@test "--stats marks what is odd" {
+	python3 - <<'END'
+import array, itertools, random
+random.seed(1)
+def number(l, k, h, b, s, d):
+    x = random.gauss(0, 100 if (l, k, h) == (1, 0, 1) else 1)
+    x = 3 if (l, k, h) == (2, 1, 0) else x
+    return float("nan") if (l, k, h, b, s, d) == (3, 0, 1, 2, 5, 4) else x
+with open("odd.bin", "wb") as out:
+    array.array("f", (number(l, k, h, b, s, d) for l, k, b, s, h, d in itertools.product(
+        range(4), range(2), range(6), range(16), range(2), range(8)))).tofile(out)
+END
+	run -0 kvtool describe --stats --layout=LKBSHD --dtype=fp32 --layers=4 \
+		--blocks=6 --block-size=16 --heads=2 --head-dim=8 odd.bin
+	[ "$(awk '/^!/ { print $2, $3, $4 }' <<<"$output" | tr '\n' ,)" = \
+		'1 1 keys,2 0 values,3 1 keys,' ]
+	[[ $output == *'! odd     1 of 16 rows with NaN or infinities
+'*'  ! odd     1 of 16 rows of one value alone
+'*'1 of 16 rows whose std is 16 times the usual one, or a 16th of it
+'*'1 NaN in 1 slot, first at '* ]]
+	run -0 kvtool describe --stats $data/packed_nhd.bf16.npy
+	[[ $output != *'!'* ]]
+}
+
 @test "colours: on a terminal, always, never, NO_COLOR, a dumb one" {
 	local esc=$'\e' file=$data/packed_nhd.bf16.npy
 	export TERM=xterm
