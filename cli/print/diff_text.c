@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/print/diff.h"
+#include "cli/screen.h"
 #include "lib/base/print.h"
 
 /* ---- names -------------------------------------------------------------- */
@@ -200,8 +201,16 @@ static void print_verdict(const struct diff_result *r)
 {
 	const struct diff_sums *s = &r->sums;
 
-	plainf("%s: %s, ", r->pair->id, r->equal ? "equal" :
-	       r->differs ? "differs" : "within tolerance");
+	screen_paint(SCREEN_NAME);
+	plainf("%s", r->pair->id);
+	screen_plain();
+	fputs(": ", stdout);
+	if (r->differs && !r->equal)
+		screen_paint(SCREEN_DIFFERS);
+	fputs(r->equal ? "equal" : r->differs ? "differs" : "within tolerance", stdout);
+	if (r->differs && !r->equal)
+		screen_plain();
+	fputs(", ", stdout);
 	if (r->measured && !r->equal && r->by_element && r->differs)
 		plainf("%lld out of tolerance of ", LL(s->outside));
 	else if (r->measured && !r->equal)
@@ -364,20 +373,25 @@ static void print_unmatched(const struct diff_unmatched *unmatched)
 {
 	int kept = unmatched_kept(unmatched);
 
-	for (int i = 0; i < kept; i++)
-		plainf("only in %c: %s\n", "AB"[unmatched->item[i].side],
-		       unmatched->item[i].text);
+	for (int i = 0; i < kept; i++) {
+		screen_paint(SCREEN_MISSING);
+		plainf("only in %c", "AB"[unmatched->item[i].side]);
+		screen_plain();
+		plainf(": %s\n", unmatched->item[i].text);
+	}
 	if (unmatched->n > kept)
 		plainf("and %d more that only one side has\n", unmatched->n - kept);
 }
 
 void diff_text(const struct diff *d)
 {
+	screen_fold_begin(10);
 	print_unmatched(&d->pairs.unmatched);
 	if (!d->pairs.n)
 		plainf("equal: both are empty\n");
 	for (int i = 0; i < d->pairs.n; i++)
 		print_result(&d->result[i]);
+	screen_fold_end();
 	if (d->map)
 		diff_text_maps(stdout, d);
 }

@@ -120,3 +120,21 @@ END
 	# behind -- it is a file
 	run -5 kvtool describe -- --color=never
 }
+
+@test "diff: worst lines fit, and what differs or is missing has a colour" {
+	local esc=$'\e' columns
+	kvtool mutate -q --fault=swap-kv -o bad.h5 $data/packed_nhd.bf16.npy
+	kvtool slice -q --request=A -o two.h5 $data/packed_nhd.bf16.npy
+	run -1 kvtool diff --top=5 $data/packed_nhd.bf16.npy bad.h5
+	words <<<"$output" >want
+	[ "$(widest <<<"$output")" -gt 80 ]
+	for columns in 50 80; do
+		run -1 screen $columns diff --top=5 $data/packed_nhd.bf16.npy bad.h5
+		[ "$(widest <<<"$output")" -le $columns ]
+		words <<<"$output" | cmp - want
+	done
+	run -1 kvtool diff --color=always $data/packed_nhd.bf16.npy bad.h5
+	[[ $output == *"$esc[1mg0$esc[0m: $esc[31mdiffers$esc[0m, "* ]]
+	run kvtool diff --common --color=always $data/packed_nhd.bf16.npy two.h5
+	[[ $output == *"$esc[33monly in A$esc[0m: "* ]]
+}
