@@ -150,6 +150,24 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 	return status;
 }
 
+/* Their names fit; what is a dump of another format is none. */
+bool kvt_is_manifest_of(const char *path, const char *data, const struct kvt_hints *hints)
+{
+	const struct kvt_format *of, *own;
+	bool named = false;
+	struct kvt_error why;
+
+	for (int i = 0; !named && i < 2; i++) {
+		char *name = kvt_manifest_name(data, i);
+
+		named = name && !strcmp(name, path) && strcmp(data, path) != 0;
+		free(name);
+	}
+	return named && !choose_format(&own, path, NULL, &why) &&
+	       own == &kvt_raw_format && !choose_format(&of, data, hints, &why) &&
+	       (of->takes & KVT_TAKES_MANIFEST);
+}
+
 /* What holds whatever the format. */
 static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints *hints,
 			      struct kvt_error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* describe.c - kvtool describe: what a dump is, and is it as expected */
 #include "cli/progress.h"
+#include "cli/set.h"
 #include "cli/regions.h"
 #include "cli/print/describe.h"
 
@@ -176,6 +177,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ n, "a dump" }, { 0 } }, err)) ||
 	    (status = take_scale(&asked, scale, err)))
 		return status;
+	n = pass_over_manifests(argv, n, &asked.hints);
 	asked.hints.empty = !asked.peek.n;
 	asked.canonical |= asked.canonical_layout != NULL;
 	asked.run = run_watched(threads, memory, asked.quiet);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/progress.h"
+#include "cli/set.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/signals.h"
@@ -469,6 +470,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if ((status = read_choices(&args, scope, by, err)) ||
 	    (status = kvt_device_pool_new(&args.run.device, device, &args.run, err)))
 		return status;
+	nargs = pass_over_manifests(argv, nargs, &args.hints);
 	args.several = nargs > 1;
 	signals_catch();
 	for (int i = 0; i < nargs && !interrupted; i++) {

@@ -4,6 +4,7 @@
 #include "cli/print/fsck.h"
 #include "cli/progress.h"
 #include "cli/regions.h"
+#include "cli/set.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -351,6 +352,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (asked.part && !asked.hints.model)
 		return kvt_fail(err, KVT_USAGE,
 				"--part is a part of a model: give the model, too, with --model");
+	n = pass_over_manifests(argv, n, &asked.hints);
 	asked.run = run_watched(threads, memory, asked.quiet);
 	signals_catch();
 	return check_as_model(&asked, argv, n, err);

@@ -107,6 +107,9 @@ KVT_API bool kvt_hint_said(const struct kvt_hints *hints, const struct kvt_hint 
 KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_open(struct kvt_dump **out, const char *path, const struct kvt_hints *hints,
 	 struct kvt_error *err);
+/* Is 'path' no dump, but where kvt_open() of 'data' looks for its manifest? */
+bool kvt_is_manifest_of(const char *path, const char *data,
+			const struct kvt_hints *hints);
 
 /*
  * Dense arrays in memory: bytes[g] of each group, in its layout, borrowed until
