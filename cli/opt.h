@@ -68,6 +68,8 @@ opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
 			 "print what would be done and do nothing" }
 #define OPT_RELEASE(p) { "release", 0, OPT_RELEASE_OF, p, "RELEASE", \
 			 "release of vLLM, such as 0.26; default: the newest; or list" }
+#define OPT_OUT_DIR(p) { "out-dir", 0, OPT_STRING, p, "DIR", \
+			 "write each IN there, under its own name" }
 #define OPT_OUTPUT(p)  { "output", 'o', OPT_STRING, p, "FILE", "where to write" }
 /* Read by cli/shard before the command is run: here for --help and its like. */
 #define OPT_SHARD \

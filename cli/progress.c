@@ -15,6 +15,10 @@
 enum { INTERVAL = 100000000 };		/* ns between two drawings */
 
 static struct {
+	int i, n;
+} among;
+
+static struct {
 	bool wanted, on_screen;
 	const char *label;
 	int64_t total, done;		/* bytes */
@@ -48,7 +52,7 @@ static int columns(void)
 
 static void draw(int64_t t)
 {
-	char text[160];
+	char text[200], which[40] = "";
 	double seconds = (double)(t - line.began) / 1e9;
 	double rate = seconds > 0 ? (double)line.done / seconds : 0;
 	double part = (double)line.done / (double)line.total;
@@ -56,8 +60,10 @@ static void draw(int64_t t)
 
 	if (rate > 0 && line.done < line.total)
 		left = (int64_t)((double)(line.total - line.done) / rate + 0.5);
-	snprintf(text, sizeof(text), "%.40s %3.0f%%  %.0f MB/s  %lld:%02lld left",
-		 line.label, part < 1 ? part * 100 : 100.0, rate / 1e6,
+	if (among.n)
+		snprintf(which, sizeof(which), "%d of %d, ", among.i + 1, among.n);
+	snprintf(text, sizeof(text), "%s%.40s %3.0f%%  %.0f MB/s  %lld:%02lld left",
+		 which, line.label, part < 1 ? part * 100 : 100.0, rate / 1e6,
 		 (long long)(left / 60), (long long)(left % 60));
 	fplainf(stderr, "\r%.*s\033[K", columns(), text);
 	fflush(stderr);
@@ -73,6 +79,12 @@ static void start(const char *label, int64_t total_bytes)
 	line.done = 0;
 	/* what takes less than one interval shows nothing */
 	line.began = line.drawn = line.wanted ? now() : 0;
+}
+
+void progress_among(int i, int n)
+{
+	among.i = i;
+	among.n = n;
 }
 
 static void stop(void)

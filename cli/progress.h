@@ -16,4 +16,7 @@
  */
 struct kvt_run run_watched(int64_t threads, int64_t memory, bool quiet);
 
+/* What is done from now on is of the i-th of n dumps, from 0; n 0: of the only one. */
+void progress_among(int i, int n);
+
 #endif

@@ -35,6 +35,8 @@ struct rewrite {
 	int64_t threads, memory, level, tile;
 	bool verify, dry_run, json, quiet;
 	bool to_stdout;			/* 'output' is where it is staged */
+	const char *out_dir;		/* instead of 'output', for many inputs */
+	bool several;			/* this is one of them */
 	const struct kvt_dump *origin;	/* --verify compares with it; NULL: the source */
 	struct rewrite_own own;
 };
@@ -65,7 +67,10 @@ struct rewrite {
 	OPT_SHARD, \
 	OPT_INPUT(&(r)->hints)
 
-/* "IN [OUT]", of which OUT may be -o's as well: KVT_USAGE for more, and for both. */
+/*
+ * "IN [OUT]", of which OUT may be -o's as well: KVT_USAGE for more, and for both.  With
+ * r->out_dir all are inputs, for rewrite_each().
+ */
 KVT_MUST_CHECK enum kvt_status
 rewrite_operands(struct rewrite *r, char **argv, int n, struct kvt_error *err);
 

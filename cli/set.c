@@ -2,11 +2,25 @@
 /*
  * set.c - several dumps of one command line
  *
- * A shell's * names all that is in a folder: dumps, and what belongs to them.
+ * A shell's * names all that is in a folder: dumps, and what belongs to them.  Where each
+ * becomes a dump, all names are known, and none is there twice, before one is written.
  */
+#define _GNU_SOURCE		/* asprintf */
 #include "cli/set.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/progress.h"
+#include "cli/shard/shard.h"
+#include "cli/signals.h"
+#include "cli/streams.h"
+#include "formats/file/reads.h"
+
+/* ---- manifests ---------------------------------------------------------- */
 
 static bool ends_in_json(const char *name)
 {
@@ -23,7 +37,7 @@ int pass_over_manifests(char **operands, int n, const struct kvt_hints *hints)
 		bool manifest = false;
 
 		if (ends_in_json(operands[i]))
-			/* one that is left may have come to lie before i, no other */
+			/* those before i that are left have moved to the front */
 			for (int j = 0; j < n && !manifest; j++)
 				manifest = (j < left || j > i) &&
 					   kvt_is_manifest_of(operands[i], operands[j],
@@ -32,4 +46,174 @@ int pass_over_manifests(char **operands, int n, const struct kvt_hints *hints)
 			operands[left++] = operands[i];
 	}
 	return left;
+}
+
+/* ---- names in a folder -------------------------------------------------- */
+
+struct pair {
+	const char *in;
+	char *out;			/* owned */
+};
+
+/* What the output's name ends in: the format that is asked for, or that of the input. */
+static const char *ending_for(const struct rewrite *r, const char *in, bool folder,
+			      bool same_format)
+{
+	const struct kvt_format_info *info;
+	struct kvt_error why;
+	const char *dot = strrchr(in, '.');
+
+	if (r->create.format)
+		return kvt_output_ending(r->create.format);
+	if (same_format && !folder && dot && !kvt_output_format(&info, in, NULL, &why))
+		return dot;
+	return kvt_output_ending("hdf5");
+}
+
+static enum kvt_status name_output(struct pair *p, const struct rewrite *r,
+				   bool same_format, struct kvt_error *err)
+{
+	const char *base, *dot, *dir = r->out_dir;
+	size_t n = strlen(p->in), room = strlen(dir);
+	struct stat st;
+	bool folder;
+
+	if (is_stream(p->in) || !strcmp(p->in, stream_in_path))
+		return kvt_fail(err, KVT_USAGE,
+				"standard input has no name for a file in --out-dir; give -o OUT");
+	while (n > 1 && p->in[n - 1] == '/')
+		n--;
+	base = memrchr(p->in, '/', n);
+	base = base && n > 1 ? base + 1 : p->in;
+	n -= (size_t)(base - p->in);
+	if (*base == '.' && (n == 1 || (n == 2 && base[1] == '.')))
+		return kvt_fail(err, KVT_USAGE,
+				"'%.200s' has no name for a file in --out-dir; give -o OUT",
+				p->in);
+	folder = !stat(p->in, &st) && S_ISDIR(st.st_mode);
+	dot = folder ? NULL : memrchr(base, '.', n);
+	if (dot && dot > base)
+		n = (size_t)(dot - base);
+	if (asprintf(&p->out, "%s%s%.*s%s", dir, room && dir[room - 1] == '/' ? "" : "/",
+		     (int)n, base, ending_for(r, p->in, folder, same_format)) < 0) {
+		p->out = NULL;
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
+	return KVT_OK;
+}
+
+static int by_output(const void *a, const void *b)
+{
+	const struct pair *const *x = a, *const *y = b;
+
+	return strcmp((*x)->out, (*y)->out);
+}
+
+static enum kvt_status refuse_twins(struct pair *pairs, int n, struct kvt_error *err)
+{
+	struct pair **sorted = calloc((size_t)n, sizeof(struct pair *));
+	enum kvt_status status = KVT_OK;
+
+	if (!sorted)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; i < n; i++)
+		sorted[i] = &pairs[i];
+	qsort(sorted, (size_t)n, sizeof(struct pair *), by_output);
+	for (int i = 1; !status && i < n; i++)
+		if (!by_output(&sorted[i - 1], &sorted[i]))
+			status = kvt_fail(err, KVT_USAGE,
+					  "%.200s and %.200s would both become %.200s; give one of them another --out-dir",
+					  sorted[i - 1]->in, sorted[i]->in,
+					  sorted[i]->out);
+	free(sorted);
+	return status;
+}
+
+/* ---- each --------------------------------------------------------------- */
+
+static enum kvt_status write_each(const struct rewrite *r, const struct command *command,
+				  const struct pair *pairs, int n, rewrite_one *one,
+				  void *context, struct kvt_error *err)
+{
+	enum kvt_status worst = KVT_OK, status;
+	struct kvt_error last = { "" };
+	int i;
+
+	for (i = 0; i < n && !interrupted; i++) {
+		struct kvt_error why = { "" };
+		struct rewrite this = *r;
+
+		this.input = pairs[i].in;
+		this.output = pairs[i].out;
+		this.several = n > 1;
+		progress_among(i, n > 1 ? n : 0);
+		status = one(&this, context, &why);
+		worst = worse(worst, status);
+		/* what is wrong with an option is wrong for all */
+		if (status && !interrupted && strcmp(why.text, last.text) != 0)
+			complain(command, "%s", why.text);
+		last = why;
+	}
+	return interrupted && (worst || i < n) ?
+	       kvt_fail(err, KVT_SYSTEM, "interrupted") : worst;
+}
+
+/* No output may replace what another one is to be made of. */
+static void note_inputs(char **inputs, int n)
+{
+	struct stat st;
+
+	for (int i = 0; i < n; i++)
+		if (!stat(inputs[i], &st))
+			kvt_reads_add(&st);
+}
+
+static enum kvt_status in_folder(const struct rewrite *r, const struct command *command,
+				 const struct pair *pairs, int n, rewrite_one *one,
+				 void *context, struct kvt_error *err)
+{
+	bool made = !mkdir(r->out_dir, 0777);
+	enum kvt_status status;
+	struct stat st;
+
+	if (!made && errno == EEXIST && !stat(r->out_dir, &st) && !S_ISDIR(st.st_mode))
+		errno = ENOTDIR;
+	if (!made && errno != EEXIST)
+		return kvt_fail(err, KVT_SYSTEM, "%s: cannot create the folder: %s",
+				r->out_dir, strerror(errno));
+	status = write_each(r, command, pairs, n, one, context, err);
+	if (made)
+		rmdir(r->out_dir);	/* if nothing is in it */
+	return status;
+}
+
+enum kvt_status rewrite_each(struct rewrite *r, const struct command *command,
+			     char **inputs, int n, rewrite_one *one, void *context,
+			     struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+	struct pair *pairs;
+
+	if (!r->out_dir)
+		return one(r, context, err);
+	if (shard_sharing())
+		return kvt_fail(err, KVT_USAGE,
+				"--shard divides the writing of one dump, and --out-dir writes several; expected one of them");
+	n = pass_over_manifests(inputs, n, &r->hints);
+	if (!(pairs = calloc((size_t)n, sizeof(*pairs))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int i = 0; !status && i < n; i++) {
+		pairs[i].in = inputs[i];
+		/* convert is for another format, the others keep it */
+		status = name_output(&pairs[i], r, command != &cmd_convert, err);
+	}
+	if (!status && !(status = refuse_twins(pairs, n, err))) {
+		note_inputs(inputs, n);
+		signals_catch();
+		status = in_folder(r, command, pairs, n, one, context, err);
+	}
+	for (int i = 0; i < n; i++)
+		free(pairs[i].out);
+	free(pairs);
+	return status;
 }

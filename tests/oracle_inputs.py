@@ -38,7 +38,7 @@ NHD = os.path.join(S260K, "paged_bs16", "packed_nhd.bf16")
 READ = {"manifest", "model", "draft-model", "config", "models", "link", "trace",
         "secret-file", "slot-mapping", "blocks-of", "seq-lens"}
 WRITTEN = {"output", "heatmap", "html", "svg", "trace-out", "report", "write-manifest",
-           "shard-dir"}
+           "shard-dir", "out-dir"}
 # A folder of its own is made there, and goes away.
 OWN = {("bench", "files")}
 
@@ -361,6 +361,41 @@ def check_shards(inputs, parent):
         tap.ok(p.returncode == 2 and tree(place) == base, f"--shard-dir={folder} of conn",
                p.stderr.decode())
 
+# ---- folders of outputs --------------------------------------------------------
+
+OUT_DIR = {"convert": "--format=npy", "relayout": "--to=hnd", "slice": "--layers=0",
+           "reblock": "--block-size=32"}
+
+
+def check_out_dirs(inputs, parent):
+    """Names of outputs follow from those of inputs: each way that one leads to an input."""
+    def link(old, new):
+        return lambda p: (os.mkdir(p + "/d"), os.link(f"{p}/{old}", f"{p}/d/{new}"))
+
+    ways = {
+        "the input's own folder": (".", lambda p: None),
+        "a way to it": ("d", lambda p: os.symlink(".", p + "/d")),
+        "a hard link": ("d", link("in.npy", "in.npy")),
+        "a hard link of another input": ("d", link("hnd.npy", "in.npy")),
+        "a hard link of the manifest": ("d", link("in.json", "in.json")),
+        "a symbolic link": ("d", lambda p: (os.mkdir(p + "/d"),
+                                            os.symlink("../hnd.npy", p + "/d/in.npy"))),
+    }
+    for command, option in OUT_DIR.items():
+        for name, (folder, prepare) in ways.items():
+            place = fresh(inputs, parent, "out-dir")
+            prepare(place)
+            base = tree(place)
+            p = run(command, "-f", option, f"--out-dir={folder}", "in.npy", "hnd.npy",
+                    folder=place)
+            after = tree(place)
+            tap.ok(p.returncode == 2 and all(after[n] == base[n] for n in base),
+                   f"{command} --out-dir: {name}", p.stderr.decode())
+        place = fresh(inputs, parent, "out-dir")
+        p = run(command, option, "--out-dir=d", "in.npy", "hnd.npy", folder=place)
+        tap.ok(not p.returncode and {"d/in.npy", "d/hnd.npy"} <= set(tree(place)),
+               f"{command} --out-dir of a folder of its own", p.stderr.decode())
+
 # ---- two outputs ----------------------------------------------------------------
 
 
@@ -391,13 +426,15 @@ def check_twins(inputs, parent):
 
 def main():
     need_program_and_data()
-    check_options({(c.command, c.option) for c in CASES})
+    check_options({(c.command, c.option) for c in CASES} |
+                  {(c, "out-dir") for c in OUT_DIR})
     with workdir() as parent:
         inputs = os.path.join(parent, "inputs")
         os.mkdir(inputs)
         make_inputs(inputs)
         check_cases(inputs, parent)
         check_shards(inputs, parent)
+        check_out_dirs(inputs, parent)
         check_twins(inputs, parent)
     return tap.done()
 

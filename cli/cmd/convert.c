@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* convert.c - another format, the same memory layout */
-#include "cli/rewrite.h"
+#include "cli/set.h"
 
 #include "lib/kvt/derive.h"
+
+struct numbers {
+	const char *type, *scale;	/* NULL: none; 1 */
+};
 
 /* As numbers, whatever the bytes are. */
 static enum kvt_status rewrite_decoded(const struct rewrite *r, const char *type,
@@ -25,21 +29,29 @@ static enum kvt_status rewrite_decoded(const struct rewrite *r, const char *type
 	return status;
 }
 
+static enum kvt_status convert(struct rewrite *r, void *context, struct kvt_error *err)
+{
+	const struct numbers *n = context;
+
+	return n->type ? rewrite_decoded(r, n->type, n->scale, err) : rewrite(r, err);
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct rewrite r = { 0 };
-	const char *decode = NULL, *scale = NULL;
+	struct numbers numbers = { NULL, NULL };
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
+		OPT_OUT_DIR(&r.out_dir),
 		{ "request", 0, OPT_STRING, &r.request, "NAME",
 		  "mlx, transformers: the one to write; default: the only one" },
 		{ "as-is", 0, OPT_FLAG, &r.create.as_is, NULL,
 		  "mlx, transformers: keep the order that another engine gave" },
 		{ "row-ranks", 0, OPT_COUNT, &r.create.row_ranks, "N",
 		  "offload: files as of an engine with N ranks" },
-		{ "decode", 0, OPT_STRING, &decode, "TYPE",
+		{ "decode", 0, OPT_STRING, &numbers.type, "TYPE",
 		  "write the numbers that the bytes stand for: float32 or float64" },
-		{ "scale", 0, OPT_STRING, &scale, "X[,Y]",
+		{ "scale", 0, OPT_STRING, &numbers.scale, "X[,Y]",
 		  "factor for the numbers of --decode; keys, values" },
 		REWRITE_OPTS(&r),
 		{ 0 }
@@ -51,16 +63,17 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(nargs);
 	if ((status = rewrite_operands(&r, argv, nargs, err)) ||
 	    (status = opt_need(&cmd_convert, (struct opt_need[]){
-			{ nargs, "a dump" }, { r.output, "an output" }, { 0 } }, err)))
+			{ nargs, "a dump" },
+			{ r.output || r.out_dir, "an output" }, { 0 } }, err)))
 		return status;
-	if (scale && !decode)
+	if (numbers.scale && !numbers.type)
 		return kvt_fail(err, KVT_USAGE, "--scale is for --decode");
-	return decode ? rewrite_decoded(&r, decode, scale, err) : rewrite(&r, err);
+	return rewrite_each(&r, &cmd_convert, argv, nargs, convert, &numbers, err);
 }
 
 const struct command cmd_convert = {
 	.name = "convert",
-	.args = "IN OUT",
+	.args = "IN OUT | --out-dir=DIR IN...",
 	.shards = "",
 	.summary = "write a dump in another file format",
 	.run = run,
@@ -70,6 +83,7 @@ const struct command cmd_convert = {
 		"  kvtool convert --layout=nhd --dtype=bf16 --layers=32 --block-size=16 "
 		"\\\n"
 		"      --heads=8 --head-dim=128 cache.bin snapshot.h5\n"
+		"  kvtool convert --out-dir=snapshots *.npy\n"
 		"  kvtool convert --decode=float32 fp8.h5 numbers.npy\n"
 		"  kvtool convert --format=mlx --request=0 snapshot.h5 "
 		"prompt.safetensors\n"

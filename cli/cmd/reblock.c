@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/rewrite.h"
+#include "cli/set.h"
 #include "cli/signals.h"
 #include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
@@ -80,9 +80,9 @@ static enum kvt_status verify(const void *context, struct kvt_dump *written,
 
 /* ---- the command -------------------------------------------------------- */
 
-static enum kvt_status reblock(struct rewrite *r, struct told *told,
-			       struct kvt_error *err)
+static enum kvt_status reblock(struct rewrite *r, void *context, struct kvt_error *err)
 {
+	struct told *told = context;
 	struct kvt_error why = { "" };
 	struct kvt_dump *dump = NULL;
 	enum kvt_status status;
@@ -120,6 +120,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	const struct opt opts[] = {
 		{ "output", 'o', OPT_STRING, &r.output, "FILE",
 		  "where to write; default: IN with bsN in its name" },
+		OPT_OUT_DIR(&r.out_dir),
 		{ "block-size", 'b', OPT_COUNT, &told.options.block_size, "N",
 		  "tokens of a block of the output" },
 		{ "compact", 0, OPT_FLAG, &told.options.compact, NULL,
@@ -151,7 +152,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	    (to && (status = kvt_layout_parse(&layout, to, err))))
 		return status;
 	snprintf(what, sizeof(what), "bs%lld", LL(told.options.block_size));
-	if (!r.output) {
+	if (!r.output && !r.out_dir) {
 		status = rewrite_default_output(output, sizeof(output), argv[0], what,
 						err);
 		if (status)
@@ -161,12 +162,12 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (to)
 		r.layout = told.options.layout = &layout;
 	r.layout_name = to;
-	return reblock(&r, &told, err);
+	return rewrite_each(&r, &cmd_reblock, argv, nargs, reblock, &told, err);
 }
 
 const struct command cmd_reblock = {
 	.name = "reblock",
-	.args = "--block-size=N IN [OUT]",
+	.args = "--block-size=N IN [OUT] | --block-size=N --out-dir=DIR IN...",
 	.shards = "",
 	.summary = "write a dump with blocks of another size",
 	.run = run,

@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* relayout.c - any layout to any layout */
-#include "cli/rewrite.h"
+#include "cli/set.h"
+
+static enum kvt_status relayout(struct rewrite *r, void *context, struct kvt_error *err)
+{
+	(void)context;
+	return rewrite(r, err);
+}
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
@@ -11,6 +17,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "memory order of the output: a name or axes" },
 		{ "output", 'o', OPT_STRING, &r.output, "FILE",
 		  "where to write; default: IN with LAYOUT in its name" },
+		OPT_OUT_DIR(&r.out_dir),
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -27,7 +34,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ to, "--to=LAYOUT (see kvtool help layouts)" }, { 0 } }, err)) ||
 	    (status = kvt_layout_parse(&layout, to, err)))
 		return status;
-	if (!r.output) {
+	if (!r.output && !r.out_dir) {
 		status = rewrite_default_output(output, sizeof(output), argv[0], to, err);
 		if (status)
 			return status;
@@ -35,12 +42,12 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	}
 	r.layout = &layout;
 	r.layout_name = to;
-	return rewrite(&r, err);
+	return rewrite_each(&r, &cmd_relayout, argv, nargs, relayout, NULL, err);
 }
 
 const struct command cmd_relayout = {
 	.name = "relayout",
-	.args = "--to=LAYOUT IN [OUT]",
+	.args = "--to=LAYOUT IN [OUT] | --to=LAYOUT --out-dir=DIR IN...",
 	.shards = "",
 	.summary = "write a dump in another memory layout; --verify proves it",
 	.run = run,

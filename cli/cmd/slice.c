@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slice.c - part of a dump as a dump of its own */
 #include "cli/json_out.h"
-#include "cli/rewrite.h"
+#include "cli/set.h"
 #include "cli/signals.h"
 #include "lib/base/number.h"
 
@@ -173,7 +173,7 @@ static enum kvt_status report_nothing(const struct rewrite *r,
 	json_put_text(&json, json.root, "output", NULL);
 	json_put_bool(&json, json.root, "done", false);
 	json_put_bool(&json, json.root, "sends", false);
-	status = json_print(&json, false, err);
+	status = json_print(&json, r->several, err);
 	json_free(&json);
 	return status;
 }
@@ -190,10 +190,9 @@ static enum kvt_status explain_choices(enum kvt_status status, struct kvt_error 
 			why.text);
 }
 
-static enum kvt_status run_slice(const struct rewrite *r,
-				 const struct kvt_slice_options *options,
-				 struct kvt_error *err)
+static enum kvt_status run_slice(struct rewrite *r, void *context, struct kvt_error *err)
 {
+	const struct kvt_slice_options *options = context;
 	struct kvt_dump *dump, *part = NULL;
 	struct kvt_error why = { "" };
 	enum kvt_status status;
@@ -219,6 +218,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct said said = { .tp_rank = -1, .src_rank = -1, .dst_rank = -1 };
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
+		OPT_OUT_DIR(&r.out_dir),
 		{ "layers", 0, OPT_STRING, &said.layers, "LIST",
 		  "layers of the model, such as 0:4 or 0,2,8:16" },
 		{ "blocks", 0, OPT_STRING, &said.blocks, "LIST",
@@ -257,15 +257,16 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(nargs);
 	if ((status = rewrite_operands(&r, argv, nargs, err)) ||
 	    (status = opt_need(&cmd_slice, (struct opt_need[]){
-			{ nargs, "a dump" }, { r.output, "an output" }, { 0 } }, err)) ||
+			{ nargs, "a dump" },
+			{ r.output || r.out_dir, "an output" }, { 0 } }, err)) ||
 	    (status = take_options(&slice, &said, err)))
 		return status;
-	return run_slice(&r, &slice, err);
+	return rewrite_each(&r, &cmd_slice, argv, nargs, run_slice, &slice, err);
 }
 
 const struct command cmd_slice = {
 	.name = "slice",
-	.args = "IN OUT",
+	.args = "IN OUT | --out-dir=DIR IN...",
 	.shards = "",
 	.summary = "write a part of a dump: layers, blocks, tokens, heads, a rank",
 	.run = run,

@@ -125,7 +125,7 @@ static enum kvt_status print_json(const struct rewrite *r,
 	groups = json_put_array(&out, out.root, "groups");
 	for (int g = 0; g < kvt_writer_snapshot(t->writer[0])->ngroups; g++)
 		put_group(&out, groups, r, t, g);
-	status = json_print(&out, false, err);
+	status = json_print(&out, r->several, err);
 	json_free(&out);
 	return status;
 }

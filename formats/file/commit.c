@@ -61,6 +61,13 @@ enum kvt_status kvt_output_format(const struct kvt_format_info **out, const char
 	return status;
 }
 
+const char *kvt_output_ending(const char *format)
+{
+	const struct kvt_format *f = kvt_format_find(format);
+
+	return f && f->endings && f->endings[0] ? f->endings[0] : "";
+}
+
 static char *without_last_slashes(const char *path)
 {
 	size_t n = strlen(path);

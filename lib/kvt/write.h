@@ -162,5 +162,7 @@ KVT_API const struct kvt_format_info *kvt_format_info(int i);
 KVT_MUST_CHECK enum kvt_status
 kvt_output_format(const struct kvt_format_info **out, const char *path,
 		  const char *format, struct kvt_error *err);
+/* What names of its files end in, such as ".h5"; "" where nothing does, or no format. */
+const char *kvt_output_ending(const char *format);
 
 #endif

@@ -4,6 +4,12 @@
 load common
 load dumps
 
+# refused STATUS ARGUMENT...: that status, and one sentence
+refused() {
+	run -"$1" --separate-stderr "${@:2}"
+	one_sentence
+}
+
 @test "a manifest among operands is read with its data, and is no dump that fails" {
 	copy_dump "$nhd" a.npy
 	convert="kvtool convert -q --format=raw"
@@ -41,4 +47,71 @@ load dumps
 	echo '{' >a.json
 	run -3 --separate-stderr kvtool digest a.npy a.json
 	one_sentence
+}
+
+@test "--out-dir: each input under its own name, with the format's ending" {
+	mkdir in && copy_dump "$nhd" in/a.b.npy && copy_dump "$hnd" in/c.npy
+	run -0 --separate-stderr kvtool convert --verify --out-dir=out in/*
+	[ "${#lines[@]}" = 2 ]
+	[ "$(echo out/*)" = "out/a.b.h5 out/c.h5" ]
+	same_digest in/a.b.npy out/a.b.h5
+	same_digest in/c.npy out/c.h5
+	kvtool convert -q --out-dir=out/ --format=safetensors in/*.npy
+	[ "$(echo out/*.safetensors)" = "out/a.b.safetensors out/c.safetensors" ]
+	# the others keep the format, where it can be written
+	kvtool relayout -q --to=hnd --out-dir=r in/a.b.npy out/c.h5
+	[ "$(echo r/*)" = "r/a.b.json r/a.b.npy r/c.h5" ]
+	same_array r/a.b.npy in/c.npy
+	kvtool slice -q --layers=0 --out-dir=s in/*
+	kvtool slice -q --layers=0 in/c.npy one.npy
+	same_array s/c.npy one.npy
+	kvtool reblock -q --block-size=32 --out-dir=b in/*
+	kvtool reblock -q --block-size=32 in/c.npy b32.npy
+	same_array b/c.npy b32.npy
+}
+
+@test "--out-dir: JSON is a line an input, a dry run leaves no folder" {
+	copy_dump "$nhd" a.npy && copy_dump "$hnd" b.npy
+	run -0 kvtool convert -j -n --out-dir=out a.npy b.npy
+	[ "${#lines[@]}" = 2 ]
+	[ "$(json 'o["output"]' <<<"${lines[1]}")" = out/b.h5 ]
+	[ ! -e out ]
+	run -0 kvtool convert -j --out-dir=out a.npy
+	[ "$(json 'o["done"]' <<<"$output")" = True ]
+}
+
+@test "--out-dir: what fails ends nothing else, and the highest status counts" {
+	copy_dump "$nhd" a.npy && copy_dump "$hnd" d.npy
+	head -c 1000 a.npy >b.npy
+	cp a.json b.json
+	mkdir out && echo there >out/a.h5
+	run -5 --separate-stderr kvtool convert --out-dir=out a.npy b.npy c.npy d.npy
+	[ "${#stderr_lines[@]}" = 3 ]
+	[ "$(cat out/a.h5)" = there ]
+	[ "$(echo out/*)" = "out/a.h5 out/d.h5" ]
+	same_digest d.npy out/d.h5
+	run -3 --separate-stderr kvtool convert -f --out-dir=out b.npy d.npy
+	# an option that is wrong is told of once
+	run -2 --separate-stderr kvtool convert -f --level=30 --out-dir=out a.npy d.npy
+	one_sentence
+}
+
+@test "--out-dir: two inputs of one name, and what has none, are refused at once" {
+	mkdir x y && copy_dump "$nhd" x/a.npy && copy_dump "$hnd" y/a.npy
+	copy_dump "$hnd" b.npy
+	refused 2 kvtool convert --out-dir=out b.npy x/a.npy y/a.npy
+	[[ $stderr == *"x/a.npy and y/a.npy would both become out/a.h5"* ]]
+	[ ! -e out ]
+	kvtool convert -q --format=raw b.npy b.bin
+	refused 2 kvtool relayout --to=nhd --format=npy --out-dir=out b.npy b.bin
+	refused 2 kvtool convert --out-dir=out - <b.npy
+	refused 2 kvtool convert --out-dir=out .
+	refused 2 kvtool convert --out-dir=out -o c.h5 b.npy
+	refused 2 kvtool convert --shard=0/1 --shard-dir=parts --out-dir=out b.npy
+	rm -rf parts
+	: >file
+	refused 5 kvtool convert --out-dir=file b.npy
+	refused 5 kvtool convert --out-dir=no/folder b.npy
+	run -2 --separate-stderr kvtool convert b.npy x/a.npy y/a.npy
+	[[ $stderr == *"; --out-dir=DIR takes several inputs" ]]
 }
