@@ -265,8 +265,15 @@ static enum kvt_status rewrite_to_stdout(struct rewrite *r, const struct kvt_dum
 	if (r->json && !r->dry_run)
 		return kvt_fail(err, KVT_USAGE,
 				"--json and the dump cannot both go to standard output");
-	if ((status = stream_out_path(path, sizeof(path), r->create.format, err)))
+	/* no name says the format, and an array alone would not say where groups are */
+	if (!r->create.format && kvt_dump_snapshot(dump)->ngroups > 1)
+		return kvt_fail(err, KVT_USAGE,
+				"%s: has %d groups, and one array on standard output holds one; expected --format, such as --format=hdf5",
+				r->input, kvt_dump_snapshot(dump)->ngroups);
+	if ((status = stream_out_path(path, sizeof(path), err)))
 		return status;
+	if (!r->create.format)
+		r->create.format = "npy";
 	r->output = path;
 	r->create.force = true;		/* it never gets that name */
 	r->to_stdout = true;
@@ -305,7 +312,7 @@ static enum kvt_status fit(struct kvt_dump **out, const struct rewrite *r,
 
 	*out = NULL;
 	/* what has no name yet, or a wrong one, is told of later */
-	if (!r->output || is_stream(r->output) ||
+	if (!r->output || is_stream_out(r->output) ||
 	    kvt_output_format(&info, r->output, r->create.format, &why))
 		return KVT_OK;
 	if (r->request && !info->one_request)
@@ -343,7 +350,7 @@ enum kvt_status rewrite_alone(const struct rewrite *r, const struct kvt_dump *du
 			       .run = rewrite_run(r) };
 	enum kvt_status status;
 
-	if (is_stream(r->output)) {
+	if (is_stream_out(r->output)) {
 		struct rewrite streamed = *r;
 
 		return rewrite_to_stdout(&streamed, dump, err);

@@ -21,6 +21,11 @@ bool is_stream(const char *name)
 	return name && !strcmp(name, "-");
 }
 
+bool is_stream_out(const char *name)
+{
+	return is_stream(name) || (name && !strcmp(name, "/dev/stdout"));
+}
+
 static const char *temporary_folder(void)
 {
 	const char *folder = getenv("TMPDIR");
@@ -107,12 +112,8 @@ enum kvt_status stream_in(int n, char **operands, struct kvt_error *err)
 
 /* ---- output ------------------------------------------------------------- */
 
-enum kvt_status stream_out_path(char *path, size_t room, const char *format,
-				struct kvt_error *err)
+enum kvt_status stream_out_path(char *path, size_t room, struct kvt_error *err)
 {
-	if (!format)
-		return kvt_fail(err, KVT_USAGE,
-				"standard output has no name that says the format; expected --format, such as --format=npy");
 	if (isatty(STDOUT_FILENO))
 		return kvt_fail(err, KVT_USAGE,
 				"standard output is a terminal; expected a file or a pipe");

@@ -18,6 +18,8 @@
 extern const char stream_in_path[];
 
 bool is_stream(const char *name);
+/* The same of an output, which may be called /dev/stdout, too. */
+bool is_stream_out(const char *name);
 
 /*
  * Makes each "-" of these operands stream_in_path, which then is a file that can be
@@ -28,11 +30,10 @@ KVT_MUST_CHECK enum kvt_status stream_in(int n, char **operands, struct kvt_erro
 
 /*
  * The path under which a dump for standard output is staged, never to be published.
- * KVT_USAGE if that is a terminal, or if 'format' is NULL: there is no name whose
- * ending says it.
+ * KVT_USAGE if that is a terminal.
  */
 KVT_MUST_CHECK enum kvt_status
-stream_out_path(char *path, size_t room, const char *format, struct kvt_error *err);
+stream_out_path(char *path, size_t room, struct kvt_error *err);
 
 /* Copies a staged file to standard output; a folder is KVT_USAGE. */
 KVT_MUST_CHECK enum kvt_status stream_out(const char *staged, struct kvt_error *err);

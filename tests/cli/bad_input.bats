@@ -241,7 +241,7 @@ refused() {
 	run -4 --separate-stderr kvtool convert -f --format hdf5 "$nhd" /dev/null
 	one_sentence
 	# shellcheck disable=SC2016
-	run -4 --separate-stderr bash -c '"$0" convert -f --format hdf5 "$1" /dev/stdout | cat; exit "${PIPESTATUS[0]}"' \
+	run -4 --separate-stderr bash -c '"$0" convert -f --format hdf5 "$1" /dev/fd/1 | cat; exit "${PIPESTATUS[0]}"' \
 		"$KVTOOL" "$nhd"
 	only pipe.h5
 }

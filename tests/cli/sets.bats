@@ -115,3 +115,47 @@ refused() {
 	run -2 --separate-stderr kvtool convert b.npy x/a.npy y/a.npy
 	[[ $stderr == *"; --out-dir=DIR takes several inputs" ]]
 }
+
+# ---- to a pipe ----------------------------------------------------------------
+
+# piped ARGUMENT...: standard output of kvtool is a pipe, and becomes file 'got'
+piped() {
+	# shellcheck disable=SC2016
+	bash -c '"$@" | cat >got; exit "${PIPESTATUS[0]}"' - "$KVTOOL" "$@"
+}
+
+@test "a dump to a pipe is npy where nothing says another format" {
+	kvtool convert -q "$nhd" in.h5
+	kvtool convert -q in.h5 want.npy
+	kvtool convert -q in.h5 want.safetensors
+	for out in - /dev/stdout "-o -" "--format=npy -" "--verify -"; do
+		# shellcheck disable=SC2086	# words
+		piped convert in.h5 $out
+		cmp got want.npy
+	done
+	piped convert --format=safetensors in.h5 /dev/stdout
+	cmp got want.safetensors
+	piped relayout --to=hnd -o - in.h5
+	same_array got "$hnd"
+	# what a program makes of it
+	kvtool convert in.h5 - | /usr/bin/python3 -c '
+import io, sys, numpy
+print(numpy.load(io.BytesIO(sys.stdin.buffer.read())).shape)' >shape
+	[ "$(cat shape)" = "(5, 48, 16, 4, 2, 8)" ]
+	# to a file, as > does it
+	kvtool convert in.h5 /dev/stdout >got
+	cmp got want.npy
+	[ -z "$(find . -name 'got.json' -o -name 'kvtool-*')" ]
+}
+
+@test "what cannot be an array goes to no pipe half" {
+	two=$kv/mamba2g4/tp2_SD/rank1.npy
+	run -2 --separate-stderr piped convert "$two" -
+	[ ! -s got ]
+	one_sentence
+	[[ $stderr == *"has 2 groups, "*" --format=hdf5" ]]
+	piped convert --format=hdf5 "$two" -
+	same_digest got "$two"
+	run -2 --separate-stderr piped convert --json "$nhd" -
+	[ ! -s got ]
+}
