@@ -67,7 +67,7 @@ static const struct {
 	{ "How much memory does a model's cache take?",
 	  "kvtool size --tp=4 --tokens=32k config.json" },
 	{ "How long does a transfer between two deployments take?",
-	  "kvtool transfer-sim time --config=config.json --tokens=8k "
+	  "kvtool transfer-sim time --model=config.json --tokens=8k "
 	  "--src=layout=nhd,tp=4 "
 	  "--dst=layout=hnd,tp=8 --link=cx7-400g-verbs" },
 	{ "And a trace of many requests?",

@@ -149,7 +149,7 @@ static enum kvt_status no_such(const char *name, const char *folder,
 			 name, near.best);
 	else
 		kvt_fail(err, KVT_USAGE,
-			 "there is no model '%.60s'; --model=list prints the %d that are known; for any other give its config.json: --config=FILE",
+			 "there is no model '%.60s'; --model=list prints the %d that are known; for any other give its config.json: --model=FILE",
 			 name, n);
 	list_free(names, n);
 	return KVT_USAGE;

@@ -14,7 +14,7 @@ struct model_words {
 #define OPT_MODEL(p) \
 	{ "model", 'm', OPT_STRING, &(p)->model, "NAME|FILE", \
 	  "a model: a name of --model=list, or its config.json" }, \
-	{ "config", 0, OPT_STRING, &(p)->config, "NAME|FILE", "same as --model" }, \
+	{ "config", 0, OPT_STRING, &(p)->config, "NAME|FILE", NULL }, \
 	{ "models", 0, OPT_STRING, &(p)->folder, "DIR", \
 	  "folder of the models that --model=list prints" }
 

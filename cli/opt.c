@@ -52,6 +52,15 @@ static bool has_row(const struct table *t, const char *name)
 	return false;
 }
 
+/* Two names of one thing are one row of --help: the first that the command has. */
+static bool has_value(const struct table *t, const void *value)
+{
+	for (int i = t->first_hint; i < t->n; i++)
+		if (t->row[i].value == value)
+			return true;
+	return false;
+}
+
 static struct opt hint_row(const struct kvt_hint *hint, struct kvt_hints *hints)
 {
 	static const enum opt_type types[] = {
@@ -77,11 +86,14 @@ static void table_fill(struct table *t, const struct opt *opts)
 		}
 		t->first_hint = t->n;
 		for (int i = 0; (hint = kvt_hint_at(i)); i++) {
-			const struct opt row = hint_row(hint, opts->value);
+			struct opt row = hint_row(hint, opts->value);
 
 			/* a command may give the name another meaning */
-			if (!has_row(t, hint->name))
-				add_row(t, &row);
+			if (has_row(t, hint->name))
+				continue;
+			if (has_value(t, row.value))
+				row.help = NULL;
+			add_row(t, &row);
 		}
 	}
 }
@@ -311,6 +323,8 @@ static void print_row(char letter, const char *name, const char *arg,
 {
 	char left[64], tag[5] = "    ";
 
+	if (!help)
+		return;
 	if (letter)
 		snprintf(tag, sizeof(tag), "-%c, ", letter);
 	if (snprintf(left, sizeof(left), "  %s--%s%s%s", tag, name,

@@ -29,6 +29,14 @@ input_options() {
 	help_options "$1" '1,/^for inputs that/d'
 }
 
+# With the other names of options, which --help leaves out.
+all_options() {
+	modes_and_none "$1" | while read -r mode; do
+		# shellcheck disable=SC2086	# no mode is no word
+		"$kvtool" "$1" $mode --list-options
+	done | grep -vx -e --help | sort -u
+}
+
 # Long options of a page: "Fl -name" and "Fl n , -name", wherever they stand.
 options_of_page() {
 	grep -h 'Fl ' "$@" | grep -o ' -[a-z][a-z-]*' | sed 's/ -/--/' | sort -u
@@ -45,7 +53,8 @@ same_options() {
 	input_options "$1" >"$tmp/inputs"
 	# shellcheck disable=SC2046	# several pages
 	options_of_page "man/kvtool-$1.1" $(modes_of "$1") >"$tmp/page"
-	[ -s "$tmp/own" ] && sort -u "$tmp/own" "$tmp/inputs" >"$tmp/all" || return 1
+	all_options "$1" >"$tmp/all"
+	[ -s "$tmp/own" ] && [ -s "$tmp/all" ] || return 1
 	! comm -23 "$tmp/own" "$tmp/page" | grep . && ! comm -13 "$tmp/all" "$tmp/page" | grep . &&
 		{ [ ! -s "$tmp/inputs" ] ||
 			grep -A1 'options that describe a file are those of$' "man/kvtool-$1.1" |
@@ -54,7 +63,8 @@ same_options() {
 
 # The section of kvtool(1) that all pages refer to.
 same_inputs() {
-	input_options describe >"$tmp/inputs"
+	own_options describe >"$tmp/own"
+	all_options describe | comm -13 "$tmp/own" - >"$tmp/inputs"
 	sed -n '/^.Ss Options that describe a file/,/^.Ss Conventions/p' man/kvtool.1 >"$tmp/section"
 	options_of_page "$tmp/section" >"$tmp/page"
 	[ -s "$tmp/inputs" ] && diff "$tmp/inputs" "$tmp/page"

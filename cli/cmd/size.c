@@ -433,7 +433,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				.release = KVT_NEWEST_RELEASE };
 	const struct opt opts[] = {
 		OPT_MODEL(&a.model),
-		{ "list", 0, OPT_FLAG, &a.list, NULL, "same as --model=list" },
+		{ "list", 0, OPT_FLAG, &a.list, NULL, NULL },
 		{ "as", 0, OPT_STRING, &a.hints.family, "FAMILY",
 		  "use the rules of this model_type" },
 		{ "set", 0, OPT_STRINGS, &a.set, "KEY=VALUE",
@@ -539,7 +539,7 @@ const struct command cmd_size = {
 	.summary = "compute how much memory the caches of a model take",
 	.run     = run,
 	.examples =
-		"  kvtool size --config config.json\n"
+		"  kvtool size config.json\n"
 		"  kvtool size --model=llama-3.1-70b --tp=8\n"
 		"  kvtool size --tp=8 --cache-dtype=fp8 --memory=40G config.json\n"
 		"  kvtool size --spec gqa:layers=80,heads=8,head-dim=128 "

@@ -146,12 +146,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct kvt_dump *dump;
 	bool memory = false;
 	const struct opt opts[] = {
-		{ "offset", 0, OPT_STRINGS, &asked.offsets, "[NAME:]N",
-		  "byte N of the file, or of file NAME of a folder" },
-		{ "at", 0, OPT_STRINGS, &asked.ats, "KEY=VALUE,...",
-		  "the element with these coordinates" },
+		{ "offset", 0, OPT_STRINGS, &asked.offsets, "[NAME:]N", NULL },
+		{ "at", 0, OPT_STRINGS, &asked.ats, "KEY=VALUE,...", NULL },
 		{ "memory", 0, OPT_FLAG, &memory, NULL,
-		  "--offset counts in the engine's tensor, or that of group NAME" },
+		  "OFFSET counts in the engine's tensor, or that of group NAME" },
 		OPT_JSON(&asked.json),
 		OPT_INPUT(&hints),
 		{ 0 }
@@ -184,5 +182,5 @@ const struct command cmd_where = {
 		"  kvtool where dump.npy layer=3,block=17,slot=5,head=2,kv=v,dim=4\n"
 		"  kvtool where --at=request=A,token=130,layer=3,head=2,kv=k,dim=0 "
 		"dump.h5\n"
-		"  kvtool where --memory --offset=0x50000 dump.h5\n",
+		"  kvtool where --memory dump.h5 0x50000\n",
 };

@@ -32,6 +32,30 @@ load common
 	done
 }
 
+@test "a thing has one name in --help, and its other names are taken" {
+	load dumps
+	for command in $(kvtool --list-commands); do
+		run -0 kvtool "$command" --help
+		[[ $output != *"same as --block-size"* && $output != *"--tokens-per-block"* ]]
+		[[ $output != *"--config="* && $output != *"--content=N"* ]]
+		[[ $command = reblock || $output != *"--page-size"* ]]
+	done
+	run -0 kvtool reblock --help	# whose --block-size is that of the output
+	[[ $output = *"--page-size=N          tokens in a block"* ]]
+	for option in --page-size=16 --tokens-per-block=16; do
+		kvtool describe "$option" "$nhd" >/dev/null
+	done
+	kvtool describe --list-options | grep -qx -e --tokens-per-block
+	cmp <(kvtool size --config=llama-3.1-8b) <(kvtool size --model=llama-3.1-8b)
+	cmp <(kvtool size --list) <(kvtool size --model=list)
+	cmp <(kvtool where --offset=330104 "$nhd") <(kvtool where "$nhd" 330104)
+	kvtool slice --tp-size=2 --tp-rank=1 "$nhd" a.h5
+	kvtool slice --tp=1/2 "$nhd" b.h5
+	kvtool diff -q a.h5 b.h5
+	run -2 kvtool describe --tokens-per-blok=16 "$nhd"
+	[[ $output = *"--tokens-per-block"* ]]
+}
+
 @test "an unknown command is named and its neighbour suggested" {
 	expect 2 main-near desribe
 	expect 2 main-unknown transmogrify

@@ -250,7 +250,7 @@ moves() {
 }
 
 @test "transfer-sim refuses a wrong command line" {
-	refused 2 'expected a model: --model=NAME, --config=FILE or --spec; or the dumps'
+	refused 2 'expected a model: --model=NAME|config.json or --spec; or the dumps'
 	refused 2 "did you mean 'llama-3.1-8b'" -m llama-3.1-8
 	refused 2 'there is no key' -m llama-3.1-8b --src color=red
 	refused 2 'expected KEY=VALUE' -m llama-3.1-8b --src hndx

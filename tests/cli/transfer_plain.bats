@@ -49,7 +49,7 @@ works() {
 
 @test "plain: 3. replay FILE asks for all that is missing, and says how" {
 	printf '%s\n' "$mooncake" >trace.jsonl
-	refused 2 'expected a model: --model=NAME, --config=FILE or --spec' replay trace.jsonl
+	refused 2 'expected a model: --model=NAME|config.json or --spec' replay trace.jsonl
 	works "$(named)"
 	refused 2 'expected a model: ' replay
 	said 'and a trace: '
@@ -102,7 +102,7 @@ works() {
 	refused 2 'a model is given as --model=llama-3.1-8b' time llama-3.1-8b
 	refused 2 'a model is given as --model=llama-3.1-8b' time llama-3.1-8b --dst=tp=2
 	refused 2 "there is no model 'qwen3-32b'; --model=list prints the " time -m qwen3-32b
-	said 'that are known; for any other give its config.json: --config=FILE'
+	said 'that are known; for any other give its config.json: --model=FILE'
 	refused 2 "did you mean 'llama-3.1-8b'?" time -m meta-llama/Llama-3.1-8B
 	refused 2 "did you mean 'llama-3.1-8b'?" time -m llama-3.1-8
 	for mode in plan time replay sweep report emit faults; do
@@ -155,7 +155,7 @@ works() {
 }
 
 @test "plain: 10. nothing said, and what was assumed" {
-	refused 2 'expected a model: --model=NAME, --config=FILE or --spec; or the dumps of both sides'
+	refused 2 'expected a model: --model=NAME|config.json or --spec; or the dumps of both sides'
 	works "$(named)"
 	for mode in plan time sweep report emit; do
 		refused 2 'expected a model: ' $mode

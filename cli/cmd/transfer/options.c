@@ -130,14 +130,14 @@ static enum kvt_status no_model(const struct transfer_words *a, struct kvt_error
 
 	if (a->needs_trace)
 		return kvt_fail(err, KVT_USAGE,
-				"expected a model: --model=NAME, --config=FILE or --spec%s; such as 'kvtool transfer-sim %s --model=llama-3.1-8b --src=tp=4 --dst=tp=8 %.200s'",
+				"expected a model: --model=NAME|config.json or --spec%s; such as 'kvtool transfer-sim %s --model=llama-3.1-8b --src=tp=4 --dst=tp=8 %.200s'",
 				more, mode, a->trace ? a->trace : "--synthetic=1,100");
 	if (a->no_dumps)
 		return kvt_fail(err, KVT_USAGE,
-				"expected a model: --model=NAME, --config=FILE or --spec; such as 'kvtool transfer-sim %s --model=llama-3.1-8b --tps=4:8'",
+				"expected a model: --model=NAME|config.json or --spec; such as 'kvtool transfer-sim %s --model=llama-3.1-8b --tps=4:8'",
 				mode);
 	return kvt_fail(err, KVT_USAGE,
-			"expected a model: --model=NAME, --config=FILE or --spec; or the dumps of both sides; such as 'kvtool transfer-sim %s%s--model=llama-3.1-8b --src=tp=4 --dst=tp=8%s'",
+			"expected a model: --model=NAME|config.json or --spec; or the dumps of both sides; such as 'kvtool transfer-sim %s%s--model=llama-3.1-8b --src=tp=4 --dst=tp=8%s'",
 			mode, space, a->example ? a->example : "");
 }
 
