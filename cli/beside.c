@@ -6,6 +6,7 @@
  * lay beside it find them.
  */
 #include "cli/cli.h"
+#include "cli/models.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -32,6 +33,8 @@ void model_beside(const char **name)
 	static char path[PATH_MAX];
 	size_t n;
 
+	if (access(*name, F_OK) && model_of_id(*name))
+		*name = model_of_id(*name);
 	if (strchr(*name, '/') || !access(*name, F_OK) || strlen(*name) > NAME_MAX - 6 ||
 	    (!beside_program(path, "models") &&
 	     !beside_program(path, "../share/kvtool/models")))

@@ -144,7 +144,11 @@ static enum kvt_status no_such(const char *name, const char *folder,
 	for (int i = 0; i < n; i++)
 		if (same_digits(small, names[i]->d_name))
 			kvt_nearest_offer(&near, names[i]->d_name);
-	if (near.distance <= 2)
+	if (near.distance > 2 && model_like_id(name))
+		kvt_fail(err, KVT_USAGE,
+			 "there is no model '%.60s', did you mean '%s'? If it is another, give its config.json: --model=FILE",
+			 name, model_like_id(name));
+	else if (near.distance <= 2)
 		kvt_fail(err, KVT_USAGE, "there is no model '%.60s', did you mean '%s'?",
 			 name, near.best);
 	else
@@ -177,6 +181,8 @@ enum kvt_status model_read(struct kvt_model_config *out, const char *name,
 		return read_file(out, name, hints, err);
 	if ((status = find_folder(path, folder, err)))
 		return status;
+	if (model_of_id(name))
+		name = model_of_id(name);
 	if (is_there(path, name) && !strchr(name, '/'))
 		return read_named(out, path, name, hints, err);
 	return exists ? read_file(out, name, hints, err) : no_such(name, path, err);

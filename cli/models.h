@@ -26,12 +26,21 @@ model_said(const char **out, const struct model_words *words, struct kvt_error *
 bool model_list_asked(const struct model_words *words);
 
 /*
- * A file if there is a slash or .json in the name, or it is "-"; else a model of the
- * folder; else a file or a folder with a config.json after all.
+ * A file if there is a .json in the name, or a slash and the file is there, or it is
+ * "-"; else a model of the folder, by its name or an id of the Hugging Face hub; else a
+ * file or a folder with a config.json after all.
  */
 KVT_MUST_CHECK enum kvt_status
 model_read(struct kvt_model_config *out, const char *name, const char *folder,
 	   const struct kvt_config_hints *hints, struct kvt_error *err);
+
+/*
+ * The model whose caches "meta-llama/Llama-3.1-8B-Instruct" has, in any case of letters;
+ * NULL: the id is not known.  What it is like: what its name, without the owner, begins
+ * with, or NULL.
+ */
+const char *model_of_id(const char *id);
+const char *model_like_id(const char *id);
 
 /* A line for each group of each model of the folder. */
 KVT_MUST_CHECK enum kvt_status models_print(const char *folder, struct kvt_error *err);

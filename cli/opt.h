@@ -32,7 +32,7 @@ struct opt {
 	enum opt_type type;
 	void *value;		/* untouched where the option is not given */
 	const char *arg;	/* name of the argument; NULL for a flag */
-	const char *help;	/* NULL: another name of an option, which --help leaves out */
+	const char *help;	/* NULL: another name, which --help leaves out */
 };
 
 struct opt_strings {

@@ -141,6 +141,40 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 	run -2 kvtool size -m llama-3.1-8b --set head_dim=64
 }
 
+@test "models by their ids on the hub" {
+	while read -r id name; do
+		cmp <(kvtool size --json -m "$id" | grep -v '"config"') \
+			<(kvtool size --json -m "$name" | grep -v '"config"')
+	done <<-EOF
+		Qwen/Qwen3-8B qwen3-8b
+		qwen/qwen3-8b-base qwen3-8b
+		Qwen/Qwen3-30B-A3B-Instruct-2507 qwen3-30b-a3b
+		meta-llama/Llama-3.1-8B llama-3.1-8b
+		meta-llama/Llama-3.1-8B-Instruct llama-3.1-8b
+		meta-llama/Meta-Llama-3.1-70B-Instruct llama-3.1-70b
+		meta-llama/Llama-3.3-70B-Instruct llama-3.1-70b
+		deepseek-ai/DeepSeek-V3.1 deepseek-v3
+		deepseek-ai/DeepSeek-V3.2-Exp deepseek-v3.2
+		openai/gpt-oss-20b gpt-oss-20b
+	EOF
+	# every row is of a model that is there, and its first id is understood
+	sed -n 's/^\t{ "\([^"]*\)", "\([^"]*\)",.*/\1 \2/p' "$root/cli/model_ids.c" >ids
+	[ "$(wc -l <ids)" -gt 25 ]
+	while read -r name id; do [ -f "$root/models/$name.json" ] || { echo "$id"; return 1; }; done <ids
+	kvtool transfer-sim --json -m Qwen/Qwen3-8B --dst tp=8 | grep -v '"model"' >a
+	kvtool transfer-sim --json -m qwen3-8b --dst tp=8 | grep -v '"model"' | cmp a -
+	# others of that name may have another cache
+	for id in Qwen/Qwen3-8B-FP8 unsloth/Qwen3-8B Qwen/Qwen3-8B-Base-FP8; do
+		run -2 kvtool size -m "$id"
+		[[ $output == *"there is no model '$id', did you mean 'qwen3-8b'?"* ]]
+	done
+	run -2 kvtool size -m Qwen/Qwen3-32B
+	[[ $output == *"give its config.json: --model=FILE" ]]
+	# what lies here under that name is meant
+	mkdir -p Qwen/Qwen3-8B && cp "$root/testdata/config/llama-3.1-8b.json" Qwen/Qwen3-8B/config.json
+	[ "$(kvtool size --json -m Qwen/Qwen3-8B | json 'o["layers"]')" = 32 ]
+}
+
 @test "what --json prints is a model" {
 	mkdir mine
 	for config in gpt-oss-20b deepseek-v3.2 nemotron-h-8b; do
