@@ -66,7 +66,8 @@ const char *model_of_id(const char *id)
 	for (int i = 0; i < NROWS; i++) {
 		size_t n = strlen(rows[i].id);
 
-		if (!strncasecmp(id, rows[i].id, n) && has_ending(rows[i].endings, id + n))
+		if (!strncasecmp(id, rows[i].id, n) &&
+		    has_ending(rows[i].endings, id + n))
 			return rows[i].model;
 	}
 	return NULL;

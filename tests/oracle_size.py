@@ -265,6 +265,9 @@ def check(path, c):
            (want[0], request(want[1], tokens)):
             return (f"tp {tp}: block {row['block_size']}, request {row['request_bytes']}; "
                     f"here {want[0]}, {request(want[1], tokens)}")
+        sums = (requests * request(want[1], tokens), tp * requests * request(want[1], tokens))
+        if (row["requests_bytes"], row["all_ranks_requests_bytes"]) != sums:
+            return f"tp {tp}: {requests} requests take {row['requests_bytes']}; here {sums}"
         each, fit = memory // requests, row["tokens"]
         if not row["fits"]:
             if request(want[1], 0) <= each:

@@ -2,6 +2,7 @@
 /* size.c - kvtool size: the caches that a model needs, and what they take */
 #include "cli/cmd/size_llama.h"
 #include "cli/cmd/size_plan.h"
+#include "cli/cmd/size_sample.h"
 #include "cli/models.h"
 #include "cli/opt.h"
 #include "cli/print/size.h"
@@ -22,6 +23,7 @@ struct size_args {
 	struct size_llama_args llama;
 	int64_t block_size, memory, requests, tokens, in_flight, dcp, encoder;
 	int64_t draft, draft_layers;
+	const char *on_disk;
 	const char *draft_model;	/* NULL: the model's own layers */
 	bool apart, json, list;
 	enum kvt_release release;
@@ -178,7 +180,8 @@ static enum kvt_status check_engine(bool *held, const struct size_args *a,
 	} vllm[] = {
 		{ a->tp, "tp" }, { a->indexer_dtype, "indexer-dtype" },
 		{ a->layout, "layout" }, { a->block_size, "block-size" },
-		{ a->memory, "memory" }, { a->requests != 1, "requests" },
+		{ a->memory, "memory" }, { a->requests, "requests" },
+		{ a->on_disk, "on-disk" },
 		{ a->in_flight != 8192, "in-flight" }, { a->dcp != 1, "dcp" },
 		{ a->encoder, "encoder-tokens" }, { a->apart, "apart" },
 		{ a->spec.n, "spec" }, { a->hints.ssm_dtype, "ssm-dtype" },
@@ -320,6 +323,59 @@ static void note_blocks(struct kvt_model_config *config, const struct size_args 
 			 note);
 }
 
+/* What all requests take: every rank holds as much as another. */
+static enum kvt_status add_sums(struct size_row *row, const struct size_report *r,
+				struct kvt_error *err)
+{
+	int64_t request = kvt_model_request(&row->size, r->tokens);
+
+	if (!r->summed)
+		return KVT_OK;
+	if (request == INT64_MAX ||
+	    __builtin_mul_overflow(request, r->requests, &row->rank_bytes) ||
+	    __builtin_mul_overflow(row->rank_bytes, row->tp, &row->all_bytes))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"--requests is %lld: on %lld ranks they take more than 2^63 bytes",
+				(long long)r->requests, (long long)row->tp);
+	row->disk_bytes = !r->sample.path ? -1 :
+			  size_sample_bytes(&r->sample, row->all_bytes, row->cache_dtype);
+	if (r->sample.path && row == r->row && row->disk_bytes < 0)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"--on-disk: %s holds %s, which does not tell how a cache of %s compresses: give a sample of that, or another --cache-dtype",
+				r->sample.path, r->sample.dtype->name, row->cache_dtype);
+	return KVT_OK;
+}
+
+/* Of a request, or of all: what they need to be known. */
+static enum kvt_status take_requests(struct size_report *r, const struct size_args *a,
+				     struct kvt_error *err)
+{
+	struct kvt_model_config *config = &r->config;
+	enum kvt_status status;
+
+	if (a->on_disk && !a->tokens)
+		return kvt_fail(err, KVT_USAGE,
+				"--on-disk needs the length of a request: --tokens=N");
+	if (a->requests && !a->tokens && !a->memory)
+		return kvt_fail(err, KVT_USAGE,
+				"--requests needs the length of a request, --tokens=N, or the memory that they share, --memory=SIZE");
+	r->summed = a->tokens && (a->requests || a->on_disk);
+	if (!a->on_disk)
+		return KVT_OK;
+	for (int i = 0; i < config->model.ngroups; i++)
+		if (strstr(config->model.group[i].spec, "ssm") ||
+		    strstr(config->model.group[i].spec, "conv"))
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"--on-disk: the model has recurrent states, which compress in another way than tokens do");
+	if ((status = size_sample_read(&r->sample, a->on_disk, err)))
+		return status;
+	if (r->sample.unlisted && config->nnotes < KVT_CONFIG_NOTES)
+		snprintf(config->note[config->nnotes++], sizeof(config->note[0]),
+			 "%.80s has no requests: all of its blocks are taken to be in use",
+			 a->on_disk);
+	return KVT_OK;
+}
+
 /* A size that was asked for must be possible; one of the usual ones need not. */
 static enum kvt_status make_rows(struct size_report *r, const struct size_args *a,
 				 char *tps, char *dtypes, struct kvt_error *err)
@@ -351,6 +407,8 @@ static enum kvt_status make_rows(struct size_report *r, const struct size_args *
 			return kvt_fail(err, status, "tp %lld, %.40s: %.300s",
 					(long long)d.tp, d.cache_dtype, why.text);
 		snprintf(row->why_not, sizeof(row->why_not), "%.250s", why.text);
+		if (!status && (status = add_sums(row, r, err)))
+			return status;
 		r->nrows++;
 	}
 	return KVT_OK;
@@ -385,7 +443,8 @@ static const char *said_of_vllm(const struct size_args *a)
 	       a->block_size ? "block-size" : a->apart ? "apart" :
 	       a->dcp > 1 ? "dcp" : a->encoder ? "encoder-tokens" : a->engine ? "engine" :
 	       a->release != KVT_NEWEST_RELEASE ? "release" : a->draft ? "draft" :
-	       a->draft_layers ? "draft-layers" : a->draft_model ? "draft-model" : NULL;
+	       a->draft_layers ? "draft-layers" : a->draft_model ? "draft-model" :
+	       a->on_disk ? "on-disk" : NULL;
 }
 
 static enum kvt_status work(struct size_report *r, const struct size_args *a,
@@ -400,7 +459,8 @@ static enum kvt_status work(struct size_report *r, const struct size_args *a,
 	if (snprintf(dtypes, sizeof(dtypes), "%s", a->cache_dtype ? a->cache_dtype :
 		     usual_dtypes(&r->config)) >= (int)sizeof(dtypes))
 		return kvt_fail(err, KVT_USAGE, "--cache-dtype is too long");
-	if ((status = take_layout(r, a->layout, err)) ||
+	if ((status = take_requests(r, a, err)) ||
+	    (status = take_layout(r, a->layout, err)) ||
 	    (status = make_rows(r, a, tps, dtypes, err)))
 		return status;
 	if (a->json)
@@ -429,7 +489,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct size_plan plan = { .job = "digest", .threads = 1 };
 	const char *limit = NULL;
 	struct size_report r = { .path = NULL };
-	struct size_args a = { .requests = 1, .in_flight = 8192, .dcp = 1,
+	struct size_args a = { .in_flight = 8192, .dcp = 1,
 				.release = KVT_NEWEST_RELEASE };
 	const struct opt opts[] = {
 		OPT_MODEL(&a.model),
@@ -460,9 +520,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "memory", 0, OPT_SIZE, &a.memory, "SIZE",
 		  "memory for caches on a rank, such as 40G: how many tokens fit" },
 		{ "requests", 0, OPT_COUNT, &a.requests, "N",
-		  "requests that share the memory; default 1" },
+		  "so many requests: what all take (--tokens), or share (--memory)" },
 		{ "tokens", 't', OPT_COUNT, &a.tokens, "N",
 		  "print the memory of a request of this length" },
+		{ "on-disk", 0, OPT_STRING, &a.on_disk, "SAMPLE",
+		  "with --tokens: what snapshots take, compressed as this one is" },
 		{ "in-flight", 0, OPT_COUNT, &a.in_flight, "N",
 		  "with --tokens: tokens of steps that run; default 8192" },
 		{ "dcp", 0, OPT_COUNT, &a.dcp, "N",
@@ -501,7 +563,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				(long long)a.tokens, KVT_ANY_TOKENS);
 	r.release = a.release;
 	r.memory = a.memory;
-	r.requests = a.requests;
+	r.requests = a.requests ? a.requests : 1;
 	r.tokens = a.tokens;
 	r.demand = (struct kvt_demand){ .tokens = a.tokens, .in_flight = a.in_flight,
 					.dcp = a.dcp, .encoder = a.encoder,
@@ -541,6 +603,7 @@ const struct command cmd_size = {
 	.examples =
 		"  kvtool size config.json\n"
 		"  kvtool size --model=llama-3.1-70b --tp=8\n"
+		"  kvtool size --model=llama-3.1-70b --tp=8 --tokens=128k --requests=500\n"
 		"  kvtool size --tp=8 --cache-dtype=fp8 --memory=40G config.json\n"
 		"  kvtool size --spec gqa:layers=80,heads=8,head-dim=128 "
 		"--cache-dtype=bfloat16\n",

@@ -47,6 +47,15 @@ static void print_answer(const struct size_report *r)
 		       "; at most %s besides for windows and recurrent states of a request",
 		       size((double)fixed).s);
 	plainf(", on each of %lld rank%s\n", LL(row->tp), plural(row->tp));
+	if (!r->summed)
+		return;
+	plainf("%lld request%s: %s on each of %lld rank%s, %s in all", LL(r->requests),
+	       plural(r->requests), size((double)row->rank_bytes).s, LL(row->tp),
+	       plural(row->tp), size((double)row->all_bytes).s);
+	if (r->sample.path)
+		plainf("; %s on disk, compressed as %s is (ratio %.2f)",
+		       size((double)row->disk_bytes).s, r->sample.path, r->sample.ratio);
+	putchar('\n');
 }
 
 static void print_caches(const struct size_report *r)
@@ -157,6 +166,11 @@ static void print_row(const struct size_report *r, const struct size_row *row)
 	       size((double)(sums.windows + sums.states)).s);
 	if (r->tokens)
 		plainf(" %14s", size((double)kvt_model_request(&row->size, r->tokens)).s);
+	if (r->summed)
+		plainf(" %12s", size((double)row->all_bytes).s);
+	if (r->sample.path)
+		plainf(" %11s", row->disk_bytes < 0 ? "-" :
+				size((double)row->disk_bytes).s);
 	if (r->memory) {
 		int64_t fit = kvt_model_fit(&row->size, r->memory, r->requests);
 
@@ -176,6 +190,10 @@ void size_text(const struct size_report *r)
 	       "ALL RANKS", "ONCE EACH", "FIXED");
 	if (r->tokens)
 		plainf(" %14s", "A REQUEST");
+	if (r->summed)
+		plainf(" %12s", "ALL REQUESTS");
+	if (r->sample.path)
+		plainf(" %11s", "ON DISK");
 	if (r->memory)
 		plainf(" %11s", "FIT");
 	putchar('\n');
@@ -188,6 +206,11 @@ void size_text(const struct size_report *r)
 	     "states of one request take on one rank.");
 	if (r->tokens)
 		plainf("A REQUEST: of %lld tokens, on one rank.\n", LL(r->tokens));
+	if (r->summed)
+		plainf("ALL REQUESTS: %lld of them, on all ranks.\n", LL(r->requests));
+	if (r->sample.path)
+		plainf("ON DISK: snapshots of these; %s tells of no other type.\n",
+		       r->sample.dtype->name);
 	if (r->memory)
 		plainf("FIT: tokens of each of %lld request%s in %s on each rank.\n",
 		       LL(r->requests), plural(r->requests),
@@ -347,6 +370,11 @@ static void put_sums(struct json_out *out, json_t *object, const struct size_rep
 	json_put_int(out, object, "state_page_bytes", row->size.state_padded);
 	json_put_known(out, object, "request_bytes",
 		       kvt_model_request(&row->size, r->tokens), r->tokens);
+	json_put_known(out, object, "requests_bytes", row->rank_bytes, r->summed);
+	json_put_known(out, object, "all_ranks_requests_bytes", row->all_bytes,
+		       r->summed);
+	json_put_known(out, object, "on_disk_bytes", row->disk_bytes,
+		       r->sample.path && row->disk_bytes >= 0);
 	fit = r->memory ? kvt_model_fit(&row->size, r->memory, r->requests) : -1;
 	json_put_known(out, object, "tokens", fit, fit >= 0 && fit < KVT_ANY_TOKENS);
 	json_put_bool(out, object, "fits", r->memory && fit >= 0);
@@ -362,6 +390,8 @@ enum kvt_status size_json(const struct size_report *r, struct kvt_error *err)
 	put_caches(&out, r);
 	json_put_known(&out, out.root, "memory", r->memory, r->memory);
 	json_put_int(&out, out.root, "requests", r->requests);
+	if (r->sample.path)
+		json_put_real(&out, out.root, "compression_ratio", r->sample.ratio);
 	array = json_put_array(&out, out.root, "sizes");
 	for (int i = 0; i < r->nrows; i++) {
 		const struct size_row *row = &r->row[i];

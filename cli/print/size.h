@@ -13,6 +13,16 @@ struct size_row {
 	const char *cache_dtype;
 	struct kvt_model_size size;
 	char why_not[256];		/* if it cannot be; else "" */
+	/* of r->requests of r->tokens: on a rank, on all; in snapshots, or -1 */
+	int64_t rank_bytes, all_bytes, disk_bytes;
+};
+
+/* A snapshot, and what it says of others. */
+struct size_sample {
+	const char *path;		/* NULL: not asked for */
+	const struct kvt_dtype *dtype;
+	double ratio;			/* bytes of data for each of the file */
+	bool unlisted;			/* nothing says which blocks are used */
 };
 
 /* The pool of a deployment. */
@@ -38,6 +48,8 @@ struct size_report {
 	struct kvt_model_config config;
 	enum kvt_release release;
 	int64_t memory, requests, tokens;	/* 0: not asked for */
+	bool summed;			/* of all requests, of 'tokens' each */
+	struct size_sample sample;
 	struct kvt_layout layout;	/* of the pool */
 	const char *layout_name;
 	struct kvt_demand demand;	/* of 'tokens' */

@@ -141,6 +141,47 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 	run -2 kvtool size -m llama-3.1-8b --set head_dim=64
 }
 
+@test "all requests, on a rank, in all and on disk" {
+	local fleet=(-m llama-3.1-70b --tp=8 --requests=500 --tokens=128k)
+	run -0 kvtool size "${fleet[@]}"
+	# 2500 GiB of bfloat16 on a rank
+	[ "${lines[1]}" = "500 requests: 2.44 TiB on each of 8 ranks, 19.5 TiB in all" ]
+	run -2 kvtool size -m llama-3.1-70b --requests=500
+	[[ $output == *"--requests needs the length of a request, --tokens=N, or the memory"* ]]
+	run -2 kvtool size -m llama-3.1-70b --on-disk=a.h5
+	[[ $output == *"--on-disk needs the length of a request"* ]]
+	run -3 kvtool size "${fleet[@]}" --requests=99999999999999
+	[[ $output == *"take more than 2^63 bytes" ]]
+
+	load dumps
+	kvtool convert -q "$nhd" whole.h5
+	run -3 kvtool size "${fleet[@]}" --on-disk=whole.h5
+	[[ $output == *"5 blocks that no request uses"* ]]
+	PATH=${KVTOOL%/*}:$PATH bash -c "${output##*without them: }"
+	kvtool size --json "${fleet[@]}" --on-disk=sample.h5 >answer
+	# measured a second time: bytes of the array by those of the file
+	local data file
+	data=$(kvtool describe --json sample.h5 | json 'o["data_bytes"]')
+	file=$(stat -c %s sample.h5)
+	[ "$(json "o['sizes'][0]['on_disk_bytes'] - int(20000 * 2**30 / ($data / $file))" <answer)" = 0 ]
+	[ "$(json 'o["sizes"][1]["on_disk_bytes"]' <answer)" = None ]	# of fp8
+	run -0 kvtool size "${fleet[@]}" --on-disk=sample.h5
+	[[ ${lines[1]} == *" in all; 1"*" TiB on disk, compressed as sample.h5 is (ratio 1."* ]]
+	run -3 kvtool size "${fleet[@]}" --cache-dtype=fp8 --on-disk=sample.h5
+	[[ $output == *"sample.h5 holds bfloat16, which does not tell"* ]]
+	run -3 kvtool size "${fleet[@]}" --on-disk="$nhd"
+	[[ $output == *"is not compressed"*"kvtool convert"* ]]
+	run -4 kvtool size -m qwen3-next-80b-a3b --tokens=9 --on-disk=sample.h5
+	[[ $output == *"the model has recurrent states"* ]]
+	run -2 kvtool size --tokens=9 --on-disk=sample.h5 "$root/testdata/config/gemma-3-4b.gguf"
+	run -5 kvtool size "${fleet[@]}" --on-disk=missing.h5
+	# without requests nothing says which blocks are used, and that is said
+	kvtool convert -q --layout=nhd --dtype=bfloat16 --block-size=16 --heads=4 --head-dim=8 \
+		"$(cp "$nhd" bare.npy && echo bare.npy)" bare.h5
+	run -0 kvtool size "${fleet[@]}" --on-disk=bare.h5
+	[[ $output == *"note: bare.h5 has no requests: all of its blocks are taken to be in use"* ]]
+}
+
 @test "models by their ids on the hub" {
 	while read -r id name; do
 		cmp <(kvtool size --json -m "$id" | grep -v '"config"') \
