@@ -53,8 +53,7 @@ static const struct {
 	{ "A cache that was saved with torch.save()",
 	  "kvtool convert --from=transformers cache.pt out.h5" },
 	{ "Reading it in Python",
-	  "HDF5_PLUGIN_PATH=$(kvtool --plugin-dir) python3   # h5py; "
-	  "kvtool-snapshot(5)" },
+	  "python3 -c 'import kvtool'   # the wheel of make wheel; kvtool-python(7)" },
 	{ "Are two dumps the same, whatever their layout, ranks, blocks?",
 	  "kvtool diff A B     kvtool diff WHOLE : RANK0 RANK1..." },
 	{ "The same within a tolerance", "kvtool diff --tolerance=atol=0.01 A B" },
@@ -293,9 +292,17 @@ static void python(void)
 {
 	char folder[PATH_MAX];
 
-	printf("A snapshot is HDF5.  Group g0 is the dataset groups/g0/data, compressed\n"
-	       "with zstd, whose filter other programs find by HDF5_PLUGIN_PATH; or kvtool\n"
-	       "convert --uncompressed writes one without.\n\n"
+	printf("The module kvtool opens every dump that the program reads, as arrays of\n"
+	       "numpy or torch by layer, request and token.  Its wheel is made in the sources:\n\n"
+	       "  $ make wheel && pip install dist/kvtool-*.whl\n"
+	       "  $ python3\n"
+	       "  >>> import kvtool\n"
+	       "  >>> d = kvtool.open('snapshot.h5')\n"
+	       "  >>> d.layout, d.requests['A']\n\n"
+	       "kvtool-python(7) has the rest.\n\n"
+	       "Without it: a snapshot is HDF5.  Group g0 is the dataset groups/g0/data,\n"
+	       "compressed with zstd, whose filter other programs find by HDF5_PLUGIN_PATH; or\n"
+	       "kvtool convert --uncompressed writes one without.\n\n"
 	       "  $ export HDF5_PLUGIN_PATH=%s\n"
 	       "  $ python3\n"
 	       "  >>> import h5py\n"

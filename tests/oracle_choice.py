@@ -23,7 +23,7 @@ tap = Tap()
 TEXT = {"h": "head_size not supported", "d": "dtype not supported",
         "c": "kv_cache_dtype not supported", "b": "block_size not supported",
         "n": "non-MLA not supported", "s": "non-sparse not supported",
-        "C": "compute capability not supported", "0": "the release has no code for it",
+        "C": "compute capability not supported", "0": "not implemented in this release of vLLM",
         "M": "MLA not supported", "k": "KV connector not supported",
         "q": "per-head quant scales not supported",
         "V": "FLASHINFER_MLA_SPARSE_DSV4 requires SM10x or SM12x"}

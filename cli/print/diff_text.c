@@ -193,7 +193,7 @@ static void print_numbers(const struct diff_result *r)
 	print_ratio(", PCC", 9, kvt_diff_pcc(s));
 	putchar('\n');
 	if (s->nonfinite)
-		plainf("  without %lld pair%s not finite, %lld of them different\n",
+		plainf("  without %lld pair%s with NaN or Inf; %lld of them differ\n",
 		       LL(s->nonfinite), plural(s->nonfinite), LL(s->lost));
 }
 
@@ -233,7 +233,7 @@ static void print_diagnosis(const struct diff_diagnosis *d)
 	if (!d->found.difference.count)
 		plainf("none: rounding alone can cause these differences");
 	else if (!d->found.nexplain)
-		plainf("none: no single known fault explains all differences");
+		plainf("none: no known fault explains them (kvtool help faults)");
 	else if (!d->found.decided)
 		plainf("several are possible: ");
 	for (int i = 0; i < d->found.nhypotheses; i++) {

@@ -118,9 +118,9 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g,
 	int others = 0;
 
 	plainf("%s: %s %s, %s\n", of->name,
-	       g->why_not[0] ? "cannot tell; first" : "looks like",
+	       g->why_not[0] ? "not sure: best match" : "looks like",
 	       human_layout(&c->layout).s, c->group.dtype->name);
-	plainf("  confidence %.2f, expected 1 or more\n",
+	plainf("  confidence %.2f (1 and more is reliable)\n",
 	       isinf(g->confidence) ? 0 : g->confidence);
 	plainf("  sample     %lld of %lld elements, %lld slot%s in use\n",
 	       (long long)g->read, (long long)g->of,
@@ -137,9 +137,9 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g,
 		plainf("  and        %d more\n", others);
 	if (g->has_better)
 		plainf("  better     %s\n", kvt_layout_string(&g->better).s);
-	puts("  gain: bits an element that channels of their own statistics save;\n"
-	     "  kinship: how alike heads are; against: how clearly the first beats it,\n"
-	     "  1 is enough; see kvtool-guess(1)");
+	puts("  gain: bits per element saved by modelling each channel separately;\n"
+	     "  kinship: similarity of heads; against: lead of the best candidate over\n"
+	     "  this one, 1 is enough; see kvtool-guess(1)");
 	if (g->why_not[0])
 		return;
 	print_writers(g, who);

@@ -105,7 +105,7 @@ void replay_text(const struct replay_report *r)
 	       100 * t.use_most);
 	plainf("  fairness %.4f (Jain's index of the requests' rates: 1 if all are "
 	       "alike)\n", t.jain);
-	plainf("  %.3f GB x s of blocks kept at the source until they were moved\n",
+	plainf("  blocks held at the source until they were moved: %.3f GB-seconds\n",
 	       t.pinned / 1e9);
 	if (r->faults) {
 		plainf("faults: %lld transfer%s failed, %lld %s, %s sent again, "

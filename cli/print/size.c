@@ -101,7 +101,7 @@ static void print_groups(const struct size_report *r)
 
 	plainf("\ntp %lld, %s, on each rank:\n", LL(row->tp), row->cache_dtype);
 	plainf("  %-19s %6s %6s %12s %12s %12s\n", "CACHE", "LAYERS", "TOKENS",
-	       "A PAGE", "A BLOCK", "A TOKEN");
+	       "PER PAGE", "PER BLOCK", "PER TOKEN");
 	for (int i = 0; i < row->size.ngroups; i++)
 		print_group(&row->size.group[i]);
 }
@@ -131,7 +131,7 @@ static void print_pool(const struct size_report *r)
 	}
 	plainf("\nin one pool of vLLM, %s: %s a block id\n", r->layout_name,
 	       size((double)pool.pack.block_nbytes).s);
-	plainf("  %6s %6s %12s %s\n", "GROUPS", "TOKENS", "A BLOCK", " LAYERS OF EACH");
+	plainf("  %6s %6s %12s %s\n", "GROUPS", "TOKENS", "PER BLOCK", " LAYERS OF EACH");
 	for (int i = 0; i < pool.pack.nruns; i++) {
 		const struct kvt_pack_group *g = &pool.pack.run[i];
 
@@ -144,12 +144,12 @@ static void print_pool(const struct size_report *r)
 		plainf("  %lld block ids in %s\n", LL(pool.block_ids),
 		       kvt_size_string(r->memory).s);
 	if (pool.request)
-		plainf("  %lld block ids of a request of %lld tokens, at most\n",
-		       LL(pool.request), LL(r->tokens));
+		plainf("  a request of %lld tokens needs at most %lld block ids\n",
+		       LL(r->tokens), LL(pool.request));
 	if (pool.too_long[0])
 		plainf("  a request: %s\n", pool.too_long);
-	plainf("  fresh blocks %s\n", pool.zeroing ? "are zeroed" :
-	       "hold what was in them before");
+	plainf("  newly allocated blocks %s\n", pool.zeroing ? "are zeroed" :
+	       "are not cleared");
 }
 
 static void print_row(const struct size_report *r, const struct size_row *row)
@@ -186,10 +186,10 @@ void size_text(const struct size_report *r)
 	print_caches(r);
 	print_groups(r);
 	print_pool(r);
-	plainf("\n%4s  %-19s %6s %10s %11s %11s %12s", "TP", "CACHE", "BLOCK", "A TOKEN",
-	       "ALL RANKS", "ONCE EACH", "FIXED");
+	plainf("\n%4s  %-19s %6s %10s %11s %11s %12s", "TP", "CACHE", "BLOCK",
+	       "PER TOKEN", "ALL RANKS", "UNIQUE", "FIXED");
 	if (r->tokens)
-		plainf(" %14s", "A REQUEST");
+		plainf(" %14s", "PER REQUEST");
 	if (r->summed)
 		plainf(" %12s", "ALL REQUESTS");
 	if (r->sample.path)
@@ -200,12 +200,12 @@ void size_text(const struct size_report *r)
 	for (int i = 0; i < r->nrows; i++)
 		print_row(r, &r->row[i]);
 	plainf("\nBLOCK: tokens in a block, by vLLM %s.\n", kvt_release_name(r->release));
-	puts("A TOKEN: bytes per additional token on one rank.\n"
-	     "ALL RANKS: the sum over the ranks.  ONCE EACH: that sum without the copies of\n"
-	     "heads that several ranks hold.  FIXED: the most that windows and recurrent\n"
-	     "states of one request take on one rank.");
+	puts("PER TOKEN: bytes per additional token on one rank.\n"
+	     "ALL RANKS: the sum over the ranks.  UNIQUE: the same without duplicate\n"
+	     "heads (KV heads are replicated if TP > heads).  FIXED: the most that windows\n"
+	     "and recurrent states of one request take on one rank.");
 	if (r->tokens)
-		plainf("A REQUEST: of %lld tokens, on one rank.\n", LL(r->tokens));
+		plainf("PER REQUEST: of %lld tokens, on one rank.\n", LL(r->tokens));
 	if (r->summed)
 		plainf("ALL REQUESTS: %lld of them, on all ranks.\n", LL(r->requests));
 	if (r->sample.path)

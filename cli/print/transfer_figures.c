@@ -173,7 +173,7 @@ static enum kvt_status print_group(const struct plan_report *r, int g,
 	       LL(f[0].pairs), plural(f[0].pairs));
 	if (unique != bytes)
 		plainf(", %s of it unique", kvt_size_string(unique).s);
-	plainf("; every byte once\n");
+	plainf("; no byte moves twice\n");
 	if (!bytes)
 		return KVT_OK;
 	plainf("  %-6s %14s %14s %10s %10s %10s %9s\n", "scope", "ops", "of one pair",

@@ -56,8 +56,8 @@ static void print_head(const struct time_report *r)
 		plainf(", %s", human_requests(r->transfer).s);
 	plainf(": %s between %lld pair%s of ranks\n", kvt_size_string(s->bytes).s,
 	       LL(r->posts->n), plural(r->posts->n));
-	plainf("  takes  %.3f ms, %.3f GB/s of all ranks; posting keeps a rank busy for "
-	       "%.3f ms of it\n", (double)r->times->end / 1e6, rate_of(s->bytes, r->times->end),
+	plainf("  takes  %.3f ms, %.3f GB/s of all ranks; a rank spends "
+	       "%.3f ms of that submitting operations\n", (double)r->times->end / 1e6, rate_of(s->bytes, r->times->end),
 	       (double)r->times->posting / 1e6);
 }
 

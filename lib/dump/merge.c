@@ -45,7 +45,7 @@ static enum kvt_status check_ranks(const struct rank_file *files, int nfiles,
 					LL(size));
 		if (i && size == 1)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"neither %s nor %s says which rank it is; if in order, merge and diff take --in-order",
+					"neither %s nor %s carries a rank number; if they are listed in the order of the ranks, add --in-order",
 					files[i - 1].name, files[i].name);
 		if (i && p->tp_rank == said(&files[i - 1])->parallel.tp_rank)
 			return kvt_fail(err, KVT_BAD_INPUT,

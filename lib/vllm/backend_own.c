@@ -14,7 +14,7 @@
 const char *kvt_backend_reason_text(enum kvt_backend_reason reason)
 {
 	static const char *const text[KVT_NBACKEND_REASONS] = {
-		[KVT_BACKEND_NO_CODE] = "the release has no code for it",
+		[KVT_BACKEND_NO_CODE] = "not implemented in this release of vLLM",
 		[KVT_BACKEND_CUDA_ONLY] = "runs on CUDA only",
 		[KVT_BACKEND_ROCM_ONLY] = "runs on ROCm only",
 		[KVT_BACKEND_CPU_ONLY] = "runs on CPUs only",

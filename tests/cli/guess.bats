@@ -44,7 +44,7 @@ raw() {
 @test "data that does not tell: candidates, and status 3" {
 	raw packed_bhlsc.bf16
 	run -3 --separate-stderr kvtool guess "${sizes[@]}" dump.bin
-	[[ ${lines[0]} == 'dump.bin: cannot tell; first BHLSC '* ]]
+	[[ ${lines[0]} == 'dump.bin: not sure: best match BHLSC '* ]]
 	[[ $output == *BLHSC* && $output != *'  use '* ]]
 	one_sentence
 	said 'does not distinguish the first of these layouts'

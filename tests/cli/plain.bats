@@ -70,9 +70,9 @@ bare() {
 }
 
 @test "7. what a model's cache takes" {
-	prints 'A REQUEST: of 32768 tokens' size --tp=4 --tokens=32k \
+	prints 'PER REQUEST: of 32768 tokens' size --tp=4 --tokens=32k \
 		"$root/testdata/config/qwen3-next.json"
-	[[ $output == *395.2\ MiB* && $output == *'ONCE EACH: that sum without the copies'* ]]
+	[[ $output == *395.2\ MiB* && $output == *'UNIQUE: the same without duplicate'* ]]
 	prints llama-3.1-8b size --list
 }
 
@@ -104,7 +104,11 @@ bare() {
 	kvtool help python >help
 	folder=$(sed -n 's/.*HDF5_PLUGIN_PATH=//p' help)
 	[ "$folder" = "$(kvtool --plugin-dir)" ]
-	sed -n 's/^  >>> //p' help >program.py
+	grep -q 'pip install dist/kvtool' help
+	sed -n "1,/^Without/s/^  >>> //p" help | sed '$s/.*/print(&)/' >module.py
+	run -0 env PYTHONPATH="$root/python" KVTOOL_LIBRARY="$KVT_BUILD/libkvt.so.0" /usr/bin/python3 module.py
+	[[ $output == "LBSHC "*"tokens=421"* ]]
+	sed -n "/^Without/,\$s/^  >>> //p" help >program.py
 	[ -s program.py ]
 	sed -i 's/^\(d\.shape.*\)/print(\1)/' program.py
 	run -0 env HDF5_PLUGIN_PATH="$folder" /usr/bin/python3 program.py
@@ -183,7 +187,7 @@ bare() {
 	for r in 0 1 2 3; do
 		cp "$kv/s260k/tp4/rank$r.packed_hnd.bf16.safetensors" .
 	done
-	tells 3 'merge and diff take --in-order' merge --layout=hnd -o whole.npy ./rank*
+	tells 3 'in the order of the ranks, add --in-order' merge --layout=hnd -o whole.npy ./rank*
 	tells 3 'give --total-heads, which is 4 if each rank has its own' merge --in-order \
 		--layout=hnd -o whole.npy ./rank*
 	prints 'verified equal' merge --in-order --total-heads=4 --layout=hnd --verify \

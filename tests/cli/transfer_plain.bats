@@ -103,7 +103,7 @@ works() {
 	refused 2 'a model is given as --model=llama-3.1-8b' time llama-3.1-8b --dst=tp=2
 	refused 2 "there is no model 'qwen3-32b'; --model=list prints the " time -m qwen3-32b
 	said 'that are known; for any other give its config.json: --model=FILE'
-	refused 2 "did you mean 'llama-3.1-8b'?" time -m meta-llama/Llama-3.1-8B
+	refused 2 "did you mean 'llama-3.1-8b'?" time -m unsloth/Llama-3.1-8B
 	refused 2 "did you mean 'llama-3.1-8b'?" time -m llama-3.1-8
 	for mode in plan time replay sweep report emit faults; do
 		sim $mode --model=list >list

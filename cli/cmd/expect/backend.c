@@ -209,7 +209,7 @@ static int reasons_of(const char *out[MAX_REASONS], const struct kvt_backend *ba
 
 	if (q->group && code &&
 	    !kvt_backend_writes(backend, &q->config, &q->group->layout, &q->group->shape))
-		out[n++] = "it does not put bytes there";
+		out[n++] = "it stores the bytes in a different order";
 	return n;
 }
 
@@ -468,7 +468,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct asked a = { .config.release = KVT_NEWEST_RELEASE };
 	const struct opt opts[] = {
 		{ "with", 0, OPT_STRINGS, &a.with, "WORD",
-		  "what is asked for: mla, sinks, connector, ...; may be repeated" },
+		  "a required feature: mla, sinks, connector, ...; may be repeated" },
 		{ "cache-dtype", 0, OPT_STRING, &a.cache_dtype, "NAME",
 		  "vLLM's name of the cache's type, such as fp8_e4m3" },
 		OPT_RELEASE(&a.config.release),

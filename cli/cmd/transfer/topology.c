@@ -150,7 +150,7 @@ static void print_remote(const struct asked *a, const struct kvt_remote *r,
 	       LL(f->block_ratio));
 	if (r->physical > 1)
 		plainf(", %lld physical blocks each", LL(r->physical));
-	plainf("; several ranks hold the same: %s here, %s there\n",
+	plainf("; replicated heads: %s here, %s there\n",
 	       kvt_topology_replicates(&a->local) ? "yes" : "no",
 	       kvt_remote_replicates(&a->local, r) ? "yes" : "no");
 }
