@@ -35,6 +35,9 @@ static const char *what(const struct kvt_group *group)
 		return "K and V";
 	if (kvt_is_recurrent(group->kind))
 		return group->kind == KVT_MAMBA_CONV ? "conv states" : "SSM states";
+	/* as the readers of caches call that group */
+	if (!strncmp(group->id, "indexer", strlen("indexer")))
+		return "indexer keys";
 	return group->kind == KVT_MLA ? "latents" : "content";
 }
 
@@ -49,16 +52,17 @@ static void say_group(const struct kvt_group *group)
 
 static void say_shape(const struct kvt_group *group)
 {
+	const char *unit = group->content.type ? " bytes" : "";
 	const int64_t *n = group->shape.n;
 
 	if (group->total_heads > n[KVT_AXIS_H])
-		plainf(", %lld of %lld heads of %lld", (long long)n[KVT_AXIS_H],
-		       (long long)group->total_heads, (long long)n[KVT_AXIS_D]);
+		plainf(", %lld of %lld heads of %lld%s", (long long)n[KVT_AXIS_H],
+		       (long long)group->total_heads, (long long)n[KVT_AXIS_D], unit);
 	else if (n[KVT_AXIS_K] == 2 || n[KVT_AXIS_H] > 1)
-		plainf(", %lld head%s of %lld", (long long)n[KVT_AXIS_H],
-		       plural(n[KVT_AXIS_H]), (long long)n[KVT_AXIS_D]);
+		plainf(", %lld head%s of %lld%s", (long long)n[KVT_AXIS_H],
+		       plural(n[KVT_AXIS_H]), (long long)n[KVT_AXIS_D], unit);
 	else
-		plainf(", rows of %lld", (long long)n[KVT_AXIS_D]);
+		plainf(", rows of %lld%s", (long long)n[KVT_AXIS_D], unit);
 	if (group->block_size)
 		plainf(", blocks of %lld token%s", (long long)group->block_size,
 		       plural(group->block_size));
