@@ -331,7 +331,7 @@ $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(ENGINE) $(LIB)
 		$(call new,$(filter %.o,$^) $(ENGINE) $(LIB) $(FLIBS))
 
 # Texts that only the program reads.
-$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,beside.o json_out.o leftovers.o opt.o plain.o streams.o \
+$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,beside.o json_out.o leftovers.o model_ids.o opt.o plain.o streams.o \
 	signals.o cmd/transfer/compare.o text_file.o)
 
 $(MPIOBJS): ALL += $(MPIFLAGS)

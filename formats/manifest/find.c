@@ -44,30 +44,29 @@ char *kvt_manifest_name(const char *path, int which)
 
 /* ---- reading ------------------------------------------------------------ */
 
-/* malloc()ed; the text is not terminated. */
-static enum kvt_status read_text(char **text, int64_t *nbytes, const char *path,
-				 struct kvt_error *err)
+enum kvt_status kvt_read_whole(char **bytes, int64_t *nbytes, const char *path,
+			       int64_t most, const char *what, struct kvt_error *err)
 {
 	struct kvt_files files = { 0 };
 	enum kvt_status status;
 	int index;
 
-	*text = NULL;
+	*bytes = NULL;
 	if ((status = kvt_files_open(&files, &index, path, err)))
 		return status;
 	*nbytes = files.file[index].nbytes;
-	if (*nbytes > MAX_MANIFEST)
+	if (*nbytes > most)
 		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: %lld bytes are too many for a manifest, at most %d",
-				  path, LL(*nbytes), MAX_MANIFEST);
-	else if (!(*text = malloc((size_t)*nbytes + 1)))
+				  "%s: %lld bytes are too many for %s, at most %lld",
+				  path, LL(*nbytes), what, LL(most));
+	else if (!(*bytes = malloc((size_t)*nbytes + 1)))
 		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	else
-		status = kvt_file_read(&files.file[index], *text, *nbytes, 0, err);
+		status = kvt_file_read(&files.file[index], *bytes, *nbytes, 0, err);
 	kvt_files_close(&files);
 	if (status) {
-		free(*text);
-		*text = NULL;
+		free(*bytes);
+		*bytes = NULL;
 	}
 	return status;
 }
@@ -78,7 +77,8 @@ enum kvt_status kvt_manifest_read(struct kvt_manifest *out, char *name,
 {
 	int64_t nbytes = 0;
 	char *text;
-	enum kvt_status status = read_text(&text, &nbytes, name, err);
+	enum kvt_status status = kvt_read_whole(&text, &nbytes, name, MAX_MANIFEST,
+						 "a manifest", err);
 
 	if (!status)
 		status = kvt_manifest_parse(out, text, (size_t)nbytes, name, NULL, err);

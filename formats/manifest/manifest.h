@@ -6,6 +6,14 @@
 #include "formats/format.h"
 #include "formats/parse/json.h"
 
+/*
+ * All bytes of a small file, malloc()ed and not terminated; KVT_BAD_INPUT if there are
+ * more than 'most', which are too many for 'what'.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_read_whole(char **bytes, int64_t *nbytes, const char *path, int64_t most,
+	       const char *what, struct kvt_error *err);
+
 /* The one group that an object without "groups" describes. */
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/parse/json.h"
+#include "formats/manifest/manifest.h"
 #include "formats/parse/little_endian.h"
 #include "formats/parse/npy_header.h"
 #include "lib/base/print.h"
@@ -166,41 +166,19 @@ static enum kvt_status read_npy(const struct source *s, json_t *rows)
 
 /* ---- a file -------------------------------------------------------------- */
 
-static enum kvt_status read_bytes(uint8_t **bytes, int64_t *nbytes, const char *path,
-				  struct kvt_error *err)
-{
-	struct kvt_files files = { 0 };
-	enum kvt_status status;
-	int index;
-
-	*bytes = NULL;
-	if ((status = kvt_files_open(&files, &index, path, err)))
-		return status;
-	*nbytes = files.file[index].nbytes;
-	if (*nbytes > MOST_BYTES)
-		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: %lld bytes are too many for rows of numbers, at most %d",
-				  path, LL(*nbytes), MOST_BYTES);
-	else if (!(*bytes = malloc((size_t)*nbytes + 1)))
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	else
-		status = kvt_file_read(&files.file[index], *bytes, *nbytes, 0, err);
-	kvt_files_close(&files);
-	return status;
-}
-
 enum kvt_status kvt_number_rows_read(json_t **rows, const char *path,
 				     struct kvt_error *err)
 {
 	struct source s = { .path = path, .err = err };
 	enum kvt_status status;
-	uint8_t *bytes;
+	char *bytes;
 
 	*rows = NULL;
-	if (!(status = read_bytes(&bytes, &s.nbytes, path, err)) &&
+	if (!(status = kvt_read_whole(&bytes, &s.nbytes, path, MOST_BYTES,
+				      "rows of numbers", err)) &&
 	    !(*rows = json_object()))
 		status = out_of_memory(&s);
-	s.bytes = bytes;
+	s.bytes = (const uint8_t *)bytes;
 	if (!status)
 		status = s.nbytes > 6 && !memcmp(bytes, "\x93NUMPY", 6) ?
 			 read_npy(&s, *rows) : read_json(&s, *rows);
