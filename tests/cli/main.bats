@@ -66,9 +66,11 @@ load common
 @test "--version names libraries, filter and kernels" {
 	run -0 --separate-stderr kvtool --version
 	[[ ${lines[0]} =~ ^kvtool\ [0-9]+\.[0-9]+\.[0-9]+$ ]]
-	for what in HDF5 zstd jansson xxHash zlib; do
+	for what in zstd jansson xxHash zlib; do
 		[[ $output =~ $what\ +[0-9]+\.[0-9] ]]
 	done
+	# its number is not known before it is opened
+	[[ $output =~ HDF5\ +([0-9]+\.[0-9]|libhdf5.*\ opened\ when) ]]
 	[[ $output == *"filter 32015"* ]]
 	[[ $output =~ $'\n'cpu:\ ref ]]
 	[[ $output == *"cuda: "* && $output == *"hip: "* ]]
