@@ -159,7 +159,7 @@ STANDINLIB := $(if $(SAN),,$(B)/tests/standin/libkvt.so.0)
 CHAIN   := $(B)/tests/chain
 REFERENCE := $(call bins,tests/reference/*.c)
 LOSSY   := $(B)/tests/kvtool_lossy
-OPENING := $(if $(STATICLIBS),,$(B)/tests/kvtool_opening)
+OPENING := $(if $(STATICLIBS),,$(B)/kvtool_opening)
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
 # Nor has a library that a Python without them loads.
 SOURCES := $(addprefix tests/check_,gpu_code.sh hardened.sh headers.sh install.sh layers.sh style.sh) \
@@ -304,7 +304,7 @@ $(LOSSY): $(CLI) $(FORMATS) $(B)/tests/lossy_graft.o $(ENGINE) $(LIB)
 	$(Q)$(CC) $(LINK) -Wl,--wrap=kvt_dump_graft -o $@ $^ $(FLIBS)
 
 # The program as it is where there is no archive of HDF5.
-$(B)/tests/kvtool_opening: $(CLI) $(READERS) $(OPENED) $(ENGINE) $(LIB)
+$(B)/kvtool_opening: $(CLI) $(READERS) $(OPENED) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(LIBS))
 

@@ -18,7 +18,7 @@ import numpy as np
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("KVT_BUILD", os.path.join(HERE, "../build"))
 KVTOOL = os.environ.get("KVTOOL", os.path.join(BUILD, "kvtool"))
-OPENING = os.path.join(BUILD, "tests/kvtool_opening")
+OPENING = os.path.join(BUILD, "kvtool_opening")
 STARTS = int(os.environ.get("KVT_BENCH_STARTS", "1000"))
 QUIET = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
 LAYOUT = "--layout=kv-first-nhd"

@@ -7,7 +7,7 @@ load common
 load dumps
 
 build=${KVT_BUILD:-$root/build}
-opening=$build/tests/kvtool_opening
+opening=$build/kvtool_opening
 
 # loaded PROGRAM ARG...: the libraries of the process, by their short names
 loaded() {
