@@ -71,8 +71,9 @@ static bool is_same_order(const struct kvt_layout *named, const struct kvt_layou
 		return true;
 	if (one.nplanes != 1 || one.plane[0].part[0].axis != KVT_AXIS_L)
 		return false;
-	memmove(one.plane[0].part, one.plane[0].part + 1,
-		(size_t)--one.plane[0].nparts * sizeof(one.plane[0].part[0]));
+	one.plane[0].nparts--;
+	memcpy(one.plane[0].part, named->plane[0].part + 1,
+	       (size_t)one.plane[0].nparts * sizeof(one.plane[0].part[0]));
 	return kvt_layout_equal(&one, said);
 }
 

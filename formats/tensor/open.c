@@ -359,8 +359,8 @@ static void add_layers_axis(struct kvt_layout *layout)
 			at++;
 		if (at < order->nparts || at == KVT_MAX_PARTS)
 			continue;
-		memmove(order->part + 1, order->part,
-			(size_t)order->nparts++ * sizeof(*order->part));
+		for (int j = order->nparts++; j > 0; j--)
+			order->part[j] = order->part[j - 1];
 		order->part[0] = (struct kvt_part){ KVT_AXIS_L, KVT_WHOLE, 0 };
 	}
 }
