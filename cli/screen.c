@@ -21,6 +21,17 @@ enum {
 };
 
 static enum { AUTO, ALWAYS, NEVER } when;
+static bool nobody_looks;
+
+void screen_none(void)
+{
+	nobody_looks = true;
+}
+
+static bool is_terminal(void)
+{
+	return !nobody_looks && isatty(STDOUT_FILENO);
+}
 
 /* ---- colours ------------------------------------------------------------- */
 
@@ -63,7 +74,7 @@ static bool coloured(void)
 
 	if (when != AUTO)
 		return when == ALWAYS;
-	return isatty(STDOUT_FILENO) && (!no || !*no) && term && *term &&
+	return is_terminal() && (!no || !*no) && term && *term &&
 	       strcmp(term, "dumb");
 }
 
@@ -94,7 +105,7 @@ static size_t width(void)
 	long n = said ? strtol(said, NULL, 10) : 0;
 	struct winsize size;
 
-	if (!isatty(STDOUT_FILENO))
+	if (!is_terminal())
 		return 0;
 	if (n < 1 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
 		n = size.ws_col;

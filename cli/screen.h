@@ -23,6 +23,9 @@ enum screen_colour {
 KVT_MUST_CHECK enum kvt_status
 screen_take_option(int *argc, char **argv, struct kvt_error *err);
 
+/* Standard output is no terminal, whatever it is: mpirun has one of its own there. */
+void screen_none(void);
+
 /* What is printed from here on is in this colour, if colours are wanted. */
 void screen_paint(enum screen_colour colour);
 void screen_plain(void);

@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "cli/progress.h"
+#include "cli/screen.h"
 #include "cli/shard/sharing.h"
 #include "cli/signals.h"
 
@@ -434,6 +435,7 @@ static enum kvt_status run_job(const struct command *command, struct kvt_error *
 					.argv = job.words.argv };
 	signals_catch();
 	shard_draws_nothing = true;
+	screen_none();
 	if (!status)
 		status = shard_job_list(&job.shard, err);
 	if ((status = agree(status, err)) ||
