@@ -288,6 +288,19 @@ def safetensors_tensors(path):
             for name, t in header.items()}
 
 
+def in_kv_order(path, *options):
+    """What kvtool reads of a file, as LKBSHD: manifest, tensors; None where it refuses."""
+    r = kvtool("convert", "-f", *options, path, path + ".out.safetensors")
+    if r.code:
+        return None, None, r
+    flat = path + ".flat.safetensors"
+    r = kvtool("relayout", "-f", "--to=LKBSHD", "-o", flat, path + ".out.safetensors")
+    assert r.code == 0, r
+    with open(flat, "rb") as f:
+        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+    return json.loads(header["__metadata__"]["kvtool"]), safetensors_tensors(flat), r
+
+
 def array_bytes(path):
     """Everything a file of one array holds, in file order."""
     if path.endswith(".npy"):

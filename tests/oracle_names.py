@@ -140,16 +140,10 @@ def make(seed):
 
 def read(path, rows, options):
     """{(layer, half, row): [T, H, D] as bits}, or the refusal"""
-    r = kvtool("convert", "-f", *options, path, path + ".out.safetensors")
-    if r.code:
+    manifest, tensors, r = oracle.in_kv_order(path, *options)
+    if not manifest:
         return None, r
-    r = kvtool("relayout", "-f", "--to=LKBSHD", "-o", path + ".flat.safetensors",
-               path + ".out.safetensors")
-    assert r.code == 0, r
-    with open(path + ".flat.safetensors", "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-    manifest = json.loads(header["__metadata__"]["kvtool"])
-    of, shape, raw = oracle.safetensors_tensors(path + ".flat.safetensors")["kv_cache"]
+    of, shape, raw = tensors["kv_cache"]
     a = np.frombuffer(raw, "<u4" if of == "F32" else "<u2").reshape(shape)
     out = {}
     for row in range(rows):

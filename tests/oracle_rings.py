@@ -174,16 +174,9 @@ def content(seed):
 
 def tokens_of(path, *options):
     """What kvtool tells of a file: {(layer, half): {token: [H, D]}}, or the refusal."""
-    r = kvtool("convert", "-f", *options, path, path + ".out.safetensors")
-    if r.code:
+    manifest, tensors, r = oracle.in_kv_order(path, *options)
+    if not manifest:
         return None, r
-    r = kvtool("relayout", "-f", "--to=LKBSHD", "-o", path + ".flat.safetensors",
-               path + ".out.safetensors")
-    assert r.code == 0, r
-    with open(path + ".flat.safetensors", "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-    manifest = json.loads(header["__metadata__"]["kvtool"])
-    tensors = oracle.safetensors_tensors(path + ".flat.safetensors")
     out = {}
     for g in manifest.get("groups", [manifest]):
         of, shape, raw = tensors[g.get("id", "g0") if len(tensors) > 1 else "kv_cache"]

@@ -59,33 +59,6 @@ static enum oddity oddity_of(const struct kvt_moments *m, double usual)
 	return spread > FAR * usual || spread * FAR < usual ? SPREAD : NODDITIES;
 }
 
-/* As if all elements had been of one row. */
-static void add(struct kvt_moments *sum, const struct kvt_moments *m)
-{
-	int64_t n = sum->finite + m->finite;
-	double step = m->mean - sum->mean;
-
-	sum->nan += m->nan;
-	sum->inf += m->inf;
-	sum->zero_blocks += m->zero_blocks;
-	if (!m->finite)
-		return;
-	if (!sum->finite) {
-		sum->min = m->min;
-		sum->max = m->max;
-		sum->mean = m->mean;
-		sum->squares = m->squares;
-	} else {
-		double part = (double)m->finite / (double)n;
-
-		sum->min = fmin(sum->min, m->min);
-		sum->max = fmax(sum->max, m->max);
-		sum->mean += step * part;
-		sum->squares += m->squares + step * step * part * (double)sum->finite;
-	}
-	sum->finite = n;
-}
-
 static void print_numbers(const struct kvt_moments *m)
 {
 	plainf(" %10.4g %10.4g %10.4g %10.4g %4lld %4lld %6lld", m->min, m->max, m->mean,
@@ -117,7 +90,7 @@ static void print_totals(const struct kvt_group_facts *f)
 		struct kvt_moments sum = { .min = NAN, .max = NAN };
 
 		for (int64_t i = k; i < rows; i += nk)
-			add(&sum, &f->moments[i]);
+			kvt_moments_add(&sum, &f->moments[i]);
 		sum.mean = sum.finite ? sum.mean : NAN;
 		plainf(" %-10s %-7s", "total", kvt_component_name(f->group, k));
 		print_numbers(&sum);

@@ -12,22 +12,6 @@
 
 #include "lib/base/print.h"
 
-/* "5 x 48 x 16" */
-struct shape_text {
-	char s[200];
-};
-
-static struct shape_text print_shape(int rank, const int64_t *shape)
-{
-	struct shape_text text = { "a single element" };
-	size_t used = 0;
-
-	for (int i = 0; i < rank && used < sizeof(text.s); i++)
-		used += (size_t)snprintf(text.s + used, sizeof(text.s) - used, "%s%lld",
-					 i ? " x " : "", LL(shape[i]));
-	return text;
-}
-
 /* ---- from the shape ----------------------------------------------------- */
 
 /* What an array may lack or join of the axes of an order. */
@@ -160,8 +144,8 @@ enum kvt_status kvt_manifest_fit_axes(const struct kvt_group *group,
 		axes[i + planes] = group->shape.n[order->part[i].axis];
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%.160s: shape is %.100s, but layout %s has %.100s", array->name,
-			print_shape(array->rank, array->shape).s,
-			kvt_layout_string(&group->layout).s, print_shape(nparts, axes).s);
+			kvt_extents_text(array->rank, array->shape).s,
+			kvt_layout_string(&group->layout).s, kvt_extents_text(nparts, axes).s);
 }
 
 /* ---- no layout ---------------------------------------------------------- */
@@ -281,7 +265,7 @@ enum kvt_status kvt_manifest_fit_other(const struct kvt_group *group,
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%.90s: layout %s has no reading of its shape, %.60s, which could be %s: give another --layout, or sizes, such as --heads and --head-dim",
 			array->name, kvt_layout_called(&group->layout).s,
-			print_shape(array->rank, array->shape).s, list);
+			kvt_extents_text(array->rank, array->shape).s, list);
 }
 
 /* "--layout, --dtype and --heads" of what is not known yet. */
@@ -339,7 +323,7 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 			 LL(array->elem));
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%.90s: array of %s%.60s, no manifest%s; could be %s: give %s, or --manifest; kvtool guess may help",
-			array->name, elements, print_shape(array->rank, array->shape).s,
+			array->name, elements, kvt_extents_text(array->rank, array->shape).s,
 			aside, list, missing);
 }
 
@@ -377,7 +361,7 @@ enum kvt_status kvt_manifest_fit_shape(struct kvt_group *group,
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%.160s: shape %.120s in layout %s has %lld for the %s extent, not %lld",
 					array->name,
-					print_shape(array->rank, array->shape).s,
+					kvt_extents_text(array->rank, array->shape).s,
 					kvt_layout_string(&group->layout).s, LL(n[a]),
 					kvt_axis_name(a), LL(group->shape.n[a]));
 	return KVT_OK;
@@ -397,8 +381,8 @@ enum kvt_status kvt_manifest_fit_file_shape(const struct kvt_manifest *manifest,
 	     memcmp(manifest->file_shape, array->shape, (size_t)rank * sizeof(int64_t))))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%.160s: shape is %.120s, but file_shape is %.120s",
-				array->name, print_shape(array->rank, array->shape).s,
-				print_shape(rank, manifest->file_shape).s);
+				array->name, kvt_extents_text(array->rank, array->shape).s,
+				kvt_extents_text(rank, manifest->file_shape).s);
 	if (array->rank)
 		return KVT_OK;
 	/* "<u2": its last digit is the size */
@@ -411,6 +395,6 @@ enum kvt_status kvt_manifest_fit_file_shape(const struct kvt_manifest *manifest,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%.160s: has %lld bytes of data, but file_shape %.120s makes %lld",
 				array->name, LL(array->nbytes),
-				print_shape(rank, manifest->file_shape).s, LL(nbytes));
+				kvt_extents_text(rank, manifest->file_shape).s, LL(nbytes));
 	return KVT_OK;
 }

@@ -194,17 +194,6 @@ static enum kvt_status take_shards(struct kvt_mooncake *o, struct kvt_group *gro
 	return status;
 }
 
-static struct kvt_text print_shape(const struct kvt_mooncake_tensor *t)
-{
-	struct kvt_text out = { "" };
-	size_t used = 0;
-
-	for (int i = 0; i < t->rank && used < sizeof(out.s); i++)
-		used += (size_t)snprintf(out.s + used, sizeof(out.s) - used, "%s%lld",
-					 i ? " x " : "", LL(t->local[i]));
-	return out;
-}
-
 enum kvt_status kvt_mooncake_group(struct kvt_mooncake *o, struct kvt_group *group,
 				   const char *name)
 {
@@ -214,7 +203,7 @@ enum kvt_status kvt_mooncake_group(struct kvt_mooncake *o, struct kvt_group *gro
 	if (!o->hints->layout)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: a tensor of %s does not record which axis is which; give --layout, such as KLSHD",
-				name, print_shape(t).s);
+				name, kvt_extents_text(t->rank, t->local).s);
 	group->dtype = kvt_hint_dtype(t->dtype, o->hints, group->id);
 	if ((status = kvt_chunks_layout(&group->layout, o->hints->layout, false,
 					o->err)) ||

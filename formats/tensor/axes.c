@@ -57,18 +57,6 @@ const char *kvt_axes_of_shape(const struct kvt_tensor *t)
 	return t->shape[1] > MOST_HEADS && t->shape[2] <= MOST_HEADS ? "BTHD" : NULL;
 }
 
-/* "2 x 23 x 32" */
-static struct kvt_text shape_text(const struct kvt_tensor *t)
-{
-	struct kvt_text out = { "" };
-	size_t n = 0;
-
-	for (int i = 0; i < t->rank && n < sizeof(out.s); i++)
-		n += (size_t)snprintf(out.s + n, sizeof(out.s) - n, "%s%lld",
-				      i ? " x " : "", LL(t->shape[i]));
-	return out;
-}
-
 /* As a cache, layers that hold fewer tokens than others have a sliding window. */
 static struct kvt_text window_text(const struct kvt_tensors *tensors, int axis)
 {
@@ -99,7 +87,7 @@ enum kvt_status kvt_axes_ask(const struct kvt_tensors *tensors,
 
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s: the file does not say what the axes of %.100s (%s) are; give %s--set=axes=%sHTD%s if it is %lld heads of %lld tokens, %s--set=axes=%sTHD%s if %lld tokens of %lld heads%s",
-			path, t->name, shape_text(t).s, before, first,
+			path, t->name, kvt_extents_text(t->rank, t->shape).s, before, first,
 			window_text(tensors, at + 1).s, LL(t->shape[at]),
 			LL(t->shape[at + 1]), before, first, window_text(tensors, at).s,
 			LL(t->shape[at]), LL(t->shape[at + 1]),

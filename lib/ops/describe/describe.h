@@ -22,6 +22,8 @@ struct kvt_moments {
 	double min, max, mean;		/* of the finite ones; NaN: there are none */
 	double squares;			/* sum of squared distances from the mean */
 };
+/* As if all elements had been of one row. */
+void kvt_moments_add(struct kvt_moments *to, const struct kvt_moments *m);
 double kvt_standard_deviation(const struct kvt_moments *m);
 
 struct kvt_group_facts {

@@ -89,7 +89,7 @@ static struct kvt_moments cell_moments(const double *value, int64_t n)
 	return m;
 }
 
-static void add_moments(struct kvt_moments *to, const struct kvt_moments *m)
+void kvt_moments_add(struct kvt_moments *to, const struct kvt_moments *m)
 {
 	double n = (double)to->finite + (double)m->finite, apart;
 
@@ -137,7 +137,7 @@ static void box_moments(struct kvt_moments *sum, const struct summing *s,
 
 				decode_cell(scratch, s, group, h % n[KVT_AXIS_K], cells);
 				m = cell_moments(scratch, n[KVT_AXIS_S] * s->values);
-				add_moments(&sum[l * heads + h], &m);
+				kvt_moments_add(&sum[l * heads + h], &m);
 				cells += bytes;
 			}
 }
@@ -162,7 +162,7 @@ static enum kvt_status sum_box(struct kvt_worker *worker, void *context, int64_t
 		return KVT_OK;
 	all = s->sum + box.begin[KVT_AXIS_L] * heads;
 	for (int64_t h = 0; h < layers * heads; h++)
-		add_moments(&all[h], &mine[h]);
+		kvt_moments_add(&all[h], &mine[h]);
 	kvt_worker_unlock(worker);
 	return KVT_OK;
 }

@@ -208,16 +208,13 @@ static enum kvt_status pair_conv(struct diff_pair *p, int row, struct kvt_error 
 
 /* ---- heads -------------------------------------------------------------- */
 
-/* "32 x 16" */
 static struct kvt_text inside_state(const struct kvt_group *group)
 {
-	struct kvt_text out = { "" };
-	size_t used = 0;
+	int n = 0;
 
-	for (int i = 0; i < KVT_STATE_AXES && group->state[i]; i++)
-		used += (size_t)snprintf(out.s + used, sizeof(out.s) - used, "%s%lld",
-					 i ? " x " : "", LL(group->state[i]));
-	return out;
+	while (n < KVT_STATE_AXES && group->state[n])
+		n++;
+	return kvt_extents_text(n, group->state);
 }
 
 static enum kvt_status other_extents(const struct diff_pair *p, bool turned,
