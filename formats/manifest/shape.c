@@ -145,7 +145,8 @@ enum kvt_status kvt_manifest_fit_axes(const struct kvt_group *group,
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%.160s: shape is %.100s, but layout %s has %.100s", array->name,
 			kvt_extents_text(array->rank, array->shape).s,
-			kvt_layout_string(&group->layout).s, kvt_extents_text(nparts, axes).s);
+			kvt_layout_string(&group->layout).s,
+			kvt_extents_text(nparts, axes).s);
 }
 
 /* ---- no layout ---------------------------------------------------------- */
@@ -323,7 +324,8 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 			 LL(array->elem));
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%.90s: array of %s%.60s, no manifest%s; could be %s: give %s, or --manifest; kvtool guess may help",
-			array->name, elements, kvt_extents_text(array->rank, array->shape).s,
+			array->name, elements,
+			kvt_extents_text(array->rank, array->shape).s,
 			aside, list, missing);
 }
 
@@ -381,7 +383,8 @@ enum kvt_status kvt_manifest_fit_file_shape(const struct kvt_manifest *manifest,
 	     memcmp(manifest->file_shape, array->shape, (size_t)rank * sizeof(int64_t))))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%.160s: shape is %.120s, but file_shape is %.120s",
-				array->name, kvt_extents_text(array->rank, array->shape).s,
+				array->name,
+				kvt_extents_text(array->rank, array->shape).s,
 				kvt_extents_text(rank, manifest->file_shape).s);
 	if (array->rank)
 		return KVT_OK;
@@ -395,6 +398,7 @@ enum kvt_status kvt_manifest_fit_file_shape(const struct kvt_manifest *manifest,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%.160s: has %lld bytes of data, but file_shape %.120s makes %lld",
 				array->name, LL(array->nbytes),
-				kvt_extents_text(rank, manifest->file_shape).s, LL(nbytes));
+				kvt_extents_text(rank, manifest->file_shape).s,
+				LL(nbytes));
 	return KVT_OK;
 }
