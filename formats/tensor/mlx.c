@@ -613,8 +613,8 @@ static const struct {
 };
 enum { NENDINGS = sizeof(endings) / sizeof(endings[0]) };
 
-static enum kvt_role role_named(const struct kvt_tensor *t, int i, const char *class,
-				const char *after)
+static enum kvt_role role_named(const struct kvt_tensor *t, const struct source *s, int i,
+				const char *class, const char *after)
 {
 	const char *state = endings[i].state;
 	bool states = !strcmp(class, endings[i].states);
@@ -626,8 +626,7 @@ static enum kvt_role role_named(const struct kvt_tensor *t, int i, const char *c
 		return t->rank == 4 || class_of(class) < NCLASSES ? KVT_ROLE_PAIR :
 								    KVT_ROLE_UNKNOWN;
 	if (states && which >= 0)
-		return which == 0 && t->rank == 3 ? KVT_ROLE_CONV :
-		       which == 1 && t->rank > 2 ? KVT_ROLE_STATE : KVT_ROLE_UNKNOWN;
+		return role_of(t, which, count_arrays(s, t->name, after + n));
 	return !strcmp(after, "_index_keys") ? KVT_ROLE_INDEX : KVT_ROLE_UNKNOWN;
 }
 
@@ -647,7 +646,7 @@ static void take_others(struct kvt_tensor *t, const struct source *s,
 	if (spot->layer >= 0 && maker->read(&facts, s, spot))
 		return;
 	t->held.role = spot->layer < 0 ? KVT_ROLE_UNKNOWN :
-		       role_named(t, i, facts.class,
+		       role_named(t, s, i, facts.class,
 				  after + strspn(after, "0123456789"));
 	if (!t->held.role)
 		return;
