@@ -4,8 +4,8 @@
  *
  * An id is understood if its caches are those of the model, in number and in type: so
  * each is written out, and a quantised, a distilled or a larger one of the same name is
- * another model, of which no more is said than what it is like.  The ids were not compared
- * with the hub, which could not be had here (models/README.md).
+ * another model, of which no more is said than what it is like.  No id was compared with
+ * the hub, which could not be had here (models/README.md).
  */
 #include "cli/models.h"
 
