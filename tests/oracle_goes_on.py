@@ -19,6 +19,7 @@ sys.dont_write_bytecode = True
 import numpy as np
 
 import oracle
+from foreign_files import Cells, ggsn_bytes, memory_bytes
 from oracle import Tap, kvtool
 
 tap = Tap()
@@ -408,6 +409,28 @@ def check_codes(tmp):
         tap.ok(r.code == 0, f"{name}: its numbers are", r)
 
 
+def check_llama(tmp):
+    """Of llama.cpp only as they are: its files do not say how elements are ordered."""
+    rng = np.random.default_rng(5)
+    k, v = (rng.integers(0, 0x7000, (2, 9, 16), "<u2") for _ in "kv")
+    cells = Cells([(i, [0]) for i in range(9)],
+                  *([[row.tobytes() for row in l] for l in half] for half in (k, v)))
+    path, out = f"{tmp}/state.ggsn", f"{tmp}/llama.safetensors"
+    with open(path, "wb") as f:
+        f.write(ggsn_bytes(memory_bytes([cells])))
+    for form in FORMS:
+        options = ["-f", "--heads=2", f"--format={form}", path, out]
+        r = kvtool("convert", *options)
+        tap.ok(r.code == 4 and "--as-is" in r.err and not os.path.exists(out),
+               f"a state of llama.cpp, {form}: asked about", r)
+        r = kvtool("convert", "--as-is", "--verify", *options)
+        tap.ok(r.code == 0, f"a state of llama.cpp, {form}: as it is", r)
+        both = [kvtool("digest", "--by=request", *o).out.split()[0]
+                for o in (["--heads=2", path], [out])]
+        tap.equal(both[0], both[1], f"a state of llama.cpp, {form}: its digest")
+        os.unlink(out)
+
+
 def main():
     oracle.need_program_and_data()
     with oracle.workdir() as tmp:
@@ -415,6 +438,7 @@ def main():
         check_names(tmp)
         check_notes(tmp)
         check_codes(tmp)
+        check_llama(tmp)
         check_pools(tmp)
     return tap.done()
 

@@ -73,7 +73,8 @@ static enum kvt_status check_order(const struct cache_writing *w,
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"group %s holds recurrent states that do not come from %s, and each engine orders them in its own way; --as-is writes them as they are",
 				g->id, w->rules->engine);
-	if (source && !strcmp(source, "llama"))
+	/* "llama.cpp session version 9", or "llama" of who read a snapshot of it */
+	if (source && !strncmp(source, "llama", strlen("llama")))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"group %s comes from llama.cpp, which orders the elements of keys in pairs for llama and mistral, and as %s does for most others; --as-is writes them as they are",
 				g->id, w->rules->engine);
@@ -112,6 +113,10 @@ static enum kvt_status check_group(const struct cache_writing *w,
 	if (!states && g->shape.n[KVT_AXIS_K] == 1 && kvt_group_half(g) < 0)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"group %s has rows that are neither keys nor values, and %s keeps keys and values",
+				g->id, engine);
+	if (g->kind == KVT_SLIDING_WINDOW && !g->window)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"group %s has a window whose length the dump does not say, and a cache of %s is of one",
 				g->id, engine);
 	if (g->kind == KVT_SLIDING_WINDOW && (g->window < 2 || g->retained))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
