@@ -128,13 +128,60 @@ static void small_name(char out[static 64], const char *name)
 		*out = (char)tolower((unsigned char)*out);
 }
 
+static size_t run_of_digits(const char *text)
+{
+	return strspn(text, "0123456789");
+}
+
+/* "llama" and "70" of "llama70"; 0 behind the last one. */
+static size_t next_run(const char **text)
+{
+	*text += strspn(*text, "-_. ");
+	return run_of_digits(*text) ? run_of_digits(*text) :
+				      strcspn(*text, "-_. 0123456789");
+}
+
+/* Has 'name' all words and numbers of 'asked', in that order: "llama70", "qwen3"? */
+static bool has_runs(const char *name, const char *asked)
+{
+	size_t want, have;
+
+	for (; (want = next_run(&asked)); asked += want, name += have)
+		while ((have = next_run(&name)) != want || memcmp(name, asked, want)) {
+			if (!have)
+				return false;
+			name += have;
+		}
+	return true;
+}
+
+/* The names that the asked one may be short for; "" if there is none. */
+static const char *short_for(char out[static 160], const char *asked,
+			     struct dirent *const *names, int n)
+{
+	size_t used = 0;
+
+	out[0] = 0;
+	for (int i = 0; i < n && used < 120; i++) {
+		const char *name = names[i]->d_name;
+
+		if (!has_runs(name, asked))
+			continue;
+		used += (size_t)snprintf(out + used, 160 - used, "%s%.30s",
+					 used ? ", " : "", name);
+		if (used >= 120)
+			snprintf(out + used, 160 - used, ", ...");
+	}
+	return out;
+}
+
 static enum kvt_status no_such(const char *name, const char *folder,
 			       struct kvt_error *err)
 {
 	struct dirent **names;
 	struct kvt_nearest near;
 	enum kvt_status status;
-	char small[64];
+	char small[64], some[160];
 	int n;
 
 	if ((status = list(&names, &n, folder, err)))
@@ -151,6 +198,10 @@ static enum kvt_status no_such(const char *name, const char *folder,
 	else if (near.distance <= 2)
 		kvt_fail(err, KVT_USAGE, "there is no model '%.60s', did you mean '%s'?",
 			 name, near.best);
+	else if (*small && *short_for(some, small, names, n))
+		kvt_fail(err, KVT_USAGE,
+			 "there is no model '%.60s'; of that name there are: %s",
+			 name, some);
 	else
 		kvt_fail(err, KVT_USAGE,
 			 "there is no model '%.60s'; --model=list prints the %d that are known; for any other give its config.json: --model=FILE",

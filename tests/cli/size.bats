@@ -975,3 +975,15 @@ unknown() {
 	run -0 kvtool size --tp=1 --draft=2 --draft-model=none --json -m gpt-oss-20b
 	[ "$(json 'o["layers"]' <<<"$output")" = 24 ]
 }
+
+@test "a part of a model's name lists the models that have it" {
+	run -2 "$KVTOOL" size --model=qwen3
+	[[ $output == *"of that name there are: qwen3-235b-a22b, qwen3-30b-a3b, qwen3-8b, "* ]]
+	run -2 "$KVTOOL" size --model=llama70
+	[[ $output == *"of that name there are: llama-3.1-70b" ]]
+	# 32 is not a number of any
+	run -2 "$KVTOOL" size --model=qwen3-32b
+	[[ $output == *"--model=list prints the "* ]]
+	run -2 "$KVTOOL" size --model=b
+	[[ $output == *", ..." ]]
+}
