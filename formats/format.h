@@ -385,7 +385,7 @@ extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 	kvt_llama_format,
 	kvt_hicache_format, kvt_offload_format, kvt_trtllm_format, kvt_flexkv_format,
 	kvt_kvbm_format, kvt_lmcache_format, kvt_mooncake_format,
-	kvt_mlx_blocks_format;
+	kvt_mlx_blocks_format, kvt_layer_files_format;
 
 /*
  * Is a file of tensors that this format reads a cache of transformers, by what is in it?

@@ -32,6 +32,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_npy_parse(struct kvt_npy_header *out, const uint8_t *head, int64_t nhead,
 	      const char *name, struct kvt_error *err);
 
+/* The same from an open file, which the array fills to its end (tensor/npy.c). */
+KVT_MUST_CHECK enum kvt_status
+kvt_npy_read(struct kvt_npy_header *out, const struct kvt_file *file,
+	     struct kvt_error *err);
+
 /*
  * Writes a version 1 header whose length is a multiple of 64; returns that
  * length.  'head' has KVT_NPY_MAX_HEAD bytes, which a rank of 8 cannot exceed.

@@ -18,8 +18,8 @@ static bool npy_probe(const char *path, const uint8_t *head, int64_t nhead)
 
 /* ---- reading ------------------------------------------------------------ */
 
-static enum kvt_status read_header(struct kvt_npy_header *out,
-				   const struct kvt_file *file, struct kvt_error *err)
+enum kvt_status kvt_npy_read(struct kvt_npy_header *out, const struct kvt_file *file,
+			     struct kvt_error *err)
 {
 	int64_t nhead = file->nbytes;
 	uint8_t head[KVT_NPY_MAX_HEAD];
@@ -82,7 +82,7 @@ static enum kvt_status npy_open(struct kvt_reader *reader, const char *path,
 	int index;
 
 	if ((status = kvt_files_open(&reader->files, &index, path, err)) ||
-	    (status = read_header(&header, &reader->files.file[index], err)) ||
+	    (status = kvt_npy_read(&header, &reader->files.file[index], err)) ||
 	    (status = kvt_manifest_load(&manifest, &found, &reader->files.file[index],
 					hints, err)))
 		return status;

@@ -62,6 +62,12 @@ static bool restride(struct kvt_view *view, const struct kvt_tensor *t)
 	return i == 0;
 }
 
+/* The file that a tensor is in. */
+static int file_of(const struct opening *o, const struct kvt_tensor *t)
+{
+	return t->file ? t->file : o->file;
+}
+
 /* Adds a range that is a tensor, or a part of one. */
 static enum kvt_status add_range(struct opening *o, int g, struct kvt_file_part *range,
 				 const struct kvt_tensor *t)
@@ -116,15 +122,15 @@ static enum kvt_status add_whole(struct opening *o, int g, const struct kvt_tens
 	if (values)
 		box.end[KVT_AXIS_K] = 1;
 	if ((status = kvt_file_part_init(&range, group, &box, pages && !values,
-				     o->file, at, o->err)) ||
+				     file_of(o, t), at, o->err)) ||
 	    (status = add_range(o, g, &range, t)) || !values)
 		return status;
 	box.begin[KVT_AXIS_K] = 1;
 	box.end[KVT_AXIS_K] = 2;
 	/* the view of the values begins after the keys, the tensor need not */
 	at = o->tensors->data + values->begin - (t->end - t->begin);
-	if ((status = kvt_file_part_init(&range, group, &box, false, o->file, at,
-					 o->err)))
+	if ((status = kvt_file_part_init(&range, group, &box, false, file_of(o, values),
+					 at, o->err)))
 		return status;
 	return add_range(o, g, &range, values);
 }
@@ -223,6 +229,7 @@ static enum kvt_status add_part(struct opening *o, struct kvt_file_part *range,
 
 	for (int i = 0; !status && i < range->views.count; i++)
 		range->views.view[i].offset += o->tensors->data + t->begin;
+	range->file = file_of(o, t);
 	return status ? status : add_range(o, 0, range, t);
 }
 
@@ -234,8 +241,7 @@ static enum kvt_status add_planes(struct opening *o, int64_t l, int64_t end,
 	enum kvt_status status = KVT_OK;
 
 	for (int half = 0; !status && half < 2; half++) {
-		struct kvt_file_part range = { .file = o->file,
-					       .box = kvt_box_whole(&group->shape) };
+		struct kvt_file_part range = { .box = kvt_box_whole(&group->shape) };
 
 		range.box.begin[KVT_AXIS_L] = l;
 		range.box.end[KVT_AXIS_L] = end;
@@ -382,8 +388,7 @@ static enum kvt_status add_layer(struct opening *o, int64_t l,
 				 const struct kvt_tensor *t, int k)
 {
 	const struct kvt_group *group = &o->manifest.snapshot.group[0];
-	struct kvt_file_part range = { .file = o->file,
-				       .box = kvt_box_whole(&group->shape) };
+	struct kvt_file_part range = { .box = kvt_box_whole(&group->shape) };
 
 	range.box.begin[KVT_AXIS_L] = l;
 	range.box.end[KVT_AXIS_L] = l + 1;
@@ -555,14 +560,14 @@ static enum kvt_status open_tensors(struct opening *o)
 	return values ? open_single(o, first, values) : open_layers(o);
 }
 
-static enum kvt_status load_manifest(struct opening *o, const struct kvt_hints *hints)
+static enum kvt_status load_manifest(struct opening *o, const struct kvt_file *data,
+				     const struct kvt_hints *hints)
 {
 	enum kvt_status status;
 	bool found;
 
 	if (!o->tensors->manifest || (hints && hints->manifest))
-		return kvt_manifest_load(&o->manifest, &found,
-					 &o->reader->files.file[o->file], hints, o->err);
+		return kvt_manifest_load(&o->manifest, &found, data, hints, o->err);
 	status = kvt_manifest_parse(&o->manifest, o->tensors->manifest,
 				    strlen(o->tensors->manifest), o->reader->leaf.path,
 				    hints,
@@ -572,29 +577,51 @@ static enum kvt_status load_manifest(struct opening *o, const struct kvt_hints *
 	return status;
 }
 
+/* 'data' is the file, or the folder, beside which there may be a manifest. */
+static enum kvt_status make(struct kvt_reader *reader, const struct kvt_tensors *tensors,
+			    int file, const struct kvt_file *data,
+			    const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct opening o = { .reader = reader, .tensors = tensors, .err = err,
+			     .file = file, .names = kvt_fact(hints, "names") };
+	enum kvt_status status = load_manifest(&o, data, hints);
+
+	if (status)
+		return status;
+	if (!(status = open_tensors(&o)))
+		status = kvt_manifest_adopt(reader, &o.manifest, err);
+	kvt_manifest_free(&o.manifest);
+	free(o.guessed);
+	return status;
+}
+
 enum kvt_status kvt_tensors_open(struct kvt_reader *reader, const char *path,
 				 const struct kvt_hints *hints,
 				 kvt_tensors_fn *read, struct kvt_error *err)
 {
 	struct kvt_tensors tensors;
-	struct opening o = { .reader = reader, .tensors = &tensors, .err = err,
-			     .names = kvt_fact(hints, "names") };
 	enum kvt_status status;
+	int file;
 
-	if ((status = kvt_files_open(&reader->files, &o.file, path, err)) ||
-	    (status = read(&tensors, &reader->files.file[o.file], err)))
+	if ((status = kvt_files_open(&reader->files, &file, path, err)) ||
+	    (status = read(&tensors, &reader->files.file[file], err)))
 		return status;
-	kvt_tensors_prove(reader, o.file, &tensors);
-	if (!(status = kvt_tensors_cut(reader, &tensors, &reader->files.file[o.file],
-				       hints, err)) &&
-	    !(status = load_manifest(&o, hints))) {
-		if (!(status = open_tensors(&o)))
-			status = kvt_manifest_adopt(reader, &o.manifest, err);
-		kvt_manifest_free(&o.manifest);
-	}
-	free(o.guessed);
+	kvt_tensors_prove(reader, file, &tensors);
+	if (!(status = kvt_tensors_cut(reader, &tensors, &reader->files.file[file],
+				       hints, err)))
+		status = make(reader, &tensors, file, &reader->files.file[file], hints,
+			      err);
 	kvt_tensors_free(&tensors);
 	return status;
+}
+
+enum kvt_status kvt_tensors_make(struct kvt_reader *reader,
+				 const struct kvt_tensors *tensors,
+				 const struct kvt_hints *hints, struct kvt_error *err)
+{
+	const struct kvt_file folder = { .path = reader->leaf.path };
+
+	return make(reader, tensors, 0, &folder, hints, err);
 }
 
 bool kvt_tensors_in_layout(const struct kvt_group *group, const struct kvt_layout *said)

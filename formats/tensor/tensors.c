@@ -62,13 +62,14 @@ enum kvt_status kvt_tensors_sums(struct kvt_tensors *out, const struct kvt_zip *
 
 void kvt_tensors_prove(struct kvt_reader *reader, int file, struct kvt_tensors *tensors)
 {
-	reader->own = reader->files.file[file].proof = tensors->proof;
+	reader->files.file[file].proof = tensors->proof;
 	tensors->proof = NULL;
 }
 
 void kvt_tensors_close(struct kvt_reader *reader)
 {
-	free_proof(reader->own);
+	for (int64_t i = 0; i < reader->files.count; i++)
+		free_proof(reader->files.file[i].proof);
 }
 
 static int by_name(const void *a, const void *b)

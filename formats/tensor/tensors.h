@@ -210,6 +210,11 @@ kvt_tensors_open(struct kvt_reader *reader, const char *path,
 		 const struct kvt_hints *hints, kvt_tensors_fn *read,
 		 struct kvt_error *err);
 
+/* The same of tensors that were read from several files of the reader. */
+KVT_MUST_CHECK enum kvt_status
+kvt_tensors_make(struct kvt_reader *reader, const struct kvt_tensors *tensors,
+		 const struct kvt_hints *hints, struct kvt_error *err);
+
 /*
  * Says so if heads have more elements than anything is in: they end in zeros in all
  * blocks that are looked at.
