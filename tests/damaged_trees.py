@@ -18,6 +18,7 @@ import numpy as np
 
 import oracle
 import store_trees as st
+from foreign_files import npy_bytes
 
 tap = oracle.Tap()
 DIMS = {"K": 2, "L": 3, "B": 4, "S": 8, "H": 2, "D": 4}
@@ -75,6 +76,12 @@ def kvbm(path):
     st.put(path + ".json", json.dumps(st.kvbm_descriptor(
         DIMS, ("BlockIsFirstDim", "OperationalNHD"))).encode())
     return path, ["--from=kvbm", f"--manifest={path}.json", "--dtype=bf16"], path
+
+
+def layers(path):
+    for l in range(3):
+        st.put(f"{path}/layer_{l}.npy", npy_bytes(CELLS[:, l]))
+    return path, ["--layout=kv-first-nhd", "--dtype=bf16"], path
 
 
 def damage_files(make):
@@ -213,7 +220,7 @@ def odd_names():
 
 def main():
     oracle.need_program_and_data()
-    for make in (hicache, offload, trtllm, flexkv, kvbm):
+    for make in (hicache, offload, trtllm, flexkv, kvbm, layers):
         damage_files(make)
     lying_offload()
     lying_kvbm()

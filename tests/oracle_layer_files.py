@@ -97,7 +97,8 @@ def refused(tmp):
             ("no numbers", {"a.npy": one, "b.npy": one}, "cannot tell the layer"),
             ("twice", {"layers.1.npy": one, "layers.01.npy": one}, "are both layer 1"),
             ("two shapes", {"l0.npy": one, "l1.npy": other}, "differ in shape or type"),
-            ("two kinds", {"l0.npy": one, "l1.pt": pt}, "neither layers"),
+            ("two kinds", {"l0.npy": one, "l1.pt": pt}, "l1.pt: is not a .npy file"),
+            ("a stranger", {"l0.npy": one, "README": b"x"}, "README: is not a .npy file"),
             ("cut", {"l0.npy": one, "l1.npy": one[:-2]}, "after the header"),
             ("empty", {"l0.npy": one, "l1.npy": b""}, "l1.npy"),
             ("three tensors", {f"l{i}.npz": npz_bytes(dict.fromkeys(
@@ -106,6 +107,11 @@ def refused(tmp):
         folder = write(f"{tmp}/{what}", files)
         run = kvtool("describe", "--layout=kv-first-nhd", folder)
         tap.ok(run.code == 3 and says in run.err, f"refused: {what}", run.err)
+    folder = write(f"{tmp}/connector", {"README": b"x", "model.layers.0.safetensors":
+        safetensors_bytes({"kv_cache": ("F16", np.zeros((8, 2, 2, 8), "<f2"))})})
+    run = kvtool("describe", "--block-size=4", folder)
+    tap.ok(run.code == 0 and "connector: folder" in run.out,
+           "a folder of the connector, with another file in it", run.out + run.err)
     # every fourth layer has attention: the others have no file
     folder = write(f"{tmp}/hybrid", {f"l{i}.npy": one for i in (3, 7, 11)})
     run = kvtool("describe", "--layout=kv-first-nhd", folder)

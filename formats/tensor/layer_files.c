@@ -67,10 +67,12 @@ static bool is_connectors(const struct kvt_tree *tree)
 	struct kvt_files files = { 0 };
 	struct kvt_tensors tensors;
 	bool is = false;
+	int64_t i = 0;
 	int file;
 
-	if (!kvt_path_ends(tree->file[0].name, ".safetensors") ||
-	    kvt_tree_list(&files, &file, tree, 0, NULL))
+	while (i < tree->count && !kvt_path_ends(tree->file[i].name, ".safetensors"))
+		i++;
+	if (i == tree->count || kvt_tree_list(&files, &file, tree, i, NULL))
 		return false;
 	if (!kvt_tensors_read(&tensors, &files.file[file], NULL)) {
 		is = tensors.count == 1 && kvt_tensors_find(&tensors, "kv_cache");
@@ -80,22 +82,17 @@ static bool is_connectors(const struct kvt_tree *tree)
 	return is;
 }
 
-/* All are of one kind, but for manifests. */
-static bool is_of_kind(const struct kvt_tree *tree)
+/* Is there a file of a kind, and no folder? */
+static bool has_kind(const struct kvt_tree *tree)
 {
-	int kind = -1;
+	bool has = false;
 
 	for (int64_t i = 0; i < tree->count; i++) {
-		const char *name = tree->file[i].name;
-
-		if (kvt_path_ends(name, ".json"))
-			continue;
-		if (strchr(name, '/') || kind_of(name) < 0 ||
-		    (kind >= 0 && kind_of(name) != kind))
+		if (strchr(tree->file[i].name, '/'))
 			return false;
-		kind = kind_of(name);
+		has |= kind_of(tree->file[i].name) >= 0;
 	}
-	return kind >= 0;
+	return has;
 }
 
 static bool layer_files_probe(const char *path, const uint8_t *head, int64_t nhead)
@@ -108,7 +105,7 @@ static bool layer_files_probe(const char *path, const uint8_t *head, int64_t nhe
 	if (head || stat(path, &st) || !S_ISDIR(st.st_mode) ||
 	    kvt_tree_walk(&tree, path, NULL))
 		return false;
-	is = is_of_kind(&tree) && !is_connectors(&tree);
+	is = has_kind(&tree) && !is_connectors(&tree);
 	kvt_tree_free(&tree);
 	return is;
 }
@@ -233,6 +230,27 @@ static enum kvt_status check_gaps(const struct kvt_reader *reader, struct kvt_er
 	return KVT_OK;
 }
 
+/* All are of one kind, but for manifests. */
+static enum kvt_status check_kinds(const struct kvt_tree *tree, struct kvt_error *err)
+{
+	int kind = -1;
+
+	for (int64_t i = 0; kind < 0 && i < tree->count; i++)
+		kind = kind_of(tree->file[i].name);
+	if (kind < 0 || !has_kind(tree))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: has no files of layers, such as layer_0.npy",
+				tree->path);
+	for (int64_t i = 0; i < tree->count; i++)
+		if (!kvt_path_ends(tree->file[i].name, ".json") &&
+		    kind_of(tree->file[i].name) != kind)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s/%s: is not a %s file, unlike others of its folder, which would be layers",
+					tree->path, tree->file[i].name,
+					kinds[kind].ending);
+	return KVT_OK;
+}
+
 static enum kvt_status layer_files_open(struct kvt_reader *reader, const char *path,
 					const struct kvt_hints *hints,
 					struct kvt_error *err)
@@ -243,11 +261,8 @@ static enum kvt_status layer_files_open(struct kvt_reader *reader, const char *p
 
 	if (status)
 		return status;
-	if (!is_of_kind(&tree))
-		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: has not one file of a layer each, such as layer_0.npy",
-				  path);
-	else if (!(all.tensor = calloc(2 * (size_t)tree.count + 1, sizeof(*all.tensor))))
+	if (!(status = check_kinds(&tree, err)) &&
+	    !(all.tensor = calloc(2 * (size_t)tree.count + 1, sizeof(*all.tensor))))
 		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	for (int64_t i = 0; !status && i < tree.count; i++)
 		status = read_file(&all, reader, &tree, i, err);
