@@ -6,6 +6,7 @@ has it, and files that are not the layers of one cache are refused by name
 """
 import os
 import random
+import re
 import sys
 
 sys.dont_write_bytecode = True
@@ -137,12 +138,29 @@ def places(tmp):
            run.out + run.err)
 
 
+def beside(tmp):
+    """A list of layers and a few other tensors: told how to leave these out."""
+    rng = np.random.default_rng(6)
+    a = rng.standard_normal((3, 2, 3, 4, 2, 8)).astype("<f2")
+    arrays = {f"kv.{i}": a[i] for i in range(3)} | {
+        "block_table": np.array([[2, 0], [1, 0]], "<i4"), "seq_lens": np.array([8, 3], "<i4")}
+    folder = write(f"{tmp}/beside", {"with.npz": npz_bytes(arrays)})
+    run = kvtool("describe", f"{folder}/with.npz")
+    option = re.search(r"--set=names=\S+", run.err)
+    tap.ok(run.code == 3 and option and "4 of" not in run.err and "3 of 4" in run.err,
+           "layers beside a block table: asked", run.err)
+    got = values(f"{folder}/with.npz", tmp, "--layout=kv-first-nhd", option.group(0))
+    tap.ok(got == a.transpose(0, 2, 3, 4, 1, 5).tobytes(), "and read as told",
+           got if isinstance(got, str) else "other bytes")
+
+
 def main():
     oracle.need_program_and_data()
     with oracle.workdir() as tmp:
         cases(random.Random(11), tmp)
         refused(tmp)
         places(tmp)
+        beside(tmp)
     tap.done()
 
 

@@ -262,11 +262,16 @@ static enum kvt_status ask(const struct guess *g, const char *path, const char *
 	const struct reading *r = g->reading;
 	char lines[400];
 
-	list_readings(lines, sizeof(lines), g, before);
+	/* one tensor a layer is blocks, as likely as not */
+	list_readings(lines, sizeof(lines), g, r->how == AS_ONE ? "" : before);
 	if (g->nreadings > 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: names such as %.80s can be read in several ways; give %s",
 				path, g->spot->name, lines);
+	if (r->how == AS_ONE)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: %lld of %lld tensors have names that differ in a number alone; if those are the layers give %s",
+				path, (long long)r->tensors, (long long)g->total, lines);
 	if (r->tensors < g->total)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: %lld of %lld tensors are keys and values by their names; to leave out the others give %s",
@@ -300,9 +305,13 @@ static bool is_worth_asking(const struct guess *g)
 {
 	const struct reading *r = g->reading;
 
-	return g->nreadings && !g->more && r->how != AS_ONE &&
-	       (r->tensors == g->total || g->nreadings * r->tensors == g->total ||
-		(g->nreadings == 1 && r->how == BY_WORD));
+	if (!g->nreadings || g->more)
+		return false;
+	/* a list of layers beside a few other things */
+	if (r->how == AS_ONE)
+		return g->nreadings == 1 && 2 * r->tensors > g->total;
+	return r->tensors == g->total || g->nreadings * r->tensors == g->total ||
+	       (g->nreadings == 1 && r->how == BY_WORD);
 }
 
 enum kvt_status kvt_names_guess(char **out, const struct kvt_tensors *tensors,
