@@ -13,6 +13,7 @@ import os
 import random
 import re
 import sys
+import types
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -22,6 +23,7 @@ os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(BUILD, "libkvt.so.0"))
 sys.modules["ml_dtypes"] = None             # an import of it fails
 
 import numpy as np                                          # noqa: E402
+import foreign_files as ff                                  # noqa: E402
 import oracle                                               # noqa: E402
 from oracle import Tap                                      # noqa: E402
 
@@ -119,11 +121,201 @@ def caches():
             ("layers of other heads", Cache([pairs[0], tuple(np.concatenate([h, h], 1)
                                                              for h in pairs[0])]), "others")]:
         tap.ok(words in refused(kv.UsageError, lambda c=cache: kv.from_tensors(c)),
-               f"{what} is refused")
-    quantised = Cache(pairs)
-    quantised.layers[0]._quantized_keys = object()
-    tap.ok("quantised" in refused(kv.UsageError, lambda: kv.from_tensors(quantised)),
-           "a quantised one is refused")
+               f"without torch: {what} is refused")
+    for name, value in (("_quantized_keys", object()), ("is_sliding", True),
+                        ("sliding_window", 8), ("states", {0: pairs[0][0]})):
+        other = Cache(pairs)
+        setattr(other.layers[0], name, value)
+        tap.ok("torch.save() writes it" in refused(kv.UsageError,
+                                                   lambda: kv.from_tensors(other)),
+               f"without torch: one with {name} is refused")
+
+
+# ---- caches of torch, as files and in memory ----
+
+class Torch:
+    """As much of torch as is asked: tensors on the CPU, and what save() writes."""
+
+    class Tensor:
+        is_sparse = is_quantized = False
+        layout = "torch.strided"
+        device = types.SimpleNamespace(type="cpu")
+
+        def __init__(self, bits, storage):
+            self.bits, self.storage, self.shape = bits, storage, bits.shape
+            self.dtype = {"FloatStorage": "torch.float32", "LongStorage": "torch.int64",
+                          "ByteStorage": "torch.uint8"}.get(storage, "torch.float16")
+
+        def is_neg(self):
+            return False
+
+        def element_size(self):
+            return self.bits.itemsize
+
+        def data_ptr(self):
+            return self.bits.ctypes.data
+
+        def stride(self):
+            return [s // self.bits.itemsize for s in self.bits.strides]
+
+        def float(self):
+            return self.bits
+
+        def tolist(self):
+            return self.bits.tolist()
+
+        def __len__(self):
+            return len(self.bits)
+
+        def __getitem__(self, at):
+            return Torch.Tensor(self.bits[at], self.storage)
+
+    @staticmethod
+    def tensor(rows):
+        return Torch.Tensor(np.array(rows, "<i8"), "LongStorage")
+
+    @staticmethod
+    def save(thing, f):
+        f.write(ff.torch_bytes(Torch.written(thing)))
+
+    @staticmethod
+    def written(thing):
+        if isinstance(thing, Torch.Tensor):
+            return ff.Tensor(thing.storage, thing.bits)
+        if isinstance(thing, (list, tuple)):
+            return type(thing)(map(Torch.written, thing))
+        if isinstance(thing, dict):
+            return {k: Torch.written(v) for k, v in thing.items()}
+        if hasattr(thing, "made_of"):
+            return ff.Object(thing.made_of.name, Torch.written(vars(thing)),
+                             thing.made_of.module)
+        return getattr(thing, "raw", thing)
+
+    @staticmethod
+    def read(thing):
+        """The object that such a file is of."""
+        if isinstance(thing, ff.Tensor):
+            return Torch.Tensor(thing.bits, thing.storage)
+        if isinstance(thing, (list, tuple)):
+            return type(thing)(map(Torch.read, thing))
+        if isinstance(thing, dict):
+            return {k: Torch.read(v) for k, v in thing.items()}
+        if isinstance(thing, ff.Object):
+            made = type(thing.name, (), {"made_of": thing})()
+            vars(made).update({k: Torch.read(v) for k, v in thing.attributes.items()})
+            return made
+        return types.SimpleNamespace(raw=thing) if isinstance(
+            thing, (ff.Name, ff.Wrapper, ff.Parameter)) else thing
+
+
+def answer(call):
+    """What a dump says and holds, or what error there is."""
+    try:
+        d = call()
+    except kv.Error as e:
+        return type(e)
+    groups = [(g.id, g.kind, g.dtype, g.layers, g.heads, g.dim, g.window, g.layer_ids,
+               g.state_shape) for g in d.groups]
+    requests = {r.id: (r.tokens, r.first_token) for r in d.requests.values()}
+    return groups, requests, d.digest() if requests else d.digest("blocks")
+
+
+def in_memory(tmp):
+    try:
+        from oracle_transformers import OBJECTS
+    except SystemExit:                      # h5py is missing, which that test needs
+        return
+    sys.modules["torch"], wrong, kinds = Torch, [], set()
+    for what, made, options, *_ in OBJECTS:
+        facts = dict(o.partition("=")[::2] for o in options if "=" in o)
+        with open(f"{tmp}/o.pt", "wb") as f:
+            f.write(ff.torch_bytes(made))
+        want = answer(lambda: kv.open(f"{tmp}/o.pt", facts=facts))
+        got = answer(lambda: kv.from_tensors(Torch.read(made), facts=facts) if facts else
+                     kv.from_tensors(Torch.read(made)))
+        if got != want and not (isinstance(want, type) and what in (
+                "rows", "one without a number")):   # whose blocks are read without requests
+            wrong.append((what, want, got))
+        kinds |= set() if isinstance(want, type) else {g[1] for g in want[0]}
+    tap.ok(not wrong and len(kinds) > 4, f"{len(OBJECTS)} objects of {len(kinds)} kinds are "
+           "read as what torch.save() writes of them", wrong)
+    object_of_numbers()
+    del sys.modules["torch"]
+
+
+def object_of_numbers():
+    """An error names no file that nobody has, and one of pickle is told."""
+    layer = ff.Object("DynamicSlidingWindowLayer", {
+        "keys": ff.Tensor("FloatStorage", np.ones((2, 2, 3, 4), "f4")),
+        "values": ff.Tensor("FloatStorage", np.ones((2, 2, 3, 4), "f4")),
+        "cumulative_length": 9, "sliding_window": 4})
+    cache = Torch.read(ff.Object("DynamicCache", {"layers": [layer]}))
+    said = refused(kv.BadInput, lambda: kv.from_tensors(cache))
+    tap.ok(said.startswith("the cache") and "attention_mask=" in said and "/proc" not in said,
+           "what is missing is asked for by arguments", said)
+    cache.layers[0].stream = lambda: 0
+    said = refused(kv.Unsupported, lambda: kv.from_tensors(cache))
+    tap.ok("torch.save() cannot write the DynamicCache" in said, "what pickle refuses", said)
+    for name, value in (("block_table", {"r": [0]}), ("kind", "mla"), ("latent", True)):
+        said = refused(kv.UsageError, lambda: kv.from_tensors(cache, **{name: value}))
+        tap.ok(f"{name}= is for" in said, f"{name}= is not for it", said)
+
+
+def padded():
+    """Masks, counts and sides: where tensors lie, and as a file of all of it has them."""
+    r, wrong = random.Random(12), []
+    for i in range(150):
+        rows, dtype = r.choice([1, 2, 3]), np.float32
+        pairs = drawn(r, rows, dtype)
+        n = pairs[0][0].shape[2]
+        counts = [r.randint(1, n) for _ in range(rows)]
+        side = r.choice(["left", "right"])
+        mask = np.array([[0] * (n - c) + [1] * c if side == "left" else
+                         [1] * c + [0] * (n - c) for c in counts])
+        begin = [n - c if side == "left" else 0 for c in counts]
+        form = r.choice([Cache, OldCache, tuple])(pairs)
+        told = r.choice([{"attention_mask": mask}, {"attention_mask": mask.astype(bool)},
+                         {"attention_mask": mask.tolist(), "padding": side},
+                         {"attention_mask": mask, "tokens": counts},
+                         {"tokens": counts, "padding": side}])
+        d = kv.from_tensors(form, **told)
+        for row, (count, first) in enumerate(zip(counts, begin)):
+            q = d.requests[str(row)]
+            want = pairs[-1][1][row].swapaxes(0, 1)[first:first + count]
+            if (q.tokens, q.first_token) != (count, 0) or not np.array_equal(
+                    d.read(layer=len(pairs) - 1, kv="v", request=str(row)), want):
+                wrong.append((i, row, told, q))
+        sys.modules["torch"] = Torch
+        layers = [ff.Object("DynamicLayer", dict(zip(("keys", "values"), (
+            ff.Tensor("FloatStorage", half) for half in pair)))) for pair in pairs]
+        live = {"past_key_values": Torch.read(ff.Object("DynamicCache", {"layers": layers})),
+                "attention_mask": Torch.tensor(mask)}
+        if answer(lambda: d)[1:] != answer(lambda: kv.from_tensors(live))[1:]:
+            wrong.append((i, "file", answer(lambda: d), answer(lambda: kv.from_tensors(live))))
+        del sys.modules["torch"]
+    tap.ok(not wrong, "150 batches with padding, told in five ways, and as a file", wrong)
+    given = types.SimpleNamespace(past_key_values=Cache(pairs), logits=None)
+    tap.ok(kv.from_tensors(given, **told).digest() == d.digest(), "what a model gave back")
+    said = refused(kv.UsageError, lambda: kv.from_tensors("cache.pt"))
+    tap.ok("kvtool.open()" in said, "a path is not what is in a file", said)
+    pair = tuple(np.ones((2, 1, 4, 2), "f4") for _ in range(2))
+    for what, error, words, told in [
+            ("a hole", kv.BadInput, "between", {"attention_mask": [[1, 0, 1, 1]] * 2}),
+            ("twos", kv.UsageError, "0 and 1", {"attention_mask": [[1, 2, 1, 1]] * 2}),
+            ("a row", kv.UsageError, "1 rows", {"attention_mask": [[1] * 4]}),
+            ("the other side", kv.BadInput, "other side",
+             {"attention_mask": [[0, 1, 1, 1]] * 2, "padding": "right"}),
+            ("other counts", kv.BadInput, "by tokens=",
+             {"attention_mask": [[0, 1, 1, 1]] * 2, "tokens": 4}),
+            ("too many", kv.UsageError, "0 to 4", {"tokens": [5, 1]}),
+            ("one of two", kv.UsageError, "2 sequences", {"tokens": [3]}),
+            ("no side", kv.UsageError, "'left' or 'right'", {"padding": "middle"}),
+            ("both counts", kv.UsageError, "exclude", {"tokens": 3, "num_tokens": [3, 3]}),
+            ("of tensors", kv.UsageError, "is for a cache", {"tokens": 3, "layout": "BHDS"}),
+            ("another argument", kv.UsageError, "is for a cache",
+             {"slots": 3, "layout": "BHDS"})]:
+        said = refused(error, lambda: kv.from_tensors((pair,), **told))
+        tap.ok(words in said, f"padding: {what}", said)
 
 
 # ---- compared ----
@@ -328,12 +520,14 @@ def words():
 
 def main():
     caches()
+    padded()
     asserted()
     numbers()
     slots()
     words()
     with oracle.workdir() as tmp:
         compared(tmp)
+        in_memory(tmp)
     return tap.done()
 
 

@@ -381,6 +381,8 @@ _SAME = ("atol", "by", "common", "compact", "exact", "heads", "layers", "request
 _FLAGS = ("common", "compact", "exact", "overwrite")
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?:=([^\s;()]*[^\s;(),.:])|"
                      r"(?<=--set) ([\w-]+=[^\s;()]*[^\s;(),.:]))?")
+#: a file in memory has a name that nobody gave it
+_IN_MEMORY = re.compile(r"/proc/self/fd/\d+(?:: the file)?")
 _COMMAND = re.compile(r"(\bkvtool [a-z-]+(?: [^;\s]+)*)")
 
 
@@ -411,6 +413,7 @@ def in_python(words: str) -> str:
     words = words.replace("compare the output of kvtool convert --decode=float32 of B",
                           "compare b.decode()")
     words = words.replace("--tp-size and --tp-rank", "tp=(rank, size)")
+    words = _IN_MEMORY.sub("the cache", words)
     parts = _COMMAND.split(words)       # whole commands stay what can be pasted
     return "".join(part if i % 2 else _OPTION.sub(_argument, part)
                    for i, part in enumerate(parts))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import importlib
 import json
+import os
 import re
 import sys
 from ctypes import byref, c_void_p
-from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
-                    Union)
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _arrays, _native
+from . import _arrays, _caches, _native
 from ._dump import Dump
 from ._native import (NAXES, Box, Factor, Layout, Shape, TensorPart, Unsupported,
                       UsageError, View, call, lib, make)
@@ -207,82 +207,106 @@ def _named(tensors: Any) -> List[Tuple[Any, Tuple[Any, ...]]]:
     return [(n, tuple(t) if isinstance(t, (tuple, list)) else (t,)) for n, t in items]
 
 
-def _is_one(tensors: Any) -> bool:
-    return hasattr(tensors, "shape") and hasattr(tensors, "dtype")
+def _rows(cache: _caches.Cache, counts: Any, mask: Any, tokens: Any,
+          padding: Optional[str]) -> Tuple[Any, Any, bool]:
+    """
+    Block tables, numbers of tokens, and is every slot a block?  It is where a sequence
+    begins with padding; else a sequence is one.  Of several nobody knows which tokens are
+    padding unless it is told; then they are blocks alone.
+    """
+    rows, _, slots, _ = cache.pairs[0][0].shape
+    names = [str(i) for i in range(rows)]
+    if counts is not None:
+        if mask is not None or tokens is not None or padding is not None:
+            raise UsageError("num_tokens= and attention_mask=, tokens= or padding= exclude "
+                             "each other")
+        if isinstance(counts, Mapping):
+            names, counts = [str(r) for r in counts], list(counts.values())
+        if len(counts) != rows:
+            raise UsageError(f"num_tokens has {len(counts)} numbers, the cache {rows} "
+                             "sequences")
+        tokens = counts
+    elif mask is None and tokens is None:
+        if rows > 1:
+            return None, None, False
+        tokens = cache.tokens
+    spans = _caches.spans(cache, mask, tokens, padding)
+    apart = any(begin for begin, _ in spans)
+    tables = [range(i * slots + begin, i * slots + end) if apart else [i]
+              for i, (begin, end) in enumerate(spans)]
+    return (dict(zip(names, tables)),
+            {r: end - begin for r, (begin, end) in zip(names, spans)}, apart)
 
 
-class _Cache(NamedTuple):
-    """A cache of transformers: of each layer keys and values [batch, head, token, dim]."""
-
-    pairs: List[Tuple[Any, Any]]
-    tokens: int                     # of each sequence, of as many as there is room for
-
-
-def _is_pairs(tensors: Any) -> bool:
-    """The old form of a cache: a tuple of tuples (keys, values)."""
-    return isinstance(tensors, tuple) and bool(tensors) and all(
-        isinstance(t, tuple) and len(t) == 2 and all(
-            _is_one(half) and len(half.shape) == 4 for half in t) for t in tensors)
+def _apart(view: View) -> None:
+    """Slots of all blocks become blocks of one slot, in their order."""
+    n = view.shape.n
+    for factor in view.factor[:view.nfactors]:
+        if factor.axis == _native.B:
+            factor.div *= n[_native.S]
+        elif factor.axis == _native.S:
+            factor.axis = _native.B
+    n[_native.B], n[_native.S] = n[_native.B] * n[_native.S], 1
 
 
-def _cache_of(tensors: Any) -> Optional[_Cache]:
-    """What transformers calls past_key_values, in any of its forms; else None."""
-    if hasattr(tensors, "self_attention_cache"):
-        raise UsageError(f"{type(tensors).__name__} is two caches: give its "
-                         "self_attention_cache or cross_attention_cache")
-    if hasattr(tensors, "key_cache") and hasattr(tensors, "value_cache"):
-        pairs = list(zip(tensors.key_cache, tensors.value_cache))
-    elif hasattr(tensors, "layers") and not _is_one(tensors):
-        pairs = [_pair_of(i, layer) for i, layer in enumerate(tensors.layers)]
-    elif _is_pairs(tensors):
-        return _Cache(list(tensors), int(tensors[0][0].shape[2]))
-    else:
+def _cache_in(tensors: Any, own: Dict[str, Any], told: Mapping[str, Any]) -> Any:
+    """
+    A dump of a cache that is read as its file; of a plain one its layers, block tables,
+    numbers of tokens, and whether a slot is a block; None: it is no cache.
+    """
+    padding, unsaid = own["padding"], all(own[name] is None for name in (
+        "num_tokens", "attention_mask", "tokens", "block_table"))
+    if padding not in (None, "left", "right"):
+        raise UsageError(f"padding is {padding!r}, expected 'left' or 'right'")
+    if not _caches.is_tensor(tensors) and hasattr(tensors, "past_key_values"):
+        tensors = tensors.past_key_values       # of what a model gave back
+    cache, why = _caches.plain_of(tensors)
+    if (cache is None or told or (unsaid and _caches.has_zeros(cache))) and \
+            own["layout"] is None and _caches.is_savable(tensors):
+        return _opened(tensors, own["attention_mask"], own["tokens"], padding, own, told)
+    if cache is None:
+        if _caches.is_object(tensors):
+            raise UsageError(why + ": of torch's tensors that is read, as torch.save() "
+                             "writes it")
         return None
-    if not pairs:
-        raise UsageError("the cache has no layers yet")
-    for i, pair in enumerate(pairs):
-        if not all(_is_one(half) and len(half.shape) == 4 for half in pair):
-            raise UsageError(f"layer {i} of the cache holds no keys and values [batch, head, "
-                             "token, element]")
-    lengths = [int(keys.shape[2]) for keys, _ in pairs]
-    held = min(lengths)
-    seen = int(tensors.get_seq_length()) if hasattr(tensors, "get_seq_length") else \
-        max(lengths)
-    if seen > held:
-        raise UsageError(f"the cache has had {seen} tokens and holds {held} (a window, or "
-                         'quantised): torch.save(cache, "cache.pt"), and give the path')
-    return _Cache(pairs, seen)
+    if own["block_table"] is not None:
+        return cache.pairs, own["block_table"], own["num_tokens"], False
+    return (cache.pairs, *_rows(cache, own["num_tokens"], own["attention_mask"],
+                                own["tokens"], padding))
 
 
-def _pair_of(i: int, layer: Any) -> Tuple[Any, Any]:
-    if getattr(layer, "_quantized_keys", None) is not None:
-        raise UsageError(f"layer {i} of the cache is quantised: torch.save(cache, "
-                         '"cache.pt"), and give the path')
-    return getattr(layer, "keys", None), getattr(layer, "values", None)
-
-
-def _rows(cache: _Cache, counts: Any) -> Tuple[Any, Any]:
-    """
-    Block tables and numbers of tokens: a sequence is a block.  Of several nobody knows
-    which tokens are padding unless it is told; then they are blocks alone.
-    """
-    rows = int(cache.pairs[0][0].shape[0])
-    if counts is None:
-        counts = {"0": cache.tokens} if rows == 1 else None
-    elif not isinstance(counts, Mapping):
-        counts = {str(i): int(n) for i, n in enumerate(counts)}
-    if counts is not None and len(counts) != rows:
-        raise UsageError(f"num_tokens has {len(counts)} numbers, the cache {rows} sequences")
-    return counts and {r: [i] for i, r in enumerate(counts)}, counts
+def _opened(tensors: Any, mask: Any, tokens: Any, padding: Optional[str],
+            own: Mapping[str, Any], told: Mapping[str, Any]) -> Dump:
+    """A cache by what torch.save() writes of it, told what its file would be told."""
+    for name in ("block_table", "token_ids", "latent", "kind", "model", "null_block"):
+        if own[name]:
+            raise UsageError(f"{name}= is for tensors with layout=, and for caches of plain "
+                             "layers; leave it out")
+    told = {**told, "facts": {**told.get("facts", {}),
+                              **_caches.words_of(tokens, padding)}}
+    if own["num_tokens"] is not None:
+        if isinstance(own["num_tokens"], Mapping) or tokens is not None:
+            raise UsageError("num_tokens= with names is for caches of plain layers; give "
+                             "tokens=, a number for each sequence")
+        told["facts"].update(_caches.words_of(own["num_tokens"], None))
+    if own["window"]:
+        told["facts"].setdefault("window", str(own["window"]))
+    for name in ("block_size", "heads", "head_dim", "dtype", "tp", "total_heads"):
+        if own[name]:
+            told[name] = own[name]
+    return _caches.saved(tensors, mask, told)
 
 
 def _missing_layout(tensors: Any) -> UsageError:
     items = tensors.values() if isinstance(tensors, Mapping) else \
         tensors if isinstance(tensors, (list, tuple)) else [None]
-    first = tensors if _is_one(tensors) else next(iter(items), None)
+    first = tensors if _caches.is_tensor(tensors) else next(iter(items), None)
     if isinstance(first, (tuple, list)) and first:
         first = first[0]
-    if not _is_one(first):
+    if isinstance(tensors, (str, os.PathLike, Dump)):
+        return UsageError(f"from_tensors() takes tensors, but {tensors!r} is a dump or a "
+                          "path, which kvtool.open() takes")
+    if not _caches.is_tensor(first):
         return UsageError(f"{type(tensors).__name__} is no dump, path, cache of transformers, "
                           "or tensors")
     shape = tuple(int(n) for n in first.shape)
@@ -300,7 +324,9 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
                  dtype: Optional[str] = None, latent: bool = False, kind: str = "",
                  window: int = 0, block_size: int = 0, heads: int = 0, head_dim: int = 0,
                  model: str = "", null_block: Optional[int] = None,
-                 tp: Optional[Tuple[int, int]] = None, total_heads: int = 0) -> Dump:
+                 tp: Optional[Tuple[int, int]] = None, total_heads: int = 0,
+                 attention_mask: Any = None, tokens: Union[int, Sequence[int], None] = None,
+                 padding: Optional[str] = None, **told: Any) -> Dump:
     """
     A dump of tensors in memory: numpy, torch on the CPU or a GPU, CuPy and whatever
     else has ``__cuda_array_interface__``, or anything with DLPack on the CPU.
@@ -313,16 +339,23 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
     layer has a tensor of its own.  Any strides but negative ones are fine.  A masked
     array is refused: a dump has no masks.
 
-    A cache of transformers (past_key_values: an object with ``layers``, or a tuple of
-    pairs) needs no ``layout``.  Each sequence is a block; that of one alone is request
-    "0", those of several if ``num_tokens`` has a list of how many tokens each has, from
-    its first slot on.  A cache that holds less than it had is refused.
+    A cache of transformers needs no ``layout``: past_key_values of any class, a tuple of
+    pairs, what a model gave back, or a dict of such with its attention_mask.  One of plain
+    layers is read where it lies.  All others (windows, recurrent states, quantised layers,
+    latents, an encoder and a decoder) are copied once, as torch.save() writes them, and
+    read as :func:`open` reads that file; what it cannot know is told by the arguments of
+    open(), such as ``facts={"slots": 19}``.  A sequence alone is request "0".  Of several
+    ``attention_mask`` [batch, tokens] says which slots are padding, or ``tokens`` how many
+    are tokens (one number, or one for each) and ``padding`` on which side the others are,
+    "right" or "left"; ``num_tokens`` may name them, ``{"a": 19, "b": 13}``.  Untold, plain
+    layers are blocks without requests.
 
-    Nothing is copied, and nothing may write to the tensors while the dump is read; they
-    are kept alive by it.  Of a tensor on a GPU what is read comes over, in pieces of
-    16 MiB; the stream that is current is waited for here, others are the caller's.  ``block_table`` has the blocks of each request in the order
-    of its tokens, ``num_tokens`` how many it has (default: all slots of its blocks).
-    ``latent`` says that the content is no keys and values (MLA).
+    Nothing else is copied, and nothing may write to the tensors while the dump is read;
+    they are kept alive by it.  Of a tensor on a GPU what is read comes over, in pieces of
+    16 MiB; the stream that is current is waited for here, others are the caller's.
+    ``block_table`` has the blocks of each request in the order of its tokens,
+    ``num_tokens`` how many it has (default: all slots of its blocks).  ``latent`` says that
+    the content is no keys and values (MLA).
 
     Where the shape of a tensor does not say what is where, as with orders that kernels
     pack ("cpu-vec", "rocm-paged"), ``block_size``, ``heads`` and ``head_dim`` are given:
@@ -333,16 +366,26 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
     >>> d = from_tensors([cache], layout="KBSHD", block_table={"r": [2, 1]})
     >>> d.requests["r"].tokens, d.read(layer=0, request="r", kv="v").shape
     (32, (32, 4, 8))
+    >>> keys = values = numpy.zeros((2, 4, 19, 8), numpy.float16)     # [batch, head, ...]
+    >>> d = from_tensors(((keys, values),), tokens=[19, 13], padding="left")
+    >>> d.read(layer=0, request="1", kv="k").shape
+    (13, 4, 8)
     """
-    cache = _cache_of(tensors)
-    if cache is not None:
-        tensors, layout = cache.pairs, layout or "BHSD"
-        if block_table is None:
-            block_table, num_tokens = _rows(cache, num_tokens)
-    if layout is None or not (hasattr(tensors, "__iter__") or _is_one(tensors)):
+    own = {n: v for n, v in locals().items() if n not in ("tensors", "told")}
+    apart = False
+    if layout in (None, "BHSD"):
+        found = _cache_in(tensors, own, told)
+        if isinstance(found, Dump):
+            return found
+        if found is not None:
+            tensors, block_table, num_tokens, apart = found
+            layout, attention_mask, tokens, padding = "BHSD", None, None, None
+    if layout is None or not (hasattr(tensors, "__iter__") or _caches.is_tensor(tensors)):
         raise _missing_layout(tensors)
+    _none_of("a cache of transformers, without layout=", told, attention_mask=attention_mask,
+             tokens=tokens, padding=padding)
     whole = _native.parse_layout(layout)
-    one = _is_one(tensors)
+    one = _caches.is_tensor(tensors)
     named: List[Tuple[Any, Tuple[Any, ...]]] = [(0, (tensors,))] if one else \
         _named(tensors)
     if not named:
@@ -365,6 +408,10 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
         for half, tensor in enumerate(layer):
             views.append(_place(tensor, _view(tensor, parts, layout), i, half, one,
                                 first.dtype))
+    if apart:
+        for box, _, view in views:
+            _apart(view)
+            box.end[_native.B], box.end[_native.S] = view.shape.n[_native.B], 1
     n = views[0][2].shape.n
     for _, tensor, view in views:
         if any(view.shape.n[a] != n[a] for a in range(NAXES)):
@@ -377,6 +424,11 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
                       num_tokens, token_ids, kind=kind, window=window,
                       block_size=block_size, model=model, null_block=null_block, tp=tp,
                       total_heads=total_heads)
+
+
+def _none_of(what: str, told: Mapping[str, Any], **given: Any) -> None:
+    for name in [*told, *(n for n, v in given.items() if v is not None)]:
+        raise UsageError(f"{name}= is for {what}")
 
 
 def _described(whole: Layout, n: Any, views: Sequence[Tuple[Box, _Tensor, View]],
