@@ -457,7 +457,13 @@ def numbers():
            "without it ml_dtypes is missed, and what does without is named", said)
     for what, call in [("another type", lambda: d.read(dtype="float16")),
                        ("bits and a type", lambda: d.read(dtype="float32", bits=True)),
-                       ("blocks apart", lambda: d.read(blocks=[0, 2])),
+                       ("blocks and heads apart", lambda: d.read(
+                           blocks=[0, 2], heads=[0, 2], bits=True)),
+                       ("bytes of blocks apart", lambda: d.read_bytes(blocks=[0, 2])),
+                       ("no blocks", lambda: d.read(blocks=[], bits=True)),
+                       ("a mask of heads", lambda: d.read(heads=[True, False], bits=True)),
+                       ("True as a layer", lambda: d.read(layer=True, bits=True)),
+                       ("another half", lambda: d.read(kv="q", bits=True)),
                        ("blocks in words", lambda: d.read(blocks="0")),
                        ("half a block", lambda: d.read(blocks=0.5)),
                        ("a slot too many", lambda: d.read(tokens=128))]:
@@ -484,6 +490,85 @@ def slots():
            "where slots are not tokens, blocks are asked for")
     tap.ok("block_table=" in refused(kv.BadInput, lambda: d.slice(tokens=3)),
            "tokens of a part need requests, and it is said how they are named")
+
+
+def said_of(r, n, lists=True):
+    """An argument that says a part of n, and what that takes of an array."""
+    i, j = sorted(r.sample(range(n + 1), 2))
+    numbers = [r.randrange(-n, n) for _ in range(r.randint(1, 4))]
+    one = r.randrange(-n, n)
+    forms = [(None, slice(None)), (one, one), (np.int64(one), one), (slice(i, j), slice(i, j)),
+             ((i, j), slice(i, j)), (range(i, j), slice(i, j)), (slice(i, None), slice(i, n)),
+             (slice(i - n, None), slice(i, n))]
+    if lists:
+        forms += [(numbers, numbers), (np.array(numbers), numbers),
+                  (list(range(i, j)), slice(i, j))] * 2
+    return r.choice(forms)
+
+
+def taken(array, parts):
+    """Each part of its axis, lists as well, and then the axes of single numbers away."""
+    for axis, part in enumerate(parts):
+        if not isinstance(part, int):
+            array = array.take(part, axis) if isinstance(part, list) else \
+                array[(slice(None),) * axis + (part,)]
+    return array[tuple(p if isinstance(p, int) else slice(None) for p in parts)]
+
+
+def reads():
+    """Any part in any words: of a request, of slots, and of blocks."""
+    r, wrong = random.Random(14), []
+    for i in range(600):
+        layers, blocks, slots, heads, dim = (r.randint(2, 5) for _ in range(5))
+        pool = np.random.default_rng(i).standard_normal(
+            (2, layers, blocks, slots, heads, dim)).astype("f4")
+        table = r.sample(range(blocks), r.randint(1, blocks))
+        how = r.choice(["blocks", "tokens", "slots"])
+        d = kv.from_tensors([np.ascontiguousarray(layer.transpose(1, 2, 0, 3, 4))
+                             for layer in pool.transpose(1, 0, 2, 3, 4, 5)], layout="BSKHD",
+                            block_table={"0": table} if how == "tokens" else None)
+        cells = pool[:, :, table] if how == "tokens" else pool
+        if how != "blocks":
+            cells = cells.reshape(2, layers, -1, heads, dim)
+        one = r.randrange(4)                        # what may be a list
+        which, parts = {}, []
+        half, want = r.choice([(None, slice(None)), ("k", 0), ("v", 1), ("values", 1), (0, 0)])
+        for j, (name, n) in enumerate([("layer", layers), (how.replace("slots", "tokens"),
+                                                           cells.shape[2]), ("heads", heads)]):
+            which[name], part = said_of(r, n, one == j)
+            parts.append(part)
+        if how == "blocks":
+            which["blocks"] = slice(None) if which["blocks"] is None else which["blocks"]
+            parts.insert(2, slice(None))
+        elif how == "tokens":
+            which["request"] = r.choice([None, "0", 0])
+        got = d.read(kv=half, **which)
+        if not np.array_equal(got, taken(cells, [want, *parts])):
+            wrong.append((i, how, which, got.shape))
+    tap.ok(not wrong, "600 parts of pools, said in numbers, slices, ranges and lists", wrong[:3])
+
+
+def groups_of_a_layer():
+    """Of layers with a window what is still there; of a layer in several groups its half."""
+    root = os.path.join(HERE, "..", "testdata", "engines", "transformers")
+    for name in ("5.23.0/dynamic", "4.57.6/latent"):
+        d = kv.open(f"{root}/{name}.pt")
+        rows = np.load(f"{root}/{name}.npy").view("<f4")[0]         # [L, T, H, K, D]
+        wrong = []
+        for layer in range(len(rows)):
+            for half, kv_ in enumerate("kv"):
+                got = d.read(layer=layer, kv=kv_)
+                n, dim = got.shape[0], got.shape[2]
+                want = rows[layer, len(rows[layer]) - n:, :, half, :dim]
+                if not np.array_equal(got, want) or n != (
+                        7 if name == "5.23.0/dynamic" and layer < 2 else len(rows[layer])):
+                    wrong.append((layer, kv_, got.shape))
+        tap.ok(not wrong, f"{name}: each layer by its number", wrong)
+        first, last = (d.read(layer=at, kv="k") for at in (-1, len(rows) - 1))
+        tap.ok(np.array_equal(first, last), f"{name}: the last layer is -1")
+    said = refused(kv.UsageError, lambda: d.read(layer=0))
+    tap.ok("group= one of g0.k, g0.v" in said and np.array_equal(
+        d.read(group="g0.v", layer=0), d.read(group=1, layer=0)), "groups have numbers", said)
 
 
 # ---- words ----
@@ -524,6 +609,8 @@ def main():
     asserted()
     numbers()
     slots()
+    reads()
+    groups_of_a_layer()
     words()
     with oracle.workdir() as tmp:
         compared(tmp)

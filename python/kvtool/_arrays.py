@@ -177,6 +177,20 @@ def to_torch(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...],
     return flat.view(element).reshape(shape)[index]
 
 
+def joined(library: str, arrays: Sequence[Any], axis: int) -> Any:
+    """Arrays of numpy or tensors of torch, one after the other along an axis."""
+    if len(arrays) == 1:
+        return arrays[0]
+    if library == "numpy":
+        import numpy
+        return numpy.concatenate(arrays, axis).view(_array_class())
+    torch: Any = importlib.import_module("torch")
+    size = arrays[0].element_size()     # torch does not join all types that it has
+    plain = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
+    return torch.cat([a.contiguous().view(plain) for a in arrays], axis) \
+        .view(arrays[0].dtype)
+
+
 def to_bytes(data: Any, shape: Tuple[int, ...], index: Tuple[Any, ...], dtype: str
              ) -> Tuple[bytearray, Tuple[int, ...], str]:
     """The same without numpy: bytes, their shape, the name of their type."""

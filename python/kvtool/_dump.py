@@ -166,16 +166,45 @@ def _range(span: Span, begin: int, end: int, what: str) -> Tuple[int, int, bool]
             raise UsageError(f"{what} {span.start}:{span.stop}, expected a range in "
                              f"{begin}:{end}")
         return at[0], at[1], False
-    if isinstance(span, list):
-        if span and span == list(range(span[0], span[0] + len(span))):
-            return _range(slice(span[0], span[0] + len(span)), begin, end, what)
-        raise UsageError(f"{what} {span}, expected a number, a slice, or (begin, end)")
-    if not hasattr(span, "__index__"):
-        raise UsageError(f"{what} {span!r}, expected a number, a slice, or (begin, end)")
+    if not hasattr(span, "__index__") or isinstance(span, bool):
+        raise UsageError(f"{what} {span!r}, expected a number, a slice, (begin, end), or a "
+                         "list of numbers")
     at0 = int(span) + end if int(span) < 0 else int(span)
     if not begin <= at0 < end:
         raise UsageError(f"{what} {span}, expected one of {begin} to {end - 1}")
     return at0, at0 + 1, True
+
+
+#: what kv= may be called: 0 keys, 1 values
+HALVES = {None: None, "k": 0, "key": 0, "keys": 0, 0: 0, "v": 1, "value": 1, "values": 1,
+          1: 1}
+#: arguments of a read that may be lists, in the order of their axes
+LISTS = ("layer", "blocks", "tokens", "heads")
+
+
+def _half_of(kv: Any) -> Optional[int]:
+    """0 or 1 of kv=; None: both, or the one content there is."""
+    if isinstance(kv, (str, int, type(None))) and kv in HALVES:
+        return HALVES[kv]
+    raise UsageError(f"kv is {kv!r}, expected 'k' or 'v'")
+
+
+def _is_list(span: Any) -> bool:
+    """A list or an array of numbers, or of names: not (begin, end), nor a range."""
+    return not isinstance(span, (str, bytes, tuple, range)) and \
+        hasattr(span, "__len__") and hasattr(span, "__getitem__") and \
+        not hasattr(span, "__index__") or getattr(span, "ndim", 0) > 0
+
+
+def _runs(numbers: Sequence[int]) -> List[slice]:
+    """Neighbours in a list, together."""
+    runs: List[slice] = []
+    for i in numbers:
+        if runs and runs[-1].stop == i:
+            runs[-1] = slice(runs[-1].start, i + 1)
+        else:
+            runs.append(slice(i, i + 1))
+    return runs
 
 
 def _ranges(span: Any, keep: List[Any]) -> Ranges:
@@ -284,16 +313,16 @@ class Dump:
         copy: Mapping[str, Any] = json.loads(json.dumps(self._facts.manifest))
         return copy
 
-    def group(self, name: Optional[str] = None) -> Group:
-        """The group of that id; without a name the only one."""
+    def group(self, name: Union[str, int, None] = None) -> Group:
+        """The group of that id or number; without one the only one."""
         return self._facts.groups[self._group_number(name)]
 
-    def _group_number(self, name: Optional[str]) -> int:
+    def _group_number(self, name: Union[str, int, None]) -> int:
         groups = self._facts.groups
         if name is None and len(groups) == 1:
             return 0
         for i, g in enumerate(groups):
-            if g.id == name:
+            if name in (g.id, i):
                 return i
         raise UsageError(f"{'no group' if name is None else repr(name)}: give group= "
                          f"one of {', '.join(g.id for g in groups) or 'none'}")
@@ -368,21 +397,25 @@ class Dump:
 
     # ---- reading ----
 
-    def read(self, *, layer: Union[int, str, Slice, None] = None,
-             tokens: Span = None, request: Optional[str] = None,
-             kv: Optional[str] = None, heads: Span = None, blocks: Span = None,
-             group: Optional[str] = None, bits: bool = False, dtype: Any = None
-             ) -> "numpy.ndarray[Any, Any]":
+    def read(self, *, layer: Any = None, tokens: Any = None,
+             request: Union[str, int, None] = None, kv: Union[str, int, None] = None,
+             heads: Any = None, blocks: Any = None, group: Union[str, int, None] = None,
+             bits: bool = False, dtype: Any = None) -> "numpy.ndarray[Any, Any]":
         """
         Elements as a numpy array ``[kv, layer, token, head, element]``.
 
-        ``layer`` is a number in the model or a name; an int drops that axis, as do an
-        int for ``tokens`` or ``heads`` and "k" or "v" for ``kv``; content without
-        values has no axis ``kv``.  ``tokens`` are positions of ``request``, which may
-        be left out if there is only one; of a recurrent group it is the newest state.  Of
-        a dump without requests they are slots, of all blocks one after the other.
-        With ``blocks``, positions in the dump, the axes are ``[kv, layer, block, slot,
-        head, element]`` instead.
+        ``layer`` is a number in the model (-1: the last) or a name; an int drops that axis,
+        as do an int for ``tokens`` or ``heads`` and "k" or "v" for ``kv``; content without
+        values has no axis ``kv``.  Each may be a slice (of layers of the dump, counted from
+        0), ``(begin, end)``, or a list of numbers in any order.  Of several groups that of
+        the layer is read, and that with keys and values where ``kv`` asks for them; where
+        that leaves more than one, ``group`` names it.
+
+        ``tokens`` are positions of ``request``, which may be left out if there is only one;
+        left out themselves they are all that are still there, of layers with a window the
+        newest.  Of a recurrent group it is the newest state.  Of a dump without requests
+        they are slots, of all blocks one after the other.  With ``blocks``, positions in the
+        dump, the axes are ``[kv, layer, block, slot, head, element]`` instead.
 
         ``dtype="float32"`` (or "float64") gives the numbers, whatever the type: as
         :meth:`decode` does, of a quantised content times their scales.  Without it the
@@ -397,24 +430,36 @@ class Dump:
         (8, 4, 8)
         >>> d.read(layer=slice(0, 2), request="B", tokens=-1, dtype="float32").shape
         (2, 2, 4, 8)
+        >>> d.read(layer=-1, request="B", heads=[3, 0], dtype="float32").shape
+        (2, 188, 2, 8)
         """
         if bits and dtype is not None:
             raise UsageError("bits= and dtype= exclude each other")
-        of = self if dtype is None else self.decode(dtype)
-        data, shape, index, name = of._read(layer, tokens, request, kv, heads, blocks,
-                                            group)
-        if bits:
-            name = f"uint{8 * _arrays.itemsize(name)}"
-        array: "numpy.ndarray[Any, Any]" = _arrays.to_numpy(data, shape, index, name)
+        which = {"layer": layer, "tokens": tokens, "request": request, "kv": kv,
+                 "heads": heads, "blocks": blocks, "group": group, "dtype": dtype}
+        parts, axis = self._parts_of(which)
+        arrays = []
+        for part in parts:
+            data, shape, index, name = self._read_of(part)
+            if bits:
+                name = f"uint{8 * _arrays.itemsize(name)}"
+            arrays.append(_arrays.to_numpy(data, shape, index, name))
+        array: "numpy.ndarray[Any, Any]" = _arrays.joined("numpy", arrays, axis)
         return array
 
     def read_torch(self, **which: Any) -> Any:
         """The same as a torch.Tensor; takes what :meth:`read` takes, but ``bits``."""
-        return _arrays.to_torch(*self._read_of(which))
+        parts, axis = self._parts_of(which)
+        return _arrays.joined("torch", [_arrays.to_torch(*self._read_of(part))
+                                        for part in parts], axis)
 
     def read_bytes(self, **which: Any) -> Tuple[bytearray, Tuple[int, ...], str]:
         """The same as bytes in C order, their shape, and the name of their type."""
-        data, keep, drop, dtype = self._read_of(which)
+        parts, _ = self._parts_of(which)
+        if len(parts) != 1:
+            raise UsageError("read_bytes() takes no numbers apart, as in a list with gaps: "
+                             "read each by a call of its own")
+        data, keep, drop, dtype = self._read_of(parts[0])
         return _arrays.to_bytes(data, keep, drop, dtype)
 
     def _read_of(self, which: Dict[str, Any]) -> Any:
@@ -426,41 +471,103 @@ class Dump:
         of = self if dtype is None else self.decode(dtype)
         return of._read(**{n: which.get(n) for n in names})
 
-    def _find_layer(self, layer: Any, group: Optional[str]) -> Tuple[int, Any]:
+    def _parts_of(self, which: Dict[str, Any]) -> Tuple[List[Dict[str, Any]], int]:
+        """Of a list of numbers the runs, and their axis, counted from the end."""
+        lists = [name for name in LISTS if _is_list(which.get(name))]
+        if not lists:
+            return [which], 0
+        if len(lists) > 1:
+            raise UsageError(f"{lists[0]}= and {lists[1]}= are lists both; give one of them "
+                             "as a slice, or index what is read")
+        name = lists[0]
+        if not len(which[name]):
+            raise UsageError(f"{name} is an empty list")
+        if name == "layer":
+            places = [self._find_layer(i, which.get("group"), which.get("kv"))
+                      for i in which[name]]
+            if len({number for number, _ in places}) != 1:
+                raise UsageError(f"layers {list(which[name])} are in several groups: read "
+                                 "each by itself")
+            which = {**which, "group": places[0][0]}
+            numbers = [at for _, at in places]
+        else:
+            numbers = [_native.index(name, i) for i in which[name]]
+            end = self._end_of(name, which) if min(numbers) < 0 else 0
+            numbers = [i + end if i < 0 else i for i in numbers]
+        return [{**which, name: run} for run in _runs(numbers)], _axis_of(name, which)
+
+    def _end_of(self, name: str, which: Dict[str, Any]) -> int:
+        """What negative numbers are counted from."""
+        layer = None if _is_list(which.get("layer")) else which.get("layer")
+        g = self._facts.groups[self._find_layer(layer, which.get("group"),
+                                                which.get("kv"))[0]]
+        if name != "tokens":
+            return g.heads if name == "heads" else g.blocks
+        if not self._facts.requests:
+            return g.blocks * g.slots
+        r = self._request(which.get("request"))
+        return r.first_token + r.tokens
+
+    def _request(self, name: Union[str, int, None]) -> Request:
+        requests = self._facts.requests
+        if name is None:
+            if len(requests) != 1:
+                raise UsageError("give request= one of " + ", ".join(requests))
+            return next(iter(requests.values()))
+        found = requests.get(name if isinstance(name, str) else str(name))
+        if found is None:
+            raise UsageError(f"no request {name!r}; there are " + (
+                ", ".join(requests) or "none: name them by blocks_of= of open(), or "
+                "block_table= of from_tensors()"))
+        return found
+
+    def _find_layer(self, layer: Any, group: Union[str, int, None], kv: Any
+                    ) -> Tuple[int, Any]:
         """The group, and the layer by its number in the dump."""
         groups = self._facts.groups
-        if layer is None or isinstance(layer, slice):
-            return self._group_number(group), layer
-        found = []
-        for i, g in enumerate(groups):
-            if group not in (None, g.id):
-                continue
-            ids: Sequence[Any] = g.layer_names if isinstance(layer, str) else g.layer_ids
-            if layer in ids:
-                found.append((i, ids.index(layer)))
+        chosen = range(len(groups)) if group is None else [self._group_number(group)]
+        if layer is None or isinstance(layer, (slice, tuple, range)):
+            found: List[Tuple[int, Any]] = [(i, layer) for i in chosen]
+        else:
+            if isinstance(layer, bool) or not isinstance(layer, str) and \
+                    not hasattr(layer, "__index__"):
+                raise UsageError(f"layer {layer!r}, expected a number, a name, a slice, or a "
+                                 "list of numbers")
+            known = sorted({n for i in chosen for n in groups[i].layer_ids})
+            if not isinstance(layer, str) and -len(known) <= layer < 0:
+                layer = known[layer]
+            found = [(i, ids.index(layer)) for i in chosen for ids in (
+                groups[i].layer_names if isinstance(layer, str) else groups[i].layer_ids,)
+                     if layer in ids]
+        half = _half_of(kv)
+        if len(found) > 1 and half is not None:
+            found = [f for f in found if groups[f[0]].has_values or
+                     groups[f[0]].id.endswith((".k", ".v")[half])] or found
         if len(found) == 1:
             return found[0]
         if found:
-            raise UsageError(f"layer {layer} is in several groups, give group= one of " +
+            what = "no layer is named, and there are" if layer is None else "layers are in" \
+                if isinstance(layer, (slice, tuple, range)) else f"layer {layer} is in"
+            raise UsageError(f"{what} several groups, give group= one of " +
                              ", ".join(groups[i].id for i, _ in found))
         raise UsageError(f"no layer {layer!r}; there are " + "; ".join(
             f"{g.id}: {g.layer_ids[0]} to {g.layer_ids[-1]}" for g in groups
             if g.layer_ids))
 
-    def _read(self, layer: Any, tokens: Span, request: Optional[str],
-              kv: Optional[str], heads: Span, blocks: Span, group: Optional[str]
+    def _read(self, layer: Any, tokens: Span, request: Union[str, int, None], kv: Any,
+              heads: Span, blocks: Span, group: Union[str, int, None]
               ) -> Tuple[Any, Tuple[int, ...], Tuple[Any, ...], str]:
-        number, layer = self._find_layer(layer, group)
+        number, layer = self._find_layer(layer, group, kv)
         g = self._facts.groups[number]
-        halves = 2 if g.has_values else 1
-        if kv not in (None, "k", "v") or (kv and not g.has_values):
-            raise UsageError(f"kv is {kv!r}, expected " +
-                             ("'k' or 'v'" if g.has_values else "none: " + g.id +
-                              " has one content"))
+        half = _half_of(kv)
+        if half is not None and not g.has_values:
+            if not g.id.endswith((".k", ".v")[half]):
+                raise UsageError(f"kv is {kv!r}, expected none: {g.id} has one content")
+            half = None                     # all of it is that half
         box, drop = Box(), [False] * NAXES
-        box.begin[K], box.end[K] = (0, halves) if kv is None else \
-            ("kv".index(kv), "kv".index(kv) + 1)
-        drop[K] = kv is not None or not g.has_values
+        box.begin[K], box.end[K] = (0, 2 if g.has_values else 1) if half is None else \
+            (half, half + 1)
+        drop[K] = half is not None or not g.has_values
         box.begin[L], box.end[L], drop[L] = _range(layer, 0, g.layers, "layer")
         box.begin[H], box.end[H], drop[H] = _range(heads, 0, g.heads, "head")
         box.end[D] = g.dim
@@ -478,25 +585,37 @@ class Dump:
             return data, shape, index, g.dtype
         return self._read_tokens(number, g, box, drop, tokens, request)
 
+    def _held(self, handle: int, number: int, r: Request) -> Tuple[int, int]:
+        """The newest tokens, as far back as all of them are there."""
+        low, end = r.first_token, r.first_token + r.tokens
+        high = end
+        while low < high:
+            row, at = c_void_p(), (low + high) // 2
+            try:
+                call("kvt_dump_tokens", byref(row), byref(c_int64()), handle, number,
+                     path_bytes(r.id), Range(at, end))
+                high = at
+            except BadInput:
+                low = at + 1
+            finally:
+                lib.kvt_dump_close(row)
+        return (high, end) if high < end else (r.first_token, end)
+
     def _read_tokens(self, number: int, g: Group, box: Box, drop: List[bool],
-                     tokens: Span, request: Optional[str]
+                     tokens: Span, request: Union[str, int, None]
                      ) -> Tuple[Any, Tuple[int, ...], Tuple[Any, ...], str]:
-        requests = self._facts.requests
-        if request is None:
-            if len(requests) != 1:
-                if requests:
-                    raise UsageError("give request= one of " + ", ".join(requests))
-                return self._read_slots(number, g, box, drop, tokens)
-            request = next(iter(requests))
-        if request not in requests:
-            raise UsageError(f"no request {request!r}; there are " + ", ".join(requests))
-        r = requests[request]
+        if request is None and not self._facts.requests:
+            return self._read_slots(number, g, box, drop, tokens)
+        r = self._request(request)
+        if tokens is None and g.window and r.tokens:
+            with self._handle as handle:
+                tokens = self._held(handle, number, r)
         begin, end, drop[S] = _range(tokens, r.first_token, r.first_token + r.tokens,
                                      "token")
         row, first = c_void_p(), c_int64()
         with self._handle as handle:
             call("kvt_dump_tokens", byref(row), byref(first), handle, number,
-                 path_bytes(request), Range(begin, end))
+                 path_bytes(r.id), Range(begin, end))
         try:
             assert row.value is not None
             slots = g.slots
@@ -636,6 +755,15 @@ class Dump:
                 "<table><tr><th>group</th><th>kind</th><th>layout</th><th>type</th>"
                 "<th>layers</th><th>blocks</th><th>heads</th><th>dim</th></tr>"
                 f"{rows}</table>{requests}")
+
+
+def _axis_of(name: str, which: Mapping[str, Any]) -> int:
+    """The axis of an argument in what is read, counted from the end."""
+    behind = LISTS[LISTS.index(name) + 1:]
+    blocks = which.get("blocks") is not None
+    kept = [other for other in behind if not hasattr(which.get(other), "__index__") and
+            other != ("tokens" if blocks else "blocks")]
+    return -2 - len(kept) - (blocks and name != "heads")
 
 
 def _index(drop: Sequence[bool], axes: Sequence[int]) -> Tuple[Any, ...]:

@@ -359,6 +359,13 @@ def whole(name: str, value: Any, least: int = 0, most: int = (1 << 63) - 1) -> i
     return number
 
 
+def index(name: str, value: Any) -> int:
+    """A whole number of Python or numpy, which True is not."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise UsageError(f"{name} has {value!r} in it, expected numbers")
+    return operator.index(value)
+
+
 def path_bytes(path: Any) -> bytes:
     """A path or another word; C would end it at a NUL."""
     data = os.fsencode(path)
