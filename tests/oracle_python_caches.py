@@ -8,6 +8,7 @@ with numpy, which also works out what differs by layer and by head.  Numbers of 
 numpy lacks are read without ml_dtypes.  What is refused is said in words of Python.
 """
 import glob
+import html.parser
 import inspect
 import os
 import random
@@ -468,7 +469,77 @@ def numbers():
                        ("half a block", lambda: d.read(blocks=0.5)),
                        ("a slot too many", lambda: d.read(tokens=128))]:
         tap.ok(refused(kv.UsageError, call), f"{what}: refused")
-    tap.ok("no array" in refused(TypeError, lambda: np.asarray(d)), "a dump is no array")
+
+
+class Shown(html.parser.HTMLParser):
+    """Is it balanced, are there only tags and attributes that need nothing else?"""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.bad, self.cells, self.rows = [], [], [], 0
+        self.feed(text)
+        self.bad += self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+        self.rows += tag == "tr"
+        for name, value in attrs:
+            if name != "style" or re.search(r"url|#|(?<!-)color *:|black|white", value):
+                self.bad.append((tag, name, value))
+        if tag not in ("div", "b", "table", "thead", "tbody", "tr", "th", "td"):
+            self.bad.append(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.bad.append(tag)
+
+    def handle_data(self, data):
+        self.cells.append(data)
+
+
+def notebook(tmp):
+    r, wrong = random.Random(15), []
+    for i in range(40):
+        pairs = drawn(r, r.choice([1, 2]))
+        d = kv.from_tensors(Cache(pairs))
+        cells = np.array(pairs).transpose(1, 0, 2, 4, 3, 5)     # [K, L, B, S, H, D]
+        if d.shape != cells.shape or len(d) != len(pairs) or not d or \
+                not np.array_equal(np.asarray(d), cells) or np.asarray(d).dtype != "f4" or \
+                not np.array_equal(np.array(d, "f8"), cells.astype("f8")) or \
+                not np.array_equal(np.asarray(d, "i4"), cells.astype("i4")):
+            wrong.append((i, d.shape, cells.shape))
+    tap.ok(not wrong, "40 dumps as arrays, with shape and len()", wrong)
+    bits = np.arange(1 << 12, dtype="<u2").reshape(2, 2, 16, 4, 16)
+    d = kv.from_tensors([bits], layout="KBSHD", dtype="bfloat16")
+    want = (bits.astype("<u4") << 16).view("<f4")[:, None]
+    tap.ok(np.array_equal(np.asarray(d, "f4"), want) and "float32" in refused(
+        kv.Unsupported, lambda: np.asarray(d)), "an array of bfloat16, as float32")
+    tap.ok("copies" in refused(ValueError, lambda: d.__array__(copy=False)), "without a copy")
+    name = '<script>alert("x")&amp;\u202e</script>'
+    path = f"{tmp}/<b>&.npy"
+    pool = np.zeros((2, 5, 4, 3, 8), "f4")
+    np.save(path, pool)
+    d = kv.open(path, layout="KBSHD", blocks_of={name: [1, 2]})
+    other = kv.from_tensors([pool + 1], layout="KBSHD", block_table={name: [1, 2]})
+    several = kv.open(os.path.join(HERE, "..", "testdata/engines/transformers/5.23.0/"
+                                                "dynamic.pt"))
+    many = kv.from_tensors([pool], layout="KBSHD",
+                           block_table={str(i): [1] for i in range(90)})
+    report = kv.diff(d, other, tolerance="auto")
+    for what, thing, words in [
+            ("a dump", d, [path, name, "KBSHD"]), ("several groups", several, ["g1", "7"[:0]]),
+            ("90 requests", many, ["and 40 more"]), ("a report", report, [name, "the same"[:0]]),
+            ("equal", kv.diff(d, d), ["the same"]), ("layers", report.by_layer, ["all"]),
+            ("heads", report.by_head, ["cosine"])]:
+        shown = Shown(thing._repr_html_())
+        said = "".join(shown.cells)
+        tap.ok(not shown.bad and shown.rows > 1 and all(w in said for w in words),
+               f"HTML of {what}: tables that need nothing, and escaped", (shown.bad, said))
+    tap.ok("shapes of their own: g0 (2, 2, 3, 16, 2, 4), g1" in refused(
+        kv.UsageError, lambda: several.shape) and len(several) == 3 and 'group="g0"' in refused(
+            kv.UsageError, lambda: np.asarray(several)), "of several groups each is an array")
+    d.close()
+    tap.ok("closed" in d._repr_html_(), "HTML of a dump that is closed")
 
 
 def slots():
@@ -614,6 +685,7 @@ def main():
     words()
     with oracle.workdir() as tmp:
         compared(tmp)
+        notebook(tmp)
         in_memory(tmp)
     return tap.done()
 

@@ -10,7 +10,7 @@ from ctypes import byref, c_bool, c_char_p, c_int64, c_void_p, pointer
 from typing import (TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple,
                     Optional, Sequence, Tuple, Union)
 
-from . import _arrays, _native
+from . import _arrays, _html, _native
 from ._native import (B, D, H, K, L, NAXES, S, BadInput, Box, CreateOptions, Error,
                       Layout, Mismatch, Progress, Range, Ranges, Reblocked,
                       ReblockOptions, SliceOptions, SystemFailure, Text,
@@ -48,6 +48,12 @@ class Group(NamedTuple):
     window: int                     #: tokens; 0: none
     content_type: str               #: "" for elements of one type
     state_shape: Tuple[int, ...]    #: [channels, taps], [heads, ...]; empty if unknown
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """Of all its blocks: [kv, layer, block, slot, head, element], or without kv."""
+        return ((2,) if self.has_values else ()) + (self.layers, self.blocks, self.slots,
+                                                    self.heads, self.dim)
 
 
 class Request(NamedTuple):
@@ -259,8 +265,27 @@ class Dump:
         if handle is not None:
             handle.close()
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("a Dump is no array: its read(), such as d.read(layer=0), gives one")
+    def __len__(self) -> int:
+        """Layers of the model that it has."""
+        return len({n for g in self._facts.groups for n in g.layer_ids})
+
+    def __bool__(self) -> bool:
+        return True                     # without layers, too
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> Any:
+        """All blocks of the only group, of the shape :attr:`shape`."""
+        if copy is False:
+            raise ValueError("reading a dump copies; d.read(blocks=...) of a tensor in memory "
+                             "does not")
+        if len(self.groups) != 1:
+            raise UsageError("the dump has several groups, each of which is an array: " +
+                             "; ".join(f'd.read(group="{g.id}", blocks=slice(None))'
+                                       for g in self.groups[:3]))
+        name = getattr(dtype, "name", None)
+        if name in ("float32", "float64"):
+            return self.read(blocks=slice(None), dtype=name)
+        array = self.read(blocks=slice(None))
+        return array if dtype is None else array.astype(dtype)
 
     def __repr__(self) -> str:
         if self._handle.closing:
@@ -306,6 +331,21 @@ class Dump:
             raise UsageError("groups have layouts of their own: " +
                              ", ".join(f"{g.id} {g.layout}" for g in self.groups))
         return found.pop()
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        """
+        ``[kv, layer, block, slot, head, element]`` of the only group, as numpy.asarray(d)
+        reads all of it; without ``kv`` where there are no values.
+
+        >>> d = open("cache.npy")
+        >>> d.shape, len(d)
+        ((2, 5, 48, 16, 4, 8), 5)
+        """
+        if len(self.groups) != 1:
+            raise UsageError("groups have shapes of their own: " +
+                             ", ".join(f"{g.id} {g.shape}" for g in self.groups))
+        return self.groups[0].shape
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -743,18 +783,18 @@ class Dump:
         return found
 
     def _repr_html_(self) -> str:
-        import html
-        rows = "".join(
-            f"<tr><td>{html.escape(g.id)}</td><td>{html.escape(g.kind)}</td>"
-            f"<td>{html.escape(g.layout)}</td><td>{html.escape(g.dtype)}</td>"
-            f"<td>{g.layers}</td><td>{g.blocks} of {g.block_size}</td>"
-            f"<td>{g.heads}</td><td>{g.dim}</td></tr>" for g in self.groups)
-        requests = ", ".join(f"{html.escape(r.id)}: {r.tokens} tokens"
-                             for r in list(self.requests.values())[:20])
-        return (f"<b>{html.escape(self._name)}</b>: {html.escape(self.format)}"
-                "<table><tr><th>group</th><th>kind</th><th>layout</th><th>type</th>"
-                "<th>layers</th><th>blocks</th><th>heads</th><th>dim</th></tr>"
-                f"{rows}</table>{requests}")
+        if self._handle.closing:
+            return _html.line("closed", self._name)
+        groups = _html.table(
+            ("group", "kind", "layout", "type", "layers", "blocks", "of tokens", "heads",
+             "elements", "window"),
+            [(g.id, g.kind, g.layout, g.dtype, g.layers, g.blocks, g.block_size or "all",
+              g.heads, g.dim, g.window or "") for g in self.groups])
+        requests = _html.table(("request", "tokens", "first", "blocks"), [
+            (r.id, r.tokens, r.first_token, max(map(len, r.blocks.values()), default=0))
+            for r in self.requests.values()])
+        kind = self.format if self.format != self._name else ""
+        return _html.line(kind, self._name) + groups + requests
 
 
 def _axis_of(name: str, which: Mapping[str, Any]) -> int:

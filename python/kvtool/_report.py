@@ -9,7 +9,7 @@ from ctypes import byref
 from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
                     Union)
 
-from . import _native
+from . import _html, _native
 from ._dump import MEMORY, Dump, open as open_dump
 from ._native import (DiffOptions, DiffTold, Mismatch, Progress, UsageError, Watch, text)
 from ._tensors import from_tensors
@@ -106,6 +106,10 @@ class Parts(Sequence[PartDifference]):
                          f"rel_l2 {p.rel_l2:.6g}, cosine {p.cosine:.9g}"
                          for p in self._parts)
 
+    def _repr_html_(self) -> str:
+        return _html.table(PartDifference._fields, [
+            [p.group, p.layer, p.head if p.head >= 0 else "all", *p[3:]] for p in self._parts])
+
     def __getattr__(self, name: str) -> Any:
         if name not in PartDifference._fields:
             raise AttributeError(f"no {name!r}; there are " +
@@ -180,8 +184,17 @@ class Report:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        import html
-        return f"<pre>{html.escape(str(self))}</pre>"
+        groups = _html.table(
+            ("group", "elements", "differ", "outside", "max abs", "rel L2", "cosine", "fault"),
+            [(g.id, g.elements, g.unequal, g.outside, g.max_abs, g.rel_l2, g.cosine,
+              f"{g.fault} {g.fault_args}: {g.fault_text}" if g.fault else "")
+             for g in self.groups])
+        worst = _html.table(("where", "of a", "of b", "error"), [
+            (str(e).rpartition(": ")[0], *e.value, e.error) for e in self.elements])
+        return _html.line("differ" if self.differs else "the same",
+                          f"{self.a} and {self.b}:") + "".join(
+            _html.line(f"only {o}") for o in self.only) + _html.line(
+            self.note) + groups + worst
 
 
 def _opened(side: Any, name: str, layout: Optional[str]) -> Tuple[Dump, bool]:
