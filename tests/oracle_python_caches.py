@@ -415,6 +415,54 @@ def tensors_and_scales():
     tap.ok("; 1 are outside the tolerance" in str(report), "and how many are outside", report)
 
 
+def mixed(tmp):
+    """Every kind of side against every other."""
+    r, wrong, seen = random.Random(16), [], set()
+    for i in range(120):
+        pairs = drawn(r, 1)
+        other = changed(r, pairs)
+        n = pairs[0][0].shape[2]
+        count = sum(int((a != b).sum()) for p, q in zip(pairs, other) for a, b in zip(p, q))
+        names, sides, layouts = [], [], []
+        for j, p in enumerate((pairs, other)):
+            path = f"{tmp}/m{j}.h5"
+            kv.from_tensors(Cache(p)).write(path, sync=False, overwrite=True)
+            # [K, B, S, H, D] of each layer, and one of all in another order of memory
+            five = [np.stack(pair).swapaxes(2, 3) for pair in p]
+            kind, side, layout = r.choice([
+                ("cache", Cache(p), None), ("tuple", tuple(p), None), ("path", path, None),
+                ("dump", kv.open(path), None), ("list", five, "KBSHD"),
+                ("pairs", [(k.swapaxes(1, 2), v.swapaxes(1, 2)) for k, v in p], "BSHD"),
+                ("one", np.stack(five).transpose(1, 0, 2, 4, 3, 5), "KLBHSD"),
+                ("dict", dict(enumerate(five)), "KBSHD"),
+                ("model", types.SimpleNamespace(past_key_values=Cache(p)), None)])
+            names.append(kind)
+            sides.append(side)
+            layouts.append(layout)
+        given = layouts[0] if layouts[0] == layouts[1] else layouts[0] or layouts[1] \
+            if None in layouts and r.random() < .5 else tuple(layouts)
+        report = kv.diff(*sides, layout=given, by="blocks" if "path" not in names and
+                         "dump" not in names else "auto", diagnose=False)
+        seen.add(tuple(names))
+        if report.groups[0].unequal != count or report.differs is False:
+            wrong.append((names, given, report.groups[0].unequal, count, n))
+    tap.ok(not wrong and len(seen) > 40, f"{len(seen)} mixtures of sides", wrong)
+    a = np.zeros((2, 3, 4, 2, 8), "f4")
+    for layout in (("KBSHD",), 3, ["KBSHD", None]):
+        said = refused(kv.UsageError, lambda: kv.diff([a], [a], layout=layout))
+        tap.ok("layout" in said and "Traceback" not in said, f"layout={layout}", said)
+    tap.ok("a: " in refused(kv.UsageError, lambda: kv.diff([a], [a], layout=(None, "KBSHD"))),
+           "the side that lacks a layout is named")
+    same = kv.from_tensors([a], layout="KBSHD")
+    report = kv.diff(same, kv.from_tensors([a + 1], layout="KBSHD"))
+    tap.ok(str(report).startswith("a and b: differ"), "sides of one name are a and b", report)
+    d = kv.open(os.path.join(HERE, "..", "testdata/engines/transformers/5.24.0/falcon_h1.pt"))
+    for side, words in ((d, "both are bfloat16 and float32, of"), (d.decode(), "float32 in ssm, of"),
+                        (d.decode("float64"), "")):
+        note = kv.diff(d, side, tolerance="auto").note
+        tap.ok(words in note and bool(words) == bool(note), "auto of several groups", note)
+
+
 def asserted():
     """In pytest: a cache as it is, where a dump was asked for."""
     from kvtool.pytest_plugin import assert_same_kv
@@ -644,6 +692,27 @@ def groups_of_a_layer():
 
 # ---- words ----
 
+#: options of commands that Python has not, by the room that says them
+OF_COMMANDS = {
+    "formats/model/": "size, and models of --model", "lib/ops/transfer/": "transfer-sim",
+    "lib/ops/guess/": "guess", "lib/ops/where/": "where",
+    "lib/dump/device_pool.c": "--device"}
+#: options that no argument stands for, and what they are of
+WITHOUT = {"row-ranks": "never given here", "one-file": "kvtool reduce",
+           "trust-manifest": "a whole command", "to": "a whole command"}
+
+
+def literals(root):
+    """Every text of the library, those that the compiler joins as one."""
+    for path in sorted(glob.glob(f"{root}/lib/**/*.c", recursive=True) +
+                       glob.glob(f"{root}/formats/**/*.c", recursive=True)):
+        with open(path, encoding="utf-8") as f:
+            text = re.sub(r'"\s*\n\s*"', "", f.read())
+        for literal in re.findall(r'"((?:[^"\\\n]|\\.)*)"', text):
+            if re.search(r"(?<![\w-])--[a-z]", literal):
+                yield os.path.relpath(path, root), literal
+
+
 def words():
     """Every message of the library that names an option of an input, said in Python."""
     root, left, seen = os.path.dirname(HERE), [], set()
@@ -651,18 +720,22 @@ def words():
     for f in (kv.open, kv.from_tensors, kv.diff, kv.Dump.slice, kv.Dump.write,
               kv.Dump.reblock, kv.Dump.read):
         known |= set(inspect.signature(f).parameters)
-    for path in sorted(glob.glob(f"{root}/lib/**/*.c", recursive=True) +
-                       glob.glob(f"{root}/formats/**/*.c", recursive=True)):
-        with open(path, encoding="utf-8") as f:
-            for literal in re.findall(r'"((?:[^"\\\n]|\\.)*--[a-z](?:[^"\\\n]|\\.)*)"', f.read()):
-                said = _native.in_python(re.sub("(%s)+--", "--", literal))
-                plain = re.sub(r"kvtool [a-z-]+(?: [^;\s]+)*", "", said)
-                seen.add(literal)
-                left += [said for option in re.findall(r"--([a-z-]+)", plain)
-                         if option in _native.OPTIONS]
-                left += [said for name in re.findall(r"\b([a-z_]+)=(?=[\"{ ,;)]|$)", said)
-                         if name not in known and f"{name}=" not in literal]
+    unused = dict(WITHOUT)
+    for path, literal in literals(root):
+        said = _native.in_python(re.sub("(%s)+--", "--", literal).replace("-%c", "-a"))
+        seen.add(literal)
+        plain = re.sub(r"kvtool [a-z-]+(?: [^;\s]*[^;,\s])*", "", said)
+        left += [(path, said) for name in re.findall(r"\b([a-z_]+)=(?=[\"{ ,;)]|$)", said)
+                 if name not in known and f"{name}=" not in literal]
+        if not path.startswith(tuple(OF_COMMANDS)):
+            left += [(path, said) for option in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", plain)
+                     if option not in WITHOUT]
+        for option in re.findall(r"--([a-z][a-z-]*)", said):
+            unused.pop(option, None)
+        left += [(path, said) for option in re.findall(r"--([a-z-]+)", plain)
+                 if option in _native.OPTIONS]
     tap.ok(len(seen) > 100 and not left, f"{len(seen)} messages name arguments", left)
+    tap.ok(not unused, "each option that has no argument is still said", unused)
     for said, want in [
             ("give --heads, 4 or --head-dim=8", "give heads=, 4 or head_dim=8"),
             ("--from=mlx, or --set=names=x.", 'format="mlx", or facts={"names": "x"}.'),
@@ -670,8 +743,35 @@ def words():
             ("--blocks-of=A=5,2,9:40 says", 'blocks_of={"A": "5,2,9:40"} says'),
             ("--tolerance=atol=X, --exact", "atol=X, exact=True"),
             ("type: kvtool relayout --to=nhd -o OUT IN", "type: kvtool relayout --to=nhd -o OUT IN"),
-            ("--as-is is no argument", "--as-is is no argument")]:
+            ("--as-is writes; leave out --one-file",
+             "as_is=True writes; leave out --one-file"),
+            ("give it with --mamba-groups", "give it with mamba_groups="),
+            ("kvtool size takes it, and --model beside", "kvtool size takes it, and model= beside"),
+            ("listed in the order of the ranks, add --in-order", "listed in the order of the "
+             "ranks, add tp=(rank, size)"),
+            ("/proc/self/fd/7: the file does not record", "the cache does not record")]:
         tap.equal(_native.in_python(said), want, f"'{said}' in Python")
+
+
+def told_by_messages(tmp):
+    """What a message tells to give is an argument, and does it."""
+    root = os.path.join(HERE, "..", "testdata", "engines")
+    d = kv.open(f"{root}/transformers/5.24.0/falcon_h1.pt")
+    part = d.slice(components="ssm")
+    tap.ok([g.id for g in part.groups] == ["ssm"] and np.array_equal(
+        part.read(layer=2), d.read(group="ssm", layer=2)) and "k, v, ssm" in refused(
+            kv.BadInput, lambda: d.slice(components=["k", "x"])), "components of a slice")
+    tap.ok("mamba_groups is -1" in refused(kv.UsageError, lambda: d.slice(mamba_groups=-1)),
+           "a number that is none")
+    d = kv.open(f"{root}/llama.cpp/qwen2vl.fa0_u0.ggsn", head_dim=16).slice(requests="0")
+    said = refused(kv.Error, lambda: d.write(f"{tmp}/o.safetensors", format="transformers"))
+    d.write(f"{tmp}/o.safetensors", format="transformers", as_is=True)
+    tap.ok("as_is=True writes" in said and len(kv.open(f"{tmp}/o.safetensors")) == len(d),
+           "as_is= of write()", said)
+    pools = [kv.from_tensors([np.zeros((2, 3, 4, 2, 8), "f4")], layout="KBSHD", **more)
+             for more in ({}, {})]
+    said = refused(kv.BadInput, lambda: kv.merge(pools))
+    tap.ok("--" not in said, "merge() of ranks without numbers names no option", said)
 
 
 def main():
@@ -686,6 +786,8 @@ def main():
     with oracle.workdir() as tmp:
         compared(tmp)
         notebook(tmp)
+        told_by_messages(tmp)
+        mixed(tmp)
         in_memory(tmp)
     return tap.done()
 

@@ -40,6 +40,14 @@ def is_object(tensors: Any) -> bool:
         "layers", "key_cache", "self_attention_cache", "conv_states", "ssm_states"))
 
 
+def is_cache(tensors: Any) -> bool:
+    """What needs no layout: a cache, a tuple of pairs, what a model gave back."""
+    return is_object(tensors) or _is_pairs(tensors) or \
+        (hasattr(tensors, "past_key_values") and not is_tensor(tensors)) or \
+        isinstance(tensors, Mapping) and any(
+            is_object(value) or _is_pairs(value) for value in tensors.values())
+
+
 def _is_pairs(tensors: Any) -> bool:
     """The old form of a cache: a tuple of tuples (keys, values)."""
     return isinstance(tensors, tuple) and bool(tensors) and all(

@@ -371,13 +371,16 @@ class Dump:
 
     def slice(self, *, layers: Any = None, heads: Any = None, tokens: Any = None,
               requests: Union[str, Sequence[str], None] = None, blocks: Any = None,
-              tp: Optional[Tuple[int, int]] = None) -> "Dump":
+              tp: Optional[Tuple[int, int]] = None,
+              components: Union[str, Sequence[str], None] = None, mamba_groups: int = 0
+              ) -> "Dump":
         """
         A part, named by numbers in the model and ids in the pool.
 
         ``layers`` and ``blocks`` take a number, ``slice(2, 5)``, ``(2, 5)`` or a list
-        of these; ``heads`` and ``tokens`` one of them.  ``tp=(rank, size)`` is the
-        share of a tensor parallel rank.
+        of these; ``heads`` and ``tokens`` one of them.  ``components`` are parts of what a
+        group holds, by their names ("k", "v", "ssm").  ``tp=(rank, size)`` is the share of a
+        tensor parallel rank, which of some recurrent states depends on ``mamba_groups``.
 
         >>> part = open("cache.npy").slice(layers=(1, 3), requests="A", tp=(1, 4))
         >>> part.groups[0].layer_ids, part.groups[0].heads, list(part.requests)
@@ -390,11 +393,13 @@ class Dump:
         keep: List[Any] = []
         o = SliceOptions(_ranges(layers, keep), _ranges(blocks, keep),
                          _ranges(heads, keep), _ranges(tokens, keep))
-        if requests is not None:
-            names = [requests] if isinstance(requests, str) else list(requests)
-            array = (c_char_p * len(names))(*[path_bytes(n) for n in names])
-            o.requests.n, o.requests.s = len(names), array
-            keep.append(array)
+        for given, of in ((requests, o.requests), (components, o.components)):
+            if given is not None:
+                names = [given] if isinstance(given, str) else list(given)
+                array = (c_char_p * len(names))(*[path_bytes(n) for n in names])
+                of.n, of.s = len(names), array
+                keep.append(array)
+        o.mamba_groups = whole("mamba_groups", mamba_groups)
         if tp is not None:
             o.rank.index, o.rank.size = whole("rank", tp[0]), whole("size", tp[1])
         with self._handle as handle:
@@ -684,19 +689,20 @@ class Dump:
     def write(self, path: Path, *, layout: Optional[str] = None,
               format: Optional[str] = None,  # pylint: disable=redefined-builtin
               overwrite: bool = False, verify: bool = True, sync: bool = True,
-              compress: bool = True, threads: int = 0, memory: int = MEMORY,
+              compress: bool = True, as_is: bool = False, threads: int = 0, memory: int = MEMORY,
               progress: Optional[Progress] = None) -> None:
         """
         Writes all of it into a new file or folder, whose format follows from the end of
         its name.  It has its name only when it is complete and, with ``verify``, when
         it was read again and every element found equal; else nothing is left.  What
         an open dump reads is not replaced, nor what this one was made of: UsageError.
+        ``as_is`` leaves recurrent states in the order of their engine.
         """
         # the library says it, too, by the name of the program's option
         if not overwrite and os.path.lexists(path):
             raise SystemFailure(f"{os.fspath(path)}: exists; overwrite=True replaces it")
         watch = Watch(threads, memory, progress)
-        o = CreateOptions(encoded(format), overwrite, not sync, not compress)
+        o = CreateOptions(encoded(format), overwrite, not sync, not compress, as_is=as_is)
         info, writer = c_void_p(), c_void_p()
         with self._handle as handle:
             try:

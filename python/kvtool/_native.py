@@ -381,16 +381,26 @@ def encoded(value: Optional[str]) -> Optional[bytes]:
 #: options of the program that are arguments of other names here
 _ARGUMENTS = {"mem-limit": "memory", "to": "layout", "tp-rank": "tp", "tp-size": "tp",
               "of-group": "groups", "top": "most", "force": "overwrite",
-              "match": "match"}
+              "component": "components"}
 #: those that are no option of an input, and are arguments of the same name
-_SAME = ("atol", "by", "common", "compact", "exact", "heads", "layers", "requests",
-         "scale-a", "scale-b", "threads", "tokens", "tolerance", "total-heads")
-_FLAGS = ("common", "compact", "exact", "overwrite")
+_SAME = ("as-is", "atol", "by", "common", "compact", "exact", "format", "heads", "layers",
+         "mamba-groups", "match", "requests", "scale-a", "scale-b", "threads", "tokens",
+         "tolerance", "total-heads")
+_FLAGS = ("as_is", "common", "compact", "exact", "overwrite")
+#: what is more than another name
+_PHRASES = (
+    ("the output of kvtool convert --decode=float32 of A", "a.decode()"),
+    ("the output of kvtool convert --decode=float32 of B", "b.decode()"),
+    ("kvtool convert --decode=float32 makes", "decode() makes"),
+    ("--tp-size and --tp-rank", "tp=(rank, size)"),
+    ("if they are listed in the order of the ranks, add --in-order",
+     "open each with tp=(rank, size)"),
+    ("--in-order", "tp=(rank, size)"))
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?:=([^\s;()]*[^\s;(),.:])|"
                      r"(?<=--set) ([\w-]+=[^\s;()]*[^\s;(),.:]))?")
 #: a file in memory has a name that nobody gave it
 _IN_MEMORY = re.compile(r"/proc/self/fd/\d+(?:: the file)?")
-_COMMAND = re.compile(r"(\bkvtool [a-z-]+(?: [^;\s]+)*)")
+_COMMAND = re.compile(r"(\bkvtool [a-z-]+(?: [^;\s]*[^;,\s])*)")
 
 
 def _argument(found: "re.Match[str]") -> str:
@@ -415,11 +425,8 @@ def _argument(found: "re.Match[str]") -> str:
 
 def in_python(words: str) -> str:
     """What the library says, with arguments in the place of options of the program."""
-    words = words.replace("compare the output of kvtool convert --decode=float32 of A",
-                          "compare a.decode()")
-    words = words.replace("compare the output of kvtool convert --decode=float32 of B",
-                          "compare b.decode()")
-    words = words.replace("--tp-size and --tp-rank", "tp=(rank, size)")
+    for said, here in _PHRASES:
+        words = words.replace(said, here)
     words = _IN_MEMORY.sub("the cache", words)
     parts = _COMMAND.split(words)       # whole commands stay what can be pasted
     return "".join(part if i % 2 else _OPTION.sub(_argument, part)

@@ -9,9 +9,10 @@ from ctypes import byref
 from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
                     Union)
 
-from . import _html, _native
+from . import _caches, _html, _native
 from ._dump import MEMORY, Dump, open as open_dump
-from ._native import (DiffOptions, DiffTold, Mismatch, Progress, UsageError, Watch, text)
+from ._native import (DiffOptions, DiffTold, Error, Mismatch, Progress, UsageError, Watch,
+                      text)
 from ._tensors import from_tensors
 
 
@@ -197,17 +198,32 @@ class Report:
             self.note) + groups + worst
 
 
-def _opened(side: Any, name: str, layout: Optional[str]) -> Tuple[Dump, bool]:
+def _layout_of(side: Any, given: Any, number: int) -> Optional[str]:
+    """One layout for all tensors, or one for each side; a cache has its own."""
+    if isinstance(given, (tuple, list)):
+        if len(given) != 2:
+            raise UsageError(f"layout has {len(given)} entries, expected one, or one of each "
+                             "side")
+        given = given[number]
+    elif _caches.is_cache(side):
+        return None
+    if given is not None and not isinstance(given, str):
+        raise UsageError(f"layout is {given!r}, expected a name, axes such as \"KBSHD\", or a "
+                         "pair of these")
+    return given
+
+
+def _opened(side: Any, number: int, layout: Any) -> Tuple[Dump, bool]:
     """A dump, and whether it is to be closed."""
     if isinstance(side, Dump):
         return side, False
     if isinstance(side, (str, os.PathLike)):
         return open_dump(side), True
     try:
-        dump = from_tensors(side, layout=layout)
-    except UsageError as error:
-        raise UsageError(f"{name}: {error}") from None
-    dump._name = name                   # pylint: disable=protected-access
+        dump = from_tensors(side, layout=_layout_of(side, layout, number))
+    except Error as error:
+        raise type(error)(f"{'ab'[number]}: {error}") from None
+    dump._name = "ab"[number]           # pylint: disable=protected-access
     return dump, True
 
 
@@ -225,10 +241,14 @@ def _scales(o: DiffOptions, *given: Union[float, Sequence[float], None]) -> None
 
 def _note(a: Dump, b: Dump) -> str:
     """What "auto" is where both have the same types."""
-    types = [{g.dtype for g in d.groups} for d in (a, b)]
-    if types[0] != types[1] or len(types[0]) != 1:
+    theirs = {g.id: g.dtype for g in b.groups}
+    same = {g.id: g.dtype for g in a.groups if theirs.get(g.id) == g.dtype}
+    if not same:
         return ""
-    return (f'both are {types[0].pop()}, of which tolerance="auto" allows no rounding; '
+    types = " and ".join(sorted(set(same.values())))
+    where = "" if len(same) == len(theirs) == len(a.groups) else \
+        " in " + ", ".join(same)
+    return (f'both are {types}{where}, of which tolerance="auto" allows no rounding; '
             "atol= and rtol= say how far apart they may be")
 
 
@@ -236,14 +256,16 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
          common: bool = False, exact: bool = False,
          tolerance: Union[str, float, None] = None, atol: Optional[float] = None,
          rtol: Optional[float] = None, diagnose: bool = True, most: int = 5,
-         layout: Optional[str] = None, scale_a: Union[float, Sequence[float], None] = None,
+         layout: Union[str, Sequence[Optional[str]], None] = None,
+         scale_a: Union[float, Sequence[float], None] = None,
          scale_b: Union[float, Sequence[float], None] = None,
          match: Optional[Mapping[str, str]] = None, threads: int = 0,
          memory: int = MEMORY, progress: Optional[Progress] = None) -> Report:
     """
     Compares two dumps, also of other layouts, block sizes and formats.  Each is a Dump, a
     path, or whatever :func:`from_tensors` takes: a cache of transformers, or tensors,
-    whose dimensions ``layout`` names as they are indexed.
+    whose dimensions ``layout`` names as they are indexed, of both sides, or of each where
+    it is a pair, ``("KBSHD", "BSHKD")``.
 
     Bits decide, unless ``tolerance="auto"`` (as far apart as rounding to their types
     puts numbers: of the same types not at all), ``atol``, ``rtol`` or ``exact``
@@ -308,8 +330,14 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
 
     told = DiffTold(None, DiffTold.ONLY(tell_only), DiffTold.GROUP(tell_group),
                     DiffTold.ELEMENT(tell_element), DiffTold.CELL(tell_cell))
-    first, own_a = _opened(a, "a", layout)
-    second, own_b = _opened(b, "b", layout)
+    first, own_a = _opened(a, 0, layout)
+    try:
+        second, own_b = _opened(b, 1, layout)
+    except BaseException:
+        if own_a:
+            first.close()
+        raise
+    names = (first.name, second.name) if first.name != second.name else ("a", "b")
     try:
         # pylint: disable=protected-access
         with first._handle as one, second._handle as other:
@@ -317,7 +345,7 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
                 "kvt_diff", one, other, byref(o), byref(told))
         if status not in (0, Mismatch.status):
             _native.check(status, err)
-        return Report(first.name, second.name, tuple(groups), tuple(elements),
+        return Report(*names, tuple(groups), tuple(elements),
                       tuple(only), cells, _note(first, second)
                       if tolerance == "auto" else "")
     finally:
