@@ -7,9 +7,11 @@ Objects shaped as the caches of transformers, tuples and tensors are read and co
 with numpy, which also works out what differs by layer and by head.  Numbers of types that
 numpy lacks are read without ml_dtypes.  What is refused is said in words of Python.
 """
+import contextlib
 import glob
 import html.parser
 import inspect
+import io
 import os
 import random
 import re
@@ -262,7 +264,7 @@ def object_of_numbers():
         tap.ok(f"{name}= is for" in said, f"{name}= is not for it", said)
 
 
-def padded():
+def padded(tmp):
     """Masks, counts and sides: where tensors lie, and as a file of all of it has them."""
     r, wrong = random.Random(12), []
     for i in range(150):
@@ -286,6 +288,10 @@ def padded():
             if (q.tokens, q.first_token) != (count, 0) or not np.array_equal(
                     d.read(layer=len(pairs) - 1, kv="v", request=str(row)), want):
                 wrong.append((i, row, told, q))
+        copy = f"{tmp}/{i}.h5"
+        d.write(copy, sync=False)
+        if kv.diff(d, copy).differs or kv.diff(copy, d.reblock(r.choice([3, 16]))).differs:
+            wrong.append((i, "written"))
         sys.modules["torch"] = Torch
         layers = [ff.Object("DynamicLayer", dict(zip(("keys", "values"), (
             ff.Tensor("FloatStorage", half) for half in pair)))) for pair in pairs]
@@ -774,9 +780,42 @@ def told_by_messages(tmp):
     tap.ok("--" not in said, "merge() of ranks without numbers names no option", said)
 
 
+def shown(tmp):
+    """What 'kvtool help python' and kvtool-python(7) show, typed as it stands there."""
+    os.chdir(tmp)
+    pool = np.random.default_rng(4).standard_normal((2, 10, 16, 2, 8)).astype("f4")
+    caches = [pool + i for i in range(4)]
+    d = kv.from_tensors(caches, layout="KBSHD", block_table={"A": [1, 2], "req-1": [5, 9, 2]},
+                        num_tokens={"req-1": 40})
+    for name in ("snapshot.h5", "other.h5"):
+        d.write(name, sync=False)
+    d.slice(requests="req-1").write("reference.h5", sync=False)
+    pairs = [tuple(np.random.default_rng(l).standard_normal((2, 3, 9, 8)).astype("f4")
+                   for _ in "kv") for l in range(4)]
+    mask = np.array([[0] * 2 + [1] * 7, [1] * 9])
+    kv.from_tensors(Cache(pairs), attention_mask=mask).write("cache.h5", sync=False)
+    os.rename("cache.h5", "cache.pt")           # what is in it counts
+    model = types.SimpleNamespace(past_key_values=Cache(pairs))
+    names = {"out": model, "eager": model, "sdpa": model, "mask": mask, "kvtool": kv, "numpy": np,
+             "kv_caches": caches, "inputs": {"attention_mask": mask}}
+    text = oracle.kvtool("help", "python").out.partition("Without it")[0]
+    lines = re.findall(r"^  (?:>>>|\.\.\.) (.*)$", text, re.M)
+    with contextlib.redirect_stdout(io.StringIO()):
+        run = refused(BaseException, lambda: exec("\n".join(lines), dict(names)))
+    tap.ok(not run and len(lines) > 9 and os.path.exists("live.h5"),
+           f"{len(lines)} lines of help python", run)
+    with open(os.path.join(HERE, "..", "man", "kvtool-python.7"), encoding="utf-8") as f:
+        blocks = re.findall(r"^\.Bd -literal\n(.*?)^\.Ed", f.read(), re.M | re.S)
+    for i, block in enumerate(blocks):
+        with contextlib.redirect_stdout(io.StringIO()):
+            run = refused(BaseException, lambda b=block: exec(b, dict(names)))
+        tap.ok(not run, f"block {i} of the manual page", run)
+    tap.ok(len(blocks) > 4, "there are such blocks")
+    os.chdir(HERE)
+
+
 def main():
     caches()
-    padded()
     asserted()
     numbers()
     slots()
@@ -785,10 +824,12 @@ def main():
     words()
     with oracle.workdir() as tmp:
         compared(tmp)
+        padded(tmp)
         notebook(tmp)
         told_by_messages(tmp)
         mixed(tmp)
         in_memory(tmp)
+        shown(tmp)
     return tap.done()
 
 

@@ -238,15 +238,25 @@ def _rows(cache: _caches.Cache, counts: Any, mask: Any, tokens: Any,
             {r: end - begin for r, (begin, end) in zip(names, spans)}, apart)
 
 
-def _apart(view: View) -> None:
-    """Slots of all blocks become blocks of one slot, in their order."""
-    n = view.shape.n
-    for factor in view.factor[:view.nfactors]:
-        if factor.axis == _native.B:
-            factor.div *= n[_native.S]
-        elif factor.axis == _native.S:
-            factor.axis = _native.B
-    n[_native.B], n[_native.S] = n[_native.B] * n[_native.S], 1
+def _apart(views: Sequence[Tuple[Box, _Tensor, View]]
+           ) -> List[Tuple[Box, _Tensor, View]]:
+    """Slots of all blocks as blocks of one slot, in their order: each block a part."""
+    out = []
+    for whole, tensor, view in views:
+        factors = [Factor(f.axis, f.div, f.n, f.stride) for f in view.factor[:view.nfactors]]
+        block = next(f for f in factors if f.axis == _native.B)
+        slot = next(f for f in factors if f.axis == _native.S)
+        factors.remove(block)
+        slot.axis = _native.B
+        for i in range(block.n):
+            box, part = Box(), View(view.shape, view.offset + i * block.stride, len(factors))
+            part.factor[:len(factors)] = factors
+            part.shape.n[_native.B], part.shape.n[_native.S] = slot.n, 1
+            ctypes.memmove(byref(box), byref(whole), ctypes.sizeof(Box))
+            box.begin[_native.B], box.end[_native.B] = i * slot.n, (i + 1) * slot.n
+            box.end[_native.S] = 1
+            out.append((box, tensor, part))
+    return out
 
 
 def _cache_in(tensors: Any, own: Dict[str, Any], told: Mapping[str, Any]) -> Any:
@@ -408,16 +418,16 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
         for half, tensor in enumerate(layer):
             views.append(_place(tensor, _view(tensor, parts, layout), i, half, one,
                                 first.dtype))
-    if apart:
-        for box, _, view in views:
-            _apart(view)
-            box.end[_native.B], box.end[_native.S] = view.shape.n[_native.B], 1
     n = views[0][2].shape.n
     for _, tensor, view in views:
         if any(view.shape.n[a] != n[a] for a in range(NAXES)):
             raise UsageError(f"{tensor.name}: {tuple(tensor.shape)}, others "
                              f"{tuple(first.shape)}: give groups apart, and their layers "
                              "in dumps of their own")
+    if apart:
+        views = _apart(views)
+        n = Shape(tuple(n), first.size).n
+        n[_native.B], n[_native.S] = n[_native.B] * n[_native.S], 1
     layers = n[_native.L] if one else len(held)
     halves = 2 if pairs else n[_native.K]
     return _described(whole, n, views, named, layers, halves, latent, one, block_table,
