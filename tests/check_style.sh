@@ -80,6 +80,14 @@ stale() {
 		done
 }
 
+# sanitizers make no libkvt: who loads it is left out there, or asks python_module()
+loads() {
+	grep -lE '^(import kvtool|from kvtool)\b' tests/*.py 2>/dev/null |
+		while read -r path; do
+			grep -qs "$path" Makefile || echo "$path"
+		done
+}
+
 # planted RULE FILE TEXT: the rule must object to a tree that holds just this
 planted() {
 	tree=$(mktemp -d) || return 1
@@ -108,6 +116,7 @@ none 'test scripts can be run'                       modes
 none 'no test passes over what fails in it'          masked
 none 'README and CONTRIBUTING name what is there'    named
 none 'comments name what is there'                   stale
+none 'who loads libkvt in Python is in SOURCES'      loads
 
 ok 'finds a Cyrillic letter'     planted ascii   lib/a.c 'int \320\260;\n'
 ok 'finds a carriage return'     planted ascii   lib/a.c 'int a;\r\n'
@@ -122,5 +131,6 @@ ok 'finds a script without x'    planted modes   tests/check_a.sh 'true\n'
 ok 'finds a masked failure'      planted masked  tests/a.bats '\t[ a = b ] && cmp c d\n'
 ok 'finds a negated command'     planted masked  tests/a.bats '\t! grep -q a b\n'
 ok 'finds a file that is not there' planted named CONTRIBUTING.md 'see `lib/none.c`\n'
+ok 'finds a test that loads libkvt' planted loads   tests/a.py 'import kvtool as kv\n'
 ok 'finds a file of old in a comment' planted stale lib/a.c '/* b.c - what was a.c */\n'
 done_testing
