@@ -254,7 +254,8 @@ def object_of_numbers():
         "cumulative_length": 9, "sliding_window": 4})
     cache = Torch.read(ff.Object("DynamicCache", {"layers": [layer]}))
     said = refused(kv.BadInput, lambda: kv.from_tensors(cache))
-    tap.ok(said.startswith("the cache") and "attention_mask=" in said and "/proc" not in said,
+    tap.ok('tokens=N or [N, N...], and padding="left"' in said and
+           "decoder_attention_mask=" in said and said.startswith("the cache") and "attention_mask=" in said and "/proc" not in said,
            "what is missing is asked for by arguments", said)
     cache.layers[0].stream = lambda: 0
     said = refused(kv.Unsupported, lambda: kv.from_tensors(cache))
@@ -726,7 +727,7 @@ def words():
     for f in (kv.open, kv.from_tensors, kv.diff, kv.Dump.slice, kv.Dump.write,
               kv.Dump.reblock, kv.Dump.read):
         known |= set(inspect.signature(f).parameters)
-    unused = dict(WITHOUT)
+    unused, calls = dict(WITHOUT), set()
     for path, literal in literals(root):
         said = _native.in_python(re.sub("(%s)+--", "--", literal).replace("-%c", "-a"))
         seen.add(literal)
@@ -740,6 +741,16 @@ def words():
             unused.pop(option, None)
         left += [(path, said) for option in re.findall(r"--([a-z-]+)", plain)
                  if option in _native.OPTIONS]
+        left += [(path, literal) for _ in re.findall(r"--(?!set )[a-z-]+ (?:%|\d)", literal)
+                 if not path.startswith(tuple(OF_COMMANDS))]
+        one = r'[a-z_]+=(?:\{[^{}]*\}|"[^"]*"|\d+|True)'
+        calls |= set(re.findall(f"(?<![a-z_]){one}(?:,? {one})*", said))
+    for call in calls:
+        try:
+            compile(f"open({call})", "said", "eval")
+        except SyntaxError:
+            left.append(call)
+    tap.ok(len(calls) > 30, f"{len(calls)} examples are valid in a call")
     tap.ok(len(seen) > 100 and not left, f"{len(seen)} messages name arguments", left)
     tap.ok(not unused, "each option that has no argument is still said", unused)
     for said, want in [
@@ -755,6 +766,8 @@ def words():
             ("kvtool size takes it, and --model beside", "kvtool size takes it, and model= beside"),
             ("listed in the order of the ranks, add --in-order", "listed in the order of the "
              "ranks, add tp=(rank, size)"),
+            ("--from=transformers --set=axes=BHTD --set=window=8 if",
+             'format="transformers", facts={"axes": "BHTD", "window": "8"} if'),
             ("/proc/self/fd/7: the file does not record", "the cache does not record")]:
         tap.equal(_native.in_python(said), want, f"'{said}' in Python")
 

@@ -34,7 +34,7 @@ static enum kvt_status guess_layout(const struct kvt_lmcache *o, struct kvt_grou
 		return kvt_layout_parse(&group->layout,
 					kvt_lmcache_axes(KVT_LMCACHE_2LTD), o->err);
 	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: a layer without a header may be [2, tokens, heads] or [tokens, 2, heads]; give --layout %s or %s",
+			"%s: a layer without a header may be [2, tokens, heads] or [tokens, 2, heads]; give --layout=%s or --layout=%s",
 			first_path(o), kvt_lmcache_axes(KVT_LMCACHE_2TD),
 			kvt_lmcache_axes(KVT_LMCACHE_T2D));
 }

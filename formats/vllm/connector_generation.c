@@ -138,7 +138,7 @@ static enum kvt_status guess_rank3(struct kvt_connector *o)
 				generations[VLLM_2026_07].shape);
 	if (first[1] == 2 && o->hints->heads != 2)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: in shape %lld x 2 x %lld the 2 may be keys and values, or two heads; give --from vllm-2026-07 or --heads 2",
+				"%s: in shape %lld x 2 x %lld the 2 may be keys and values, or two heads; give --from=vllm-2026-07 or --heads=2",
 				o->path, (long long)first[0], (long long)first[2]);
 	o->generation = &generations[VLLM_2026_07];
 	return KVT_OK;

@@ -201,6 +201,11 @@ def _counts(tokens: Any, rows: int, seen: int) -> List[int]:
 
 # ---- as torch.save() writes it -------------------------------------------------------
 
+#: how rows are told to open(), and how here
+_TOLD = 'facts={"tokens": "N"} or "N,N...", and "padding": "left" if the padding is first'
+_HERE = 'tokens=N or [N, N...], and padding="left" if the padding is first; or '
+
+
 class _File:
     """A file in memory, for as long as somebody reads it."""
 
@@ -226,14 +231,14 @@ def is_savable(tensors: Any) -> bool:
                for leaf in leaves)
 
 
-def saved(tensors: Any, mask: Any, told: Mapping[str, Any]) -> Dump:
+def saved(tensors: Any, masks: Mapping[str, Any], told: Mapping[str, Any]) -> Dump:
     """What the library reads of a file of torch.save(): all groups of a cache, copied."""
     torch: Any = importlib.import_module("torch")
     file = _File()
-    if mask is not None:
-        if not _arrays.is_torch(mask):
-            mask = torch.tensor(_numbers(mask))
-        tensors = {"past_key_values": tensors, "attention_mask": mask}
+    if masks:
+        tensors = {"past_key_values": tensors, **{
+            name: mask if _arrays.is_torch(mask) else torch.tensor(_numbers(mask))
+            for name, mask in masks.items()}}
     with os.fdopen(os.dup(file.fd), "wb") as f:
         try:
             torch.save(tensors, f)
@@ -243,10 +248,9 @@ def saved(tensors: Any, mask: Any, told: Mapping[str, Any]) -> Dump:
     try:
         dump = open_dump(file.path, **told)
     except Error as error:
-        words = str(error)
-        if mask is None and "are padding" in words:
-            words += "; or attention_mask="
-        raise type(error)(words) from None
+        left = " or ".join(f"{name}=" for name in ("attention_mask", "decoder_attention_mask")
+                           if name not in masks)
+        raise type(error)(str(error).replace(_TOLD, _HERE + left)) from None
     dump._keep, dump._name = (file,), "memory"      # pylint: disable=protected-access
     return dump
 

@@ -395,9 +395,12 @@ _PHRASES = (
     ("--tp-size and --tp-rank", "tp=(rank, size)"),
     ("if they are listed in the order of the ranks, add --in-order",
      "open each with tp=(rank, size)"),
-    ("--in-order", "tp=(rank, size)"))
+    ("--in-order", "tp=(rank, size)"),
+    ("--set tokens=N or N,N..., and padding=left if",
+     'facts={"tokens": "N"} or "N,N...", and "padding": "left" if'))
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?:=([^\s;()]*[^\s;(),.:])|"
                      r"(?<=--set) ([\w-]+=[^\s;()]*[^\s;(),.:]))?")
+_NEXT = re.compile(r"((?<![\w-])--[a-z][a-z-]*[= ][^\s;(),]+|--[a-z][a-z-]*)(?= --[a-z])")
 #: a file in memory has a name that nobody gave it
 _IN_MEMORY = re.compile(r"/proc/self/fd/\d+(?:: the file)?")
 _COMMAND = re.compile(r"(\bkvtool [a-z-]+(?: [^;\s]*[^;,\s])*)")
@@ -429,8 +432,13 @@ def in_python(words: str) -> str:
         words = words.replace(said, here)
     words = _IN_MEMORY.sub("the cache", words)
     parts = _COMMAND.split(words)       # whole commands stay what can be pasted
-    return "".join(part if i % 2 else _OPTION.sub(_argument, part)
-                   for i, part in enumerate(parts))
+    return "".join(part if i % 2 else _spelled(part) for i, part in enumerate(parts))
+
+
+def _spelled(words: str) -> str:
+    """Arguments one after the other have commas between, and facts are one mapping."""
+    words = _OPTION.sub(_argument, _NEXT.sub(r"\1,", words))
+    return re.sub(r"facts=\{([^{}]*)\}, facts=\{", r"facts={\1, ", words)
 
 
 def check(status: int, err: ErrorText) -> None:

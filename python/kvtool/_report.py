@@ -164,6 +164,9 @@ class Report:
     def __bool__(self) -> bool:
         raise TypeError("a Report is neither true nor false: ask .same or .differs")
 
+    def __repr__(self) -> str:
+        return str(self)
+
     def __str__(self) -> str:
         lines = [f"{self.a} and {self.b}: {'differ' if self.differs else 'the same'}"]
         lines += [f"only {o}" for o in self.only]

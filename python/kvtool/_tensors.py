@@ -273,29 +273,30 @@ def _cache_in(tensors: Any, own: Dict[str, Any], told: Mapping[str, Any]) -> Any
     cache, why = _caches.plain_of(tensors)
     if (cache is None or told or (unsaid and _caches.has_zeros(cache))) and \
             own["layout"] is None and _caches.is_savable(tensors):
-        return _opened(tensors, own["attention_mask"], own["tokens"], padding, own, told)
+        return _opened(tensors, own, told)
     if cache is None:
         if _caches.is_object(tensors):
             raise UsageError(why + ": of torch's tensors that is read, as torch.save() "
                              "writes it")
         return None
+    _none_of("an encoder and a decoder", {},
+             decoder_attention_mask=own["decoder_attention_mask"])
     if own["block_table"] is not None:
         return cache.pairs, own["block_table"], own["num_tokens"], False
     return (cache.pairs, *_rows(cache, own["num_tokens"], own["attention_mask"],
                                 own["tokens"], padding))
 
 
-def _opened(tensors: Any, mask: Any, tokens: Any, padding: Optional[str],
-            own: Mapping[str, Any], told: Mapping[str, Any]) -> Dump:
+def _opened(tensors: Any, own: Mapping[str, Any], told: Mapping[str, Any]) -> Dump:
     """A cache by what torch.save() writes of it, told what its file would be told."""
     for name in ("block_table", "token_ids", "latent", "kind", "model", "null_block"):
         if own[name]:
             raise UsageError(f"{name}= is for tensors with layout=, and for caches of plain "
                              "layers; leave it out")
     told = {**told, "facts": {**told.get("facts", {}),
-                              **_caches.words_of(tokens, padding)}}
+                              **_caches.words_of(own["tokens"], own["padding"])}}
     if own["num_tokens"] is not None:
-        if isinstance(own["num_tokens"], Mapping) or tokens is not None:
+        if isinstance(own["num_tokens"], Mapping) or own["tokens"] is not None:
             raise UsageError("num_tokens= with names is for caches of plain layers; give "
                              "tokens=, a number for each sequence")
         told["facts"].update(_caches.words_of(own["num_tokens"], None))
@@ -304,7 +305,9 @@ def _opened(tensors: Any, mask: Any, tokens: Any, padding: Optional[str],
     for name in ("block_size", "heads", "head_dim", "dtype", "tp", "total_heads"):
         if own[name]:
             told[name] = own[name]
-    return _caches.saved(tensors, mask, told)
+    masks = {name: own[name] for name in ("attention_mask", "decoder_attention_mask")
+             if own[name] is not None}
+    return _caches.saved(tensors, masks, told)
 
 
 def _missing_layout(tensors: Any) -> UsageError:
@@ -336,7 +339,8 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
                  model: str = "", null_block: Optional[int] = None,
                  tp: Optional[Tuple[int, int]] = None, total_heads: int = 0,
                  attention_mask: Any = None, tokens: Union[int, Sequence[int], None] = None,
-                 padding: Optional[str] = None, **told: Any) -> Dump:
+                 padding: Optional[str] = None, decoder_attention_mask: Any = None,
+                 **told: Any) -> Dump:
     """
     A dump of tensors in memory: numpy, torch on the CPU or a GPU, CuPy and whatever
     else has ``__cuda_array_interface__``, or anything with DLPack on the CPU.
@@ -355,7 +359,8 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
     latents, an encoder and a decoder) are copied once, as torch.save() writes them, and
     read as :func:`open` reads that file; what it cannot know is told by the arguments of
     open(), such as ``facts={"slots": 19}``.  A sequence alone is request "0".  Of several
-    ``attention_mask`` [batch, tokens] says which slots are padding, or ``tokens`` how many
+    ``attention_mask`` [batch, tokens] says which slots are padding (of an encoder its own,
+    and ``decoder_attention_mask`` those of the decoder), or ``tokens`` how many
     are tokens (one number, or one for each) and ``padding`` on which side the others are,
     "right" or "left"; ``num_tokens`` may name them, ``{"a": 19, "b": 13}``.  Untold, plain
     layers are blocks without requests.
@@ -393,7 +398,7 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
     if layout is None or not (hasattr(tensors, "__iter__") or _caches.is_tensor(tensors)):
         raise _missing_layout(tensors)
     _none_of("a cache of transformers, without layout=", told, attention_mask=attention_mask,
-             tokens=tokens, padding=padding)
+             tokens=tokens, padding=padding, decoder_attention_mask=decoder_attention_mask)
     whole = _native.parse_layout(layout)
     one = _caches.is_tensor(tensors)
     named: List[Tuple[Any, Tuple[Any, ...]]] = [(0, (tensors,))] if one else \

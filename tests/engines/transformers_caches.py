@@ -311,6 +311,35 @@ def reads(proof, on, case):
             save(case, path)
             dump = dumps.read(proof, path, *said(case, name, ending, is_object))
             check_dump(row, case, dump, name)
+        in_memory(proof, row, case)
+
+
+def in_memory(proof, row, case):
+    """The object itself, told by its mask, and by numbers."""
+    build = os.path.dirname(proof.program)
+    os.environ["KVTOOL_LIBRARY"] = os.path.join(build, "libkvt.so.0")
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
+                                 "python"))
+    import kvtool as module
+    facts = {"facts": {"slots": case.tokens}} if case.untold() and case.windows() else {}
+    for name, told in (("mask", {"attention_mask": case.mask()}),
+                       ("numbers", {"tokens": case.lengths, "padding": case.pad})):
+        dump = module.from_tensors(case.cache, **told, **facts)
+        for r in range(case.rows):
+            for layer in range(case.shape.layers):
+                row.ok(in_memory_is(case, dump, r, layer), f"in memory, by {name}: row {r}, "
+                       f"layer {layer}")
+
+
+def in_memory_is(case, dump, r, layer):
+    want = [case.oracle(r, layer, half) for half in (0, 1)]
+    if len(dump.groups) == 1 and not dump.groups[0].has_values:     # a latent, one row
+        got = dump.read(layer=layer, request=r, bits=True)
+        return np.array_equal(got, np.concatenate(want, -1))
+    got = [dump.read(layer=layer, request=r, kv=half, bits=True) for half in (0, 1)]
+    window = case.windows().get(layer)
+    begin = max(0, case.lengths[r] - window + 1) if window else 0
+    return all(np.array_equal(a, b[begin:]) for a, b in zip(got, want))
 
 
 # ---- what kvtool writes, a model goes on with -----------------------------------
