@@ -255,8 +255,12 @@ def object_of_numbers():
     cache = Torch.read(ff.Object("DynamicCache", {"layers": [layer]}))
     said = refused(kv.BadInput, lambda: kv.from_tensors(cache))
     tap.ok('tokens=N or [N, N...], and padding="left"' in said and
-           "decoder_attention_mask=" in said and said.startswith("the cache") and "attention_mask=" in said and "/proc" not in said,
+           "decoder_" not in said and said.startswith("the cache") and "attention_mask=" in said and "/proc" not in said,
            "what is missing is asked for by arguments", said)
+    both = Torch.read(ff.Object("EncoderDecoderCache", {}))
+    both.self_attention_cache = both.cross_attention_cache = cache
+    said = refused(kv.BadInput, lambda: kv.from_tensors(both, attention_mask=[[1] * 9] * 2))
+    tap.ok("; or decoder_attention_mask=" in said, "of two caches the other mask is named", said)
     cache.layers[0].stream = lambda: 0
     said = refused(kv.Unsupported, lambda: kv.from_tensors(cache))
     tap.ok("torch.save() cannot write the DynamicCache" in said, "what pickle refuses", said)
@@ -321,7 +325,8 @@ def padded(tmp):
             ("both counts", kv.UsageError, "exclude", {"tokens": 3, "num_tokens": [3, 3]}),
             ("of tensors", kv.UsageError, "is for a cache", {"tokens": 3, "layout": "BHDS"}),
             ("another argument", kv.UsageError, "is for a cache",
-             {"slots": 3, "layout": "BHDS"})]:
+             {"skip": 3, "layout": "BHDS"}),
+            ("an argument that is none", TypeError, "from_tensors() got", {"slots": 3})]:
         said = refused(error, lambda: kv.from_tensors((pair,), **told))
         tap.ok(words in said, f"padding: {what}", said)
 
@@ -407,7 +412,10 @@ def tensors_and_scales():
                    scale_b=(2, 1)).same and
            kv.diff([a], [half], layout="KBSHD", exact=True, scale_b=(2, 1)).differs,
            "scales of a side, of keys and of values")
-    for scale in (0, -1, float("nan"), (1, 2, 3)):
+    for two in (np.float32(2), np.array(2), np.array([2, 2.0]), [2]):
+        tap.ok(kv.diff([a], [half], layout="KBSHD", exact=True, scale_b=two).same,
+               f"a scale {two!r}")
+    for scale in (0, -1, float("nan"), (1, 2, 3), "2", np.ones(3), []):
         tap.ok(refused(kv.UsageError, lambda s=scale: kv.diff([a], [a], layout="KBSHD",
                                                              scale_a=s)), f"scale {scale}")
     one, other = (kv.from_tensors([a], layout="KBSHD", block_table={n: [3, 1]})
@@ -490,7 +498,7 @@ def numbers():
     bits = np.arange(1 << 16, dtype="<u2").reshape(2, 8, 16, 4, 64)
     d = kv.from_tensors([bits], layout="KBSHD", dtype="bfloat16")
     want = (bits.astype("<u4") << 16).view("<f4").reshape(2, 1, 128, 4, 64)
-    for dtype in ("float32", np.float32, np.dtype("f4"), "float64"):
+    for dtype in ("float32", np.float32, np.dtype("f4"), "float64", "f4", "<f8", float):
         got = d.read(dtype=dtype)
         tap.ok(got.dtype == np.dtype(dtype) and np.array_equal(got, want, equal_nan=True),
                f"bfloat16 as {dtype}")
@@ -512,6 +520,10 @@ def numbers():
     tap.ok('read(dtype="float32")' in said and "bits=True" in said,
            "without it ml_dtypes is missed, and what does without is named", said)
     for what, call in [("another type", lambda: d.read(dtype="float16")),
+                       ("a table that is a list", lambda: kv.from_tensors(
+                           [bits], layout="KBSHD", block_table=[1])),
+                       ("tokens without blocks", lambda: kv.from_tensors(
+                           [bits], layout="KBSHD", num_tokens=[1])),
                        ("bits and a type", lambda: d.read(dtype="float32", bits=True)),
                        ("blocks and heads apart", lambda: d.read(
                            blocks=[0, 2], heads=[0, 2], bits=True)),
@@ -772,6 +784,31 @@ def words():
         tap.equal(_native.in_python(said), want, f"'{said}' in Python")
 
 
+def slices():
+    """Parts by ids, open and from the end; heads and tokens are neighbours."""
+    r, wrong = random.Random(18), []
+    pool = np.random.default_rng(5).standard_normal((6, 2, 8, 4, 5, 2)).astype("f4")
+    d = kv.from_tensors(dict(enumerate(pool)), layout="KBSHD", block_table={"A": range(8)})
+    for i in range(200):
+        said, parts = zip(*(said_of(r, n, False) for n in (6, 8, 5)))
+        which = dict(zip(("layers", "blocks", "heads"), said))
+        whole = [slice(p, p + 1 or None) if isinstance(p, int) else p for p in parts]
+        want = pool[whole[0]][:, :, whole[1]][:, :, :, :, whole[2]]
+        got = d.slice(**which)
+        if not np.array_equal(np.asarray(got), want.transpose(1, 0, 2, 3, 4, 5)):
+            wrong.append((which, got.shape, want.shape))
+    tap.ok(not wrong, "200 slices by numbers, ranges and from the end", wrong[:3])
+    part = d.slice(layers=(2, 5))
+    tap.ok(part.slice(layers=slice(3, None)).groups[0].layer_ids == (3, 4) and
+           part.slice(layers=[-1, 2]).groups[0].layer_ids == (2, 4) and
+           d.slice(tokens=slice(-5, None)).requests["A"].tokens == 5 and
+           d.slice(heads=[1, 2, 3]).groups[0].heads == 3, "by numbers of the model")
+    for which in ({"heads": [0, 2]}, {"tokens": [1, 5]}, {"layers": []}, {"layers": "0"},
+                  {"layers": 1.0}, {"blocks": slice(0, 8, 2)}, {"layers": (1, 2, 3)},
+                  {"heads": True}):
+        tap.ok(refused(kv.UsageError, lambda: d.slice(**which)), f"a slice of {which}")
+
+
 def told_by_messages(tmp):
     """What a message tells to give is an argument, and does it."""
     root = os.path.join(HERE, "..", "testdata", "engines")
@@ -833,6 +870,7 @@ def main():
     numbers()
     slots()
     reads()
+    slices()
     groups_of_a_layer()
     words()
     with oracle.workdir() as tmp:

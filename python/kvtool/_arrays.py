@@ -42,6 +42,17 @@ def name_of(dtype: Any) -> str:
     return text(found.name)
 
 
+def plain_name(dtype: Any) -> str:
+    """Of a type of numpy or torch, of one of Python, or of any name that numpy knows."""
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or \
+        str(dtype).replace("torch.", "")
+    try:
+        import numpy
+        return str(numpy.dtype(name).name)
+    except (ImportError, TypeError):
+        return str(name)
+
+
 def empty(n: int) -> Any:
     """A buffer of n bytes; numpy's are not filled with zeros first."""
     try:

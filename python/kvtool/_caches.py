@@ -203,7 +203,7 @@ def _counts(tokens: Any, rows: int, seen: int) -> List[int]:
 
 #: how rows are told to open(), and how here
 _TOLD = 'facts={"tokens": "N"} or "N,N...", and "padding": "left" if the padding is first'
-_HERE = 'tokens=N or [N, N...], and padding="left" if the padding is first; or '
+_HERE = 'tokens=N or [N, N...], and padding="left" if the padding is first'
 
 
 class _File:
@@ -235,6 +235,9 @@ def saved(tensors: Any, masks: Mapping[str, Any], told: Mapping[str, Any]) -> Du
     """What the library reads of a file of torch.save(): all groups of a cache, copied."""
     torch: Any = importlib.import_module("torch")
     file = _File()
+    left = ["attention_mask="] if "attention_mask" not in masks else []
+    if hasattr(tensors, "self_attention_cache") and "decoder_attention_mask" not in masks:
+        left.append("decoder_attention_mask=")
     if masks:
         tensors = {"past_key_values": tensors, **{
             name: mask if _arrays.is_torch(mask) else torch.tensor(_numbers(mask))
@@ -248,9 +251,8 @@ def saved(tensors: Any, masks: Mapping[str, Any], told: Mapping[str, Any]) -> Du
     try:
         dump = open_dump(file.path, **told)
     except Error as error:
-        left = " or ".join(f"{name}=" for name in ("attention_mask", "decoder_attention_mask")
-                           if name not in masks)
-        raise type(error)(str(error).replace(_TOLD, _HERE + left)) from None
+        here = _HERE + "".join(f"; or {name}" for name in left)
+        raise type(error)(str(error).replace(_TOLD, here)) from None
     dump._keep, dump._name = (file,), "memory"      # pylint: disable=protected-access
     return dump
 

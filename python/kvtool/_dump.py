@@ -99,7 +99,7 @@ class _Facts:
     def __init__(self, handle: int) -> None:
         self.manifest = json.loads(_native.snapshot_json(lib.kvt_dump_snapshot(handle)))
         m = self.manifest
-        entries = m.get("groups", [m] if "layout" in m else [])
+        entries = self.entries = m.get("groups", [m] if "layout" in m else [])
         self.groups = [_group(e, i) for i, e in enumerate(entries)]
         first, ids = m.get("first_token", {}), m.get("token_ids", {})
         self.requests: Dict[str, Request] = {}
@@ -213,21 +213,43 @@ def _runs(numbers: Sequence[int]) -> List[slice]:
     return runs
 
 
-def _ranges(span: Any, keep: List[Any]) -> Ranges:
-    """Ids: one, a slice, a tuple (begin, end), or a list of such."""
+def _pair(name: str, item: Any, known: Sequence[int]) -> Tuple[int, int]:
+    """From and to of one id, of a slice, a range or (begin, end); from the end if negative."""
+    if isinstance(item, (slice, range)):
+        if item.step not in (None, 1):
+            raise UsageError(f"{name}: a step of {item.step}, expected 1")
+        item = (item.start, item.stop)
+    if not isinstance(item, tuple):
+        i = _native.index(name, item)
+        i = known[i] if i < 0 and known and known[0] >= 0 and -i <= len(known) else i
+        return i, i + 1
+    if len(item) != 2:
+        raise UsageError(f"{name} {item}, expected (begin, end)")
+    ends = [known[0] if known else 0, known[-1] + 1 if known else 0]
+    begin, end = (edge if i is None else _native.index(name, i)
+                  for i, edge in zip(item, ends))
+    if known and known[0] >= 0:
+        begin, end = (i + ends[1] if i < 0 else i for i in (begin, end))
+    return begin, end
+
+
+def _ranges(name: str, span: Any, known: Sequence[int], keep: List[Any],
+            one: bool = False) -> Ranges:
+    """Ids: one, a slice, a tuple (begin, end), or a list of such; 'one': neighbours."""
     if span is None:
         return Ranges()
-    items = span if isinstance(span, list) else [span]
-    out = (Range * len(items))()
-    for i, item in enumerate(items):
-        if isinstance(item, (slice, range)):
-            if item.step not in (None, 1) or item.start is None or item.stop is None:
-                raise UsageError(f"{item}, expected a begin, an end and no step")
-            item = (item.start, item.stop)
-        begin, end = item if isinstance(item, tuple) else (item, item + 1)
+    known = sorted(set(known))
+    pairs = [_pair(name, item, known) for item in (span if _is_list(span) else [span])]
+    if one and pairs and all(a[1] == b[0] for a, b in zip(pairs, pairs[1:])):
+        pairs = [(pairs[0][0], pairs[-1][1])]
+    if not pairs or (one and len(pairs) > 1):
+        raise UsageError(f"{name} is {span}, expected " + (
+            "neighbours, as one range" if pairs else "some"))
+    out = (Range * len(pairs))()
+    for i, (begin, end) in enumerate(pairs):
         out[i] = Range(whole("begin", begin, -LARGEST), whole("end", end, -LARGEST))
     keep.append(out)
-    return Ranges(len(items), ctypes.cast(out, ctypes.POINTER(Range)))
+    return Ranges(len(pairs), ctypes.cast(out, ctypes.POINTER(Range)))
 
 
 class Dump:
@@ -378,7 +400,7 @@ class Dump:
         A part, named by numbers in the model and ids in the pool.
 
         ``layers`` and ``blocks`` take a number, ``slice(2, 5)``, ``(2, 5)`` or a list
-        of these; ``heads`` and ``tokens`` one of them.  ``components`` are parts of what a
+        of these; ``heads`` and ``tokens`` neighbours.  -1 is the last.  ``components`` are parts of what a
         group holds, by their names ("k", "v", "ssm").  ``tp=(rank, size)`` is the share of a
         tensor parallel rank, which of some recurrent states depends on ``mamba_groups``.
 
@@ -391,8 +413,18 @@ class Dump:
                            'blocks=, or name requests where it is made, open(blocks_of={"A": '
                            '"5,2,9:40"}) or from_tensors(block_table={"A": [5, 2, 9]})')
         keep: List[Any] = []
-        o = SliceOptions(_ranges(layers, keep), _ranges(blocks, keep),
-                         _ranges(heads, keep), _ranges(tokens, keep))
+        known: Dict[str, List[int]] = {"layers": [], "blocks": [], "heads": []}
+        for g, entry in zip(self.groups, self._facts.entries):
+            start = entry.get("head_start", 0)
+            known["layers"] += g.layer_ids if layers is not None else ()
+            known["blocks"] += g.block_ids if blocks is not None else ()
+            known["heads"] += range(start, start + g.heads)
+        ends = [r.first_token + r.tokens for r in self.requests.values()]
+        o = SliceOptions(_ranges("layers", layers, known["layers"], keep),
+                         _ranges("blocks", blocks, known["blocks"], keep),
+                         _ranges("heads", heads, known["heads"], keep, one=True),
+                         _ranges("tokens", tokens, range(max(ends, default=0)), keep,
+                                 one=True))
         for given, of in ((requests, o.requests), (components, o.components)):
             if given is not None:
                 names = [given] if isinstance(given, str) else list(given)
@@ -431,8 +463,7 @@ class Dump:
         >>> open("cache.npy").decode().read(layer=3, request="A", kv="k").dtype
         dtype('float32')
         """
-        name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or \
-            str(dtype).replace("torch.", "")
+        name = _arrays.plain_name(dtype)
         if name not in ("float32", "float64"):
             raise UsageError(f"dtype is {name!r}, expected 'float32' or 'float64'")
         found = lib.kvt_dtype_find(path_bytes(name))
@@ -896,6 +927,8 @@ def open(path: Path, *,  # pylint: disable=redefined-builtin
     ``blocks_of={"A": [5, 2, 9]}, seq_lens=[40]``, ``blocks_of={"A": "5,2,9:40"}``,
     ``blocks_of="@tables.npy"``, or ``slot_mapping=`` a path.
     """
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"open() takes a path; from_tensors() takes a {type(path).__name__}")
     others = [_said(of, group=name) for name, of in (groups or {}).items()]
     for one, following in zip(others, others[1:]):
         one.next = ctypes.addressof(following)

@@ -400,7 +400,8 @@ _PHRASES = (
      'facts={"tokens": "N"} or "N,N...", and "padding": "left" if'))
 _OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]*)(?:=([^\s;()]*[^\s;(),.:])|"
                      r"(?<=--set) ([\w-]+=[^\s;()]*[^\s;(),.:]))?")
-_NEXT = re.compile(r"((?<![\w-])--[a-z][a-z-]*[= ][^\s;(),]+|--[a-z][a-z-]*)(?= --[a-z])")
+_NEXT = re.compile(r"((?<![\w-])--(?:set [^\s;(),]+|[a-z][a-z-]*(?:=[^\s;(),]+)?))"
+                   r"(?= --[a-z])")
 #: a file in memory has a name that nobody gave it
 _IN_MEMORY = re.compile(r"/proc/self/fd/\d+(?:: the file)?")
 _COMMAND = re.compile(r"(\bkvtool [a-z-]+(?: [^;\s]*[^;,\s])*)")

@@ -225,21 +225,26 @@ def _opened(side: Any, number: int, layout: Any) -> Tuple[Dump, bool]:
     try:
         dump = from_tensors(side, layout=_layout_of(side, layout, number))
     except Error as error:
-        raise type(error)(f"{'ab'[number]}: {error}") from None
+        words = f"{'ab'[number]}: {error}"
+        if "facts=" in words or "tokens=" in words:
+            words += "; from_tensors() takes these, and diff() what it makes"
+        raise type(error)(words) from None
     dump._name = "ab"[number]           # pylint: disable=protected-access
     return dump, True
 
 
-def _scales(o: DiffOptions, *given: Union[float, Sequence[float], None]) -> None:
+def _scales(o: DiffOptions, *given: Any) -> None:
     """One number, or one of keys and one of values."""
     for side, scale in enumerate(given):
-        if scale is not None:
-            both = (scale, scale) if isinstance(scale, (int, float)) else tuple(scale)
-            if len(both) != 2:
-                raise UsageError(f"scale_{'ab'[side]} has {len(both)} numbers, expected one, "
-                                 "or one of keys and one of values")
-            o.has_scale[side] = True
-            o.scale[side][0], o.scale[side][1] = both
+        if scale is None:
+            continue
+        scale = scale.tolist() if hasattr(scale, "tolist") else scale
+        both = list(scale) if isinstance(scale, (list, tuple)) else [scale]
+        if len(both) not in (1, 2) or not all(isinstance(x, (int, float)) for x in both):
+            raise UsageError(f"scale_{'ab'[side]} is {scale!r}, expected one number, or one "
+                             "of keys and one of values")
+        o.has_scale[side] = True
+        o.scale[side][0], o.scale[side][1] = both[0], both[-1]
 
 
 def _note(a: Dump, b: Dump) -> str:
@@ -294,8 +299,9 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
     if by not in modes:
         raise UsageError(f"by is {by!r}, expected one of {', '.join(modes)}")
     if isinstance(tolerance, str) and tolerance != "auto":
-        raise UsageError(f"tolerance is {tolerance!r}, expected 'auto' or a number")
-    if isinstance(tolerance, (int, float)):
+        raise UsageError(f"tolerance is {tolerance!r}, expected 'auto' or a number; atol= and "
+                         "rtol= are arguments of their own")
+    if tolerance is not None and not isinstance(tolerance, str):
         atol = float(tolerance)
     o = DiffOptions(modes.index(by), common, exact, tolerance == "auto",
                     atol is not None, rtol is not None, atol or 0, rtol or 0,

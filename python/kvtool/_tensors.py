@@ -271,6 +271,7 @@ def _cache_in(tensors: Any, own: Dict[str, Any], told: Mapping[str, Any]) -> Any
     if not _caches.is_tensor(tensors) and hasattr(tensors, "past_key_values"):
         tensors = tensors.past_key_values       # of what a model gave back
     cache, why = _caches.plain_of(tensors)
+    told = dict(told, block_size=own["block_size"]) if own["block_size"] else told
     if (cache is None or told or (unsaid and _caches.has_zeros(cache))) and \
             own["layout"] is None and _caches.is_savable(tensors):
         return _opened(tensors, own, told)
@@ -387,6 +388,9 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
     (13, 4, 8)
     """
     own = {n: v for n, v in locals().items() if n not in ("tensors", "told")}
+    for name in told:
+        if name != "groups" and name not in _native.HINTS:
+            raise TypeError(f"from_tensors() got an unexpected keyword argument {name!r}")
     apart = False
     if layout in (None, "BHSD"):
         found = _cache_in(tensors, own, told)
@@ -553,6 +557,10 @@ def _say_more(manifest: Dict[str, Any], n: Any,
         manifest["null_block"] = null_block
     if tp is not None:
         manifest["tp_rank"], manifest["tp_size"] = tp
+    for name, value in (("block_table", block_table), ("num_tokens", num_tokens)):
+        if value is not None and (block_table is None or not isinstance(value, Mapping)):
+            raise UsageError(f"{name} is a {type(value).__name__}, expected a mapping, "
+                             'block_table={"A": [5, 2]}, num_tokens={"A": 20}')
     if block_table is None:
         return
     tables = {str(r): [int(b) for b in t] for r, t in block_table.items()}
