@@ -243,6 +243,7 @@ def in_memory(tmp):
     tap.ok(not wrong and len(kinds) > 4, f"{len(OBJECTS)} objects of {len(kinds)} kinds are "
            "read as what torch.save() writes of them", wrong)
     object_of_numbers()
+    containers()
     del sys.modules["torch"]
 
 
@@ -267,6 +268,24 @@ def object_of_numbers():
     for name, value in (("block_table", {"r": [0]}), ("kind", "mla"), ("latent", True)):
         said = refused(kv.UsageError, lambda: kv.from_tensors(cache, **{name: value}))
         tap.ok(f"{name}= is for" in said, f"{name}= is not for it", said)
+
+
+def containers():
+    """What may be a cache is looked into; what may be an engine's is asked about."""
+    half = Torch.Tensor(np.ones((1, 2, 5, 4), "<f4"), "FloatStorage")
+    for what, thing, words in [
+            ("layers of an engine", [half, half], "give layout="),
+            ("named ones", {"model.layers.0.attn": half}, "give layout="),
+            ("pairs", [(half, half)], "axes"),
+            ("names of a cache", {"layers.0.keys": half, "layers.0.values": half}, "axes"),
+            ("lists of a cache", {"key_cache": [half], "value_cache": [half]}, "axes")]:
+        said = refused(kv.Error, lambda: kv.from_tensors(thing))
+        tap.ok(words in said, f"{what}: {words}", said)
+    told = kv.from_tensors([(half, half)], format="transformers", facts={"axes": "BHTD"})
+    tap.ok(told.requests["0"].tokens == 5, "what a message tells to give is taken")
+    said = refused(kv.BadInput, lambda: kv.diff([(half, half)], [(half, half)]))
+    tap.ok(said.startswith("a: ") and "from_tensors() takes these" in said,
+           "diff() says who takes that", said)
 
 
 def padded(tmp):
@@ -306,11 +325,16 @@ def padded(tmp):
             wrong.append((i, "file", answer(lambda: d), answer(lambda: kv.from_tensors(live))))
         del sys.modules["torch"]
     tap.ok(not wrong, "150 batches with padding, told in five ways, and as a file", wrong)
+    pair = tuple(np.ones((2, 1, 4, 2), "f4") for _ in range(2))
     given = types.SimpleNamespace(past_key_values=Cache(pairs), logits=None)
     tap.ok(kv.from_tensors(given, **told).digest() == d.digest(), "what a model gave back")
+    given = types.SimpleNamespace(past_key_values=None, logits=pair[0])
+    said = refused(kv.UsageError, lambda: kv.from_tensors(given))
+    tap.ok("use_cache=True" in said, "what one gave back without a cache", said)
+    given = types.SimpleNamespace(cache_params=Cache((pair,)), logits=pair[0])
+    tap.ok(len(kv.from_tensors(given, tokens=4).requests) == 2, "one of Mamba")
     said = refused(kv.UsageError, lambda: kv.from_tensors("cache.pt"))
     tap.ok("kvtool.open()" in said, "a path is not what is in a file", said)
-    pair = tuple(np.ones((2, 1, 4, 2), "f4") for _ in range(2))
     for what, error, words, told in [
             ("a hole", kv.BadInput, "between", {"attention_mask": [[1, 0, 1, 1]] * 2}),
             ("twos", kv.UsageError, "0 and 1", {"attention_mask": [[1, 2, 1, 1]] * 2}),

@@ -43,7 +43,7 @@ def is_object(tensors: Any) -> bool:
 def is_cache(tensors: Any) -> bool:
     """What needs no layout: a cache, a tuple of pairs, what a model gave back."""
     return is_object(tensors) or _is_pairs(tensors) or \
-        (hasattr(tensors, "past_key_values") and not is_tensor(tensors)) or \
+        (not is_tensor(tensors) and given_back(tensors) is not tensors) or \
         isinstance(tensors, Mapping) and any(
             is_object(value) or _is_pairs(value) for value in tensors.values())
 
@@ -217,18 +217,39 @@ class _File:
         os.close(self.fd)
 
 
-def is_savable(tensors: Any) -> bool:
-    """An object, or a container of what may be one, or of torch's tensors [b, h, t, d]."""
+def is_savable(tensors: Any, told: bool) -> bool:
+    """
+    An object, or a container of some; of torch's tensors [b, h, t, d] alone only one that
+    is named or shaped as a cache is, or told about: others may be an engine's, and large.
+    """
     if "torch" not in sys.modules or is_tensor(tensors):
         return False
     if not isinstance(tensors, (Mapping, list, tuple)):
         return hasattr(tensors, "__dict__")
-    items = tensors.values() if isinstance(tensors, Mapping) else tensors
-    leaves = [leaf for item in items
-              for leaf in (item if isinstance(item, (list, tuple)) else [item])]
-    return any(_arrays.is_torch(leaf) and len(leaf.shape) == 4 if is_tensor(leaf)
-               else hasattr(leaf, "__dict__") or isinstance(leaf, Mapping)
-               for leaf in leaves)
+    named = list(tensors.items()) if isinstance(tensors, Mapping) else \
+        [("", item) for item in tensors]
+    for name, item in named:
+        alone = is_tensor(item) and not (told or "key" in str(name))
+        for leaf in item if isinstance(item, (list, tuple)) else [item]:
+            if not is_tensor(leaf):
+                if hasattr(leaf, "__dict__") or isinstance(leaf, Mapping):
+                    return True
+            elif not alone and _arrays.is_torch(leaf) and len(leaf.shape) == 4:
+                return True
+    return False
+
+
+def given_back(tensors: Any) -> Any:
+    """The cache of what a model gave back; other things as they are."""
+    if is_tensor(tensors) or is_object(tensors):
+        return tensors
+    for name in ("cache", "past_key_values", "cache_params"):
+        if getattr(tensors, name, None) is not None:
+            return getattr(tensors, name)
+    if hasattr(tensors, "past_key_values") or hasattr(tensors, "cache_params"):
+        raise UsageError(f"the {type(tensors).__name__} has no cache: call the model with "
+                         "use_cache=True")
+    return tensors
 
 
 def saved(tensors: Any, masks: Mapping[str, Any], told: Mapping[str, Any]) -> Dump:

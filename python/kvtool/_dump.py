@@ -757,7 +757,7 @@ class Dump:
         except Error as error:
             err = _native.ErrorText(str(error).encode()[:511])
             lib.kvt_writer_retell(writer, byref(err))
-            raise type(error)(text(err.text)) from None
+            raise type(error)(_native.in_python(text(err.text))) from None
 
     def _verify(self, watch: Watch, handle: int, writer: c_void_p) -> None:
         written = Dump(make("kvt_open_written", writer), "what was written")
@@ -810,7 +810,7 @@ class Dump:
         def told(_: Any, rule: Any) -> None:
             r = rule[0]
             found.append(Finding(text(r.rule), text(r.severity), text(r.at),
-                                 text(r.text)))
+                                 _native.in_python(text(r.text))))
 
         with self._handle as handle:
             status, err = Watch(threads, memory, progress).status(

@@ -547,7 +547,7 @@ class Watch:
             self._seen = (what.decode(), done, total)
 
     def _warn(self, _: Any, words: Optional[bytes]) -> None:
-        self._warnings.append(text(words))
+        self._warnings.append(in_python(text(words)))
 
     def _tell(self) -> None:
         if self._progress and self._seen != self._told and self._seen[0]:

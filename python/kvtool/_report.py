@@ -316,7 +316,7 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
     cells: List[Tuple[Any, ...]] = []
 
     def tell_only(_: Any, side: int, words: bytes) -> None:
-        only.append(f"{'AB'[side]}: {text(words)}")
+        only.append(f"{'AB'[side]}: {_native.in_python(text(words))}")
 
     def tell_group(_: Any, found: Any) -> None:
         g = found[0]

@@ -268,12 +268,11 @@ def _cache_in(tensors: Any, own: Dict[str, Any], told: Mapping[str, Any]) -> Any
         "num_tokens", "attention_mask", "tokens", "block_table"))
     if padding not in (None, "left", "right"):
         raise UsageError(f"padding is {padding!r}, expected 'left' or 'right'")
-    if not _caches.is_tensor(tensors) and hasattr(tensors, "past_key_values"):
-        tensors = tensors.past_key_values       # of what a model gave back
+    tensors = _caches.given_back(tensors)
     cache, why = _caches.plain_of(tensors)
     told = dict(told, block_size=own["block_size"]) if own["block_size"] else told
     if (cache is None or told or (unsaid and _caches.has_zeros(cache))) and \
-            own["layout"] is None and _caches.is_savable(tensors):
+            own["layout"] is None and _caches.is_savable(tensors, bool(told)):
         return _opened(tensors, own, told)
     if cache is None:
         if _caches.is_object(tensors):
