@@ -258,6 +258,13 @@ def object_of_numbers():
     tap.ok('tokens=N or [N, N...], and padding="left"' in said and
            "decoder_" not in said and said.startswith("the cache") and "attention_mask=" in said and "/proc" not in said,
            "what is missing is asked for by arguments", said)
+    half = ff.Tensor("FloatStorage", np.ones((1, 2, 5, 4), "f4"))
+    own = Torch.read(ff.Object("DynamicCache", {"layers": [
+        ff.Object("OwnLayer", {"keys": half, "values": half}, "__main__")]}))
+    said = refused(kv.Error, lambda: kv.from_tensors(own))
+    again = re.search(r"give (tuple\(.*layers\))", said)
+    tap.ok(again and kv.from_tensors(eval(again.group(1), {"cache": own})).requests[
+        "0"].tokens == 5, "of a class that nobody knows its pairs are asked for", said)
     both = Torch.read(ff.Object("EncoderDecoderCache", {}))
     both.self_attention_cache = both.cross_attention_cache = cache
     said = refused(kv.BadInput, lambda: kv.from_tensors(both, attention_mask=[[1] * 9] * 2))

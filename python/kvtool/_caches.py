@@ -203,6 +203,8 @@ def _counts(tokens: Any, rows: int, seen: int) -> List[int]:
 
 #: how rows are told to open(), and how here
 _TOLD = 'facts={"tokens": "N"} or "N,N...", and "padding": "left" if the padding is first'
+_PAIRS = ("save [(l.keys, l.values) for l in cache.layers]",
+          "give tuple((l.keys, l.values) for l in cache.layers)")
 _HERE = 'tokens=N or [N, N...], and padding="left" if the padding is first'
 
 
@@ -273,7 +275,7 @@ def saved(tensors: Any, masks: Mapping[str, Any], told: Mapping[str, Any]) -> Du
         dump = open_dump(file.path, **told)
     except Error as error:
         here = _HERE + "".join(f"; or {name}" for name in left)
-        raise type(error)(str(error).replace(_TOLD, here)) from None
+        raise type(error)(str(error).replace(_TOLD, here).replace(*_PAIRS)) from None
     dump._keep, dump._name = (file,), "memory"      # pylint: disable=protected-access
     return dump
 
