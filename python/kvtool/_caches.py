@@ -147,7 +147,8 @@ def has_zeros(cache: Cache) -> bool:
 # ---- rows --------------------------------------------------------------------------
 
 def _numbers(mask: Any) -> List[List[int]]:
-    rows: List[List[int]] = mask.tolist() if hasattr(mask, "tolist") else [list(row) for row in mask]
+    rows: List[List[int]] = mask.tolist() if hasattr(mask, "tolist") else \
+        [list(row) for row in mask]
     if not all(isinstance(row, list) and all(n in (0, 1) for n in row) for row in rows):
         raise UsageError("attention_mask holds other numbers than 0 and 1, expected "
                          "[batch, tokens] of them")

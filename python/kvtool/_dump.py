@@ -400,9 +400,10 @@ class Dump:
         A part, named by numbers in the model and ids in the pool.
 
         ``layers`` and ``blocks`` take a number, ``slice(2, 5)``, ``(2, 5)`` or a list
-        of these; ``heads`` and ``tokens`` neighbours.  -1 is the last.  ``components`` are parts of what a
-        group holds, by their names ("k", "v", "ssm").  ``tp=(rank, size)`` is the share of a
-        tensor parallel rank, which of some recurrent states depends on ``mamba_groups``.
+        of these; ``heads`` and ``tokens`` neighbours.  -1 is the last.
+        ``components`` are parts of what a group holds, by their names ("k", "v", "ssm").
+        ``tp=(rank, size)`` is the share of a tensor parallel rank, which of some recurrent
+        states depends on ``mamba_groups``.
 
         >>> part = open("cache.npy").slice(layers=(1, 3), requests="A", tp=(1, 4))
         >>> part.groups[0].layer_ids, part.groups[0].heads, list(part.requests)
@@ -720,8 +721,8 @@ class Dump:
     def write(self, path: Path, *, layout: Optional[str] = None,
               format: Optional[str] = None,  # pylint: disable=redefined-builtin
               overwrite: bool = False, verify: bool = True, sync: bool = True,
-              compress: bool = True, as_is: bool = False, threads: int = 0, memory: int = MEMORY,
-              progress: Optional[Progress] = None) -> None:
+              compress: bool = True, as_is: bool = False, threads: int = 0,
+              memory: int = MEMORY, progress: Optional[Progress] = None) -> None:
         """
         Writes all of it into a new file or folder, whose format follows from the end of
         its name.  It has its name only when it is complete and, with ``verify``, when

@@ -227,6 +227,9 @@ def _rows(cache: _caches.Cache, counts: Any, mask: Any, tokens: Any,
                              "sequences")
         tokens = counts
     elif mask is None and tokens is None:
+        if padding is not None:
+            raise UsageError("padding= says where it is, and tokens= or attention_mask= how "
+                             "much: give one of them, too")
         if rows > 1:
             return None, None, False
         tokens = cache.tokens
@@ -282,6 +285,9 @@ def _cache_in(tensors: Any, own: Dict[str, Any], told: Mapping[str, Any]) -> Any
     _none_of("an encoder and a decoder", {},
              decoder_attention_mask=own["decoder_attention_mask"])
     if own["block_table"] is not None:
+        for name in ("attention_mask", "tokens", "padding"):
+            if own[name] is not None:
+                raise UsageError(f"block_table= and {name}= exclude each other")
         return cache.pairs, own["block_table"], own["num_tokens"], False
     return (cache.pairs, *_rows(cache, own["num_tokens"], own["attention_mask"],
                                 own["tokens"], padding))
