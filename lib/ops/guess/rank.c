@@ -64,16 +64,22 @@ static bool is_latent(const struct kvt_guess_candidate *c)
 }
 
 /*
- * Are the sizes known apart from the axes of the array?  Its shape gives those of
- * one plane only, and may be one that the engine declared and does not use.
+ * Are the sizes known apart from the axes of the array, or the same in all that has
+ * them?  Where each layout has its own, their measures do not compare.
  */
 static bool sizes_are_said(const struct kvt_guess *g, const struct kvt_hints *h)
 {
-	bool planes = false;
+	const int64_t *first = g->candidate->group.shape.n;
+	bool planes = false, alike = true;
 
-	for (int i = 0; i < g->ncandidates; i++)
-		planes |= g->candidate[i].layout.nplanes == 2;
-	return planes || (h->content && h->block_size && (h->layers || h->blocks));
+	for (int i = 0; i < g->ncandidates; i++) {
+		const struct kvt_guess_candidate *c = &g->candidate[i];
+
+		planes |= c->layout.nplanes == 2;
+		alike &= !memcmp(c->group.shape.n, first, sizeof(c->group.shape.n));
+	}
+	return (planes && alike) ||
+	       (h->content && h->block_size && (h->layers || h->blocks));
 }
 
 static enum kvt_status add_candidate(struct kvt_guess *g, struct guess_sample *s,
@@ -91,7 +97,8 @@ static enum kvt_status add_candidate(struct kvt_guess *g, struct guess_sample *s
 	status = kvt_guess_open(&dump, c, s, preset->axes, err);
 	if (status)
 		return status == KVT_SYSTEM ? status : KVT_OK;
-	if (!preset->latent && is_latent(c)) {
+	/* a file may have one order under several names, or in its strides */
+	if ((!preset->latent && is_latent(c)) || is_listed(g, &c->layout)) {
 		kvt_dump_close(dump);
 		return KVT_OK;
 	}

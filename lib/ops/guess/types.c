@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* In a sentence that says what to add. */
+#define ASKS "give --"
+
 /* The first preset that can be opened, for what all layouts have in common. */
 static enum kvt_status open_any(struct kvt_dump **out, struct kvt_guess_candidate *c,
 				const struct guess_sample *s, struct kvt_error *err)
@@ -26,7 +29,9 @@ static enum kvt_status open_any(struct kvt_dump **out, struct kvt_guess_candidat
 		status = kvt_guess_open(out, c, s, preset->axes, &why);
 		if (!status || (status != KVT_BAD_INPUT && status != KVT_USAGE))
 			break;
-		if (!first.text[0])
+		/* of what is missing rather than of what contradicts the layout */
+		if (!first.text[0] ||
+		    (!strstr(first.text, ASKS) && strstr(why.text, ASKS)))
 			first = why;
 	}
 	/* the first layout is the plainest; later ones complain of odder things */
