@@ -494,7 +494,10 @@ struct kvt_array {
 	int64_t shape[32];
 	int64_t elem;			/* bytes of one element; 0: unknown */
 	const struct kvt_dtype *dtype;	/* if the file says so; or NULL */
-	int64_t nbytes;
+	int64_t nbytes;			/* of all there is */
+	bool apart;			/* keys and values in two tensors of this shape */
+	bool of_layers;			/* tensors of a layer each: the first axis */
+	bool either;			/* two of them, or one's keys and values */
 };
 
 /*

@@ -163,6 +163,13 @@ static int count_open(const struct kvt_group *group)
 	return n;
 }
 
+/* Are tokens all that is known of blocks? */
+static bool is_flat(const struct kvt_group *group)
+{
+	return count_open(group) == 2 && group->shape.n[KVT_AXIS_B] < 0 &&
+	       group->shape.n[KVT_AXIS_S] < 0;
+}
+
 /* The only open extent is what divides the size exactly. */
 static enum kvt_status derive_open(bool *derived, struct kvt_group *group,
 				   const struct kvt_array *array,
@@ -184,7 +191,7 @@ static enum kvt_status derive_open(bool *derived, struct kvt_group *group,
 		shape.n[KVT_AXIS_D] = group->page_bytes;
 		shape.elem = 1;
 	}
-	if (nopen > 1 && array->rank > 1)
+	if (nopen > 1 && array->rank > 1 && !is_flat(group))
 		return kvt_manifest_fit_other(group, array, err);
 	if (nopen > 1 || kvt_shape_nbytes(&nbytes, &shape, NULL) || !nbytes)
 		return ask_open(group, array, err);

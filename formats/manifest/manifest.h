@@ -113,6 +113,37 @@ int64_t kvt_content_ratio(const struct kvt_group *group);
 KVT_MUST_CHECK enum kvt_status
 kvt_content_fold(struct kvt_group *group, const char *name, struct kvt_error *err);
 
+/* What an array lacks or joins of the axes of a layout. */
+struct kvt_reading {
+	bool fuse;		/* K and D are one axis; opaque content has no K */
+	bool no_heads;		/* of opaque content */
+	bool one_layer;		/* there is no L: a tensor of one layer */
+	bool one_head;		/* of opaque content, which has an axis of 1 for it */
+	bool declared;		/* by an engine; its bytes lie in another order */
+	bool flat;		/* B and S are one axis, */
+	int64_t tokens;		/* of so many */
+};
+
+/*
+ * The extents of an array in this layout: the first way to read it that fits, and fits
+ * what 'n' has already, where -1 is not known.  'slots' of a block, or -1: then blocks
+ * and slots stay -1 if the array is flat.  False: no way fits.
+ */
+bool kvt_match_shape(int64_t n[KVT_NAXES], struct kvt_reading *as,
+		     const struct kvt_layout *layout, bool latent, int64_t slots,
+		     const struct kvt_array *array);
+/* Slots of a block, where each is a token; -1: not known. */
+int64_t kvt_group_slots(const struct kvt_group *group);
+/* Does each part stand for one axis of an array?  Of two planes, in the same order. */
+bool kvt_layout_has_axes(const struct kvt_layout *layout);
+
+/*
+ * "nhd (5 layers, ...), hnd (...)": the presets that have this shape, with the sizes it
+ * then has.  Returns how many there are; *flat: the first does not say what is a block.
+ */
+int kvt_manifest_readings(char *list, size_t size, bool *flat,
+			  const struct kvt_group *group, const struct kvt_array *array);
+
 /* What fit.c asks about shapes.  Each refuses with KVT_BAD_INPUT. */
 
 /* Extents that were not given, from the shape; those that were given must agree. */

@@ -80,17 +80,19 @@ static struct kvt_text window_text(const struct kvt_tensors *tensors, int axis)
 
 enum kvt_status kvt_axes_ask(const struct kvt_tensors *tensors,
 			     const struct kvt_tensor *t, const char *first,
-			     const char *before, bool blocks, const char *path,
+			     const char *before, const char *blocks, const char *path,
 			     struct kvt_error *err)
 {
 	int at = (int)strlen(first);
 
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: the file does not say what the axes of %.100s (%s) are; give %s--set=axes=%sHTD%s if it is %lld heads of %lld tokens, %s--set=axes=%sTHD%s if %lld tokens of %lld heads%s",
+			"%s: the file does not say what the axes of %.100s (%s) are; give %s--set=axes=%sHTD%s if it is %lld heads of %lld tokens, %s--set=axes=%sTHD%s if %lld tokens of %lld heads%s%s%s",
 			path, t->name, kvt_extents_text(t->rank, t->shape).s, before,
 			first,
 			window_text(tensors, at + 1).s, LL(t->shape[at]),
 			LL(t->shape[at + 1]), before, first, window_text(tensors, at).s,
 			LL(t->shape[at]), LL(t->shape[at + 1]),
-			blocks ? ", or --layout or --manifest if it is blocks" : "");
+			blocks ? ", or --layout or --manifest if it is blocks" : "",
+			blocks && *blocks ? ", which could be " : "",
+			blocks ? blocks : "");
 }

@@ -55,7 +55,7 @@ static enum kvt_status check_axes(const struct cache_opening *o,
 		return status;
 	if (t->rank == CACHE_RANK - 1 && t->rank != (int)strlen(axes) &&
 	    !kvt_fact(o->hints, "axes"))
-		return kvt_axes_ask(&o->tensors, t, "", "", false, o->reader->leaf.path,
+		return kvt_axes_ask(&o->tensors, t, "", "", NULL, o->reader->leaf.path,
 				    o->err);
 	if (t->rank != (int)strlen(axes))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -536,7 +536,7 @@ enum kvt_status kvt_cache_layers(struct cache_opening *o)
 	    (status = find_stack(&keys, &values, o)))
 		return status;
 	if (keys && !kvt_fact(o->hints, "axes") && keys->rank == CACHE_RANK)
-		return kvt_axes_ask(&o->tensors, keys, "L", "", false,
+		return kvt_axes_ask(&o->tensors, keys, "L", "", NULL,
 				    o->reader->leaf.path, o->err);
 	if (keys && !kvt_fact(o->hints, "axes"))
 		o->axes = "L" KVT_CACHE_AXES;

@@ -23,11 +23,12 @@ kvt_axes_check(const char *axes, struct kvt_error *err);
 /*
  * KVT_BAD_INPUT: heads or tokens may come first in a tensor, whose axes begin with
  * 'first'.  The options of both are said with the sizes that follow, after 'before'; and
- * what blocks of an engine need, where they may be that.
+ * what blocks of an engine need, where they may be that: the layouts that they could
+ * have, "" for any, or NULL.
  */
 enum kvt_status kvt_axes_ask(const struct kvt_tensors *tensors,
 			     const struct kvt_tensor *tensor, const char *first,
-			     const char *before, bool blocks, const char *path,
+			     const char *before, const char *blocks, const char *path,
 			     struct kvt_error *err);
 
 /* Otherwise it may be of all layers. */

@@ -135,11 +135,16 @@ static enum kvt_status add_whole(struct opening *o, int g, const struct kvt_tens
 	return add_range(o, g, &range, values);
 }
 
+static bool are_alike(const struct kvt_tensor *k, const struct kvt_tensor *v)
+{
+	return k->rank == v->rank && !strcmp(k->type, v->type) &&
+	       !memcmp(k->shape, v->shape, (size_t)k->rank * sizeof(*k->shape));
+}
+
 static enum kvt_status check_pair(const struct opening *o, const struct kvt_tensor *k,
 				  const struct kvt_tensor *v)
 {
-	if (k->rank == v->rank && !strcmp(k->type, v->type) &&
-	    !memcmp(k->shape, v->shape, (size_t)k->rank * sizeof(*k->shape)))
+	if (are_alike(k, v))
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: tensors %.100s and %.100s differ in shape or type",
@@ -251,6 +256,36 @@ static enum kvt_status add_planes(struct opening *o, int64_t l, int64_t end,
 	return status;
 }
 
+static int find_axis(const struct kvt_order *order, enum kvt_axis axis)
+{
+	int at = 0;
+
+	while (at < order->nparts && order->part[at].axis != axis)
+		at++;
+	return at;
+}
+
+/*
+ * Where keys and values are tensors of their own K stands outside of their axes, said or
+ * not: BSHD, KBSHD and LKBSHD are all two planes LBSHD.
+ */
+static void take_apart(struct kvt_layout *layout)
+{
+	struct kvt_order *order = &layout->plane[0];
+	int at = find_axis(order, KVT_AXIS_K), outside = !find_axis(order, KVT_AXIS_L);
+
+	if (layout->nplanes != 1 || find_axis(order, KVT_AXIS_H) == order->nparts ||
+	    (at < order->nparts && at > outside))
+		return;
+	if (at < order->nparts) {
+		order->nparts--;
+		memmove(&order->part[at], &order->part[at + 1],
+			(size_t)(order->nparts - at) * sizeof(order->part[0]));
+	}
+	layout->plane[1] = *order;
+	layout->nplanes = 2;
+}
+
 /* The layout must say the same as the tensors: planes together, or apart. */
 static enum kvt_status check_apart(const struct opening *o, const struct kvt_layout *l,
 				   bool apart)
@@ -269,10 +304,12 @@ static enum kvt_status open_single(struct opening *o, const struct kvt_tensor *t
 				   const struct kvt_tensor *values)
 {
 	struct kvt_array array = kvt_tensor_array(t, o->reader->leaf.path);
-	const struct kvt_group *group = &o->manifest.snapshot.group[0];
+	struct kvt_group *group = &o->manifest.snapshot.group[0];
 	bool planes = plane_axis(o, t, values) >= 0, apart = values && !planes;
 	enum kvt_status status;
 
+	if (apart && o->manifest.has_layout)
+		take_apart(&group->layout);
 	if ((status = kvt_tensor_check(t, o->reader->leaf.path, o->err)) ||
 	    (values && (status = kvt_tensor_check(values, o->reader->leaf.path,
 						  o->err))) ||
@@ -280,10 +317,9 @@ static enum kvt_status open_single(struct opening *o, const struct kvt_tensor *t
 	    (apart && (status = check_apart(o, &group->layout, true))) ||
 	    (planes && (status = join_planes(&array, o, t, values))))
 		return status;
-	if (apart) {
+	if (apart)
 		array.nbytes *= 2;
-		array.rank = 0;
-	}
+	array.apart = apart;
 	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
 		return status;
 	if (!values && !o->manifest.pages)
@@ -359,10 +395,8 @@ static void add_layers_axis(struct kvt_layout *layout)
 {
 	for (int i = 0; i < layout->nplanes; i++) {
 		struct kvt_order *order = &layout->plane[i];
-		int at = 0;
+		int at = find_axis(order, KVT_AXIS_L);
 
-		while (at < order->nparts && order->part[at].axis != KVT_AXIS_L)
-			at++;
 		if (at < order->nparts || at == KVT_MAX_PARTS)
 			continue;
 		for (int j = order->nparts++; j > 0; j--)
@@ -418,6 +452,33 @@ static enum kvt_status add_layers(struct opening *o, const struct kvt_layer *lay
 	return status;
 }
 
+/* Puts an axis for 'count' tensors of a layer each before those of one. */
+static void stack_layers(struct kvt_array *array, int64_t count)
+{
+	array->of_layers = true;
+	if (array->rank == KVT_TENSOR_MAX_RANK) {
+		array->rank = 0;
+		return;
+	}
+	memmove(array->shape + 1, array->shape,
+		(size_t)array->rank * sizeof(*array->shape));
+	array->shape[0] = count;
+	array->rank++;
+}
+
+/* Two tensors of a tuple, or of numpy.savez(): layers, or keys and values. */
+static const struct kvt_tensor *first_of_two(const struct opening *o)
+{
+	static const char *const names[][2] = { { "0", "1" }, { "arr_0", "arr_1" } };
+	const struct kvt_tensor *a, *b;
+
+	for (size_t i = 0; o->tensors->count == 2 && i < 2; i++)
+		if ((a = kvt_tensors_find(o->tensors, names[i][0])) &&
+		    (b = kvt_tensors_find(o->tensors, names[i][1])) && are_alike(a, b))
+			return a;
+	return NULL;
+}
+
 /* The array that the layers would be if they were one. */
 static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *layer,
 				  int64_t count, bool apart)
@@ -434,6 +495,8 @@ static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *lay
 		if ((status = join_planes(&array, o, first, partner(o, first))))
 			return status;
 	}
+	if (apart && o->manifest.has_layout)
+		take_apart(&group->layout);
 	if ((status = kvt_manifest_extent(group, KVT_AXIS_L, count, "tensors",
 					  o->reader->leaf.path, o->err)) ||
 	    (status = check_apart(o, &group->layout, apart)) ||
@@ -443,14 +506,9 @@ static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *lay
 				   &array.nbytes))
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: too many tensors",
 				o->reader->leaf.path);
-	if (apart || array.rank == KVT_TENSOR_MAX_RANK) {
-		array.rank = 0;
-	} else {
-		memmove(array.shape + 1, array.shape,
-			(size_t)array.rank * sizeof(*array.shape));
-		array.shape[0] = count;
-		array.rank++;
-	}
+	array.apart = apart;
+	stack_layers(&array, count);
+	array.either = !o->manifest.has_layout && first_of_two(o);
 	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
 		return status;
 	if (!partner(o, first))
@@ -477,6 +535,15 @@ static enum kvt_status open_layers(struct opening *o)
 
 /* ---- which arrangement -------------------------------------------------- */
 
+/* Batch, heads, tokens and elements, perhaps of all layers: fewer are of an engine. */
+static bool has_cache_axes(const struct opening *o)
+{
+	for (int64_t i = 0; !o->manifest.has_layout && i < o->tensors->count; i++)
+		if (o->tensors->tensor[i].rank == 4 || o->tensors->tensor[i].rank == 5)
+			return true;
+	return false;
+}
+
 /* Keys and values apart: as likely as blocks a cache as transformers has it. */
 static const struct kvt_tensor *like_cache(const struct opening *o)
 {
@@ -498,12 +565,38 @@ static const struct kvt_tensor *like_fused(const struct opening *o)
 	       t->shape[1] == 1 ? t : NULL;
 }
 
+/* Layouts that pairs like this one could have if they are blocks; "" if one has none. */
+static void list_pairs(char *list, size_t size, const struct opening *o,
+		       const struct kvt_tensor *t)
+{
+	struct kvt_array array = kvt_tensor_array(t, o->reader->leaf.path);
+	struct kvt_manifest said = o->manifest;
+	struct kvt_group *group = &said.snapshot.group[0];
+	struct kvt_layer *layer;
+	int64_t count;
+	bool flat;
+
+	*list = '\0';
+	if (kvt_manifest_fill(&said, 0, array.name, NULL))
+		return;
+	array.apart = true;
+	if (!kvt_tensors_layers(&layer, &count, &array.apart, o->tensors, o->names,
+				array.name, NULL)) {
+		free(layer);
+		stack_layers(&array, count);
+		group->shape.n[KVT_AXIS_L] = count;
+	}
+	/* one block is as good as none */
+	if (array.apart && t->shape[0] != 1)
+		kvt_manifest_readings(list, size, &flat, group, &array);
+}
+
 /* Where neither manifest nor user said what the axes are: all that they may be. */
 static enum kvt_status refuse_axes(const struct opening *o, const struct kvt_tensor *t,
 				   bool fused)
 {
 	const char *path = o->reader->leaf.path;
-	char before[300] = "--from=transformers ";
+	char before[300] = "--from=transformers ", list[150];
 	bool single = o->tensors->count == 2;
 
 	if (o->tensors->names)
@@ -513,9 +606,10 @@ static enum kvt_status refuse_axes(const struct opening *o, const struct kvt_ten
 	if (o->names)
 		snprintf(before, sizeof(before),
 			 "--from=transformers --set=names=%.200s ", o->names);
+	list_pairs(list, sizeof(list), o, t);
 	/* a pair without a number is of all layers */
 	return kvt_axes_ask(o->tensors, t, fused ? "KB" : t->rank == 5 ? "LB" : single &&
-			    !kvt_name_is_numbered(t->name) ? "L" : "B", before, true,
+			    !kvt_name_is_numbered(t->name) ? "L" : "B", before, list,
 			    path, o->err);
 }
 
@@ -533,8 +627,8 @@ static enum kvt_status open_tensors(struct opening *o)
 	if (!o->names && !o->tensors->names && count > 1) {
 		if ((status = kvt_names_guess(&o->guessed, o->tensors,
 					      o->reader->leaf.path,
-					      o->manifest.has_layout ? "" :
-					      "--from=transformers ", o->err)))
+					      has_cache_axes(o) ?
+					      "--from=transformers " : "", o->err)))
 			return status;
 		o->names = o->guessed;
 	}
@@ -552,6 +646,11 @@ static enum kvt_status open_tensors(struct opening *o)
 			values = first;
 			first = first + 1;
 		}
+	}
+	if (o->manifest.has_layout && first_of_two(o) &&
+	    kvt_layout_apart(&o->manifest.snapshot.group[0].layout)) {
+		values = first == first_of_two(o) ? first + 1 : first;
+		first = first_of_two(o);
 	}
 	/* of planes a number is that of their layer, the only one */
 	if (values && plane_axis(o, first, values) >= 0 &&
@@ -629,6 +728,8 @@ bool kvt_tensors_in_layout(const struct kvt_group *group, const struct kvt_layou
 	struct kvt_layout layers = *said;
 
 	add_layers_axis(&layers);
+	if (kvt_layout_apart(&group->layout))
+		take_apart(&layers);
 	return kvt_layout_agree(&layers, &group->layout, &group->shape);
 }
 

@@ -154,7 +154,7 @@ static struct against_case {
 } against[] = {
 	{ "nothing but the array: candidates are listed", NULL, { .dtype = "bf16" },
 	  KVT_BAD_INPUT,
-	  "could be nhd (3 layers, 5 blocks of 16 tokens, 2 heads of 8), hnd (3, 5 of 2" },
+	  "could be nhd/flex-split (3 layers, 5 blocks of 16 tokens, 2 heads of 8), hnd/" },
 	{ "a layout, a type", NULL, { .layout = "nhd", .dtype = "bf16" }, KVT_OK, NULL },
 	{ "a layout, no type", NULL, { .layout = "nhd" }, KVT_BAD_INPUT, "--dtype" },
 	{ "a type of another size", NULL, { .layout = "nhd", .dtype = "fp32" },
