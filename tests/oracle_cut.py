@@ -33,7 +33,7 @@ LATENT = BLOCKS[:1, :, :, :, :1]
 IDS = list(range(B * S))
 GEOMETRY = [f"--layers={L}", f"--heads={H}", f"--head-dim={D}"]
 BF16 = ["--dtype=bf16"]
-MISSING = "a missing file cannot be noticed"
+MISSING = "kvtool cannot tell if one is missing"
 
 
 def cut_is_told(text):

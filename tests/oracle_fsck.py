@@ -243,7 +243,7 @@ def check_data(tmp):
                  if not live[b, t] and not some[3, b, t])
     for place, n in (((0, 13, 0), stale), ((3, *empty), stale + 1)):
         r = kvtool("fsck", with_row(*place, 1))
-        tap.ok(f"{n} slots" in r.out and "stale.slots" in r.out and r.code == 0,
+        tap.ok(f"{n} unused slots" in r.out and "stale.slots" in r.out and r.code == 0,
                f"stale.slots: {n} of them", r)
     r, found = fsck("--fast", with_row(2, 0, 5, 0x3f80))
     tap.ok(r.code == 0 and not found, "--fast reads no data", r)

@@ -59,26 +59,24 @@ static void print_break(const struct kvt_xfer *x, enum kvt_scope scope,
 
 	if (kvt_pair_next(&pair, &walk, x))
 		moved = pair.exchange.range[0].count;
-	plainf("  %14lld end at a %s: ", LL(n), axis_word(x, axis));
+	plainf("  %14lld end after a %s: ", LL(n), axis_word(x, axis));
 	if (why == KVT_BREAK_SCOPE) {
-		plainf("both sides go on, but scope %s ends with %s\n",
+		plainf("both sides continue, but scope %s ends with %s\n",
 		       kvt_scope_name(scope), end_of(scope, axis));
 		return;
 	}
-	if (why != KVT_BREAK_DESTINATION) {
-		plainf("the source goes on with what does not move");
-		if (axis != KVT_AXIS_B && held(&x->src) > moved)
-			plainf(" (%lld of its %lld %s do)", LL(moved),
-			       LL(held(&x->src)), what);
-	}
+	if (why != KVT_BREAK_DESTINATION && axis != KVT_AXIS_B && held(&x->src) > moved)
+		plainf("the destination takes only %lld of the source's %lld %s",
+		       LL(moved), LL(held(&x->src)), what);
+	else if (why != KVT_BREAK_DESTINATION)
+		plainf("the bytes behind it do not move");
 	if (why == KVT_BREAK_BOTH)
 		plainf("; ");
-	if (why != KVT_BREAK_SOURCE) {
-		plainf("the destination goes on elsewhere");
-		if (axis != KVT_AXIS_B && held(&x->dst) > moved)
-			plainf(" (%lld of its %lld %s arrive)", LL(moved),
-			       LL(held(&x->dst)), what);
-	}
+	if (why != KVT_BREAK_SOURCE && axis != KVT_AXIS_B && held(&x->dst) > moved)
+		plainf("the source has only %lld of the destination's %lld %s",
+		       LL(moved), LL(held(&x->dst)), what);
+	else if (why != KVT_BREAK_SOURCE)
+		plainf("the destination continues elsewhere");
 	putchar('\n');
 }
 

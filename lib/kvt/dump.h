@@ -207,7 +207,7 @@ KVT_API const char *kvt_dump_checks(const struct kvt_dump *dump);
 /* Are these files that no index lists, so that a missing one is not noticed? */
 KVT_API bool kvt_dump_unlisted(const struct kvt_dump *dump);
 #define KVT_UNLISTED \
-	"the format has no list of its files: a missing file cannot be noticed"
+	"this format keeps no list of its files, so kvtool cannot tell if one is missing"
 /*
  * What else may be wrong with the files without being noticed, for a person to read,
  * as where only its length says what a file holds; NULL: nothing of that kind.

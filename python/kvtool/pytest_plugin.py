@@ -101,7 +101,7 @@ def assert_layout(cache: Any, layout: str, *, axes: Optional[str] = None,
                                ("heads", g.heads, heads), ("type", g.dtype, dtype)])
         return
     if axes is None:
-        raise kvtool.UsageError("tensors need axes=, their dimensions as they are indexed")
+        raise kvtool.UsageError("for tensors, name their axes in index order, such as axes=\"KBSHD\"")
     items = cache.items() if isinstance(cache, Mapping) else enumerate(cache)
     for name, tensor in items:
         sizes = _sizes(tensor, axes)

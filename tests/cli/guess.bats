@@ -86,7 +86,7 @@ raw() {
 	said 'give --'
 	cp "$nhd" bare.npy
 	run -3 --separate-stderr kvtool guess bare.npy
-	said 'its shape fits several sizes; give --layers'
+	said 'its axes can be read in several ways; give --layers'
 	[ -z "$output" ]
 }
 

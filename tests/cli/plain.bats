@@ -65,7 +65,7 @@ bare() {
 	[[ $output == *"there is one in $engines/vllm/offload_gemma3_bs32/root"* ]]
 	run -3 kvtool fsck "$engines/vllm/offload_gemma3_bs32/root"
 	[[ $output == *'give --layout, --heads, --head-dim'* ]]
-	prints 'a missing file cannot be noticed' fsck --layout=hnd --heads=1 --head-dim=64 \
+	prints 'kvtool cannot tell if one is missing' fsck --layout=hnd --heads=1 --head-dim=64 \
 		"$engines/vllm/offload_gemma3_bs32/root"
 }
 
@@ -339,7 +339,7 @@ bare() {
 	prints 'use        --layout=hnd' guess --layers=5 --block-size=16 --heads=4 --head-dim=8 \
 		unknown.bin
 	bare
-	tells 3 'fits several sizes; give --layers, --block-size, --heads and --head-dim' guess bare.npy
+	tells 3 'can be read in several ways; give --layers, --block-size, --heads and --head-dim' guess bare.npy
 }
 
 # ---- streams, abbreviations, words of other tools -------------------------------

@@ -242,7 +242,7 @@ works() {
 	mkdir bare
 	mv told.npy bare/a.npy
 	mv told.json bare/m
-	refused 3 'have no request in common: the first has none at all' bare/a.npy --dst=tp=2 --layout=hnd \
+	refused 3 'have no request in common: the first has no requests' bare/a.npy --dst=tp=2 --layout=hnd \
 		--dtype=bfloat16
 	sim --ops bare/a.npy --dst=tp=2 --manifest=bare/m >a
 	sim exec -q --manifest=bare/m bare/a.npy --dst=tp=2 -o 's%r.h5'

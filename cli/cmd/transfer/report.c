@@ -82,11 +82,11 @@ static void put_link(FILE *f, const struct page *p)
 static const char *why_text(int why)
 {
 	static const char *const text[] = {
-		[KVT_BREAK_SOURCE] = "the source goes on with what does not move",
-		[KVT_BREAK_DESTINATION] = "the destination goes on elsewhere",
+		[KVT_BREAK_SOURCE] = "the bytes behind it do not move",
+		[KVT_BREAK_DESTINATION] = "the destination continues elsewhere",
 		[KVT_BREAK_BOTH] =
-			"the source goes on with what does not move, the destination elsewhere",
-		[KVT_BREAK_SCOPE] = "both go on, but the scope ends",
+			"the bytes behind it do not move, and the destination continues elsewhere",
+		[KVT_BREAK_SCOPE] = "both sides continue, but the scope ends",
 	};
 
 	return text[why];
@@ -94,7 +94,7 @@ static const char *why_text(int why)
 
 static void put_breaks(FILE *f, const struct kvt_tally *t)
 {
-	fputs("<table>\n<tr><th class=\"n\">operations</th><th>end at a</th>"
+	fputs("<table>\n<tr><th class=\"n\">operations</th><th>end after a</th>"
 	      "<th>because</th></tr>\n", f);
 	/* the innermost axis is the one to mend first */
 	for (int a = KVT_NAXES - 1; a >= 0; a--)

@@ -126,13 +126,23 @@ static enum kvt_status take_remote(struct asked *a, const char *text,
 
 /* ---- text --------------------------------------------------------------- */
 
-static void print_ranks(const char *label, const struct kvt_rank_list *ranks)
+/* A column of ranks, or of other numbers. */
+static void print_list(int64_t n, const int64_t *at, int width)
 {
-	plainf("%s ", label);
-	for (int64_t i = 0; i < ranks->n; i++)
-		plainf("%s%lld", i ? "," : "", LL(ranks->at[i]));
-	if (!ranks->n)
-		plainf("none");
+	char text[KVT_MAX_REMOTE_RANKS * 8] = "none";
+	size_t used = 0;
+
+	for (int64_t i = 0; i < n && used < sizeof(text); i++)
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%lld",
+					 i ? "," : "", LL(at[i]));
+	plainf("  %-*s", width, text);
+}
+
+/* Of several ranks that hold the same heads. */
+static const char *replicated_text(bool here, bool there)
+{
+	return here && there ? "on both sides" : here ? "here only" :
+	       there ? "there only" : "on neither side";
 }
 
 static void print_remote(const struct asked *a, const struct kvt_remote *r,
@@ -150,9 +160,13 @@ static void print_remote(const struct asked *a, const struct kvt_remote *r,
 	       LL(f->block_ratio));
 	if (r->physical > 1)
 		plainf(", %lld physical blocks each", LL(r->physical));
-	plainf("; replicated heads: %s here, %s there\n",
-	       kvt_topology_replicates(&a->local) ? "yes" : "no",
-	       kvt_remote_replicates(&a->local, r) ? "yes" : "no");
+	plainf("; replicated heads: %s\n",
+	       replicated_text(kvt_topology_replicates(&a->local),
+			       kvt_remote_replicates(&a->local, r)));
+	plainf("  %4s  %-14s  %-10s", "RANK", "HANDSHAKE WITH", "READS FROM");
+	if (a->local.has_states)
+		plainf("  %-10s", "RECURRENT");
+	puts("  INTO PART  FROM PART  READERS OF EACH");
 }
 
 /* What connectors of 0.24 and before make of the caches here. */
@@ -177,16 +191,13 @@ static void print_local(const struct asked *a)
 static void print_mapping(const struct kvt_topology *t, const struct kvt_rank_list *asks,
 			  const struct kvt_tp_mapping *m)
 {
-	plainf("  rank %-4lld", LL(t->tp_rank));
-	print_ranks("asks", asks);
-	print_ranks(", reads", &m->attention);
+	plainf("  %4lld", LL(t->tp_rank));
+	print_list(asks->n, asks->at, 14);
+	print_list(m->attention.n, m->attention.at, 10);
 	if (t->has_states)
-		print_ranks(", states of", &m->states);
-	plainf(", into parts ");
-	for (int64_t i = 0; i < m->all.n; i++)
-		plainf("%s%lld", i ? "," : "", LL(m->slot[i]));
-	plainf(", from part %lld; %lld rank%s read%s one there\n", LL(m->offset),
-	       LL(m->consumers), plural(m->consumers), m->consumers == 1 ? "s" : "");
+		print_list(m->states.n, m->states.at, 10);
+	print_list(m->all.n, m->slot, 9);
+	plainf("  %-9lld  %lld\n", LL(m->offset), LL(m->consumers));
 }
 
 /* ---- JSON --------------------------------------------------------------- */

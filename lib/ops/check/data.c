@@ -211,9 +211,9 @@ static void tell_all_zeros(const struct telling *t)
 		   "the null block is not zero here");
 	if (t->n->stale)
 		kvt_find(t->r, "stale.slots", kvt_find_at("group=%s", t->group->id),
-			 "%lld slot%s that no request uses %s not zero (counted in each layer)",
+			 "%lld unused slot%s still %s old data (counted in each layer; harmless)",
 			 LL(t->n->stale), t->n->stale == 1 ? "" : "s",
-			 t->n->stale == 1 ? "is" : "are");
+			 t->n->stale == 1 ? "holds" : "hold");
 }
 
 /* ---- padding ------------------------------------------------------------ */

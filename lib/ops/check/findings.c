@@ -94,7 +94,7 @@ static const struct kvt_rule rules[] = {
 	{ "head.zero", KVT_WARNING, "a head is zero in all live slots" },
 	{ "live.zero", KVT_WARNING, "a live slot is all zeros" },
 	{ "null.nonzero", KVT_NOTE, "the null block is not zero" },
-	{ "stale.slots", KVT_NOTE, "slots that no request uses are not zero" },
+	{ "stale.slots", KVT_NOTE, "slots that no request uses still hold old data" },
 	{ "padding.nonzero", KVT_WARNING, "the padding of a page is not zero" },
 	{ "row.tail", KVT_ERROR, "bytes after the last rank of a file are not zero" },
 

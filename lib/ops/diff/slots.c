@@ -393,7 +393,7 @@ static enum kvt_status segments_by_blocks(struct segments *to,
 
 	if (sa != sb && !p->recurrent)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: blocks of %lld slots in A and of %lld in B: only --by=tokens could match them, of requests, which --blocks-of=A=5,2,9:40 names; or bring both to one size with kvtool reblock",
+				"%s: block sizes differ, %lld slots in A and %lld in B; bring both to one with kvtool reblock, or name their requests, such as --blocks-of=A=5,2,9:40, and compare with --by=tokens",
 				p->id, LL(sa), LL(sb));
 	if ((status = add_blocks(to, unmatched, err)))
 		return status;

@@ -216,7 +216,7 @@ static void judge_layouts(struct kvt_guess *g, const struct kvt_hints *h)
 		g->confidence = 0;
 		g->needs_sizes = true;
 		kvt_guess_doubt(g,
-				"its shape fits several sizes; give --layers, "
+				"its axes can be read in several ways; give --layers, "
 				"--block-size, --heads and --head-dim (or "
 				"--content-size)");
 	}
@@ -371,6 +371,7 @@ static enum kvt_status rank(struct kvt_guess *g, struct guess_sample *s,
 {
 	const struct kvt_preset *preset;
 	enum kvt_status status;
+	char beyond[200];
 
 	if ((status = kvt_guess_rank_types(g, s, err)))
 		return status;
@@ -388,9 +389,10 @@ static enum kvt_status rank(struct kvt_guess *g, struct guess_sample *s,
 		return status;
 	if (g->has_better) {
 		g->confidence = 0;
-		kvt_guess_doubt(g,
-				"an order without a name fits better than all layouts "
-				"that have one");
+		snprintf(beyond, sizeof(beyond),
+			 "axes in the order %.80s, which has no name, fit better than every named layout",
+			 kvt_layout_string(&g->better).s);
+		kvt_guess_doubt(g, beyond);
 	}
 	return KVT_OK;
 }

@@ -499,7 +499,7 @@ static enum kvt_status count_requests(struct kvt_transfer_plan *transfer,
 				src->path, dst->path, how->request);
 	if (!src->snapshot->nrequests)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s and %s have no request in common: the first has none at all; --blocks-of=A=5,2,9:40 says which blocks request A has, and how many tokens, or a manifest: --manifest=FILE",
+				"%s and %s have no request in common: the first has no requests; give its blocks, such as --blocks-of=A=5,2,9:40 of request A with 40 tokens, or --manifest=FILE",
 				src->path, dst->path);
 	return kvt_fail(err, KVT_BAD_INPUT, "%s and %s have no request in common",
 			src->path, dst->path);
