@@ -49,7 +49,7 @@ static enum kvt_status run_shard(const struct command *command, struct shard_wor
 
 	if (!w->shard)
 		return kvt_fail(err, KVT_USAGE,
-				"--shard-dir needs --shard=I/N; kvtool reduce %.200s joins the shards there",
+				"--shard-dir needs --shard=I/N; to join the shards there: kvtool reduce %.200s",
 				w->dir);
 	if ((status = shard_number(&index, &count, w->shard, err)))
 		return status;
