@@ -340,17 +340,38 @@ enum kvt_status kvt_hints_of_model(struct kvt_hints *hints, struct kvt_error *er
 	return status;
 }
 
+/* Data with the manifest that was named. */
+static enum kvt_status open_with(struct kvt_dump **out, const char *path,
+				 const char *manifest, const struct kvt_hints *said,
+				 struct kvt_error *err)
+{
+	struct kvt_hints hints = said ? *said : (struct kvt_hints){ .manifest = NULL };
+
+	hints.manifest = manifest;
+	return kvt_open(out, path, &hints, err);
+}
+
 enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 			 const struct kvt_hints *hints, struct kvt_error *err)
 {
 	const struct kvt_format *format = NULL;
 	struct kvt_reader *reader;
 	enum kvt_status status;
+	char *data = NULL;
 
 	if (hints && hints->model && !hints->of_model)
 		return open_of_model(out, path, hints, err);
-	if ((status = choose_format(&format, path, hints, err)) ||
-	    (status = kvt_hints_check(hints, format, path, err)) ||
+	if ((status = choose_format(&format, path, hints, err)))
+		return status;
+	if (format == &kvt_raw_format &&
+	    (status = kvt_manifest_data(&data, path, hints, kvt_is_manifest_of, err)))
+		return status;
+	if (data) {
+		status = open_with(out, data, path, hints, err);
+		free(data);
+		return status;
+	}
+	if ((status = kvt_hints_check(hints, format, path, err)) ||
 	    (status = kvt_facts_check(hints, format, err)))
 		return status;
 	reader = calloc(1, sizeof(*reader));

@@ -552,7 +552,8 @@ static void print_parallel(const struct kvt_parallel *p)
 	putchar('\n');
 }
 
-static void print_manifest(const struct kvt_dump *dump)
+/* And the data, where it was the manifest that was named. */
+static void print_manifest(const struct kvt_description *d)
 {
 	static const char *const proofs[] = {
 		[KVT_PROOF_NONE] = "does not prove that it belongs to the data",
@@ -560,12 +561,16 @@ static void print_manifest(const struct kvt_dump *dump)
 		[KVT_PROOF_SAMPLES] = "matches size and checksum of the file",
 		[KVT_PROOF_FAILED] = "of other data, used because of --trust-manifest",
 	};
-	const char *path = kvt_dump_manifest(dump);
+	const char *path = kvt_dump_manifest(d->dump);
 
 	if (!path)
 		return;
+	if (!strcmp(path, d->path)) {
+		print_label("data");
+		plainf("%s\n", kvt_dump_path(d->dump));
+	}
 	print_label("manifest");
-	plainf("%s: %s\n", path, proofs[kvt_dump_proof(dump)]);
+	plainf("%s: %s\n", path, proofs[kvt_dump_proof(d->dump)]);
 }
 
 /* Last, where it is seen: what all of the above rests on. */
@@ -604,7 +609,7 @@ static void print_origin(const struct kvt_description *d)
 {
 	const struct kvt_snapshot *s = d->snapshot;
 
-	print_manifest(d->dump);
+	print_manifest(d);
 	if (s->model) {
 		print_label("model");
 		plainf("%s\n", s->model);

@@ -167,6 +167,16 @@ KVT_MUST_CHECK enum kvt_status
 kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 			 const struct kvt_array *array,
 			 struct kvt_error *err);
+/* Is 'path' the manifest of 'data', which may be of any format? */
+typedef bool kvt_manifest_question(const char *path, const char *data,
+				   const struct kvt_hints *hints);
+/*
+ * The path of the data whose manifest 'path' is, malloc()ed; NULL where it is none, or
+ * where hints say that it is data.  KVT_BAD_INPUT: a manifest, but not of which file.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_manifest_data(char **out, const char *path, const struct kvt_hints *hints,
+		  kvt_manifest_question *is_of, struct kvt_error *err);
 /* Is there such a file?  Not being able to tell is KVT_SYSTEM. */
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_there(bool *there, const char *name, struct kvt_error *err);

@@ -29,24 +29,115 @@ refused() {
 	[ "$output" = "$(kvtool digest a.npy)" ]
 }
 
-@test "a manifest whose data is not named, and what is none, are told of as before" {
+@test "a manifest is passed over by merge, diff and expect, too" {
+	mkdir ab ranks
+	copy_dump "$nhd" ab/a.npy && copy_dump "$hnd" ab/b.npy
+	cp "$kv"/s260k/tp4/*.packed_hnd.* ranks
+	run -0 --separate-stderr kvtool merge -o whole.h5 ranks/*
+	[ -z "$stderr" ]
+	run -0 --separate-stderr kvtool diff whole.h5 : ranks/*
+	[ -z "$stderr" ]
+	run -0 kvtool diff ab/*
+	[[ $output == "g0: equal"* ]]
+	# of two operands each is meant
+	run -0 kvtool diff ab/a.npy ab/a.json
+	run -2 --separate-stderr kvtool diff ab/a.npy ab/a.json : ab/b.npy ab/b.json x : y
+	run -0 kvtool diff ab/a.* : ab/b.*
+	run -0 --separate-stderr kvtool expect write -o a.kvc ab/a.*
+	run -0 kvtool expect write ab/a.*
+	[ "$output" = "$(cat a.kvc)" ]
+	run -0 --separate-stderr kvtool expect check a.kvc ab/a.*
+	[ "${#lines[@]}" = 1 ]
+	[ -z "$stderr" ]
+}
+
+@test "a manifest named alone is read with the data that it says, or is named for" {
 	copy_dump "$nhd" a.npy
-	run -3 --separate-stderr kvtool describe a.json
-	run -3 --separate-stderr kvtool describe a.json "$hnd"
-	[[ $stderr == "kvtool describe: a.json: "* ]]
+	copy_dump "$hnd" b.npy
+	want=$(kvtool digest a.npy | cut -d ' ' -f 1)
+	same() { [ "$(kvtool digest "$1" | cut -d ' ' -f 1)" = "$want" ]; }
+	same a.json
+	# by the file that it says, whatever its own name
+	mv a.json other.json
+	same other.json
+	same "$PWD/other.json"
+	mkdir d && mv a.npy other.json d
+	same d/other.json
+	# by its name: of whatever ending, of its whole name
+	for out in c.bin c.safetensors; do
+		kvtool convert -q --manifest=d/other.json d/a.npy $out
+	done
+	kvtool convert -q --format=raw --manifest=d/other.json d/a.npy e
+	for out in c.bin.json e.json; do
+		/usr/bin/python3 -c '
+import json, sys
+o = json.load(open(sys.argv[1]))
+for key in "file", "sample_crc32", "file_bytes":
+    del o[key]
+json.dump(o, open(sys.argv[1], "w"))' $out
+	done
+	same c.bin.json
+	same e.json
+	mv c.bin f.x && mv c.bin.json f.json
+	same f.json
+	run -0 kvtool describe f.json
+	[[ ${lines[0]} == "f.json: raw, "* ]]
+	[[ $output == *$'\n  data      f.x\n'* ]]
+	# a sidecar that says the layout alone
+	/usr/bin/python3 -c '
+import numpy
+numpy.save("s.npy", numpy.zeros((2, 8, 2, 16, 4, 8), "f2"))'
+	echo '{"layout": "LBKSHD"}' >s.json
+	[ "$(kvtool describe --json s.json | json 'o["groups"][0]["layout"]')" = LBKSHD ]
+	[ "$(kvtool diff -q s.json s.npy; echo $?)" = 0 ]
+	# a pair that was renamed, if the data proves it
+	kvtool convert -q b.npy p.npy
+	mv p.npy q.npy && mv p.json q.json
+	: >q.log
+	[ "$(kvtool describe -j q.json | json 'o["manifest"]["proof"]')" = samples ]
+}
+
+@test "a manifest whose data is not there, or is not sure, is told of in a sentence" {
+	copy_dump "$nhd" a.npy
+	mkdir d && cp a.json d
+	tells 3 'd/a.json: is the manifest of a.npy, which is not beside it; name the data, with --manifest=d/a.json' describe d/a.json
+	echo '{"layout": "nhd"}' >d/l.json
+	tells 3 'd/l.json: is a manifest and does not say of which file; name the data, with --manifest=d/l.json' digest d/l.json
+	: >d/l.bin && : >d/l.x
+	run -3 --separate-stderr kvtool digest d/l.json
+	one_sentence
+	[[ $stderr == *"d/l.json: is the manifest of d/l."*" or d/l."*", by its name; name the one that is meant" ]]
+	# the name of another file proves nothing
+	cp a.npy d/m.npy && cp a.json d/m.json
+	tells 3 'd/m.json: is the manifest of a.npy, which is not beside it' digest d/m.json
+	# nor does it when the data is not what was written
+	kvtool convert -q a.npy d/n.npy
+	mv d/n.npy d/o.npy && mv d/n.json d/o.json
+	printf 'x' | dd of=d/o.npy bs=1 seek=1000 conv=notrunc status=none
+	tells 3 'd/o.npy: samples have CRC-32' digest d/o.json
 	# a snapshot reads no manifest
 	kvtool convert -q a.npy s.h5
-	cp a.json s.json
+	sed 's/a.npy/gone.npy/' a.json >s.json
+	tells 3 's.json: is the manifest of gone.npy' digest s.json
 	run -3 --separate-stderr kvtool digest s.json s.h5
 	[[ $stderr == "kvtool digest: s.json: "* ]]
 	# nor is a dump left out for its name
 	cp s.h5 a.json
 	run -3 --separate-stderr kvtool digest a.npy a.json
 	[ "$(kvtool digest a.json)" = "$output" ]
-	# a damaged one fails once, with its data
+	# a damaged one fails once, with its data; what is none is no manifest
 	echo '{' >a.json
 	run -3 --separate-stderr kvtool digest a.npy a.json
 	one_sentence
+	echo '{"model_type": "llama"}' >d/config.json
+	run -3 --separate-stderr kvtool describe d/config.json
+	[[ $stderr != *"is a manifest"* && $stderr != *"is the manifest"* ]]
+	# bytes that are data are read as such
+	small_raw x.json
+	kvtool convert -q "${small[@]}" x.json y.bin
+	[ "$(kvtool digest y.bin | cut -d ' ' -f 1)" = "$(kvtool digest "${small[@]}" x.json | cut -d ' ' -f 1)" ]
+	mv y.bin.json x.json.json
+	[ "$(kvtool digest x.json --trust-manifest | cut -d ' ' -f 1)" = "$(kvtool digest y.bin "${small[@]}" | cut -d ' ' -f 1)" ]
 }
 
 @test "--out-dir: each input under its own name, with the format's ending" {
@@ -94,6 +185,37 @@ refused() {
 	# an option that is wrong is told of once
 	run -2 --separate-stderr kvtool convert -f --level=30 --out-dir=out a.npy d.npy
 	one_sentence
+}
+
+@test "--out-dir: one progress over all of them" {
+	/usr/bin/python3 - "$KVTOOL" >said <<-'END'
+	import os, pty, random, re, subprocess, sys
+	random.seed(1)
+	words = [random.randbytes(random.randrange(3, 9)) for _ in range(5000)]
+	for i, blocks in enumerate((1024, 8192, 1024)):
+	    text = b"".join(random.choices(words, k=blocks * 512))
+	    open(f"r{i}.bin", "wb").write(text[:blocks * 2048])
+	ours, theirs = pty.openpty()
+	p = subprocess.Popen([sys.argv[1], "convert", "--verify", "--threads=1", "--level=19",
+	    "--mem-limit=8M", "--tile=32K", "--layout=nhd", "--dtype=bfloat16", "--layers=16", "--heads=4",
+	    "--block-size=16", "--head-dim=8", "--out-dir=out"] + [f"r{i}.bin" for i in range(3)],
+	    stderr=theirs, stdout=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm"})
+	os.close(theirs)
+	said = b""
+	try:
+	    while piece := os.read(ours, 65536):
+	        said += piece
+	except OSError:
+	    pass
+	assert p.wait() == 0
+	lines = re.findall(r"(\d) of 3, \w+ +(\d+)%  \d+ MB/s  \d+:\d\d left", said.decode())
+	parts = [int(part) for _, part in lines]
+	print(len(parts) > 1 and parts == sorted(parts))
+	# the second is eight tenths of all
+	print(all(10 <= part <= 90 for i, part in map(lambda x: (int(x[0]), int(x[1])), lines)
+	          if i == 2))
+	END
+	[ "$(cat said)" = $'True\nTrue' ]
 }
 
 @test "--out-dir: two inputs of one name, and what has none, are refused at once" {

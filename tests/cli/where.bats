@@ -218,7 +218,7 @@ for path in glob.glob("one/*.safetensors"):
 	refused 2 'is neither an offset nor KEY=VALUE' --offset=1 "$nhd" "$nhd"
 	refused 2 'expected a file' --offset=1
 	refused 5 'cannot open' --offset=1 nofile
-	refused 3 '' --offset=1 "${nhd%.npy}.json"
+	refused 3 '' --offset=1 "$kv/../README.md"
 	# one wrong question and none is answered
 	refused 2 'layer is 9' --offset=1 --at=layer=9 "$nhd"
 }
