@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "cli/opt.h"
-#include "cli/rewrite.h"
 #include "cli/print/diff.h"
 #include "cli/progress.h"
 #include "cli/regions.h"
+#include "cli/set.h"
 #include "cli/shard/shard.h"
 #include "cli/signals.h"
 #include "cli/text_file.h"
@@ -29,15 +29,19 @@ struct arguments {
 
 /* ---- the command line --------------------------------------------------- */
 
-/* A B, or A... : B...; returns where B begins, and how many A has. */
-static enum kvt_status split_operands(int n[NSIDES], char **names[NSIDES], int nargs,
-				      char **argv, struct kvt_error *err)
+/* A B, or A... : B...: where each begins, and how many dumps it has. */
+static enum kvt_status split_operands(struct arguments *args, char **names[NSIDES],
+				      int nargs, char **argv, struct kvt_error *err)
 {
-	int colon = 0;
+	const struct kvt_hints *both = &args->hints;
+	int colon = 0, *n = args->nfiles;
 
 	while (colon < nargs && strcmp(argv[colon], ":"))
 		colon++;
 	names[SIDE_A] = argv;
+	/* a manifest of A or B; of one alone it is one of the two */
+	if (colon == nargs && nargs > 2)
+		colon = nargs = pass_over_manifests(argv, nargs, both);
 	if (colon == nargs && nargs == 2) {
 		n[SIDE_A] = n[SIDE_B] = 1;
 		names[SIDE_B] = argv + 1;
@@ -49,8 +53,11 @@ static enum kvt_status split_operands(int n[NSIDES], char **names[NSIDES], int n
 	for (int i = colon + 1; i < nargs; i++)
 		if (!strcmp(argv[i], ":"))
 			n[SIDE_B] = 0;		/* a third side */
-	if (n[SIDE_A] > 0 && n[SIDE_B] > 0)
+	if (n[SIDE_A] > 0 && n[SIDE_B] > 0) {
+		for (int side = 0; side < NSIDES; side++)
+			n[side] = pass_over_manifests(names[side], n[side], both);
 		return KVT_OK;
+	}
 	return kvt_fail(err, KVT_USAGE,
 			"expected two dumps (kvtool diff A B), or ranks: kvtool diff whole.npy : rank*.safetensors");
 }
@@ -301,7 +308,7 @@ static enum kvt_status run_parsed(struct diff *d, struct arguments *args, int na
 	run.context = (void *)(uintptr_t)&cmd_diff;
 	if (nargs == 2 && is_regions(argv[0]) && is_regions(argv[1]))
 		return regions_diff(argv[0], argv[1], args->json, d->quiet, err);
-	if ((status = split_operands(args->nfiles, names, nargs, argv, err)) ||
+	if ((status = split_operands(args, names, nargs, argv, err)) ||
 	    (status = read_choices(d, args, err)) ||
 	    (status = text_file_check(args->heatmap, argv, nargs,
 				      args->force || shard_sharing(), err)) ||

@@ -3,6 +3,7 @@
 #include "cli/cmd/expect/modes.h"
 #include "cli/progress.h"
 #include "cli/expect/expect.h"
+#include "cli/set.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,7 @@ static enum kvt_status expect_write(struct arguments *args, char **argv, int n,
 	const char *to;
 	char *text = NULL;
 
+	n = pass_over_manifests(argv, n, &args->hints);
 	if (n < 1 || n > 2 || (n == 2 && args->output))
 		return kvt_fail(err, KVT_USAGE,
 				"write: expected one dump and at most one output, got %d operands%s",
@@ -351,6 +353,7 @@ static enum kvt_status expect_check(struct arguments *args, char **argv, int n,
 		return status;
 	if (!(r.file = calloc((size_t)r.nfiles, sizeof(*r.file))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	r.nfiles = pass_over_manifests(argv + 1, n - 1, &args->hints);
 	for (int i = 0; i < r.nfiles; i++)
 		r.file[i].path = argv[1 + i];
 	if (!(status = read_contract(&contract, argv[0], err)))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* merge.c - the dumps of all tensor parallel ranks as one */
-#include "cli/rewrite.h"
+#include "cli/set.h"
 #include "cli/signals.h"
 #include "lib/dump/merge.h"
 #include "lib/ops/compare/compare.h"
@@ -65,6 +65,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ r.output, "-o OUT" }, { 0 } }, err);
 	if (missing && !nargs)
 		return missing;
+	nargs = pass_over_manifests(argv, nargs, &r.hints);
 	r.input = argv[0];
 	r.more = argv + 1;
 	r.nmore = nargs - 1;
