@@ -14,8 +14,11 @@
 
 enum { INTERVAL = 100000000 };		/* ns between two drawings */
 
+/* Of all dumps together, if there are several. */
 static struct {
-	int i, n;
+	struct progress_part part;	/* n 0: there is one alone */
+	int pass;
+	int64_t began;
 } among;
 
 static struct {
@@ -50,21 +53,36 @@ static int columns(void)
 	return size.ws_col - 1;
 }
 
+/* More passes than were announced are of no weight: what was drawn never shrinks. */
+static double share_done(double part)
+{
+	const struct progress_part *p = &among.part;
+
+	if (!p->n)
+		return part;
+	part = among.pass > p->passes ? 1 : (among.pass - 1 + part) / p->passes;
+	return p->before + p->share * part;
+}
+
 static void draw(int64_t t)
 {
 	char text[200], which[40] = "";
 	double seconds = (double)(t - line.began) / 1e9;
 	double rate = seconds > 0 ? (double)line.done / seconds : 0;
 	double part = (double)line.done / (double)line.total;
+	double all = share_done(part < 1 ? part : 1);
 	int64_t left = 0;
 
-	if (rate > 0 && line.done < line.total)
-		left = (int64_t)((double)(line.total - line.done) / rate + 0.5);
-	if (among.n)
-		snprintf(which, sizeof(which), "%d of %d, ", among.i + 1, among.n);
+	if (among.part.n) {
+		snprintf(which, sizeof(which), "%d of %d, ", among.part.i + 1,
+			 among.part.n);
+		seconds = (double)(t - among.began) / 1e9;
+	}
+	if (all > 0 && all < 1)
+		left = (int64_t)(seconds * (1 - all) / all + 0.5);
 	snprintf(text, sizeof(text), "%s%.40s %3.0f%%  %.0f MB/s  %lld:%02lld left",
-		 which, line.label, part < 1 ? part * 100 : 100.0, rate / 1e6,
-		 (long long)(left / 60), (long long)(left % 60));
+		 which, line.label, all * 100, rate / 1e6, (long long)(left / 60),
+		 (long long)(left % 60));
 	fplainf(stderr, "\r%.*s\033[K", columns(), text);
 	fflush(stderr);
 	line.drawn = t;
@@ -74,6 +92,7 @@ static void draw(int64_t t)
 static void start(const char *label, int64_t total_bytes)
 {
 	line.wanted = total_bytes > 0 && can_draw();
+	among.pass++;
 	line.label = label;
 	line.total = total_bytes;
 	line.done = 0;
@@ -81,10 +100,12 @@ static void start(const char *label, int64_t total_bytes)
 	line.began = line.drawn = line.wanted ? now() : 0;
 }
 
-void progress_among(int i, int n)
+void progress_among(const struct progress_part *part)
 {
-	among.i = i;
-	among.n = n;
+	if (!part->i)
+		among.began = now();
+	among.part = *part;
+	among.pass = 0;
 }
 
 static void stop(void)

@@ -16,7 +16,14 @@
  */
 struct kvt_run run_watched(int64_t threads, int64_t memory, bool quiet);
 
-/* What is done from now on is of the i-th of n dumps, from 0; n 0: of the only one. */
-void progress_among(int i, int n);
+/*
+ * Of several dumps, what is done from now on is of the i-th of n, from 0: shares of all
+ * that are done by then and that it is itself.  It is read and written in 'passes'.
+ */
+struct progress_part {
+	int i, n, passes;
+	double before, share;
+};
+void progress_among(const struct progress_part *part);
 
 #endif

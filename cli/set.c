@@ -53,6 +53,7 @@ int pass_over_manifests(char **operands, int n, const struct kvt_hints *hints)
 struct pair {
 	const char *in;
 	char *out;			/* owned */
+	double share;			/* of the work: of 1 for all */
 };
 
 /* What the output's name ends in: the format that is asked for, or that of the input. */
@@ -131,11 +132,30 @@ static enum kvt_status refuse_twins(struct pair *pairs, int n, struct kvt_error 
 
 /* ---- each --------------------------------------------------------------- */
 
+/* As much work as it has bytes; the same for all, where one is a folder. */
+static void share_work(struct pair *pairs, int n)
+{
+	double all = 0;
+	struct stat st;
+
+	for (int i = 0; i < n; i++) {
+		if (stat(pairs[i].in, &st) || !S_ISREG(st.st_mode)) {
+			all = 0;
+			break;
+		}
+		pairs[i].share = (double)st.st_size;
+		all += pairs[i].share;
+	}
+	for (int i = 0; i < n; i++)
+		pairs[i].share = all > 0 ? pairs[i].share / all : 1.0 / n;
+}
+
 static enum kvt_status write_each(const struct rewrite *r, const struct command *command,
 				  const struct pair *pairs, int n, rewrite_one *one,
 				  void *context, struct kvt_error *err)
 {
 	enum kvt_status worst = KVT_OK, status;
+	struct progress_part part = { .n = n > 1 ? n : 0, .passes = r->verify ? 2 : 1 };
 	struct kvt_error last = { "" };
 	int i;
 
@@ -146,8 +166,11 @@ static enum kvt_status write_each(const struct rewrite *r, const struct command 
 		this.input = pairs[i].in;
 		this.output = pairs[i].out;
 		this.several = n > 1;
-		progress_among(i, n > 1 ? n : 0);
+		part.i = i;
+		part.share = pairs[i].share;
+		progress_among(&part);
 		status = one(&this, context, &why);
+		part.before += part.share;
 		worst = worse(worst, status);
 		/* what is wrong with an option is wrong for all */
 		if (status && !interrupted && strcmp(why.text, last.text) != 0)
@@ -209,6 +232,7 @@ enum kvt_status rewrite_each(struct rewrite *r, const struct command *command,
 	}
 	if (!status && !(status = refuse_twins(pairs, n, err))) {
 		note_inputs(inputs, n);
+		share_work(pairs, n);
 		signals_catch();
 		status = in_folder(r, command, pairs, n, one, context, err);
 	}
