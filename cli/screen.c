@@ -6,6 +6,7 @@
  * output being a buffer meanwhile, and folded when all are there.  By then names in them
  * are plain, so an escape can only be one of ours, which takes no room.
  */
+#define _GNU_SOURCE		/* strcasestr */
 #include "cli/screen.h"
 
 #include <errno.h>
@@ -28,9 +29,24 @@ void screen_none(void)
 	nobody_looks = true;
 }
 
+/* What is printed is kept. */
+static struct {
+	FILE *screen;		/* NULL: it is not */
+	char *text;
+	size_t n;
+	bool plain;
+} taken;
+
 static bool is_terminal(void)
 {
-	return !nobody_looks && isatty(STDOUT_FILENO);
+	return !nobody_looks && !taken.plain && isatty(STDOUT_FILENO);
+}
+
+static bool is_dumb(void)
+{
+	const char *term = getenv("TERM");
+
+	return !term || !*term || !strcmp(term, "dumb");
 }
 
 /* ---- colours ------------------------------------------------------------- */
@@ -70,12 +86,11 @@ enum kvt_status screen_take_option(int *argc, char **argv, struct kvt_error *err
 
 static bool coloured(void)
 {
-	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+	const char *no = getenv("NO_COLOR");
 
-	if (when != AUTO)
-		return when == ALWAYS;
-	return is_terminal() && (!no || !*no) && term && *term &&
-	       strcmp(term, "dumb");
+	if (taken.plain || when != AUTO)
+		return !taken.plain && when == ALWAYS;
+	return is_terminal() && (!no || !*no) && !is_dumb();
 }
 
 void screen_paint(enum screen_colour colour)
@@ -98,8 +113,7 @@ void screen_plain(void)
 
 /* ---- width --------------------------------------------------------------- */
 
-/* 0: no terminal, or one so narrow that lines are left as they are. */
-static size_t width(void)
+size_t screen_width(void)
 {
 	const char *said = getenv("COLUMNS");
 	long n = said ? strtol(said, NULL, 10) : 0;
@@ -112,6 +126,22 @@ static size_t width(void)
 	if (n < 1)
 		n = WIDTH;
 	return n < LEAST ? 0 : (size_t)n;
+}
+
+/* The first of these that says anything is the locale's. */
+static bool is_utf8(void)
+{
+	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+	const char *said = NULL;
+
+	for (int i = 0; i < 3 && (!said || !*said); i++)
+		said = getenv(names[i]);
+	return said && (strcasestr(said, "utf-8") || strcasestr(said, "utf8"));
+}
+
+bool screen_draws(void)
+{
+	return is_terminal() && !is_dumb() && is_utf8();
 }
 
 /* Behind the character at 's', or our escape; *columns: what it takes of a line. */
@@ -178,7 +208,7 @@ static struct {
 
 void screen_fold_begin(int hang)
 {
-	FILE *buffer = width() ? open_memstream(&kept.text, &kept.n) : NULL;
+	FILE *buffer = screen_width() ? open_memstream(&kept.text, &kept.n) : NULL;
 
 	if (!buffer)
 		return;
@@ -190,7 +220,7 @@ void screen_fold_begin(int hang)
 void screen_fold_end(void)
 {
 	FILE *buffer = stdout;
-	size_t room = width();
+	size_t room = screen_width();
 	const char *s, *end;
 
 	if (!kept.screen)
@@ -208,4 +238,38 @@ void screen_fold_end(void)
 			break;
 	}
 	free(kept.text);
+}
+
+void screen_take_begin(bool plain)
+{
+	FILE *buffer = open_memstream(&taken.text, &taken.n);
+
+	if (!buffer)
+		return;
+	taken.screen = stdout;
+	taken.plain = plain;
+	stdout = buffer;
+}
+
+char *screen_take_end(void)
+{
+	FILE *buffer = stdout;
+	char *text = NULL;
+
+	if (!taken.screen)
+		return NULL;
+	stdout = taken.screen;
+	taken.screen = NULL;
+	taken.plain = false;
+	if (!fclose(buffer))
+		text = taken.text;
+	else
+		free(taken.text);
+	taken.text = NULL;
+	return text;
+}
+
+void screen_put(const char *text)
+{
+	fputs(text, stdout);
 }

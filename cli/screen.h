@@ -7,6 +7,8 @@
 #ifndef KVTOOL_SCREEN_H
 #define KVTOOL_SCREEN_H
 
+#include <stddef.h>
+
 #include "lib/kvt/kvt.h"
 
 /* The three uses of colour. */
@@ -29,6 +31,24 @@ void screen_none(void);
 /* What is printed from here on is in this colour, if colours are wanted. */
 void screen_paint(enum screen_colour colour);
 void screen_plain(void);
+
+/*
+ * Columns of the terminal; 0: there is none, or one so narrow that nothing is fitted
+ * into it.
+ */
+size_t screen_width(void);
+
+/* May characters beyond ASCII be drawn?  On a terminal that has UTF-8, not a dumb one. */
+bool screen_draws(void);
+
+/*
+ * What is printed between these two is kept, as it would be on the screen, or if 'plain'
+ * as a program would get it; to be freed, NULL without memory.  Not one in another.
+ */
+void screen_take_begin(bool plain);
+char *screen_take_end(void);
+/* Text that was printed into memory, so that what is foreign in it is plain already. */
+void screen_put(const char *text);
 
 /*
  * Lines printed between these two are folded at the width of the terminal, at blanks
