@@ -3,6 +3,7 @@
 #include "cli/progress.h"
 #include "cli/set.h"
 #include "cli/regions.h"
+#include "cli/screen.h"
 #include "cli/print/describe.h"
 
 #include <stdlib.h>
@@ -17,7 +18,19 @@ struct asked {
 	struct opt_strings expect;	/* KEY=VALUE */
 	struct opt_strings peek;	/* places */
 	double scale[2];		/* what keys and values are times; 0: 1 */
+	/* of several that are described together: those so far; NULL: each by itself */
+	struct described *set;
+	int nset;
 };
+
+/* Nothing is asked for that belongs to one dump alone. */
+static bool is_plain(const struct asked *a)
+{
+	const struct describe_options *p = &a->print;
+
+	return !a->json && !a->quiet && !a->stats && !a->verify && !a->canonical &&
+	       !a->peek.n && !p->verbose && !p->names && !p->tuples && !p->tables;
+}
 
 static bool is_damaged(const struct kvt_description *d)
 {
@@ -59,22 +72,32 @@ static enum kvt_status complain_damage(const struct kvt_description *d)
 	return status;
 }
 
-static enum kvt_status print_and_expect(const struct kvt_description *d,
+static enum kvt_status print_dump(const struct kvt_description *d,
+				  const struct asked *asked, struct json_out *json,
+				  bool stream, struct kvt_error *err)
+{
+	if (asked->json)
+		return json_print(json, stream, err);
+	if (asked->set && !describe_add(asked->set, asked->nset, d))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", d->path);
+	if (!asked->quiet && !asked->set)
+		describe_text(d, &asked->print);
+	return KVT_OK;
+}
+
+/* The answer comes first: what is not as expected, then what there is. */
+static enum kvt_status expect_and_print(const struct kvt_description *d,
 					const struct asked *asked, bool stream,
 					struct kvt_error *err)
 {
 	struct json_out json = { NULL, false };
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status;
 
 	if (asked->json || asked->expect.n || asked->expect_layout)
 		describe_json(&json, d, &asked->print);
-	if (asked->json)
-		status = json_print(&json, stream, err);
-	else if (!asked->quiet)
-		describe_text(d, &asked->print);
-	if (!status)
-		status = describe_expect(d, asked->expect_layout, &asked->expect,
-					 json.root, err);
+	status = describe_expect(d, asked->expect_layout, &asked->expect, json.root, err);
+	if (status <= KVT_MISMATCH)
+		status = worse(status, print_dump(d, asked, &json, stream, err));
 	json_free(&json);
 	return status;
 }
@@ -102,10 +125,22 @@ static enum kvt_status describe_dump(struct kvt_dump *dump, const char *path,
 	if (!status && (asked->verify || asked->stats))
 		status = kvt_dump_unchanged(dump, err);
 	if (!status)
-		status = print_and_expect(d, asked, stream, err);
+		status = expect_and_print(d, asked, stream, err);
 	status = worse(status, complain_damage(d));
 	kvt_description_free(d);
 	free(d);
+	return status;
+}
+
+/* It is like no other. */
+static enum kvt_status describe_add_regions(struct described *out, const char *path,
+					    struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	screen_take_begin(false);
+	status = regions_describe(path, false, true, false, err);
+	out->text = screen_take_end();
 	return status;
 }
 
@@ -115,6 +150,8 @@ static enum kvt_status describe_file(const char *path, const struct asked *asked
 	struct kvt_dump *dump;
 	enum kvt_status status;
 
+	if (is_regions(path) && asked->set)
+		return describe_add_regions(&asked->set[asked->nset], path, err);
 	if (is_regions(path))
 		return regions_describe(path, asked->json, stream, asked->quiet, err);
 	if ((status = kvt_open(&dump, path, &asked->hints, err)))
@@ -129,6 +166,26 @@ static enum kvt_status take_scale(struct asked *asked, const char *text,
 {
 	asked->scale[0] = asked->scale[1] = 1;
 	return text ? scale_parse(asked->scale, "scale", text, err) : KVT_OK;
+}
+
+static enum kvt_status describe_all(struct asked *asked, char **argv, int n)
+{
+	enum kvt_status status = KVT_OK, s;
+
+	for (int i = 0; i < n; i++) {
+		struct kvt_error one = { "" };
+
+		asked->nset = i;
+		s = describe_file(argv[i], asked, n > 1, &one);
+		status = worse(status, s);
+		if (s && one.text[0])
+			complain(&cmd_describe, "%s", one.text);
+		if (s == KVT_USAGE)
+			break;		/* the next file would say the same */
+		if (i + 1 < n && !asked->json && !asked->quiet && !asked->set)
+			putchar('\n');
+	}
+	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
@@ -168,7 +225,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		OPT_INPUT(&asked.hints),
 		{ 0 }
 	};
-	enum kvt_status status = KVT_OK, s;
+	enum kvt_status status = KVT_OK;
 	int n = opt_parse(&cmd_describe, opts, argc, argv, err);
 
 	if (n < 0)
@@ -181,18 +238,13 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	asked.hints.empty = !asked.peek.n;
 	asked.canonical |= asked.canonical_layout != NULL;
 	asked.run = run_watched(threads, memory, asked.quiet);
-	for (int i = 0; i < n; i++) {
-		struct kvt_error one = { "" };
-
-		s = describe_file(argv[i], &asked, n > 1, &one);
-		status = worse(status, s);
-		if (s && one.text[0])
-			complain(&cmd_describe, "%s", one.text);
-		if (s == KVT_USAGE)
-			break;		/* the next file would say the same */
-		if (i + 1 < n && !asked.json && !asked.quiet)
-			putchar('\n');
-	}
+	if (n > 1 && is_plain(&asked) &&
+	    !(asked.set = calloc((size_t)n, sizeof(*asked.set))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	status = describe_all(&asked, argv, n);
+	if (asked.set)
+		describe_set_text(asked.set, n);
+	describe_set_free(asked.set, n);
 	return status;
 }
 

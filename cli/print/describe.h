@@ -24,6 +24,28 @@ void describe_text(const struct kvt_description *d,
 void describe_json(struct json_out *out, const struct kvt_description *d,
 		   const struct describe_options *options);
 
+/*
+ * The facts of a text as lines to compare: "LABEL\tWHAT" each, more of the same behind a
+ * tab alone, and before a group, whose id is a label, an empty line.  Of requests it has
+ * names and a number of tokens.
+ */
+void describe_facts(const struct kvt_description *d);
+
+/* ---- several dumps: describe_set.c ----------------------------------------- */
+
+/* Dumps that are described by how they differ from one before, if they are alike. */
+struct described {
+	const char *path;
+	char *facts, *text;	/* owned; NULL: it was not opened; it is like another */
+	uint64_t tables;	/* a sum of block tables, which are in no facts */
+	int like;		/* the first that is alike, which may be it itself */
+};
+/* The next one, after those before it; false: out of memory. */
+KVT_MUST_CHECK bool describe_add(struct described *set, int n,
+				 const struct kvt_description *d);
+void describe_set_text(const struct described *set, int n);
+void describe_set_free(struct described *set, int n);
+
 /* What a person would say of it, in one line; describe_sentence.c. */
 void describe_sentence(const struct kvt_description *d);
 /* The numbers of each layer, head and component, their totals, and what is odd. */

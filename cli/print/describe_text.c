@@ -5,11 +5,15 @@
 #include "cli/screen.h"
 #include "lib/kvt/tile.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* Behind a tab what a label says, for describe_set.c, which compares it. */
+static bool facts_alone;
 
 void print_label(const char *text)
 {
-	plainf("  %-10s", text);
+	plainf(facts_alone ? "%s\t" : "  %-10s", text);
 }
 
 /* ---- memory order as people draw it ------------------------------------- */
@@ -415,6 +419,27 @@ static void print_layout(const char *label, const struct kvt_layout *layout, boo
 		plainf("%s (%s)\n", kvt_layout_string(layout).s, name);
 }
 
+/* "8 to 15", or their names: which layers of the model, where the dump says it. */
+static void print_layers(const struct kvt_group *group)
+{
+	int64_t n = group->shape.n[KVT_AXIS_L];
+	bool row = true;
+
+	if (!n || (!group->layer_ids && !group->layer_names))
+		return;
+	print_label("layers");
+	if (!group->layer_ids) {
+		plainf("%s to %s\n", group->layer_names[0], group->layer_names[n - 1]);
+		return;
+	}
+	for (int64_t l = 1; l < n; l++)
+		row &= group->layer_ids[l] == group->layer_ids[0] + (uint64_t)l;
+	for (int64_t l = 0; l < n; l += row && l < n - 1 ? n - 1 : 1)
+		plainf("%s%lld", !l ? "" : row ? " to " : ", ",
+		       (long long)group->layer_ids[l]);
+	putchar('\n');
+}
+
 static void print_group(const struct kvt_group_facts *f, const struct kvt_description *d,
 			const struct describe_options *options)
 {
@@ -439,6 +464,8 @@ static void print_group(const struct kvt_group_facts *f, const struct kvt_descri
 		print_predicates(&f->is, true);
 		print_predicates(&f->is, false);
 	}
+	if (facts_alone)
+		print_layers(group);
 	print_heads(group);
 	print_state(group);
 	print_sizes(f);
@@ -470,16 +497,37 @@ static void print_table(const struct kvt_group *group, const uint32_t *blocks, i
 }
 
 /* Blocks of each group; once, where all have as many. */
-static void print_counts(const struct kvt_request *q, int ngroups)
+static void say_counts(FILE *out, const struct kvt_request *q, int ngroups)
 {
 	bool same = true;
 
 	for (int g = 1; g < ngroups; g++)
 		same &= q->nblocks[g] == q->nblocks[0];
 	for (int g = 0; g < (same ? 1 : ngroups); g++)
-		plainf("%s%lld", g ? ", " : "", (long long)q->nblocks[g]);
-	plainf(" block%s%s\n", plural(same ? q->nblocks[0] : 2),
-	       q->ntokens ? "" : ": it is empty");
+		fplainf(out, "%s%lld", g ? ", " : "", (long long)q->nblocks[g]);
+	fplainf(out, " block%s%s", plural(same ? q->nblocks[0] : 2),
+		q->ntokens ? "" : ": it is empty");
+}
+
+/* "A: 421 tokens in 27 blocks", to be freed; NULL: out of memory */
+static char *request_words(const struct kvt_snapshot *s, const struct kvt_request *q)
+{
+	char *text = NULL;
+	size_t n;
+	FILE *out = open_memstream(&text, &n);
+
+	if (!out)
+		return NULL;
+	fplainf(out, "%s: %lld token%s", q->id ? q->id : "?", (long long)q->ntokens,
+		plural(q->ntokens));
+	if (q->first_token)
+		fplainf(out, " from token %lld on", (long long)q->first_token);
+	fputs(" in ", out);
+	say_counts(out, q, s->ngroups);
+	if (!fclose(out))
+		return text;
+	free(text);
+	return NULL;
 }
 
 enum { MOST_HOLES = 8 };			/* of a group in one line */
@@ -515,14 +563,12 @@ static void print_requests(const struct kvt_snapshot *s, bool tables)
 {
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		const struct kvt_request *q = &s->request[r];
+		char *words = request_words(s, q);
 
 		print_label(r ? "" : "requests");
-		plainf("%s: %lld token%s", q->id ? q->id : "?",
-		       (long long)q->ntokens, plural(q->ntokens));
-		if (q->first_token)
-			plainf(" from token %lld on", (long long)q->first_token);
-		fputs(" in ", stdout);
-		print_counts(q, s->ngroups);
+		screen_put(words ? words : "(no memory for this text)");
+		putchar('\n');
+		free(words);
 		print_holes(s, q);
 		for (int g = 0; tables && g < s->ngroups; g++)
 			if (q->blocks[g]) {
@@ -565,6 +611,11 @@ static void print_manifest(const struct kvt_description *d)
 
 	if (!path)
 		return;
+	if (facts_alone) {
+		print_label("manifest");
+		plainf("%s\n", proofs[kvt_dump_proof(d->dump)]);
+		return;
+	}
 	if (!strcmp(path, d->path)) {
 		print_label("data");
 		plainf("%s\n", kvt_dump_path(d->dump));
@@ -589,19 +640,25 @@ static void print_unproven(const struct kvt_dump *dump)
 		}
 }
 
-static void print_title(const struct kvt_description *d)
+static bool is_compressed(const struct kvt_description *d)
 {
-	screen_paint(SCREEN_NAME);
-	plainf("%s", d->path);
-	screen_plain();
-	plainf(": %s, %s", kvt_dump_format(d->dump), kvt_size_string(d->file_bytes).s);
 	for (int g = 0; g < d->snapshot->ngroups; g++)
-		if (d->group[g].tiling && d->group[g].tiling->zstd) {
-			plainf(", ratio %.2f", kvt_compression_ratio(d));
-			break;
-		}
+		if (d->group[g].tiling && d->group[g].tiling->zstd)
+			return true;
+	return false;
+}
+
+static void print_file(const struct kvt_description *d)
+{
+	bool compressed = is_compressed(d);
+
+	plainf("%s", kvt_dump_format(d->dump));
+	/* what is added to the data, headers and manifests, is nothing to compare */
+	if (compressed || !facts_alone)
+		plainf(", %s", kvt_size_string(d->file_bytes).s);
+	if (compressed)
+		plainf(", ratio %.2f", kvt_compression_ratio(d));
 	putchar('\n');
-	describe_sentence(d);
 }
 
 /* Where it is from. */
@@ -625,29 +682,79 @@ static void print_origin(const struct kvt_description *d)
 	}
 }
 
-void describe_text(const struct kvt_description *d,
-		   const struct describe_options *options)
+static void print_groups(const struct kvt_description *d,
+			 const struct describe_options *options)
 {
 	const struct kvt_snapshot *s = d->snapshot;
 
-	screen_fold_begin(4);
-	print_title(d);
-	screen_fold_end();
-	screen_fold_begin(12);
-	print_origin(d);
-	if (s->has_parallel)
-		print_parallel(&s->parallel);
-	print_requests(s, options->tables);
 	if (!s->ngroups) {
 		print_label("holds");
 		plainf("nothing: no request has a token\n");
 	}
 	for (int g = 0; g < s->ngroups; g++)
 		print_group(&d->group[g], d, options);
+}
+
+void describe_text(const struct kvt_description *d,
+		   const struct describe_options *options)
+{
+	const struct kvt_snapshot *s = d->snapshot;
+
+	screen_fold_begin(4);
+	screen_paint(SCREEN_NAME);
+	plainf("%s", d->path);
+	screen_plain();
+	plainf(": ");
+	print_file(d);
+	describe_sentence(d);
+	screen_fold_end();
+	screen_fold_begin(12);
+	print_origin(d);
+	if (s->has_parallel)
+		print_parallel(&s->parallel);
+	print_requests(s, options->tables);
+	print_groups(d, options);
 	if (d->canonical)
 		canonical_text(d->canonical);
 	if (d->peeks)
 		peeks_text(d->peeks);
 	print_unproven(d->dump);
 	screen_fold_end();
+}
+
+/* ---- the same for comparison ------------------------------------------------ */
+
+enum { MOST_NAMES = 4 };		/* of requests */
+
+/* "3, 689 tokens (A, B, C)" */
+static void print_request_names(const struct kvt_snapshot *s)
+{
+	int64_t tokens = 0;
+
+	for (int64_t r = 0; r < s->nrequests; r++)
+		tokens += s->request[r].ntokens;
+	print_label("requests");
+	plainf("%lld, %lld token%s", (long long)s->nrequests, (long long)tokens,
+	       plural(tokens));
+	for (int64_t r = 0; r < s->nrequests && s->nrequests <= MOST_NAMES; r++)
+		plainf("%s%s", r ? ", " : ": ",
+		       s->request[r].id ? s->request[r].id : "?");
+	putchar('\n');
+}
+
+void describe_facts(const struct kvt_description *d)
+{
+	const struct describe_options nothing = { .names = false };
+	const struct kvt_snapshot *s = d->snapshot;
+
+	facts_alone = true;
+	print_label("file");
+	print_file(d);
+	print_origin(d);
+	if (s->has_parallel)
+		print_parallel(&s->parallel);
+	print_request_names(s);
+	print_groups(d, &nothing);
+	print_unproven(d->dump);
+	facts_alone = false;
 }

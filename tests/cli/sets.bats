@@ -281,3 +281,108 @@ print(numpy.load(io.BytesIO(sys.stdin.buffer.read())).shape)' >shape
 	run -2 --separate-stderr piped convert --json "$nhd" -
 	[ ! -s got ]
 }
+
+# ---- one description of many ----------------------------------------------------
+
+@test "describe of ranks: the first in full, then what differs, a line a file" {
+	mkdir ranks && cp "$kv"/s260k/tp4/*.packed_hnd.* ranks
+	run -0 --separate-stderr kvtool describe ranks/*
+	[ -z "$stderr" ]
+	first=$(kvtool describe ranks/rank0*.safetensors)
+	[ "$output" = "$first
+
+and 3 more like it, but for:
+  ranks/rank1.packed_hnd.bf16.safetensors  rank tp 1 of 4; heads 1 of 4, from head 1
+  ranks/rank2.packed_hnd.bf16.safetensors  rank tp 2 of 4; heads 1 of 4, from head 2
+  ranks/rank3.packed_hnd.bf16.safetensors  rank tp 3 of 4; heads 1 of 4, from head 3" ]
+	# what is of one dump alone is asked of each
+	for option in -v --names --tuples --block-tables --stats --verify --canonical; do
+		run -0 kvtool describe $option ranks/*
+		[ "$(grep -c ': safetensors, ' <<<"$output")" = 4 ]
+	done
+	run -0 kvtool describe --json ranks/*
+	for i in 0 1 2 3; do
+		[ "$(json o <<<"${lines[i]}")" = "$(kvtool describe --json ranks/rank$i*.safetensors | json o)" ]
+	done
+	run -0 kvtool describe -q ranks/*
+	[ -z "$output" ]
+}
+
+# edit MANIFEST STATEMENTS: changes 'o', which it is
+edit() {
+	/usr/bin/python3 -c '
+import json, sys
+o = json.load(open(sys.argv[1]))
+exec(sys.argv[2])
+json.dump(o, open(sys.argv[1], "w"))' "$@"
+}
+
+@test "describe of many: groups by their names, parts that differ, block tables" {
+	two=$kv/mamba2g4/tp2_SD
+	run -0 kvtool describe "$two"/rank0.npy "$two"/rank1.npy
+	[ "${lines[-1]}" = "  $two/rank1.npy  rank tp 1 of 2; conv: parts x: 128 from 0, 128 in the model, B: 32 from 128, 288 in the model, C: 32 from 160, 352 in the model; ssm: heads 4 of 8, from head 4" ]
+	# the same, but not in the same blocks; without requests; of other layers
+	copy_dump "$nhd" a.npy && copy_dump "$nhd" b.npy && copy_dump "$nhd" d.npy
+	edit b.json 'r = o["block_table"]["C"]; r[0], r[1] = r[1], r[0]'
+	edit d.json 'del o["block_table"], o["num_tokens"], o["free_blocks"]
+o["layer_names"] = [f"model.layers.{i}.attn" for i in range(4, 9)]'
+	run -0 kvtool describe a.npy b.npy d.npy
+	[ "${lines[-2]}" = '  b.npy  other block tables' ]
+	[[ ${lines[-1]} == '  d.npy  requests 0, 0 tokens; layers model.layers.4.attn to model.layers.8.attn; blocks 48 of 16 tokens'*'; valid not said; other block tables' ]]
+	kvtool slice -q --layers=1:3 a.npy l1.h5
+	kvtool slice -q --layers=0,3 a.npy l2.h5
+	run -0 kvtool describe l1.h5 l2.h5
+	[[ ${lines[-1]} == '  l2.h5  file hdf5, '*', ratio '*'; layers 0, 3' ]]
+}
+
+@test "describe of many: nothing differs, other models, and what cannot be read" {
+	copy_dump "$nhd" a.npy && copy_dump "$nhd" b.npy && copy_dump "$mla" m.npy
+	copy_dump "$mla" n.npy && copy_dump "$hnd" h.npy && : >bad.npy
+	run -0 kvtool describe a.npy b.npy
+	[ "$output" = "$(kvtool describe a.npy)
+
+and 1 more, of which the same is said:
+  b.npy" ]
+	run -3 --separate-stderr kvtool describe a.npy m.npy bad.npy b.npy n.npy h.npy
+	one_sentence
+	[ "$output" = "$(kvtool describe a.npy)
+
+and 1 more, of which the same is said:
+  b.npy
+
+$(kvtool describe m.npy)
+
+and 1 more, of which the same is said:
+  n.npy
+
+$(kvtool describe h.npy)" ]
+	# the first fails: the next is in full
+	run -3 --separate-stderr kvtool describe bad.npy a.npy b.npy
+	[ "${lines[0]}" = "$(kvtool describe a.npy | head -n 1)" ]
+	[ "${lines[-1]}" = "  b.npy" ]
+	# names with what a terminal would take as its own
+	cp a.npy $'x\e[31m\n.npy' && cp a.json $'x\e[31m\n.json'
+	edit $'x\e[31m\n.json' 'del o["file"]'
+	run -0 kvtool describe a.npy $'x\e[31m\n.npy'
+	[[ $output != *$'\e'* ]]
+	[ "${lines[-1]}" = "$(printf '  x\\x1b[31m\\n.npy')" ]
+	# an expectation fails before anything is printed
+	run -1 kvtool describe --expect heads=3 a.npy b.npy
+	[[ ${lines[0]} == "kvtool describe: a.npy: g0: heads is 4, expected 3" ]]
+	[[ ${lines[1]} == "kvtool describe: b.npy: g0: heads is 4, expected 3" ]]
+}
+
+@test "describe of a hundred: as many lines, whatever the order" {
+	copy_dump "$nhd" a.npy
+	/usr/bin/python3 -c '
+import json, os
+o = json.load(open("a.json"))
+for i in range(99):
+    os.link("a.npy", f"r{i:02}.npy")
+    o |= {"file": f"r{i:02}.npy", "dp_size": 99, "dp_rank": i}
+    json.dump(o, open(f"r{i:02}.json", "w"))'
+	run -0 --separate-stderr kvtool describe ./*
+	[ -z "$stderr" ]
+	[ "$(grep -c '^  \./r..\.npy  rank tp 0 of 1, dp [0-9]* of 99$' <<<"$output")" = 99 ]
+	[[ $output == *$'\nand 99 more like it, but for:\n'* ]]
+}
