@@ -236,6 +236,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return status;
 	n = pass_over_manifests(argv, n, &asked.hints);
 	asked.hints.empty = !asked.peek.n;
+	asked.print.hints = n == 1 ? &asked.hints : NULL;
 	asked.canonical |= asked.canonical_layout != NULL;
 	asked.run = run_watched(threads, memory, asked.quiet);
 	if (n > 1 && is_plain(&asked) &&

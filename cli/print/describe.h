@@ -14,6 +14,7 @@
 /* What is printed only on request. */
 struct describe_options {
 	bool names, tuples, tables, verbose;
+	const struct kvt_hints *hints;	/* with which it was opened; NULL: of many */
 };
 
 /* The first word of a line of text. */
@@ -23,6 +24,18 @@ void describe_text(const struct kvt_description *d,
 		   const struct describe_options *options);
 void describe_json(struct json_out *out, const struct kvt_description *d,
 		   const struct describe_options *options);
+
+/* ---- on a terminal alone: describe_screen.c -------------------------------- */
+
+/* Two lines below the number of blocks: how many are whose. */
+void describe_pool_bar(const struct kvt_group_facts *f, bool has_null);
+/*
+ * Behind text of 'used' columns, from 'column' on, both counted where text begins: how
+ * many tokens these are of the most that a request has.
+ */
+void describe_request_bar(int64_t tokens, int64_t most, int used, int column);
+/* What is known of the data, and what to type next, if 'hints' tell how it was opened. */
+void describe_outlook(const struct kvt_description *d, const struct kvt_hints *hints);
 
 /*
  * The facts of a text as lines to compare: "LABEL\tWHAT" each, more of the same behind a

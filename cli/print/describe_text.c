@@ -311,6 +311,7 @@ static void print_blocks(const struct kvt_group_facts *f, int64_t null_block)
 		plainf(", block %llu null",
 		       (unsigned long long)kvt_block_id(group, null_block));
 	putchar('\n');
+	describe_pool_bar(f, null_block >= 0);
 	if (f->valid_slots >= 0) {
 		int64_t slots = nblocks * group->shape.n[KVT_AXIS_S];
 
@@ -559,14 +560,41 @@ static void print_holes(const struct kvt_snapshot *s, const struct kvt_request *
 		putchar('\n');
 }
 
+/* What the bars of requests have in common. */
+struct bars {
+	int column;			/* behind the longest text */
+	int64_t most;			/* tokens; 0: there are no bars */
+};
+
+static struct bars measure_requests(const struct kvt_snapshot *s)
+{
+	struct bars bars = { 0, 0 };
+
+	for (int64_t r = 0; r < s->nrequests && s->nrequests > 1 && screen_width(); r++) {
+		const struct kvt_request *q = &s->request[r];
+		char *words = request_words(s, q);
+		int n = words ? (int)strlen(words) : 0;
+
+		bars.column = n > bars.column ? n : bars.column;
+		bars.most = q->ntokens > bars.most ? q->ntokens : bars.most;
+		free(words);
+	}
+	return bars;
+}
+
 static void print_requests(const struct kvt_snapshot *s, bool tables)
 {
+	struct bars bars = measure_requests(s);
+
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		const struct kvt_request *q = &s->request[r];
 		char *words = request_words(s, q);
 
 		print_label(r ? "" : "requests");
 		screen_put(words ? words : "(no memory for this text)");
+		if (words)
+			describe_request_bar(q->ntokens, bars.most, (int)strlen(words),
+					     bars.column);
 		putchar('\n');
 		free(words);
 		print_holes(s, q);
@@ -719,6 +747,7 @@ void describe_text(const struct kvt_description *d,
 	if (d->peeks)
 		peeks_text(d->peeks);
 	print_unproven(d->dump);
+	describe_outlook(d, options->hints);
 	screen_fold_end();
 }
 

@@ -5,7 +5,8 @@ load common
 
 # screen COLUMNS ARG...: what kvtool prints on a terminal that is so wide; 0: it does not say
 screen() {
-	python3 - "$KVTOOL" "$@" <<'END'
+	# Python would change the locale that kvtool sees
+	PYTHONCOERCECLOCALE=0 PYTHONUTF8=1 python3 - "$KVTOOL" "$@" <<'END'
 import fcntl, os, pty, struct, subprocess, sys, termios
 ours, theirs = pty.openpty()
 fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, int(sys.argv[2]), 0, 0))
@@ -29,6 +30,14 @@ widest() {
 
 words() {
 	tr -d ' \n'
+}
+
+# The same without what a terminal has alone, which depends on its width.
+plain_words() {
+	words | python3 -c 'import re, sys
+text = re.sub("health.*", "", sys.stdin.read())
+text = re.sub(r"[#=.0]+#ofonerequest(=shared)?(\.unused)?(0null)?", "", text)
+print(re.sub("#+", "", text))'
 }
 
 @test "describe begins with a sentence, in one line of a pipe" {
@@ -58,12 +67,14 @@ words() {
 		for columns in 24 31 50 80 200; do
 			screen $columns describe -v --block-tables "$file" >folded
 			[ "$(widest <folded)" -le $columns ]
-			kvtool describe -v --block-tables "$file" | words >want
-			words <folded | cmp - want
+			kvtool describe -v --block-tables "$file" | plain_words >want
+			plain_words <folded | cmp - want
 		done
 	done
+	# in as many lines, but those of a terminal
 	screen 300 describe -v $data/packed_nhd.bf16.npy >wide
-	kvtool describe -v $data/packed_nhd.bf16.npy | cmp - wide
+	kvtool describe -v $data/packed_nhd.bf16.npy | sed '/requests/,/ C: /d' >want
+	sed '/requests/,/ C: /d; /^ *#/d; /^$/N; /\n  health/,$d' wide | cmp - want
 }
 
 @test "COLUMNS says the width, 80 is that of a terminal that does not say" {
@@ -71,6 +82,100 @@ words() {
 	[ "$(widest <said)" -le 50 ]
 	screen 0 describe $data/packed_nhd.bf16.npy >unknown
 	screen 80 describe $data/packed_nhd.bf16.npy | cmp - unknown
+}
+
+@test "bars: of the pool, of requests; of what the locale and the terminal can draw" {
+	local file=$data/packed_nhd.bf16.npy columns
+	local b=$'\342\226\210' s=$'\342\226\223' u=$'\342\226\221' n=$'\302\267'
+	printf -v used '%040d' 0
+	LC_ALL=C.UTF-8 TERM=xterm screen 80 describe --color=never $file >said
+	grep -qxF "            ${used//0/$b}$s$s$u$u$u$u$u$n" said
+	grep -qxF "            $b of one request  $s shared  $u unused  $n null" said
+	grep -qxF "  requests  A: 421 tokens in 27 blocks  ${used//0/$b}" said
+	grep -qxF "            B: 188 tokens in 12 blocks  $b$b$b$b$b$b$b$b$b$b$b$b$b$b$b$b$b$b" said
+	grep -qxF "            C: 80 tokens in 5 blocks    $b$b$b$b$b$b$b$b" said
+	for how in "LC_ALL=C TERM=xterm" "LC_ALL= LC_CTYPE=POSIX LANG=C.UTF-8 TERM=xterm" \
+		"LC_ALL=C.UTF-8 TERM=dumb"; do
+		# shellcheck disable=SC2086	# words
+		(export $how && screen 80 describe --color=never $file) >said
+		grep -qxF "            ${used//0/#}==.....0" said
+		grep -qxF '            # of one request  = shared  . unused  0 null' said
+		[ -z "$(tr -d '\n -~' <said)" ]
+	done
+	# narrow: each kind has a cell, and all together as many as there are columns
+	for columns in 24 50 63; do
+		screen $columns describe $file >said
+		bar=$(sed -n 's/^ \{12\}\(#[#=.0]*\)$/\1/p' said | head -n 1)
+		[ $((${#bar} + 12)) = $((columns < 60 ? columns : 60)) ]
+		[[ $bar =~ ^#+=+\.+0$ ]]
+	done
+	LC_ALL=C.UTF-8 kvtool describe $file >said
+	[ -z "$(tr -d '\n -~' <said)" ]
+	[ -z "$(grep '##' said)" ]
+	# nothing is known of the pool of a dump without tables
+	kvtool convert -q --format=raw $file bare.bin
+	rm bare.bin.json
+	screen 80 describe --layout=nhd --dtype=bf16 --layers=5 --heads=4 --head-dim=8 \
+		--block-size=16 bare.bin >said
+	[ -z "$(grep '##\|unused' said)" ]
+}
+
+@test "health: what is known without reading the data, on a terminal" {
+	health() { screen 200 describe "$@" | sed -n 's/^  health    //p'; }
+	kvtool convert -q $data/packed_nhd.bf16.npy a.h5
+	kvtool convert -q $data/packed_nhd.bf16.npy a.npy
+	[ "$(health a.h5)" = 'data not read; it has checksums' ]
+	[ "$(health $data/packed_nhd.bf16.npy)" = 'data not read; it has no checksums; its manifest is not proven' ]
+	[ "$(health a.npy)" = 'data not read; it has no checksums' ]
+	printf x | dd of=a.npy bs=1 seek=1000 conv=notrunc status=none
+	[ "$(health --trust-manifest a.npy)" = 'data not read; it has no checksums; the manifest is of other data' ]
+	# a block that cannot be read is not noticed: nothing is read
+	size=$(stat -c %s a.h5)
+	dd if=/dev/zero of=a.h5 bs=1 seek=$((size / 2)) count=64 conv=notrunc status=none
+	[ "$(health a.h5)" = 'data not read; it has checksums' ]
+	[ -z "$(health --verify $data/packed_nhd.bf16.npy)" ]
+	[ -z "$(health --stats $data/packed_nhd.bf16.npy)" ]
+	[ -z "$(kvtool describe a.h5 | grep health)" ]
+}
+
+# next_of COLUMNS ARG...: the commands that describe ends with, as a shell reads them
+next_of() {
+	screen "$1" describe "${@:2}" | sed -n '/^  next/,$p' | sed 's/^  next/      /'
+}
+
+@test "next: the commands work as they stand, with the options that describe the file" {
+	local out=$BATS_TEST_TMPDIR/bin columns n
+	mkdir "$out" && ln -s "$KVTOOL" "$out/kvtool"
+	mkdir "a folder" && kvtool convert -q $data/packed_nhd.bf16.npy "a folder/it's.h5"
+	kvtool convert -q --format=raw $data/packed_nhd.bf16.npy bare.bin
+	rm bare.bin.json
+	kvtool convert -q --format=raw $data/packed_nhd.bf16.npy ./-bare.h
+	rm ./-bare.h.json
+	bare=(--layout=nhd --dtype=bf16 --layers=5 --heads=4 --head-dim=8 --page-size=16
+		'--blocks-of=A b=1,2:20')
+	mkdir d && for what in npy json; do
+		cp $data/packed_nhd.bf16.$what d/packed_nhd.bf16.$what
+		cp testdata/kv/mamba2g4/tp2_SD/rank1.$what d/rank1.$what
+	done
+	for columns in 50 80 200; do
+		for what in "a folder/it's.h5" d/packed_nhd.bf16.npy d/rank1.npy bare.bin -bare.h; do
+			case $what in *bare*) set -- "${bare[@]}" -- "$what" ;; *) set -- "$what" ;; esac
+			next_of $columns "$@" >commands
+			[ "$(widest <commands)" -le $columns ]
+			[ "$(grep -c '^ *kvtool ' commands)" = 3 ]
+			# OTHER is what the reader has
+			printf -v other %q "./$what"
+			sed -i "s|OTHER\$|${other//\\/\\\\}|" commands
+			PATH=$out:$PATH bash -e commands >/dev/null 2>said || { cat commands said; return 1; }
+			[ ! -s said ]
+		done
+	done
+	# of many dumps there is none, nor where a name is longer than a line
+	[ -z "$(next_of 80 $data/packed_nhd.bf16.npy bare.bin)" ]
+	printf -v long '%0120d' 0
+	kvtool convert -q bare.bin "${bare[@]}" $long.h5
+	[ -z "$(next_of 80 $long.h5)" ]
+	[ "$(next_of 200 $long.h5 | wc -l)" = 3 ]
 }
 
 @test "--stats fits into 80 columns" {
