@@ -164,3 +164,13 @@ load common
 	run -0 kvtool describe testdata/kv/s260k/paged_bs16/packed_blshc.bf16.npy
 	[[ $output != *canonical* ]]
 }
+
+@test "an expectation that fails comes before the description" {
+	run -1 kvtool describe --expect-layout=hnd --expect=heads=3 $data/packed_nhd.bf16.npy
+	[[ ${lines[0]} == "kvtool describe: "*": g0: layout is LBSHC "*", expected LBHSC" ]]
+	[[ ${lines[1]} == *": g0: heads is 4, expected 3" ]]
+	[ "${lines[2]}" = "$(kvtool describe $data/packed_nhd.bf16.npy | head -n 1)" ]
+	# of one that is wrong there is nothing else
+	run -2 --separate-stderr kvtool describe --expect=head=4 $data/packed_nhd.bf16.npy
+	[ -z "$output" ]
+}
