@@ -106,6 +106,25 @@ static void close_dump(struct opened *o)
 
 /* ---- write -------------------------------------------------------------- */
 
+/* To a file; what goes to standard output is alone there. */
+static enum kvt_status write_contract(const char *to, const char *text, const char *of,
+				      const struct arguments *args,
+				      struct kvt_error *err)
+{
+	struct contract contract = { 0 };
+	enum kvt_status status;
+
+	status = text_file_write(to, text, strlen(text), args->force, err);
+	if (status || args->quiet || is_stream_out(to))
+		return status;
+	if (!(status = contract_parse(&contract, text, strlen(text), to, err)))
+		plainf("%s: %d clause%s of %s; to check others: "
+		       "kvtool expect check %s FILE...\n", to, contract.nclauses,
+		       plural(contract.nclauses), of, to);
+	contract_free(&contract);
+	return status;
+}
+
 static enum kvt_status expect_write(struct arguments *args, char **argv, int n,
 				    struct kvt_error *err)
 {
@@ -135,8 +154,7 @@ static enum kvt_status expect_write(struct arguments *args, char **argv, int n,
 	if (!status && !(text = expect_contract(&o.dump, args->pool)))
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (!status && to)
-		status = text_file_write(to, text, strlen(text), args->force,
-					 err);
+		status = write_contract(to, text, argv[0], args, err);
 	else if (!status)
 		fputs(text, stdout);
 	free(text);

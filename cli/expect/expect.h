@@ -102,6 +102,8 @@ struct kvt_backend_config backend_config(const struct kvt_group *group);
 bool backend_fits(const struct kvt_backend *backend,
 		  const struct kvt_backend_config *config, const struct kvt_group *group);
 
+enum { NAME_COLUMN = 13 };		/* where names begin, behind a label */
+
 /* Names by commas, on as many lines as they need, behind a label. */
 struct name_list {
 	const char *label;

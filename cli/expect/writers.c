@@ -14,7 +14,7 @@ bool backend_fits(const struct kvt_backend *backend,
 
 void name_list_add(struct name_list *l, const char *name)
 {
-	enum { LABEL = 12, WIDTH = 90 };
+	enum { LABEL = NAME_COLUMN, WIDTH = 90 };
 	int n = (int)strlen(name);
 	bool fits = l->column && l->column + 2 + n <= WIDTH;
 

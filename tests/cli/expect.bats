@@ -186,30 +186,56 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 	[[ $output == *"zeroing    yes: "* ]]
 }
 
+@test "write says what it wrote, unless that is on standard output, or -q" {
+	run -0 kvtool expect write -o c.kvc "$nhd"
+	[ "$output" = "c.kvc: 18 clauses of $nhd; to check others: kvtool expect check c.kvc FILE..." ]
+	run -0 kvtool expect check c.kvc "$nhd"
+	[ "$output" = "$nhd: matches c.kvc (18 clauses)" ]
+	run -0 kvtool expect write -q -f "$nhd" c.kvc
+	[ -z "$output" ]
+	kvtool expect write "$nhd" >d.kvc
+	kvtool expect write "$nhd" - | cmp - d.kvc
+	cmp c.kvc d.kvc
+}
+
 @test "backends of a latent, of a packed content, and of no attention" {
 	run -0 kvtool expect backend --with=mla --with=sparse --cache-dtype=fp8_ds_mla \
 		--block-size=64 --head-dim=576 --all-reasons
-	[[ ${lines[2]} == "could be    "*" FLASHMLA_SPARSE"* ]]
-	[[ $output == *"no          TRITON_MLA: kv_cache_dtype not supported, sparse not supported"* ]]
+	[ "${lines[1]}" = "could be of" ]
+	[[ ${lines[2]} == "  vLLM 0.32  "*" FLASHMLA_SPARSE"* ]]
+	[[ $output == *$'\n  TRITON_MLA: kv_cache_dtype not supported, sparse not supported\n'* ]]
 	run -0 kvtool expect backend --with=connector --head-dim=128
-	[[ $output == *$'no          KV connector not supported:\n            ROCM_ATTN'* ]]
+	[[ $output == *'  KV connector not supported: ROCM_ATTN'* ]]
 	may ROCM_AITER_UNIFIED_ATTN --with=connector --head-dim=128
 	may FLEX_ATTENTION "$nhd"
 	run -1 may FLEX_ATTENTION "${nhd/nhd/hnd}"
 }
 
-@test "the release stands first, then who could have it, then all others once" {
+@test "the release stands first, then who could have it, then how many could not" {
 	run -0 kvtool expect backend "$nhd"
-	[ "${lines[1]}" = "release     0.32" ]
-	[[ ${lines[2]} == "could be    FLASH_ATTN, "* ]]
-	[[ $output == *$'\nin 0.26     FLASH_ATTN, '* ]]
-	# every backend is in one list of this release
-	n=$(sed -e '/^in 0/,/[^,]$/d' <<<"$output" | grep -oE '\b[A-Z][A-Z0-9_]{3,}\b' |
-		grep -vx LBSHC | sort | uniq -d | wc -l)
-	[ "$n" = 0 ]
+	[ "${lines[1]}" = "could have been written by" ]
+	[ "${lines[2]}" = "  vLLM 0.32  FLASH_ATTN, FLASH_ATTN_DIFFKV, FLEX_ATTENTION" ]
+	[ "${lines[3]}" = "  vLLM 0.26  the same" ]
+	[ "${lines[4]}" = "  vLLM 0.24  FLASH_ATTN_DIFFKV" ]
+	[ "${lines[5]}" = "  vLLM 0.22  the same" ]
+	[ "${#lines[@]}" -le 14 ]
+	# every backend is of one list or counted for one reason
+	all=$(kvtool expect backend --json "$nhd" | json 'len(o["groups"][0]["backends"])')
+	no=$(sed -n 's/^not \([0-9]*\) of vLLM 0.32 .*/\1/p' <<<"$output")
+	[ $((no + 3)) = "$all" ]
+	[ "$(awk '/^  +[0-9]+  / { n += $1 } END { print n }' <<<"$output")" = "$no" ]
+	while read -r n _ names; do
+		more=$(sed -n 's/.* and \([0-9]*\) more$/\1/p' <<<"$names")
+		[ "$n" = $((${more:-0} + $(grep -oE '\b[A-Z][A-Z0-9_]{3,}\b' <<<"${names#*: }" | wc -l))) ]
+	done < <(grep -E '^ +[0-9]+  ' <<<"$output")
+	# all reasons have each of them once
+	run -0 kvtool expect backend --all-reasons "$nhd"
+	[ "$(sed '1,/^not of/d' <<<"$output" | cut -d : -f 1 | sort -u | wc -l)" = "$no" ]
 	run -0 kvtool expect backend --release=0.22.1 "$nhd"
-	[ "${lines[1]}" = "release     0.22" ]
-	[[ $output == *"not implemented in this release of vLLM:"*"B12X"* ]]
+	[ "${lines[2]}" = "  vLLM 0.22  FLASH_ATTN_DIFFKV" ]
+	[[ ${lines[3]} == "  vLLM 0.32  FLASH_ATTN, "* ]]
+	[ "${lines[5]}" = "  vLLM 0.24  FLASH_ATTN_DIFFKV" ]
+	[[ $output == *"not implemented in this release of vLLM: "* ]]
 	run -0 kvtool expect backend --release=list
 	[ "${lines[0]%% *}" = 0.32 ]
 	refused 2 "--release: '0.25' is no release of vLLM whose facts are known, expected 0.22, 0.24, 0.26 or 0.32" \
@@ -253,11 +279,11 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 }
 
 @test "kernels of another maker are not there to be asked" {
-	run -0 kvtool expect backend --on=rocm
-	[[ $output == *"runs on CUDA only:"*"FLASHINFER_MLA,"*"runs on CPUs only:"* ]]
-	[[ ${output%%in 0.26*} != *FLASH[IM]* ]]
+	run -0 kvtool expect backend --on=rocm --all-reasons
+	[[ $output == *$'\n  FLASHINFER_MLA: runs on CUDA only\n'*": runs on CPUs only"* ]]
+	[[ $(sed -n 's/^  vLLM 0.32//p' <<<"$output") != *FLASH[IM]* ]]
 	run -0 kvtool expect backend --on=cuda:9.0 --with=connector
-	[[ $output == *$'runs on ROCm only:\n            ROCM_ATTN, '* ]]
+	[[ $output == *"  runs on ROCm only: ROCM_ATTN, "* ]]
 	refused 2 "--backend is ROCM_ATTN, which runs on ROCm only, not on cuda:9.0" \
 		layout --backend=ROCM_ATTN --on=cuda:9.0
 	run -0 kvtool expect layout --backend=ROCM_ATTN --on=rocm

@@ -274,29 +274,96 @@ static void print_selected(const struct question *q, const struct kvt_backend *b
 	putchar('\n');
 }
 
-/* Other releases in which some backend could have it. */
-static void print_others(const struct question *q)
+static bool same_writers(const struct question *q, enum kvt_release x, enum kvt_release y)
 {
-	for (int r = KVT_NRELEASES; r--; ) {
-		struct kvt_backend_config then = q->config;
-		char label[16];
+	struct kvt_backend_config a = q->config, b = q->config;
+	const struct kvt_backend *backend;
+	bool same = true;
 
+	a.release = x;
+	b.release = y;
+	for (int i = 0; same && (backend = kvt_backend_at(i)); i++)
+		same = backend_fits(backend, &a, q->group) ==
+		       backend_fits(backend, &b, q->group);
+	return same;
+}
+
+static void print_release(const struct question *q, enum kvt_release release,
+			  enum kvt_release before)
+{
+	struct kvt_backend_config then = q->config;
+	char label[20];
+
+	then.release = release;
+	snprintf(label, sizeof(label), "  vLLM %s", kvt_release_name(release));
+	if (release != before && same_writers(q, release, before))
+		plainf("%-*sthe same\n", NAME_COLUMN, label);
+	else
+		writers_text(label, &then, q->group, "no backend");
+}
+
+/* That which was asked for, then all others, the newest first. */
+static void print_releases(const struct question *q)
+{
+	enum kvt_release before = q->config.release;
+
+	print_release(q, before, before);
+	for (int r = KVT_NRELEASES; r--; ) {
 		if (r == (int)q->config.release)
 			continue;
-		then.release = (enum kvt_release)r;
-		snprintf(label, sizeof(label), "in %s", kvt_release_name(then.release));
-		writers_text(label, &then, q->group, NULL);
+		print_release(q, (enum kvt_release)r, before);
+		before = (enum kvt_release)r;
 	}
+}
+
+/* The first reason of each backend, as what is counted. */
+static int count_refused(const struct question *q, const char *reason)
+{
+	const struct kvt_backend *b;
+	const char *why[MAX_REASONS];
+	int n = 0;
+
+	for (int i = 0; (b = kvt_backend_at(i)); i++)
+		n += reasons_of(why, b, q) && (!reason || !strcmp(why[0], reason));
+	return n;
+}
+
+/* As many of them as a line has room for. */
+static void print_refused_for(const struct question *q, int first, const char *reason)
+{
+	enum { WIDTH = 90, MORE = 12 };
+	const struct kvt_backend *b;
+	const char *why[MAX_REASONS];
+	int n = count_refused(q, reason), named = 0, used;
+
+	used = 8 + (int)strlen(reason);
+	plainf("  %4d  %s: ", n, reason);
+	for (int i = first; (b = kvt_backend_at(i)); i++) {
+		const char *name = kvt_backend_name(b);
+
+		if (!reasons_of(why, b, q) || strcmp(why[0], reason))
+			continue;
+		if (named && used + (int)strlen(name) + MORE > WIDTH) {
+			plainf(" and %d more", n - named);
+			break;
+		}
+		plainf("%s%s", named++ ? ", " : "", name);
+		used += (int)strlen(name) + 2;
+	}
+	putchar('\n');
 }
 
 /* One line a reason, that of the first backend with it first. */
 static void print_refused(const struct question *q)
 {
-	const struct kvt_backend *b, *other;
+	const struct kvt_backend *b;
 	const char *why[MAX_REASONS], *before[MAX_REASONS];
+	int n = count_refused(q, NULL);
 
+	if (n)
+		plainf("not %d of vLLM %s (--all-reasons says why, of each)\n", n,
+		       kvt_release_name(q->config.release));
 	for (int i = 0; (b = kvt_backend_at(i)); i++) {
-		struct name_list list = { "", 0 };
 		bool said = false;
 
 		if (!reasons_of(why, b, q))
@@ -304,13 +371,8 @@ static void print_refused(const struct question *q)
 		for (int k = 0; k < i && !said; k++)
 			said = reasons_of(before, kvt_backend_at(k), q) &&
 			       !strcmp(before[0], why[0]);
-		if (said)
-			continue;
-		plainf("no          %s:\n", why[0]);
-		for (int k = i; (other = kvt_backend_at(k)); k++)
-			if (reasons_of(before, other, q) && !strcmp(before[0], why[0]))
-				name_list_add(&list, kvt_backend_name(other));
-		name_list_end(&list, NULL);
+		if (!said)
+			print_refused_for(q, i, why[0]);
 	}
 }
 
@@ -320,11 +382,12 @@ static void print_all_reasons(const struct question *q)
 	const struct kvt_backend *b;
 	const char *why[MAX_REASONS];
 
+	plainf("not of vLLM %s\n", kvt_release_name(q->config.release));
 	for (int i = 0; (b = kvt_backend_at(i)); i++) {
 		int n = reasons_of(why, b, q);
 
 		for (int k = 0; k < n; k++)
-			plainf(k ? ", %s" : "no          %s: %s", k ? why[k] :
+			plainf(k ? ", %s" : "  %s: %s", k ? why[k] :
 			       kvt_backend_name(b), why[0]);
 		if (n)
 			putchar('\n');
@@ -334,9 +397,8 @@ static void print_all_reasons(const struct question *q)
 static void print_answers(const struct asked *a, const struct question *q)
 {
 	print_question(q);
-	plainf("%-12s%s\n", "release", kvt_release_name(q->config.release));
-	writers_text("could be", &q->config, q->group, "none");
-	print_others(q);
+	plainf(q->group ? "could have been written by\n" : "could be of\n");
+	print_releases(q);
 	if (a->all)
 		print_all_reasons(q);
 	else
