@@ -133,7 +133,9 @@ static enum kvt_status expect_write(struct arguments *args, char **argv, int n,
 	const char *to;
 	char *text = NULL;
 
-	n = pass_over_manifests(argv, n, &args->hints);
+	/* a manifest behind its data is an output that is refused */
+	if (args->output || n != 2 || !kvt_is_manifest_of(argv[1], argv[0], &args->hints))
+		n = pass_over_manifests(argv, n, &args->hints);
 	if (n < 1 || n > 2 || (n == 2 && args->output))
 		return kvt_fail(err, KVT_USAGE,
 				"write: expected one dump and at most one output, got %d operands%s",

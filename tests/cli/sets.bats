@@ -46,6 +46,8 @@ refused() {
 	run -0 --separate-stderr kvtool expect write -o a.kvc ab/a.*
 	run -0 kvtool expect write ab/a.*
 	[ "$output" = "$(cat a.kvc)" ]
+	# what is named as an output is no manifest to pass over
+	tells 2 'ab/a.json' expect write -f ab/a.npy ab/a.json
 	run -0 --separate-stderr kvtool expect check a.kvc ab/a.*
 	[ "${#lines[@]}" = 1 ]
 	[ -z "$stderr" ]
