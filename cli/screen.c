@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE		/* strcasestr */
 #include "cli/screen.h"
+#include "cli/cli.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -93,6 +94,8 @@ static bool coloured(void)
 	return is_terminal() && (!no || !*no) && !is_dumb();
 }
 
+static bool painted;
+
 void screen_paint(enum screen_colour colour)
 {
 	static const char *const escapes[] = {
@@ -103,12 +106,21 @@ void screen_paint(enum screen_colour colour)
 
 	if (coloured())
 		fputs(escapes[colour], stdout);
+	painted = true;
 }
 
 void screen_plain(void)
 {
-	if (coloured())
+	if (painted && coloured())
 		fputs("\033[0m", stdout);
+	painted = false;
+}
+
+void screen_say(enum screen_colour colour, const char *text)
+{
+	screen_paint(colour);
+	plainf("%s", text);
+	screen_plain();
 }
 
 /* ---- width --------------------------------------------------------------- */

@@ -31,6 +31,8 @@ void screen_none(void);
 /* What is printed from here on is in this colour, if colours are wanted. */
 void screen_paint(enum screen_colour colour);
 void screen_plain(void);
+/* Text in a colour; what is foreign in it is made plain. */
+void screen_say(enum screen_colour colour, const char *text);
 
 /*
  * Columns of the terminal; 0: there is none, or one so narrow that nothing is fitted

@@ -3,6 +3,7 @@
 #include "cli/cmd/expect/modes.h"
 #include "cli/progress.h"
 #include "cli/expect/expect.h"
+#include "cli/screen.h"
 #include "cli/set.h"
 
 #include <stdlib.h>
@@ -213,11 +214,12 @@ static void print_file(const struct expect_results *results,
 	}
 	if (*r->error)
 		complain(&cmd_expect, "%s", r->error);
-	else if (!r->status && !quiet)
-		plainf("%s: matches %s (%d clause%s%s%s)\n", r->path, results->contract,
-		       r->noutcomes, plural(r->noutcomes),
-		       r->releases ? "; of vLLM " : "",
-		       kvt_releases_text(r->releases).s);
+	if (*r->error || r->status || quiet)
+		return;
+	screen_say(SCREEN_NAME, r->path);
+	plainf(": matches %s (%d clause%s%s%s)\n", results->contract, r->noutcomes,
+	       plural(r->noutcomes), r->releases ? "; of vLLM " : "",
+	       kvt_releases_text(r->releases).s);
 }
 
 /* ---- reports ------------------------------------------------------------ */

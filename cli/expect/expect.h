@@ -109,6 +109,7 @@ struct name_list {
 	const char *label;
 	int column;			/* 0: nothing was printed so far */
 };
+int name_list_width(void);
 void name_list_add(struct name_list *list, const char *name);
 void name_list_end(struct name_list *list, const char *nothing);
 

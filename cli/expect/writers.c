@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* writers.c - which backends of a release could have a cache, as lists of names */
 #include "cli/expect/expect.h"
+#include "cli/screen.h"
 
 #include <string.h>
 
@@ -12,11 +13,20 @@ bool backend_fits(const struct kvt_backend *backend,
 					     &group->shape));
 }
 
+int name_list_width(void)
+{
+	enum { MOST = 90 };
+	size_t screen = screen_width();
+
+	return screen && screen < MOST ? (int)screen : MOST;
+}
+
 void name_list_add(struct name_list *l, const char *name)
 {
-	enum { LABEL = NAME_COLUMN, WIDTH = 90 };
+	enum { LABEL = NAME_COLUMN };
 	int n = (int)strlen(name);
-	bool fits = l->column && l->column + 2 + n <= WIDTH;
+	/* a comma may follow */
+	bool fits = l->column && l->column + 2 + n < name_list_width();
 
 	if (!l->column)
 		plainf("%-*s%s", LABEL, l->label, name);

@@ -2,8 +2,37 @@
 /* fsck.c - findings for people, and as kvtool-json(5) has them */
 #include "cli/print/fsck.h"
 #include "cli/cli.h"
+#include "cli/screen.h"
+
+#include <string.h>
 
 /* ---- text --------------------------------------------------------------- */
+
+static void say_path(const struct kvt_findings *r)
+{
+	screen_say(SCREEN_NAME, r->path);
+	plainf(": ");
+}
+
+/* An error is what differs from what must be. */
+static void paint_severity(enum kvt_severity severity)
+{
+	if (severity == KVT_ERROR)
+		screen_paint(SCREEN_DIFFERS);
+}
+
+/* "dump.h5: error: ranks.missing" */
+static void say_rule(const struct kvt_findings *r, const struct kvt_rule *rule)
+{
+	say_path(r);
+	if (strstr(rule->name, "missing"))
+		screen_paint(SCREEN_MISSING);
+	else
+		paint_severity(rule->severity);
+	plainf("%s", kvt_severity_name(rule->severity));
+	screen_plain();
+	plainf(": %s", rule->name);
+}
 
 static void print_more(const struct kvt_findings *r)
 {
@@ -14,10 +43,10 @@ static void print_more(const struct kvt_findings *r)
 
 		for (int k = 0; k < r->nfindings; k++)
 			left -= r->finding[k].rule == i;
-		if (left > 0)
-			plainf("%s: %s: %s: and %lld more\n", r->path,
-			       kvt_severity_name(rule->severity), rule->name,
-			       (long long)left);
+		if (left > 0) {
+			say_rule(r, rule);
+			plainf(": and %lld more\n", (long long)left);
+		}
 	}
 }
 
@@ -25,13 +54,15 @@ static void print_totals(const struct kvt_findings *r)
 {
 	const char *before = "";
 
-	plainf("%s: ", r->path);
+	say_path(r);
 	for (int s = KVT_ERROR; s >= KVT_NOTE; s--) {
 		if (!r->total[s])
 			continue;
-		plainf("%s%lld %s%s", before, (long long)r->total[s],
-		       kvt_severity_name(s),
+		plainf("%s", before);
+		paint_severity(s);
+		plainf("%lld %s%s", (long long)r->total[s], kvt_severity_name(s),
 		       plural(r->total[s]));
+		screen_plain();
 		before = ", ";
 	}
 	puts(*before ? "" : "clean");
@@ -79,36 +110,42 @@ static void print_looked(const struct kvt_findings *r)
 	/* files: of a set of ranks, and of what was refused, there are none */
 	if (!l->files || (!is_clean(r) && !l->unlisted && !l->unnoticed))
 		return;
-	plainf("%s: looked at %lld file%s (%s), %d group%s, %lld block%s: %s, tables",
-	       r->path, (long long)l->files, plural(l->files),
+	say_path(r);
+	plainf("looked at %lld file%s (%s), %d group%s, %lld block%s: %s, tables",
+	       (long long)l->files, plural(l->files),
 	       kvt_size_string(l->bytes).s,
 	       l->groups, plural(l->groups), (long long)l->blocks, plural(l->blocks),
 	       l->checks ? l->checks : "names, lengths");
 	print_data(r);
 	putchar('\n');
-	if (l->unlisted)
-		plainf("%s: " KVT_UNLISTED "\n", r->path);
-	if (l->unnoticed)
-		plainf("%s: %s\n", r->path, l->unnoticed);
+	if (l->unlisted) {
+		say_path(r);
+		plainf(KVT_UNLISTED "\n");
+	}
+	if (l->unnoticed) {
+		say_path(r);
+		plainf("%s\n", l->unnoticed);
+	}
 }
 
 void fsck_text(const struct kvt_findings *r, bool errors_only)
 {
+	screen_fold_begin(4);
 	for (int i = 0; i < r->nfindings; i++) {
 		const struct kvt_finding *f = &r->finding[i];
 		const struct kvt_rule *rule = kvt_rule_at(f->rule);
 
 		if (errors_only && rule->severity != KVT_ERROR)
 			continue;
-		plainf("%s: %s: %s: %s%s%s\n", r->path,
-		       kvt_severity_name(rule->severity), rule->name, f->at,
-		       *f->at ? ": " : "", f->text);
+		say_rule(r, rule);
+		plainf(": %s%s%s\n", f->at, *f->at ? ": " : "", f->text);
 	}
-	if (errors_only)
-		return;
-	print_more(r);
-	print_looked(r);
-	print_totals(r);
+	if (!errors_only) {
+		print_more(r);
+		print_looked(r);
+		print_totals(r);
+	}
+	screen_fold_end();
 }
 
 /* ---- JSON --------------------------------------------------------------- */

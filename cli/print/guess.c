@@ -2,6 +2,7 @@
 /* guess.c - the ranking, and what to type next */
 #include "cli/print/guess.h"
 #include "cli/cli.h"
+#include "cli/screen.h"
 
 #include <math.h>
 #include <string.h>
@@ -117,7 +118,9 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g,
 	struct arguments a = arguments_of(of, c);
 	int others = 0;
 
-	plainf("%s: %s %s, %s\n", of->name,
+	screen_fold_begin(13);
+	screen_say(SCREEN_NAME, of->name);
+	plainf(": %s %s, %s\n",
 	       g->why_not[0] ? "not sure: best match" : "looks like",
 	       human_layout(&c->layout).s, c->group.dtype->name);
 	plainf("  confidence %.2f (1 and more is reliable)\n",
@@ -137,12 +140,19 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g,
 		plainf("  and        %d more\n", others);
 	if (g->has_better)
 		plainf("  better     %s\n", kvt_layout_string(&g->better).s);
+	screen_fold_end();
+	screen_fold_begin(4);
 	puts("  gain: bits per element saved by modelling each channel separately;\n"
 	     "  kinship: similarity of heads; against: lead of the best candidate over\n"
 	     "  this one, 1 is enough; see kvtool-guess(1)");
+	screen_fold_end();
+	screen_fold_begin(13);
+	if (!g->why_not[0])
+		print_writers(g, who);
+	screen_fold_end();
 	if (g->why_not[0])
 		return;
-	print_writers(g, who);
+	/* in one line, however long: it is pasted */
 	plainf("  %-10s", "use");
 	for (int i = 0; i < a.n; i++)
 		plainf(" %s", a.s[i]);

@@ -3,6 +3,7 @@
 #include "cli/print/size.h"
 #include "cli/cli.h"
 #include "cli/json_out.h"
+#include "cli/screen.h"
 #include "lib/base/print.h"
 
 #include <string.h>
@@ -37,7 +38,10 @@ static void print_answer(const struct size_report *r)
 	struct kvt_model_sums sums = kvt_model_sums(&row->size);
 	int64_t fixed = sums.windows + sums.states;
 
+	screen_fold_begin(2);
+	screen_paint(SCREEN_NAME);
 	plainf("%s a token", size(sums.token).s);
+	screen_plain();
 	if (r->tokens)
 		plainf("; %s for a request of %lld tokens",
 		       size((double)kvt_model_request(&row->size, r->tokens)).s,
@@ -183,6 +187,9 @@ static void print_row(const struct size_report *r, const struct size_row *row)
 void size_text(const struct size_report *r)
 {
 	print_answer(r);
+	screen_fold_end();
+	/* rows go on below what they are of */
+	screen_fold_begin(8);
 	print_caches(r);
 	print_groups(r);
 	print_pool(r);
@@ -199,11 +206,13 @@ void size_text(const struct size_report *r)
 	putchar('\n');
 	for (int i = 0; i < r->nrows; i++)
 		print_row(r, &r->row[i]);
+	screen_fold_end();
+	screen_fold_begin(2);
 	plainf("\nBLOCK: tokens in a block, by vLLM %s.\n", kvt_release_name(r->release));
 	puts("PER TOKEN: bytes per additional token on one rank.\n"
-	     "ALL RANKS: the sum over the ranks.  UNIQUE: the same without duplicate\n"
-	     "heads (KV heads are replicated if TP > heads).  FIXED: the most that windows\n"
-	     "and recurrent states of one request take on one rank.");
+	     "ALL RANKS: the sum over the ranks.\n"
+	     "UNIQUE: the same without duplicate heads (of ranks that are more than heads).\n"
+	     "FIXED: the most that windows and recurrent states of a request take on a rank.");
 	if (r->tokens)
 		plainf("PER REQUEST: of %lld tokens, on one rank.\n", LL(r->tokens));
 	if (r->summed)
@@ -216,6 +225,7 @@ void size_text(const struct size_report *r)
 		       LL(r->requests), plural(r->requests),
 		       kvt_size_string(r->memory).s);
 	puts("Exact bytes: --json.");
+	screen_fold_end();
 }
 
 /* ---- JSON --------------------------------------------------------------- */

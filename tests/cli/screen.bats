@@ -243,3 +243,59 @@ END
 	run kvtool diff --common --color=always $data/packed_nhd.bf16.npy two.h5
 	[[ $output == *"$esc[33monly in A$esc[0m: "* ]]
 }
+
+@test "the other commands: no line is wider than the screen, and nothing is lost" {
+	local columns
+	kvtool convert -q $data/packed_nhd.bf16.npy whole.h5
+	head -c 300000 whole.h5 >cut.h5
+	python3 -c '
+import random
+random.seed(1)
+open("raw.bin", "wb").write(random.randbytes(1 << 18))'
+	shown() { # COLUMNS ARG...: on such a screen the same is printed
+		kvtool "${@:2}" >printed 2>errors || true
+		screen "$1" "${@:2}" >drawn 2>errors || true
+		[ "$(widest <drawn)" -le "$1" ] && words <printed >want && words <drawn | cmp - want
+	}
+	for columns in 24 50 80 200; do
+		shown $columns fsck cut.h5 $data/packed_nhd.bf16.npy
+		shown $columns fsck whole.h5 testdata/kv/mamba2g4/tp2_SD/rank1.npy
+		shown $columns size --model=qwen3-8b
+		shown $columns size --model=gpt-oss-20b --tokens=32k --memory=40G --requests=7
+		shown $columns guess --dtype=bf16 --layers=2 --heads=4 --head-dim=64 \
+			--block-size=16 raw.bin
+	done
+	# names by commas are as many as there is room for
+	for columns in 50 80 200; do
+		screen $columns expect backend whole.h5 >drawn
+		[ "$(widest <drawn)" -le $columns ]
+		screen $columns expect backend --with=mla --head-dim=576 >drawn
+		[ "$(widest <drawn)" -le $columns ]
+	done
+}
+
+@test "colours of fsck, size, expect and guess are of names, of what differs or is missing" {
+	local esc=$'\e' file=$data/packed_nhd.bf16.npy
+	kvtool convert -q $file whole.h5
+	head -c 300000 whole.h5 >cut.h5
+	kvtool expect write -q -o c.kvc $file
+	run -3 kvtool fsck --color=always cut.h5
+	[[ $output == "$esc[1mcut.h5$esc[0m: $esc[31merror$esc[0m: file.unreadable: "*"$esc[31m1 error$esc[0m" ]]
+	run -0 kvtool fsck --color=always $file
+	[[ $output == "$esc[1m$file$esc[0m: note: stale.slots: "*" 1 note" ]]
+	run kvtool fsck --color=always --fast testdata/kv/s260k/tp4/rank[01].*.safetensors
+	[[ $output == *"$esc[33merror$esc[0m: ranks.missing: "* ]]
+	run -0 kvtool size --color=always --model=qwen3-8b
+	[ "${lines[0]}" = "$esc[1m144 KiB a token$esc[0m, on each of 1 rank" ]
+	run -0 kvtool expect check --color=always c.kvc $file
+	[ "$output" = "$esc[1m$file$esc[0m: matches c.kvc (18 clauses)" ]
+	run -0 kvtool expect backend --color=always $file
+	[[ $output == "$esc[1mg0$esc[0m: LBSHC, "* ]]
+	# and nowhere where nobody looks
+	for what in "fsck $file" "size --model=qwen3-8b" "expect check c.kvc $file" "expect backend $file"; do
+		# shellcheck disable=SC2086	# words
+		[[ $(NO_COLOR=1 TERM=xterm screen 80 $what) != *"$esc"* ]]
+		# shellcheck disable=SC2086
+		[[ $(screen 80 $what) != *"$esc"* && $(kvtool $what) != *"$esc"* ]]
+	done
+}

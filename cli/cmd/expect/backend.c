@@ -7,6 +7,7 @@
 #include "cli/expect/expect.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
+#include "cli/screen.h"
 #include "lib/base/keys.h"
 #include "lib/base/nearest.h"
 #include "lib/kvt/connect.h"
@@ -241,8 +242,10 @@ static void print_question(const struct question *q)
 {
 	const struct kvt_backend_config *c = &q->config;
 
-	if (q->group)
-		plainf("%s: %s, ", q->group->id, kvt_layout_string(&q->group->layout).s);
+	if (q->group) {
+		screen_say(SCREEN_NAME, q->group->id);
+		plainf(": %s, ", kvt_layout_string(&q->group->layout).s);
+	}
 	if (c->head_size)
 		plainf("heads of %lld, ", (long long)c->head_size);
 	if (c->block_size)
@@ -331,7 +334,7 @@ static int count_refused(const struct question *q, const char *reason)
 /* As many of them as a line has room for. */
 static void print_refused_for(const struct question *q, int first, const char *reason)
 {
-	enum { WIDTH = 90, MORE = 12 };
+	enum { MORE = 12 };		/* " and 33 more" */
 	const struct kvt_backend *b;
 	const char *why[MAX_REASONS];
 	int n = count_refused(q, reason), named = 0, used;
@@ -343,7 +346,7 @@ static void print_refused_for(const struct question *q, int first, const char *r
 
 		if (!reasons_of(why, b, q) || strcmp(why[0], reason))
 			continue;
-		if (named && used + (int)strlen(name) + MORE > WIDTH) {
+		if (named && used + (int)strlen(name) + MORE > name_list_width()) {
 			plainf(" and %d more", n - named);
 			break;
 		}
@@ -396,6 +399,7 @@ static void print_all_reasons(const struct question *q)
 
 static void print_answers(const struct asked *a, const struct question *q)
 {
+	screen_fold_begin(8);
 	print_question(q);
 	plainf(q->group ? "could have been written by\n" : "could be of\n");
 	print_releases(q);
@@ -407,6 +411,7 @@ static void print_answers(const struct asked *a, const struct question *q)
 		print_selected(q, selected(a, q));
 	else if (a->on.text)
 		print_order(a, q);
+	screen_fold_end();
 }
 
 /* ---- JSON --------------------------------------------------------------- */
