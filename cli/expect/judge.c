@@ -547,11 +547,24 @@ void expect_value(char *out, size_t room, const struct clause_key *key,
 		find_value(&t, &j);
 }
 
+/* What was found has its names; of what was expected people know it by one. */
+static const char *expected_name(const struct clause *c)
+{
+	struct kvt_layout layout;
+	bool one = c->key && c->key->type == CLAUSE_LAYOUT && c->nvalues == 1;
+
+	return one && !kvt_layout_parse(&layout, c->value[0], NULL) ?
+	       kvt_layout_name(&layout, 0) : NULL;
+}
+
 void outcome_text(char *out, size_t room, const struct outcome *o)
 {
-	snprintf(out, room, "%s%s%s is %s, expected %s", o->group,
+	const char *name = expected_name(o->clause);
+
+	snprintf(out, room, "%s%s%s is %s, expected %s%s%s%s", o->group,
 		 *o->group ? ": " : "", o->clause->name, *o->found ? o->found : "empty",
-		 *o->expected ? o->expected : "empty");
+		 *o->expected ? o->expected : "empty", name ? " (" : "", name ? name : "",
+		 name ? ")" : "");
 	/* names are a file's to choose, a terminal's state is not */
 	for (char *c = out; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)

@@ -211,7 +211,7 @@ void size_text(const struct size_report *r)
 	plainf("\nBLOCK: tokens in a block, by vLLM %s.\n", kvt_release_name(r->release));
 	puts("PER TOKEN: bytes per additional token on one rank.\n"
 	     "ALL RANKS: the sum over the ranks.\n"
-	     "UNIQUE: the same without heads that other ranks hold, too.\n"
+	     "UNIQUE: the same without duplicate heads, of ranks that share some.\n"
 	     "FIXED: the most that windows and recurrent states of a request take on a rank.");
 	if (r->tokens)
 		plainf("PER REQUEST: of %lld tokens, on one rank.\n", LL(r->tokens));

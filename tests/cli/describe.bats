@@ -48,7 +48,7 @@ load common
 	kvtool describe -j --expect layout=LBHNC $data/packed_hnd.bf16.npy
 	run -1 --separate-stderr kvtool describe --expect-layout=hnd \
 		$data/packed_nhd.bf16.npy
-	[[ $stderr == "kvtool describe: $data/packed_nhd.bf16.npy: g0: layout is LBSHC "*", expected LBHSC" ]]
+	[[ $stderr == "kvtool describe: $data/packed_nhd.bf16.npy: g0: layout is LBSHC "*", expected LBHSC (hnd)" ]]
 }
 
 @test "--expect-layout takes what puts every byte in the same place" {
@@ -167,7 +167,7 @@ load common
 
 @test "an expectation that fails comes before the description" {
 	run -1 kvtool describe --expect-layout=hnd --expect=heads=3 $data/packed_nhd.bf16.npy
-	[[ ${lines[0]} == "kvtool describe: "*": g0: layout is LBSHC "*", expected LBHSC" ]]
+	[[ ${lines[0]} == "kvtool describe: "*": g0: layout is LBSHC "*", expected LBHSC (hnd)" ]]
 	[[ ${lines[1]} == *": g0: heads is 4, expected 3" ]]
 	[ "${lines[2]}" = "$(kvtool describe $data/packed_nhd.bf16.npy | head -n 1)" ]
 	# of one that is wrong there is nothing else
