@@ -23,7 +23,7 @@
 #include "formats/parse/json.h"
 
 /* Of what a result has inside: another number, another job. */
-enum { RESULTS_VERSION = 1, MOST_JOB = 16 << 20 };
+enum { RESULTS_VERSION = 2, MOST_JOB = 16 << 20 };
 
 /* ---- the fingerprint --------------------------------------------------- */
 

@@ -118,6 +118,19 @@ int64_t kvt_diff_head(const struct diff_result *r, int64_t h)
 	return p->group[SIDE_A]->head_start + p->head[SIDE_A] + h;
 }
 
+int64_t kvt_diff_dim(const struct diff_result *r, int64_t d)
+{
+	const struct diff_pair *p = r->pair;
+	const struct kvt_group *a = p->group[SIDE_A];
+	int64_t index[KVT_NAXES] = { [KVT_AXIS_D] = channel_of(p, SIDE_A, d) };
+
+	if (a->kind == KVT_MAMBA_CONV)
+		return (int64_t)kvt_head_id(a, index[KVT_AXIS_D]);
+	if (!p->row[SIDE_A])		/* of a row it is the channel, or in the head */
+		state_index(p, SIDE_A, index);
+	return index[KVT_AXIS_D];
+}
+
 struct diff_column kvt_diff_column(const struct diff_result *r, int64_t column)
 {
 	const struct diff_pair *p = r->pair;

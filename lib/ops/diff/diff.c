@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
+
 struct pass {
 	struct diff_result *out;
 	const struct diff_pair *p;
@@ -35,6 +37,8 @@ struct pass {
 	atomic_bool differs;
 	int64_t by_digest;
 	int64_t nworst;
+	int64_t most_slots;		/* of a segment */
+	const bool *table;		/* [DIFF_AXES] */
 };
 
 enum { BUFFER_A, BUFFER_B, BUFFER_CELLS };
@@ -307,47 +311,76 @@ static enum kvt_status scan(struct pass *c, const struct kvt_run *run,
 
 /* ---- second pass: by how much, and where -------------------------------- */
 
-/* Findings of one box: its result. */
+/*
+ * Findings of one box: its result.  Whatever there is one of for each slot is in the
+ * order of the segments of the box.
+ */
 struct found {
 	int64_t *nworst;
 	struct diff_sums *by_head;		/* [layers][nheads] */
 	struct heat *by_segment;		/* [layers][segments] */
+	struct heat *by_kv;			/* [nkv] */
+	struct heat *by_slot, *by_dim;		/* [slots]; [content], if wanted */
+	uint8_t *bad_slot, *bad_dim;		/* [slots]; [content] */
 	struct deviation *first, *worst;	/* the last has only nworst */
 	struct findings findings;
 };
 
-static int64_t found_bytes(const struct pass *c)
+/* Where the next n things of 'size' bytes begin; all begin at multiples of 8. */
+static void *after(uint8_t *bytes, int64_t *at, int64_t n, size_t size)
 {
-	return (int64_t)sizeof(int64_t) +
-	       c->cut.layers * c->p->nheads * (int64_t)sizeof(struct diff_sums) +
-	       c->cut.layers * c->cut.blocks * (int64_t)sizeof(struct heat) +
-	       (c->nworst + 1) * (int64_t)sizeof(struct deviation);
+	int64_t begin = *at;
+
+	*at += (n * (int64_t)size + 7) / 8 * 8;
+	return bytes ? bytes + begin : NULL;
 }
 
-static struct found found_at(const struct pass *c, void *bytes)
+/* The places in a result, and the most bytes that it has; 'bytes' NULL: these alone. */
+static struct found found_at(const struct pass *c, void *bytes, int64_t *nbytes)
 {
-	int64_t nheads = c->cut.layers * c->p->nheads;
-	int64_t nsegments = c->cut.layers * c->cut.blocks;
-	struct found f = { .nworst = bytes };
+	const bool *table = c->table;
+	int64_t slots = c->cut.blocks * c->most_slots, at = 0;
+	struct found f;
 
-	f.by_head = (struct diff_sums *)(void *)(f.nworst + 1);
-	f.by_segment = (struct heat *)(void *)(f.by_head + nheads);
-	f.first = (struct deviation *)(void *)(f.by_segment + nsegments);
-	f.worst = f.first + 1;
+	f.nworst = after(bytes, &at, 1, sizeof(*f.nworst));
+	f.by_head = after(bytes, &at, c->cut.layers * c->p->nheads, sizeof(*f.by_head));
+	f.by_segment = after(bytes, &at, c->cut.layers * c->cut.blocks,
+			     sizeof(*f.by_segment));
+	f.by_kv = after(bytes, &at, c->p->nkv, sizeof(*f.by_kv));
+	f.by_slot = after(bytes, &at, table[DIFF_TOKEN] ? slots : 0, sizeof(*f.by_slot));
+	f.by_dim = after(bytes, &at, table[DIFF_DIM] ? c->p->content : 0,
+			 sizeof(*f.by_dim));
+	f.bad_slot = after(bytes, &at, slots, 1);
+	f.bad_dim = after(bytes, &at, c->p->content, 1);
+	f.first = after(bytes, &at, 1, sizeof(*f.first));
+	f.worst = after(bytes, &at, c->nworst, sizeof(*f.worst));
 	f.findings = (struct findings){ .first = f.first, .worst = f.worst,
-					.room = c->nworst };
+					.room = c->nworst, .bad_dim = f.bad_dim,
+					.by_dim = table[DIFF_DIM] ? f.by_dim : NULL };
+	*nbytes = at;
 	return f;
+}
+
+static int64_t found_bytes(const struct pass *c)
+{
+	int64_t nbytes;
+
+	found_at(c, NULL, &nbytes);
+	return nbytes;
 }
 
 static struct found found_init(const struct pass *c, struct kvt_worker *worker)
 {
-	return found_at(c, memset(worker->result, 0, (size_t)found_bytes(c)));
+	int64_t nbytes = found_bytes(c);
+
+	return found_at(c, memset(worker->result, 0, (size_t)nbytes), &nbytes);
 }
 
 static void heat_add(struct heat *to, const struct diff_sums *from)
 {
 	to->n += from->n;
 	to->bad += from->outside;
+	to->lost += from->lost;
 	if (to->max_abs < from->max_abs)
 		to->max_abs = from->max_abs;
 	to->dd += from->dd;
@@ -356,38 +389,46 @@ static void heat_add(struct heat *to, const struct diff_sums *from)
 	to->ab += from->ab;
 }
 
-static void heat_merge(struct heat *to, const struct heat *from)
+void kvt_heat_add(struct heat *to, const struct heat *from)
 {
 	heat_add(to, &(struct diff_sums){ .n = from->n, .outside = from->bad,
-					  .dd = from->dd, .aa = from->aa, .bb = from->bb,
-					  .ab = from->ab, .max_abs = from->max_abs });
+					  .lost = from->lost, .dd = from->dd,
+					  .aa = from->aa, .bb = from->bb, .ab = from->ab,
+					  .max_abs = from->max_abs });
 }
 
-/* All slots of a segment in one layer. */
+/* All slots of a segment in one layer; the first of them is slot 'at' of the box. */
 static void measure_segment(const struct pass *c, struct found *f,
 			    const struct chunk *chunk, int64_t layer,
-			    const struct diff_segment *segment, struct heat *heat)
+			    const struct diff_segment *segment, int64_t at,
+			    struct heat *heat)
 {
 	const struct diff_pair *p = c->p;
 	const uint8_t *a = slots_at(c, chunk, SIDE_A, layer, segment);
 	const uint8_t *b = slots_at(c, chunk, SIDE_B, layer, segment);
 	struct diff_sums *heads = f->by_head + (layer - chunk->layer) * p->nheads;
 
-	for (int64_t s = 0; s < segment->count; s++)
-	for (int64_t h = 0; h < p->nheads; h++) {
-		struct diff_sums sums = { 0 };
+	for (int64_t s = 0; s < segment->count; s++) {
+		struct diff_sums slot = { 0 };
 
-		f->findings.sums = &sums;
+		for (int64_t h = 0; h < p->nheads; h++)
 		for (int64_t k = 0; k < p->nkv; k++) {
 			const int64_t key[KVT_NAXES] = { layer, segment->ordinal, s, h,
 							 k };
+			struct diff_sums sums = { 0 };
 
+			f->findings.sums = &sums;
 			meter_run(c->out->meter, a, b, p->content, key, &f->findings);
 			a += p->stored[SIDE_A] * p->group[SIDE_A]->dtype->elem;
 			b += p->stored[SIDE_B] * p->group[SIDE_B]->dtype->elem;
+			sums_add(&heads[h], &sums);
+			sums_add(&slot, &sums);
+			heat_add(&f->by_kv[k], &sums);
 		}
-		sums_add(&heads[h], &sums);
-		heat_add(heat, &sums);
+		heat_add(heat, &slot);
+		f->bad_slot[at + s] |= slot.outside > 0;
+		if (c->table[DIFF_TOKEN])
+			heat_add(&f->by_slot[at + s], &slot);
 	}
 }
 
@@ -401,12 +442,42 @@ int64_t column_begin(const struct diff_result *r, int64_t column)
 	return (column * r->pair->nsegments + r->ncolumns - 1) / r->ncolumns;
 }
 
+/* What a box has of each slot of a segment; the first of them is slot 'at' of it. */
+static void merge_slots(struct diff_result *out, const struct found *f,
+			const struct diff_segment *segment, int64_t at)
+{
+	for (int64_t s = 0; s < segment->count; s++) {
+		out->bad_slot[segment->before + s] |= f->bad_slot[at + s];
+		if (out->by_slot)
+			kvt_heat_add(&out->by_slot[segment->before + s],
+				   &f->by_slot[at + s]);
+	}
+}
+
+static void merge_slices(struct diff_result *out, const struct found *f)
+{
+	for (int64_t k = 0; k < out->pair->nkv; k++)
+		kvt_heat_add(&out->by_kv[k], &f->by_kv[k]);
+	for (int64_t d = 0; d < out->pair->content; d++) {
+		out->bad_dim[d] |= f->bad_dim[d];
+		if (out->by_dim)
+			kvt_heat_add(&out->by_dim[d], &f->by_dim[d]);
+	}
+}
+
 static void merge_found(struct diff_result *out, const struct pass *c,
 			const struct chunk *chunk, const struct found *f)
 {
 	const struct diff_pair *p = c->p;
-	int64_t nsegments = chunk->end_segment - chunk->segment;
+	int64_t nsegments = chunk->end_segment - chunk->segment, at = 0;
 
+	for (int64_t i = 0; i < nsegments; i++) {
+		const struct diff_segment *segment = &p->segment[chunk->segment + i];
+
+		merge_slots(out, f, segment, at);
+		at += segment->count;
+	}
+	merge_slices(out, f);
 	for (int64_t l = chunk->layer; l < chunk->end_layer; l++) {
 		int64_t local = l - chunk->layer;
 
@@ -420,7 +491,9 @@ static void merge_found(struct diff_result *out, const struct pass *c,
 			int64_t ordinal = p->segment[chunk->segment + i].ordinal;
 			int64_t column = column_of(out, ordinal);
 
-			heat_merge(&out->by_segment[l * out->ncolumns + column],
+			kvt_heat_add(&out->by_segment[l * out->ncolumns + column],
+				   &f->by_segment[local * nsegments + i]);
+			kvt_heat_add(&out->by_part[ordinal],
 				   &f->by_segment[local * nsegments + i]);
 		}
 	}
@@ -462,8 +535,10 @@ static bool take_found(void *context, int64_t i, const void *result, int64_t nby
 {
 	const struct pass *c = context;
 	const struct chunk chunk = chunk_of(c, NULL, i);
-	struct found f = found_at(c, (void *)(uintptr_t)result);
-	int64_t least = found_bytes(c) - c->nworst * (int64_t)sizeof(*f.worst);
+	int64_t most, least;
+	struct found f = found_at(c, (void *)(uintptr_t)result, &most);
+
+	least = most - c->nworst * (int64_t)sizeof(*f.worst);
 
 	if (nbytes < least || *f.nworst < 0 || *f.nworst > c->nworst ||
 	    nbytes != least + *f.nworst * (int64_t)sizeof(*f.worst) ||
@@ -485,13 +560,66 @@ static enum kvt_status measure_box(struct kvt_worker *worker, void *context, int
 	if (status)
 		return status;
 	for (int64_t l = chunk.layer; l < chunk.end_layer; l++)
-		for (int64_t j = 0; j < nsegments; j++)
-			measure_segment(c, &f, &chunk, l,
-					&c->p->segment[chunk.segment + j],
+		for (int64_t j = 0, at = 0; j < nsegments; j++) {
+			const struct diff_segment *segment =
+				&c->p->segment[chunk.segment + j];
+
+			measure_segment(c, &f, &chunk, l, segment, at,
 					&f.by_segment[(l - chunk.layer) * nsegments + j]);
+			at += segment->count;
+		}
 	*f.nworst = f.findings.nworst;
 	worker->nresult = (uint8_t *)(f.worst + *f.nworst) - worker->result;
 	kvt_worker_progress(worker, chunk_elements(c, &chunk) * element_bytes(c));
+	return KVT_OK;
+}
+
+/* A table of slots, or of all of a slot, is in memory as a whole. */
+static enum kvt_status check_tables(const struct pass *c, const struct kvt_run *run,
+				    struct kvt_error *err)
+{
+	static const enum diff_axis large[] = { DIFF_TOKEN, DIFF_DIM };
+	const int64_t rows[] = { c->p->nslots, c->p->content };
+	const int64_t row = sizeof(struct heat) + sizeof(struct diff_row);
+	int64_t limit = kvt_run_memory(run);
+
+	for (int i = 0; i < 2; i++)
+		if (c->table[large[i]] && rows[i] > limit / 2 / row)
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"%s: a table of %lld %ss needs %s, more than half of the %s of --mem-limit; slice the dumps, or give more",
+					c->p->id, LL(rows[i]),
+					kvt_diff_axis_name(large[i]),
+					kvt_size_string(rows[i] * row).s,
+					kvt_size_string(limit).s);
+	return KVT_OK;
+}
+
+/* Of everything that a pair has one of for each: n of 'size' bytes, all zeros. */
+static void *zeros(int64_t n, size_t size)
+{
+	return calloc((size_t)n + 1, size);
+}
+
+static enum kvt_status start_result(struct pass *c, struct kvt_error *err)
+{
+	const struct diff_pair *p = c->p;
+	struct diff_result *out = c->out;
+
+	out->ncolumns = p->nsegments < DIFF_MAX_COLUMNS ? p->nsegments : DIFF_MAX_COLUMNS;
+	out->by_head = zeros(p->nlayers * p->nheads, sizeof(*out->by_head));
+	out->by_segment = zeros(p->nlayers * out->ncolumns, sizeof(*out->by_segment));
+	out->by_part = zeros(p->nsegments, sizeof(*out->by_part));
+	out->worst = zeros(c->nworst, sizeof(*out->worst));
+	out->bad_slot = zeros(p->nslots, 1);
+	out->bad_dim = zeros(p->content, 1);
+	if (c->table[DIFF_TOKEN])
+		out->by_slot = zeros(p->nslots, sizeof(*out->by_slot));
+	if (c->table[DIFF_DIM])
+		out->by_dim = zeros(p->content, sizeof(*out->by_dim));
+	if (!out->by_head || !out->by_segment || !out->by_part || !out->worst ||
+	    !out->bad_slot || !out->bad_dim || !out->by_slot != !c->table[DIFF_TOKEN] ||
+	    !out->by_dim != !c->table[DIFF_DIM])
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	return KVT_OK;
 }
 
@@ -499,18 +627,11 @@ static enum kvt_status measure(struct pass *c, const struct kvt_run *run,
 			       struct kvt_error *err)
 {
 	struct diff_result *out = c->out;
-	int64_t nlayers = c->p->nlayers;
 	struct kvt_work work = work_of(c, measure_box, "measuring");
 	enum kvt_status status;
 
-	out->ncolumns = c->p->nsegments < DIFF_MAX_COLUMNS ? c->p->nsegments :
-							     DIFF_MAX_COLUMNS;
-	out->by_head = calloc((size_t)(nlayers * c->p->nheads), sizeof(*out->by_head));
-	out->by_segment = calloc((size_t)(nlayers * out->ncolumns),
-				 sizeof(*out->by_segment));
-	out->worst = calloc((size_t)c->nworst + 1, sizeof(*out->worst));
-	if (!out->by_head || !out->by_segment || !out->worst)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if ((status = check_tables(c, run, err)) || (status = start_result(c, err)))
+		return status;
 	work.merge = take_found;
 	work.result_bytes = found_bytes(c);
 	work.follows = "comparing";
@@ -595,6 +716,9 @@ static void start_pass(struct pass *c, const struct diff_options *options)
 		   has_proven_cells(p->view[SIDE_A]) &&
 		   has_proven_cells(p->view[SIDE_B]);
 	c->slot_elements = p->nheads * p->nkv * p->content;
+	for (int64_t i = 0; i < p->nsegments; i++)
+		if (c->most_slots < p->segment[i].count)
+			c->most_slots = p->segment[i].count;
 	cut_pair(c, limit / 8);
 }
 
@@ -603,7 +727,8 @@ enum kvt_status kvt_diff_compare(struct diff_result *out, const struct diff_pair
 				 const struct diff_options *options,
 				 struct kvt_error *err)
 {
-	struct pass c = { .out = out, .p = p, .nworst = options->nworst };
+	struct pass c = { .out = out, .p = p, .nworst = options->nworst,
+			  .table = options->table };
 	enum kvt_status status = start(out, p, criteria, err);
 	bool enough;
 
@@ -634,5 +759,10 @@ void kvt_diff_result_free(struct diff_result *result)
 	free(result->worst);
 	free(result->by_head);
 	free(result->by_segment);
+	free(result->by_part);
+	free(result->bad_slot);
+	free(result->bad_dim);
+	free(result->by_slot);
+	free(result->by_dim);
 	free(result->diagnosis);
 }

@@ -80,6 +80,7 @@ struct diff_segment {
 	int64_t request;		/* of A; -1: by blocks */
 	int64_t position;		/* of the first slot in the request */
 	int64_t ordinal;		/* in the order of requests, or of blocks */
+	int64_t before;			/* slots of those before it in that order */
 };
 
 /* Channels that are consecutive on both sides; one run but for conv states. */
@@ -191,11 +192,22 @@ struct deviation {
 	uint64_t bits[NSIDES], ulp;
 };
 
-/* A cell of a heat map. */
+/* A cell of a heat map, or a row of a table. */
 struct heat {
 	int64_t n, bad;			/* bad: outside the tolerance, or unequal */
+	int64_t lost;			/* as in struct diff_sums */
 	double max_abs, dd, aa, bb, ab;
 };
+
+/* The sums of both. */
+void kvt_heat_add(struct heat *to, const struct heat *from);
+
+/* What a table has a row for each of. */
+enum diff_axis {
+	DIFF_LAYER, DIFF_HEAD, DIFF_TOKEN, DIFF_DIM, DIFF_KV, DIFF_BLOCK, DIFF_REQUEST,
+	DIFF_AXES
+};
+const char *kvt_diff_axis_name(enum diff_axis axis);
 
 enum { DIFF_MAX_COLUMNS = 256, DIFF_MAX_WORST = 100 };
 
@@ -224,6 +236,10 @@ struct diff_result {
 	struct heat *by_head;		/* [nlayers][nheads] */
 	int64_t ncolumns;		/* segments, or that many equal parts of them */
 	struct heat *by_segment;	/* [nlayers][ncolumns] */
+	struct heat *by_part;		/* [nsegments], by ordinal */
+	struct heat by_kv[2];
+	uint8_t *bad_slot, *bad_dim;	/* [nslots], by ordinal; [content]: is any bad? */
+	struct heat *by_slot, *by_dim;	/* the same; NULL: no such table was asked for */
 	struct diff_diagnosis *diagnosis;	/* NULL: none was made */
 
 	struct meter *meter;		/* private to lib/ops/diff */
@@ -234,6 +250,7 @@ struct diff_options {
 	bool deep;			/* read also what digests call equal */
 	bool verdict_only;		/* how much they differ is not wanted */
 	int64_t nworst;			/* to keep; at most DIFF_MAX_WORST */
+	bool table[DIFF_AXES];		/* that are wanted */
 };
 
 /*
@@ -304,5 +321,56 @@ struct diff_column {
 	int64_t block[2];		/* ids in A's pool */
 };
 struct diff_column kvt_diff_column(const struct diff_result *r, int64_t column);
+
+/* Index in the model of element d of a slot, as kvt_diff_locate() has it. */
+int64_t kvt_diff_dim(const struct diff_result *r, int64_t d);
+
+/* ---- tables and lists --------------------------------------------------- */
+
+/* What is the sum over all axes but one; what an axis does not have is -1 or NULL. */
+struct diff_row {
+	struct heat heat;
+	int64_t id;			/* layer, head, dim, kv, block of A, token */
+	int64_t block[NSIDES], slot;	/* of a token in A; of a block */
+	const char *request;		/* of a token, or it is one */
+};
+
+struct diff_table {
+	int64_t total;			/* rows there are; 0: the pair has no such axis */
+	int64_t n;			/* of them, those where anything differs */
+	struct diff_row *row;		/* owned */
+};
+
+/*
+ * Of a measured result, which was asked for this table; the worst rows first if 'sorted',
+ * and then only those where anything differs.  False: out of memory.  Free in any case.
+ */
+KVT_MUST_CHECK bool
+kvt_diff_table(struct diff_table *out, const struct diff_result *r, enum diff_axis axis,
+	       bool sorted);
+void kvt_diff_table_free(struct diff_table *table);
+
+/* Neighbours that differ; both ends are in it. */
+struct diff_span {
+	const char *request;		/* of tokens; NULL: none */
+	int64_t first, last;
+};
+
+/* All on an axis where anything is outside the tolerance, or unequal. */
+struct diff_spans {
+	int64_t count, total;		/* that differ, of all that were compared */
+	int64_t n;
+	struct diff_span *span;		/* owned */
+};
+
+/* By enum diff_axis, but of requests; the blocks of B come last. */
+enum { DIFF_BLOCKS_OF_B = DIFF_REQUEST, DIFF_LISTS = DIFF_AXES };
+struct diff_where {
+	struct diff_spans on[DIFF_LISTS];
+};
+/* Of a measured result.  False: out of memory.  Free in any case. */
+KVT_MUST_CHECK bool
+kvt_diff_where(struct diff_where *out, const struct diff_result *r);
+void kvt_diff_where_free(struct diff_where *where);
 
 #endif

@@ -79,6 +79,8 @@ struct findings {
 	struct deviation *first;
 	struct deviation *worst;
 	int64_t nworst, room;
+	uint8_t *bad_dim;		/* [n]: raised where an element is bad */
+	struct heat *by_dim;		/* [n]; NULL: not wanted */
 };
 double meter_value(const struct meter *m, int side, int k, const uint8_t *element);
 /* Measures n elements along D of both sides; key[]: of the first, in the pair. */

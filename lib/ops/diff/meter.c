@@ -268,13 +268,30 @@ static uint64_t stored_bits(const struct meter *m, int side, const uint8_t *slot
 	return kvt_packing_bits(packing, slot, d);
 }
 
+static void add_dim(struct heat *to, double a, double b, bool bad, bool lost)
+{
+	double error = fabs(a - b);
+
+	to->n++;
+	to->bad += bad;
+	to->lost += lost;
+	if (!isfinite(a) || !isfinite(b))
+		return;
+	if (to->max_abs < error)
+		to->max_abs = error;
+	to->dd += error * error;
+	to->aa += a * a;
+	to->bb += b * b;
+	to->ab += a * b;
+}
+
 /* Two elements that are not known to be equal. */
 static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
 		    double a, double b, double slack, struct deviation *d,
 		    struct findings *out)
 {
 	struct diff_sums *s = out->sums;
-	bool finite = isfinite(a) && isfinite(b), same, bad;
+	bool finite = isfinite(a) && isfinite(b), same, bad, lost;
 
 	d->bits[SIDE_A] = stored_bits(m, SIDE_A, ea, d->key[KVT_AXIS_D]);
 	d->bits[SIDE_B] = stored_bits(m, SIDE_B, eb, d->key[KVT_AXIS_D]);
@@ -288,7 +305,8 @@ static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
 	if (finite)
 		add_values(s, a, b);
 	s->nonfinite += !finite;
-	s->lost += isinf(d->error) != 0 && !finite;
+	lost = isinf(d->error) != 0 && !finite;
+	s->lost += lost;
 	s->unequal += !same;
 	if (finite && s->max_abs < d->error)
 		s->max_abs = d->error;
@@ -297,8 +315,11 @@ static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
 	bad = m->by_element ? !within(m, a, b, slack, d->error, d->ulp) :
 				   !same;
 	s->outside += bad;
+	if (out->by_dim)
+		add_dim(&out->by_dim[d->key[KVT_AXIS_D]], a, b, bad, lost);
 	if (!bad)
 		return;
+	out->bad_dim[d->key[KVT_AXIS_D]] = 1;
 	d->set = true;
 	d->value[SIDE_A] = a;
 	d->value[SIDE_B] = b;
@@ -358,6 +379,9 @@ void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_
 		decode(m, SIDE_A, k, a, done, count, va);
 		if (same_bytes(m, a, b, done, count)) {
 			add_equal(out->sums, va, count);
+			for (int64_t i = 0; out->by_dim && i < count; i++)
+				add_dim(&out->by_dim[done + i], va[i], va[i], false,
+					false);
 			continue;
 		}
 		decode(m, SIDE_B, k, b, done, count, vb);

@@ -469,7 +469,12 @@ static bool is_tiled(const struct diff_pair *p, int side)
 static bool sort_segments(struct diff_pair *p)
 {
 	bool by_b = is_tiled(p, SIDE_B) && !is_tiled(p, SIDE_A);
+	int64_t before = 0;
 
+	for (int64_t i = 0; i < p->nsegments; i++) {	/* by ordinal as yet */
+		p->segment[i].before = before;
+		before += p->segment[i].count;
+	}
 	if (p->nsegments)
 		qsort(p->segment, (size_t)p->nsegments, sizeof(*p->segment),
 		      by_b ? in_b : in_a);

@@ -62,7 +62,9 @@ static void test_sums(void **state)
 	const struct diff_criteria criteria = { 0 };
 	struct diff_sums sums = { 0 }, wanted = { 0 };
 	struct deviation first = { 0 }, worst[3];
-	struct findings findings = { &sums, &first, worst, 0, 3 };
+	uint8_t bad[N] = { 0 };
+	struct heat dims[N] = { { 0 } };
+	struct findings findings = { &sums, &first, worst, 0, 3, bad, dims };
 	float a[N], b[N], most;
 	uint64_t ulp[N];
 	struct types t;
@@ -112,6 +114,12 @@ static void test_sums(void **state)
 	assert_true(first.set && first.key[NL] == 3 && ulp[first.key[ND]]);
 	for (int i = 0; i < first.key[ND]; i++)
 		assert_int_equal(memcmp(&a[i], &b[i], 4), 0);
+	for (int i = 0; i < N; i++) {
+		assert_int_equal(bad[i], memcmp(&a[i], &b[i], 4) != 0);
+		assert_int_equal(dims[i].bad, bad[i]);
+		assert_int_equal(dims[i].lost, i == 612 || i == 613);
+		assert_int_equal(dims[i].n, 1);
+	}
 	meter_free(&m);
 }
 
@@ -134,7 +142,9 @@ static void test_ulp(void **state)
 	for (int i = 0; i < N; i++) {
 		struct diff_sums sums = { 0 };
 		struct deviation first = { 0 };
-		struct findings findings = { &sums, &first, NULL, 0, 0 };
+		uint8_t bad;
+		struct findings findings = { &sums, &first, NULL, 0, 0, &bad,
+					     NULL };
 
 		meter_run(&m, (uint8_t *)&a[i], (uint8_t *)&b[i], 1, key, &findings);
 		assert_int_equal(sums.max_ulp, ulp[i]);
