@@ -55,6 +55,7 @@ class Side:
 
     def __init__(self, name, operands, dtype, slots, tokens, bits, offsets, head0):
         self.name, self.operands, self.dtype = name, operands, dtype
+        self.blocks = None              # of each request, if they are known
         self.slots, self.tokens, self.head0 = slots, tokens, head0
         self.bits, self.offsets = bits, offsets
 
@@ -69,9 +70,11 @@ def data_start(dump):
 
 def dump_side(dump, path=None):
     at = dump.offsets * dump.itemsize + data_start(dump)
-    return Side(dump.name, [path or dump.path], dump.dtype, dump.dims["S"],
+    side = Side(dump.name, [path or dump.path], dump.dtype, dump.dims["S"],
                 dump.ntokens, {r: rows_of(dump, dump.cells, r) for r in dump.tables},
                 {r: rows_of(dump, at, r) for r in dump.tables}, dump.head_start)
+    side.blocks = dump.tables
+    return side
 
 
 def ranks_side(name, dumps):
@@ -101,7 +104,7 @@ class Expected:
 
     def __init__(self, a, b, match=None, scale=(1, 1), allowed=None):
         match = match or {r: r for r in a.bits if r in b.bits}
-        self.a, self.b, self.label, self.column = a, b, [], []
+        self.a, self.b, self.label, self.column, self.block = a, b, [], [], []
         bits, offsets, columns = [[], []], [[], []], {}
         for ra, rb in match.items():
             n = min(len(a.bits[ra]), len(b.bits[rb]))
@@ -114,6 +117,8 @@ class Expected:
                 columns[f"{ra}:{begin}-{end - 1}"] = len(columns)
                 self.column += [f"{ra}:{begin}-{end - 1}"] * (end - begin)
             self.label += [(ra, t) for t in range(n)]
+            self.block += [tuple(side.blocks and side.blocks[r][t // side.slots]
+                                 for side, r in ((a, ra), (b, rb))) for t in range(n)]
         self.columns = columns
         self.bits = [np.concatenate(x) for x in bits]
         self.offsets = [np.concatenate(x) if x else None for x in offsets]
@@ -210,7 +215,68 @@ class Expected:
                            for c in self.columns))
 
 
+    # tables: what is left when all axes but one are summed up
+
+    def parts(self, axis):
+        """{key of a row: index of its elements in [rows, L, H, K, D]}"""
+        L, H, K, D = self.bad.shape[1:]
+        head0 = max(self.a.head0, self.b.head0)
+        if axis == "layer":
+            return {l: np.s_[:, l] for l in range(L)}
+        if axis == "head":
+            return {h + head0: np.s_[:, :, h] for h in range(H)}
+        if axis == "kv":
+            return {k: np.s_[:, :, :, k] for k in range(K)} if K > 1 else {}
+        if axis == "dim":
+            return {d: np.s_[..., d] for d in range(D)}
+        key = {"token": self.label, "request": [r for r, _ in self.label],
+               "block": [a for a, _ in self.block]}[axis]
+        rows = {}
+        for i, k in enumerate(key):
+            rows.setdefault(k, []).append(i)
+        return {k: np.array(i) for k, i in rows.items()}
+
+    def table(self, axis):
+        """{key: numbers as --json has them} of rows where anything differs"""
+        out = {}
+        for key, part in self.parts(axis).items():
+            f, bad = self.finite[part], self.bad[part]
+            a, b = self.va[part][f], self.vb[part][f]
+            d = a - b
+            lost = int(np.isinf(self.error[part][~f]).sum())
+            if not (bad.any() or lost or d.any()):
+                continue
+            aa, bb, dd = a @ a, b @ b, d @ d
+            out[key] = {
+                "compared": bad.size, "different": int(bad.sum()),
+                "share": float(bad.sum() / bad.size), "nonfinite_different": lost,
+                "max_abs": float(np.abs(d).max()) if d.size else 0.0,
+                "rel_l2": (float(np.sqrt(dd / aa)) if aa else None) if dd else 0.0,
+                "cosine": (float(a @ b / np.sqrt(aa * bb)) if aa and bb else None)
+                          if dd else 1.0}
+        return out
+
+    def where(self):
+        """{axis: set of what has a bad element}, and those where everything has one"""
+        out, whole = {}, set()
+        for name, axis in (("layers", "layer"), ("heads", "head"), ("tokens", "token"),
+                           ("kv", "kv"), ("dims", "dim"), ("blocks", "block")):
+            if axis == "block" and not self.a.blocks:
+                continue
+            parts = self.parts(axis)
+            out[name] = {k for k, p in parts.items() if self.bad[p].any()}
+            if parts and len(out[name]) == len(parts):
+                whole.add(name)
+        if self.b.blocks:
+            out["blocks_b"] = {b for i, (_, b) in enumerate(self.block)
+                               if self.bad[i].any()}
+        return out, whole
+
+
 # ---- comparing --------------------------------------------------------------
+
+TABLES = ("layer", "head", "token", "dim", "kv", "block", "request")
+
 
 def near(x, y):
     if isinstance(x, float) and isinstance(y, float):
@@ -230,6 +296,64 @@ def same_spot(got, want):
         if want["offset"][side] is None:
             got["offset"][side] = None
     return all(near(got[k], want[k]) for k in want)
+
+
+def row_key(axis, row):
+    return (row["request"], row["token"]) if axis == "token" else row[axis]
+
+
+def badness(row):
+    rel = row["rel_l2"]
+    return (row["nonfinite_different"], np.inf if rel is None else rel, row["share"])
+
+
+def not_worse(x, y):
+    """Is row x no worse than y, as far as two orders of adding can tell?"""
+    return x <= y or (x[0] == y[0] and near(x[1], y[1]))
+
+
+def wrong_table(axis, rows, want, limit):
+    if len(rows) != min(limit or len(want), len(want)):
+        return f"table of {axis}: {len(rows)} rows, expected {len(want)} or {limit}"
+    left, last = dict(want), None
+    for row in rows:
+        expected = left.pop(row_key(axis, row), None)
+        if expected is None or not all(near(row[k], expected[k]) for k in expected):
+            return f"table of {axis}: {row}, expected {expected}"
+        if last and not not_worse(badness(row), badness(last)):
+            return f"table of {axis}: {row} comes after {last}"
+        last = row
+    if last and any(not not_worse(badness(r), badness(last)) for r in left.values()):
+        return f"table of {axis}: a worse row is left out"
+    return ""
+
+
+def wrong_where(where, e):
+    sets, whole = e.where()
+    if not e.bad.any():
+        return "" if where is None else f"where is {where}, and nothing differs"
+    for key, want in sets.items():
+        got = [((s["request"], t) if key == "tokens" else t) for s in where[key]
+               for t in (range(s["first"], s["last"] + 1) if key == "tokens" else
+                         range(s[0], s[1] + 1))]
+        if len(got) != len(set(got)) or set(got) != want:
+            return f"where: {key} are {where[key]}, expected {want}"
+    if not e.a.blocks:
+        whole |= set(where["all"]) & {"blocks"}
+    if set(where["all"]) != whole:
+        return f"where: all of {where['all']}, expected {whole}"
+    return ""
+
+
+def wrong_tables(group, e, limit):
+    """Is anything of "where" or "tables" not as numpy has it?  "" if all is."""
+    for axis in group["tables"]:
+        if axis == "block" and not e.a.blocks:
+            continue
+        said = wrong_table(axis, group["tables"][axis], e.table(axis), limit)
+        if said:
+            return said
+    return wrong_where(group["where"], e)
 
 
 def wrong(group, e, ntop):

@@ -20,8 +20,8 @@ sys.dont_write_bytecode = True
 import numpy as np
 
 import oracle
-from diff_model import (E4M3, Expected, Side, connector_side, data_start, diff,
-                        dump_side, ranks_side, values, wrong)
+from diff_model import (E4M3, TABLES, Expected, Side, connector_side, data_start, diff,
+                        dump_side, ranks_side, values, wrong, wrong_tables)
 from kvd1 import MambaDump, conv_heads
 from oracle import FULL, Dump, Tap, kvtool
 
@@ -33,12 +33,14 @@ rng = random.Random(20)
 
 def check(name, a, b, options=(), ntop=5, **how):
     e = Expected(a, b, **how)
-    r, o = diff(a, b, f"--top={ntop}", *options)
+    top = [] if ntop == 5 else [f"--top={ntop}"]
+    r, o = diff(a, b, *top, f"--table={','.join(TABLES)}", *options)
     bad = bool(e.bad.any())
     if not tap.ok(o is not None and r.code == (1 if bad else 0),
                   f"{name}: exit {1 if bad else 0}", r):
         return
-    said = wrong(o["groups"][0], e, ntop)
+    said = wrong(o["groups"][0], e, ntop) or \
+        wrong_tables(o["groups"][0], e, ntop if top else 0)
     tap.ok(not said, f"{name}: {int(e.bad.sum())} of {e.bad.size}", said)
 
 
@@ -95,8 +97,10 @@ def reblocked(work, dump, slots):
             "num_tokens": dump.ntokens, "null_block": 0}
     with open(path[:-3] + "json", "w") as f:
         json.dump(side, f)
-    return Side(f"blocks of {slots}", [path], dump.dtype, slots, dump.ntokens,
+    made = Side(f"blocks of {slots}", [path], dump.dtype, slots, dump.ntokens,
                 whole.bits, {r: o + head for r, o in offsets.items()}, 0)
+    made.blocks = tables
+    return made
 
 
 def check_block_sizes(work):

@@ -104,6 +104,8 @@ COMMANDS = [
     "digest --by=request damaged.h5 r1.h5",
     "digest short.h5 a.npy",
     "diff --json a.npy b.npy",
+    "diff --json --table=layer,head,token,dim,kv,block,request a.npy b.npy",
+    "diff --table=token,dim,request --by=tokens r0.h5 : b.npy --common",
     "diff --tolerance=atol=1,cosine=0.5 a.npy b.npy",
     "diff a.npy : r0.h5 r1.h5",
     "diff -q b.npy a.npy",

@@ -17,7 +17,7 @@
 struct arguments {
 	struct kvt_hints hints, side[NSIDES];	/* of both, of one alone */
 	const char *by, *tolerance, *scale[NSIDES], *heatmap, *device;
-	struct opt_strings match;
+	struct opt_strings match, table;
 	struct diff_alignment alignment;
 	struct rank_file *file[NSIDES];	/* open dumps, as they were named */
 	int nfiles[NSIDES];
@@ -71,6 +71,52 @@ static enum kvt_status check_matches(const struct opt_strings *match,
 					"--match is '%.60s', expected two names: request of A=request of B",
 					match->s[i]);
 	return KVT_OK;
+}
+
+/* "layer,head": one of them; its end. */
+static const char *parse_table(bool table[DIFF_AXES], const char *text)
+{
+	size_t n = strcspn(text, ",");
+
+	for (int axis = 0; axis < DIFF_AXES; axis++) {
+		const char *name = kvt_diff_axis_name(axis);
+
+		if (strlen(name) == n && !memcmp(name, text, n)) {
+			table[axis] = true;
+			return text[n] ? text + n + 1 : "";
+		}
+	}
+	return NULL;
+}
+
+static enum kvt_status parse_tables(bool table[DIFF_AXES],
+				    const struct opt_strings *given,
+				    struct kvt_error *err)
+{
+	for (int i = 0; i < given->n; i++) {
+		const char *text = given->s[i];
+
+		do
+			text = parse_table(table, text);
+		while (text && *text);
+		if (!text)
+			return kvt_fail(err, KVT_USAGE,
+					"--table is '%.60s', expected layer, head, token, dim, kv, block or request, or some of them with commas",
+					given->s[i]);
+	}
+	return KVT_OK;
+}
+
+/* Rows of tables and the worst elements; of those the pair keeps only so many. */
+static enum kvt_status read_top(struct diff *d, bool tables, struct kvt_error *err)
+{
+	d->options.nworst = d->rows < 0 ? 5 : d->rows;
+	if (d->options.nworst <= DIFF_MAX_WORST)
+		return KVT_OK;
+	d->options.nworst = DIFF_MAX_WORST;
+	return tables ? KVT_OK :
+	       kvt_fail(err, KVT_USAGE, "--top is %lld, expected at most %d",
+			(long long)d->rows, DIFF_MAX_WORST);
 }
 
 /* "auto", "atol=1e-3,rtol=0.01", "auto,cosine=0.999"; then --atol and --rtol. */
@@ -138,9 +184,9 @@ static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 		return status;
 	if ((status = parse_scales(&d->criteria, args->scale, err)))
 		return status;
-	if (d->options.nworst > DIFF_MAX_WORST)
-		return kvt_fail(err, KVT_USAGE, "--top is %lld, expected at most %d",
-				(long long)d->options.nworst, DIFF_MAX_WORST);
+	if ((status = parse_tables(d->options.table, &args->table, err)) ||
+	    (status = read_top(d, args->table.n > 0, err)))
+		return status;
 	if ((status = check_matches(&args->match, err)))
 		return status;
 	args->alignment.nmatches = args->match.n;
@@ -330,7 +376,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (!d)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	d->options.nworst = 5;
+	d->rows = -1;
 	const struct opt opts[] = {
 		{ "by", 0, OPT_STRING, &args.by, "UNIT",
 		  "tokens (of requests) or blocks (of the pool)" },
@@ -350,8 +396,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "factor for the numbers of B; keys, values" },
 		{ "deep", 0, OPT_FLAG, &d->options.deep, NULL,
 		  "read the data even where stored digests are equal" },
-		{ "top", 0, OPT_INT, &d->options.nworst, "N",
-		  "show the N worst elements of a group; default: 5" },
+		{ "table", 0, OPT_STRINGS, &args.table, "AXIS,...",
+		  "print how much each layer, head, token, dim, kv, block, request differs" },
+		{ "top", 0, OPT_INT, &d->rows, "N",
+		  "show the N worst elements of a group, and rows; default: 5, and 20" },
 		{ "map", 0, OPT_FLAG, &d->map, NULL, "draw maps of the differences" },
 		{ "heatmap", 0, OPT_STRING, &args.heatmap, "FILE",
 		  "write the maps to FILE: .svg, .csv, .json or .txt" },
@@ -391,6 +439,7 @@ const struct command cmd_diff = {
 	.examples =
 		"  kvtool diff nhd.npy hnd.h5\n"
 		"  kvtool diff --tolerance=auto --heatmap=where.svg fp16.h5 bf16.h5\n"
+		"  kvtool diff --table=layer,head before.h5 after.h5\n"
 		"  kvtool diff --a=layout=kv-first-nhd --b=layout=hnd before.npy after.npy\n"
 		"  kvtool diff whole.npy : rank*.safetensors\n",
 };

@@ -15,7 +15,10 @@ struct diff {
 	struct diff_criteria criteria;
 	struct diff_options options;
 	bool common, map, quiet, no_diagnosis;
+	int64_t rows;			/* --top: of a table at most; 0, -1: not said */
 };
+
+enum { DIFF_ROWS = 20 };		/* of a table that people read */
 
 /* "atol", "max-abs": as --tolerance and kvtool-json(5) have them. */
 const char *diff_term_name(enum diff_term term);
@@ -31,6 +34,11 @@ static inline int unmatched_kept(const struct diff_unmatched *u)
 }
 
 void diff_text(const struct diff *d);
+void diff_text_where(const struct diff_result *r);
+void diff_text_tables(const struct diff *d, const struct diff_result *r);
+void diff_json_where(struct json_out *out, json_t *o, const struct diff_result *r);
+void diff_json_tables(struct json_out *out, json_t *o, const struct diff *d,
+		      const struct diff_result *r);
 void diff_text_maps(FILE *stream, const struct diff *d);
 void diff_json(struct json_out *out, const struct diff *d);
 /* The maps alone, as an object of their own. */

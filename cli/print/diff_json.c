@@ -195,7 +195,8 @@ static void put_states(struct json_out *out, json_t *o, const struct diff_pair *
 	}
 }
 
-static void put_result(struct json_out *out, json_t *o, const struct diff_result *r)
+static void put_result(struct json_out *out, json_t *o, const struct diff *d,
+		       const struct diff_result *r)
 {
 	const struct diff_pair *p = r->pair;
 	json_t *list;
@@ -223,6 +224,8 @@ static void put_result(struct json_out *out, json_t *o, const struct diff_result
 	list = json_put_array(out, o, "worst");
 	for (int64_t i = 0; i < r->nworst; i++)
 		put_deviation(out, json_append_object(out, list), r, &r->worst[i]);
+	diff_json_where(out, o, r);
+	diff_json_tables(out, o, d, r);
 	put_maps(out, o, r);
 	put_diagnosis(out, o, r->diagnosis);
 }
@@ -260,7 +263,7 @@ void diff_json(struct json_out *out, const struct diff *d)
 	}
 	list = json_put_array(out, out->root, "groups");
 	for (int i = 0; i < d->pairs.n; i++)
-		put_result(out, json_append_object(out, list), &d->result[i]);
+		put_result(out, json_append_object(out, list), d, &d->result[i]);
 }
 
 void diff_json_maps(struct json_out *out, const struct diff *d)

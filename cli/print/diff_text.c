@@ -253,94 +253,7 @@ static void print_diagnosis(const struct diff_diagnosis *d)
 	       LL(d->layers), plural(d->layers), LL(d->blocks), plural(d->blocks));
 }
 
-/* "2, 5-7" of those of n that 'bad' has; at most four ranges. */
-static void print_ranges(const struct diff_result *r, const bool *bad, int64_t n,
-			 int64_t (*id)(const struct diff_result *r, int64_t i))
-{
-	int ranges = 0;
-
-	for (int64_t i = 0, end; i < n; i = end) {
-		end = i + 1;
-		if (!bad[i])
-			continue;
-		while (end < n && bad[end])
-			end++;
-		if (++ranges > 4) {
-			plainf(", ...");
-			return;
-		}
-		plainf(ranges > 1 ? ", " : " ");
-		plainf("%lld", LL(id(r, i)));
-		if (end - i > 1)
-			plainf("-%lld", LL(id(r, end - 1)));
-	}
-}
-
-static bool column_differs(const struct diff_result *r, int64_t column)
-{
-	for (int64_t l = 0; l < r->pair->nlayers; l++)
-		if (r->by_segment[l * r->ncolumns + column].bad)
-			return true;
-	return false;
-}
-
-/* "A 64-79", or ids of blocks; a column may be several segments, so it is a bound. */
-static void print_columns(const struct diff_result *r)
-{
-	const char *what = r->pair->recurrent ? "entries" : "tokens";
-	int ranges = 0;
-
-	for (int64_t c = 0, end; c < r->ncolumns; c = end) {
-		struct diff_column first, last;
-
-		end = c + 1;
-		if (!column_differs(r, c))
-			continue;
-		while (end < r->ncolumns && column_differs(r, end))
-			end++;
-		first = kvt_diff_column(r, c);
-		last = kvt_diff_column(r, end - 1);
-		if (++ranges > 3) {
-			plainf(", ...");
-			return;
-		}
-		plainf("%s", ranges > 1 ? ", " : "; ");
-		if (!first.request[0])
-			plainf("blocks %lld-%lld", LL(first.block[0]), LL(last.block[1]));
-		else if (first.request[0] == last.request[1])
-			plainf("%s %lld-%lld of %s", what, LL(first.token[0]),
-			       LL(last.token[1]), first.request[0]);
-		else
-			plainf("%s from %lld of %s to %lld of %s", what,
-			       LL(first.token[0]), first.request[0], LL(last.token[1]),
-			       last.request[1]);
-	}
-}
-
-/* Which layers, heads and tokens differ anywhere. */
-static void print_extent_of_difference(const struct diff_result *r)
-{
-	int64_t nlayers = r->pair->nlayers, nheads = r->pair->nheads;
-	bool *bad = calloc((size_t)(nlayers + nheads), sizeof(*bad));
-
-	if (!bad)
-		return;
-	for (int64_t i = 0; i < nlayers * nheads; i++)
-		if (r->by_head[i].bad)
-			bad[i / nheads] = bad[nlayers + i % nheads] = true;
-	plainf("  where   layers");
-	print_ranges(r, bad, nlayers, kvt_diff_layer);
-	if (nheads > 1) {
-		plainf("; heads");
-		print_ranges(r, bad + nlayers, nheads, kvt_diff_head);
-	}
-	if (r->by_segment)
-		print_columns(r);
-	putchar('\n');
-	free(bad);
-}
-
-static void print_result(const struct diff_result *r)
+static void print_result(const struct diff *d, const struct diff_result *r)
 {
 	print_verdict(r);
 	print_rotation(r->pair);
@@ -359,10 +272,11 @@ static void print_result(const struct diff_result *r)
 		for (int i = 0; i < NSIDES; i++)
 			print_side(r->pair, &r->first, &c, i);
 	}
-	if (r->differs && r->by_head)
-		print_extent_of_difference(r);
+	if (r->differs)
+		diff_text_where(r);
 	if (r->differs)
 		print_worst(r);
+	diff_text_tables(d, r);
 	if (r->diagnosis)
 		print_diagnosis(r->diagnosis);
 }
@@ -390,7 +304,7 @@ void diff_text(const struct diff *d)
 	if (!d->pairs.n)
 		plainf("equal: both are empty\n");
 	for (int i = 0; i < d->pairs.n; i++)
-		print_result(&d->result[i]);
+		print_result(d, &d->result[i]);
 	screen_fold_end();
 	if (d->map)
 		diff_text_maps(stdout, d);

@@ -387,3 +387,60 @@ assert t.endswith("<b>&\"x.npy"), t'
 		"$nhd" "$hnd"
 	[[ $stderr == *": --layers is 77, but group g0 has 5" ]]
 }
+
+@test "where: every axis that tells something, exactly" {
+	/usr/bin/python3 - "$nhd" <<-'EOF'
+	import json, sys
+	import numpy as np
+	a = np.load(sys.argv[1])
+	side = json.load(open(sys.argv[1][:-3] + "json"))
+	spots = side["block_table"]["A"]
+	for token in (16, 17, 18, 40):			# values of heads 0 and 3
+	    block, slot = spots[token // 16], token % 16
+	    a[1::2, block, slot, 0, 1, 1] ^= 1
+	    a[1::2, block, slot, 3, 1, 1:3] ^= 1
+	np.save("spots.npy", a)
+	json.dump(dict(side, file="spots.npy"), open("spots.json", "w"))
+	for token in range(0, 40, 2):
+	    a[:, spots[token // 16], token % 16] ^= 1
+	np.save("many.npy", a)
+	json.dump(dict(side, file="many.npy"), open("many.json", "w"))
+	EOF
+	run -1 kvtool diff --top=0 "$nhd" spots.npy
+	[[ $output == *'  where   layers 1, 3; heads 0, 3; tokens 16-18, 40 of A, 16-18 of B; blocks 14-15; values; dims 1-2'$'\n'* ]]
+	run -1 kvtool diff --top=0 "$nhd" many.npy
+	[[ $output == *'  where   tokens 0, 2, 4, 6, 8, 10, 12, 14 of A, ... (39 of 689); '* ]]
+}
+
+@test "--table: the worst rows first, and how many more there are" {
+	kvtool mutate --fault=swap-kv,layer=2,block=17 "$nhd" bad.npy
+	run -1 kvtool diff --top=2 --table=layer,kv --table=token "$nhd" bad.npy
+	[[ $output == *$'  by layer  cosine '*$'\n    2       0.975167802 '*'(1024 of 44096)'$'\n    and 4 that are equal'$'\n'* ]]
+	[[ $output == *$'  by token '*$'\n    A 77 '*' 0.741997972 '*$'\n    A 78 '*$'\n    and 14 more that differ (--top=16)\n    and 673 that are equal\n'* ]]
+	[[ $output == *$'  by kv   '*$'\n    values '*$'\n    keys '* ]]
+	run -0 kvtool diff --table=layer,token "$nhd" "$hnd"
+	[[ $output == "g0: equal, 220480 elements"* && $output != *"by layer"* ]]
+	run -1 kvtool diff --top=0 --by=blocks --table=token,request "$nhd" bad.npy
+	[[ $output == *'block 17 slot 13 '* && $output == *'by request: g0 has none'* ]]
+	run -2 --separate-stderr kvtool diff --table=layer,rows "$nhd" bad.npy
+	one_sentence
+	said "'layer,rows'" 'layer, head, token'
+}
+
+@test "--table: what does not fit into memory is refused" {
+	/usr/bin/python3 - <<-'EOF'
+	import numpy as np
+	a = np.zeros([1, 2000, 16, 1, 2, 8], np.float32)
+	np.save("a.npy", a)
+	a[0, 1999, 15] = 1
+	np.save("b.npy", a)
+	EOF
+	local like=(--layout="L B S H K D" a.npy b.npy)
+
+	run -4 --separate-stderr kvtool diff --table=token --mem-limit=8M "${like[@]}"
+	one_sentence
+	said '32000 tokens' '--mem-limit'
+	run -1 kvtool diff --table=layer --mem-limit=8M "${like[@]}"
+	run -1 kvtool diff --top=0 --table=token --mem-limit=64M "${like[@]}"
+	[[ $output == *"block 1999 slot 15  undefined    undefined    1 "*"and 31999 that are equal"* ]]
+}

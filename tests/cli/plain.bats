@@ -133,10 +133,10 @@ bare() {
 	kvtool mutate --fault=swap-kv,layer=2,block=17 "$nhd" bad.npy
 	run -1 kvtool diff "$nhd" bad.npy
 	[[ $output == *'first   layer 2 '* && $output == *'swap-kv'* ]]
-	[[ $output == *'where   layers 2; heads 0-3; tokens 64-79 of A'* ]]
+	[[ $output == *'where   layers 2; tokens 64-79 of A; blocks 17; all heads, keys and values, dims'* ]]
 	kvtool mutate --fault=zero-block,layer=4,block=31 "$nhd" zero.npy
 	run -1 kvtool diff --by=blocks "$nhd" zero.npy
-	[[ $output == *'where   layers 4; heads 0-3; blocks 31-31'* ]]
+	[[ $output == *'where   layers 4; blocks 31; all heads, keys and values, dims'* ]]
 }
 
 @test "13. a cache of transformers" {
