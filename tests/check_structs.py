@@ -35,6 +35,7 @@ NAMES = {
     "DiffOptions": "kvt_diff_options", "DiffGroup": "kvt_diff_group",
     "DiffElement": "kvt_diff_element", "DiffTold": "kvt_diff_told",
     "DiffCell": "kvt_diff_cell",
+    "DiffRow": "kvt_diff_row",
     "BrokenRule": "kvt_broken_rule",
 }
 

@@ -409,16 +409,43 @@ def compared(tmp):
                         np.linalg.norm(x.astype("f8")))
             if not good:
                 wrong.append((i, l))
+        wrong += [(i, axis) for axis in wrong_rows(report, a, b)]
     tap.ok(not wrong and len(kinds) == 5,
-           "150 pairs of caches, tuples, dumps and paths: all, by layer and by head", wrong)
+           "150 pairs of caches, tuples, dumps and paths: all, by layer, head, token and so on", wrong)
     pairs = drawn(r)
     equal = kv.diff(Cache(pairs), Cache(pairs))
     tap.ok(equal.same and set(equal.by_head.cosine.ravel()) == {1.0} and
            equal.by_layer.elements.sum() == equal.groups[0].elements,
            "where all is equal, parts say so")
+    tap.ok(set(equal.by_token.cosine) == {1.0} and not equal.by_dim.max_abs.any() and
+           equal.by_kv.elements.sum() == equal.by_token.elements.sum() ==
+           equal.groups[0].elements, "and rows")
     tap.ok("no 'cosines'" in refused(AttributeError, lambda: equal.by_layer.cosines),
            "a column that is none")
     tensors_and_scales()
+
+
+def wrong_rows(report, a, b):
+    """Tokens, dims, keys and values, of [L, K, B, H, S, D]: those that are not as here."""
+    a, b, wrong = a.astype("f8"), b.astype("f8"), []
+    tokens = np.moveaxis(np.stack((a, b)), (3, 5), (1, 2)).reshape(
+        2, a.shape[2] * a.shape[4], -1)
+    dims = np.stack((a, b)).reshape(2, -1, a.shape[5]).swapaxes(1, 2)
+    halves = np.moveaxis(np.stack((a, b)), 2, 1).reshape(2, 2, -1)
+    for name, (x, y) in (("token", tokens), ("dim", dims), ("kv", halves)):
+        got = getattr(report, f"by_{name}")
+        n = len(x)
+        want = np.arange(n) % a.shape[4] if name == "token" else np.arange(n)
+        place = "slot" if name == "token" and not got[0].request else name
+        if len(got) != n or not ((getattr(got, place) == want).all() and
+                (got.outside == (x != y).sum(1)).all() and
+                (got.elements == x[0].size).all() and
+                np.allclose(got.max_abs, np.abs(x - y).max(1)) and
+                np.allclose(got.cosine, [cosine(p, q) for p, q in zip(x, y)]) and
+                np.allclose(got.rel_l2, np.linalg.norm(x - y, axis=1) /
+                            np.linalg.norm(x, axis=1))):
+            wrong.append(name)
+    return wrong
 
 
 def tensors_and_scales():

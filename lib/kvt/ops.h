@@ -110,6 +110,19 @@ struct kvt_diff_cell {
 	double aa, bb, ab;		/* sums of A^2, B^2, A B; 0 in an equal group */
 };
 
+enum kvt_diff_axis { KVT_DIFF_TOKEN, KVT_DIFF_DIM, KVT_DIFF_KV };
+
+/* What both have of a token, an element of a slot, or of keys or values alone. */
+struct kvt_diff_row {
+	const char *group;
+	enum kvt_diff_axis axis;
+	int64_t id;			/* token, dim, 0 keys, 1 values */
+	const char *request;		/* of a token; NULL: paired by blocks, id is -1 */
+	int64_t block, slot;		/* of a token, in A; -1 */
+	int64_t elements, outside;	/* as in struct kvt_diff_cell, all of these */
+	double max_abs, dd, aa, bb, ab;
+};
+
 struct kvt_diff_told {
 	void *context;
 	/* Each may be NULL.  'side' is 0 for A; text "layers 3, 4 of g0". */
@@ -119,6 +132,11 @@ struct kvt_diff_told {
 	void (*element)(void *context, const struct kvt_diff_element *element);
 	/* After their group, layer by layer. */
 	void (*cell)(void *context, const struct kvt_diff_cell *cell);
+	/*
+	 * After their group, those of an axis in its order.  Tokens and dims are left out
+	 * where all of them together would take more than half of the memory of the run.
+	 */
+	void (*row)(void *context, const struct kvt_diff_row *row);
 };
 
 /*

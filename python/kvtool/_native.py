@@ -220,13 +220,21 @@ class DiffCell(Structure):
                 ("dd", c_double), ("aa", c_double), ("bb", c_double), ("ab", c_double)]
 
 
+class DiffRow(Structure):
+    _fields_ = [("group", c_char_p), ("axis", c_int), ("id", c_int64),
+                ("request", c_char_p), ("block", c_int64), ("slot", c_int64),
+                ("elements", c_int64), ("outside", c_int64), ("max_abs", c_double),
+                ("dd", c_double), ("aa", c_double), ("bb", c_double), ("ab", c_double)]
+
+
 class DiffTold(Structure):
     ONLY = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
     GROUP = CFUNCTYPE(None, c_void_p, POINTER(DiffGroup))
     ELEMENT = CFUNCTYPE(None, c_void_p, POINTER(DiffElement))
     CELL = CFUNCTYPE(None, c_void_p, POINTER(DiffCell))
+    ROW = CFUNCTYPE(None, c_void_p, POINTER(DiffRow))
     _fields_ = [("context", c_void_p), ("only", ONLY), ("group", GROUP),
-                ("element", ELEMENT), ("cell", CELL)]
+                ("element", ELEMENT), ("cell", CELL), ("row", ROW)]
 
 
 class BrokenRule(Structure):

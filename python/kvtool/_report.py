@@ -71,28 +71,62 @@ class PartDifference(NamedTuple):
     cosine: float                   #: NaN where a side is all zeros
 
 
-def _part(cells: Sequence[Any], head: int) -> PartDifference:
-    """Cells of one layer together."""
-    dd, aa, bb, ab = (math.fsum(c[i] for c in cells) for i in range(6, 10))
+class RowDifference(NamedTuple):
+    """What both dumps have of a token, a dim, or of keys or values alone, of a group."""
+
+    group: str
+    request: str                    #: of a token; "" if paired by blocks
+    token: int                      #: of the request; -1: the row is of something else
+    dim: int                        #: -1 likewise
+    kv: int                         #: 0 keys, 1 values, -1 likewise
+    block: int                      #: of a token, in the first dump; -1 likewise
+    slot: int
+    elements: int
+    outside: int                    #: of the tolerance of each element, or unequal
+    max_abs: float
+    rel_l2: float
+    cosine: float                   #: NaN where a side is all zeros
+
+
+def _numbers(dd: float, aa: float, bb: float, ab: float) -> Tuple[float, float]:
+    """rel_l2 and cosine, of sums of squares."""
     cosine = 1.0
     if dd:
         length = math.sqrt(aa) * math.sqrt(bb)
         cosine = max(-1.0, min(1.0, ab / length)) if length else math.nan
-    rel_l2 = (math.sqrt(dd / aa) if aa else math.inf) if dd else 0.0
+    return (math.sqrt(dd / aa) if aa else math.inf) if dd else 0.0, cosine
+
+
+def _part(cells: Sequence[Any], head: int) -> PartDifference:
+    """Cells of one layer together."""
+    rel_l2, cosine = _numbers(*(math.fsum(c[i] for c in cells) for i in range(6, 10)))
     return PartDifference(cells[0][0], cells[0][1], head, sum(c[3] for c in cells),
                           sum(c[4] for c in cells), max(c[5] for c in cells), rel_l2,
                           cosine)
 
 
-class Parts(Sequence[PartDifference]):
+def _place(p: Any) -> str:
+    """Of which layer, head, token and so on a row is."""
+    if isinstance(p, PartDifference):
+        return f"layer {p.layer}" + (f" head {p.head}" if p.head >= 0 else "")
+    if p.kv >= 0:
+        return "values" if p.kv else "keys"
+    if p.dim >= 0:
+        return f"dim {p.dim}"
+    return f"token {p.token} of {p.request}" if p.request else \
+        f"block {p.block} slot {p.slot}"
+
+
+class Parts(Sequence[Any]):
     """
-    Layers, or heads of layers, in the order of the dump: a sequence, and columns:
-    ``report.by_layer.cosine`` is a numpy array, as are the other fields; of by_head
-    ``[layer, head]`` if all layers have the same heads.
+    Layers, heads of layers, tokens, dims, or keys and values, in the order of the dump: a
+    sequence, and columns: ``report.by_layer.cosine`` is a numpy array, as are the other
+    fields; of by_head ``[layer, head]`` if all layers have the same heads.
     """
 
-    def __init__(self, parts: Sequence[PartDifference], width: int = 0) -> None:
-        self._parts, self._width = tuple(parts), width
+    def __init__(self, parts: Sequence[Any], width: int = 0,
+                 fields: Tuple[str, ...] = PartDifference._fields) -> None:
+        self._parts, self._width, self._fields = tuple(parts), width, fields
 
     def __len__(self) -> int:
         return len(self._parts)
@@ -101,20 +135,19 @@ class Parts(Sequence[PartDifference]):
         return self._parts[i]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{p.group} layer {p.layer}" +
-                         (f" head {p.head}" if p.head >= 0 else "") +
-                         f": {p.outside} of {p.elements}, max_abs {p.max_abs:.6g}, "
+        return "\n".join(f"{p.group} {_place(p)}: {p.outside} of {p.elements}, max_abs {p.max_abs:.6g}, "
                          f"rel_l2 {p.rel_l2:.6g}, cosine {p.cosine:.9g}"
                          for p in self._parts)
 
     def _repr_html_(self) -> str:
+        if self._fields is not PartDifference._fields:
+            return _html.table(self._fields, [list(p) for p in self._parts])
         return _html.table(PartDifference._fields, [
             [p.group, p.layer, p.head if p.head >= 0 else "all", *p[3:]] for p in self._parts])
 
     def __getattr__(self, name: str) -> Any:
-        if name not in PartDifference._fields:
-            raise AttributeError(f"no {name!r}; there are " +
-                                 ", ".join(PartDifference._fields))
+        if name.startswith("_") or name not in self._fields:
+            raise AttributeError(f"no {name!r}; there are " + ", ".join(self._fields))
         import numpy
         column = numpy.array([getattr(p, name) for p in self._parts])
         return column.reshape(-1, self._width) if self._width else column
@@ -125,13 +158,15 @@ class Report:
 
     def __init__(self, a: str, b: str, groups: Tuple[GroupDifference, ...],
                  elements: Tuple[ElementDifference, ...], only: Tuple[str, ...],
-                 cells: Sequence[Tuple[Any, ...]] = (), note: str = "") -> None:
+                 cells: Sequence[Tuple[Any, ...]] = (), note: str = "",
+                 rows: Sequence[Sequence[RowDifference]] = ((), (), ())) -> None:
         self.a, self.b = a, b           #: names of the dumps
         self.groups = groups
         self.elements = elements        #: the worst of each group, worst first
         self.only = only                #: "A: layers 3, 4 of g0"
         self.note = note                #: on what "auto" means for these types, or ""
         self._cells = cells             # fields of kvt_diff_cell
+        self._rows = rows               # of tokens, dims, keys and values
 
     @property
     def by_layer(self) -> Parts:
@@ -150,6 +185,24 @@ class Report:
         widths = {len(h) for h in heads.values()}
         return Parts([_part([c], c[2]) for c in self._cells],
                      widths.pop() if len(widths) == 1 else 0)
+
+    @property
+    def by_token(self) -> Parts:
+        """
+        Each token of each request, or slot of each block: empty where they do not fit
+        into half of the memory that :func:`diff` may use for data.
+        """
+        return Parts(self._rows[0], fields=RowDifference._fields)
+
+    @property
+    def by_dim(self) -> Parts:
+        """Each element of a slot, of all layers, tokens and heads; as by_token."""
+        return Parts(self._rows[1], fields=RowDifference._fields)
+
+    @property
+    def by_kv(self) -> Parts:
+        """Keys, and values; empty where a group has neither."""
+        return Parts(self._rows[2], fields=RowDifference._fields)
 
     @property
     def differs(self) -> bool:
@@ -294,6 +347,8 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
       layer 2, token 70 of A, head 1 keys, element 6: 20.25 and 0.65625
     >>> report.by_layer.cosine.round(3).tolist(), report.by_head.cosine.shape
     ([1.0, 1.0, 0.975, 1.0, 1.0], (5, 4))
+    >>> report.by_kv.rel_l2.round(3).tolist(), report.by_token.max_abs.argmax()
+    ([0.062, 0.621], 70)
     """
     modes = ("auto", "tokens", "blocks")
     if by not in modes:
@@ -314,6 +369,7 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
     elements: List[ElementDifference] = []
     only: List[str] = []
     cells: List[Tuple[Any, ...]] = []
+    rows: Tuple[List[RowDifference], ...] = ([], [], [])
 
     def tell_only(_: Any, side: int, words: bytes) -> None:
         only.append(f"{'AB'[side]}: {_native.in_python(text(words))}")
@@ -337,8 +393,18 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
         cells.append((text(c.group), c.layer, c.head, c.elements, c.outside, c.max_abs,
                       c.dd, c.aa, c.bb, c.ab))
 
+    def tell_row(_: Any, found: Any) -> None:
+        r = found[0]
+        rel_l2, cosine = _numbers(r.dd, r.aa, r.bb, r.ab)
+        at = [-1, -1, -1]
+        at[r.axis] = r.id
+        rows[r.axis].append(RowDifference(
+            text(r.group), text(r.request), *at, r.block, r.slot, r.elements, r.outside,
+            r.max_abs, rel_l2, cosine))
+
     told = DiffTold(None, DiffTold.ONLY(tell_only), DiffTold.GROUP(tell_group),
-                    DiffTold.ELEMENT(tell_element), DiffTold.CELL(tell_cell))
+                    DiffTold.ELEMENT(tell_element), DiffTold.CELL(tell_cell),
+                    DiffTold.ROW(tell_row))
     first, own_a = _opened(a, 0, layout)
     try:
         second, own_b = _opened(b, 1, layout)
@@ -356,7 +422,7 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
             _native.check(status, err)
         return Report(*names, tuple(groups), tuple(elements),
                       tuple(only), cells, _note(first, second)
-                      if tolerance == "auto" else "")
+                      if tolerance == "auto" else "", rows)
     finally:
         if own_a:
             first.close()

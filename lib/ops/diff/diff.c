@@ -575,22 +575,30 @@ static enum kvt_status measure_box(struct kvt_worker *worker, void *context, int
 }
 
 /* A table of slots, or of all of a slot, is in memory as a whole. */
+int64_t kvt_diff_table_bytes(const struct diff_pair *p, enum diff_axis axis)
+{
+	int64_t rows = axis == DIFF_TOKEN ? p->nslots : axis == DIFF_DIM ? p->content : 0;
+
+	return rows * (int64_t)(sizeof(struct heat) + sizeof(struct diff_row));
+}
+
 static enum kvt_status check_tables(const struct pass *c, const struct kvt_run *run,
 				    struct kvt_error *err)
 {
-	static const enum diff_axis large[] = { DIFF_TOKEN, DIFF_DIM };
-	const int64_t rows[] = { c->p->nslots, c->p->content };
-	const int64_t row = sizeof(struct heat) + sizeof(struct diff_row);
 	int64_t limit = kvt_run_memory(run);
 
-	for (int i = 0; i < 2; i++)
-		if (c->table[large[i]] && rows[i] > limit / 2 / row)
+	for (int axis = 0; axis < DIFF_AXES; axis++) {
+		int64_t nbytes = kvt_diff_table_bytes(c->p, axis);
+
+		if (c->table[axis] && nbytes > limit / 2)
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"%s: a table of %lld %ss needs %s, more than half of the %s of --mem-limit; slice the dumps, or give more",
-					c->p->id, LL(rows[i]),
-					kvt_diff_axis_name(large[i]),
-					kvt_size_string(rows[i] * row).s,
+					c->p->id, LL(axis == DIFF_TOKEN ? c->p->nslots :
+									  c->p->content),
+					kvt_diff_axis_name(axis),
+					kvt_size_string(nbytes).s,
 					kvt_size_string(limit).s);
+	}
 	return KVT_OK;
 }
 

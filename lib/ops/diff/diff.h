@@ -335,6 +335,9 @@ struct diff_row {
 	const char *request;		/* of a token, or it is one */
 };
 
+/* What a table takes of memory, before there is a result. */
+int64_t kvt_diff_table_bytes(const struct diff_pair *p, enum diff_axis axis);
+
 struct diff_table {
 	int64_t total;			/* rows there are; 0: the pair has no such axis */
 	int64_t n;			/* of them, those where anything differs */
@@ -342,8 +345,9 @@ struct diff_table {
 };
 
 /*
- * Of a measured result, which was asked for this table; the worst rows first if 'sorted',
- * and then only those where anything differs.  False: out of memory.  Free in any case.
+ * Of a result that was asked for this table; the worst rows first if 'sorted', and then
+ * only those where anything differs.  Of one that was not measured nothing differs, and
+ * all sums are 0.  False: out of memory.  Free in any case.
  */
 KVT_MUST_CHECK bool
 kvt_diff_table(struct diff_table *out, const struct diff_result *r, enum diff_axis axis,

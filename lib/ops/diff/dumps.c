@@ -5,12 +5,14 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct dumps_diff {
 	struct diff_side side[NSIDES];
 	struct rank_file file[NSIDES];
 	struct diff_pairs pairs;
 	struct diff_result *result;		/* [pairs.n] */
+	bool table[DIFF_AXES];
 };
 
 /* There is something that a fault could explain, in the types in which it was planted. */
@@ -114,8 +116,75 @@ static void tell_cells(const struct diff_result *r, const struct kvt_diff_told *
 	}
 }
 
-static void tell(const struct dumps_diff *d, const struct kvt_diff_told *told)
+/* Elements are the same of every row, and of one that was not measured, too. */
+static void tell_table(const struct diff_result *r, enum diff_axis axis,
+		       enum kvt_diff_axis as, const struct diff_table *t,
+		       const struct kvt_diff_told *told)
 {
+	for (int64_t i = 0; i < t->n; i++) {
+		const struct diff_row *row = &t->row[i];
+		const struct kvt_diff_row out = {
+			.group = r->pair->id, .axis = as, .id = row->id,
+			.request = row->request,
+			.block = axis == DIFF_TOKEN ? row->block[SIDE_A] : -1,
+			.slot = row->slot,
+			.elements = diff_pair_elements(r->pair) / t->total,
+			.outside = row->heat.bad, .max_abs = row->heat.max_abs,
+			.dd = row->heat.dd, .aa = row->heat.aa, .bb = row->heat.bb,
+			.ab = row->heat.ab,
+		};
+
+		told->row(told->context, &out);
+	}
+}
+
+static const struct {
+	enum diff_axis axis;
+	enum kvt_diff_axis as;
+} told_tables[] = {
+	{ DIFF_TOKEN, KVT_DIFF_TOKEN }, { DIFF_DIM, KVT_DIFF_DIM },
+	{ DIFF_KV, KVT_DIFF_KV },
+};
+enum { NTOLD = sizeof(told_tables) / sizeof(told_tables[0]) };
+
+static enum kvt_status tell_tables(const struct dumps_diff *d, int i,
+				   const struct kvt_diff_told *told,
+				   struct kvt_error *err)
+{
+	bool made = true;
+
+	for (int k = 0; told->row && made && k < NTOLD; k++) {
+		struct diff_table t;
+
+		if (!d->table[told_tables[k].axis])
+			continue;
+		made = kvt_diff_table(&t, &d->result[i], told_tables[k].axis, false);
+		if (made)
+			tell_table(&d->result[i], told_tables[k].axis, told_tables[k].as,
+				   &t, told);
+		kvt_diff_table_free(&t);
+	}
+	return made ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+}
+
+/* Those that are told, where there is room for them. */
+static void choose_tables(struct dumps_diff *d, const struct kvt_run *run)
+{
+	for (int k = 0; k < NTOLD; k++) {
+		enum diff_axis axis = told_tables[k].axis;
+
+		d->table[axis] = true;
+		for (int i = 0; i < d->pairs.n; i++)
+			d->table[axis] &= kvt_diff_table_bytes(&d->pairs.pair[i], axis) <=
+					  kvt_run_memory(run) / 2;
+	}
+}
+
+static enum kvt_status tell(const struct dumps_diff *d, const struct kvt_diff_told *told,
+			    struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
 	for (int i = 0; told->only && i < d->pairs.unmatched.n && i < 64; i++)
 		told->only(told->context, d->pairs.unmatched.item[i].side,
 			   d->pairs.unmatched.item[i].text);
@@ -125,7 +194,10 @@ static void tell(const struct dumps_diff *d, const struct kvt_diff_told *told)
 			tell_element(&d->result[i], &d->result[i].worst[w], told);
 		if (told->cell)
 			tell_cells(&d->result[i], told);
+		if (!status)
+			status = tell_tables(d, i, told, err);
 	}
+	return status;
 }
 
 static enum kvt_status compare_pairs(struct dumps_diff *d,
@@ -142,8 +214,9 @@ static enum kvt_status compare_pairs(struct dumps_diff *d,
 			.has[T_RTOL] = options->has_rtol, .value[T_RTOL] = options->rtol,
 		},
 	};
-	const struct diff_options how = { .run = *run, .nworst = options->most };
+	struct diff_options how = { .run = *run, .nworst = options->most };
 
+	memcpy(how.table, d->table, sizeof(how.table));
 	for (int s = 0; s < NSIDES; s++) {
 		criteria.scale[s].given = options->has_scale[s];
 		for (int k = 0; k < 2; k++)
@@ -216,10 +289,13 @@ enum kvt_status kvt_diff(const struct kvt_dump *a, const struct kvt_dump *b,
 		d.file[s].name = path && path[0] ? path : s ? "B" : "A";
 		d.file[s].reader = (struct kvt_dump *)(uintptr_t)dumps[s];
 	}
-	if (!(status = align(&d, options, run, err)))
+	status = align(&d, options, run, err);
+	if (told && told->row)
+		choose_tables(&d, run);
+	if (!status)
 		status = compare_pairs(&d, options, run, err);
 	if (!status)
-		tell(&d, told ? told : &nobody);
+		status = tell(&d, told ? told : &nobody, err);
 	for (int i = 0; !status && i < d.pairs.n; i++)
 		if (d.result[i].differs)
 			status = kvt_fail(err, KVT_MISMATCH, "%s differs",

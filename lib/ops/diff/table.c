@@ -66,7 +66,8 @@ static int64_t extent_of(const struct diff_result *r, enum diff_axis axis)
 		[DIFF_HEAD] = p->group[SIDE_A]->kind == KVT_MAMBA_CONV ? 0 : p->nheads,
 		[DIFF_TOKEN] = p->recurrent ? p->nsegments : p->nslots,
 		[DIFF_KV] = p->half < 0 ? 0 : p->nkv, [DIFF_BLOCK] = p->nsegments,
-		[DIFF_REQUEST] = p->segment[0].request < 0 ? 0 : p->nsegments,
+		[DIFF_REQUEST] = p->nsegments && p->segment[0].request >= 0 ?
+				 p->nsegments : 0,
 	};
 
 	return n[axis];
@@ -74,10 +75,11 @@ static int64_t extent_of(const struct diff_result *r, enum diff_axis axis)
 
 /* ---- rows --------------------------------------------------------------- */
 
-static struct diff_row row_of(const struct heat *heat, int64_t id)
+/* 'heat' NULL: nothing was measured, because all is equal. */
+static struct diff_row row_of(const struct heat *heat, int64_t at, int64_t id)
 {
-	return (struct diff_row){ .heat = *heat, .id = id, .slot = -1,
-				  .block = { -1, -1 } };
+	return (struct diff_row){ .heat = heat ? heat[at] : (struct heat){ 0 }, .id = id,
+				  .slot = -1, .block = { -1, -1 } };
 }
 
 /* Of layers (with 'layers') or heads. */
@@ -87,9 +89,9 @@ static void rows_of_heads(struct diff_table *out, const struct diff_result *r,
 	int64_t nheads = r->pair->nheads;
 
 	for (int64_t i = 0; i < out->total; i++)
-		out->row[i] = row_of(&(struct heat){ 0 }, layers ? kvt_diff_layer(r, i) :
-								  kvt_diff_head(r, i));
-	for (int64_t i = 0; i < r->pair->nlayers * nheads; i++)
+		out->row[i] = row_of(NULL, i, layers ? kvt_diff_layer(r, i) :
+							 kvt_diff_head(r, i));
+	for (int64_t i = 0; r->by_head && i < r->pair->nlayers * nheads; i++)
 		kvt_heat_add(&out->row[layers ? i / nheads : i % nheads].heat,
 			     &r->by_head[i]);
 }
@@ -103,8 +105,8 @@ static void rows_of_tokens(struct diff_table *out, const struct diff_result *r)
 		const struct diff_segment *s = segment_at(r, i);
 
 		for (int64_t at = 0; at < steps_of(p, s); at++, row++) {
-			*row = row_of(p->recurrent ? &r->by_part[i] :
-						    &r->by_slot[s->before + at],
+			*row = row_of(p->recurrent ? r->by_part : r->by_slot,
+				      p->recurrent ? i : s->before + at,
 				      s->request < 0 ? -1 :
 				      (s->position + at) * tokens_each(p));
 			row->request = request_of(r, s);
@@ -131,7 +133,7 @@ static void rows_of_blocks(struct diff_table *out, const struct diff_result *r)
 	for (int64_t i = 0; i < out->total; i++) {
 		const struct diff_segment *s = segment_at(r, i);
 
-		row[i] = row_of(&r->by_part[i], block_of(r, s, SIDE_A));
+		row[i] = row_of(r->by_part, i, block_of(r, s, SIDE_A));
 		for (int side = 0; side < NSIDES; side++)
 			row[i].block[side] = block_of(r, s, side);
 	}
@@ -157,11 +159,12 @@ static void rows_of_requests(struct diff_table *out, const struct diff_result *r
 		const struct diff_segment *s = segment_at(r, i);
 
 		if (s->request == last) {
-			kvt_heat_add(&out->row[n - 1].heat, &r->by_part[i]);
+			if (r->by_part)
+				kvt_heat_add(&out->row[n - 1].heat, &r->by_part[i]);
 			continue;
 		}
 		last = s->request;
-		out->row[n] = row_of(&r->by_part[i], -1);
+		out->row[n] = row_of(r->by_part, i, -1);
 		out->row[n++].request = request_of(r, s);
 	}
 	out->total = n;
@@ -170,8 +173,8 @@ static void rows_of_requests(struct diff_table *out, const struct diff_result *r
 static void rows_of_slices(struct diff_table *out, const struct diff_result *r, bool dims)
 {
 	for (int64_t i = 0; i < out->total; i++)
-		out->row[i] = dims ? row_of(&r->by_dim[i], kvt_diff_dim(r, i)) :
-				     row_of(&r->by_kv[i], r->pair->half + i);
+		out->row[i] = dims ? row_of(r->by_dim, i, kvt_diff_dim(r, i)) :
+				     row_of(r->by_kv, i, r->pair->half + i);
 }
 
 static double norm_ratio(const struct heat *h)
@@ -225,7 +228,7 @@ static bool sort_rows(struct diff_table *out)
 bool kvt_diff_table(struct diff_table *out, const struct diff_result *r,
 		    enum diff_axis axis, bool sorted)
 {
-	*out = (struct diff_table){ .total = r->measured ? extent_of(r, axis) : 0 };
+	*out = (struct diff_table){ .total = extent_of(r, axis) };
 	if (!(out->row = calloc((size_t)out->total + 1, sizeof(*out->row))))
 		return false;
 	if (out->total <= 0)
