@@ -36,6 +36,7 @@ NAMES = {
     "DiffElement": "kvt_diff_element", "DiffTold": "kvt_diff_told",
     "DiffCell": "kvt_diff_cell",
     "DiffRow": "kvt_diff_row",
+    "DiffPaired": "kvt_diff_paired",
     "BrokenRule": "kvt_broken_rule",
 }
 

@@ -191,13 +191,14 @@ static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 		return status;
 	args->alignment.nmatches = args->match.n;
 	args->alignment.match = args->match.s;
+	args->alignment.run = &d->options.run;
 	args->alignment.numbers = d->criteria.exact || d->criteria.tolerance.given;
 	return args->heatmap ? heatmap_check(args->heatmap, args->force, err) : KVT_OK;
 }
 
 /* ---- comparing ---------------------------------------------------------- */
 
-static enum kvt_status partial(const struct diff_unmatched *unmatched,
+static enum kvt_status partial(const struct diff_unmatched *unmatched, const char *ask,
 			       struct kvt_error *err)
 {
 	char more[64] = "";
@@ -206,8 +207,9 @@ static enum kvt_status partial(const struct diff_unmatched *unmatched,
 		snprintf(more, sizeof(more), ", and %d more that only one has",
 			 unmatched->n - 1);
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"only %c has %s%s; --common compares what both have",
-			"AB"[unmatched->item[0].side], unmatched->item[0].text, more);
+			"only %c has %s%s; %s%s--common compares what both have",
+			"AB"[unmatched->item[0].side], unmatched->item[0].text, more,
+			ask, ask[0] ? " pairs requests of two names, " : "");
 }
 
 static enum kvt_status compare(struct diff *d, const struct diff_alignment *how,
@@ -218,7 +220,7 @@ static enum kvt_status compare(struct diff *d, const struct diff_alignment *how,
 	if (status)
 		return status;
 	if (d->pairs.unmatched.n && !d->common)
-		return partial(&d->pairs.unmatched, err);
+		return partial(&d->pairs.unmatched, d->pairs.partners.ask, err);
 	return kvt_diff_results(&d->result, &d->pairs, d->side, &d->criteria, &d->options,
 				!d->no_diagnosis && shard_whole(), err);
 }

@@ -232,6 +232,26 @@ static void put_result(struct json_out *out, json_t *o, const struct diff *d,
 
 /* ---- all of it ---------------------------------------------------------- */
 
+static void put_paired(struct json_out *out, const struct diff *d)
+{
+	const struct kvt_snapshot *in[NSIDES] = {
+		kvt_dump_snapshot(d->side[SIDE_A].dump),
+		kvt_dump_snapshot(d->side[SIDE_B].dump),
+	};
+	json_t *list = json_put_array(out, out->root, "paired");
+
+	for (int64_t i = 0; i < d->pairs.partners.nfound; i++) {
+		const struct diff_found *f = &d->pairs.partners.found[i];
+		json_t *o = json_append_object(out, list);
+
+		json_put_text(out, o, "a", in[SIDE_A]->request[f->request[SIDE_A]].id);
+		json_put_text(out, o, "b", in[SIDE_B]->request[f->request[SIDE_B]].id);
+		json_put_text(out, o, "by", f->by_name ? "name" : "content");
+		json_put_known(out, o, "alike", f->alike, !f->by_name);
+		json_put_known(out, o, "sampled", f->sampled, !f->by_name);
+	}
+}
+
 void diff_json(struct json_out *out, const struct diff *d)
 {
 	const struct diff_unmatched *unmatched = &d->pairs.unmatched;
@@ -254,6 +274,7 @@ void diff_json(struct json_out *out, const struct diff *d)
 		      kvt_device_pool_name(d->options.run.device));
 	json_put_int(out, out->root, "device_bytes",
 		     kvt_device_pool_nbytes(d->options.run.device));
+	put_paired(out, d);
 	list = json_put_array(out, out->root, "only_one_side");
 	for (int i = 0; i < unmatched_kept(unmatched); i++) {
 		json_t *o = json_append_object(out, list);

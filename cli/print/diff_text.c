@@ -297,9 +297,32 @@ static void print_unmatched(const struct diff_unmatched *unmatched)
 		plainf("and %d more that only one side has\n", unmatched->n - kept);
 }
 
+/* Requests of two names that are one, and how that is known. */
+static void print_found(const struct diff *d)
+{
+	const struct kvt_snapshot *in[NSIDES] = {
+		kvt_dump_snapshot(d->side[SIDE_A].dump),
+		kvt_dump_snapshot(d->side[SIDE_B].dump),
+	};
+
+	for (int64_t i = 0; i < d->pairs.partners.nfound; i++) {
+		const struct diff_found *f = &d->pairs.partners.found[i];
+
+		plainf("request %s of A is %s of B: ",
+		       in[SIDE_A]->request[f->request[SIDE_A]].id,
+		       in[SIDE_B]->request[f->request[SIDE_B]].id);
+		if (f->by_name)
+			plainf("names that are one but for the end\n");
+		else
+			plainf("%lld of %lld tokens that were read are alike\n",
+			       LL(f->alike), LL(f->sampled));
+	}
+}
+
 void diff_text(const struct diff *d)
 {
 	screen_fold_begin(10);
+	print_found(d);
 	print_unmatched(&d->pairs.unmatched);
 	if (!d->pairs.n)
 		plainf("equal: both are empty\n");

@@ -123,6 +123,13 @@ struct kvt_diff_row {
 	double max_abs, dd, aa, bb, ab;
 };
 
+/* Requests of two names that are one. */
+struct kvt_diff_paired {
+	const char *request[2];		/* of A, of B */
+	bool by_name;			/* but for a random end; else by content: */
+	int64_t alike, sampled;		/* tokens that were read */
+};
+
 struct kvt_diff_told {
 	void *context;
 	/* Each may be NULL.  'side' is 0 for A; text "layers 3, 4 of g0". */
@@ -137,6 +144,8 @@ struct kvt_diff_told {
 	 * where all of them together would take more than half of the memory of the run.
 	 */
 	void (*row)(void *context, const struct kvt_diff_row *row);
+	/* Before all groups. */
+	void (*paired)(void *context, const struct kvt_diff_paired *paired);
 };
 
 /*

@@ -227,14 +227,21 @@ class DiffRow(Structure):
                 ("dd", c_double), ("aa", c_double), ("bb", c_double), ("ab", c_double)]
 
 
+class DiffPaired(Structure):
+    _fields_ = [("request", c_char_p * 2), ("by_name", c_bool), ("alike", c_int64),
+                ("sampled", c_int64)]
+
+
 class DiffTold(Structure):
     ONLY = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
     GROUP = CFUNCTYPE(None, c_void_p, POINTER(DiffGroup))
     ELEMENT = CFUNCTYPE(None, c_void_p, POINTER(DiffElement))
     CELL = CFUNCTYPE(None, c_void_p, POINTER(DiffCell))
     ROW = CFUNCTYPE(None, c_void_p, POINTER(DiffRow))
+    PAIRED = CFUNCTYPE(None, c_void_p, POINTER(DiffPaired))
     _fields_ = [("context", c_void_p), ("only", ONLY), ("group", GROUP),
-                ("element", ELEMENT), ("cell", CELL), ("row", ROW)]
+                ("element", ELEMENT), ("cell", CELL), ("row", ROW),
+                ("paired", PAIRED)]
 
 
 class BrokenRule(Structure):

@@ -159,12 +159,14 @@ class Report:
     def __init__(self, a: str, b: str, groups: Tuple[GroupDifference, ...],
                  elements: Tuple[ElementDifference, ...], only: Tuple[str, ...],
                  cells: Sequence[Tuple[Any, ...]] = (), note: str = "",
-                 rows: Sequence[Sequence[RowDifference]] = ((), (), ())) -> None:
+                 rows: Sequence[Sequence[RowDifference]] = ((), (), ()),
+                 paired: Tuple[str, ...] = ()) -> None:
         self.a, self.b = a, b           #: names of the dumps
         self.groups = groups
         self.elements = elements        #: the worst of each group, worst first
         self.only = only                #: "A: layers 3, 4 of g0"
         self.note = note                #: on what "auto" means for these types, or ""
+        self.paired = paired            #: "request x of A is y of B: ..."
         self._cells = cells             # fields of kvt_diff_cell
         self._rows = rows               # of tokens, dims, keys and values
 
@@ -222,6 +224,7 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{self.a} and {self.b}: {'differ' if self.differs else 'the same'}"]
+        lines += list(self.paired)
         lines += [f"only {o}" for o in self.only]
         if self.note and self.differs:
             lines.append(self.note)
@@ -331,7 +334,8 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
     Bits decide, unless ``tolerance="auto"`` (as far apart as rounding to their types
     puts numbers: of the same types not at all), ``atol``, ``rtol`` or ``exact``
     (numbers, whatever the type) say otherwise; a number for ``tolerance`` is ``atol``.
-    ``scale_a`` and ``scale_b`` are what one of A or B is multiplied with: a number, or
+    Requests of other names are paired where what they hold leaves no choice; the report
+    has them as ``paired``.  ``scale_a`` and ``scale_b`` are what one of A or B is multiplied with: a number, or
     one of keys and one of values.  ``by`` is "auto", "tokens" (of requests of one name,
     or of those that ``match`` pairs, ``{"r1": "r2"}``) or "blocks"; with ``common`` what
     only one has does not count.  A known fault that explains all differences is named
@@ -370,6 +374,7 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
     only: List[str] = []
     cells: List[Tuple[Any, ...]] = []
     rows: Tuple[List[RowDifference], ...] = ([], [], [])
+    paired: List[str] = []
 
     def tell_only(_: Any, side: int, words: bytes) -> None:
         only.append(f"{'AB'[side]}: {_native.in_python(text(words))}")
@@ -402,9 +407,15 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
             text(r.group), text(r.request), *at, r.block, r.slot, r.elements, r.outside,
             r.max_abs, rel_l2, cosine))
 
+    def tell_paired(_: Any, found: Any) -> None:
+        p = found[0]
+        paired.append(f"request {text(p.request[0])} of A is {text(p.request[1])} of B: " + (
+            "names that are one but for the end" if p.by_name else
+            f"{p.alike} of {p.sampled} tokens that were read are alike"))
+
     told = DiffTold(None, DiffTold.ONLY(tell_only), DiffTold.GROUP(tell_group),
                     DiffTold.ELEMENT(tell_element), DiffTold.CELL(tell_cell),
-                    DiffTold.ROW(tell_row))
+                    DiffTold.ROW(tell_row), DiffTold.PAIRED(tell_paired))
     first, own_a = _opened(a, 0, layout)
     try:
         second, own_b = _opened(b, 1, layout)
@@ -422,7 +433,7 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
             _native.check(status, err)
         return Report(*names, tuple(groups), tuple(elements),
                       tuple(only), cells, _note(first, second)
-                      if tolerance == "auto" else "", rows)
+                      if tolerance == "auto" else "", rows, tuple(paired))
     finally:
         if own_a:
             first.close()

@@ -444,3 +444,21 @@ assert t.endswith("<b>&\"x.npy"), t'
 	run -1 kvtool diff --top=0 --table=token --mem-limit=64M "${like[@]}"
 	[[ $output == *"block 1999 slot 15  undefined    undefined    1 "*"and 31999 that are equal"* ]]
 }
+
+@test "requests of other names: paired by what they hold, said, or asked" {
+	local json=${nhd%npy}json
+
+	cp "$nhd" b.npy
+	sed -e 's/"A"/"run-7f3a"/g; s/"C"/"run-001c"/g; s/packed_nhd.bf16/b/' "$json" >b.json
+	run -0 kvtool diff "$nhd" b.npy
+	[[ $output == "request A of A is run-7f3a of B: "*" tokens that were read are alike"* ]]
+	[[ $output == *"request C of A is run-001c of B: "*"g0: equal, 220480 elements"* ]]
+	run -0 kvtool diff --json --match=A=run-7f3a "$nhd" b.npy
+	[[ $(jq -c '[.paired[] | .a, .b, .by]' <<<"$output") == '["C","run-001c","content"]' ]]
+	# zeros say nothing
+	/usr/bin/python3 -c 'import numpy as np; np.save("b.npy", np.load("b.npy") * 0)'
+	run -3 --separate-stderr kvtool diff "$nhd" b.npy
+	one_sentence
+	said '--match=A=run-7f3a --match=C=run-001c'
+	run -1 kvtool diff -q --match=A=run-7f3a --match=C=run-001c "$nhd" b.npy
+}

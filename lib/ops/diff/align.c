@@ -447,7 +447,7 @@ static enum kvt_status pair_content(struct diff_pair *p, const struct diff_align
 
 /* ---- groups ------------------------------------------------------------- */
 
-static void pair_free(struct diff_pair *p)
+void pair_free(struct diff_pair *p)
 {
 	for (int s = 0; s < NSIDES; s++) {
 		free(p->layer[s]);
@@ -457,51 +457,58 @@ static void pair_free(struct diff_pair *p)
 	free(p->ordered);
 }
 
-static enum kvt_status pair_init(struct diff_pair *p, const struct diff_alignment *how,
-				 struct diff_unmatched *unmatched, struct kvt_error *err)
+static void pair_start(struct diff_pair *p, const struct diff_side side[NSIDES],
+		       const int group[NSIDES])
 {
-	enum kvt_status status;
-
-	p->recurrent = p->group[SIDE_A]->tokens_per_slot < 0;
+	memset(p, 0, sizeof(*p));
 	for (int s = 0; s < NSIDES; s++) {
+		p->side[s] = &side[s];
+		p->number[s] = group[s];
+		p->group[s] = &kvt_dump_snapshot(side[s].dump)->group[group[s]];
 		p->read[s] = kvt_layout_slots;
 		p->slots[s] = p->group[s]->shape.n[KVT_AXIS_S];
 	}
 	p->taps = p->slots[SIDE_A];
-	if ((status = pair_content(p, how, unmatched, err)) ||
-	    (status = pair_heads(p, unmatched, err)) ||
-	    (status = pair_segments(p, how, unmatched, err)))
-		return status;
-	return pair_views(p, err);
-}
-
-/* Groups of one kind that share a layer. */
-static enum kvt_status try_pair(struct diff_pairs *out,
-				const struct diff_side side[NSIDES],
-				int ga, int gb, const struct diff_alignment *how,
-				struct kvt_error *err)
-{
-	struct diff_pair *p = &out->pair[out->n];
-	const struct kvt_snapshot *in[NSIDES];
-	enum kvt_status status;
-
-	memset(p, 0, sizeof(*p));
-	p->index = out->n;
-	for (int s = 0; s < NSIDES; s++) {
-		p->side[s] = &side[s];
-		p->number[s] = s ? gb : ga;
-		in[s] = kvt_dump_snapshot(side[s].dump);
-		p->group[s] = &in[s]->group[p->number[s]];
-	}
-	if (!alike(in, p->group[SIDE_A], p->group[SIDE_B]))
-		return KVT_OK;
+	p->recurrent = p->group[SIDE_A]->tokens_per_slot < 0;
 	snprintf(p->id, sizeof(p->id), "%s", p->group[SIDE_A]->id);
 	if (strcmp(p->group[SIDE_A]->id, p->group[SIDE_B]->id))
 		snprintf(p->id, sizeof(p->id), "%s and %s", p->group[SIDE_A]->id,
 			 p->group[SIDE_B]->id);
-	status = pair_layers(p, err);
-	if (!status && p->nlayers && !(status = pair_init(p, how, &out->unmatched,
-							  err))) {
+}
+
+enum kvt_status pair_shape(struct diff_pair *p, const struct diff_side side[NSIDES],
+			   const int group[NSIDES], const struct diff_alignment *how,
+			   struct diff_unmatched *unmatched, struct kvt_error *err)
+{
+	const struct kvt_snapshot *const in[NSIDES] = {
+		kvt_dump_snapshot(side[SIDE_A].dump),
+		kvt_dump_snapshot(side[SIDE_B].dump),
+	};
+	enum kvt_status status;
+
+	pair_start(p, side, group);
+	if (!alike(in, p->group[SIDE_A], p->group[SIDE_B]))
+		return KVT_OK;
+	if ((status = pair_layers(p, err)) || !p->nlayers)
+		return status;
+	if ((status = pair_content(p, how, unmatched, err)))
+		return status;
+	return pair_heads(p, unmatched, err);
+}
+
+/* Groups of one kind that share a layer. */
+static enum kvt_status try_pair(struct diff_pairs *out,
+				const struct diff_side side[NSIDES], int ga, int gb,
+				const struct diff_alignment *how, struct kvt_error *err)
+{
+	struct diff_pair *p = &out->pair[out->n];
+	enum kvt_status status = pair_shape(p, side, (const int[]){ ga, gb }, how,
+					    &out->unmatched, err);
+
+	p->index = out->n;
+	if (!status && p->nlayers &&
+	    !(status = pair_segments(p, how, &out->unmatched, err)) &&
+	    !(status = pair_views(p, err))) {
 		out->n++;
 		return KVT_OK;
 	}
@@ -535,8 +542,9 @@ enum kvt_status kvt_diff_align(struct diff_pairs *out,
 {
 	int na = kvt_dump_snapshot(sides[SIDE_A].dump)->ngroups;
 	int nb = kvt_dump_snapshot(sides[SIDE_B].dump)->ngroups;
+	struct diff_alignment with = *how;
 	struct kvt_error memory = { "" };
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status;
 
 	if (!na != !nb)
 		return kvt_fail(err, KVT_BAD_INPUT, "nothing in common: %c is empty",
@@ -548,9 +556,11 @@ enum kvt_status kvt_diff_align(struct diff_pairs *out,
 		unmatched_layers(&out->unmatched, sides, s, &memory);
 	if (memory.text[0])
 		return kvt_fail(err, KVT_SYSTEM, "%s", memory.text);
+	status = find_partners(&out->partners, sides, how, err);
+	with.partners = &out->partners;
 	for (int a = 0; !status && a < na; a++)
 		for (int b = 0; !status && b < nb; b++)
-			status = try_pair(out, sides, a, b, how, err);
+			status = try_pair(out, sides, a, b, &with, err);
 	if (!status && !out->n && na)
 		status = nothing_in_common(sides, err);
 	return status;
@@ -561,4 +571,7 @@ void kvt_diff_pairs_free(struct diff_pairs *pairs)
 	for (int i = 0; i < pairs->n; i++)
 		pair_free(&pairs->pair[i]);
 	free(pairs->pair);
+	for (int s = 0; s < NSIDES; s++)
+		free(pairs->partners.of[s]);
+	free(pairs->partners.found);
 }

@@ -61,6 +61,23 @@ struct diff_alignment {
 	 */
 	int nmatches;
 	const char *const *match;
+	/* Requests of other names are paired by what they hold; NULL: no data is read. */
+	const struct kvt_run *run;
+	const struct diff_partners *partners;	/* kvt_diff_align() has them */
+};
+
+/* Requests of other names that are one, and how that is known. */
+struct diff_found {
+	int64_t request[NSIDES];
+	bool by_name;			/* all but a suffix; otherwise by content */
+	int64_t alike, sampled;		/* tokens */
+};
+
+struct diff_partners {
+	int64_t *of[NSIDES];		/* [nrequests] of a side: the other's; -1: none */
+	int64_t nfound;
+	struct diff_found *found;	/* those that are of other names */
+	char ask[512];			/* what is to be typed if some are left; "" */
 };
 
 /* What one side holds and the other does not. */
@@ -130,10 +147,12 @@ struct diff_pairs {
 	int n;
 	struct diff_pair *pair;
 	struct diff_unmatched unmatched;
+	struct diff_partners partners;
 };
 
 /*
- * Finds all that both sides hold; reads no data.  Nothing in common, or groups of
+ * Finds all that both sides hold; reads no data but of requests whose names one side
+ * alone has, if 'how' has a run.  Nothing in common, or groups of
  * other shapes of a slot, is KVT_BAD_INPUT; a request that 'how' matches twice is
  * KVT_USAGE.  'sides' must outlive 'out', which is to be freed in any case.
  */

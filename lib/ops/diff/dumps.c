@@ -180,11 +180,29 @@ static void choose_tables(struct dumps_diff *d, const struct kvt_run *run)
 	}
 }
 
+static void tell_paired(const struct dumps_diff *d, const struct kvt_diff_told *told)
+{
+	const struct diff_partners *partners = &d->pairs.partners;
+
+	for (int64_t i = 0; i < partners->nfound; i++) {
+		const struct diff_found *f = &partners->found[i];
+		struct kvt_diff_paired out = { .by_name = f->by_name, .alike = f->alike,
+					       .sampled = f->sampled };
+
+		for (int s = 0; s < NSIDES; s++)
+			out.request[s] = kvt_dump_snapshot(d->side[s].dump)
+						 ->request[f->request[s]].id;
+		told->paired(told->context, &out);
+	}
+}
+
 static enum kvt_status tell(const struct dumps_diff *d, const struct kvt_diff_told *told,
 			    struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
+	if (told->paired)
+		tell_paired(d, told);
 	for (int i = 0; told->only && i < d->pairs.unmatched.n && i < 64; i++)
 		told->only(told->context, d->pairs.unmatched.item[i].side,
 			   d->pairs.unmatched.item[i].text);
@@ -234,8 +252,9 @@ static enum kvt_status align(struct dumps_diff *d, const struct kvt_diff_options
 			   options->has_rtol,
 		.by = options->by == KVT_DIFF_TOKENS ? BY_TOKENS :
 		      options->by == KVT_DIFF_BLOCKS ? BY_BLOCKS : BY_AUTO,
-		.nmatches = options->nmatches, .match = options->match,
+		.nmatches = options->nmatches, .match = options->match, .run = run,
 	};
+	const char *ask = d->pairs.partners.ask;
 	enum kvt_status status;
 
 	for (int s = 0; s < NSIDES; s++)
@@ -246,9 +265,10 @@ static enum kvt_status align(struct dumps_diff *d, const struct kvt_diff_options
 		return status;
 	if (d->pairs.unmatched.n && !options->common)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"only %c has %s; --common compares what both have",
+				"only %c has %s; %s%s--common compares what both have",
 				"AB"[d->pairs.unmatched.item[0].side],
-				d->pairs.unmatched.item[0].text);
+				d->pairs.unmatched.item[0].text, ask,
+				ask[0] ? " pairs requests of two names, " : "");
 	return KVT_OK;
 }
 

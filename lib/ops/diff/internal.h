@@ -23,6 +23,23 @@ KVT_MUST_CHECK enum kvt_status
 pair_states(struct diff_pair *p, struct kvt_error *err);
 /* From an index in the pair, with offsets of the side, to that in the dump. */
 void state_index(const struct diff_pair *p, int side, int64_t index[KVT_NAXES]);
+/*
+ * align.c: which layers, heads and channels groups of both sides have in common; layers
+ * 0: none, they are no pair.  Free in any case.
+ */
+KVT_MUST_CHECK enum kvt_status
+pair_shape(struct diff_pair *p, const struct diff_side side[NSIDES],
+	   const int group[NSIDES], const struct diff_alignment *how,
+	   struct diff_unmatched *unmatched, struct kvt_error *err);
+void pair_free(struct diff_pair *p);
+/* partners.c: which request of a side is which of the other. */
+KVT_MUST_CHECK enum kvt_status
+find_partners(struct diff_partners *out, const struct diff_side side[NSIDES],
+	      const struct diff_alignment *how, struct kvt_error *err);
+/* alike.c: those that names leave over, by what they hold. */
+KVT_MUST_CHECK enum kvt_status
+find_alike(struct diff_partners *out, const struct diff_side side[NSIDES],
+	   const struct diff_alignment *how, struct kvt_error *err);
 /* slots.c: the segments of a pair, by request and token or by block. */
 KVT_MUST_CHECK enum kvt_status
 pair_segments(struct diff_pair *p, const struct diff_alignment *how,
@@ -30,6 +47,8 @@ pair_segments(struct diff_pair *p, const struct diff_alignment *how,
 /* views.c: what both sides have, as dumps of one shape. */
 KVT_MUST_CHECK enum kvt_status
 pair_views(struct diff_pair *p, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+pair_view(struct diff_pair *p, int side, struct kvt_error *err);
 
 /* ---- tolerance.c -------------------------------------------------------- */
 
@@ -82,6 +101,9 @@ struct findings {
 	uint8_t *bad_dim;		/* [n]: raised where an element is bad */
 	struct heat *by_dim;		/* [n]; NULL: not wanted */
 };
+/* n elements from 'first' on of a slot and head; k: 1 of values. */
+void meter_values(const struct meter *m, int side, int k, const uint8_t *bytes,
+		  int64_t first, int64_t n, double *out);
 double meter_value(const struct meter *m, int side, int k, const uint8_t *element);
 /* Measures n elements along D of both sides; key[]: of the first, in the pair. */
 void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,

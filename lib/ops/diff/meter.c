@@ -122,8 +122,8 @@ static float *table_of(const struct kvt_dtype *dtype)
 enum { STEP = 256 };	/* elements that are decoded at once */
 
 /* Elements from 'first' on of the slot at 'bytes'. */
-static void decode(const struct meter *m, int side, int k, const uint8_t *bytes,
-		   int64_t first, int64_t n, double *out)
+void meter_values(const struct meter *m, int side, int k, const uint8_t *bytes,
+		  int64_t first, int64_t n, double *out)
 {
 	const struct kvt_dtype *dtype = m->dtype[side];
 	const float *table = m->table[side];
@@ -163,7 +163,7 @@ double meter_value(const struct meter *m, int side, int k, const uint8_t *elemen
 {
 	double value;
 
-	decode(m, side, k, element, 0, 1, &value);
+	meter_values(m, side, k, element, 0, 1, &value);
 	return value;
 }
 
@@ -376,7 +376,7 @@ void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_
 	for (int64_t done = 0; done < n; done += STEP) {
 		int64_t count = n - done < STEP ? n - done : STEP;
 
-		decode(m, SIDE_A, k, a, done, count, va);
+		meter_values(m, SIDE_A, k, a, done, count, va);
 		if (same_bytes(m, a, b, done, count)) {
 			add_equal(out->sums, va, count);
 			for (int64_t i = 0; out->by_dim && i < count; i++)
@@ -384,7 +384,7 @@ void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_
 					false);
 			continue;
 		}
-		decode(m, SIDE_B, k, b, done, count, vb);
+		meter_values(m, SIDE_B, k, b, done, count, vb);
 		if (m->rounding) {
 			memset(slack, 0, sizeof(slack));
 			add_rounding(m, SIDE_A, k, a, done, count, va, slack);

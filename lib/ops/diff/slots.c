@@ -75,43 +75,13 @@ static const struct kvt_snapshot *snapshot_of(const struct diff_pair *p, int sid
 
 /* ---- by request and token ----------------------------------------------- */
 
-/* Is 'text' the match a=b? */
-static bool is_match(const char *text, const char *a, const char *b)
-{
-	size_t n = strlen(a);
-
-	return !strncmp(text, a, n) && text[n] == '=' && !strcmp(text + n + 1, b);
-}
-
-/* Is the request of B matched with another one of A than that of equal id? */
-static bool is_matched_otherwise(const struct diff_pair *p,
-				 const struct diff_alignment *how, const char *id)
-{
-	const struct kvt_snapshot *a = snapshot_of(p, SIDE_A);
-
-	for (int i = 0; i < how->nmatches; i++)
-		for (int64_t r = 0; r < a->nrequests; r++)
-			if (is_match(how->match[i], a->request[r].id, id))
-				return true;
-	return false;
-}
-
 /* The request of B that this one of A is; NULL: none. */
 static const struct kvt_request *partner(const struct diff_pair *p,
-					 const struct diff_alignment *how,
-					 const struct kvt_request *q)
+					 const struct diff_alignment *how, int64_t r)
 {
-	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
+	int64_t other = how->partners->of[SIDE_A][r];
 
-	for (int i = 0; i < how->nmatches; i++)
-		for (int64_t r = 0; r < b->nrequests; r++)
-			if (is_match(how->match[i], q->id, b->request[r].id))
-				return &b->request[r];
-	for (int64_t r = 0; r < b->nrequests; r++)
-		if (!strcmp(q->id, b->request[r].id))
-			return is_matched_otherwise(p, how,
-						    q->id) ? NULL : &b->request[r];
-	return NULL;
+	return other < 0 ? NULL : &snapshot_of(p, SIDE_B)->request[other];
 }
 
 /* Of slots that only one side has, the run that is being walked. */
@@ -237,77 +207,14 @@ static void unmatched_requests(const struct diff_pair *p,
 			       struct diff_unmatched *unmatched,
 			       const struct diff_alignment *how)
 {
-	const struct kvt_snapshot *a = snapshot_of(p, SIDE_A);
-	const struct kvt_snapshot *b = snapshot_of(p, SIDE_B);
+	for (int s = 0; s < NSIDES; s++) {
+		const struct kvt_snapshot *in = snapshot_of(p, s);
 
-	for (int64_t r = 0; r < a->nrequests; r++)
-		if (!partner(p, how, &a->request[r]))
-			unmatched_add(unmatched, SIDE_A, "request %.80s in %s",
-				      a->request[r].id, p->group[SIDE_A]->id);
-	for (int64_t r = 0; r < b->nrequests; r++) {
-		bool found = false;
-
-		for (int64_t i = 0; !found && i < a->nrequests; i++)
-			found = partner(p, how, &a->request[i]) == &b->request[r];
-		if (!found)
-			unmatched_add(unmatched, SIDE_B, "request %.80s in %s",
-				      b->request[r].id, p->group[SIDE_B]->id);
+		for (int64_t r = 0; r < in->nrequests; r++)
+			if (how->partners->of[s][r] < 0)
+				unmatched_add(unmatched, s, "request %.80s in %s",
+					      in->request[r].id, p->group[s]->id);
 	}
-}
-
-/* The two requests of one match. */
-struct matched {
-	const struct kvt_request *of[NSIDES];
-};
-
-/* A name that is mistyped must not leave its request to the one of equal name. */
-static enum kvt_status find_match(struct matched *out, const char *text,
-				  const struct kvt_snapshot *a,
-				  const struct kvt_snapshot *b, struct kvt_error *err)
-{
-	for (int64_t i = 0; i < a->nrequests; i++)
-		for (int64_t k = 0; k < b->nrequests; k++)
-			if (is_match(text, a->request[i].id, b->request[k].id)) {
-				out->of[SIDE_A] = &a->request[i];
-				out->of[SIDE_B] = &b->request[k];
-				return KVT_OK;
-			}
-	return kvt_fail(err, KVT_BAD_INPUT,
-			"--match is '%.80s', but A and B have no such requests; their first ones are '%.60s' and '%.60s'",
-			text, a->request[0].id, b->request[0].id);
-}
-
-/* A request has one partner at most, or some would be compared twice. */
-static enum kvt_status check_partners(struct matched *list,
-				      const struct diff_alignment *how,
-				      const struct kvt_snapshot *a,
-				      const struct kvt_snapshot *b, struct kvt_error *err)
-{
-	enum kvt_status status;
-
-	for (int i = 0; i < how->nmatches; i++) {
-		if ((status = find_match(&list[i], how->match[i], a, b, err)))
-			return status;
-		for (int j = 0; j < i; j++)
-			if (list[i].of[SIDE_A] == list[j].of[SIDE_A] ||
-			    list[i].of[SIDE_B] == list[j].of[SIDE_B])
-				return kvt_fail(err, KVT_USAGE,
-						"--match is '%.80s' and '%.80s': each request can be paired with only one",
-						how->match[j], how->match[i]);
-	}
-	return KVT_OK;
-}
-
-static enum kvt_status check_matches(const struct diff_alignment *how,
-				     const struct kvt_snapshot *a,
-				     const struct kvt_snapshot *b, struct kvt_error *err)
-{
-	struct matched *list = calloc((size_t)how->nmatches + 1, sizeof(*list));
-	enum kvt_status status = list ? check_partners(list, how, a, b, err) :
-				 kvt_fail(err, KVT_SYSTEM, "out of memory");
-
-	free(list);
-	return status;
 }
 
 static enum kvt_status segments_by_tokens(struct segments *to,
@@ -321,12 +228,10 @@ static enum kvt_status segments_by_tokens(struct segments *to,
 	enum kvt_status status;
 	bool matched = false;
 
-	if ((status = check_matches(how, a, b, err)))
-		return status;
 	for (int64_t r = 0; r < a->nrequests; r++) {
 		const struct kvt_request *q[NSIDES] = { &a->request[r] };
 
-		if (!(q[SIDE_B] = partner(p, how, q[SIDE_A])))
+		if (!(q[SIDE_B] = partner(p, how, r)))
 			continue;
 		matched = true;
 		if (!p->recurrent)
@@ -338,8 +243,10 @@ static enum kvt_status segments_by_tokens(struct segments *to,
 	/* that neither needs a token of it any more is equal, too */
 	if (!p->nsegments && !to->failed && (!matched || unmatched->n))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: no token of a request in common: A has '%.60s', B has '%.60s' (--match=A=B pairs them)",
-				p->id, a->request[0].id, b->request[0].id);
+				"%s: no token of a request in common: A has '%.60s', B has '%.60s', and which is which is not certain; %s pairs them",
+				p->id, a->request[0].id, b->request[0].id,
+				how->partners->ask[0] ? how->partners->ask :
+							"--match=A=B");
 	return KVT_OK;
 }
 

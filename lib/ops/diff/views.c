@@ -52,7 +52,7 @@ void kvt_diff_side_free(struct diff_side *side)
 
 /* ---- views -------------------------------------------------------------- */
 
-static enum kvt_status make_view(struct diff_pair *p, int side, struct kvt_error *err)
+enum kvt_status pair_view(struct diff_pair *p, int side, struct kvt_error *err)
 {
 	int64_t nblocks = p->nsegments ? p->segment[p->nsegments - 1].at[side] + 1 : 0;
 	struct kvt_segment channel[KVT_MAX_COMPONENTS];
@@ -93,6 +93,6 @@ enum kvt_status pair_views(struct diff_pair *p, struct kvt_error *err)
 	enum kvt_status status = KVT_OK;
 
 	for (int s = 0; !status && s < NSIDES; s++)
-		status = make_view(p, s, err);
+		status = pair_view(p, s, err);
 	return status;
 }
