@@ -50,6 +50,7 @@ static void put_deviation(struct json_out *out, json_t *o, const struct diff_res
 	put_or_null(out, o, "head", c.head);
 	put_or_null(out, o, "kv", c.kv);
 	json_put_int(out, o, "dim", c.dim);
+	json_put_text(out, o, "page", c.page);
 	json_put_real(out, o, "abs", dev->error);
 	json_put(out, o, "ulp", r->has_ulp ? json_integer((json_int_t)dev->ulp) :
 						   json_null());

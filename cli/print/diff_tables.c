@@ -77,6 +77,17 @@ static bool same_spans(const struct diff_spans *a, const struct diff_spans *b)
 	return same;
 }
 
+/* Keys are long: their ends are in --json, and in a table of blocks. */
+static void print_pages(const struct diff_where *w, const struct diff_spans *list)
+{
+	plainf("pages");
+	for (int64_t i = 0; i < w->npages && i < MOST_SPANS; i++)
+		plainf("%s%.16s%s", i ? ", " : " ", w->page[i],
+		       strlen(w->page[i]) > 16 ? "..." : "");
+	if (w->npages > MOST_SPANS)
+		plainf(", ... (%lld of %lld)", LL(list->count), LL(list->total));
+}
+
 static void print_axis(const struct diff_result *r, const struct diff_where *w, int i)
 {
 	const struct diff_spans *list = &w->on[axes[i].list];
@@ -84,6 +95,10 @@ static void print_axis(const struct diff_result *r, const struct diff_where *w, 
 
 	if (axes[i].list == DIFF_KV) {
 		plainf(list->span[0].first ? "values" : "keys");
+		return;
+	}
+	if (axes[i].list == DIFF_BLOCK && w->npages == list->count) {
+		print_pages(w, list);
 		return;
 	}
 	plainf("%s", words_of(r, i));
@@ -181,6 +196,9 @@ void diff_json_where(struct json_out *out, json_t *o, const struct diff_result *
 	for (int i = 0; i < NAXES; i++)
 		put_list(out, o, axes[i].key, &w.on[axes[i].list]);
 	put_list(out, o, "blocks_b", &w.on[DIFF_BLOCKS_OF_B]);
+	all = json_put_array(out, o, "pages");
+	for (int64_t i = 0; i < w.npages; i++)
+		json_append_text(out, all, w.page[i]);
 	all = json_put_array(out, o, "all");
 	for (int i = 0; i < NAXES; i++)
 		if (w.on[axes[i].list].total &&
@@ -205,6 +223,11 @@ static struct human row_name(const struct diff_row *row, enum diff_axis axis)
 		snprintf(name.s, sizeof(name.s), "%s", row->id ? "values" : "keys");
 	else if (axis == DIFF_REQUEST)
 		snprintf(name.s, sizeof(name.s), "%.100s", row->request);
+	else if (axis == DIFF_BLOCK && row->page)
+		snprintf(name.s, sizeof(name.s), "%.200s", row->page);
+	else if (axis == DIFF_TOKEN && !row->request && row->page)
+		snprintf(name.s, sizeof(name.s), "%.200s slot %lld", row->page,
+			 LL(row->slot));
 	else if (axis == DIFF_TOKEN && !row->request)
 		snprintf(name.s, sizeof(name.s), "block %lld slot %lld",
 			 LL(row->block[SIDE_A]), LL(row->slot));
@@ -294,6 +317,8 @@ static void put_row(struct json_out *out, json_t *o, const struct diff_row *row,
 		json_put(out, o, "block_b", row->block[SIDE_B] < 0 ? json_null() :
 					    json_integer(row->block[SIDE_B]));
 	}
+	if (axis == DIFF_TOKEN || axis == DIFF_BLOCK)
+		json_put_text(out, o, "page", row->page);
 	if (axis == DIFF_TOKEN)
 		json_put_int(out, o, "slot", row->slot);
 	if (axis == DIFF_TOKEN)

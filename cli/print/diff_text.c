@@ -64,7 +64,11 @@ static void print_where(const struct diff_coordinates *c)
 	if (c->request)
 		plainf(", request %s %s %lld", c->request,
 		       c->recurrent ? "entry" : "token", LL(c->token));
-	if (c->block[SIDE_A] == c->block[SIDE_B] && c->slot[SIDE_A] == c->slot[SIDE_B])
+	if (c->page)
+		plainf(", page %s", c->page);
+	if (c->page && c->slot[SIDE_A] == c->slot[SIDE_B])
+		plainf(" slot %lld", LL(c->slot[SIDE_A]));
+	else if (c->block[SIDE_A] == c->block[SIDE_B] && c->slot[SIDE_A] == c->slot[SIDE_B])
 		plainf(", block %lld slot %lld", LL(c->block[SIDE_A]),
 		       LL(c->slot[SIDE_A]));
 	else

@@ -462,3 +462,42 @@ assert t.endswith("<b>&\"x.npy"), t'
 	said '--match=A=run-7f3a --match=C=run-001c'
 	run -1 kvtool diff -q --match=A=run-7f3a --match=C=run-001c "$nhd" b.npy
 }
+
+@test "pages of stores are compared by key, not by number" {
+	/usr/bin/python3 - <<-'EOF'
+	import os
+	import numpy as np
+	def store(folder, pages):
+	    os.mkdir(folder)
+	    for key, x in pages.items():
+	        x.tofile(f"{folder}/{key * 32}_tiny_0_1.bin")
+	r = np.random.default_rng(1)
+	pages = {k: r.standard_normal((2, 4, 3, 2, 8), "f4") for k in ("aa", "bb", "cc", "dd")}
+	store("old", pages)
+	pages["cc"] = pages["cc"].copy()
+	pages["cc"][:, 1] += 1
+	store("same", {k: pages[k] for k in ("bb", "dd")})
+	store("new", {k: pages[k] for k in ("bb", "cc", "dd")} | {"99": pages["aa"]})
+	store("none", {"ee": pages["aa"]})
+	EOF
+	local like=(--from=hicache-page-first --dtype=float32 --layers=3 --heads=2
+		    --head-dim=8 --block-size=4)
+	local c; c=$(printf 'cc%.0s' {1..32})
+
+	run -0 kvtool diff --common "${like[@]}" old same
+	[[ $output == "only in A: 2 pages of g0 (aaaa"*", ...)"$'\n'"g0: equal, "* ]]
+	run -3 --separate-stderr kvtool diff "${like[@]}" old new
+	one_sentence
+	said 'only A has 1 page of g0 (aaaa'
+	run -1 kvtool diff --common --top=1 --table=block,token "${like[@]}" old new
+	[[ $output == *", page $c slot 1, head 0, key, dim 0"$'\n'* ]]
+	[[ $output == *"  where   pages cccccccccccccccc...; all layers, heads, "* ]]
+	[[ $output == *"  by block "*"    $c "*"    and 2 that are equal"* ]]
+	[[ $output == *"    $c slot 1 "* ]]
+	run -1 kvtool diff --json --common --table=block "${like[@]}" old new
+	[[ $(jq -r '.groups[0] | .first.page, .where.pages[], .tables.block[].page' \
+		<<<"$output") == "$c"$'\n'"$c"$'\n'"$c" ]]
+	run -3 --separate-stderr kvtool diff --common "${like[@]}" old none
+	one_sentence
+	said 'no page of one key in common'
+}

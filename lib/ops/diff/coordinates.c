@@ -9,6 +9,8 @@
  */
 #include "lib/ops/diff/internal.h"
 
+#include <string.h>
+
 /* ---- in files ----------------------------------------------------------- */
 
 static struct diff_address
@@ -58,6 +60,19 @@ static int64_t stored_at(const struct diff_pair *p, int side, int64_t d)
 	return channel_of(p, side, d);
 }
 
+const char *kvt_diff_page(const struct diff_pair *p, const struct diff_segment *segment)
+{
+	const char *name[NSIDES];
+
+	for (int s = 0; s < NSIDES; s++) {
+		char **names = p->group[s]->block_names;
+
+		name[s] = names ? names[segment->block[s]] : NULL;
+	}
+	return name[SIDE_A] && name[SIDE_B] && !strcmp(name[SIDE_A], name[SIDE_B]) ?
+	       name[SIDE_A] : NULL;
+}
+
 struct diff_coordinates kvt_diff_locate(const struct diff_pair *p,
 					const struct deviation *deviation)
 {
@@ -78,6 +93,7 @@ struct diff_coordinates kvt_diff_locate(const struct diff_pair *p,
 		if (!p->recurrent)
 			c.token += key[KVT_AXIS_S] * each;
 	}
+	c.page = kvt_diff_page(p, segment);
 	c.head = conv ? -1 : a->head_start + p->head[SIDE_A] + key[KVT_AXIS_H];
 	if (p->half >= 0)
 		c.kv = p->half + key[KVT_AXIS_K];

@@ -320,6 +320,7 @@ struct diff_coordinates {
 	const char *request;		/* NULL: by blocks */
 	int64_t token;			/* or entry of the table, if recurrent; -1 */
 	int64_t block[NSIDES];		/* ids in the pools */
+	const char *page;		/* what stores call it; NULL: not both do so */
 	int64_t position[NSIDES], slot[NSIDES];		/* in the dumps */
 	int64_t head, kv, dim;		/* in the model; -1: the content has none */
 	bool recurrent;			/* token is an entry */
@@ -327,6 +328,9 @@ struct diff_coordinates {
 };
 struct diff_coordinates kvt_diff_locate(const struct diff_pair *p,
 					const struct deviation *deviation);
+
+/* What both sides call the block of a segment; NULL: one has no name, or another. */
+const char *kvt_diff_page(const struct diff_pair *p, const struct diff_segment *segment);
 
 /* Index in the model of layer l of the result. */
 int64_t kvt_diff_layer(const struct diff_result *r, int64_t l);
@@ -351,6 +355,7 @@ struct diff_row {
 	struct heat heat;
 	int64_t id;			/* layer, head, dim, kv, block of A, token */
 	int64_t block[NSIDES], slot;	/* of a token in A; of a block */
+	const char *page;		/* the same of it; NULL */
 	const char *request;		/* of a token, or it is one */
 };
 
@@ -390,6 +395,8 @@ struct diff_spans {
 enum { DIFF_BLOCKS_OF_B = DIFF_REQUEST, DIFF_LISTS = DIFF_AXES };
 struct diff_where {
 	struct diff_spans on[DIFF_LISTS];
+	int64_t npages;			/* blocks of A by what both stores call them */
+	const char **page;		/* owned; the names are not */
 };
 /* Of a measured result.  False: out of memory.  Free in any case. */
 KVT_MUST_CHECK bool

@@ -45,6 +45,7 @@ struct segments {
 	struct diff_pair *p;
 	int64_t room;
 	bool failed;			/* out of memory */
+	const char *alone[NSIDES];	/* the first page that only this side has */
 };
 
 static void add_segment(struct segments *to, struct diff_segment segment)
@@ -252,14 +253,75 @@ static enum kvt_status segments_by_tokens(struct segments *to,
 
 /* ---- by block ----------------------------------------------------------- */
 
-/* In the order of their ids. */
-static enum kvt_status add_blocks(struct segments *to, struct diff_unmatched *unmatched,
-				  struct kvt_error *err)
+static void add_block(struct segments *to, int64_t in_a, int64_t in_b)
 {
 	const struct diff_pair *p = to->p;
-	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
+
+	add_segment(to, (struct diff_segment){
+		.block = { in_a, in_b }, .request = -1, .count = p->taps,
+		.slot = { p->slots[SIDE_A] - p->taps, p->slots[SIDE_B] - p->taps } });
+}
+
+struct named_block {
+	const char *name;
+	int64_t index;
+};
+
+static int by_name(const void *a, const void *b)
+{
+	const struct named_block *x = a, *y = b;
+	int order = strcmp(x->name, y->name);
+
+	return order ? order : x->index < y->index ? -1 : x->index > y->index;
+}
+
+static struct named_block *blocks_by_name(const struct kvt_group *group)
+{
+	int64_t n = group->shape.n[KVT_AXIS_B];
+	struct named_block *list = calloc((size_t)n + 1, sizeof(*list));
+
+	for (int64_t i = 0; list && i < n; i++)
+		list[i] = (struct named_block){ group->block_names[i], i };
+	if (list && n)
+		qsort(list, (size_t)n, sizeof(*list), by_name);
+	return list;
+}
+
+/* Pages of stores are known by their keys; their numbers follow from what else is there. */
+static void add_named_blocks(struct segments *to)
+{
+	const struct kvt_group *const *group = to->p->group;
+	struct named_block *list[NSIDES];
+	int64_t at[NSIDES] = { 0, 0 }, n[NSIDES];
+
+	for (int s = 0; s < NSIDES; s++) {
+		n[s] = group[s]->shape.n[KVT_AXIS_B];
+		list[s] = blocks_by_name(group[s]);
+	}
+	to->failed = !list[SIDE_A] || !list[SIDE_B];
+	while (!to->failed && (at[SIDE_A] < n[SIDE_A] || at[SIDE_B] < n[SIDE_B])) {
+		const struct named_block *a = list[SIDE_A] + at[SIDE_A];
+		const struct named_block *b = list[SIDE_B] + at[SIDE_B];
+		int order = at[SIDE_A] == n[SIDE_A] ? 1 : at[SIDE_B] == n[SIDE_B] ? -1 :
+			    strcmp(a->name, b->name);
+
+		if (!order)
+			add_block(to, a->index, b->index);
+		else if (!to->alone[order > 0])
+			to->alone[order > 0] = order > 0 ? b->name : a->name;
+		at[SIDE_A] += order <= 0;
+		at[SIDE_B] += order >= 0;
+	}
+	free(list[SIDE_A]);
+	free(list[SIDE_B]);
+}
+
+/* In the order of their ids. */
+static enum kvt_status add_numbered_blocks(struct segments *to, struct kvt_error *err)
+{
+	const struct kvt_group *a = to->p->group[SIDE_A], *b = to->p->group[SIDE_B];
 	struct id_index *list = id_index_of(b, KVT_AXIS_B);
-	int64_t *in_a, shared = 0;
+	int64_t *in_a;
 	enum kvt_status status = axis_pairs(&in_a, KVT_AXIS_B, a, b, err);
 
 	to->failed = !list;
@@ -267,21 +329,38 @@ static enum kvt_status add_blocks(struct segments *to, struct diff_unmatched *un
 		int64_t block = list[i].index;
 
 		/* of ids that come twice the second is nobody's */
-		if (in_a[block] < 0 || (i && list[i].id == list[i - 1].id))
-			continue;
-		add_segment(to, (struct diff_segment){
-			.block = { in_a[block], block }, .request = -1,
-			.slot = { p->slots[SIDE_A] - p->taps,
-				  p->slots[SIDE_B] - p->taps },
-			.count = p->taps });
-		shared++;
+		if (in_a[block] >= 0 && (!i || list[i].id != list[i - 1].id))
+			add_block(to, in_a[block], block);
 	}
 	free(list);
 	free(in_a);
-	for (int s = 0; s < NSIDES; s++) {
-		int64_t alone = p->group[s]->shape.n[KVT_AXIS_B] - shared;
+	return status;
+}
 
-		if (alone)
+static bool are_named(const struct diff_pair *p)
+{
+	return p->group[SIDE_A]->block_names && p->group[SIDE_B]->block_names;
+}
+
+static enum kvt_status add_blocks(struct segments *to, struct diff_unmatched *unmatched,
+				  struct kvt_error *err)
+{
+	const struct diff_pair *p = to->p;
+	enum kvt_status status = KVT_OK;
+
+	if (are_named(p))
+		add_named_blocks(to);
+	else
+		status = add_numbered_blocks(to, err);
+	for (int s = 0; s < NSIDES; s++) {
+		int64_t alone = p->group[s]->shape.n[KVT_AXIS_B] - p->nsegments;
+
+		if (alone && to->alone[s])
+			unmatched_add(unmatched, s, "%lld page%s of %s (%.80s%s)",
+				      LL(alone), alone == 1 ? "" : "s",
+				      p->group[s]->id, to->alone[s],
+				      alone == 1 ? "" : ", ...");
+		else if (alone)
 			unmatched_add(unmatched, s, "%lld block%s of %s", LL(alone),
 				      alone == 1 ? "" : "s", p->group[s]->id);
 	}
@@ -305,7 +384,8 @@ static enum kvt_status segments_by_blocks(struct segments *to,
 	if ((status = add_blocks(to, unmatched, err)))
 		return status;
 	if (!p->nsegments && !to->failed && unmatched->n > before)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: no block in common%s", p->id,
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: no %s in common%s", p->id,
+				are_named(p) ? "page of one key" : "block",
 				p->recurrent && !snapshot_of(p, SIDE_A)->nrequests !=
 						!snapshot_of(p, SIDE_B)->nrequests ?
 				", and one side has no requests; --set tokens=N makes them of the rows of a cache of transformers" :

@@ -110,6 +110,7 @@ static void rows_of_tokens(struct diff_table *out, const struct diff_result *r)
 				      s->request < 0 ? -1 :
 				      (s->position + at) * tokens_each(p));
 			row->request = request_of(r, s);
+			row->page = kvt_diff_page(p, s);
 			row->slot = s->slot[SIDE_A] + at;
 			for (int side = 0; side < NSIDES; side++)
 				row->block[side] = block_of(r, s, side);
@@ -134,6 +135,7 @@ static void rows_of_blocks(struct diff_table *out, const struct diff_result *r)
 		const struct diff_segment *s = segment_at(r, i);
 
 		row[i] = row_of(r->by_part, i, block_of(r, s, SIDE_A));
+		row[i].page = kvt_diff_page(r->pair, s);
 		for (int side = 0; side < NSIDES; side++)
 			row[i].block[side] = block_of(r, s, side);
 	}
@@ -376,6 +378,28 @@ static bool list_tokens(struct diff_spans *out, const struct diff_result *r)
 	return true;
 }
 
+/* Of each block of A once, where both sides have a name for it, and the same. */
+static bool list_pages(struct diff_where *out, const struct diff_result *r)
+{
+	const struct diff_pair *p = r->pair;
+	bool made, *listed = calloc((size_t)p->group[SIDE_A]->shape.n[KVT_AXIS_B] + 1,
+				    sizeof(*listed));
+
+	out->page = calloc((size_t)p->nsegments + 1, sizeof(*out->page));
+	for (int64_t i = 0; listed && out->page && i < p->nsegments; i++) {
+		const struct diff_segment *s = segment_at(r, i);
+		const char *page = kvt_diff_page(p, s);
+
+		if (!page || !r->by_part[i].bad || listed[s->block[SIDE_A]])
+			continue;
+		listed[s->block[SIDE_A]] = true;
+		out->page[out->npages++] = page;
+	}
+	made = listed && out->page;
+	free(listed);
+	return made;
+}
+
 bool kvt_diff_where(struct diff_where *out, const struct diff_result *r)
 {
 	static const enum diff_axis plain[] = { DIFF_LAYER, DIFF_HEAD, DIFF_DIM,
@@ -387,11 +411,12 @@ bool kvt_diff_where(struct diff_where *out, const struct diff_result *r)
 		made = list_axis(&out->on[plain[i]], r, plain[i]);
 	return made && list_tokens(&out->on[DIFF_TOKEN], r) &&
 	       list_blocks(&out->on[DIFF_BLOCK], r, SIDE_A) &&
-	       list_blocks(&out->on[DIFF_BLOCKS_OF_B], r, SIDE_B);
+	       list_blocks(&out->on[DIFF_BLOCKS_OF_B], r, SIDE_B) && list_pages(out, r);
 }
 
 void kvt_diff_where_free(struct diff_where *where)
 {
 	for (int i = 0; i < DIFF_LISTS; i++)
 		free(where->on[i].span);
+	free(where->page);
 }
