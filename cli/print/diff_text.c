@@ -68,7 +68,8 @@ static void print_where(const struct diff_coordinates *c)
 		plainf(", page %s", c->page);
 	if (c->page && c->slot[SIDE_A] == c->slot[SIDE_B])
 		plainf(" slot %lld", LL(c->slot[SIDE_A]));
-	else if (c->block[SIDE_A] == c->block[SIDE_B] && c->slot[SIDE_A] == c->slot[SIDE_B])
+	else if (c->block[SIDE_A] == c->block[SIDE_B] &&
+		 c->slot[SIDE_A] == c->slot[SIDE_B])
 		plainf(", block %lld slot %lld", LL(c->block[SIDE_A]),
 		       LL(c->slot[SIDE_A]));
 	else

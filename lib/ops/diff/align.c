@@ -168,9 +168,8 @@ static bool list_unmatched(char text[96], const struct kvt_snapshot *const in[NS
 	return used > 0;
 }
 
-static void unmatched_layers(struct diff_unmatched *unmatched,
-			     const struct diff_side side[NSIDES], int s,
-			     struct kvt_error *err)
+void unmatched_layers(struct diff_unmatched *unmatched,
+		      const struct diff_side side[NSIDES], int s, struct kvt_error *err)
 {
 	const struct kvt_snapshot *in[NSIDES] = {
 		kvt_dump_snapshot(side[SIDE_A].dump),
@@ -496,28 +495,8 @@ enum kvt_status pair_shape(struct diff_pair *p, const struct diff_side side[NSID
 	return pair_heads(p, unmatched, err);
 }
 
-/* Groups of one kind that share a layer. */
-static enum kvt_status try_pair(struct diff_pairs *out,
-				const struct diff_side side[NSIDES], int ga, int gb,
-				const struct diff_alignment *how, struct kvt_error *err)
-{
-	struct diff_pair *p = &out->pair[out->n];
-	enum kvt_status status = pair_shape(p, side, (const int[]){ ga, gb }, how,
-					    &out->unmatched, err);
-
-	p->index = out->n;
-	if (!status && p->nlayers &&
-	    !(status = pair_segments(p, how, &out->unmatched, err)) &&
-	    !(status = pair_views(p, err))) {
-		out->n++;
-		return KVT_OK;
-	}
-	pair_free(p);
-	return status;
-}
-
-static enum kvt_status nothing_in_common(const struct diff_side side[NSIDES],
-					 struct kvt_error *err)
+enum kvt_status nothing_in_common(const struct diff_side side[NSIDES],
+				  struct kvt_error *err)
 {
 	const struct kvt_group *a = &kvt_dump_snapshot(side[SIDE_A].dump)->group[0];
 	const struct kvt_group *b = &kvt_dump_snapshot(side[SIDE_B].dump)->group[0];
@@ -534,44 +513,4 @@ static enum kvt_status nothing_in_common(const struct diff_side side[NSIDES],
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"nothing in common: layer %lld is the first of A, layer %lld of B",
 			LL(kvt_layer_id(a, 0)), LL(kvt_layer_id(b, 0)));
-}
-
-enum kvt_status kvt_diff_align(struct diff_pairs *out,
-			       const struct diff_side sides[NSIDES],
-			       const struct diff_alignment *how, struct kvt_error *err)
-{
-	int na = kvt_dump_snapshot(sides[SIDE_A].dump)->ngroups;
-	int nb = kvt_dump_snapshot(sides[SIDE_B].dump)->ngroups;
-	struct diff_alignment with = *how;
-	struct kvt_error memory = { "" };
-	enum kvt_status status;
-
-	if (!na != !nb)
-		return kvt_fail(err, KVT_BAD_INPUT, "nothing in common: %c is empty",
-				"AB"[!nb]);
-	out->pair = calloc((size_t)na * (size_t)nb + 1, sizeof(*out->pair));
-	if (!out->pair)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	for (int s = 0; s < NSIDES; s++)
-		unmatched_layers(&out->unmatched, sides, s, &memory);
-	if (memory.text[0])
-		return kvt_fail(err, KVT_SYSTEM, "%s", memory.text);
-	status = find_partners(&out->partners, sides, how, err);
-	with.partners = &out->partners;
-	for (int a = 0; !status && a < na; a++)
-		for (int b = 0; !status && b < nb; b++)
-			status = try_pair(out, sides, a, b, &with, err);
-	if (!status && !out->n && na)
-		status = nothing_in_common(sides, err);
-	return status;
-}
-
-void kvt_diff_pairs_free(struct diff_pairs *pairs)
-{
-	for (int i = 0; i < pairs->n; i++)
-		pair_free(&pairs->pair[i]);
-	free(pairs->pair);
-	for (int s = 0; s < NSIDES; s++)
-		free(pairs->partners.of[s]);
-	free(pairs->partners.found);
 }

@@ -376,27 +376,6 @@ static struct found found_init(const struct pass *c, struct kvt_worker *worker)
 	return found_at(c, memset(worker->result, 0, (size_t)nbytes), &nbytes);
 }
 
-static void heat_add(struct heat *to, const struct diff_sums *from)
-{
-	to->n += from->n;
-	to->bad += from->outside;
-	to->lost += from->lost;
-	if (to->max_abs < from->max_abs)
-		to->max_abs = from->max_abs;
-	to->dd += from->dd;
-	to->aa += from->aa;
-	to->bb += from->bb;
-	to->ab += from->ab;
-}
-
-void kvt_heat_add(struct heat *to, const struct heat *from)
-{
-	heat_add(to, &(struct diff_sums){ .n = from->n, .outside = from->bad,
-					  .lost = from->lost, .dd = from->dd,
-					  .aa = from->aa, .bb = from->bb, .ab = from->ab,
-					  .max_abs = from->max_abs });
-}
-
 /* All slots of a segment in one layer; the first of them is slot 'at' of the box. */
 static void measure_segment(const struct pass *c, struct found *f,
 			    const struct chunk *chunk, int64_t layer,
@@ -423,23 +402,18 @@ static void measure_segment(const struct pass *c, struct found *f,
 			b += p->stored[SIDE_B] * p->group[SIDE_B]->dtype->elem;
 			sums_add(&heads[h], &sums);
 			sums_add(&slot, &sums);
-			heat_add(&f->by_kv[k], &sums);
+			heat_add_sums(&f->by_kv[k], &sums);
 		}
-		heat_add(heat, &slot);
+		heat_add_sums(heat, &slot);
 		f->bad_slot[at + s] |= slot.outside > 0;
 		if (c->table[DIFF_TOKEN])
-			heat_add(&f->by_slot[at + s], &slot);
+			heat_add_sums(&f->by_slot[at + s], &slot);
 	}
 }
 
 static int64_t column_of(const struct diff_result *r, int64_t ordinal)
 {
 	return ordinal * r->ncolumns / r->pair->nsegments;
-}
-
-int64_t column_begin(const struct diff_result *r, int64_t column)
-{
-	return (column * r->pair->nsegments + r->ncolumns - 1) / r->ncolumns;
 }
 
 /* What a box has of each slot of a segment; the first of them is slot 'at' of it. */
@@ -485,7 +459,7 @@ static void merge_found(struct diff_result *out, const struct pass *c,
 			const struct diff_sums *sums = &f->by_head[local * p->nheads + h];
 
 			sums_add(&out->sums, sums);
-			heat_add(&out->by_head[l * p->nheads + h], sums);
+			heat_add_sums(&out->by_head[l * p->nheads + h], sums);
 		}
 		for (int64_t i = 0; i < nsegments; i++) {
 			int64_t ordinal = p->segment[chunk->segment + i].ordinal;

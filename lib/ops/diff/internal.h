@@ -32,6 +32,12 @@ pair_shape(struct diff_pair *p, const struct diff_side side[NSIDES],
 	   const int group[NSIDES], const struct diff_alignment *how,
 	   struct diff_unmatched *unmatched, struct kvt_error *err);
 void pair_free(struct diff_pair *p);
+/* Layers that side 's' alone has. */
+void unmatched_layers(struct diff_unmatched *unmatched,
+		      const struct diff_side side[NSIDES], int s, struct kvt_error *err);
+/* KVT_BAD_INPUT, with what the first groups are. */
+enum kvt_status nothing_in_common(const struct diff_side side[NSIDES],
+				  struct kvt_error *err);
 /* partners.c: which request of a side is which of the other. */
 KVT_MUST_CHECK enum kvt_status
 find_partners(struct diff_partners *out, const struct diff_side side[NSIDES],
@@ -65,6 +71,7 @@ void tolerance_of_types(double *atol, double *rtol, const struct diff_pair *p,
 /* ---- meter.c ------------------------------------------------------------ */
 
 void sums_add(struct diff_sums *to, const struct diff_sums *from);
+void heat_add_sums(struct heat *to, const struct diff_sums *from);
 
 bool deviation_before(const struct deviation *a, const struct deviation *b);
 /* Into a list of the worst, worst first; *n of at most 'room'. */
@@ -109,9 +116,12 @@ double meter_value(const struct meter *m, int side, int k, const uint8_t *elemen
 void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,
 	       const int64_t key[KVT_NAXES], struct findings *out);
 
-/* ---- heat maps: diff.c -------------------------------------------------- */
+/* ---- heat maps ------------------------------------------------------------ */
 
 /* The first ordinal of a column of by_segment. */
-int64_t column_begin(const struct diff_result *r, int64_t column);
+static inline int64_t column_begin(const struct diff_result *r, int64_t column)
+{
+	return (column * r->pair->nsegments + r->ncolumns - 1) / r->ncolumns;
+}
 
 #endif

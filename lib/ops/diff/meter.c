@@ -37,6 +37,29 @@ void sums_add(struct diff_sums *to, const struct diff_sums *from)
 	to->b += from->b;
 }
 
+void heat_add_sums(struct heat *to, const struct diff_sums *from)
+{
+	to->n += from->n;
+	to->bad += from->outside;
+	to->lost += from->lost;
+	if (to->max_abs < from->max_abs)
+		to->max_abs = from->max_abs;
+	to->dd += from->dd;
+	to->aa += from->aa;
+	to->bb += from->bb;
+	to->ab += from->ab;
+}
+
+void kvt_heat_add(struct heat *to, const struct heat *from)
+{
+	const struct diff_sums sums = {
+		.n = from->n, .outside = from->bad, .lost = from->lost, .dd = from->dd,
+		.aa = from->aa, .bb = from->bb, .ab = from->ab, .max_abs = from->max_abs,
+	};
+
+	heat_add_sums(to, &sums);
+}
+
 double kvt_diff_rel_l2(const struct diff_sums *s)
 {
 	return s->dd > 0 ? sqrt(s->dd / s->aa) : 0;

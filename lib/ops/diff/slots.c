@@ -287,7 +287,7 @@ static struct named_block *blocks_by_name(const struct kvt_group *group)
 	return list;
 }
 
-/* Pages of stores are known by their keys; their numbers follow from what else is there. */
+/* Pages of stores are known by their keys; numbers follow from what else is there. */
 static void add_named_blocks(struct segments *to)
 {
 	const struct kvt_group *const *group = to->p->group;
