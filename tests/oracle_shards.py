@@ -52,6 +52,12 @@ def make_data():
     manifest["file"] = "b.npy"
     with open("b.json", "w") as f:
         json.dump(manifest, f)
+    os.link("b.npy", "c.npy")
+    manifest["file"] = "c.npy"          # under other names
+    for key in ("block_table", "num_tokens"):
+        manifest[key] = {f"run-{k}": v for k, v in manifest[key].items()}
+    with open("c.json", "w") as f:
+        json.dump(manifest, f)
     for r in range(2):
         must("slice", "-q", f"--tp={r}/2", "-o", f"r{r}.h5", "a.npy")
     shutil.copy("r0.h5", "damaged.h5")
@@ -108,6 +114,7 @@ COMMANDS = [
     "diff --table=token,dim,request --by=tokens r0.h5 : b.npy --common",
     "diff --tolerance=atol=1,cosine=0.5 a.npy b.npy",
     "diff a.npy : r0.h5 r1.h5",
+    "diff a.npy c.npy",
     "diff -q b.npy a.npy",
     "fsck --json r0.h5 r1.h5 damaged.h5",
     "fsck a.npy r1.h5",
