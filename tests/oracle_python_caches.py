@@ -482,9 +482,13 @@ def tensors_and_scales():
                                                              scale_a=s)), f"scale {scale}")
     one, other = (kv.from_tensors([a], layout="KBSHD", block_table={n: [3, 1]})
                   for n in ("x", "y"))
+    found = kv.diff(one, other)
+    tap.ok(found.same and "x of A is y of B" in found.paired[0] and found.paired[0] in str(found),
+           "requests of other names are paired by what they hold", found)
+    other = kv.from_tensors([-a], layout="KBSHD", block_table={"y": [3, 1]})
     said = refused(kv.BadInput, lambda: kv.diff(one, other))
-    tap.ok("match=" in said and kv.diff(one, other, match={"x": "y"}).same,
-           "requests of other names are paired by match", said)
+    tap.ok("match=" in said and kv.diff(one, other, match={"x": "y"}).differs,
+           "and by match where these do not say", said)
     report = kv.diff([a], [b], layout="KBSHD", tolerance="auto")
     tap.ok("allows no rounding" in str(report) and "allows" not in str(
         kv.diff([a], [b], layout="KBSHD")), "what auto is for one type is said", report)
