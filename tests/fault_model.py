@@ -358,28 +358,59 @@ def span_of_factors(a, b, c):
         ends.max(0) + 1e-12 * abs(ends.max(0))
 
 
-def scaled(c, suspect, differs):
-    """One factor for the keys, and one for the values, of each layer."""
+LARGEST = {"bfloat16": 0x7f7f, "float16": 0x7bff, "float32": 0x7f7fffff}
+
+
+def factors(c, suspect, differs):
+    """Of each layer's keys and values: least, most, rows that tell; elements cut."""
     rows = differs.any(D, keepdims=True) & c.live
-    total = 0
+    out, cut = [], 0
+    largest = LARGEST[c.dtype]
     for l in range(c.n[L]):
         for k in range(c.n[K]):
             here = rows[l, :, :, :, k] & c.live[l, :, :, :, k]
             a, b = c.bits[l, :, :, :, k][here], suspect[l, :, :, :, k][here]
-            if np.any(~np.isfinite(values(b, c.dtype))):
-                return False
             zero = values(a, c.dtype) == 0
             if not len(a):
                 continue
-            if np.any(values(b[zero], c.dtype) != 0) or zero.all():
-                return False
-            low, high = span_of_factors(a[~zero], b[~zero], c)
-            low, high = low.max(), high.min()
-            if low > high or low * high <= 0 or low <= 1 <= high or \
-               (~zero).sum() < 4:
-                return False
-            total += int((~zero).sum())
-    return total >= 8
+            if np.any(~np.isfinite(values(b, c.dtype))) or \
+               np.any(values(b[zero], c.dtype) != 0) or zero.all():
+                return None, 0
+            a, b = a[~zero], b[~zero]
+            low, high = span_of_factors(a, b, c)
+            at = (b & largest) == largest		# may have been any larger one
+            same = np.sign(values(a, c.dtype)) == np.sign(values(b, c.dtype))
+            low, high = np.where(at & ~same, -np.inf, low), \
+                np.where(at & same, np.inf, high)
+            cut += int((at & (a != b)).sum())
+            out.append((low.max(), high.min(), len(a)))
+    return out, cut
+
+
+def by_factor(c, suspect, differs, many_cut):
+    spans, cut = factors(c, suspect, differs)
+    return bool(spans) and (cut >= 8) == many_cut and \
+        sum(n for _, _, n in spans) >= 8 and \
+        all(low <= high and low * high > 0 and not low <= 1 <= high and n >= 4
+            for low, high, n in spans)
+
+
+def scaled(c, suspect, differs):
+    """One factor for the keys, and one for the values, of each layer."""
+    return by_factor(c, suspect, differs, False)
+
+
+def saturated(c, suspect, differs):
+    """The same, but many became the largest that there is."""
+    return by_factor(c, suspect, differs, True)
+
+
+def no_numbers(c, suspect, differs):
+    """All that differs is not finite now, and was; that is no flipped bit."""
+    bits = (c.bits ^ suspect)[differs]
+    return bool(np.isfinite(values(c.bits[differs], c.dtype)).all() and
+                not np.isfinite(values(suspect[differs], c.dtype)).any() and
+                (bits & (bits - 1)).any())
 
 
 def explanations(c, suspect):
@@ -390,7 +421,8 @@ def explanations(c, suspect):
            if explains(c, suspect, differs, spots, P, known, part)]
     out += [("stale-block", args) for args in stale(c, suspect, differs)]
     for name, rule in (("zero-tail", zero_tail), ("flip-bits", flips),
-                       ("scale", scaled)):
+                       ("scale", scaled), ("saturate", saturated),
+                       ("nan", no_numbers)):
         if rule(c, suspect, differs):
             out.append((name, {}))
     return out

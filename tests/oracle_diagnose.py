@@ -31,7 +31,7 @@ FAULTS = ("swap-heads", "copy-head", "rank-map", "swap-heads-slots", "swap-kv",
           "split-kv", "rope-pairs", "x-packing", "conv-order", "conv-parts",
           "shift-tokens", "shift-blocks", "stale-block", "wrong-layer", "padding",
           "kernel-stride", "zero-block", "zero-kv", "zero-tail", "byte-order", "flip-bits",
-          "scale")
+          "scale", "saturate", "nan")
 QUICK = ("s260k/paged_bs16/packed_nhd.bf16", "s260k/paged_bs16/rocm_x.bf16",
          "s260k/paged_bs16/packed_nhd.fp32", "s260k/tp2/rank1.packed_nhd.bf16",
          "gqa64/paged_bs16/packed_hnd.bf16", "mla144/paged_bs16/mla_blsc.bf16",
@@ -148,6 +148,7 @@ def check_planted(p, name, said, suspect, found):
     c = p.cache
     arguments = dict(said["arguments"])
     arguments.pop("factor", None)
+    arguments.pop("cut", None)
     for k in ("a", "b", "to") + (("from",) if "to" in arguments else ()):
         if k in arguments:
             arguments[k] -= p.first_head

@@ -10,6 +10,7 @@
 enum fault_source {
 	FROM_ELEMENT,			/* from[] of the expected cache */
 	FROM_ZERO,
+	FROM_NAN,
 	FROM_OUTSIDE,			/* nobody here knows */
 };
 
@@ -30,10 +31,10 @@ struct fault_case {
 	struct fault_span *span;		/* [L][K], for "scale" */
 };
 
-/* Factors that are possible, and elements that say so. */
+/* Factors that are possible, elements that say so, and those at the limit. */
 struct fault_span {
 	double least, most;
-	int64_t n;
+	int64_t n, cut;
 };
 
 typedef bool fault_applies(const struct fault_case *c);
@@ -77,7 +78,7 @@ bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct 
 		     const struct kvt_fault_args *args, const int64_t at[KVT_NAXES]);
 
 /* Rows of the table, by the file that holds their functions. */
-enum { NHEADS = 3, NPAGES = 7, NPLACES = 6, NVALUES = 6 };
+enum { NHEADS = 3, NPAGES = 7, NPLACES = 6, NVALUES = 8 };
 extern const struct fault kvt_head_faults[NHEADS], kvt_page_faults[NPAGES],
 	kvt_place_faults[NPLACES], kvt_value_faults[NVALUES];
 
@@ -113,7 +114,10 @@ enum { MAX_FLIPS = 64 };
 void kvt_fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
 		     double factor);
 bool kvt_fault_can_scale(const struct kvt_dtype *dtype);
+double kvt_fault_largest(const struct kvt_dtype *dtype);	/* finite one */
 void kvt_explain_scale(struct kvt_hypothesis *out, struct fault_case *c);
+void kvt_explain_saturation(struct kvt_hypothesis *out, struct fault_case *c);
+void kvt_explain_nan(struct kvt_hypothesis *out, struct fault_case *c);
 void kvt_explain_flips(struct kvt_hypothesis *out, struct fault_case *c);
 
 #endif

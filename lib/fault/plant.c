@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plant.c - choose what is open about a fault, and make it happen */
+#include <math.h>
 #include <string.h>
 
 #include "lib/fault/fault.h"
@@ -63,14 +64,53 @@ static enum kvt_status choose_args(struct kvt_strike *strike,
 			f->says.name);
 }
 
-static void choose_factor(struct kvt_strike *strike, const struct fault *f,
-			  uint64_t *random)
+/* A power of two with which values above the average are cut, or half as many. */
+static double factor_that_cuts(const struct fault_case *c)
+{
+	const struct kvt_window *w = c->window;
+	int64_t at[KVT_NAXES] = { 0 }, n = 0;
+	double sum = 0;
+
+	do {
+		double x = kvt_dtype_decode(w->dtype, c->expected + kvt_fault_offset(w, at));
+
+		if (!kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) || !isfinite(x))
+			continue;
+		sum += fabs(x);
+		n++;
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
+	return sum > 0 ? exp2(floor(log2(kvt_fault_largest(w->dtype) / sum * (double)n))) : 2;
+}
+
+static void choose_factor(struct kvt_strike *strike, const struct fault_case *c,
+			  const struct fault *f, uint64_t *random)
 {
 	static const double factors[] = { 0.125, 0.25, 0.3, 0.5, 0.7, 1.5, 2, 3, 4 };
 	const int n = sizeof(factors) / sizeof(factors[0]);
 
-	if (f->says.has_factor && strike->args.factor == 0)
+	if (!f->says.has_factor || strike->args.factor != 0)
+		return;
+	if (f->explains == kvt_explain_saturation)
+		strike->args.factor = factor_that_cuts(c);
+	else
 		strike->args.factor = factors[choose(random, 0, n)];
+}
+
+/* Elements that are the largest, and were not. */
+static int64_t count_cut(const uint8_t *out, const struct fault_case *c)
+{
+	const struct kvt_window *w = c->window;
+	double largest = kvt_fault_largest(w->dtype);
+	int64_t at[KVT_NAXES] = { 0 }, n = 0;
+
+	do {
+		int64_t i = kvt_fault_offset(w, at);
+
+		n += kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) &&
+		     fabs(kvt_dtype_decode(w->dtype, out + i)) >= largest &&
+		     !kvt_fault_same(w, out + i, c->expected + i);
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
+	return n;
 }
 
 /* A live one that is not all zeros, if there is any. */
@@ -189,7 +229,7 @@ enum kvt_status kvt_fault_plant(void *out, struct kvt_strike *strike,
 		return kvt_fail(err, KVT_UNSUPPORTED, "%s needs %s", f->says.name,
 				f->needs);
 	choose_usual(strike, f);
-	choose_factor(strike, f, &random);
+	choose_factor(strike, &c, f, &random);
 	if ((status = choose_args(strike, &c, f, &random, err)) ||
 	    (status = choose_block(strike, &c, f, &random, err)))
 		return status;
@@ -200,6 +240,8 @@ enum kvt_status kvt_fault_plant(void *out, struct kvt_strike *strike,
 		plant_elements(out, strike, &c, f);
 	if (status)
 		return status;
+	if (f->explains == kvt_explain_saturation)
+		strike->args.n[1] = count_cut(out, &c);
 	kvt_window_compare(&difference, w, expected, out);
 	if (!difference.count)
 		return kvt_fail(err, KVT_BAD_INPUT,

@@ -4,10 +4,12 @@
  *
  * An element that was scaled and rounded tells in which interval the factor
  * was.  One factor explains all if the intervals have a point in common, which
- * needs no tolerance and holds for any type.
+ * needs no tolerance and holds for any type.  An element that was cut at a limit
+ * tells only how small the factor was not.
  */
 #include "lib/fault/fault.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -41,21 +43,27 @@ bool kvt_fault_can_scale(const struct kvt_dtype *dtype)
 	return dtype->is_float && value_of(dtype, 0) == 0;	/* e8m0 has no zero */
 }
 
-/* What is too large becomes the largest, as engines have it for fp8. */
-void kvt_fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
-		 double factor)
+double kvt_fault_largest(const struct kvt_dtype *dtype)
 {
-	double x = kvt_dtype_decode(dtype, value) * factor;
+	uint8_t element[8];
 	uint64_t bits;
 
-	if (!isfinite(x))
-		x = copysign(INFINITY, x);
+	kvt_dtype_encode(dtype, element, DBL_MAX);
+	bits = bits_of(element, dtype->elem);
+	/* infinity or NaN is next to it */
+	return value_of(dtype, isfinite(value_of(dtype, bits)) ? bits : bits - 1);
+}
+
+/* What is too large becomes the largest, as engines have it for fp8. */
+void kvt_fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_t *value,
+		     double factor)
+{
+	double x = kvt_dtype_decode(dtype, value) * factor;
+	double largest = kvt_fault_largest(dtype);
+
+	if (fabs(x) > largest)
+		x = copysign(largest, x);
 	kvt_dtype_encode(dtype, out, x);
-	bits = bits_of(out, dtype->elem) - 1;
-	/* the one before infinity, of either sign */
-	if (isinf(kvt_dtype_decode(dtype, out)))
-		for (int i = 0; i < dtype->elem; i++)
-			out[i] = (uint8_t)(bits >> (8 * i));
 }
 
 /* The reals that round to 'b', up to the window's tolerance. */
@@ -81,8 +89,8 @@ static void rounds_to(double *least, double *most, const struct kvt_window *w,
 /* Arithmetic in double may be off by a little. */
 static const double slack = 1e-12;
 
-/* Narrows the factors to those that make 'b' of 'a'; false: none does. */
-static bool narrow(struct fault_span *span, const struct kvt_window *w,
+/* Narrows the factors to those that make 'b' of 'a', cut at 'limit'; false: none does. */
+static bool narrow(struct fault_span *span, const struct kvt_window *w, double limit,
 		   const uint8_t *a, const uint8_t *b)
 {
 	double x = kvt_dtype_decode(w->dtype, a), y = kvt_dtype_decode(w->dtype, b);
@@ -94,7 +102,13 @@ static bool narrow(struct fault_span *span, const struct kvt_window *w,
 		return false;
 	if (isinf(y))
 		return true;		/* too large to be stored */
+	if (fabs(y) > limit)
+		return false;
 	rounds_to(&least, &most, w, b);
+	if (fabs(y) == limit) {
+		*(y < 0 ? &least : &most) = y < 0 ? -INFINITY : INFINITY;
+		span->cut += !kvt_fault_same(w, a, b);
+	}
 	least /= x;
 	most /= x;
 	if (x < 0) {
@@ -111,8 +125,8 @@ static bool narrow(struct fault_span *span, const struct kvt_window *w,
 	return span->least <= span->most;
 }
 
-static bool scan_row(struct kvt_hypothesis *out, struct fault_case *c,
-		     int64_t at[KVT_NAXES])
+static bool scan_row(struct kvt_hypothesis *out, struct fault_case *c, double limit,
+		     const int64_t at[KVT_NAXES])
 {
 	const struct kvt_window *w = c->window;
 	const int64_t *n = w->shape.n, elem = w->shape.elem;
@@ -125,19 +139,40 @@ static bool scan_row(struct kvt_hypothesis *out, struct fault_case *c,
 	for (int64_t i = row; i < row + c->cell; i += elem)
 		differ += !kvt_fault_same(w, c->expected + i, c->suspect + i);
 	for (int64_t i = row; differ && i < row + c->cell; i += elem)
-		if (!narrow(span, w, c->expected + i, c->suspect + i))
+		if (!narrow(span, w, limit, c->expected + i, c->suspect + i))
 			return false;
 	out->explained += differ;
 	out->matched += differ ? n[KVT_AXIS_D] : 0;
 	return true;
 }
 
-/* The shortest decimal in the span. */
+/* The factors of each layer's keys and values; false: one of them has none. */
+static bool scan(struct kvt_hypothesis *out, struct fault_case *c, double limit)
+{
+	const int64_t *n = c->window->shape.n;
+	int64_t at[KVT_NAXES] = { 0 };
+
+	out->verdict = KVT_REFUTED;
+	out->tried = 1;
+	for (int64_t i = 0; i < n[KVT_AXIS_L] * n[KVT_AXIS_K]; i++)
+		c->span[i] = (struct fault_span){ -INFINITY, INFINITY, 0, 0 };
+	do {
+		if (kvt_fault_is_live(c->window, at[KVT_AXIS_B], at[KVT_AXIS_S]) &&
+		    !scan_row(out, c, limit, at))
+			return false;
+	} while (kvt_fault_next(at, &c->window->shape, KVT_AXIS_L, KVT_AXIS_K));
+	return true;
+}
+
+/* A power of two, which most factors are, or the shortest decimal in the span. */
 static double round_inside(double least, double most)
 {
 	double middle = isinf(most) ? least : isinf(least) ? most :
 			least + (most - least) / 2;
+	double power = least > 0 ? exp2(ceil(log2(least))) : -exp2(ceil(log2(-most)));
 
+	if (power >= least && power <= most)
+		return power;
 	for (int digits = 0; digits < 12 && middle != 0; digits++) {
 		double unit = pow(10, floor(log10(fabs(middle))) - digits);
 		double x = unit < 1 ? nearbyint(middle * (1 / unit)) / (1 / unit) :
@@ -151,60 +186,113 @@ static double round_inside(double least, double most)
 
 enum { LEAST_ROW = 4, LEAST_EVIDENCE = 8 };
 
-/* Is it a factor, and not zeros (0), rounding (1) or too few values? */
-static bool is_factor(const struct fault_span *span)
+static bool holds_one(const struct fault_span *span)
 {
-	return span->n >= LEAST_ROW && span->least * span->most > 0 &&
-	       !(span->least <= 1 && span->most >= 1);
+	return span->least <= 1 && span->most >= 1;
 }
 
-static void judge_spans(struct kvt_hypothesis *out, const struct fault_case *c)
+/* With a factor of one all that was cut was larger, by more than is tolerated. */
+static bool is_only_cut(const struct fault_span *span, const struct kvt_window *w)
+{
+	return span->least < 1 - w->rtol;
+}
+
+/* Is it a factor, and not zeros (0) or too few values that tell it? */
+static bool is_factor(const struct fault_span *span)
+{
+	return span->n >= LEAST_ROW && span->least * span->most > 0;
+}
+
+/*
+ * What the spans say.  Where 'plain', a factor of one is none, but rounding; elsewhere
+ * it is, if there is nothing else that differs but what was cut.
+ */
+static void judge_spans(struct kvt_hypothesis *out, const struct fault_case *c,
+			bool plain)
 {
 	const int64_t *n = c->window->shape.n;
-	struct fault_span all = { -INFINITY, INFINITY, 0 }, first = { 0, 0, 0 };
+	struct fault_span all = { -INFINITY, INFINITY, 0, 0 }, first = { 0, 0, 0, 0 };
 	int seen[2] = { 0, 0 };
+	bool one = false;
 
 	for (int64_t i = 0; i < n[KVT_AXIS_L] * n[KVT_AXIS_K]; i++) {
 		const struct fault_span *span = &c->span[i];
 
 		if (!span->n)
 			continue;
-		if (!is_factor(span))
+		if (!is_factor(span) ||
+		    (holds_one(span) && (plain || !is_only_cut(span, c->window))))
 			return;
+		one |= holds_one(span);
 		first = first.n ? first : *span;
 		all.least = fmax(all.least, span->least);
 		all.most = fmin(all.most, span->most);
 		all.n += span->n;
+		all.cut += span->cut;
 		seen[i % n[KVT_AXIS_K] != 0] = 1;
 		out->nargs++;
 	}
-	if (all.n < LEAST_EVIDENCE)
+	if (all.n < LEAST_EVIDENCE || plain != (all.cut < LEAST_EVIDENCE) ||
+	    (one && all.cut < out->explained) || (!one && all.n - all.cut < LEAST_ROW))
 		return;
 	if (all.least <= all.most) {
 		out->nargs = 1;
 		first = all;
 	}
-	out->args.factor = round_inside(first.least, first.most);
+	out->args.factor = holds_one(&first) ? 1 : round_inside(first.least, first.most);
 	out->args.n[0] = n[KVT_AXIS_K] != 2 || (seen[0] && seen[1]) ? 2 : seen[1];
+	out->args.n[1] = plain ? 0 : all.cut;
 	out->verdict = KVT_EXPLAINS;
 }
 
 /* Each layer's keys and values may have a factor of their own. */
 void kvt_explain_scale(struct kvt_hypothesis *out, struct fault_case *c)
 {
-	const int64_t *n = c->window->shape.n;
-	int64_t at[KVT_NAXES] = { 0 };
+	if (scan(out, c, kvt_fault_largest(c->window->dtype)))
+		judge_spans(out, c, true);
+}
 
-	out->verdict = KVT_REFUTED;
-	out->tried = 1;
-	for (int64_t i = 0; i < n[KVT_AXIS_L] * n[KVT_AXIS_K]; i++)
-		c->span[i] = (struct fault_span){ -INFINITY, INFINITY, 0 };
+/* ---- values that are cut ------------------------------------------------ */
+
+enum { ROWS_LOOKED_AT = 1024 };
+
+/*
+ * Where values were cut.  That is the largest of the type, or of one that they had
+ * before, which then is the largest of the first rows that differ.
+ */
+static double limit_of(const struct fault_case *c)
+{
+	const struct kvt_window *w = c->window;
+	int64_t at[KVT_NAXES] = { 0 }, rows = 0;
+	double limit = 0;
+
 	do {
-		if (kvt_fault_is_live(c->window, at[KVT_AXIS_B], at[KVT_AXIS_S]) &&
-		    !scan_row(out, c, at))
-			return;
-	} while (kvt_fault_next(at, &c->window->shape, KVT_AXIS_L, KVT_AXIS_K));
-	judge_spans(out, c);
+		int64_t row = kvt_fault_offset(w, at);
+
+		if (!kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) ||
+		    !memcmp(c->expected + row, c->suspect + row, (size_t)c->cell))
+			continue;
+		for (int64_t i = row; i < row + c->cell; i += w->shape.elem) {
+			double y = fabs(kvt_dtype_decode(w->dtype, c->suspect + i));
+
+			limit = isfinite(y) && y > limit ? y : limit;
+		}
+		rows++;
+	} while (rows < ROWS_LOOKED_AT &&
+		 kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_K));
+	return limit;
+}
+
+/* Where a factor alone explains all, many that have the largest value prove nothing. */
+void kvt_explain_saturation(struct kvt_hypothesis *out, struct fault_case *c)
+{
+	double limit = limit_of(c), largest = kvt_fault_largest(c->window->dtype);
+
+	if (limit < largest && scan(out, c, largest))
+		return;
+	out->explained = out->matched = 0;
+	if (scan(out, c, limit))
+		judge_spans(out, c, false);
 }
 
 /* ---- bits --------------------------------------------------------------- */
@@ -242,6 +330,39 @@ void kvt_explain_flips(struct kvt_hypothesis *out, struct fault_case *c)
 	if (out->explained > live / SPARSE || !(flipped >> SURE_BIT))
 		return;
 	out->args.n[0] = out->explained;
+	out->nargs = 1;
+	out->verdict = KVT_EXPLAINS;
+}
+
+/* ---- values that are none ----------------------------------------------- */
+
+/* All that differs is not finite, but was; single bits may make such a value, too. */
+void kvt_explain_nan(struct kvt_hypothesis *out, struct fault_case *c)
+{
+	const struct kvt_window *w = c->window;
+	int64_t at[KVT_NAXES] = { 0 };
+	bool flipped = true;
+
+	out->verdict = KVT_REFUTED;
+	out->tried = 1;
+	do {
+		int64_t i = kvt_fault_offset(w, at);
+		uint64_t bits;
+
+		if (!kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) ||
+		    kvt_fault_same(w, c->expected + i, c->suspect + i))
+			continue;
+		if (isfinite(kvt_dtype_decode(w->dtype, c->suspect + i)) ||
+		    !isfinite(kvt_dtype_decode(w->dtype, c->expected + i)))
+			return;
+		bits = bits_of(c->expected + i, w->dtype->elem) ^
+		       bits_of(c->suspect + i, w->dtype->elem);
+		flipped &= !(bits & (bits - 1));
+		out->explained++;
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
+	out->matched = out->explained;
+	if (flipped)
+		return;
 	out->nargs = 1;
 	out->verdict = KVT_EXPLAINS;
 }

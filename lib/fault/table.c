@@ -3,6 +3,7 @@
 #include "lib/fault/fault.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -92,6 +93,9 @@ bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct 
 		return false;
 	case FROM_ZERO:
 		memset(value, 0, (size_t)elem);
+		return true;
+	case FROM_NAN:
+		kvt_dtype_encode(c->window->dtype, value, NAN);
 		return true;
 	case FROM_ELEMENT:
 		if (is_unseen(c->window, from[KVT_AXIS_B], from[KVT_AXIS_S]))

@@ -2,6 +2,8 @@
 /* values.c - elements in their place, with another value */
 #include "lib/fault/fault.h"
 
+#include <math.h>
+
 static bool always(const struct fault_case *c)
 {
 	(void)c;
@@ -89,6 +91,24 @@ static struct kvt_range few(const struct fault_case *c, int arg)
 	return (struct kvt_range){ 1, MAX_FLIPS + 1 };
 }
 
+/* ---- what is no number ------------------------------------------------- */
+
+static bool has_nan(const struct fault_case *c)
+{
+	uint8_t value[8];
+
+	kvt_dtype_encode(c->window->dtype, value, NAN);
+	return c->window->dtype->is_float && isnan(kvt_dtype_decode(c->window->dtype, value));
+}
+
+static enum fault_source no_number(const struct fault_case *c,
+				   const struct kvt_fault_args *args,
+				   const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+{
+	(void)c, (void)args, (void)at, (void)from;
+	return FROM_NAN;
+}
+
 /* ---- factors ------------------------------------------------------------ */
 
 static bool has_reals(const struct fault_case *c)
@@ -100,6 +120,12 @@ static struct kvt_range which_kv(const struct fault_case *c, int arg)
 {
 	(void)arg;
 	return (struct kvt_range){ c->kv == 2 ? 0 : 2, 3 };
+}
+
+/* How many are cut follows, so nothing is to be chosen. */
+static struct kvt_range kv_and_count(const struct fault_case *c, int arg)
+{
+	return arg ? (struct kvt_range){ 0, 1 } : which_kv(c, arg);
 }
 
 const struct fault kvt_value_faults[NVALUES] = {
@@ -144,4 +170,20 @@ const struct fault kvt_value_faults[NVALUES] = {
 	  .needs = "elements of a floating point type",
 	  .applies = has_reals, .range = which_kv, .predict = in_place,
 	  .explains = kvt_explain_scale },
+	{ .says = {
+		.name = "saturate",
+		.summary = "values are multiplied by a constant, and cut at the largest "
+			   "of the type",
+		.arg = { { "kv", 0, "0: keys; 1: values; 2: both" },
+			 { "cut", 0, "elements that were cut; follows from the factor" } },
+		.has_factor = true },
+	  .needs = "elements of a floating point type",
+	  .applies = has_reals, .range = kv_and_count, .predict = in_place,
+	  .explains = kvt_explain_saturation },
+	{ .says = {
+		.name = "nan",
+		.summary = "values became NaN or infinite" },
+	  .needs = "elements of a type that has NaN",
+	  .applies = has_nan, .predict = no_number, .one_block = true,
+	  .explains = kvt_explain_nan },
 };
