@@ -80,6 +80,27 @@ static enum kvt_status take_fault(struct fault_request *asked, const char *text,
 	return next ? take_keys(asked, next, err) : KVT_OK;
 }
 
+/* 'text' is written into, and stays in use. */
+static enum kvt_status take_only(struct fault_limit *only, char *text,
+				 struct kvt_error *err)
+{
+	static const struct kvt_key key[] = {
+		{ "layers", KVT_KEY_SPAN, offsetof(struct fault_limit, layers), NULL },
+		{ "heads", KVT_KEY_SPAN, offsetof(struct fault_limit, heads), NULL },
+		{ "kv", KVT_KEY_TEXT, offsetof(struct fault_limit, kv), NULL },
+		{ "request", KVT_KEY_TEXT, offsetof(struct fault_limit, request), NULL },
+		{ 0 }
+	};
+	struct kvt_keys keys = { "--only", key, only, 0 };
+	enum kvt_status status = kvt_keys_parse(&keys, text, err);
+
+	if (!status && ((keys.seen & 1 && !only->layers[1]) ||
+			(keys.seen & 2 && !only->heads[1])))
+		return kvt_fail(err, KVT_USAGE,
+				"--only: the end of a range is 0, expected 1 or more");
+	return status;
+}
+
 /* ---- what was done ------------------------------------------------------ */
 
 static void put_range(struct json_out *out, json_t *o, const char *key,
@@ -211,13 +232,16 @@ static enum kvt_status mutate(const struct rewrite *r, const struct fault_reques
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	const char *fault = NULL;
+	const char *fault = NULL, *only = NULL;
+	char part[512] = "";
 	struct rewrite r = { 0 };
 	struct fault_request asked = { .group = NULL };
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
 		{ "fault", 0, OPT_STRING, &fault, "FAULT",
 		  "NAME[,KEY=VALUE...]; see kvtool help faults" },
+		{ "only", 0, OPT_STRING, &only, "PART",
+		  "layers=A:B, heads=A:B, kv=k or v, request=ID: that alone" },
 		{ "seed", 0, OPT_INT, &asked.seed, "N",
 		  "seed for what --fault does not give; default: 0" },
 		{ "group", 0, OPT_STRING, &asked.group, "ID",
@@ -247,6 +271,13 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ r.output || r.dry_run, "an output" }, { 0 } }, err)) ||
 	    (status = take_fault(&asked, fault, err)))
 		return status;
+	if (only && strlen(only) >= sizeof(part))
+		return kvt_fail(err, KVT_USAGE, "--only is too long");
+	if (only) {
+		memcpy(part, only, strlen(only) + 1);
+		if ((status = take_only(&asked.only, part, err)))
+			return status;
+	}
 	return mutate(&r, &asked, err);
 }
 
@@ -257,6 +288,7 @@ const struct command cmd_mutate = {
 	.run = run,
 	.examples =
 		"  kvtool mutate --fault=swap-heads,a=0,b=2 snapshot.h5 bad.h5\n"
+		"  kvtool mutate --fault=swap-heads-slots --only=heads=2:4 dump.npy bad.npy\n"
 		"  kvtool mutate --fault=flip-bits --seed=7 -o bad.h5 snapshot.h5\n",
 	.streams = STREAM_FIRST,
 };

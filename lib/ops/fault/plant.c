@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/ops/fault/limit.h"
+
 /* ---- from ids to places in the window ----------------------------------- */
 
 static enum kvt_status find_id(int64_t *out, const char *what, int64_t id,
@@ -70,11 +72,17 @@ static enum kvt_status place_strike(struct kvt_strike *out,
 
 /* ---- one group ---------------------------------------------------------- */
 
-/* The data as they are and as they become; the rest is for the pipeline. */
-static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *group,
-				    const struct kvt_run *run, struct kvt_error *err)
+static bool is_limited(const struct fault_limit *only)
 {
-	int64_t limit = kvt_run_memory(run);
+	return only->layers[1] || only->heads[1] || only->kv || only->request;
+}
+
+/* Those of the group and of a part, as they are and become; the rest is the pipeline's. */
+static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *group,
+				    bool limited, const struct kvt_run *run,
+				    struct kvt_error *err)
+{
+	const int64_t limit = kvt_run_memory(run) / (limited ? 2 : 1);
 	enum kvt_status status = kvt_shape_nbytes(nbytes, &group->shape, err);
 
 	if (status)
@@ -84,6 +92,83 @@ static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *gro
 	return kvt_fail(err, KVT_UNSUPPORTED,
 			"%s has %s and needs twice that, more than the %s of --mem-limit; slice the dump, or give more",
 			group->id, kvt_size_string(*nbytes).s, kvt_size_string(limit).s);
+}
+
+/* Arguments of the part count from its beginning; those that are shown, from the whole's. */
+static void show_whole(struct kvt_strike *strike, const struct kvt_box *box)
+{
+	for (int i = 0; i < KVT_FAULT_ARGS; i++) {
+		char axis = strike->fault->arg[i].axis;
+
+		if (axis == 'L' || axis == 'H')
+			strike->args.n[i] += box->begin[axis == 'L' ? KVT_AXIS_L :
+								      KVT_AXIS_H];
+	}
+}
+
+static enum kvt_status plant_whole(struct planted *out,
+				   const struct fault_request *asked,
+				   const uint8_t *expected, struct kvt_error *err)
+{
+	enum kvt_status status = place_strike(&out->strike, asked, &out->window, err);
+
+	return status ? status : kvt_fault_plant(out->bytes, &out->strike, &out->window,
+						 expected, err);
+}
+
+static enum kvt_status plant_part(struct planted *out, const struct fault_part *part,
+				  const struct fault_request *asked, uint8_t *expected,
+				  struct kvt_error *err)
+{
+	enum kvt_status status;
+	uint8_t *before, *after;
+	int64_t nbytes;
+
+	if ((status = place_strike(&out->strike, asked, &part->window, err)) ||
+	    (status = kvt_shape_nbytes(&nbytes, &part->window.shape, err)))
+		return status;
+	before = malloc((size_t)nbytes + 1);
+	after = malloc((size_t)nbytes + 1);
+	if (!before || !after) {
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	} else {
+		kvt_fault_part_copy(part, before, expected, false);
+		status = kvt_fault_plant(after, &out->strike, &part->window, before, err);
+	}
+	if (!status) {
+		kvt_fault_part_copy(part, after, out->bytes, true);
+		show_whole(&out->strike, &part->box);
+	}
+	free(before);
+	free(after);
+	return status;
+}
+
+/* In a copy of the data; what it does to blocks of others is left out. */
+static enum kvt_status plant_data(struct planted *out, const struct kvt_dump *dump,
+				  const struct fault_request *asked, uint8_t *expected,
+				  int64_t nbytes, const struct kvt_run *run,
+				  struct kvt_error *err)
+{
+	struct fault_part part;
+	enum kvt_status status = kvt_fault_part_init(&part, &out->window,
+						     kvt_dump_snapshot(dump), out->group,
+						     &asked->only, err);
+
+	if (!status && !(status = kvt_window_read(expected, dump, out->group, run, err))) {
+		memcpy(out->bytes, expected, (size_t)nbytes);
+		status = is_limited(&asked->only) ?
+			 plant_part(out, &part, asked, expected, err) :
+			 plant_whole(out, asked, expected, err);
+	}
+	kvt_fault_part_free(&part);
+	if (status)
+		return status;
+	kvt_window_compare(&out->difference, &out->window, expected, out->bytes);
+	return out->difference.count ? KVT_OK :
+	       kvt_fail(err, KVT_BAD_INPUT,
+			"%s would not change any live element of this dump",
+			asked->fault->name);
 }
 
 static enum kvt_status plant_group(struct planted *out, const struct kvt_dump *dump,
@@ -96,7 +181,8 @@ static enum kvt_status plant_group(struct planted *out, const struct kvt_dump *d
 	int64_t nbytes;
 
 	out->id = snapshot->group[g].id;
-	if ((status = check_memory(&nbytes, &snapshot->group[g], run, err)) ||
+	if ((status = check_memory(&nbytes, &snapshot->group[g], is_limited(&asked->only), run,
+				   err)) ||
 	    (status = kvt_window_init(&out->window, snapshot, g, err)))
 		return status;
 	expected = malloc((size_t)nbytes + 1);
@@ -104,12 +190,8 @@ static enum kvt_status plant_group(struct planted *out, const struct kvt_dump *d
 	out->bytes = malloc((size_t)nbytes + 1);
 	if (!expected || !out->bytes)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
-	else if (!(status = place_strike(&out->strike, asked, &out->window, err)) &&
-		 !(status = kvt_window_read(expected, dump, g, run, err)) &&
-		 !(status = kvt_fault_plant(out->bytes, &out->strike,
-					    &out->window, expected, err)))
-		kvt_window_compare(&out->difference, &out->window, expected,
-				   out->bytes);
+	else
+		status = plant_data(out, dump, asked, expected, nbytes, run, err);
 	free(expected);
 	return status;
 }

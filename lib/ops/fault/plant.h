@@ -6,6 +6,17 @@
 #include "lib/dump/read.h"
 #include "lib/ops/fault/window.h"
 
+/*
+ * What a fault is limited to: it happens to that part as if there were no more, which
+ * is how it happens to a rank.  Layers and heads are ids, from the first to before the
+ * last; [1] is 0 where nothing is said.
+ */
+struct fault_limit {
+	int64_t layers[2], heads[2];
+	const char *kv;			/* "k" or "v"; NULL: both */
+	const char *request;		/* NULL: all of them */
+};
+
 /* A fault as it was asked for: layers, blocks and heads by their ids. */
 struct fault_request {
 	const struct kvt_fault *fault;
@@ -16,6 +27,7 @@ struct fault_request {
 	int64_t layer, block;
 	int64_t seed;
 	const char *group;		/* NULL: the first that can have it */
+	struct fault_limit only;
 };
 
 /* What was planted, and where. */
