@@ -288,7 +288,7 @@ const struct command cmd_mutate = {
 	.run = run,
 	.examples =
 		"  kvtool mutate --fault=swap-heads,a=0,b=2 snapshot.h5 bad.h5\n"
-		"  kvtool mutate --fault=swap-heads-slots --only=heads=2:4 dump.npy bad.npy\n"
+		"  kvtool mutate --fault=swap-kv --only=heads=2:4 dump.npy bad.npy\n"
 		"  kvtool mutate --fault=flip-bits --seed=7 -o bad.h5 snapshot.h5\n",
 	.streams = STREAM_FIRST,
 };

@@ -72,14 +72,17 @@ static double factor_that_cuts(const struct fault_case *c)
 	double sum = 0;
 
 	do {
-		double x = kvt_dtype_decode(w->dtype, c->expected + kvt_fault_offset(w, at));
+		int64_t i = kvt_fault_offset(w, at);
+		double x = kvt_dtype_decode(w->dtype, c->expected + i);
 
 		if (!kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]) || !isfinite(x))
 			continue;
 		sum += fabs(x);
 		n++;
 	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
-	return sum > 0 ? exp2(floor(log2(kvt_fault_largest(w->dtype) / sum * (double)n))) : 2;
+	if (sum <= 0)
+		return 2;
+	return exp2(floor(log2(kvt_fault_largest(w->dtype) / sum * (double)n)));
 }
 
 static void choose_factor(struct kvt_strike *strike, const struct fault_case *c,

@@ -95,10 +95,11 @@ static struct kvt_range few(const struct fault_case *c, int arg)
 
 static bool has_nan(const struct fault_case *c)
 {
+	const struct kvt_dtype *dtype = c->window->dtype;
 	uint8_t value[8];
 
-	kvt_dtype_encode(c->window->dtype, value, NAN);
-	return c->window->dtype->is_float && isnan(kvt_dtype_decode(c->window->dtype, value));
+	kvt_dtype_encode(dtype, value, NAN);
+	return dtype->is_float && isnan(kvt_dtype_decode(dtype, value));
 }
 
 static enum fault_source no_number(const struct fault_case *c,
@@ -175,7 +176,7 @@ const struct fault kvt_value_faults[NVALUES] = {
 		.summary = "values are multiplied by a constant, and cut at the largest "
 			   "of the type",
 		.arg = { { "kv", 0, "0: keys; 1: values; 2: both" },
-			 { "cut", 0, "elements that were cut; follows from the factor" } },
+			 { "cut", 0, "elements that were cut, which follows" } },
 		.has_factor = true },
 	  .needs = "elements of a floating point type",
 	  .applies = has_reals, .range = kv_and_count, .predict = in_place,

@@ -64,7 +64,8 @@ static enum kvt_status narrow_use(struct fault_part *p, const struct kvt_snapsho
 	const struct kvt_request *request = kvt_request_named(s, id);
 
 	if (!request)
-		return kvt_fail(err, KVT_USAGE, "--only: there is no request '%.60s'", id);
+		return kvt_fail(err, KVT_USAGE, "--only: there is no request '%.60s'",
+				id);
 	p->has = calloc((size_t)n[KVT_AXIS_B] + 1, sizeof(*p->has));
 	p->use = malloc((size_t)(n[KVT_AXIS_B] * slots) + 1);
 	if (!p->has || !p->use)

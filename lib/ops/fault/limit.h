@@ -13,7 +13,7 @@ struct fault_part {
 	uint8_t *use;			/* of the window, where a request is named */
 };
 
-/* KVT_USAGE: something that is not there.  Free with kvt_fault_part_free() in any case. */
+/* KVT_USAGE: something that is not there.  Free with kvt_fault_part_free() always. */
 KVT_MUST_CHECK enum kvt_status
 kvt_fault_part_init(struct fault_part *out, const struct kvt_window *whole,
 		    const struct kvt_snapshot *snapshot, int group,

@@ -77,7 +77,7 @@ static bool is_limited(const struct fault_limit *only)
 	return only->layers[1] || only->heads[1] || only->kv || only->request;
 }
 
-/* Those of the group and of a part, as they are and become; the rest is the pipeline's. */
+/* Group and part, as they are and as they become; the rest is for the pipeline. */
 static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *group,
 				    bool limited, const struct kvt_run *run,
 				    struct kvt_error *err)
@@ -94,7 +94,7 @@ static enum kvt_status check_memory(int64_t *nbytes, const struct kvt_group *gro
 			group->id, kvt_size_string(*nbytes).s, kvt_size_string(limit).s);
 }
 
-/* Arguments of the part count from its beginning; those that are shown, from the whole's. */
+/* Arguments of the part count from its beginning; what is shown, from the whole's. */
 static void show_whole(struct kvt_strike *strike, const struct kvt_box *box)
 {
 	for (int i = 0; i < KVT_FAULT_ARGS; i++) {
@@ -155,7 +155,9 @@ static enum kvt_status plant_data(struct planted *out, const struct kvt_dump *du
 						     kvt_dump_snapshot(dump), out->group,
 						     &asked->only, err);
 
-	if (!status && !(status = kvt_window_read(expected, dump, out->group, run, err))) {
+	if (!status)
+		status = kvt_window_read(expected, dump, out->group, run, err);
+	if (!status) {
 		memcpy(out->bytes, expected, (size_t)nbytes);
 		status = is_limited(&asked->only) ?
 			 plant_part(out, &part, asked, expected, err) :
@@ -181,8 +183,8 @@ static enum kvt_status plant_group(struct planted *out, const struct kvt_dump *d
 	int64_t nbytes;
 
 	out->id = snapshot->group[g].id;
-	if ((status = check_memory(&nbytes, &snapshot->group[g], is_limited(&asked->only), run,
-				   err)) ||
+	if ((status = check_memory(&nbytes, &snapshot->group[g],
+				   is_limited(&asked->only), run, err)) ||
 	    (status = kvt_window_init(&out->window, snapshot, g, err)))
 		return status;
 	expected = malloc((size_t)nbytes + 1);
