@@ -186,7 +186,8 @@ def names_of_move(source, what):
         out.add("copy-head" if what == "heads" else "wrong-layer")
     if what == "heads":
         out |= names_of_ranks(np.asarray(source))
-        if any(np.array_equal(source, m) for m in dealt(n)):
+        if any(np.array_equal(source, m) for m in dealt(n)) or \
+           (n == 2 and list(source) == [0, 0]):	# more ranks than heads
             out.add("rank-map")
     if not out and is_permuted:
         out.add(f"permute-{what}")
