@@ -5,7 +5,7 @@
  * Where they say nothing, nothing is expected.  A slot of several tokens, and each row
  * of a page, is written when the last of its tokens is.
  */
-#include "lib/ops/numbers/internal.h"
+#include "lib/ops/numbers/duty.h"
 
 #include <stdlib.h>
 
