@@ -64,6 +64,9 @@ void describe_sentence(const struct kvt_description *d);
 /* The numbers of each layer, head and component, their totals, and what is odd. */
 void describe_stats_text(const struct kvt_group_facts *f);
 
+/* Appends an object to 'list'. */
+void strange_json(struct json_out *out, json_t *list, const struct kvt_strange *s);
+
 void canonical_text(const struct kvt_canonical_facts *f);
 void canonical_json(struct json_out *out, const struct kvt_canonical_facts *f);
 

@@ -314,6 +314,50 @@ static void put_numbers(struct json_out *out, json_t *o, const struct kvt_group_
 			&f->numbers->by[d]);
 }
 
+void strange_json(struct json_out *out, json_t *list, const struct kvt_strange *s)
+{
+	json_t *o = json_append_object(out, list);
+
+	json_put_text(out, o, "name", kvt_strange_name(s->kind));
+	json_put_text(out, o, "sure", kvt_sure_name(s->sure));
+	json_put_real(out, o, "score", s->score);
+	json_put_text(out, o, "at", s->at);
+	json_put_text(out, o, "problem", s->text);
+}
+
+static void put_measure(struct json_out *out, json_t *o, const char *key,
+			const double *of, int64_t n)
+{
+	json_t *list = json_put_array(out, o, key);
+
+	for (int64_t i = 0; i < n; i++)
+		json_append_real(out, list, of[i]);
+}
+
+/* Measures are of layers, in them of keys and values, in these of heads. */
+static void put_strange(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
+{
+	const struct kvt_strangeness *s = f->strange;
+	const int64_t *n = f->group->shape.n;
+	json_t *strange = json_put_object(out, o, "strange"), *list;
+
+	json_put_int(out, strange, "slots", s->tokens);
+	json_put_int(out, strange, "elements", s->elements);
+	json_put_int(out, strange, "largest", s->top);
+	json_put_int(out, strange, "next_to_largest", s->below);
+	json_put_known(out, strange, "turns_with", s->apart, s->measured);
+	if (s->measured) {
+		int64_t all = n[KVT_AXIS_L] * n[KVT_AXIS_K] * n[KVT_AXIS_H];
+
+		put_measure(out, strange, "turning", s->turning, all);
+		put_measure(out, strange, "unit", s->unit, all);
+	}
+	json_put_int(out, strange, "count", s->count);
+	list = json_put_array(out, strange, "findings");
+	for (int i = 0; i < s->n; i++)
+		strange_json(out, list, &s->found[i]);
+}
+
 static void put_verified(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
 {
 	const struct kvt_integrity *v = f->integrity;
@@ -369,6 +413,8 @@ static void put_group(struct json_out *out, json_t *o, const struct kvt_group_fa
 		put_moments(out, o, f);
 	if (f->numbers)
 		put_numbers(out, o, f);
+	if (f->strange)
+		put_strange(out, o, f);
 	if (f->integrity)
 		put_verified(out, o, f);
 }

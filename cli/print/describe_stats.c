@@ -123,6 +123,19 @@ static void print_odd(const struct kvt_group_facts *f, const int64_t count[NODDI
 	       kvt_odd_at(f->numbers, f->group, &odd).s);
 }
 
+static void print_strange(const struct kvt_strangeness *s)
+{
+	for (int i = 0; i < s->n; i++) {
+		print_label("! strange");
+		plainf("%s (%s, %s): %s\n", kvt_strange_name(s->found[i].kind),
+		       kvt_sure_name(s->found[i].sure), s->found[i].at, s->found[i].text);
+	}
+	if (s->count > s->n) {
+		print_label("! strange");
+		plainf("and %lld more\n", (long long)(s->count - s->n));
+	}
+}
+
 void describe_stats_text(const struct kvt_group_facts *f)
 {
 	int64_t nk = f->group->shape.n[KVT_AXIS_K], rows = count_rows(f->group);
@@ -139,4 +152,6 @@ void describe_stats_text(const struct kvt_group_facts *f)
 	}
 	print_totals(f);
 	print_odd(f, count);
+	if (f->strange)
+		print_strange(f->strange);
 }

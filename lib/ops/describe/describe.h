@@ -14,6 +14,7 @@
 #include "lib/kvt/dump.h"
 #include "lib/ops/check/integrity.h"
 #include "lib/ops/numbers/numbers.h"
+#include "lib/ops/strange/strange.h"
 #include "lib/ops/where/where.h"
 
 /* Values of one (layer, head, kv), over all blocks and slots. */
@@ -43,6 +44,7 @@ struct kvt_group_facts {
 	const char *checksum;		/* of the data; NULL: it has none */
 	struct kvt_moments *moments;	/* [L][H][K]; NULL: not asked for */
 	struct kvt_numbers *numbers;	/* with these; else NULL */
+	struct kvt_strangeness *strange;	/* likewise */
 	struct kvt_integrity *integrity;	/* NULL: not asked for */
 };
 
@@ -78,8 +80,8 @@ kvt_describe_integrity(struct kvt_description *d, const struct kvt_run *run,
 		       struct kvt_error *err);
 
 /*
- * Fills 'moments' and 'numbers' of every group.  Numbers are times 'scale', of keys and
- * of values; 0 is 1.  KVT_BAD_INPUT: the elements of a group are no numbers.
+ * Fills 'moments', 'numbers' and 'strange' of every group.  Numbers are times 'scale',
+ * of keys and of values; 0 is 1.  KVT_BAD_INPUT: the elements of a group are no numbers.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_describe_stats(struct kvt_description *d, const double scale[2],

@@ -172,6 +172,9 @@ void kvt_description_free(struct kvt_description *d)
 		if (d->group[g].numbers)
 			kvt_numbers_free(d->group[g].numbers);
 		free(d->group[g].numbers);
+		if (d->group[g].strange)
+			kvt_strangeness_free(d->group[g].strange);
+		free(d->group[g].strange);
 	}
 	kvt_canonical_facts_free(d->canonical);
 	kvt_peeks_free(d->peeks);

@@ -6,8 +6,8 @@
  * of a (layer, block, head, kv) are one run.  The moments of a run are taken in two
  * passes and merged by the formula for two sets, so that nothing is lost to a large
  * mean.  Boxes are added up in their own order, so that the last digits do not depend
- * on the number of threads.  Costs one read of the data, and one more for what is not
- * finite, by place (lib/ops/numbers).
+ * on the number of threads.  Costs one read of the data, one more for what is not
+ * finite, by place (lib/ops/numbers), and one for what is strange (lib/ops/strange).
  */
 #include "lib/ops/describe/describe.h"
 
@@ -222,6 +222,22 @@ static enum kvt_status stats_group(struct kvt_description *d, int g,
 	return kvt_work_run(&work, run, err);
 }
 
+/* What all numbers of a group say together; none of it depends on a scale. */
+static enum kvt_status look_at_group(struct kvt_description *d, int g,
+				     const struct kvt_run *run, struct kvt_error *err)
+{
+	struct kvt_group_facts *f = &d->group[g];
+	enum kvt_status status;
+
+	f->numbers = calloc(1, sizeof(*f->numbers));
+	f->strange = calloc(1, sizeof(*f->strange));
+	if (!f->numbers || !f->strange)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if ((status = kvt_look(f->numbers, d->dump, g, run, err)))
+		return status;
+	return kvt_seek_strange(f->strange, d->dump, g, run, err);
+}
+
 enum kvt_status kvt_describe_stats(struct kvt_description *d, const double scale[2],
 				   const struct kvt_run *run, struct kvt_error *err)
 {
@@ -230,12 +246,8 @@ enum kvt_status kvt_describe_stats(struct kvt_description *d, const double scale
 
 	unseen.progress = NULL;		/* the look is a small part of it */
 	for (int g = 0; !status && g < d->snapshot->ngroups; g++) {
-		if ((status = stats_group(d, g, scale, run, err)))
-			break;
-		d->group[g].numbers = calloc(1, sizeof(*d->group[g].numbers));
-		if (!d->group[g].numbers)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		status = kvt_look(d->group[g].numbers, d->dump, g, &unseen, err);
+		if (!(status = stats_group(d, g, scale, run, err)))
+			status = look_at_group(d, g, &unseen, err);
 	}
 	return status;
 }
