@@ -72,14 +72,18 @@ static double median(double *x, int64_t n)
 	return x[n / 2];
 }
 
+/* NaN: most channels never change, as those of zeros. */
 static double unit_of(double *scratch, const double *sum, double slots, int64_t dim)
 {
+	double found;
+
 	for (int64_t d = 0; d < dim; d++) {
 		double mean = sum[2 * d] / slots;
 
 		scratch[d] = sqrt(fmax(sum[2 * d + 1] / slots - mean * mean, 0));
 	}
-	return log(fmax(median(scratch, dim), 1e-30));
+	found = median(scratch, dim);
+	return found > 0 ? log(found) : NAN;
 }
 
 /* In spreads of what chance would do, if all turns were apart from each other. */
@@ -487,6 +491,15 @@ static void tell_scale(struct kvt_strangeness *out, const struct strange_seen *s
 	strange_add(out, &found);
 }
 
+static bool all_change(const struct scales *s)
+{
+	for (int64_t l = 0; l < s->n[KVT_AXIS_L]; l++)
+		for (int64_t h = 0; h < s->n[KVT_AXIS_H]; h++)
+			if (isnan(unit_at(s, l, h)))
+				return false;
+	return true;
+}
+
 /* The jump that is farthest out of line, of layers and of ranks of every size. */
 static void seek_scale(struct kvt_strangeness *out, const struct strange_seen *seen,
 		       const struct scales *s)
@@ -558,7 +571,11 @@ bool strange_judge(struct kvt_strangeness *out, const struct strange_seen *seen)
 	free(scratch);
 	if (is_told(out))
 		return true;
-	for (int64_t k = 0; k < n[KVT_AXIS_K]; k++)
-		seek_scale(out, seen, &(struct scales){ out->unit, n, k });
+	for (int64_t k = 0; k < n[KVT_AXIS_K]; k++) {
+		const struct scales scales = { out->unit, n, k };
+
+		if (all_change(&scales))
+			seek_scale(out, seen, &scales);
+	}
 	return true;
 }

@@ -324,8 +324,9 @@ static void hunt_layers(struct kvt_strangeness *out, const struct strange_seen *
 
 		snprintf(found.at, sizeof(found.at), "group=%.64s,layer=%lld", group->id,
 			 id);
-		if (n[KVT_AXIS_K] == 2 &&
-		    same_rows(heads_at(seen, m, 0), heads_at(seen, m, 1), n[KVT_AXIS_H])) {
+		if (n[KVT_AXIS_K] == 2 && same_rows(heads_at(seen, m, 0),
+						    heads_at(seen, m, 1),
+						    n[KVT_AXIS_H])) {
 			snprintf(found.text, sizeof(found.text),
 				 "keys and values of layer %lld are the same numbers",
 				 id);
