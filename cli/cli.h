@@ -36,6 +36,7 @@ struct command {
 
 extern const struct command
 	cmd_describe,
+	cmd_doctor,
 	cmd_relayout,
 	cmd_convert,
 	cmd_digest,
@@ -121,6 +122,9 @@ void print_version(void);
 bool print_topic(const char *name);
 /* Their names; NULL past the last one. */
 const char *topic_at(int i);
+
+/* What goes wrong, why, and what to type then: symptoms.c */
+void symptoms_print(void);
 
 /* ---- what lies beside the program: beside.c ------------------------------ */
 

@@ -23,9 +23,10 @@ void print_usage(FILE *stream)
 	for (int i = 0; (c = command_at(i)); i++)
 		fprintf(stream, "%-6s  %-12s  %s\n", command_purpose(i) ?
 			command_purpose(i) : "", c->name, c->summary);
-	fputs("\n"
-	      "kvtool help how: which command answers what.  kvtool COMMAND --help: options.\n"
-	      "kvtool help layouts|formats|dtypes|contents|specs|faults|python.  kvtool --version\n",
+	fputs("kvtool help how: which command answers what; kvtool help symptoms: "
+	      "what is wrong\n"
+	      "kvtool CMD --help; help layouts|formats|dtypes|contents|specs|faults|python; "
+	      "-V\n",
 	      stream);
 }
 
@@ -331,6 +332,7 @@ static const struct {
 } topics[] = {
 	{ "python", python },
 	{ "how", how },
+	{ "symptoms", symptoms_print },
 	{ "faults", faults },
 	{ "layouts", layouts },
 	{ "formats", formats },
