@@ -7,6 +7,7 @@
  * errors come before what is strange, and that before warnings.
  */
 #include "cli/cmd/doctor.h"
+#include "cli/streams.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -54,6 +55,8 @@ static void next_is(struct doctor *d, const char *command,
 			append_word(d, said->word[i]);
 	append(d, p->guessed);
 	append_word(d, p->name);
+	if (!strcmp(p->name, stream_in_path))
+		d->next[0] = '\0';	/* what came through a pipe is gone */
 	if (strlen(d->next) + 1 >= sizeof(d->next))
 		d->next[0] = '\0';
 }
@@ -61,9 +64,14 @@ static void next_is(struct doctor *d, const char *command,
 static void next_of_both(struct doctor *d, const char *command,
 			 const struct doctor_said *said)
 {
+	const struct patient *b = &d->patient[SIDE_B];
+
 	next_is(d, command, said, &d->patient[SIDE_A]);
-	append_word(d, d->patient[SIDE_B].name);
-	if (strlen(d->next) + 1 >= sizeof(d->next) || d->patient[SIDE_B].guessed[0])
+	if (!d->next[0])
+		return;
+	append_word(d, b->name);
+	if (strlen(d->next) + 1 >= sizeof(d->next) || b->guessed[0] ||
+	    !strcmp(b->name, stream_in_path))
 		d->next[0] = '\0';
 }
 

@@ -425,6 +425,9 @@ printers() {
 	expect check digest.kvc ok.h5
 	fsck --list
 	fsck ok.h5
+	doctor ok.h5 bad.h5
+	doctor --json ok.h5
+	help symptoms
 	guess --layers=5 --block-size=16 --heads=4 --head-dim=8 bare.bin
 	workers log
 	size -m llama-3.1-8b

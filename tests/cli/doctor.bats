@@ -161,6 +161,32 @@ verdict() {
 	[ "$(verdict)" = incomparable ]
 }
 
+@test "standard input is read once, so no command is named for it" {
+	files swapped good
+	kvtool convert -q swapped.npy swapped.h5
+	run -1 kvtool doctor - <swapped.h5
+	[[ ${lines[0]} = '/dev/stdin: something is wrong: '* ]]
+	[[ $output != *'next: '* ]]
+	run -1 kvtool doctor good.npy - <swapped.h5
+	[[ $output != *'next: '* ]]
+}
+
+@test "files that are no dump" {
+	: >empty.npy
+	head -c 3000 /dev/zero | tr '\0' x >x.bin
+	for file in empty.npy x.bin /dev/zero /dev/null testdata/README.md; do
+		run -3 --separate-stderr timeout 20 "$KVTOOL" doctor $file
+		[[ ${lines[0]} = "$file cannot be read: "* ]]
+	done
+}
+
+@test "an interrupted run says nothing and dies by the signal" {
+	truncate -s 4G large.bin
+	run -130 timeout --preserve-status -s INT 0.5 "$KVTOOL" doctor --threads=1 --layout=nhd \
+		--dtype=bf16 --layers=32 --block-size=16 --heads=8 --head-dim=128 large.bin
+	[ -z "$output" ]
+}
+
 @test "usage" {
 	run -2 kvtool doctor
 	[[ $output = *'a dump'* ]]
