@@ -25,8 +25,9 @@ enum {
 };
 
 /* What must be passed; scales are logarithms. */
-#define LEAST_TURNING 5.0		/* of the values; of a few heads 7 */
+#define LEAST_TURNING 5.0		/* of values above keys; of a few heads 7 */
 #define LEAST_TURNING_FEW 7.0
+#define LEAST_TURNING_BESIDE 3.0	/* where the others turn so much */
 #define LEAST_LAYER 1.386		/* 4 times what the layers beside it have */
 #define LEAST_END 2.079			/* the first and the last layer: 8 times */
 #define LEAST_RANK 1.099		/* 3 times the other heads, in every layer */
@@ -284,15 +285,40 @@ static double usual_turning(const struct kvt_strangeness *out, double *scratch,
 	return median(scratch, n[KVT_AXIS_L]);
 }
 
+/*
+ * How much more the values of these heads must turn than the keys.  Of a layer among
+ * others whose keys turn, and values do not, less is enough: half of what these do.
+ */
+static double least_turning(const struct kvt_strangeness *out, double *scratch,
+			    const int64_t *n, const struct region *r)
+{
+	double usual;
+	int64_t others = 0;
+
+	if (r->heads < n[KVT_AXIS_H])
+		return LEAST_TURNING_FEW;
+	if (r->layer < 0 || n[KVT_AXIS_L] < 3)
+		return LEAST_TURNING;
+	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
+		if (l != r->layer)
+			scratch[others++] =
+				together(out->turning, n, l, 0, 0, r->heads) -
+				together(out->turning, n, l, 1, 0, r->heads);
+	qsort(scratch, (size_t)others, sizeof(*scratch), by_value);
+	usual = scratch[(others - 1) / 2];
+	return usual < LEAST_TURNING_BESIDE ? LEAST_TURNING :
+	       fmax(LEAST_TURNING_BESIDE, 0.5 * usual);
+}
+
 static struct turned turned(const struct kvt_strangeness *out, double *scratch,
 			    const int64_t *n, const struct region *r)
 {
-	double least = r->heads == n[KVT_AXIS_H] ? LEAST_TURNING : LEAST_TURNING_FEW;
+	double least = least_turning(out, scratch, n, r);
 	struct turned t = { .key = all_together(out, n, r, 0),
 			    .value = all_together(out, n, r, 1),
 			    .usual = usual_turning(out, scratch, n, r) };
 
-	if (t.value >= least && t.value - t.key >= least && 4 * t.key <= t.value &&
+	if (t.value >= least && t.value - t.key >= least && 3 * t.key <= t.value &&
 	    t.value >= 0.4 * t.usual && !is_contradicted(out, n, r, least))
 		t.score = t.value / least;
 	return t;
@@ -474,6 +500,31 @@ static struct jump rank_jump(const struct scales *s, int64_t h, int64_t heads)
 	return j;
 }
 
+/* One of them became smaller as the other became larger: they are exchanged. */
+static bool is_exchange(const struct scales *s, const struct jump *j)
+{
+	const struct scales other = { s->unit, s->n, !s->k };
+	double by;
+
+	if (s->n[KVT_AXIS_K] < 2 || j->where.layer < 0)
+		return false;
+	by = jump_of(&other, j->where.layer, j->where.head, j->where.heads);
+	return by / j->by < -0.5;
+}
+
+static void tell_exchange(struct kvt_strangeness *out, const struct strange_seen *seen,
+			  const struct jump *j)
+{
+	struct kvt_strange found = { .kind = KVT_STRANGE_SWAPPED, .score = j->score,
+				     .sure = KVT_LIKELY };
+
+	say_where(&found, seen, &j->where);
+	snprintf(found.text, sizeof(found.text),
+		 "keys and values of %.80s are exchanged: one is %.3g times larger than in the layers beside it, and the other smaller",
+		 region_text(seen, &j->where).s, exp(fabs(j->by)));
+	strange_add(out, &found);
+}
+
 static void tell_scale(struct kvt_strangeness *out, const struct strange_seen *seen,
 		       const struct jump *j, int64_t k)
 {
@@ -500,8 +551,11 @@ static bool all_change(const struct scales *s)
 	return true;
 }
 
-/* The jump that is farthest out of line, of layers and of ranks of every size. */
-static void seek_scale(struct kvt_strangeness *out, const struct strange_seen *seen,
+/*
+ * The jump that is farthest out of line, of layers and of ranks of every size.  True: it
+ * is of keys and values both.
+ */
+static bool seek_scale(struct kvt_strangeness *out, const struct strange_seen *seen,
 		       const struct scales *s)
 {
 	int64_t heads = s->n[KVT_AXIS_H];
@@ -521,8 +575,13 @@ static void seek_scale(struct kvt_strangeness *out, const struct strange_seen *s
 					most = j;
 			}
 		}
+	if (most.score >= 1 && is_exchange(s, &most)) {
+		tell_exchange(out, seen, &most);
+		return true;
+	}
 	if (most.score >= 1)
 		tell_scale(out, seen, &most, s->k);
+	return false;
 }
 
 /* ---- what was cut off ------------------------------------------------------- */
@@ -574,8 +633,8 @@ bool strange_judge(struct kvt_strangeness *out, const struct strange_seen *seen)
 	for (int64_t k = 0; k < n[KVT_AXIS_K]; k++) {
 		const struct scales scales = { out->unit, n, k };
 
-		if (all_change(&scales))
-			seek_scale(out, seen, &scales);
+		if (all_change(&scales) && seek_scale(out, seen, &scales))
+			return true;
 	}
 	return true;
 }
