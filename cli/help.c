@@ -57,6 +57,8 @@ static const struct {
 	  "python3 -c 'import kvtool'   # the wheel of make wheel; kvtool-python(7)" },
 	{ "Are two dumps the same, whatever their layout, ranks, blocks?",
 	  "kvtool diff A B     kvtool diff WHOLE : RANK0 RANK1..." },
+	{ "What is wrong with a dump, or between two?",
+	  "kvtool doctor BAD     kvtool doctor GOOD BAD     kvtool help symptoms" },
 	{ "The same within a tolerance", "kvtool diff --tolerance=atol=0.01 A B" },
 	{ "A picture of where they differ", "kvtool diff --heatmap=where.svg A B" },
 	{ "Is a dump or a folder whole and consistent?", "kvtool fsck FILE..." },

@@ -225,6 +225,25 @@ static void say_fault(char *out, size_t room, const struct diff_result *r,
 		 h->fault->summary);
 }
 
+/* Where the first of them is, which tells what was cut at a token or a block. */
+static void say_first(char *out, size_t room, const struct diff_result *r)
+{
+	struct diff_coordinates c;
+
+	snprintf(out, room, "no known fault explains it");
+	if (!r->measured || !r->first.set)
+		return;
+	c = kvt_diff_locate(r->pair, &r->first);
+	if (c.request)
+		snprintf(out, room,
+			 "no known fault explains it; the first is %s %lld of request %.60s",
+			 c.recurrent ? "entry" : "token", (long long)c.token, c.request);
+	else
+		snprintf(out, room,
+			 "no known fault explains it; the first is in block %lld, slot %lld",
+			 (long long)c.block[SIDE_B], (long long)c.slot[SIDE_B]);
+}
+
 static void say_cause(char *out, size_t room, const struct diff_result *r)
 {
 	const struct kvt_hypothesis *h =
@@ -238,7 +257,7 @@ static void say_cause(char *out, size_t room, const struct diff_result *r)
 			 "so little (rel-l2 %.2g) as other kernels or another rounding leave, which no fault explains",
 			 apart);
 	else
-		snprintf(out, room, "no known fault explains it; where is told below");
+		say_first(out, room, r);
 }
 
 static void judge_difference(struct doctor *d, const struct doctor_said *said,

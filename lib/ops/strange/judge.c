@@ -27,6 +27,7 @@ enum {
 /* What must be passed; scales are logarithms. */
 #define LEAST_TURNING 5.0		/* of values above keys; of a few heads 7 */
 #define LEAST_TURNING_FEW 7.0
+#define SURE_TURNING 12.0
 #define LEAST_TURNING_BESIDE 3.0	/* where the others turn so much */
 #define LEAST_LAYER 1.386		/* 4 times what the layers beside it have */
 #define LEAST_END 2.079			/* the first and the last layer: 8 times */
@@ -328,7 +329,8 @@ static void tell_swapped(struct kvt_strangeness *out, const struct strange_seen 
 			 const struct region *r, const struct turned *t)
 {
 	struct kvt_strange found = { .kind = KVT_STRANGE_SWAPPED, .score = t->score,
-				     .sure = t->score >= 2 ? KVT_CERTAIN : KVT_LIKELY };
+				     .sure = t->value - t->key >= SURE_TURNING ?
+					     KVT_CERTAIN : KVT_LIKELY };
 
 	say_where(&found, seen, r);
 	snprintf(found.text, sizeof(found.text),
