@@ -278,6 +278,76 @@ def check_fp8(folder, cache, name):
     tap.equal(said[0]["findings"], [], f"{name} in fp8: nothing is strange")
 
 
+# ---- what is no fault --------------------------------------------------------
+
+def same_prefix(cache, rng):
+    """Two requests that begin with the same text, and share no block."""
+    bits, (a, b, *_) = cache.bits.copy(), cache.tables.values()
+    for i in range(int(rng.integers(1, len(b) - 1))):
+        bits[:, b[i]] = bits[:, a[i]]
+    return bits
+
+
+def unused_copy(cache, rng):
+    """A block that no request has any more, as copy on write leaves it."""
+    bits, used = cache.bits.copy(), set(sum(cache.tables.values(), []))
+    free = [b for b in range(1, bits.shape[1]) if b not in used]
+    if free:
+        bits[:, rng.choice(free)] = bits[:, rng.choice(sorted(used))]
+    return bits
+
+
+def a_little_larger(cache, rng):
+    x = numbers(cache.bits)
+    x[int(rng.integers(x.shape[0])), ..., int(rng.integers(2)), :] *= rng.uniform(0.5, 2)
+    return to_bits(x)
+
+
+def heads_in_another_order(cache, rng):
+    return cache.bits[:, :, :, rng.permutation(cache.bits.shape[3])].copy()
+
+
+def noise(cache, rng):
+    """No structure at all: nothing can be told of it."""
+    return to_bits(rng.normal(size=cache.bits.shape) * rng.uniform(0.01, 10))
+
+
+def drawn_scales(cache, rng):
+    """Each head has a spread of its own, and a few channels are far larger."""
+    nl, _, _, nh, nk, dim = cache.bits.shape
+    x = rng.normal(size=cache.bits.shape)
+    x *= np.exp(0.25 * rng.normal(size=(nl, 1, 1, nh, nk, 1)))
+    x *= np.where(rng.random((nl, 1, 1, nh, nk, dim)) < 0.05, 30, 1)
+    return to_bits(x)
+
+
+SOUND = (same_prefix, unused_copy, a_little_larger, heads_in_another_order, noise, drawn_scales)
+
+
+def check_quiet(folder, cache, name, count):
+    rng = np.random.default_rng(2)
+    for make in SOUND:
+        wrong = []
+        for i in range(count):
+            path = cache.write(os.path.join(folder, "quiet.npy"), make(cache, rng))
+            if verdicts(strange(path)):
+                wrong.append((i, verdicts(strange(path))))
+        tap.ok(not wrong, f"{name}: {make.__name__} is no fault, {count} tried", wrong)
+
+
+def check_no_tables(folder, cache, name):
+    """Without tables nobody knows whether two requests begin alike."""
+    rng = np.random.default_rng(1)
+    bits, kind, at = copy_block(cache, rng)
+    path = os.path.join(folder, "tables.npy")
+    side, cache.side = cache.side, {k: v for k, v in cache.side.items() if k not in
+                                    ("block_table", "num_tokens", "free_blocks", "null_block")}
+    found = strange(cache.write(path, bits))[0]["findings"]
+    cache.side = side
+    tap.ok((kind, at, "perhaps") in [(f["name"], f["at"], f["sure"]) for f in found],
+           f"{name}: of a pool without tables it is perhaps", found)
+
+
 # ---- sound dumps ------------------------------------------------------------
 
 def sound_dumps():
@@ -316,6 +386,8 @@ def main():
             check_measures(cache, name)
             check_fp8(folder, cache, name)
             plant(folder, cache, name, 25 if FULL else 5)
+            check_quiet(folder, cache, name, 25 if FULL else 4)
+            check_no_tables(folder, cache, name)
     check_sound()
     return tap.done()
 
