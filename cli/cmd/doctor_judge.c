@@ -138,9 +138,11 @@ static bool judge_alone(struct doctor *d, const struct doctor_said *said,
 			 p->name, p->guessed);
 		next_is(d, "kvtool describe", said, p);
 	} else if (strange) {
-		snprintf(d->sentence, sizeof(d->sentence), "%s: %s: %s", p->name,
+		/* what comes behind a colon is why, and is told below */
+		snprintf(d->sentence, sizeof(d->sentence), "%s: %s: %.*s", p->name,
 			 strange->sure == KVT_CERTAIN ? "something is wrong" :
-			 "something is wrong, likely", strange->text);
+			 "something is wrong, likely",
+			 (int)strcspn(strange->text, ":"), strange->text);
 		next_is(d, strange->kind == KVT_STRANGE_TWICE ?
 			"kvtool describe --block-tables" : "kvtool describe --stats",
 			said, p);

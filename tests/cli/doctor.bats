@@ -46,13 +46,14 @@ verdict() {
 }
 
 @test "the verdict of one dump says where it is wrong, and the next command shows it" {
-	files swapped scaled twice zeros rank1-bad nan
+	files swapped scaled twice zeros rank1-bad nan fp8
 	while read -r name said; do
 		run -1 kvtool doctor "$name.npy"
 		[[ ${lines[0]} = "$name.npy: something is wrong"*"$said"* ]]
 		follow
 	done <<-'END'
 		swapped keys and values of layer 2 are exchanged
+		fp8 numbers too large for float8_e4m3fn were cut off
 		scaled keys of layer 2 are
 		twice blocks 15 (entry 2 of request A) and 34 (entry 5 of request B) hold the same
 		zeros zeros in every live slot of layers 3 to 4

@@ -35,7 +35,7 @@ shows() {
 	*twice.npy) echo '1 hold the same in all layers, and their requests do not begin alike' ;;
 	*stale.npy) echo '1 stale.npy differs from good.npy' ;;
 	*where*) echo '0 layer' ;;
-	*fp8.npy) echo '0 larger ones were cut off' ;;
+	*fp8.npy) echo '0 numbers too large for float8_e4m3fn were cut off' ;;
 	*scaled.npy) echo '1 keys of layer 2 are' ;;
 	*zeros.npy) echo '0 zeros in every live slot of layers 3 to 4' ;;
 	*'good.npy swapped.npy') echo '1 in layer 2: swap-kv' ;;

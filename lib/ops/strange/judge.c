@@ -21,6 +21,7 @@
 
 enum {
 	LEAST_SLOTS = 8,
+	MOST_PERHAPS = 3,
 	MOST_CELLS = 1 << 14,		/* heads of all layers: models have less */
 };
 
@@ -52,9 +53,16 @@ const char *kvt_sure_name(enum kvt_sure sure)
 	return names[sure];
 }
 
+/* Of what is perhaps strange a few are enough, so that they leave room for the rest. */
 void strange_add(struct kvt_strangeness *out, const struct kvt_strange *found)
 {
-	if (out->count++ < KVT_MAX_STRANGE)
+	int perhaps = 0;
+
+	for (int i = 0; i < out->n; i++)
+		perhaps += out->found[i].sure == KVT_PERHAPS;
+	out->count++;
+	if (out->n < KVT_MAX_STRANGE &&
+	    (found->sure > KVT_PERHAPS || perhaps < MOST_PERHAPS))
 		out->found[out->n++] = *found;
 }
 
@@ -601,8 +609,8 @@ static void seek_cut_off(struct kvt_strangeness *out, const struct strange_seen 
 	found.sure = share >= 1e-3 ? KVT_LIKELY : KVT_PERHAPS;
 	say_where(&found, seen, &r);
 	snprintf(found.text, sizeof(found.text),
-		 "%lld of %lld numbers (%.2g %%) are the largest of %s, %lld the one below: larger ones were cut off; is the scale too small?",
-		 LL(out->top), LL(out->elements), 100 * share, seen->group->dtype->name,
+		 "numbers too large for %s were cut off: %lld of %lld (%.2g %%) are its largest, %lld the one below; is the scale too small?",
+		 seen->group->dtype->name, LL(out->top), LL(out->elements), 100 * share,
 		 LL(out->below));
 	strange_add(out, &found);
 }

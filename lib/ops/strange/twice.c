@@ -21,6 +21,7 @@
 enum {
 	MOST_PAIRS = 64,		/* of blocks that are kept apart */
 	MOST_ALIKE = 8,			/* that one is compared with */
+	MOST_USES = 64,			/* of a block, to find out whose it is */
 	LEAST_BYTES = 64,		/* of a block: less may be the same by chance */
 	MOST_HEADS = 512, MOST_LAYERS = 1024,
 };
@@ -92,6 +93,10 @@ static bool is_prefix(const struct hunt *h, int64_t layer, int64_t a, int64_t b,
 		      bool *same_entry)
 {
 	*same_entry = false;
+	/* what so many requests have is how all of them begin */
+	if (h->first_use[a + 1] - h->first_use[a] > MOST_USES ||
+	    h->first_use[b + 1] - h->first_use[b] > MOST_USES)
+		return true;
 	for (int64_t i = h->first_use[a]; i < h->first_use[a + 1]; i++)
 		for (int64_t j = h->first_use[b]; j < h->first_use[b + 1]; j++) {
 			const struct use *x = &h->use[i], *y = &h->use[j];
@@ -297,17 +302,10 @@ static void hunt_heads(struct kvt_strangeness *out, const struct strange_seen *s
 	}
 }
 
-/* All heads of layers l and m, or of keys and values of one layer. */
+/* All heads of two layers, or of keys and values of one; zeros are not meant. */
 static bool same_rows(const uint64_t *a, const uint64_t *b, int64_t rows)
 {
-	bool any = false;
-
-	for (int64_t i = 0; i < rows; i++) {
-		if (a[i] != b[i])
-			return false;
-		any |= a[i] != 0;
-	}
-	return any;
+	return a[0] && !memcmp(a, b, (size_t)rows * sizeof(*a));
 }
 
 static void hunt_layers(struct kvt_strangeness *out, const struct strange_seen *seen)
