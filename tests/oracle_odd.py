@@ -362,7 +362,21 @@ def drawn_scales(cache, rng):
     return to_bits(x)
 
 
-SOUND = (same_prefix, unused_copy, a_little_larger, heads_in_another_order, noise, drawn_scales)
+def turning_at_random(cache, rng):
+    """Keys that are not rotated: they and values turn, each head in a way of its own."""
+    nl, nblocks, slots, nh, nk, dim = cache.bits.shape
+    mix = rng.normal(size=(nl, nh, nk, dim, dim))
+    mix *= 0.95 / np.abs(np.linalg.eigvals(mix)).max(-1)[..., None, None]
+    x = np.empty((nblocks * slots, nl, nh, nk, dim))
+    x[0] = 0
+    for i in range(1, len(x)):
+        x[i] = np.einsum("lhkde,lhke->lhkd", mix, x[i - 1]) + rng.normal(size=x[0].shape)
+    x = x.reshape(nblocks, slots, nl, nh, nk, dim).transpose(2, 0, 1, 3, 4, 5)
+    return to_bits(x)
+
+
+SOUND = (same_prefix, unused_copy, a_little_larger, heads_in_another_order, noise, drawn_scales,
+         turning_at_random)
 
 
 def check_quiet(folder, cache, name, count):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* internal.h - what pass.c has measured, for the rules of judge.c and twice.c */
+/* internal.h - what pass.c has seen, for the measures and the rules */
 #ifndef KVT_STRANGE_INTERNAL_H
 #define KVT_STRANGE_INTERNAL_H
 
@@ -30,8 +30,31 @@ struct strange_seen {
 	int64_t *full;			/* [B] live slots, of the layer that has most */
 };
 
+/* A layer, or all of them; a rank's heads, or all. */
+struct strange_region {
+	int64_t layer;			/* -1: every layer */
+	int64_t head, heads;
+};
+
+void strange_say_where(struct kvt_strange *found, const struct strange_seen *seen,
+		       const struct strange_region *r);
+/* "layer 2", "heads 2-3 of layer 2", "heads 2-3 of every layer" */
+struct kvt_text strange_region_text(const struct strange_seen *seen,
+				    const struct strange_region *r);
+
+int strange_by_value(const void *a, const void *b);	/* doubles, for qsort() */
+/* Sorts x; the upper one of an even number. */
+double strange_median(double *x, int64_t n);
+/* What heads [h, h + heads) of keys (0) or values of a layer turn, together. */
+double strange_together(const double *turning, const int64_t *n, int64_t l, int64_t k,
+			int64_t h, int64_t heads);
+
 void strange_add(struct kvt_strangeness *out, const struct kvt_strange *found);
 
+/* 'scratch' has room for a number of each layer. */
+void strange_seek_swapped(struct kvt_strangeness *out, const struct strange_seen *seen,
+			  double *scratch);
+void strange_seek_scales(struct kvt_strangeness *out, const struct strange_seen *seen);
 /* Fills the measures; then the rules.  False: out of memory. */
 bool strange_measure(struct kvt_strangeness *out, const struct strange_seen *seen);
 bool strange_judge(struct kvt_strangeness *out, const struct strange_seen *seen);
