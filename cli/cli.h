@@ -47,6 +47,7 @@ extern const struct command
 	cmd_copy_blocks,
 	cmd_diff,
 	cmd_mutate,
+	cmd_shrink,
 	cmd_expect,
 	cmd_fsck,
 	cmd_guess,

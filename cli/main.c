@@ -40,6 +40,7 @@ static const struct {
 	{ NULL,     &cmd_fsck },
 	{ NULL,     &cmd_expect },
 	{ NULL,     &cmd_mutate },
+	{ NULL,     &cmd_shrink },
 	{ "move",   &cmd_size },
 	{ NULL,     &cmd_transfer_sim },
 	{ NULL,     &cmd_workers },
@@ -121,6 +122,7 @@ static const struct {
 	{ "extract", "slice" },	{ "join", "merge" },	{ "concat", "merge" },
 	{ "export", "convert" },	{ "transpose", "relayout" },
 	{ "corrupt", "mutate" },	{ "detect", "guess" },
+	{ "minimize", "shrink" },	{ "minimise", "shrink" },
 	{ "transfer", "transfer-sim" },	{ "replay", "transfer-sim replay" },
 	{ "sweep", "transfer-sim sweep" },	{ "copy", "copy-blocks" },
 };

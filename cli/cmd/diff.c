@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cmd/diff.h"
 #include "cli/opt.h"
 #include "cli/print/diff.h"
 #include "cli/progress.h"
@@ -120,8 +121,8 @@ static enum kvt_status read_top(struct diff *d, bool tables, struct kvt_error *e
 }
 
 /* "auto", "atol=1e-3,rtol=0.01", "auto,cosine=0.999"; then --atol and --rtol. */
-static enum kvt_status parse_tolerances(struct diff_tolerance *out,
-					const char *const text[3], struct kvt_error *err)
+enum kvt_status diff_tolerances(struct diff_tolerance *out, const char *const text[3],
+				struct kvt_error *err)
 {
 	struct kvt_key key[NTERMS + 2] = { { NULL, KVT_KEY_FLAG, 0, NULL } };
 	struct kvt_keys keys = { "--tolerance", key, out, 0 };
@@ -180,7 +181,7 @@ static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 	if (d->criteria.exact && (args->tolerance || args->atol || args->rtol))
 		return kvt_fail(err, KVT_USAGE,
 				"--exact and --tolerance exclude each other");
-	if ((status = parse_tolerances(&d->criteria.tolerance, terms, err)))
+	if ((status = diff_tolerances(&d->criteria.tolerance, terms, err)))
 		return status;
 	if ((status = parse_scales(&d->criteria, args->scale, err)))
 		return status;
@@ -255,12 +256,11 @@ static bool says_anything(const struct kvt_hints *hints)
 	return false;
 }
 
-/* What is said of the side counts before what is said of both. */
-static enum kvt_status open_file(struct kvt_dump **out, const char *name,
-				 const struct arguments *args, int s,
-				 struct kvt_hints *hints, struct kvt_error *err)
+enum kvt_status diff_open(struct kvt_dump **out, const char *name,
+			  const struct kvt_hints *side, struct kvt_hints *hints,
+			  struct kvt_error *err)
 {
-	struct kvt_hints own = args->side[s];
+	struct kvt_hints own = *side;
 	enum kvt_status status;
 
 	if (!says_anything(&own))
@@ -296,7 +296,7 @@ static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 				args->nfiles[s] : 0;
 		hints.tp_rank = i;
 		hints.one_of_several = args->nfiles[s] > 1 && !args->in_order;
-		if ((status = open_file(&file[i].reader, names[i], args, s, &hints,
+		if ((status = diff_open(&file[i].reader, names[i], &args->side[s], &hints,
 					err)))
 			return status;
 		args->told |= is_as_told(names[i], &hints, err);

@@ -45,8 +45,8 @@ static const struct kvt_snapshot *side_of(const struct search *s, int side)
 /* ---- one part ----------------------------------------------------------- */
 
 /* 'next' is closed, or what is left now. */
-static enum kvt_status try_part(struct search *s, bool *shows, struct shrink_parts *next,
-				struct kvt_error *err)
+static enum kvt_status try_part(struct search *s, bool *shows,
+				struct shrink_parts *next, struct kvt_error *err)
 {
 	struct shrink *shrink = s->shrink;
 	struct kvt_error why = { "" };
@@ -69,7 +69,7 @@ static enum kvt_status try_part(struct search *s, bool *shows, struct shrink_par
 	return status == KVT_SYSTEM ? kvt_fail(err, status, "%s", why.text) : KVT_OK;
 }
 
-/* Sides that lose nothing (options[side] NULL) stay; one that cannot be cut so ends it. */
+/* Sides that lose nothing (NULL) stay; where one cannot be cut so, nothing is tried. */
 static enum kvt_status try_slices(struct search *s, bool *shows,
 				  const struct kvt_slice_options *const options[NSIDES],
 				  struct kvt_error *err)
@@ -185,8 +185,8 @@ struct kept {
 	const char **name;		/* borrowed */
 };
 
-static bool keep_without(struct kept *out, const struct items *own, const struct item *gone,
-			 int64_t ngone)
+static bool keep_without(struct kept *out, const struct items *own,
+			 const struct item *gone, int64_t ngone)
 {
 	*out = (struct kept){ 0, calloc((size_t)own->n + 1, sizeof(*out->range)),
 			      calloc((size_t)own->n + 1, sizeof(*out->name)) };
