@@ -64,7 +64,6 @@ COMMANDS = {
     "merge": ("r0.h5 r1.h5", "", "merge --verify -o out.npy r0.h5 r1.h5"),
     "copy-blocks": ("in.h5", "", "copy-blocks --blocks=39:40 -o out.h5 in.h5 in.h5"),
     "mutate": ("in.h5", "", "mutate --fault=swap-heads,a=0,b=2,layer=1 -o out.h5 in.h5"),
-    "shrink": ("in.h5 bad.h5", "", "shrink -o case in.h5 bad.h5"),
     "digest": ("in.h5", "", "digest in.h5"),
     "digest-npy": ("in.npy in.json", "", "digest in.npy"),
     "diff": ("in.npy in.json in.h5", "", "diff --deep in.npy in.h5"),

@@ -49,15 +49,14 @@ static enum kvt_status try_part(struct search *s, bool *shows,
 				struct shrink_parts *next, struct kvt_error *err)
 {
 	struct shrink *shrink = s->shrink;
-	struct kvt_error why = { "" };
 	enum kvt_status status;
 
 	*shows = false;
 	shrink->tries++;
 	if (shrink->cancelled && shrink->cancelled(shrink->context))
-		status = kvt_fail(&why, KVT_SYSTEM, "interrupted");
+		status = kvt_fail(err, KVT_SYSTEM, "interrupted");
 	else
-		status = shrink->shows(shrink->context, shows, next, &why);
+		status = shrink->shows(shrink->context, shows, next, err);
 	*shows = *shows && !status;
 	if (*shows) {
 		kvt_shrink_parts_close(&s->now);
@@ -66,7 +65,7 @@ static enum kvt_status try_part(struct search *s, bool *shows,
 	} else {
 		kvt_shrink_parts_close(next);
 	}
-	return status == KVT_SYSTEM ? kvt_fail(err, status, "%s", why.text) : KVT_OK;
+	return status;
 }
 
 /* Sides that lose nothing (NULL) stay; where one cannot be cut so, nothing is tried. */

@@ -17,7 +17,7 @@ struct shrink_parts {
 	struct kvt_dump *part[NSIDES];
 };
 
-/* Does what these hold still show it?  Others than KVT_SYSTEM mean that it does not. */
+/* Does what these hold still show it?  A failure ends the search: nothing is known. */
 typedef enum kvt_status
 shrink_shows(void *context, bool *out, const struct shrink_parts *parts,
 	     struct kvt_error *err);
