@@ -13,6 +13,7 @@
 #include <string.h>
 
 /* One screen of 24 lines. */
+/* One screen of 24 lines. */
 void print_usage(FILE *stream)
 {
 	const struct command *c;
@@ -61,6 +62,8 @@ static const struct {
 	  "kvtool doctor BAD     kvtool doctor GOOD BAD     kvtool help symptoms" },
 	{ "The same within a tolerance", "kvtool diff --tolerance=atol=0.01 A B" },
 	{ "A picture of where they differ", "kvtool diff --heatmap=where.svg A B" },
+	{ "The smallest part that shows it, to send to somebody",
+	  "kvtool shrink -o case A B" },
 	{ "Is a dump or a folder whole and consistent?", "kvtool fsck FILE..." },
 	{ "A check of the layout in CI",
 	  "kvtool expect write -o kv.kvc FILE; kvtool expect check kv.kvc FILE..." },

@@ -387,6 +387,65 @@ static enum kvt_status expect_check(struct arguments *args, char **argv, int n,
 	return status;
 }
 
+/* ---- compare ------------------------------------------------------------ */
+
+static void print_changes(const struct contract contracts[2], char *const *names,
+			  const struct contract_changes *changes)
+{
+	char words[1024];
+
+	if (!changes->n) {
+		plainf("%s and %s: the same (%d clause%s)\n", names[0], names[1],
+		       changes->nclauses, plural(changes->nclauses));
+		return;
+	}
+	contract_changes_words(words, sizeof(words), changes);
+	plainf("%s to %s: %s\n", names[0], names[1],
+	       *words ? words : "no other layout, type or size, but other clauses");
+	for (int i = 0; i < changes->n; i++) {
+		const struct contract_change *c = &changes->change[i];
+		int of = c->clause[1] != NULL;
+
+		plainf("%s:%d: %s\n", names[of], c->clause[of]->line,
+		       contract_change_text(contracts, c).s);
+	}
+}
+
+static enum kvt_status expect_compare(struct arguments *args, char **argv, int n,
+				      struct kvt_error *err)
+{
+	struct contract contracts[2] = { { 0 } };
+	struct contract_changes changes = { 0 };
+	struct json_out json = { NULL, false };
+	enum kvt_status status = stream_in(n, argv, err);
+
+	if (status)
+		return status;
+	if (n != 2 || args->output || args->github || args->reports.n || args->digest ||
+	    args->pool)
+		return kvt_fail(err, KVT_USAGE,
+				"compare: expected two contracts and no option but --json and --quiet: kvtool expect compare old.kvc new.kvc");
+	for (int i = 0; !status && i < 2; i++)
+		status = read_contract(&contracts[i], argv[i], err);
+	if (!status)
+		status = contract_compare(&changes, contracts, err);
+	if (!status && args->json) {
+		const char *const names[2] = { argv[0], argv[1] };
+
+		contract_changes_json(&json, contracts, names, &changes);
+		status = json_print(&json, false, err);
+		json_free(&json);
+	} else if (!status && !args->quiet) {
+		print_changes(contracts, argv, &changes);
+	}
+	if (!status && changes.n)
+		status = KVT_MISMATCH;
+	free(changes.change);
+	for (int i = 0; i < 2; i++)
+		contract_free(&contracts[i]);
+	return status;
+}
+
 /* ---- the command -------------------------------------------------------- */
 
 /* What vLLM would choose: commands of their own. */
@@ -448,8 +507,10 @@ static enum kvt_status run_contract(int argc, char **argv, struct kvt_error *err
 		return expect_write(&args, argv + 1, n - 1, err);
 	if (n > 0 && !strcmp(argv[0], "check"))
 		return expect_check(&args, argv + 1, n - 1, err);
+	if (n > 0 && !strcmp(argv[0], "compare"))
+		return expect_compare(&args, argv + 1, n - 1, err);
 	return kvt_fail(err, KVT_USAGE,
-			"expected write or check, or backend, layout, connector%s%.40s; for example: kvtool expect write dump.h5 cache.kvc",
+			"expected write, check or compare, or backend, layout, connector%s%.40s; for example: kvtool expect write dump.h5 cache.kvc",
 			n > 0 ? ", got " : "", n > 0 ? argv[0] : "");
 }
 
@@ -468,9 +529,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 const struct command cmd_expect = {
 	.name = "expect",
-	.args = "{write FILE [CONTRACT] | check CONTRACT FILE... | "
+	.args = "{write FILE [CONTRACT] | check CONTRACT FILE... | compare OLD NEW | "
 		"{backend | layout | connector} ...}",
-	.summary = "write and check a layout contract; what vLLM would choose",
+	.summary = "write, check and compare layout contracts; what vLLM would choose",
 	.streams = STREAM_OWN,
 	.shards = "",
 	.run = run,
@@ -478,5 +539,6 @@ const struct command cmd_expect = {
 		"  kvtool expect write -o cache.kvc dump.h5\n"
 		"  kvtool expect check cache.kvc dump.h5\n"
 		"  kvtool expect check --report=junit=cache.xml cache.kvc *.h5\n"
+		"  kvtool expect compare old.kvc new.kvc\n"
 		"  kvtool expect backend dump.h5\n",
 };

@@ -55,6 +55,9 @@ bool expect_judge(struct outcome *out, const struct clause *clause,
 /* "layout is LBSHC (nhd), expected LBHSC"; 'room' may be too small for all. */
 void outcome_text(char *out, size_t room, const struct outcome *outcome);
 
+/* A value as people read it: a layout by its axes and the name that most know. */
+struct human expect_named(const struct clause *clause, int i);
+
 /* What a dump would be expected to be: the value of a clause, "" if it has none. */
 void expect_value(char *out, size_t room, const struct clause_key *key,
 		  const struct expect_dump *dump, int g);
@@ -124,6 +127,37 @@ void writers_json(struct json_out *out, json_t *o, const struct kvt_backend_conf
 
 /* The contract that the dump holds to, malloc()ed; NULL: out of memory. */
 char *expect_contract(const struct expect_dump *dump, bool pool);
+
+/* ---- two contracts: compare.c --------------------------------------------- */
+
+/* A clause of either, or a group, that the other has not, or with another value. */
+struct contract_change {
+	const struct clause *clause[2];	/* of old and new; NULL: it has none */
+	bool is_group;			/* it is the line that names a group */
+};
+
+struct contract_changes {
+	int n, nclauses;		/* clauses of both that are the same, too */
+	struct contract_change *change;	/* owned */
+};
+
+/* By group and clause; order of lines and of values, and spelling, do not count. */
+KVT_MUST_CHECK enum kvt_status
+contract_compare(struct contract_changes *out, const struct contract contracts[2],
+		 struct kvt_error *err);
+
+/* "g0: block_size from 16 to 32" */
+struct sentence_of_change {
+	char s[1200];
+};
+struct sentence_of_change contract_change_text(const struct contract contracts[2],
+					       const struct contract_change *change);
+/* "NHD to HND, block 16 to 32": what all else follows from; "": nothing of that. */
+void contract_changes_words(char *out, size_t room,
+			    const struct contract_changes *changes);
+void contract_changes_json(struct json_out *out, const struct contract contracts[2],
+			   const char *const names[2],
+			   const struct contract_changes *changes);
 
 /* ---- reports of expect check: report.c ----------------------------------- */
 

@@ -473,24 +473,40 @@ static void judge_reasons(struct outcome *out, const struct subject *j)
 	out->holds = (out->releases != 0) != (c->op == CLAUSE_IS_NOT);
 }
 
-static void tell_expected(struct outcome *out)
+/* A layout by its axes, and by the name that most know if 'named'. */
+static struct human value_of(const struct clause *clause, int i, bool named)
+{
+	struct kvt_layout layout;
+	struct human out;
+	const char *name;
+
+	if (!clause->key || clause->key->type != CLAUSE_LAYOUT ||
+	    kvt_layout_parse(&layout, clause->value[i], NULL)) {
+		snprintf(out.s, sizeof(out.s), "%s", clause->value[i]);
+		return out;
+	}
+	name = named ? kvt_layout_name(&layout, 0) : NULL;
+	snprintf(out.s, sizeof(out.s), "%s%s%s%s", kvt_layout_string(&layout).s,
+		 name ? " (" : "", name ? name : "", name ? ")" : "");
+	return out;
+}
+
+struct human expect_named(const struct clause *clause, int i)
+{
+	return value_of(clause, i, true);
+}
+
+static void tell_expected(char *out, size_t room, const struct clause *c, bool named)
 {
 	static const char *const words[] = {
 		[CLAUSE_IS] = "", [CLAUSE_IS_NOT] = "none of ",
 		[CLAUSE_AT_LEAST] = "at least ", [CLAUSE_AT_MOST] = "at most ",
 	};
-	const struct clause *c = out->clause;
-	struct text t = { out->expected, sizeof(out->expected), 0 };
-	struct kvt_layout layout;
+	struct text t = { out, room, 0 };
 
 	text_add(&t, "%s", words[c->op]);
-	for (int i = 0; i < c->nvalues; i++) {
-		bool is_layout = c->key && c->key->type == CLAUSE_LAYOUT &&
-				 !kvt_layout_parse(&layout, c->value[i], NULL);
-
-		text_add(&t, "%s%s", i ? " or " : "", is_layout ?
-			 kvt_layout_string(&layout).s : c->value[i]);
-	}
+	for (int i = 0; i < c->nvalues; i++)
+		text_add(&t, "%s%s", i ? " or " : "", value_of(c, i, named).s);
 }
 
 static bool start(struct subject *j, const struct clause_key *key, const char *name,
@@ -519,7 +535,7 @@ bool expect_judge(struct outcome *out, const struct clause *clause,
 		return false;
 	if (j.f)
 		snprintf(out->group, sizeof(out->group), "%s", j.f->group->id);
-	tell_expected(out);
+	tell_expected(out->expected, sizeof(out->expected), clause, false);
 	if (clause->key && clause->key->type == CLAUSE_NAMES)
 		judge_names(out, &j);
 	else if (clause->key && clause->key->type == CLAUSE_RELEASE)
@@ -547,24 +563,17 @@ void expect_value(char *out, size_t room, const struct clause_key *key,
 		find_value(&t, &j);
 }
 
-/* What was found has its names; of what was expected people know it by one. */
-static const char *expected_name(const struct clause *c)
-{
-	struct kvt_layout layout;
-	bool one = c->key && c->key->type == CLAUSE_LAYOUT && c->nvalues == 1;
-
-	return one && !kvt_layout_parse(&layout, c->value[0], NULL) ?
-	       kvt_layout_name(&layout, 0) : NULL;
-}
-
 void outcome_text(char *out, size_t room, const struct outcome *o)
 {
-	const char *name = expected_name(o->clause);
+	char expected[sizeof(o->expected)];
 
-	snprintf(out, room, "%s%s%s is %s, expected %s%s%s%s", o->group,
+	snprintf(expected, sizeof(expected), "%s", *o->expected ? o->expected : "empty");
+	/* JSON has the axes alone */
+	if (o->clause->key && o->clause->key->type == CLAUSE_LAYOUT)
+		tell_expected(expected, sizeof(expected), o->clause, true);
+	snprintf(out, room, "%s%s%s is %s, expected %s", o->group,
 		 *o->group ? ": " : "", o->clause->name, *o->found ? o->found : "empty",
-		 *o->expected ? o->expected : "empty", name ? " (" : "", name ? name : "",
-		 name ? ")" : "");
+		 expected);
 	/* names are a file's to choose, a terminal's state is not */
 	for (char *c = out; *c; c++)
 		if ((unsigned char)*c < ' ' || *c == 0x7f)

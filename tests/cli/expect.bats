@@ -91,7 +91,7 @@ refused() { tells "$1" "$2" expect "${@:3}"; }
 }
 
 @test "mistakes on the command line" {
-	refused 2 "expected write or check, or backend"
+	refused 2 "expected write, check or compare, or backend"
 	refused 2 "or backend, layout, connector, got chek" chek c "$nhd"
 	refused 2 "expected one dump and at most one output, got 3" write "$nhd" "$hnd" x
 	refused 2 "got 2 operands and -o" write -o x "$nhd" y
@@ -315,4 +315,38 @@ could() {
 	could FLASHMLA_SPARSE_DSV41 dsv41 528 128
 	could FLASHMLA_MEGA_ATTN_DSV41 dsv41-fp4 288 128
 	run -1 could FLASHMLA_SPARSE_DSV41 dsv41-fp4 288 128
+}
+
+@test "two contracts are compared in words" {
+	kvtool relayout -q --to=hnd -o hnd32.npy "$kv/s260k/paged_bs32/packed_nhd.bf16.npy"
+	kvtool expect write -o old.kvc "$nhd"
+	kvtool expect write -o new.kvc hnd32.npy
+	run -1 kvtool expect compare old.kvc new.kvc
+	[ "${lines[0]}" = "old.kvc to new.kvc: NHD to HND, block 16 to 32" ]
+	[ "${lines[1]}" = "new.kvc:11: g0: layout from LBSHC (nhd) to LBHSC (hnd)" ]
+	run -1 kvtool expect compare -j old.kvc new.kvc
+	[ "$(json "o['summary'], o['equal'], o['changes'][0]['was']" <<<"$output")" = \
+		"('NHD to HND, block 16 to 32', False, 'LBSHC (nhd)')" ]
+	run -1 kvtool expect compare -q old.kvc new.kvc
+	[ -z "$output" ]
+	run -0 kvtool expect compare old.kvc old.kvc
+	[ "$output" = "old.kvc and old.kvc: the same (18 clauses)" ]
+}
+
+@test "what is spelt in another way is the same, and what one has alone is told" {
+	printf 'kvtool-contract 1\ngroup g0\nlayout = nhd | hnd\ndtype = bf16\nlayers = 05\n' >a
+	printf 'kvtool-contract 1\ngroup g0\nlayers = 5\ndtype = bfloat16\nlayout = LBHSC|LBSHC\n' >b
+	run -0 kvtool expect compare a b
+	printf 'kvtool-contract 1\nmodel = m\ngroup g0\nlayout = nhd\ngroup g1\nheads >= 4\n' >c
+	printf 'kvtool-contract 1\ngroup g0\nlayout = nhd\nlayout != hnd\ngroup g2\n' >d
+	run -1 kvtool expect compare c d
+	[ "$output" = "c to d: no other layout, type or size, but other clauses
+c:5: no more: group g1
+c:2: no more: model m
+d:5: new: group g2
+d:4: g0: new: layout not LBHSC (hnd)" ]
+	run -3 kvtool expect compare a nothing
+	refused 3 "unknown clause 'layuot'" compare a <(printf 'kvtool-contract 1\nlayuot = nhd\n')
+	refused 2 "expected two contracts" compare a
+	refused 2 "expected two contracts" compare --digest a b
 }

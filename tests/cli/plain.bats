@@ -120,7 +120,7 @@ bare() {
 }
 
 @test "11. a contract for CI" {
-	tells 2 'expected write or check' expect "$nhd"
+	tells 2 'expected write, check or compare' expect "$nhd"
 	kvtool expect write -o kv.kvc "$nhd"
 	kvtool expect write "$nhd" same.kvc
 	cmp kv.kvc same.kvc
