@@ -531,7 +531,7 @@ const struct command cmd_expect = {
 	.name = "expect",
 	.args = "{write FILE [CONTRACT] | check CONTRACT FILE... | compare OLD NEW | "
 		"{backend | layout | connector} ...}",
-	.summary = "write, check and compare layout contracts; what vLLM would choose",
+	.summary = "write, check, compare layout contracts; what vLLM chooses",
 	.streams = STREAM_OWN,
 	.shards = "",
 	.run = run,

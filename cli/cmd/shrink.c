@@ -338,7 +338,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_shrink = {
 	.name = "shrink",
 	.args = "A [B] -o DIR",
-	.summary = "the smallest part that still shows a fault, to send to somebody",
+	.summary = "cut out the smallest part that still shows a fault",
 	.run = run,
 	.examples =
 		"  kvtool shrink -o case good.h5 bad.h5\n"

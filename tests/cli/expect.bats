@@ -345,7 +345,7 @@ c:5: no more: group g1
 c:2: no more: model m
 d:5: new: group g2
 d:4: g0: new: layout not LBHSC (hnd)" ]
-	run -3 kvtool expect compare a nothing
+	run -5 kvtool expect compare a nothing
 	refused 3 "unknown clause 'layuot'" compare a <(printf 'kvtool-contract 1\nlayuot = nhd\n')
 	refused 2 "expected two contracts" compare a
 	refused 2 "expected two contracts" compare --digest a b

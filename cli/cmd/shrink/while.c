@@ -19,22 +19,22 @@ static bool has(const char *bytes, size_t nbytes, const char *text, size_t n)
 	return false;
 }
 
-/* Is the text in the file?  Read in pieces that overlap by its length. */
+/* Is the text in the file?  Read in parts that overlap by its length. */
 static enum kvt_status file_has(bool *out, int fd, const char *text,
 				struct kvt_error *err)
 {
-	char piece[1 << 16];
+	char part[1 << 16];
 	size_t n = strlen(text), have = 0;
 	ssize_t got;
 
 	*out = false;
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return kvt_fail_errno(err, "output of --while", "seek");
-	while (!*out && (got = read(fd, piece + have, sizeof(piece) - have)) > 0) {
+	while (!*out && (got = read(fd, part + have, sizeof(part) - have)) > 0) {
 		have += (size_t)got;
-		*out = has(piece, have, text, n);
+		*out = has(part, have, text, n);
 		if (have >= n) {
-			memmove(piece, piece + have - (n - 1), n - 1);
+			memmove(part, part + have - (n - 1), n - 1);
 			have = n - 1;
 		}
 	}

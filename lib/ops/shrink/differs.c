@@ -73,8 +73,9 @@ enum kvt_status kvt_shrink_differs(void *context, bool *out,
 				  pairs.unmatched.item[0].text);
 	if (!status)
 		status = look(d, out, &pairs, side, err);
+	/* parts that have nothing in common show nothing */
 	else if (d->asked && status != KVT_SYSTEM)
-		status = KVT_OK;	/* parts that have nothing in common show nothing */
+		status = KVT_OK;
 	kvt_diff_pairs_free(&pairs);
 	for (int s = 0; s < NSIDES; s++)
 		kvt_diff_side_free(&side[s]);

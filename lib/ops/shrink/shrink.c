@@ -2,7 +2,7 @@
 /*
  * shrink.c - delta debugging over what a dump can be sliced by
  *
- * Each axis in turn: of a list (layers, requests, blocks) pieces are left out, halves
+ * Each axis in turn: of a list (layers, requests, blocks) some are left out, half of them
  * first and single ones at last; of a range (tokens, heads: what is left is one run)
  * something at its beginning or end.  A part that still shows it takes the place of the
  * one before.  What one axis lost may let another lose more, so all are gone through
@@ -267,8 +267,8 @@ static void drop_items(struct items *items, int64_t at, int64_t count)
 	items->n -= count;
 }
 
-/* Pieces of 'size' items, from the first on; *any: some were left out. */
-static enum kvt_status try_pieces(struct search *s, const struct list_axis *axis,
+/* As many as 'size' at a time, from the first on; *any: some were left out. */
+static enum kvt_status try_some(struct search *s, const struct list_axis *axis,
 				  struct items *items, int64_t size, bool *any,
 				  struct kvt_error *err)
 {
@@ -298,7 +298,7 @@ static enum kvt_status shrink_list(struct search *s, const struct list_axis *axi
 	bool any = true;
 
 	while (!status && (size > 1 || any)) {
-		status = try_pieces(s, axis, &items, size, &any, err);
+		status = try_some(s, axis, &items, size, &any, err);
 		if (size > 1) {
 			size /= 2;
 			any = true;
