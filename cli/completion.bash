@@ -46,7 +46,7 @@ _kvtool() {
 		else
 			list=$(_kvtool_words transfer-sim --list-modes)
 		fi ;;
-	expect) ((COMP_CWORD == 2)) && list="write check $(_kvtool_words expect --list-modes)" ;;
+	expect) ((COMP_CWORD == 2)) && list="write check compare $(_kvtool_words expect --list-modes)" ;;
 	*)
 		[[ $word == -* ]] && list=$(_kvtool_words "$command" ${mode:+"$mode"} --list-options)
 		;;

@@ -30,7 +30,7 @@ _kvtool() {
 	--emulate) list=(${(f)"$(kvtool transfer-sim time --emulate=list 2>/dev/null | sed -e 1d -e 's/ .*//')"}) ;;
 	help) list=(how layouts formats dtypes contents specs faults python
 		    ${(f)"$(kvtool --list-commands 2>/dev/null)"}) ;;
-	expect) list=(write check ${(f)"$(kvtool expect --list-modes 2>/dev/null)"}) ;;
+	expect) list=(write check compare ${(f)"$(kvtool expect --list-modes 2>/dev/null)"}) ;;
 	transfer-sim) list=(${(f)"$(kvtool transfer-sim --list-modes 2>/dev/null)"}) ;;
 	*)
 		if [[ $PREFIX == -* ]]; then
