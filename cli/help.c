@@ -12,19 +12,28 @@
 
 #include <string.h>
 
-/* One screen of 24 lines. */
-/* One screen of 24 lines. */
+/* One screen of 24 lines: of what few people need there are names alone. */
 void print_usage(FILE *stream)
 {
 	const struct command *c;
+	bool more = false;
 
 	fputs("usage: kvtool COMMAND [OPTION]... FILE...     to begin with: kvtool "
 	      "describe FILE\n",
 	      stream);
-	for (int i = 0; (c = command_at(i)); i++)
-		fprintf(stream, "%-6s  %-12s  %s\n", command_purpose(i) ?
-			command_purpose(i) : "", c->name, c->summary);
-	fputs("kvtool help how: which command answers what; kvtool help symptoms: "
+	for (int i = 0; (c = command_at(i)); i++) {
+		const char *purpose = command_purpose(i);
+
+		more |= purpose && !strcmp(purpose, "more");
+		if (more && !purpose)
+			fprintf(stream, ", %s", c->name);
+		else if (more)
+			fprintf(stream, "%-6s  %s", purpose, c->name);
+		else
+			fprintf(stream, "%-6s  %-12s  %s\n", purpose ? purpose : "",
+				c->name, c->summary);
+	}
+	fputs("\nkvtool help how: which command answers what; kvtool help symptoms: "
 	      "what is wrong\n"
 	      "kvtool CMD --help; help layouts|formats|dtypes|contents|specs|faults|python; "
 	      "-V\n",

@@ -43,7 +43,7 @@ static const struct {
 	{ NULL,     &cmd_shrink },
 	{ "move",   &cmd_size },
 	{ NULL,     &cmd_transfer_sim },
-	{ NULL,     &cmd_workers },
+	{ "more",   &cmd_workers },
 	{ NULL,     &cmd_reduce },
 	{ NULL,     &cmd_bench },
 };

@@ -56,7 +56,7 @@ enum kvt_status kvt_shrink_differs(void *context, bool *out,
 	struct diff_side side[NSIDES] = { { .name = "A" }, { .name = "B" } };
 	struct rank_file file[NSIDES] = { { "A", parts->part[SIDE_A] },
 					  { "B", parts->part[SIDE_B] } };
-	struct diff_pairs pairs = { 0, NULL, { .n = 0 } };
+	struct diff_pairs pairs = { .n = 0 };
 	enum kvt_status status = KVT_OK;
 
 	*out = false;
