@@ -246,6 +246,9 @@ $(B)/kernels/gpu_images.o: kernels/gpu_images.S $(IMAGES) $(B)/flags
 		-DKVT_CUDA_IMAGE='"$(B)/kernels/cuda.image"' -DKVT_CUDA_ARCHS='"$(B)/kernels/cuda.archs"' \
 		-DKVT_HIP_IMAGE='"$(B)/kernels/hip.image"' -DKVT_HIP_ARCHS='"$(B)/kernels/hip.archs"'
 
+# The assembler reads it.
+$(B)/cli/page/script.o: cli/page/view.js
+
 $(B)/gpuflags: FORCE
 	@mkdir -p $(@D); echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIP) $(HIP_ARCH) $(HIPFLAGS)' | cmp -s - $@ || \
 		echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIP) $(HIP_ARCH) $(HIPFLAGS)' >$@

@@ -37,6 +37,7 @@ struct command {
 extern const struct command
 	cmd_describe,
 	cmd_doctor,
+	cmd_view,
 	cmd_relayout,
 	cmd_convert,
 	cmd_digest,

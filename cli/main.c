@@ -25,6 +25,7 @@ static const struct {
 	const struct command *command;
 } commands[] = {
 	{ "look",   &cmd_describe },
+	{ NULL,     &cmd_view },
 	{ NULL,     &cmd_where },
 	{ NULL,     &cmd_digest },
 	{ NULL,     &cmd_guess },

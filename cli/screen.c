@@ -123,6 +123,31 @@ void screen_say(enum screen_colour colour, const char *text)
 	screen_plain();
 }
 
+/* Of the 256 colours that terminals have; dark enough for white letters. */
+void screen_shade(FILE *f, int i)
+{
+	static const int grounds[] = { 25, 130, 28, 125, 54, 23, 88 };
+
+	if (!coloured())
+		return;
+	if (i < 0)
+		fputs("\033[0m", f);
+	else
+		fprintf(f, "\033[97;48;5;%dm", grounds[i]);
+}
+
+void screen_heat(FILE *f, int tenth)
+{
+	static const int grounds[] = { 255, 195, 153, 117, 75, 39, 33, 27, 21, 18 };
+
+	if (!coloured())
+		return;
+	if (tenth < 0)
+		fputs("\033[0m", f);
+	else
+		fprintf(f, "\033[%d;48;5;%dm", tenth < 5 ? 30 : 97, grounds[tenth]);
+}
+
 /* ---- width --------------------------------------------------------------- */
 
 size_t screen_width(void)
@@ -154,6 +179,13 @@ static bool is_utf8(void)
 bool screen_draws(void)
 {
 	return is_terminal() && !is_dumb() && is_utf8();
+}
+
+int screen_room(void)
+{
+	size_t n = screen_width();
+
+	return n ? (int)n : WIDTH;
 }
 
 /* Behind the character at 's', or our escape; *columns: what it takes of a line. */

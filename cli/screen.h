@@ -8,6 +8,7 @@
 #define KVTOOL_SCREEN_H
 
 #include <stddef.h>
+#include <stdio.h>
 
 #include "lib/kvt/kvt.h"
 
@@ -51,6 +52,13 @@ void screen_take_begin(bool plain);
 char *screen_take_end(void);
 /* Text that was printed into memory, so that what is foreign in it is plain already. */
 void screen_put(const char *text);
+
+/* Columns that a picture may have: those of the terminal, or 80. */
+int screen_room(void);
+/* The ground of what is printed next: the i-th of seven colours; -1: none. */
+void screen_shade(FILE *f, int i);
+/* The same in ten steps from pale to deep. */
+void screen_heat(FILE *f, int tenth);
 
 /*
  * Lines printed between these two are folded at the width of the terminal, at blanks

@@ -33,11 +33,12 @@ void html_text(FILE *f, const char *text)
 static const char *const colours[] = {
 	":root{color-scheme:light dark;--bg:#fbfbfd;--card:#fff;--ink:#1c2030;",
 	"--dim:#626a7f;--line:#dfe2ea;--rest:#e6e8ee;--accent:#2f6fde;--warm:#e08b2c;",
+	"--deep:#0b3a7a;--pale:#eef3f9;",
 	"--c0:#3b78e0;--c1:#f0932b;--c2:#22a06b;--c3:#d6455d;--c4:#8b62d6;",
 	"--c5:#1fa5b8;--c6:#c4a000;--c7:#e2679f;--c8:#6f8f3a;--c9:#a8632f}\n",
 	"@media(prefers-color-scheme:dark){:root{--bg:#11141b;--card:#191d27;",
 	"--ink:#e6e9f2;--dim:#98a1b6;--line:#2b3140;--rest:#2a303d;--accent:#6a9df5;",
-	"--warm:#eba856}}\n",
+	"--warm:#eba856;--deep:#8ec1ff;--pale:#202838}}\n",
 	"svg text{fill:var(--dim);",
 	"font:11px system-ui,'Segoe UI',Helvetica,Arial,sans-serif}",
 	"svg text.on{fill:var(--ink)}\n",
@@ -72,7 +73,29 @@ static const char *const page[] = {
 	"th{font-weight:600;color:var(--dim);"
 	"white-space:nowrap}td.n,th.n{text-align:right}\n",
 	".k{display:inline-block;width:.8em;height:.8em;border-radius:2px;",
-	"margin:0 .35em 0 0}.k+span{margin-right:1.2em}\n", NULL
+	"margin:0 .35em 0 0}.k+span{margin-right:1.2em}\n",
+	".b0{background:var(--c0)}.b1{background:var(--c1)}.b2{background:var(--c2)}",
+	".b3{background:var(--c3)}.b4{background:var(--c4)}.b5{background:var(--c5)}",
+	".b6{background:var(--c6)}.b7{background:var(--c7)}.b8{background:var(--c8)}",
+	".b9{background:var(--c9)}.br{background:var(--rest)}\n",
+	"figure{margin:0 0 8px;overflow-x:auto}svg.pic{width:auto;max-width:100%}",
+	"svg.pic:focus{outline:2px solid var(--accent);outline-offset:3px}",
+	"p.says{min-height:1.5em;margin:4px 0 0;color:var(--dim);font-size:.85rem}\n",
+	".lead{font-size:1.05rem}h2.group{margin:28px 0 0}.second{opacity:.62}",
+	"svg text.in{fill:#fff;font-size:10px;pointer-events:none}",
+	"svg text.on{pointer-events:none}svg text.dark{fill:var(--card)}",
+	"rect.at{stroke:var(--ink);stroke-width:2}rect.lit{stroke:var(--c3);stroke-width:2}",
+	"rect.null,rect.none{fill:none;stroke:var(--line)}rect.passed{opacity:.35}",
+	"path.stroke{stroke:#fff;stroke-width:2}path.cross{stroke:var(--dim)}",
+	"line.edge{stroke:var(--warm);stroke-dasharray:3 2}line.e5m2{stroke-dasharray:1 2}\n",
+	".bar{display:flex;flex-wrap:wrap;gap:10px;align-items:center;margin:0 0 12px}",
+	".choose{display:inline-flex;border:1px solid var(--line);border-radius:6px;",
+	"overflow:hidden}button,select{font:inherit;font-size:.85rem;color:var(--dim);",
+	"background:var(--card);border:0;padding:3px 10px;cursor:pointer}",
+	"select{border:1px solid var(--line);border-radius:6px}",
+	"button[aria-pressed=true]{background:var(--ink);color:var(--bg)}\n",
+	".small{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:10px}",
+	"@media print{.bar,p.says{display:none}.card{break-inside:avoid}}\n", NULL
 };
 
 /* A picture of its own also has headings, and no ground but what it draws. */

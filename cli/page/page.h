@@ -16,6 +16,9 @@ void html_text(FILE *f, const char *text);
 void html_begin(FILE *f, const char *title);
 void html_end(FILE *f);
 
+/* The script of a page that kvtool view writes: view.js. */
+extern const char kvtool_view_script[];
+
 /* ---- pictures ------------------------------------------------------------ */
 
 /* The place of a picture in another one; NULL: in the flow of a page. */

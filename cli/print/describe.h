@@ -60,7 +60,7 @@ void describe_set_text(const struct described *set, int n);
 void describe_set_free(struct described *set, int n);
 
 /* What a person would say of it, in one line; describe_sentence.c. */
-void describe_sentence(const struct kvt_description *d);
+void describe_sentence(FILE *f, const struct kvt_description *d);
 /* The numbers of each layer, head and component, their totals, and what is odd. */
 void describe_stats_text(const struct kvt_group_facts *f);
 

@@ -41,35 +41,35 @@ static const char *what(const struct kvt_group *group)
 	return group->kind == KVT_MLA ? "latents" : "content";
 }
 
-static void say_group(const struct kvt_group *group)
+static void say_group(FILE *f, const struct kvt_group *group)
 {
 	int64_t layers = group->shape.n[KVT_AXIS_L];
 
-	plainf("%s %s of %lld layer%s", group->content.type ?
+	fplainf(f, "%s %s of %lld layer%s", group->content.type ?
 	       kvt_group_type(group).s : short_type(group->dtype), what(group),
 	       (long long)layers, plural(layers));
 }
 
-static void say_shape(const struct kvt_group *group)
+static void say_shape(FILE *f, const struct kvt_group *group)
 {
 	const char *unit = group->content.type ? " bytes" : "";
 	const int64_t *n = group->shape.n;
 
 	if (group->total_heads > n[KVT_AXIS_H])
-		plainf(", %lld of %lld heads of %lld%s", (long long)n[KVT_AXIS_H],
+		fplainf(f, ", %lld of %lld heads of %lld%s", (long long)n[KVT_AXIS_H],
 		       (long long)group->total_heads, (long long)n[KVT_AXIS_D], unit);
 	else if (n[KVT_AXIS_K] == 2 || n[KVT_AXIS_H] > 1)
-		plainf(", %lld head%s of %lld%s", (long long)n[KVT_AXIS_H],
+		fplainf(f, ", %lld head%s of %lld%s", (long long)n[KVT_AXIS_H],
 		       plural(n[KVT_AXIS_H]), (long long)n[KVT_AXIS_D], unit);
 	else
-		plainf(", rows of %lld%s", (long long)n[KVT_AXIS_D], unit);
+		fplainf(f, ", rows of %lld%s", (long long)n[KVT_AXIS_D], unit);
 	if (group->block_size)
-		plainf(", blocks of %lld token%s", (long long)group->block_size,
+		fplainf(f, ", blocks of %lld token%s", (long long)group->block_size,
 		       plural(group->block_size));
 }
 
 /* NHD; names that are more than letters as --layout takes them. */
-static void say_layout(const struct kvt_layout *layout)
+static void say_layout(FILE *f, const struct kvt_layout *layout)
 {
 	const char *name = kvt_layout_name(layout, 0);
 	char capitals[32];
@@ -80,10 +80,10 @@ static void say_layout(const struct kvt_layout *layout)
 		n++;
 	}
 	capitals[n] = '\0';
-	plainf("; %s", !name ? kvt_layout_string(layout).s : name[n] ? name : capitals);
+	fplainf(f, "; %s", !name ? kvt_layout_string(layout).s : name[n] ? name : capitals);
 }
 
-static void say_requests(const struct kvt_snapshot *s)
+static void say_requests(FILE *f, const struct kvt_snapshot *s)
 {
 	int64_t tokens = 0;
 
@@ -91,30 +91,30 @@ static void say_requests(const struct kvt_snapshot *s)
 		return;
 	for (int64_t r = 0; r < s->nrequests; r++)
 		tokens += s->request[r].ntokens;
-	plainf("; %lld request%s, %lld token%s", (long long)s->nrequests,
+	fplainf(f, "; %lld request%s, %lld token%s", (long long)s->nrequests,
 	       plural(s->nrequests), (long long)tokens, plural(tokens));
 }
 
-void describe_sentence(const struct kvt_description *d)
+void describe_sentence(FILE *f, const struct kvt_description *d)
 {
 	const struct kvt_snapshot *s = d->snapshot;
 
 	if (!s->ngroups)
 		return;
-	fputs("  ", stdout);
+	fputs("  ", f);
 	for (int g = 0; g < s->ngroups && g < MOST_GROUPS; g++) {
-		fputs(g ? ", " : "", stdout);
-		say_group(&s->group[g]);
+		fputs(g ? ", " : "", f);
+		say_group(f, &s->group[g]);
 		if (s->ngroups > 1)
-			plainf(" (%s)", s->group[g].id);
+			fplainf(f, " (%s)", s->group[g].id);
 	}
 	if (s->ngroups > MOST_GROUPS)
-		plainf(", and %d more group%s", s->ngroups - MOST_GROUPS,
+		fplainf(f, ", and %d more group%s", s->ngroups - MOST_GROUPS,
 		       plural(s->ngroups - MOST_GROUPS));
 	if (s->ngroups == 1) {
-		say_shape(&s->group[0]);
-		say_layout(&s->group[0].layout);
+		say_shape(f, &s->group[0]);
+		say_layout(f, &s->group[0].layout);
 	}
-	say_requests(s);
-	plainf("; %s\n", kvt_size_string(d->data_bytes).s);
+	say_requests(f, s);
+	fplainf(f, "; %s\n", kvt_size_string(d->data_bytes).s);
 }

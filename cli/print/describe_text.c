@@ -734,7 +734,7 @@ void describe_text(const struct kvt_description *d,
 	screen_plain();
 	plainf(": ");
 	print_file(d);
-	describe_sentence(d);
+	describe_sentence(stdout, d);
 	screen_fold_end();
 	screen_fold_begin(12);
 	print_origin(d);

@@ -67,7 +67,7 @@ static void print_patient(const struct patient *p, bool notes)
 	screen_plain();
 	putchar('\n');
 	if (p->facts)
-		describe_sentence(p->facts);
+		describe_sentence(stdout, p->facts);
 	print_guess(p);
 	print_findings(&p->check, notes);
 	for (int g = 0; p->strange && g < p->facts->snapshot->ngroups; g++)

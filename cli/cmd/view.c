@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* view.c - kvtool view: a dump as pictures, on a terminal or as a page */
+#include "cli/print/view.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/opt.h"
+#include "cli/progress.h"
+#include "cli/set.h"
+#include "cli/text_file.h"
+
+enum { SAMPLE = 256 << 20 };
+
+struct asked {
+	struct kvt_hints hints;
+	struct kvt_run run;
+	int64_t sample;
+	bool all, json, force;
+	const char *output;
+};
+
+static enum kvt_status look_at(struct view_dump *d, const char *path,
+			       const struct asked *asked, struct kvt_error *err)
+{
+	enum kvt_status status;
+
+	if ((status = kvt_open(&d->dump, path, &asked->hints, err)) ||
+	    (status = kvt_describe(&d->facts, path, d->dump, err)))
+		return status;
+	for (int g = 0; !status && g < d->facts.snapshot->ngroups; g++) {
+		struct view_group *group = &d->group[g];
+		int64_t most = asked->all ? INT64_MAX : asked->sample;
+
+		if ((status = kvt_view_pool(&group->pool, d->facts.snapshot, g, err)))
+			break;
+		status = kvt_view_maps(&group->maps, d->dump, g, most, &asked->run,
+				       &group->why);
+		/* what has no numbers is drawn without them */
+		if (status == KVT_BAD_INPUT || status == KVT_UNSUPPORTED) {
+			kvt_view_maps_free(&group->maps);
+			status = KVT_OK;
+		}
+		if (status)
+			*err = group->why;
+	}
+	return status ? status : kvt_dump_unchanged(d->dump, err);
+}
+
+static void view_free(struct view *view)
+{
+	for (int i = 0; i < view->n; i++) {
+		for (int g = 0; g < KVT_MAX_GROUPS; g++) {
+			kvt_view_pool_free(&view->dump[i].group[g].pool);
+			kvt_view_maps_free(&view->dump[i].group[g].maps);
+		}
+		kvt_description_free(&view->dump[i].facts);
+		kvt_dump_close(view->dump[i].dump);
+	}
+	free(view->dump);
+}
+
+static enum kvt_status write_page(const struct view *view, const struct asked *asked,
+				  struct kvt_error *err)
+{
+	struct text_output out = { .path = asked->output };
+	FILE *f = text_output_open(&out);
+	enum kvt_status status = f ? view_page(f, view, err) : KVT_SYSTEM;
+
+	if (!f || !text_output_close(f))
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!status)
+		status = text_files_write(&out, 1, asked->force, err);
+	free(out.text);
+	return status;
+}
+
+static enum kvt_status show(const struct view *view, const struct asked *asked,
+			    struct kvt_error *err)
+{
+	struct json_out json;
+	enum kvt_status status;
+
+	if (asked->output)
+		return write_page(view, asked, err);
+	if (!asked->json) {
+		view_text(stdout, view);
+		return KVT_OK;
+	}
+	view_json(&json, view);
+	status = json_print(&json, false, err);
+	json_free(&json);
+	return status;
+}
+
+static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
+{
+	struct asked asked = { .sample = SAMPLE };
+	int64_t threads = 0, memory = 0;
+	bool quiet = false;
+	const struct opt opts[] = {
+		{ "output", 'o', OPT_STRING, &asked.output, "FILE",
+		  "write a page for a browser, FILE.html" },
+		{ "sample", 0, OPT_SIZE, &asked.sample, "SIZE",
+		  "read so much of a group's data; default: 256M" },
+		{ "all", 0, OPT_FLAG, &asked.all, NULL, "read all of the data" },
+		{ "force", 'f', OPT_FLAG, &asked.force, NULL,
+		  "replace the output if it exists" },
+		OPT_JSON(&asked.json),
+		OPT_THREADS(&threads),
+		OPT_MEMORY(&memory),
+		OPT_QUIET(&quiet),
+		OPT_INPUT(&asked.hints),
+		{ 0 }
+	};
+	int n = opt_parse(&cmd_view, opts, argc, argv, err);
+	struct view view = { .n = 0 };
+	enum kvt_status status;
+
+	if (n < 0)
+		return opt_status(n);
+	if ((status = opt_need(&cmd_view, (struct opt_need[]){
+			{ n, "a dump" }, { 0 } }, err)) ||
+	    (status = text_file_check(asked.output, argv, n, asked.force, err)))
+		return status;
+	n = pass_over_manifests(argv, n, &asked.hints);
+	asked.run = run_watched(threads, memory, quiet);
+	if (!(view.dump = calloc((size_t)n + 1, sizeof(*view.dump))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	while (!status && view.n < n) {
+		view.n++;
+		status = look_at(&view.dump[view.n - 1], argv[view.n - 1], &asked, err);
+	}
+	if (!status)
+		status = show(&view, &asked, err);
+	view_free(&view);
+	return status;
+}
+
+const struct command cmd_view = {
+	.name    = "view",
+	.args    = "FILE...",
+	.summary = "draw a dump: a block, the pool, the numbers; -o page.html",
+	.run     = run,
+	.examples =
+		"  kvtool view dump.h5\n"
+		"  kvtool view -o page.html dump.h5\n"
+		"  kvtool view --json --all dump.h5\n",
+};

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: Apache-2.0
+// view.js - draws the JSON of kvtool view: the block, the pool, the numbers
+//
+// Every text from the dump becomes a text node, never markup.  A mark is a cell of a picture
+// that says something: under the pointer, or by the arrow keys, its words stand below the
+// picture, and a click copies the command that shows the same.
+"use strict";
+(() => {
+const data = JSON.parse(document.getElementById("data").textContent);
+const SVG = "http://www.w3.org/2000/svg";
+
+function make(name, attributes, ...children) {
+	const svg = ["svg", "g", "rect", "path", "text", "line", "title"].includes(name);
+	const node = svg ? document.createElementNS(SVG, name) : document.createElement(name);
+	for (const [key, value] of Object.entries(attributes || {}))
+		if (value !== null && value !== undefined)
+			node.setAttribute(key, value);
+	node.append(...children.filter(c => c !== null));
+	return node;
+}
+
+const size = n => {
+	const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+	let i = 0;
+	for (; n >= 1024 && i < units.length - 1; i++)
+		n /= 1024;
+	return (i && n < 10 ? n.toFixed(2) : i && n < 100 ? n.toFixed(1) : Math.round(n)) +
+		" " + units[i];
+};
+const grouped = n => n.toLocaleString("en-US");
+const short = x => x === null ? "none" : x === 0 ? "0" :
+	Math.abs(x) >= 1e5 || Math.abs(x) < 1e-3 ? x.toExponential(2) :
+	String(+x.toPrecision(3));
+const percent = x => x === null ? "none" : x === 0 ? "0 %" : x < 1e-4 ? "< 0.01 %" :
+	+(100 * x).toPrecision(3) + " %";
+
+// ---- pictures ---------------------------------------------------------------
+
+// A picture of marks [x, y, width, height, how, words, command]; 'label' is for readers.
+function picture(width, height, label, marks, extra) {
+	const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
+				  "aria-label": label, tabindex: 0, class: "pic" });
+	const says = make("p", { class: "says", "aria-live": "polite" }, " ");
+	let current = -1;
+	const nodes = marks.map(mark => {
+		const node = make("rect", { x: mark.x, y: mark.y, width: mark.w, height: mark.h,
+					    class: mark.class, style: mark.style, rx: mark.rx || 0 });
+		svg.append(node);
+		return node;
+	});
+	for (const node of extra || [])
+		svg.append(node);
+	const show = i => {
+		if (current >= 0)
+			nodes[current].classList.remove("at");
+		current = i;
+		if (i >= 0)
+			nodes[i].classList.add("at");
+		says.textContent = i >= 0 ? marks[i].words : " ";
+		if (i >= 0 && marks[i].enter)
+			marks[i].enter();
+	};
+	svg.addEventListener("pointermove", event => {
+		const i = nodes.indexOf(event.target);
+		if (i >= 0 && i !== current)
+			show(i);
+	});
+	svg.addEventListener("keydown", event => {
+		const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+		const down = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+		if (!step && !down && event.key !== "Enter")
+			return;
+		event.preventDefault();
+		if (event.key === "Enter")
+			return copy(current);
+		if (current < 0)
+			return show(0);
+		if (step)
+			return show(Math.min(Math.max(current + step, 0), marks.length - 1));
+		const from = marks[current];	// the nearest of the next row
+		let best = -1, far = Infinity;
+		marks.forEach((m, i) => {
+			const dy = (m.y - from.y) * down, dx = Math.abs(m.x - from.x);
+			if (dy > 0.5 && dy * 1e4 + dx < far)
+				[best, far] = [i, dy * 1e4 + dx];
+		});
+		if (best >= 0)
+			show(best);
+	});
+	const copy = i => {
+		if (i < 0 || !marks[i].command)
+			return;
+		const said = () => { says.textContent = "copied: " + marks[i].command; };
+		if (navigator.clipboard)
+			navigator.clipboard.writeText(marks[i].command).then(said, () => {
+				says.textContent = marks[i].command;
+			});
+		else
+			says.textContent = marks[i].command;
+	};
+	svg.addEventListener("click", () => copy(current));
+	return { node: make("figure", {}, svg, says), nodes, show };
+}
+
+const text = (x, y, words, anchor, kind) =>
+	make("text", { x, y, "text-anchor": anchor || "start", class: kind }, words);
+const shade = depth => `fill:color-mix(in oklab,var(--deep) ${Math.round(depth * 100)}%,var(--pale))`;
+
+// One of several: buttons that say which is on.
+function choose(names, on, change) {
+	const bar = make("div", { class: "choose", role: "group" });
+	names.forEach((name, i) => {
+		const button = make("button", { type: "button", "aria-pressed": i === on }, name);
+		button.addEventListener("click", () => {
+			bar.querySelectorAll("button").forEach((b, j) =>
+				b.setAttribute("aria-pressed", i === j));
+			change(i);
+		});
+		bar.append(button);
+	});
+	return bar;
+}
+
+const quoted = word => /^[\w@%+=:,.\/-]+$/.test(word) ? word : "'" + word.replace(/'/g, "'\\''") + "'";
+const where = (dump, place) => `kvtool where ${quoted(dump.file)} ${place}`;
+
+// ---- one block --------------------------------------------------------------
+
+const MOST_UNITS = 4096, WRAP = 16;
+const KINDS = ["token", "head", "component"];
+
+// The elements of D that stay together in a layout.
+function together(layout, shape) {
+	let run = shape.D;
+	for (const view of layout.views) {
+		let mine = 1;
+		for (const [axis, div, n, stride] of view.factors)
+			if (axis === "D" && div === 1 && stride === shape.elem)
+				mine = n;
+		run = Math.min(run, mine);
+	}
+	return run;
+}
+
+// Units in the order of memory: [address, slot, head, kv, first element].
+function units(layout, shape, run) {
+	const out = [];
+	for (const view of layout.views)
+		for (let k = 0; k < shape.K; k++) {
+			if (view.kv !== null && view.kv !== k)
+				continue;
+			for (let s = 0; s < shape.S; s++)
+				for (let h = 0; h < shape.H; h++)
+					for (let d = 0; d < shape.D; d += run) {
+						const at = { S: s, H: h, K: view.kv === null ? k : 0, D: d };
+						let address = view.offset;
+						for (const [axis, div, n, stride] of view.factors)
+							address += Math.floor((at[axis] || 0) / div) % n * stride;
+						out.push([address, s, h, k, d]);
+					}
+		}
+	return out.sort((a, b) => a[0] - b[0]);
+}
+
+// How many runs of neighbouring bytes some units are.
+function runs(all, some, bytes) {
+	let count = 0, end = -1;
+	for (const unit of all)
+		if (some(unit)) {
+			count += unit[0] !== end;
+			end = unit[0] + bytes;
+		}
+	return count;
+}
+
+function drawBlock(dump, group, layout, state, linked) {
+	const shape = group.shape, run = together(layout, shape), bytes = run * shape.elem;
+	const all = units(layout, shape, run), shown = all.slice(0, MOST_UNITS);
+	const w = 34, h = 20, tall = Math.ceil(shown.length / WRAP) * (h + 2);
+	const axis = [1, 2, 3], of = [shape.S, shape.H, shape.K];
+	const label = unit => {
+		const parts = [`token ${unit[1]}`, `head ${unit[2]}`, group.components[unit[3]]];
+		return parts.join(", ") + (run < shape.D ? `, elements ${unit[4]} to ${unit[4] + run - 1}` : "");
+	};
+	const marks = shown.map((unit, i) => {
+		const colour = unit[axis[state.colour]];
+		return { x: i % WRAP * (w + 2), y: Math.floor(i / WRAP) * (h + 2), w, h, rx: 3,
+			 class: `c${colour % 10}` + (unit[3] ? " second" : ""), unit,
+			 words: `byte ${unit[0]} of the block: ${label(unit)}; its token is ` +
+				 `${runs(all, u => u[1] === unit[1], bytes)} run(s), its head ` +
+				 `${runs(all, u => u[2] === unit[2], bytes)}`,
+			 command: where(dump, `layer=${group.layer},block=${group.block},slot=${unit[1]},` +
+				 `head=${group.head + unit[2]}` + (shape.K === 2 ? `,kv=${"kv"[unit[3]]}` : "") +
+				 `,dim=${unit[4]}`),
+			 enter: () => linked.forEach(other => other(unit)) };
+	});
+	const numbers = shown.map((unit, i) => text(i % WRAP * (w + 2) + w / 2,
+		Math.floor(i / WRAP) * (h + 2) + 14, unit[state.write + 1], "middle", "in"));
+	const drawn = picture(WRAP * (w + 2), tall, `a block in layout ${layout.name}`, marks, numbers);
+	linked.push(unit => drawn.nodes.forEach((node, i) => {
+		const u = shown[i];
+		node.classList.toggle("lit", u[state.colour + 1] === unit[state.colour + 1]);
+	}));
+	const of_token = runs(all, u => u[1] === 0, bytes), of_head = runs(all, u => u[2] === 0, bytes);
+	const plural = n => `${grouped(n)} run${n === 1 ? "" : "s"}`;
+	return make("div", {}, make("h3", {}, layout.name ? `${layout.name} ` : "",
+		make("span", { class: "dim" }, layout.axes)),
+		make("p", { class: "dim" }, `a token of a block of a layer is ${plural(of_token)} of bytes, a head ` +
+			plural(of_head) + (shown.length < all.length ?
+			`; drawn are the first ${shown.length} of ${all.length} parts` : "")), drawn.node);
+}
+
+function block(dump, group) {
+	const layouts = group.block_layouts;
+	if (!layouts.length)
+		return null;
+	const state = { colour: group.shape.H > 1 ? 1 : 0, write: 0,
+			other: Math.max(layouts.findIndex((l, i) => i && l.axes !== layouts[0].axes), 0) };
+	const place = make("div", { class: "two" });
+	const draw = () => {
+		const linked = [];
+		place.replaceChildren(drawBlock(dump, group, layouts[0], state, linked),
+			state.other ? drawBlock(dump, group, layouts[state.other], state, linked) : "");
+	};
+	const select = make("select", { "aria-label": "another layout" });
+	layouts.forEach((layout, i) => i && select.append(make("option", { value: i }, layout.name)));
+	select.value = state.other;
+	select.addEventListener("change", () => {
+		state.other = +select.value;
+		draw();
+	});
+	draw();
+	return make("section", { class: "card" }, make("h2", {}, "One block of a layer, byte after byte"),
+		make("p", { class: "dim" }, "each box is what one token has of one head, as it lies in memory; " +
+			"the number in it is the token; point at one to light up what belongs to it"),
+		make("div", { class: "bar" }, choose(["colour: token", "head", "keys, values"], state.colour, i => {
+			state.colour = i;
+			draw();
+		}), layouts.length > 1 ? make("label", {}, "beside ", select) : null), place);
+}
+
+// ---- the pool ---------------------------------------------------------------
+
+const USES = { free: "unused", null: "null block", shared: "of several requests",
+	       passed: "all of its tokens are gone", owned: "" };
+
+function pool(dump, group) {
+	const p = group.pool, MOST = 4096, per = 48, w = 20;
+	const total = p.runs.reduce((n, r) => n + r[1], 0), step = Math.max(1, Math.ceil(total / MOST));
+	const marks = [];
+	let at = 0;
+	const letters = [];
+	for (const [id, count, use, request] of p.runs)
+		for (let b = 0; b < count; b++, at++) {
+			if (at % step)
+				continue;
+			const i = at / step, x = i % per * (w + 2), y = Math.floor(i / per) * (w + 2);
+			const owner = request >= 0 ? dump.requests[request].id : null;
+			marks.push({ x, y, w, h: w, rx: 3,
+				class: use === "free" ? "r" : use === "null" ? "null" :
+					`c${request % 10}` + (use === "shared" ? " shared" : use === "passed" ? " passed" : ""),
+				words: `block ${id + b}: ${USES[use] || "of " + owner}` +
+					(use === "shared" ? `, first ${owner}` : "") +
+					(step > 1 ? `, and the ${step - 1} after it are not drawn` : ""),
+				command: where(dump, `block=${id + b},layer=${group.layer},slot=0,dim=0`) });
+			if (owner !== null && use !== "free")
+				letters.push(text(x + w / 2, y + 14, owner.slice(0, 1), "middle", "in"));
+			if (use === "shared")
+				letters.push(make("path", { d: `M${x} ${y + w}L${x + w} ${y}`, class: "stroke" }));
+			if (use === "null")
+				letters.push(make("path", { d: `M${x} ${y}L${x + w} ${y + w}M${x} ${y + w}L${x + w} ${y}`,
+							    class: "cross" }));
+		}
+	const legend = make("p", { class: "dim" });
+	dump.requests.slice(0, 12).forEach((q, i) => legend.append(
+		make("i", { class: `k b${i % 10}` }), make("span", {}, `${q.id}, ${grouped(q.tokens)} tokens`)));
+	if (dump.requests.length > 12)
+		legend.append(`and ${dump.requests.length - 12} more requests `);
+	legend.append(make("i", { class: "k br" }), make("span", {}, "unused"));
+	return make("section", { class: "card" }, make("h2", {}, "The pool"), make("p", { class: "dim" },
+		p.known ? `${grouped(p.used)} of ${grouped(total)} blocks in use, ${grouped(p.shared)} of them by several ` +
+		"requests (a stroke); a cross is the null block; the letter is that of the request" :
+		"the dump does not say which request has which block"), legend,
+		picture(per * (w + 2), Math.ceil(marks.length / per) * (w + 2), "the pool, block by block", marks,
+			letters).node);
+}
+
+// ---- numbers ----------------------------------------------------------------
+
+const MEASURES = [["root mean square", "rms", short], ["largest", "largest", short],
+		  ["zeros", "zero", percent], ["NaN and infinite", "nonfinite", n => n === null ? "none" : grouped(n)]];
+
+function map(dump, group, numbers, key, columns, measure, k, log) {
+	const [, name, say] = MEASURES[measure], rows = numbers.layers, kv = group.components.length;
+	const list = numbers[key][name], each = rows.length * columns.length;
+	const finite = list.filter(x => x !== null && (!log || x > 0));
+	const low = Math.min(...finite), high = Math.max(...finite);
+	const depth = x => x === null || (log && x <= 0) ? 0 : high === low ? (x ? 1 : 0) :
+		log ? (Math.log(x) - Math.log(low)) / (Math.log(high) - Math.log(low)) : (x - low) / (high - low);
+	const width = Math.max(Math.min(56, 460 / columns.length), 3), height = Math.max(Math.min(24, 440 / rows.length), 3);
+	const left = 60, marks = [], inside = [];
+	rows.forEach((layer, r) => columns.forEach((column, c) => {
+		const x = list[k * each + r * columns.length + c], deep = depth(x);
+		const what = key === "by_head" ? `head ${column}` : `block ${column}`;
+		marks.push({ x: left + c * width, y: r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
+			style: x === null ? null : shade(deep), class: x === null ? "none" : "heat",
+			words: `layer ${layer}, ${what}, ${group.components[k]}: ${MEASURES[measure][0]} ${say(x)}`,
+			command: where(dump, `layer=${layer},` + (key === "by_head" ? `block=${group.block},head=${column}` :
+				`block=${column},head=${group.head}`) + ",slot=0," + (kv === 2 ? `kv=${"kv"[k]},` : "") + "dim=0") });
+		if (width >= 36 && height >= 16)
+			inside.push(text(left + c * width + width / 2 - 0.5, r * height + height / 2 + 4, say(x), "middle",
+				deep > 0.5 ? "on dark" : "on"));
+	}));
+	const every = Math.ceil(14 / height);
+	rows.forEach((layer, r) => r % every || inside.push(text(left - 6, r * height + height / 2 + 4,
+		r ? layer : `layer ${layer}`, "end")));
+	const bottom = rows.length * height + 14, last = columns[columns.length - 1];
+	inside.push(text(left, bottom, key === "by_head" ? `head ${columns[0]}` : `block ${columns[0]}`));
+	if (columns.length > 1)
+		inside.push(text(left + columns.length * width, bottom, key === "by_head" ? `head ${last}` : `block ${last}`, "end"));
+	return picture(left + columns.length * width + 1, bottom + 4, `${MEASURES[measure][0]} of ${group.components[k]}`,
+		marks, inside).node;
+}
+
+// Largest of a type, and the least that is not rounded to zero, as powers of two.
+const TYPES = [["fp16", -25, 16], ["e4m3", -10, 9], ["e5m2", -17, 16]];
+
+function exponents(group, numbers) {
+	const { low, bins, counts } = numbers.exponents, rows = numbers.layers, list = make("div", { class: "small" });
+	group.components.forEach((name, k) => rows.forEach((layer, r) => {
+		const mine = counts.slice((k * rows.length + r) * bins, (k * rows.length + r + 1) * bins);
+		const all = mine.reduce((a, b) => a + b, 0), most = Math.max(...mine, 1), w = 4, h = 48;
+		if (rows.length > 24 && r % Math.ceil(rows.length / 24))
+			return;
+		const marks = mine.map((n, i) => ({ x: i * w, y: h - n / most * h, w: w - 1, h: n / most * h, class: "p",
+			words: `layer ${layer}, ${name}: ${percent(all ? n / all : null)} of the numbers have magnitudes ` +
+				`from 2^${low + i} to 2^${low + i + 1}` }));
+		const lines = TYPES.slice(1).flatMap(([type, least, most_of]) => [least, most_of].map(e =>
+			make("line", { x1: (e - low) * w, x2: (e - low) * w, y1: 0, y2: h, class: `edge ${type}` })));
+		const out = ([, least, most_of]) => mine.reduce((a, n, i) => a + (low + i < least || low + i >= most_of ? n : 0), 0);
+		lines.push(text(0, h + 12, `${layer} ${name}: ` + TYPES.slice(1).map(t =>
+			`${t[0]} ${percent(all ? out(t) / all : null)}`).join(", ")));
+		list.append(picture(bins * w, h + 16, `magnitudes of ${name} of layer ${layer}`, marks, lines).node);
+	}));
+	return make("div", {}, make("h3", {}, "magnitudes, as powers of two"), make("p", { class: "dim" },
+		"between the dashed lines e4m3, between the dotted ones e5m2 tell numbers apart; beside each layer stands " +
+		"what share of its numbers, without a scale, would be rounded to zero or be too large"), list);
+}
+
+function numbers(dump, group) {
+	const n = group.numbers;
+	if (!n)
+		return group.why ? make("section", { class: "card" }, make("h2", {}, "The numbers"),
+			make("p", {}, group.why)) : null;
+	const state = { measure: 0, log: false }, place = make("div", {});
+	const draw = () => place.replaceChildren(...group.components.flatMap((name, k) => [make("h3", {}, name),
+		make("div", { class: "two" }, n.heads.length > 1 ? map(dump, group, n, "by_head", n.heads, state.measure, k, state.log) : "",
+			n.places.length ? map(dump, group, n, "by_place", n.places, state.measure, k, state.log) : "")]));
+	draw();
+	return make("section", { class: "card" }, make("h2", {}, "The numbers"), make("p", { class: "dim" },
+		"one scale for keys and values: the darker, the larger" + (n.read_bytes < n.bytes ?
+		`; a sample: ${size(n.read_bytes)} of ${size(n.bytes)} were read` : "")),
+		make("div", { class: "bar" }, choose(MEASURES.map(m => m[0]), 0, i => {
+			state.measure = i;
+			draw();
+		}), choose(["linear", "log"], 0, i => {
+			state.log = i === 1;
+			draw();
+		})), place, exponents(group, n));
+}
+
+// ---- the page ---------------------------------------------------------------
+
+function figures(dump) {
+	const list = make("ul", { class: "facts" }), first = dump.groups[0];
+	const fact = (value, label) => list.append(make("li", {}, make("b", {}, value), label));
+	fact(size(dump.data_bytes), "of data");
+	if (dump.requests.length)
+		fact(grouped(dump.requests.reduce((n, q) => n + q.tokens, 0)), "tokens");
+	if (dump.groups.some(g => g.token_bytes))
+		fact(size(dump.groups.reduce((n, g) => n + g.token_bytes, 0)), "a token");
+	if (first.pool.known)
+		fact(`${grouped(first.pool.used)} of ${grouped(first.shape.B)}`, "blocks in use");
+	const odd = dump.groups.filter(g => g.numbers).reduce((n, g) =>
+		n + g.numbers.by_head.nonfinite.reduce((a, b) => a + (b || 0), 0), 0);
+	if (dump.groups.some(g => g.numbers))
+		fact(odd ? grouped(odd) : "none", "NaN or infinite");
+	return list;
+}
+
+const main = document.querySelector("main");
+for (const dump of data.dumps) {
+	main.append(make("h1", {}, dump.file.split("/").pop()), make("p", { class: "lead" }, dump.sentence), figures(dump));
+	for (const group of dump.groups) {
+		const n = group.numbers;
+		group.layer = n && n.layers.length ? n.layers[0] : 0;
+		group.head = n && n.heads.length ? n.heads[0] : 0;
+		group.block = n && n.places.length ? n.places[0] : group.pool.runs.length ? group.pool.runs[0][0] : 0;
+		if (dump.groups.length > 1)
+			main.append(make("h2", { class: "group" }, `${group.id}: ${group.kind}, ${group.type}, ${group.layout}`));
+		for (const part of [block(dump, group), pool(dump, group), numbers(dump, group)])
+			if (part)
+				main.append(part);
+	}
+}
+})();

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * view.h - what is drawn, as JSON, as a page, and on a terminal
+ *
+ * All three draw the same picture: what a dump is, a block of it, its pool, its numbers.
+ */
+#ifndef KVTOOL_PRINT_VIEW_H
+#define KVTOOL_PRINT_VIEW_H
+
+#include "cli/json_out.h"
+#include "lib/ops/describe/describe.h"
+#include "lib/ops/view/view.h"
+
+struct view_group {
+	struct kvt_view_pool pool;
+	struct kvt_view_maps maps;	/* group NULL: there are no numbers */
+	struct kvt_error why;		/* then why, if they were asked for */
+};
+
+struct view_dump {
+	struct kvt_dump *dump;
+	struct kvt_description facts;
+	struct view_group group[KVT_MAX_GROUPS];
+};
+
+struct view {
+	int n;
+	struct view_dump *dump;		/* [n] */
+};
+
+void view_json(struct json_out *out, const struct view *view);
+/* A page that draws view_json(); the script is cli/page/view.js. */
+KVT_MUST_CHECK enum kvt_status
+view_page(FILE *f, const struct view *view, struct kvt_error *err);
+void view_text(FILE *f, const struct view *view);
+
+#endif

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * view_json.c - a picture as JSON, which the script of a page draws
+ *
+ * Maps are lists of numbers: by component, then row, then column.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/print/describe.h"
+#include "cli/print/view.h"
+
+/* ---- where the elements of a block are ----------------------------------- */
+
+static void put_view(struct json_out *out, json_t *list, const struct kvt_view *v, int k)
+{
+	json_t *o = json_append_object(out, list), *factors;
+
+	json_put_int(out, o, "offset", v->offset);
+	json_put_known(out, o, "kv", k, k >= 0);
+	factors = json_put_array(out, o, "factors");
+	for (int i = 0; i < v->nfactors; i++) {
+		const struct kvt_factor *f = &v->factor[i];
+		const char axis[2] = { kvt_axis_letter(f->axis), '\0' };
+		json_t *terms = json_array();
+
+		if (f->n < 2) {
+			json_decref(terms);
+			continue;
+		}
+		json_append(out, factors, terms);
+		json_append_text(out, terms, axis);
+		json_append_int(out, terms, f->div);
+		json_append_int(out, terms, f->n);
+		json_append_int(out, terms, f->stride);
+	}
+}
+
+static void put_layout(struct json_out *out, json_t *list, const char *name,
+		       const struct kvt_layout *layout, const struct kvt_views *views)
+{
+	json_t *o = json_append_object(out, list), *each;
+
+	json_put_text(out, o, "name", name);
+	json_put_text(out, o, "axes", kvt_layout_string(layout).s);
+	each = json_put_array(out, o, "views");
+	for (int i = 0; i < views->count; i++)
+		put_view(out, each, &views->view[i],
+			 views->count == 2 ? views->first_k + i : -1);
+}
+
+/* A block of a layer in the layout of the group, and in all others that have a name. */
+static void put_layouts(struct json_out *out, json_t *o, const struct kvt_group *group)
+{
+	struct kvt_box box = kvt_box_whole(&group->shape);
+	json_t *list = json_put_array(out, o, "block_layouts");
+	const char *own = kvt_layout_name(&group->layout, 0);
+	const struct kvt_preset *p;
+	struct kvt_views views;
+	struct kvt_error err;
+
+	box.end[KVT_AXIS_L] = box.end[KVT_AXIS_B] = 1;
+	if (!kvt_layout_views(&views, &group->layout, &box, group->shape.elem, &err))
+		put_layout(out, list, own ? own : "", &group->layout, &views);
+	for (int i = 0; (p = kvt_preset_at(i)); i++) {
+		struct kvt_layout layout;
+
+		if ((own && !strcmp(own, p->name)) ||
+		    p->latent != (group->shape.n[KVT_AXIS_K] == 1) ||
+		    kvt_layout_parse(&layout, p->name, &err) ||
+		    kvt_layout_equal(&layout, &group->layout) ||
+		    kvt_layout_name(&layout, 0) != p->name ||
+		    kvt_layout_views(&views, &layout, &box, group->shape.elem, &err))
+			continue;
+		put_layout(out, list, p->name, &layout, &views);
+	}
+}
+
+/* ---- the pool ------------------------------------------------------------ */
+
+static const char *const uses[] = {
+	[KVT_VIEW_FREE] = "free", [KVT_VIEW_NULL] = "null", [KVT_VIEW_OWNED] = "owned",
+	[KVT_VIEW_SHARED] = "shared", [KVT_VIEW_PASSED] = "passed",
+};
+
+static void put_pool(struct json_out *out, json_t *o, const struct kvt_view_pool *pool,
+		     const struct kvt_group *group)
+{
+	json_t *p = json_put_object(out, o, "pool"), *runs;
+
+	json_put_bool(out, p, "known", pool->known);
+	json_put_int(out, p, "used", pool->used);
+	json_put_int(out, p, "shared", pool->shared);
+	runs = json_put_array(out, p, "runs");
+	for (int64_t i = 0; i < pool->nruns; i++) {
+		const struct kvt_view_run *r = &pool->run[i];
+		json_t *run = json_array();
+
+		json_append(out, runs, run);
+		json_append_int(out, run, (int64_t)kvt_block_id(group, r->block));
+		json_append_int(out, run, r->count);
+		json_append_text(out, run, uses[r->use]);
+		json_append_int(out, run, r->request);
+	}
+}
+
+/* ---- maps ---------------------------------------------------------------- */
+
+static double share_of(int64_t part, int64_t all)
+{
+	return all ? (double)part / (double)all : NAN;
+}
+
+static double rms_of(const struct kvt_view_cell *c)
+{
+	return kvt_view_rms(c);
+}
+
+static double largest_of(const struct kvt_view_cell *c)
+{
+	return c->finite ? c->largest : NAN;
+}
+
+static double zero_of(const struct kvt_view_cell *c)
+{
+	return share_of(c->zero, c->finite + c->nan + c->inf);
+}
+
+static double odd_of(const struct kvt_view_cell *c)
+{
+	return c->finite + c->nan + c->inf ? (double)(c->nan + c->inf) : NAN;
+}
+
+static const struct {
+	const char *key;
+	double (*of)(const struct kvt_view_cell *c);
+} measures[] = {
+	{ "rms", rms_of }, { "largest", largest_of }, { "zero", zero_of },
+	{ "nonfinite", odd_of },
+};
+
+/* Six digits are more than a colour shows, and as many as a person reads. */
+static double rounded(double x)
+{
+	char text[32];
+
+	if (!isfinite(x))
+		return x;
+	snprintf(text, sizeof(text), "%.6g", x);
+	return strtod(text, NULL);
+}
+
+static void put_map(struct json_out *out, json_t *o, const char *key,
+		    const struct kvt_view_cell *cell, int64_t rows, int64_t columns,
+		    int64_t kv)
+{
+	json_t *map = json_put_object(out, o, key);
+
+	for (size_t m = 0; m < sizeof(measures) / sizeof(measures[0]); m++) {
+		json_t *list = json_put_array(out, map, measures[m].key);
+
+		for (int64_t k = 0; k < kv; k++)
+			for (int64_t i = 0; i < rows * columns; i++)
+				json_append_real(out, list, rounded(
+					measures[m].of(&cell[i * kv + k])));
+	}
+}
+
+/* Where each cell of an axis begins, as people call it. */
+static void put_axis(struct json_out *out, json_t *o, const char *key,
+		     const struct kvt_view_axis *axis,
+		     uint64_t (*id)(const struct kvt_view_maps *m, int64_t member),
+		     const struct kvt_view_maps *m)
+{
+	json_t *list = json_put_array(out, o, key);
+
+	for (int64_t i = 0; i < axis->n && axis->total; i++)
+		json_append_int(out, list, (int64_t)id(m, kvt_view_member(axis, i)));
+}
+
+static uint64_t layer_id(const struct kvt_view_maps *m, int64_t l)
+{
+	return kvt_layer_id(m->group, l);
+}
+
+static uint64_t head_id(const struct kvt_view_maps *m, int64_t h)
+{
+	return kvt_head_id(m->group, h);
+}
+
+static uint64_t place_id(const struct kvt_view_maps *m, int64_t i)
+{
+	return m->nblocks ? kvt_block_id(m->group, m->block[i]) : 0;
+}
+
+static void put_exponents(struct json_out *out, json_t *o, const struct kvt_view_maps *m)
+{
+	json_t *e = json_put_object(out, o, "exponents"), *list;
+
+	json_put_int(out, e, "low", KVT_VIEW_LOW);
+	json_put_int(out, e, "bins", KVT_VIEW_BINS);
+	list = json_put_array(out, e, "counts");
+	for (int64_t k = 0; k < m->kv; k++)
+		for (int64_t l = 0; l < m->layers.n; l++)
+			for (int i = 0; i < KVT_VIEW_BINS; i++)
+				json_append_int(out, list, m->exponent[
+					(l * m->kv + k) * KVT_VIEW_BINS + i]);
+}
+
+static void put_maps(struct json_out *out, json_t *o, const struct view_group *g)
+{
+	const struct kvt_view_maps *m = &g->maps;
+	json_t *v;
+
+	if (!m->by_head) {
+		json_put_text(out, o, "numbers", NULL);
+		json_put_text(out, o, "why", g->why.text[0] ? g->why.text : NULL);
+		return;
+	}
+	v = json_put_object(out, o, "numbers");
+	json_put_int(out, v, "read_bytes", m->read_bytes);
+	json_put_int(out, v, "bytes", m->bytes);
+	put_axis(out, v, "layers", &m->layers, layer_id, m);
+	put_axis(out, v, "heads", &m->heads, head_id, m);
+	put_axis(out, v, "places", &m->places, place_id, m);
+	json_put_int(out, v, "blocks", m->nblocks);
+	put_map(out, v, "by_head", m->by_head, m->layers.n, m->heads.n, m->kv);
+	put_map(out, v, "by_place", m->by_place, m->layers.n, m->places.n, m->kv);
+	put_exponents(out, v, m);
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
+static void put_group(struct json_out *out, json_t *list,
+		      const struct kvt_group_facts *f, const struct view_group *g)
+{
+	const struct kvt_group *group = f->group;
+	const int64_t *n = group->shape.n;
+	json_t *o = json_append_object(out, list), *shape, *parts;
+
+	json_put_text(out, o, "id", group->id);
+	json_put_text(out, o, "kind", kvt_kind_name(group->kind));
+	json_put_text(out, o, "type", kvt_group_type(group).s);
+	json_put_text(out, o, "layout", kvt_layout_called(&group->layout).s);
+	shape = json_put_object(out, o, "shape");
+	for (int a = 0; a < KVT_NAXES; a++) {
+		const char axis[2] = { kvt_axis_letter(a), '\0' };
+
+		json_put_int(out, shape, axis, n[a]);
+	}
+	json_put_int(out, shape, "elem", group->shape.elem);
+	json_put_int(out, o, "block_size", group->block_size);
+	json_put_int(out, o, "window", group->window);
+	json_put_int(out, o, "token_bytes", f->token_bytes);
+	json_put_int(out, o, "block_bytes", f->block_bytes);
+	json_put_int(out, o, "data_bytes", f->data_bytes);
+	parts = json_put_array(out, o, "components");
+	for (int64_t k = 0; k < n[KVT_AXIS_K]; k++)
+		json_append_text(out, parts, kvt_component_name(group, k));
+	put_layouts(out, o, group);
+	put_pool(out, o, &g->pool, group);
+	put_maps(out, o, g);
+}
+
+static void put_requests(struct json_out *out, json_t *o, const struct kvt_snapshot *s)
+{
+	json_t *list = json_put_array(out, o, "requests");
+
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		json_t *q = json_append_object(out, list);
+
+		json_put_text(out, q, "id", s->request[r].id);
+		json_put_int(out, q, "tokens", s->request[r].ntokens);
+		json_put_int(out, q, "first_token", s->request[r].first_token);
+	}
+}
+
+static void put_sentence(struct json_out *out, json_t *o, const struct kvt_description *d)
+{
+	char *text = NULL;
+	size_t n = 0;
+	FILE *f = open_memstream(&text, &n);
+
+	if (f) {
+		describe_sentence(f, d);
+		fclose(f);
+	}
+	while (text && n && strchr("\n ", text[n - 1]))
+		text[--n] = '\0';
+	json_put_text(out, o, "sentence", text ? text + strspn(text, " ") : NULL);
+	free(text);
+}
+
+void view_json(struct json_out *out, const struct view *view)
+{
+	json_t *dumps;
+
+	json_start(out);
+	dumps = json_put_array(out, out->root, "dumps");
+	for (int i = 0; i < view->n; i++) {
+		const struct view_dump *d = &view->dump[i];
+		json_t *o = json_append_object(out, dumps), *groups;
+
+		json_put_text(out, o, "file", d->facts.path);
+		json_put_text(out, o, "format", kvt_dump_format(d->dump));
+		put_sentence(out, o, &d->facts);
+		json_put_text(out, o, "model", d->facts.snapshot->model);
+		json_put_int(out, o, "data_bytes", d->facts.data_bytes);
+		json_put_int(out, o, "file_bytes", d->facts.file_bytes);
+		put_requests(out, o, d->facts.snapshot);
+		groups = json_put_array(out, o, "groups");
+		for (int g = 0; g < d->facts.snapshot->ngroups; g++)
+			put_group(out, groups, &d->facts.group[g], &d->group[g]);
+	}
+}

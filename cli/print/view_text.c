@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * view_text.c - a pool and maps as characters
+ *
+ * A block is the letter of its request.  A number is a shade of ten, which are digits
+ * where there are no colours: so nothing is told by colour alone.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/print/describe.h"
+#include "cli/print/view.h"
+#include "cli/screen.h"
+
+enum { LEFT = 12 };			/* columns of a label */
+
+/* ---- the pool ------------------------------------------------------------ */
+
+/* A to Z and a to z by turns; requests that have a letter of their own keep it. */
+static char letter_of(int64_t request)
+{
+	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+	return request < 0 ? '?' : letters[request % 52];
+}
+
+static char sign_of(const struct kvt_view_run *r)
+{
+	switch (r->use) {
+	case KVT_VIEW_FREE:   return '.';
+	case KVT_VIEW_NULL:   return '0';
+	case KVT_VIEW_SHARED: return '*';
+	case KVT_VIEW_PASSED: return '-';
+	case KVT_VIEW_OWNED:  break;
+	}
+	return letter_of(r->request);
+}
+
+/* A character for 'step' blocks: the sign of the first of them. */
+static void print_pool(FILE *f, const struct view_dump *d, int g)
+{
+	const struct kvt_view_pool *pool = &d->group[g].pool;
+	const struct kvt_group *group = d->facts.group[g].group;
+	int64_t n = group->shape.n[KVT_AXIS_B], width = (int64_t)screen_room() - LEFT;
+	int64_t rows = 16, step = n / (width * rows) + 1, at = 0;
+
+	fplainf(f, "  pool      ");
+	for (int64_t i = 0; i < pool->nruns; i++) {
+		const struct kvt_view_run *r = &pool->run[i];
+
+		for (int64_t b = (r->block + step - 1) / step * step;
+		     b < r->block + r->count; b += step, at++) {
+			if (at && at % width == 0)
+				fplainf(f, "\n%*s", LEFT, "");
+			if (pool->known)
+				screen_shade(f, r->use == KVT_VIEW_FREE ? -1 :
+					     r->use == KVT_VIEW_OWNED ?
+					     (int)(r->request % 6) : 6);
+			fputc(pool->known ? sign_of(r) : '?', f);
+		}
+	}
+	screen_shade(f, -1);
+	fputc('\n', f);
+	if (step > 1)
+		fplainf(f, "%*sa character for %lld blocks: the first of them\n", LEFT, "",
+			(long long)step);
+	if (!pool->known)
+		return;
+	fplainf(f, "%*s", LEFT, "");
+	for (int64_t r = 0; r < d->facts.snapshot->nrequests && r < 8; r++)
+		fplainf(f, "%c %s  ", letter_of(r), d->facts.snapshot->request[r].id);
+	fplainf(f, ". unused%s\n", pool->shared ? "  * shared" : "");
+}
+
+/* ---- maps ---------------------------------------------------------------- */
+
+struct scale {
+	double least, most;
+};
+
+static struct scale scale_of(const struct kvt_view_cell *cell, int64_t n, int64_t kv,
+			     int64_t k)
+{
+	struct scale s = { INFINITY, 0 };
+
+	for (int64_t i = 0; i < n; i++) {
+		double x = kvt_view_rms(&cell[i * kv + k]);
+
+		if (x < s.least)
+			s.least = x;
+		if (x > s.most)
+			s.most = x;
+	}
+	return s;
+}
+
+static void put_cell(FILE *f, double x, const struct scale *s)
+{
+	int tenth = s->most > s->least ?
+		    (int)((x - s->least) / (s->most - s->least) * 9.999) : 0;
+
+	if (isnan(x)) {
+		fputc(' ', f);
+		return;
+	}
+	screen_heat(f, tenth);
+	fputc('0' + tenth, f);
+	screen_heat(f, -1);
+}
+
+static void print_map(FILE *f, const struct kvt_view_maps *m,
+		      const struct kvt_view_cell *cell, int64_t columns, int64_t k,
+		      const char *what)
+{
+	int64_t width = (int64_t)screen_room() - LEFT, shown = columns < width ? columns :
+								width;
+	int64_t rows = m->layers.n < 24 ? m->layers.n : 24;
+	struct scale s = scale_of(cell, m->layers.n * columns, m->kv, k);
+
+	fplainf(f, "  %-9s rms by layer and %s: 0 is %.3g, 9 is %.3g\n",
+		kvt_component_name(m->group, k), what, s.least, s.most);
+	for (int64_t r = 0; r < rows; r++) {
+		int64_t l = r * m->layers.n / rows;
+
+		fplainf(f, "  layer %3lld ", (long long)kvt_layer_id(
+			m->group, kvt_view_member(&m->layers, l)));
+		for (int64_t c = 0; c < shown; c++)
+			put_cell(f, kvt_view_rms(&cell[(l * columns + c * columns / shown) *
+						       m->kv + k]), &s);
+		fputc('\n', f);
+	}
+}
+
+static void print_numbers(FILE *f, const struct view_group *g)
+{
+	const struct kvt_view_maps *m = &g->maps;
+
+	if (!m->by_head) {
+		if (g->why.text[0])
+			fplainf(f, "  numbers   %s\n", g->why.text);
+		return;
+	}
+	for (int64_t k = 0; k < m->kv; k++) {
+		if (m->heads.n > 1)
+			print_map(f, m, m->by_head, m->heads.n, k, "head");
+		if (m->nblocks)
+			print_map(f, m, m->by_place, m->places.n, k, "block");
+	}
+	if (m->read_bytes < m->bytes)
+		fplainf(f, "  a sample: %s of %s were read; --all reads all\n",
+			kvt_size_string(m->read_bytes).s, kvt_size_string(m->bytes).s);
+}
+
+void view_text(FILE *f, const struct view *view)
+{
+	for (int i = 0; i < view->n; i++) {
+		const struct view_dump *d = &view->dump[i];
+
+		fplainf(f, "%s%s\n", i ? "\n" : "", d->facts.path);
+		describe_sentence(f, &d->facts);
+		for (int g = 0; g < d->facts.snapshot->ngroups; g++) {
+			if (d->facts.snapshot->ngroups > 1)
+				fplainf(f, "\n  %s\n", d->facts.group[g].group->id);
+			print_pool(f, d, g);
+			print_numbers(f, &d->group[g]);
+		}
+	}
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool.c - which block of a pool is whose, in runs of neighbours */
+#include <stdlib.h>
+
+#include "lib/ops/view/view.h"
+
+struct owner {
+	enum kvt_view_use use;
+	int64_t request;
+};
+
+/* Are all tokens of the i-th block of a request where it has no slot? */
+static bool is_passed(const struct kvt_request *q, const struct kvt_group *group, int g,
+		      int64_t i)
+{
+	int64_t begin = q->first_token - kvt_request_skip(q, group) +
+			i * group->block_size, end = begin + group->block_size;
+	struct kvt_range live;
+
+	if (!group->block_size || !q->nholes)
+		return false;
+	if (begin < q->first_token)
+		begin = q->first_token;
+	if (end > q->first_token + q->ntokens)
+		end = q->first_token + q->ntokens;
+	live = kvt_request_live(q, g, begin, end);
+	return live.begin >= live.end;
+}
+
+static void mark(struct owner *owner, struct kvt_view_pool *pool,
+		 const struct kvt_snapshot *s, int g)
+{
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		const struct kvt_request *q = &s->request[r];
+
+		for (int64_t i = 0; i < q->nblocks[g]; i++) {
+			struct owner *o = &owner[q->blocks[g][i]];
+
+			if (o->use == KVT_VIEW_NULL)
+				continue;
+			if (o->use == KVT_VIEW_FREE) {
+				o->use = is_passed(q, &s->group[g], g, i) ?
+					 KVT_VIEW_PASSED : KVT_VIEW_OWNED;
+				o->request = r;
+				pool->used++;
+			} else if (o->request != r && o->use != KVT_VIEW_SHARED) {
+				o->use = KVT_VIEW_SHARED;
+				pool->shared++;
+			}
+		}
+	}
+}
+
+static bool add_runs(struct kvt_view_pool *pool, const struct owner *owner, int64_t n)
+{
+	int64_t room = 0;
+
+	for (int64_t b = 0; b < n; b++) {
+		struct kvt_view_run *last = pool->run + pool->nruns - 1, *more;
+
+		if (b && owner[b].use == last->use && owner[b].request == last->request) {
+			last->count++;
+			continue;
+		}
+		if (pool->nruns == room) {
+			room = room ? 2 * room : 64;
+			more = realloc(pool->run, (size_t)room * sizeof(*more));
+			if (!more)
+				return false;
+			pool->run = more;
+		}
+		pool->run[pool->nruns++] = (struct kvt_view_run){
+			b, 1, owner[b].use, owner[b].request };
+	}
+	return true;
+}
+
+enum kvt_status kvt_view_pool(struct kvt_view_pool *pool, const struct kvt_snapshot *s,
+			      int g, struct kvt_error *err)
+{
+	int64_t n = s->group[g].shape.n[KVT_AXIS_B], null = kvt_null_block(s, g);
+	struct owner *owner = calloc((size_t)n + 1, sizeof(*owner));
+	bool good = owner != NULL;
+
+	*pool = (struct kvt_view_pool){ .known = s->nrequests > 0 };
+	for (int64_t b = 0; good && b < n; b++)
+		owner[b] = (struct owner){ b == null ? KVT_VIEW_NULL : KVT_VIEW_FREE, -1 };
+	if (good)
+		mark(owner, pool, s, g);
+	good = good && add_runs(pool, owner, n);
+	free(owner);
+	return good ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+}
+
+void kvt_view_pool_free(struct kvt_view_pool *pool)
+{
+	free(pool->run);
+	*pool = (struct kvt_view_pool){ 0 };
+}
