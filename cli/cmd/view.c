@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/opt.h"
+#include "cli/print/diff.h"
 #include "cli/progress.h"
 #include "cli/set.h"
 #include "cli/text_file.h"
@@ -46,6 +47,53 @@ static enum kvt_status look_at(struct view_dump *d, const char *path,
 	}
 	return status ? status : kvt_dump_unchanged(d->dump, err);
 }
+
+/* ---- two dumps ----------------------------------------------------------- */
+
+/* Two ranks of one model are not two versions of one thing. */
+static bool are_ranks(const struct view *view)
+{
+	const struct kvt_snapshot *a = view->dump[0].facts.snapshot;
+	const struct kvt_snapshot *b = view->dump[1].facts.snapshot;
+
+	return a->parallel.tp_size > 1 && a->parallel.tp_size == b->parallel.tp_size &&
+	       a->parallel.tp_rank != b->parallel.tp_rank;
+}
+
+static enum kvt_status compare(struct diff *d, struct view *view,
+			       struct rank_file file[NSIDES], const struct kvt_run *run,
+			       struct kvt_error *err)
+{
+	const struct diff_alignment how = { .by = BY_AUTO };
+	enum kvt_status status = KVT_OK;
+
+	d->options = (struct diff_options){ .run = *run, .nworst = 1 };
+	for (int s = 0; !status && s < NSIDES; s++) {
+		file[s] = (struct rank_file){ .reader = view->dump[s].dump,
+					      .name = view->dump[s].facts.path };
+		status = kvt_diff_side_init(&d->side[s], file[s].name, &file[s], 1, run,
+					    err);
+	}
+	if (!status)
+		status = kvt_diff_align(&d->pairs, d->side, &how, err);
+	if (!status)
+		status = kvt_diff_results(&d->result, &d->pairs, d->side, &d->criteria,
+					  &d->options, true, err);
+	view->diff = d;
+	return status;
+}
+
+static void diff_free(struct diff *d)
+{
+	for (int i = 0; d->result && i < d->pairs.n; i++)
+		kvt_diff_result_free(&d->result[i]);
+	free(d->result);
+	kvt_diff_pairs_free(&d->pairs);
+	for (int s = 0; s < NSIDES; s++)
+		kvt_diff_side_free(&d->side[s]);
+}
+
+/* ---- the command --------------------------------------------------------- */
 
 static void view_free(struct view *view)
 {
@@ -115,6 +163,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	};
 	int n = opt_parse(&cmd_view, opts, argc, argv, err);
 	struct view view = { .n = 0 };
+	struct rank_file file[NSIDES];
+	struct diff diff = { .common = true };
 	enum kvt_status status;
 
 	if (n < 0)
@@ -131,19 +181,23 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		view.n++;
 		status = look_at(&view.dump[view.n - 1], argv[view.n - 1], &asked, err);
 	}
+	if (!status && n == 2 && !are_ranks(&view))
+		status = compare(&diff, &view, file, &asked.run, err);
 	if (!status)
 		status = show(&view, &asked, err);
+	diff_free(&diff);
 	view_free(&view);
 	return status;
 }
 
 const struct command cmd_view = {
 	.name    = "view",
-	.args    = "FILE...",
+	.args    = "FILE... | A B",
 	.summary = "draw a dump: a block, the pool, the numbers; -o page.html",
 	.run     = run,
 	.examples =
 		"  kvtool view dump.h5\n"
 		"  kvtool view -o page.html dump.h5\n"
+		"  kvtool view -o page.html good.h5 bad.h5\n"
 		"  kvtool view --json --all dump.h5\n",
 };

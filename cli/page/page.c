@@ -94,6 +94,10 @@ static const char *const page[] = {
 	"background:var(--card);border:0;padding:3px 10px;cursor:pointer}",
 	"select{border:1px solid var(--line);border-radius:6px}",
 	"button[aria-pressed=true]{background:var(--ink);color:var(--bg)}\n",
+	".verdict{border-left:4px solid var(--c2);background:var(--card);padding:10px 14px;",
+	"border-radius:4px;margin:12px 0}.verdict.differs{border-color:var(--c3)}",
+	"code{font:12.5px ui-monospace,'DejaVu Sans Mono',monospace;background:var(--bg);",
+	"padding:2px 6px;border-radius:4px}rect.first{fill:none;stroke:var(--c3);stroke-width:2}\n",
 	".small{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:10px}",
 	"@media print{.bar,p.says{display:none}.card{break-inside:avoid}}\n", NULL
 };

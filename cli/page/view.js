@@ -298,10 +298,12 @@ function map(dump, group, numbers, key, columns, measure, k, log) {
 	const depth = x => x === null || (log && x <= 0) ? 0 : high === low ? (x ? 1 : 0) :
 		log ? (Math.log(x) - Math.log(low)) / (Math.log(high) - Math.log(low)) : (x - low) / (high - low);
 	const width = Math.max(Math.min(56, 460 / columns.length), 3), height = Math.max(Math.min(24, 440 / rows.length), 3);
-	const left = 60, marks = [], inside = [];
+	const left = 60, marks = [], inside = [], tokens = numbers.place_tokens;
+	const name_of = c => tokens.length ? `token ${tokens[c][1]} of ${dump.requests[tokens[c][0]].id} (block ${columns[c]})` :
+		`block ${columns[c]}`;
 	rows.forEach((layer, r) => columns.forEach((column, c) => {
 		const x = list[k * each + r * columns.length + c], deep = depth(x);
-		const what = key === "by_head" ? `head ${column}` : `block ${column}`;
+		const what = key === "by_head" ? `head ${column}` : name_of(c);
 		marks.push({ x: left + c * width, y: r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
 			style: x === null ? null : shade(deep), class: x === null ? "none" : "heat",
 			words: `layer ${layer}, ${what}, ${group.components[k]}: ${MEASURES[measure][0]} ${say(x)}`,
@@ -314,10 +316,10 @@ function map(dump, group, numbers, key, columns, measure, k, log) {
 	const every = Math.ceil(14 / height);
 	rows.forEach((layer, r) => r % every || inside.push(text(left - 6, r * height + height / 2 + 4,
 		r ? layer : `layer ${layer}`, "end")));
-	const bottom = rows.length * height + 14, last = columns[columns.length - 1];
-	inside.push(text(left, bottom, key === "by_head" ? `head ${columns[0]}` : `block ${columns[0]}`));
-	if (columns.length > 1)
-		inside.push(text(left + columns.length * width, bottom, key === "by_head" ? `head ${last}` : `block ${last}`, "end"));
+	const bottom = rows.length * height + 14, last = columns.length - 1;
+	inside.push(text(left, bottom, key === "by_head" ? `head ${columns[0]}` : name_of(0)));
+	if (last)
+		inside.push(text(left + columns.length * width, bottom, key === "by_head" ? `head ${columns[last]}` : name_of(last), "end"));
 	return picture(left + columns.length * width + 1, bottom + 4, `${MEASURES[measure][0]} of ${group.components[k]}`,
 		marks, inside).node;
 }
@@ -369,6 +371,85 @@ function numbers(dump, group) {
 		})), place, exponents(group, n));
 }
 
+// ---- two dumps --------------------------------------------------------------
+
+const DIFFERENCES = [["share that differs", c => c[3] / c[2], percent], ["largest difference", c => c[4], short],
+		     ["relative error (L2)", c => c[5], short], ["1 - cosine", c => c[6] === null ? null : 1 - c[6], short]];
+
+const placeName = (p, end) => p.request === null ? `block ${end ? p.end_block : p.block}` :
+	`token ${end ? p.end_token : p.token} of ${end ? p.end_request : p.request}`;
+
+function diffMap(group, key, names, measure) {
+	const [title, of, say] = DIFFERENCES[measure], rows = group.layers, left = 60;
+	const width = Math.max(Math.min(56, 460 / names.length), 3), height = Math.max(Math.min(24, 440 / rows.length), 3);
+	const cells = new Map(group[key].map(c => [c[0] * names.length + c[1], c]));
+	const values = group[key].map(of).filter(x => x !== null && x > 0);
+	const low = Math.log(Math.min(...values)), high = Math.log(Math.max(...values));
+	const depth = x => x > 0 ? (high > low ? 0.25 + 0.75 * (Math.log(x) - low) / (high - low) : 1) : 0;
+	const marks = [], extra = [];
+	let first = null;
+	rows.forEach((layer, r) => names.forEach((name, c) => {
+		const cell = cells.get(r * names.length + c), x = cell ? of(cell) : 0;
+		const mark = { x: left + c * width, y: r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
+			class: "heat", style: cell ? shade(depth(x)) : shade(0), words: `layer ${layer}, ${name}: ` + (cell ?
+			`${grouped(cell[3])} of ${grouped(cell[2])} differ, at most by ${short(cell[4])}, relative error ${short(cell[5])}` : "equal") };
+		marks.push(mark);
+		if (cell && !first)
+			first = mark;
+		if (cell && width >= 36 && height >= 16)
+			extra.push(text(mark.x + width / 2, mark.y + height / 2 + 4, say(x), "middle", depth(x) > 0.5 ? "on dark" : "on"));
+	}));
+	if (first)
+		extra.push(make("rect", { x: first.x - 1, y: first.y - 1, width: first.w + 2, height: first.h + 2, class: "first" }));
+	const every = Math.ceil(14 / height), bottom = rows.length * height + 14;
+	rows.forEach((layer, r) => r % every || extra.push(text(left - 6, r * height + height / 2 + 4, r ? layer : `layer ${layer}`, "end")));
+	extra.push(text(left, bottom, names[0]));
+	if (names.length > 1)
+		extra.push(text(left + names.length * width, bottom, names[names.length - 1], "end"));
+	return picture(left + names.length * width + 2, bottom + 4, `${title} by layer and ${key === "by_head" ? "head" : "place"}`,
+		marks, extra).node;
+}
+
+function difference(diff) {
+	const out = [];
+	for (const group of diff.groups) {
+		if (group.result === "equal" || !group.layers)
+			continue;
+		const place = make("div", { class: "two" });
+		const draw = measure => place.replaceChildren(
+			group.heads.length > 1 ? diffMap(group, "by_head", group.heads.map(h => `head ${h}`), measure) : "",
+			diffMap(group, "by_place", group.places.map((p, i) => placeName(p, i && i === group.places.length - 1)), measure));
+		draw(0);
+		const f = group.first;
+		out.push(make("section", { class: "card" }, make("h2", {}, diff.groups.length > 1 ? `Where ${group.id} differs` :
+			"Where they differ"), make("p", { class: "dim" }, `${grouped(group.different)} of ${grouped(group.elements)} ` +
+			`elements, at most by ${short(group.max_abs)}; relative error ${short(group.rel_l2)}, cosine ` +
+			`${group.cosine === null ? "not defined" : group.cosine.toFixed(6)}; the darker, the more (log); ` +
+			"the first cell is framed"), f ? make("p", {}, `first: layer ${f.layer}, ` + (f.request !== null ?
+			`token ${f.token} of ${f.request}, ` : "") + `block ${f.block} slot ${f.slot}` + (f.head >= 0 ? `, head ${f.head}` : "") +
+			(f.kv >= 0 ? `, ${["key", "value"][f.kv]}` : "") + `, element ${f.dim}: ${short(f.a)} and ${short(f.b)}, at bytes ` +
+			`${f.offset_a} and ${f.offset_b}`) : null, make("div", { class: "bar" },
+			choose(DIFFERENCES.map(d => d[0]), 0, draw)), place));
+	}
+	return out;
+}
+
+// The one thing to know, in a sentence.
+function verdict(diff, names) {
+	const [a, b] = names.map(quoted), box = make("div", { class: "verdict " + diff.result });
+	const bad = diff.groups.filter(g => g.result === "differs");
+	const fault = bad.map(g => g.fault).find(f => f);
+	const sentence = diff.result === "equal" ? "Both hold the same." : diff.result === "within" ?
+		"Both hold the same within the tolerance." : fault ? fault.summary.charAt(0).toUpperCase() + fault.summary.slice(1) +
+		(fault.args ? ` (${fault.args}).` : ".") : "They differ, and no known fault explains it.";
+	box.append(make("b", {}, sentence), " ");
+	bad.forEach(g => box.append(g.first ? `First in layer ${g.first.layer}` + (g.first.request !== null ?
+		`, token ${g.first.token} of ${g.first.request}. ` : `, block ${g.first.block}. `) : ""));
+	diff.only_one_side.forEach(t => box.append(t + ". "));
+	box.append(make("code", {}, `kvtool diff ${a} ${b}`));
+	return box;
+}
+
 // ---- the page ---------------------------------------------------------------
 
 function figures(dump) {
@@ -388,9 +469,13 @@ function figures(dump) {
 	return list;
 }
 
-const main = document.querySelector("main");
+const main = document.querySelector("main"), leaf = path => path.split("/").pop();
+if (data.diff) {
+	main.append(make("h1", {}, leaf(data.dumps[0].file), make("span", { class: "dim" }, " beside "), leaf(data.dumps[1].file)),
+		verdict(data.diff, data.dumps.map(d => d.file)), ...difference(data.diff));
+}
 for (const dump of data.dumps) {
-	main.append(make("h1", {}, dump.file.split("/").pop()), make("p", { class: "lead" }, dump.sentence), figures(dump));
+	main.append(make("h1", {}, leaf(dump.file)), make("p", { class: "lead" }, dump.sentence), figures(dump));
 	for (const group of dump.groups) {
 		const n = group.numbers;
 		group.layer = n && n.layers.length ? n.layers[0] : 0;

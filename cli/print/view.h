@@ -23,10 +23,19 @@ struct view_dump {
 	struct view_group group[KVT_MAX_GROUPS];
 };
 
+struct diff;
+
 struct view {
 	int n;
 	struct view_dump *dump;		/* [n] */
+	const struct diff *diff;	/* of the first two; NULL: they are not compared */
 };
+
+/* What differs, for the script; view_diff.c. */
+void view_diff_json(struct json_out *out, json_t *object, const struct diff *d);
+
+/* Also used by view_diff.c: six digits, as a person reads them. */
+double view_rounded(double x);
 
 void view_json(struct json_out *out, const struct view *view);
 /* A page that draws view_json(); the script is cli/page/view.js. */

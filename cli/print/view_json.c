@@ -142,7 +142,7 @@ static const struct {
 };
 
 /* Six digits are more than a colour shows, and as many as a person reads. */
-static double rounded(double x)
+double view_rounded(double x)
 {
 	char text[32];
 
@@ -163,7 +163,7 @@ static void put_map(struct json_out *out, json_t *o, const char *key,
 
 		for (int64_t k = 0; k < kv; k++)
 			for (int64_t i = 0; i < rows * columns; i++)
-				json_append_real(out, list, rounded(
+				json_append_real(out, list, view_rounded(
 					measures[m].of(&cell[i * kv + k])));
 	}
 }
@@ -209,7 +209,24 @@ static void put_exponents(struct json_out *out, json_t *o, const struct kvt_view
 					(l * m->kv + k) * KVT_VIEW_BINS + i]);
 }
 
-static void put_maps(struct json_out *out, json_t *o, const struct view_group *g)
+/* Which request each place begins in, and at which of its tokens; null: none. */
+static void put_tokens(struct json_out *out, json_t *v, const struct kvt_view_maps *m,
+		       const struct kvt_snapshot *s)
+{
+	json_t *list = json_put_array(out, v, "place_tokens");
+
+	for (int64_t i = 0; s->nrequests && i < m->places.n; i++) {
+		int64_t at = kvt_view_member(&m->places, i);
+		json_t *pair = json_array();
+
+		json_append(out, list, pair);
+		json_append_int(out, pair, m->request[at]);
+		json_append_int(out, pair, m->token[at]);
+	}
+}
+
+static void put_maps(struct json_out *out, json_t *o, const struct view_group *g,
+		     const struct kvt_snapshot *s)
 {
 	const struct kvt_view_maps *m = &g->maps;
 	json_t *v;
@@ -225,6 +242,7 @@ static void put_maps(struct json_out *out, json_t *o, const struct view_group *g
 	put_axis(out, v, "layers", &m->layers, layer_id, m);
 	put_axis(out, v, "heads", &m->heads, head_id, m);
 	put_axis(out, v, "places", &m->places, place_id, m);
+	put_tokens(out, v, m, s);
 	json_put_int(out, v, "blocks", m->nblocks);
 	put_map(out, v, "by_head", m->by_head, m->layers.n, m->heads.n, m->kv);
 	put_map(out, v, "by_place", m->by_place, m->layers.n, m->places.n, m->kv);
@@ -233,7 +251,7 @@ static void put_maps(struct json_out *out, json_t *o, const struct view_group *g
 
 /* ---- the whole ----------------------------------------------------------- */
 
-static void put_group(struct json_out *out, json_t *list,
+static void put_group(struct json_out *out, json_t *list, const struct kvt_snapshot *s,
 		      const struct kvt_group_facts *f, const struct view_group *g)
 {
 	const struct kvt_group *group = f->group;
@@ -261,7 +279,7 @@ static void put_group(struct json_out *out, json_t *list,
 		json_append_text(out, parts, kvt_component_name(group, k));
 	put_layouts(out, o, group);
 	put_pool(out, o, &g->pool, group);
-	put_maps(out, o, g);
+	put_maps(out, o, g, s);
 }
 
 static void put_requests(struct json_out *out, json_t *o, const struct kvt_snapshot *s)
@@ -312,6 +330,11 @@ void view_json(struct json_out *out, const struct view *view)
 		put_requests(out, o, d->facts.snapshot);
 		groups = json_put_array(out, o, "groups");
 		for (int g = 0; g < d->facts.snapshot->ngroups; g++)
-			put_group(out, groups, &d->facts.group[g], &d->group[g]);
+			put_group(out, groups, d->facts.snapshot, &d->facts.group[g],
+				  &d->group[g]);
 	}
+	if (view->diff)
+		view_diff_json(out, json_put_object(out, out->root, "diff"), view->diff);
+	else
+		json_put(out, out->root, "diff", json_null());
 }

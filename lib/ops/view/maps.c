@@ -244,8 +244,10 @@ static enum kvt_status list_blocks(struct viewing *v, const struct kvt_snapshot 
 	int64_t n = m->group->shape.n[KVT_AXIS_B], null = kvt_null_block(s, v->group);
 
 	m->block = calloc((size_t)n + 1, sizeof(*m->block));
+	m->request = calloc((size_t)n + 1, sizeof(*m->request));
+	m->token = calloc((size_t)n + 1, sizeof(*m->token));
 	v->place = malloc(((size_t)n + 1) * sizeof(*v->place));
-	if (!m->block || !v->place)
+	if (!m->block || !m->request || !m->token || !v->place)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t b = 0; b < n; b++)
 		v->place[b] = -1;
@@ -255,6 +257,10 @@ static enum kvt_status list_blocks(struct viewing *v, const struct kvt_snapshot 
 
 			if (v->place[b] < 0 && b != null) {
 				v->place[b] = 0;
+				m->request[m->nblocks] = r;
+				m->token[m->nblocks] = s->request[r].first_token +
+					i * m->group->block_size - (i ? kvt_request_skip(
+					&s->request[r], m->group) : 0);
 				m->block[m->nblocks++] = b;
 			}
 		}
@@ -352,6 +358,8 @@ enum kvt_status kvt_view_maps(struct kvt_view_maps *m, struct kvt_dump *dump, in
 void kvt_view_maps_free(struct kvt_view_maps *m)
 {
 	free(m->block);
+	free(m->request);
+	free(m->token);
 	free(m->by_head);
 	free(m->by_place);
 	free(m->exponent);

@@ -44,6 +44,7 @@ struct kvt_view_maps {
 	 */
 	int64_t nblocks;
 	int64_t *block;			/* owned; [nblocks] */
+	int64_t *request, *token;	/* owned; [nblocks]: whose it was listed for */
 	struct kvt_view_cell *by_head;	/* owned; [layers][heads][K] */
 	struct kvt_view_cell *by_place;	/* owned; [layers][places][K] */
 	int64_t *exponent;		/* owned; [layers][K][KVT_VIEW_BINS] */
