@@ -141,6 +141,7 @@ CASES = [Case(*c) for c in (
      ".json", "in.npy in.json"),
     ("output", "transfer-sim calibrate -f -o {out} bench.csv", ".json", "bench.csv"),
     ("heatmap", "diff -f --heatmap={out} in.npy bad.h5", ".svg", "in.npy in.json bad.h5"),
+    ("output", "view -f -o {out} in.npy bad.h5", ".html", "in.npy in.json bad.h5"),
     ("heatmap", "diff -f --heatmap={out} --layout=nhd --block-size=16 conn : conn",
      ".csv", "conn/"),
     ("output", "expect write -f -o {out} in.npy", ".kvc", "in.npy in.json"),

@@ -92,7 +92,10 @@ static const char *const page[] = {
 	".choose{display:inline-flex;border:1px solid var(--line);border-radius:6px;",
 	"overflow:hidden}button,select{font:inherit;font-size:.85rem;color:var(--dim);",
 	"background:var(--card);border:0;padding:3px 10px;cursor:pointer}",
-	"select{border:1px solid var(--line);border-radius:6px}",
+	"select,input{border:1px solid var(--line);border-radius:6px}",
+	"input{font:inherit;font-size:.85rem;color:var(--ink);background:var(--bg);",
+	"padding:3px 8px}input[aria-invalid=true]{border-color:var(--c3)}",
+	"svg text.gap{font-style:italic}"
 	"button[aria-pressed=true]{background:var(--ink);color:var(--bg)}\n",
 	".verdict{border-left:4px solid var(--c2);background:var(--card);padding:10px 14px;",
 	"border-radius:4px;margin:12px 0}.verdict.differs{border-color:var(--c3)}",

@@ -16,8 +16,8 @@ void html_text(FILE *f, const char *text);
 void html_begin(FILE *f, const char *title);
 void html_end(FILE *f);
 
-/* The script of a page that kvtool view writes: view.js. */
-extern const char kvtool_view_script[];
+/* view.js, which draws the JSON of the element with the id "data". */
+void html_script(FILE *f);
 
 /* ---- pictures ------------------------------------------------------------ */
 

@@ -126,117 +126,158 @@ const where = (dump, place) => `kvtool where ${quoted(dump.file)} ${place}`;
 
 // ---- one block --------------------------------------------------------------
 
-const MOST_UNITS = 4096, WRAP = 16;
-const KINDS = ["token", "head", "component"];
+const MOST_UNITS = 3072, WRAP = 16, MOST_LAYERS = 3;
+// What a unit is of: [address, token, head, component, first element, layer, bytes].
+const TOKEN = 1, HEAD = 2, COMPONENT = 3, ELEMENT = 4, LAYER = 5, BYTES = 6;
+const COLOURS = [["token", TOKEN], ["head", HEAD], ["keys, values", COMPONENT], ["layer", LAYER]];
 
-// The elements of D that stay together in a layout.
-function together(layout, shape) {
-	let run = shape.D;
-	for (const view of layout.views) {
-		let mine = 1;
-		for (const [axis, div, n, stride] of view.factors)
-			if (axis === "D" && div === 1 && stride === shape.elem)
-				mine = n;
-		run = Math.min(run, mine);
-	}
+// The elements of D that stay together in a view.
+function together(view, shape) {
+	let run = 1;
+	for (const [axis, div, n, stride] of view.factors)
+		if (axis === "D" && div === 1 && stride === shape.elem)
+			run = n;
 	return run;
 }
 
-// Units in the order of memory: [address, slot, head, kv, first element].
-function units(layout, shape, run) {
+// Units of block 0 in the order of memory; more than are drawn, but not without end.
+function units(layout, shape, layers) {
 	const out = [];
-	for (const view of layout.views)
-		for (let k = 0; k < shape.K; k++) {
-			if (view.kv !== null && view.kv !== k)
-				continue;
-			for (let s = 0; s < shape.S; s++)
-				for (let h = 0; h < shape.H; h++)
-					for (let d = 0; d < shape.D; d += run) {
-						const at = { S: s, H: h, K: view.kv === null ? k : 0, D: d };
-						let address = view.offset;
-						for (const [axis, div, n, stride] of view.factors)
-							address += Math.floor((at[axis] || 0) / div) % n * stride;
-						out.push([address, s, h, k, d]);
-					}
-		}
+	for (const view of layout.views) {
+		const run = together(view, shape);
+		for (let l = 0; l < layers; l++)
+			for (let k = 0; k < shape.K; k++) {
+				if (view.kv !== null && view.kv !== k)
+					continue;
+				for (let s = 0; s < shape.S; s++)
+					for (let h = 0; h < shape.H; h++)
+						for (let d = 0; d < shape.D && out.length < 1 << 17; d += run) {
+							const at = { L: l, B: 0, S: s, H: h, D: d, K: view.kv === null ? k : 0 };
+							let address = view.offset;
+							for (const [axis, div, n, stride] of view.factors)
+								address += Math.floor(at[axis] / div) % n * stride;
+							out.push([address, s, h, k, d, l, run * shape.elem]);
+						}
+			}
+	}
 	return out.sort((a, b) => a[0] - b[0]);
 }
 
 // How many runs of neighbouring bytes some units are.
-function runs(all, some, bytes) {
+function runs(all, some) {
 	let count = 0, end = -1;
 	for (const unit of all)
 		if (some(unit)) {
 			count += unit[0] !== end;
-			end = unit[0] + bytes;
+			end = unit[0] + unit[BYTES];
 		}
 	return count;
 }
 
+// "LBSHKD", "L B H D/8 S D%8": strides as if there were no padding; null: it is no layout.
+function parse(text, shape) {
+	const letters = text.trim().toUpperCase().replace(/C/g, "KD");
+	const parts = letters.match(/[LBSHKD](?:[\/%][0-9]+)?/g) || [], extent = {}, factors = [];
+	if (parts.join("") !== letters.replace(/\s+/g, ""))
+		return null;
+	for (const part of parts) {
+		const axis = part[0], split = +part.slice(2), n = shape[axis];
+		if (part.length > 1 && (!split || n % split))
+			return null;
+		const mine = part.length === 1 ? [1, n] : part[1] === "/" ? [split, n / split] : [1, split];
+		extent[axis] = (extent[axis] || 1) * mine[1];
+		factors.push([axis, ...mine, 0]);
+	}
+	for (const axis of "LBSHKD")
+		if ((extent[axis] || 1) !== shape[axis])
+			return null;
+	let stride = shape.elem;
+	for (let i = factors.length - 1; i >= 0; stride *= factors[i][2], i--)
+		factors[i][3] = stride;
+	return { name: text.trim(), axes: "", views: [{ offset: 0, kv: null, factors: factors.filter(f => f[2] > 1) }] };
+}
+
+const plural = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : "s"}`;
+
 function drawBlock(dump, group, layout, state, linked) {
-	const shape = group.shape, run = together(layout, shape), bytes = run * shape.elem;
-	const all = units(layout, shape, run), shown = all.slice(0, MOST_UNITS);
-	const w = 34, h = 20, tall = Math.ceil(shown.length / WRAP) * (h + 2);
-	const axis = [1, 2, 3], of = [shape.S, shape.H, shape.K];
-	const label = unit => {
-		const parts = [`token ${unit[1]}`, `head ${unit[2]}`, group.components[unit[3]]];
-		return parts.join(", ") + (run < shape.D ? `, elements ${unit[4]} to ${unit[4] + run - 1}` : "");
-	};
-	const marks = shown.map((unit, i) => {
-		const colour = unit[axis[state.colour]];
-		return { x: i % WRAP * (w + 2), y: Math.floor(i / WRAP) * (h + 2), w, h, rx: 3,
-			 class: `c${colour % 10}` + (unit[3] ? " second" : ""), unit,
-			 words: `byte ${unit[0]} of the block: ${label(unit)}; its token is ` +
-				 `${runs(all, u => u[1] === unit[1], bytes)} run(s), its head ` +
-				 `${runs(all, u => u[2] === unit[2], bytes)}`,
-			 command: where(dump, `layer=${group.layer},block=${group.block},slot=${unit[1]},` +
-				 `head=${group.head + unit[2]}` + (shape.K === 2 ? `,kv=${"kv"[unit[3]]}` : "") +
-				 `,dim=${unit[4]}`),
-			 enter: () => linked.forEach(other => other(unit)) };
+	const shape = group.shape;
+	const layers = state.layers ? Math.min(shape.L, MOST_LAYERS) : 1;
+	const all = units(layout, shape, layers), shown = all.slice(0, MOST_UNITS), by = COLOURS[state.colour][1];
+	const w = 34, h = 20, marks = [], extra = [];
+	let x = 0, y = 0, end = shown.length ? shown[0][0] : 0;
+	const of = (unit, what) => runs(all, u => u[what] === unit[what]);
+	shown.forEach((unit, i) => {
+		if (unit[0] !== end) {
+			y += x ? h + 4 : 2;
+			x = 0;
+			extra.push(text(0, y + 11, `${size(Math.abs(unit[0] - end))} of something else`, "start", "gap"));
+			y += 16;
+		} else if (x === WRAP) {
+			x = 0;
+			y += h + 2;
+		}
+		end = unit[0] + unit[BYTES];
+		const run = unit[BYTES] / shape.elem;
+		const what = [`token ${unit[TOKEN]}`, shape.H > 1 ? `head ${group.head + unit[HEAD]}` : "", group.components[unit[COMPONENT]],
+			layers > 1 ? `layer ${group.layer + unit[LAYER]}` : "", run < shape.D ? `elements ${unit[ELEMENT]} to ${unit[ELEMENT] + run - 1}` : ""];
+		marks.push({ x: x * (w + 2), y, w, h, rx: 3, unit, class: `c${unit[by] % 10}` + (unit[COMPONENT] ? " second" : ""),
+			words: `byte ${grouped(unit[0])}: ${what.filter(t => t).join(", ")}; of its token there ${of(unit, TOKEN) === 1 ? "is" : "are"} ` +
+				`${plural(of(unit, TOKEN), "run")}, of its head ${plural(of(unit, HEAD), "run")}`,
+			command: where(dump, `layer=${group.layer + unit[LAYER]},block=${group.block},slot=${unit[TOKEN]},` +
+				`head=${group.head + unit[HEAD]}` + (shape.K === 2 ? `,kv=${"kv"[unit[COMPONENT]]}` : "") + `,dim=${unit[ELEMENT]}`),
+			enter: () => linked.forEach(other => other(unit)) });
+		extra.push(text(x * (w + 2) + w / 2, y + 14, unit[TOKEN], "middle", "in"));
+		x++;
 	});
-	const numbers = shown.map((unit, i) => text(i % WRAP * (w + 2) + w / 2,
-		Math.floor(i / WRAP) * (h + 2) + 14, unit[state.write + 1], "middle", "in"));
-	const drawn = picture(WRAP * (w + 2), tall, `a block in layout ${layout.name}`, marks, numbers);
-	linked.push(unit => drawn.nodes.forEach((node, i) => {
-		const u = shown[i];
-		node.classList.toggle("lit", u[state.colour + 1] === unit[state.colour + 1]);
-	}));
-	const of_token = runs(all, u => u[1] === 0, bytes), of_head = runs(all, u => u[2] === 0, bytes);
-	const plural = n => `${grouped(n)} run${n === 1 ? "" : "s"}`;
-	return make("div", {}, make("h3", {}, layout.name ? `${layout.name} ` : "",
-		make("span", { class: "dim" }, layout.axes)),
-		make("p", { class: "dim" }, `a token of a block of a layer is ${plural(of_token)} of bytes, a head ` +
-			plural(of_head) + (shown.length < all.length ?
-			`; drawn are the first ${shown.length} of ${all.length} parts` : "")), drawn.node);
+	const drawn = picture(WRAP * (w + 2), y + h + 4, `a block in layout ${layout.name}`, marks, extra);
+	linked.push(unit => drawn.nodes.forEach((node, i) => node.classList.toggle("lit", shown[i][by] === unit[by])));
+	return make("div", {}, make("h3", {}, layout.name ? `${layout.name} ` : "", make("span", { class: "dim" }, layout.axes)),
+		make("p", { class: "dim" }, `${plural(runs(all, () => true), "run")} of bytes; of a token ` +
+			`${plural(runs(all, u => !u[TOKEN]), "run")}, of a head ${plural(runs(all, u => !u[HEAD]), "run")}` +
+			(shown.length < all.length ? `; drawn are the first ${grouped(shown.length)} of ${grouped(all.length)} parts` : "")),
+		drawn.node);
 }
 
 function block(dump, group) {
-	const layouts = group.block_layouts;
-	if (!layouts.length)
+	const layouts = group.layouts, shape = group.shape;
+	if (!layouts.length || !shape.B || !shape.L)
 		return null;
-	const state = { colour: group.shape.H > 1 ? 1 : 0, write: 0,
-			other: Math.max(layouts.findIndex((l, i) => i && l.axes !== layouts[0].axes), 0) };
+	const other = layouts.findIndex((l, i) => i && l.axes !== layouts[0].axes);
+	const state = { colour: shape.H > 1 ? 1 : 0, layers: 0, beside: other > 0 ? layouts[other] : null };
 	const place = make("div", { class: "two" });
 	const draw = () => {
 		const linked = [];
 		place.replaceChildren(drawBlock(dump, group, layouts[0], state, linked),
-			state.other ? drawBlock(dump, group, layouts[state.other], state, linked) : "");
+			state.beside ? drawBlock(dump, group, state.beside, state, linked) : "");
 	};
 	const select = make("select", { "aria-label": "another layout" });
 	layouts.forEach((layout, i) => i && select.append(make("option", { value: i }, layout.name)));
-	select.value = state.other;
+	select.value = other;
 	select.addEventListener("change", () => {
-		state.other = +select.value;
+		state.beside = layouts[+select.value];
 		draw();
 	});
-	draw();
-	return make("section", { class: "card" }, make("h2", {}, "One block of a layer, byte after byte"),
-		make("p", { class: "dim" }, "each box is what one token has of one head, as it lies in memory; " +
-			"the number in it is the token; point at one to light up what belongs to it"),
-		make("div", { class: "bar" }, choose(["colour: token", "head", "keys, values"], state.colour, i => {
-			state.colour = i;
+	const axes = make("input", { size: 12, placeholder: "or axes: LBHSC", "aria-label": "axes of a layout" });
+	axes.addEventListener("change", () => {
+		const parsed = parse(axes.value, shape);
+		axes.setAttribute("aria-invalid", !parsed);
+		if (parsed) {
+			state.beside = parsed;
 			draw();
-		}), layouts.length > 1 ? make("label", {}, "beside ", select) : null), place);
+		}
+	});
+	const turn = key => i => {
+		state[key] = i;
+		draw();
+	};
+	draw();
+	return make("section", { class: "card" }, make("h2", {}, "One block, byte after byte"),
+		make("p", { class: "dim" }, "each box is what one token has of one head, as it lies in memory; the number in it is " +
+			"the token; values are paler than keys; point at one to light up what belongs to it"),
+		make("div", { class: "bar" }, make("span", { class: "dim" }, "colour"),
+			choose(COLOURS.slice(0, shape.L > 1 ? 4 : 3).map(c => c[0]), state.colour, turn("colour")),
+			shape.L > 1 ? choose(["one layer", shape.L > MOST_LAYERS ? `${MOST_LAYERS} layers` : "all layers"], 0, turn("layers")) : null,
+			make("label", {}, "beside ", layouts.length > 1 ? select : "", " ", axes)), place);
 }
 
 // ---- the pool ---------------------------------------------------------------
@@ -298,7 +339,7 @@ function map(dump, group, numbers, key, columns, measure, k, log) {
 	const depth = x => x === null || (log && x <= 0) ? 0 : high === low ? (x ? 1 : 0) :
 		log ? (Math.log(x) - Math.log(low)) / (Math.log(high) - Math.log(low)) : (x - low) / (high - low);
 	const width = Math.max(Math.min(56, 460 / columns.length), 3), height = Math.max(Math.min(24, 440 / rows.length), 3);
-	const left = 60, marks = [], inside = [], tokens = numbers.place_tokens;
+	const left = 60, marks = [], inside = [], tokens = numbers.position_tokens;
 	const name_of = c => tokens.length ? `token ${tokens[c][1]} of ${dump.requests[tokens[c][0]].id} (block ${columns[c]})` :
 		`block ${columns[c]}`;
 	rows.forEach((layer, r) => columns.forEach((column, c) => {
@@ -357,7 +398,7 @@ function numbers(dump, group) {
 	const state = { measure: 0, log: false }, place = make("div", {});
 	const draw = () => place.replaceChildren(...group.components.flatMap((name, k) => [make("h3", {}, name),
 		make("div", { class: "two" }, n.heads.length > 1 ? map(dump, group, n, "by_head", n.heads, state.measure, k, state.log) : "",
-			n.places.length ? map(dump, group, n, "by_place", n.places, state.measure, k, state.log) : "")]));
+			n.positions.length ? map(dump, group, n, "by_position", n.positions, state.measure, k, state.log) : "")]));
 	draw();
 	return make("section", { class: "card" }, make("h2", {}, "The numbers"), make("p", { class: "dim" },
 		"one scale for keys and values: the darker, the larger" + (n.read_bytes < n.bytes ?
@@ -384,7 +425,8 @@ function diffMap(group, key, names, measure) {
 	const width = Math.max(Math.min(56, 460 / names.length), 3), height = Math.max(Math.min(24, 440 / rows.length), 3);
 	const cells = new Map(group[key].map(c => [c[0] * names.length + c[1], c]));
 	const values = group[key].map(of).filter(x => x !== null && x > 0);
-	const low = Math.log(Math.min(...values)), high = Math.log(Math.max(...values));
+	// a shade is at least a hundredth of the deepest: what is nearly equal looks so
+	const high = Math.log(Math.max(...values)), low = Math.min(Math.log(Math.min(...values)), high - Math.log(100));
 	const depth = x => x > 0 ? (high > low ? 0.25 + 0.75 * (Math.log(x) - low) / (high - low) : 1) : 0;
 	const marks = [], extra = [];
 	let first = null;
@@ -418,7 +460,7 @@ function difference(diff) {
 		const place = make("div", { class: "two" });
 		const draw = measure => place.replaceChildren(
 			group.heads.length > 1 ? diffMap(group, "by_head", group.heads.map(h => `head ${h}`), measure) : "",
-			diffMap(group, "by_place", group.places.map((p, i) => placeName(p, i && i === group.places.length - 1)), measure));
+			diffMap(group, "by_position", group.positions.map((p, i) => placeName(p, i && i === group.positions.length - 1)), measure));
 		draw(0);
 		const f = group.first;
 		out.push(make("section", { class: "card" }, make("h2", {}, diff.groups.length > 1 ? `Where ${group.id} differs` :
@@ -480,7 +522,7 @@ for (const dump of data.dumps) {
 		const n = group.numbers;
 		group.layer = n && n.layers.length ? n.layers[0] : 0;
 		group.head = n && n.heads.length ? n.heads[0] : 0;
-		group.block = n && n.places.length ? n.places[0] : group.pool.runs.length ? group.pool.runs[0][0] : 0;
+		group.block = n && n.positions.length ? n.positions[0] : group.pool.runs.length ? group.pool.runs[0][0] : 0;
 		if (dump.groups.length > 1)
 			main.append(make("h2", { class: "group" }, `${group.id}: ${group.kind}, ${group.type}, ${group.layout}`));
 		for (const part of [block(dump, group), pool(dump, group), numbers(dump, group)])

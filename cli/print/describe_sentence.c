@@ -80,7 +80,8 @@ static void say_layout(FILE *f, const struct kvt_layout *layout)
 		n++;
 	}
 	capitals[n] = '\0';
-	fplainf(f, "; %s", !name ? kvt_layout_string(layout).s : name[n] ? name : capitals);
+	fplainf(f, "; %s", !name ? kvt_layout_string(layout).s :
+		name[n] ? name : capitals);
 }
 
 static void say_requests(FILE *f, const struct kvt_snapshot *s)

@@ -28,7 +28,7 @@ struct diff;
 struct view {
 	int n;
 	struct view_dump *dump;		/* [n] */
-	const struct diff *diff;	/* of the first two; NULL: they are not compared */
+	const struct diff *diff;	/* of the first two; NULL: not compared */
 };
 
 /* What differs, for the script; view_diff.c. */

@@ -83,12 +83,12 @@ static void put_heads(struct json_out *out, json_t *o, const struct diff_result 
 static void put_places(struct json_out *out, json_t *o, const struct diff_result *r)
 {
 	struct kvt_view_axis axis = axis_of(r->ncolumns, r->pair->nlayers);
-	json_t *list = json_put_array(out, o, "places");
+	json_t *list = json_put_array(out, o, "positions");
 
 	for (int64_t i = 0; i < axis.n; i++) {
+		int64_t last = kvt_view_member(&axis, i + 1) - 1;
 		struct diff_column c = kvt_diff_column(r, kvt_view_member(&axis, i));
-		struct diff_column end = kvt_diff_column(r, kvt_view_member(&axis, i + 1) -
-							    1);
+		struct diff_column end = kvt_diff_column(r, last);
 		json_t *place = json_append_object(out, list);
 
 		json_put_text(out, place, "request", c.request[0]);
@@ -98,7 +98,7 @@ static void put_places(struct json_out *out, json_t *o, const struct diff_result
 		json_put_int(out, place, "block", c.block[0]);
 		json_put_int(out, place, "end_block", end.block[1]);
 	}
-	put_map(out, o, "by_place", r, r->by_segment, &axis);
+	put_map(out, o, "by_position", r, r->by_segment, &axis);
 }
 
 static void put_first(struct json_out *out, json_t *o, const struct diff_result *r)

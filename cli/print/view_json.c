@@ -51,19 +51,21 @@ static void put_layout(struct json_out *out, json_t *list, const char *name,
 			 views->count == 2 ? views->first_k + i : -1);
 }
 
-/* A block of a layer in the layout of the group, and in all others that have a name. */
-static void put_layouts(struct json_out *out, json_t *o, const struct kvt_group *group)
+/*
+ * Where elements are in the layout of the group, as its memory has them, and in all
+ * others that have a name, as if there were no padding.
+ */
+static void put_layouts(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
 {
+	const struct kvt_group *group = f->group;
 	struct kvt_box box = kvt_box_whole(&group->shape);
-	json_t *list = json_put_array(out, o, "block_layouts");
+	json_t *list = json_put_array(out, o, "layouts");
 	const char *own = kvt_layout_name(&group->layout, 0);
 	const struct kvt_preset *p;
 	struct kvt_views views;
 	struct kvt_error err;
 
-	box.end[KVT_AXIS_L] = box.end[KVT_AXIS_B] = 1;
-	if (!kvt_layout_views(&views, &group->layout, &box, group->shape.elem, &err))
-		put_layout(out, list, own ? own : "", &group->layout, &views);
+	put_layout(out, list, own ? own : "", &group->layout, &f->views);
 	for (int i = 0; (p = kvt_preset_at(i)); i++) {
 		struct kvt_layout layout;
 
@@ -209,14 +211,14 @@ static void put_exponents(struct json_out *out, json_t *o, const struct kvt_view
 					(l * m->kv + k) * KVT_VIEW_BINS + i]);
 }
 
-/* Which request each place begins in, and at which of its tokens; null: none. */
+/* Which request each column begins in, and at which of its tokens; null: none. */
 static void put_tokens(struct json_out *out, json_t *v, const struct kvt_view_maps *m,
 		       const struct kvt_snapshot *s)
 {
-	json_t *list = json_put_array(out, v, "place_tokens");
+	json_t *list = json_put_array(out, v, "position_tokens");
 
-	for (int64_t i = 0; s->nrequests && i < m->places.n; i++) {
-		int64_t at = kvt_view_member(&m->places, i);
+	for (int64_t i = 0; s->nrequests && i < m->positions.n; i++) {
+		int64_t at = kvt_view_member(&m->positions, i);
 		json_t *pair = json_array();
 
 		json_append(out, list, pair);
@@ -241,11 +243,12 @@ static void put_maps(struct json_out *out, json_t *o, const struct view_group *g
 	json_put_int(out, v, "bytes", m->bytes);
 	put_axis(out, v, "layers", &m->layers, layer_id, m);
 	put_axis(out, v, "heads", &m->heads, head_id, m);
-	put_axis(out, v, "places", &m->places, place_id, m);
+	put_axis(out, v, "positions", &m->positions, place_id, m);
 	put_tokens(out, v, m, s);
 	json_put_int(out, v, "blocks", m->nblocks);
 	put_map(out, v, "by_head", m->by_head, m->layers.n, m->heads.n, m->kv);
-	put_map(out, v, "by_place", m->by_place, m->layers.n, m->places.n, m->kv);
+	put_map(out, v, "by_position", m->by_position, m->layers.n, m->positions.n,
+		m->kv);
 	put_exponents(out, v, m);
 }
 
@@ -277,7 +280,7 @@ static void put_group(struct json_out *out, json_t *list, const struct kvt_snaps
 	parts = json_put_array(out, o, "components");
 	for (int64_t k = 0; k < n[KVT_AXIS_K]; k++)
 		json_append_text(out, parts, kvt_component_name(group, k));
-	put_layouts(out, o, group);
+	put_layouts(out, o, f);
 	put_pool(out, o, &g->pool, group);
 	put_maps(out, o, g, s);
 }

@@ -24,10 +24,10 @@ enum kvt_status view_page(FILE *f, const struct view *view, struct kvt_error *er
 	fputs("<noscript>This page is drawn by a script.</noscript>\n"
 	      "<script type=\"application/json\" id=\"data\">", f);
 	bad = out.failed || json_dump_callback(out.root, put_json, f,
-					       JSON_COMPACT | JSON_ENSURE_ASCII);
-	fputs("</script>\n<script>\n", f);
-	fputs(kvtool_view_script, f);
+					       JSON_COMPACT | JSON_ENSURE_ASCII |
+					       JSON_REAL_PRECISION(15));
 	fputs("</script>\n", f);
+	html_script(f);
 	html_end(f);
 	json_free(&out);
 	return bad ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;

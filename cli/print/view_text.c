@@ -20,9 +20,9 @@ enum { LEFT = 12 };			/* columns of a label */
 /* A to Z and a to z by turns; requests that have a letter of their own keep it. */
 static char letter_of(int64_t request)
 {
-	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-
-	return request < 0 ? '?' : letters[request % 52];
+	if (request < 0)
+		return '?';
+	return (char)(request % 52 < 26 ? 'A' + request % 52 : 'a' + request % 52 - 26);
 }
 
 static char sign_of(const struct kvt_view_run *r)
@@ -63,8 +63,8 @@ static void print_pool(FILE *f, const struct view_dump *d, int g)
 	screen_shade(f, -1);
 	fputc('\n', f);
 	if (step > 1)
-		fplainf(f, "%*sa character for %lld blocks: the first of them\n", LEFT, "",
-			(long long)step);
+		fplainf(f, "%*sa character for %lld blocks: the first of them\n", LEFT,
+			"", (long long)step);
 	if (!pool->known)
 		return;
 	fplainf(f, "%*s", LEFT, "");
@@ -113,8 +113,8 @@ static void print_map(FILE *f, const struct kvt_view_maps *m,
 		      const struct kvt_view_cell *cell, int64_t columns, int64_t k,
 		      const char *what)
 {
-	int64_t width = (int64_t)screen_room() - LEFT, shown = columns < width ? columns :
-								width;
+	int64_t width = (int64_t)screen_room() - LEFT;
+	int64_t shown = columns < width ? columns : width;
 	int64_t rows = m->layers.n < 24 ? m->layers.n : 24;
 	struct scale s = scale_of(cell, m->layers.n * columns, m->kv, k);
 
@@ -126,8 +126,8 @@ static void print_map(FILE *f, const struct kvt_view_maps *m,
 		fplainf(f, "  layer %3lld ", (long long)kvt_layer_id(
 			m->group, kvt_view_member(&m->layers, l)));
 		for (int64_t c = 0; c < shown; c++)
-			put_cell(f, kvt_view_rms(&cell[(l * columns + c * columns / shown) *
-						       m->kv + k]), &s);
+			put_cell(f, kvt_view_rms(&cell[k + m->kv * (l * columns + c *
+							columns / shown)]), &s);
 		fputc('\n', f);
 	}
 }
@@ -145,7 +145,7 @@ static void print_numbers(FILE *f, const struct view_group *g)
 		if (m->heads.n > 1)
 			print_map(f, m, m->by_head, m->heads.n, k, "head");
 		if (m->nblocks)
-			print_map(f, m, m->by_place, m->places.n, k, "block");
+			print_map(f, m, m->by_position, m->positions.n, k, "block");
 	}
 	if (m->read_bytes < m->bytes)
 		fplainf(f, "  a sample: %s of %s were read; --all reads all\n",

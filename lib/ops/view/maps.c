@@ -56,7 +56,7 @@ struct viewing {
 	int64_t step;			/* one box of so many is read */
 	struct kvt_packing packing;
 	int64_t values;			/* numbers of a slot */
-	int32_t *place;			/* [B] cell of the places axis; -1: not drawn */
+	int32_t *column;		/* [B] of the positions axis; -1: not drawn */
 	struct kvt_view_maps *maps;
 };
 
@@ -115,24 +115,24 @@ static void decode_slot(double *out, const struct viewing *v,
 						  bytes + i * group->shape.elem);
 }
 
-/* What a box of the worker adds: cells of [heads][K], then of [places][K], then bins. */
+/* What a box of the worker adds: cells of [heads][K], of [positions][K], and bins. */
 struct part {
-	struct kvt_view_cell *by_head, *by_place;
+	struct kvt_view_cell *by_head, *by_position;
 	int64_t *bins;
 };
 
 static struct part part_at(const struct viewing *v, uint8_t *bytes, int64_t row)
 {
 	const struct kvt_view_maps *m = v->maps;
-	int64_t nhead = m->heads.n * m->kv, nplace = m->places.n * m->kv;
-	size_t each = (size_t)(nhead + nplace) * sizeof(struct kvt_view_cell) +
+	int64_t nhead = m->heads.n * m->kv, ncolumn = m->positions.n * m->kv;
+	size_t each = (size_t)(nhead + ncolumn) * sizeof(struct kvt_view_cell) +
 		      (size_t)m->kv * KVT_VIEW_BINS * sizeof(int64_t);
 	struct part p;
 
 	bytes += (size_t)row * each;
 	p.by_head = (struct kvt_view_cell *)bytes;
-	p.by_place = p.by_head + nhead;
-	p.bins = (int64_t *)(p.by_place + nplace);
+	p.by_position = p.by_head + nhead;
+	p.bins = (int64_t *)(p.by_position + ncolumn);
 	return p;
 }
 
@@ -140,7 +140,7 @@ static int64_t part_bytes(const struct viewing *v, int64_t rows)
 {
 	const struct kvt_view_maps *m = v->maps;
 
-	return rows * ((m->heads.n + m->places.n) * m->kv *
+	return rows * ((m->heads.n + m->positions.n) * m->kv *
 		       (int64_t)sizeof(struct kvt_view_cell) +
 		       m->kv * KVT_VIEW_BINS * (int64_t)sizeof(int64_t));
 }
@@ -150,7 +150,9 @@ static int64_t live_slots(const struct kvt_group *group, int64_t b)
 {
 	int64_t n = group->shape.n[KVT_AXIS_S];
 
-	return group->block_valid && group->block_valid[b] < n ? group->block_valid[b] : n;
+	if (!group->block_valid || group->block_valid[b] > n)
+		return n;
+	return group->block_valid[b];
 }
 
 static void count_box(const struct viewing *v, uint8_t *mine, const struct kvt_box *box,
@@ -168,7 +170,8 @@ static void count_box(const struct viewing *v, uint8_t *mine, const struct kvt_b
 				struct part p = part_at(v, mine, kvt_view_cell_of(
 					&v->maps->layers, l) - first);
 				struct kvt_view_cell here = { 0 };
-				int64_t live = v->place[b] < 0 ? 0 : live_slots(group, b);
+				int64_t live = v->column[b] < 0 ? 0 :
+					       live_slots(group, b);
 
 				for (int64_t s = 0; s < live; s++) {
 					decode_slot(scratch, v, group,
@@ -181,22 +184,23 @@ static void count_box(const struct viewing *v, uint8_t *mine, const struct kvt_b
 					continue;
 				add(&p.by_head[kvt_view_cell_of(&v->maps->heads, h) *
 					       n[KVT_AXIS_K] + k], &here);
-				add(&p.by_place[v->place[b] * n[KVT_AXIS_K] + k], &here);
+				add(&p.by_position[k + n[KVT_AXIS_K] * v->column[b]],
+				    &here);
 			}
 }
 
 static void add_part(const struct viewing *v, uint8_t *mine, int64_t row, int64_t rows)
 {
 	struct kvt_view_maps *m = v->maps;
-	int64_t nhead = m->heads.n * m->kv, nplace = m->places.n * m->kv;
+	int64_t nhead = m->heads.n * m->kv, ncolumn = m->positions.n * m->kv;
 
 	for (int64_t r = 0; r < rows; r++) {
 		struct part p = part_at(v, mine, r);
 
 		for (int64_t i = 0; i < nhead; i++)
 			add(&m->by_head[(row + r) * nhead + i], &p.by_head[i]);
-		for (int64_t i = 0; i < nplace; i++)
-			add(&m->by_place[(row + r) * nplace + i], &p.by_place[i]);
+		for (int64_t i = 0; i < ncolumn; i++)
+			add(&m->by_position[(row + r) * ncolumn + i], &p.by_position[i]);
 		for (int64_t i = 0; i < m->kv * KVT_VIEW_BINS; i++)
 			m->exponent[(row + r) * m->kv * KVT_VIEW_BINS + i] += p.bins[i];
 	}
@@ -246,17 +250,17 @@ static enum kvt_status list_blocks(struct viewing *v, const struct kvt_snapshot 
 	m->block = calloc((size_t)n + 1, sizeof(*m->block));
 	m->request = calloc((size_t)n + 1, sizeof(*m->request));
 	m->token = calloc((size_t)n + 1, sizeof(*m->token));
-	v->place = malloc(((size_t)n + 1) * sizeof(*v->place));
-	if (!m->block || !m->request || !m->token || !v->place)
+	v->column = malloc(((size_t)n + 1) * sizeof(*v->column));
+	if (!m->block || !m->request || !m->token || !v->column)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t b = 0; b < n; b++)
-		v->place[b] = -1;
+		v->column[b] = -1;
 	for (int64_t r = 0; r < s->nrequests; r++)
 		for (int64_t i = 0; i < s->request[r].nblocks[v->group]; i++) {
 			int64_t b = s->request[r].blocks[v->group][i];
 
-			if (v->place[b] < 0 && b != null) {
-				v->place[b] = 0;
+			if (v->column[b] < 0 && b != null) {
+				v->column[b] = 0;
 				m->request[m->nblocks] = r;
 				m->token[m->nblocks] = s->request[r].first_token +
 					i * m->group->block_size - (i ? kvt_request_skip(
@@ -270,12 +274,12 @@ static enum kvt_status list_blocks(struct viewing *v, const struct kvt_snapshot 
 	return KVT_OK;
 }
 
-static void place_blocks(struct viewing *v)
+static void number_blocks(struct viewing *v)
 {
 	const struct kvt_view_maps *m = v->maps;
 
 	for (int64_t i = 0; i < m->nblocks; i++)
-		v->place[m->block[i]] = (int32_t)kvt_view_cell_of(&m->places, i);
+		v->column[m->block[i]] = (int32_t)kvt_view_cell_of(&m->positions, i);
 }
 
 /* ---- the whole ----------------------------------------------------------- */
@@ -292,7 +296,8 @@ static enum kvt_status choose_values(struct viewing *v, struct kvt_error *err)
 	}
 	if (group->dtype->is_float)
 		return KVT_OK;
-	return kvt_fail(err, KVT_BAD_INPUT, "type %s has no values; give one with --dtype",
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"type %s has no values; give one with --dtype",
 			group->dtype->name);
 }
 
@@ -303,11 +308,11 @@ static enum kvt_status make_room(struct kvt_view_maps *m, struct kvt_error *err)
 	m->layers = axis_of(m->layers.total, MOST_ROWS);
 	rows = m->layers.n * m->kv;
 	m->heads = axis_of(heads, MOST_CELLS / rows);
-	m->places = axis_of(m->nblocks, MOST_CELLS / rows);
+	m->positions = axis_of(m->nblocks, MOST_CELLS / rows);
 	m->by_head = calloc((size_t)(rows * m->heads.n), sizeof(*m->by_head));
-	m->by_place = calloc((size_t)(rows * m->places.n), sizeof(*m->by_place));
+	m->by_position = calloc((size_t)(rows * m->positions.n), sizeof(*m->by_position));
 	m->exponent = calloc((size_t)(rows * KVT_VIEW_BINS), sizeof(*m->exponent));
-	if (m->by_head && m->by_place && m->exponent)
+	if (m->by_head && m->by_position && m->exponent)
 		return KVT_OK;
 	return kvt_fail(err, KVT_SYSTEM, "out of memory");
 }
@@ -348,10 +353,10 @@ enum kvt_status kvt_view_maps(struct kvt_view_maps *m, struct kvt_dump *dump, in
 	if (!(status = kvt_shape_nbytes(&m->bytes, &m->group->shape, err)) &&
 	    !(status = choose_values(&v, err)) && !(status = list_blocks(&v, s, err)) &&
 	    !(status = make_room(m, err))) {
-		place_blocks(&v);
+		number_blocks(&v);
 		status = view_boxes(&v, most, run, err);
 	}
-	free(v.place);
+	free(v.column);
 	return status;
 }
 
@@ -361,7 +366,7 @@ void kvt_view_maps_free(struct kvt_view_maps *m)
 	free(m->request);
 	free(m->token);
 	free(m->by_head);
-	free(m->by_place);
+	free(m->by_position);
 	free(m->exponent);
 	*m = (struct kvt_view_maps){ 0 };
 }

@@ -84,7 +84,8 @@ enum kvt_status kvt_view_pool(struct kvt_view_pool *pool, const struct kvt_snaps
 
 	*pool = (struct kvt_view_pool){ .known = s->nrequests > 0 };
 	for (int64_t b = 0; good && b < n; b++)
-		owner[b] = (struct owner){ b == null ? KVT_VIEW_NULL : KVT_VIEW_FREE, -1 };
+		owner[b] = (struct owner){
+			b == null ? KVT_VIEW_NULL : KVT_VIEW_FREE, -1 };
 	if (good)
 		mark(owner, pool, s, g);
 	good = good && add_runs(pool, owner, n);

@@ -37,18 +37,18 @@ int64_t kvt_view_member(const struct kvt_view_axis *axis, int64_t cell);
 struct kvt_view_maps {
 	const struct kvt_group *group;	/* borrowed */
 	int64_t kv;			/* extent of K */
-	struct kvt_view_axis layers, heads, places;
+	struct kvt_view_axis layers, heads, positions;
 	/*
-	 * The blocks of the places axis, as positions in the dump: those of requests in
-	 * the order of their tokens, each once; without requests all of them.
+	 * The blocks of that axis, as positions in the dump: those of requests in the
+	 * order of their tokens, each once; without requests all of them.
 	 */
 	int64_t nblocks;
 	int64_t *block;			/* owned; [nblocks] */
 	int64_t *request, *token;	/* owned; [nblocks]: whose it was listed for */
 	struct kvt_view_cell *by_head;	/* owned; [layers][heads][K] */
-	struct kvt_view_cell *by_place;	/* owned; [layers][places][K] */
+	struct kvt_view_cell *by_position;	/* owned; [layers][positions][K] */
 	int64_t *exponent;		/* owned; [layers][K][KVT_VIEW_BINS] */
-	int64_t read_bytes, bytes;	/* of the group's data; fewer were read: a sample */
+	int64_t read_bytes, bytes;	/* of its data; fewer were read: a sample */
 };
 
 /*

@@ -1,0 +1,257 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+oracle_view.py - what kvtool view draws, against numpy: pool, maps, magnitudes, layouts
+
+The numbers of a page are those of --json, which is looked for in the page itself.
+"""
+import json
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True
+
+import numpy as np
+
+import oracle
+from diff_model import values
+from oracle import Tap, kvtool
+
+tap = Tap()
+LOW, BINS = -30, 50
+MOST = 6144
+
+
+def view(*args):
+    r = kvtool("view", "--json", *args)
+    return json.loads(r.out) if r.code == 0 else r
+
+
+def close(got, want):
+    got = np.array([np.nan if x is None else x for x in got], float)
+    with np.errstate(invalid="ignore"):
+        return got.shape == want.shape and bool(
+            np.all((np.abs(got - want) <= 1e-5 * np.abs(want)) | (np.isnan(got) & np.isnan(want))))
+
+
+def measures(x, axis):
+    """{name: [...]} of numbers x along these axes; NaN where nothing is."""
+    finite = np.isfinite(x)
+    some = np.where(finite, x, 0)
+    n = finite.sum(axis)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return {"rms": np.sqrt((some ** 2).sum(axis) / n),
+                "largest": np.where(n > 0, np.abs(some).max(axis), np.nan),
+                "zero": ((x == 0) & finite).sum(axis) / np.prod([x.shape[a] for a in axis]),
+                "nonfinite": (~finite).sum(axis).astype(float)}
+
+
+def magnitudes(x):
+    x = np.abs(x[np.isfinite(x) & (x != 0)])
+    e = np.clip(np.frexp(x)[1] - 1 - LOW, 0, BINS - 1)
+    return np.bincount(e, minlength=BINS)
+
+
+def whole(path, x, *options):
+    """All of a dump without requests: x[L, B, S, H, K, D] are its numbers."""
+    v = view(*options, path)
+    if not isinstance(v, dict):
+        return str(v)
+    n = v["dumps"][0]["groups"][0]["numbers"]
+    bad = [f"by_head {name}" for name, want in measures(x, (1, 2, 5)).items()
+           if not close(n["by_head"][name], want.transpose(2, 0, 1).ravel())]
+    bad += [f"by_position {name}" for name, want in measures(x, (2, 3, 5)).items()
+            if not close(n["by_position"][name], want.transpose(2, 0, 1).ravel())]
+    want = [magnitudes(x[l, :, :, :, k]) for k in range(x.shape[4]) for l in range(x.shape[0])]
+    if n["exponents"]["counts"] != np.concatenate(want).tolist():
+        bad.append("exponents")
+    return ", ".join(bad)
+
+
+# ---- dumps with requests ------------------------------------------------------
+
+def requests_of(d):
+    """Blocks in the order of tokens, each once, and how many slots of each are live."""
+    order, live = [], {}
+    for name, blocks in d.tables.items():
+        for i, b in enumerate(blocks):
+            if b not in live:
+                order.append(b)
+                live[b] = 0
+            live[b] = max(live[b], min(d.dims["S"], d.ntokens[name] - i * d.dims["S"]))
+    return order, live
+
+
+def told(d):
+    v = view(d.path)
+    if not isinstance(v, dict):
+        return str(v)
+    g = v["dumps"][0]["groups"][0]
+    n, x = g["numbers"], values(d.cells, d.dtype)		# [K, L, B, S, H, D]
+    order, live = requests_of(d)
+    dead = np.ones((d.dims["B"], d.dims["S"]), bool)
+    for b, count in live.items():
+        dead[b, :count] = False
+    bad = []
+    if n["positions"] != order:
+        bad.append("order of blocks")
+    for k in range(d.dims["K"]):
+        for l in range(d.dims["L"]):
+            for h in range(d.dims["H"]):
+                some = x[k, l, :, :, h][~dead]
+                i = (k * d.dims["L"] + l) * d.dims["H"] + h
+                if abs(n["by_head"]["rms"][i] - np.sqrt((some ** 2).mean())) > 1e-5 * n["by_head"]["rms"][i]:
+                    bad.append(f"rms of {k}, {l}, {h}")
+            for c, b in enumerate(order):
+                some = np.abs(x[k, l, b, :live[b]]).max()
+                if abs(n["by_position"]["largest"][(k * d.dims["L"] + l) * len(order) + c] - some) > 1e-5 * some:
+                    bad.append(f"largest of {k}, {l}, block {b}")
+    users = {b: {r for r, t in d.tables.items() if b in t} for b in range(d.dims["B"])}
+    drawn = [use for _, count, use, _ in g["pool"]["runs"] for _ in range(count)]
+    for b, use in enumerate(drawn):
+        want = "shared" if len(users[b]) > 1 else "owned" if users[b] else "free"
+        if use != want and not (use == "null" and not users[b]):
+            bad.append(f"block {b} is {use}, not {want}")
+    if len(drawn) != d.dims["B"]:
+        bad.append("blocks of the pool")
+    bad += layouts(g)
+    return ", ".join(bad[:5])
+
+
+def layouts(g):
+    """Each puts every element of the shape somewhere of its own."""
+    s, bad = g["shape"], []
+    index = np.indices([s[a] for a in "LBSHKD"])
+    for layout in g["layouts"]:
+        seen = []
+        for v in layout["views"]:
+            at = np.full(index.shape[1:], v["offset"])
+            for axis, div, n, stride in v["factors"]:
+                at = at + index["LBSHKD".index(axis)] // div % n * stride
+            seen.append(at[:, :, :, :, v["kv"] if v["kv"] is not None else slice(None)].ravel())
+        flat = np.concatenate(seen)
+        if np.unique(flat).size != flat.size or (flat % s["elem"]).any():
+            bad.append(f"layout {layout['name']}")
+    return bad
+
+
+# ---- hard ones ----------------------------------------------------------------
+
+def made(tmp):
+    rng = np.random.default_rng(3)
+    options = ("--layout=LBSHKD",)
+    for shape in ((2, 3, 4, 2, 2, 8), (1, 1, 1, 1, 2, 1), (3, 5, 2, 1, 1, 6), (128, 24, 1, 2, 2, 1)):
+        x = rng.standard_normal(shape).astype(np.float16)
+        x[rng.random(shape) < .1] = 0
+        if x.size > 50:
+            x.reshape(-1)[[3, 9, 20]] = np.nan, np.inf, -np.inf
+        np.save(f"{tmp}/x.npy", x)
+        if shape[4] == 1:
+            np.save(f"{tmp}/x.npy", x[:, :, :, 0, 0])
+        said = options if shape[4] == 2 else ("--layout=mla",)
+        tap.equal(whole(f"{tmp}/x.npy", x.astype(float), *said), "", f"numbers of {shape}")
+
+
+def many(tmp):
+    """Axes that are longer than a picture: neighbours are one, and nothing is lost."""
+    x = np.arange(1, 1 + 300 * 700, dtype=np.float32).reshape(300, 700, 1, 1, 1, 1)
+    np.save(f"{tmp}/x.npy", x[:, :, :, 0, 0])
+    v = view("--layout=mla", f"{tmp}/x.npy")
+    n = v["dumps"][0]["groups"][0]["numbers"]
+    rows, columns = len(n["layers"]), len(n["positions"])
+    tap.ok(rows <= 128 and rows * columns <= MOST, f"{rows} rows of {columns} columns")
+    sums = np.add.reduceat(np.add.reduceat(x.reshape(300, 700).astype(float) ** 2, n["layers"], 0),
+                           n["positions"], 1)
+    counts = np.add.reduceat(np.add.reduceat(np.ones((300, 700)), n["layers"], 0), n["positions"], 1)
+    tap.ok(close(n["by_position"]["rms"], np.sqrt(sums / counts).ravel()), "of merged cells")
+    page(tmp, "--layout=mla", f"{tmp}/x.npy")
+
+
+def sampled(tmp):
+    x = np.ones((4, 4096, 16, 2, 2, 8), np.float16)
+    np.save(f"{tmp}/x.npy", x)
+    v = view("--layout=LBSHKD", "--sample=4M", f"{tmp}/x.npy")
+    n = v["dumps"][0]["groups"][0]["numbers"]
+    tap.ok(0 < n["read_bytes"] < n["bytes"] == x.nbytes, "a sample says that it is one", n["read_bytes"])
+    tap.ok(all(r in (None, 1) for r in n["by_position"]["rms"]) and 1 in n["by_position"]["rms"],
+           "what was not read is null")
+    n = view("--layout=LBSHKD", "--sample=4M", "--all", f"{tmp}/x.npy")["dumps"][0]["groups"][0]["numbers"]
+    tap.equal(n["read_bytes"], x.nbytes, "--all reads all")
+    r = kvtool("view", "--layout=LBSHKD", "--sample=4M", f"{tmp}/x.npy")
+    tap.ok("a sample: " in r.out, "and a terminal hears of it", r.out)
+    tap.equal(view("--layout=LBSHKD", "--sample=4M", "--threads=1", f"{tmp}/x.npy"),
+              view("--layout=LBSHKD", "--sample=4M", "--threads=2", f"{tmp}/x.npy"),
+              "the same for any number of threads")
+
+
+def page(tmp, *args):
+    out = f"{tmp}/page.html"
+    r = kvtool("view", "-f", "-o", out, *args)
+    with open(out) as f:
+        text = f.read()
+    got = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    tap.ok(r.code == 0 and json.loads(got.group(1)) == view(*args), "a page has the same numbers", r.err)
+    tap.ok(len(text) < 2 << 20, f"a page of {len(text)} bytes")
+    rest = text.replace(got.group(0), "")
+    tap.ok(not re.search(r'(src|href)\s*=|url\(|@import', rest), "a page needs nothing else")
+    return text
+
+
+def hostile(tmp):
+    """Names that are markup stay text."""
+    name = "</script><img src=x onerror=alert(1)>"
+    np.save(f"{tmp}/h.npy", np.full((2, 4, 4, 2, 2, 8), np.nan, np.float16))
+    with open(f"{tmp}/h.json", "w") as f:
+        json.dump({"layout": "LBSHKD", "requests": [{"id": name, "tokens": 5, "blocks": [1, 2]}]}, f)
+    r = kvtool("convert", "-f", f"--blocks-of={name}=1,2:5", "--layout=LBSHKD", f"{tmp}/h.npy", f"{tmp}/h.h5")
+    text = page(tmp, f"{tmp}/h.h5")
+    tap.ok(r.code == 0 and "<img" not in text, "markup in a name is not markup", r.err)
+    n = view(f"{tmp}/h.h5")["dumps"][0]
+    tap.equal(n["requests"][0]["id"], name, "and the name is the same")
+    tap.equal(set(n["groups"][0]["numbers"]["by_head"]["rms"]), {None}, "of NaN there is no mean")
+
+
+def compared(tmp):
+    """What differs is what kvtool diff finds."""
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((5, 12, 4, 3, 2, 8)).astype(np.float16)
+    y = x.copy()
+    y[3, 2:4, 1, 2, 1] += np.float16(1)
+    y[4, 7] = 0
+    np.save(f"{tmp}/a.npy", x)
+    np.save(f"{tmp}/b.npy", y)
+    options = ("--layout=LBSHKD",)
+    v = view(*options, f"{tmp}/a.npy", f"{tmp}/b.npy")["diff"]
+    d = json.loads(kvtool("diff", "--json", *options, f"{tmp}/a.npy", f"{tmp}/b.npy").out)
+    g, h = v["groups"][0], d["groups"][0]
+    tap.equal((v["result"], g["different"], g["elements"]),
+              (d["result"], h["metrics"]["different"], h["elements"]), "how much differs")
+    got = {(g["layers"][c[0]], g["heads"][c[1]]): (c[2], c[3]) for c in g["by_head"]}
+    tap.equal(got, {(c["layer"], c["head"]): (c["compared"], c["different"]) for c in h["by_head"]},
+              "which heads")
+    bad = (x.view(np.uint16) != y.view(np.uint16)).sum((2, 3, 4, 5))
+    got = {(g["layers"][c[0]], g["positions"][c[1]]["block"]): c[3] for c in g["by_position"]}
+    tap.equal(got, {(l, b): bad[l, b] for l, b in zip(*np.nonzero(bad))}, "which blocks")
+    tap.equal([g["first"][k] for k in ("layer", "block", "slot", "head", "kv", "dim")], [3, 2, 1, 2, 1, 0],
+              "where first")
+    page(tmp, *options, f"{tmp}/a.npy", f"{tmp}/b.npy")
+    same = view(*options, f"{tmp}/a.npy", f"{tmp}/a.npy")["diff"]
+    tap.equal(same["result"], "equal", "the same file")
+
+
+def main():
+    oracle.need_program_and_data()
+    bad = [f"{d.name}: {why}" for d in oracle.attention_dumps() if (why := told(d))]
+    tap.equal(bad[:5], [], "pool, maps and layouts of all dumps of attention")
+    with oracle.workdir() as tmp:
+        made(tmp)
+        many(tmp)
+        sampled(tmp)
+        hostile(tmp)
+        compared(tmp)
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
