@@ -41,7 +41,7 @@ function picture(width, height, label, marks, extra) {
 	const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
 				  "aria-label": label, tabindex: 0, class: "pic" });
 	const says = make("p", { class: "says", "aria-live": "polite" }, " ");
-	let current = -1;
+	let current = -1, copied = false;
 	const nodes = marks.map(mark => {
 		const node = make("rect", { x: mark.x, y: mark.y, width: mark.w, height: mark.h,
 					    class: mark.class, style: mark.style, rx: mark.rx || 0 });
@@ -54,6 +54,7 @@ function picture(width, height, label, marks, extra) {
 		if (current >= 0)
 			nodes[current].classList.remove("at");
 		current = i;
+		copied = false;
 		if (i >= 0)
 			nodes[i].classList.add("at");
 		says.textContent = i >= 0 ? marks[i].words : " ";
@@ -62,7 +63,7 @@ function picture(width, height, label, marks, extra) {
 	};
 	svg.addEventListener("pointermove", event => {
 		const i = nodes.indexOf(event.target);
-		if (i >= 0 && i !== current)
+		if (i >= 0 && (i !== current || copied))
 			show(i);
 	});
 	svg.addEventListener("keydown", event => {
@@ -90,6 +91,7 @@ function picture(width, height, label, marks, extra) {
 	const copy = i => {
 		if (i < 0 || !marks[i].command)
 			return;
+		copied = true;
 		const said = () => { says.textContent = "copied: " + marks[i].command; };
 		if (navigator.clipboard)
 			navigator.clipboard.writeText(marks[i].command).then(said, () => {
@@ -140,8 +142,8 @@ function together(view, shape) {
 	return run;
 }
 
-// Units of block 0 in the order of memory; more than are drawn, but not without end.
-function units(layout, shape, layers) {
+// Units of a block in the order of memory; more than are drawn, but not without end.
+function units(layout, shape, layers, block) {
 	const out = [];
 	for (const view of layout.views) {
 		const run = together(view, shape);
@@ -152,7 +154,7 @@ function units(layout, shape, layers) {
 				for (let s = 0; s < shape.S; s++)
 					for (let h = 0; h < shape.H; h++)
 						for (let d = 0; d < shape.D && out.length < 1 << 17; d += run) {
-							const at = { L: l, B: 0, S: s, H: h, D: d, K: view.kv === null ? k : 0 };
+							const at = { L: l, B: block, S: s, H: h, D: d, K: view.kv === null ? k : 0 };
 							let address = view.offset;
 							for (const [axis, div, n, stride] of view.factors)
 								address += Math.floor(at[axis] / div) % n * stride;
@@ -202,7 +204,7 @@ const plural = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : "s"}`;
 function drawBlock(dump, group, layout, state, linked) {
 	const shape = group.shape;
 	const layers = state.layers ? Math.min(shape.L, MOST_LAYERS) : 1;
-	const all = units(layout, shape, layers), shown = all.slice(0, MOST_UNITS), by = COLOURS[state.colour][1];
+	const all = units(layout, shape, layers, group.block_index), shown = all.slice(0, MOST_UNITS), by = COLOURS[state.colour][1];
 	const w = 34, h = 20, marks = [], extra = [];
 	let x = 0, y = 0, end = shown.length ? shown[0][0] : 0;
 	const of = (unit, what) => runs(all, u => u[what] === unit[what]);
@@ -221,7 +223,7 @@ function drawBlock(dump, group, layout, state, linked) {
 		const what = [`token ${unit[TOKEN]}`, shape.H > 1 ? `head ${group.head + unit[HEAD]}` : "", group.components[unit[COMPONENT]],
 			layers > 1 ? `layer ${group.layer + unit[LAYER]}` : "", run < shape.D ? `elements ${unit[ELEMENT]} to ${unit[ELEMENT] + run - 1}` : ""];
 		marks.push({ x: x * (w + 2), y, w, h, rx: 3, unit, class: `c${unit[by] % 10}` + (unit[COMPONENT] ? " second" : ""),
-			words: `byte ${grouped(unit[0])}: ${what.filter(t => t).join(", ")}; of its token there ${of(unit, TOKEN) === 1 ? "is" : "are"} ` +
+			words: `byte ${grouped(unit[0])} of memory: ${what.filter(t => t).join(", ")}; of its token there ${of(unit, TOKEN) === 1 ? "is" : "are"} ` +
 				`${plural(of(unit, TOKEN), "run")}, of its head ${plural(of(unit, HEAD), "run")}`,
 			command: where(dump, `layer=${group.layer + unit[LAYER]},block=${group.block},slot=${unit[TOKEN]},` +
 				`head=${group.head + unit[HEAD]}` + (shape.K === 2 ? `,kv=${"kv"[unit[COMPONENT]]}` : "") + `,dim=${unit[ELEMENT]}`),
@@ -271,7 +273,7 @@ function block(dump, group) {
 		draw();
 	};
 	draw();
-	return make("section", { class: "card" }, make("h2", {}, "One block, byte after byte"),
+	return make("section", { class: "card" }, make("h2", {}, `Block ${group.block}, byte after byte`),
 		make("p", { class: "dim" }, "each box is what one token has of one head, as it lies in memory; the number in it is " +
 			"the token; values are paler than keys; point at one to light up what belongs to it"),
 		make("div", { class: "bar" }, make("span", { class: "dim" }, "colour"),
@@ -522,7 +524,6 @@ for (const dump of data.dumps) {
 		const n = group.numbers;
 		group.layer = n && n.layers.length ? n.layers[0] : 0;
 		group.head = n && n.heads.length ? n.heads[0] : 0;
-		group.block = n && n.positions.length ? n.positions[0] : group.pool.runs.length ? group.pool.runs[0][0] : 0;
 		if (dump.groups.length > 1)
 			main.append(make("h2", { class: "group" }, `${group.id}: ${group.kind}, ${group.type}, ${group.layout}`));
 		for (const part of [block(dump, group), pool(dump, group), numbers(dump, group)])

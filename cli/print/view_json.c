@@ -254,6 +254,17 @@ static void put_maps(struct json_out *out, json_t *o, const struct view_group *g
 
 /* ---- the whole ----------------------------------------------------------- */
 
+/* The block that is drawn byte by byte: the first that a request has. */
+static void put_example(struct json_out *out, json_t *o, const struct kvt_group *group,
+			const struct kvt_view_maps *m)
+{
+	int64_t b = m->nblocks ? m->block[0] : 0;
+
+	json_put_known(out, o, "block", (int64_t)kvt_block_id(group, b),
+		       group->shape.n[KVT_AXIS_B] > 0);
+	json_put_int(out, o, "block_index", b);
+}
+
 static void put_group(struct json_out *out, json_t *list, const struct kvt_snapshot *s,
 		      const struct kvt_group_facts *f, const struct view_group *g)
 {
@@ -280,6 +291,7 @@ static void put_group(struct json_out *out, json_t *list, const struct kvt_snaps
 	parts = json_put_array(out, o, "components");
 	for (int64_t k = 0; k < n[KVT_AXIS_K]; k++)
 		json_append_text(out, parts, kvt_component_name(group, k));
+	put_example(out, o, group, &g->maps);
 	put_layouts(out, o, f);
 	put_pool(out, o, &g->pool, group);
 	put_maps(out, o, g, s);

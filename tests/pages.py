@@ -1,0 +1,194 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+pages.py - pages of kvtool view in a browser: what they say is what kvtool says
+
+Run by make check-pages, which needs Chromium.  With a folder as argument it writes a
+picture of each page there.
+"""
+import json
+import os
+import random
+import re
+import shlex
+import sys
+
+sys.dont_write_bytecode = True
+
+import numpy as np
+
+import oracle
+from browser import CHROMIUM, Browser
+from oracle import Tap, kvtool
+
+tap = Tap()
+KV = oracle.DATA
+CELLS = 200
+
+
+def dumps(tmp):
+    """{name: operands} of what is drawn."""
+    nhd = f"{KV}/s260k/paged_bs16/packed_nhd.bf16.npy"
+    out = {"plain": [nhd], "rocm": [f"{KV}/s260k/paged_bs16/rocm_x.bf16.npy"],
+           "cpu": [f"{KV}/s260k/paged_bs16/cpu_vec.bf16.npy"],
+           "mla": [f"{KV}/mla144/paged_bs16/mla_blsc.bf16.npy"],
+           "states": [f"{KV}/mamba2g4/tp1_SD/rank0.npy"],
+           "ranks": [f"{KV}/s260k/tp4/rank{r}.packed_hnd.bf16.safetensors" for r in range(4)]}
+    kvtool("mutate", "-q", "--fault=swap-kv,layer=2", nhd, f"{tmp}/bad.npy")
+    out["bug"] = [nhd, f"{tmp}/bad.npy"]
+    x = np.zeros((3, 5, 4, 2, 2, 8), np.float16)
+    x[1, 2] = np.nan
+    np.save(f"{tmp}/broken.npy", x)
+    out["broken"] = ["--layout=LBSHKD", f"{tmp}/broken.npy"]
+    np.save(f"{tmp}/many.npy", np.ones((10000, 3, 1, 8), np.float16))
+    out["many layers"] = ["--layout=mla", f"{tmp}/many.npy"]
+    np.save(f"{tmp}/one.npy", np.ones((1, 1, 1, 1, 2, 8), np.float16))
+    out["one token"] = ["--layout=LBSHKD", f"{tmp}/one.npy"]
+    return out
+
+
+MARKS = """[...document.querySelectorAll('svg.pic')].flatMap((svg, i) =>
+    [...svg.querySelectorAll('rect')].filter(r => r.getBoundingClientRect().width > 0).map((r, j) => [i, j]))"""
+
+
+def say(browser, picture, mark):
+    """The words of a mark when the pointer is on it."""
+    box = browser.run(f"""(() => {{
+        const svg = document.querySelectorAll('svg.pic')[{picture}], r = svg.querySelectorAll('rect')[{mark}];
+        r.scrollIntoView({{ block: 'center', inline: 'center' }});
+        const b = r.getBoundingClientRect();
+        return [b.x + b.width / 2, b.y + b.height / 2];
+    }})()""")
+    browser.hover(1, 1)
+    browser.hover(*box)
+    return browser.run(f"document.querySelectorAll('svg.pic')[{picture}].parentNode.querySelector('.says').textContent")
+
+
+def look(browser, name, operands, tmp, pictures):
+    page = f"{tmp}/{name}.html"
+    r = kvtool("view", "-f", "-o", page, *operands)
+    if not tap.ok(r.code == 0, f"{name}: a page", r.err):
+        return
+    for width in (1600, 1100, 600):
+        browser.open(page, width=width)
+        tap.equal(browser.messages(), [], f"{name}: nothing on the console at {width}")
+        tap.ok(browser.run("document.documentElement.scrollWidth <= innerWidth"),
+               f"{name}: no wider than {width}")
+    browser.open(page, zoom=1.5)
+    tap.ok(browser.run("document.documentElement.scrollWidth <= innerWidth"), f"{name}: at 1.5 zoom")
+    browser.open(page)
+    light = browser.run("getComputedStyle(document.body).backgroundColor")
+    if pictures:
+        browser.picture(f"{pictures}/{name.replace(' ', '_')}.png")
+    tap.ok(browser.pdf().startswith(b"%PDF"), f"{name}: prints")
+    browser.open(page, dark=True)
+    tap.ok(browser.run("getComputedStyle(document.body).backgroundColor") != light, f"{name}: dark")
+    if pictures:
+        browser.picture(f"{pictures}/{name.replace(' ', '_')}_dark.png")
+
+
+def keyboard(browser, tmp):
+    browser.open(f"{tmp}/plain.html")
+    browser.run("document.querySelector('svg.pic').focus()")
+    says = "document.querySelector('svg.pic').parentNode.querySelector('.says').textContent"
+    browser.press("ArrowRight")
+    first = browser.run(says)
+    browser.press("ArrowRight")
+    second = browser.run(says)
+    browser.press("ArrowDown")
+    third = browser.run(says)
+    tap.ok("token 0, head 0, keys" in first and "token 0, head 0, values" in second and
+           "token 2, head 0, values" in third, "arrow keys go from cell to cell",
+           [first, second, third])
+    browser.press("Enter")
+    browser.run("new Promise(done => setTimeout(done, 200))")
+    tap.ok("kvtool where " in browser.run(says), "enter gives the command", browser.run(says))
+    browser.press("Tab")
+    tap.ok(browser.run("document.activeElement !== document.body"), "tab goes on")
+
+
+def commands(browser, tmp):
+    """Cells of the block: where says the same byte of memory; numbers: peek is among them."""
+    browser.open(f"{tmp}/plain.html")
+    rng = random.Random(4)
+    marks = [m for m in browser.run(MARKS) if m[0] == 0]
+    bad = []
+    for _, mark in rng.choices(marks, k=CELLS):
+        words = say(browser, 0, mark)
+        browser.run("document.querySelector('svg.pic').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
+        browser.run("new Promise(done => setTimeout(done, 20))")
+        command = browser.run("document.querySelector('svg.pic').parentNode.querySelector('.says').textContent")
+        words_byte = int(re.match(r"byte ([\d,]+)", words).group(1).replace(",", ""))
+        asked = shlex.split(command[command.index("kvtool where"):])[2:]
+        r = kvtool("where", "--json", *asked)
+        got = json.loads(r.out) if r.code == 0 else {}
+        memory = got.get("matches", [{}])[0].get("memory_offset")
+        if memory != words_byte:
+            bad.append(f"{words} / {command}: {memory} {r.err}")
+    tap.equal(bad[:3], [], f"{CELLS} cells of the block are where kvtool where says")
+
+
+def maps(browser, name, tmp, pattern, want):
+    """Numbers that cells say, against 'want' of the words' groups."""
+    browser.open(f"{tmp}/{name}.html")
+    marks, rng, bad, seen = browser.run(MARKS), random.Random(5), [], 0
+    rng.shuffle(marks)
+    for picture, mark in marks:
+        found = re.match(pattern, say(browser, picture, mark))
+        if not found:
+            continue
+        seen += 1
+        if not want(found):
+            bad.append(found.group(0))
+        if seen == CELLS:
+            break
+    tap.ok(seen > 20 and not bad, f"{seen} cells of {name} say what kvtool says", bad[:5])
+
+
+def heads(operands):
+    v = json.loads(kvtool("view", "--json", *operands).out)["dumps"][0]["groups"][0]
+    n = v["numbers"]
+
+    def want(found):
+        layer, head, part, said = found.groups()
+        i = (v["components"].index(part) * len(n["layers"]) + int(layer)) * len(n["heads"]) + int(head)
+        return abs(float(said) - n["by_head"]["rms"][i]) <= 0.006 * abs(n["by_head"]["rms"][i])
+    return want
+
+
+def shares(operands):
+    d = json.loads(kvtool("diff", "--json", *operands).out)["groups"][0]
+    cells = {(c["layer"], c["head"]): c for c in d["by_head"]}
+
+    def want(found):
+        layer, head, said = int(found.group(1)), int(found.group(2)), found.group(3)
+        cell = cells.get((layer, head))
+        if not cell:
+            return said == "equal"
+        return said.replace(",", "").startswith(f"{cell['different']} of {cell['compared']} differ")
+    return want
+
+
+def main():
+    oracle.need_program_and_data()
+    if not CHROMIUM:
+        oracle.bail("no chromium: install it, or set CHROMIUM")
+    pictures = sys.argv[1] if len(sys.argv) > 1 else None
+    with oracle.workdir() as tmp:
+        browser = Browser()
+        try:
+            drawn = dumps(tmp)
+            for name, operands in drawn.items():
+                look(browser, name, operands, tmp, pictures)
+            keyboard(browser, tmp)
+            commands(browser, tmp)
+            maps(browser, "plain", tmp, r"layer (\d+), head (\d+), (\w+): root mean square (\S+)",
+                 heads(drawn["plain"]))
+            maps(browser, "bug", tmp, r"layer (\d+), head (\d+): (.*)", shares(drawn["bug"]))
+        finally:
+            browser.close()
+    return tap.done()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
