@@ -102,6 +102,7 @@ static const char *const page[] = {
 	"code{font:12.5px ui-monospace,'DejaVu Sans Mono',monospace;background:var(--bg);",
 	"padding:2px 6px;border-radius:4px}rect.first{fill:none;stroke:var(--c3);stroke-width:2}\n",
 	".small{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:10px}",
+	".small p{overflow-wrap:anywhere;font-size:.85rem}.card+h1{margin-top:34px}",
 	"@media print{.bar,p.says{display:none}.card{break-inside:avoid}}\n", NULL
 };
 

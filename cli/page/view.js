@@ -123,6 +123,7 @@ function choose(names, on, change) {
 	return bar;
 }
 
+const leaf = path => path.split("/").pop();
 const quoted = word => /^[\w@%+=:,.\/-]+$/.test(word) ? word : "'" + word.replace(/'/g, "'\\''") + "'";
 const where = (dump, place) => `kvtool where ${quoted(dump.file)} ${place}`;
 
@@ -220,7 +221,7 @@ function drawBlock(dump, group, layout, state, linked) {
 		}
 		end = unit[0] + unit[BYTES];
 		const run = unit[BYTES] / shape.elem;
-		const what = [`token ${unit[TOKEN]}`, shape.H > 1 ? `head ${group.head + unit[HEAD]}` : "", group.components[unit[COMPONENT]],
+		const what = [`${group.slot} ${unit[TOKEN]}`, shape.H > 1 ? `head ${group.head + unit[HEAD]}` : "", group.components[unit[COMPONENT]],
 			layers > 1 ? `layer ${group.layer + unit[LAYER]}` : "", run < shape.D ? `elements ${unit[ELEMENT]} to ${unit[ELEMENT] + run - 1}` : ""];
 		marks.push({ x: x * (w + 2), y, w, h, rx: 3, unit, class: `c${unit[by] % 10}` + (unit[COMPONENT] ? " second" : ""),
 			words: `byte ${grouped(unit[0])} of memory: ${what.filter(t => t).join(", ")}; of its token there ${of(unit, TOKEN) === 1 ? "is" : "are"} ` +
@@ -319,7 +320,8 @@ function pool(dump, group) {
 		make("i", { class: `k b${i % 10}` }), make("span", {}, `${q.id}, ${grouped(q.tokens)} tokens`)));
 	if (dump.requests.length > 12)
 		legend.append(`and ${dump.requests.length - 12} more requests `);
-	legend.append(make("i", { class: "k br" }), make("span", {}, "unused"));
+	if (p.known)
+		legend.append(make("i", { class: "k br" }), make("span", {}, "unused"));
 	return make("section", { class: "card" }, make("h2", {}, "The pool"), make("p", { class: "dim" },
 		p.known ? `${grouped(p.used)} of ${grouped(total)} blocks in use, ${grouped(p.shared)} of them by several ` +
 		"requests (a stroke); a cross is the null block; the letter is that of the request" :
@@ -328,42 +330,50 @@ function pool(dump, group) {
 			letters).node);
 }
 
+// What stands under the first and the last column, on two lines where there is no room; the size of it all.
+function captions(texts, left, width, y, first, last) {
+	const room = 6 * (first.length + last.length) + 12 <= width, under = last && !room ? y + 13 : y;
+	texts.push(text(left, y, first));
+	if (last)
+		texts.push(room ? text(left + width, under, last, "end") : text(left, under, "to " + last));
+	return [left + Math.max(width, 6.5 * Math.max(first.length, last.length + 3)) + 1, under + 4];
+}
+
 // ---- numbers ----------------------------------------------------------------
 
 const MEASURES = [["root mean square", "rms", short], ["largest", "largest", short],
 		  ["zeros", "zero", percent], ["NaN and infinite", "nonfinite", n => n === null ? "none" : grouped(n)]];
 
-function map(dump, group, numbers, key, columns, measure, k, log) {
+function map(dump, group, numbers, key, columns, measure, k, log, scale) {
 	const [, name, say] = MEASURES[measure], rows = numbers.layers, kv = group.components.length;
 	const list = numbers[key][name], each = rows.length * columns.length;
 	const finite = list.filter(x => x !== null && (!log || x > 0));
-	const low = Math.min(...finite), high = Math.max(...finite);
+	const [low, high] = scale || [Math.min(...finite), Math.max(...finite)];
 	const depth = x => x === null || (log && x <= 0) ? 0 : high === low ? (x ? 1 : 0) :
 		log ? (Math.log(x) - Math.log(low)) / (Math.log(high) - Math.log(low)) : (x - low) / (high - low);
 	const width = Math.max(Math.min(56, 460 / columns.length), 3), height = Math.max(Math.min(24, 440 / rows.length), 3);
-	const left = 60, marks = [], inside = [], tokens = numbers.position_tokens;
+	const left = 60, top = 8, marks = [], inside = [], tokens = numbers.position_tokens;
 	const name_of = c => tokens.length ? `token ${tokens[c][1]} of ${dump.requests[tokens[c][0]].id} (block ${columns[c]})` :
 		`block ${columns[c]}`;
 	rows.forEach((layer, r) => columns.forEach((column, c) => {
 		const x = list[k * each + r * columns.length + c], deep = depth(x);
 		const what = key === "by_head" ? `head ${column}` : name_of(c);
-		marks.push({ x: left + c * width, y: r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
+		marks.push({ x: left + c * width, y: top + r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
 			style: x === null ? null : shade(deep), class: x === null ? "none" : "heat",
 			words: `layer ${layer}, ${what}, ${group.components[k]}: ${MEASURES[measure][0]} ${say(x)}`,
 			command: where(dump, `layer=${layer},` + (key === "by_head" ? `block=${group.block},head=${column}` :
 				`block=${column},head=${group.head}`) + ",slot=0," + (kv === 2 ? `kv=${"kv"[k]},` : "") + "dim=0") });
 		if (width >= 36 && height >= 16)
-			inside.push(text(left + c * width + width / 2 - 0.5, r * height + height / 2 + 4, say(x), "middle",
+			inside.push(text(left + c * width + width / 2 - 0.5, top + r * height + height / 2 + 4, say(x), "middle",
 				deep > 0.5 ? "on dark" : "on"));
 	}));
 	const every = Math.ceil(14 / height);
-	rows.forEach((layer, r) => r % every || inside.push(text(left - 6, r * height + height / 2 + 4,
+	rows.forEach((layer, r) => r % every || inside.push(text(left - 6, top + r * height + height / 2 + 4,
 		r ? layer : `layer ${layer}`, "end")));
-	const bottom = rows.length * height + 14, last = columns.length - 1;
-	inside.push(text(left, bottom, key === "by_head" ? `head ${columns[0]}` : name_of(0)));
-	if (last)
-		inside.push(text(left + columns.length * width, bottom, key === "by_head" ? `head ${columns[last]}` : name_of(last), "end"));
-	return picture(left + columns.length * width + 1, bottom + 4, `${MEASURES[measure][0]} of ${group.components[k]}`,
+	const last = columns.length - 1;
+	const [across, bottom] = captions(inside, left, columns.length * width, top + rows.length * height + 14,
+		key === "by_head" ? `head ${columns[0]}` : name_of(0), last ? key === "by_head" ? `head ${columns[last]}` : name_of(last) : "");
+	return picture(across, bottom, `${MEASURES[measure][0]} of ${group.components[k]}`,
 		marks, inside).node;
 }
 
@@ -414,6 +424,33 @@ function numbers(dump, group) {
 		})), place, exponents(group, n));
 }
 
+// ---- several dumps -----------------------------------------------------------
+
+// All of them beside each other, in one scale: ranks, or whatever they are.
+function multiples(dumps) {
+	const state = { measure: 0, log: false };
+	const ids = [...new Set(dumps.flatMap(d => d.groups.filter(g => g.numbers && g.numbers.layers.length).map(g => g.id)))];
+	const place = make("div", {});
+	const draw = () => place.replaceChildren(...ids.flatMap(id => {
+		const some = dumps.map(d => [d, d.groups.find(g => g.id === id)]).filter(([, g]) => g && g.numbers);
+		const all = some.flatMap(([, g]) => g.numbers.by_head[MEASURES[state.measure][1]]).filter(x => x !== null && (!state.log || x > 0));
+		const scale = [Math.min(...all), Math.max(...all)];
+		return some[0][1].components.flatMap((name, k) => [make("h3", {}, ids.length > 1 ? `${id}: ${name}` : name),
+			make("div", { class: "small" }, ...some.map(([d, g]) => make("div", {}, make("p", { class: "dim" }, leaf(d.file)),
+				map(d, g, g.numbers, "by_head", g.numbers.heads, state.measure, k, state.log, scale))))]);
+	}));
+	draw();
+	return make("section", { class: "card" }, make("h2", {}, "Beside each other"), make("p", { class: "dim" },
+		"by layer and head, one scale for all: the darker, the larger"), make("div", { class: "bar" },
+		choose(MEASURES.map(m => m[0]), 0, i => {
+			state.measure = i;
+			draw();
+		}), choose(["linear", "log"], 0, i => {
+			state.log = i === 1;
+			draw();
+		})), place);
+}
+
 // ---- two dumps --------------------------------------------------------------
 
 const DIFFERENCES = [["share that differs", c => c[3] / c[2], percent], ["largest difference", c => c[4], short],
@@ -423,7 +460,7 @@ const placeName = (p, end) => p.request === null ? `block ${end ? p.end_block : 
 	`token ${end ? p.end_token : p.token} of ${end ? p.end_request : p.request}`;
 
 function diffMap(group, key, names, measure) {
-	const [title, of, say] = DIFFERENCES[measure], rows = group.layers, left = 60;
+	const [title, of, say] = DIFFERENCES[measure], rows = group.layers, left = 60, top = 8;
 	const width = Math.max(Math.min(56, 460 / names.length), 3), height = Math.max(Math.min(24, 440 / rows.length), 3);
 	const cells = new Map(group[key].map(c => [c[0] * names.length + c[1], c]));
 	const values = group[key].map(of).filter(x => x !== null && x > 0);
@@ -434,7 +471,7 @@ function diffMap(group, key, names, measure) {
 	let first = null;
 	rows.forEach((layer, r) => names.forEach((name, c) => {
 		const cell = cells.get(r * names.length + c), x = cell ? of(cell) : 0;
-		const mark = { x: left + c * width, y: r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
+		const mark = { x: left + c * width, y: top + r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
 			class: "heat", style: cell ? shade(depth(x)) : shade(0), words: `layer ${layer}, ${name}: ` + (cell ?
 			`${grouped(cell[3])} of ${grouped(cell[2])} differ, at most by ${short(cell[4])}, relative error ${short(cell[5])}` : "equal") };
 		marks.push(mark);
@@ -445,12 +482,11 @@ function diffMap(group, key, names, measure) {
 	}));
 	if (first)
 		extra.push(make("rect", { x: first.x - 1, y: first.y - 1, width: first.w + 2, height: first.h + 2, class: "first" }));
-	const every = Math.ceil(14 / height), bottom = rows.length * height + 14;
-	rows.forEach((layer, r) => r % every || extra.push(text(left - 6, r * height + height / 2 + 4, r ? layer : `layer ${layer}`, "end")));
-	extra.push(text(left, bottom, names[0]));
-	if (names.length > 1)
-		extra.push(text(left + names.length * width, bottom, names[names.length - 1], "end"));
-	return picture(left + names.length * width + 2, bottom + 4, `${title} by layer and ${key === "by_head" ? "head" : "place"}`,
+	const every = Math.ceil(14 / height);
+	rows.forEach((layer, r) => r % every || extra.push(text(left - 6, top + r * height + height / 2 + 4, r ? layer : `layer ${layer}`, "end")));
+	const [across, bottom] = captions(extra, left, names.length * width, top + rows.length * height + 14, names[0],
+		names.length > 1 ? names[names.length - 1] : "");
+	return picture(across + 1, bottom, `${title} by layer and ${key === "by_head" ? "head" : "place"}`,
 		marks, extra).node;
 }
 
@@ -513,17 +549,21 @@ function figures(dump) {
 	return list;
 }
 
-const main = document.querySelector("main"), leaf = path => path.split("/").pop();
-if (data.diff) {
+const main = document.querySelector("main");
+for (const group of data.dumps.flatMap(dump => dump.groups)) {
+	const n = group.numbers;
+	group.layer = n && n.layers.length ? n.layers[0] : 0;
+	group.head = n && n.heads.length ? n.heads[0] : 0;
+	group.slot = group.block_size ? "token" : "slot";
+}
+if (data.diff)
 	main.append(make("h1", {}, leaf(data.dumps[0].file), make("span", { class: "dim" }, " beside "), leaf(data.dumps[1].file)),
 		verdict(data.diff, data.dumps.map(d => d.file)), ...difference(data.diff));
-}
+else if (data.dumps.length > 1)
+	main.append(make("h1", {}, `${data.dumps.length} dumps`), multiples(data.dumps));
 for (const dump of data.dumps) {
 	main.append(make("h1", {}, leaf(dump.file)), make("p", { class: "lead" }, dump.sentence), figures(dump));
 	for (const group of dump.groups) {
-		const n = group.numbers;
-		group.layer = n && n.layers.length ? n.layers[0] : 0;
-		group.head = n && n.heads.length ? n.heads[0] : 0;
 		if (dump.groups.length > 1)
 			main.append(make("h2", { class: "group" }, `${group.id}: ${group.kind}, ${group.type}, ${group.layout}`));
 		for (const part of [block(dump, group), pool(dump, group), numbers(dump, group)])

