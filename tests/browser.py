@@ -31,7 +31,8 @@ class Browser:
             [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe",
              f"--user-data-dir={self.folder}", "--no-first-run", "--force-device-scale-factor=1"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            preexec_fn=wire, close_fds=False)
+            preexec_fn=wire, close_fds=False,
+            env={**os.environ, "HOME": self.folder})
         os.close(ours[0])
         os.close(theirs[1])
         self.out, self.into = ours[1], theirs[0]

@@ -96,7 +96,7 @@ pages()            { includes cli/page 2>/dev/null | not "\"cli/page/|<($libc)\.
 rooted()           { includes lib kernels formats cli | only '"' | not '"(lib|kernels|formats|cli)/'; }
 # Names of files and from files may hold anything; plainf() makes them plain.  These
 # write the program's own words, or a format that has an escape of its own.
-own="plain|screen|opt|help|json_out|page/page|print/(transfer_(map|charts|svg|trace)|diff_svg)"
+own="plain|screen|opt|help|json_out|page/(page|heat)|print/transfer_(map|charts|svg|trace)"
 own="$own|cmd/transfer/(report|emit)|expect/report"
 cli_prints()       { calls cli 'v?f?printf' | not "^cli/($own)\.c:"; }
 # what is left of a literal here is nothing, and of a choice of two '? :'

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "cli/opt.h"
 #include "cli/print/diff.h"
@@ -108,12 +109,30 @@ static void view_free(struct view *view)
 	free(view->dump);
 }
 
+static bool is_picture(const char *path)
+{
+	return path && strlen(path) > 4 && !strcasecmp(path + strlen(path) - 4, ".svg");
+}
+
+/* A picture of two dumps is that of what differs. */
+static enum kvt_status draw(FILE *f, const struct view *view, const char *path,
+			    struct kvt_error *err)
+{
+	if (!is_picture(path))
+		return view_page(f, view, err);
+	if (view->diff)
+		diff_svg_maps(f, view->diff);
+	else
+		view_svg(f, view);
+	return KVT_OK;
+}
+
 static enum kvt_status write_page(const struct view *view, const struct asked *asked,
 				  struct kvt_error *err)
 {
 	struct text_output out = { .path = asked->output };
 	FILE *f = text_output_open(&out);
-	enum kvt_status status = f ? view_page(f, view, err) : KVT_SYSTEM;
+	enum kvt_status status = f ? draw(f, view, asked->output, err) : KVT_SYSTEM;
 
 	if (!f || !text_output_close(f))
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -148,7 +167,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	bool quiet = false;
 	const struct opt opts[] = {
 		{ "output", 'o', OPT_STRING, &asked.output, "FILE",
-		  "write a page for a browser, FILE.html" },
+		  "write a page for a browser, or a picture: FILE.html, FILE.svg" },
 		{ "sample", 0, OPT_SIZE, &asked.sample, "SIZE",
 		  "read so much of a group's data; default: 256M" },
 		{ "all", 0, OPT_FLAG, &asked.all, NULL, "read all of the data" },

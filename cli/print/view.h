@@ -41,6 +41,8 @@ void view_json(struct json_out *out, const struct view *view);
 /* A page that draws view_json(); the script is cli/page/view.js. */
 KVT_MUST_CHECK enum kvt_status
 view_page(FILE *f, const struct view *view, struct kvt_error *err);
+/* Maps alone. */
+void view_svg(FILE *f, const struct view *view);
 void view_text(FILE *f, const struct view *view);
 
 #endif

@@ -83,3 +83,13 @@ setup() {
 	run -0 "$KVTOOL" view --json "$kv"/mamba2g4/tp2_SD/rank[01].npy
 	[[ $output == *'"diff": null'* ]]
 }
+
+@test "a picture in SVG has a title for each cell" {
+	run -0 "$KVTOOL" view -o map.svg "$dump"
+	grep -q '<title>layer 3, head 2: rms ' map.svg
+	grep -q '</svg>' map.svg
+	run -0 "$KVTOOL" mutate -q --fault=swap-kv,layer=2 "$dump" bad.npy
+	run -0 "$KVTOOL" view -o differs.svg "$dump" bad.npy
+	run -1 "$KVTOOL" diff -q --heatmap=same.svg "$dump" bad.npy
+	cmp differs.svg same.svg
+}
