@@ -106,6 +106,20 @@ def keyboard(browser, tmp):
     tap.ok(browser.run("document.activeElement !== document.body"), "tab goes on")
 
 
+def opening(browser, tmp):
+    """A pool of more blocks than boxes is drawn by ranges, which open."""
+    np.save(f"{tmp}/pool.npy", np.zeros((1, 10000, 1, 8), np.float16))
+    kvtool("view", "-f", "-o", f"{tmp}/pool.html", "--layout=mla", "--blocks-of=A=7-5000:4994",
+           f"{tmp}/pool.npy")
+    browser.open(f"{tmp}/pool.html")
+    i = browser.run("[...document.querySelectorAll('svg.pic')].findIndex(s => s.getAttribute('aria-label') === 'the pool')")
+    words = say(browser, i, 1)
+    tap.ok(words == "blocks 5 to 6: unused; blocks 7 to 9: of A (a click opens them)", "a range says what is in it", words)
+    browser.run(f"document.querySelectorAll('svg.pic')[{i}].dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
+    words = [say(browser, i + 1, k) for k in (1, 2)]
+    tap.ok(words == ["block 6: unused", "block 7: of A"], "and opens", words)
+
+
 def commands(browser, tmp):
     """Cells of the block: where says the same byte of memory; numbers: peek is among them."""
     browser.open(f"{tmp}/plain.html")
@@ -181,6 +195,7 @@ def main():
             for name, operands in drawn.items():
                 look(browser, name, operands, tmp, pictures)
             keyboard(browser, tmp)
+            opening(browser, tmp)
             commands(browser, tmp)
             maps(browser, "plain", tmp, r"layer (\d+), head (\d+), (\w+): root mean square (\S+)",
                  heads(drawn["plain"]))

@@ -89,6 +89,8 @@ function picture(width, height, label, marks, extra) {
 			show(best);
 	});
 	const copy = i => {
+		if (i >= 0 && marks[i].act)
+			return marks[i].act();
 		if (i < 0 || !marks[i].command)
 			return;
 		copied = true;
@@ -285,49 +287,74 @@ function block(dump, group) {
 
 // ---- the pool ---------------------------------------------------------------
 
-const USES = { free: "unused", null: "null block", shared: "of several requests",
-	       passed: "all of its tokens are gone", owned: "" };
+const USES = { free: "unused", null: "the null block", shared: "of several requests, first", passed: "passed by the window of",
+	       owned: "of" };
+const PER_ROW = 48, MOST_BLOCKS = 2304, BOX = 20;
+
+const nameOf = (dump, request) => request < 0 ? "" : dump.requests[request] ? dump.requests[request].id : `request ${request}`;
+const signOf = run => run[2] === "free" ? "r" : run[2] === "null" ? "null" : `c${run[3] % 10}` +
+	(run[2] === "shared" ? " shared" : run[2] === "passed" ? " passed" : "");
+
+// What stands in a box beside its colour: a letter, a stroke, a cross.
+function signs(dump, run, x, y) {
+	const out = [];
+	if (run[3] >= 0 && run[2] !== "free" && run[2] !== "null")
+		out.push(text(x + BOX / 2, y + 14, nameOf(dump, run[3]).slice(0, 1), "middle", "in"));
+	if (run[2] === "shared")
+		out.push(make("path", { d: `M${x} ${y + BOX}L${x + BOX} ${y}`, class: "stroke" }));
+	if (run[2] === "null")
+		out.push(make("path", { d: `M${x} ${y}L${x + BOX} ${y + BOX}M${x} ${y + BOX}L${x + BOX} ${y}`, class: "cross" }));
+	return out;
+}
+
+// Runs of the blocks [first, end), cut where they cross.
+function part(runs, first, end) {
+	const out = [];
+	let at = 0;
+	for (const [id, count, use, request] of runs) {
+		const from = Math.max(first - at, 0), to = Math.min(end - at, count);
+		if (from < to)
+			out.push([id + from, to - from, use, request]);
+		at += count;
+	}
+	return out;
+}
+
+// Boxes of 'step' blocks; a box of several opens what is in it.
+function boxes(dump, group, runs, open) {
+	const total = runs.reduce((n, r) => n + r[1], 0), step = Math.ceil(total / MOST_BLOCKS) || 1, marks = [], extra = [];
+	const each = step === 1 ? runs.flatMap(r => Array.from({ length: r[1] }, (_, b) => [[r[0] + b, 1, r[2], r[3]]])) :
+		Array.from({ length: Math.ceil(total / step) }, (_, i) => part(runs, i * step, (i + 1) * step));
+	each.forEach((some, i) => {
+		const x = i % PER_ROW * (BOX + 2), y = Math.floor(i / PER_ROW) * (BOX + 2), blocks = some.reduce((n, r) => n + r[1], 0);
+		const most = some.reduce((a, b) => b[1] > a[1] ? b : a), words = some.slice(0, 6).map(r =>
+			`${r[1] === 1 ? `block ${r[0]}` : `blocks ${r[0]} to ${r[0] + r[1] - 1}`}: ${group.pool.known ?
+				`${USES[r[2]]} ${nameOf(dump, r[3])}`.trim() : "whose is not known"}`);
+		marks.push({ x, y, w: BOX, h: BOX, rx: 3, class: group.pool.known ? signOf(most) : "r", words: words.join("; ") +
+			(some.length > 6 ? `; and ${some.length - 6} more runs` : "") + (blocks > 1 && open ? " (a click opens them)" : ""),
+			command: blocks === 1 ? where(dump, `block=${some[0][0]},layer=${group.layer},slot=0,dim=0`) : null,
+			act: blocks > 1 && open ? () => open(some) : null });
+		if (group.pool.known && blocks === 1)
+			extra.push(...signs(dump, most, x, y));
+	});
+	return picture(PER_ROW * (BOX + 2), Math.max(Math.ceil(marks.length / PER_ROW), 1) * (BOX + 2), "the pool", marks, extra).node;
+}
 
 function pool(dump, group) {
-	const p = group.pool, MOST = 4096, per = 48, w = 20;
-	const total = p.runs.reduce((n, r) => n + r[1], 0), step = Math.max(1, Math.ceil(total / MOST));
-	const marks = [];
-	let at = 0;
-	const letters = [];
-	for (const [id, count, use, request] of p.runs)
-		for (let b = 0; b < count; b++, at++) {
-			if (at % step)
-				continue;
-			const i = at / step, x = i % per * (w + 2), y = Math.floor(i / per) * (w + 2);
-			const owner = request >= 0 ? dump.requests[request].id : null;
-			marks.push({ x, y, w, h: w, rx: 3,
-				class: use === "free" ? "r" : use === "null" ? "null" :
-					`c${request % 10}` + (use === "shared" ? " shared" : use === "passed" ? " passed" : ""),
-				words: `block ${id + b}: ${USES[use] || "of " + owner}` +
-					(use === "shared" ? `, first ${owner}` : "") +
-					(step > 1 ? `, and the ${step - 1} after it are not drawn` : ""),
-				command: where(dump, `block=${id + b},layer=${group.layer},slot=0,dim=0`) });
-			if (owner !== null && use !== "free")
-				letters.push(text(x + w / 2, y + 14, owner.slice(0, 1), "middle", "in"));
-			if (use === "shared")
-				letters.push(make("path", { d: `M${x} ${y + w}L${x + w} ${y}`, class: "stroke" }));
-			if (use === "null")
-				letters.push(make("path", { d: `M${x} ${y}L${x + w} ${y + w}M${x} ${y + w}L${x + w} ${y}`,
-							    class: "cross" }));
-		}
-	const legend = make("p", { class: "dim" });
+	const p = group.pool, inside = make("div", {}), legend = make("p", { class: "dim" });
 	dump.requests.slice(0, 12).forEach((q, i) => legend.append(
-		make("i", { class: `k b${i % 10}` }), make("span", {}, `${q.id}, ${grouped(q.tokens)} tokens`)));
-	if (dump.requests.length > 12)
-		legend.append(`and ${dump.requests.length - 12} more requests `);
+		make("i", { class: `k b${i % 10}` }), make("span", {}, `${q.id}, ${plural(q.tokens, "token")}`)));
+	if (dump.nrequests > 12)
+		legend.append(`and ${grouped(dump.nrequests - 12)} more requests `);
 	if (p.known)
 		legend.append(make("i", { class: "k br" }), make("span", {}, "unused"));
-	return make("section", { class: "card" }, make("h2", {}, "The pool"), make("p", { class: "dim" },
-		p.known ? `${grouped(p.used)} of ${grouped(total)} blocks in use, ${grouped(p.shared)} of them by several ` +
-		"requests (a stroke); a cross is the null block; the letter is that of the request" :
-		"the dump does not say which request has which block"), legend,
-		picture(per * (w + 2), Math.ceil(marks.length / per) * (w + 2), "the pool, block by block", marks,
-			letters).node);
+	const say = make("p", { class: "dim" }, p.known ? `${grouped(p.used)} of ${grouped(group.shape.B)} blocks in use, ` +
+		`${grouped(p.shared)} of them by several requests (a stroke); a cross is the null block; the letter is that of the request` :
+		"the dump does not say which request has which block");
+	if (!p.runs.length && group.shape.B)
+		say.append("; too many runs to be drawn");
+	const open = some => inside.replaceChildren(make("h3", {}, `blocks ${some[0][0]} and on`), boxes(dump, group, some, open));
+	return make("section", { class: "card" }, make("h2", {}, "The pool"), say, legend, boxes(dump, group, p.runs, open), inside);
 }
 
 // What stands under the first and the last column, on two lines where there is no room; the size of it all.

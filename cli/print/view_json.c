@@ -94,6 +94,9 @@ static const char *const uses[] = {
 	[KVT_VIEW_SHARED] = "shared", [KVT_VIEW_PASSED] = "passed",
 };
 
+/* More of them are more than a page may have bytes. */
+enum { MOST_RUNS = 1 << 15, MOST_REQUESTS = 4096 };
+
 static void put_pool(struct json_out *out, json_t *o, const struct kvt_view_pool *pool,
 		     const struct kvt_group *group)
 {
@@ -103,7 +106,7 @@ static void put_pool(struct json_out *out, json_t *o, const struct kvt_view_pool
 	json_put_int(out, p, "used", pool->used);
 	json_put_int(out, p, "shared", pool->shared);
 	runs = json_put_array(out, p, "runs");
-	for (int64_t i = 0; i < pool->nruns; i++) {
+	for (int64_t i = 0; pool->nruns <= MOST_RUNS && i < pool->nruns; i++) {
 		const struct kvt_view_run *r = &pool->run[i];
 		json_t *run = json_array();
 
@@ -308,7 +311,8 @@ static void put_requests(struct json_out *out, json_t *o, const struct kvt_snaps
 {
 	json_t *list = json_put_array(out, o, "requests");
 
-	for (int64_t r = 0; r < s->nrequests; r++) {
+	json_put_int(out, o, "nrequests", s->nrequests);
+	for (int64_t r = 0; r < s->nrequests && r < MOST_REQUESTS; r++) {
 		json_t *q = json_append_object(out, list);
 
 		json_put_text(out, q, "id", s->request[r].id);

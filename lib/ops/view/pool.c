@@ -51,14 +51,18 @@ static void mark(struct owner *owner, struct kvt_view_pool *pool,
 	}
 }
 
-static bool add_runs(struct kvt_view_pool *pool, const struct owner *owner, int64_t n)
+/* Neighbours in the dump, and by their ids. */
+static bool add_runs(struct kvt_view_pool *pool, const struct owner *owner,
+		     const struct kvt_group *group)
 {
+	int64_t n = group->shape.n[KVT_AXIS_B];
 	int64_t room = 0;
 
 	for (int64_t b = 0; b < n; b++) {
 		struct kvt_view_run *last = pool->run + pool->nruns - 1, *more;
 
-		if (b && owner[b].use == last->use && owner[b].request == last->request) {
+		if (b && owner[b].use == last->use && owner[b].request == last->request &&
+		    kvt_block_id(group, b) == kvt_block_id(group, b - 1) + 1) {
 			last->count++;
 			continue;
 		}
@@ -88,7 +92,7 @@ enum kvt_status kvt_view_pool(struct kvt_view_pool *pool, const struct kvt_snaps
 			b == null ? KVT_VIEW_NULL : KVT_VIEW_FREE, -1 };
 	if (good)
 		mark(owner, pool, s, g);
-	good = good && add_runs(pool, owner, n);
+	good = good && add_runs(pool, owner, &s->group[g]);
 	free(owner);
 	return good ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
 }

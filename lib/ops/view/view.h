@@ -68,7 +68,7 @@ enum kvt_view_use {
 	KVT_VIEW_PASSED,	/* of a request, but all of its tokens are in holes */
 };
 
-/* Neighbouring blocks of which the same is to be said. */
+/* Neighbouring blocks, also by their ids, of which the same is to be said. */
 struct kvt_view_run {
 	int64_t block, count;		/* positions in the dump */
 	enum kvt_view_use use;
