@@ -197,18 +197,19 @@ def by_tokens(c):
     if not c.tokens():
         return
     live = c.live[0, :, :, 0, 0, 0]
-    for by in (by for by in (-2, -1, 1, 2) if abs(by) <= n[S]):
+    near = {-1: beside(c, -1), 1: beside(c, 1)}
+    for by in (by for by in range(-64, 65) if by and abs(by) <= n[S] * n[B]):
         P, known = c.bits.copy(), np.zeros(n, bool)
-        near = beside(c, -1 if by > 0 else 1)
+        step = -1 if by > 0 else 1
         for b in range(n[B]):
             for s in range(n[S]):
-                t, source = s - by, b
-                if not 0 <= t < n[S]:
-                    source, t = near.get(b, -1), t % n[S]
+                source, t = b, s - by
+                while not 0 <= t < n[S] and source is not None and source >= 0:
+                    source, t = near[step].get(source, -1), t - step * n[S]
                 if source is None or source < 0 or not live[source, t]:
                     continue
                 P[:, b, s], known[:, b, s] = c.bits[:, source, t], True
-        yield "shift-tokens", {"by": by}, P, known, PAGE
+        yield "shift-tokens", {"by": by, "from": 0}, P, known, (L, B, S, K)
 
 
 def by_blocks(c):
@@ -419,6 +420,9 @@ def explanations(c, suspect):
     spots = sample(differs)
     out = [(name, args) for name, args, P, known, part in c.predictions
            if explains(c, suspect, differs, spots, P, known, part)]
+    # what shifts by whole blocks is called a shift of blocks
+    out = [(name, args) for name, args in out
+           if name != "shift-tokens" or args["by"] % c.n[S]]
     out += [("stale-block", args) for args in stale(c, suspect, differs)]
     for name, rule in (("zero-tail", zero_tail), ("flip-bits", flips),
                        ("scale", scaled), ("saturate", saturated),

@@ -14,12 +14,34 @@ enum fault_source {
 	FROM_OUTSIDE,			/* nobody here knows */
 };
 
+/* What lies where along an axis, by content: join.c. */
+enum fault_moves {
+	MOVES_NOTHING,
+	MOVES_ONE,			/* a copy of another one */
+	MOVES_PAIR,			/* two, exchanged */
+	MOVES_ROUND,			/* all, by the same distance, around the end */
+	MOVES_RANKS,			/* heads of two ranks, exchanged */
+	MOVES_RANK,			/* heads of a rank, copied */
+	MOVES_REQUESTS,			/* blocks of two requests, exchanged */
+	MOVES_TABLE,			/* blocks of requests, by the same distance */
+	MOVES_ORDER,			/* among themselves, in some other order */
+	MOVES_COPIES,			/* several, taken from others */
+};
+
+struct fault_map {
+	enum fault_moves moves;
+	int64_t args[3];		/* of the row that it belongs to */
+	int64_t count;			/* that are not in their place */
+	int64_t *from;			/* [n] where it was; -1: nowhere */
+};
+
 /* What fault functions look at: a window, and what follows from it. */
 struct fault_case {
 	const struct kvt_window *window;
 	const uint8_t *expected, *suspect;	/* suspect is NULL when planting */
 	int64_t slots, heads, kv, dim;		/* extents of S, H, K, D */
 	int64_t cell;				/* bytes of D */
+	bool partial;				/* other faults may be here, too */
 	bool has_memory, has_page;		/* the two below */
 	struct kvt_views memory;		/* of the window, as if it were all */
 	struct kvt_views page;			/* of one block of one layer */
@@ -28,6 +50,9 @@ struct fault_case {
 	/* Filled by the diagnosis before arguments are proposed. */
 	int64_t seed[KVT_NAXES];		/* first element that differs */
 	int64_t tail;				/* least memory offset of those, or -1 */
+	int64_t token;				/* least position of those, or 0 */
+	int64_t kv_begin, kv_end;		/* of K, where it differs */
+	struct fault_map map[KVT_NAXES];	/* of L, B and H */
 	struct fault_span *span;		/* [L][K], for "scale" */
 };
 
@@ -64,6 +89,8 @@ struct fault {
 	fault_predict *predict;
 	bool one_block;			/* strikes a single one unless told */
 	bool swaps_bytes;		/* of the element that is taken */
+	unsigned usual;			/* arguments that are 0 unless they are given */
+	bool yields;			/* to any other that explains as much */
 	/* Tests all at once, where elements are not taken from elsewhere. */
 	void (*explains)(struct kvt_hypothesis *out, struct fault_case *c);
 };
@@ -78,9 +105,9 @@ bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct 
 		     const struct kvt_fault_args *args, const int64_t at[KVT_NAXES]);
 
 /* Rows of the table, by the file that holds their functions. */
-enum { NHEADS = 3, NPAGES = 7, NPLACES = 6, NVALUES = 8 };
+enum { NHEADS = 3, NPAGES = 7, NPLACES = 6, NMOVES = 12, NVALUES = 8 };
 extern const struct fault kvt_head_faults[NHEADS], kvt_page_faults[NPAGES],
-	kvt_place_faults[NPLACES], kvt_value_faults[NVALUES];
+	kvt_place_faults[NPLACES], kvt_move_faults[NMOVES], kvt_value_faults[NVALUES];
 
 /* ---- windows: window.c -------------------------------------------------- */
 

@@ -210,6 +210,11 @@ static void choose_usual(struct kvt_strike *strike, const struct fault *f)
 		strike->args.n[0] = 1;
 		strike->given[0] = true;
 	}
+	for (int i = 0; i < KVT_FAULT_ARGS; i++)
+		if (f->usual & 1U << i && !strike->given[i]) {
+			strike->args.n[i] = 0;
+			strike->given[i] = true;
+		}
 }
 
 enum kvt_status kvt_fault_plant(void *out, struct kvt_strike *strike,

@@ -1,25 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shifts.c - tokens, blocks and layers where others should be */
+#include <stdlib.h>
+
 #include "lib/fault/fault.h"
 
-/* ---- one token early or late -------------------------------------------- */
+/* ---- tokens early or late ------------------------------------------------ */
+
+enum { MOST_TOKENS = 64 };
 
 static bool has_slots(const struct fault_case *c)
 {
 	return kvt_fault_has_tokens(c->window);
 }
 
-static struct kvt_range up_to_two(const struct fault_case *c, int arg)
+static struct kvt_range by_and_from(const struct fault_case *c, int arg)
 {
-	(void)c, (void)arg;
-	return (struct kvt_range){ -2, 3 };
+	const struct kvt_window *w = c->window;
+
+	if (arg == 0)
+		return (struct kvt_range){ -MOST_TOKENS, MOST_TOKENS + 1 };
+	if (!w->entry)
+		return (struct kvt_range){ 0, 1 };
+	if (c->suspect)
+		return (struct kvt_range){ c->token, c->token + MOST_TOKENS + 1 };
+	return (struct kvt_range){ 0, w->ntables ? w->table[0].n * c->slots : 1 };
 }
 
-static bool within_block(const struct fault_case *c, const struct kvt_fault_args *args)
+/*
+ * From the first token that differs on; or what comes late left a gap before it, which
+ * holds anything.
+ */
+static bool from_there(const struct fault_case *c, const struct kvt_fault_args *args)
 {
-	int64_t by = args->n[0], slots = c->slots;
+	int64_t by = args->n[0], from = args->n[1];
 
-	return by && by <= slots && by >= -slots;
+	if (!by || llabs(by) > c->slots * c->window->shape.n[KVT_AXIS_B])
+		return false;
+	/* by whole blocks it is blocks that were shifted */
+	if (by % c->slots == 0 && (c->suspect || c->slots > 1) &&
+	    (from % c->slots == 0 || c->partial))
+		return false;
+	return !c->suspect || from == c->token || (by > 0 && from == c->token + by);
 }
 
 /* What is before the first token of a request, or after its last, is unknown. */
@@ -31,13 +52,16 @@ static enum fault_source shift_tokens(const struct fault_case *c,
 	const struct kvt_window *w = c->window;
 	int64_t slots = w->shape.n[KVT_AXIS_S], s = at[KVT_AXIS_S] - args->n[0];
 	const int64_t *beside = s < 0 ? w->prev : w->next;
-	int64_t b = at[KVT_AXIS_B];
+	int64_t b = at[KVT_AXIS_B], before = args->n[1];
 
-	if (s < 0 || s >= slots) {
+	if (w->entry)
+		before -= w->entry[b] * slots + at[KVT_AXIS_S];
+	if (before > 0)
+		return before > args->n[0] ? FROM_ELEMENT : FROM_OUTSIDE;
+	for (; s < 0 || s >= slots; s += s < 0 ? slots : -slots) {
 		if (!beside || beside[b] < 0)
 			return FROM_OUTSIDE;
 		b = beside[b];
-		s += s < 0 ? slots : -slots;
 	}
 	if (!kvt_fault_is_live(w, b, s))
 		return FROM_OUTSIDE;
@@ -94,27 +118,28 @@ static struct kvt_range one_block(const struct fault_case *c, int arg)
 	return (struct kvt_range){ 0, c->window->shape.n[KVT_AXIS_B] };
 }
 
-static bool all_zero(const uint8_t *page, int64_t nbytes)
+/* Has the page, or what of it is in the window, nothing but zeros? */
+static bool all_zero(const struct fault_case *c, int64_t layer, int64_t block)
 {
-	for (int64_t i = 0; i < nbytes; i++)
-		if (page[i])
-			return false;
+	const struct kvt_window *w = c->window;
+	int64_t at[KVT_NAXES] = { layer, block };
+
+	do {
+		const uint8_t *row = c->expected + kvt_fault_offset(w, at);
+
+		for (int64_t i = 0; i < c->cell; i++)
+			if (row[i])
+				return false;
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_S, KVT_AXIS_K));
 	return true;
 }
 
 /* Only a block that once held something can leave it behind. */
 static bool can_be_stale(const struct fault_case *c, const struct kvt_fault_args *args)
 {
-	const struct kvt_window *w = c->window;
-	int64_t at[KVT_NAXES] = { [KVT_AXIS_B] = args->n[1] };
-	int64_t page = c->cell;
-
-	if (args->n[0] == args->n[1] || !kvt_fault_is_live(w, args->n[0], 0))
-		return false;
-	for (int a = KVT_AXIS_S; a < KVT_AXIS_D; a++)
-		page *= w->shape.n[a];
-	at[KVT_AXIS_L] = c->suspect ? c->seed[KVT_AXIS_L] : 0;
-	return !all_zero(c->expected + kvt_fault_offset(w, at), page);
+	return args->n[0] != args->n[1] &&
+	       kvt_fault_is_live(c->window, args->n[0], 0) &&
+	       !all_zero(c, c->suspect ? c->seed[KVT_AXIS_L] : 0, args->n[1]);
 }
 
 static enum fault_source take_block(const struct fault_case *c,
@@ -256,10 +281,11 @@ const struct fault kvt_place_faults[NPLACES] = {
 		.summary = "tokens of a request are stored at the position of a "
 			   "neighbour",
 		.arg = { { "by", 0, "positions: 1 is one too late, -1 one too "
-				    "early" } } },
+				    "early" },
+			 { "from", 0, "the first token that moved" } } },
 	  .needs = "tokens",
-	  .applies = has_slots, .range = up_to_two, .valid = within_block,
-	  .predict = shift_tokens },
+	  .part = PER_SLOT | PER_KV, .applies = has_slots, .range = by_and_from,
+	  .valid = from_there, .predict = shift_tokens, .usual = 1U << 1 },
 	{ .says = {
 		.name = "shift-blocks",
 		.summary = "blocks are stored where a neighbour should be",

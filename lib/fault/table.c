@@ -16,7 +16,8 @@ const struct fault *kvt_fault_row(int i)
 		int n;
 	} parts[] = {
 		{ kvt_head_faults, NHEADS }, { kvt_page_faults, NPAGES },
-		{ kvt_place_faults, NPLACES }, { kvt_value_faults, NVALUES },
+		{ kvt_place_faults, NPLACES }, { kvt_move_faults, NMOVES },
+		{ kvt_value_faults, NVALUES },
 	};
 
 	for (size_t p = 0; i >= 0 && p < sizeof(parts) / sizeof(parts[0]); p++) {

@@ -84,10 +84,11 @@ void kvt_fault_case_init(struct fault_case *c, const struct kvt_window *w,
 
 int64_t kvt_fault_offset(const struct kvt_window *window, const int64_t at[KVT_NAXES])
 {
+	const int64_t *n = window->array ? window->array->n : window->shape.n;
 	int64_t i = 0;
 
 	for (int a = 0; a < KVT_NAXES; a++)
-		i = i * window->shape.n[a] + at[a];
+		i = i * n[a] + at[a];
 	return i * window->shape.elem;
 }
 

@@ -36,6 +36,12 @@ enum {
 	KVT_NOT_HERE = -2,		/* it exists but the window lacks it */
 };
 
+/* The blocks of a request in order. */
+struct kvt_blocks_of {
+	const uint32_t *block;
+	int64_t n;
+};
+
 /*
  * Layers and blocks of a cache, all of S, H, K and D, dense in the order
  * L B S H K D.  Layers and blocks are those the caller chose, in its order; a
@@ -44,6 +50,7 @@ enum {
  */
 struct kvt_window {
 	struct kvt_shape shape;
+	const struct kvt_shape *array;	/* of which it is a box; NULL: it is all */
 	const struct kvt_dtype *dtype;	/* of both; dtype->elem == shape.elem */
 	enum kvt_kind kind;
 
@@ -52,6 +59,11 @@ struct kvt_window {
 	const int64_t *prev, *next;	/* [B] block before, after in its request,
 					 * as an index into B or KVT_NOT_...; NULL:
 					 * not known */
+	const int64_t *request;		/* [B] a table that has the block; -1: none, or
+					 * several */
+	const int64_t *entry;		/* [B] where in that table */
+	int64_t ntables, first_block;	/* that of index 0, as tables count them */
+	const struct kvt_blocks_of *table;
 	const int64_t *layer_ids;	/* [L] index in the model; NULL: 0, 1, ... */
 	const int64_t *block_ids;	/* [B] id in the pool; NULL: not known */
 	int64_t head_start;		/* of the model, for what is printed */
@@ -79,7 +91,7 @@ struct kvt_fault_args {
 
 struct kvt_fault_arg {
 	const char *name;		/* NULL: not used */
-	char axis;			/* 'L', 'B', 'H': what it counts; 0: a number */
+	char axis;			/* 'L', 'B', 'H', 'R': counts those; 0: nothing */
 	const char *help;
 };
 
@@ -88,6 +100,7 @@ struct kvt_fault {
 	const char *summary;		/* one line, no period */
 	struct kvt_fault_arg arg[KVT_FAULT_ARGS];
 	bool has_factor;
+	char moves;			/* 'L', 'B', 'H': it moves whole ones of these */
 };
 
 const struct kvt_fault *kvt_fault_at(int i);	/* NULL past the last one */
@@ -95,12 +108,13 @@ const struct kvt_fault *kvt_fault_find(const char *name);
 
 /* ---- diagnosis ---------------------------------------------------------- */
 
-enum { KVT_MAX_FAULTS = 24 };
+enum { KVT_MAX_FAULTS = 48 };
 
 enum kvt_verdict {
 	KVT_NOT_TESTED,		/* does not apply to this cache, or lacks a fact */
 	KVT_REFUTED,		/* predicts something else than is there */
 	KVT_EXPLAINS,		/* predicts all that differs */
+	KVT_EXPLAINS_PART,	/* the larger part of it, exactly; more differs */
 };
 
 struct kvt_hypothesis {
@@ -123,6 +137,11 @@ struct kvt_difference {
 void kvt_window_compare(struct kvt_difference *out, const struct kvt_window *window,
 			const void *expected, const void *suspect);
 
+/* What has elements that differ: 0 or 1 of each index of the window. */
+struct kvt_struck {
+	const uint8_t *layer, *block, *head, *kv;
+};
+
 struct kvt_diagnosis {
 	struct kvt_difference difference;
 	int nhypotheses;
@@ -130,6 +149,14 @@ struct kvt_diagnosis {
 	int nexplain;			/* how many explain everything */
 	const struct kvt_hypothesis *decided;	/* of these, if it is the only one;
 						 * points into this struct */
+	/*
+	 * Heads that were looked at alone, those of rank 'rank' of 'tp', because no
+	 * fault explains all of them; tp is 1 otherwise.
+	 */
+	int64_t tp, rank;
+	struct kvt_struck struck;	/* by what is decided, or differs; in scratch */
+	const int64_t *from;		/* of one that moves: where each was, or -1, as
+					 * indices of these heads; in scratch, or NULL */
 };
 
 /* Bytes that kvt_diagnose() needs; KVT_BAD_INPUT if the window is wrong. */
@@ -138,10 +165,11 @@ kvt_diagnose_scratch(int64_t *nbytes, const struct kvt_window *window,
 		     struct kvt_error *err);
 
 /*
- * Which single fault makes 'suspect' of 'expected'?  Both are windows of the
- * same shape.  Every part that differs at all must be wholly what the fault
- * predicts; where two faults predict the same nothing is decided.  'scratch' is
- * aligned for int64_t.
+ * Which fault makes 'suspect' of 'expected'?  Both are windows of the same shape.
+ * Every part that differs at all must be wholly what the fault predicts, in all of
+ * the window or in the heads of one rank; where two faults predict the same nothing
+ * is decided.  If there is none, a fault that so explains most of what differs is
+ * decided, as KVT_EXPLAINS_PART.  'scratch' is aligned for int64_t.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_diagnose(struct kvt_diagnosis *out, const struct kvt_window *window,

@@ -104,6 +104,44 @@ void kvt_window_neighbours(int64_t *out, const struct kvt_snapshot *snapshot, in
 			out[i] = KVT_NOT_THERE;
 }
 
+enum kvt_status kvt_window_tables(struct kvt_window *window, int64_t *request,
+				  int64_t *entry, const struct kvt_snapshot *snapshot,
+				  int group, int64_t first, int64_t n,
+				  struct kvt_error *err)
+{
+	struct kvt_blocks_of *table = calloc((size_t)snapshot->nrequests + 1,
+					     sizeof(*table));
+
+	if (!table)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < n; i++) {
+		request[i] = NO_REQUEST;
+		entry[i] = 0;
+	}
+	for (int64_t r = 0; r < snapshot->nrequests; r++) {
+		table[r].block = snapshot->request[r].blocks[group];
+		table[r].n = snapshot->request[r].nblocks[group];
+		for (int64_t e = table[r].n - 1; e >= 0; e--) {
+			int64_t i = table[r].block[e] - first;
+
+			if (i < 0 || i >= n)
+				continue;
+			/* of one that several have nobody knows whose it is */
+			request[i] = request[i] == NO_REQUEST ? r : -1;
+			entry[i] = e;
+		}
+	}
+	for (int64_t i = 0; i < n; i++)
+		if (request[i] == NO_REQUEST)
+			request[i] = -1;
+	window->table = table;
+	window->ntables = snapshot->nrequests;
+	window->first_block = first;
+	window->request = request;
+	window->entry = entry;
+	return KVT_OK;
+}
+
 static int64_t *neighbours(const struct kvt_snapshot *snapshot, int group, int step)
 {
 	int64_t n = snapshot->group[group].shape.n[KVT_AXIS_B];
@@ -148,6 +186,29 @@ static int row_parts(struct kvt_row_part *out, const struct kvt_group *g)
 	return start == g->shape.n[KVT_AXIS_D] ? g->ncomponents : 0;
 }
 
+/* Frees the window if it fails. */
+static enum kvt_status add_tables(struct kvt_window *out,
+				  const struct kvt_snapshot *snapshot, int group,
+				  struct kvt_error *err)
+{
+	int64_t n = out->shape.n[KVT_AXIS_B];
+	int64_t *request = malloc((size_t)n * sizeof(*request) + 1);
+	int64_t *entry = malloc((size_t)n * sizeof(*entry) + 1);
+	enum kvt_status status = KVT_SYSTEM;
+
+	if (request && entry)
+		status = kvt_window_tables(out, request, entry, snapshot, group, 0, n,
+					   err);
+	else
+		kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!status)
+		return KVT_OK;
+	free(request);
+	free(entry);
+	kvt_window_free(out);
+	return status;
+}
+
 enum kvt_status kvt_window_init(struct kvt_window *out,
 				const struct kvt_snapshot *snapshot,
 				int group, struct kvt_error *err)
@@ -171,7 +232,7 @@ enum kvt_status kvt_window_init(struct kvt_window *out,
 		kvt_window_free(out);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
-	return KVT_OK;
+	return snapshot->nrequests ? add_tables(out, snapshot, group, err) : KVT_OK;
 }
 
 void kvt_window_free(struct kvt_window *window)
@@ -179,6 +240,9 @@ void kvt_window_free(struct kvt_window *window)
 	free((void *)window->use);
 	free((void *)window->prev);
 	free((void *)window->next);
+	free((void *)window->request);
+	free((void *)window->entry);
+	free((void *)window->table);
 	free((void *)window->layer_ids);
 	free((void *)window->block_ids);
 	memset(window, 0, sizeof(*window));

@@ -21,6 +21,15 @@ void kvt_window_free(struct kvt_window *window);
 void kvt_window_neighbours(int64_t *out, const struct kvt_snapshot *snapshot, int group,
 			   int64_t first, int64_t n, int step);
 
+/*
+ * The tables of a group, and of n blocks from 'first' on what window->request and entry
+ * say; window->table is a new array, to be freed, of lists that the snapshot has.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_window_tables(struct kvt_window *window, int64_t *request, int64_t *entry,
+		  const struct kvt_snapshot *snapshot, int group, int64_t first,
+		  int64_t n, struct kvt_error *err);
+
 /* All data of a group, dense in the window's order. */
 KVT_MUST_CHECK enum kvt_status
 kvt_window_read(uint8_t *out, const struct kvt_dump *dump, int group,

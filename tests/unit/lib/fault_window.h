@@ -14,7 +14,9 @@ struct caches {
 	struct kvt_layout layout;
 	int64_t nbytes;
 	uint8_t *expected, *suspect;
-	int64_t ids[64], prev[64], next[64];
+	int64_t ids[64], prev[64], next[64], request[64], entry[64];
+	uint32_t blocks[64];
+	struct kvt_blocks_of table;
 };
 
 static inline int64_t count_elements(const struct kvt_shape *shape)
@@ -38,13 +40,19 @@ static inline void caches_init(struct caches *c, enum kvt_kind kind, const char 
 	memcpy(w->shape.n, n, sizeof(w->shape.n));
 	w->shape.elem = w->dtype->elem;
 	for (int64_t b = 0; b < n[KVT_AXIS_B]; b++) {
-		c->ids[b] = b;
+		c->ids[b] = c->entry[b] = b;
+		c->blocks[b] = (uint32_t)b;
 		c->prev[b] = b - 1;
 		c->next[b] = b + 1 < n[KVT_AXIS_B] ? b + 1 : KVT_NOT_THERE;
 	}
 	w->block_ids = c->ids;
 	w->prev = c->prev;
 	w->next = c->next;
+	c->table = (struct kvt_blocks_of){ c->blocks, n[KVT_AXIS_B] };
+	w->table = &c->table;
+	w->ntables = 1;
+	w->request = c->request;
+	w->entry = c->entry;
 	if (kvt_layout_parse(&c->layout, axes, NULL))
 		abort();
 	w->layout = &c->layout;
@@ -98,6 +106,8 @@ static inline const char *caches_name(const struct caches *c)
 
 	if (caches_diagnose(&d, c))
 		return "refused";
+	if (d.decided && d.decided->verdict == KVT_EXPLAINS_PART)
+		return "part";
 	return d.decided ? d.decided->fault->name : d.nexplain ? "several" : "none";
 }
 
