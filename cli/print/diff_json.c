@@ -135,8 +135,59 @@ static void put_maps(struct json_out *out, json_t *o, const struct diff_result *
 	}
 }
 
-static void put_diagnosis(struct json_out *out, json_t *o, const struct diff_diagnosis *d)
+static void put_struck(struct json_out *out, json_t *o, const char *key,
+		       const uint8_t *struck, int64_t n, const struct diff_result *r,
+		       int64_t (*id)(const struct diff_result *r, int64_t i))
 {
+	json_t *list;
+
+	if (!struck)
+		return;
+	list = json_put_array(out, o, key);
+	for (int64_t i = 0; i < n; i++)
+		if (struck[i])
+			json_append_int(out, list, id ? id(r, i) : i);
+}
+
+/* What a fault, or the difference, is limited to. */
+static void put_only(struct json_out *out, json_t *o, const struct diff_result *r)
+{
+	const struct diff_diagnosis *d = r->diagnosis;
+	const struct kvt_snapshot *s = kvt_dump_snapshot(r->pair->side[SIDE_B]->dump);
+	json_t *list;
+
+	o = json_put_object(out, o, "only");
+	put_struck(out, o, "layers", d->only_layers, r->pair->nlayers, r, kvt_diff_layer);
+	put_struck(out, o, "heads", d->only_heads, r->pair->nheads, r, kvt_diff_head);
+	put_struck(out, o, "kv", d->only_kv, r->pair->nkv, r, NULL);
+	if (!d->only_requests)
+		return;
+	list = json_put_array(out, o, "requests");
+	for (int64_t i = 0; i < s->nrequests; i++)
+		if (d->only_requests[i])
+			json_append_text(out, list, s->request[i].id);
+}
+
+static void put_fault(struct json_out *out, json_t *o, const struct diff_result *r, int i)
+{
+	const struct diff_diagnosis *d = r->diagnosis;
+	const struct kvt_hypothesis *h = &d->found.hypothesis[i];
+	int64_t n = d->found.difference.count;
+
+	json_put_text(out, o, "fault", h->fault->name);
+	json_put_text(out, o, "arguments", d->args[i].s);
+	json_put_text(out, o, "summary", h->fault->summary);
+	json_put_int(out, o, "explained", h->explained);
+	json_put_int(out, o, "unknown", h->unknown);
+	json_put_real(out, o, "share", (double)h->explained / (double)n);
+	json_put_text(out, o, "says", d->found.decided == h && d->says.s[0] ?
+				      d->says.s : NULL);
+	put_only(out, o, r);
+}
+
+static void put_diagnosis(struct json_out *out, json_t *o, const struct diff_result *r)
+{
+	const struct diff_diagnosis *d = r->diagnosis;
 	json_t *faults;
 
 	if (!d) {
@@ -149,20 +200,11 @@ static void put_diagnosis(struct json_out *out, json_t *o, const struct diff_dia
 	json_put_int(out, o, "layers", d->layers);
 	json_put_int(out, o, "blocks", d->blocks);
 	json_put_int(out, o, "different", d->found.difference.count);
+	put_only(out, o, r);
 	faults = json_put_array(out, o, "faults");
-	for (int i = 0; i < d->found.nhypotheses; i++) {
-		const struct kvt_hypothesis *h = &d->found.hypothesis[i];
-		json_t *fault;
-
-		if (h->verdict != KVT_EXPLAINS)
-			continue;
-		fault = json_append_object(out, faults);
-		json_put_text(out, fault, "fault", h->fault->name);
-		json_put_text(out, fault, "arguments", d->args[i].s);
-		json_put_text(out, fault, "summary", h->fault->summary);
-		json_put_int(out, fault, "explained", h->explained);
-		json_put_int(out, fault, "unknown", h->unknown);
-	}
+	for (int i = 0; i < d->found.nhypotheses; i++)
+		if (d->found.hypothesis[i].verdict >= KVT_EXPLAINS)
+			put_fault(out, json_append_object(out, faults), r, i);
 }
 
 static void put_rotation(struct json_out *out, json_t *o, const struct diff_pair *p)
@@ -228,7 +270,7 @@ static void put_result(struct json_out *out, json_t *o, const struct diff *d,
 	diff_json_where(out, o, r);
 	diff_json_tables(out, o, d, r);
 	put_maps(out, o, r);
-	put_diagnosis(out, o, r->diagnosis);
+	put_diagnosis(out, o, r);
 }
 
 /* ---- all of it ---------------------------------------------------------- */

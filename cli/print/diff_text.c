@@ -229,35 +229,6 @@ static void print_verdict(const struct diff_result *r)
 	putchar('\n');
 }
 
-static void print_diagnosis(const struct diff_diagnosis *d)
-{
-	const char *between = "";
-
-	plainf("  fault   ");
-	/* nothing differs by more than values of the two types must */
-	if (!d->found.difference.count)
-		plainf("none: rounding alone can cause these differences");
-	else if (!d->found.nexplain)
-		plainf("none: no known fault explains them (kvtool help faults)");
-	else if (!d->found.decided)
-		plainf("several are possible: ");
-	for (int i = 0; i < d->found.nhypotheses; i++) {
-		const struct kvt_hypothesis *h = &d->found.hypothesis[i];
-
-		if (h->verdict != KVT_EXPLAINS)
-			continue;
-		plainf("%s%s", between, h->fault->name);
-		if (d->args[i].s[0])
-			plainf(" %s", d->args[i].s);
-		between = ", ";
-	}
-	if (d->found.decided)
-		plainf(": %s", d->found.decided->fault->summary);
-	plainf(" (%lld element%s; %lld layer%s x %lld block%s examined)\n",
-	       LL(d->found.difference.count), plural(d->found.difference.count),
-	       LL(d->layers), plural(d->layers), LL(d->blocks), plural(d->blocks));
-}
-
 static void print_result(const struct diff *d, const struct diff_result *r)
 {
 	print_verdict(r);
@@ -283,7 +254,7 @@ static void print_result(const struct diff *d, const struct diff_result *r)
 		print_worst(r);
 	diff_text_tables(d, r);
 	if (r->diagnosis)
-		print_diagnosis(r->diagnosis);
+		diff_text_fault(r);
 }
 
 /* ---- all of it ---------------------------------------------------------- */

@@ -15,9 +15,12 @@
 #include "lib/ops/diff/internal.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/print.h"
 #include "lib/ops/fault/window.h"
 
 static const int64_t most_bytes = 32 << 20;	/* of one side */
@@ -31,7 +34,7 @@ struct excerpt {
 	int64_t layer, block;		/* where the window begins */
 	struct kvt_window window;
 	uint8_t *use;
-	int64_t *prev, *next, *layer_ids, *block_ids;
+	int64_t *prev, *next, *request, *entry, *layer_ids, *block_ids;
 	uint8_t *data[NSIDES], *scratch;
 };
 
@@ -143,7 +146,7 @@ static void set_tolerance(struct kvt_window *w, const struct diff_result *r)
 		tolerance_of_types(&w->atol, &w->rtol, r->pair, r->meter->scale);
 }
 
-static void set_facts(struct excerpt *x)
+static enum kvt_status set_facts(struct excerpt *x, struct kvt_error *err)
 {
 	const struct diff_pair *p = x->p;
 	const struct kvt_group *b = p->group[SIDE_B];
@@ -151,6 +154,7 @@ static void set_facts(struct excerpt *x)
 	struct kvt_window *w = &x->window;
 	int64_t nblocks = w->shape.n[KVT_AXIS_B];
 	int g = p->number[SIDE_B];
+	enum kvt_status status = KVT_OK;
 
 	make_use(x);
 	if (snapshot->nrequests) {
@@ -158,6 +162,8 @@ static void set_facts(struct excerpt *x)
 		kvt_window_neighbours(x->next, snapshot, g, x->block, nblocks, 1);
 		w->prev = x->prev;
 		w->next = x->next;
+		status = kvt_window_tables(w, x->request, x->entry, snapshot, g, x->block,
+					   nblocks, err);
 	}
 	for (int64_t l = 0; l < w->shape.n[KVT_AXIS_L]; l++)
 		x->layer_ids[l] = kvt_diff_layer(x->r, x->layer + l);
@@ -174,6 +180,7 @@ static void set_facts(struct excerpt *x)
 		w->layout = &b->layout;
 		w->page_bytes = b->page_offset ? 0 : b->page_bytes;
 	}
+	return status;
 }
 
 /* ---- data --------------------------------------------------------------- */
@@ -358,12 +365,14 @@ static enum kvt_status excerpt_init(struct excerpt *x, const struct diff_result 
 	x->use = calloc(nblocks * (size_t)w->shape.n[KVT_AXIS_S] + 1, 1);
 	x->prev = calloc(nblocks + 1, sizeof(*x->prev));
 	x->next = calloc(nblocks + 1, sizeof(*x->next));
+	x->request = calloc(nblocks + 1, sizeof(*x->request));
+	x->entry = calloc(nblocks + 1, sizeof(*x->entry));
 	x->block_ids = calloc(nblocks + 1, sizeof(*x->block_ids));
 	x->layer_ids = calloc(nlayers + 1, sizeof(*x->layer_ids));
-	if (!x->use || !x->prev || !x->next || !x->block_ids || !x->layer_ids)
+	if (!x->use || !x->prev || !x->next || !x->request || !x->entry ||
+	    !x->block_ids || !x->layer_ids)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	set_facts(x);
-	return KVT_OK;
+	return set_facts(x, err);
 }
 
 static enum kvt_status excerpt_data(struct excerpt *x, const struct kvt_run *run,
@@ -392,6 +401,9 @@ static void excerpt_free(struct excerpt *x)
 	free(x->use);
 	free(x->prev);
 	free(x->next);
+	free(x->request);
+	free(x->entry);
+	free((void *)x->window.table);
 	free(x->layer_ids);
 	free(x->block_ids);
 	free(x->scratch);
@@ -405,17 +417,151 @@ static void drop_faults_of_bits(struct kvt_diagnosis *d)
 	static const char *const names[] = { "byte-order", "flip-bits" };
 
 	d->nexplain = 0;
+	d->decided = NULL;
 	for (int i = 0; i < d->nhypotheses; i++) {
 		struct kvt_hypothesis *h = &d->hypothesis[i];
 
 		for (int j = 0; j < 2; j++)
 			if (!strcmp(h->fault->name, names[j]))
 				h->verdict = KVT_NOT_TESTED;
-		if (h->verdict == KVT_EXPLAINS && !d->nexplain++)
+		if (h->verdict == KVT_EXPLAINS)
+			d->decided = d->nexplain++ ? NULL : h;
+		else if (h->verdict == KVT_EXPLAINS_PART)
 			d->decided = h;
 	}
-	if (d->nexplain != 1)
-		d->decided = NULL;
+}
+
+/* ---- what is said of it ------------------------------------------------- */
+
+void diagnosis_free(struct diff_diagnosis *d)
+{
+	if (!d)
+		return;
+	free(d->scratch);
+	free(d->requests);
+	free(d);
+}
+
+/* NULL if all n of them are struck, which is no limit. */
+static const uint8_t *limit(const uint8_t *struck, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (!struck[i])
+			return struck;
+	return NULL;
+}
+
+/* Requests that have a block that was struck. */
+static enum kvt_status limit_requests(struct diff_diagnosis *d, const struct excerpt *x,
+				      struct kvt_error *err)
+{
+	const struct kvt_window *w = &x->window;
+	uint8_t *struck = calloc((size_t)w->ntables + 1, 1);
+
+	d->requests = struck;
+	if (!struck)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t t = 0; t < w->ntables; t++)
+		for (int64_t e = 0; e < w->table[t].n; e++)
+			struck[t] |= d->found.struck.block[w->table[t].block[e]];
+	d->only_requests = limit(struck, w->ntables);
+	return KVT_OK;
+}
+
+static enum kvt_status set_limits(struct diff_diagnosis *d, const struct excerpt *x,
+				  struct kvt_error *err)
+{
+	const struct kvt_struck *struck = &d->found.struck;
+	const struct diff_pair *p = x->p;
+	const int64_t *n = x->window.shape.n;
+
+	d->only_heads = limit(struck->head, n[KVT_AXIS_H]);
+	d->only_kv = limit(struck->kv, n[KVT_AXIS_K]);
+	if (n[KVT_AXIS_L] == p->nlayers)
+		d->only_layers = limit(struck->layer, n[KVT_AXIS_L]);
+	if (p->by_tokens && n[KVT_AXIS_B] == p->group[SIDE_B]->shape.n[KVT_AXIS_B])
+		return limit_requests(d, x, err);
+	return KVT_OK;
+}
+
+static int64_t id_of(const struct diff_diagnosis *d, const struct kvt_window *w,
+		     char axis, int64_t i)
+{
+	const struct kvt_fault_arg arg = { .axis = axis };
+
+	if (axis == 'H')
+		i += d->found.rank * (w->shape.n[KVT_AXIS_H] / d->found.tp);
+	return kvt_fault_id(&arg, w, i);
+}
+
+static void append(struct kvt_text *text, size_t *at, const char *format, ...)
+	KVT_PRINTF(3, 4);
+
+static void append(struct kvt_text *text, size_t *at, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	if (*at < sizeof(text->s))
+		*at += (size_t)vsnprintf(text->s + *at, sizeof(text->s) - *at, format,
+					 args);
+	va_end(args);
+}
+
+enum { MOST_NAMED = 3 };
+
+/* "block 5 of B is block 6 of A, 6 is 5, in 8 of 8 layers" */
+static void say_moves(struct diff_diagnosis *d, const struct kvt_window *w)
+{
+	const char axis = d->found.decided->fault->moves;
+	const char *what = axis == 'L' ? "layer" : axis == 'B' ? "block" : "head";
+	int64_t n = axis == 'L' ? w->shape.n[KVT_AXIS_L] : axis == 'B' ?
+		    w->shape.n[KVT_AXIS_B] : w->shape.n[KVT_AXIS_H] / d->found.tp;
+	int64_t named = 0, layers = 0;
+	size_t at = 0;
+
+	for (int64_t i = 0; i < n; i++) {
+		int64_t from = d->found.from[i];
+
+		if (from < 0 || from == i)
+			continue;
+		if (++named > MOST_NAMED) {
+			append(&d->says, &at, ", ...");
+			break;
+		}
+		if (named == 1)
+			append(&d->says, &at, "%s %lld of B is %s %lld of A", what,
+			       LL(id_of(d, w, axis, i)), what,
+			       LL(id_of(d, w, axis, from)));
+		else
+			append(&d->says, &at, ", %lld is %lld",
+			       LL(id_of(d, w, axis, i)), LL(id_of(d, w, axis, from)));
+	}
+	for (int64_t l = 0; l < w->shape.n[KVT_AXIS_L]; l++)
+		layers += d->found.struck.layer[l];
+	if (axis != 'L')
+		append(&d->says, &at, " in %lld of %lld layers", LL(layers),
+		       LL(w->shape.n[KVT_AXIS_L]));
+}
+
+/* Takes over the scratch, which the findings point into. */
+static enum kvt_status describe(struct diff_diagnosis *d, struct excerpt *x,
+				struct kvt_error *err)
+{
+	d->scratch = x->scratch;
+	x->scratch = NULL;
+	d->layers = x->window.shape.n[KVT_AXIS_L];
+	d->blocks = x->window.shape.n[KVT_AXIS_B];
+	for (int i = 0; i < d->found.nhypotheses; i++)
+		d->args[i] = kvt_fault_text(d->found.hypothesis[i].fault,
+					    &d->found.hypothesis[i].args, &x->window);
+	if (!x->r->meter->bits)
+		drop_faults_of_bits(&d->found);
+	if (!d->found.difference.count)
+		return KVT_OK;
+	if (d->found.decided && d->found.decided->fault->moves && d->found.from)
+		say_moves(d, &x->window);
+	return set_limits(d, x, err);
 }
 
 enum kvt_status kvt_diff_diagnose(struct diff_result *r, const struct kvt_run *run,
@@ -431,22 +577,14 @@ enum kvt_status kvt_diff_diagnose(struct diff_result *r, const struct kvt_run *r
 	if (!(status = excerpt_init(&x, r, run, err)) &&
 	    !(status = excerpt_data(&x, run, err)) &&
 	    !(status = kvt_diagnose(&d->found, &x.window, x.data[SIDE_A],
-				    x.data[SIDE_B], x.scratch, err))) {
-		for (int i = 0; i < d->found.nhypotheses; i++)
-			d->args[i] = kvt_fault_text(d->found.hypothesis[i].fault,
-						    &d->found.hypothesis[i].args,
-						    &x.window);
-		if (!r->meter->bits)
-			drop_faults_of_bits(&d->found);
-		d->layers = x.window.shape.n[KVT_AXIS_L];
-		d->blocks = x.window.shape.n[KVT_AXIS_B];
-	}
+				    x.data[SIDE_B], x.scratch, err)))
+		status = describe(d, &x, err);
 	excerpt_free(&x);
 	if (!status || status == KVT_SYSTEM)
 		return status;
 	/* what was compared is sound, whatever is wrong with the rest of the pool */
 	kvt_run_warn(run, "no diagnosis: %.400s", err->text);
-	free(d);
+	diagnosis_free(d);
 	r->diagnosis = NULL;
 	if (err)
 		err->text[0] = '\0';

@@ -746,5 +746,5 @@ void kvt_diff_result_free(struct diff_result *result)
 	free(result->bad_dim);
 	free(result->by_slot);
 	free(result->by_dim);
-	free(result->diagnosis);
+	diagnosis_free(result->diagnosis);
 }

@@ -234,6 +234,14 @@ struct diff_diagnosis {
 	struct kvt_diagnosis found;
 	struct kvt_text args[KVT_MAX_FAULTS];	/* of each hypothesis */
 	int64_t layers, blocks;		/* that were looked at */
+	struct kvt_text says;		/* what lies where; or empty */
+	/*
+	 * What the fault, or the difference, is limited to: 0 or 1 of each layer, head,
+	 * request, and of keys and values.  NULL where it spares nothing, or where not
+	 * all was looked at.
+	 */
+	const uint8_t *only_layers, *only_heads, *only_requests, *only_kv;
+	void *scratch, *requests;	/* owned: what these are in */
 };
 
 struct diff_result {

@@ -64,7 +64,7 @@ static void tell_group(const struct diff_result *r, const struct kvt_diff_told *
 		.pcc = known ? kvt_diff_pcc(&r->sums) : 1,
 	};
 
-	if (decided) {
+	if (decided && decided->verdict == KVT_EXPLAINS) {
 		out.fault = decided->fault->name;
 		out.fault_text = decided->fault->summary;
 		out.fault_args = d->args[decided - d->found.hypothesis].s;

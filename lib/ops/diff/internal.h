@@ -116,6 +116,9 @@ double meter_value(const struct meter *m, int side, int k, const uint8_t *elemen
 void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,
 	       const int64_t key[KVT_NAXES], struct findings *out);
 
+/* diagnose.c; of NULL, nothing. */
+void diagnosis_free(struct diff_diagnosis *d);
+
 /* ---- heat maps ------------------------------------------------------------ */
 
 /* The first ordinal of a column of by_segment. */
