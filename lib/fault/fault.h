@@ -105,7 +105,7 @@ bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct 
 		     const struct kvt_fault_args *args, const int64_t at[KVT_NAXES]);
 
 /* Rows of the table, by the file that holds their functions. */
-enum { NHEADS = 3, NPAGES = 7, NPLACES = 6, NMOVES = 12, NVALUES = 8 };
+enum { NHEADS = 3, NPAGES = 8, NPLACES = 6, NMOVES = 12, NVALUES = 8 };
 extern const struct fault kvt_head_faults[NHEADS], kvt_page_faults[NPAGES],
 	kvt_place_faults[NPLACES], kvt_move_faults[NMOVES], kvt_value_faults[NVALUES];
 

@@ -275,6 +275,35 @@ static enum fault_source straddle(const struct fault_case *c,
 	return FROM_ELEMENT;
 }
 
+/* ---- ssm states --------------------------------------------------------- */
+
+static bool has_state(const struct fault_case *c)
+{
+	return c->window->kind == KVT_MAMBA_SSM && c->dim > 3;
+}
+
+static struct kvt_range rows_of_state(const struct fault_case *c, int arg)
+{
+	(void)arg;
+	return (struct kvt_range){ 2, c->dim / 2 + 1 };
+}
+
+static bool rows_divide(const struct fault_case *c, const struct kvt_fault_args *args)
+{
+	return c->dim % args->n[0] == 0;
+}
+
+static enum fault_source turn_state(const struct fault_case *c,
+				    const struct kvt_fault_args *args,
+				    const int64_t at[KVT_NAXES],
+				    int64_t from[KVT_NAXES])
+{
+	int64_t rows = args->n[0], d = at[KVT_AXIS_D];
+
+	from[KVT_AXIS_D] = d % rows * (c->dim / rows) + d / rows;
+	return FROM_ELEMENT;
+}
+
 const struct fault kvt_page_faults[NPAGES] = {
 	{ .says = {
 		.name = "swap-heads-slots",
@@ -322,6 +351,14 @@ const struct fault kvt_page_faults[NPAGES] = {
 		.arg = { { "way", 0, "0: [taps,channels] read wrong; 1: reverse" } } },
 	  .needs = "a conv state",
 	  .applies = has_taps, .range = two_ways, .predict = turn_taps },
+	{ .says = {
+		.name = "ssm-order",
+		.summary = "ssm states of [head dim,state] read as [state,head dim], or "
+			   "the reverse",
+		.arg = { { "rows", 0, "of the matrix as it was written" } } },
+	  .needs = "an ssm state",
+	  .part = PER_HEAD, .applies = has_state, .range = rows_of_state,
+	  .valid = rows_divide, .predict = turn_state },
 	{ .says = {
 		.name = "conv-parts",
 		.summary = "shares of ranks are cut across the borders of x, B and C",

@@ -85,7 +85,13 @@ static void test_named(void **state)
 		{ "shift-tokens", GQA, { 1 } }, { "shift-tokens", MLA, { -1 } },
 		{ "stale-block", CONV, { 4, 1 } }, { "wrong-layer", GQA, { 1, 2 } },
 		{ "padding", GQA, { 512 } }, { "byte-order", MLA, { 0 } },
-		{ "scale", SSM, { 2 } },
+		{ "scale", SSM, { 2 } }, { "ssm-order", SSM, { 8 } },
+		{ "swap-blocks", GQA, { 1, 4 } }, { "swap-blocks", CONV, { 0, 2 } },
+		{ "permute-blocks", MLA, { 4 } }, { "shift-table", GQA, { 2, 1 } },
+		{ "stale-blocks", GQA, { 2 } }, { "swap-layers", SSM, { 0, 1 } },
+		{ "rotate-layers", GQA, { -1 } }, { "rotate-heads", SSM, { 2 } },
+		{ "permute-heads", GQA, { 4 } }, { "swap-ranks", GQA, { 3, 0, 2 } },
+		{ "copy-rank", SSM, { 2, 1, 0 } }, { "shift-tokens", GQA, { 9, 6 } },
 	};
 
 	(void)state;
@@ -132,7 +138,8 @@ static void test_two_faults(void **state)
 					     .seed = 3 };
 		struct caches c;
 
-		make(&c, strstr(fault->name, "conv") ? CONV : GQA, "bfloat16");
+		make(&c, strstr(fault->name, "conv") ? CONV :
+			  strstr(fault->name, "ssm") ? SSM : GQA, "bfloat16");
 		if (!plant(&c, &strike)) {
 			/* two requests; four layers */
 			assert_true(!strcmp(fault->name, "swap-requests") ||
