@@ -433,15 +433,6 @@ static void drop_faults_of_bits(struct kvt_diagnosis *d)
 
 /* ---- what is said of it ------------------------------------------------- */
 
-void diagnosis_free(struct diff_diagnosis *d)
-{
-	if (!d)
-		return;
-	free(d->scratch);
-	free(d->requests);
-	free(d);
-}
-
 /* NULL if all n of them are struck, which is no limit. */
 static const uint8_t *limit(const uint8_t *struck, int64_t n)
 {

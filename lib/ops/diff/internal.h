@@ -3,6 +3,8 @@
 #ifndef KVT_OPS_DIFF_INTERNAL_H
 #define KVT_OPS_DIFF_INTERNAL_H
 
+#include <stdlib.h>
+
 #include "lib/ops/diff/diff.h"
 
 /* ---- steps of an alignment ---------------------------------------------- */
@@ -116,8 +118,14 @@ double meter_value(const struct meter *m, int side, int k, const uint8_t *elemen
 void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,
 	       const int64_t key[KVT_NAXES], struct findings *out);
 
-/* diagnose.c; of NULL, nothing. */
-void diagnosis_free(struct diff_diagnosis *d);
+static inline void diagnosis_free(struct diff_diagnosis *d)
+{
+	if (!d)
+		return;
+	free(d->scratch);
+	free(d->requests);
+	free(d);
+}
 
 /* ---- heat maps ------------------------------------------------------------ */
 
