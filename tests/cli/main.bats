@@ -28,7 +28,7 @@ load common
 		kvtool "$command" --help >help
 		grep -q "^usage: kvtool $command " help
 		grep -q '^examples:' help
-		kvtool help | grep -q " $command  "
+		kvtool help | grep -qE " $command( |,|\$)"
 	done
 }
 
