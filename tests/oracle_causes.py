@@ -31,7 +31,7 @@ NOISE = 80				# of each kind
 PAIRS = 64
 THREADS = 3
 SLACK = {"factor": .1}			# fp8 tells no more of it
-# What holds by now; wanted is 0.95 of the faults, of the pairs, and nothing wrong.
+# The bars: 0.95 of the faults and of the pairs, and nothing wrong.
 NAMED_RIGHTLY, PAIRS_RIGHTLY = 0.95, 0.95
 NAMED_WRONGLY, NOISE_CLAIMED = 0, 0
 
