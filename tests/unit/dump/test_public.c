@@ -350,7 +350,7 @@ static void test_diff(void **state)
 	const struct kvt_slice_options part = { .layers = { 1, &two } };
 	struct heard heard = { 0 };
 	const struct kvt_diff_told told = { &heard, hear_only, hear_group, hear_element,
-					     hear_cell };
+					     hear_cell, NULL, NULL };
 	struct kvt_error err = { "" };
 	struct kvt_text x, y;
 	struct kvt_dump *less;
