@@ -304,12 +304,15 @@ static bool add_four(struct guess *g)
 static bool is_worth_asking(const struct guess *g)
 {
 	const struct reading *r = g->reading;
+	char values[KVT_MAX_NAME + 16];
+	bool more;
 
 	if (!g->nreadings || g->more)
 		return false;
-	/* a list of layers beside a few other things */
+	/* a list of layers beside a few other things, and not of keys alone */
 	if (r->how == AS_ONE)
-		return g->nreadings == 1 && 2 * r->tensors > g->total;
+		return g->nreadings == 1 && 2 * r->tensors > g->total &&
+		       !kvt_names_values(values, &more, r->names, 0);
 	return r->tensors == g->total || g->nreadings * r->tensors == g->total ||
 	       (g->nreadings == 1 && r->how == BY_WORD);
 }

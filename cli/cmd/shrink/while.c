@@ -19,24 +19,28 @@ static bool has(const char *bytes, size_t nbytes, const char *text, size_t n)
 	return false;
 }
 
-/* Is the text in the file?  Read in parts that overlap by its length. */
+enum { LONGEST_TEXT = 1 << 12, STEP = 1 << 16 };
+
+/* Is the text in the file?  Each step has the end of the one before it in front. */
 static enum kvt_status file_has(bool *out, int fd, const char *text,
 				struct kvt_error *err)
 {
-	char part[1 << 16];
-	size_t n = strlen(text), have = 0;
+	char part[LONGEST_TEXT + STEP], *step = part + LONGEST_TEXT;
+	size_t n = strlen(text), kept = 0;
 	ssize_t got;
 
 	*out = false;
+	if (n > LONGEST_TEXT)
+		return kvt_fail(err, KVT_USAGE, "--text has %zu bytes, at most %d", n,
+				LONGEST_TEXT);
 	if (lseek(fd, 0, SEEK_SET) < 0)
 		return kvt_fail_errno(err, "output of --while", "seek");
-	while (!*out && (got = read(fd, part + have, sizeof(part) - have)) > 0) {
-		have += (size_t)got;
-		*out = has(part, have, text, n);
-		if (have >= n) {
-			memmove(part, part + have - (n - 1), n - 1);
-			have = n - 1;
-		}
+	while (!*out && (got = read(fd, part + LONGEST_TEXT, STEP)) > 0) {
+		size_t all = kept + (size_t)got;
+
+		*out = has(step - kept, all, text, n);
+		kept = n && all > n - 1 ? n - 1 : n ? all : 0;
+		memmove(step - kept, step + got - kept, kept);
 	}
 	return !*out && got < 0 ? kvt_fail_errno(err, "output of --while", "read") :
 				  KVT_OK;

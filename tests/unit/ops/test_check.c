@@ -265,7 +265,7 @@ static void test_data(void **state)
 	assert_string_equal(kvt_rule_at(r.finding[1].rule)->name, "component.zero");
 	assert_string_equal(r.finding[1].at, "group=g0,layer=1,block=2,slot=7,kv=v");
 	assert_string_equal(kvt_rule_at(r.finding[2].rule)->name, "stale.slots");
-	assert_memory_equal(r.finding[2].text, "114 slots ", 10);
+	assert_memory_equal(r.finding[2].text, "114 unused slots ", 17);
 	kvt_findings_free(&r);
 	kvt_dump_close(dump);
 	kvt_snapshot_free(&s);

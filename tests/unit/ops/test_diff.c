@@ -418,7 +418,7 @@ static void test_matches(void **state)
 	(void)state;
 	two_open(&t, NONE);
 	refuses(&t, &(struct diff_alignment){ .by = BY_BLOCKS }, KVT_BAD_INPUT,
-		"blocks of 16 slots in A and of 8 in B");
+		"block sizes differ, 16 slots in A and 8 in B");
 	refuses(&t, &(struct diff_alignment){ .nmatches = 2, .match = twice }, KVT_USAGE,
 		"each request can be paired with only one");
 	refuses(&t, &(struct diff_alignment){ .nmatches = 1, .match = unknown },
