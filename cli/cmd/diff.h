@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff.h - what kvtool shrink takes from its command line as kvtool diff does */
+/* diff.h - what kvtool shrink and view take from their command line as diff does */
 #ifndef KVTOOL_CMD_DIFF_H
 #define KVTOOL_CMD_DIFF_H
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "cli/cmd/diff.h"
 #include "cli/opt.h"
 #include "cli/print/diff.h"
 #include "cli/progress.h"
@@ -20,6 +21,7 @@ struct asked {
 	int64_t sample;
 	bool all, json, force;
 	const char *output;
+	struct diff_criteria criteria;	/* of what two dumps are held against */
 };
 
 static enum kvt_status look_at(struct view_dump *d, const char *path,
@@ -62,12 +64,16 @@ static bool are_ranks(const struct view *view)
 }
 
 static enum kvt_status compare(struct diff *d, struct view *view,
-			       struct rank_file file[NSIDES], const struct kvt_run *run,
+			       struct rank_file file[NSIDES], const struct asked *asked,
 			       struct kvt_error *err)
 {
-	const struct diff_alignment how = { .by = BY_AUTO };
+	const struct kvt_run *run = &asked->run;
+	const struct diff_criteria *c = &asked->criteria;
+	const struct diff_alignment how = { .by = BY_AUTO,
+					    .numbers = c->exact || c->tolerance.given };
 	enum kvt_status status = KVT_OK;
 
+	d->criteria = *c;
 	d->options = (struct diff_options){ .run = *run, .nworst = 1 };
 	for (int s = 0; !status && s < NSIDES; s++) {
 		file[s] = (struct rank_file){ .reader = view->dump[s].dump,
@@ -164,6 +170,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct asked asked = { .sample = SAMPLE };
 	int64_t threads = 0, memory = 0;
+	const char *tolerance[3] = { NULL };
 	bool quiet = false;
 	const struct opt opts[] = {
 		{ "output", 'o', OPT_STRING, &asked.output, "FILE",
@@ -171,6 +178,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "sample", 0, OPT_SIZE, &asked.sample, "SIZE",
 		  "read so much of a group's data; default: 256M" },
 		{ "all", 0, OPT_FLAG, &asked.all, NULL, "read all of the data" },
+		{ "exact", 0, OPT_FLAG, &asked.criteria.exact, NULL,
+		  "values must be equal, also of different types" },
+		{ "tolerance", 0, OPT_STRING, &tolerance[0], "TERMS",
+		  "of two dumps: auto, or terms of kvtool diff, such as atol=" },
 		{ "force", 'f', OPT_FLAG, &asked.force, NULL,
 		  "replace the output if it exists" },
 		OPT_JSON(&asked.json),
@@ -190,8 +201,12 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(n);
 	if ((status = opt_need(&cmd_view, (struct opt_need[]){
 			{ n, "a dump" }, { 0 } }, err)) ||
+	    (status = diff_tolerances(&asked.criteria.tolerance, tolerance, err)) ||
 	    (status = text_file_check(asked.output, argv, n, asked.force, err)))
 		return status;
+	if (asked.criteria.exact && tolerance[0])
+		return kvt_fail(err, KVT_USAGE,
+				"--exact and --tolerance exclude each other");
 	n = pass_over_manifests(argv, n, &asked.hints);
 	asked.run = run_watched(threads, memory, quiet);
 	if (!(view.dump = calloc((size_t)n + 1, sizeof(*view.dump))))
@@ -201,7 +216,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		status = look_at(&view.dump[view.n - 1], argv[view.n - 1], &asked, err);
 	}
 	if (!status && n == 2 && !are_ranks(&view))
-		status = compare(&diff, &view, file, &asked.run, err);
+		status = compare(&diff, &view, file, &asked, err);
 	if (!status)
 		status = show(&view, &asked, err);
 	diff_free(&diff);

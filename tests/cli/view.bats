@@ -79,6 +79,21 @@ setup() {
 	grep -q '"fault":{"name":"swap-kv","summary":"keys and values are exchanged"' bug.html
 }
 
+@test "files of different types are compared by a tolerance" {
+	fp16=${dump/bf16.npy/fp16.npy}
+	[ -e "$fp16" ]
+	run -3 "$KVTOOL" view -o types.html "$dump" "$fp16"
+	[[ $output == *"give --tolerance=auto"* ]]
+	[ ! -e types.html ]
+	run -0 "$KVTOOL" view --json --tolerance=auto "$dump" "$fp16"
+	[[ $output == *'"result": "within"'* ]]
+	run -0 "$KVTOOL" view --json --exact "$dump" "$fp16"
+	[[ $output == *'"result": "differs"'* ]]
+	run -2 "$KVTOOL" view --exact --tolerance=auto "$dump" "$fp16"
+	[[ $output == *"--exact and --tolerance exclude each other"* ]]
+	run -2 "$KVTOOL" view --tolerance=atol=x "$dump" "$fp16"
+}
+
 @test "two ranks of one model are not compared" {
 	run -0 "$KVTOOL" view --json "$kv"/mamba2g4/tp2_SD/rank[01].npy
 	[[ $output == *'"diff": null'* ]]
