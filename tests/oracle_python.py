@@ -26,6 +26,7 @@ import oracle                                               # noqa: E402
 from oracle import DATA, Tap, kvtool                        # noqa: E402
 
 tap = Tap()
+os.environ.setdefault("KVTOOL", oracle.KVTOOL)
 import kvtool as kv                                         # noqa: E402
 
 SLICES = 10000
@@ -566,7 +567,8 @@ def doctests(tmp):
         made = kvtool("mutate", "--fault=swap-kv,layer=2,block=17", "cache.npy", "bad.npy",
                       folder=folder)
         tap.equal(made.code, 0, "the files of the examples are made")
-        for name in ("kvtool", "kvtool._dump", "kvtool._tensors", "kvtool._report"):
+        for name in ("kvtool", "kvtool._dump", "kvtool._tensors", "kvtool._report",
+                     "kvtool._view"):
             r = doctest.testmod(importlib.import_module(name))
             tap.ok(r.attempted and not r.failed, f"{r.attempted} examples in {name}", r)
     finally:

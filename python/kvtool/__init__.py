@@ -22,10 +22,11 @@ from ._native import (BadInput, Error, KvtoolWarning, Mismatch, SystemFailure,
 from ._program import hdf5_plugin_path, program, run
 from ._report import ElementDifference, GroupDifference, Report, diff
 from ._tensors import from_tensors
+from ._view import Plot, View
 
 __all__ = [
     "BadInput", "Dump", "ElementDifference", "Error", "Finding", "Group",
-    "GroupDifference", "KvtoolWarning", "Mismatch", "Report", "Request",
-    "SystemFailure", "Unsupported", "UsageError", "__version__", "diff", "from_tensors",
+    "GroupDifference", "KvtoolWarning", "Mismatch", "Plot", "Report", "Request",
+    "SystemFailure", "Unsupported", "UsageError", "View", "__version__", "diff", "from_tensors",
     "hdf5_plugin_path", "merge", "open", "program", "run",
 ]

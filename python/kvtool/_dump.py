@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import os
 import threading
 from ctypes import byref, c_bool, c_char_p, c_int64, c_void_p, pointer
-from typing import (TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, NamedTuple,
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple,
                     Optional, Sequence, Tuple, Union)
 
-from . import _arrays, _html, _native
+from . import _arrays, _html, _native, _view
 from ._native import (B, D, H, K, L, NAXES, S, BadInput, Box, CreateOptions, Error,
                       Layout, Mismatch, Progress, Range, Ranges, Reblocked,
                       ReblockOptions, SliceOptions, SystemFailure, Text,
@@ -268,6 +269,8 @@ class Dump:
         self._keep = tuple(keep)        # memory that C reads
         self._proof = proof             # of what, and how, it was reblocked
         self._views: Sequence[Any] = ()     # of tensors in memory: (box, tensor, view)
+        self._source: Optional[_view.Source] = None     # where the program finds it
+        self._again: Optional[Callable[[], "Dump"]] = None      # opens it once more
         self._facts_read: Optional[_Facts] = None
 
     # ---- life ----
@@ -832,7 +835,44 @@ class Dump:
             (r.id, r.tokens, r.first_token, max(map(len, r.blocks.values()), default=0))
             for r in self.requests.values()])
         kind = self.format if self.format != self._name else ""
-        return _html.line(kind, self._name) + groups + requests
+        return _html.line(kind, self._name) + _view.picture([self]) + groups + requests
+
+    # ---- pictures ----
+
+    def view(self, *, sample: Optional[int] = None,
+             all: bool = False,  # pylint: disable=redefined-builtin
+             threads: int = 0, memory: int = MEMORY) -> _view.View:
+        """
+        The page of kvtool-view(1): a notebook shows it, its .save("page.html") writes it.
+
+        Of each group ``sample`` bytes are read, here and there (by default 256 MiB), or
+        ``all``.  The program kvtool draws, of the file that was opened, or of a copy of
+        what is in memory or was made of other dumps, for which a GiB is the most.
+        """
+        return _view.view([self], _view.reading(sample, all, threads, memory))
+
+    def plot(self, measure: str = "rms", *, by: Sequence[str] = ("layer", "head"),
+             kv: Union[str, int, None] = None, group: Union[str, int, None] = None,
+             ax: Any = None, sample: Optional[int] = None,
+             all: bool = False,  # pylint: disable=redefined-builtin
+             threads: int = 0, memory: int = MEMORY) -> _view.Plot:
+        """
+        ``values, axes``: a map of the page as a numpy array ``[kv, layer, head]``, without
+        ``kv`` where that is "k" or "v" or there are no values; and, where matplotlib is
+        installed, its Axes (or ``ax``), else None.
+
+        ``measure`` is "rms", "largest" (magnitude), "zero" (share) or "nonfinite" (how
+        many); ``by`` layer and head, token or block, in either order.  What rows and
+        columns are is in .rows and .columns; where they are too many, neighbours are one.
+        It reads what :meth:`view` reads: .read_bytes of .data_bytes.
+
+        >>> values, axes = open("cache.npy").plot("largest", kv="k")
+        >>> values.shape, float(values.max())
+        ((5, 4), 27.25)
+        """
+        name = self.groups[self._group_number(group)].id
+        return _view.plot(self, measure, by, name, _half_of(kv), ax,
+                          _view.reading(sample, all, threads, memory))
 
 
 def _axis_of(name: str, which: Mapping[str, Any]) -> int:
@@ -914,6 +954,18 @@ def _said(told: Mapping[str, Any], *, group: Optional[str] = None) -> Any:
     return hints
 
 
+def _spelled(told: Mapping[str, Any]) -> Iterator[Tuple[str, str]]:
+    """The same for the program: (member, word), and no word of a flag."""
+    for name, value in told.items():
+        kind = _native.HINTS[name][1]
+        if value is None or (kind is c_bool and not value):
+            continue
+        if kind is _native.Facts:
+            yield from ((name, os.fsdecode(fact)) for fact in _facts(value))
+        else:
+            yield name, "" if kind is c_bool else _words(value)
+
+
 def open(path: Path, *,  # pylint: disable=redefined-builtin
          tp: Optional[Tuple[int, int]] = None, total_heads: int = 0,
          groups: Optional[Mapping[str, Mapping[str, Any]]] = None, **told: Any) -> Dump:
@@ -938,7 +990,13 @@ def open(path: Path, *,  # pylint: disable=redefined-builtin
     hints.total_heads = whole("total_heads", total_heads)
     if tp is not None:
         hints.tp_rank, hints.tp_size = whole("rank", tp[0]), whole("size", tp[1], 1)
-    return Dump(make("kvt_open", path_bytes(path), byref(hints)), os.fspath(path))
+    dump = Dump(make("kvt_open", path_bytes(path), byref(hints)), os.fspath(path))
+    # pylint: disable=protected-access
+    dump._again = functools.partial(open, _view.absolute(path), tp=tp, total_heads=total_heads,
+                                    groups=groups, **told)
+    if not others and tp is None and not total_heads:   # which are no options of view
+        dump._source = _view.source(path, list(_spelled(told)))
+    return dump
 
 
 def merge(dumps: Sequence[Dump]) -> Dump:
