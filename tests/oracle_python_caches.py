@@ -7,6 +7,7 @@ Objects shaped as the caches of transformers, tuples and tensors are read and co
 with numpy, which also works out what differs by layer and by head.  Numbers of types that
 numpy lacks are read without ml_dtypes.  What is refused is said in words of Python.
 """
+import base64
 import contextlib
 import glob
 import html.parser
@@ -17,6 +18,7 @@ import random
 import re
 import sys
 import types
+import xml.dom.minidom
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -31,6 +33,7 @@ import oracle                                               # noqa: E402
 from oracle import Tap                                      # noqa: E402
 
 tap = Tap()
+os.environ.setdefault("KVTOOL", oracle.KVTOOL)
 import kvtool as kv                                         # noqa: E402
 from kvtool import _native                                  # noqa: E402
 
@@ -609,11 +612,21 @@ class Shown(html.parser.HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.bad, self.cells, self.rows = [], [], [], 0
+        self.open, self.bad, self.cells, self.rows, self.pictures = [], [], [], 0, []
         self.feed(text)
         self.bad += self.open
 
     def handle_starttag(self, tag, attrs):
+        if tag == "img":                # a picture that holds itself
+            src = dict(attrs).get("src", "")
+            start = "data:image/svg+xml;base64,"
+            svg = base64.b64decode(src[len(start):], validate=True).decode()
+            self.pictures.append(svg)
+            if not src.startswith(start) or set(dict(attrs)) != {"alt", "src"} or \
+                    "<script" in svg:
+                self.bad.append((tag, attrs))
+            xml.dom.minidom.parseString(svg)
+            return
         self.open.append(tag)
         self.rows += tag == "tr"
         for name, value in attrs:
@@ -666,7 +679,8 @@ def notebook(tmp):
             ("heads", report.by_head, ["cosine"])]:
         shown = Shown(thing._repr_html_())
         said = "".join(shown.cells)
-        tap.ok(not shown.bad and shown.rows > 1 and all(w in said for w in words),
+        tap.ok(not shown.bad and shown.rows > 1 and all(w in said for w in words) and
+               len(shown.pictures) == (what not in ("equal", "layers", "heads")),
                f"HTML of {what}: tables that need nothing, and escaped", (shown.bad, said))
     tap.ok("shapes of their own: g0 (2, 2, 3, 16, 2, 4), g1" in refused(
         kv.UsageError, lambda: several.shape) and len(several) == 3 and 'group="g0"' in refused(

@@ -2,14 +2,16 @@
 """Two dumps compared"""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import os
+import weakref
 from ctypes import byref
-from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
+from typing import (Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
                     Union)
 
-from . import _caches, _html, _native
+from . import _caches, _html, _native, _view
 from ._dump import MEMORY, Dump, open as open_dump
 from ._native import (DiffOptions, DiffTold, Error, Mismatch, Progress, UsageError, Watch,
                       text)
@@ -160,7 +162,9 @@ class Report:
                  elements: Tuple[ElementDifference, ...], only: Tuple[str, ...],
                  cells: Sequence[Tuple[Any, ...]] = (), note: str = "",
                  rows: Sequence[Sequence[RowDifference]] = ((), (), ()),
-                 paired: Tuple[str, ...] = ()) -> None:
+                 paired: Tuple[str, ...] = (),
+                 sides: Sequence[Tuple[Any, Any]] = (), terms: str = "",
+                 beyond: str = "") -> None:
         self.a, self.b = a, b           #: names of the dumps
         self.groups = groups
         self.elements = elements        #: the worst of each group, worst first
@@ -169,6 +173,9 @@ class Report:
         self.paired = paired            #: "request x of A is y of B: ..."
         self._cells = cells             # fields of kvt_diff_cell
         self._rows = rows               # of tokens, dims, keys and values
+        self._sides = sides             # gives what was compared; its layout
+        self._terms = terms             # the tolerance, for the program
+        self._beyond = beyond           # what was asked for that the page does not do
 
     @property
     def by_layer(self) -> Parts:
@@ -254,7 +261,51 @@ class Report:
         return _html.line("differ" if self.differs else "the same",
                           f"{self.a} and {self.b}:") + "".join(
             _html.line(f"only {o}") for o in self.only) + _html.line(
-            self.note) + groups + worst
+            self.note) + self._picture() + groups + worst
+
+    def _picture(self) -> str:
+        """Where values differ; none if what was compared is closed or gone."""
+        if not self._sides or all(g.equal for g in self.groups):
+            return ""
+        try:
+            with self._open() as dumps:
+                return _view.picture(dumps, self._options())
+        except (Error, OSError):
+            return ""
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[List[Dump]]:
+        """What was compared, opened again where it was not a Dump."""
+        dumps: List[Dump] = []
+        own: List[Dump] = []
+        try:
+            for number, (given, layout) in enumerate(self._sides):
+                side = given()
+                dump, is_own = _opened(side, number, layout)
+                dumps.append(dump)
+                own += [dump] if is_own else []
+            yield dumps
+        finally:
+            for dump in own:
+                dump.close()
+
+    def _options(self) -> List[str]:
+        return [self._terms] if self._terms else []
+
+    def view(self, *, sample: Optional[int] = None,
+             all: bool = False,  # pylint: disable=redefined-builtin
+             threads: int = 0, memory: int = MEMORY) -> _view.View:
+        """
+        The page of kvtool-view(1) with both dumps: a notebook shows it, its
+        .save("page.html") writes it.  They are compared once more: files are opened
+        again, and dumps and tensors in memory must be there still.  What by=, match= and
+        scales change is not in the pictures; the page says so, and what the report says.
+        """
+        words = f"The pictures are without {self._beyond}, with which there is:\n{self}" \
+            if self._beyond else ""
+        with self._open() as dumps:
+            return _view.view(dumps, _view.reading(sample, all, threads, memory) +
+                              self._options(), words, f"{self.a} and {self.b}")
 
 
 def _layout_of(side: Any, given: Any, number: int) -> Optional[str]:
@@ -301,6 +352,54 @@ def _scales(o: DiffOptions, *given: Any) -> None:
                              "of keys and one of values")
         o.has_scale[side] = True
         o.scale[side][0], o.scale[side][1] = both[0], both[-1]
+
+
+def _remembered(side: Any) -> Callable[[], Any]:
+    """
+    What gives it once more.  A report holds no file open and no memory: what was opened
+    by a path is opened again, and tensors must be there still.
+    """
+    if isinstance(side, (str, os.PathLike)):
+        path = _view.absolute(side)
+        return lambda: path
+    if isinstance(side, (list, tuple)):
+        kind, parts = type(side), [_remembered(part) for part in side]
+        return lambda: kind(part() for part in parts)
+    if isinstance(side, dict):
+        of = {name: _remembered(part) for name, part in side.items()}
+        return lambda: {name: part() for name, part in of.items()}
+    # pylint: disable=protected-access
+    again = side._again if isinstance(side, Dump) else None
+    try:
+        held = weakref.ref(side)
+    except TypeError:
+        return lambda: side
+
+    def there() -> Any:
+        found = held()
+        if isinstance(found, Dump) and found._handle.closing:
+            found = None
+        if found is None and again is None:
+            raise UsageError("what was compared is closed or gone: keep it in a variable as "
+                             "long as its report is to be drawn")
+        return again() if found is None and again else found
+    return there
+
+
+def _terms(exact: bool, automatic: bool, atol: Optional[float],
+           rtol: Optional[float]) -> str:
+    """The option of the program for a tolerance; "": none."""
+    terms = ["auto"] if automatic else []
+    terms += [f"{name}={value!r}" for name, value in (("atol", atol), ("rtol", rtol))
+              if value is not None]
+    return "--exact" if exact else "--tolerance=" + ",".join(terms) if terms else ""
+
+
+def _beyond(by: str, match: Any, scale_a: Any, scale_b: Any) -> str:
+    asked = (by if by != "auto" else None, match or None, scale_a, scale_b)
+    return ", ".join(name for name, value in
+                     zip(("by=", "match=", "scale_a=", "scale_b="), asked)
+                     if value is not None)
 
 
 def _note(a: Dump, b: Dump) -> str:
@@ -431,9 +530,12 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
                 "kvt_diff", one, other, byref(o), byref(told))
         if status not in (0, Mismatch.status):
             _native.check(status, err)
+        sides = [(_remembered(side), layout) for side in (a, b)]
         return Report(*names, tuple(groups), tuple(elements),
                       tuple(only), cells, _note(first, second)
-                      if tolerance == "auto" else "", rows, tuple(paired))
+                      if tolerance == "auto" else "", rows, tuple(paired), sides,
+                      _terms(exact, tolerance == "auto", atol, rtol),
+                      _beyond(by, match, scale_a, scale_b))
     finally:
         if own_a:
             first.close()
