@@ -12,11 +12,10 @@ pytest-kvtool: does a backend keep its layout, do two caches hold the same
         kv_snapshot(cache)              # kept beside the test; --kv-update writes it
 
 The functions are fixtures, too.  What fails prints what kvtool diff prints, and leaves a
-report in HTML, which pytest-html attaches where it is installed.
+page of kvtool view, which pytest-html attaches where it is installed.
 """
 from __future__ import annotations
 
-import html
 import os
 import re
 import tempfile
@@ -25,7 +24,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Union
 import pytest
 
 import kvtool
-from . import _arrays, _native, _tensors
+from . import _arrays, _native, _tensors, _view
 from ._dump import Path
 
 Cache = Union[kvtool.Dump, Path, Mapping[Any, Any], List[Any]]
@@ -145,30 +144,32 @@ def assert_same_kv(a: Any, b: Any, *, tolerance: Union[str, float, None] = None,
             return
     with tempfile.TemporaryDirectory(prefix="kvtool-") as folder:
         paths = [_file_of(a, folder, "a"), _file_of(b, folder, "b")]
-        svg = os.path.join(folder, "where.svg")
-        found = kvtool.run("diff", *_options(tolerance, common), f"--heatmap={svg}",
-                           *paths)
+        found = kvtool.run("diff", *_options(tolerance, common), *paths)
         if found.returncode == 0:
             return
         words = (found.stdout + found.stderr).replace(folder + os.sep, "")
-        _fail(words, svg)
+        _fail(words, paths, _options(tolerance, False))
 
 
-def _fail(words: str, svg: str = "") -> None:
+def _page(paths: List[str], options: List[str], words: str) -> Optional[_view.View]:
+    """What kvtool view draws of the files; None where it cannot."""
+    try:
+        return _view.view([kvtool.open(path) for path in paths], options, words)
+    except (kvtool.Error, OSError):
+        return None
+
+
+def _fail(words: str, paths: List[str], options: List[str]) -> None:
     __tracebackhide__ = True
-    page = "<!doctype html><meta charset=utf-8><title>kvtool diff</title>" \
-        f"<pre>{html.escape(words)}</pre>"
-    if os.path.exists(svg):
-        with open(svg, encoding="utf-8") as f:
-            page += f.read()
-    _state["extras"].append(page)
+    page = _page(paths, options, words)
+    if page is not None:
+        _state["extras"].append(page._repr_html_())  # pylint: disable=protected-access
     folder = _state["reports"]
-    if folder:
+    if page is not None and folder:
         os.makedirs(folder, exist_ok=True)
         name = re.sub(r"[^A-Za-z0-9_.-]+", "-", _state.get("test", "report"))[:150]
         path = os.path.join(folder, name + ".html")
-        with open(path, "w", encoding="utf-8") as f:
-            f.write(page)
+        page.save(path, overwrite=True)
         words += f"\nreport: {path}"
     pytest.fail(words, pytrace=False)
 
@@ -177,9 +178,10 @@ def assert_contract(cache: Any, contract: Path) -> None:
     """The program finds nothing in a dump that breaks a contract (kvtool-expect(1))."""
     __tracebackhide__ = True
     with tempfile.TemporaryDirectory(prefix="kvtool-") as folder:
-        found = kvtool.run("expect", "check", contract, _file_of(cache, folder, "cache"))
+        path = _file_of(cache, folder, "cache")
+        found = kvtool.run("expect", "check", contract, path)
         if found.returncode:
-            _fail((found.stdout + found.stderr).replace(folder + os.sep, ""))
+            _fail((found.stdout + found.stderr).replace(folder + os.sep, ""), [path], [])
 
 
 # ---- fixtures --------------------------------------------------------------------------

@@ -97,7 +97,9 @@ def test():
     assert "Traceback" not in text
     report, = list(tmp_path.iterdir())
     page = report.read_text()
-    assert "<svg" in page and "swap-kv" in page and f"report: {report}" in text
+    assert "<svg" not in page and page.count("<!DOCTYPE html>") == 1
+    assert '"fault":{"name":"swap-kv"' in page and "<pre>" in page
+    assert "fault   swap-kv" in page and f"report: {report}" in text
 
 
 def test_contract(run, pytester):
