@@ -795,7 +795,7 @@ def groups_of_a_layer():
 OF_COMMANDS = {
     "formats/model/": "size, and models of --model", "lib/ops/transfer/": "transfer-sim",
     "lib/ops/guess/": "guess", "lib/ops/where/": "where",
-    "lib/dump/device_pool.c": "--device"}
+    "lib/dump/device_pool.c": "--device", "lib/ops/fault/limit.c": "mutate"}
 #: options that no argument stands for, and what they are of
 WITHOUT = {"row-ranks": "never given here", "one-file": "kvtool reduce",
            "trust-manifest": "a whole command", "to": "a whole command"}
