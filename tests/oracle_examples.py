@@ -30,7 +30,8 @@ EXAMPLE = re.compile(r"for example|such as '?(?:--[a-z-]+=|kvtool )|'kvtool [a-z
 # what was typed, the place of the sentence; and where that is not clear what it says to
 # add or to type instead, and the whole line
 ROWS = [
-    ("expect", "expect.c: expected write or check"),
+    ("expect", "expect.c: expected write, check"),
+    ("expect compare", "expect.c: compare: expected two contracts"),
     ("expect check", "expect.c: check: expected a contract and dumps"),
     ("expect layout --backend=NONE", "layout.c: --backend is '%.40s', which is no backend"),
     ("expect connector None", "connector.c: '%.60s' is no connector"),
@@ -44,7 +45,7 @@ ROWS = [
     ("diff nhd.npy hnd.npy --where=3", "opt.c: a coordinate is an operand"),
     ("describe --of-group=g1 nhd.npy", "opt.c: --%s is '%.100s', expected %s, such as g1",
      "g1:heads=8,head-dim=64", "kvtool describe --of-group=g1:heads=8,head-dim=64 nhd.npy"),
-    ("mutate --fault=none nhd.npy x.npy", "mutate.c: ; see kvtool help faults"),
+    ("mutate --fault=zzzzzzzzz nhd.npy x.npy", "mutate.c: ; see kvtool help faults"),
     ("mutate nhd.npy x.npy", "mutate.c: --fault=NAME (see"),
     ("relayout nhd.npy -o x.npy", "relayout.c: --to=LAYOUT (see"),
     ("convert --format=none nhd.npy x", "formats.c: ; see kvtool help formats"),
@@ -102,7 +103,7 @@ ROWS = [
 ]
 # without operands they do something, or ask for what a row has
 RUNS = ("bench", "workers", "size", "transfer-sim", "diff", "expect")
-ALSO = ["opt.c: expected %s; for example", "expect.c: expected write or check",
+ALSO = ["opt.c: expected %s; for example", "expect.c: expected write, check",
         "size.c: %s: give a type, such as"]
 # sentences whose example is not run here
 LEFT = {
@@ -114,6 +115,7 @@ LEFT = {
     "receive.c: --group=%s, for example": "dumps of two groups are there no example",
     "virtual.c: use kvtool reduce --one-file": "virtual datasets of other programs",
     "copy_blocks.c: : kvtool reblock makes": "copy_blocks.bats does what it says",
+    "case.c: kvtool diff ends with status": "what is left of a fault always differs",
     "nest.c: heads cannot be sent out": "a layout whose heads overlap, which no file has",
 }
 
@@ -144,7 +146,10 @@ def world():
         run("convert", f"rank{i}.h5", f"rank{i}.safetensors")
         run("convert", f"--shard={i}/2", "--shard-dir=shards", "nhd.npy", "whole.h5")
     run("convert", "nhd.npy", "whole.npy")
-    run("expect", "write", "dump.h5", "cache.kvc")
+    for name in ("cache", "old", "new"):
+        run("expect", "write", "dump.h5", f"{name}.kvc")
+    run("convert", "nhd.npy", "good.h5")
+    run("mutate", "-q", "--fault=swap-kv,layer=3,block=5", "good.h5", "bad.h5")
     np.save("bare.npy", a)
     bare = {"layout": "nhd", "dtype": "bfloat16"}
     dump("bare.npy", a, bare)
