@@ -167,6 +167,7 @@ def in_memory():
            "a type that numpy has is read as that type")
     latents(cells)
     masks_and_dimensions(cells)
+    one_layer(cells)
     refusals(cells)
     alive(cells, facts)
 
@@ -256,6 +257,32 @@ def masks_and_dimensions(cells):
     tap.ok(all(np.array_equal(kv.from_tensors([c], layout=a).read(**whole), want)
                for a in ("BSHC", "nhd")),
            "keys and values in one dimension are C")
+
+
+def one_layer(cells):
+    """One tensor, whose layout has L and which has not, is one layer, as a file of it is."""
+    c = np.moveaxis(cells[:, 0], 0, 3)          # [B, S, H, K, D]
+    c = np.ascontiguousarray(c).reshape(c.shape[:3] + (-1,))
+    whole = {"blocks": slice(None), "bits": True}
+    for tensor, layout, alone in (
+            (cells[:, 0], "kv-first-nhd", "KBSHD"), (cells[:, 0], "LKBSHD", "KBSHD"),
+            (np.moveaxis(cells[:, 0], 0, 1), "blocks-first-nhd", "BKSHD"),
+            (np.moveaxis(cells[:, 0], 3, 2), "kv-first-hnd", "KBHSD"), (c, "nhd", "BSHC"),
+            (np.moveaxis(cells[:, 0], 0, 3), "LBSHKD", "BSHKD")):
+        d = kv.from_tensors(tensor, layout=layout, block_table={"r": [1]})
+        want = kv.from_tensors([tensor], layout=alone, block_table={"r": [1]})
+        tap.ok(d.groups[0].layers == 1 and kv.diff(d, want).same and
+               np.array_equal(d.read(**whole), want.read(**whole)),
+               f"one tensor of {alone} in {layout} is one layer")
+    # one that has L keeps all its layers
+    every = np.moveaxis(cells, 1, 0)
+    d = kv.from_tensors(every, layout="kv-first-nhd", block_table={"r": [1]})
+    tap.ok(d.groups[0].layers == every.shape[0], "a tensor with L keeps all layers")
+    for tensor, layout, words in ((cells[:, 0], "blocks-first-nhd", "expected 2"),
+                                  (cells[0, 0], "kv-first-nhd", "dimensions")):
+        tap.ok(refused(kv.UsageError, lambda t=tensor, l=layout:
+                       kv.from_tensors(t, layout=l), words),
+               f"{tensor.shape} in {layout} is refused")
 
 
 def refusals(cells):

@@ -153,9 +153,19 @@ def _parts_of(layout: Layout, elem: int, with_layers: bool) -> List[Tuple[int, i
     return out
 
 
-def _view(tensor: _Tensor, parts: Sequence[Tuple[int, int, int]], words: str) -> View:
-    one_short = len(parts) == len(tensor.shape) + 1 and parts[-2][0] == _native.K and \
+def _one_short(tensor: _Tensor, parts: Sequence[Tuple[int, int, int]]) -> bool:
+    """One dimension less than the layout, which ends with K and D: it may end with C."""
+    return len(parts) == len(tensor.shape) + 1 and parts[-2][0] == _native.K and \
         parts[-1][0] == _native.D and parts[-1][1] == _WHOLE
+
+
+def _fits(tensor: _Tensor, parts: Sequence[Tuple[int, int, int]], words: str) -> bool:
+    return len(parts) == len(tensor.shape) or \
+        (_one_short(tensor, parts) and "K" not in words)
+
+
+def _view(tensor: _Tensor, parts: Sequence[Tuple[int, int, int]], words: str) -> View:
+    one_short = _one_short(tensor, parts)
     if one_short and "K" not in words:          # it is written with C, or has a name
         return _content_view(tensor, parts, words)
     if len(parts) != len(tensor.shape):
@@ -356,7 +366,7 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
     a tensor, slowest first as it is indexed, not as it lies in memory: a preset such as
     "nhd", or axes such as "KBSHD" (layer L, block B, slot S, head H, keys and values K,
     element D; C is K and D in one dimension).  L is left out, or ignored, where each
-    layer has a tensor of its own.  Any strides but negative ones are fine.  A masked
+    layer has a tensor of its own, and where the one tensor has no dimension for it.  Any strides but negative ones are fine.  A masked
     array is refused: a dump has no masks.
 
     A cache of transformers needs no ``layout``: past_key_values of any class, a tuple of
@@ -424,6 +434,11 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
                           total_heads=total_heads)
     parts = [p for p in _parts_of(whole, first.size, one)
              if not latent or p[0] != _native.K]
+    if one and not _fits(first, parts, layout):
+        # the layout has L and the tensor has not: it is one layer, as a file of it is
+        alone = [p for p in parts if p[0] != _native.L]
+        if len(alone) < len(parts) and _fits(first, alone, layout):
+            parts, one = alone, False
     pairs = len(held[0]) == 2
     if pairs:
         parts = [p for p in parts if p[0] != _native.K]
@@ -433,6 +448,9 @@ def from_tensors(tensors: Any, *,  # pylint: disable=too-many-locals
             views.append(_place(tensor, _view(tensor, parts, layout), i, half, one,
                                 first.dtype))
     n = views[0][2].shape.n
+    if n[_native.K] > 2:
+        raise UsageError(f"{first.name}: {tuple(first.shape)} in layout {layout} would have "
+                         f"{n[_native.K]} entries for keys and values, expected 2")
     for _, tensor, view in views:
         if any(view.shape.n[a] != n[a] for a in range(NAXES)):
             raise UsageError(f"{tensor.name}: {tuple(tensor.shape)}, others "
