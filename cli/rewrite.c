@@ -230,15 +230,9 @@ static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 enum kvt_status rewrite_operands(struct rewrite *r, char **argv, int n,
 				 struct kvt_error *err)
 {
-	if (r->out_dir) {
-		r->input = n > 0 ? argv[0] : NULL;
-		return !r->output ? KVT_OK :
-		       kvt_fail(err, KVT_USAGE,
-				"-o and --out-dir both say where to write; expected one of them");
-	}
 	if (n > 2)
 		return kvt_fail(err, KVT_USAGE,
-				"expected one input and one output, got %d operands: '%.60s', '%.60s', '%.60s'%s; --out-dir=DIR takes several inputs",
+				"expected one input and one output, got %d operands: '%.60s', '%.60s', '%.60s'%s",
 				n, argv[0], argv[1], argv[2], n > 3 ? "..." : "");
 	if (n > 1 && r->output)
 		return kvt_fail(err, KVT_USAGE,

@@ -67,10 +67,7 @@ struct rewrite {
 	OPT_SHARD, \
 	OPT_INPUT(&(r)->hints)
 
-/*
- * "IN [OUT]", of which OUT may be -o's as well: KVT_USAGE for more, and for both.  With
- * r->out_dir all are inputs, for rewrite_each().
- */
+/* "IN [OUT]", of which OUT may be -o's as well: KVT_USAGE for more, and for both. */
 KVT_MUST_CHECK enum kvt_status
 rewrite_operands(struct rewrite *r, char **argv, int n, struct kvt_error *err);
 

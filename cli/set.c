@@ -210,6 +210,56 @@ static enum kvt_status in_folder(const struct rewrite *r, const struct command *
 	return status;
 }
 
+/* ---- operands ----------------------------------------------------------- */
+
+static bool ends_as_folder(const char *name)
+{
+	size_t n = strlen(name);
+
+	return n && name[n - 1] == '/';
+}
+
+static void take_folder(struct rewrite *r, char **argv, int *n)
+{
+	bool last = !r->output && *n > 1;
+	const char *out = last ? argv[*n - 1] : r->output;
+	int inputs = *n - last;
+
+	/* one input and --format: of a format whose output is a folder */
+	if (!out || !ends_as_folder(out) || (inputs == 1 && r->create.format))
+		return;
+	for (int i = 0; last && i < inputs; i++)
+		if (ends_as_folder(argv[i]) && !access(out, F_OK))
+			return;		/* a shell's, of folders that are inputs */
+	r->out_dir = out;
+	r->output = NULL;
+	*n = inputs;
+}
+
+enum kvt_status rewrite_each_operands(struct rewrite *r, char **argv, int *n,
+				      struct kvt_error *err)
+{
+	bool folder;
+	struct stat st;
+
+	if (r->output && r->out_dir)
+		return kvt_fail(err, KVT_USAGE,
+				"-o and --out-dir both say where to write; expected one of them");
+	if (!r->out_dir)
+		take_folder(r, argv, n);
+	if (r->out_dir) {
+		r->input = *n > 0 ? argv[0] : NULL;
+		return KVT_OK;
+	}
+	if (*n <= 2)
+		return rewrite_operands(r, argv, *n, err);
+	folder = !r->output && !stat(argv[*n - 1], &st) && S_ISDIR(st.st_mode);
+	return kvt_fail(err, KVT_USAGE,
+			"expected one input and one output, got %d operands: '%.60s', '%.60s', '%.60s'%s; to write each of several inputs into a folder: --out-dir=%.100s",
+			*n, argv[0], argv[1], argv[2], *n > 3 ? "..." : "",
+			folder ? argv[*n - 1] : "DIR");
+}
+
 enum kvt_status rewrite_each(struct rewrite *r, const struct command *command,
 			     char **inputs, int n, rewrite_one *one, void *context,
 			     struct kvt_error *err)

@@ -12,6 +12,14 @@
  */
 int pass_over_manifests(char **operands, int n, const struct kvt_hints *hints);
 
+/*
+ * Those of a command that has --out-dir: "IN [OUT]", or many IN.  A name of a folder
+ * where OUT may be, "out/", is --out-dir=out/ and leaves one operand less in *n; the '/'
+ * is asked for because the last of a shell's * may be a folder that is an input.
+ */
+KVT_MUST_CHECK enum kvt_status
+rewrite_each_operands(struct rewrite *r, char **argv, int *n, struct kvt_error *err);
+
 /* From r->input to r->output. */
 typedef enum kvt_status rewrite_one(struct rewrite *r, void *context,
 				    struct kvt_error *err);

@@ -61,7 +61,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if ((status = rewrite_operands(&r, argv, nargs, err)) ||
+	if ((status = rewrite_each_operands(&r, argv, &nargs, err)) ||
 	    (status = opt_need(&cmd_convert, (struct opt_need[]){
 			{ nargs, "a dump" },
 			{ r.output || r.out_dir, "an output" }, { 0 } }, err)))

@@ -139,7 +139,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 
 	if (nargs < 0)
 		return opt_status(nargs);
-	if ((status = rewrite_operands(&r, argv, nargs, err)) ||
+	if ((status = rewrite_each_operands(&r, argv, &nargs, err)) ||
 	    (status = opt_need(&cmd_reblock, (struct opt_need[]){
 			{ nargs, "a dump" },
 			{ told.options.block_size, "--block-size=N" }, { 0 } }, err)))

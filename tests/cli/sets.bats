@@ -237,7 +237,38 @@ numpy.save("s.npy", numpy.zeros((2, 8, 2, 16, 4, 8), "f2"))'
 	refused 5 kvtool convert --out-dir=file b.npy
 	refused 5 kvtool convert --out-dir=no/folder b.npy
 	run -2 --separate-stderr kvtool convert b.npy x/a.npy y/a.npy
-	[[ $stderr == *"; --out-dir=DIR takes several inputs" ]]
+	[[ $stderr == *": --out-dir=DIR" ]]
+	run -2 --separate-stderr kvtool convert b.npy x/a.npy y
+	[[ $stderr == *": --out-dir=y" ]]
+	[ "$(echo y/*)" = "y/a.json y/a.npy" ]
+	refused 2 kvtool mutate b.npy x/a.npy y/a.npy
+	[[ $stderr != *--out-dir* ]]
+}
+
+@test "a last operand or -o that ends with a / is --out-dir" {
+	mkdir in && copy_dump "$nhd" in/a.npy && copy_dump "$hnd" in/c.npy
+	run -0 --separate-stderr kvtool convert in/* out/
+	[ "${#lines[@]}" = 2 ]
+	[ "$(echo out/*)" = "out/a.h5 out/c.h5" ]
+	kvtool relayout -q --to=nhd in/*.npy -o r/
+	[ "$(echo r/*)" = "r/a.json r/a.npy r/c.json r/c.npy" ]
+	kvtool slice -q --layers=0 in/a.npy s/
+	[ "$(echo s/*)" = "s/a.json s/a.npy" ]
+	kvtool reblock -q --block-size=32 in/*.npy out/b/
+	[ "$(echo out/b/*.npy)" = "out/b/a.npy out/b/c.npy" ]
+	# a format of folders has one as its output
+	kvtool convert -q --format=vllm-2026-07 in/a.npy one/
+	[ ! -e one/a ]
+	[ -n "$(echo one/*/*.safetensors)" ]
+	# what a shell names by */ is no output, what is not there yet is
+	mkdir y z
+	kvtool convert -q --format=raw in/a.npy y/d
+	refused 2 kvtool convert y/ in/ z/
+	[ "$(echo z/*)" = "z/*" ]
+	kvtool convert -q --from=raw --manifest=y/d.json y/d new/
+	[ -f new/d.h5 ]
+	run -3 --separate-stderr kvtool convert y/ new2/
+	[[ $stderr != *"new2/"* ]]
 }
 
 # ---- to a pipe ----------------------------------------------------------------
