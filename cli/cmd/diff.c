@@ -269,6 +269,7 @@ enum kvt_status diff_open(struct kvt_dump **out, const char *name,
 	own.tp_rank = hints->tp_rank;
 	own.total_heads = hints->total_heads;
 	own.one_of_several = hints->one_of_several;
+	own.has_sides = hints->has_sides;
 	own.empty = true;
 	kvt_hints_overlay(hints, &own);
 	status = kvt_open(out, name, &own, err);
@@ -296,6 +297,7 @@ static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 				args->nfiles[s] : 0;
 		hints.tp_rank = i;
 		hints.one_of_several = args->nfiles[s] > 1 && !args->in_order;
+		hints.has_sides = true;
 		if ((status = diff_open(&file[i].reader, names[i], &args->side[s], &hints,
 					err)))
 			return status;
@@ -315,6 +317,22 @@ static void close_sides(struct diff *d, struct arguments *args)
 	}
 }
 
+/* A is refused: what is asked of B, if it is not the same, is not left to another try. */
+static void ask_of_both(struct diff *d, struct arguments *args,
+			char **const names[NSIDES], struct kvt_error *err)
+{
+	struct kvt_error why = { "" };
+	const char *a = strchr(err->text, ':'), *b;
+
+	if (open_side(d, args, SIDE_B, names[SIDE_B], &why) != KVT_BAD_INPUT || !a)
+		return;
+	b = strchr(why.text, ':');
+	if (!b || !strcmp(a, b))
+		return;
+	complain(&cmd_diff, "%s", err->text);
+	*err = why;
+}
+
 static enum kvt_status run_diff(struct diff *d, struct arguments *args,
 				char **const names[NSIDES], struct kvt_error *err)
 {
@@ -324,6 +342,8 @@ static enum kvt_status run_diff(struct diff *d, struct arguments *args,
 		d->options.run.about = s;
 		status = open_side(d, args, s, names[s], err);
 	}
+	if (status == KVT_BAD_INPUT && !args->file[SIDE_B])
+		ask_of_both(d, args, names, err);
 	if (!status && !args->told)
 		return KVT_BAD_INPUT;	/* as the last of them says */
 	if (status || (status = compare(d, &args->alignment, err)) ||

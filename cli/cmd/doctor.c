@@ -247,6 +247,7 @@ static struct kvt_hints hints_of(const struct arguments *args, int s)
 	hints.tp_size = args->hints.tp_size;
 	hints.tp_rank = args->hints.tp_rank;
 	hints.total_heads = args->hints.total_heads;
+	hints.has_sides = args->hints.has_sides;
 	return hints;
 }
 
@@ -352,6 +353,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		args.run = run_watched(threads, memory, false);
 		args.run.context = (void *)(uintptr_t)&cmd_doctor;
 		d->npatients = n;
+		args.hints.has_sides = n > 1;
 		for (int i = 0; i < n; i++)
 			d->patient[i].name = argv[i];
 		signals_catch();

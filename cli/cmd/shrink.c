@@ -106,6 +106,7 @@ static enum kvt_status open_wholes(struct arguments *a, struct kvt_error *err)
 	for (int s = 0; !status && s < NSIDES && a->name[s]; s++) {
 		struct kvt_hints hints = a->hints;
 
+		hints.has_sides = a->name[SIDE_B] != NULL;
 		status = diff_open(&a->whole[s], a->name[s], &a->side[s], &hints, err);
 	}
 	return status;

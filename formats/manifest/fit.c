@@ -171,10 +171,11 @@ static bool is_flat(const struct kvt_group *group)
 }
 
 /* The only open extent is what divides the size exactly. */
-static enum kvt_status derive_open(bool *derived, struct kvt_group *group,
+static enum kvt_status derive_open(struct kvt_manifest *manifest,
 				   const struct kvt_array *array,
 				   struct kvt_error *err)
 {
+	struct kvt_group *group = &manifest->snapshot.group[0];
 	struct kvt_shape shape = group->shape;
 	int open = -1, nopen = count_open(group);
 	int64_t nbytes;
@@ -192,7 +193,7 @@ static enum kvt_status derive_open(bool *derived, struct kvt_group *group,
 		shape.elem = 1;
 	}
 	if (nopen > 1 && array->rank > 1 && !is_flat(group))
-		return kvt_manifest_fit_other(group, array, err);
+		return kvt_manifest_fit_other(manifest, array, err);
 	if (nopen > 1 || kvt_shape_nbytes(&nbytes, &shape, NULL) || !nbytes)
 		return ask_open(group, array, err);
 	if (array->nbytes % nbytes)
@@ -201,7 +202,7 @@ static enum kvt_status derive_open(bool *derived, struct kvt_group *group,
 				array->name, LL(array->nbytes), LL(nbytes),
 				kvt_axis_name(open), option_of(open, group));
 	group->shape.n[open] = array->nbytes / nbytes;
-	*derived = true;
+	manifest->derived = true;
 	return KVT_OK;
 }
 
@@ -221,7 +222,7 @@ static enum kvt_status fit_single(struct kvt_manifest *manifest,
 	if (!group->dtype && !array->dtype && !array->rank && count_open(group) > 1)
 		return ask_open(group, array, err);
 	if ((status = fit_dtype(group, array, err)) ||
-	    (status = derive_open(&manifest->derived, group, array, err)) ||
+	    (status = derive_open(manifest, array, err)) ||
 	    (status = settle_slots(group, array->name, err)) ||
 	    (status = kvt_manifest_fit_axes(group, array, err)))
 		return status;

@@ -160,8 +160,8 @@ kvt_manifest_fit_file_shape(const struct kvt_manifest *manifest,
 			    const struct kvt_array *array, struct kvt_error *err);
 /* There is one, and numbers are open that its shape does not tell; lists others. */
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_fit_other(const struct kvt_group *group, const struct kvt_array *array,
-		       struct kvt_error *err);
+kvt_manifest_fit_other(const struct kvt_manifest *manifest,
+		       const struct kvt_array *array, struct kvt_error *err);
 /* There is no layout; lists those that the shape allows. */
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_fit_presets(const struct kvt_manifest *manifest,

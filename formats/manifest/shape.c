@@ -79,19 +79,29 @@ enum kvt_status kvt_manifest_fit_axes(const struct kvt_group *group,
 
 /* ---- no layout ---------------------------------------------------------- */
 
-enum kvt_status kvt_manifest_fit_other(const struct kvt_group *group,
+static bool has_sides(const struct kvt_manifest *manifest)
+{
+	return manifest->hints && manifest->hints->has_sides;
+}
+
+enum kvt_status kvt_manifest_fit_other(const struct kvt_manifest *manifest,
 				       const struct kvt_array *array,
 				       struct kvt_error *err)
 {
+	const struct kvt_group *group = &manifest->snapshot.group[0];
 	char list[260];
 	bool flat;
 	int count = kvt_manifest_readings(list, sizeof(list), &flat, group, array);
+	const char *other = has_sides(manifest) ?
+			    "each its own, --a=layout=LAYOUT --b=layout=LAYOUT" :
+			    "another --layout";
 
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.90s: layout %s has no reading of its shape, %.60s, which %s%s: give another --layout, or sizes, such as --heads and --head-dim",
+			"%.90s: layout %s has no reading of its shape, %.60s, which %s%s: give %s, or sizes, such as --heads and --head-dim",
 			array->name, kvt_layout_called(&group->layout).s,
 			kvt_extents_text(array->rank, array->shape).s,
-			count ? "could be " : "is that of no layout with a name", list);
+			count ? "could be " : "is that of no layout with a name", list,
+			other);
 }
 
 /* "--layout, --dtype and --heads" of what is not known yet. */
@@ -151,10 +161,11 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 		snprintf(elements, sizeof(elements), "%lld-byte elements, ",
 			 LL(array->elem));
 	n = (size_t)snprintf(head, sizeof(head),
-			     "%.90s: %s of %s%.60s, no manifest%s; give %s, or --manifest (kvtool guess may help); ",
+			     "%.90s: %s of %s%.60s, no manifest%s; give %s%s, or --manifest (kvtool guess may help); ",
 			     array->name, array->apart ? "keys and values" : "array",
 			     elements, kvt_extents_text(array->rank, array->shape).s,
-			     aside, missing);
+			     aside, missing, has_sides(manifest) ?
+			     " (for each its own: --a=layout=LAYOUT --b=layout=LAYOUT)" : "");
 	/* last, because a long list is cut where there is no room for it */
 	if (!kvt_manifest_readings(list, sizeof(list) - n - sizeof("it could be "), &flat,
 				   group, array))

@@ -72,6 +72,7 @@ struct kvt_hints {
 	int64_t tp_size, tp_rank, total_heads;	/* tp_size 0: nothing is said */
 	bool one_of_several;		/* what describes it must say its rank, too */
 	bool empty;			/* a state of nothing is opened, too */
+	bool has_sides;			/* --a and --b say which of two files is meant */
 	/* hears of all that kvt_open() refuses a snapshot for, not of the first only */
 	const struct kvt_inspector *inspector;
 	const struct kvt_model *of_model;	/* kvt_open() fills it in */

@@ -356,6 +356,7 @@ class Hints(Structure):
                 sorted(HINTS.items(), key=lambda row: row[1][0])] + \
         [("group", c_char_p), ("tp_size", c_int64), ("tp_rank", c_int64),
          ("total_heads", c_int64), ("one_of_several", c_bool), ("empty", c_bool),
+         ("has_sides", c_bool),
          ("inspector", c_void_p), ("of_model", c_void_p)]
 
 _free = ctypes.CDLL(None).free

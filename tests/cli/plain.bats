@@ -284,7 +284,21 @@ bare() {
 	kvtool relayout -q --to=hnd "$nhd" h.npy
 	cp "$nhd" n.npy
 	rm h.json
-	tells 3 'could be' diff n.npy h.npy
+	# what each could be, and how each is told, at once
+	run -3 --separate-stderr kvtool diff n.npy h.npy
+	[[ $stderr == "kvtool diff: n.npy: "*" 5 x 48 x 16 x 4 x 2 x 8,"*$'\n'"kvtool diff: h.npy: "* ]]
+	said '(for each its own: --a=layout=LAYOUT --b=layout=LAYOUT), or --manifest'
+	[ "$(grep -c 'it could be .*nhd' <<<"$stderr")" = 2 ]
+	cp n.npy n2.npy
+	tells 3 'for each its own: --a=layout=LAYOUT' diff n.npy n2.npy
+	tells 3 'for each its own: --a=layout=LAYOUT' shrink -o case n.npy n2.npy
+	run -3 kvtool doctor n.npy n2.npy
+	[[ $output == *"for each its own: --a=layout=LAYOUT"* ]]
+	for alone in describe doctor; do
+		run -3 kvtool $alone n.npy
+		[[ $output == *"could be"* && $output != *--a=* ]]
+	done
+	tells 3 '--a=layout=LAYOUT --b=layout=LAYOUT' diff --layout=kv-first-nhd --dtype=bf16 n.npy n2.npy
 	prints 'g0: equal' diff --dtype=bf16 --a=layout=nhd --b=layout=hnd n.npy h.npy
 	tells 3 '--layout is hnd (LBHSC), but' diff --a=layout=hnd --b=layout=hnd,dtype=bf16 "$nhd" h.npy
 	prints 'g0: equal' diff --a=layout=nhd,dtype=bf16 --b=dtype=bf16,layout=hnd \
