@@ -446,8 +446,10 @@ static const char *advice(const char *command, const char *word)
 		"a coordinate is an operand: kvtool where FILE request=A,token=69,layer=3,kv=k";
 	static const char link[] =
 		"kvtool transfer-sim time has --link=LINK, such as cx7-400g-verbs";
+	static const char component[] =
+		"--component=k takes keys alone, --component=v values";
 	static const char picture[] =
-		"kvtool diff has --heatmap=FILE, whose name ends in .svg, .csv, .json or "
+		"kvtool view -o page.html A B draws a page, and kvtool diff has --heatmap=FILE, whose name ends in .svg, .csv, .json or "
 		".txt, such as --heatmap=where.svg";
 	static const struct {
 		const char *command, *word, *text;
@@ -455,6 +457,8 @@ static const char *advice(const char *command, const char *word)
 		{ "diff", "plot", picture },	{ "diff", "image", picture },
 		{ "diff", "svg", picture },	{ "diff", "png", picture },
 		{ "diff", "picture", picture },	{ "diff", "html", picture },
+		{ "slice", "kv", component },	{ "slice", "key", component },
+		{ "slice", "keys", component },	{ "slice", "values", component },
 		{ "", "to-dtype", cast },	{ "", "out-dtype", cast },
 		{ "", "cast", cast },		{ "", "astype", cast },
 		{ "where", "request", at },	{ "where", "token", at },

@@ -32,9 +32,19 @@ static enum verdict number(struct question *q, int64_t said, int64_t is)
 	return said == is ? AGREES : DIFFERS;
 }
 
+/* Fewer than there are may be a choice, which no option of an input is. */
+static enum verdict some(struct question *q, int64_t said, int64_t is)
+{
+	if (said >= is)
+		return number(q, said, is);
+	snprintf(q->has.s, sizeof(q->has.s),
+		 "%lld; it describes the input; kvtool slice takes a part of it", LL(is));
+	return DIFFERS;
+}
+
 static enum verdict layers(struct question *q)
 {
-	return number(q, q->said->layers, q->group->shape.n[KVT_AXIS_L]);
+	return some(q, q->said->layers, q->group->shape.n[KVT_AXIS_L]);
 }
 
 static enum verdict blocks(struct question *q)
@@ -56,7 +66,7 @@ static enum verdict heads(struct question *q)
 	bool rows = kind == KVT_OPAQUE ||
 		    (kvt_is_recurrent(kind) && kind != KVT_MAMBA_SSM);
 
-	return rows && n == 1 ? NOT_OF_IT : number(q, q->said->heads, n);
+	return rows && n == 1 ? NOT_OF_IT : some(q, q->said->heads, n);
 }
 
 static bool has_keys(const struct kvt_group *group)

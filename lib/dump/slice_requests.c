@@ -39,6 +39,10 @@ static enum kvt_status check_names(const struct kvt_snapshot *snapshot,
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"no request '%.100s', did you mean '%.100s'?",
 					wanted->s[i], kvt_nearest_found(&near));
+		if (!snapshot->nrequests)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"no request '%.100s': the dump has none; --blocks-of=%.100s=5,2,9:40 says which blocks it has, and how many tokens",
+					wanted->s[i], wanted->s[i]);
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"no request '%.100s' among the %lld of this dump",
 				wanted->s[i], (long long)snapshot->nrequests);

@@ -156,6 +156,22 @@ bare() {
 	run -1 kvtool diff --heatmap=where.svg "$nhd" bad.npy
 	grep -q '<svg' where.svg
 	tells 2 'ends in .svg' diff --heatmap=where.png "$nhd" bad.npy
+	tells 2 'kvtool view -o page.html A B' diff --html "$nhd" bad.npy
+}
+
+@test "14b. a part of a dump" {
+	tells 3 '--layers is 2, but group g0 has 5; it describes the input; kvtool slice' \
+		convert --layers=2 "$nhd" out.npy
+	tells 3 'has 4; it describes the input; kvtool slice' relayout --to=hnd --heads=1 "$nhd"
+	tells 3 'but group g0 has 5' convert --layers=7 "$nhd" out.npy
+	[[ $stderr != *slice* ]]
+	tells 2 '--component=k takes keys alone' slice --layers=2 --kv=k "$nhd" out.npy
+	kvtool slice -q --layers=2 --component=k "$nhd" out.npy
+	cp "$nhd" bare.npy
+	bare=(--layout=nhd --dtype=bf16)
+	tells 3 "no request 'A': the dump has none; --blocks-of=A=5,2,9:40 says" \
+		slice --request=A "${bare[@]}" bare.npy a.npy
+	kvtool slice -q --request=A "${bare[@]}" --blocks-of=A=5,2,9:40 bare.npy a.npy
 }
 
 @test "15. a trace" {
