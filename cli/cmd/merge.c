@@ -6,6 +6,7 @@
 #include "lib/ops/compare/compare.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 static enum kvt_status open_all(struct rank_file *files, int nfiles, char **names,
 				const struct kvt_hints *told, bool in_order,
@@ -57,14 +58,21 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	struct kvt_error closer = { "" };
 	struct rank_file *files;
 	enum kvt_status missing, status;
+	char out[128] = "-o OUT";
+	bool last;
 
 	if (nargs < 0)
 		return opt_status(nargs);
+	/* a last name that is not there was meant as the output */
+	last = !r.output && nargs > 1 && access(argv[nargs - 1], F_OK);
+	if (last)
+		snprintf(out, sizeof(out), "-o before %.100s", argv[nargs - 1]);
 	missing = opt_need(&cmd_merge, (struct opt_need[]){
 			{ nargs, "the dumps of all ranks" },
-			{ r.output, "-o OUT" }, { 0 } }, err);
+			{ r.output, out }, { 0 } }, err);
 	if (missing && !nargs)
 		return missing;
+	nargs -= last;
 	nargs = pass_over_manifests(argv, nargs, &r.hints);
 	r.input = argv[0];
 	r.more = argv + 1;

@@ -218,8 +218,13 @@ bare() {
 		merge -o other.npy ./rank*
 	tells 2 'expected -o OUT; for example: ' merge ./rank*
 	said 'give --layout, --in-order and --total-heads, or --manifest'
-	tells 2 'expected -o OUT; for example: ' merge ./none other.npy
+	tells 2 'expected -o before other.npy; for example: ' merge ./none other.npy
 	said './none: cannot open'
+	tells 2 'expected -o before out.h5; for example: ' merge ./rank* out.h5
+	said 'give --layout, --in-order and --total-heads, or --manifest'
+	tells 2 'expected -o before out.h5; for example: ' merge --in-order --total-heads=4 \
+		--layout=hnd ./rank* out.h5
+	[[ $stderr != *"cannot open"* ]]
 	# a shell sorts rank10 before rank2
 	tells 2 'rank1.packed_hnd.bf16.safetensors comes before ./rank0' merge --in-order \
 		--total-heads=4 --layout=hnd -o other.npy ./rank1* ./rank0* ./rank2* ./rank3*
