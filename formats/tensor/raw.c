@@ -103,7 +103,7 @@ static enum kvt_status undescribed(const struct kvt_file *file, const char *path
 	if (what)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: %s", path, what);
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s: in no format that kvtool knows; raw bytes need %s, or --manifest%s",
+			"%s: in no format that kvtool knows; raw bytes need %s, or --manifest%s; kvtool guess finds a layout",
 			path, needs, passed_over ?
 			" (the one beside it belongs to another file)" : "");
 }

@@ -277,6 +277,21 @@ bare() {
 	cmp back.npy "$nhd"
 	rm plain.json plain.bin.json 2>/dev/null || true
 	tells 3 'raw bytes need --layout, --dtype and all but one of' describe plain.bin
+	said '; kvtool guess finds a layout'
+}
+
+@test "23b. layers beside something else: all that is missing is asked for at once" {
+	/usr/bin/python3 -c '
+import json, struct
+shape, size, head = [2, 6, 16, 4, 8], 2 * 6 * 16 * 4 * 8 * 2, {}
+for i in range(3):
+    head[f"kv.{i}"] = {"dtype": "BF16", "shape": shape, "data_offsets": [i * size, (i + 1) * size]}
+head["rows"] = {"dtype": "I32", "shape": [2, 3], "data_offsets": [3 * size, 3 * size + 24]}
+text = json.dumps(head).encode()
+with open("kv.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(text)) + text + bytes(3 * size + 24))'
+	tells 3 'give --set=names=kv.{l}, and --layout unless it is given' describe kv.safetensors
+	prints '3 layers, 4 heads of 8' describe --set=names=kv.{l} --layout=kv-first-nhd kv.safetensors
 }
 
 @test "24. a dump from a pipe" {
