@@ -470,11 +470,33 @@ def scale(c, rng):
     return encode(x, c.dtype), {"scale"}, {"factor": f}
 
 
-def saturate(c, rng):
+def source_of(c, rng):
+    """Values of which these bits may be what rounding left."""
+    step = {"float32": 1e-7, "float16": 9e-4, "bfloat16": 7e-3, "float8_e4m3fn": .11,
+            "float8_e5m2": .2}[c.dtype]
+    x = decode(c.bits, c.dtype)
+    near = x * (1 + rng.uniform(-.5, .5, x.shape) * step)
+    return np.where(encode(near, c.dtype).reshape(x.shape) == c.bits, near, x)
+
+
+def scale_source(c, rng):
+    """Both were rounded, from one source: this one and that times a factor."""
+    f = float(rng.choice([.25, .3, .5, .7, 1.5, 4, 3.]))
+    x = source_of(c, rng) * f
+    if np.abs(x).max() > LARGEST.get(c.dtype, np.inf):
+        return None
+    return encode(x, c.dtype), {"scale"}, {"factor": f}
+
+
+def saturate_source(c, rng):
+    return saturate(c, rng, source_of(c, rng)) if c.dtype in LARGEST else None
+
+
+def saturate(c, rng, x=None):
     """Multiplied, and clipped at the largest of the type."""
     if c.dtype not in LARGEST:
         return None
-    most, x = LARGEST[c.dtype], decode(c.bits, c.dtype)
+    most, x = LARGEST[c.dtype], decode(c.bits, c.dtype) if x is None else x
     f = float(2 ** np.floor(np.log2(most / np.quantile(np.abs(x), .9))))
     bits = encode(np.clip(x * f, -most, most), c.dtype)
     return bits, {"saturate"}, {"factor": f}
@@ -518,7 +540,9 @@ CAUSES = (
     (rope_pairs, "heads layers requests"), (byte_order, "heads layers kv requests"),
     (zero_block, "heads layers kv"), (zero_all, "heads layers kv requests"),
     (zero_kv, "heads layers requests"), (scale, "heads layers kv requests"),
-    (saturate, "heads layers kv requests"), (nan, "heads layers kv"),
+    (saturate, "heads layers kv requests"),
+    (scale_source, "heads layers kv requests"),
+    (saturate_source, "heads layers kv requests"), (nan, "heads layers kv"),
     (flip_bits, ""),
 )
 

@@ -5,7 +5,8 @@
  * An element that was scaled and rounded tells in which interval the factor
  * was.  One factor explains all if the intervals have a point in common, which
  * needs no tolerance and holds for any type.  An element that was cut at a limit
- * tells only how small the factor was not.
+ * tells only how small the factor was not.  Where no factor makes B of A, both may
+ * have been rounded from one source, of which A tells an interval as well.
  */
 #include "lib/fault/fault.h"
 
@@ -66,9 +67,12 @@ void kvt_fault_scale(uint8_t out[8], const struct kvt_dtype *dtype, const uint8_
 	kvt_dtype_encode(dtype, out, x);
 }
 
+struct interval {
+	double least, most;
+};
+
 /* The reals that round to 'b', up to the window's tolerance. */
-static void rounds_to(double *least, double *most, const struct kvt_window *w,
-		      const uint8_t *b)
+static struct interval rounds_to(const struct kvt_window *w, const uint8_t *b)
 {
 	uint64_t bits = bits_of(b, w->dtype->elem), sign = bits & sign_bit(w->dtype);
 	uint64_t magnitude = bits & ~sign_bit(w->dtype);
@@ -80,8 +84,7 @@ static void rounds_to(double *least, double *most, const struct kvt_window *w,
 	double from = v - (v - below) / 2 - slack;
 	double to = isfinite(above) ? v + (above - v) / 2 + slack : INFINITY;
 
-	*least = sign ? -to : from;
-	*most = sign ? -from : to;
+	return sign ? (struct interval){ -to, -from } : (struct interval){ from, to };
 }
 
 /* ---- one factor --------------------------------------------------------- */
@@ -89,44 +92,81 @@ static void rounds_to(double *least, double *most, const struct kvt_window *w,
 /* Arithmetic in double may be off by a little. */
 static const double slack = 1e-12;
 
-/* Narrows the factors to those that make 'b' of 'a', cut at 'limit'; false: none does. */
-static bool narrow(struct fault_span *span, const struct kvt_window *w, double limit,
-		   const uint8_t *a, const uint8_t *b)
+/* Where values were cut, and whether those of A were rounded, too. */
+struct rounding {
+	double limit;
+	bool both;
+};
+
+/* All y / x; x has no zero inside. */
+static struct interval quotients(struct interval y, struct interval x)
+{
+	const double q[] = { y.least / x.least, y.least / x.most,
+			     y.most / x.least, y.most / x.most };
+
+	return (struct interval){ fmin(fmin(q[0], q[1]), fmin(q[2], q[3])),
+				  fmax(fmax(q[0], q[1]), fmax(q[2], q[3])) };
+}
+
+/* What was rounded to zero tells how large the factor is at least. */
+static struct interval from_zero(struct interval y, double most_x, bool same_sign)
+{
+	double least = fmax(fmax(y.least, -y.most), 0) / most_x;
+
+	if (least <= 0)
+		return (struct interval){ -INFINITY, INFINITY };
+	return same_sign ? (struct interval){ least, INFINITY } :
+			   (struct interval){ -INFINITY, -least };
+}
+
+/* The factors that make the reals of 'b' of the value 'x' of 'a', or of its source. */
+static struct interval factors(const struct kvt_window *w, const struct rounding *how,
+			       const uint8_t *a, double x, struct interval y)
+{
+	struct interval from = { x, x };
+
+	if (how->both)
+		from = rounds_to(w, a);
+	if (x == 0)
+		return from_zero(y, fmax(from.most, -from.least),
+				 !signbit(x) == (y.most > 0));
+	return quotients(y, from);
+}
+
+/* Narrows the factors to those that make 'b' of 'a'; false: none does. */
+static bool narrow(struct fault_span *span, const struct kvt_window *w,
+		   const struct rounding *how, const uint8_t *a, const uint8_t *b)
 {
 	double x = kvt_dtype_decode(w->dtype, a), y = kvt_dtype_decode(w->dtype, b);
-	double least, most;
+	struct interval to, factor;
 
-	if (x == 0 || isnan(x) || isinf(x))
-		return x == 0 ? y == 0 : isnan(x) ? isnan(y) : isinf(y);
+	if (isnan(x) || isinf(x))
+		return isnan(x) ? isnan(y) : isinf(y);
+	if (x == 0 && !how->both)
+		return y == 0;
 	if (isnan(y))
 		return false;
 	if (isinf(y))
 		return true;		/* too large to be stored */
-	if (fabs(y) > limit)
+	if (fabs(y) > how->limit)
 		return false;
-	rounds_to(&least, &most, w, b);
-	if (fabs(y) == limit) {
-		*(y < 0 ? &least : &most) = y < 0 ? -INFINITY : INFINITY;
+	to = rounds_to(w, b);
+	if (fabs(y) == how->limit) {
+		*(y < 0 ? &to.least : &to.most) = y < 0 ? -INFINITY : INFINITY;
 		span->cut += !kvt_fault_same(w, a, b);
 	}
-	least /= x;
-	most /= x;
-	if (x < 0) {
-		double swap = least;
-
-		least = most;
-		most = swap;
-	}
-	least -= fabs(least) * slack;
-	most += fabs(most) * slack;
-	span->least = least > span->least ? least : span->least;
-	span->most = most < span->most ? most : span->most;
-	span->n++;
+	factor = factors(w, how, a, x, to);
+	/* arithmetic may be off by a little */
+	factor.least -= fabs(factor.least) * slack;
+	factor.most += fabs(factor.most) * slack;
+	span->least = fmax(span->least, factor.least);
+	span->most = fmin(span->most, factor.most);
+	span->n += x != 0;
 	return span->least <= span->most;
 }
 
-static bool scan_row(struct kvt_hypothesis *out, struct fault_case *c, double limit,
-		     const int64_t at[KVT_NAXES])
+static bool scan_row(struct kvt_hypothesis *out, struct fault_case *c,
+		     const struct rounding *how, const int64_t at[KVT_NAXES])
 {
 	const struct kvt_window *w = c->window;
 	const int64_t *n = w->shape.n, elem = w->shape.elem;
@@ -139,7 +179,7 @@ static bool scan_row(struct kvt_hypothesis *out, struct fault_case *c, double li
 	for (int64_t i = row; i < row + c->cell; i += elem)
 		differ += !kvt_fault_same(w, c->expected + i, c->suspect + i);
 	for (int64_t i = row; differ && i < row + c->cell; i += elem)
-		if (!narrow(span, w, limit, c->expected + i, c->suspect + i))
+		if (!narrow(span, w, how, c->expected + i, c->suspect + i))
 			return false;
 	out->explained += differ;
 	out->matched += differ ? n[KVT_AXIS_D] : 0;
@@ -147,18 +187,20 @@ static bool scan_row(struct kvt_hypothesis *out, struct fault_case *c, double li
 }
 
 /* The factors of each layer's keys and values; false: one of them has none. */
-static bool scan(struct kvt_hypothesis *out, struct fault_case *c, double limit)
+static bool scan(struct kvt_hypothesis *out, struct fault_case *c,
+		 const struct rounding *how)
 {
 	const int64_t *n = c->window->shape.n;
 	int64_t at[KVT_NAXES] = { 0 };
 
 	out->verdict = KVT_REFUTED;
 	out->tried = 1;
+	out->explained = out->matched = 0;
 	for (int64_t i = 0; i < n[KVT_AXIS_L] * n[KVT_AXIS_K]; i++)
 		c->span[i] = (struct fault_span){ -INFINITY, INFINITY, 0, 0 };
 	do {
 		if (kvt_fault_is_live(c->window, at[KVT_AXIS_B], at[KVT_AXIS_S]) &&
-		    !scan_row(out, c, limit, at))
+		    !scan_row(out, c, how, at))
 			return false;
 	} while (kvt_fault_next(at, &c->window->shape, KVT_AXIS_L, KVT_AXIS_K));
 	return true;
@@ -184,7 +226,7 @@ static double round_inside(double least, double most)
 	return middle;
 }
 
-enum { LEAST_ROW = 4, LEAST_EVIDENCE = 8 };
+enum { LEAST_ROW = 4, LEAST_EVIDENCE = 8, LEAST_EVIDENCE_BOTH = 64 };
 
 static bool holds_one(const struct fault_span *span)
 {
@@ -208,8 +250,9 @@ static bool is_factor(const struct fault_span *span)
  * it is, if there is nothing else that differs but what was cut.
  */
 static void judge_spans(struct kvt_hypothesis *out, const struct fault_case *c,
-			bool plain)
+			bool plain, bool both)
 {
+	const int64_t least = both ? LEAST_EVIDENCE_BOTH : LEAST_EVIDENCE;
 	const int64_t *n = c->window->shape.n;
 	struct fault_span all = { -INFINITY, INFINITY, 0, 0 }, first = { 0, 0, 0, 0 };
 	int seen[2] = { 0, 0 };
@@ -221,7 +264,7 @@ static void judge_spans(struct kvt_hypothesis *out, const struct fault_case *c,
 		if (!span->n)
 			continue;
 		if (!is_factor(span) ||
-		    (holds_one(span) && (plain || !is_only_cut(span, c->window))))
+		    (holds_one(span) && (plain || both || !is_only_cut(span, c->window))))
 			return;
 		one |= holds_one(span);
 		first = first.n ? first : *span;
@@ -232,7 +275,7 @@ static void judge_spans(struct kvt_hypothesis *out, const struct fault_case *c,
 		seen[i % n[KVT_AXIS_K] != 0] = 1;
 		out->nargs++;
 	}
-	if (all.n < LEAST_EVIDENCE || plain != (all.cut < LEAST_EVIDENCE) ||
+	if (all.n < least || plain != (all.cut < LEAST_EVIDENCE) ||
 	    (one && all.cut < out->explained) || (!one && all.n - all.cut < LEAST_ROW))
 		return;
 	if (all.least <= all.most) {
@@ -245,11 +288,24 @@ static void judge_spans(struct kvt_hypothesis *out, const struct fault_case *c,
 	out->verdict = KVT_EXPLAINS;
 }
 
+/* From A, or if that cannot be and values are not allowed for, from what A was, too. */
+static bool scan_both(struct kvt_hypothesis *out, struct fault_case *c,
+		      struct rounding *how)
+{
+	how->both = false;
+	if (scan(out, c, how))
+		return true;
+	how->both = c->window->atol <= 0 && c->window->rtol <= 0;
+	return how->both && scan(out, c, how);
+}
+
 /* Each layer's keys and values may have a factor of their own. */
 void kvt_explain_scale(struct kvt_hypothesis *out, struct fault_case *c)
 {
-	if (scan(out, c, kvt_fault_largest(c->window->dtype)))
-		judge_spans(out, c, true);
+	struct rounding how = { .limit = kvt_fault_largest(c->window->dtype) };
+
+	if (scan_both(out, c, &how))
+		judge_spans(out, c, true, how.both);
 }
 
 /* ---- values that are cut ------------------------------------------------ */
@@ -286,18 +342,40 @@ static double limit_of(const struct fault_case *c)
 /* Where a factor alone explains all, many that have the largest value prove nothing. */
 void kvt_explain_saturation(struct kvt_hypothesis *out, struct fault_case *c)
 {
-	double limit = limit_of(c), largest = kvt_fault_largest(c->window->dtype);
+	struct rounding plain = { .limit = kvt_fault_largest(c->window->dtype) };
+	struct rounding how = { .limit = limit_of(c) };
 
-	if (limit < largest && scan(out, c, largest))
+	if (how.limit < plain.limit && scan_both(out, c, &plain))
 		return;
-	out->explained = out->matched = 0;
-	if (scan(out, c, limit))
-		judge_spans(out, c, false);
+	if (scan_both(out, c, &how))
+		judge_spans(out, c, false, how.both);
 }
 
 /* ---- bits --------------------------------------------------------------- */
 
 enum { SURE_BIT = 2, SPARSE = 16 };
+
+/* False: two bits of an element, or too many elements. */
+static bool flips_of_row(struct kvt_hypothesis *out, const struct fault_case *c,
+			 const int64_t at[KVT_NAXES], uint64_t *flipped)
+{
+	const struct kvt_window *w = c->window;
+	const int64_t row = kvt_fault_offset(w, at), elem = w->shape.elem;
+
+	if (!memcmp(c->expected + row, c->suspect + row, (size_t)c->cell))
+		return true;
+	for (int64_t i = row; i < row + c->cell; i += elem) {
+		uint64_t bits = bits_of(c->expected + i, w->dtype->elem) ^
+				bits_of(c->suspect + i, w->dtype->elem);
+
+		if (kvt_fault_same(w, c->expected + i, c->suspect + i))
+			continue;
+		*flipped |= bits;
+		if ((bits & (bits - 1)) || ++out->explained > MAX_FLIPS)
+			return false;
+	}
+	return true;
+}
 
 /*
  * A few elements of many, each with one bit flipped.  If that is never more than
@@ -312,20 +390,12 @@ void kvt_explain_flips(struct kvt_hypothesis *out, struct fault_case *c)
 	out->verdict = KVT_REFUTED;
 	out->tried = 1;
 	do {
-		int64_t i = kvt_fault_offset(w, at);
-		uint64_t bits;
-
 		if (!kvt_fault_is_live(w, at[KVT_AXIS_B], at[KVT_AXIS_S]))
 			continue;
-		live++;
-		if (kvt_fault_same(w, c->expected + i, c->suspect + i))
-			continue;
-		bits = bits_of(c->expected + i, w->dtype->elem) ^
-		       bits_of(c->suspect + i, w->dtype->elem);
-		flipped |= bits;
-		if ((bits & (bits - 1)) || ++out->explained > MAX_FLIPS)
+		live += c->dim;
+		if (!flips_of_row(out, c, at, &flipped))
 			return;
-	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_D));
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_K));
 	out->matched = out->explained;
 	if (out->explained > live / SPARSE || !(flipped >> SURE_BIT))
 		return;

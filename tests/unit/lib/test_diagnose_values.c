@@ -57,6 +57,39 @@ static void test_no_factor(void **state)
 	caches_free(&c);
 }
 
+/* Both sides were rounded: no factor makes one of the other exactly. */
+static void test_factor_of_source(void **state)
+{
+	static const struct {
+		double factor;
+		bool negated;
+		const char *name;
+	} cases[] = {
+		{ 4, false, "scale" }, { 0.3, false, "scale" },
+		/* rounding twice is no factor; another sign refutes it */
+		{ 1, false, "none" }, { 4, true, "none" },
+	};
+
+	(void)state;
+	for (size_t t = 0; t < sizeof(cases) / sizeof(cases[0]); t++) {
+		const struct kvt_dtype *dtype = kvt_dtype_find("float8_e4m3fn");
+		struct caches c;
+
+		make(&c, GQA, dtype->name);
+		for (int64_t i = 0; i < c.nbytes; i++) {
+			double x = (double)(i * 7919 % 997 + 3) / 900;
+			double noise = t == 2 ? 1 + (double)(i % 5 - 2) / 40 : 1;
+
+			kvt_dtype_encode(dtype, c.expected + i, x);
+			kvt_dtype_encode(dtype, c.suspect + i,
+					 x * cases[t].factor * noise);
+		}
+		c.suspect[1] ^= cases[t].negated ? 0x80 : 0;
+		assert_string_equal(caches_name(&c), cases[t].name);
+		caches_free(&c);
+	}
+}
+
 /* As near to a factor of 1 as the tolerance: nothing is explained by that. */
 static void test_factor_of_one(void **state)
 {
@@ -152,6 +185,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_factors),
 		cmocka_unit_test(test_no_factor),
+		cmocka_unit_test(test_factor_of_source),
 		cmocka_unit_test(test_factor_of_one),
 		cmocka_unit_test(test_not_finite),
 		cmocka_unit_test(test_bits),
