@@ -110,7 +110,7 @@ enum kvt_status kvt_diagnose_scratch(int64_t *out, const struct kvt_window *w,
 		return status;
 	*out = n[KVT_AXIS_L] * n[KVT_AXIS_K] * (int64_t)sizeof(struct fault_span) +
 	       count_indices(n) * (int64_t)sizeof(int64_t) +
-	       round_up(n[KVT_AXIS_L] * n[KVT_AXIS_B]) +
+	       2 * round_up(n[KVT_AXIS_L] * n[KVT_AXIS_B]) +
 	       round_up(n[KVT_AXIS_S] * n[KVT_AXIS_H] * n[KVT_AXIS_K]) +
 	       n[KVT_AXIS_L] + n[KVT_AXIS_B] + n[KVT_AXIS_H] + n[KVT_AXIS_K];
 	return KVT_OK;
@@ -139,6 +139,7 @@ static void divide(struct search *s, const int64_t *n, void *scratch)
 	s->nbuckets = count_buckets(n[KVT_AXIS_B]);
 	s->bucket = take(&room, s->nbuckets * size);
 	s->page_differs = take(&room, round_up(n[KVT_AXIS_L] * n[KVT_AXIS_B]));
+	s->page_at_all = take(&room, round_up(n[KVT_AXIS_L] * n[KVT_AXIS_B]));
 	s->part_differs = take(&room, round_up(n[KVT_AXIS_S] * n[KVT_AXIS_H] *
 					       n[KVT_AXIS_K]));
 	s->layer = take(&room, n[KVT_AXIS_L]);
@@ -175,15 +176,12 @@ static void mark(struct search *s, const int64_t at[KVT_NAXES], bool first)
 	s->page_differs[at[KVT_AXIS_L] * w->shape.n[KVT_AXIS_B] + at[KVT_AXIS_B]] = 1;
 }
 
-/* How many elements differ, and where first in several orders. */
-static int64_t mark_pages(struct search *s)
+/* Below a page of a layer; how many elements differed before it. */
+static int64_t mark_page(struct search *s, int64_t at[KVT_NAXES], int64_t count)
 {
 	const struct kvt_window *w = s->c.window;
-	int64_t at[KVT_NAXES] = { 0 }, count = 0;
 	const int64_t elem = w->shape.elem;
 
-	memset(s->page_differs, 0, (size_t)(w->shape.n[KVT_AXIS_L] *
-					    w->shape.n[KVT_AXIS_B]));
 	do {
 		int64_t row = kvt_fault_offset(w, at);
 
@@ -197,7 +195,26 @@ static int64_t mark_pages(struct search *s)
 				mark(s, at, !count++);
 		}
 		at[KVT_AXIS_D] = 0;
-	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_K));
+	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_S, KVT_AXIS_K));
+	return count;
+}
+
+/*
+ * How many elements differ, and where first in several orders.  Shares of the window
+ * are many: what is the same in all of it is not looked at again.
+ */
+static int64_t mark_pages(struct search *s)
+{
+	const struct kvt_shape *shape = &s->c.window->shape;
+	const int64_t npages = shape->n[KVT_AXIS_L] * shape->n[KVT_AXIS_B];
+	int64_t at[KVT_NAXES] = { 0 }, count = 0;
+
+	memset(s->page_differs, 0, (size_t)npages);
+	do {
+		if (s->page_at_all[at[KVT_AXIS_L] * shape->n[KVT_AXIS_B] +
+				   at[KVT_AXIS_B]])
+			count = mark_page(s, at, count);
+	} while (kvt_fault_next(at, shape, KVT_AXIS_L, KVT_AXIS_B));
 	return count;
 }
 
@@ -484,11 +501,25 @@ static void strike_all(struct search *s)
 	int64_t at[KVT_NAXES] = { 0 };
 
 	do {
-		if (!row_differs(s, at))
+		if (!s->page_differs[at[KVT_AXIS_L] * w->shape.n[KVT_AXIS_B] +
+				     at[KVT_AXIS_B]] || !row_differs(s, at))
 			continue;
 		s->layer[at[KVT_AXIS_L]] = s->block[at[KVT_AXIS_B]] = 1;
 		s->head[at[KVT_AXIS_H]] = s->kv[at[KVT_AXIS_K]] = 1;
 	} while (kvt_fault_next(at, &w->shape, KVT_AXIS_L, KVT_AXIS_K));
+}
+
+/* Which pages differ in any of their heads. */
+static void mark_at_all(struct search *s, const struct kvt_window *w,
+			const uint8_t *expected, const uint8_t *suspect)
+{
+	const int64_t npages = w->shape.n[KVT_AXIS_L] * w->shape.n[KVT_AXIS_B];
+	struct share whole;
+
+	memset(s->page_at_all, 1, (size_t)npages);
+	take_share(&whole, w, 1, 0);
+	enter(s, &whole, expected, suspect);
+	memcpy(s->page_at_all, s->page_differs, (size_t)npages);
 }
 
 static enum kvt_axis axis_of(char name)
@@ -529,6 +560,7 @@ enum kvt_status kvt_diagnose(struct kvt_diagnosis *out, const struct kvt_window 
 	divide(&s, n, scratch);
 	memset(s.layer, 0, (size_t)(n[KVT_AXIS_L] + n[KVT_AXIS_B] + n[KVT_AXIS_H] +
 				    n[KVT_AXIS_K]));
+	mark_at_all(&s, w, expected, suspect);
 	while (kvt_fault_row(out->nhypotheses))
 		out->nhypotheses++;
 	explain_all(out, &s, w, expected, suspect);

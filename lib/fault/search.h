@@ -10,6 +10,7 @@ enum { MAX_SEEDS = 16 };
 struct search {
 	struct fault_case c;
 	uint8_t *page_differs;		/* [L][B] */
+	uint8_t *page_at_all;		/* [L][B], in all of the window */
 	uint8_t *part_differs;		/* [S][H][K] */
 
 	/* join.c: blocks by a hash of their first row, and a second map */
