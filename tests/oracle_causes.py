@@ -180,6 +180,37 @@ def print_table(table):
               "".join(f"{row[c] or '-':>10}" for c in COLUMNS))
 
 
+# ---- another pool -----------------------------------------------------------
+
+def check_moved(job):
+    """The same fault, in a pool where other blocks hold the tokens."""
+    tmp, cause, limit = job
+    p = planted(cause, limit, SEEDS)
+    if p is None or cause is model.shift_pool:
+        return job, None, None, None
+    moved, to = p.cache.like(p.bits).moved(np.random.default_rng(SEEDS))
+    if cause in (model.swap_blocks, model.stale_block):		# ids are those of B
+        p.args = {k: int(to[int(v)]) for k, v in p.args.items()}
+    if cause is model.swap_blocks:
+        p.args = dict(zip("ab", sorted(p.args.values())))
+    d = compare_caches(tmp, f"moved-{cause.__name__}-{limit}", p.cache, None, moved)
+    return job, p, d, judge(p, d)
+
+
+def check_pools(pool, tmp):
+    count = collections.Counter()
+    jobs = [(tmp, cause, limit) for cause, limits in CAUSES
+            for limit in [None] + limits.split()[:2]]
+    for job, p, d, verdict in pool.map(check_moved, jobs):
+        if p is None:
+            continue
+        count[verdict] += 1
+        if verdict == "wrong" or os.environ.get("KVT_VERBOSE") and verdict != "right":
+            print(f"# in another pool, {verdict}: {job[1].__name__} {job[2]}: {d.text}; "
+                  f"planted {p.accepted} {p.args}")
+    return count
+
+
 # ---- two at once ------------------------------------------------------------
 
 def two_at_once(seed):
@@ -337,6 +368,7 @@ def main():
             concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
         table = check_faults(pool, tmp)
         print_table(table)
+        moved = check_pools(pool, tmp)
         pairs = check_pairs(pool, tmp)
         claimed, noises = check_noises(pool, tmp)
         check_types(tmp)
@@ -348,6 +380,9 @@ def main():
     tap.ok(all_of["right"] >= NAMED_RIGHTLY * total,
            f"{all_of['right']} of {total} faults are named with their limit")
     tap.ok(all_of["wrong"] <= NAMED_WRONGLY, f"{all_of['wrong']} are named wrongly")
+    tap.ok(sum(moved.values()) >= 90 and not moved["wrong"] and
+           moved["right"] >= NAMED_RIGHTLY * sum(moved.values()),
+           f"in another pool of blocks {moved['right']} of {sum(moved.values())} are")
     tap.ok(sum(pairs.values()) >= 50 and pairs["right"] >= PAIRS_RIGHTLY * PAIRS,
            f"of two at once the larger is named, with its share: {pairs['right']}")
     tap.ok(sum(claimed.values()) <= NOISE_CLAIMED,
