@@ -28,12 +28,12 @@ shows() {
 	*ranks/*) echo '0 equal' ;;
 	*'rank1-bad.npy') echo '1 heads 2-3' ;;
 	*'nan.npy') echo '1 live.nonfinite' ;;
-	*'doctor good.npy shifted.npy') echo '1 shifted.npy differs from good.npy' ;;
+	*'doctor good.npy shifted.npy') echo '1 shifted.npy differs from good.npy in layers 0-4: shift-blocks by=1,of=1: ' ;;
 	*'--map good.npy shifted.npy') echo '1 differs' ;;
 	*'--top=1 good.npy shifted.npy') echo '1 differs' ;;
 	*--block-tables*) echo '0 requests' ;;
 	*twice.npy) echo '1 hold the same in all layers, and their requests do not begin alike' ;;
-	*stale.npy) echo '1 stale.npy differs from good.npy' ;;
+	*stale.npy) echo '1 stale.npy differs from good.npy in layers 0-4: no known fault explains it; the first is token 48 of request B' ;;
 	*where*) echo '0 layer' ;;
 	*fp8.npy) echo '0 numbers too large for float8_e4m3fn were cut off' ;;
 	*scaled.npy) echo '1 keys of layer 2 are' ;;
