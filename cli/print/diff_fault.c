@@ -109,14 +109,15 @@ static void print_next_step(const struct diff_result *r)
 	const struct diff_diagnosis *d = r->diagnosis;
 	const struct diff_pair *p = r->pair;
 	const int64_t *a = p->group[SIDE_A]->shape.n, *b = p->group[SIDE_B]->shape.n;
+	bool dims = diff_only_some_dims(r);
 
 	plainf("none: no known fault explains them (kvtool help faults); they are");
 	if (d->only_layers || d->only_heads || d->only_kv || d->only_requests)
 		print_limits(r);
 	else
-		plainf(" everywhere");
+		plainf(dims ? " in some dims" : " everywhere");
 	plainf(", see --table=%s", d->only_layers ? "layer" : d->only_heads ? "head" :
-	       d->only_kv ? "kv" : p->by_tokens ? "token" : "layer");
+	       dims ? "dim" : d->only_kv ? "kv" : p->by_tokens ? "token" : "layer");
 	if (!p->recurrent && a[KVT_AXIS_S] != b[KVT_AXIS_S])
 		plainf("; blocks of %lld and %lld slots hide moves: reblock one first",
 		       LL(a[KVT_AXIS_S]), LL(b[KVT_AXIS_S]));

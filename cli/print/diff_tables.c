@@ -155,6 +155,15 @@ void diff_text_where(const struct diff_result *r)
 	kvt_diff_where_free(&w);
 }
 
+bool diff_only_some_dims(const struct diff_result *r)
+{
+	struct diff_where w;
+	bool some = kvt_diff_where(&w, r) && w.on[DIFF_DIM].count < w.on[DIFF_DIM].total;
+
+	kvt_diff_where_free(&w);
+	return some;
+}
+
 /* ---- the same for programs ---------------------------------------------- */
 
 static void put_span(struct json_out *out, json_t *list, const struct diff_span *span)

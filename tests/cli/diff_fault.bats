@@ -67,6 +67,9 @@ says() {
 @test "where no fault explains it the next step is said" {
 	change 'b[2, :, 1] = a[2, ::-1, 1] ^ 77'
 	says "none: no known fault explains them (kvtool help faults); they are in layer 2, head 1 (that of rank 1 of 4), see --table=layer ("
+	change 'b[..., 4:] = a[..., 4:] ^ a[..., 3:4] // 3'
+	says "none: no known fault explains them (kvtool help faults); they are in some dims, see --table=dim ("
+	change 'b[2, :, 1] = a[2, ::-1, 1] ^ 77'
 	run -1 kvtool diff --json --top=0 "$hnd" bad.npy
 	[[ $output == *'"only": {'*'"layers": ['*2*'"heads": ['*1* ]]
 }
