@@ -160,24 +160,72 @@ static bool survives_rows(const struct search *s, const struct fault *f,
 	return found > s->nseeds / 8;
 }
 
+/* What nobody can check must not carry the verdict. */
+static bool is_guess(const struct kvt_hypothesis *h, const struct search *s)
+{
+	return h->unknown > s->ndiffer - h->unknown;
+}
+
+/* What of a block is known beforehand to come from outside, all or nothing. */
+static int64_t missed_in(const struct search *s, const struct fault *f,
+			 const struct kvt_fault_args *args, int64_t block)
+{
+	const struct kvt_shape *shape = &s->c.window->shape;
+	int64_t n = 0;
+
+	if (s->partial || !f->misses || !f->misses(&s->c, args, block))
+		return 0;
+	for (int64_t l = 0; l < shape->n[KVT_AXIS_L]; l++)
+		n += s->page_differs[l * shape->n[KVT_AXIS_B] + block];
+	return n;
+}
+
+/* Of pages that are hit as a whole the first and the last row refute most arguments. */
+static bool survives_ends(const struct search *s, const struct fault *f,
+			  const struct kvt_fault_args *args)
+{
+	const struct kvt_window *w = s->c.window;
+	const int64_t *n = w->shape.n;
+	struct kvt_hypothesis h = { .args = *args };
+
+	for (int64_t i = 0; i < n[KVT_AXIS_L] * n[KVT_AXIS_B]; i++) {
+		int64_t l = i / n[KVT_AXIS_B], b = i % n[KVT_AXIS_B];
+		int64_t first[KVT_NAXES] = { l, b };
+		int64_t last[KVT_NAXES] = { l, b, n[KVT_AXIS_S] - 1, n[KVT_AXIS_H] - 1,
+					    n[KVT_AXIS_K] - 1 };
+
+		if (s->page_differs[i] &&
+		    ((kvt_fault_is_live(w, b, 0) && !check_row(&h, s, f, first)) ||
+		     (kvt_fault_is_live(w, b, last[KVT_AXIS_S]) &&
+		      !check_row(&h, s, f, last))))
+			return false;
+	}
+	return true;
+}
+
 bool kvt_fault_check_args(struct kvt_hypothesis *h, const struct search *s,
 			  const struct fault *f)
 {
 	const struct kvt_shape *shape = &s->c.window->shape;
-	int64_t at[KVT_NAXES] = { 0 };
+	int64_t at[KVT_NAXES] = { 0 }, missed = 0;
 
 	h->tried++;
 	h->explained = h->unknown = h->matched = 0;
 	if (s->partial ? !survives_rows(s, f, &h->args) : !survives_seed(h, s, f))
 		return false;
+	for (int64_t b = 0; f->misses && b < shape->n[KVT_AXIS_B]; b++)
+		missed += missed_in(s, f, &h->args, b);
+	if (missed > s->ndiffer - missed ||
+	    (!s->partial && !f->part && !survives_ends(s, f, &h->args)))
+		return false;
 	do {
 		bool differs = s->page_differs[at[KVT_AXIS_L] * shape->n[KVT_AXIS_B] +
-					       at[KVT_AXIS_B]];
+					       at[KVT_AXIS_B]] > 0;
 
-		if ((differs || (f->part & ALL_AT_ONCE)) && !check_page(h, s, f, at))
+		if ((differs || (f->part & ALL_AT_ONCE)) &&
+		    (!check_page(h, s, f, at) || is_guess(h, s)))
 			return false;
 	} while (kvt_fault_next(at, shape, KVT_AXIS_L, KVT_AXIS_B));
-	/* what nobody can check must not carry the verdict */
 	return h->explained > 0 && h->unknown <= h->explained;
 }
 

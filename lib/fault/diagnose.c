@@ -93,11 +93,11 @@ static int64_t largest(const int64_t *n)
 	return most > n[KVT_AXIS_H] ? most : n[KVT_AXIS_H];
 }
 
-/* Maps of layers, blocks and heads, a second one, and chains of blocks. */
+/* Maps of layers, blocks and heads, a second one, chains of blocks, and pages. */
 static int64_t count_indices(const int64_t *n)
 {
 	return n[KVT_AXIS_L] + 2 * n[KVT_AXIS_B] + n[KVT_AXIS_H] + largest(n) +
-	       count_buckets(n[KVT_AXIS_B]);
+	       count_buckets(n[KVT_AXIS_B]) + n[KVT_AXIS_L] * n[KVT_AXIS_B];
 }
 
 enum kvt_status kvt_diagnose_scratch(int64_t *out, const struct kvt_window *w,
@@ -110,7 +110,7 @@ enum kvt_status kvt_diagnose_scratch(int64_t *out, const struct kvt_window *w,
 		return status;
 	*out = n[KVT_AXIS_L] * n[KVT_AXIS_K] * (int64_t)sizeof(struct fault_span) +
 	       count_indices(n) * (int64_t)sizeof(int64_t) +
-	       2 * round_up(n[KVT_AXIS_L] * n[KVT_AXIS_B]) +
+	       round_up(n[KVT_AXIS_L] * n[KVT_AXIS_B]) +
 	       round_up(n[KVT_AXIS_S] * n[KVT_AXIS_H] * n[KVT_AXIS_K]) +
 	       n[KVT_AXIS_L] + n[KVT_AXIS_B] + n[KVT_AXIS_H] + n[KVT_AXIS_K];
 	return KVT_OK;
@@ -138,7 +138,7 @@ static void divide(struct search *s, const int64_t *n, void *scratch)
 	s->chain = take(&room, n[KVT_AXIS_B] * size);
 	s->nbuckets = count_buckets(n[KVT_AXIS_B]);
 	s->bucket = take(&room, s->nbuckets * size);
-	s->page_differs = take(&room, round_up(n[KVT_AXIS_L] * n[KVT_AXIS_B]));
+	s->page_differs = take(&room, n[KVT_AXIS_L] * n[KVT_AXIS_B] * size);
 	s->page_at_all = take(&room, round_up(n[KVT_AXIS_L] * n[KVT_AXIS_B]));
 	s->part_differs = take(&room, round_up(n[KVT_AXIS_S] * n[KVT_AXIS_H] *
 					       n[KVT_AXIS_K]));
@@ -173,7 +173,7 @@ static void mark(struct search *s, const int64_t at[KVT_NAXES], bool first)
 		s->c.kv_begin = k;
 	if (first || k >= s->c.kv_end)
 		s->c.kv_end = k + 1;
-	s->page_differs[at[KVT_AXIS_L] * w->shape.n[KVT_AXIS_B] + at[KVT_AXIS_B]] = 1;
+	s->page_differs[at[KVT_AXIS_L] * w->shape.n[KVT_AXIS_B] + at[KVT_AXIS_B]]++;
 }
 
 /* Below a page of a layer; how many elements differed before it. */
@@ -209,7 +209,7 @@ static int64_t mark_pages(struct search *s)
 	const int64_t npages = shape->n[KVT_AXIS_L] * shape->n[KVT_AXIS_B];
 	int64_t at[KVT_NAXES] = { 0 }, count = 0;
 
-	memset(s->page_differs, 0, (size_t)npages);
+	memset(s->page_differs, 0, (size_t)npages * sizeof(*s->page_differs));
 	do {
 		if (s->page_at_all[at[KVT_AXIS_L] * shape->n[KVT_AXIS_B] +
 				   at[KVT_AXIS_B]])
@@ -238,7 +238,7 @@ static void choose_seeds(struct search *s)
 	int64_t npages = shape->n[KVT_AXIS_L] * shape->n[KVT_AXIS_B], differ = 0, n = 0;
 
 	for (int64_t page = 0; page < npages; page++)
-		differ += s->page_differs[page];
+		differ += s->page_differs[page] > 0;
 	s->nseeds = 0;
 	for (int64_t page = 0; page < npages && s->nseeds < MAX_SEEDS; page++) {
 		int64_t at[KVT_NAXES] = { 0 }, skip = s->nseeds;
@@ -321,7 +321,7 @@ static int64_t enter(struct search *s, const struct share *share,
 	for (int a = 0; a < KVT_NAXES; a++)
 		s->c.map[a].from = room.map[a].from;
 	s->head_begin = begin[KVT_AXIS_H];
-	return mark_pages(s);
+	return s->ndiffer = mark_pages(s);
 }
 
 static void join_axes(struct search *s)
@@ -519,7 +519,8 @@ static void mark_at_all(struct search *s, const struct kvt_window *w,
 	memset(s->page_at_all, 1, (size_t)npages);
 	take_share(&whole, w, 1, 0);
 	enter(s, &whole, expected, suspect);
-	memcpy(s->page_at_all, s->page_differs, (size_t)npages);
+	for (int64_t i = 0; i < npages; i++)
+		s->page_at_all[i] = s->page_differs[i] > 0;
 }
 
 static enum kvt_axis axis_of(char name)

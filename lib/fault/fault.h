@@ -68,6 +68,9 @@ typedef enum fault_source fault_predict(const struct fault_case *c,
 					const struct kvt_fault_args *args,
 					const int64_t at[KVT_NAXES],
 					int64_t from[KVT_NAXES]);
+/* Is all that it puts into a block from outside the window? */
+typedef bool fault_misses(const struct fault_case *c, const struct kvt_fault_args *args,
+			  int64_t block);
 /* From which to before which number an argument is worth trying. */
 typedef struct kvt_range fault_range(const struct fault_case *c, int arg);
 
@@ -87,6 +90,7 @@ struct fault {
 	fault_range *range;		/* NULL: takes no arguments */
 	fault_valid *valid;		/* NULL: all in range */
 	fault_predict *predict;
+	fault_misses *misses;		/* NULL: not known before it is predicted */
 	bool one_block;			/* strikes a single one unless told */
 	bool swaps_bytes;		/* of the element that is taken */
 	unsigned usual;			/* arguments that are 0 unless they are given */

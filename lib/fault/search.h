@@ -9,7 +9,8 @@ enum { MAX_SEEDS = 16 };
 
 struct search {
 	struct fault_case c;
-	uint8_t *page_differs;		/* [L][B] */
+	int64_t ndiffer;		/* elements, of all pages */
+	int64_t *page_differs;		/* [L][B]: elements */
 	uint8_t *page_at_all;		/* [L][B], in all of the window */
 	uint8_t *part_differs;		/* [S][H][K] */
 

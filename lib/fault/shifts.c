@@ -240,12 +240,33 @@ static enum fault_source misread(const struct fault_case *c, int64_t stride,
 	return FROM_ELEMENT;
 }
 
+enum { MOST_LOOKED_UP = 512 };
+
+/* Is none of what it takes for a block in this part of the pool? */
+static bool misses(const struct fault_case *c, int64_t stride, int64_t taken,
+		   int64_t block)
+{
+	const struct kvt_window *w = c->window;
+	int64_t first = w->block_ids[block] * taken, last = first + c->page_bytes - 1;
+	int64_t likely = first / stride + block - w->block_ids[block];
+
+	return w->shape.n[KVT_AXIS_B] <= MOST_LOOKED_UP &&
+	       kvt_fault_block(w, first / stride, likely) < 0 &&
+	       kvt_fault_block(w, last / stride, likely + 1) < 0;
+}
+
 /* The engine leaves 'pad' bytes after each page. */
 static enum fault_source leak(const struct fault_case *c,
 			      const struct kvt_fault_args *args,
 			      const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	return misread(c, c->page_bytes + args->n[0], c->page_bytes, at, from);
+}
+
+static bool leak_misses(const struct fault_case *c, const struct kvt_fault_args *args,
+			int64_t block)
+{
+	return misses(c, c->page_bytes + args->n[0], c->page_bytes, block);
 }
 
 /* ---- blocks of a kernel ------------------------------------------------- */
@@ -316,7 +337,7 @@ const struct fault kvt_place_faults[NPLACES] = {
 		.arg = { { "pad", 0, "bytes after each page" } } },
 	  .needs = "tokens, and pages that follow each other in memory",
 	  .applies = has_pages, .range = paddings, .valid = padding_fits,
-	  .predict = leak },
+	  .predict = leak, .misses = leak_misses },
 	{ .says = {
 		.name = "kernel-stride",
 		.summary = "blocks read a smaller block of the kernel's apart",
