@@ -9,6 +9,7 @@ enum { MAX_SEEDS = 16 };
 
 struct search {
 	struct fault_case c;
+	const struct kvt_fault *only;	/* row that is tested; NULL: all */
 	int64_t ndiffer;		/* elements, of all pages */
 	int64_t *page_differs;		/* [L][B]: elements */
 	uint8_t *page_at_all;		/* [L][B], in all of the window */

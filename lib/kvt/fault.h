@@ -176,6 +176,15 @@ kvt_diagnose(struct kvt_diagnosis *out, const struct kvt_window *window,
 	     const void *expected, const void *suspect, void *scratch,
 	     struct kvt_error *err);
 
+/*
+ * The same for whom only one answer will do: where this fault, tested alone, is not
+ * decided, others are not tested, and nothing is.  Else 'out' is that of kvt_diagnose().
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_diagnose_only(struct kvt_diagnosis *out, const struct kvt_fault *fault,
+		  const struct kvt_window *window, const void *expected,
+		  const void *suspect, void *scratch, struct kvt_error *err);
+
 /* The id, in the model or the pool, that an argument counts by index. */
 int64_t kvt_fault_id(const struct kvt_fault_arg *arg, const struct kvt_window *window,
 		     int64_t index);

@@ -555,8 +555,17 @@ static enum kvt_status describe(struct diff_diagnosis *d, struct excerpt *x,
 	return set_limits(d, x, err);
 }
 
-enum kvt_status kvt_diff_diagnose(struct diff_result *r, const struct kvt_run *run,
-				  struct kvt_error *err)
+static enum kvt_status find_fault(struct kvt_diagnosis *out, const struct excerpt *x,
+				  const struct kvt_fault *only, struct kvt_error *err)
+{
+	const uint8_t *a = x->data[SIDE_A], *b = x->data[SIDE_B];
+
+	return only ? kvt_diagnose_only(out, only, &x->window, a, b, x->scratch, err) :
+		      kvt_diagnose(out, &x->window, a, b, x->scratch, err);
+}
+
+enum kvt_status kvt_diff_diagnose(struct diff_result *r, const struct kvt_fault *only,
+				  const struct kvt_run *run, struct kvt_error *err)
 {
 	struct diff_diagnosis *d = calloc(1, sizeof(*d));
 	struct excerpt x;
@@ -567,8 +576,7 @@ enum kvt_status kvt_diff_diagnose(struct diff_result *r, const struct kvt_run *r
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (!(status = excerpt_init(&x, r, run, err)) &&
 	    !(status = excerpt_data(&x, run, err)) &&
-	    !(status = kvt_diagnose(&d->found, &x.window, x.data[SIDE_A],
-				    x.data[SIDE_B], x.scratch, err)))
+	    !(status = find_fault(&d->found, &x, only, err)))
 		status = describe(d, &x, err);
 	excerpt_free(&x);
 	if (!status || status == KVT_SYSTEM)

@@ -278,6 +278,7 @@ struct diff_options {
 	bool verdict_only;		/* how much they differ is not wanted */
 	int64_t nworst;			/* to keep; at most DIFF_MAX_WORST */
 	bool table[DIFF_AXES];		/* that are wanted */
+	const struct kvt_fault *only;	/* a diagnosis is to find this, or nothing */
 };
 
 /*
@@ -292,12 +293,13 @@ kvt_diff_compare(struct diff_result *out, const struct diff_pair *p,
 void kvt_diff_result_free(struct diff_result *result);
 
 /*
- * Fills result->diagnosis of a measured pair that differs and is not decoded.  Where
- * the dump does not allow one it warns and leaves it NULL.
+ * Fills result->diagnosis of a measured pair that differs and is not decoded; with
+ * 'only', as kvt_diagnose_only().  Where the dump does not allow one it warns and leaves
+ * it NULL.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_diff_diagnose(struct diff_result *result, const struct kvt_run *run,
-		  struct kvt_error *err);
+kvt_diff_diagnose(struct diff_result *result, const struct kvt_fault *only,
+		  const struct kvt_run *run, struct kvt_error *err);
 
 /*
  * All of it, after kvt_diff_align(): every pair is compared, those that differ are

@@ -43,7 +43,8 @@ enum kvt_status kvt_diff_results(struct diff_result **out, const struct diff_pai
 					  err);
 	for (int i = 0; !status && diagnose && i < pairs->n; i++)
 		if (is_diagnosed(&result[i]))
-			status = kvt_diff_diagnose(&result[i], &shortly, err);
+			status = kvt_diff_diagnose(&result[i], options->only,
+						   &shortly, err);
 	for (int s = 0; !status && s < NSIDES; s++)
 		status = kvt_diff_side_unchanged(&side[s], err);
 	return status;

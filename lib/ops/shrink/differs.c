@@ -28,7 +28,8 @@ static enum kvt_status look(struct shrink_differs *d, bool *out,
 {
 	bool diagnose = d->diagnose && (!d->asked || d->fault);
 	const struct diff_options options = { .run = d->run, .nworst = 1,
-					      .verdict_only = !diagnose };
+					      .verdict_only = !diagnose,
+					      .only = d->fault };
 	struct diff_result *result = NULL;
 	enum kvt_status status = kvt_diff_results(&result, pairs, side, &d->criteria,
 						  &options, diagnose, err);

@@ -7,6 +7,10 @@
  * something at its beginning or end.  A part that still shows it takes the place of the
  * one before.  What one axis lost may let another lose more, so all are gone through
  * until none loses anything: then nothing can be left out alone.
+ *
+ * To look at a part costs what the part is long.  So every axis first loses halves, for
+ * as long as one of them does: where two of 80 layers matter, which two is asked of a few
+ * tokens.
  */
 #include "lib/ops/shrink/shrink.h"
 
@@ -28,6 +32,7 @@ struct search {
 	struct shrink *shrink;
 	struct shrink_parts now;	/* what is left, and shows it */
 	bool smaller;			/* than when all axes began */
+	bool halves;			/* nothing smaller is left out */
 };
 
 void kvt_shrink_parts_close(struct shrink_parts *parts)
@@ -299,6 +304,8 @@ static enum kvt_status shrink_list(struct search *s, const struct list_axis *axi
 
 	while (!status && (size > 1 || any)) {
 		status = try_some(s, axis, &items, size, &any, err);
+		if (s->halves && !any)
+			break;
 		if (size > 1) {
 			size /= 2;
 			any = true;
@@ -423,6 +430,8 @@ static enum kvt_status shrink_range(struct search *s, const struct range_axis *a
 
 	while (!status && any) {
 		status = cut_ends(s, axis, &have, step, &any, err);
+		if (s->halves && !any)
+			break;
 		if (step > 1) {
 			step /= 2;
 			any = true;
@@ -450,12 +459,13 @@ enum kvt_status kvt_shrink(struct shrink_parts *out, struct shrink *shrink,
 			   struct kvt_error *err)
 {
 	static const struct kvt_slice_options all = { .mamba_groups = 0 };
-	struct search s = { shrink, { { NULL } }, true };
+	struct search s = { shrink, { { NULL } }, true, true };
 	enum kvt_status status = KVT_OK;
 
 	for (int i = 0; !status && i < NSIDES && whole[i]; i++)
 		status = kvt_dump_slice(&s.now.part[i], whole[i], &all, err);
-	while (!status && s.smaller) {
+	while (!status && (s.smaller || s.halves)) {
+		s.halves &= s.smaller;
 		s.smaller = false;
 		status = shrink_all(&s, err);
 	}

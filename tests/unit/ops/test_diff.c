@@ -654,7 +654,7 @@ static void check_swapped(struct diff_result *r, int64_t layers, int64_t blocks)
 	const struct kvt_run run = { .threads = 2 };
 	struct kvt_error err = { "" };
 
-	expect(kvt_diff_diagnose(r, &run, &err), KVT_OK, &err, NULL);
+	expect(kvt_diff_diagnose(r, NULL, &run, &err), KVT_OK, &err, NULL);
 	assert_non_null(r->diagnosis);
 	assert_non_null(r->diagnosis->found.decided);
 	assert_string_equal(r->diagnosis->found.decided->fault->name, "swap-heads");
