@@ -100,6 +100,24 @@ static inline enum kvt_status caches_diagnose(struct kvt_diagnosis *out,
 	return status;
 }
 
+static inline enum kvt_status caches_diagnose_only(struct kvt_diagnosis *out,
+						   const struct caches *c,
+						   const struct kvt_fault *fault)
+{
+	int64_t nbytes;
+	void *scratch;
+	enum kvt_status status;
+
+	if ((status = kvt_diagnose_scratch(&nbytes, &c->window, NULL)))
+		return status;
+	if (!(scratch = malloc((size_t)nbytes)))
+		abort();
+	status = kvt_diagnose_only(out, fault, &c->window, c->expected, c->suspect,
+				   scratch, NULL);
+	free(scratch);
+	return status;
+}
+
 static inline const char *caches_name(const struct caches *c)
 {
 	struct kvt_diagnosis d;

@@ -36,6 +36,26 @@ static void check_planted(const struct caches *c, const struct kvt_strike *strik
 	assert_int_equal(d.decided->explained + d.decided->unknown, d.difference.count);
 }
 
+/* Who asks for one fault gets what all together say, or nothing. */
+static void check_only(const struct caches *c, const struct kvt_fault *planted)
+{
+	struct kvt_diagnosis all, only;
+	const struct kvt_fault *fault;
+
+	assert_int_equal(caches_diagnose(&all, c), KVT_OK);
+	assert_int_equal(caches_diagnose_only(&only, c, planted), KVT_OK);
+	assert_int_equal(only.nexplain, all.nexplain);
+	assert_true(!only.decided == !all.decided);
+	if (all.decided)
+		assert_ptr_equal(only.decided->fault, all.decided->fault);
+	for (int i = 0; all.nexplain && (fault = kvt_fault_at(i)); i++) {
+		if (all.hypothesis[i].verdict == KVT_EXPLAINS)
+			continue;
+		assert_int_equal(caches_diagnose_only(&only, c, fault), KVT_OK);
+		assert_true(!only.decided || only.decided->fault != fault);
+	}
+}
+
 static void test_all(void **state)
 {
 	const struct kvt_fault *fault;
@@ -54,6 +74,8 @@ static void test_all(void **state)
 			/* the two lowest bits may be rounding */
 			if (plant(&c, &strike) && strcmp(fault->name, "flip-bits")) {
 				check_planted(&c, &strike);
+				if (seed < 2)
+					check_only(&c, fault);
 				planted++;
 			}
 			caches_free(&c);
