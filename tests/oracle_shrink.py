@@ -297,6 +297,62 @@ def check_layouts(tmp):
     tap.ok(len(ids) == 1 and ids[0] >= 70000, "--tokens keeps the ids of what is left", ids)
 
 
+def check_paired(tmp):
+    """Requests that B knows by other names are those of A in the case, too."""
+    rng = np.random.default_rng(3)
+    blocks = tables(rng)
+    good = rng.standard_normal((L, B, S, H, 2, D)).astype(np.float16)
+    bad = good.copy()
+    bad[3][:, :, [1, 3]] = bad[3][:, :, [3, 1]]
+    write(f"{tmp}/na.npy", good, blocks)
+    write(f"{tmp}/nb.npy", bad, blocks)
+    with open(f"{tmp}/nb.json", encoding="utf-8") as f:
+        side = json.load(f)
+    del side["token_ids"]
+    for key in "block_table", "num_tokens":
+        side[key] = {f"{name}-5e1f{i}": side[key][name] for i, name in enumerate(REQUESTS)}
+    with open(f"{tmp}/nb.json", "w", encoding="utf-8") as f:
+        json.dump(side, f)
+    cause = fault_of(f"{tmp}/na.npy", f"{tmp}/nb.npy")
+    tap.equal(cause, (1, "swap-heads"), "other names: the whole pairs")
+    r = kvtool("shrink", "--json", "-o", f"{tmp}/paired", f"{tmp}/na.npy", f"{tmp}/nb.npy")
+    if not tap.equal(r.code, 0, "other names: shrink"):
+        return print(r.err)
+    after = json.loads(r.out)["after"]
+    tap.equal((after["requests"], after["tokens"]), (1, 1), "requests are left out of both")
+    tap.equal(fault_of(f"{tmp}/paired/a.h5", f"{tmp}/paired/b.h5"), cause,
+              "and the one that is left pairs by its new name")
+    check_names("paired", f"{tmp}/paired")
+
+
+def check_cost(tmp):
+    """Two of the layers matter; what is looked at in all is a few times the whole."""
+    rng = np.random.default_rng(4)
+    blocks = tables(rng)
+    write(f"{tmp}/cost.npy", rng.standard_normal((L, B, S, H, 2, D)).astype(np.float16),
+          blocks)
+    with open(f"{tmp}/weigh.py", "w", encoding="utf-8") as f:
+        f.write("import os, subprocess, sys, json\n"
+                "a = os.environ['A']\n"
+                "d = json.loads(subprocess.run([sys.argv[2], 'describe', '--json', a],\n"
+                "                              capture_output=True).stdout)\n"
+                "g = d['groups'][0]\n"
+                "print(g['layers'] * g['blocks'] * g['heads'], "
+                "file=open(sys.argv[1], 'a'))\n"
+                "ids = g['layer_ids'] or list(range(g['layers']))\n"
+                "sys.exit(7 if {1, 4} <= set(ids) else 0)\n")
+    r = kvtool("shrink", "--json", "-o", f"{tmp}/cost",
+               f"--while={sys.executable} {tmp}/weigh.py {tmp}/sizes {KVTOOL}",
+               f"{tmp}/cost.npy")
+    if not tap.equal(r.code, 0, "two layers that matter together"):
+        return print(r.err)
+    tap.equal(json.loads(r.out)["after"]["layers"], 2, "are left")
+    with open(f"{tmp}/sizes", encoding="utf-8") as f:
+        sizes = [int(line) for line in f]
+    tap.ok(sum(sizes) < 5 * sizes[0], "halves of all axes come before single layers",
+           f"{sum(sizes) / sizes[0]:.1f} times the whole, in {len(sizes)} parts")
+
+
 def main():
     need_program_and_data()
     with workdir() as tmp:
@@ -305,6 +361,8 @@ def main():
         check_while(tmp)
         check_pool(tmp)
         check_layouts(tmp)
+        check_paired(tmp)
+        check_cost(tmp)
     return tap.done()
 
 

@@ -109,6 +109,9 @@ static enum kvt_status open_wholes(struct arguments *a, struct kvt_error *err)
 		hints.has_sides = a->name[SIDE_B] != NULL;
 		status = diff_open(&a->whole[s], a->name[s], &a->side[s], &hints, err);
 	}
+	if (!status && !a->c.command)
+		status = kvt_shrink_pair(&a->differs, a->whole[SIDE_A],
+					 &a->whole[SIDE_B], err);
 	return status;
 }
 

@@ -503,3 +503,32 @@ enum kvt_status kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dum
 	derivation_free(&d);
 	return status;
 }
+
+static enum kvt_status rename_requests(struct kvt_snapshot *s, const char *const *name,
+				       struct kvt_error *err)
+{
+	for (int64_t r = 0; r < s->nrequests; r++) {
+		char *copy = strdup(name[r]);
+
+		if (!copy)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		free(s->request[r].id);
+		s->request[r].id = copy;
+	}
+	return KVT_OK;
+}
+
+enum kvt_status kvt_dump_rename(struct kvt_dump **out, const struct kvt_dump *dump,
+				const char *const *name, struct kvt_error *err)
+{
+	static const struct kvt_slice_options all = { .mamba_groups = 0 };
+	struct derivation d = { .nsources = 1, .source = &dump };
+	enum kvt_status status;
+
+	kvt_snapshot_init(&d.snapshot);
+	if (!(status = slice(&d, &all, err)) &&
+	    !(status = rename_requests(&d.snapshot, name, err)))
+		return derive(out, &d, err);
+	derivation_free(&d);
+	return status;
+}

@@ -44,6 +44,11 @@ KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dump,
 	       const struct kvt_slice_options *options, struct kvt_error *err);
 
+/* All of it; request r is called name[r], which no two are. */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_rename(struct kvt_dump **out, const struct kvt_dump *dump,
+		const char *const *name, struct kvt_error *err);
+
 /* ---- merge: all ranks of a model ------------------------------------------- */
 
 /*

@@ -47,38 +47,92 @@ static enum kvt_status look(struct shrink_differs *d, bool *out,
 	return status;
 }
 
+/* Two dumps, side by side.  Free with both_free() in any case. */
+struct both {
+	struct rank_file file[NSIDES];
+	struct diff_side side[NSIDES];
+	struct diff_pairs pairs;
+};
+
+static enum kvt_status both_init(struct both *both, const struct shrink_differs *d,
+				 const struct kvt_dump *a, const struct kvt_dump *b,
+				 struct kvt_error *err)
+{
+	const struct diff_alignment how = {
+		.numbers = d->criteria.exact || d->criteria.tolerance.given,
+		/* parts of requests have the names that the whole was given */
+		.run = d->asked ? NULL : &d->run,
+	};
+	enum kvt_status status = KVT_OK;
+
+	*both = (struct both){
+		.file = { { "A", (struct kvt_dump *)(uintptr_t)a },
+			  { "B", (struct kvt_dump *)(uintptr_t)b } },
+		.side = { { .name = "A" }, { .name = "B" } },
+	};
+	for (int s = 0; !status && s < NSIDES; s++)
+		status = kvt_diff_side_init(&both->side[s], both->file[s].name,
+					    &both->file[s], 1, &d->run, err);
+	return status ? status : kvt_diff_align(&both->pairs, both->side, &how, err);
+}
+
+static void both_free(struct both *both)
+{
+	kvt_diff_pairs_free(&both->pairs);
+	for (int s = 0; s < NSIDES; s++)
+		kvt_diff_side_free(&both->side[s]);
+}
+
+enum kvt_status kvt_shrink_pair(const struct shrink_differs *d, const struct kvt_dump *a,
+				struct kvt_dump **b, struct kvt_error *err)
+{
+	const struct kvt_snapshot *of_a = kvt_dump_snapshot(a);
+	const struct kvt_snapshot *of_b = kvt_dump_snapshot(*b);
+	const char **name = calloc((size_t)of_b->nrequests + 1, sizeof(*name));
+	struct kvt_dump *renamed = NULL;
+	struct both both;
+	enum kvt_status status = both_init(&both, d, a, *b, err);
+	const struct diff_partners *partners = &both.pairs.partners;
+
+	if (!status && !name)
+		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t r = 0; !status && r < of_b->nrequests; r++)
+		name[r] = of_b->request[r].id;
+	for (int64_t i = 0; !status && i < partners->nfound; i++)
+		name[partners->found[i].request[SIDE_B]] =
+			of_a->request[partners->found[i].request[SIDE_A]].id;
+	if (!status && partners->nfound)
+		status = kvt_dump_rename(&renamed, *b, name, err);
+	both_free(&both);
+	free(name);
+	if (renamed) {
+		kvt_dump_close(*b);
+		*b = renamed;
+	}
+	return status;
+}
+
 enum kvt_status kvt_shrink_differs(void *context, bool *out,
 				   const struct shrink_parts *parts,
 				   struct kvt_error *err)
 {
 	struct shrink_differs *d = context;
-	const struct diff_alignment how = {
-		.numbers = d->criteria.exact || d->criteria.tolerance.given };
-	struct diff_side side[NSIDES] = { { .name = "A" }, { .name = "B" } };
-	struct rank_file file[NSIDES] = { { "A", parts->part[SIDE_A] },
-					  { "B", parts->part[SIDE_B] } };
-	struct diff_pairs pairs = { .n = 0 };
-	enum kvt_status status = KVT_OK;
+	struct both both;
+	enum kvt_status status = both_init(&both, d, parts->part[SIDE_A],
+					   parts->part[SIDE_B], err);
+	const struct diff_unmatched *unmatched = &both.pairs.unmatched;
 
 	*out = false;
-	for (int s = 0; !status && s < NSIDES; s++)
-		status = kvt_diff_side_init(&side[s], file[s].name, &file[s], 1, &d->run,
-					    err);
-	if (!status)
-		status = kvt_diff_align(&pairs, side, &how, err);
 	/* kvtool diff refuses what one of them has alone */
-	if (!status && pairs.unmatched.n)
+	if (!status && unmatched->n)
 		status = kvt_fail(err, KVT_BAD_INPUT,
 				  "only %c has %s; kvtool slice makes dumps of what both have",
-				  "AB"[pairs.unmatched.item[0].side],
-				  pairs.unmatched.item[0].text);
+				  "AB"[unmatched->item[0].side], unmatched->item[0].text);
 	if (!status)
-		status = look(d, out, &pairs, side, err);
+		status = look(d, out, &both.pairs, both.side, err);
 	/* parts that have nothing in common show nothing */
 	else if (d->asked && status != KVT_SYSTEM)
 		status = KVT_OK;
-	kvt_diff_pairs_free(&pairs);
-	for (int s = 0; s < NSIDES; s++)
-		kvt_diff_side_free(&side[s]);
+	both_free(&both);
 	return status;
 }

@@ -55,6 +55,13 @@ struct shrink_differs {
 	const struct kvt_fault *fault;	/* NULL: none explains it, or not asked */
 	struct kvt_text args;		/* of the last part that showed it */
 };
+/*
+ * Requests of B that are those of A by other names get these names, for parts of a
+ * request may be too small to tell whose they are.  *b is closed and replaced.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_shrink_pair(const struct shrink_differs *d, const struct kvt_dump *a,
+		struct kvt_dump **b, struct kvt_error *err);
 /* A shrink_shows, of a struct shrink_differs. */
 enum kvt_status kvt_shrink_differs(void *context, bool *out,
 				   const struct shrink_parts *parts,
