@@ -19,6 +19,7 @@
 
 enum {
 	WIDTH = 80,		/* where nobody says it */
+	HEIGHT = 24,
 	LEAST = 24,		/* columns, below which folding makes nothing better */
 };
 
@@ -136,16 +137,57 @@ void screen_shade(FILE *f, int i)
 		fprintf(f, "\033[97;48;5;%dm", grounds[i]);
 }
 
+static const int heats[] = { 255, 195, 153, 117, 75, 39, 33, 27, 21, 18 };
+
 void screen_heat(FILE *f, int tenth)
 {
-	static const int grounds[] = { 255, 195, 153, 117, 75, 39, 33, 27, 21, 18 };
-
 	if (!coloured())
 		return;
 	if (tenth < 0)
 		fputs("\033[0m", f);
 	else
-		fprintf(f, "\033[%d;48;5;%dm", tenth < 5 ? 30 : 97, grounds[tenth]);
+		fprintf(f, "\033[%d;48;5;%dm", tenth < 5 ? 30 : 97, heats[tenth]);
+}
+
+bool screen_halves(void)
+{
+	return screen_draws() && coloured();
+}
+
+/* Which says that it has all colours, has these. */
+static bool has_all_colours(void)
+{
+	const char *said = getenv("COLORTERM");
+
+	return said && (!strcmp(said, "truecolor") || !strcmp(said, "24bit"));
+}
+
+/* 'what' is 38 for the letter, 48 for its ground. */
+static void put_depth(FILE *f, int what, double depth)
+{
+	static const unsigned char pale[3] = { 232, 240, 252 }, deep[3] = { 8, 16, 112 };
+	double d = depth < 1 ? depth : 1;
+
+	if (!has_all_colours()) {
+		fprintf(f, "\033[%d;5;%dm", what, heats[(int)(d * 9.999)]);
+		return;
+	}
+	fprintf(f, "\033[%d;2", what);
+	for (int i = 0; i < 3; i++)
+		fprintf(f, ";%d", (int)(pale[i] + d * (deep[i] - pale[i]) + 0.5));
+	fputc('m', f);
+}
+
+void screen_half(FILE *f, double upper, double lower)
+{
+	bool above = upper >= 0, below = lower >= 0;
+
+	screen_heat(f, -1);
+	if (above)
+		put_depth(f, 38, upper);
+	if (below)
+		put_depth(f, above ? 48 : 38, lower);
+	fputs(above ? "\342\226\200" : below ? "\342\226\204" : " ", f);
 }
 
 /* ---- width --------------------------------------------------------------- */
@@ -186,6 +228,15 @@ int screen_room(void)
 	size_t n = screen_width();
 
 	return n ? (int)n : WIDTH;
+}
+
+int screen_rows(void)
+{
+	struct winsize size;
+
+	if (!is_terminal() || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_row < 1)
+		return HEIGHT;
+	return size.ws_row;
 }
 
 /* Behind the character at 's', or our escape; *columns: what it takes of a line. */
@@ -316,4 +367,25 @@ char *screen_take_end(void)
 void screen_put(const char *text)
 {
 	fputs(text, stdout);
+}
+
+void screen_frame(FILE *out, const char *text)
+{
+	size_t room = (size_t)screen_room(), columns;
+	int rows = screen_rows();
+
+	fputs("\033[H", out);
+	for (int row = 0; row < rows && *text; row++) {
+		const char *end = text + strcspn(text, "\n"), *s = text;
+
+		for (size_t used = 0; s < end; s = step(&columns, s)) {
+			used += *s != '\033';
+			if (used > room)
+				break;
+		}
+		fwrite(text, 1, (size_t)(s - text), out);
+		fputs(row + 1 < rows ? "\033[0m\033[K\r\n" : "\033[0m\033[K", out);
+		text = end + (*end == '\n');
+	}
+	fputs("\033[J", out);
 }

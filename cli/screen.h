@@ -52,13 +52,23 @@ void screen_take_begin(bool plain);
 char *screen_take_end(void);
 /* Text that was printed into memory, so that what is foreign in it is plain already. */
 void screen_put(const char *text);
+/* The same instead of all that is on the screen, cut where that ends. */
+void screen_frame(FILE *out, const char *text);
 
-/* Columns that a picture may have: those of the terminal, or 80. */
+/* Columns that a picture may have, and rows: those of the terminal, or 80 and 24. */
 int screen_room(void);
+int screen_rows(void);
 /* The ground of what is printed next: the i-th of seven colours; -1: none. */
 void screen_shade(FILE *f, int i);
 /* The same in ten steps from pale to deep. */
 void screen_heat(FILE *f, int tenth);
+/* Are colours wanted where half a character can have one of its own? */
+bool screen_halves(void);
+/*
+ * A character of two such cells, how deep each is from 0 to 1; below 0: nothing is
+ * there.  screen_heat(f, -1) ends a line of them.
+ */
+void screen_half(FILE *f, double upper, double lower);
 
 /*
  * Lines printed between these two are folded at the width of the terminal, at blanks

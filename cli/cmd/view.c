@@ -10,6 +10,7 @@
 #include "cli/opt.h"
 #include "cli/print/diff.h"
 #include "cli/progress.h"
+#include "cli/screen.h"
 #include "cli/set.h"
 #include "cli/text_file.h"
 
@@ -19,7 +20,7 @@ struct asked {
 	struct kvt_hints hints;
 	struct kvt_run run;
 	int64_t sample;
-	bool all, json, force;
+	bool all, json, force, block;
 	const char *output;
 	struct diff_criteria criteria;	/* of what two dumps are held against */
 };
@@ -157,7 +158,11 @@ static enum kvt_status show(const struct view *view, const struct asked *asked,
 	if (asked->output)
 		return write_page(view, asked, err);
 	if (!asked->json) {
-		view_text(stdout, view);
+		/* a pipe gets what it always got */
+		if (view->diff && screen_width() && !asked->block)
+			view_diff_text(stdout, view->diff);
+		else
+			view_text(stdout, view);
 		return KVT_OK;
 	}
 	view_json(&json, view);
@@ -182,6 +187,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "values must be equal, also of different types" },
 		{ "tolerance", 0, OPT_STRING, &tolerance[0], "TERMS",
 		  "of two dumps: auto, or terms of kvtool diff, such as atol=" },
+		{ "block", 0, OPT_FLAG, &asked.block, NULL,
+		  "draw the bytes of a block, too; on a terminal this is the default" },
 		{ "force", 'f', OPT_FLAG, &asked.force, NULL,
 		  "replace the output if it exists" },
 		OPT_JSON(&asked.json),
@@ -209,6 +216,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				"--exact and --tolerance exclude each other");
 	n = pass_over_manifests(argv, n, &asked.hints);
 	asked.run = run_watched(threads, memory, quiet);
+	view.block = asked.block || screen_width();
 	if (!(view.dump = calloc((size_t)n + 1, sizeof(*view.dump))))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	while (!status && view.n < n) {
@@ -231,6 +239,7 @@ const struct command cmd_view = {
 	.run     = run,
 	.examples =
 		"  kvtool view dump.h5\n"
+		"  kvtool view --block dump.h5 | head -n 12\n"
 		"  kvtool view -o page.html dump.h5\n"
 		"  kvtool view -o page.html good.h5 bad.h5\n"
 		"  kvtool view --json --all dump.h5\n",

@@ -29,6 +29,7 @@ struct view {
 	int n;
 	struct view_dump *dump;		/* [n] */
 	const struct diff *diff;	/* of the first two; NULL: not compared */
+	bool block;			/* as text, a block is drawn, too */
 };
 
 /* What differs, for the script; view_diff.c. */
@@ -44,5 +45,13 @@ view_page(FILE *f, const struct view *view, struct kvt_error *err);
 /* Maps alone. */
 void view_svg(FILE *f, const struct view *view);
 void view_text(FILE *f, const struct view *view);
+/* The bytes of a block; view_block.c. */
+void view_block_text(FILE *f, const struct kvt_group_facts *facts);
+void view_numbers_text(FILE *f, const struct view_group *g);
+/* Pools alone, in so many lines. */
+KVT_MUST_CHECK enum kvt_status
+view_pools(FILE *f, const struct kvt_description *d, int rows, struct kvt_error *err);
+/* What differs, on a terminal: the verdict, and maps; view_diff_text.c. */
+void view_diff_text(FILE *f, const struct diff *d);
 
 #endif

@@ -9,11 +9,12 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/print/cells.h"
 #include "cli/print/describe.h"
 #include "cli/print/view.h"
 #include "cli/screen.h"
 
-enum { LEFT = 12 };			/* columns of a label */
+enum { LEFT = 12, ROWS = 16 };		/* columns of a label; rows of a pool */
 
 /* ---- the pool ------------------------------------------------------------ */
 
@@ -37,13 +38,22 @@ static char sign_of(const struct kvt_view_run *r)
 	return letter_of(r->request);
 }
 
-/* A character for 'step' blocks: the sign of the first of them. */
-static void print_pool(FILE *f, const struct view_dump *d, int g)
+static void print_legend(FILE *f, const struct kvt_snapshot *s,
+			 const struct kvt_view_pool *pool)
 {
-	const struct kvt_view_pool *pool = &d->group[g].pool;
-	const struct kvt_group *group = d->facts.group[g].group;
-	int64_t n = group->shape.n[KVT_AXIS_B], width = (int64_t)screen_room() - LEFT;
-	int64_t rows = 16, step = n / (width * rows) + 1, at = 0;
+	fplainf(f, "%*s", LEFT, "");
+	for (int64_t r = 0; r < s->nrequests && r < 8; r++)
+		fplainf(f, "%c %s  ", letter_of(r), s->request[r].id);
+	fplainf(f, ". unused%s\n", pool->shared ? "  * shared" : "");
+}
+
+/* A character for 'step' blocks: the sign of the first of them. */
+static void print_pool(FILE *f, const struct kvt_description *d, int g,
+		       const struct kvt_view_pool *pool, int64_t rows)
+{
+	int64_t n = d->group[g].group->shape.n[KVT_AXIS_B];
+	int64_t width = (int64_t)screen_room() - LEFT;
+	int64_t step = n / (width * rows) + 1, at = 0;
 
 	fplainf(f, "  pool      ");
 	for (int64_t i = 0; i < pool->nruns; i++) {
@@ -65,12 +75,28 @@ static void print_pool(FILE *f, const struct view_dump *d, int g)
 	if (step > 1)
 		fplainf(f, "%*sa character for %lld blocks: the first of them\n", LEFT,
 			"", (long long)step);
-	if (!pool->known)
-		return;
-	fplainf(f, "%*s", LEFT, "");
-	for (int64_t r = 0; r < d->facts.snapshot->nrequests && r < 8; r++)
-		fplainf(f, "%c %s  ", letter_of(r), d->facts.snapshot->request[r].id);
-	fplainf(f, ". unused%s\n", pool->shared ? "  * shared" : "");
+	if (pool->known)
+		print_legend(f, d->snapshot, pool);
+}
+
+enum kvt_status view_pools(FILE *f, const struct kvt_description *d, int rows,
+			   struct kvt_error *err)
+{
+	enum { BESIDE = 3 };		/* lines of a group that are no pool */
+	int n = d->snapshot->ngroups, each = n ? rows / n - BESIDE : 0;
+	enum kvt_status status = KVT_OK;
+
+	for (int g = 0; !status && g < n; g++) {
+		struct kvt_view_pool pool;
+
+		if ((status = kvt_view_pool(&pool, d->snapshot, g, err)))
+			break;
+		if (n > 1)
+			fplainf(f, "  %s\n", d->group[g].group->id);
+		print_pool(f, d, g, &pool, each > 1 ? each : 1);
+		kvt_view_pool_free(&pool);
+	}
+	return status;
 }
 
 /* ---- maps ---------------------------------------------------------------- */
@@ -95,44 +121,47 @@ static struct scale scale_of(const struct kvt_view_cell *cell, int64_t n, int64_
 	return s;
 }
 
-static void put_cell(FILE *f, double x, const struct scale *s)
-{
-	int tenth = s->most > s->least ?
-		    (int)((x - s->least) / (s->most - s->least) * 9.999) : 0;
+struct map {
+	const struct kvt_view_maps *m;
+	const struct kvt_view_cell *cell;
+	int64_t k;
+	struct scale scale;
+};
 
-	if (isnan(x)) {
-		fputc(' ', f);
-		return;
-	}
-	screen_heat(f, tenth);
-	fputc('0' + tenth, f);
-	screen_heat(f, -1);
+static double depth_of(const struct cells *c, int64_t row, int64_t column)
+{
+	const struct map *map = c->context;
+	const struct scale *s = &map->scale;
+	double x = kvt_view_rms(&map->cell[map->k + map->m->kv *
+					   (row * c->columns + column)]);
+
+	if (isnan(x))
+		return x;
+	return s->most > s->least ? (x - s->least) / (s->most - s->least) : 0;
+}
+
+static int64_t layer_of(const struct cells *c, int64_t row)
+{
+	const struct kvt_view_maps *m = ((const struct map *)c->context)->m;
+
+	return (int64_t)kvt_layer_id(m->group, kvt_view_member(&m->layers, row));
 }
 
 static void print_map(FILE *f, const struct kvt_view_maps *m,
 		      const struct kvt_view_cell *cell, int64_t columns, int64_t k,
 		      const char *what)
 {
-	int64_t width = (int64_t)screen_room() - LEFT;
-	int64_t shown = columns < width ? columns : width;
-	int64_t rows = m->layers.n < 24 ? m->layers.n : 24;
-	struct scale s = scale_of(cell, m->layers.n * columns, m->kv, k);
+	struct map map = {
+		m, cell, k, scale_of(cell, m->layers.n * columns, m->kv, k),
+	};
+	struct cells cells = { m->layers.n, columns, &map, depth_of, layer_of };
 
 	fplainf(f, "  %-9s rms by layer and %s: 0 is %.3g, 9 is %.3g\n",
-		kvt_component_name(m->group, k), what, s.least, s.most);
-	for (int64_t r = 0; r < rows; r++) {
-		int64_t l = r * m->layers.n / rows;
-
-		fplainf(f, "  layer %3lld ", (long long)kvt_layer_id(
-			m->group, kvt_view_member(&m->layers, l)));
-		for (int64_t c = 0; c < shown; c++)
-			put_cell(f, kvt_view_rms(&cell[k + m->kv * (l * columns + c *
-							columns / shown)]), &s);
-		fputc('\n', f);
-	}
+		kvt_component_name(m->group, k), what, map.scale.least, map.scale.most);
+	cells_print(f, &cells);
 }
 
-static void print_numbers(FILE *f, const struct view_group *g)
+void view_numbers_text(FILE *f, const struct view_group *g)
 {
 	const struct kvt_view_maps *m = &g->maps;
 
@@ -162,8 +191,10 @@ void view_text(FILE *f, const struct view *view)
 		for (int g = 0; g < d->facts.snapshot->ngroups; g++) {
 			if (d->facts.snapshot->ngroups > 1)
 				fplainf(f, "\n  %s\n", d->facts.group[g].group->id);
-			print_pool(f, d, g);
-			print_numbers(f, &d->group[g]);
+			if (view->block)
+				view_block_text(f, &d->facts.group[g]);
+			print_pool(f, &d->facts, g, &d->group[g].pool, ROWS);
+			view_numbers_text(f, &d->group[g]);
 		}
 	}
 }

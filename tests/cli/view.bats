@@ -108,3 +108,45 @@ setup() {
 	run -1 "$KVTOOL" diff -q --heatmap=same.svg "$dump" bad.npy
 	cmp differs.svg same.svg
 }
+
+# block LAYOUT: what is drawn of a block in that layout
+block() {
+	"$KVTOOL" view --block "${dump%/*}/$1.bf16.npy" | sed -n '3,/^  pool/p' | sed '$d'
+}
+
+@test "a block is drawn byte by byte, in the order of its layout" {
+	block packed_nhd >nhd
+	grep -qx '  block     2 KiB of a layer; a character is 16 B of one token and head: which head' nhd
+	grep -qx '  both      00112233 00112233' nhd
+	grep -qx '            it: 1 run of 2 KiB; a token: 1 run of 128 B; a head: 16 runs of 32 B' nhd
+	block packed_hnd >hnd
+	grep -qx '  both      0\{32\} 1\{32\}' hnd
+	grep -qx '            it: 1 run of 2 KiB; a token: 4 runs of 32 B; a head: 1 run of 512 B' hnd
+	block kv_first_hnd >planes
+	grep -qx '  values    0\{16\} 1\{16\} 2\{16\} 3\{16\}' planes
+	grep -q 'a token: 8 runs of 16 B; a head: 2 runs of 256 B' planes
+	# values of a token lie apart where keys do not
+	block rocm_x >tiles
+	grep -q 'a character is 16 B of keys, 2 B of values, of one token and head' tiles
+	[ "$(grep -c '^  keys' tiles)" = 1 ]
+	[ "$(grep '^  values' tiles | cut -c 13- | tr -d ' \n' | wc -c)" = 512 ]
+	# keys and values of a head by turns
+	block cpu_vec >turns
+	[ "$(cut -c 3-9 turns | tr -d ' ' | uniq | grep -c 'values')" = 4 ]
+	grep -q 'it: 8 runs of 256 B' turns
+}
+
+@test "a block of latents is drawn by token, and one of states by row" {
+	run -0 "$KVTOOL" view --block "$kv/mla144/paged_bs16/mla_lbsc.bf16.npy"
+	[[ $output == *$'which token\n  content   0 1 2 3 4 5 6 7 8 9 a b c d e f\n'* ]]
+	run -0 "$KVTOOL" view --block "$kv/mamba2g4/tp2_SD/rank1.npy"
+	[[ $output == *'of one row: which row'*'a row: 1 run of 384 B'* ]]
+}
+
+@test "a block that is large is cut, and says so" {
+	truncate -s 1M big.bin
+	run -0 timeout 10 "$KVTOOL" view --block --sample=4k --layout=nhd --dtype=bf16 --layers=1 \
+		--heads=2 --head-dim=1 --block-size=131072 big.bin
+	[[ $output == *'  block     1 MiB of a layer'*' more'* ]]
+	[ ${#lines[@]} -lt 60 ]
+}
