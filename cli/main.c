@@ -283,7 +283,7 @@ int main(int argc, char **argv)
 	occupy_standard_streams();
 	signals_ignore_limits();
 	allow_files();
-	kvt_reads_keep();
+	kvt_reads_keep(true);
 	if (screen_take_option(&argc, argv, &err))
 		return leave(finish(NULL, KVT_USAGE, &err));
 	if (argc < 2) {

@@ -85,9 +85,9 @@ void kvt_reads_leave(struct kvt_reader *reader)
 	pthread_mutex_unlock(&lock);
 }
 
-void kvt_reads_keep(void)
+void kvt_reads_keep(bool yes)
 {
-	keeps = true;
+	keeps = yes;
 }
 
 void kvt_reads_add(const struct stat *st)

@@ -19,8 +19,8 @@ void kvt_reads_enter(struct kvt_reader *reader);
 /* Fine for one that never entered. */
 void kvt_reads_leave(struct kvt_reader *reader);
 
-/* For a program that is one run: readers that were closed count to its end. */
-void kvt_reads_keep(void);
+/* For a program that is one run: do readers that were closed count to its end? */
+void kvt_reads_keep(bool keeps);
 /* A file, or a folder, that is read; for good. */
 void kvt_reads_add(const struct stat *st);
 
