@@ -5,11 +5,12 @@
 #include "cli/regions.h"
 #include "cli/screen.h"
 #include "cli/print/describe.h"
+#include "cli/print/view.h"
 
 #include <stdlib.h>
 
 struct asked {
-	bool json, stats, verify, canonical, quiet;
+	bool json, stats, verify, canonical, quiet, map;
 	struct describe_options print;
 	struct kvt_hints hints;
 	struct kvt_run run;
@@ -28,8 +29,9 @@ static bool is_plain(const struct asked *a)
 {
 	const struct describe_options *p = &a->print;
 
-	return !a->json && !a->quiet && !a->stats && !a->verify && !a->canonical &&
-	       !a->peek.n && !p->verbose && !p->names && !p->tuples && !p->tables;
+	return !a->json && !a->quiet && !a->stats && !a->map && !a->verify &&
+	       !a->canonical && !a->peek.n && !p->verbose && !p->names &&
+	       !p->tuples && !p->tables;
 }
 
 static bool is_damaged(const struct kvt_description *d)
@@ -72,6 +74,19 @@ static enum kvt_status complain_damage(const struct kvt_description *d)
 	return status;
 }
 
+/* One screen, with the line of a shell below it. */
+static enum kvt_status print_map(const struct kvt_description *d, struct kvt_error *err)
+{
+	enum { BESIDE = 2, HANG = 12 };
+	enum kvt_status status;
+
+	screen_fold_begin(HANG);
+	plainf("%s\n", d->path);
+	status = view_pools(stdout, d, screen_rows() - BESIDE, err);
+	screen_fold_end();
+	return status;
+}
+
 static enum kvt_status print_dump(const struct kvt_description *d,
 				  const struct asked *asked, struct json_out *json,
 				  bool stream, struct kvt_error *err)
@@ -80,8 +95,11 @@ static enum kvt_status print_dump(const struct kvt_description *d,
 		return json_print(json, stream, err);
 	if (asked->set && !describe_add(asked->set, asked->nset, d))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", d->path);
-	if (!asked->quiet && !asked->set)
-		describe_text(d, &asked->print);
+	if (asked->quiet || asked->set)
+		return KVT_OK;
+	if (asked->map)
+		return print_map(d, err);
+	describe_text(d, &asked->print);
 	return KVT_OK;
 }
 
@@ -209,6 +227,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "list the names of the layers" },
 		{ "tuples", 0, OPT_FLAG, &asked.print.tuples, NULL,
 		  "show the layout as rfc: and vllm: tuples" },
+		{ "map", 0, OPT_FLAG, &asked.map, NULL,
+		  "draw the pool alone, a character a block, on one screen" },
 		{ "block-tables", 0, OPT_FLAG, &asked.print.tables, NULL,
 		  "show the block table of each request" },
 		{ "canonical", 0, OPT_FLAG, &asked.canonical, NULL,
@@ -260,5 +280,6 @@ const struct command cmd_describe = {
 		"dump.npy\n"
 		"  kvtool describe --expect-layout=hnd --expect heads=4 dump.h5\n"
 		"  kvtool describe --verify --json dump.h5\n"
+		"  kvtool describe --map dump.h5\n"
 		"  kvtool describe --peek=layer=3,request=A,token=69 dump.h5\n",
 };
