@@ -369,6 +369,11 @@ void screen_put(const char *text)
 	fputs(text, stdout);
 }
 
+bool screen_whole(void)
+{
+	return is_terminal() && !is_dumb();
+}
+
 void screen_frame(FILE *out, const char *text)
 {
 	size_t room = (size_t)screen_room(), columns;

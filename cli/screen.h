@@ -52,6 +52,8 @@ void screen_take_begin(bool plain);
 char *screen_take_end(void);
 /* Text that was printed into memory, so that what is foreign in it is plain already. */
 void screen_put(const char *text);
+/* Can all of the screen be drawn on?  On a terminal that is not a dumb one. */
+bool screen_whole(void);
 /* The same instead of all that is on the screen, cut where that ends. */
 void screen_frame(FILE *out, const char *text);
 

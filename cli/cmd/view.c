@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "cli/cmd/diff.h"
+#include "cli/cmd/view_watch.h"
 #include "cli/opt.h"
 #include "cli/print/diff.h"
 #include "cli/progress.h"
@@ -20,14 +21,15 @@ struct asked {
 	struct kvt_hints hints;
 	struct kvt_run run;
 	int64_t sample;
-	bool all, json, force, block;
+	bool all, json, force, block, watch, once;
 	const char *output;
 	struct diff_criteria criteria;	/* of what two dumps are held against */
 };
 
 static enum kvt_status look_at(struct view_dump *d, const char *path,
-			       const struct asked *asked, struct kvt_error *err)
+			       const void *context, struct kvt_error *err)
 {
+	const struct asked *asked = context;
 	enum kvt_status status;
 
 	if ((status = kvt_open(&d->dump, path, &asked->hints, err)) ||
@@ -39,6 +41,8 @@ static enum kvt_status look_at(struct view_dump *d, const char *path,
 
 		if ((status = kvt_view_pool(&group->pool, d->facts.snapshot, g, err)))
 			break;
+		if (!most)
+			continue;
 		status = kvt_view_maps(&group->maps, d->dump, g, most, &asked->run,
 				       &group->why);
 		/* what has no numbers is drawn without them */
@@ -103,16 +107,20 @@ static void diff_free(struct diff *d)
 
 /* ---- the command --------------------------------------------------------- */
 
+static void close_dump(struct view_dump *d)
+{
+	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
+		kvt_view_pool_free(&d->group[g].pool);
+		kvt_view_maps_free(&d->group[g].maps);
+	}
+	kvt_description_free(&d->facts);
+	kvt_dump_close(d->dump);
+}
+
 static void view_free(struct view *view)
 {
-	for (int i = 0; i < view->n; i++) {
-		for (int g = 0; g < KVT_MAX_GROUPS; g++) {
-			kvt_view_pool_free(&view->dump[i].group[g].pool);
-			kvt_view_maps_free(&view->dump[i].group[g].maps);
-		}
-		kvt_description_free(&view->dump[i].facts);
-		kvt_dump_close(view->dump[i].dump);
-	}
+	for (int i = 0; i < view->n; i++)
+		close_dump(&view->dump[i]);
 	free(view->dump);
 }
 
@@ -149,6 +157,20 @@ static enum kvt_status write_page(const struct view *view, const struct asked *a
 	return status;
 }
 
+/* A pipe gets each dump, whatever a terminal shows. */
+static void print_view(const struct view *view, const struct asked *asked)
+{
+	enum { HANG = 12 };
+
+	if (view->diff && screen_width() && !asked->block) {
+		view_diff_text(view->diff);
+		return;
+	}
+	screen_fold_begin(HANG);
+	view_text(stdout, view);
+	screen_fold_end();
+}
+
 static enum kvt_status show(const struct view *view, const struct asked *asked,
 			    struct kvt_error *err)
 {
@@ -158,11 +180,7 @@ static enum kvt_status show(const struct view *view, const struct asked *asked,
 	if (asked->output)
 		return write_page(view, asked, err);
 	if (!asked->json) {
-		/* a pipe gets what it always got */
-		if (view->diff && screen_width() && !asked->block)
-			view_diff_text(stdout, view->diff);
-		else
-			view_text(stdout, view);
+		print_view(view, asked);
 		return KVT_OK;
 	}
 	view_json(&json, view);
@@ -171,9 +189,46 @@ static enum kvt_status show(const struct view *view, const struct asked *asked,
 	return status;
 }
 
+/* Numbers are read only if they are asked for: somebody else is writing. */
+static enum kvt_status watch(const struct asked *asked, char **argv, int n,
+			     struct kvt_error *err)
+{
+	const struct watch w = { argv[0], asked->once, look_at, close_dump, asked };
+
+	if (n > 1)
+		return kvt_fail(err, KVT_USAGE, "--watch looks at one dump, found %d", n);
+	if (asked->output || asked->json)
+		return kvt_fail(err, KVT_USAGE, "--watch and %s exclude each other",
+				asked->output ? "--output" : "--json");
+	return view_watch(&w, err);
+}
+
+static enum kvt_status view_dumps(const struct asked *asked, char **argv, int n,
+				  struct kvt_error *err)
+{
+	struct view view = { .block = asked->block || screen_width() };
+	struct rank_file file[NSIDES];
+	struct diff diff = { .common = true };
+	enum kvt_status status = KVT_OK;
+
+	if (!(view.dump = calloc((size_t)n + 1, sizeof(*view.dump))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	while (!status && view.n < n) {
+		view.n++;
+		status = look_at(&view.dump[view.n - 1], argv[view.n - 1], asked, err);
+	}
+	if (!status && n == 2 && !are_ranks(&view))
+		status = compare(&diff, &view, file, asked, err);
+	if (!status)
+		status = show(&view, asked, err);
+	diff_free(&diff);
+	view_free(&view);
+	return status;
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
-	struct asked asked = { .sample = SAMPLE };
+	struct asked asked = { .sample = 0 };
 	int64_t threads = 0, memory = 0;
 	const char *tolerance[3] = { NULL };
 	bool quiet = false;
@@ -189,6 +244,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "of two dumps: auto, or terms of kvtool diff, such as atol=" },
 		{ "block", 0, OPT_FLAG, &asked.block, NULL,
 		  "draw the bytes of a block, too; on a terminal this is the default" },
+		{ "watch", 0, OPT_FLAG, &asked.watch, NULL,
+		  "look again and again, without numbers but with --sample; q quits" },
+		{ "once", 0, OPT_FLAG, &asked.once, NULL,
+		  "print what --watch would draw, once" },
 		{ "force", 'f', OPT_FLAG, &asked.force, NULL,
 		  "replace the output if it exists" },
 		OPT_JSON(&asked.json),
@@ -199,9 +258,6 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ 0 }
 	};
 	int n = opt_parse(&cmd_view, opts, argc, argv, err);
-	struct view view = { .n = 0 };
-	struct rank_file file[NSIDES];
-	struct diff diff = { .common = true };
 	enum kvt_status status;
 
 	if (n < 0)
@@ -215,21 +271,12 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return kvt_fail(err, KVT_USAGE,
 				"--exact and --tolerance exclude each other");
 	n = pass_over_manifests(argv, n, &asked.hints);
-	asked.run = run_watched(threads, memory, quiet);
-	view.block = asked.block || screen_width();
-	if (!(view.dump = calloc((size_t)n + 1, sizeof(*view.dump))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	while (!status && view.n < n) {
-		view.n++;
-		status = look_at(&view.dump[view.n - 1], argv[view.n - 1], &asked, err);
-	}
-	if (!status && n == 2 && !are_ranks(&view))
-		status = compare(&diff, &view, file, &asked, err);
-	if (!status)
-		status = show(&view, &asked, err);
-	diff_free(&diff);
-	view_free(&view);
-	return status;
+	asked.run = run_watched(threads, memory, quiet || asked.watch);
+	if (asked.watch || asked.once)
+		return watch(&asked, argv, n, err);
+	if (!asked.sample)
+		asked.sample = SAMPLE;
+	return view_dumps(&asked, argv, n, err);
 }
 
 const struct command cmd_view = {
@@ -240,6 +287,7 @@ const struct command cmd_view = {
 	.examples =
 		"  kvtool view dump.h5\n"
 		"  kvtool view --block dump.h5 | head -n 12\n"
+		"  kvtool view --watch /dev/shm/pool.bin\n"
 		"  kvtool view -o page.html dump.h5\n"
 		"  kvtool view -o page.html good.h5 bad.h5\n"
 		"  kvtool view --json --all dump.h5\n",

@@ -51,7 +51,7 @@ void view_numbers_text(FILE *f, const struct view_group *g);
 /* Pools alone, in so many lines. */
 KVT_MUST_CHECK enum kvt_status
 view_pools(FILE *f, const struct kvt_description *d, int rows, struct kvt_error *err);
-/* What differs, on a terminal: the verdict, and maps; view_diff_text.c. */
-void view_diff_text(FILE *f, const struct diff *d);
+/* What differs, on standard output: the verdict, and maps; view_diff_text.c. */
+void view_diff_text(const struct diff *d);
 
 #endif

@@ -31,7 +31,7 @@ static const char *slot_of(const struct kvt_group *group)
 
 /* ---- runs ---------------------------------------------------------------- */
 
-/* The part of a block in 'box' lies in n pieces, of so many bytes: of one view or of each. */
+/* What a part of a block lies in: their number; the bytes of one, of each view. */
 struct pieces {
 	int64_t n, bytes[2];
 };
@@ -112,7 +112,7 @@ static char sign_of(const struct block *b, const int64_t at[KVT_NAXES])
 	return signs[i % (int64_t)(sizeof(signs) - 1)];
 }
 
-/* Parts until the signs begin anew; if they do not, until one is not that of the first. */
+/* Parts until the signs begin anew; if they never do, until the second of them. */
 static int64_t period_of(const struct block *b)
 {
 	int64_t first[KVT_NAXES], at[KVT_NAXES], offset = 0, change = 0, i;

@@ -38,10 +38,9 @@ static void print_map(FILE *f, const struct diff_result *r, const struct heat *c
 	cells_print(f, &cells);
 }
 
-void view_diff_text(FILE *f, const struct diff *d)
+static void print_maps(FILE *f, const struct diff *d)
 {
-	diff_text(d);
-	for (int i = 0; screen_halves() && i < d->pairs.n; i++) {
+	for (int i = 0; i < d->pairs.n; i++) {
 		const struct diff_result *r = &d->result[i];
 
 		if (!r->measured || r->equal)
@@ -51,6 +50,16 @@ void view_diff_text(FILE *f, const struct diff *d)
 		print_map(f, r, r->by_segment, r->ncolumns,
 			  r->pair->by_tokens ? "token" : "block");
 	}
-	if (!screen_halves())
-		diff_text_maps(f, d);
+}
+
+void view_diff_text(const struct diff *d)
+{
+	diff_text(d);
+	if (!screen_halves()) {
+		diff_text_maps(stdout, d);
+		return;
+	}
+	screen_fold_begin(2);
+	print_maps(stdout, d);
+	screen_fold_end();
 }
