@@ -32,18 +32,18 @@ static const char *slot_of(const struct kvt_group *group)
 /* ---- runs ---------------------------------------------------------------- */
 
 /* What a part of a block lies in: their number; the bytes of one, of each view. */
-struct pieces {
+struct run_count {
 	int64_t n, bytes[2];
 };
 
-static bool cut(struct pieces *out, const struct kvt_views *views,
+static bool cut(struct run_count *out, const struct kvt_views *views,
 		const struct kvt_box *box)
 {
 	struct kvt_views some;
 	struct kvt_plans plans;
 	struct kvt_error err;
 
-	*out = (struct pieces){ 0 };
+	*out = (struct run_count){ 0 };
 	if (kvt_views_narrow(&some, views, box, &err) ||
 	    kvt_plans_init(&plans, &some, &some, &err))
 		return false;
@@ -74,7 +74,7 @@ static void print_runs(FILE *f, const struct kvt_group_facts *facts)
 
 	for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++) {
 		struct kvt_box box = first_block(facts->group);
-		struct pieces p;
+		struct run_count p;
 
 		if (i && facts->group->shape.n[of[i].axis] < 2)
 			continue;
@@ -149,7 +149,7 @@ static bool start(struct block *b, const struct kvt_group *group)
 {
 	struct kvt_box box = first_block(group), part = box;
 	struct kvt_error err;
-	struct pieces p;
+	struct run_count p;
 
 	*b = (struct block){ .group = group, .by_token = group->shape.n[KVT_AXIS_H] < 2 };
 	for (int a = 0; a < KVT_NAXES; a++)
