@@ -43,6 +43,8 @@ void diff_json_tables(struct json_out *out, json_t *o, const struct diff *d,
 		      const struct diff_result *r);
 /* The line of a diagnosis. */
 void diff_text_fault(const struct diff_result *r);
+/* What it says behind the name of the line. */
+void diff_fault_words(FILE *f, const struct diff_result *r);
 void diff_text_maps(FILE *stream, const struct diff *d);
 void diff_json(struct json_out *out, const struct diff *d);
 /* The maps alone, as an object of their own. */

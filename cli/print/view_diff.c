@@ -126,12 +126,23 @@ static void put_first(struct json_out *out, json_t *o, const struct diff_result 
 	json_put_int(out, first, "offset_b", at.place[SIDE_B].offset);
 }
 
-/* What the diagnosis says, if it says one thing. */
-static void put_fault(struct json_out *out, json_t *o, const struct diff_diagnosis *d)
+/* What the diagnosis says in the words of kvtool diff, and what it is, if it is one. */
+static void put_fault(struct json_out *out, json_t *o, const struct diff_result *r)
 {
+	const struct diff_diagnosis *d = r->diagnosis;
 	const struct kvt_hypothesis *h = d ? d->found.decided : NULL;
+	char *text = NULL;
+	size_t n = 0;
+	FILE *f = d ? open_memstream(&text, &n) : NULL;
 	json_t *fault;
 
+	if (f) {
+		diff_fault_words(f, r);
+		fclose(f);
+	}
+	out->failed |= d && !text;
+	json_put_text(out, o, "diagnosis", text);
+	free(text);
 	if (!h) {
 		json_put(out, o, "fault", json_null());
 		return;
@@ -162,7 +173,7 @@ static void put_result(struct json_out *out, json_t *o, const struct diff_result
 	put_heads(out, o, r);
 	put_places(out, o, r);
 	put_first(out, o, r);
-	put_fault(out, o, r->diagnosis);
+	put_fault(out, o, r);
 }
 
 void view_diff_json(struct json_out *out, json_t *object, const struct diff *d)
