@@ -15,6 +15,7 @@ sys.dont_write_bytecode = True
 import numpy as np
 
 import oracle
+import oracle_windows as windows
 from diff_model import values
 from oracle import Tap, kvtool
 
@@ -40,8 +41,13 @@ def measures(x, axis):
     finite = np.isfinite(x)
     some = np.where(finite, x, 0)
     n = finite.sum(axis)
+    with np.errstate(invalid="ignore"):
+        steps = np.diff(x, axis=2)
+    steps = np.where(np.isfinite(steps), steps, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         return {"rms": np.sqrt((some ** 2).sum(axis) / n),
+                "mean": some.sum(axis) / n,
+                "step": np.sqrt(np.nansum(steps ** 2, axis) / np.isfinite(steps).sum(axis)),
                 "largest": np.where(n > 0, np.abs(some).max(axis), np.nan),
                 "zero": ((x == 0) & finite).sum(axis) / np.prod([x.shape[a] for a in axis]),
                 "nonfinite": (~finite).sum(axis).astype(float)}
@@ -115,7 +121,7 @@ def told(d):
             bad.append(f"block {b} is {use}, not {want}")
     if len(drawn) != d.dims["B"]:
         bad.append("blocks of the pool")
-    bad += layouts(g)
+    bad += layouts(g) + places(d, g)
     return ", ".join(bad[:5])
 
 
@@ -238,6 +244,74 @@ def compared(tmp):
     page(tmp, *options, f"{tmp}/a.npy", f"{tmp}/b.npy")
     same = view(*options, f"{tmp}/a.npy", f"{tmp}/a.npy")["diff"]
     tap.equal(same["result"], "equal", "the same file")
+    kvtool("mutate", "-f", "--layout=LBSHKD", "--fault=swap-kv,layer=2", f"{tmp}/a.npy", f"{tmp}/b.npy")
+    g = view(*options, f"{tmp}/a.npy", f"{tmp}/b.npy")["diff"]["groups"][0]
+    line = re.search(r"^  fault   (.*)$", kvtool("diff", *options, f"{tmp}/a.npy", f"{tmp}/b.npy").out, re.M)
+    tap.equal(g["diagnosis"], line and line.group(1), "the diagnosis in the words of diff")
+
+
+def places(d, g):
+    """Tables give each block its tokens; offsets are those of where."""
+    bad, s = [], g["shape"]
+    each = s["S"] * g["tokens_per_slot"]
+    tables = list(d.tables.items())
+    if len(g["pool"]["tables"]) != len(tables) or not g["pool"]["tables_whole"]:
+        return ["number of tables"]
+    for (name, blocks), table in zip(tables, g["pool"]["tables"]):
+        drawn = [(i + k, token + k * each) for i, n, token in table for k in range(n)]
+        if drawn != [(b, i * each) for i, b in enumerate(blocks)]:
+            bad.append(f"table of {name}")
+    b = s["B"] // 2
+    at = f"layer={g['numbers']['layers'][0]},block={b},slot=0,head={g['numbers']['heads'][0]},kv=k,dim=0"
+    r = kvtool("where", "--json", d.path, at)
+    said = json.loads(r.out)["matches"][0] if r.code == 0 else {}
+    got = g["pool"]["offsets"][b]
+    if said.get("offset") is not None and got[1:] != [said["offset"]]:
+        bad.append(f"offset of block {b}: {got}, not {said['offset']}")
+    return bad
+
+
+def groups(tmp):
+    """What another group of the same pool has is not unused; codes have names."""
+    tables = windows.TABLES
+    path = windows.write(f"{tmp}/pool", [windows.cells_of(8)] * 3, windows.three_groups("ppp", tables))
+    v = view(path)
+    for g, table in zip(v["dumps"][0]["groups"] if isinstance(v, dict) else [], tables):
+        drawn = [use for _, n, use, _ in g["pool"]["runs"] for _ in range(n)]
+        rest = {b for t in tables for b in t if t is not table} - set(table) - {0}
+        tap.equal({b for b, use in enumerate(drawn) if use == "other"}, rest, f"{g['id']}: blocks of other groups")
+    tap.ok(isinstance(v, dict) and len(v["dumps"][0]["groups"]) == 3, "three groups of one pool", v)
+    np.save(f"{tmp}/q.npy", np.zeros((2, 3, 64, 656), np.uint8))
+    g = view("--layout=mla", "--content-type=fp8-ds-mla/e4m3fn", f"{tmp}/q.npy")
+    g = g["dumps"][0]["groups"][0] if isinstance(g, dict) else {"fields": str(g)}
+    tap.equal([(f["name"], f["at"], f["count"] * f["bits"] // 8) for f in g["fields"]],
+              [("nope", 0, 512), ("scales", 512, 16), ("rope", 528, 128)], "fields of a row")
+
+
+def small(tmp):
+    """No page has more than 2 MiB, whatever is on it."""
+    np.save(f"{tmp}/layers.npy", np.ones((10000, 3, 1, 8), np.float16))
+    np.save(f"{tmp}/layers2.npy", np.full((10000, 3, 1, 8), 2, np.float16))
+    np.save(f"{tmp}/blocks.npy", np.ones((1, 1000000, 1, 1), np.float16))
+    x = np.random.default_rng(5).standard_normal((128, 2, 2, 128, 2, 2)).astype(np.float16)
+    np.save(f"{tmp}/heads.npy", x)
+    np.save(f"{tmp}/heads2.npy", x + np.float16(.37))
+    # a word of a command line has 128 KiB at most
+    parts = [",".join(str(b) for b in range(first, first + 220000, 13)) for first in (1, 250000, 500000, 750000)]
+    for name, args in {
+            "10,000 layers": ["--layout=mla", f"{tmp}/layers.npy"],
+            "two of them": ["--layout=mla", f"{tmp}/layers.npy", f"{tmp}/layers2.npy"],
+            "128 layers of 128 heads": ["--layout=LBSHKD", f"{tmp}/heads.npy"],
+            "two of these": ["--layout=LBSHKD", f"{tmp}/heads.npy", f"{tmp}/heads2.npy"],
+            "20 dumps": ["--layout=LBSHKD", *[f"{tmp}/heads.npy"] * 20],
+            "a million blocks": ["--layout=mla", "--block-size=1", *[f"--blocks-of={'ABCD'[i]}={p}" for i, p in enumerate(parts)],
+                                 f"{tmp}/blocks.npy"]}.items():
+        r = kvtool("view", "-f", "-o", f"{tmp}/page.html", *args)
+        size = os.path.getsize(f"{tmp}/page.html") if r.code == 0 else -1
+        tap.ok(0 < size < 2 << 20, f"{name}: a page of {size} bytes", r.err)
+    if r.code == 0:
+        p = view(*args)["dumps"][0]["groups"][0]["pool"]
+        tap.equal([sum(r[i] for r in p.get("ranges", [])) for i in (1, 4)], [1000000, p["used"]], "its ranges are all blocks")
 
 
 def main():
@@ -250,6 +324,8 @@ def main():
         sampled(tmp)
         hostile(tmp)
         compared(tmp)
+        groups(tmp)
+        small(tmp)
     return tap.done()
 
 

@@ -17,10 +17,17 @@
 
 enum { SAMPLE = 256 << 20 };
 
+/* Cells of a map, if a page has that many groups: it must stay small. */
+static int64_t cells_of(int64_t ngroups)
+{
+	return VIEW_CELLS / ngroups < 64 ? 64 : VIEW_CELLS / ngroups;
+}
+
 struct asked {
 	struct kvt_hints hints;
 	struct kvt_run run;
 	int64_t sample;
+	int ndumps;			/* that share a page */
 	bool all, json, force, block, watch, once;
 	const char *output;
 	struct diff_criteria criteria;	/* of what two dumps are held against */
@@ -43,8 +50,10 @@ static enum kvt_status look_at(struct view_dump *d, const char *path,
 			break;
 		if (!most)
 			continue;
-		status = kvt_view_maps(&group->maps, d->dump, g, most, &asked->run,
-				       &group->why);
+		status = kvt_view_maps(&group->maps, d->dump, g, most,
+				       cells_of((int64_t)asked->ndumps *
+						d->facts.snapshot->ngroups),
+				       &asked->run, &group->why);
 		/* what has no numbers is drawn without them */
 		if (status == KVT_BAD_INPUT || status == KVT_UNSUPPORTED) {
 			kvt_view_maps_free(&group->maps);
@@ -271,6 +280,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return kvt_fail(err, KVT_USAGE,
 				"--exact and --tolerance exclude each other");
 	n = pass_over_manifests(argv, n, &asked.hints);
+	asked.ndumps = n;
 	asked.run = run_watched(threads, memory, quiet || asked.watch);
 	if (asked.watch || asked.once)
 		return watch(&asked, argv, n, err);

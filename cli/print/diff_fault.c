@@ -119,7 +119,8 @@ static void print_next_step(FILE *f, const struct diff_result *r)
 	fplainf(f, ", see --table=%s", d->only_layers ? "layer" : d->only_heads ? "head" :
 	       dims ? "dim" : d->only_kv ? "kv" : p->by_tokens ? "token" : "layer");
 	if (!p->recurrent && a[KVT_AXIS_S] != b[KVT_AXIS_S])
-		fplainf(f, "; blocks of %lld and %lld slots hide moves: reblock one first",
+		fplainf(f,
+			"; blocks of %lld and %lld slots hide moves: reblock one first",
 		       LL(a[KVT_AXIS_S]), LL(b[KVT_AXIS_S]));
 }
 

@@ -11,6 +11,9 @@
 #include "lib/ops/describe/describe.h"
 #include "lib/ops/view/view.h"
 
+/* Cells of the maps of a page: those of all groups share them. */
+enum { VIEW_CELLS = 6144 };
+
 struct view_group {
 	struct kvt_view_pool pool;
 	struct kvt_view_maps maps;	/* group NULL: there are no numbers */

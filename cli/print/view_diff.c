@@ -12,7 +12,8 @@
 #include "cli/print/diff.h"
 #include "cli/print/view.h"
 
-enum { MOST_CELLS = 6144 };
+/* Of all groups: a cell has more digits than one of a single dump. */
+enum { MOST_CELLS = 4096 };
 
 /* [row, column, compared, different, largest, rel-l2, cosine] of cells that differ. */
 static void put_cell(struct json_out *out, json_t *list, int64_t l, int64_t c,
@@ -62,17 +63,18 @@ static void put_map(struct json_out *out, json_t *o, const char *key,
 		}
 }
 
-static struct kvt_view_axis axis_of(int64_t total, int64_t rows)
+static struct kvt_view_axis axis_of(int64_t total, int64_t rows, int64_t cells)
 {
-	int64_t most = MOST_CELLS / (rows < MOST_CELLS ? rows : MOST_CELLS);
+	int64_t most = cells / (rows < cells ? rows : cells);
 
 	return (struct kvt_view_axis){ total, total < most ? total : most };
 }
 
-static void put_heads(struct json_out *out, json_t *o, const struct diff_result *r)
+static void put_heads(struct json_out *out, json_t *o, const struct diff_result *r,
+		      int64_t cells)
 {
 	const struct diff_pair *p = r->pair;
-	struct kvt_view_axis axis = axis_of(p->nheads, p->nlayers);
+	struct kvt_view_axis axis = axis_of(p->nheads, p->nlayers, cells);
 	json_t *list = json_put_array(out, o, "heads");
 
 	for (int64_t i = 0; i < axis.n; i++)
@@ -80,9 +82,11 @@ static void put_heads(struct json_out *out, json_t *o, const struct diff_result 
 	put_map(out, o, "by_head", r, r->by_head, &axis);
 }
 
-static void put_places(struct json_out *out, json_t *o, const struct diff_result *r)
+static void put_places(struct json_out *out, json_t *o, const struct diff_result *r,
+		       int64_t cells)
 {
-	struct kvt_view_axis axis = axis_of(r->ncolumns, r->pair->nlayers);
+	struct kvt_view_axis axis = axis_of(r->ncolumns, r->pair->nlayers,
+					    cells);
 	json_t *list = json_put_array(out, o, "positions");
 
 	for (int64_t i = 0; i < axis.n; i++) {
@@ -153,7 +157,8 @@ static void put_fault(struct json_out *out, json_t *o, const struct diff_result 
 	json_put_text(out, fault, "args", d->args[h - d->found.hypothesis].s);
 }
 
-static void put_result(struct json_out *out, json_t *o, const struct diff_result *r)
+static void put_result(struct json_out *out, json_t *o, const struct diff_result *r,
+		       int64_t cells)
 {
 	json_t *layers;
 
@@ -170,8 +175,8 @@ static void put_result(struct json_out *out, json_t *o, const struct diff_result
 	layers = json_put_array(out, o, "layers");
 	for (int64_t l = 0; l < r->pair->nlayers; l++)
 		json_append_int(out, layers, kvt_diff_layer(r, l));
-	put_heads(out, o, r);
-	put_places(out, o, r);
+	put_heads(out, o, r, cells);
+	put_places(out, o, r, cells);
 	put_first(out, o, r);
 	put_fault(out, o, r);
 }
@@ -198,5 +203,6 @@ void view_diff_json(struct json_out *out, json_t *object, const struct diff *d)
 	}
 	list = json_put_array(out, object, "groups");
 	for (int i = 0; i < d->pairs.n; i++)
-		put_result(out, json_append_object(out, list), &d->result[i]);
+		put_result(out, json_append_object(out, list), &d->result[i],
+			   MOST_CELLS / d->pairs.n);
 }

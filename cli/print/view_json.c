@@ -58,9 +58,10 @@ static bool is_of_states(const char *preset)
 
 /*
  * Where elements are in the layout of the group, as its memory has them, and in all
- * others that have a name, as if there were no padding.
+ * others that have a name, as if there were no padding; of many groups its own alone.
  */
-static void put_layouts(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
+static void put_layouts(struct json_out *out, json_t *o, const struct kvt_group_facts *f,
+			int64_t share)
 {
 	const struct kvt_group *group = f->group;
 	struct kvt_box box = kvt_box_whole(&group->shape);
@@ -71,7 +72,7 @@ static void put_layouts(struct json_out *out, json_t *o, const struct kvt_group_
 	struct kvt_error err;
 
 	put_layout(out, list, own ? own : "", &group->layout, &f->views);
-	for (int i = 0; (p = kvt_preset_at(i)); i++) {
+	for (int i = 0; share <= 16 && (p = kvt_preset_at(i)); i++) {
 		struct kvt_layout layout;
 
 		/* those of states are named for what they hold */
@@ -92,21 +93,125 @@ static void put_layouts(struct json_out *out, json_t *o, const struct kvt_group_
 static const char *const uses[] = {
 	[KVT_VIEW_FREE] = "free", [KVT_VIEW_NULL] = "null", [KVT_VIEW_OWNED] = "owned",
 	[KVT_VIEW_SHARED] = "shared", [KVT_VIEW_PASSED] = "passed",
+	[KVT_VIEW_OTHER] = "other",
 };
 
-/* More of them are more than a page may have bytes. */
-enum { MOST_RUNS = 1 << 15, MOST_REQUESTS = 4096 };
+enum { NUSES = sizeof(uses) / sizeof(uses[0]), MOST_RANGES = 1024 };
 
-static void put_pool(struct json_out *out, json_t *o, const struct kvt_view_pool *pool,
-		     const struct kvt_group *group)
+/* More of them are more than a page may have bytes; all groups of a page share them. */
+enum {
+	MOST_RUNS = 1 << 15, MOST_REQUESTS = 4096, MOST_NAMES = 1 << 16,
+	MOST_PLACES = 4096,
+};
+
+/* The first byte of a block in its file: of its first layer; false: it has none. */
+static bool block_offset(int64_t *offset, const char **file, struct kvt_dump *dump, int g,
+			 int64_t b)
+{
+	const int64_t index[KVT_NAXES] = { [KVT_AXIS_B] = b };
+	int64_t buffer;
+
+	if (kvt_dump_tiling(dump, g) || kvt_dump_decoded(dump) ||
+	    kvt_dump_locate(&buffer, offset, dump, KVT_FILES, g, index, NULL) ||
+	    buffer < 0)
+		return false;
+	*file = kvt_dump_buffer_name(dump, KVT_FILES, buffer);
+	return true;
+}
+
+/* [file, offset] of the first element of each block, as where says it; few have one. */
+static void put_offsets(struct json_out *out, json_t *p, const struct kvt_group *group,
+			struct kvt_dump *dump, int g, int64_t most)
+{
+	json_t *list = json_put_array(out, p, "offsets");
+	int64_t n = group->shape.n[KVT_AXIS_B], offset;
+	bool has = group->shape.n[KVT_AXIS_L] && group->shape.n[KVT_AXIS_H] && n <= most;
+	const char *file;
+
+	for (int64_t b = 0; has && b < n; b++) {
+		json_t *pair = json_array();
+
+		json_append(out, list, pair);
+		if (!block_offset(&offset, &file, dump, g, b))
+			continue;
+		json_append_text(out, pair, file ? file : "");
+		json_append_int(out, pair, offset);
+	}
+}
+
+/* Of each request [block id, how many that follow it, the first token of that one]. */
+static void put_tables(struct json_out *out, json_t *p, const struct kvt_snapshot *s,
+		       int g, int64_t most)
+{
+	const struct kvt_group *group = &s->group[g];
+	json_t *tables = json_put_array(out, p, "tables");
+
+	for (int64_t r = 0; r < s->nrequests && r < MOST_REQUESTS && most > 0; r++) {
+		const struct kvt_request *q = &s->request[r];
+		const struct kvt_table t = kvt_table_of(s, g, q);
+		int64_t each = t.each * group->tokens_per_slot;
+		json_t *table = json_array();
+
+		json_append(out, tables, table);
+		for (int64_t i = 0, end; i < q->nblocks[g] && most-- > 0; i = end) {
+			uint64_t id = kvt_block_id(group, q->blocks[g][i]);
+			json_t *run = json_array();
+
+			for (end = i + 1; end < q->nblocks[g]; end++)
+				if (kvt_block_id(group, q->blocks[g][end]) !=
+				    id + (uint64_t)(end - i))
+					break;
+			json_append(out, table, run);
+			json_append_int(out, run, (int64_t)id);
+			json_append_int(out, run, end - i);
+			json_append_int(out, run, (t.first + i) * each);
+		}
+	}
+	json_put_bool(out, p, "tables_whole", most > 0 && s->nrequests <= MOST_REQUESTS);
+}
+
+/* Of a pool with more runs: [id of the first, blocks, how many of them of each use]. */
+static void put_ranges(struct json_out *out, json_t *p, const struct kvt_view_pool *pool,
+		       const struct kvt_group *group)
+{
+	struct kvt_view_axis axis = { group->shape.n[KVT_AXIS_B], MOST_RANGES };
+	json_t *list = json_put_array(out, p, "ranges");
+	const struct kvt_view_run *r = pool->run;
+	int64_t left = r->count;
+
+	for (int64_t i = 0; i < axis.n; i++) {
+		int64_t b = kvt_view_member(&axis, i);
+		int64_t end = kvt_view_member(&axis, i + 1);
+		int64_t count[NUSES] = { 0 };
+		json_t *range = json_array();
+
+		json_append(out, list, range);
+		json_append_int(out, range, (int64_t)kvt_block_id(group, b));
+		json_append_int(out, range, end - b);
+		for (int64_t n; b < end; b += n) {
+			while (!left)
+				left = (++r)->count;
+			n = end - b < left ? end - b : left;
+			count[r->use] += n;
+			left -= n;
+		}
+		for (size_t u = 0; u < NUSES; u++)
+			json_append_int(out, range, count[u]);
+	}
+}
+
+static json_t *put_pool(struct json_out *out, json_t *o, const struct kvt_view_pool *pool,
+		     const struct kvt_group *group, int64_t most)
 {
 	json_t *p = json_put_object(out, o, "pool"), *runs;
 
 	json_put_bool(out, p, "known", pool->known);
 	json_put_int(out, p, "used", pool->used);
 	json_put_int(out, p, "shared", pool->shared);
+	if (pool->nruns > most && group->shape.n[KVT_AXIS_B] > MOST_RANGES)
+		put_ranges(out, p, pool, group);
 	runs = json_put_array(out, p, "runs");
-	for (int64_t i = 0; pool->nruns <= MOST_RUNS && i < pool->nruns; i++) {
+	for (int64_t i = 0; pool->nruns <= most && i < pool->nruns; i++) {
 		const struct kvt_view_run *r = &pool->run[i];
 		json_t *run = json_array();
 
@@ -116,6 +221,7 @@ static void put_pool(struct json_out *out, json_t *o, const struct kvt_view_pool
 		json_append_text(out, run, uses[r->use]);
 		json_append_int(out, run, r->request);
 	}
+	return p;
 }
 
 /* ---- maps ---------------------------------------------------------------- */
@@ -123,11 +229,6 @@ static void put_pool(struct json_out *out, json_t *o, const struct kvt_view_pool
 static double share_of(int64_t part, int64_t all)
 {
 	return all ? (double)part / (double)all : NAN;
-}
-
-static double rms_of(const struct kvt_view_cell *c)
-{
-	return kvt_view_rms(c);
 }
 
 static double largest_of(const struct kvt_view_cell *c)
@@ -149,8 +250,8 @@ static const struct {
 	const char *key;
 	double (*of)(const struct kvt_view_cell *c);
 } measures[] = {
-	{ "rms", rms_of }, { "largest", largest_of }, { "zero", zero_of },
-	{ "nonfinite", odd_of },
+	{ "rms", kvt_view_rms }, { "largest", largest_of }, { "zero", zero_of },
+	{ "nonfinite", odd_of }, { "mean", kvt_view_mean }, { "step", kvt_view_step },
 };
 
 /* Six digits are more than a colour shows, and as many as a person reads. */
@@ -275,12 +376,46 @@ static void put_example(struct json_out *out, json_t *o, const struct kvt_group 
 	json_put_int(out, o, "block_index", b);
 }
 
-static void put_group(struct json_out *out, json_t *list, const struct kvt_snapshot *s,
-		      const struct kvt_group_facts *f, const struct view_group *g)
+/* What the bytes of a row are, if they are not elements of one type. */
+static void put_fields(struct json_out *out, json_t *o, const struct kvt_group *group)
 {
+	json_t *list = json_put_array(out, o, "fields"), *named;
+	struct kvt_packing packing = { .nfields = 0 };
+
+	if (group->content.type)
+		packing = kvt_group_packing(group);
+	for (int i = 0; i < packing.nfields; i++) {
+		const struct kvt_field *field = &packing.field[i];
+		json_t *each = json_append_object(out, list);
+
+		json_put_text(out, each, "name", field->name);
+		json_put_text(out, each, "type", field->type);
+		json_put_int(out, each, "bits", field->bits);
+		json_put_int(out, each, "count", field->count);
+		json_put_int(out, each, "at", field->at);
+		json_put_int(out, each, "stride", field->stride);
+	}
+	json_put_int(out, o, "rows", packing.nfields ? packing.rows : 1);
+	named = json_put_array(out, o, "parts");
+	for (int i = 0; i < group->ncomponents; i++) {
+		json_t *each = json_append_object(out, named);
+
+		json_put_text(out, each, "name", group->component[i].name);
+		json_put_int(out, each, "start", group->component[i].start);
+		json_put_int(out, each, "length", group->component[i].length);
+	}
+}
+
+/* Of 'share' groups on the page. */
+static void put_group(struct json_out *out, json_t *list, const struct view_dump *d,
+		      int at, int64_t share)
+{
+	const struct kvt_snapshot *s = d->facts.snapshot;
+	const struct kvt_group_facts *f = &d->facts.group[at];
+	const struct view_group *g = &d->group[at];
 	const struct kvt_group *group = f->group;
 	const int64_t *n = group->shape.n;
-	json_t *o = json_append_object(out, list), *shape, *parts;
+	json_t *o = json_append_object(out, list), *shape, *parts, *pool;
 
 	json_put_text(out, o, "id", group->id);
 	json_put_text(out, o, "kind", kvt_kind_name(group->kind));
@@ -294,6 +429,7 @@ static void put_group(struct json_out *out, json_t *list, const struct kvt_snaps
 	}
 	json_put_int(out, shape, "elem", group->shape.elem);
 	json_put_int(out, o, "block_size", group->block_size);
+	json_put_int(out, o, "tokens_per_slot", group->tokens_per_slot);
 	json_put_int(out, o, "window", group->window);
 	json_put_int(out, o, "token_bytes", f->token_bytes);
 	json_put_int(out, o, "block_bytes", f->block_bytes);
@@ -302,22 +438,29 @@ static void put_group(struct json_out *out, json_t *list, const struct kvt_snaps
 	for (int64_t k = 0; k < n[KVT_AXIS_K]; k++)
 		json_append_text(out, parts, kvt_component_name(group, k));
 	put_example(out, o, group, &g->maps);
-	put_layouts(out, o, f);
-	put_pool(out, o, &g->pool, group);
+	put_fields(out, o, group);
+	put_layouts(out, o, f, share);
+	pool = put_pool(out, o, &g->pool, group, MOST_RUNS / share);
+	put_tables(out, pool, s, at, MOST_RUNS / 2 / share);
+	put_offsets(out, pool, group, d->dump, at, MOST_PLACES / share);
 	put_maps(out, o, g, s);
 }
 
-static void put_requests(struct json_out *out, json_t *o, const struct kvt_snapshot *s)
+static void put_requests(struct json_out *out, json_t *o, const struct kvt_snapshot *s,
+			 int64_t ndumps)
 {
+	int64_t room = MOST_NAMES / ndumps;
+
 	json_t *list = json_put_array(out, o, "requests");
 
 	json_put_int(out, o, "nrequests", s->nrequests);
-	for (int64_t r = 0; r < s->nrequests && r < MOST_REQUESTS; r++) {
+	for (int64_t r = 0; r < s->nrequests && r < MOST_REQUESTS && room > 0; r++) {
 		json_t *q = json_append_object(out, list);
 
 		json_put_text(out, q, "id", s->request[r].id);
 		json_put_int(out, q, "tokens", s->request[r].ntokens);
 		json_put_int(out, q, "first_token", s->request[r].first_token);
+		room -= (int64_t)strlen(s->request[r].id) + 16;
 	}
 }
 
@@ -339,8 +482,12 @@ static void put_sentence(struct json_out *out, json_t *o, const struct kvt_descr
 
 void view_json(struct json_out *out, const struct view *view)
 {
+	int64_t share = 0;
 	json_t *dumps;
 
+	for (int i = 0; i < view->n; i++)
+		share += view->dump[i].facts.snapshot->ngroups;
+	share = share ? share : 1;
 	json_start(out);
 	dumps = json_put_array(out, out->root, "dumps");
 	for (int i = 0; i < view->n; i++) {
@@ -353,11 +500,10 @@ void view_json(struct json_out *out, const struct view *view)
 		json_put_text(out, o, "model", d->facts.snapshot->model);
 		json_put_int(out, o, "data_bytes", d->facts.data_bytes);
 		json_put_int(out, o, "file_bytes", d->facts.file_bytes);
-		put_requests(out, o, d->facts.snapshot);
+		put_requests(out, o, d->facts.snapshot, view->n);
 		groups = json_put_array(out, o, "groups");
 		for (int g = 0; g < d->facts.snapshot->ngroups; g++)
-			put_group(out, groups, d->facts.snapshot, &d->facts.group[g],
-				  &d->group[g]);
+			put_group(out, groups, d, g, share);
 	}
 	if (view->diff)
 		view_diff_json(out, json_put_object(out, out->root, "diff"), view->diff);

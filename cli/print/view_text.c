@@ -33,6 +33,7 @@ static char sign_of(const struct kvt_view_run *r)
 	case KVT_VIEW_NULL:   return '0';
 	case KVT_VIEW_SHARED: return '*';
 	case KVT_VIEW_PASSED: return '-';
+	case KVT_VIEW_OTHER:  return ':';
 	case KVT_VIEW_OWNED:  break;
 	}
 	return letter_of(r->request);

@@ -15,7 +15,7 @@
 #include "lib/ops/view/view.h"
 #include "lib/ops/write/plan.h"
 
-enum { MOST_ROWS = 128, MOST_CELLS = 6144, SAMPLE_BOX = 1 << 20 };
+enum { MOST_ROWS = 128, SAMPLE_BOX = 1 << 20 };
 
 /* ---- axes ---------------------------------------------------------------- */
 
@@ -45,6 +45,16 @@ static struct kvt_view_axis axis_of(int64_t total, int64_t most)
 double kvt_view_rms(const struct kvt_view_cell *c)
 {
 	return c->finite ? sqrt(c->squares / (double)c->finite) : NAN;
+}
+
+double kvt_view_mean(const struct kvt_view_cell *c)
+{
+	return c->finite ? c->sum / (double)c->finite : NAN;
+}
+
+double kvt_view_step(const struct kvt_view_cell *c)
+{
+	return c->nsteps ? sqrt(c->steps / (double)c->nsteps) : NAN;
 }
 
 /* ---- what is summed ------------------------------------------------------ */
@@ -80,6 +90,7 @@ static void count(struct kvt_view_cell *cell, int64_t *bins, const double *value
 		if (!isfinite(x))
 			continue;
 		cell->finite++;
+		cell->sum += value[i];
 		cell->squares += x * x;
 		cell->largest = x > cell->largest ? x : cell->largest;
 		if (x == 0) {
@@ -92,13 +103,29 @@ static void count(struct kvt_view_cell *cell, int64_t *bins, const double *value
 	}
 }
 
+static void count_steps(struct kvt_view_cell *cell, const double *value,
+			const double *before, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++) {
+		double x = value[i] - before[i];
+
+		if (!isfinite(x))
+			continue;
+		cell->nsteps++;
+		cell->steps += x * x;
+	}
+}
+
 static void add(struct kvt_view_cell *to, const struct kvt_view_cell *c)
 {
 	to->finite += c->finite;
 	to->zero += c->zero;
 	to->nan += c->nan;
 	to->inf += c->inf;
+	to->sum += c->sum;
 	to->squares += c->squares;
+	to->nsteps += c->nsteps;
+	to->steps += c->steps;
 	to->largest = c->largest > to->largest ? c->largest : to->largest;
 }
 
@@ -155,6 +182,25 @@ static int64_t live_slots(const struct kvt_group *group, int64_t b)
 	return group->block_valid[b];
 }
 
+/* The first slots of a block, of one head and component; 'scratch' has room for two. */
+static void count_slots(struct kvt_view_cell *cell, int64_t *bins,
+			const struct viewing *v, const uint8_t *cells, int64_t live,
+			double *scratch)
+{
+	const struct kvt_group *group = v->maps->group;
+	int64_t slot_bytes = group->shape.n[KVT_AXIS_D] * group->shape.elem;
+
+	for (int64_t s = 0; s < live; s++) {
+		double *now = scratch + s % 2 * v->values;
+
+		decode_slot(now, v, group, cells + s * slot_bytes);
+		count(cell, bins, now, v->values);
+		if (s)
+			count_steps(cell, now, scratch + (s - 1) % 2 * v->values,
+				    v->values);
+	}
+}
+
 static void count_box(const struct viewing *v, uint8_t *mine, const struct kvt_box *box,
 		      const uint8_t *cells, double *scratch)
 {
@@ -173,12 +219,8 @@ static void count_box(const struct viewing *v, uint8_t *mine, const struct kvt_b
 				int64_t live = v->column[b] < 0 ? 0 :
 					       live_slots(group, b);
 
-				for (int64_t s = 0; s < live; s++) {
-					decode_slot(scratch, v, group,
-						    cells + s * slot_bytes);
-					count(&here, p.bins + k * KVT_VIEW_BINS, scratch,
-					      v->values);
-				}
+				count_slots(&here, p.bins + k * KVT_VIEW_BINS, v, cells,
+					    live, scratch);
 				cells += n[KVT_AXIS_S] * slot_bytes;
 				if (!live)
 					continue;
@@ -301,14 +343,15 @@ static enum kvt_status choose_values(struct viewing *v, struct kvt_error *err)
 			group->dtype->name);
 }
 
-static enum kvt_status make_room(struct kvt_view_maps *m, struct kvt_error *err)
+static enum kvt_status make_room(struct kvt_view_maps *m, int64_t cells,
+				 struct kvt_error *err)
 {
 	int64_t rows, heads = m->heads.total;
 
-	m->layers = axis_of(m->layers.total, MOST_ROWS);
+	m->layers = axis_of(m->layers.total, cells < MOST_ROWS ? cells : MOST_ROWS);
 	rows = m->layers.n * m->kv;
-	m->heads = axis_of(heads, MOST_CELLS / rows);
-	m->positions = axis_of(m->nblocks, MOST_CELLS / rows);
+	m->heads = axis_of(heads, cells / rows);
+	m->positions = axis_of(m->nblocks, cells / rows);
 	m->by_head = calloc((size_t)(rows * m->heads.n), sizeof(*m->by_head));
 	m->by_position = calloc((size_t)(rows * m->positions.n), sizeof(*m->by_position));
 	m->exponent = calloc((size_t)(rows * KVT_VIEW_BINS), sizeof(*m->exponent));
@@ -333,13 +376,13 @@ static enum kvt_status view_boxes(struct viewing *v, int64_t most,
 	work.total_bytes = v->maps->bytes / v->step;
 	work.buffer_bytes[0] = v->cut.box_bytes;
 	work.buffer_bytes[1] = part_bytes(v, v->cut.layers + 1);
-	work.buffer_bytes[2] = v->values * (int64_t)sizeof(double);
+	work.buffer_bytes[2] = 2 * v->values * (int64_t)sizeof(double);
 	kvt_work_reads(&work, v->dump, v->group, &v->cut, &cell_layout);
 	return kvt_work_run(&work, run, err);
 }
 
 enum kvt_status kvt_view_maps(struct kvt_view_maps *m, struct kvt_dump *dump, int g,
-			      int64_t most, const struct kvt_run *run,
+			      int64_t most, int64_t cells, const struct kvt_run *run,
 			      struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
@@ -352,7 +395,7 @@ enum kvt_status kvt_view_maps(struct kvt_view_maps *m, struct kvt_dump *dump, in
 	m->heads.total = m->group->shape.n[KVT_AXIS_H];
 	if (!(status = kvt_shape_nbytes(&m->bytes, &m->group->shape, err)) &&
 	    !(status = choose_values(&v, err)) && !(status = list_blocks(&v, s, err)) &&
-	    !(status = make_room(m, err))) {
+	    !(status = make_room(m, cells, err))) {
 		number_blocks(&v);
 		status = view_boxes(&v, most, run, err);
 	}

@@ -51,6 +51,57 @@ static void mark(struct owner *owner, struct kvt_view_pool *pool,
 	}
 }
 
+struct place {
+	uint64_t id;
+	int64_t block;
+};
+
+static int by_id(const void *a, const void *b)
+{
+	const struct place *x = a, *y = b;
+
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+static void mark_table(struct owner *owner, const struct place *at, int64_t n,
+		       const struct kvt_snapshot *s, int other, int64_t r)
+{
+	for (int64_t i = 0; i < s->request[r].nblocks[other]; i++) {
+		const struct place key = { .id = kvt_block_id(
+			&s->group[other], s->request[r].blocks[other][i]) };
+		const struct place *found = bsearch(&key, at, (size_t)n, sizeof(*at),
+						    by_id);
+		struct owner *o = found ? &owner[found->block] : NULL;
+
+		if (o && o->use == KVT_VIEW_FREE)
+			*o = (struct owner){ KVT_VIEW_OTHER, r };
+	}
+}
+
+/* Groups of one pool share its ids: a block that this one has not may be another's. */
+static bool mark_others(struct owner *owner, const struct kvt_snapshot *s, int g)
+{
+	const struct kvt_group *group = &s->group[g];
+	int64_t n = group->shape.n[KVT_AXIS_B];
+	struct place *at = NULL;
+
+	for (int other = 0; other < s->ngroups; other++) {
+		if (other == g || !kvt_groups_share(group, &s->group[other]))
+			continue;
+		if (!at) {
+			if (!(at = calloc((size_t)n + 1, sizeof(*at))))
+				return false;
+			for (int64_t b = 0; b < n; b++)
+				at[b] = (struct place){ kvt_block_id(group, b), b };
+			qsort(at, (size_t)n, sizeof(*at), by_id);
+		}
+		for (int64_t r = 0; r < s->nrequests; r++)
+			mark_table(owner, at, n, s, other, r);
+	}
+	free(at);
+	return true;
+}
+
 /* Neighbours in the dump, and by their ids. */
 static bool add_runs(struct kvt_view_pool *pool, const struct owner *owner,
 		     const struct kvt_group *group)
@@ -92,6 +143,7 @@ enum kvt_status kvt_view_pool(struct kvt_view_pool *pool, const struct kvt_snaps
 			b == null ? KVT_VIEW_NULL : KVT_VIEW_FREE, -1 };
 	if (good)
 		mark(owner, pool, s, g);
+	good = good && mark_others(owner, s, g);
 	good = good && add_runs(pool, owner, &s->group[g]);
 	free(owner);
 	return good ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");

@@ -15,9 +15,14 @@
 
 struct kvt_view_cell {
 	int64_t finite, zero, nan, inf;	/* zero: of the finite ones */
-	double squares, largest;	/* sum of squares; largest magnitude */
+	double sum, squares, largest;	/* largest: of magnitudes */
+	int64_t nsteps;			/* differences to the token before in a block */
+	double steps;			/* sum of their squares */
 };
 double kvt_view_rms(const struct kvt_view_cell *cell);	/* NaN: nothing is finite */
+double kvt_view_mean(const struct kvt_view_cell *cell);
+/* Root mean square of the difference to the token before; NaN: there is none. */
+double kvt_view_step(const struct kvt_view_cell *cell);
 
 /*
  * Powers of two that magnitudes of numbers are counted by: bin i has those in
@@ -53,12 +58,13 @@ struct kvt_view_maps {
 
 /*
  * Fills 'maps' from the data of a group; of more than 'most' bytes boxes here and there
- * are read.  Only slots with a live token count where the dump says which these are.
+ * are read, and a map has at most 'cells' cells of each component.  Only slots with a
+ * live token count where the dump says which these are.
  * KVT_BAD_INPUT: its elements are no numbers.  Free it either way.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_view_maps(struct kvt_view_maps *maps, struct kvt_dump *dump, int group, int64_t most,
-	      const struct kvt_run *run, struct kvt_error *err);
+	      int64_t cells, const struct kvt_run *run, struct kvt_error *err);
 void kvt_view_maps_free(struct kvt_view_maps *maps);
 
 /* ---- the pool ------------------------------------------------------------ */
@@ -66,6 +72,7 @@ void kvt_view_maps_free(struct kvt_view_maps *maps);
 enum kvt_view_use {
 	KVT_VIEW_FREE, KVT_VIEW_NULL, KVT_VIEW_OWNED, KVT_VIEW_SHARED,
 	KVT_VIEW_PASSED,	/* of a request, but all of its tokens are in holes */
+	KVT_VIEW_OTHER,		/* of a request in another group of the same pool */
 };
 
 /* Neighbouring blocks, also by their ids, of which the same is to be said. */
