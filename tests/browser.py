@@ -70,6 +70,7 @@ class Browser:
             self.call(domain + ".enable")
         self.call("Emulation.setDeviceMetricsOverride", width=int(width / zoom), height=int(height / zoom),
                   deviceScaleFactor=zoom, mobile=False)
+        self.call("Emulation.setScrollbarsHidden", hidden=True)
         self.call("Emulation.setEmulatedMedia", features=[
             {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.call("Page.navigate", url="file://" + os.path.abspath(path))

@@ -60,7 +60,7 @@ def say(browser, picture, mark):
     }})()""")
     browser.hover(1, 1)
     browser.hover(*box)
-    return browser.run(f"document.querySelectorAll('svg.pic')[{picture}].parentNode.querySelector('.says').textContent")
+    return browser.run(f"document.querySelectorAll('svg.pic')[{picture}].closest('figure, .figures').querySelector('.says').textContent")
 
 
 def look(browser, name, operands, tmp, pictures):
@@ -114,10 +114,10 @@ def opening(browser, tmp):
     browser.open(f"{tmp}/pool.html")
     i = browser.run("[...document.querySelectorAll('svg.pic')].findIndex(s => s.getAttribute('aria-label') === 'the pool')")
     words = say(browser, i, 1)
-    tap.ok(words == "blocks 5 to 6: unused; blocks 7 to 9: of A (a click opens them)", "a range says what is in it", words)
+    tap.ok(words == "blocks 5 to 6: unused, holds nothing live; blocks 7 to 9: of A (a click opens them)", "a range says what is in it", words)
     browser.run(f"document.querySelectorAll('svg.pic')[{i}].dispatchEvent(new MouseEvent('click', {{bubbles: true}}))")
     words = [say(browser, i + 1, k) for k in (1, 2)]
-    tap.ok(words == ["block 6: unused", "block 7: of A"], "and opens", words)
+    tap.ok(words == ["block 6: unused, holds nothing live", "block 7: of A"], "and opens", words)
 
 
 def commands(browser, tmp):

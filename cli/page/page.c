@@ -102,6 +102,9 @@ static const char *const page[] = {
 	"code{font:12.5px ui-monospace,'DejaVu Sans Mono',monospace;background:var(--bg);",
 	"padding:2px 6px;border-radius:4px}rect.first{fill:none;stroke:var(--c3);stroke-width:2}\n",
 	".small{display:grid;grid-template-columns:repeat(auto-fill,minmax(210px,1fr));gap:10px}",
+	".legend svg{display:inline-block;width:168px;vertical-align:-1px}",
+	"rect.gap{fill:var(--ink)}line.fp16{stroke-dasharray:8 3}",
+	"details.dump{margin-top:22px}summary{cursor:pointer;font-size:1.05rem}",
 	".small p{overflow-wrap:anywhere;font-size:.85rem}.card+h1{margin-top:34px}",
 	"@media print{.bar,p.says{display:none}.card{break-inside:avoid}}\n", NULL
 };

@@ -37,10 +37,11 @@ const percent = x => x === null ? "none" : x === 0 ? "0 %" : x < 1e-4 ? "< 0.01 
 // ---- pictures ---------------------------------------------------------------
 
 // A picture of marks [x, y, width, height, how, words, command]; 'label' is for readers.
-function picture(width, height, label, marks, extra) {
+// 'shared' is where its words stand, if several pictures have one place for them.
+function picture(width, height, label, marks, extra, shared) {
 	const svg = make("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
 				  "aria-label": label, tabindex: 0, class: "pic" });
-	const says = make("p", { class: "says", "aria-live": "polite" }, " ");
+	const says = shared || make("p", { class: "says", "aria-live": "polite" }, " ");
 	let current = -1, copied = false;
 	const nodes = marks.map(mark => {
 		const node = make("rect", { x: mark.x, y: mark.y, width: mark.w, height: mark.h,
@@ -103,7 +104,13 @@ function picture(width, height, label, marks, extra) {
 			says.textContent = marks[i].command;
 	};
 	svg.addEventListener("click", () => copy(current));
-	return { node: make("figure", {}, svg, says), nodes, show };
+	return { node: shared ? svg : make("figure", {}, svg, says), nodes, show };
+}
+
+// An element as where takes it: head and kv only where there are several.
+function placeOf(group, layer, block, head, k) {
+	return `layer=${layer},block=${block},slot=0` + (group.shape.H > 1 ? `,head=${head}` : "") +
+		(group.shape.K === 2 ? `,kv=${"kv"[k]}` : "") + ",dim=0";
 }
 
 const text = (x, y, words, anchor, kind) =>
@@ -131,7 +138,7 @@ const where = (dump, place) => `kvtool where ${quoted(dump.file)} ${place}`;
 
 // ---- one block --------------------------------------------------------------
 
-const MOST_UNITS = 3072, WRAP = 16, MOST_LAYERS = 3;
+const MOST_UNITS = 640, WRAP = 16, MOST_LAYERS = 3;
 // What a unit is of: [address, token, head, component, first element, layer, bytes].
 const TOKEN = 1, HEAD = 2, COMPONENT = 3, ELEMENT = 4, LAYER = 5, BYTES = 6;
 const COLOURS = [["token", TOKEN], ["head", HEAD], ["keys, values", COMPONENT], ["layer", LAYER]];
@@ -202,6 +209,31 @@ function parse(text, shape) {
 	return { name: text.trim(), axes: "", views: [{ offset: 0, kv: null, factors: factors.filter(f => f[2] > 1) }] };
 }
 
+// The named parts that these elements are of: "kv_c_normed, k_pe".
+const partsAt = (group, first, n) => group.parts.filter(p => p.start < first + n && first < p.start + p.length)
+	.map(p => p.name).join(", ");
+
+// What the bytes of a row are: codes, their scales, parts with a name; in the measure of their bytes.
+function row(dump, group) {
+	const elem = group.shape.elem, bytes = f => Math.ceil(f.count * f.bits / 8);
+	const planes = group.rows > 1 && group.fields.every(f => f.stride === bytes(f));
+	const some = group.fields.length ? group.fields.map(f => [f.at, bytes(f) * (planes ? group.rows : 1),
+		`${f.name}: ${plural(f.count * (planes ? group.rows : 1), "number")} of ${f.type} (${f.bits} bits)`, f.name]) :
+		group.parts.map(p => [p.start * elem, p.length * elem, `${p.name}: ${plural(p.length, "element")} of ${group.type}`, p.name]);
+	if (!some.length)
+		return "";
+	const end = Math.max(...some.map(f => f[0] + f[1])), marks = [], extra = [], scale = 700 / end;
+	some.forEach(([at, n, words, name], i) => {
+		marks.push({ x: at * scale, y: 0, w: Math.max(n * scale - 2, 2), h: 24, rx: 3, class: `c${i % 10}`,
+			words: `bytes ${grouped(at)} to ${grouped(at + n - 1)}: ${words}`,
+			command: where(dump, placeOf(group, group.layer, group.block, group.head, 0).replace("dim=0", `dim=${at / elem}`)) });
+		if (n * scale > 6 * name.length)
+			extra.push(text(at * scale + n * scale / 2, 16, name, "middle", "in"));
+	});
+	return make("div", {}, make("h3", {}, planes ? "a page" : "a row"), make("p", { class: "dim" },
+		some.map(f => `${f[3]} ${size(f[1])}`).join(", ")), picture(701, 26, "what the bytes of a row are", marks, extra).node);
+}
+
 const plural = (n, what) => `${grouped(n)} ${what}${n === 1 ? "" : "s"}`;
 
 function drawBlock(dump, group, layout, state, linked) {
@@ -215,7 +247,7 @@ function drawBlock(dump, group, layout, state, linked) {
 		if (unit[0] !== end) {
 			y += x ? h + 4 : 2;
 			x = 0;
-			extra.push(text(0, y + 11, `${size(Math.abs(unit[0] - end))} of something else`, "start", "gap"));
+			extra.push(text(0, y + 11, `${size(Math.abs(unit[0] - end))} of other blocks, or padding`, "start", "gap"));
 			y += 16;
 		} else if (x === WRAP) {
 			x = 0;
@@ -224,7 +256,7 @@ function drawBlock(dump, group, layout, state, linked) {
 		end = unit[0] + unit[BYTES];
 		const run = unit[BYTES] / shape.elem;
 		const what = [`${group.slot} ${unit[TOKEN]}`, shape.H > 1 ? `head ${group.head + unit[HEAD]}` : "", group.components[unit[COMPONENT]],
-			layers > 1 ? `layer ${group.layer + unit[LAYER]}` : "", run < shape.D ? `elements ${unit[ELEMENT]} to ${unit[ELEMENT] + run - 1}` : ""];
+			layers > 1 ? `layer ${group.layer + unit[LAYER]}` : "", partsAt(group, unit[ELEMENT], run), run < shape.D ? `elements ${unit[ELEMENT]} to ${unit[ELEMENT] + run - 1}` : ""];
 		marks.push({ x: x * (w + 2), y, w, h, rx: 3, unit, class: `c${unit[by] % 10}` + (unit[COMPONENT] ? " second" : ""),
 			words: `byte ${grouped(unit[0])} of memory: ${what.filter(t => t).join(", ")}; of its token there ${of(unit, TOKEN) === 1 ? "is" : "are"} ` +
 				`${plural(of(unit, TOKEN), "run")}, of its head ${plural(of(unit, HEAD), "run")}`,
@@ -282,18 +314,18 @@ function block(dump, group) {
 		make("div", { class: "bar" }, make("span", { class: "dim" }, "colour"),
 			choose(COLOURS.slice(0, shape.L > 1 ? 4 : 3).map(c => c[0]), state.colour, turn("colour")),
 			shape.L > 1 ? choose(["one layer", shape.L > MOST_LAYERS ? `${MOST_LAYERS} layers` : "all layers"], 0, turn("layers")) : null,
-			make("label", {}, "beside ", layouts.length > 1 ? select : "", " ", axes)), place);
+			make("label", {}, "beside ", layouts.length > 1 ? select : "", " ", axes)), place, row(dump, group));
 }
 
 // ---- the pool ---------------------------------------------------------------
 
-const USES = { free: "unused", null: "the null block", shared: "of several requests, first", passed: "passed by the window of",
-	       owned: "of" };
+const USES = { free: "unused, holds nothing live", null: "the null block", shared: "of several requests, first",
+	       passed: "passed by the window of", owned: "of", other: "of another group, of" };
 const PER_ROW = 48, MOST_BLOCKS = 2304, BOX = 20;
 
 const nameOf = (dump, request) => request < 0 ? "" : dump.requests[request] ? dump.requests[request].id : `request ${request}`;
 const signOf = run => run[2] === "free" ? "r" : run[2] === "null" ? "null" : `c${run[3] % 10}` +
-	(run[2] === "shared" ? " shared" : run[2] === "passed" ? " passed" : "");
+	(run[2] === "shared" ? " shared" : run[2] === "passed" || run[2] === "other" ? " passed" : "");
 
 // What stands in a box beside its colour: a letter, a stroke, a cross.
 function signs(dump, run, x, y) {
@@ -302,28 +334,52 @@ function signs(dump, run, x, y) {
 		out.push(text(x + BOX / 2, y + 14, nameOf(dump, run[3]).slice(0, 1), "middle", "in"));
 	if (run[2] === "shared")
 		out.push(make("path", { d: `M${x} ${y + BOX}L${x + BOX} ${y}`, class: "stroke" }));
+	if (run[2] === "other")
+		out.push(make("rect", { x: x + 3, y: y + BOX - 5, width: BOX - 6, height: 2, class: "gap" }));
 	if (run[2] === "null")
 		out.push(make("path", { d: `M${x} ${y}L${x + BOX} ${y + BOX}M${x} ${y + BOX}L${x + BOX} ${y}`, class: "cross" }));
 	return out;
+}
+
+// Who has a block, and which of its tokens: as kvtool where says it.
+function tenants(dump, group, block) {
+	const each = group.block_size ? group.shape.S * group.tokens_per_slot : 0, out = [];
+	group.pool.tables.forEach((table, r) => table.forEach(([id, count, token]) => {
+		if (block < id || block >= id + count)
+			return;
+		const q = dump.requests[r], first = token + (block - id) * each;
+		const from = q ? Math.max(first, q.first_token) : first, to = q ? Math.min(first + each, q.first_token + q.tokens) : first + each;
+		if (!each)
+			out.push(`a state of ${nameOf(dump, r)}`);
+		else if (from < to)
+			out.push(`${to - from === 1 ? `token ${from}` : `tokens ${from} to ${to - 1}`} of ${nameOf(dump, r)}`);
+	}));
+	return out;
+}
+
+// Where its first byte is in its file.
+function offsetOf(group, i) {
+	const at = group.pool.offsets[i];
+	return at && at.length ? `; begins at byte ${grouped(at[1])} of the file${at[0] ? " " + at[0] : ""}` : "";
 }
 
 // Runs of the blocks [first, end), cut where they cross.
 function part(runs, first, end) {
 	const out = [];
 	let at = 0;
-	for (const [id, count, use, request] of runs) {
+	for (const [id, count, use, request, index] of runs) {
 		const from = Math.max(first - at, 0), to = Math.min(end - at, count);
 		if (from < to)
-			out.push([id + from, to - from, use, request]);
+			out.push([id + from, to - from, use, request, index + from]);
 		at += count;
 	}
 	return out;
 }
 
 // Boxes of 'step' blocks; a box of several opens what is in it.
-function boxes(dump, group, runs, open) {
+function boxes(dump, group, runs, open, tell) {
 	const total = runs.reduce((n, r) => n + r[1], 0), step = Math.ceil(total / MOST_BLOCKS) || 1, marks = [], extra = [];
-	const each = step === 1 ? runs.flatMap(r => Array.from({ length: r[1] }, (_, b) => [[r[0] + b, 1, r[2], r[3]]])) :
+	const each = step === 1 ? runs.flatMap(r => Array.from({ length: r[1] }, (_, b) => [[r[0] + b, 1, r[2], r[3], r[4] + b]])) :
 		Array.from({ length: Math.ceil(total / step) }, (_, i) => part(runs, i * step, (i + 1) * step));
 	each.forEach((some, i) => {
 		const x = i % PER_ROW * (BOX + 2), y = Math.floor(i / PER_ROW) * (BOX + 2), blocks = some.reduce((n, r) => n + r[1], 0);
@@ -331,17 +387,29 @@ function boxes(dump, group, runs, open) {
 			`${r[1] === 1 ? `block ${r[0]}` : `blocks ${r[0]} to ${r[0] + r[1] - 1}`}: ${group.pool.known ?
 				`${USES[r[2]]} ${nameOf(dump, r[3])}`.trim() : "whose is not known"}`);
 		marks.push({ x, y, w: BOX, h: BOX, rx: 3, class: group.pool.known ? signOf(most) : "r", words: words.join("; ") +
-			(some.length > 6 ? `; and ${some.length - 6} more runs` : "") + (blocks > 1 && open ? " (a click opens them)" : ""),
-			command: blocks === 1 ? where(dump, `block=${some[0][0]},layer=${group.layer},slot=0,dim=0`) : null,
-			act: blocks > 1 && open ? () => open(some) : null });
+			(some.length > 6 ? `; and ${some.length - 6} more runs` : "") + (blocks > 1 ? " (a click opens them)" :
+			offsetOf(group, some[0][4])), act: () => blocks > 1 ? open(some) : tell(some[0]) });
 		if (group.pool.known && blocks === 1)
 			extra.push(...signs(dump, most, x, y));
 	});
 	return picture(PER_ROW * (BOX + 2), Math.max(Math.ceil(marks.length / PER_ROW), 1) * (BOX + 2), "the pool", marks, extra).node;
 }
 
+// A pool of more runs than a page has room for: how much of each range is in use.
+function ranges(p) {
+	const names = ["unused", "null", "of one request", "of several", "passed by a window", "of another group"];
+	const marks = p.ranges.map(([id, blocks, ...counts], i) => {
+		const used = counts.slice(2).reduce((a, b) => a + b, 0);
+		return { x: i % PER_ROW * (BOX + 2), y: Math.floor(i / PER_ROW) * (BOX + 2), w: BOX, h: BOX, class: "heat",
+			style: shade(used / blocks), words: `${grouped(blocks)} blocks from ${id} on: ` +
+				counts.map((n, u) => n ? `${grouped(n)} ${names[u]}` : "").filter(t => t).join(", ") };
+	});
+	return make("div", {}, make("p", { class: "dim" }, "more runs than can be drawn: the darker, the more blocks of a range are in use"),
+		picture(PER_ROW * (BOX + 2), Math.ceil(marks.length / PER_ROW) * (BOX + 2), "the pool by ranges", marks).node);
+}
+
 function pool(dump, group) {
-	const p = group.pool, inside = make("div", {}), legend = make("p", { class: "dim" });
+	const p = group.pool, inside = make("div", {}), told = make("p", { "aria-live": "polite" }), legend = make("p", { class: "dim" });
 	dump.requests.slice(0, 12).forEach((q, i) => legend.append(
 		make("i", { class: `k b${i % 10}` }), make("span", {}, `${q.id}, ${plural(q.tokens, "token")}`)));
 	if (dump.nrequests > 12)
@@ -349,12 +417,26 @@ function pool(dump, group) {
 	if (p.known)
 		legend.append(make("i", { class: "k br" }), make("span", {}, "unused"));
 	const say = make("p", { class: "dim" }, p.known ? `${grouped(p.used)} of ${grouped(group.shape.B)} blocks in use, ` +
-		`${grouped(p.shared)} of them by several requests (a stroke); a cross is the null block; the letter is that of the request` :
+		`${grouped(p.shared)} of them by several requests (a stroke); a cross is the null block; pale: passed by a window, or with a bar another group's; ` +
+		"the letter is that of the request; a click tells its tokens" :
 		"the dump does not say which request has which block");
-	if (!p.runs.length && group.shape.B)
+	if (!p.runs.length && !p.ranges && group.shape.B)
 		say.append("; too many runs to be drawn");
-	const open = some => inside.replaceChildren(make("h3", {}, `blocks ${some[0][0]} and on`), boxes(dump, group, some, open));
-	return make("section", { class: "card" }, make("h2", {}, "The pool"), say, legend, boxes(dump, group, p.runs, open), inside);
+	let at = 0;
+	p.runs.forEach(r => {
+		r[4] = at;
+		at += r[1];
+	});
+	const tell = r => {
+		const who = tenants(dump, group, r[0]);
+		told.replaceChildren(make("b", {}, `Block ${r[0]}: `), who.length ? who.slice(0, 20).join("; ") +
+			(who.length > 20 ? `; and ${who.length - 20} more` : "") : p.known && p.tables_whole ? "no request has it in this group" :
+			"whose tokens it has is not said here", offsetOf(group, r[4]) + ". ",
+			make("code", {}, where(dump, placeOf(group, group.layer, r[0], group.head, 0))));
+	};
+	const open = some => inside.replaceChildren(make("h3", {}, `blocks ${some[0][0]} and on`), boxes(dump, group, some, open, tell));
+	return make("section", { class: "card" }, make("h2", {}, "The pool"), say, legend, p.ranges ? ranges(p) :
+		boxes(dump, group, p.runs, open, tell), inside, told);
 }
 
 // What stands under the first and the last column, on two lines where there is no room; the size of it all.
@@ -369,18 +451,31 @@ function captions(texts, left, width, y, first, last) {
 // ---- numbers ----------------------------------------------------------------
 
 const MEASURES = [["root mean square", "rms", short], ["largest", "largest", short],
-		  ["zeros", "zero", percent], ["NaN and infinite", "nonfinite", n => n === null ? "none" : grouped(n)]];
+		  ["zeros", "zero", percent], ["NaN and infinite", "nonfinite", n => n === null ? "none" : grouped(n)], ["mean", "mean", short],
+		  ["step to the next token", "step", short]];
+
+// Least and largest of a list that a scale may have.
+const span = (list, log) => {
+	const some = list.filter(x => x !== null && (!log || x > 0));
+	return some.length ? [Math.min(...some), Math.max(...some)] : [0, 0];
+};
+
+// One legend for all maps beside each other: what the lightest and the darkest shade are.
+function legend(scale, say) {
+	const steps = Array.from({ length: 12 }, (_, i) => make("rect", { x: i * 14, y: 0, width: 14, height: 12, style: shade(i / 11) }));
+	return make("p", { class: "legend dim" }, say(scale[0]) + " ", make("svg", { viewBox: "0 0 168 12", width: 168, height: 12,
+		role: "img", "aria-label": "from the least to the largest" }, ...steps), " " + say(scale[1]));
+}
 
 function map(dump, group, numbers, key, columns, measure, k, log, scale) {
-	const [, name, say] = MEASURES[measure], rows = numbers.layers, kv = group.components.length;
+	const [, name, say] = MEASURES[measure], rows = numbers.layers;
 	const list = numbers[key][name], each = rows.length * columns.length;
-	const finite = list.filter(x => x !== null && (!log || x > 0));
-	const [low, high] = scale || [Math.min(...finite), Math.max(...finite)];
+	const [low, high] = scale || span(list, log);
 	const depth = x => x === null || (log && x <= 0) ? 0 : high === low ? (x ? 1 : 0) :
 		log ? (Math.log(x) - Math.log(low)) / (Math.log(high) - Math.log(low)) : (x - low) / (high - low);
 	const width = Math.max(Math.min(56, 460 / columns.length), 3), height = Math.max(Math.min(24, 440 / rows.length), 3);
 	const left = 60, top = 8, marks = [], inside = [], tokens = numbers.position_tokens;
-	const name_of = c => tokens.length ? `token ${tokens[c][1]} of ${dump.requests[tokens[c][0]].id} (block ${columns[c]})` :
+	const name_of = c => tokens.length ? `token ${tokens[c][1]} of ${nameOf(dump, tokens[c][0])} (block ${columns[c]})` :
 		`block ${columns[c]}`;
 	rows.forEach((layer, r) => columns.forEach((column, c) => {
 		const x = list[k * each + r * columns.length + c], deep = depth(x);
@@ -388,8 +483,8 @@ function map(dump, group, numbers, key, columns, measure, k, log, scale) {
 		marks.push({ x: left + c * width, y: top + r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
 			style: x === null ? null : shade(deep), class: x === null ? "none" : "heat",
 			words: `layer ${layer}, ${what}, ${group.components[k]}: ${MEASURES[measure][0]} ${say(x)}`,
-			command: where(dump, `layer=${layer},` + (key === "by_head" ? `block=${group.block},head=${column}` :
-				`block=${column},head=${group.head}`) + ",slot=0," + (kv === 2 ? `kv=${"kv"[k]},` : "") + "dim=0") });
+			command: where(dump, key === "by_head" ? placeOf(group, layer, group.block, column, k) :
+				placeOf(group, layer, column, group.head, k)) });
 		if (width >= 36 && height >= 16)
 			inside.push(text(left + c * width + width / 2 - 0.5, top + r * height + height / 2 + 4, say(x), "middle",
 				deep > 0.5 ? "on dark" : "on"));
@@ -408,6 +503,7 @@ function map(dump, group, numbers, key, columns, measure, k, log, scale) {
 const TYPES = [["fp16", -25, 16], ["e4m3", -10, 9], ["e5m2", -17, 16]];
 
 function exponents(group, numbers) {
+	const says = make("p", { class: "says", "aria-live": "polite" }, " ");
 	const { low, bins, counts } = numbers.exponents, rows = numbers.layers, list = make("div", { class: "small" });
 	group.components.forEach((name, k) => rows.forEach((layer, r) => {
 		const mine = counts.slice((k * rows.length + r) * bins, (k * rows.length + r + 1) * bins);
@@ -417,16 +513,17 @@ function exponents(group, numbers) {
 		const marks = mine.map((n, i) => ({ x: i * w, y: h - n / most * h, w: w - 1, h: n / most * h, class: "p",
 			words: `layer ${layer}, ${name}: ${percent(all ? n / all : null)} of the numbers have magnitudes ` +
 				`from 2^${low + i} to 2^${low + i + 1}` }));
-		const lines = TYPES.slice(1).flatMap(([type, least, most_of]) => [least, most_of].map(e =>
+		const lines = TYPES.flatMap(([type, least, most_of]) => [least, most_of].map(e =>
 			make("line", { x1: (e - low) * w, x2: (e - low) * w, y1: 0, y2: h, class: `edge ${type}` })));
 		const out = ([, least, most_of]) => mine.reduce((a, n, i) => a + (low + i < least || low + i >= most_of ? n : 0), 0);
-		lines.push(text(0, h + 12, `${layer} ${name}: ` + TYPES.slice(1).map(t =>
-			`${t[0]} ${percent(all ? out(t) / all : null)}`).join(", ")));
-		list.append(picture(bins * w, h + 16, `magnitudes of ${name} of layer ${layer}`, marks, lines).node);
+		lines.push(text(0, h + 13, `layer ${layer}, ${name}`, "start", "on"));
+		TYPES.forEach((t, i) => lines.push(text(0, h + 26 + 12 * i, `${t[0]}: ${percent(all ? out(t) / all : null)} outside`)));
+		list.append(picture(bins * w, h + 54, `magnitudes of ${name} of layer ${layer}`, marks, lines, says).node);
 	}));
-	return make("div", {}, make("h3", {}, "magnitudes, as powers of two"), make("p", { class: "dim" },
-		"between the dashed lines e4m3, between the dotted ones e5m2 tell numbers apart; beside each layer stands " +
-		"what share of its numbers, without a scale, would be rounded to zero or be too large"), list);
+	return make("div", { class: "figures" }, make("h3", {}, "magnitudes, as powers of two"), make("p", { class: "dim" },
+		"between the dashed lines e4m3, between the dotted ones e5m2, between the long dashes fp16 tell numbers apart; " +
+		"outside: what share of the numbers, without a scale, would be rounded to zero or be too large" +
+		(rows.length > 24 ? `; of ${rows.length} rows of layers some are drawn` : "")), list, says);
 }
 
 function numbers(dump, group) {
@@ -435,12 +532,16 @@ function numbers(dump, group) {
 		return group.why ? make("section", { class: "card" }, make("h2", {}, "The numbers"),
 			make("p", {}, group.why)) : null;
 	const state = { measure: 0, log: false }, place = make("div", {});
-	const draw = () => place.replaceChildren(...group.components.flatMap((name, k) => [make("h3", {}, name),
-		make("div", { class: "two" }, n.heads.length > 1 ? map(dump, group, n, "by_head", n.heads, state.measure, k, state.log) : "",
-			n.positions.length ? map(dump, group, n, "by_position", n.positions, state.measure, k, state.log) : "")]));
+	const draw = () => {
+		const [, key, say] = MEASURES[state.measure];
+		const scale = span([...(n.heads.length > 1 ? n.by_head[key] : []), ...n.by_position[key]], state.log);
+		place.replaceChildren(legend(scale, say), ...group.components.flatMap((name, k) => [make("h3", {}, name),
+			make("div", { class: "two" }, n.heads.length > 1 ? map(dump, group, n, "by_head", n.heads, state.measure, k, state.log, scale) : "",
+				n.positions.length ? map(dump, group, n, "by_position", n.positions, state.measure, k, state.log, scale) : "")]));
+	};
 	draw();
 	return make("section", { class: "card" }, make("h2", {}, "The numbers"), make("p", { class: "dim" },
-		"one scale for keys and values: the darker, the larger" + (n.read_bytes < n.bytes ?
+		"one scale for all maps: the darker, the larger" + (n.read_bytes < n.bytes ?
 		`; a sample: ${size(n.read_bytes)} of ${size(n.bytes)} were read` : "")),
 		make("div", { class: "bar" }, choose(MEASURES.map(m => m[0]), 0, i => {
 			state.measure = i;
@@ -460,11 +561,10 @@ function multiples(dumps) {
 	const place = make("div", {});
 	const draw = () => place.replaceChildren(...ids.flatMap(id => {
 		const some = dumps.map(d => [d, d.groups.find(g => g.id === id)]).filter(([, g]) => g && g.numbers);
-		const all = some.flatMap(([, g]) => g.numbers.by_head[MEASURES[state.measure][1]]).filter(x => x !== null && (!state.log || x > 0));
-		const scale = [Math.min(...all), Math.max(...all)];
-		return some[0][1].components.flatMap((name, k) => [make("h3", {}, ids.length > 1 ? `${id}: ${name}` : name),
+		const scale = span(some.flatMap(([, g]) => g.numbers.by_head[MEASURES[state.measure][1]]), state.log);
+		return [legend(scale, MEASURES[state.measure][2])].concat(some[0][1].components.flatMap((name, k) => [make("h3", {}, ids.length > 1 ? `${id}: ${name}` : name),
 			make("div", { class: "small" }, ...some.map(([d, g]) => make("div", {}, make("p", { class: "dim" }, leaf(d.file)),
-				map(d, g, g.numbers, "by_head", g.numbers.heads, state.measure, k, state.log, scale))))]);
+				map(d, g, g.numbers, "by_head", g.numbers.heads, state.measure, k, state.log, scale))))]));
 	}));
 	draw();
 	return make("section", { class: "card" }, make("h2", {}, "Beside each other"), make("p", { class: "dim" },
@@ -486,7 +586,12 @@ const DIFFERENCES = [["share that differs", c => c[3] / c[2], percent], ["larges
 const placeName = (p, end) => p.request === null ? `block ${end ? p.end_block : p.block}` :
 	`token ${end ? p.end_token : p.token} of ${end ? p.end_request : p.request}`;
 
-function diffMap(group, key, names, measure) {
+// The first difference: both numbers, and where they are.
+const firstOf = f => `layer ${f.layer}, ` + (f.request !== null ? `token ${f.token} of ${f.request}, ` : "") +
+	`block ${f.block} slot ${f.slot}` + (f.head >= 0 ? `, head ${f.head}` : "") + (f.kv >= 0 ? `, ${["key", "value"][f.kv]}` : "") +
+	`, element ${f.dim}: ${short(f.a)} and ${short(f.b)}` + (f.offset_a >= 0 ? `, at bytes ${f.offset_a} and ${f.offset_b}` : "");
+
+function diffMap(group, key, names, measure, dump) {
 	const [title, of, say] = DIFFERENCES[measure], rows = group.layers, left = 60, top = 8;
 	const width = Math.max(Math.min(56, 460 / names.length), 3), height = Math.max(Math.min(24, 440 / rows.length), 3);
 	const cells = new Map(group[key].map(c => [c[0] * names.length + c[1], c]));
@@ -502,8 +607,15 @@ function diffMap(group, key, names, measure) {
 			class: "heat", style: cell ? shade(depth(x)) : shade(0), words: `layer ${layer}, ${name}: ` + (cell ?
 			`${grouped(cell[3])} of ${grouped(cell[2])} differ, at most by ${short(cell[4])}, relative error ${short(cell[5])}` : "equal") };
 		marks.push(mark);
-		if (cell && !first)
+		const of_a = dump.groups.find(g => g.id === group.id), p = key === "by_head" ? null : group.positions[c];
+		if (of_a)
+			mark.command = where(dump, placeOf(of_a, layer, p ? p.block : group.first ? group.first.block : of_a.block,
+				p ? of_a.head : group.heads[c], 0));
+		if (cell && !first) {
 			first = mark;
+			if (group.first)
+				mark.words += `; first: ${firstOf(group.first)}`;
+		}
 		if (cell && width >= 36 && height >= 16)
 			extra.push(text(mark.x + width / 2, mark.y + height / 2 + 4, say(x), "middle", depth(x) > 0.5 ? "on dark" : "on"));
 	}));
@@ -517,25 +629,22 @@ function diffMap(group, key, names, measure) {
 		marks, extra).node;
 }
 
-function difference(diff) {
+function difference(diff, dump) {
 	const out = [];
 	for (const group of diff.groups) {
 		if (group.result === "equal" || !group.layers)
 			continue;
 		const place = make("div", { class: "two" });
 		const draw = measure => place.replaceChildren(
-			group.heads.length > 1 ? diffMap(group, "by_head", group.heads.map(h => `head ${h}`), measure) : "",
-			diffMap(group, "by_position", group.positions.map((p, i) => placeName(p, i && i === group.positions.length - 1)), measure));
+			group.heads.length > 1 ? diffMap(group, "by_head", group.heads.map(h => `head ${h}`), measure, dump) : "",
+			diffMap(group, "by_position", group.positions.map((p, i) => placeName(p, i && i === group.positions.length - 1)), measure, dump));
 		draw(0);
 		const f = group.first;
 		out.push(make("section", { class: "card" }, make("h2", {}, diff.groups.length > 1 ? `Where ${group.id} differs` :
 			"Where they differ"), make("p", { class: "dim" }, `${grouped(group.different)} of ${grouped(group.elements)} ` +
 			`elements, at most by ${short(group.max_abs)}; relative error ${short(group.rel_l2)}, cosine ` +
 			`${group.cosine === null ? "not defined" : group.cosine.toFixed(6)}; the darker, the more (log); ` +
-			"the first cell is framed"), f ? make("p", {}, `first: layer ${f.layer}, ` + (f.request !== null ?
-			`token ${f.token} of ${f.request}, ` : "") + `block ${f.block} slot ${f.slot}` + (f.head >= 0 ? `, head ${f.head}` : "") +
-			(f.kv >= 0 ? `, ${["key", "value"][f.kv]}` : "") + `, element ${f.dim}: ${short(f.a)} and ${short(f.b)}, at bytes ` +
-			`${f.offset_a} and ${f.offset_b}`) : null, make("div", { class: "bar" },
+			"the first cell is framed"), f ? make("p", {}, "first: " + firstOf(f)) : null, make("div", { class: "bar" },
 			choose(DIFFERENCES.map(d => d[0]), 0, draw)), place));
 	}
 	return out;
@@ -545,10 +654,9 @@ function difference(diff) {
 function verdict(diff, names) {
 	const [a, b] = names.map(quoted), box = make("div", { class: "verdict " + diff.result });
 	const bad = diff.groups.filter(g => g.result === "differs");
-	const fault = bad.map(g => g.fault).find(f => f);
+	const said = bad.map(g => g.diagnosis).find(f => f);
 	const sentence = diff.result === "equal" ? "Both hold the same." : diff.result === "within" ?
-		"Both hold the same within the tolerance." : fault ? fault.summary.charAt(0).toUpperCase() + fault.summary.slice(1) +
-		(fault.args ? ` (${fault.args}).` : ".") : "They differ, and no known fault explains it.";
+		"Both hold the same within the tolerance." : said ? said + "." : "They differ, and no known fault explains it.";
 	box.append(make("b", {}, sentence), " ");
 	bad.forEach(g => box.append(g.first ? `First in layer ${g.first.layer}` + (g.first.request !== null ?
 		`, token ${g.first.token} of ${g.first.request}. ` : `, block ${g.first.block}. `) : ""));
@@ -585,17 +693,23 @@ for (const group of data.dumps.flatMap(dump => dump.groups)) {
 }
 if (data.diff)
 	main.append(make("h1", {}, leaf(data.dumps[0].file), make("span", { class: "dim" }, " beside "), leaf(data.dumps[1].file)),
-		verdict(data.diff, data.dumps.map(d => d.file)), ...difference(data.diff));
+		verdict(data.diff, data.dumps.map(d => d.file)), ...difference(data.diff, data.dumps[0]));
 else if (data.dumps.length > 1)
 	main.append(make("h1", {}, `${data.dumps.length} dumps`), multiples(data.dumps));
 for (const dump of data.dumps) {
-	main.append(make("h1", {}, leaf(dump.file)), make("p", { class: "lead" }, dump.sentence), figures(dump));
+	const whole = data.dumps.length > 1 ? make("details", { class: "dump" }, make("summary", {}, make("b", {}, leaf(dump.file)),
+		" ", make("span", { class: "dim" }, dump.sentence))) : main;
+	if (whole === main)
+		main.append(make("h1", {}, leaf(dump.file)), make("p", { class: "lead" }, dump.sentence));
+	else
+		main.append(whole);
+	whole.append(figures(dump));
 	for (const group of dump.groups) {
 		if (dump.groups.length > 1)
-			main.append(make("h2", { class: "group" }, `${group.id}: ${group.kind}, ${group.type}, ${group.layout}`));
+			whole.append(make("h2", { class: "group" }, `${group.id}: ${group.kind}, ${group.type}, ${group.layout}`));
 		for (const part of [block(dump, group), pool(dump, group), numbers(dump, group)])
 			if (part)
-				main.append(part);
+				whole.append(part);
 	}
 }
 })();
