@@ -407,6 +407,9 @@ check-fresh:	## as root: what README says first, in a bare Debian 12
 	@$(DEPS) $@
 	@scripts/fresh_root.sh 'make demo' 'make check'
 
+pictures: $(TOOL)	## draw docs/pictures again, with the package chromium
+	@KVTOOL=$(abspath $(TOOL)) scripts/pictures.py
+
 OUT     ?= $(B)/gpu-check
 gpu-check:	## on a machine with an NVIDIA GPU: check and measure the kernels, into OUT
 	@scripts/gpu_check.sh $(OUT)
@@ -542,7 +545,7 @@ help:	## list the targets
 FORCE:
 .PHONY: all man3 demo check bench lint fuzz check-valgrind check-environments check-faults \
 	check-engines run-check-engines check-fresh deps run-demo run-check check-core run-check-valgrind run-check-environments \
-	run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check \
+	run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check pictures \
 	install install-built install-python uninstall deb wheel sdist check-wheel clean help FORCE
 .DELETE_ON_ERROR:
 

@@ -372,4 +372,5 @@ def main():
     sys.exit(tap.done())
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -409,7 +409,7 @@ function ranges(p) {
 }
 
 function pool(dump, group) {
-	const p = group.pool, inside = make("div", {}), told = make("p", { "aria-live": "polite" }), legend = make("p", { class: "dim" });
+	const p = group.pool, uses = new Set(p.runs.map(r => r[2])), inside = make("div", {}), told = make("p", { "aria-live": "polite" }), legend = make("p", { class: "dim" });
 	dump.requests.slice(0, 12).forEach((q, i) => legend.append(
 		make("i", { class: `k b${i % 10}` }), make("span", {}, `${q.id}, ${plural(q.tokens, "token")}`)));
 	if (dump.nrequests > 12)
@@ -417,7 +417,8 @@ function pool(dump, group) {
 	if (p.known)
 		legend.append(make("i", { class: "k br" }), make("span", {}, "unused"));
 	const say = make("p", { class: "dim" }, p.known ? `${grouped(p.used)} of ${grouped(group.shape.B)} blocks in use, ` +
-		`${grouped(p.shared)} of them by several requests (a stroke); a cross is the null block; pale: passed by a window, or with a bar another group's; ` +
+		`${grouped(p.shared)} of them by several requests (a stroke); a cross is the null block; ` +
+		(uses.has("passed") ? "pale: passed by a window; " : "") + (uses.has("other") ? "with a bar: another group's; " : "") +
 		"the letter is that of the request; a click tells its tokens" :
 		"the dump does not say which request has which block");
 	if (!p.runs.length && !p.ranges && group.shape.B)
