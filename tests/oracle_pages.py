@@ -141,6 +141,33 @@ def commands(browser, tmp):
     tap.equal(bad[:3], [], f"{CELLS} cells of the block are where kvtool where says")
 
 
+def pool(browser, operands, tmp):
+    """Blocks of the pool: whose, which tokens and at which byte, as where says."""
+    browser.open(f"{tmp}/plain.html")
+    picture = browser.run("[...document.querySelectorAll('svg.pic')].findIndex(s => s.getAttribute('aria-label') === 'the pool')")
+    rng, bad, asked = random.Random(6), [], {}
+    blocks = json.loads(kvtool("view", "--json", *operands).out)["dumps"][0]["groups"][0]["shape"]["B"]
+    for b in [rng.randrange(blocks) for _ in range(CELLS)]:
+        say(browser, picture, b)
+        # at once: what is told moves the picture, and another block under the pointer
+        words, told = browser.run(f"""(() => {{
+            const svg = document.querySelectorAll('svg.pic')[{picture}];
+            svg.dispatchEvent(new MouseEvent('click', {{ bubbles: true }}));
+            return [svg.parentNode.querySelector('.says').textContent,
+                    svg.closest('section').querySelector(':scope > p:last-child').textContent];
+        }})()""")
+        command = told[told.index("kvtool where"):]
+        if command not in asked:
+            r = kvtool("where", "--json", *shlex.split(command)[2:])
+            asked[command] = json.loads(r.out)["matches"][0] if r.code == 0 else {}
+        got = asked[command]
+        who = {(q["id"] if "id" in q else q["request"], q["token"]) for q in got.get("requests", [])}
+        mine = {(w, int(t)) for t, w in re.findall(r"tokens? (\d+)(?: to \d+)? of (\w+)", told)}
+        if who != mine or f"byte {got.get('offset', -1):,} of the file" not in words:
+            bad.append(f"{words} / {told}: {got}")
+    tap.equal(bad[:2], [], f"{CELLS} blocks of the pool are whose and where kvtool where says")
+
+
 def maps(browser, name, tmp, pattern, want):
     """Numbers that cells say, against 'want' of the words' groups."""
     browser.open(f"{tmp}/{name}.html")
@@ -197,6 +224,7 @@ def main():
             keyboard(browser, tmp)
             opening(browser, tmp)
             commands(browser, tmp)
+            pool(browser, drawn["plain"], tmp)
             maps(browser, "plain", tmp, r"layer (\d+), head (\d+), (\w+): root mean square (\S+)",
                  heads(drawn["plain"]))
             maps(browser, "bug", tmp, r"layer (\d+), head (\d+): (.*)", shares(drawn["bug"]))

@@ -486,7 +486,7 @@ function map(dump, group, numbers, key, columns, measure, k, log, scale) {
 			words: `layer ${layer}, ${what}, ${group.components[k]}: ${MEASURES[measure][0]} ${say(x)}`,
 			command: where(dump, key === "by_head" ? placeOf(group, layer, group.block, column, k) :
 				placeOf(group, layer, column, group.head, k)) });
-		if (width >= 36 && height >= 16)
+		if (width >= 6.3 * say(x).length + 4 && height >= 16)
 			inside.push(text(left + c * width + width / 2 - 0.5, top + r * height + height / 2 + 4, say(x), "middle",
 				deep > 0.5 ? "on dark" : "on"));
 	}));
@@ -518,7 +518,10 @@ function exponents(group, numbers) {
 			make("line", { x1: (e - low) * w, x2: (e - low) * w, y1: 0, y2: h, class: `edge ${type}` })));
 		const out = ([, least, most_of]) => mine.reduce((a, n, i) => a + (low + i < least || low + i >= most_of ? n : 0), 0);
 		lines.push(text(0, h + 13, `layer ${layer}, ${name}`, "start", "on"));
-		TYPES.forEach((t, i) => lines.push(text(0, h + 26 + 12 * i, `${t[0]}: ${percent(all ? out(t) / all : null)} outside`)));
+		if (all)
+			TYPES.forEach((t, i) => lines.push(text(0, h + 26 + 12 * i, `${t[0]}: ${percent(out(t) / all)} outside`)));
+		else
+			lines.push(text(0, h + 26, "nothing but zeros"));
 		list.append(picture(bins * w, h + 54, `magnitudes of ${name} of layer ${layer}`, marks, lines, says).node);
 	}));
 	return make("div", { class: "figures" }, make("h3", {}, "magnitudes, as powers of two"), make("p", { class: "dim" },
