@@ -569,17 +569,18 @@ enum kvt_status kvt_diff_diagnose(struct diff_result *r, const struct kvt_fault 
 {
 	struct diff_diagnosis *d = calloc(1, sizeof(*d));
 	struct excerpt x;
-	enum kvt_status status;
+	enum kvt_status status, unread = KVT_OK;
 
 	r->diagnosis = d;
 	if (!d)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	if (!(status = excerpt_init(&x, r, run, err)) &&
-	    !(status = excerpt_data(&x, run, err)) &&
+	    !(unread = status = excerpt_data(&x, run, err)) &&
 	    !(status = find_fault(&d->found, &x, only, err)))
 		status = describe(d, &x, err);
 	excerpt_free(&x);
-	if (!status || status == KVT_SYSTEM)
+	/* who asks for one fault is told what could not be read: that is no answer */
+	if (!status || status == KVT_SYSTEM || (only && unread))
 		return status;
 	/* what was compared is sound, whatever is wrong with the rest of the pool */
 	kvt_run_warn(run, "no diagnosis: %.400s", err->text);
