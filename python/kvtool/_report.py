@@ -500,11 +500,10 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
     def tell_row(_: Any, found: Any) -> None:
         r = found[0]
         rel_l2, cosine = _numbers(r.dd, r.aa, r.bb, r.ab)
-        at = [-1, -1, -1]
-        at[r.axis] = r.id
+        token, dim, kv = (r.id if r.axis == axis else -1 for axis in range(3))
         rows[r.axis].append(RowDifference(
-            text(r.group), text(r.request), *at, r.block, r.slot, r.elements, r.outside,
-            r.max_abs, rel_l2, cosine))
+            text(r.group), text(r.request), token, dim, kv, r.block, r.slot, r.elements,
+            r.outside, r.max_abs, rel_l2, cosine))
 
     def tell_paired(_: Any, found: Any) -> None:
         p = found[0]
