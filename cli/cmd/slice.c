@@ -179,10 +179,19 @@ static enum kvt_status report_nothing(const struct rewrite *r,
 }
 
 /* An input that lacks --heads cannot be given them by an option that chooses heads. */
-static enum kvt_status explain_choices(enum kvt_status status, struct kvt_error *err)
+static enum kvt_status explain_choices(enum kvt_status status,
+				       const struct kvt_slice_options *options,
+				       const struct kvt_hints *hints,
+				       struct kvt_error *err)
 {
 	struct kvt_error why = *err;
 
+	/* an array without a layout has no requests either: both are asked at once */
+	if (options->requests.n && !hints->blocks_of.n && !hints->slot_mapping &&
+	    strstr(why.text, "give --layout"))
+		return kvt_fail(err, status,
+				"%.420s; and which blocks the request has, such as --blocks-of=A=5,2,9:40",
+				why.text);
 	if (!strstr(why.text, "--heads") && !strstr(why.text, "--layers"))
 		return status;
 	return kvt_fail(err, status,
@@ -199,7 +208,8 @@ static enum kvt_status run_slice(struct rewrite *r, void *context, struct kvt_er
 
 	signals_catch();
 	if ((status = kvt_open(&dump, r->input, &r->hints, err)))
-		return status == KVT_BAD_INPUT ? explain_choices(status, err) : status;
+		return status == KVT_BAD_INPUT ?
+		       explain_choices(status, options, &r->hints, err) : status;
 	if ((status = kvt_dump_slice(&part, dump, options, &why)))
 		kvt_fail(err, status, "%s: %.400s", r->input, why.text);
 	else if (!kvt_dump_snapshot(part)->ngroups)

@@ -323,3 +323,13 @@ transfer() {
 		cmp cut$rank.npy all$rank.npy
 	done
 }
+
+@test "a request of an array without a layout is asked for both at once" {
+	/usr/bin/python3 - <<-'END'
+	import numpy as np
+	np.save("bare.npy", np.zeros((4, 2, 9, 16, 2, 8), np.float16))
+	END
+	tells 3 "and which blocks the request has, such as --blocks-of=A=5,2,9:40" \
+		slice --request=A bare.npy x.h5
+	run -0 kvtool slice --request=A --layout=kv-first-nhd --blocks-of=A=5,2,8:40 bare.npy x.h5
+}
