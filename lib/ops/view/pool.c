@@ -113,7 +113,8 @@ static bool add_runs(struct kvt_view_pool *pool, const struct owner *owner,
 		struct kvt_view_run *last = b ? &pool->run[pool->nruns - 1] : NULL;
 		struct kvt_view_run *more;
 
-		if (last && owner[b].use == last->use && owner[b].request == last->request &&
+		if (last && owner[b].use == last->use &&
+		    owner[b].request == last->request &&
 		    kvt_block_id(group, b) == kvt_block_id(group, b - 1) + 1) {
 			last->count++;
 			continue;
