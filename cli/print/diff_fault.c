@@ -109,15 +109,19 @@ static void print_next_step(FILE *f, const struct diff_result *r)
 	const struct diff_diagnosis *d = r->diagnosis;
 	const struct diff_pair *p = r->pair;
 	const int64_t *a = p->group[SIDE_A]->shape.n, *b = p->group[SIDE_B]->shape.n;
-	bool dims = diff_only_some_dims(r);
+	bool dims = diff_only_some(r, DIFF_DIM), some;
+	enum diff_axis rows = p->by_tokens ? DIFF_TOKEN : DIFF_BLOCK;
 
+	some = diff_only_some(r, rows);
 	fplainf(f, "none: no known fault explains them (kvtool help faults); they are");
 	if (d->only_layers || d->only_heads || d->only_kv || d->only_requests)
 		print_limits(f, r);
 	else
-		fplainf(f, dims ? " in some dims" : " everywhere");
+		fplainf(f, dims ? " in some dims" : !some ? " everywhere" :
+			p->by_tokens ? " in some tokens" : " in some blocks");
 	fplainf(f, ", see --table=%s", d->only_layers ? "layer" : d->only_heads ? "head" :
-	       dims ? "dim" : d->only_kv ? "kv" : p->by_tokens ? "token" : "layer");
+		dims ? "dim" : d->only_kv ? "kv" :
+		some || p->by_tokens ? kvt_diff_axis_name(rows) : "layer");
 	if (!p->recurrent && a[KVT_AXIS_S] != b[KVT_AXIS_S])
 		fplainf(f,
 			"; blocks of %lld and %lld slots hide moves: reblock one first",

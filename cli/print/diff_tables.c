@@ -155,10 +155,10 @@ void diff_text_where(const struct diff_result *r)
 	kvt_diff_where_free(&w);
 }
 
-bool diff_only_some_dims(const struct diff_result *r)
+bool diff_only_some(const struct diff_result *r, enum diff_axis axis)
 {
 	struct diff_where w;
-	bool some = kvt_diff_where(&w, r) && w.on[DIFF_DIM].count < w.on[DIFF_DIM].total;
+	bool some = kvt_diff_where(&w, r) && w.on[axis].count < w.on[axis].total;
 
 	kvt_diff_where_free(&w);
 	return some;

@@ -73,3 +73,8 @@ says() {
 	run -1 kvtool diff --json --top=0 "$hnd" bad.npy
 	[[ $output == *'"only": {'*'"layers": ['*2*'"heads": ['*1* ]]
 }
+
+@test "where some tokens differ the table of tokens is named" {
+	change 'b[:, 20:24] = a[:, 20:24] ^ (np.arange(a[:, 20:24].size).reshape(a[:, 20:24].shape) * 2654435761 >> 9 & 5).astype(a.dtype)'
+	says "none: no known fault explains them (kvtool help faults); they are in some tokens, see --table=token ("
+}
