@@ -65,7 +65,7 @@ static void print_totals(const struct kvt_findings *r)
 		screen_plain();
 		before = ", ";
 	}
-	puts(*before ? "" : "clean");
+	puts(*before ? "" : r->cut ? "not looked at to the end" : "clean");
 }
 
 static bool is_clean(const struct kvt_findings *r)
@@ -90,7 +90,7 @@ static void print_data(const struct kvt_findings *r)
 	const struct kvt_looked_at *l = &r->looked;
 
 	if (!l->data) {
-		plainf("; not at the data");
+		plainf(r->cut ? "; not at all of the data" : "; not at the data");
 		return;
 	}
 	plainf(", all data: zeros");

@@ -69,3 +69,10 @@ json.dump(side, open("a.json", "w"))'
 	run -2 --separate-stderr kvtool fsck --fats "$nhd"
 	said "did you mean --fast"
 }
+
+@test "what was not looked at to the end is not clean" {
+	run -4 --separate-stderr kvtool fsck --mem-limit=1M "$nhd"
+	[[ $output == *"; not at all of the data"*": not looked at to the end" ]]
+	[[ $output != *clean* && $output != *"all data:"* ]]
+	[[ $stderr == *"more than --mem-limit allows" ]]
+}

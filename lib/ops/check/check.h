@@ -56,6 +56,7 @@ struct kvt_findings {
 	int64_t total[KVT_NSEVERITIES];
 	bool out_of_memory;		/* some findings are counted and not kept */
 	struct kvt_looked_at looked;
+	bool cut;			/* looking ended before all was looked at */
 	bool of_model;			/* zeros of a layer say that it is missing */
 };
 void kvt_findings_free(struct kvt_findings *r);

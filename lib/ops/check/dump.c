@@ -35,6 +35,7 @@ enum kvt_status kvt_check_dump(struct kvt_findings *r, struct kvt_dump *dump,
 {
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
 	const char *unnoticed = kvt_dump_unnoticed(dump);
+	enum kvt_status status;
 
 	snprintf(r->format, sizeof(r->format), "%s", kvt_dump_format(dump));
 	r->looked = looked_at(dump, data);
@@ -44,7 +45,11 @@ enum kvt_status kvt_check_dump(struct kvt_findings *r, struct kvt_dump *dump,
 	if (!kvt_check_tables(r, s) || !kvt_check_layers(r, s))
 		r->out_of_memory = true;
 	kvt_check_heads(r, s);
-	return data ? kvt_check_data(r, dump, path, run, err) : KVT_OK;
+	if (!data || !(status = kvt_check_data(r, dump, path, run, err)))
+		return KVT_OK;
+	r->looked.data = false;
+	r->cut = true;
+	return status;
 }
 
 enum kvt_status kvt_check(const struct kvt_dump *dump, bool data,
