@@ -70,6 +70,22 @@ static enum fault_source shift_tokens(const struct fault_case *c,
 	return FROM_ELEMENT;
 }
 
+/* Farther than a block, where the request has no block that far, or no table. */
+static bool shift_misses(const struct fault_case *c, const struct kvt_fault_args *args,
+			 int64_t block)
+{
+	const struct kvt_window *w = c->window;
+	const int64_t *beside = args->n[0] > 0 ? w->prev : w->next;
+	int64_t by = args->n[0] > 0 ? args->n[0] : -args->n[0];
+
+	for (; by >= c->slots; by -= c->slots) {
+		if (!beside || beside[block] < 0)
+			return true;
+		block = beside[block];
+	}
+	return false;
+}
+
 /* ---- blocks ------------------------------------------------------------- */
 
 static bool has_blocks(const struct fault_case *c)
@@ -306,7 +322,8 @@ const struct fault kvt_place_faults[NPLACES] = {
 			 { "from", 0, "the first token that moved" } } },
 	  .needs = "tokens",
 	  .part = PER_SLOT | PER_KV, .applies = has_slots, .range = by_and_from,
-	  .valid = from_there, .predict = shift_tokens, .usual = 1U << 1 },
+	  .valid = from_there, .predict = shift_tokens, .misses = shift_misses,
+	  .usual = 1U << 1 },
 	{ .says = {
 		.name = "shift-blocks",
 		.summary = "blocks are stored where a neighbour should be",
