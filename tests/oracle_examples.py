@@ -45,6 +45,9 @@ ROWS = [
     ("diff nhd.npy hnd.npy --where=3", "opt.c: a coordinate is an operand"),
     ("describe --of-group=g1 nhd.npy", "opt.c: --%s is '%.100s', expected %s, such as g1",
      "g1:heads=8,head-dim=64", "kvtool describe --of-group=g1:heads=8,head-dim=64 nhd.npy"),
+    ("slice --request=A alone.npy x.npy", "slice.c: ; and which blocks the request has",
+     "--blocks-of=A=5,2,9:40", "kvtool slice --request=A --layout=nhd --dtype=bf16 "
+     "--blocks-of=A=5,2,9:40 alone.npy x.npy"),
     ("mutate --fault=zzzzzzzzz nhd.npy x.npy", "mutate.c: ; see kvtool help faults"),
     ("mutate nhd.npy x.npy", "mutate.c: --fault=NAME (see"),
     ("relayout nhd.npy -o x.npy", "relayout.c: --to=LAYOUT (see"),
@@ -151,6 +154,7 @@ def world():
     run("convert", "nhd.npy", "good.h5")
     run("mutate", "-q", "--fault=swap-kv,layer=3,block=5", "good.h5", "bad.h5")
     np.save("bare.npy", a)
+    np.save("alone.npy", a)
     bare = {"layout": "nhd", "dtype": "bfloat16"}
     dump("bare.npy", a, bare)
     dump("bigger.npy", a.reshape(32, 32, 32, 4, 2, 8), bare)

@@ -270,7 +270,7 @@ static enum kvt_status ask(const struct guess *g, const char *path, const char *
 				path, g->spot->name, lines);
 	if (r->how == AS_ONE)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: %lld of %lld tensors have names that differ in a number alone; if those are the layers give %s, and --layout unless it is given",
+				"%s: %lld of %lld tensors have names that differ in a number alone; if those are the layers give %s with a --layout",
 				path, (long long)r->tensors, (long long)g->total, lines);
 	if (r->tensors < g->total)
 		return kvt_fail(err, KVT_BAD_INPUT,

@@ -290,7 +290,7 @@ head["rows"] = {"dtype": "I32", "shape": [2, 3], "data_offsets": [3 * size, 3 * 
 text = json.dumps(head).encode()
 with open("kv.safetensors", "wb") as f:
     f.write(struct.pack("<Q", len(text)) + text + bytes(3 * size + 24))'
-	tells 3 'give --set=names=kv.{l}, and --layout unless it is given' describe kv.safetensors
+	tells 3 'give --set=names=kv.{l} with a --layout' describe kv.safetensors
 	prints '3 layers, 4 heads of 8' describe --set=names=kv.{l} --layout=kv-first-nhd kv.safetensors
 }
 
