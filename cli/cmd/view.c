@@ -54,13 +54,12 @@ static enum kvt_status look_at(struct view_dump *d, const char *path,
 				       cells_of((int64_t)asked->ndumps *
 						d->facts.snapshot->ngroups),
 				       &asked->run, &group->why);
-		/* what has no numbers is drawn without them */
-		if (status == KVT_BAD_INPUT || status == KVT_UNSUPPORTED) {
-			kvt_view_maps_free(&group->maps);
+		if (status && group->maps.no_values) {
+			kvt_view_maps_free(&group->maps);	/* drawn without them */
 			status = KVT_OK;
+		} else if (status) {
+			kvt_fail_about(err, status, path, &group->why);
 		}
-		if (status)
-			*err = group->why;
 	}
 	return status ? status : kvt_dump_unchanged(d->dump, err);
 }

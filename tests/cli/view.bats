@@ -150,3 +150,21 @@ block() {
 	[[ $output == *'  block     1 MiB of a layer'*' more'* ]]
 	[ ${#lines[@]} -lt 60 ]
 }
+
+@test "damaged data, and data that there is no memory for, are not drawn" {
+	run -0 "$KVTOOL" convert -q "$dump" flipped.h5
+	# somewhere in the tiles, which are most of the file
+	/usr/bin/python3 - <<-'END'
+	data = bytearray(open("flipped.h5", "rb").read())
+	data[len(data) // 2] ^= 1
+	open("flipped.h5", "wb").write(data)
+	END
+	for args in "flipped.h5" "-o page.html flipped.h5" "--json flipped.h5"; do
+		# shellcheck disable=SC2086	# words
+		run -3 --separate-stderr "$KVTOOL" view $args
+		[[ -z $output && $stderr == *"flipped.h5: stored tile is damaged: "* ]]
+	done
+	run -4 --separate-stderr "$KVTOOL" view --mem-limit=64K "$dump"
+	[[ -z $output && $stderr == *"more than --mem-limit allows" ]]
+	[[ ! -e page.html ]]
+}

@@ -394,7 +394,8 @@ enum kvt_status kvt_view_maps(struct kvt_view_maps *m, struct kvt_dump *dump, in
 	m->layers.total = m->group->shape.n[KVT_AXIS_L];
 	m->heads.total = m->group->shape.n[KVT_AXIS_H];
 	if (!(status = kvt_shape_nbytes(&m->bytes, &m->group->shape, err)) &&
-	    !(status = choose_values(&v, err)) && !(status = list_blocks(&v, s, err)) &&
+	    !(m->no_values = (status = choose_values(&v, err)) != KVT_OK) &&
+	    !(status = list_blocks(&v, s, err)) &&
 	    !(status = make_room(m, cells, err))) {
 		number_blocks(&v);
 		status = view_boxes(&v, most, run, err);
