@@ -330,7 +330,10 @@ static void ask_of_both(struct diff *d, struct arguments *args,
 	if (!b || !strcmp(a, b))
 		return;
 	complain(&cmd_diff, "%s", err->text);
-	*err = why;
+	complain(&cmd_diff, "%s", why.text);
+	/* of unlike shapes, they may be of unlike blocks */
+	kvt_fail(err, KVT_BAD_INPUT,
+		 "if their blocks have unlike numbers of tokens, kvtool reblock brings both to one; or --by=tokens, with --blocks-of=A=0-9:40");
 }
 
 static enum kvt_status run_diff(struct diff *d, struct arguments *args,

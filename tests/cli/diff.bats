@@ -501,3 +501,17 @@ assert t.endswith("<b>&\"x.npy"), t'
 	one_sentence
 	said 'no page of one key in common'
 }
+
+@test "two arrays of unlike shapes are asked for layouts, and for blocks, at once" {
+	/usr/bin/python3 - <<-'END'
+	import numpy as np
+	a = np.arange(2 * 2 * 8 * 4 * 2 * 8, dtype=np.float16).reshape(2, 2, 8, 4, 2, 8)
+	np.save("fine.npy", a)
+	np.save("coarse.npy", a.reshape(2, 2, 4, 8, 2, 8))
+	END
+	run -3 --separate-stderr kvtool diff coarse.npy fine.npy
+	[[ $stderr == *"--a=layout="*"kvtool reblock brings both to one; or --by=tokens, with --blocks-of="* ]]
+	run -0 kvtool diff --layout=kv-first-nhd --by=tokens --blocks-of=A=0-3:16 coarse.npy fine.npy
+	run -3 --separate-stderr kvtool diff fine.npy fine.npy
+	[[ $stderr != *reblock* ]]
+}
