@@ -250,12 +250,18 @@ def ended(folder):
         tap.equal((ok, p.end()), (True, want), f"{what} gives the terminal back")
 
 
+def is_stopped(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+        return f.read().rpartition(")")[2].split()[0] == "T"
+
+
 def stopped(folder):
     p = Program((24, 80), "view", "--watch", copy(folder))
     ok = p.until("q quits")
     p.process.send_signal(signal.SIGTSTP)
     end = time.monotonic() + 20
-    while p.screen.other and time.monotonic() < end:
+    # the terminal is given back in two steps, and only what has stopped can go on
+    while (p.screen.other or not is_stopped(p.process.pid)) and time.monotonic() < end:
         p.listen(0.2)
     gone = not p.screen.other and termios.tcgetattr(p.theirs) == p.before
     p.process.send_signal(signal.SIGCONT)
