@@ -103,6 +103,9 @@ class Program:
 
     def own(self):
         os.setsid()
+        # what ran the tests may ignore them, as nohup does, and a program then does so, too
+        for ignored in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP):
+            signal.signal(ignored, signal.SIG_DFL)
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def size(self, rows, columns):
