@@ -1,4 +1,3 @@
-#!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
 planted.py FOLDER - a cache that is right, and what goes wrong with such, by numpy alone
