@@ -226,6 +226,25 @@ static enum kvt_status compare(struct diff *d, const struct diff_alignment *how,
 				!d->no_diagnosis && shard_whole(), err);
 }
 
+enum kvt_status diff_align_two(struct diff *d, struct rank_file file[NSIDES],
+			       struct kvt_error *err)
+{
+	const struct diff_alignment how = {
+		.by = BY_AUTO, .run = &d->options.run,
+		.numbers = d->criteria.exact || d->criteria.tolerance.given,
+	};
+	enum kvt_status status = kvt_diff_sides_init(d->side, file, &d->options.run, err);
+
+	return status ? status : kvt_diff_align(&d->pairs, d->side, &how, err);
+}
+
+void diff_clear(struct diff *d)
+{
+	kvt_diff_results_free(d->result, &d->pairs);
+	kvt_diff_pairs_free(&d->pairs);
+	kvt_diff_sides_free(d->side);
+}
+
 static enum kvt_status print_results(const struct diff *d, const struct arguments *args,
 				     struct kvt_error *err)
 {
@@ -307,10 +326,9 @@ static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 				  &d->options.run, err);
 }
 
-static void close_sides(struct diff *d, struct arguments *args)
+static void close_files(struct arguments *args)
 {
 	for (int s = 0; s < NSIDES; s++) {
-		kvt_diff_side_free(&d->side[s]);
 		for (int i = 0; args->file[s] && i < args->nfiles[s]; i++)
 			kvt_dump_close(args->file[s][i].reader);
 		free(args->file[s]);
@@ -360,11 +378,8 @@ static enum kvt_status run_diff(struct diff *d, struct arguments *args,
 
 static void diff_free(struct diff *d, struct arguments *args)
 {
-	for (int i = 0; d->result && i < d->pairs.n; i++)
-		kvt_diff_result_free(&d->result[i]);
-	free(d->result);
-	kvt_diff_pairs_free(&d->pairs);
-	close_sides(d, args);
+	diff_clear(d);
+	close_files(args);
 	kvt_device_pool_free(d->options.run.device);
 	free(d);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff.h - what kvtool shrink and view take from their command line as diff does */
+/* diff.h - what other commands have in common with kvtool diff */
 #ifndef KVTOOL_CMD_DIFF_H
 #define KVTOOL_CMD_DIFF_H
 
@@ -10,6 +10,15 @@
 KVT_MUST_CHECK enum kvt_status
 diff_tolerances(struct diff_tolerance *out, const char *const text[3],
 		struct kvt_error *err);
+
+/*
+ * Sides and pairs of two open dumps, as kvtool diff has them by itself, for d->criteria;
+ * d->options.run is set.  'file' has their names; diff_clear() in any case.
+ */
+struct diff;
+KVT_MUST_CHECK enum kvt_status
+diff_align_two(struct diff *d, struct rank_file file[NSIDES], struct kvt_error *err);
+void diff_clear(struct diff *d);
 
 /* What is said of the side counts before what is said of both, which it joins. */
 KVT_MUST_CHECK enum kvt_status

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cmd/diff.h"
 #include "cli/cmd/doctor.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
@@ -172,18 +173,13 @@ static enum kvt_status compare(struct doctor *d, struct rank_file file[NSIDES],
 			       const struct kvt_run *run, struct kvt_error *err)
 {
 	struct diff *diff = d->diff;
-	const struct diff_alignment by_itself = { .by = BY_AUTO };
 	enum kvt_status status;
 
 	diff->common = true;
 	diff->options.run = *run;
-	for (int s = 0; s < NSIDES; s++) {
+	for (int s = 0; s < NSIDES; s++)
 		file[s] = (struct rank_file){ d->patient[s].name, d->patient[s].dump };
-		if ((status = kvt_diff_side_init(&diff->side[s], file[s].name, &file[s],
-						 1, run, err)))
-			return status;
-	}
-	if ((status = kvt_diff_align(&diff->pairs, diff->side, &by_itself, err)))
+	if ((status = diff_align_two(diff, file, err)))
 		return status;
 	if (types_differ(&diff->pairs))
 		diff->criteria.tolerance = (struct diff_tolerance){ .given = true,
@@ -210,17 +206,9 @@ static enum kvt_status compare_both(struct doctor *d, struct rank_file file[NSID
 
 static void doctor_free(struct doctor *d)
 {
-	struct diff *diff = d->diff;
-
-	for (int i = 0; diff && diff->result && i < diff->pairs.n; i++)
-		kvt_diff_result_free(&diff->result[i]);
-	if (diff) {
-		free(diff->result);
-		kvt_diff_pairs_free(&diff->pairs);
-		for (int s = 0; s < NSIDES; s++)
-			kvt_diff_side_free(&diff->side[s]);
-	}
-	free(diff);
+	if (d->diff)
+		diff_clear(d->diff);
+	free(d->diff);
 	for (int i = 0; i < d->npatients; i++) {
 		struct patient *p = &d->patient[i];
 

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view.c - kvtool view: a dump as pictures, on a terminal or as a page */
+/*
+ * view.c - kvtool view: a dump as pictures, on a terminal or as a page
+ *
+ * Dumps are looked at once, into a struct view; whoever draws it, as characters, JSON,
+ * SVG or a page, reads no data and so sees the same.
+ */
 #include "cli/print/view.h"
 
 #include <stdlib.h>
@@ -14,6 +19,7 @@
 #include "cli/screen.h"
 #include "cli/set.h"
 #include "cli/text_file.h"
+#include "lib/ops/numbers/numbers.h"
 
 enum { SAMPLE = 256 << 20 };
 
@@ -37,6 +43,8 @@ static enum kvt_status look_at(struct view_dump *d, const char *path,
 			       const void *context, struct kvt_error *err)
 {
 	const struct asked *asked = context;
+	struct kvt_values values;
+	struct kvt_error why;
 	enum kvt_status status;
 
 	if ((status = kvt_open(&d->dump, path, &asked->hints, err)) ||
@@ -48,18 +56,16 @@ static enum kvt_status look_at(struct view_dump *d, const char *path,
 
 		if ((status = kvt_view_pool(&group->pool, d->facts.snapshot, g, err)))
 			break;
-		if (!most)
+		/* what has no values is drawn without them */
+		if (!most || kvt_values_init(&values, kvt_dump_group(d->dump, g),
+					     &group->why))
 			continue;
 		status = kvt_view_maps(&group->maps, d->dump, g, most,
 				       cells_of((int64_t)asked->ndumps *
 						d->facts.snapshot->ngroups),
-				       &asked->run, &group->why);
-		if (status && group->maps.no_values) {
-			kvt_view_maps_free(&group->maps);	/* drawn without them */
-			status = KVT_OK;
-		} else if (status) {
-			kvt_fail_about(err, status, path, &group->why);
-		}
+				       &asked->run, &why);
+		if (status)
+			kvt_fail_about(err, status, path, &why);
 	}
 	return status ? status : kvt_dump_unchanged(d->dump, err);
 }
@@ -80,37 +86,18 @@ static enum kvt_status compare(struct diff *d, struct view *view,
 			       struct rank_file file[NSIDES], const struct asked *asked,
 			       struct kvt_error *err)
 {
-	const struct kvt_run *run = &asked->run;
-	const struct diff_criteria *c = &asked->criteria;
-	const struct diff_alignment how = { .by = BY_AUTO,
-					    .numbers = c->exact || c->tolerance.given };
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status;
 
-	d->criteria = *c;
-	d->options = (struct diff_options){ .run = *run, .nworst = 1 };
-	for (int s = 0; !status && s < NSIDES; s++) {
+	d->criteria = asked->criteria;
+	d->options = (struct diff_options){ .run = asked->run, .nworst = 1 };
+	for (int s = 0; s < NSIDES; s++)
 		file[s] = (struct rank_file){ .reader = view->dump[s].dump,
 					      .name = view->dump[s].facts.path };
-		status = kvt_diff_side_init(&d->side[s], file[s].name, &file[s], 1, run,
-					    err);
-	}
-	if (!status)
-		status = kvt_diff_align(&d->pairs, d->side, &how, err);
-	if (!status)
+	if (!(status = diff_align_two(d, file, err)))
 		status = kvt_diff_results(&d->result, &d->pairs, d->side, &d->criteria,
 					  &d->options, true, err);
 	view->diff = d;
 	return status;
-}
-
-static void diff_free(struct diff *d)
-{
-	for (int i = 0; d->result && i < d->pairs.n; i++)
-		kvt_diff_result_free(&d->result[i]);
-	free(d->result);
-	kvt_diff_pairs_free(&d->pairs);
-	for (int s = 0; s < NSIDES; s++)
-		kvt_diff_side_free(&d->side[s]);
 }
 
 /* ---- the command --------------------------------------------------------- */
@@ -165,12 +152,12 @@ static enum kvt_status write_page(const struct view *view, const struct asked *a
 	return status;
 }
 
-/* A pipe gets each dump, whatever a terminal shows. */
+/* Of two dumps what differs, unless the bytes of a block are asked for. */
 static void print_view(const struct view *view, const struct asked *asked)
 {
 	enum { HANG = 12 };
 
-	if (view->diff && screen_width() && !asked->block) {
+	if (view->diff && !asked->block) {
 		view_diff_text(view->diff);
 		return;
 	}
@@ -229,7 +216,7 @@ static enum kvt_status view_dumps(const struct asked *asked, char **argv, int n,
 		status = compare(&diff, &view, file, asked, err);
 	if (!status)
 		status = show(&view, asked, err);
-	diff_free(&diff);
+	diff_clear(&diff);
 	view_free(&view);
 	return status;
 }

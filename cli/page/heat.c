@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heat.c - maps of shades in SVG; colours are numbers, for programs without styles */
+/*
+ * heat.c - maps of shades in SVG
+ *
+ * Cells are drawn over a ground that says "nothing", so only those with something to say
+ * take bytes.  Colours are numbers, for programs that know no styles.
+ */
 #include "cli/page/heat.h"
 
 #include "cli/page/page.h"

@@ -664,6 +664,7 @@ function verdict(diff, names) {
 	box.append(make("b", {}, sentence), " ");
 	bad.forEach(g => box.append(g.first ? `First in layer ${g.first.layer}` + (g.first.request !== null ?
 		`, token ${g.first.token} of ${g.first.request}. ` : `, block ${g.first.block}. `) : ""));
+	diff.paired.forEach(p => box.append(`Request ${p.a} of A is ${p.b} of B, by ${p.by}. `));
 	diff.only_one_side.forEach(t => box.append(t + ". "));
 	box.append(make("code", {}, `kvtool diff ${a} ${b}`));
 	return box;

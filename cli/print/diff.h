@@ -47,6 +47,8 @@ void diff_text_fault(const struct diff_result *r);
 void diff_fault_words(FILE *f, const struct diff_result *r);
 void diff_text_maps(FILE *stream, const struct diff *d);
 void diff_json(struct json_out *out, const struct diff *d);
+/* Requests of other names that are one: "paired". */
+void diff_json_paired(struct json_out *out, json_t *object, const struct diff *d);
 /* The maps alone, as an object of their own. */
 void diff_json_maps(struct json_out *out, const struct diff *d);
 void diff_csv_maps(FILE *stream, const struct diff *d);

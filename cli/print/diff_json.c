@@ -275,13 +275,13 @@ static void put_result(struct json_out *out, json_t *o, const struct diff *d,
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static void put_paired(struct json_out *out, const struct diff *d)
+void diff_json_paired(struct json_out *out, json_t *object, const struct diff *d)
 {
 	const struct kvt_snapshot *in[NSIDES] = {
 		kvt_dump_snapshot(d->side[SIDE_A].dump),
 		kvt_dump_snapshot(d->side[SIDE_B].dump),
 	};
-	json_t *list = json_put_array(out, out->root, "paired");
+	json_t *list = json_put_array(out, object, "paired");
 
 	for (int64_t i = 0; i < d->pairs.partners.nfound; i++) {
 		const struct diff_found *f = &d->pairs.partners.found[i];
@@ -317,7 +317,7 @@ void diff_json(struct json_out *out, const struct diff *d)
 		      kvt_device_pool_name(d->options.run.device));
 	json_put_int(out, out->root, "device_bytes",
 		     kvt_device_pool_nbytes(d->options.run.device));
-	put_paired(out, d);
+	diff_json_paired(out, out->root, d);
 	list = json_put_array(out, out->root, "only_one_side");
 	for (int i = 0; i < unmatched_kept(unmatched); i++) {
 		json_t *o = json_append_object(out, list);

@@ -35,17 +35,6 @@ static void put_cell(struct json_out *out, json_t *list, int64_t l, int64_t c,
 	json_append_real(out, cell, view_rounded(kvt_diff_cosine(&s)));
 }
 
-static void add(struct heat *to, const struct heat *h)
-{
-	to->n += h->n;
-	to->bad += h->bad;
-	to->dd += h->dd;
-	to->aa += h->aa;
-	to->bb += h->bb;
-	to->ab += h->ab;
-	to->max_abs = h->max_abs > to->max_abs ? h->max_abs : to->max_abs;
-}
-
 static void put_map(struct json_out *out, json_t *o, const char *key,
 		    const struct diff_result *r, const struct heat *heat,
 		    const struct kvt_view_axis *columns)
@@ -58,7 +47,7 @@ static void put_map(struct json_out *out, json_t *o, const char *key,
 
 			for (int64_t i = kvt_view_member(columns, c);
 			     i < kvt_view_member(columns, c + 1); i++)
-				add(&sum, &heat[l * columns->total + i]);
+				kvt_heat_add(&sum, &heat[l * columns->total + i]);
 			put_cell(out, list, l, c, &sum);
 		}
 }
@@ -192,6 +181,7 @@ void view_diff_json(struct json_out *out, json_t *object, const struct diff *d)
 	}
 	json_put_text(out, object, "result", differs ? "differs" : equal ? "equal" :
 								   "within");
+	diff_json_paired(out, object, d);
 	list = json_put_array(out, object, "only_one_side");
 	for (int i = 0; i < unmatched_kept(&d->pairs.unmatched); i++) {
 		char text[240];

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view_svg.c - maps of the numbers of dumps as one picture, for documents and slides */
+/*
+ * view_svg.c - maps of the numbers of dumps as one picture, for documents and slides
+ *
+ * The root mean square alone; the page has the rest.  The map of keys and that of values
+ * have one scale, so that they compare.
+ */
 #include <math.h>
 
 #include "cli/cli.h"

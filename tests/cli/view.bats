@@ -42,7 +42,7 @@ setup() {
 	head -c 40960 /dev/zero >zeros.bin
 	run -0 "$KVTOOL" view --layout=nhd --dtype=int8 --layers=2 --block-size=16 --heads=4 \
 		--head-dim=8 zeros.bin
-	[[ $output == *"type int8 has no values; give one with --dtype"* ]]
+	[[ $output == *"type int8 has no values; give an element type with --dtype"* ]]
 }
 
 @test "a page is not replaced without --force, and an input never" {
@@ -167,4 +167,24 @@ block() {
 	run -4 --separate-stderr "$KVTOOL" view --mem-limit=64K "$dump"
 	[[ -z $output && $stderr == *"more than --mem-limit allows" ]]
 	[[ ! -e page.html ]]
+}
+
+@test "two dumps whose requests have other names are compared, as diff does" {
+	cp "$dump" other.npy
+	/usr/bin/python3 - "${dump%.npy}.json" <<-'END'
+	import json, sys
+	names = {"A": "cmpl-9-x", "B": "req-8-y", "C": "zz-7-z"}
+	side = json.load(open(sys.argv[1]))
+	side["file"] = "other.npy"
+	for key, value in side.items():
+	    if isinstance(value, dict) and set(value) == set(names):
+	        side[key] = {names[name]: what for name, what in value.items()}
+	json.dump(side, open("other.json", "w"))
+	END
+	run -0 "$KVTOOL" view "$dump" other.npy
+	[[ $output == *"request A of A is cmpl-9-x of B: "*"g0: equal, "* ]]
+	run -0 "$KVTOOL" view -o page.html "$dump" other.npy
+	grep -q '"paired":\[{"a":"A","b":"cmpl-9-x","by":"content"' page.html
+	run -0 "$KVTOOL" doctor "$dump" other.npy
+	[[ $output == *"request A of A is cmpl-9-x of B: "* ]]
 }

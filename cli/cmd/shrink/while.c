@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* while.c - does the user's command still fail on what is left? */
+/*
+ * while.c - does the user's command still fail on what is left?
+ *
+ * It is run on files of the part in the folder that is being made, with their names in A
+ * and B; its exit status, or a text in what it prints, is what the whole is asked for
+ * first.
+ */
 #include "cli/cmd/shrink/case.h"
 
 #include <errno.h>

@@ -21,8 +21,7 @@ struct summing {
 	struct kvt_dump *dump;
 	int group;
 	struct kvt_cut cut;
-	struct kvt_packing packing;	/* of content with a type */
-	int64_t values;			/* numbers in a slot */
+	struct kvt_values values;
 	const double *scale;		/* of keys, of values */
 	struct kvt_moments *sum;		/* [L][H][K] */
 };
@@ -44,16 +43,11 @@ static void decode_cell(double *out, const struct summing *s,
 	double scale = kvt_scale_of(s->scale, group, k);
 
 	for (int64_t i = 0; i < group->shape.n[KVT_AXIS_S]; i++) {
-		if (group->content.type)
-			kvt_packing_decode(out, &s->packing, bytes, 0, s->values);
-		else
-			for (int64_t v = 0; v < s->values; v++)
-				out[v] = kvt_dtype_decode(group->dtype, bytes +
-							  v * group->shape.elem);
-		for (int64_t v = 0; v < s->values; v++)
+		kvt_values_decode(out, &s->values, bytes);
+		for (int64_t v = 0; v < s->values.n; v++)
 			out[v] *= scale;
 		bytes += group->shape.n[KVT_AXIS_D] * group->shape.elem;
-		out += s->values;
+		out += s->values.n;
 	}
 }
 
@@ -136,7 +130,7 @@ static void box_moments(struct kvt_moments *sum, const struct summing *s,
 				struct kvt_moments m;
 
 				decode_cell(scratch, s, group, h % n[KVT_AXIS_K], cells);
-				m = cell_moments(scratch, n[KVT_AXIS_S] * s->values);
+				m = cell_moments(scratch, n[KVT_AXIS_S] * s->values.n);
 				kvt_moments_add(&sum[l * heads + h], &m);
 				cells += bytes;
 			}
@@ -167,30 +161,6 @@ static enum kvt_status sum_box(struct kvt_worker *worker, void *context, int64_t
 	return KVT_OK;
 }
 
-/* What the numbers of a slot are, if it has any that can be read. */
-static enum kvt_status choose_values(struct summing *s, const struct kvt_description *d,
-				     struct kvt_error *err)
-{
-	const struct kvt_group *group = &d->snapshot->group[s->group];
-	enum kvt_status status;
-	struct kvt_error why;
-
-	s->values = group->shape.n[KVT_AXIS_D];
-	if (group->content.type) {
-		s->packing = kvt_group_packing(group);
-		s->values = kvt_packing_values(&s->packing);
-		if ((status = kvt_packing_readable(&s->packing, &why)))
-			return kvt_fail(err, status, "%s: %s: %s", d->path, group->id,
-					why.text);
-		return KVT_OK;
-	}
-	if (!group->dtype->is_float)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: %s: type %s has no values; give an element type with --dtype",
-				d->path, group->id, group->dtype->name);
-	return KVT_OK;
-}
-
 static enum kvt_status stats_group(struct kvt_description *d, int g,
 				   const double scale[2],
 				   const struct kvt_run *run, struct kvt_error *err)
@@ -202,10 +172,12 @@ static enum kvt_status stats_group(struct kvt_description *d, int g,
 	struct kvt_work work = { .fn = sum_box, .context = &s, .label = "statistics",
 			     .total_bytes = f->data_bytes };
 	int64_t limit = run->memory ? run->memory / 4 : INT64_MAX;
-	enum kvt_status status = choose_values(&s, d, err);
+	struct kvt_error why;
+	enum kvt_status status = kvt_values_init(&s.values, f->group, &why);
 
 	if (status)
-		return status;
+		return kvt_fail(err, status, "%s: %s: %.300s", d->path, f->group->id,
+				why.text);
 	f->moments = calloc((size_t)(n[KVT_AXIS_L] * heads + 1), sizeof(*f->moments));
 	if (!f->moments)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -217,7 +189,8 @@ static enum kvt_status stats_group(struct kvt_description *d, int g,
 	work.buffer_bytes[0] = s.cut.box_bytes;
 	work.buffer_bytes[1] = s.cut.layers * heads * (int64_t)sizeof(*f->moments);
 	if (f->data_bytes)	/* else extents may be anything */
-		work.buffer_bytes[2] = n[KVT_AXIS_S] * s.values * (int64_t)sizeof(double);
+		work.buffer_bytes[2] = n[KVT_AXIS_S] * s.values.n *
+				       (int64_t)sizeof(double);
 	kvt_work_reads(&work, s.dump, g, &s.cut, &cell_layout);
 	return kvt_work_run(&work, run, err);
 }

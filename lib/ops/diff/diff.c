@@ -748,3 +748,10 @@ void kvt_diff_result_free(struct diff_result *result)
 	free(result->by_dim);
 	diagnosis_free(result->diagnosis);
 }
+
+void kvt_diff_results_free(struct diff_result *results, const struct diff_pairs *pairs)
+{
+	for (int i = 0; results && i < pairs->n; i++)
+		kvt_diff_result_free(&results[i]);
+	free(results);
+}

@@ -44,6 +44,11 @@ KVT_MUST_CHECK enum kvt_status
 kvt_diff_side_init(struct diff_side *side, const char *name, struct rank_file *files,
 		   int nfiles, const struct kvt_run *run, struct kvt_error *err);
 void kvt_diff_side_free(struct diff_side *side);
+/* The same of two dumps, each of one file. */
+KVT_MUST_CHECK enum kvt_status
+kvt_diff_sides_init(struct diff_side side[NSIDES], struct rank_file file[NSIDES],
+		    const struct kvt_run *run, struct kvt_error *err);
+void kvt_diff_sides_free(struct diff_side side[NSIDES]);
 /* KVT_BAD_INPUT if a file changed while it was read. */
 KVT_MUST_CHECK enum kvt_status
 kvt_diff_side_unchanged(const struct diff_side *side, struct kvt_error *err);
@@ -291,6 +296,9 @@ kvt_diff_compare(struct diff_result *out, const struct diff_pair *p,
 		 const struct diff_criteria *criteria,
 		 const struct diff_options *options, struct kvt_error *err);
 void kvt_diff_result_free(struct diff_result *result);
+
+/* Those of all pairs, and their array; NULL is allowed. */
+void kvt_diff_results_free(struct diff_result *results, const struct diff_pairs *pairs);
 
 /*
  * Fills result->diagnosis of a measured pair that differs and is not decoded; with

@@ -258,11 +258,8 @@ static enum kvt_status align(struct dumps_diff *d, const struct kvt_diff_options
 	const char *ask = d->pairs.partners.ask;
 	enum kvt_status status;
 
-	for (int s = 0; s < NSIDES; s++)
-		if ((status = kvt_diff_side_init(&d->side[s], d->file[s].name,
-						 &d->file[s], 1, run, err)))
-			return status;
-	if ((status = kvt_diff_align(&d->pairs, d->side, &how, err)))
+	if ((status = kvt_diff_sides_init(d->side, d->file, run, err)) ||
+	    (status = kvt_diff_align(&d->pairs, d->side, &how, err)))
 		return status;
 	if (d->pairs.unmatched.n && !options->common)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -321,11 +318,8 @@ enum kvt_status kvt_diff(const struct kvt_dump *a, const struct kvt_dump *b,
 		if (d.result[i].differs)
 			status = kvt_fail(err, KVT_MISMATCH, "%s differs",
 					  d.pairs.pair[i].id);
-	for (int i = 0; d.result && i < d.pairs.n; i++)
-		kvt_diff_result_free(&d.result[i]);
-	free(d.result);
+	kvt_diff_results_free(d.result, &d.pairs);
 	kvt_diff_pairs_free(&d.pairs);
-	for (int s = 0; s < NSIDES; s++)
-		kvt_diff_side_free(&d.side[s]);
+	kvt_diff_sides_free(d.side);
 	return status;
 }

@@ -50,6 +50,24 @@ void kvt_diff_side_free(struct diff_side *side)
 	kvt_dump_close(side->merged);
 }
 
+enum kvt_status kvt_diff_sides_init(struct diff_side side[NSIDES],
+				    struct rank_file file[NSIDES],
+				    const struct kvt_run *run, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int s = 0; !status && s < NSIDES; s++)
+		status = kvt_diff_side_init(&side[s], file[s].name, &file[s], 1, run,
+					    err);
+	return status;
+}
+
+void kvt_diff_sides_free(struct diff_side side[NSIDES])
+{
+	for (int s = 0; s < NSIDES; s++)
+		kvt_diff_side_free(&side[s]);
+}
+
 /* ---- views -------------------------------------------------------------- */
 
 enum kvt_status pair_view(struct diff_pair *p, int side, struct kvt_error *err)

@@ -13,6 +13,23 @@
 #include "lib/kvt/run.h"
 #include "lib/kvt/dump.h"
 
+/* ---- the numbers of a slot: values.c -------------------------------------- */
+
+/* How the content of a slot, of one head and component, becomes numbers. */
+struct kvt_values {
+	const struct kvt_group *group;	/* borrowed */
+	struct kvt_packing packing;	/* of content with a type */
+	int64_t n;			/* numbers of a slot */
+};
+/* KVT_BAD_INPUT: its elements are no numbers; KVT_UNSUPPORTED: none that are read. */
+KVT_MUST_CHECK enum kvt_status
+kvt_values_init(struct kvt_values *out, const struct kvt_group *group,
+		struct kvt_error *err);
+/* 'slot' is dense: D of the group. */
+void kvt_values_decode(double *out, const struct kvt_values *values, const uint8_t *slot);
+
+/* ---- whose a slot is ------------------------------------------------------ */
+
 /* What a slot is to be: live ones hold something, the others should not. */
 enum kvt_duty {
 	KVT_DUTY_UNKNOWN,	/* the dump does not say whether anyone uses it */

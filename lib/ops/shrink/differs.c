@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* differs.c - do two parts differ as the wholes did: at all, and by the same fault */
+/*
+ * differs.c - do two parts differ as the wholes did: at all, and by the same fault
+ *
+ * The first question is asked of the wholes.  What it finds, a fault or that they
+ * differ, is what each part is asked for: no other fault is looked for in parts.
+ */
 #include "lib/ops/shrink/shrink.h"
 
 #include <stdlib.h>
@@ -39,9 +44,8 @@ static enum kvt_status look(struct shrink_differs *d, bool *out,
 		differs |= !status && result[i].differs;
 		if (!status && diagnose && !fault)
 			fault = shows_fault(d, &result[i]);
-		kvt_diff_result_free(&result[i]);
 	}
-	free(result);
+	kvt_diff_results_free(result, pairs);
 	*out = d->asked && d->fault ? fault : differs;
 	d->asked |= !status;
 	return status;
@@ -63,24 +67,21 @@ static enum kvt_status both_init(struct both *both, const struct shrink_differs 
 		/* parts of requests have the names that the whole was given */
 		.run = d->asked ? NULL : &d->run,
 	};
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status;
 
 	*both = (struct both){
 		.file = { { "A", (struct kvt_dump *)(uintptr_t)a },
 			  { "B", (struct kvt_dump *)(uintptr_t)b } },
 		.side = { { .name = "A" }, { .name = "B" } },
 	};
-	for (int s = 0; !status && s < NSIDES; s++)
-		status = kvt_diff_side_init(&both->side[s], both->file[s].name,
-					    &both->file[s], 1, &d->run, err);
+	status = kvt_diff_sides_init(both->side, both->file, &d->run, err);
 	return status ? status : kvt_diff_align(&both->pairs, both->side, &how, err);
 }
 
 static void both_free(struct both *both)
 {
 	kvt_diff_pairs_free(&both->pairs);
-	for (int s = 0; s < NSIDES; s++)
-		kvt_diff_side_free(&both->side[s]);
+	kvt_diff_sides_free(both->side);
 }
 
 enum kvt_status kvt_shrink_pair(const struct shrink_differs *d, const struct kvt_dump *a,

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "lib/dump/pipeline.h"
-#include "lib/ops/describe/describe.h"
+#include "lib/ops/numbers/numbers.h"
 #include "lib/ops/view/view.h"
 #include "lib/ops/write/plan.h"
 
@@ -64,8 +64,7 @@ struct viewing {
 	int group;
 	struct kvt_cut cut;
 	int64_t step;			/* one box of so many is read */
-	struct kvt_packing packing;
-	int64_t values;			/* numbers of a slot */
+	struct kvt_values values;
 	int32_t *column;		/* [B] of the positions axis; -1: not drawn */
 	struct kvt_view_maps *maps;
 };
@@ -131,17 +130,6 @@ static void add(struct kvt_view_cell *to, const struct kvt_view_cell *c)
 
 /* ---- a box --------------------------------------------------------------- */
 
-static void decode_slot(double *out, const struct viewing *v,
-			const struct kvt_group *group, const uint8_t *bytes)
-{
-	if (group->content.type)
-		kvt_packing_decode(out, &v->packing, bytes, 0, v->values);
-	else
-		for (int64_t i = 0; i < v->values; i++)
-			out[i] = kvt_dtype_decode(group->dtype,
-						  bytes + i * group->shape.elem);
-}
-
 /* What a box of the worker adds: cells of [heads][K], of [positions][K], and bins. */
 struct part {
 	struct kvt_view_cell *by_head, *by_position;
@@ -191,13 +179,13 @@ static void count_slots(struct kvt_view_cell *cell, int64_t *bins,
 	int64_t slot_bytes = group->shape.n[KVT_AXIS_D] * group->shape.elem;
 
 	for (int64_t s = 0; s < live; s++) {
-		double *now = scratch + s % 2 * v->values;
+		double *now = scratch + s % 2 * v->values.n;
 
-		decode_slot(now, v, group, cells + s * slot_bytes);
-		count(cell, bins, now, v->values);
+		kvt_values_decode(now, &v->values, cells + s * slot_bytes);
+		count(cell, bins, now, v->values.n);
 		if (s)
-			count_steps(cell, now, scratch + (s - 1) % 2 * v->values,
-				    v->values);
+			count_steps(cell, now, scratch + (s - 1) % 2 * v->values.n,
+				    v->values.n);
 	}
 }
 
@@ -326,23 +314,6 @@ static void number_blocks(struct viewing *v)
 
 /* ---- the whole ----------------------------------------------------------- */
 
-static enum kvt_status choose_values(struct viewing *v, struct kvt_error *err)
-{
-	const struct kvt_group *group = v->maps->group;
-
-	v->values = group->shape.n[KVT_AXIS_D];
-	if (group->content.type) {
-		v->packing = kvt_group_packing(group);
-		v->values = kvt_packing_values(&v->packing);
-		return kvt_packing_readable(&v->packing, err);
-	}
-	if (group->dtype->is_float)
-		return KVT_OK;
-	return kvt_fail(err, KVT_BAD_INPUT,
-			"type %s has no values; give one with --dtype",
-			group->dtype->name);
-}
-
 static enum kvt_status make_room(struct kvt_view_maps *m, int64_t cells,
 				 struct kvt_error *err)
 {
@@ -376,7 +347,7 @@ static enum kvt_status view_boxes(struct viewing *v, int64_t most,
 	work.total_bytes = v->maps->bytes / v->step;
 	work.buffer_bytes[0] = v->cut.box_bytes;
 	work.buffer_bytes[1] = part_bytes(v, v->cut.layers + 1);
-	work.buffer_bytes[2] = 2 * v->values * (int64_t)sizeof(double);
+	work.buffer_bytes[2] = 2 * v->values.n * (int64_t)sizeof(double);
 	kvt_work_reads(&work, v->dump, v->group, &v->cut, &cell_layout);
 	return kvt_work_run(&work, run, err);
 }
@@ -394,7 +365,7 @@ enum kvt_status kvt_view_maps(struct kvt_view_maps *m, struct kvt_dump *dump, in
 	m->layers.total = m->group->shape.n[KVT_AXIS_L];
 	m->heads.total = m->group->shape.n[KVT_AXIS_H];
 	if (!(status = kvt_shape_nbytes(&m->bytes, &m->group->shape, err)) &&
-	    !(m->no_values = (status = choose_values(&v, err)) != KVT_OK) &&
+	    !(status = kvt_values_init(&v.values, m->group, err)) &&
 	    !(status = list_blocks(&v, s, err)) &&
 	    !(status = make_room(m, cells, err))) {
 		number_blocks(&v);

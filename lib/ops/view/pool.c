@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pool.c - which block of a pool is whose, in runs of neighbours */
+/*
+ * pool.c - which block of a pool is whose, in runs of neighbours
+ *
+ * A pool may have a million blocks, but those of a request lie together more often than
+ * not: so runs are few, and whoever draws them opens only what is looked at.
+ */
 #include <stdlib.h>
 
 #include "lib/ops/view/view.h"

@@ -42,7 +42,6 @@ int64_t kvt_view_member(const struct kvt_view_axis *axis, int64_t cell);
 struct kvt_view_maps {
 	const struct kvt_group *group;	/* borrowed */
 	int64_t kv;			/* extent of K */
-	bool no_values;			/* its elements are no numbers: that is why */
 	struct kvt_view_axis layers, heads, positions;
 	/*
 	 * The blocks of that axis, as positions in the dump: those of requests in the
