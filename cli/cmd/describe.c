@@ -254,6 +254,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ n, "a dump" }, { 0 } }, err)) ||
 	    (status = take_scale(&asked, scale, err)))
 		return status;
+	if (asked.map && asked.json)
+		return kvt_fail(err, KVT_USAGE,
+				"--map and --json exclude each other; kvtool view --json has the pool");
 	n = pass_over_manifests(argv, n, &asked.hints);
 	asked.hints.empty = !asked.peek.n;
 	asked.print.hints = n == 1 ? &asked.hints : NULL;

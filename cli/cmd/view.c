@@ -119,16 +119,29 @@ static void view_free(struct view *view)
 	free(view->dump);
 }
 
-static bool is_picture(const char *path)
+static bool ends_in(const char *path, const char *ending)
 {
-	return path && strlen(path) > 4 && !strcasecmp(path + strlen(path) - 4, ".svg");
+	size_t n = strlen(path), m = strlen(ending);
+
+	return n > m && !strcasecmp(path + n - m, ending);
+}
+
+/* What is written follows from the name; a page may also go to standard output. */
+static enum kvt_status check_output(const char *path, struct kvt_error *err)
+{
+	if (!path || !strcmp(path, "-") || !strcmp(path, "/dev/stdout") ||
+	    ends_in(path, ".html") || ends_in(path, ".htm") || ends_in(path, ".svg"))
+		return KVT_OK;
+	return kvt_fail(err, KVT_USAGE,
+			"--output is '%.200s', expected a name that ends in .html or .svg",
+			path);
 }
 
 /* A picture of two dumps is that of what differs. */
 static enum kvt_status draw(FILE *f, const struct view *view, const char *path,
 			    struct kvt_error *err)
 {
-	if (!is_picture(path))
+	if (!ends_in(path, ".svg"))
 		return view_page(f, view, err);
 	if (view->diff)
 		diff_svg_maps(f, view->diff);
@@ -260,6 +273,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if ((status = opt_need(&cmd_view, (struct opt_need[]){
 			{ n, "a dump" }, { 0 } }, err)) ||
 	    (status = diff_tolerances(&asked.criteria.tolerance, tolerance, err)) ||
+	    (status = check_output(asked.output, err)) ||
 	    (status = text_file_check(asked.output, argv, n, asked.force, err)))
 		return status;
 	if (asked.criteria.exact && tolerance[0])

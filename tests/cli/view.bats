@@ -60,9 +60,8 @@ setup() {
 @test "a page that cannot be written leaves nothing" {
 	run -5 "$KVTOOL" view -o nowhere/page.html "$dump"
 	[[ ! -e nowhere ]]
-	mkdir locked && chmod 500 locked
-	[[ $(id -u) -eq 0 ]] || run -5 "$KVTOOL" view -o locked/page.html "$dump"
-	[[ -z $(ls -A locked) ]]
+	run -5 --separate-stderr "$KVTOOL" view -o /proc/page.html "$dump"
+	[[ -z $output && -n $stderr ]]
 }
 
 @test "a dump that is cut is refused in one sentence" {
@@ -187,4 +186,12 @@ block() {
 	grep -q '"paired":\[{"a":"A","b":"cmpl-9-x","by":"content"' page.html
 	run -0 "$KVTOOL" doctor "$dump" other.npy
 	[[ $output == *"request A of A is cmpl-9-x of B: "* ]]
+}
+
+@test "what is written follows from the name, and what has no name for it is refused" {
+	run -2 "$KVTOOL" view -o page.gif "$dump"
+	[[ $output == *"--output is 'page.gif', expected a name that ends in .html or .svg" ]]
+	[[ ! -e page.gif ]]
+	run -2 "$KVTOOL" describe --map --json "$dump"
+	[[ $output == *"--map and --json exclude each other"* ]]
 }
