@@ -39,6 +39,7 @@ struct pass {
 	int64_t nworst;
 	int64_t most_slots;		/* of a segment */
 	const bool *table;		/* [DIFF_AXES] */
+	bool firsts;
 };
 
 enum { BUFFER_A, BUFFER_B, BUFFER_CELLS };
@@ -322,6 +323,7 @@ struct found {
 	struct heat *by_kv;			/* [nkv] */
 	struct heat *by_slot, *by_dim;		/* [slots]; [content], if wanted */
 	uint8_t *bad_slot, *bad_dim;		/* [slots]; [content] */
+	struct deviation *head_first, *segment_first;	/* of each of these, if wanted */
 	struct deviation *first, *worst;	/* the last has only nworst */
 	struct findings findings;
 };
@@ -350,12 +352,16 @@ static struct found found_at(const struct pass *c, void *bytes, int64_t *nbytes)
 	f.by_slot = after(bytes, &at, table[DIFF_TOKEN] ? slots : 0, sizeof(*f.by_slot));
 	f.by_dim = after(bytes, &at, table[DIFF_DIM] ? c->p->content : 0,
 			 sizeof(*f.by_dim));
+	f.head_first = after(bytes, &at, c->firsts ? c->cut.layers * c->p->nheads : 0,
+			     sizeof(*f.head_first));
+	f.segment_first = after(bytes, &at, c->firsts ? c->cut.layers * c->cut.blocks : 0,
+				sizeof(*f.segment_first));
 	f.bad_slot = after(bytes, &at, slots, 1);
 	f.bad_dim = after(bytes, &at, c->p->content, 1);
 	f.first = after(bytes, &at, 1, sizeof(*f.first));
 	f.worst = after(bytes, &at, c->nworst, sizeof(*f.worst));
-	f.findings = (struct findings){ .first = f.first, .worst = f.worst,
-					.room = c->nworst, .bad_dim = f.bad_dim,
+	f.findings = (struct findings){ .worst = f.worst, .room = c->nworst,
+					.bad_dim = f.bad_dim,
 					.by_dim = table[DIFF_DIM] ? f.by_dim : NULL };
 	*nbytes = at;
 	return f;
@@ -385,7 +391,7 @@ static void measure_segment(const struct pass *c, struct found *f,
 	const struct diff_pair *p = c->p;
 	const uint8_t *a = slots_at(c, chunk, SIDE_A, layer, segment);
 	const uint8_t *b = slots_at(c, chunk, SIDE_B, layer, segment);
-	struct diff_sums *heads = f->by_head + (layer - chunk->layer) * p->nheads;
+	int64_t head = (layer - chunk->layer) * p->nheads, mine = heat - f->by_segment;
 
 	for (int64_t s = 0; s < segment->count; s++) {
 		struct diff_sums slot = { 0 };
@@ -394,13 +400,20 @@ static void measure_segment(const struct pass *c, struct found *f,
 		for (int64_t k = 0; k < p->nkv; k++) {
 			const int64_t key[KVT_NAXES] = { layer, segment->ordinal, s, h,
 							 k };
+			struct deviation first = { .set = false };
 			struct diff_sums sums = { 0 };
 
+			f->findings.first = &first;
 			f->findings.sums = &sums;
 			meter_run(c->out->meter, a, b, p->content, key, &f->findings);
 			a += p->stored[SIDE_A] * p->group[SIDE_A]->dtype->elem;
 			b += p->stored[SIDE_B] * p->group[SIDE_B]->dtype->elem;
-			sums_add(&heads[h], &sums);
+			kvt_deviation_keep(f->first, &first);
+			if (c->firsts) {
+				kvt_deviation_keep(&f->head_first[head + h], &first);
+				kvt_deviation_keep(&f->segment_first[mine], &first);
+			}
+			sums_add(&f->by_head[head + h], &sums);
 			sums_add(&slot, &sums);
 			heat_add_sums(&f->by_kv[k], &sums);
 		}
@@ -460,6 +473,9 @@ static void merge_found(struct diff_result *out, const struct pass *c,
 
 			sums_add(&out->sums, sums);
 			heat_add_sums(&out->by_head[l * p->nheads + h], sums);
+			if (c->firsts)
+				kvt_deviation_keep(&out->head_first[l * p->nheads + h],
+					       &f->head_first[local * p->nheads + h]);
 		}
 		for (int64_t i = 0; i < nsegments; i++) {
 			int64_t ordinal = p->segment[chunk->segment + i].ordinal;
@@ -469,10 +485,13 @@ static void merge_found(struct diff_result *out, const struct pass *c,
 				   &f->by_segment[local * nsegments + i]);
 			kvt_heat_add(&out->by_part[ordinal],
 				   &f->by_segment[local * nsegments + i]);
+			if (c->firsts)
+				kvt_deviation_keep(&out->segment_first[l * out->ncolumns +
+								   column],
+					       &f->segment_first[local * nsegments + i]);
 		}
 	}
-	if (f->first->set && (!out->first.set || deviation_before(f->first, &out->first)))
-		out->first = *f->first;
+	kvt_deviation_keep(&out->first, f->first);
 	for (int64_t i = 0; i < *f->nworst; i++)
 		worst_insert(out->worst, &out->nworst, c->nworst, &f->worst[i]);
 }
@@ -495,12 +514,18 @@ static bool is_deviation(const struct deviation *d, const struct diff_pair *p)
 		       p->segment[p->ordered[d->key[KVT_AXIS_B]]].count;
 }
 
-static bool are_deviations(const struct found *f, const struct diff_pair *p)
+static bool are_deviations(const struct found *f, const struct pass *c)
 {
-	bool good = is_deviation(f->first, p);
+	int64_t heads = c->firsts ? c->cut.layers * c->p->nheads : 0;
+	int64_t segments = c->firsts ? c->cut.layers * c->cut.blocks : 0;
+	bool good = is_deviation(f->first, c->p);
 
 	for (int64_t i = 0; good && i < *f->nworst; i++)
-		good = is_deviation(&f->worst[i], p) && f->worst[i].set;
+		good = is_deviation(&f->worst[i], c->p) && f->worst[i].set;
+	for (int64_t i = 0; good && i < heads; i++)
+		good = is_deviation(&f->head_first[i], c->p);
+	for (int64_t i = 0; good && i < segments; i++)
+		good = is_deviation(&f->segment_first[i], c->p);
 	return good;
 }
 
@@ -516,7 +541,7 @@ static bool take_found(void *context, int64_t i, const void *result, int64_t nby
 
 	if (nbytes < least || *f.nworst < 0 || *f.nworst > c->nworst ||
 	    nbytes != least + *f.nworst * (int64_t)sizeof(*f.worst) ||
-	    !are_deviations(&f, c->p))
+	    !are_deviations(&f, c))
 		return false;
 	merge_found(c->out, c, &chunk, &f);
 	return true;
@@ -598,7 +623,13 @@ static enum kvt_status start_result(struct pass *c, struct kvt_error *err)
 		out->by_slot = zeros(p->nslots, sizeof(*out->by_slot));
 	if (c->table[DIFF_DIM])
 		out->by_dim = zeros(p->content, sizeof(*out->by_dim));
-	if (!out->by_head || !out->by_segment || !out->by_part || !out->worst ||
+	if (c->firsts) {
+		out->head_first = zeros(p->nlayers * p->nheads, sizeof(*out->head_first));
+		out->segment_first = zeros(p->nlayers * out->ncolumns,
+					   sizeof(*out->segment_first));
+	}
+	if (!out->head_first != !c->firsts || !out->segment_first != !c->firsts ||
+	    !out->by_head || !out->by_segment || !out->by_part || !out->worst ||
 	    !out->bad_slot || !out->bad_dim || !out->by_slot != !c->table[DIFF_TOKEN] ||
 	    !out->by_dim != !c->table[DIFF_DIM])
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -710,7 +741,7 @@ enum kvt_status kvt_diff_compare(struct diff_result *out, const struct diff_pair
 				 struct kvt_error *err)
 {
 	struct pass c = { .out = out, .p = p, .nworst = options->nworst,
-			  .table = options->table };
+			  .table = options->table, .firsts = options->firsts };
 	enum kvt_status status = start(out, p, criteria, err);
 	bool enough;
 
@@ -746,6 +777,8 @@ void kvt_diff_result_free(struct diff_result *result)
 	free(result->bad_dim);
 	free(result->by_slot);
 	free(result->by_dim);
+	free(result->head_first);
+	free(result->segment_first);
 	diagnosis_free(result->diagnosis);
 }
 

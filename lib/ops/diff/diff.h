@@ -216,6 +216,9 @@ struct deviation {
 	uint64_t bits[NSIDES], ulp;
 };
 
+/* Becomes 'd', if that is set and comes before it. */
+void kvt_deviation_keep(struct deviation *first, const struct deviation *d);
+
 /* A cell of a heat map, or a row of a table. */
 struct heat {
 	int64_t n, bad;			/* bad: outside the tolerance, or unequal */
@@ -272,6 +275,8 @@ struct diff_result {
 	struct heat by_kv[2];
 	uint8_t *bad_slot, *bad_dim;	/* [nslots], by ordinal; [content]: is any bad? */
 	struct heat *by_slot, *by_dim;	/* the same; NULL: no such table was asked for */
+	/* of each cell of by_head and by_segment; NULL: not asked for */
+	struct deviation *head_first, *segment_first;
 	struct diff_diagnosis *diagnosis;	/* NULL: none was made */
 
 	struct meter *meter;		/* private to lib/ops/diff */
@@ -283,6 +288,7 @@ struct diff_options {
 	bool verdict_only;		/* how much they differ is not wanted */
 	int64_t nworst;			/* to keep; at most DIFF_MAX_WORST */
 	bool table[DIFF_AXES];		/* that are wanted */
+	bool firsts;			/* the first deviation of each cell is, too */
 	const struct kvt_fault *only;	/* a diagnosis is to find this, or nothing */
 };
 

@@ -97,6 +97,12 @@ bool deviation_before(const struct deviation *a, const struct deviation *b)
 	return false;
 }
 
+void kvt_deviation_keep(struct deviation *first, const struct deviation *d)
+{
+	if (d->set && (!first->set || deviation_before(d, first)))
+		*first = *d;
+}
+
 static bool is_worse(const struct deviation *a, const struct deviation *b)
 {
 	if (a->error > b->error || a->error < b->error)
@@ -346,8 +352,7 @@ static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
 	d->set = true;
 	d->value[SIDE_A] = a;
 	d->value[SIDE_B] = b;
-	if (!out->first->set || deviation_before(d, out->first))
-		*out->first = *d;
+	kvt_deviation_keep(out->first, d);
 	worst_insert(out->worst, &out->nworst, out->room, d);
 }
 
