@@ -219,7 +219,8 @@ static void print_json(struct json_out *out, const struct kvt_findings r[NLISTS]
 	static const char *const keys[] = { "a", "b", "transfer" };
 
 	for (int i = 0; i < NLISTS; i++)
-		fsck_json(out, json_put_array(out, out->root, keys[i]), &r[i]);
+		fsck_json(out, json_append_object(out, json_put_array(
+				out, out->root, keys[i])), &r[i], INT_MAX);
 	json_put_int(out, out->root, "tensors", arrived->views);
 	json_put_int(out, out->root, "tensors_whole", arrived->whole);
 }

@@ -35,10 +35,16 @@ def dumps(tmp):
            "ranks": [f"{KV}/s260k/tp4/rank{r}.packed_hnd.bf16.safetensors" for r in range(4)]}
     kvtool("mutate", "-q", "--fault=swap-kv,layer=2", nhd, f"{tmp}/bad.npy")
     out["bug"] = [nhd, f"{tmp}/bad.npy"]
+    kvtool("mutate", "-q", "--fault=swap-heads,a=0,b=2", nhd, f"{tmp}/heads.npy")
+    out["heads"] = [nhd, f"{tmp}/heads.npy"]
+    kvtool("convert", "-q", nhd, f"{tmp}/stored.h5")
+    out["stored"] = [f"{tmp}/stored.h5"]
+    kvtool("mutate", "-q", "--fault=shift-tokens,by=1", nhd, f"{tmp}/shifted.npy")
+    out["shifted"] = [nhd, f"{tmp}/shifted.npy"]
     x = np.zeros((3, 5, 4, 2, 2, 8), np.float16)
     x[1, 2] = np.nan
     np.save(f"{tmp}/broken.npy", x)
-    out["broken"] = ["--layout=LBSHKD", f"{tmp}/broken.npy"]
+    out["broken"] = ["--layout=LBSHKD", "--blocks-of=A=1-3:12", "--all", f"{tmp}/broken.npy"]
     np.save(f"{tmp}/many.npy", np.ones((10000, 3, 1, 8), np.float16))
     out["many layers"] = ["--layout=mla", f"{tmp}/many.npy"]
     np.save(f"{tmp}/one.npy", np.ones((1, 1, 1, 1, 2, 8), np.float16))
@@ -48,6 +54,23 @@ def dumps(tmp):
 
 MARKS = """[...document.querySelectorAll('svg.pic')].flatMap((svg, i) =>
     [...svg.querySelectorAll('rect')].filter(r => r.getBoundingClientRect().width > 0).map((r, j) => [i, j]))"""
+
+
+def say_all(browser, marks):
+    """What many marks say, as if the pointer went over them: [words, what a click gives]."""
+    return browser.run(f"""{json.dumps(marks)}.map(([picture, mark]) => {{
+        const svg = document.querySelectorAll('svg.pic')[picture], r = svg.querySelectorAll('rect')[mark];
+        const says = svg.closest('figure, .figures').querySelector('.says');
+        svg.dispatchEvent(new PointerEvent('pointermove'));
+        r.dispatchEvent(new PointerEvent('pointermove', {{ bubbles: true }}));
+        const words = says.textContent;
+        let copied = "";
+        const clipboard = navigator.clipboard;
+        Object.defineProperty(navigator, 'clipboard', {{ value: undefined, configurable: true }});
+        r.dispatchEvent(new MouseEvent('click', {{ bubbles: true }}));
+        Object.defineProperty(navigator, 'clipboard', {{ value: clipboard, configurable: true }});
+        return [words, says.textContent];
+    }})""")
 
 
 def say(browser, picture, mark):
@@ -124,13 +147,11 @@ def commands(browser, tmp):
     """Cells of the block: where says the same byte of memory; numbers: peek is among them."""
     browser.open(f"{tmp}/plain.html")
     rng = random.Random(4)
-    marks = [m for m in browser.run(MARKS) if m[0] == 0]
+    marks = rng.choices([m for m in browser.run(MARKS) if m[0] == 0], k=CELLS)
+    said = say_all(browser, marks)
+    tap.equal([say(browser, *m) for m in marks[:20]], [words for words, _ in said[:20]], "under a real pointer, too")
     bad = []
-    for _, mark in rng.choices(marks, k=CELLS):
-        words = say(browser, 0, mark)
-        browser.run("document.querySelector('svg.pic').dispatchEvent(new MouseEvent('click', {bubbles: true}))")
-        browser.run("new Promise(done => setTimeout(done, 20))")
-        command = browser.run("document.querySelector('svg.pic').parentNode.querySelector('.says').textContent")
+    for words, command in said:
         words_byte = int(re.match(r"byte ([\d,]+)", words).group(1).replace(",", ""))
         asked = shlex.split(command[command.index("kvtool where"):])[2:]
         r = kvtool("where", "--json", *asked)
@@ -171,18 +192,13 @@ def pool(browser, operands, tmp):
 def maps(browser, name, tmp, pattern, want):
     """Numbers that cells say, against 'want' of the words' groups."""
     browser.open(f"{tmp}/{name}.html")
-    marks, rng, bad, seen = browser.run(MARKS), random.Random(5), [], 0
-    rng.shuffle(marks)
-    for picture, mark in marks:
-        found = re.match(pattern, say(browser, picture, mark))
-        if not found:
-            continue
-        seen += 1
-        if not want(found):
-            bad.append(found.group(0))
-        if seen == CELLS:
-            break
-    tap.ok(seen > 20 and not bad, f"{seen} cells of {name} say what kvtool says", bad[:5])
+    marks, rng, bad = browser.run(MARKS), random.Random(5), []
+    found = [f for words, _ in say_all(browser, marks) if (f := re.match(pattern, words))]
+    seen = min(len(found), CELLS)
+    for f in rng.sample(found, seen):
+        if not want(f):
+            bad.append(f.group(0))
+    tap.ok(seen >= 20 and not bad, f"{seen} cells of {name} say what kvtool says", bad[:5])
 
 
 def heads(operands):
@@ -209,6 +225,71 @@ def shares(operands):
     return want
 
 
+# What somebody wants to know, the page of which dump tells it, in which section, the mark to
+# point at or to click (its picture and number) or None: all that the section says; the answer.
+QUESTIONS = [
+    ("Which blocks does B share with A, and which tokens are in them?", "plain", "The pool", ("the pool", 14, True),
+     r"Block 14: tokens 16 to 31 of A; tokens 16 to 31 of B"),
+    ("Is it one head, or all of them?", "heads", "Where they differ", ("share that differs by layer and head", 9, False),
+     r"layer 2, head 1: equal"),
+    ("Which heads, then?", "heads", "Where they differ", ("share that differs by layer and head", 10, False),
+     r"layer 2, head 2: 11,015 of 11,024 differ"),
+    ("Would fp8 hold for layer 3?", "plain", "The numbers", None, r"layer 3, keys[\s\S]*?e4m3: 0\.0476 % outside"),
+    ("Why is a head slower to send from NHD than from HND?", "plain", "Block 13", None,
+     r"nhd LBSHC\s+1 run of bytes; of a token 1 run, of a head 16 runs[\s\S]*hnd LBHSC\s+1 run of bytes; of a token 4 runs, of a head 1 run"),
+    ("Where does block 20 begin in the file, and whose is it?", "plain", "The pool", ("the pool", 20, False),
+     r"block 20: of A; begins at byte 41,088 of the file"),
+    ("Which layer and head has the largest keys?", "plain", "The numbers", ("root mean square of keys", 4, False),
+     r"layer 1, head 0, keys: root mean square 7\.49"),
+    ("Is anything NaN, and where?", "broken", "What fsck finds", None, r"live\.nonfinite: group=g0,layer=1,block=2,slot=0,head=0,kv=k,dim=0"),
+    ("Which number is the first that differs, and at which byte?", "bug", "Where they differ", None,
+     r"first: layer 2, token 0 of A, block 13 slot 0, head 0, key, element 0: \S+ and \S+, at bytes \d+ and \d+"),
+    ("Is one rank unlike the others?", "ranks", "Beside each other", ("root mean square of keys", 1, False),
+     r"layer 1, head 0, keys: root mean square 7\.49"),
+    ("Which layer is compressed least?", "stored", "What is stored", ("bytes in the file by layer", 4, False),
+     r"layer 4: 66\.4 KiB in the file of 96\.0 KiB, ratio 1\.44; 8 tiles"),
+]
+
+
+def questions(browser, tmp, pictures):
+    """Each is answered by one look at a page."""
+    for i, (question, name, heading, mark, answer) in enumerate(QUESTIONS, 1):
+        browser.open(f"{tmp}/{name}.html")
+        section = f"[...document.querySelectorAll('section')].find(s => s.querySelector('h2').textContent.startsWith('{heading}'))"
+        browser.run(f"{section}.scrollIntoView()")
+        said = browser.run(f"{section}.innerText")
+        if mark:
+            label, number, click = mark
+            picture = browser.run(f"""[...document.querySelectorAll('svg.pic')].indexOf(
+                {section}.querySelector("svg.pic[aria-label='{label}']"))""")
+            said = say(browser, picture, browser.run(f"""[...document.querySelectorAll('svg.pic')[{picture}].querySelectorAll('rect')]
+                .indexOf([...document.querySelectorAll('svg.pic')[{picture}].querySelectorAll('rect:not(.r)')][{number}])""")
+                       if label.startswith("bytes") else number)
+            if click:
+                browser.run(f"document.querySelectorAll('svg.pic')[{picture}].dispatchEvent(new MouseEvent('click', {{ bubbles: true }}))")
+                said = browser.run(f"{section}.innerText")
+        if pictures:
+            browser.picture(f"{pictures}/question_{i}.png", whole=False)
+        tap.ok(re.search(answer, said), question, repr(said[-300:]))
+
+
+def peeks(operands):
+    """The first element of a cell that differs: both numbers as --peek has them, both bytes as where."""
+    kv = {"key": "k", "value": "v"}
+
+    def want(found):
+        layer, block, slot, head, part, dim, a, b, at_a, at_b = found.groups()
+        place = f"layer={layer},block={block},slot={slot},head={head},kv={kv[part]},dim={dim}"
+        for path, number, at in zip(operands, (a, b), (at_a, at_b)):
+            peek = json.loads(kvtool("describe", "--json", f"--peek={place}", path).out)["peeks"][0]
+            byte = json.loads(kvtool("where", "--json", path, place).out)["matches"][0]["offset"]
+            x = peek["fields"][0]["values"][0]
+            if abs(float(number) - x) > 0.006 * abs(x) or int(at.replace(",", "")) != byte:
+                return False
+        return True
+    return want
+
+
 def main():
     oracle.need_program_and_data()
     if not CHROMIUM:
@@ -227,7 +308,10 @@ def main():
             pool(browser, drawn["plain"], tmp)
             maps(browser, "plain", tmp, r"layer (\d+), head (\d+), (\w+): root mean square (\S+)",
                  heads(drawn["plain"]))
+            questions(browser, tmp, pictures)
             maps(browser, "bug", tmp, r"layer (\d+), head (\d+): (.*)", shares(drawn["bug"]))
+            maps(browser, "shifted", tmp, r"layer (\d+), .*; first block (\d+) slot (\d+), head (\d+), (\w+), "
+                 r"element (\d+): (\S+) and (\S+), at bytes ([\d,]+) and ([\d,]+)", peeks(drawn["shifted"]))
         finally:
             browser.close()
     return tap.done()

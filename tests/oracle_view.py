@@ -12,6 +12,7 @@ import sys
 
 sys.dont_write_bytecode = True
 
+import h5py
 import numpy as np
 
 import oracle
@@ -241,6 +242,15 @@ def compared(tmp):
     tap.equal(got, {(l, b): bad[l, b] for l, b in zip(*np.nonzero(bad))}, "which blocks")
     tap.equal([g["first"][k] for k in ("layer", "block", "slot", "head", "kv", "dim")], [3, 2, 1, 2, 1, 0],
               "where first")
+    rows = {(l, b): np.argwhere((x.view(np.uint16) != y.view(np.uint16))[l, b])[0] for l, b in zip(*np.nonzero(bad))}
+    at = {(g["layers"][c[0]], g["positions"][c[1]]["block"]): c[7:] for c in g["by_position"]}
+    header, strides = os.path.getsize(f"{tmp}/a.npy") - x.nbytes, x.strides
+    tap.equal(at, {(l, b): [b, s, h, k, e, x[l, b, s, h, k, e], (n := header + int(np.dot(strides, (l, b, s, h, k, e)))),
+                            y[l, b, s, h, k, e], n] for (l, b), (s, h, k, e) in rows.items()}, "the first of each cell")
+    moved = np.argwhere(x.view(np.uint16) != y.view(np.uint16))
+    heads = {(l, h): next(i for i in moved if i[0] == l and i[3] == h) for l, _, _, h, _, _ in moved}
+    at = {(g["layers"][c[0]], g["heads"][c[1]]): (c[7], c[8], c[10], c[11]) for c in g["by_head"]}
+    tap.equal(at, {key: (i[1], i[2], i[4], i[5]) for key, i in heads.items()}, "and of each head")
     page(tmp, *options, f"{tmp}/a.npy", f"{tmp}/b.npy")
     same = view(*options, f"{tmp}/a.npy", f"{tmp}/a.npy")["diff"]
     tap.equal(same["result"], "equal", "the same file")
@@ -248,6 +258,60 @@ def compared(tmp):
     g = view(*options, f"{tmp}/a.npy", f"{tmp}/b.npy")["diff"]["groups"][0]
     line = re.search(r"^  fault   (.*)$", kvtool("diff", *options, f"{tmp}/a.npy", f"{tmp}/b.npy").out, re.M)
     tap.equal(g["diagnosis"], line and line.group(1), "the diagnosis in the words of diff")
+
+
+def stored(tmp):
+    """Bytes of tiles by layer are those of HDF5's index; findings are those of fsck."""
+    for name, to in (("plain", []), ("hnd", ["--level=9"]), ("big", ["--tile=1K"])):
+        r = kvtool("convert", "-q", "-f", *to, f"{oracle.DATA}/s260k/paged_bs16/packed_nhd.bf16.npy", f"{tmp}/{name}.h5")
+        if r.code:
+            tap.ok(False, f"stored: {name}", r.err)
+            continue
+        s = view(f"{tmp}/{name}.h5")["dumps"][0]["groups"][0]["stored"]
+        with h5py.File(f"{tmp}/{name}.h5") as f:
+            data = largest(f)
+            want = {}
+            for i in range(data.id.get_num_chunks()):
+                c = data.id.get_chunk_info(i)
+                want.setdefault(c.chunk_offset[0], []).append(c.size)
+        tap.equal([s["stored_bytes"], s["tiles"], s["seen"], s["least"], s["most"]],
+                  [[f(want[l]) for l in sorted(want)] for f in (sum, len, len, min, max)], f"stored: {name}")
+        tap.equal(sum(s["plain_bytes"]), view(f"{tmp}/{name}.h5")["dumps"][0]["data_bytes"], f"all of {name}")
+    x = np.zeros((40, 300, 1, 8), np.float16)
+    np.save(f"{tmp}/many.npy", x)
+    kvtool("convert", "-q", "-f", "--layout=mla", "--tile=1", f"{tmp}/many.npy", f"{tmp}/many.h5")
+    v = view(f"{tmp}/many.h5")
+    s = v["dumps"][0]["groups"][0]["stored"]
+    tap.ok(sum(s["seen"]) <= 4096 < sum(s["tiles"]) == 40 * 300 and all(s["seen"]),
+           "of many tiles some are looked up, of each layer", [sum(s["seen"]), sum(s["tiles"])])
+    x[3] = np.nan
+    np.save(f"{tmp}/odd.npy", x)
+    for more, fsck in ((), ("--fast",)), (("--all",), ()):
+        got = view("--layout=mla", "--blocks-of=A=2:1", "--blocks-of=B=2:1", *more, f"{tmp}/odd.npy")
+        want = json.loads(kvtool("fsck", "--json", "--layout=mla", "--blocks-of=A=2:1", "--blocks-of=B=2:1", *fsck, f"{tmp}/odd.npy").out)
+        got = got["dumps"][0]["fsck"] if isinstance(got, dict) else got
+        tap.equal(got, want["files"][0], f"findings as of fsck {' '.join(fsck)}")
+
+
+def largest(f):
+    """The dataset of a snapshot that has the data."""
+    found = []
+    f.visititems(lambda _, o: found.append(o) if isinstance(o, h5py.Dataset) else None)
+    return max(found, key=lambda d: d.size)
+
+
+def token_ids(tmp):
+    """They are the prompt: nowhere but where they are asked for."""
+    np.save(f"{tmp}/t.npy", np.ones((1, 4, 4, 1, 2, 8), np.float16))
+    with open(f"{tmp}/t.json", "w") as f:
+        json.dump({"layout": "LBSHKD", "sizes": {"layers": 1, "num_blocks": 4, "block_size": 4, "head_dim": 8, "num_kv_heads": 1},
+                   "dtype": "float16", "file": "t.npy", "block_table": {"A": [1, 2]}, "num_tokens": {"A": 6},
+                   "token_ids": {"A": [70001, 70002, 70003, 70004, 70005, 70006]}}, f)
+    text = page(tmp, f"{tmp}/t.npy")
+    tap.ok("70003" not in text, "no ids of tokens")
+    text = page(tmp, "--token-ids", f"{tmp}/t.npy")
+    v = view("--token-ids", f"{tmp}/t.npy")
+    tap.equal(v["dumps"][0]["requests"][0]["token_ids"] if isinstance(v, dict) else v, list(range(70001, 70007)), "with them")
 
 
 def places(d, g):
@@ -325,6 +389,8 @@ def main():
         hostile(tmp)
         compared(tmp)
         groups(tmp)
+        stored(tmp)
+        token_ids(tmp)
         small(tmp)
     return tap.done()
 

@@ -6,6 +6,7 @@
 #include "cli/regions.h"
 #include "cli/set.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -87,7 +88,8 @@ static void refused(struct kvt_findings *r, enum kvt_status status, const char *
 static void finish(struct kvt_findings *r, struct run *run)
 {
 	if (run->asked->json)
-		fsck_json(&run->json, run->list, r);
+		fsck_json(&run->json, json_append_object(&run->json, run->list), r,
+			  INT_MAX);
 	else
 		fsck_text(r, run->asked->quiet);
 	if (r->total[KVT_ERROR])

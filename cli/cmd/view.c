@@ -21,7 +21,7 @@
 #include "cli/text_file.h"
 #include "lib/ops/numbers/numbers.h"
 
-enum { SAMPLE = 256 << 20 };
+enum { SAMPLE = 256 << 20, MOST_TILES = 4096 };
 
 /* Cells of a map, if a page has that many groups: it must stay small. */
 static int64_t cells_of(int64_t ngroups)
@@ -34,10 +34,29 @@ struct asked {
 	struct kvt_run run;
 	int64_t sample;
 	int ndumps;			/* that share a page */
-	bool all, json, force, block, watch, once;
+	bool all, json, force, block, token_ids, watch, once;
 	const char *output;
 	struct diff_criteria criteria;	/* of what two dumps are held against */
 };
+
+/* What fsck finds, and what is stored: of the data only if all of it is looked at. */
+static enum kvt_status look_closer(struct view_dump *d, const char *path,
+				   const struct asked *asked, struct kvt_error *err)
+{
+	int ngroups = d->facts.snapshot->ngroups;
+	struct kvt_error why = { "" };
+	enum kvt_status status;
+
+	for (int g = 0; g < ngroups; g++)
+		if ((status = kvt_view_tiles(&d->group[g].tiles, d->dump, g,
+					     MOST_TILES / ngroups, err)))
+			return status;
+	snprintf(d->found.path, sizeof(d->found.path), "%s", path);
+	status = kvt_check_dump(&d->found, d->dump, path, asked->all, &asked->run, &why);
+	if (!status && d->found.out_of_memory)
+		status = kvt_fail(&why, KVT_SYSTEM, "out of memory");
+	return status ? kvt_fail_about(err, status, path, &why) : KVT_OK;
+}
 
 static enum kvt_status look_at(struct view_dump *d, const char *path,
 			       const void *context, struct kvt_error *err)
@@ -67,6 +86,8 @@ static enum kvt_status look_at(struct view_dump *d, const char *path,
 		if (status)
 			kvt_fail_about(err, status, path, &why);
 	}
+	if (!status && asked->sample)
+		status = look_closer(d, path, asked, err);
 	return status ? status : kvt_dump_unchanged(d->dump, err);
 }
 
@@ -89,7 +110,8 @@ static enum kvt_status compare(struct diff *d, struct view *view,
 	enum kvt_status status;
 
 	d->criteria = asked->criteria;
-	d->options = (struct diff_options){ .run = asked->run, .nworst = 1 };
+	d->options = (struct diff_options){ .run = asked->run, .nworst = 1,
+					    .firsts = true };
 	for (int s = 0; s < NSIDES; s++)
 		file[s] = (struct rank_file){ .reader = view->dump[s].dump,
 					      .name = view->dump[s].facts.path };
@@ -107,7 +129,9 @@ static void close_dump(struct view_dump *d)
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
 		kvt_view_pool_free(&d->group[g].pool);
 		kvt_view_maps_free(&d->group[g].maps);
+		kvt_view_tiles_free(&d->group[g].tiles);
 	}
+	kvt_findings_free(&d->found);
 	kvt_description_free(&d->facts);
 	kvt_dump_close(d->dump);
 }
@@ -214,7 +238,8 @@ static enum kvt_status watch(const struct asked *asked, char **argv, int n,
 static enum kvt_status view_dumps(const struct asked *asked, char **argv, int n,
 				  struct kvt_error *err)
 {
-	struct view view = { .block = asked->block || screen_width() };
+	struct view view = { .block = asked->block || screen_width(),
+			     .token_ids = asked->token_ids };
 	struct rank_file file[NSIDES];
 	struct diff diff = { .common = true };
 	enum kvt_status status = KVT_OK;
@@ -252,6 +277,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "of two dumps: auto, or terms of kvtool diff, such as atol=" },
 		{ "block", 0, OPT_FLAG, &asked.block, NULL,
 		  "draw the bytes of a block, too; on a terminal this is the default" },
+		{ "token-ids", 0, OPT_FLAG, &asked.token_ids, NULL,
+		  "ids of tokens are on the page, too: they tell the prompt" },
 		{ "watch", 0, OPT_FLAG, &asked.watch, NULL,
 		  "look again and again, without numbers but with --sample; q quits" },
 		{ "once", 0, OPT_FLAG, &asked.once, NULL,

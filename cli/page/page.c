@@ -87,6 +87,7 @@ static const char *const page[] = {
 	"rect.at{stroke:var(--ink);stroke-width:2}rect.lit{stroke:var(--c3);stroke-width:2}",
 	"rect.null,rect.none{fill:none;stroke:var(--line)}rect.passed{opacity:.35}",
 	"path.stroke{stroke:#fff;stroke-width:2}path.cross{stroke:var(--dim)}",
+	"path.stroke,path.cross,rect.gap,rect.first{pointer-events:none}",
 	"line.edge{stroke:var(--warm);stroke-dasharray:3 2}line.e5m2{stroke-dasharray:1 2}\n",
 	".bar{display:flex;flex-wrap:wrap;gap:10px;align-items:center;margin:0 0 12px}",
 	".choose{display:inline-flex;border:1px solid var(--line);border-radius:6px;",

@@ -107,10 +107,10 @@ function picture(width, height, label, marks, extra, shared) {
 	return { node: shared ? svg : make("figure", {}, svg, says), nodes, show };
 }
 
-// An element as where takes it: head and kv only where there are several.
-function placeOf(group, layer, block, head, k) {
-	return `layer=${layer},block=${block},slot=0` + (group.shape.H > 1 ? `,head=${head}` : "") +
-		(group.shape.K === 2 ? `,kv=${"kv"[k]}` : "") + ",dim=0";
+// An element as where takes it: group, head and kv only where there are several.
+function placeOf(dump, group, layer, block, head, k, slot, dim) {
+	return (dump.groups.length > 1 ? `group=${group.id},` : "") + `layer=${layer},block=${block},slot=${slot || 0}` +
+		(group.shape.H > 1 ? `,head=${head}` : "") + (group.shape.K === 2 ? `,kv=${"kv"[k]}` : "") + `,dim=${dim || 0}`;
 }
 
 const text = (x, y, words, anchor, kind) =>
@@ -226,7 +226,7 @@ function row(dump, group) {
 	some.forEach(([at, n, words, name], i) => {
 		marks.push({ x: at * scale, y: 0, w: Math.max(n * scale - 2, 2), h: 24, rx: 3, class: `c${i % 10}`,
 			words: `bytes ${grouped(at)} to ${grouped(at + n - 1)}: ${words}`,
-			command: where(dump, placeOf(group, group.layer, group.block, group.head, 0).replace("dim=0", `dim=${at / elem}`)) });
+			command: where(dump, placeOf(dump, group, group.layer, group.block, group.head, 0, 0, at / elem)) });
 		if (n * scale > 6 * name.length)
 			extra.push(text(at * scale + n * scale / 2, 16, name, "middle", "in"));
 	});
@@ -260,8 +260,8 @@ function drawBlock(dump, group, layout, state, linked) {
 		marks.push({ x: x * (w + 2), y, w, h, rx: 3, unit, class: `c${unit[by] % 10}` + (unit[COMPONENT] ? " second" : ""),
 			words: `byte ${grouped(unit[0])} of memory: ${what.filter(t => t).join(", ")}; of its token there ${of(unit, TOKEN) === 1 ? "is" : "are"} ` +
 				`${plural(of(unit, TOKEN), "run")}, of its head ${plural(of(unit, HEAD), "run")}`,
-			command: where(dump, `layer=${group.layer + unit[LAYER]},block=${group.block},slot=${unit[TOKEN]},` +
-				`head=${group.head + unit[HEAD]}` + (shape.K === 2 ? `,kv=${"kv"[unit[COMPONENT]]}` : "") + `,dim=${unit[ELEMENT]}`),
+			command: where(dump, placeOf(dump, group, group.layer + unit[LAYER], group.block, group.head + unit[HEAD],
+				unit[COMPONENT], unit[TOKEN], unit[ELEMENT])),
 			enter: () => linked.forEach(other => other(unit)) });
 		extra.push(text(x * (w + 2) + w / 2, y + 14, unit[TOKEN], "middle", "in"));
 		x++;
@@ -341,6 +341,12 @@ function signs(dump, run, x, y) {
 	return out;
 }
 
+// Ids of tokens, if the page has them.
+function idsOf(q, from, to) {
+	const ids = q && q.token_ids ? q.token_ids.slice(from - q.first_token, to - q.first_token) : [];
+	return ids.length ? ` (${ids.length === 1 ? "id" : "ids"} ${ids.join(" ")})` : "";
+}
+
 // Who has a block, and which of its tokens: as kvtool where says it.
 function tenants(dump, group, block) {
 	const each = group.block_size ? group.shape.S * group.tokens_per_slot : 0, out = [];
@@ -352,7 +358,7 @@ function tenants(dump, group, block) {
 		if (!each)
 			out.push(`a state of ${nameOf(dump, r)}`);
 		else if (from < to)
-			out.push(`${to - from === 1 ? `token ${from}` : `tokens ${from} to ${to - 1}`} of ${nameOf(dump, r)}`);
+			out.push(`${to - from === 1 ? `token ${from}` : `tokens ${from} to ${to - 1}`} of ${nameOf(dump, r)}` + idsOf(q, from, to));
 	}));
 	return out;
 }
@@ -433,7 +439,7 @@ function pool(dump, group) {
 		told.replaceChildren(make("b", {}, `Block ${r[0]}: `), who.length ? who.slice(0, 20).join("; ") +
 			(who.length > 20 ? `; and ${who.length - 20} more` : "") : p.known && p.tables_whole ? "no request has it in this group" :
 			"whose tokens it has is not said here", offsetOf(group, r[4]) + ". ",
-			make("code", {}, where(dump, placeOf(group, group.layer, r[0], group.head, 0))));
+			make("code", {}, where(dump, placeOf(dump, group, group.layer, r[0], group.head, 0))));
 	};
 	const open = some => inside.replaceChildren(make("h3", {}, `blocks ${some[0][0]} and on`), boxes(dump, group, some, open, tell));
 	return make("section", { class: "card" }, make("h2", {}, "The pool"), say, legend, p.ranges ? ranges(p) :
@@ -484,8 +490,8 @@ function map(dump, group, numbers, key, columns, measure, k, log, scale) {
 		marks.push({ x: left + c * width, y: top + r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
 			style: x === null ? null : shade(deep), class: x === null ? "none" : "heat",
 			words: `layer ${layer}, ${what}, ${group.components[k]}: ${MEASURES[measure][0]} ${say(x)}`,
-			command: where(dump, key === "by_head" ? placeOf(group, layer, group.block, column, k) :
-				placeOf(group, layer, column, group.head, k)) });
+			command: where(dump, key === "by_head" ? placeOf(dump, group, layer, group.block, column, k) :
+				placeOf(dump, group, layer, column, group.head, k)) });
 		if (width >= 6.3 * say(x).length + 4 && height >= 16)
 			inside.push(text(left + c * width + width / 2 - 0.5, top + r * height + height / 2 + 4, say(x), "middle",
 				deep > 0.5 ? "on dark" : "on"));
@@ -521,7 +527,7 @@ function exponents(group, numbers) {
 		if (all)
 			TYPES.forEach((t, i) => lines.push(text(0, h + 26 + 12 * i, `${t[0]}: ${percent(out(t) / all)} outside`)));
 		else
-			lines.push(text(0, h + 26, "nothing but zeros"));
+			lines.push(text(0, h + 26, "no finite number but zero"));
 		list.append(picture(bins * w, h + 54, `magnitudes of ${name} of layer ${layer}`, marks, lines, says).node);
 	}));
 	return make("div", { class: "figures" }, make("h3", {}, "magnitudes, as powers of two"), make("p", { class: "dim" },
@@ -554,6 +560,59 @@ function numbers(dump, group) {
 			state.log = i === 1;
 			draw();
 		})), place, exponents(group, n));
+}
+
+// ---- what is stored -----------------------------------------------------------
+
+// Of each layer a bar: what it takes in the file, of what it is.
+function stored(dump, group) {
+	const s = group.stored;
+	if (!s || !s.layers.length)
+		return null;
+	const share = s.layers.map((_, r) => s.stored_bytes[r] / s.plain_bytes[r]), most = Math.max(...share, 1);
+	const height = s.layers.length > 40 ? 8 : 18, left = 60, width = 520, marks = [], extra = [];
+	const sum = list => list.reduce((a, b) => a + b, 0), all = sum(s.plain_bytes) / sum(s.stored_bytes);
+	const every = Math.ceil(14 / height), seen = sum(s.seen), tiles = sum(s.tiles);
+	s.layers.forEach((layer, r) => {
+		const bytes = n => size(n / s.seen[r] * s.tiles[r]);
+		extra.push(make("rect", { x: left, y: r * height, width: width / most, height: height - 2, class: "r" }));
+		marks.push({ x: left, y: r * height, w: Math.max(share[r] / most * width, 1), h: height - 2, class: "p",
+			words: `layer ${layer}: ${s.seen[r] < s.tiles[r] ? "about " : ""}${bytes(s.stored_bytes[r])} in the file of ` +
+				`${bytes(s.plain_bytes[r])}, ratio ${(1 / share[r]).toFixed(2)}; ${plural(s.tiles[r], "tile")}, ` +
+				(s.least[r] === s.most[r] ? `each of ${size(s.most[r])}` : `of ${size(s.least[r])} to ${size(s.most[r])}`) });
+		if (r % every === 0)
+			extra.push(text(left - 6, r * height + Math.min(height, 14) - 1, r ? layer : `layer ${layer}`, "end"));
+		if (height > 8)
+			extra.push(text(left + width + 8, r * height + 13, (1 / share[r]).toFixed(2), "start", "on"));
+	});
+	const tile = [..."LBSHKD"].filter(a => s.tile[a] > 1).map(a => `${a} ${s.tile[a]}`).join(" x ") || "one element";
+	const how = ["shuffle", "zstd", "fletcher32"].filter(f => s[f]).join(", ") || "as it is";
+	const drawn = picture(left + width + 50, s.layers.length * height + 2, "bytes in the file by layer", marks, []);
+	// grounds and words stand behind the bars, which answer the pointer
+	drawn.node.querySelector("svg").prepend(...extra);
+	return make("section", { class: "card" }, make("h2", {}, "What is stored"), make("p", { class: "dim" },
+		`tiles of ${tile} elements, ${size(s.tile_bytes)}: ${how}; ratio ${all.toFixed(2)} over all layers; the number beside a bar is ` +
+		"that of its layer: the longer the bar, the less could be compressed" +
+		(seen < tiles ? `; a sample: ${grouped(seen)} of ${plural(tiles, "tile")} were looked up` : "")), drawn.node);
+}
+
+// ---- what fsck finds ----------------------------------------------------------
+
+const SEVERITIES = ["error", "warning", "note"];
+
+function findings(dump) {
+	const f = dump.fsck, of = { error: f.errors, warning: f.warnings, note: f.notes };
+	if (!f.findings.length)
+		return null;
+	const total = SEVERITIES.reduce((n, s) => n + of[s], 0), list = make("ul", { class: "found" });
+	const sorted = [...f.findings].sort((a, b) => SEVERITIES.indexOf(a.severity) - SEVERITIES.indexOf(b.severity));
+	for (const one of sorted)
+		list.append(make("li", {}, make("b", {}, one.severity), ` ${one.name}: ${one.at ? one.at + ": " : ""}${one.problem}`));
+	if (total > sorted.length)
+		list.append(make("li", {}, `and ${grouped(total - sorted.length)} more`));
+	return make("section", { class: "card" }, make("h2", {}, "What fsck finds"), list, make("p", { class: "dim" },
+		f.looked_at && f.looked_at.data ? "of all data" : "of what describes the dump, not of its data; this does both: ",
+		f.looked_at && f.looked_at.data ? "" : make("code", {}, `kvtool fsck ${quoted(dump.file)}`)));
 }
 
 // ---- several dumps -----------------------------------------------------------
@@ -590,6 +649,12 @@ const DIFFERENCES = [["share that differs", c => c[3] / c[2], percent], ["larges
 const placeName = (p, end) => p.request === null ? `block ${end ? p.end_block : p.block}` :
 	`token ${end ? p.end_token : p.token} of ${end ? p.end_request : p.request}`;
 
+// The first element of a cell that differs: where it is, both numbers, and their bytes.
+const inPair = ([block, slot, head, kv, dim]) => `block ${block} slot ${slot}` + (head >= 0 ? `, head ${head}` : "") +
+	(kv >= 0 ? `, ${["key", "value"][kv]}` : "") + `, element ${dim}`;
+const elementOf = cell => `${inPair(cell.slice(7))}: ${short(cell[12])} and ${short(cell[14])}` +
+	(cell[13] >= 0 && cell[15] >= 0 ? `, at bytes ${grouped(cell[13])} and ${grouped(cell[15])}` : "");
+
 // The first difference: both numbers, and where they are.
 const firstOf = f => `layer ${f.layer}, ` + (f.request !== null ? `token ${f.token} of ${f.request}, ` : "") +
 	`block ${f.block} slot ${f.slot}` + (f.head >= 0 ? `, head ${f.head}` : "") + (f.kv >= 0 ? `, ${["key", "value"][f.kv]}` : "") +
@@ -609,17 +674,17 @@ function diffMap(group, key, names, measure, dump) {
 		const cell = cells.get(r * names.length + c), x = cell ? of(cell) : 0;
 		const mark = { x: left + c * width, y: top + r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
 			class: "heat", style: cell ? shade(depth(x)) : shade(0), words: `layer ${layer}, ${name}: ` + (cell ?
-			`${grouped(cell[3])} of ${grouped(cell[2])} differ, at most by ${short(cell[4])}, relative error ${short(cell[5])}` : "equal") };
+			`${grouped(cell[3])} of ${grouped(cell[2])} differ, at most by ${short(cell[4])}, relative error ${short(cell[5])}; ` +
+			`first ${elementOf(cell)}` : "equal") };
 		marks.push(mark);
-		const of_a = dump.groups.find(g => g.id === group.id), p = key === "by_head" ? null : group.positions[c];
-		if (of_a)
-			mark.command = where(dump, placeOf(of_a, layer, p ? p.block : group.first ? group.first.block : of_a.block,
+		const of_a = dump.groups.find(g => g.id === group.id || group.id.startsWith(g.id + " and ")), p = key === "by_head" ? null : group.positions[c];
+		if (of_a && cell)
+			mark.command = where(dump, placeOf(dump, of_a, layer, cell[7], cell[9], cell[10], cell[8], cell[11]));
+		else if (of_a)
+			mark.command = where(dump, placeOf(dump, of_a, layer, p ? p.block : group.first ? group.first.block : of_a.block,
 				p ? of_a.head : group.heads[c], 0));
-		if (cell && !first) {
+		if (cell && !first)
 			first = mark;
-			if (group.first)
-				mark.words += `; first: ${firstOf(group.first)}`;
-		}
 		if (cell && width >= 36 && height >= 16)
 			extra.push(text(mark.x + width / 2, mark.y + height / 2 + 4, say(x), "middle", depth(x) > 0.5 ? "on dark" : "on"));
 	}));
@@ -686,14 +751,13 @@ function figures(dump) {
 		n + g.numbers.by_head.nonfinite.reduce((a, b) => a + (b || 0), 0), 0);
 	if (dump.groups.some(g => g.numbers))
 		fact(odd ? grouped(odd) : "none", "NaN or infinite");
+	const worst = SEVERITIES.find(s => dump.fsck[s + "s"]);
+	fact(worst ? plural(dump.fsck[worst + "s"], worst) : "none", "found by fsck");
 	return list;
 }
 
 const main = document.querySelector("main");
 for (const group of data.dumps.flatMap(dump => dump.groups)) {
-	const n = group.numbers;
-	group.layer = n && n.layers.length ? n.layers[0] : 0;
-	group.head = n && n.heads.length ? n.heads[0] : 0;
 	group.slot = group.block_size ? "token" : "slot";
 }
 if (data.diff)
@@ -708,11 +772,11 @@ for (const dump of data.dumps) {
 		main.append(make("h1", {}, leaf(dump.file)), make("p", { class: "lead" }, dump.sentence));
 	else
 		main.append(whole);
-	whole.append(figures(dump));
+	whole.append(figures(dump), findings(dump) || "");
 	for (const group of dump.groups) {
 		if (dump.groups.length > 1)
 			whole.append(make("h2", { class: "group" }, `${group.id}: ${group.kind}, ${group.type}, ${group.layout}`));
-		for (const part of [block(dump, group), pool(dump, group), numbers(dump, group)])
+		for (const part of [block(dump, group), pool(dump, group), numbers(dump, group), stored(dump, group)])
 			if (part)
 				whole.append(part);
 	}

@@ -106,7 +106,7 @@ static void put_patient(struct json_out *out, json_t *list, const struct patient
 		      p->guessed[0] ? p->guessed : NULL);
 	json_put_bool(out, o, "layout_contradicted", p->contradicted);
 	json_put(out, o, "fsck", fsck);
-	fsck_json(out, fsck, &p->check);
+	fsck_json(out, json_append_object(out, fsck), &p->check, INT_MAX);
 	strange = json_put_array(out, o, "strange");
 	for (int g = 0; p->strange && g < p->facts->snapshot->ngroups; g++)
 		for (int i = 0; i < p->strange[g].n; i++)

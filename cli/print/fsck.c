@@ -173,9 +173,9 @@ static void put_looked(struct json_out *out, json_t *o, const struct kvt_looked_
 	json_put_text(out, looked, "unnoticed", l->unnoticed);
 }
 
-void fsck_json(struct json_out *out, json_t *list, const struct kvt_findings *r)
+void fsck_json(struct json_out *out, json_t *o, const struct kvt_findings *r, int most)
 {
-	json_t *o = json_append_object(out, list), *findings, *counts;
+	json_t *findings, *counts;
 	const struct kvt_rule *rule;
 
 	json_put_text(out, o, "file", r->path);
@@ -189,7 +189,7 @@ void fsck_json(struct json_out *out, json_t *list, const struct kvt_findings *r)
 		if (r->count[i])
 			json_put_int(out, counts, rule->name, r->count[i]);
 	findings = json_put_array(out, o, "findings");
-	for (int i = 0; i < r->nfindings; i++) {
+	for (int i = 0; i < r->nfindings && i < most; i++) {
 		const struct kvt_finding *f = &r->finding[i];
 		json_t *row = json_append_object(out, findings);
 

@@ -8,7 +8,8 @@
 
 /* With errors_only neither notes nor totals. */
 void fsck_text(const struct kvt_findings *r, bool errors_only);
-/* Appends an object to 'list'. */
-void fsck_json(struct json_out *out, json_t *list, const struct kvt_findings *r);
+/* Into an object; of more findings the first 'most'. */
+void fsck_json(struct json_out *out, json_t *object, const struct kvt_findings *r,
+	       int most);
 
 #endif

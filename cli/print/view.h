@@ -8,6 +8,7 @@
 #define KVTOOL_PRINT_VIEW_H
 
 #include "cli/json_out.h"
+#include "lib/ops/check/check.h"
 #include "lib/ops/describe/describe.h"
 #include "lib/ops/view/view.h"
 
@@ -18,11 +19,13 @@ struct view_group {
 	struct kvt_view_pool pool;
 	struct kvt_view_maps maps;	/* group NULL: there are no numbers */
 	struct kvt_error why;		/* then why, if they were asked for */
+	struct kvt_view_tiles tiles;
 };
 
 struct view_dump {
 	struct kvt_dump *dump;
 	struct kvt_description facts;
+	struct kvt_findings found;	/* of fsck; of the data, if all of it is read */
 	struct view_group group[KVT_MAX_GROUPS];
 };
 
@@ -33,6 +36,7 @@ struct view {
 	struct view_dump *dump;		/* [n] */
 	const struct diff *diff;	/* of the first two; NULL: not compared */
 	bool block;			/* as text, a block is drawn, too */
+	bool token_ids;			/* are in the JSON: they are the prompt */
 };
 
 /* What differs, for the script; view_diff.c. */

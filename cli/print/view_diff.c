@@ -15,9 +15,30 @@
 /* Of all groups: a cell has more digits than one of a single dump. */
 enum { MOST_CELLS = 4096 };
 
-/* [row, column, compared, different, largest, rel-l2, cosine] of cells that differ. */
+/* Where an element is, and what both sides have: in two files, or -1. */
+static void put_element(struct json_out *out, json_t *list, const struct diff_pair *p,
+			const struct deviation *d)
+{
+	const struct diff_coordinates at = kvt_diff_locate(p, d);
+
+	json_append_int(out, list, at.block[SIDE_A]);
+	json_append_int(out, list, at.slot[SIDE_A]);
+	json_append_int(out, list, at.head);
+	json_append_int(out, list, at.kv);
+	json_append_int(out, list, at.dim);
+	for (int s = 0; s < NSIDES; s++) {
+		json_append_real(out, list, d->value[s]);
+		json_append_int(out, list, at.place[s].offset);
+	}
+}
+
+/*
+ * [row, column, compared, different, largest, rel-l2, cosine, then of the first element
+ * that differs: block, slot, head, kv, dim, a, offset, b, offset] of cells that differ.
+ */
 static void put_cell(struct json_out *out, json_t *list, int64_t l, int64_t c,
-		     const struct heat *h)
+		     const struct heat *h, const struct diff_pair *p,
+		     const struct deviation *first)
 {
 	const struct diff_sums s = { .dd = h->dd, .aa = h->aa, .bb = h->bb, .ab = h->ab };
 	json_t *cell;
@@ -33,22 +54,28 @@ static void put_cell(struct json_out *out, json_t *list, int64_t l, int64_t c,
 	json_append_real(out, cell, view_rounded(h->max_abs));
 	json_append_real(out, cell, view_rounded(kvt_diff_rel_l2(&s)));
 	json_append_real(out, cell, view_rounded(kvt_diff_cosine(&s)));
+	put_element(out, cell, p, first);
 }
 
 static void put_map(struct json_out *out, json_t *o, const char *key,
 		    const struct diff_result *r, const struct heat *heat,
-		    const struct kvt_view_axis *columns)
+		    const struct deviation *firsts, const struct kvt_view_axis *columns)
 {
 	json_t *list = json_put_array(out, o, key);
 
 	for (int64_t l = 0; l < r->pair->nlayers; l++)
 		for (int64_t c = 0; c < columns->n; c++) {
+			int64_t at = l * columns->total + kvt_view_member(columns, c);
+			int64_t end = l * columns->total +
+				      kvt_view_member(columns, c + 1);
+			struct deviation first = { .set = false };
 			struct heat sum = { 0 };
 
-			for (int64_t i = kvt_view_member(columns, c);
-			     i < kvt_view_member(columns, c + 1); i++)
-				kvt_heat_add(&sum, &heat[l * columns->total + i]);
-			put_cell(out, list, l, c, &sum);
+			for (; at < end; at++) {
+				kvt_heat_add(&sum, &heat[at]);
+				kvt_deviation_keep(&first, &firsts[at]);
+			}
+			put_cell(out, list, l, c, &sum, r->pair, &first);
 		}
 }
 
@@ -68,7 +95,7 @@ static void put_heads(struct json_out *out, json_t *o, const struct diff_result 
 
 	for (int64_t i = 0; i < axis.n; i++)
 		json_append_int(out, list, kvt_diff_head(r, kvt_view_member(&axis, i)));
-	put_map(out, o, "by_head", r, r->by_head, &axis);
+	put_map(out, o, "by_head", r, r->by_head, r->head_first, &axis);
 }
 
 static void put_places(struct json_out *out, json_t *o, const struct diff_result *r,
@@ -91,7 +118,7 @@ static void put_places(struct json_out *out, json_t *o, const struct diff_result
 		json_put_int(out, place, "block", c.block[0]);
 		json_put_int(out, place, "end_block", end.block[1]);
 	}
-	put_map(out, o, "by_position", r, r->by_segment, &axis);
+	put_map(out, o, "by_position", r, r->by_segment, r->segment_first, &axis);
 }
 
 static void put_first(struct json_out *out, json_t *o, const struct diff_result *r)

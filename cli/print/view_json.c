@@ -5,12 +5,15 @@
  * Maps are lists of numbers: by component, then row, then column.
  */
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "cli/print/describe.h"
+#include "cli/print/fsck.h"
 #include "cli/print/view.h"
+#include "lib/kvt/tile.h"
 
 /* ---- where the elements of a block are ----------------------------------- */
 
@@ -101,7 +104,7 @@ enum { NUSES = sizeof(uses) / sizeof(uses[0]), MOST_RANGES = 1024 };
 /* More of them are more than a page may have bytes; all groups of a page share them. */
 enum {
 	MOST_RUNS = 1 << 15, MOST_REQUESTS = 4096, MOST_NAMES = 1 << 16,
-	MOST_PLACES = 4096,
+	MOST_PLACES = 4096, MOST_IDS = 1 << 16, MOST_FINDINGS = 128,
 };
 
 /* The first byte of a block in its file: of its first layer; false: it has none. */
@@ -363,9 +366,54 @@ static void put_maps(struct json_out *out, json_t *o, const struct view_group *g
 	put_exponents(out, v, m);
 }
 
+/* ---- what is stored ------------------------------------------------------- */
+
+static const struct {
+	const char *key;
+	size_t at;
+} stored_keys[] = {
+	{ "tiles", offsetof(struct kvt_view_row, tiles) },
+	{ "seen", offsetof(struct kvt_view_row, seen) },
+	{ "plain_bytes", offsetof(struct kvt_view_row, plain) },
+	{ "stored_bytes", offsetof(struct kvt_view_row, stored) },
+	{ "least", offsetof(struct kvt_view_row, least) },
+	{ "most", offsetof(struct kvt_view_row, most) },
+};
+
+static void put_stored(struct json_out *out, json_t *o, const struct kvt_group *group,
+		       const struct kvt_view_tiles *t)
+{
+	json_t *s, *tile, *list;
+
+	if (!t->tiling) {
+		json_put(out, o, "stored", json_null());
+		return;
+	}
+	s = json_put_object(out, o, "stored");
+	tile = json_put_object(out, s, "tile");
+	for (int a = 0; a < KVT_NAXES; a++) {
+		const char axis[2] = { kvt_axis_letter(a), '\0' };
+
+		json_put_int(out, tile, axis, t->tiling->n[a]);
+	}
+	json_put_int(out, s, "tile_bytes", t->tiling->nbytes);
+	json_put_bool(out, s, "shuffle", t->tiling->shuffle);
+	json_put_bool(out, s, "zstd", t->tiling->zstd);
+	json_put_bool(out, s, "fletcher32", t->tiling->fletcher32);
+	list = json_put_array(out, s, "layers");
+	for (int64_t i = 0; i < t->nrows; i++)
+		json_append_int(out, list, (int64_t)kvt_layer_id(group, t->row[i].layer));
+	for (size_t k = 0; k < sizeof(stored_keys) / sizeof(stored_keys[0]); k++) {
+		list = json_put_array(out, s, stored_keys[k].key);
+		for (int64_t i = 0; i < t->nrows; i++)
+			json_append_int(out, list, *(const int64_t *)(const void *)(
+				(const char *)&t->row[i] + stored_keys[k].at));
+	}
+}
+
 /* ---- the whole ----------------------------------------------------------- */
 
-/* The block that is drawn byte by byte: the first that a request has. */
+/* The block that is drawn byte by byte, the first that a request has; of this layer. */
 static void put_example(struct json_out *out, json_t *o, const struct kvt_group *group,
 			const struct kvt_view_maps *m)
 {
@@ -374,6 +422,9 @@ static void put_example(struct json_out *out, json_t *o, const struct kvt_group 
 	json_put_known(out, o, "block", (int64_t)kvt_block_id(group, b),
 		       group->shape.n[KVT_AXIS_B] > 0);
 	json_put_int(out, o, "block_index", b);
+	json_put_int(out, o, "layer", group->shape.n[KVT_AXIS_L] ?
+				      (int64_t)kvt_layer_id(group, 0) : 0);
+	json_put_int(out, o, "head", (int64_t)kvt_head_id(group, 0));
 }
 
 /* What the bytes of a row are, if they are not elements of one type. */
@@ -444,12 +495,28 @@ static void put_group(struct json_out *out, json_t *list, const struct view_dump
 	put_tables(out, pool, s, at, MOST_RUNS / 2 / share);
 	put_offsets(out, pool, group, d->dump, at, MOST_PLACES / share);
 	put_maps(out, o, g, s);
+	put_stored(out, o, group, &g->tiles);
+}
+
+/* Ids of tokens as far as there is room; null: not known, or not asked for. */
+static void put_token_ids(struct json_out *out, json_t *o, const struct kvt_request *q,
+			  int64_t *room)
+{
+	json_t *list;
+
+	if (!q->token_ids || *room <= 0) {
+		json_put(out, o, "token_ids", json_null());
+		return;
+	}
+	list = json_put_array(out, o, "token_ids");
+	for (int64_t i = 0; i < q->ntoken_ids && (*room)-- > 0; i++)
+		json_append_int(out, list, q->token_ids[i]);
 }
 
 static void put_requests(struct json_out *out, json_t *o, const struct kvt_snapshot *s,
-			 int64_t ndumps)
+			 int64_t ndumps, bool token_ids)
 {
-	int64_t room = MOST_NAMES / ndumps;
+	int64_t room = MOST_NAMES / ndumps, ids = token_ids ? MOST_IDS / ndumps : 0;
 
 	json_t *list = json_put_array(out, o, "requests");
 
@@ -460,6 +527,7 @@ static void put_requests(struct json_out *out, json_t *o, const struct kvt_snaps
 		json_put_text(out, q, "id", s->request[r].id);
 		json_put_int(out, q, "tokens", s->request[r].ntokens);
 		json_put_int(out, q, "first_token", s->request[r].first_token);
+		put_token_ids(out, q, &s->request[r], &ids);
 		room -= (int64_t)strlen(s->request[r].id) + 16;
 	}
 }
@@ -500,7 +568,9 @@ void view_json(struct json_out *out, const struct view *view)
 		json_put_text(out, o, "model", d->facts.snapshot->model);
 		json_put_int(out, o, "data_bytes", d->facts.data_bytes);
 		json_put_int(out, o, "file_bytes", d->facts.file_bytes);
-		put_requests(out, o, d->facts.snapshot, view->n);
+		put_requests(out, o, d->facts.snapshot, view->n, view->token_ids);
+		fsck_json(out, json_put_object(out, o, "fsck"), &d->found,
+			  MOST_FINDINGS / view->n);
 		groups = json_put_array(out, o, "groups");
 		for (int g = 0; g < d->facts.snapshot->ngroups; g++)
 			put_group(out, groups, d, g, share);

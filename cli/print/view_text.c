@@ -182,6 +182,23 @@ void view_numbers_text(FILE *f, const struct view_group *g)
 			kvt_size_string(m->read_bytes).s, kvt_size_string(m->bytes).s);
 }
 
+/* What is worse than a note; what it is, fsck tells. */
+static void print_found(FILE *f, const struct view_dump *d)
+{
+	const int64_t *n = d->found.total;
+	const char *between = n[KVT_ERROR] && n[KVT_WARNING] ? ", " : "";
+
+	if (!n[KVT_ERROR] && !n[KVT_WARNING])
+		return;
+	fplainf(f, "  fsck      ");
+	if (n[KVT_ERROR])
+		fplainf(f, "%lld error%s", (long long)n[KVT_ERROR], plural(n[KVT_ERROR]));
+	if (n[KVT_WARNING])
+		fplainf(f, "%s%lld warning%s", between, (long long)n[KVT_WARNING],
+			plural(n[KVT_WARNING]));
+	fplainf(f, "; kvtool fsck %s tells them\n", d->facts.path);
+}
+
 void view_text(FILE *f, const struct view *view)
 {
 	for (int i = 0; i < view->n; i++) {
@@ -189,6 +206,7 @@ void view_text(FILE *f, const struct view *view)
 
 		fplainf(f, "%s%s\n", i ? "\n" : "", d->facts.path);
 		describe_sentence(f, &d->facts);
+		print_found(f, d);
 		for (int g = 0; g < d->facts.snapshot->ngroups; g++) {
 			if (d->facts.snapshot->ngroups > 1)
 				fplainf(f, "\n  %s\n", d->facts.group[g].group->id);

@@ -303,30 +303,52 @@ static int64_t block_there(const struct map_part *part, int64_t b)
 	       (int64_t)spans->span[spans->first[b]].block : -1;
 }
 
-enum kvt_status kvt_read_tile(const struct kvt_dump *dump, int group,
-			      const int64_t begin[KVT_NAXES], struct kvt_stored *out,
-			      struct kvt_error *err)
+/* The part that has the tile at begin[], and where it begins there; NULL: none. */
+static const struct map_part *part_of_tile(int64_t at[KVT_NAXES],
+					   const struct kvt_dump *dump, int group,
+					   const int64_t begin[KVT_NAXES],
+					   struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
 
 	for (int p = 0; group >= 0 && group < s->ngroups && p < dump->group[group].nparts;
 	     p++) {
 		const struct map_part *part = &dump->group[group].part[p];
-		int64_t at[KVT_NAXES];
 
-		memcpy(at, begin, sizeof(at));
+		memcpy(at, begin, KVT_NAXES * sizeof(*at));
 		at[KVT_AXIS_L] = list_at(part->layers, begin[KVT_AXIS_L]);
 		at[KVT_AXIS_B] = block_there(part, begin[KVT_AXIS_B]);
 		at[KVT_AXIS_H] += part->heads.from - part->heads.at;
 		at[KVT_AXIS_K] += part->kv.from - part->kv.at;
-		if (at[KVT_AXIS_L] < 0 || at[KVT_AXIS_B] < 0 ||
-		    !segment_has(&part->heads, begin[KVT_AXIS_H]) ||
-		    !segment_has(&part->kv, begin[KVT_AXIS_K]) || !part_tiling(part))
-			continue;
-		return leaf_load_tile(part->leaf, part->group, at, out, err);
+		if (at[KVT_AXIS_L] >= 0 && at[KVT_AXIS_B] >= 0 &&
+		    segment_has(&part->heads, begin[KVT_AXIS_H]) &&
+		    segment_has(&part->kv, begin[KVT_AXIS_K]) && part_tiling(part))
+			return part;
 	}
-	return kvt_fail(err, KVT_USAGE, "%s: group %d has no such tile",
-			kvt_dump_path(dump), group);
+	kvt_fail(err, KVT_USAGE, "%s: group %d has no such tile", kvt_dump_path(dump),
+		 group);
+	return NULL;
+}
+
+enum kvt_status kvt_read_tile(const struct kvt_dump *dump, int group,
+			      const int64_t begin[KVT_NAXES], struct kvt_stored *out,
+			      struct kvt_error *err)
+{
+	int64_t at[KVT_NAXES];
+	const struct map_part *part = part_of_tile(at, dump, group, begin, err);
+
+	return part ? leaf_load_tile(part->leaf, part->group, at, out, err) : KVT_USAGE;
+}
+
+enum kvt_status kvt_find_tile(const struct kvt_dump *dump, int group,
+			      const int64_t begin[KVT_NAXES], struct kvt_extent *out,
+			      struct kvt_error *err)
+{
+	int64_t at[KVT_NAXES];
+	const struct map_part *part = part_of_tile(at, dump, group, begin, err);
+
+	return part ? part->leaf->ops->find_tile(part->leaf, part->group, at, out, err) :
+		      KVT_USAGE;
 }
 
 struct cells {

@@ -273,6 +273,10 @@ bool kvt_dump_cells_proven(const struct kvt_dump *dump, int group);
 KVT_MUST_CHECK enum kvt_status
 kvt_read_tile(const struct kvt_dump *dump, int group, const int64_t begin[KVT_NAXES],
 	      struct kvt_stored *out, struct kvt_error *err);
+/* Where that tile lies in its file; its bytes are not read. */
+KVT_MUST_CHECK enum kvt_status
+kvt_find_tile(const struct kvt_dump *dump, int group, const int64_t begin[KVT_NAXES],
+	      struct kvt_extent *out, struct kvt_error *err);
 /* One XXH64 per (layer, block, head, kv) of the box, C order; it holds all H and K. */
 KVT_MUST_CHECK enum kvt_status
 kvt_read_cells(const struct kvt_dump *dump, int group, const struct kvt_box *box,

@@ -67,6 +67,31 @@ kvt_view_maps(struct kvt_view_maps *maps, struct kvt_dump *dump, int group, int6
 	      int64_t cells, const struct kvt_run *run, struct kvt_error *err);
 void kvt_view_maps_free(struct kvt_view_maps *maps);
 
+/* ---- what is stored ------------------------------------------------------- */
+
+/* Tiles of neighbouring layers, as their index in the file has them. */
+struct kvt_view_row {
+	int64_t layer;			/* the first of them, as an index */
+	int64_t tiles, seen;		/* that there are; that were looked up */
+	int64_t plain, stored;		/* bytes of those: as elements, in the file */
+	int64_t least, most;		/* bytes there of the smallest, the largest */
+};
+
+struct kvt_view_tiles {
+	const struct kvt_tiling *tiling;	/* borrowed; NULL: there are no tiles */
+	int64_t nrows;
+	struct kvt_view_row *row;	/* owned */
+};
+
+/*
+ * Looks up how large tiles are, here and there of more than 'most', and reads none.
+ * KVT_BAD_INPUT: one is missing.  Free it either way.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_view_tiles(struct kvt_view_tiles *tiles, const struct kvt_dump *dump, int group,
+	       int64_t most, struct kvt_error *err);
+void kvt_view_tiles_free(struct kvt_view_tiles *tiles);
+
 /* ---- the pool ------------------------------------------------------------ */
 
 enum kvt_view_use {
