@@ -44,6 +44,7 @@ def dumps(tmp):
     x = np.zeros((3, 5, 4, 2, 2, 8), np.float16)
     x[1, 2] = np.nan
     np.save(f"{tmp}/broken.npy", x)
+    out["groups"] = ["--head-dim=16", f"{KV}/../engines/llama.cpp/lfm2.fa0_u0.ggsn"]
     out["broken"] = ["--layout=LBSHKD", "--blocks-of=A=1-3:12", "--all", f"{tmp}/broken.npy"]
     np.save(f"{tmp}/many.npy", np.ones((10000, 3, 1, 8), np.float16))
     out["many layers"] = ["--layout=mla", f"{tmp}/many.npy"]
@@ -96,6 +97,10 @@ def look(browser, name, operands, tmp, pictures):
         tap.equal(browser.messages(), [], f"{name}: nothing on the console at {width}")
         tap.ok(browser.run("document.documentElement.scrollWidth <= innerWidth"),
                f"{name}: no wider than {width}")
+    some = random.Random(7).choices(browser.run(MARKS), k=12)
+    bad = [words for _, words in say_all(browser, some) if "kvtool where " in words and
+           kvtool("where", *shlex.split(words[words.index("kvtool where "):])[2:]).code]
+    tap.equal(bad, [], f"{name}: commands that are copied can be run")
     browser.open(page, zoom=1.5)
     tap.ok(browser.run("document.documentElement.scrollWidth <= innerWidth"), f"{name}: at 1.5 zoom")
     browser.open(page)

@@ -35,7 +35,7 @@ struct asked {
 	int64_t sample;
 	int ndumps;			/* that share a page */
 	bool all, json, force, block, token_ids, watch, once;
-	const char *output;
+	const char *output, *tolerance;
 	struct diff_criteria criteria;	/* of what two dumps are held against */
 };
 
@@ -239,7 +239,9 @@ static enum kvt_status view_dumps(const struct asked *asked, char **argv, int n,
 				  struct kvt_error *err)
 {
 	struct view view = { .block = asked->block || screen_width(),
-			     .token_ids = asked->token_ids };
+			     .token_ids = asked->token_ids, .hints = &asked->hints,
+			     .exact = asked->criteria.exact,
+			     .tolerance = asked->tolerance };
 	struct rank_file file[NSIDES];
 	struct diff diff = { .common = true };
 	enum kvt_status status = KVT_OK;
@@ -308,6 +310,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				"--exact and --tolerance exclude each other");
 	n = pass_over_manifests(argv, n, &asked.hints);
 	asked.ndumps = n;
+	asked.tolerance = tolerance[0];
 	asked.run = run_watched(threads, memory, quiet || asked.watch);
 	if (asked.watch || asked.once)
 		return watch(&asked, argv, n, err);

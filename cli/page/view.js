@@ -133,8 +133,11 @@ function choose(names, on, change) {
 }
 
 const leaf = path => path.split("/").pop();
-const quoted = word => /^[\w@%+=:,.\/-]+$/.test(word) ? word : "'" + word.replace(/'/g, "'\\''") + "'";
-const where = (dump, place) => `kvtool where ${quoted(dump.file)} ${place}`;
+const shell = word => /^[\w@%+=:,.\/-]+$/.test(word) ? word : "'" + word.replace(/'/g, "'\\''") + "'";
+const quoted = path => shell((path[0] === "-" ? "./" : "") + path);
+// A command that opens the same files; none if what was told of them cannot be said again.
+const command = (name, ...words) => data.options ? ["kvtool", name, ...data.options, ...words].join(" ") : "";
+const where = (dump, place) => command("where", quoted(dump.file), place);
 
 // ---- one block --------------------------------------------------------------
 
@@ -612,7 +615,7 @@ function findings(dump) {
 		list.append(make("li", {}, `and ${grouped(total - sorted.length)} more`));
 	return make("section", { class: "card" }, make("h2", {}, "What fsck finds"), list, make("p", { class: "dim" },
 		f.looked_at && f.looked_at.data ? "of all data" : "of what describes the dump, not of its data; this does both: ",
-		f.looked_at && f.looked_at.data ? "" : make("code", {}, `kvtool fsck ${quoted(dump.file)}`)));
+		f.looked_at && f.looked_at.data ? "" : make("code", {}, command("fsck", quoted(dump.file)))));
 }
 
 // ---- several dumps -----------------------------------------------------------
@@ -731,7 +734,8 @@ function verdict(diff, names) {
 		`, token ${g.first.token} of ${g.first.request}. ` : `, block ${g.first.block}. `) : ""));
 	diff.paired.forEach(p => box.append(`Request ${p.a} of A is ${p.b} of B, by ${p.by}. `));
 	diff.only_one_side.forEach(t => box.append(t + ". "));
-	box.append(make("code", {}, `kvtool diff ${a} ${b}`));
+	box.append(make("code", {}, command("diff", ...(diff.exact ? ["--exact"] : []),
+		...(diff.tolerance ? ["--tolerance=" + shell(diff.tolerance)] : []), a, b)));
 	return box;
 }
 

@@ -7,6 +7,7 @@
  * with this file as they stand, so that they repeat the options that describe it.
  */
 #include "cli/cli.h"
+#include "cli/words.h"
 #include "cli/print/describe.h"
 #include "cli/screen.h"
 #include "cli/streams.h"
@@ -158,94 +159,16 @@ static void print_health(const struct kvt_description *d)
 
 /* ---- what is next ----------------------------------------------------------- */
 
-enum { MAX_WORDS = 160 };
-
-/* Words of a command line, as a shell takes them; owned. */
-struct words {
-	int n;
-	bool failed;			/* it cannot be said */
-	char *s[MAX_WORDS];
-};
-
-/* 'text' behind 'option', in quotes if a shell would see anything in it. */
-static void add_word(struct words *w, const char *option, const char *text)
-{
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				    "0123456789_@%+=:,./-";
-	bool quoted = text[strspn(text, plain)] != '\0';
-	char *out = malloc(strlen(option) + 4 * strlen(text) + 3), *to = out;
-
-	if (!out || w->n == MAX_WORDS) {
-		free(out);
-		w->failed = true;
-		return;
-	}
-	to += sprintf(to, "%s%s", option, quoted ? "'" : "");
-	for (const char *s = text; *s; s++) {
-		/* on a screen it would be another one */
-		w->failed |= (unsigned char)*s < ' ' || *s == 127;
-		if (*s == '\'')
-			to += sprintf(to, "'\\''");
-		else
-			*to++ = *s;
-	}
-	strcpy(to, quoted ? "'" : "");
-	w->s[w->n++] = out;
-}
-
-static void add_hint(struct words *w, const struct kvt_hint *hint, const void *member)
-{
-	const struct kvt_facts *facts = member;
-	char option[64], number[32];
-
-	snprintf(option, sizeof(option), "--%s%s", hint->name,
-		 hint->type == KVT_HINT_FLAG ? "" : "=");
-	switch (hint->type) {
-	case KVT_HINT_FLAG:
-		add_word(w, option, "");
-		break;
-	case KVT_HINT_STRING:
-		add_word(w, option, *(const char *const *)member);
-		break;
-	case KVT_HINT_COUNT:
-	case KVT_HINT_BYTES:
-		snprintf(number, sizeof(number), "%lld",
-			 (long long)*(const int64_t *)member);
-		add_word(w, option, number);
-		break;
-	case KVT_HINT_FACTS:
-		for (int i = 0; i < facts->n; i++)
-			add_word(w, option, facts->s[i]);
-		break;
-	case KVT_HINT_GROUPS:
-		w->failed = true;	/* too long to be of use */
-		break;
-	}
-}
-
-/* Of several names of a member the first. */
-static bool is_first(int row)
-{
-	for (int i = 0; i < row; i++)
-		if (kvt_hint_at(i)->offset == kvt_hint_at(row)->offset)
-			return false;
-	return true;
-}
-
 /* "kvtool fsck --layout=nhd dump.bin" */
 static void add_command(struct words *w, const char *const *begin, const char *path,
 			const struct kvt_hints *hints, const char *end)
 {
-	const struct kvt_hint *hint;
-
 	for (; *begin; begin++)
-		add_word(w, "", *begin);
-	for (int i = 0; (hint = kvt_hint_at(i)); i++)
-		if (kvt_hint_said(hints, hint) && is_first(i))
-			add_hint(w, hint, (const char *)hints + hint->offset);
-	add_word(w, *path == '-' ? "./" : "", path);
+		words_add(w, "", *begin);
+	words_add_hints(w, hints);
+	words_add(w, *path == '-' ? "./" : "", path);
 	if (end)
-		add_word(w, "", end);
+		words_add(w, "", end);
 }
 
 /* Every word must fit into a line, or what is marked and pasted is another command. */
@@ -309,8 +232,7 @@ static void print_next(const struct kvt_description *d, const struct kvt_hints *
 			print_label(printed++ ? "" : "next");
 			print_command(&w, width);
 		}
-		while (w.n)
-			free(w.s[--w.n]);
+		words_free(&w);
 	}
 }
 

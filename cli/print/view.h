@@ -36,11 +36,14 @@ struct view {
 	struct view_dump *dump;		/* [n] */
 	const struct diff *diff;	/* of the first two; NULL: not compared */
 	bool block;			/* as text, a block is drawn, too */
+	const struct kvt_hints *hints;	/* what was said of the inputs */
+	const char *tolerance;		/* NULL, or that of two dumps */
+	bool exact;			/* likewise */
 	bool token_ids;			/* are in the JSON: they are the prompt */
 };
 
 /* What differs, for the script; view_diff.c. */
-void view_diff_json(struct json_out *out, json_t *object, const struct diff *d);
+void view_diff_json(struct json_out *out, json_t *object, const struct view *view);
 
 /* Also used by view_diff.c: six digits, as a person reads them. */
 double view_rounded(double x);

@@ -197,8 +197,9 @@ static void put_result(struct json_out *out, json_t *o, const struct diff_result
 	put_fault(out, o, r);
 }
 
-void view_diff_json(struct json_out *out, json_t *object, const struct diff *d)
+void view_diff_json(struct json_out *out, json_t *object, const struct view *view)
 {
+	const struct diff *d = view->diff;
 	json_t *list;
 	bool differs = false, equal = true;
 
@@ -208,6 +209,8 @@ void view_diff_json(struct json_out *out, json_t *object, const struct diff *d)
 	}
 	json_put_text(out, object, "result", differs ? "differs" : equal ? "equal" :
 								   "within");
+	json_put_bool(out, object, "exact", view->exact);
+	json_put_text(out, object, "tolerance", view->tolerance);
 	diff_json_paired(out, object, d);
 	list = json_put_array(out, object, "only_one_side");
 	for (int i = 0; i < unmatched_kept(&d->pairs.unmatched); i++) {

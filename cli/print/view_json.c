@@ -13,6 +13,7 @@
 #include "cli/print/describe.h"
 #include "cli/print/fsck.h"
 #include "cli/print/view.h"
+#include "cli/words.h"
 #include "lib/kvt/tile.h"
 
 /* ---- where the elements of a block are ----------------------------------- */
@@ -548,6 +549,22 @@ static void put_sentence(struct json_out *out, json_t *o, const struct kvt_descr
 	free(text);
 }
 
+/* What commands of the page need to open the same files; null: it cannot be said. */
+static void put_options(struct json_out *out, const struct view *view)
+{
+	struct words w = { 0 };
+	json_t *list = NULL;
+
+	words_add_hints(&w, view->hints);
+	if (w.failed)
+		json_put(out, out->root, "options", json_null());
+	else
+		list = json_put_array(out, out->root, "options");
+	for (int i = 0; list && i < w.n; i++)
+		json_append_text(out, list, w.s[i]);
+	words_free(&w);
+}
+
 void view_json(struct json_out *out, const struct view *view)
 {
 	int64_t share = 0;
@@ -557,6 +574,7 @@ void view_json(struct json_out *out, const struct view *view)
 		share += view->dump[i].facts.snapshot->ngroups;
 	share = share ? share : 1;
 	json_start(out);
+	put_options(out, view);
 	dumps = json_put_array(out, out->root, "dumps");
 	for (int i = 0; i < view->n; i++) {
 		const struct view_dump *d = &view->dump[i];
@@ -576,7 +594,7 @@ void view_json(struct json_out *out, const struct view *view)
 			put_group(out, groups, d, g, share);
 	}
 	if (view->diff)
-		view_diff_json(out, json_put_object(out, out->root, "diff"), view->diff);
+		view_diff_json(out, json_put_object(out, out->root, "diff"), view);
 	else
 		json_put(out, out->root, "diff", json_null());
 }
