@@ -246,8 +246,8 @@ $(B)/kernels/gpu_images.o: kernels/gpu_images.S $(IMAGES) $(B)/flags
 		-DKVT_CUDA_IMAGE='"$(B)/kernels/cuda.image"' -DKVT_CUDA_ARCHS='"$(B)/kernels/cuda.archs"' \
 		-DKVT_HIP_IMAGE='"$(B)/kernels/hip.image"' -DKVT_HIP_ARCHS='"$(B)/kernels/hip.archs"'
 
-# The assembler reads it.
-$(B)/cli/page/script.o: cli/page/view.js
+# The assembler reads them.
+$(B)/cli/page/page.o: cli/page/colours.css cli/page/page.css cli/page/view.js
 
 $(B)/gpuflags: FORCE
 	@mkdir -p $(@D); echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIP) $(HIP_ARCH) $(HIPFLAGS)' | cmp -s - $@ || \
