@@ -164,7 +164,7 @@ OPENING := $(if $(STATICLIBS),,$(B)/kvtool_opening)
 # Nor has a library that a Python without them loads.
 SOURCES := $(addprefix tests/check_,gpu_code.sh hardened.sh headers.sh install.sh layers.sh style.sh) \
 	   tests/check_abi.sh tests/check_structs.py tests/oracle_python.py tests/oracle_python_caches.py tests/oracle_python_device.py tests/oracle_pytest.py \
-	   tests/oracle_notebook.py tests/oracle_types.py
+	   tests/oracle_notebook.py tests/oracle_types.py tests/check_html.py
 TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 	   $(filter-out $(if $(SAN),$(SOURCES)), \
 	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
@@ -393,13 +393,14 @@ $(B)/flags: FORCE
 demo:	## install what is missing, build, show on real data that relayout is exact
 check:	## install what is missing, build, run every test
 bench:	## measure kernels, codecs and files
+html:	## write the manual as pages for a browser, into build/html
 lint:	## pages and scripts, by the programs that know them
 fuzz:	## run each fuzzer for FUZZ_SECONDS (60)
 check-valgrind:	## unit tests and the main commands under valgrind
 check-faults:	## make each call of the system fail, for FAULT_SECONDS (0: every case)
 check-environments:	## what drives the program, in a read-only tree with a space, as nobody
 check-engines:	## run real engines beside kvtool, those of ENGINES or all (PyPI; about 6 GB each)
-demo check bench lint fuzz check-valgrind check-environments check-faults check-engines:
+demo check bench html lint fuzz check-valgrind check-environments check-faults check-engines:
 	@$(DEPS) $@
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(JOBS)) run-$@
 
@@ -461,6 +462,10 @@ ENGINE_DIR ?= $(B)/engines
 run-check-engines: all
 	@/usr/bin/python3 tests/engines/suite.py run --dir="$(ENGINE_DIR)" --seed=$(SEED) \
 		$(ENGINES:%=--engine=%)
+
+run-html: $(TOOL) man3
+	@scripts/manual.py $(B)/html $(PAGES) $(MAN3)
+	@du -sh --apparent-size $(B)/html
 
 run-lint: man3
 	@perl tests/harness.pl scripts/lint.sh
@@ -543,9 +548,9 @@ help:	## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-15s %s\n", $$1, $$2}' Makefile
 
 FORCE:
-.PHONY: all man3 demo check bench lint fuzz check-valgrind check-environments check-faults \
+.PHONY: all man3 demo check bench html lint fuzz check-valgrind check-environments check-faults \
 	check-engines run-check-engines check-fresh deps run-demo run-check check-core run-check-valgrind run-check-environments \
-	run-check-faults run-lint run-bench run-fuzz fuzz-programs libraries gpu-check pictures \
+	run-check-faults run-html run-lint run-bench run-fuzz fuzz-programs libraries gpu-check pictures \
 	install install-built install-python uninstall deb wheel sdist check-wheel clean help FORCE
 .DELETE_ON_ERROR:
 

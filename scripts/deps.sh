@@ -28,6 +28,7 @@ case ${1-} in
 demo)           need=$build ;;
 check | check-environments) need=$check ;;
 bench)          need="$build hdf5-tools python3 python3-h5py python3-numpy" ;;
+html)           need="$build perl mandoc python3 python3-markdown" ;;
 lint)           need=$lint ;;
 fuzz)           need=$fuzz ;;
 check-valgrind) need=$valgrind ;;
@@ -39,9 +40,9 @@ check-fresh)    need=$fresh ;;
 mpi)            need=$mpi ;;
 ci)             need="$mpi $lint $fuzz $valgrind $fresh util-linux" ;;
 # what single tests use and say so if it is not there
-ci-more)        need="$gpu chromium" ;;
+ci-more)        need="$gpu chromium python3-markdown" ;;
 *)
-	echo "usage: scripts/deps.sh demo|check|bench|lint|fuzz|check-valgrind|check-faults|check-engines|wheel|deb|check-fresh|mpi|ci|ci-more" >&2
+	echo "usage: scripts/deps.sh demo|check|bench|html|lint|fuzz|check-valgrind|check-faults|check-engines|wheel|deb|check-fresh|mpi|ci|ci-more" >&2
 	exit 2
 	;;
 esac
