@@ -222,7 +222,7 @@ def document(path, ours, copies):
     title = words(found[1]) if found else path
     what = re.search(r"<p>(.*?)</p>", body, re.S)
     # its first sentence
-    what = re.split(r"(?<=[.:])\s", words(what[1]), maxsplit=1)[0] if what else ""
+    what = re.split(r"(?<=\.)\s", words(what[1]), maxsplit=1)[0] if what else ""
     return Page(name_of(path), title, what, f'<article class="document">\n{body}\n</article>',
                 "stories" if path.startswith("docs/") else "project")
 
