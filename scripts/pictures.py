@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-pictures.py - the pictures of docs/pictures: pages of kvtool view, as a browser draws them
+pictures.py - the pictures of docs/pictures: pages of kvtool, as a browser draws them
 
-The names are those of dumps of tests/oracle_pages.py, and how much of each is shown.
+PICTURES are of dumps of tests/oracle_pages.py, by name, and how much of each is shown.
+STORIES are documents that tests/check_docs.py runs: of the pages that their commands write.
 """
 import glob
 import os
@@ -14,11 +15,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(HERE, "..", "tests"))
 
+import check_docs
 import oracle
 import oracle_pages
 from browser import CHROMIUM, Browser
 
 PICTURES = {"plain": 900, "bug": 640, "ranks": 760, "mla": 900}
+STORIES = {"docs/nonsense.md": [("nonsense", "incident/bug.html", 640)]}
 MOST = 150000
 
 
@@ -31,26 +34,46 @@ def beside(folder, paths):
     return folder
 
 
+def draw(browser, page, name, height):
+    picture = f"{HERE}/../docs/pictures/{name}.png"
+    browser.open(page, width=1100, height=height)
+    browser.picture(picture, whole=False)
+    size = os.path.getsize(picture)
+    print(f"docs/pictures/{name}.png: {size} bytes")
+    if size > MOST:
+        sys.exit(f"{name}.png has more than {MOST} bytes: show less of it")
+
+
+def draw_dumps(browser, tmp):
+    os.makedirs(f"{tmp}/p")
+    drawn = oracle_pages.dumps(f"{tmp}/p")
+    for name, height in PICTURES.items():
+        os.chdir(beside(f"{tmp}/{name}", drawn[name]))
+        r = oracle.kvtool("view", "-o", f"{tmp}/{name}.html", *map(os.path.basename, drawn[name]))
+        if r.code:
+            sys.exit(r.err)
+        draw(browser, f"{tmp}/{name}.html", name, height)
+
+
+def draw_stories(browser, tmp):
+    for document, pages in STORIES.items():
+        folder = f"{tmp}/{os.path.basename(document)}"
+        os.makedirs(folder)
+        with open(f"{HERE}/../{document}", encoding="utf-8") as f:
+            check_docs.run(check_docs.Document(document, f.read()), folder)
+        for name, page, height in pages:
+            draw(browser, f"{folder}/{page}", name, height)
+
+
 def main():
     if not CHROMIUM:
         sys.exit("pictures need a browser: install the package chromium")
-    out = os.path.abspath(f"{HERE}/../docs/pictures")
-    os.makedirs(out, exist_ok=True)
+    os.makedirs(f"{HERE}/../docs/pictures", exist_ok=True)
     with oracle.workdir() as tmp:
-        os.makedirs(f"{tmp}/p")
-        drawn, browser = oracle_pages.dumps(f"{tmp}/p"), Browser()
+        browser = Browser()
         try:
-            for name, height in PICTURES.items():
-                os.chdir(beside(f"{tmp}/{name}", drawn[name]))
-                r = oracle.kvtool("view", "-o", f"{tmp}/{name}.html", *map(os.path.basename, drawn[name]))
-                if r.code:
-                    sys.exit(r.err)
-                browser.open(f"{tmp}/{name}.html", width=1100, height=height)
-                browser.picture(f"{out}/{name}.png", whole=False)
-                size = os.path.getsize(f"{out}/{name}.png")
-                print(f"docs/pictures/{name}.png: {size} bytes")
-                if size > MOST:
-                    sys.exit(f"{name}.png has more than {MOST} bytes: show less of it")
+            draw_dumps(browser, tmp)
+            draw_stories(browser, tmp)
         finally:
             browser.close()
 

@@ -9,8 +9,8 @@ begins as a copy of testdata/, examples/ and contrib/, as a reader would type it
     ```console          "$ command" is run, and must print the lines after it; without
                         such lines it must succeed
     | words | `kvtool ...` |
-                        a row of a table: the command must succeed, or end with N where
-                        the words say "(status N)"
+                        a row of a table, of two or three columns: the command must
+                        succeed, or end with N where the words say "(status N)"
     ```sh run-by="make check-fresh"
                         is not run here, but by what it names: that must be there, and so
                         must what the lines call: targets of make, scripts, commands and
@@ -101,10 +101,10 @@ class Document:
         if line.startswith("    ") and not before.strip():
             self.wrong.append(f"line {number}: an indented block, which nothing runs")
         cells = [c.strip() for c in line.strip().strip("|").split(" | ")]
-        run = line.startswith("|") and len(cells) == 2 and \
-            re.fullmatch(r"`(kvtool [^`]*)`", cells[1])
+        run = line.startswith("|") and len(cells) in (2, 3) and \
+            re.fullmatch(r"`(kvtool [^`]*)`", cells[-1])
         if run:
-            status = re.search(r"\(status (\d)\b", cells[0])
+            status = re.search(r"\(status (\d)\b", " ".join(cells[:-1]))
             self.commands.append(Command(number, run.group(1), None,
                                          int(status.group(1)) if status else 0))
         self.spans += [(number, s) for s in re.findall(r"`([^`]+)`", line)]
@@ -329,6 +329,7 @@ samples.sh
 | a | `kvtool --version` |
 | b (status 2) | `kvtool describe --no-such-option` |
 | c | `kvtool describe no-such-file` |
+| d | e | `kvtool describe no-other-file` |
 ```
 make
 ```
@@ -369,7 +370,8 @@ def try_itself(tap):
     with tempfile.TemporaryDirectory() as folder:
         results = run(document, folder)
     bad = [c.text for c, r in zip(document.commands, results) if wrong_of(c, *r)]
-    tap.ok(bad == ["echo right", "false", "kvtool describe no-such-file"],
+    tap.ok(bad == ["echo right", "false", "kvtool describe no-such-file",
+                   "kvtool describe no-other-file"],
            "planted commands and outputs that are wrong are found", bad)
     tap.ok(len(document.wrong) == 1, "a block without a mark is found", document.wrong)
     names = [s for _, s in document.spans if unknown(s)]

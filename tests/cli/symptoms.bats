@@ -72,3 +72,14 @@ shows() {
 		elsif ($in) { print "    $_" }' "$root/man/kvtool-symptoms.7" >page
 	diff <(grep -v '^$' table) <(grep -v '^$' page)
 }
+
+@test "the table of docs/nonsense.md has rows of this one" {
+	kvtool help symptoms >table
+	perl -ne 'if (/^\| (.*?) \| (.*?)(?: \(status 1\))? \| `kvtool/) { print "$1\n    $2\n" }' \
+		"$root/docs/nonsense.md" >story
+	[ "$(wc -l <story)" -ge 16 ]
+	perl -e '
+		my ($table, $story) = map { local (@ARGV, $/) = $_; <> } @ARGV;
+		for ($story =~ /(.*\n    .*\n)/g) { index($table, "\n$_") >= 0 or die "no row is\n$_" }
+		' table story
+}
