@@ -4,7 +4,8 @@
 pictures.py - the pictures of docs/pictures: pages of kvtool, as a browser draws them
 
 PICTURES are of dumps of tests/oracle_pages.py, by name, and how much of each is shown.
-STORIES are documents that tests/check_docs.py runs: of the pages that their commands write.
+STORIES are documents that tests/check_docs.py runs: of the pages that their commands write,
+maybe from some part of the page on.
 """
 import glob
 import os
@@ -21,7 +22,9 @@ import oracle_pages
 from browser import CHROMIUM, Browser
 
 PICTURES = {"plain": 900, "bug": 640, "ranks": 760, "mla": 900}
-STORIES = {"docs/nonsense.md": [("nonsense", "incident/bug.html", 640)]}
+STORIES = {"docs/nonsense.md": [("nonsense", "incident/bug.html", 640)],
+           "docs/plan.md": [("plan_pool", "plan/pool.html", 230, "svg[aria-label='the pool']")] +
+           [(f"plan_{layout}", f"plan/{layout}.html", 880) for layout in ("nhd", "hnd", "bhlsc")]}
 MOST = 150000
 
 
@@ -34,9 +37,11 @@ def beside(folder, paths):
     return folder
 
 
-def draw(browser, page, name, height):
+def draw(browser, page, name, height, begin=None):
     picture = f"{HERE}/../docs/pictures/{name}.png"
     browser.open(page, width=1100, height=height)
+    if begin:
+        browser.run(f'document.querySelector("{begin}").closest("section").scrollIntoView()')
     browser.picture(picture, whole=False)
     size = os.path.getsize(picture)
     print(f"docs/pictures/{name}.png: {size} bytes")
@@ -61,8 +66,8 @@ def draw_stories(browser, tmp):
         os.makedirs(folder)
         with open(f"{HERE}/../{document}", encoding="utf-8") as f:
             check_docs.run(check_docs.Document(document, f.read()), folder)
-        for name, page, height in pages:
-            draw(browser, f"{folder}/{page}", name, height)
+        for name, page, *shown in pages:
+            draw(browser, f"{folder}/{page}", name, *shown)
 
 
 def main():
