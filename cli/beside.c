@@ -8,20 +8,30 @@
 #include "cli/cli.h"
 #include "cli/models.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-bool beside_program(char out[static PATH_MAX], const char *below)
+/* The path of the program, also in a root where nobody has mounted /proc. */
+static bool find_program(char out[static PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", out, PATH_MAX - 1);
+	const char *as_run = (const char *)(uintptr_t)getauxval(AT_EXECFN);
+
+	if (n < 0)
+		return as_run && realpath(as_run, out);
+	out[n] = '\0';
+	return true;
+}
+
+bool beside_program(char out[static PATH_MAX], const char *below)
+{
 	struct stat st;
 	char *slash;
 
-	if (n < 0)
-		return false;
-	out[n] = '\0';
-	if (!(slash = strrchr(out, '/')) ||
+	if (!find_program(out) || !(slash = strrchr(out, '/')) ||
 	    (size_t)(slash + 1 - out) + strlen(below) >= PATH_MAX)
 		return false;
 	strcpy(slash + 1, below);

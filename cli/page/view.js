@@ -672,7 +672,8 @@ function diffMap(group, key, names, measure, dump) {
 	const high = Math.log(Math.max(...values)), low = Math.min(Math.log(Math.min(...values)), high - Math.log(100));
 	const depth = x => x > 0 ? (high > low ? 0.25 + 0.75 * (Math.log(x) - low) / (high - low) : 1) : 0;
 	const marks = [], extra = [];
-	let first = null;
+	let first = null;	// the cell of the first element that differs
+	const of_first = group.first || {};
 	rows.forEach((layer, r) => names.forEach((name, c) => {
 		const cell = cells.get(r * names.length + c), x = cell ? of(cell) : 0;
 		const mark = { x: left + c * width, y: top + r * height, w: width - (width > 6 ? 1 : 0), h: height - (height > 6 ? 1 : 0),
@@ -686,7 +687,7 @@ function diffMap(group, key, names, measure, dump) {
 		else if (of_a)
 			mark.command = where(dump, placeOf(dump, of_a, layer, p ? p.block : group.first ? group.first.block : of_a.block,
 				p ? of_a.head : group.heads[c], 0));
-		if (cell && !first)
+		if (cell && layer === of_first.layer && ["block", "slot", "head", "kv", "dim"].every((name, i) => cell[7 + i] === of_first[name]))
 			first = mark;
 		if (cell && width >= 36 && height >= 16)
 			extra.push(text(mark.x + width / 2, mark.y + height / 2 + 4, say(x), "middle", depth(x) > 0.5 ? "on dark" : "on"));
