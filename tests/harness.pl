@@ -20,7 +20,7 @@ GetOptions('j=i' => \$jobs) and @ARGV
 
 my (@skips, @said);
 my $harness = TAP::Harness->new({
-	exec => [], jobs => $jobs, failures => 1,
+	exec => [], jobs => $jobs, failures => 1, timer => 1,
 });
 $harness->callback(made_parser => sub {
 	my ($parser, $job) = @_;
