@@ -545,6 +545,13 @@ def mixed(tmp):
                         (d.decode("float64"), "")):
         note = kv.diff(d, side, tolerance="auto").note
         tap.ok(words in note and bool(words) == bool(note), "auto of several groups", note)
+    other = kv.diff(d, d, scale_b=2, exact=True, most=1)
+    words = {e.group: str(e).split(", element")[0] for e in other.elements}
+    tap.ok(re.fullmatch(r"layer \d, entry 0 of 0", words["conv"]) and
+           re.fullmatch(r"layer \d, entry 0 of 0, head \d", words["ssm"]) and
+           [e.state for e in other.elements] == [not d.group(e.group).block_size
+                                                 for e in other.elements],
+           "a state has no token, and channels have no heads", words)
 
 
 def asserted():

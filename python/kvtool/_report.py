@@ -8,8 +8,8 @@ import math
 import os
 import weakref
 from ctypes import byref
-from typing import (Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
-                    Union)
+from typing import (Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set,
+                    Tuple, Union)
 
 from . import _caches, _html, _native, _view
 from ._dump import MEMORY, Dump, open as open_dump
@@ -46,17 +46,20 @@ class ElementDifference(NamedTuple):
     token: int
     block: Tuple[int, int]
     slot: Tuple[int, int]
-    head: int
+    head: int                       #: -1: the content has none
     kv: int                         #: 0 keys, 1 values, -1 neither
     dim: int
     value: Tuple[float, float]
     error: float
+    state: bool = False             #: token is an entry of the block table: it holds all
 
     def __str__(self) -> str:
-        where = f"token {self.token} of {self.request}" if self.request else \
+        what = "entry" if self.state else "token"
+        where = f"{what} {self.token} of {self.request}" if self.request else \
             f"block {self.block[0]} slot {self.slot[0]}"
         half = {0: " keys", 1: " values"}.get(self.kv, "")
-        return (f"layer {self.layer}, {where}, head {self.head}{half}, element "
+        head = f", head {self.head}{half}" if self.head >= 0 else half and f",{half}"
+        return (f"layer {self.layer}, {where}{head}, element "
                 f"{self.dim}: {self.value[0]:.9g} and {self.value[1]:.9g}")
 
 
@@ -254,7 +257,7 @@ class Report:
         groups = _html.table(
             ("group", "elements", "differ", "outside", "max abs", "rel L2", "cosine", "fault"),
             [(g.id, g.elements, g.unequal, g.outside, g.max_abs, g.rel_l2, g.cosine,
-              f"{g.fault} {g.fault_args}: {g.fault_text}" if g.fault else "")
+              f"{g.fault} {g.fault_args}".rstrip() + f": {g.fault_text}" if g.fault else "")
              for g in self.groups])
         worst = _html.table(("where", "of a", "of b", "error"), [
             (str(e).rpartition(": ")[0], *e.value, e.error) for e in self.elements])
@@ -474,6 +477,7 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
     cells: List[Tuple[Any, ...]] = []
     rows: Tuple[List[RowDifference], ...] = ([], [], [])
     paired: List[str] = []
+    states: Set[str] = set()
 
     def tell_only(_: Any, side: int, words: bytes) -> None:
         only.append(f"{'AB'[side]}: {_native.in_python(text(words))}")
@@ -490,7 +494,7 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
         elements.append(ElementDifference(
             text(e.group), e.layer, text(e.layer_name), text(e.request), e.token,
             (e.block[0], e.block[1]), (e.slot[0], e.slot[1]), e.head, e.kv, e.dim,
-            (e.value[0], e.value[1]), e.error))
+            (e.value[0], e.value[1]), e.error, text(e.group) in states))
 
     def tell_cell(_: Any, found: Any) -> None:
         c = found[0]
@@ -522,6 +526,7 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
             first.close()
         raise
     names = (first.name, second.name) if first.name != second.name else ("a", "b")
+    states |= {g.id for g in first.groups if not g.block_size}
     try:
         # pylint: disable=protected-access
         with first._handle as one, second._handle as other:

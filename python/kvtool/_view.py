@@ -71,7 +71,7 @@ def _copied(dump: "Dump", folder: str, of: str) -> str:
                          f"them, which {COPIED} may have: d.write() it, and open that")
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.basename(dump.name))[:80].strip(".-")
     path = os.path.join(of, name + ("" if name.endswith(".h5") else ".h5"))
-    os.mkdir(os.path.join(folder, of))
+    os.makedirs(os.path.join(folder, of), exist_ok=True)
     dump.write(os.path.join(folder, path), verify=False, sync=False, compress=False)
     return path
 
@@ -89,7 +89,7 @@ def operands(dumps: Sequence["Dump"]) -> Iterator[Tuple[str, List[str]]]:
         else:
             yield folder, ["--", *(
                 os.path.join(s.folder, s.path) if s and not s.options else
-                _copied(d, folder, "ab"[i]) for i, (d, s) in enumerate(zip(dumps, sources)))]
+                _copied(d, folder, "ab"[i] if len(dumps) > 1 else "") for i, (d, s) in enumerate(zip(dumps, sources)))]
         for d in dumps:
             with d._handle as handle:   # what was drawn is what is open
                 call("kvt_dump_unchanged", handle)
@@ -167,10 +167,14 @@ class View:
         return f'<kvtool.View of {self.name}: .save("page.html") writes it>'
 
     def _repr_html_(self) -> str:
-        """In a frame of its own: its script sees nothing of the notebook."""
+        """
+        In a frame of its own: its script sees nothing of the notebook.  Where a notebook is
+        not trusted the frame is taken away, and what stands in it is left.
+        """
         return (f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" '
                 'allow="clipboard-write" title="kvtool view" width="100%" height="760" '
-                'style="border:0"></iframe>')
+                f'style="border:0">The page of {html.escape(self.name)} is shown once this cell '
+                'has run, or the notebook is trusted.</iframe>')
 
 
 def view(dumps: Sequence["Dump"], options: Sequence[str], words: str = "",
@@ -247,8 +251,9 @@ def _labels(numbers: Mapping[str, Any], requests: Sequence[Mapping[str, Any]],
 
 
 def _tick(what: Any) -> str:
-    """A name from a file is no formula to matplotlib."""
-    return str(what).replace("$", r"\$")
+    """A request and its token have a space between; a name from a file is no formula."""
+    words = " ".join(map(str, what)) if isinstance(what, tuple) else str(what)
+    return words.replace("$", r"\$")
 
 
 def _axes(shown: Plot, ax: Any, measure: str, by: Sequence[str], title: str) -> Any:
