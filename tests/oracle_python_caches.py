@@ -294,6 +294,12 @@ def containers():
         tap.ok(words in said, f"{what}: {words}", said)
     told = kv.from_tensors([(half, half)], format="transformers", facts={"axes": "BHTD"})
     tap.ok(told.requests["0"].tokens == 5, "what a message tells to give is taken")
+    tap.ok(told.plot("largest", kv="k").values.tolist() == [[1, 1]] and
+           "<img" in told._repr_html_() and "memory.h5" in told.view().html,
+           "what was read as a file that is gone by its name is drawn")
+    report = kv.diff(told, told.slice(heads=1), common=True)
+    del told
+    tap.ok("gone" in refused(kv.UsageError, report.view), "and not looked for once it is gone")
     said = refused(kv.BadInput, lambda: kv.diff([(half, half)], [(half, half)]))
     tap.ok(said.startswith("a: ") and "from_tensors() takes these" in said,
            "diff() says who takes that", said)

@@ -277,7 +277,9 @@ def saved(tensors: Any, masks: Mapping[str, Any], told: Mapping[str, Any]) -> Du
     except Error as error:
         here = _HERE + "".join(f"; or {name}" for name in left)
         raise type(error)(str(error).replace(_TOLD, here).replace(*_PAIRS)) from None
-    dump._keep, dump._name = (file,), "memory"      # pylint: disable=protected-access
+    # pylint: disable=protected-access
+    dump._keep, dump._name = (file,), "memory"
+    dump._source = dump._again = None       # the path is this process's, for as long as file
     return dump
 
 
