@@ -689,11 +689,13 @@ def notebook(tmp):
             ("a dump", d, [path, name, "KBSHD"]), ("several groups", several, ["g1"]),
             ("90 requests", many, ["and 40 more"]), ("a report", report, [name]),
             ("equal", kv.diff(d, d), ["the same"]), ("layers", report.by_layer, ["all"]),
-            ("heads", report.by_head, ["cosine"])]:
+            ("heads", report.by_head, ["cosine"]), ("halves", report.by_kv, ["values", "keys"]),
+            ("tokens", report.by_token, [f"token 3 of {name}"])]:
         shown = Shown(thing._repr_html_())
         said = "".join(shown.cells)
         tap.ok(not shown.bad and shown.rows > 1 and all(w in said for w in words) and
-               len(shown.pictures) == (what not in ("equal", "layers", "heads")),
+               "-1" not in shown.cells and len(shown.pictures) == (
+                   what not in ("equal", "layers", "heads", "halves", "tokens")),
                f"HTML of {what}: tables that need nothing, and escaped", (shown.bad, said))
     tap.ok("shapes of their own: g0 (2, 2, 3, 16, 2, 4), g1" in refused(
         kv.UsageError, lambda: several.shape) and len(several) == 3 and 'group="g0"' in refused(

@@ -146,7 +146,8 @@ class Parts(Sequence[Any]):
 
     def _repr_html_(self) -> str:
         if self._fields is not PartDifference._fields:
-            return _html.table(self._fields, [list(p) for p in self._parts])
+            return _html.table(("group", "where", *RowDifference._fields[7:]),
+                               [[p.group, _place(p), *p[7:]] for p in self._parts])
         return _html.table(PartDifference._fields, [
             [p.group, p.layer, p.head if p.head >= 0 else "all", *p[3:]] for p in self._parts])
 
