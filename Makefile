@@ -163,7 +163,7 @@ OPENING := $(if $(STATICLIBS),,$(B)/kvtool_opening)
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
 # Nor has a library that a Python without them loads.
 SOURCES := $(addprefix tests/check_,gpu_code.sh hardened.sh headers.sh install.sh layers.sh style.sh) \
-	   tests/check_abi.sh tests/check_structs.py tests/oracle_python.py tests/oracle_python_caches.py tests/oracle_python_device.py tests/oracle_pytest.py \
+	   tests/check_abi.sh tests/check_notebook.py tests/check_structs.py tests/oracle_python.py tests/oracle_python_caches.py tests/oracle_python_device.py tests/oracle_pytest.py \
 	   tests/oracle_notebook.py tests/oracle_types.py tests/check_html.py
 TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 	   $(filter-out $(if $(SAN),$(SOURCES)), \

@@ -5,7 +5,7 @@ pictures.py - the pictures of docs/pictures: pages of kvtool, as a browser draws
 
 PICTURES are of dumps of tests/oracle_pages.py, by name, and how much of each is shown.
 STORIES are documents that tests/check_docs.py runs: of the pages that their commands write,
-maybe from some part of the page on.
+maybe from some part of the page on.  CELLS are of docs/python.ipynb, whose frames hold pages.
 """
 import glob
 import os
@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(HERE, "..", "tests"))
 
 import check_docs
+import notebook_page
 import oracle
 import oracle_pages
 from browser import CHROMIUM, Browser
@@ -25,6 +26,7 @@ PICTURES = {"plain": 900, "bug": 640, "ranks": 760, "mla": 900}
 STORIES = {"docs/nonsense.md": [("nonsense", "incident/bug.html", 640)],
            "docs/plan.md": [("plan_pool", "plan/pool.html", 230, "svg[aria-label='the pool']")] +
            [(f"plan_{layout}", f"plan/{layout}.html", 880) for layout in ("nhd", "hnd", "bhlsc")]}
+CELLS = {"python-view": 560, "python-fault-page": 480}
 MOST = 150000
 
 
@@ -70,6 +72,14 @@ def draw_stories(browser, tmp):
             draw(browser, f"{folder}/{page}", name, *shown)
 
 
+def draw_cells(browser, tmp):
+    for name, page in notebook_page.Page(notebook_page.load()).frames.items():
+        name = os.path.splitext(name)[0]
+        with open(f"{tmp}/{name}.html", "w", encoding="utf-8") as f:
+            f.write(page)
+        draw(browser, f"{tmp}/{name}.html", name, CELLS[name])
+
+
 def main():
     if not CHROMIUM:
         sys.exit("pictures need a browser: install the package chromium")
@@ -79,6 +89,7 @@ def main():
         try:
             draw_dumps(browser, tmp)
             draw_stories(browser, tmp)
+            draw_cells(browser, tmp)
         finally:
             browser.close()
 
