@@ -48,6 +48,7 @@ ENGINES = [
     ("transformers-5.24", 1800, ["transformers_models.py", "transformers_caches.py",
                                  "transformers_quantised.py"]),
     ("transformers-4.57", 900, ["transformers_caches.py", "transformers_quantised.py"]),
+    ("notebook", 900, ["python_notebook.py"]),
     ("mlx", 900, ["mlx_caches.py"]),
     ("mlx-0.28", 900, ["mlx_caches.py"]),
     ("mlx-0.26", 900, ["mlx_caches.py"]),
