@@ -56,10 +56,14 @@ class Shown(html.parser.HTMLParser):
             self.parts.append(("frame", attrs["srcdoc"]))
         elif tag == "div":
             self.parts.append(("text", ""))
+        elif tag == "b":
+            self.handle_data("**")
 
     def handle_endtag(self, tag):
         if tag == "tr":
             self.row = None
+        elif tag == "b":
+            self.handle_data("**")
 
     def handle_data(self, data):
         if self.row:
