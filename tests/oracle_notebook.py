@@ -29,7 +29,7 @@ tap = Tap()
 import kvtool as kv                                         # noqa: E402
 
 FOLDER = f"{DATA}/s260k/paged_bs16"
-HOSTILE = '</script><script>alert("x")//$\\frac$'
+HOSTILE = '</script><script>alert("x")//\' onload=\'&quot;$\\frac$'
 
 
 def refused(error, make, *words):
@@ -269,6 +269,7 @@ def compared(good, other):
     report = kv.diff(one, two, atol=9)
     tap.ok(data_of(report.view())["diff"]["result"] == "within" and
            Frame(report.view()._repr_html_()).tags == ["iframe"] and
+           Frame(report.view()._repr_html_()).page == report.view().html and
            "alert(" not in report.view().html.replace("\\u003c/script>\\u003cscript>alert(",
                                                        ""), "of tensors, with hostile names")
     words = kv.diff(one, two, scale_a=1.0).view().html

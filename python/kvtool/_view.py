@@ -171,7 +171,9 @@ class View:
         In a frame of its own: its script sees nothing of the notebook.  Where a notebook is
         not trusted the frame is taken away, and what stands in it is left.
         """
-        return (f'<iframe srcdoc="{html.escape(self.html)}" sandbox="allow-scripts" '
+        page = self.html.replace("&", "&amp;").replace("<", "&lt;").replace("'", "&#39;")
+        return (f"<iframe srcdoc='{page}' "     # a page has hundreds of the other quotes
+                'sandbox="allow-scripts" '
                 'allow="clipboard-write" title="kvtool view" width="100%" height="760" '
                 f'style="border:0">The page of {html.escape(self.name)} is shown once this cell '
                 'has run, or the notebook is trusted.</iframe>')
