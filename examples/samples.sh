@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# samples.sh FOLDER: makes the files that the README names, of the caches in testdata/
+# samples.sh FOLDER: makes the files that README.md and docs/tasks.md name, of the caches in testdata/
 set -eu
 here=$(cd "$(dirname "$0")/.." && pwd)
 kv=$here/testdata/kv/s260k engines=$here/testdata/engines kvtool=${KVTOOL:-kvtool}
