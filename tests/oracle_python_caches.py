@@ -16,7 +16,9 @@ import io
 import os
 import random
 import re
+import subprocess
 import sys
+import tempfile
 import types
 import xml.dom.minidom
 
@@ -297,6 +299,14 @@ def containers():
     tap.ok(told.plot("largest", kv="k").values.tolist() == [[1, 1]] and
            "<img" in told._repr_html_() and "memory.h5" in told.view().html,
            "what was read as a file that is gone by its name is drawn")
+    page = told.view().html
+    tap.ok("d.write(&#x27;memory.h5&#x27;, compress=False)" in page and '"file":"memory.h5"' in page,
+           "a page of what is in memory says where its commands find it", page[:3000])
+    with tempfile.TemporaryDirectory() as folder:
+        told.write(f"{folder}/memory.h5", compress=False)
+        r = subprocess.run([oracle.KVTOOL, "where", "memory.h5", "layer=0,block=0,slot=0,head=0,kv=k,dim=0"], cwd=folder,
+                           stdout=subprocess.PIPE, check=False)
+        tap.ok(r.returncode == 0, "and there they do")
     report = kv.diff(told, told.slice(heads=1), common=True)
     del told
     tap.ok("gone" in refused(kv.UsageError, report.view), "and not looked for once it is gone")

@@ -63,33 +63,54 @@ def data_bytes(dump: "Dump") -> int:
 
 # ---- the program ---------------------------------------------------------------------
 
-def _copied(dump: "Dump", folder: str, of: str) -> str:
-    """A snapshot of it; its path from the folder on, which the page shows."""
+def _together(dumps: Sequence["Dump"]) -> Optional[Source]:
+    """Where all were opened, if that is one folder and they were told the same."""
+    # pylint: disable=protected-access
+    sources = [d._source for d in dumps]
+    first = sources[0]
+    return first if first and all(s and s[::2] == first[::2] for s in sources) else None
+
+
+def _copies(dumps: Sequence["Dump"]) -> List[str]:
+    """For each the name of the snapshot that is drawn in its place; "": its file is."""
+    names = []
+    for d in dumps:
+        source_of = d._source           # pylint: disable=protected-access
+        name = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.basename(d.name))[:80].strip(".-")
+        names.append("" if _together(dumps) or (source_of and not source_of.options) else
+                     re.sub(r"(\.h5)?$", ".h5", name, count=1))
+    return [f"{n[:-3]}-{'ab'[i]}.h5" if n and names.count(n) > 1 else n
+            for i, n in enumerate(names)]
+
+
+def _copy(dump: "Dump", path: str) -> str:
     size = data_bytes(dump)
     if size > COPIED:
         raise UsageError(f"{dump.name} is no file, and of its {size} bytes no copy is made to draw "
                          f"them, which {COPIED} may have: d.write() it, and open that")
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.basename(dump.name))[:80].strip(".-")
-    path = os.path.join(of, name + ("" if name.endswith(".h5") else ".h5"))
-    os.makedirs(os.path.join(folder, of), exist_ok=True)
-    dump.write(os.path.join(folder, path), verify=False, sync=False, compress=False)
-    return path
+    dump.write(path, verify=False, sync=False, compress=False)
+    return os.path.basename(path)
+
+
+def _told(dumps: Sequence["Dump"]) -> str:
+    """Where the commands of a page find what was drawn, if that was a copy."""
+    return "".join(f"{d.name} is no file: d.write({name!r}, compress=False) makes the one that the "
+                   "commands below name.\n" for d, name in zip(dumps, _copies(dumps)) if name)
 
 
 @contextlib.contextmanager
 def operands(dumps: Sequence["Dump"]) -> Iterator[Tuple[str, List[str]]]:
     """A folder, and the arguments by which the program finds the dumps there."""
     # pylint: disable=protected-access
-    sources = [d._source for d in dumps]
-    first = sources[0]
+    first = _together(dumps)
     with tempfile.TemporaryDirectory(prefix="kvtool-") as folder:
-        if first and all(s and s[::2] == first[::2] for s in sources):
-            paths = [s.path for s in sources if s]
-            yield first.folder, [*first.options, "--", *paths]
+        if first:
+            yield first.folder, [*first.options, "--", *(d._source.path for d in dumps if d._source)]
         else:
             yield folder, ["--", *(
-                os.path.join(s.folder, s.path) if s and not s.options else
-                _copied(d, folder, "ab"[i] if len(dumps) > 1 else "") for i, (d, s) in enumerate(zip(dumps, sources)))]
+                _copy(d, os.path.join(folder, name)) if name or not d._source else
+                os.path.join(d._source.folder, d._source.path)
+                for d, name in zip(dumps, _copies(dumps)))]
         for d in dumps:
             with d._handle as handle:   # what was drawn is what is open
                 call("kvt_dump_unchanged", handle)
@@ -183,7 +204,7 @@ def view(dumps: Sequence["Dump"], options: Sequence[str], words: str = "",
          name: str = "") -> View:
     """The page of one dump, or of two beside each other."""
     return View(name or " and ".join(d.name for d in dumps),
-                _written(dumps, ".html", options), words)
+                _written(dumps, ".html", options), words + _told(dumps))
 
 
 def picture(dumps: Sequence["Dump"], options: Sequence[str] = ()) -> str:
