@@ -8,7 +8,7 @@ suite.py - runs real engines beside kvtool and writes what was proven
 Each engine has a virtual environment, made from requirements/ENGINE.txt, whose every
 package is named with version and hash; it is made again when that file changes.  An
 engine that cannot be installed here is a named skip.  Results go to results.tsv, and
-from there into man/kvtool-engines.7, so that the page is what the suite wrote.
+from there, counted by engine and version, into man/kvtool-engines.7.
 
     suite.py run [--engine=NAME]... [--script=NAME]... [--seed=N] [--dir=DIR]
                  [--no-record]
@@ -288,16 +288,26 @@ HEAD = """.\\" SPDX-License-Identifier: Apache-2.0
 .Nm kvtool-engines
 .Nd what was proven with which engine
 .Sh DESCRIPTION
-Each item was proven by running that engine beside kvtool, on a CPU, with small models
-of random weights, and this page was written by that run.
-Points are single comparisons.
-What was
-.Em skipped
-was not proven, for the reason given.
+Here is what was proven by running an engine beside kvtool, on a CPU, with small models of
+random weights.
+This page was written by these runs.
 .Pp
-To repeat the items of a section, with the name in its heading, and with other models
-and prompts:
-.Bd -literal -offset indent
+There is a table for each engine, with a column for each version that was run and a row
+for each thing that was proven.
+A number is how many single comparisons held, in all cases together:
+.Li 42/8
+is 42 in 8 cases.
+.Li skip
+says that the thing was not proven with that version,
+.Li *
+that some cases were not; both are listed below the table, with the reason.
+A dash says that it was not tried.
+Each case, on which model, type and deployment, with its figures, is a line of
+.Pa tests/engines/results.tsv
+in the source.
+.Pp
+To repeat a column, by the name behind its version, and with other models and prompts:
+.Bd -literal -offset indent -compact
 make check-engines ENGINES=vllm-0.32
 make check-engines ENGINES=vllm-0.32 SEED=7
 .Ed
@@ -310,28 +320,70 @@ TAIL = """.Sh SEE ALSO
 """
 
 
-def page(rows):
-    dates = [datetime.date.fromisoformat(r["date"]) for r in rows]
-    last = max(dates, default=datetime.date(2026, 1, 1))
-    out, section = [], None
+def grouped(rows, *columns):
+    """Rows by what they have in these columns, in the order of the first of each."""
+    found = {}
     for r in rows:
-        head = (r["suite"], r["engine"], r["version"], r["date"])
-        if head != section:
-            out += [".El"] if section else []
-            out.append(f".Ss {roff(r['engine'])} {roff(r['version'])} "
-                       f"({roff(r['suite'])}, {roff(r['date'])})")
-            out.append(".Bl -tag -width 4n")
-            section = head
-        out.append(f".It {roff(r['what'][0].upper() + r['what'][1:])}")
-        said = f"{r['points']} points"
-        if r["result"] == "skipped":
-            said = "skipped"
-        elif r["result"] != "ok":
-            said += ", FAILED"
-        out.append(f"On: {roff(r['on'])}.")
-        out.append(f"Result: {roff(said)}{': ' if r['figure'] else ''}"
-                   f"{roff(r['figure'])}.")
-    out += [".El"] if section else []
+        key = tuple(r[c] for c in columns)
+        found.setdefault(key if len(columns) > 1 else key[0], []).append(r)
+    return found
+
+
+def cell(rows):
+    """What the rows of one version say of one thing, in few characters."""
+    ran = [r for r in rows if r["result"] != "skipped"]
+    if not ran:
+        return "skip" if rows else "-"
+    failed = any(r["result"] != "ok" for r in ran)
+    return f"{sum(int(r['points']) for r in ran)}/{len(ran)}" + \
+        ("*" if len(ran) < len(rows) else "") + (" FAILED" if failed else "")
+
+
+def short(rows):
+    """The version without what it is in: "in llama-cpp-python 0.3.36"."""
+    return rows[0]["version"].split()[-1]
+
+
+def figures(versions):
+    """Of a thing that is one case in each version: counts of answers, rates, errors."""
+    if any(len(rows) > 1 for rows in versions.values()):
+        return ""
+    told = {short(rows): rows[0]["figure"] for rows in versions.values()
+            if rows[0]["result"] == "ok" and rows[0]["figure"]}
+    if len(set(told.values())) < 2:
+        return "".join(f" ({figure})" for figure in list(told.values())[:1])
+    return " (" + "; ".join(f"{v}: {figure}" for v, figure in told.items()) + ")"
+
+
+def engine(name, rows):
+    """The table of one engine, and what was skipped."""
+    suites = grouped(rows, "suite")
+    out = [f".Ss {roff(name)}"]
+    for suite, own in suites.items():
+        dates = ", ".join(sorted({r["date"] for r in own}))
+        out.append(f"{roff(own[0]['version'])}: {roff(suite)}, {roff(dates)}.")
+    heads = [short(own) for own in suites.values()]
+    out.append(".Bl -column " + " ".join(f'"{head:7}"' for head in heads) + " -compact")
+    out.append(".It " + " Ta ".join([*map(roff, heads), "of"]))
+    for what, same in grouped(rows, "what").items():
+        versions = grouped(same, "suite")
+        cells = [roff(cell(versions.get(suite, []))) for suite in suites]
+        out.append(f".It {' Ta '.join(cells)} Ta {roff(what + figures(versions))}")
+    out.append(".El")
+    skipped = [r for r in rows if r["result"] == "skipped"]
+    out += [".Pp", ".Em Skipped :"] if skipped else []
+    for (what, why), same in grouped(skipped, "what", "figure").items():
+        on = "; ".join(dict.fromkeys(r["on"] for r in same))
+        where = ", ".join(dict.fromkeys(short([r]) for r in same))
+        out += [".br", f"{roff(what)} ({roff(on)}; {roff(where)}): {roff(why)}."]
+    return out
+
+
+def page(rows):
+    last = max((datetime.date.fromisoformat(r["date"]) for r in rows),
+               default=datetime.date(2026, 1, 1))
+    out = [line for name, own in grouped(rows, "engine").items()
+           for line in engine(name, own)]
     return HEAD.format(date=f"{last:%B} {last.day}, {last.year}") + \
         "\n".join(out) + ("\n" if out else "") + TAIL
 
