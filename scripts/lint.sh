@@ -14,8 +14,16 @@ proven_page() {
 	python3 tests/engines/suite.py page | diff - man/kvtool-engines.7
 }
 
+# Examples come before the options, and so before the exit status: mdoc has that order
+# the other way round, and readers look for the examples.
+page_lint() {
+	mandoc -T lint -W warning "$1" |
+		grep -v -x '.*: WARNING: sections out of conventional order: Sh EXIT STATUS'
+	:
+}
+
 for page in man/*.[1357] build/man3/*.3; do
-	none "mandoc has nothing to say about $page" mandoc -T lint -W warning "$page"
+	none "mandoc has nothing to say about $page" page_lint "$page"
 done
 ok 'shellcheck agrees with the scripts' scripts
 ok 'kvtool-engines(7) is what the engine suite wrote' proven_page
