@@ -344,11 +344,17 @@ def short(rows):
     return rows[0]["version"].split()[-1]
 
 
+def figure_of(rows):
+    """The sum of a long one, which is what it ends with."""
+    figure = rows[0]["figure"]
+    return figure if len(figure) < 100 else figure.split("; ")[-1]
+
+
 def figures(versions):
     """Of a thing that is one case in each version: counts of answers, rates, errors."""
     if any(len(rows) > 1 for rows in versions.values()):
         return ""
-    told = {short(rows): rows[0]["figure"] for rows in versions.values()
+    told = {short(rows): figure_of(rows) for rows in versions.values()
             if rows[0]["result"] == "ok" and rows[0]["figure"]}
     if len(set(told.values())) < 2:
         return "".join(f" ({figure})" for figure in list(told.values())[:1])
@@ -363,7 +369,7 @@ def engine(name, rows):
         dates = ", ".join(sorted({r["date"] for r in own}))
         out.append(f"{roff(own[0]['version'])}: {roff(suite)}, {roff(dates)}.")
     heads = [short(own) for own in suites.values()]
-    out.append(".Bl -column " + " ".join(f'"{head:7}"' for head in heads) + " -compact")
+    out.append(".Bl -column " + " ".join(f'"{head:4}"' for head in heads) + " -compact")
     out.append(".It " + " Ta ".join([*map(roff, heads), "of"]))
     for what, same in grouped(rows, "what").items():
         versions = grouped(same, "suite")
