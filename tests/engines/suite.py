@@ -293,7 +293,7 @@ random weights.
 This page was written by these runs.
 .Pp
 There is a table for each engine, with a column for each version that was run and a row
-for each thing that was proven.
+for each thing that was proven; what one version alone has follows in a table of its own.
 A number is how many single comparisons held, in all cases together:
 .Li 42/8
 is 42 in 8 cases.
@@ -361,21 +361,33 @@ def figures(versions):
     return " (" + "; ".join(f"{v}: {figure}" for v, figure in told.items()) + ")"
 
 
+def table(suites, things):
+    """A column for each version, and the thing, with its figures, in the last."""
+    heads = [short(own) for own in suites.values()]
+    out = [".Bl -column " + " ".join(f'"{head:4}"' for head in heads) + " -compact",
+           ".It " + " Ta ".join([*map(roff, heads), "of"])]
+    for what, rows in things.items():
+        versions = grouped(rows, "suite")
+        cells = [roff(cell(versions.get(suite, []))) for suite in suites]
+        out.append(f".It {' Ta '.join(cells)} Ta {roff(what + figures(versions))}")
+    return out + [".El"]
+
+
 def engine(name, rows):
-    """The table of one engine, and what was skipped."""
+    """Its tables: of what several versions have, and of each alone; what was skipped."""
     suites = grouped(rows, "suite")
     out = [f".Ss {roff(name)}"]
     for suite, own in suites.items():
         dates = ", ".join(sorted({r["date"] for r in own}))
         out.append(f"{roff(own[0]['version'])}: {roff(suite)}, {roff(dates)}.")
-    heads = [short(own) for own in suites.values()]
-    out.append(".Bl -column " + " ".join(f'"{head:4}"' for head in heads) + " -compact")
-    out.append(".It " + " Ta ".join([*map(roff, heads), "of"]))
-    for what, same in grouped(rows, "what").items():
-        versions = grouped(same, "suite")
-        cells = [roff(cell(versions.get(suite, []))) for suite in suites]
-        out.append(f".It {' Ta '.join(cells)} Ta {roff(what + figures(versions))}")
-    out.append(".El")
+    things = grouped(rows, "what")
+    alone = {suite: {what: same for what, same in things.items()
+                     if set(grouped(same, "suite")) == {suite}} for suite in suites}
+    alone = {suite: own for suite, own in alone.items() if len(own) > 4 and len(suites) > 1}
+    out += table(suites, {what: same for what, same in things.items()
+                          if not any(what in own for own in alone.values())})
+    for suite, own in alone.items():
+        out += [".Pp", *table({suite: suites[suite]}, own)]
     skipped = [r for r in rows if r["result"] == "skipped"]
     out += [".Pp", ".Em Skipped :"] if skipped else []
     for (what, why), same in grouped(skipped, "what", "figure").items():
