@@ -383,7 +383,8 @@ def engine(name, rows):
     things = grouped(rows, "what")
     alone = {suite: {what: same for what, same in things.items()
                      if set(grouped(same, "suite")) == {suite}} for suite in suites}
-    alone = {suite: own for suite, own in alone.items() if len(own) > 4 and len(suites) > 1}
+    alone = {suite: own for suite, own in alone.items()
+             if len(suites) > 1 and len(own) > 4}
     out += table(suites, {what: same for what, same in things.items()
                           if not any(what in own for own in alone.values())})
     for suite, own in alone.items():
