@@ -198,8 +198,9 @@ static void print_numbers(const struct diff_result *r)
 	print_ratio(", PCC", 9, kvt_diff_pcc(s));
 	putchar('\n');
 	if (s->nonfinite)
-		plainf("  without %lld pair%s with NaN or Inf; %lld of them differ\n",
-		       LL(s->nonfinite), plural(s->nonfinite), LL(s->lost));
+		plainf("  %lld pair%s with NaN or Inf %s not in these numbers; "
+		       "%lld differ\n", LL(s->nonfinite), plural(s->nonfinite),
+		       s->nonfinite == 1 ? "is" : "are", LL(s->lost));
 }
 
 static void print_verdict(const struct diff_result *r)

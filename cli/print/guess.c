@@ -139,7 +139,8 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g,
 	if (others)
 		plainf("  and        %d more\n", others);
 	if (g->has_better)
-		plainf("  better     %s\n", kvt_layout_string(&g->better).s);
+		plainf("  better     %s, an order without a name, fits better than all "
+		       "that have one\n", kvt_layout_string(&g->better).s);
 	screen_fold_end();
 	screen_fold_begin(4);
 	puts("  gain: bits per element saved by modelling each channel separately;\n"

@@ -133,6 +133,8 @@ static void print_tenants(const struct kvt_snapshot *s, const struct kvt_where *
 		putchar(printed++ ? ',' : ':');
 		print_tenant(&t, infinite);
 	}
+	if (holding == KVT_HOLDS_UNKNOWN && !printed)
+		plainf(": no block table says which request has it");
 	putchar('\n');
 }
 

@@ -712,7 +712,8 @@ class Dump:
         """Of a dump without requests: all blocks, one after the other."""
         if g.block_size != g.slots:
             raise UsageError(f"{g.id}: a block has {g.slots} slots, which are not tokens, and "
-                             "the dump has no requests: give blocks=, such as blocks=0")
+                             "the dump has no requests: pass blocks=0, or a slice of them, "
+                             "instead of tokens")
         begin, end, drop[S] = _range(tokens, 0, g.blocks * g.slots, "token")
         box.begin[B], box.end[B] = begin // g.slots, -(-end // g.slots)
         with self._handle as handle:

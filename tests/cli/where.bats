@@ -230,7 +230,7 @@ for path in glob.glob("one/*.safetensors"):
 		--offset=$((1 << 35)) r.bin
 	[ "${lines[3]}" = '  at        layer=1,block=33554431,slot=15,head=1,kv=v,dim=7,byte=1' ]
 	[ "${lines[5]}" = '  layer     layers.1' ]
-	[ "${lines[6]}" = '  holds     unknown' ]
+	[ "${lines[6]}" = '  holds     unknown: no block table says which request has it' ]
 	[ "${lines[10]}" = '  at        layer=1,block=0,slot=0,head=0,kv=k,dim=0' ]
 }
 

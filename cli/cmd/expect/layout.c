@@ -322,8 +322,8 @@ static void print_text(const struct answer *a, const struct kvt_dump *dump)
 	plainf("connector  %s\n", connector_name(a) ? connector_name(a) : "none");
 	if (a->ncaches)
 		plainf("zeroing    %s\n", kvt_needs_zeroing(a->release, a->cache, a->ncaches) ?
-		       "yes: new blocks are zeroed" :
-		       "no: a new block still holds what was in it before");
+		       "yes: newly allocated blocks are zeroed" :
+		       "no: newly allocated blocks are not cleared");
 	for (int g = 0; dump && g < kvt_dump_snapshot(dump)->ngroups; g++)
 		plainf("%-11s%s: %s\n", kvt_dump_group(dump, g)->id,
 		       human_layout(&kvt_dump_group(dump, g)->layout).s,

@@ -104,9 +104,9 @@ enum kvt_status tolerance_of_pair(struct diff_tolerance *out,
 		if (p->group[s]->dtype->elem == 1 && !p->group[s]->content.type &&
 		    !criteria->scale[s].given)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s is %s in %s, and the dump has no scale: give --scale-%c, 1 if there is none",
+					"%s is %s in %s, and the dump has no scale: give --scale-%c=X, or --scale-%c=1 if there is none",
 					p->id, p->group[s]->dtype->name, s ? "B" : "A",
-					s ? 'b' : 'a');
+					s ? 'b' : 'a', s ? 'b' : 'a');
 	if ((!same || p->decoded) && out->has[T_ULP])
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s is %s in A and %s in B: ulp needs the same type in both", p->id,
