@@ -12,13 +12,16 @@
 
 #include <string.h>
 
-/* One screen of 24 lines: of what few people need there are names alone. */
+/*
+ * One screen of 24 lines of 80, with a prompt below: of what few people need there are
+ * names alone.
+ */
 void print_usage(FILE *stream)
 {
 	const struct command *c;
 	bool more = false;
 
-	fputs("usage: kvtool COMMAND [OPTION]... FILE...     to begin with: kvtool "
+	fputs("usage: kvtool COMMAND [OPTION]... FILE...   to begin with: kvtool "
 	      "describe FILE\n",
 	      stream);
 	for (int i = 0; (c = command_at(i)); i++) {
@@ -93,6 +96,9 @@ static void how(void)
 {
 	for (size_t i = 0; i < sizeof(questions) / sizeof(questions[0]); i++)
 		printf("%s\n    %s\n", questions[i].question, questions[i].command);
+	puts("\nStep by step, with real files, in docs of the source: nonsense.md (a "
+	     "model talks\nnonsense), python.md (a cache in Python), plan.md (from a "
+	     "pool to a plan).");
 }
 
 static void print_driver(const struct kvt_device_driver *driver, int i)
@@ -326,7 +332,7 @@ static void python(void)
 	       "  >>> e = kvtool.from_tensors(kv_caches, layout='KBSHD',\n"
 	       "  ...                         block_table={'A': [5, 2]}, num_tokens={'A': 20})\n"
 	       "  >>> e.write('live.h5')\n\n"
-	       "kvtool-python(7) has the rest.\n\n"
+	       "kvtool-python(7) has the rest, docs/python.md of the source a beginning.\n\n"
 	       "Without it: a snapshot is HDF5.  Group g0 is the dataset groups/g0/data,\n"
 	       "compressed with zstd, whose filter other programs find by HDF5_PLUGIN_PATH; or\n"
 	       "kvtool convert --uncompressed writes one without.\n\n"

@@ -35,7 +35,6 @@ static const struct {
 	{ NULL,     &cmd_reblock },
 	{ NULL,     &cmd_slice },
 	{ NULL,     &cmd_merge },
-	{ NULL,     &cmd_copy_blocks },
 	{ "check",  &cmd_doctor },
 	{ NULL,     &cmd_diff },
 	{ NULL,     &cmd_fsck },
@@ -44,7 +43,8 @@ static const struct {
 	{ NULL,     &cmd_shrink },
 	{ "move",   &cmd_size },
 	{ NULL,     &cmd_transfer_sim },
-	{ "more",   &cmd_workers },
+	{ "more",   &cmd_copy_blocks },
+	{ NULL,     &cmd_workers },
 	{ NULL,     &cmd_reduce },
 	{ NULL,     &cmd_bench },
 };

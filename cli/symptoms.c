@@ -103,7 +103,8 @@ void symptoms_print(void)
 {
 	puts("What one sees, what it usually is, and what to type.  good.npy is a dump "
 	     "that is\n"
-	     "right; any format, layout and number of ranks will do (kvtool help how).");
+	     "right; any format, layout and number of ranks will do (kvtool help how).\n"
+	     "docs/nonsense.md of the source is such a search, step by step.");
 	for (int i = 0; i < NSYMPTOMS; i++) {
 		const struct symptom *s = &symptoms[i];
 

@@ -356,7 +356,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 const struct command cmd_doctor = {
 	.name = "doctor",
 	.args = "A [B]",
-	.summary = "say what is wrong with a dump, or between two, and what next",
+	.summary = "say what is wrong with a dump, or two, and what to type",
 	.run = run,
 	.examples =
 		"  kvtool doctor dump.h5\n"

@@ -276,7 +276,7 @@ const struct command cmd_slice = {
 	.name = "slice",
 	.args = "IN OUT | --out-dir=DIR IN...",
 	.shards = "",
-	.summary = "write a part of a dump: layers, blocks, tokens, heads, a rank",
+	.summary = "write a part: layers, blocks, tokens, heads, a rank",
 	.run = run,
 	.examples =
 		"  kvtool slice --layers=0:16 --request=A -o a.h5 snapshot.h5\n"

@@ -113,6 +113,6 @@ const struct command cmd_transfer_sim = {
 	.name = "transfer-sim",
 	.args = "[MODE] [SRC DST]",
 	.shards = "sweep",
-	.summary = "plan, prove, run and time a transfer between two deployments",
+	.summary = "plan, run and time a transfer between two deployments",
 	.run = run,
 };

@@ -12,6 +12,12 @@ load common
 	expect 0 main-usage help
 }
 
+@test "the usage fits a screen of 24 lines of 80, with a prompt below" {
+	kvtool help >help
+	[ "$(wc -l <help)" -le 23 ]
+	[ "$(wc -L <help)" -le 80 ]
+}
+
 @test "a command's help is the same by all ways" {
 	kvtool help describe >a
 	kvtool describe --help >b

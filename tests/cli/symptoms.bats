@@ -63,7 +63,7 @@ shows() {
 }
 
 @test "the page has the rows of the table, and no other" {
-	kvtool help symptoms | sed -n '4,$p' >table
+	kvtool help symptoms | sed -n '5,$p' >table
 	perl -ne '
 		s/\\-/-/g;
 		if (/^\.Ss (.*)/) { print "$1\n\n" }
