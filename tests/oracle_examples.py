@@ -274,8 +274,8 @@ def main():
         os.chdir(folder)
         world()
         KEPT = set(glob.glob("*"))
-        names = re.findall(r"^(?:[a-z]+)? +([a-z][a-z-]+)  +[a-z]", kvtool("help").out, re.M)
-        tap.ok(len(names) >= 20, "help has the commands", names)
+        names = kvtool("--list-commands").out.split()
+        tap.ok(len(names) >= 20, "there are commands", names)
         for name in names:
             r = typed(f"kvtool {name} --none </dev/null")
             if r.returncode == 2 and name not in RUNS:
