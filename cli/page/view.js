@@ -687,7 +687,7 @@ function diffMap(group, key, names, measure, dump) {
 		else if (of_a)
 			mark.command = where(dump, placeOf(dump, of_a, layer, p ? p.block : group.first ? group.first.block : of_a.block,
 				p ? of_a.head : group.heads[c], 0));
-		if (cell && layer === of_first.layer && ["block", "slot", "head", "kv", "dim"].every((name, i) => cell[7 + i] === of_first[name]))
+		if (!first && cell && layer === of_first.layer && ["block", "slot", "head", "kv", "dim"].every((name, i) => cell[7 + i] === of_first[name]))
 			first = mark;
 		if (cell && width >= 36 && height >= 16)
 			extra.push(text(mark.x + width / 2, mark.y + height / 2 + 4, say(x), "middle", depth(x) > 0.5 ? "on dark" : "on"));

@@ -94,8 +94,9 @@ def _copy(dump: "Dump", path: str) -> str:
 
 def _told(dumps: Sequence["Dump"]) -> str:
     """Where the commands of a page find what was drawn, if that was a copy."""
-    return "".join(f"{d.name} is no file: d.write({name!r}, compress=False) makes the one that the "
-                   "commands below name.\n" for d, name in zip(dumps, _copies(dumps)) if name)
+    copies = [(d.name, name) for d, name in zip(dumps, _copies(dumps)) if name]
+    return "; ".join(f"{of} is no file: d.write({name!r}, compress=False) makes the one that "
+                     "commands of this page name" for of, name in copies)
 
 
 @contextlib.contextmanager
@@ -169,11 +170,14 @@ class View:
     >>> view.save("page.html")
     """
 
-    def __init__(self, name: str, page: str, words: str = "") -> None:
+    def __init__(self, name: str, page: str, words: str = "", below: str = "") -> None:
         self.name = name
         above = f"<pre>{html.escape(words)}</pre>\n" if words else ""
+        if below:
+            below = f'<footer class="dim"><p>{html.escape(below)}</p></footer>\n'
         #: all of the page, which needs nothing but itself
-        self.html = page.replace("<main>\n", "<main>\n" + above, 1)
+        self.html = page.replace("<main>\n", "<main>\n" + above, 1).replace(
+            "</main>\n", "</main>\n" + below, 1)
 
     def save(self, path: Any, *, overwrite: bool = False) -> None:
         """Writes the page; a file that exists is replaced only with ``overwrite``."""
@@ -204,7 +208,7 @@ def view(dumps: Sequence["Dump"], options: Sequence[str], words: str = "",
          name: str = "") -> View:
     """The page of one dump, or of two beside each other."""
     return View(name or " and ".join(d.name for d in dumps),
-                _written(dumps, ".html", options), words + _told(dumps))
+                _written(dumps, ".html", options), words, _told(dumps))
 
 
 def picture(dumps: Sequence["Dump"], options: Sequence[str] = ()) -> str:
