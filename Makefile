@@ -254,9 +254,10 @@ $(B)/gpuflags: FORCE
 	@mkdir -p $(@D); echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIP) $(HIP_ARCH) $(HIPFLAGS)' | cmp -s - $@ || \
 		echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIP) $(HIP_ARCH) $(HIPFLAGS)' >$@
 
-$(FILTER): $(PLUGIN)
+$(FILTER): $(PLUGIN) formats/hdf5/plugin.map
 	$(call say,LD,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(SHARE) -Wl,--no-undefined $(call new,$^ $(PLIBS))
+	$(Q)mkdir -p $(@D) && $(CC) $(SHARE) -Wl,--no-undefined \
+		-Wl,--version-script=$(filter %.map,$^) $(call new,$(filter %.o,$^) $(PLIBS))
 
 $(B)/check_kernels: $(call objs,tests/check_kernels.c tests/kernel_*.c) $(LIB)
 	$(call say,LD,$@)
