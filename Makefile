@@ -372,7 +372,8 @@ $(B)/hdf5.libs: scripts/hdf5_libs.sh $(B)/flags | libraries
 
 ifneq ($(STATICLIBS),)
 $(B)/flags libraries: | $(STATICLIBS)
-$(STATICLIBS): scripts/static_libs.sh
+# It knows whether they are what CC and HARDEN want.
+$(STATICLIBS): scripts/static_libs.sh FORCE
 	$(Q)CC='$(CC)' HARDEN='$(HARDCC)' $< $(@D)
 else
 libraries:
@@ -381,11 +382,11 @@ libraries:
 endif
 
 # A file that changes only when its content does: objects depend on it, so new
-# flags rebuild what they must and nothing else.
+# flags, or other static libraries, rebuild what they must and nothing else.
 FLAGS := $(CC) $(LINK) $(FCFLAGS) $(HDF5) $(FLIBS)
 $(B)/flags: FORCE
-	@mkdir -p $(@D); echo '$(subst ','\'',$(FLAGS))' | cmp -s - $@ || \
-		echo '$(subst ','\'',$(FLAGS))' >$@
+	@mkdir -p $(@D); { echo '$(subst ','\'',$(FLAGS))'; cat /dev/null $(STATICLIBS); } >$@.new; \
+		cmp -s $@.new $@ && rm $@.new || mv $@.new $@
 
 # ---- the two commands of the README, and the rest ------------------------------
 

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # check_wheel.sh - the wheel and the sources in DIST, installed and used (TAP)
 #
-# 'make check-wheel' builds both first.  The environments are new ones; h5py, numpy and
-# auditwheel come from PyPI.
+# 'make check-wheel' builds both first.  The environments are new ones; h5py, numpy,
+# auditwheel, twine, pipx and uv come from PyPI.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
@@ -33,8 +33,9 @@ small() {
 
 new_environment() { python3 -m venv "$1" && "$1/bin/python" -m pip install -q "$2"; }
 with_tools() {
-	python3 -m venv "$tmp/tools" && "$tmp/tools/bin/pip" install -q auditwheel
+	python3 -m venv "$tmp/tools" && "$tmp/tools/bin/pip" install -q auditwheel twine pipx uv
 }
+pypi_takes() { "$tmp/tools/bin/twine" check --strict "$wheel" "$sdist"; }
 
 # What auditwheel finds is the tag that the wheel bears.
 policy() {
@@ -109,6 +110,23 @@ machine_paths() { binaries | xargs grep -lF -e "$PWD" -e "${HOME:-/root}/" -e /t
 # that lack something
 bare() { binaries | while read -r file; do lacks "$file" || echo "$file"; done; }
 
+# ---- by what runs programs of wheels -----------------------------------------------
+
+# A command of the wheel, as it was put on the PATH or is run once; it finds its models.
+runs() { (cd "$tmp" && "$@" --version | grep -xF "kvtool $version" && "$@" size -m llama-3.1-70b --tp=1) >/dev/null; }
+tool() {
+	name=$1
+	shift
+	HOME=$tmp/user XDG_DATA_HOME=$tmp/user/data XDG_CACHE_HOME=$tmp/user/cache \
+		UV_TOOL_BIN_DIR=$tmp/user/uv PIPX_HOME=$tmp/user/pipx PIPX_BIN_DIR=$tmp/user/bin \
+		PIPX_MAN_DIR=$tmp/user/man UV_NO_CONFIG=1 "$tmp/tools/bin/$name" "$@"
+}
+whole=$(realpath "$wheel")
+pipx_run()     { runs tool pipx run --quiet --spec "$whole" kvtool; }
+pipx_install() { tool pipx install "$whole" && runs "$tmp/user/bin/kvtool" && [ -s "$tmp/user/man/man1/kvtool.1" ]; }
+uvx()          { runs tool uvx --quiet --from "$whole" kvtool; }
+uv_install()   { tool uv tool install "$whole" && runs "$tmp/user/uv/kvtool"; }
+
 # ---- beside h5py -------------------------------------------------------------------
 
 # Each HDF5 opens the same compressed file while the other has it open; h5py decodes it by
@@ -172,11 +190,45 @@ from_sources() {
 		"$tmp/s/bin/python" -c 'import kvtool'
 }
 
+# ---- the cache of static libraries -------------------------------------------------
+
+# Once more, with a cache of its own: the same archives.  After that nothing can be
+# unpacked, so that what is not in the cache fails.
+libraries() {
+	make -s DEPS=: STATIC=1 B="$tmp/b" STATIC_DIR="$tmp/libs" "$@" "$tmp/libs/versions"
+}
+same_libraries() { libraries && diff -r build/static "$tmp/libs"; }
+nothing_to_do()  { libraries STATIC_CACHE=/none; }
+cached()         { rm -rf "$tmp/libs"; libraries && diff -r build/static "$tmp/libs"; }
+built() {
+	libraries "$@" >"$tmp/log" 2>&1 && { echo "nothing was built"; return 1; }
+	cat "$tmp/log"
+	grep -q '^static_libs: failed: apt source$' "$tmp/log"
+}
+other_flags() { built HARDEN=0; }
+other_compiler() {
+	printf '#!/bin/sh\ncase $1 in -v) cc -v 2>&1 | sed "s/ version /&0/" ;; *) exec cc "$@" ;; esac\n' >"$tmp/cc"
+	chmod +x "$tmp/cc"
+	built CC="$tmp/cc"
+}
+damaged() {
+	rm -rf "$tmp/libs"
+	for file in "$tmp"/cache/*/lib/libz.a; do truncate -s -1 "$file"; done
+	built
+}
+no_unpacking() {
+	mkdir "$tmp/stubs"
+	printf '#!/bin/sh\nexit 1\n' >"$tmp/stubs/dpkg-source"
+	chmod +x "$tmp/stubs/dpkg-source"
+	PATH=$tmp/stubs:$PATH
+}
+
 ok "the wheel has at most 15 MiB ($(mib "$wheel"))" small
 ok 'it installs into a new environment'         new_environment "$tmp/v" "$wheel"
 ok 'what it must contain is inside'             inside
-ok 'auditwheel can be installed'                with_tools
+ok 'tools of PyPI can be installed'             with_tools
 ok 'auditwheel finds the tag that it bears'     policy
+ok 'PyPI can show its description'              pypi_takes
 ok 'the package is found'                       installed
 installed
 ok 'the program tells its version'              told_version
@@ -186,6 +238,10 @@ ok 'the models are found'                       models
 ok 'the HDF5 plugin is found'                   plugin_found
 ok 'the pages are there'                        pages
 ok 'pytest is told of the plugin'               pytest_entry
+ok 'pipx run --spec runs it'                    pipx_run
+ok 'pipx installs it, with its pages'           pipx_install
+ok 'uvx --from runs it'                         uvx
+ok 'uv tool installs it'                        uv_install
 none 'nothing needs more than the C library'    other_libraries
 none 'no symbol of a library inside is seen'    foreign_symbols
 none 'all of it is hardened'                     bare
@@ -195,4 +251,12 @@ ok 'beside h5py, imported before it'            beside_h5py kvtool,h5py
 ok 'beside h5py, imported after it'             beside_h5py h5py,kvtool
 ok 'pip builds the same wheel of the sources'   same_wheel
 ok 'that wheel installs, and works'             from_sources
+export STATIC_CACHE="$tmp/cache"
+ok 'libraries that are built again are the same' same_libraries
+no_unpacking
+ok 'libraries that are there are not built'     nothing_to_do
+ok 'the cache has those of the same sources'    cached
+ok 'with other flags they are built'            other_flags
+ok 'with another compiler they are built'       other_compiler
+ok 'what is damaged in the cache is not taken'  damaged
 done_testing
