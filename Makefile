@@ -540,6 +540,10 @@ sdist:	## build the source distribution into dist/, of what git tracks
 check-wheel: wheel sdist	## install wheel and sources into fresh environments and use them (PyPI)
 	@DIST='$(DIST)' perl tests/harness.pl scripts/check_wheel.sh
 
+check-install: wheel	## as root: the wheel, and the steps of the Dockerfile, in a bare Debian 12
+	@$(DEPS) check-fresh
+	@DIST='$(DIST)' perl tests/harness.pl scripts/check_install.sh
+
 deb:	## build packages for Debian into dist/, and hold them against lintian
 	@$(DEPS) $@
 	@scripts/deb.sh '$(B)' '$(abspath $(DIST))'
@@ -554,7 +558,7 @@ FORCE:
 .PHONY: all man3 demo check bench html lint fuzz check-valgrind check-environments check-faults \
 	check-engines run-check-engines check-fresh deps run-demo run-check check-core run-check-valgrind run-check-environments \
 	run-check-faults run-html run-lint run-bench run-fuzz fuzz-programs libraries gpu-check pictures \
-	install install-built install-python uninstall deb wheel sdist check-wheel clean help FORCE
+	install install-built install-python uninstall deb wheel sdist check-wheel check-install clean help FORCE
 .DELETE_ON_ERROR:
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
