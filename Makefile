@@ -162,10 +162,12 @@ LOSSY   := $(B)/tests/kvtool_lossy
 OPENING := $(if $(STATICLIBS),,$(B)/kvtool_opening)
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
 # Nor has a library that a Python without them loads, and a page in a browser.
-SOURCES := $(addprefix tests/check_,abi.sh circles.py gpu_code.sh hardened.sh headers.sh html.py \
-	   install.sh layers.sh man.sh notebook.py structs.py style.sh) \
-	   $(addprefix tests/oracle_,notebook.py pages.py pytest.py python.py python_caches.py \
-	   python_device.py sim_views.py types.py)
+SOURCES := tests/check_abi.sh tests/check_circles.py tests/check_gpu_code.sh tests/check_hardened.sh \
+	   tests/check_headers.sh tests/check_html.py tests/check_install.sh tests/check_layers.sh \
+	   tests/check_man.sh tests/check_notebook.py tests/check_structs.py tests/check_style.sh \
+	   tests/oracle_notebook.py tests/oracle_pages.py tests/oracle_pytest.py tests/oracle_python.py \
+	   tests/oracle_python_caches.py tests/oracle_python_device.py tests/oracle_sim_views.py \
+	   tests/oracle_types.py
 TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
 	   $(filter-out $(if $(SAN),$(SOURCES)), \
 	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
