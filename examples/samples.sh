@@ -8,12 +8,12 @@ mkdir "$1"
 cd "$1"
 
 # a dump with a manifest; the same cache in another layout, of which nothing says what it is;
-# on four ranks; one layer of it, as torch saves that; and with keys and values swapped in one
-# block
+# on four ranks; one layer of it, [2, 48, 16, 4, 8], as torch 2.15 saves that; and with keys and
+# values swapped in one block
 "$kvtool" relayout -q --to=nhd -o dump.npy "$kv/paged_bs16/packed_nhd.bf16.npy"
 cp "$kv/paged_bs16/packed_hnd.bf16.npy" unknown.npy
 cp -R "$kv/tp4" ranks
-cp "$kv/layer0.pt" layer0.pt
+cp "$here/examples/layer0.pt" layer0.pt
 "$kvtool" mutate -q --fault=swap-kv,layer=2,block=17 -o bad.npy dump.npy
 
 # what engines left: a folder of vLLM's disk connector, a tree of its file-system tier, a

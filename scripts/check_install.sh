@@ -9,6 +9,8 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
 
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
 version=$(sed -n 's/^.define KVT_VERSION "\(.*\)"/\1/p' lib/kvt/kvt.h)
 # shellcheck disable=SC2012	# the newest
 wheel=$(ls -t "${DIST:-dist}/kvtool-$version"-py3-none-*.whl | head -n 1)
@@ -34,6 +36,18 @@ wheel_alone() {
 		'python3 -c "import kvtool; print(kvtool.open(\"/tmp/x.h5\").layout)"'
 }
 
+# As a reader would: a checkout for its samples, the program from the wheel, no compiler.
+stories() {
+	git archive -o "$tmp/tree.tar" HEAD && tar -rf "$tmp/tree.tar" -C "$(dirname "$wheel")" \
+		"$(basename "$wheel")" || return 1
+	scripts/fresh_root.sh --only="$tmp/tree.tar" \
+		'apt-get -q update && apt-get -q -y install --no-install-recommends python3-venv' \
+		'mkdir /opt/t && tar -xf tree.tar -C /opt/t && python3 -m venv /opt/v' \
+		'/opt/v/bin/pip install --no-index /opt/t/kvtool-*.whl && ! command -v gcc' \
+		'cd /opt/t && KVTOOL=/opt/v/bin/kvtool python3 tests/check_docs.py README.md \
+			docs/nonsense.md docs/plan.md docs/tasks.md'
+}
+
 dockerfile() {
 	scripts/fresh_root.sh --dockerfile=Dockerfile "$told" "$models" "$snapshot" \
 		'test "$(id -u)" = 1000 && test "$PWD" = /data' \
@@ -41,5 +55,6 @@ dockerfile() {
 }
 
 ok 'the wheel alone, in a bare Debian 12'            wheel_alone
+ok 'stories and README, typed with the wheel alone'  stories
 ok 'the steps of the Dockerfile, in bare Debian 12'  dockerfile
 done_testing
