@@ -66,6 +66,10 @@ static enum verdict heads(struct question *q)
 	bool rows = kind == KVT_OPAQUE ||
 		    (kvt_is_recurrent(kind) && kind != KVT_MAMBA_SSM);
 
+	/* those of a row that is not divided */
+	if (q->group->content.type && n == 1)
+		n = kvt_group_packing(q->group).fold;
+
 	return rows && n == 1 ? NOT_OF_IT : some(q, q->said->heads, n);
 }
 
@@ -83,7 +87,9 @@ static enum verdict head_dim(struct question *q)
 	/* of keys: values may have another width */
 	if (!has_keys(group) || kvt_group_half(group) == 1)
 		return NOT_OF_IT;
-	if (group->content.type && kvt_content_row_of(&group->content, said) == n)
+	if (group->content.type && (kvt_content_row_of(&group->content, said) == n ||
+				    (group->content.n == said &&
+				     kvt_group_packing(group).fold > 1)))
 		return AGREES;
 	return number(q, said, n);
 }
@@ -135,7 +141,8 @@ static enum verdict content_type(struct question *q)
 		is.n = q->group->shape.n[KVT_AXIS_D] / row;
 	q->has = kvt_content_name(&is);
 	return kvt_content_find(&said, q->said->content_type) && said.type == is.type &&
-	       (!said.fp8 || said.fp8 == is.fp8) && (!said.n || said.n == is.n) ?
+	       (!said.fp8 || said.fp8 == is.fp8) && (!said.n || said.n == is.n) &&
+	       (!said.turn[0] || !memcmp(said.turn, is.turn, sizeof(is.turn))) ?
 	       AGREES : DIFFERS;
 }
 

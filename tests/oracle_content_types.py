@@ -26,7 +26,7 @@ modelled = set()
 
 # of which oracle_content.py has a model, and whose numbers kvtool does not read
 ELSEWHERE = {"fp8-ds-mla", "int8-per-token-head", "fp8-per-token-head"}
-BYTES = {"mla-per-token-head", "nvfp4", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"}
+BYTES = {"mla-per-token-head", "nvfp4"}
 
 
 # ---- codings ----------------------------------------------------------------
@@ -273,6 +273,48 @@ def scaled_fp8(rng, n, D, of):
     return [np.concatenate([data, scale], -1)], as_type(values, of)
 
 
+BOOK = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
+
+
+def ggml(rng, n, D, name):
+    """Blocks of 32: scale, minimum, highest bits, then the others; see ggml-common.h."""
+    m, least, high, low = n * D // 32, b"", b"", None
+    scale = any_f16(rng, m)
+    scale[0] = [1, 0x80]                    # the least that is negative
+    parts = [scale]
+    if name[-1] == "1":
+        least = any_f16(rng, m)
+        parts.append(least)
+    if name[:2] == "q5":
+        high = any_bytes(rng, m, 4)
+        parts.append(high)
+    low = any_bytes(rng, m, 32 if name == "q8_0" else 16)
+    row = np.concatenate(parts + [low], -1)
+    if name == "q8_0":
+        number = low.view(np.int8).astype(int)
+    else:
+        number = np.concatenate([low & 15, low >> 4], -1).astype(int)
+    if name[:2] == "q5":
+        number |= codes(high, 1) << 4
+    if name == "iq4_nl":
+        number = np.array(BOOK)[number]
+    elif name[-1] == "0" and name != "q8_0":
+        number -= 8 if name == "q4_0" else 16
+    values = number * f16(scale)
+    if len(least):
+        values = (values + f16(least)).astype("<f4").astype(np.float64)
+    return [row.reshape(n, -1)], values.reshape(n, D)
+
+
+def turned(values, turn):
+    """Of keys and values in turn, each in the model's basis."""
+    out = values.reshape(-1, 2, values.shape[-1]).copy()
+    for kv in range(2):
+        x = out[:, kv].reshape(-1, turn[kv])
+        out[:, kv] = (x @ sylvester(turn[kv]) / np.sqrt(turn[kv])).reshape(out[:, kv].shape)
+    return out.reshape(values.shape)
+
+
 # ---- comparing --------------------------------------------------------------
 
 def write(path, cells, content, layout, **said):
@@ -362,6 +404,38 @@ def check_pairs(tmp, name, D, form):
     write(path, cells.reshape(2, 3, 16, 2, 2, -1), name, "L B S H K D",
           kind="full_attention")
     compare(f"{name} of {D}", path, values.reshape(2, 3, 16, 2, 2, D))
+
+
+def check_ggml(tmp, rng):
+    """Blocks, told to be rotated and not; heads that cut them; what is not said."""
+    for name in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"):
+        for D, said, turn in ((32, "", None), (96, "", None), (64, "/plain", None),
+                              (128, "/k128/v64", (128, 64)), (192, "/k64", (64, 1)),
+                              (256, "/v64", (1, 64)), (256, "/k256/v64", (256, 64))):
+            form, values = ggml(rng, 384, D, name)
+            check_pairs(tmp, name + said, D,
+                        (form, turned(values, turn) if turn else values))
+        # 2 heads of 80 or of 192 numbers in a row that is not divided
+        for D, said, turn in ((80, "/80", None), (192, "/192/k64/v64", (64, 64))):
+            (cells,), values = ggml(rng, 384, 2 * D, name)
+            path = f"{tmp}/whole.npy"
+            write(path, cells.reshape(2, 3, 32, 1, 2, -1), name + said, "L B S H K D",
+                  kind="full_attention")
+            values = turned(values, turn) if turn else values
+            want = values.reshape(2, 3, 32, 2, 2, D).transpose(0, 1, 2, 4, 3, 5)
+            compare(f"{name}{said}: heads of a row", path, np.ascontiguousarray(want))
+        # values alone: what is said of keys means nothing to them
+        r = kvtool("slice", "-f", "-q", "--component=v", "-o", f"{tmp}/v.npy", path)
+        compare(f"{name}: values of it", f"{tmp}/v.npy",
+                np.ascontiguousarray(want[..., 1:, :]))
+        (cells,), values = ggml(rng, 384, 128, name)
+        write(path, cells.reshape(2, 3, 16, 2, 2, -1), name, "L B S H K D",
+              kind="full_attention")
+        got, r = decoded(path)
+        tap.ok(got is None and r.code == 3 and f"{name}/plain if not, {name}/k128/v64 if" in
+               r.err, f"{name}: whether it is rotated is not guessed", r)
+        r = kvtool("diff", path, path)
+        tap.ok(r.code == 0, f"{name}: but its bytes are compared", r)
 
 
 def nvfp4(rng, D, swizzled):
@@ -681,6 +755,7 @@ def main():
         for name, bits, group in (("mlx-mxfp4", 4, 32), ("mlx-mxfp8", 8, 32),
                                   ("mlx-nvfp4", 4, 16)):
             check_pairs(tmp, name, 96, mlx_float(rng, 384, 96, bits, group))
+        check_ggml(tmp, rng)
         check_nvfp4(tmp, rng)
         check_kernel_pages(tmp, rng)
         check_writer(tmp)

@@ -19,6 +19,7 @@ import numpy as np
 import content_model as model
 from oracle import Tap, kvtool, need_program_and_data, unprove, workdir
 from oracle_content import Packed
+from oracle_content_types import ggml
 from oracle_slice import place
 
 tap = Tap()
@@ -147,18 +148,21 @@ def check_scale(tmp):
 
 def check_unreadable(tmp):
     rng = np.random.default_rng(9)
-    for name, K, D, H in (("q4_0", 2, 36, 4), ("turboquant-3bit-nc", 1, 78, 4)):
+    for name, K, D, H in (("q8_0", 2, 68, 4), ("turboquant-3bit-nc", 1, 78, 4)):
         d = Packed(name, *model.opaque(rng, K, 1, 2, 16, H, D), kind="full_attention")
         path = d.write(f"{tmp}/raw.npy", "nhd")
         r = kvtool("describe", "--stats", path)
-        tap.ok(r.code == 4 and "cannot be read" in r.err, f"{name}: no statistics", r)
+        tap.ok((r.code, "cannot be read" in r.err, "rotated" in r.err) in
+               ((4, True, False), (3, False, True)), f"{name}: no statistics", r)
         out, r = said(path, "--peek=block=1,head=2,slot=3,count=4")
         if name.startswith("turbo"):
             tap.ok(out and "no power of two" in out["peeks"][0]["raw"], "or why", r)
             continue
-        want = d.cells[0, 0, 1, 3, 2, :4].tolist()
-        tap.ok(out and out["peeks"][0]["fields"][0]["values"] == want and
-               "cannot be read" in out["peeks"][0]["raw"], f"{name}: but its bytes", r)
+        want = d.cells[0, 0, 1, 3, 2, 2:6].view(np.int8).tolist()
+        fields = out["peeks"][0]["fields"] if out else []
+        tap.ok([f["name"] for f in fields] == ["scales", "values"] and
+               fields[1]["values"] == want and "rotated" in out["peeks"][0]["raw"],
+               f"{name}: but its bytes", r)
     d = Packed("fp8-per-token-head", *model.opaque(rng, 2, 1, 2, 16, 2, 12),
                kind="full_attention")
     r = kvtool("describe", "--stats", d.write(f"{tmp}/which.npy", "nhd"))
@@ -293,6 +297,11 @@ def main():
         made += [(f"fp8-per-token-head/{f}",
                   model.per_token_head(rng, 1, 3, 16, 2, 13, f), "bhlsc", 1,
                   {"values": 13}) for f in model.FP8]
+        for name in ("q5_1", "q8_0"):
+            (cells,), values = ggml(rng, 384, 96, name)
+            shape = (2, 2, 3, 16, 2, -1)
+            made.append((name, (cells.reshape(shape), values.reshape(shape)), "hnd", 1,
+                         {"values": 96}))
         for name, (cells, values), layout, rows, fields in made:
             d = Packed(name, cells, values, kind="mla" if layout == "mla" else
                        "full_attention")

@@ -185,6 +185,21 @@ static void put_shape(struct json_out *out, json_t *o, const struct kvt_group_fa
 	json_put_known(out, o, "alignment", f->alignment, f->alignment > 0);
 }
 
+/* What of the numbers of blocks is rotated. */
+static void put_turn(struct json_out *out, json_t *o, const struct kvt_packing *packing,
+		     const struct kvt_field *field)
+{
+	json_t *list;
+
+	if (!field->block || field->role != KVT_FIELD_VALUES) {
+		json_put(out, o, "turn", json_null());
+		return;
+	}
+	list = json_put_array(out, o, "turn");
+	for (int kv = 0; kv < 2; kv++)
+		json_append_int(out, list, packing->turn[kv]);
+}
+
 static void put_fields(struct json_out *out, json_t *group, const struct kvt_group *g)
 {
 	struct kvt_packing packing;
@@ -204,12 +219,17 @@ static void put_fields(struct json_out *out, json_t *group, const struct kvt_gro
 	for (int i = 0; i < packing.nfields; i++) {
 		const struct kvt_field *field = &packing.field[i];
 		json_t *o = json_append_object(out, list);
+		enum kvt_rotation rotation;
 
 		json_put_text(out, o, "name", field->name);
 		json_put_text(out, o, "dtype", field->type);
 		json_put_int(out, o, "count", field->count);
 		json_put_int(out, o, "offset", field->at);
 		json_put_int(out, o, "stride", field->stride);
+		json_put_known(out, o, "block", field->block, field->block > 0);
+		json_put_known(out, o, "step", field->step, field->block > 0);
+		json_put_bool(out, o, "high", field->high);
+		put_turn(out, o, &packing, field);
 		json_put_text(out, o, "scale", field->scale < 0 ? NULL :
 			      packing.field[field->scale].name);
 		json_put_text(out, o, "added", field->added < 0 ? NULL :
@@ -218,8 +238,10 @@ static void put_fields(struct json_out *out, json_t *group, const struct kvt_gro
 			      field->product->name : NULL);
 		json_put_text(out, o, "result", field->result ?
 			      field->result->name : NULL);
-		json_put_text(out, o, "rotation", field->rotation ?
-			      kvt_rotation_name(field->rotation) : NULL);
+		rotation = field->block && field->role == KVT_FIELD_VALUES ?
+			   kvt_packing_rotation(&packing) : field->rotation;
+		json_put_text(out, o, "rotation", rotation ?
+			      kvt_rotation_name(rotation) : NULL);
 	}
 }
 

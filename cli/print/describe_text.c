@@ -144,6 +144,20 @@ static void print_words(const struct kvt_content_type *type)
 		putchar('\n');
 }
 
+/* "keys by 128, values by 64 " */
+static void print_turn(const struct kvt_packing *packing, const struct kvt_group *group)
+{
+	bool keys = kvt_group_half(group) < 1 && packing->turn[0] > 1;
+	bool values = packing->turn[1] > 1 && (group->shape.n[KVT_AXIS_K] == 2 ||
+					       kvt_group_half(group) == 1);
+
+	if (keys)
+		plainf("keys by %lld%s ", (long long)packing->turn[0],
+		       values ? "," : "");
+	if (values)
+		plainf("values by %lld ", (long long)packing->turn[1]);
+}
+
 /*
  *   row       nope 512 x float8_e4m3fn, scales 4 x float32, rope 64 x bfloat16
  *   page      64 rows; values 128 x uint8 from 0, scales 1 x float32 from 8192
@@ -169,6 +183,7 @@ static void print_packing(const struct kvt_group *group)
 	print_words(group->content.type);
 	if (kvt_packing_rotation(&packing) != KVT_ROTATION_NONE) {
 		print_label("");
+		print_turn(&packing, group);
 		plainf("rotated (%s), which is undone where numbers are shown\n",
 		       kvt_rotation_name(kvt_packing_rotation(&packing)));
 	}

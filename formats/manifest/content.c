@@ -5,6 +5,8 @@
  */
 #include "formats/manifest/manifest.h"
 
+#include <string.h>
+
 #include "lib/base/print.h"
 
 /* ---- names -------------------------------------------------------------- */
@@ -23,6 +25,8 @@ static void hint_content(struct kvt_group *group, const char *text)
 		known->fp8 = said.fp8;
 	if (!known->n)
 		known->n = said.n;
+	if (!known->turn[0] && !known->turn[1])
+		memcpy(known->turn, said.turn, sizeof(known->turn));
 }
 
 void kvt_snapshot_hint_content(struct kvt_snapshot *s, const struct kvt_hints *hints)
@@ -137,7 +141,7 @@ static uint32_t pages_of(uint32_t slots, int64_t each, int64_t rows)
 /* The number said how many rows a page has, of which there are as many now. */
 static void forget_rows(struct kvt_group *group)
 {
-	const struct kvt_content said = { group->content.type, group->content.fp8, 0 };
+	const struct kvt_content said = { .type = group->content.type };
 
 	if (kvt_content_row(&said))
 		group->content.n = 0;

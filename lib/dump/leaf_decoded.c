@@ -51,6 +51,20 @@ static enum kvt_status unfold(struct kvt_group *group, const struct kvt_packing 
 	return KVT_OK;
 }
 
+/* The head vectors of a row; a rank that has some has a part of the model's. */
+static enum kvt_status unfold_heads(struct kvt_group *group, const struct kvt_packing *p,
+				    const struct kvt_parallel *parallel,
+				    struct kvt_error *err)
+{
+	if (parallel->tp_size > 1)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: rank %lld of %lld has %lld heads in a row of %s; how many the model has is not said",
+				group->id, LL(parallel->tp_rank), LL(parallel->tp_size),
+				LL(p->fold), group->content.type->name);
+	group->shape.n[KVT_AXIS_H] = group->total_heads = p->fold;
+	return KVT_OK;
+}
+
 static enum kvt_status decode_group(struct kvt_group *group,
 				    const struct kvt_dtype *dtype,
 				    const struct kvt_parallel *parallel,
@@ -79,15 +93,17 @@ static enum kvt_status decode_group(struct kvt_group *group,
 		return kvt_fail(err, status, "%s: %.400s", group->id, why.text);
 	if (type->planar && (status = unfold(group, &p, parallel, err)))
 		return status;
+	if (p.fold > 1 && (status = unfold_heads(group, &p, parallel, err)))
+		return status;
 	if (p.halves == 2) {
 		group->shape.n[KVT_AXIS_K] = 2;
 		group->kind = KVT_FULL_ATTENTION;
 	}
-	if (type->planar || p.halves == 2)
+	if (type->planar || p.halves == 2 || p.fold > 1)
 		group->layout = kvt_layout_slots;
-	group->shape.n[KVT_AXIS_D] = p.row_values / p.halves;
+	group->shape.n[KVT_AXIS_D] = p.row_values / p.halves / p.fold;
 	group->dtype = dtype;
-	group->content = (struct kvt_content){ NULL, NULL, 0 };
+	group->content = (struct kvt_content){ .n = 0 };
 	decode_components(group, half);
 	return KVT_OK;
 }
@@ -118,15 +134,17 @@ static void decode_row(double *out, const struct decoding *d, int64_t block,
 	int64_t k = index[KVT_AXIS_K], h = index[KVT_AXIS_H], s = index[KVT_AXIS_S];
 	bool planar = d->from->content.type && d->from->content.type->planar;
 	bool halves = d->from->content.type && d->packing.halves == 2;
+	bool fold = d->from->content.type && d->packing.fold > 1;
 	int64_t row = planar ? h * d->rows + s % d->rows : 0;
 	int64_t slot = (block * n[KVT_AXIS_S] + s / d->rows) * n[KVT_AXIS_H];
 	const uint8_t *from = d->bytes +
-			      ((slot + (planar ? 0 : h)) * n[KVT_AXIS_K] +
+			      ((slot + (planar || fold ? 0 : h)) * n[KVT_AXIS_K] +
 			       (halves ? 0 : k)) * n[KVT_AXIS_D] * d->from->shape.elem;
 
 	if (d->from->content.type)
-		kvt_packing_decode(out, &d->packing, from, row * d->packing.row_values +
-				   (halves ? k * count : 0), count);
+		kvt_packing_decode(out, &d->packing, k, from,
+				   row * d->packing.row_values +
+				   (halves ? k * count : fold ? h * count : 0), count);
 	else
 		for (int64_t i = 0; i < count; i++)
 			out[i] = kvt_dtype_decode(d->from->dtype, from +

@@ -96,8 +96,12 @@ enum kvt_state_order kvt_state_order_find(const char *name)
 struct kvt_packing kvt_group_packing(const struct kvt_group *group)
 {
 	struct kvt_packing packing = { .nbytes = 0 };
+	struct kvt_content content = group->content;
 
-	if (kvt_packing_init(&packing, &group->content, &group->shape,
+	/* of values alone what is said of keys means nothing */
+	if (kvt_group_half(group) == 1)
+		content.turn[0] = content.turn[1];
+	if (kvt_packing_init(&packing, &content, &group->shape,
 			     group->tokens_per_slot, NULL))
 		assert(!"the group was checked");
 	return packing;

@@ -42,11 +42,17 @@ struct kvt_content {
 	 * of a kernel's page, which a block may have several of.  0: not said.
 	 */
 	int64_t n;
+	/*
+	 * Of blocks of ggml, whose files do not tell: so many numbers of a key, of a
+	 * value, are rotated together; 1: none are.  0: not said.
+	 */
+	int64_t turn[2];
 };
 
 /*
  * "fp8-ds-mla", "indexer/e4m3fnuz", "nvfp4-plain/128": a type and, behind slashes,
- * which fp8 it is made of and the number 'n'.  Case does not matter; a dash may be
+ * which fp8 it is made of and the number 'n'; "q8_0/k128/v64", "q8_0/plain": what is
+ * rotated together.  Case does not matter; a dash may be
  * an underscore.  A word of an engine finds the one type that it means: KVT_BAD_INPUT
  * and a sentence with the candidates if it means several (fp8_ds_mla does; so does
  * each number of bytes), KVT_USAGE if there is none of that name, KVT_UNSUPPORTED if
@@ -99,6 +105,7 @@ enum kvt_scale_order {
 	KVT_SCALES_IN_ORDER,
 	KVT_SCALES_BY_FOUR,	/* scale s at 8 * (s % 4) + s / 4: of nvfp4_ds_mla */
 	KVT_SCALES_BY_ROWS,	/* of 4 rows together, scale by scale: of SM100 */
+	KVT_NIBBLES_APART,	/* of a block: low halves of bytes, then high ones */
 };
 
 struct kvt_field {
@@ -109,7 +116,9 @@ struct kvt_field {
 	int bits;			/* of an element; if below 8, low bits first */
 	int64_t count;			/* elements in a row */
 	int64_t at, stride;		/* bytes: of row 0, and from row to row */
+	int64_t block, step;		/* elements together, bytes to the next; 0, 0 */
 	int scale, added;		/* fields: what multiplies, is added; or -1 */
+	bool high;			/* the field before has the highest bit of each */
 	/* Types that the number is rounded to, scaled and with what is added; or NULL. */
 	const struct kvt_dtype *product, *result;
 	enum kvt_rotation rotation;
@@ -118,11 +127,27 @@ struct kvt_field {
 	int coding;			/* not for callers */
 };
 
+/* Of so many elements together. */
+static inline int64_t kvt_field_bytes_of(const struct kvt_field *field, int64_t count)
+{
+	return field->bits < 8 ? (count * field->bits + 7) / 8 :
+				 count * (field->bits / 8);
+}
+
 /* Of a row. */
 static inline int64_t kvt_field_bytes(const struct kvt_field *field)
 {
-	return field->bits < 8 ? (field->count * field->bits + 7) / 8 :
-				 field->count * (field->bits / 8);
+	return kvt_field_bytes_of(field, field->count);
+}
+
+/* Of a row: in how many runs its elements are, and the elements of each. */
+static inline int64_t kvt_field_runs(const struct kvt_field *field)
+{
+	return field->block ? field->count / field->block : 1;
+}
+static inline int64_t kvt_field_run(const struct kvt_field *field)
+{
+	return field->block ? field->block : field->count;
 }
 
 enum { KVT_MAX_FIELDS = 6 };
@@ -136,6 +161,8 @@ struct kvt_packing {
 	int64_t row_tokens;		/* tokens that a row of a page stands for */
 	int64_t heads;			/* rows of a page: heads, then tokens */
 	int64_t dim;			/* of a head vector, if that varies; else 0 */
+	int64_t fold;			/* head vectors in an undivided row; or 1 */
+	int64_t turn[2];		/* as the content's, of a key and a value */
 	int halves;			/* 2: a row is the numbers of a key, a value */
 	int nfields;
 	struct kvt_field field[KVT_MAX_FIELDS];
@@ -163,16 +190,20 @@ static inline int64_t kvt_packing_values(const struct kvt_packing *packing)
 	return packing->rows * packing->row_values;
 }
 
+/* Could keys or values be rotated, and it is not said? */
+bool kvt_packing_may_turn(const struct kvt_packing *packing);
+
 /* That of a field whose numbers are rotated where they are kept. */
 enum kvt_rotation kvt_packing_rotation(const struct kvt_packing *packing);
 
 /*
  * 'count' numbers from number 'first' on, row after row, each times its scale, in
- * the basis of the model: rotations are undone.  The arithmetic is that of doubles,
- * but where an engine rounds to a type, so that numbers are those that it computes.
- * Only of a packing that is readable.
+ * the basis of the model: rotations are undone.  'kv' is 1 for a value, if keys and
+ * values have a row each.  The arithmetic is that of doubles, but where an engine
+ * rounds to a type, so that numbers are those that it computes.  Only of a packing that
+ * is readable.
  */
-void kvt_packing_decode(double *out, const struct kvt_packing *packing,
+void kvt_packing_decode(double *out, const struct kvt_packing *packing, int64_t kv,
 			const void *bytes, int64_t first, int64_t count);
 
 /*
@@ -181,7 +212,7 @@ void kvt_packing_decode(double *out, const struct kvt_packing *packing,
  */
 bool kvt_packing_bounded(const struct kvt_packing *packing);
 /* How far each of them may be (kvt_dtype_rounding()); only if that is known. */
-void kvt_packing_rounding(double *out, const struct kvt_packing *packing,
+void kvt_packing_rounding(double *out, const struct kvt_packing *packing, int64_t kv,
 			  const void *bytes, int64_t first, int64_t count);
 
 /* The byte at which the number begins. */

@@ -33,6 +33,31 @@ static double whole(uint32_t bits)
 	return bits;
 }
 
+/* As ggml has codes of 4 and 5 bits. */
+static double less_8(uint32_t bits)
+{
+	return (double)bits - 8;
+}
+
+static double less_16(uint32_t bits)
+{
+	return (double)bits - 16;
+}
+
+/*
+ * The number farthest from 0 is a whole step on its side, so the one opposite to it
+ * stands for numbers up to a step away.
+ */
+static double gap_less_8(uint32_t bits)
+{
+	return bits == 15 ? 2 : 1;
+}
+
+static double gap_less_16(uint32_t bits)
+{
+	return bits == 31 ? 2 : 1;
+}
+
 /* ---- places in a code book ---------------------------------------------- */
 
 /*
@@ -57,6 +82,15 @@ static double index3(uint32_t bits)
 static double index4(uint32_t bits)
 {
 	return from_book(book4, 8, bits & 15);
+}
+
+/* That of ggml, for numbers that are near 0 more often than not. */
+static double iq4_nl(uint32_t bits)
+{
+	static const int8_t book[] = { -127, -104, -83, -65, -49, -35, -22, -10,
+				       1, 13, 25, 38, 53, 69, 89, 113 };
+
+	return book[bits & 15];
 }
 
 /* ---- scales ------------------------------------------------------------- */
@@ -86,6 +120,10 @@ static const struct content_coding codings[] = {
 	{ "uint4", 4, whole, 1, NULL },
 	{ "uint3", 3, whole, 1, NULL },
 	{ "uint2", 2, whole, 1, NULL },
+	{ "uint1", 1, whole, 1, NULL },
+	{ "uint4_less_8", 4, less_8, 0, gap_less_8 },
+	{ "uint5_less_16", 5, less_16, 0, gap_less_16 },
+	{ "iq4_nl", 4, iq4_nl, 0, NULL },
 	{ "index4", 4, index4, 0, NULL },
 	{ "index3", 3, index3, 0, NULL },
 	{ "float8_e8m0_or_0", 8, e8m0_or_zero, 0, NULL },

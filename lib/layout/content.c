@@ -72,6 +72,36 @@ static enum kvt_status no_row(const struct kvt_packing *p, int64_t step,
 			LL(p->rows), p->content.type->name, LL(p->nbytes), LL(least));
 }
 
+/* Numbers of a vector that may be rotated together, of what engines do today. */
+enum { TURNED = 64 };
+
+/*
+ * Heads that are cut out of no row, and what is rotated together: of a vector of another
+ * size nothing is.
+ */
+static enum kvt_status settle_vectors(struct kvt_packing *p, int64_t nkv,
+				      struct kvt_error *err)
+{
+	int64_t dim = p->content.n ? p->content.n : p->dim;
+
+	if (p->dim % dim)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"rows of %s have %lld numbers, which are no vectors of %lld",
+				p->content.type->name, LL(p->dim), LL(dim));
+	p->fold = p->dim / dim;
+	for (int kv = 0; kv < 2; kv++) {
+		p->turn[kv] = p->content.turn[kv < nkv ? kv : 0];
+		if (p->turn[kv] > 1 && (dim % p->turn[kv] || p->turn[kv] > MAX_ROTATED))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: vectors of %lld numbers cannot be rotated by %lld together, of %d at most",
+					kvt_content_name(&p->content).s, LL(dim),
+					LL(p->turn[kv]), MAX_ROTATED);
+		if (!p->turn[kv] && dim % TURNED)
+			p->turn[kv] = 1;
+	}
+	return KVT_OK;
+}
+
 /* All rows are of one size, and of a size that rows can have. */
 static enum kvt_status settle_rows(struct kvt_packing *p, struct kvt_error *err)
 {
@@ -174,8 +204,9 @@ static void add_field(struct kvt_packing *out, const struct field_recipe *from,
 		before += kvt_content_plane_width(recipe, p, out->dim) * out->rows;
 	*field = (struct kvt_field){
 		.name = from->name, .role = from->role, .scale = from->scale,
-		.added = from->added, .rotation = from->rotation, .unit = from->unit,
-		.order = from->order, .at = before + in_row[from->plane],
+		.added = from->added, .high = from->high,
+		.rotation = from->rotation, .unit = from->unit, .order = from->order,
+		.at = before + in_row[from->plane],
 		.count = kvt_field_recipe_count(from, out->dim),
 		.stride = recipe->type.planar ?
 			  kvt_content_plane_width(recipe, from->plane, out->dim) : width,
@@ -185,9 +216,14 @@ static void add_field(struct kvt_packing *out, const struct field_recipe *from,
 	if (from->role == KVT_FIELD_VALUES && recipe->result)
 		field->result = kvt_dtype_find(recipe->result);
 	set_type(field, from->type, out->content.fp8);
+	field->bits -= from->high;
+	if (recipe->block) {
+		field->block = recipe->block / from->per;
+		field->step = width / (out->dim / recipe->block);
+	}
 	if (!from->n && !from->per)	/* what rounds the row up */
 		field->count = width - in_row[from->plane];
-	in_row[from->plane] += kvt_field_bytes(field);
+	in_row[from->plane] += kvt_field_bytes_of(field, kvt_field_run(field));
 	out->nfields += field->count > 0;
 }
 
@@ -218,7 +254,7 @@ enum kvt_status kvt_packing_init(struct kvt_packing *out,
 				 struct kvt_error *err)
 {
 	const struct content_recipe *recipe = content_recipe_of(content);
-	struct kvt_packing packing = { .content = *content, .halves = 1,
+	struct kvt_packing packing = { .content = *content, .halves = 1, .fold = 1,
 				       .nbytes = shape->n[KVT_AXIS_D] };
 	enum kvt_status status;
 
@@ -237,6 +273,9 @@ enum kvt_status kvt_packing_init(struct kvt_packing *out,
 	if (recipe->told && !content->n)
 		add_bytes(&packing);
 	else if ((status = settle_rows(&packing, err)))
+		return status;
+	if (recipe->block &&
+	    (status = settle_vectors(&packing, shape->n[KVT_AXIS_K], err)))
 		return status;
 	if (!packing.nfields)
 		add_fields(&packing);
@@ -275,6 +314,20 @@ static enum kvt_status check_rotation(const struct kvt_packing *packing,
 	return KVT_OK;
 }
 
+bool kvt_packing_may_turn(const struct kvt_packing *packing)
+{
+	return content_recipe_of(&packing->content)->block &&
+	       (!packing->turn[0] || !packing->turn[1]);
+}
+
+/* The largest power of two that divides a key. */
+static int64_t turn_of_keys(const struct kvt_packing *packing)
+{
+	int64_t dim = packing->content.n ? packing->content.n : packing->dim;
+
+	return dim & -dim;
+}
+
 enum kvt_status kvt_packing_readable(const struct kvt_packing *packing,
 				     struct kvt_error *err)
 {
@@ -288,6 +341,10 @@ enum kvt_status kvt_packing_readable(const struct kvt_packing *packing,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s has an unknown fp8 type; give %s/e4m3fn, /e4m3fnuz, /e5m2 or /e5m2fnuz",
 				name, name);
+	if (kvt_packing_may_turn(packing))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"whether numbers of %s are rotated is not said, as llama.cpp may have done since 2026-04; give %s/plain if not, %s/k%lld/v%d if so, or --set=rotation=none or hadamard of a state file",
+				name, name, name, LL(turn_of_keys(packing)), TURNED);
 	if (recipe->told && !packing->content.n)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s does not say how many numbers a head vector has; give %s/128 or what it is",
@@ -300,7 +357,8 @@ enum kvt_rotation kvt_packing_rotation(const struct kvt_packing *packing)
 	for (int i = 0; i < packing->nfields; i++)
 		if (packing->field[i].rotation != KVT_ROTATION_NONE)
 			return packing->field[i].rotation;
-	return KVT_ROTATION_NONE;
+	return packing->turn[0] > 1 || packing->turn[1] > 1 ? KVT_ROTATION_HADAMARD :
+							      KVT_ROTATION_NONE;
 }
 
 /* ---- layouts ------------------------------------------------------------ */

@@ -94,7 +94,7 @@ static void add_sized(struct candidates *c, int64_t bytes)
 	const struct content_recipe *recipe;
 
 	for (int i = 0; (recipe = kvt_content_recipe_at(i)); i++) {
-		const struct kvt_content content = { &recipe->type, NULL, 0 };
+		const struct kvt_content content = { .type = &recipe->type };
 
 		if (kvt_content_row(&content) == bytes)
 			add_candidate(c, recipe, "");
@@ -156,7 +156,35 @@ static const struct kvt_dtype *flavour_at(int i)
 	return kvt_dtype_find(name);
 }
 
-/* The fp8, or the number; false: neither, or not of this type. */
+static bool take_number(int64_t *out, const char *text, size_t length)
+{
+	if (!length || length > 7 || strspn(text, "0123456789") < length)
+		return false;
+	*out = strtoll(text, NULL, 10);
+	return *out > 0;
+}
+
+/* "k128", "v64", "plain": a half that is not named is not rotated. */
+static bool take_turn(struct kvt_content *content, const char *text, size_t length)
+{
+	int64_t *turn = content->turn, n;
+	int kv = text[0] == 'v' || text[0] == 'V';
+
+	if (length == 5 && !strncasecmp(text, "plain", length) && !turn[0] && !turn[1]) {
+		turn[0] = turn[1] = 1;
+		return true;
+	}
+	if (!length || !strchr("kKvV", text[0]) ||
+	    !take_number(&n, text + 1, length - 1) || n < 2 || n & (n - 1) ||
+	    turn[kv] > 1 || (turn[kv] && turn[!kv] < 2))
+		return false;
+	turn[kv] = n;
+	if (!turn[!kv])
+		turn[!kv] = 1;
+	return true;
+}
+
+/* The fp8, the number or what is rotated; false: none, or not of this type. */
 static bool take_suffix(struct kvt_content *content, const char *text, size_t length)
 {
 	const struct content_recipe *recipe = content_recipe_of(content);
@@ -167,11 +195,10 @@ static bool take_suffix(struct kvt_content *content, const char *text, size_t le
 			content->fp8 = flavour_at(i);
 			return true;
 		}
-	if (!length || length > 7 || strspn(text, "0123456789") < length ||
-	    !recipe->type.planar || recipe->unreadable || content->n)
-		return false;
-	content->n = strtoll(text, NULL, 10);
-	return content->n > 0;
+	if (recipe->block && take_turn(content, text, length))
+		return true;
+	return (recipe->type.planar || recipe->block) && !recipe->unreadable &&
+	       !content->n && take_number(&content->n, text, length);
 }
 
 static enum kvt_status take_suffixes(struct kvt_content *content, const char *name,
@@ -182,7 +209,7 @@ static enum kvt_status take_suffixes(struct kvt_content *content, const char *na
 
 		if (!take_suffix(content, at, length))
 			return kvt_fail(err, KVT_USAGE,
-					"content type '%.60s' is not known: '%.*s' is neither an fp8 that %s has nor a number of it; see kvtool help contents",
+					"content type '%.60s' is not known: '%.*s' is neither an fp8 that %s has nor anything else of it; see kvtool help contents",
 					name, (int)(length < 30 ? length : 30), at,
 					content->type->name);
 		at += length;
@@ -208,7 +235,7 @@ enum kvt_status kvt_content_parse(struct kvt_content *out, const char *name,
 {
 	const struct content_recipe *recipe = named(name, strlen(name), false);
 	size_t length = recipe ? strlen(name) : strcspn(name, "/");
-	struct kvt_content found = { NULL, NULL, 0 };
+	struct kvt_content found = { .n = 0 };
 	struct candidates c = { .n = 0 };
 	enum kvt_status status;
 
@@ -256,10 +283,19 @@ struct kvt_text kvt_content_name(const struct kvt_content *content)
 	n = strlen(text.s);
 	if (content->n)
 		snprintf(text.s + n, sizeof(text.s) - n, "/%lld", (long long)content->n);
+	if (content->turn[0] == 1 && content->turn[1] == 1)
+		strcat(text.s, "/plain");
+	for (int kv = 0; kv < 2; kv++) {
+		n = strlen(text.s);
+		if (content->turn[kv] > 1)
+			snprintf(text.s + n, sizeof(text.s) - n, "/%c%lld", "kv"[kv],
+				 (long long)content->turn[kv]);
+	}
 	return text;
 }
 
 bool kvt_content_equal(const struct kvt_content *a, const struct kvt_content *b)
 {
-	return a->type == b->type && a->fp8 == b->fp8 && a->n == b->n;
+	return a->type == b->type && a->fp8 == b->fp8 && a->n == b->n &&
+	       a->turn[0] == b->turn[0] && a->turn[1] == b->turn[1];
 }

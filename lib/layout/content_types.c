@@ -116,10 +116,22 @@
 	.field = { { .name = "bytes", .role = KVT_FIELD_OTHER, .type = "uint8", \
 		     .per = 1, .scale = -1, .added = -1 } }
 
-/* Blocks of so many bytes for 32 numbers. */
-#define GGML(n) \
-	BYTES(n, "blocks of ggml are not decoded here; those of a quantised cache of " \
-		 "llama.cpp may be rotated, which its files do not say"), .block = 32
+/*
+ * Blocks of ggml, of 32 numbers: a scale, perhaps what is added, perhaps the highest
+ * bit of each number, then 4 or 8 bits of each.  Its decoders round to float32.
+ */
+#define GGML(label, text) \
+	{ label, text, KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, \
+	.block = 32, .step = 32, .result = "float32"
+#define BLOCK(label, what, of, numbers) \
+	{ .name = label, .role = what, .type = of, .per = numbers, \
+	  .scale = -1, .added = -1 }
+#define BLOCK_SCALES BLOCK("scales", KVT_FIELD_SCALES, "float16", 32)
+#define BLOCK_MINIMA BLOCK("minima", KVT_FIELD_SCALES, "float16", 32)
+#define BLOCK_BITS BLOCK("high bits", KVT_FIELD_OTHER, "uint1", 1)
+#define BLOCK_VALUES(of, less, bits, how) \
+	{ .name = "values", .role = KVT_FIELD_VALUES, .type = of, .per = 1, \
+	  .added = less, .high = bits, .order = how }
 #define WHICH_SCALE "which scale is for which numbers is not documented"
 #define WHICH_ORDER "the order of the scales of values depends on the GPU: give " \
 		    "nvfp4-plain/N or nvfp4-sm100/N, N the numbers of a head vector"
@@ -283,18 +295,24 @@ static const struct content_recipe recipes[] = {
 		  E4M3, 32, "float8_e8m0"),
 	MLX_FLOAT("mlx-nvfp4", "mlx: 4 bits, an fp8 scale for 16", E2M1, 16, E4M3),
 	TRANSFORMERS_FP8(BF16), TRANSFORMERS_FP8("float16"), TRANSFORMERS_FP8("float32"),
-	{ { "q4_0", "llama.cpp: 18 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(18) },
-	{ { "q4_1", "llama.cpp: 20 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(20) },
-	{ { "q5_0", "llama.cpp: 22 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(22) },
-	{ { "q5_1", "llama.cpp: 24 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(24) },
-	{ { "q8_0", "llama.cpp: 34 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(34) },
-	{ { "iq4_nl", "llama.cpp: 18 bytes for 32 numbers",
-	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, GGML(18) },
+	{ GGML("q4_0", "llama.cpp: 4 bits, a scale for 32"), .nfields = 2,
+	  .field = { BLOCK_SCALES,
+		     BLOCK_VALUES("uint4_less_8", -1, false, KVT_NIBBLES_APART) } },
+	{ GGML("q4_1", "llama.cpp: 4 bits, scale and minimum for 32"), .nfields = 3,
+	  .field = { BLOCK_SCALES, BLOCK_MINIMA,
+		     BLOCK_VALUES("uint4", 1, false, KVT_NIBBLES_APART) } },
+	{ GGML("q5_0", "llama.cpp: 5 bits, a scale for 32"), .nfields = 3,
+	  .field = { BLOCK_SCALES, BLOCK_BITS,
+		     BLOCK_VALUES("uint5_less_16", -1, true, KVT_NIBBLES_APART) } },
+	{ GGML("q5_1", "llama.cpp: 5 bits, scale and minimum for 32"), .nfields = 4,
+	  .field = { BLOCK_SCALES, BLOCK_MINIMA, BLOCK_BITS,
+		     BLOCK_VALUES("uint5", 1, true, KVT_NIBBLES_APART) } },
+	{ GGML("q8_0", "llama.cpp: 8 bits, a scale for 32"), .nfields = 2,
+	  .field = { BLOCK_SCALES,
+		     BLOCK_VALUES("int8", -1, false, KVT_SCALES_IN_ORDER) } },
+	{ GGML("iq4_nl", "llama.cpp: 4 bits of a code book, a scale for 32"),
+	  .nfields = 2, .field = { BLOCK_SCALES,
+		     BLOCK_VALUES("iq4_nl", -1, false, KVT_NIBBLES_APART) } },
 };
 enum { NRECIPES = sizeof(recipes) / sizeof(recipes[0]) };
 
@@ -325,7 +343,7 @@ static int64_t bits_of(const struct field_recipe *field)
 	int coding = kvt_content_coding_find(field->type);
 
 	if (coding >= 0)
-		return kvt_content_coding_at(coding)->bits;
+		return kvt_content_coding_at(coding)->bits - field->high;
 	return strcmp(field->type, "fp8") ? 8 * kvt_dtype_find(field->type)->elem : 8;
 }
 
@@ -392,9 +410,6 @@ int64_t kvt_content_row_of(const struct kvt_content *content, int64_t head_dim)
 	const struct content_recipe *recipe = content_recipe_of(content);
 	int64_t step = recipe && recipe->step ? recipe->step : 1;
 
-	if (recipe && recipe->block)
-		return head_dim < 1 || head_dim > INT32_MAX || head_dim % recipe->block ?
-		       0 : head_dim / recipe->block * step;
 	if (!recipe || head_dim < 1 || head_dim > INT32_MAX || head_dim % step ||
 	    is_fixed(recipe) || (recipe->unreadable && !recipe->type.pairs))
 		return 0;

@@ -23,6 +23,7 @@ struct field_recipe {
 	enum kvt_rotation rotation;
 	bool unit;
 	enum kvt_scale_order order;
+	bool high;			/* the field before has the highest bits */
 };
 
 struct content_recipe {
@@ -30,7 +31,7 @@ struct content_recipe {
 	int nfields;
 	struct field_recipe field[KVT_MAX_FIELDS];
 	int64_t step;			/* numbers of a head are a multiple; 0: of 1 */
-	int64_t block;			/* numbers that 'step' bytes have; 0: not so */
+	int64_t block;			/* numbers of a block of all fields; 0: not so */
 	int64_t even;			/* bytes of a row are rounded up to; 0: 1 */
 	int64_t page_rows;		/* kvt_content_page_rows() */
 	bool told;			/* numbers of a head must be said */

@@ -9,9 +9,15 @@
 
 /* ---- elements ----------------------------------------------------------- */
 
-/* The byte in which element i of a row begins. */
-static int64_t byte_of(const struct kvt_field *field, int64_t row, int64_t i)
+/* The bit of the packing at which element i of a row begins. */
+static int64_t bit_of(const struct kvt_field *field, int64_t row, int64_t i)
 {
+	int64_t half = field->block / 2, before = 0;
+
+	if (field->block) {
+		before = i / field->block * field->step;
+		i %= field->block;
+	}
 	switch (field->order) {
 	case KVT_SCALES_BY_FOUR:
 		i = 8 * (i % 4) + i / 4;
@@ -20,24 +26,43 @@ static int64_t byte_of(const struct kvt_field *field, int64_t row, int64_t i)
 		i = 4 * i + row % 4;
 		row -= row % 4;
 		break;
+	case KVT_NIBBLES_APART:
+		i = i < half ? 2 * i : 2 * (i - half) + 1;
+		break;
 	default:
 		break;
 	}
-	return field->at + row * field->stride + i * field->bits / 8;
+	return 8 * (field->at + row * field->stride + before) + i * field->bits;
 }
 
-/* Its bits, first the lowest of the first byte. */
-static uint64_t bits_of(const struct kvt_field *field, const unsigned char *bytes,
+/* The byte in which it does. */
+static int64_t byte_of(const struct kvt_field *field, int64_t row, int64_t i)
+{
+	return bit_of(field, row, i) / 8;
+}
+
+/* Its bits that lie in the field, first the lowest of the first byte. */
+static uint64_t own_bits(const struct kvt_field *field, const unsigned char *bytes,
 			int64_t row, int64_t i)
 {
-	const unsigned char *from = bytes + byte_of(field, row, i);
-	int shift = field->bits < 8 ? (int)(i * field->bits % 8) : 0;
+	int64_t at = bit_of(field, row, i);
+	const unsigned char *from = bytes + at / 8;
+	int shift = (int)(at % 8);
 	uint64_t bits = 0;
 
 	for (int b = 0; 8 * b < shift + field->bits; b++)
 		bits |= (uint64_t)from[b] << (8 * b);
 	bits >>= shift;
 	return field->bits < 8 ? bits & ((1u << field->bits) - 1) : bits;
+}
+
+static uint64_t bits_of(const struct kvt_field *field, const unsigned char *bytes,
+			int64_t row, int64_t i)
+{
+	uint64_t bits = own_bits(field, bytes, row, i);
+
+	return field->high ? bits | own_bits(field - 1, bytes, row, i) << field->bits :
+			     bits;
 }
 
 static double number_of(const struct kvt_field *field, const unsigned char *bytes,
@@ -119,13 +144,19 @@ static double rounded(const struct kvt_dtype *type, double number)
 
 /* ---- numbers of a field and row ----------------------------------------- */
 
+/* Elements of a field, of which so many are rotated together. */
+struct part {
+	int64_t first, count, turn;
+};
+
 static void decode_plain(double *out, const struct kvt_packing *packing,
 			 const struct kvt_field *field, const unsigned char *bytes,
-			 int64_t row, int64_t first, int64_t count)
+			 int64_t row, const struct part *part)
 {
 	double zero = zero_of(packing, field, bytes, row);
+	int64_t first = part->first;
 
-	for (int64_t i = 0; i < count; i++) {
+	for (int64_t i = 0; i < part->count; i++) {
 		out[i] = number_of(field, bytes, row, first + i) - zero;
 		if (field->scale >= 0)
 			out[i] *= scale_of(packing, field, bytes, row, first + i);
@@ -151,20 +182,28 @@ static void decode_unit(double *out, const struct kvt_packing *packing,
 		out[i] = norm * (out[i] / sqrt(square));
 }
 
-/* The model's numbers: each needs all of its vector. */
+/* The model's numbers: each needs all that are rotated with it. */
 static void decode_rotated(double *out, const struct kvt_packing *packing,
 			   const struct kvt_field *field, const unsigned char *bytes,
-			   int64_t row, int64_t first, int64_t count)
+			   int64_t row, const struct part *part)
 {
+	enum kvt_rotation rotation = field->rotation ? field->rotation :
+						       KVT_ROTATION_HADAMARD;
 	double vector[MAX_ROTATED];
 
-	if (field->unit)
-		decode_unit(vector, packing, field, bytes, row);
-	else
-		decode_plain(vector, packing, field, bytes, row, 0, field->count);
-	kvt_rotation_undo(field->rotation, vector, field->count);
-	for (int64_t i = 0; i < count; i++)
-		out[i] = vector[first + i];
+	for (int64_t done = 0, n; done < part->count; done += n) {
+		int64_t at = part->first + done, left = at % part->turn;
+
+		n = part->turn - left < part->count - done ? part->turn - left :
+							      part->count - done;
+		if (field->unit)
+			decode_unit(vector, packing, field, bytes, row);
+		else
+			decode_plain(vector, packing, field, bytes, row,
+				     &(struct part){ at - left, part->turn, 1 });
+		kvt_rotation_undo(rotation, vector, part->turn);
+		memcpy(out + done, vector + left, (size_t)n * sizeof(*vector));
+	}
 }
 
 static double gap_of(const struct kvt_field *field, const unsigned char *bytes,
@@ -179,25 +218,74 @@ static double gap_of(const struct kvt_field *field, const unsigned char *bytes,
 			      coding->step) / 2;
 }
 
-static void round_field(double *out, const struct kvt_packing *packing,
-			const struct kvt_field *field, const unsigned char *bytes,
-			int64_t row, int64_t first, int64_t count)
+/* What a block adds: its scale, and what is added, were rounded behind their use. */
+static double block_gap(const struct kvt_packing *packing, const struct kvt_field *field,
+			const unsigned char *bytes, int64_t row, int64_t i)
 {
-	for (int64_t i = 0; i < count; i++)
+	const struct kvt_dtype *half = packing->field[field->scale].dtype;
+	double code = fabs(number_of(field, bytes, row, i));
+	double gap = code * kvt_dtype_rounding(half, scale_of(packing, field, bytes, row,
+							      i));
+
+	if (field->added >= 0)
+		gap += kvt_dtype_rounding(half, added_of(packing, field, bytes, row, i));
+	return gap;
+}
+
+static void round_plain(double *out, const struct kvt_packing *packing,
+			const struct kvt_field *field, const unsigned char *bytes,
+			int64_t row, const struct part *part)
+{
+	int64_t first = part->first;
+
+	for (int64_t i = 0; i < part->count; i++) {
 		out[i] = fabs(gap_of(field, bytes, row, first + i) *
 			      scale_of(packing, field, bytes, row, first + i));
+		if (field->block)
+			out[i] += block_gap(packing, field, bytes, row, first + i);
+	}
+}
+
+/* Each number is a sum of all that are rotated with it, and of what they may be off. */
+static void round_rotated(double *out, const struct kvt_packing *packing,
+			  const struct kvt_field *field, const unsigned char *bytes,
+			  int64_t row, const struct part *part)
+{
+	double gap[MAX_ROTATED];
+
+	for (int64_t i = 0; i < part->count; i++) {
+		int64_t at = part->first + i, left = at % part->turn;
+		double sum = 0;
+
+		if (i && left) {
+			out[i] = out[i - 1];
+			continue;
+		}
+		round_plain(gap, packing, field, bytes, row,
+			    &(struct part){ at - left, part->turn, 1 });
+		for (int64_t j = 0; j < part->turn; j++)
+			sum += gap[j];
+		out[i] = sum / sqrt((double)part->turn);
+	}
 }
 
 /* ---- rows --------------------------------------------------------------- */
 
 typedef void decoder(double *out, const struct kvt_packing *packing,
 		     const struct kvt_field *field, const unsigned char *bytes,
-		     int64_t row, int64_t first, int64_t count);
+		     int64_t row, const struct part *part);
+
+/* How many numbers of a field are rotated together; 1: none are. */
+static int64_t turn_of(const struct kvt_packing *packing, const struct kvt_field *field,
+		       int64_t kv)
+{
+	return field->rotation ? field->count : field->block ? packing->turn[kv] : 1;
+}
 
 /* By 'how', or of rotated fields by 'rotated'. */
 static void decode(double *out, decoder *how, decoder *rotated,
-		   const struct kvt_packing *packing, const void *bytes, int64_t first,
-		   int64_t count)
+		   const struct kvt_packing *packing, int64_t kv, const void *bytes,
+		   int64_t first, int64_t count)
 {
 	while (count > 0) {
 		int64_t row = first / packing->row_values, done = 0;
@@ -205,7 +293,7 @@ static void decode(double *out, decoder *how, decoder *rotated,
 
 		for (int i = 0; i < packing->nfields && done < count; i++) {
 			const struct kvt_field *field = &packing->field[i];
-			int64_t n;
+			int64_t n, turn = turn_of(packing, field, kv);
 
 			if (field->role != KVT_FIELD_VALUES)
 				continue;
@@ -215,8 +303,8 @@ static void decode(double *out, decoder *how, decoder *rotated,
 			}
 			n = field->count - left < count - done ? field->count - left :
 								 count - done;
-			(field->rotation ? rotated : how)(out + done, packing, field,
-							  bytes, row, left, n);
+			(turn > 1 ? rotated : how)(out + done, packing, field, bytes, row,
+						   &(struct part){ left, n, turn });
 			done += n;
 			left = 0;
 		}
@@ -226,25 +314,37 @@ static void decode(double *out, decoder *how, decoder *rotated,
 	}
 }
 
-void kvt_packing_decode(double *out, const struct kvt_packing *packing,
+void kvt_packing_decode(double *out, const struct kvt_packing *packing, int64_t kv,
 			const void *bytes, int64_t first, int64_t count)
 {
-	decode(out, decode_plain, decode_rotated, packing, bytes, first, count);
+	decode(out, decode_plain, decode_rotated, packing, kv, bytes, first, count);
+}
+
+/* Is it a code whose neighbours stand for what is next to it? */
+static bool has_gap(const struct kvt_field *field)
+{
+	const struct content_coding *coding = field->coding < 0 ? NULL :
+					      kvt_content_coding_at(field->coding);
+
+	return !coding || coding->gap || coding->step > 0;
 }
 
 bool kvt_packing_bounded(const struct kvt_packing *packing)
 {
-	for (int i = 0; i < packing->nfields; i++)
-		if (packing->field[i].rotation || packing->field[i].added >= 0 ||
-		    packing->field[i].result)
+	for (int i = 0; i < packing->nfields; i++) {
+		const struct kvt_field *field = &packing->field[i];
+
+		if (field->rotation || (field->block && !has_gap(field)) ||
+		    (!field->block && (field->added >= 0 || field->result)))
 			return false;
+	}
 	return true;
 }
 
-void kvt_packing_rounding(double *out, const struct kvt_packing *packing,
+void kvt_packing_rounding(double *out, const struct kvt_packing *packing, int64_t kv,
 			  const void *bytes, int64_t first, int64_t count)
 {
-	decode(out, round_field, round_field, packing, bytes, first, count);
+	decode(out, round_plain, round_rotated, packing, kv, bytes, first, count);
 }
 
 /* ---- where a number is -------------------------------------------------- */
@@ -297,26 +397,35 @@ static void unpermute(const struct kvt_field *field, int64_t *row, int64_t *byte
 	*byte = i / 4;
 }
 
+/* The first element that begins in the byte: one that began before may end there. */
+static int64_t first_of(const struct kvt_field *field, int64_t byte)
+{
+	if (field->order == KVT_NIBBLES_APART)
+		return byte;
+	return field->bits < 8 ? (byte * 8 + field->bits - 1) / field->bits :
+				 byte / (field->bits / 8);
+}
+
 bool kvt_packing_find(struct kvt_packed_element *out, const struct kvt_packing *packing,
 		      int64_t byte)
 {
 	for (int i = 0; i < packing->nfields; i++) {
 		const struct kvt_field *field = &packing->field[i];
-		int64_t from = byte - field->at, row, in_row;
+		int64_t from = byte - field->at, before = 0, row, in_row;
 
 		if (from < 0 || from / field->stride >= packing->rows)
 			continue;
 		row = from / field->stride;
 		in_row = from % field->stride;
-		if (in_row >= kvt_field_bytes(field))
+		if (field->block) {
+			before = in_row / field->step * field->block;
+			in_row %= field->step;
+		}
+		if (in_row >= kvt_field_bytes_of(field, kvt_field_run(field)))
 			continue;
 		unpermute(field, &row, &in_row);
-		/* the first that begins here: one that began before may end here */
-		*out = (struct kvt_packed_element){
-			i, row, field->bits < 8 ?
-				(in_row * 8 + field->bits - 1) / field->bits :
-				in_row / (field->bits / 8),
-		};
+		*out = (struct kvt_packed_element){ i, row,
+						    before + first_of(field, in_row) };
 		return true;
 	}
 	return false;

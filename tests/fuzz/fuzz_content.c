@@ -18,9 +18,10 @@ static void check_fields(const struct kvt_packing *p)
 {
 	for (int i = 0; i < p->nfields; i++) {
 		const struct kvt_field *f = &p->field[i];
-		int64_t last = kvt_field_bytes(f);
+		int64_t last = kvt_field_bytes_of(f, kvt_field_run(f)) +
+			       (kvt_field_runs(f) - 1) * f->step;
 
-		if (f->count < 1 || f->at < 0 || last > f->stride ||
+		if (f->count < 1 || f->at < 0 || f->step < 0 || last > f->stride ||
 		    f->at + (p->rows - 1) * f->stride + last > p->nbytes)
 			abort();
 	}
@@ -33,10 +34,10 @@ static void check_numbers(const struct kvt_packing *p, const uint8_t *bytes, int
 
 	if (!out)
 		return;
-	kvt_packing_decode(out, p, bytes, 0, n);
-	kvt_packing_decode(out, p, bytes, values - n, n);
+	kvt_packing_decode(out, p, 1, bytes, 0, n);
+	kvt_packing_decode(out, p, 1, bytes, values - n, n);
 	if (kvt_packing_bounded(p))
-		kvt_packing_rounding(out, p, bytes, values - n, n);
+		kvt_packing_rounding(out, p, 1, bytes, values - n, n);
 	for (int64_t i = 0; i < n; i++) {
 		struct kvt_packed_element at;
 

@@ -117,8 +117,9 @@ static void peek_packed(struct kvt_peek *peek, const uint8_t *bytes, double scal
 								 first), f->count);
 
 		if (g && number && g->value)
-			kvt_packing_decode(g->value, &packing, bytes, before + g->first,
-					   g->count);
+			kvt_packing_decode(g->value, &packing,
+					   peek->run.place.index[KVT_AXIS_K], bytes,
+					   before + g->first, g->count);
 		for (int64_t v = 0; g && number && g->value && v < g->count; v++)
 			g->value[v] *= scale;
 		for (int64_t v = 0; g && !number && g->value && v < g->count; v++)

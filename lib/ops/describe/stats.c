@@ -43,7 +43,7 @@ static void decode_cell(double *out, const struct summing *s,
 	double scale = kvt_scale_of(s->scale, group, k);
 
 	for (int64_t i = 0; i < group->shape.n[KVT_AXIS_S]; i++) {
-		kvt_values_decode(out, &s->values, bytes);
+		kvt_values_decode(out, &s->values, k, bytes);
 		for (int64_t v = 0; v < s->values.n; v++)
 			out[v] *= scale;
 		bytes += group->shape.n[KVT_AXIS_D] * group->shape.elem;

@@ -322,7 +322,7 @@ static const char *needs_decoding(const struct diff_pair *p)
 		if (!g->content.type)
 			continue;
 		packing = kvt_group_packing(g);
-		if (g->content.type->planar || packing.halves == 2)
+		if (g->content.type->planar || packing.halves == 2 || packing.fold > 1)
 			return s ?
 			"; compare the output of kvtool convert --decode=float32 of B" :
 			"; compare the output of kvtool convert --decode=float32 of A";

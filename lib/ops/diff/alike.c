@@ -184,7 +184,8 @@ static void sketch_slot(const struct reading *c, const uint8_t *bytes, double *s
 
 		for (int64_t d = 0, n; d < p->content; d += n) {
 			n = p->content - d < 256 ? p->content - d : 256;
-			meter_values(&c->f->meter, c->side, k, head, d, n, value);
+			meter_values(&c->f->meter, c->side, c->f->meter.first_kv + k,
+				     head, d, n, value);
 			add_numbers(sum, value, n, h * p->content + d);
 		}
 	}

@@ -159,7 +159,7 @@ void meter_values(const struct meter *m, int side, int k, const uint8_t *bytes,
 	double scale = m->scale[side].kv[k];
 
 	if (m->packing[side]) {
-		kvt_packing_decode(out, m->packing[side], bytes, first, n);
+		kvt_packing_decode(out, m->packing[side], k, bytes, first, n);
 		for (int64_t i = 0; i < n; i++)
 			out[i] *= scale;
 		return;
@@ -179,7 +179,7 @@ static void add_rounding(const struct meter *m, int side, int k, const uint8_t *
 	double scale = m->scale[side].kv[k], here[STEP];
 
 	if (m->packing[side])
-		kvt_packing_rounding(here, m->packing[side], bytes, first, n);
+		kvt_packing_rounding(here, m->packing[side], k, bytes, first, n);
 	else
 		for (int64_t i = 0; i < n; i++)
 			here[i] = kvt_dtype_rounding(m->dtype[side], value[i] / scale);

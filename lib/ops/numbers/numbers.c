@@ -75,11 +75,19 @@ static void add_fields(struct kvt_numbers *n)
 		const struct kvt_field *f = &p->field[i];
 		int64_t rows = f->order == KVT_SCALES_BY_ROWS ? 4 : 1;
 
-		add_part(n, (struct kvt_look_part){
+		struct kvt_look_part part = {
 			.name = f->name, .field = f, .at = f->at,
 			.stride = rows * f->stride, .units = p->rows / rows, .rows = rows,
 			.nbytes = (rows - 1) * f->stride + kvt_field_bytes(f),
-			.must = field_must(p, i) }, f->type);
+			.must = field_must(p, i) };
+
+		/* a field of blocks is in so many places of its only row */
+		if (f->block) {
+			part.stride = f->step;
+			part.units = kvt_field_runs(f);
+			part.nbytes = kvt_field_bytes_of(f, f->block);
+		}
+		add_part(n, part, f->type);
 	}
 }
 

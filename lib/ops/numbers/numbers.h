@@ -26,7 +26,8 @@ KVT_MUST_CHECK enum kvt_status
 kvt_values_init(struct kvt_values *out, const struct kvt_group *group,
 		struct kvt_error *err);
 /* 'slot' is dense: D of the group. */
-void kvt_values_decode(double *out, const struct kvt_values *values, const uint8_t *slot);
+void kvt_values_decode(double *out, const struct kvt_values *values, int64_t kv,
+		       const uint8_t *slot);
 
 /* ---- whose a slot is ------------------------------------------------------ */
 

@@ -18,12 +18,13 @@ enum kvt_status kvt_values_init(struct kvt_values *out, const struct kvt_group *
 			group->dtype->name);
 }
 
-void kvt_values_decode(double *out, const struct kvt_values *v, const uint8_t *slot)
+void kvt_values_decode(double *out, const struct kvt_values *v, int64_t kv,
+		       const uint8_t *slot)
 {
 	const struct kvt_group *group = v->group;
 
 	if (group->content.type)
-		kvt_packing_decode(out, &v->packing, slot, 0, v->n);
+		kvt_packing_decode(out, &v->packing, kv, slot, 0, v->n);
 	else
 		for (int64_t i = 0; i < v->n; i++)
 			out[i] = kvt_dtype_decode(group->dtype,

@@ -172,8 +172,8 @@ static int64_t live_slots(const struct kvt_group *group, int64_t b)
 
 /* The first slots of a block, of one head and component; 'scratch' has room for two. */
 static void count_slots(struct kvt_view_cell *cell, int64_t *bins,
-			const struct viewing *v, const uint8_t *cells, int64_t live,
-			double *scratch)
+			const struct viewing *v, int64_t k, const uint8_t *cells,
+			int64_t live, double *scratch)
 {
 	const struct kvt_group *group = v->maps->group;
 	int64_t slot_bytes = group->shape.n[KVT_AXIS_D] * group->shape.elem;
@@ -181,7 +181,7 @@ static void count_slots(struct kvt_view_cell *cell, int64_t *bins,
 	for (int64_t s = 0; s < live; s++) {
 		double *now = scratch + s % 2 * v->values.n;
 
-		kvt_values_decode(now, &v->values, cells + s * slot_bytes);
+		kvt_values_decode(now, &v->values, k, cells + s * slot_bytes);
 		count(cell, bins, now, v->values.n);
 		if (s)
 			count_steps(cell, now, scratch + (s - 1) % 2 * v->values.n,
@@ -207,8 +207,8 @@ static void count_box(const struct viewing *v, uint8_t *mine, const struct kvt_b
 				int64_t live = v->column[b] < 0 ? 0 :
 					       live_slots(group, b);
 
-				count_slots(&here, p.bins + k * KVT_VIEW_BINS, v, cells,
-					    live, scratch);
+				count_slots(&here, p.bins + k * KVT_VIEW_BINS, v, k,
+					    cells, live, scratch);
 				cells += n[KVT_AXIS_S] * slot_bytes;
 				if (!live)
 					continue;

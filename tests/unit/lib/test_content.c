@@ -64,8 +64,14 @@ static void test_names(void **state)
 		{ "transformers-fp8/float16", "transformers-fp8/float16" },
 		{ "nvfp4-plain/0", NULL }, { "nvfp4-plain/-1", NULL },
 		{ "nvfp4-plain/12345678", NULL }, { "int8-per-token-head/64", NULL },
+		{ "Q8_0/Plain", "q8_0/plain" }, { "q8_0/80", "q8_0/80" },
+		{ "q5_1/V64/k128", "q5_1/k128/v64" }, { "iq4-nl/k64", "iq4_nl/k64" },
+		{ "q8_0/v64/96", "q8_0/96/v64" }, { "q4_1/k96", NULL },
+		{ "q4_1/k1", NULL }, { "q4_1/k64/k64", NULL }, { "q4_1/k", NULL },
+		{ "q4_1/plain/k64", NULL }, { "q4_1/v64/plain", NULL },
+		{ "q4_1/x64", NULL }, { "q4_1/", NULL }, { "mlx-nvfp4/plain", NULL },
 	};
-	struct kvt_content content, none = { NULL, NULL, 0 };
+	struct kvt_content content, none = { .n = 0 };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -176,6 +182,13 @@ static struct form forms[] = {
 	{ "nvfp4", 1, 1, 1, 2304, 16, 16, 0 },
 	{ "q4_0", 16, 4, 2, 36, 1, 1, 0 },
 	{ "q8_0", 16, 4, 1, 68, 1, 1, 0 },
+	{ "q8_0", 16, 4, 1, 102, 1, 1, 96 },
+	{ "q8_0/80", 16, 1, 2, 170, 1, 1, 160 },
+	{ "q4_0/plain", 16, 4, 2, 36, 1, 1, 64 },
+	{ "q4_1/k64", 16, 4, 2, 80, 1, 1, 128 },
+	{ "q5_0/v64", 16, 4, 2, 44, 1, 1, 64 },
+	{ "q5_1/k128/v64", 16, 1, 2, 96, 1, 1, 128 },
+	{ "iq4_nl", 16, 1, 2, 18, 1, 1, 32 },
 	{ "turboquant-k8v4", 16, 4, 1, 196, 1, 1, 0 },
 	{ "turboquant-4bit-nc", 16, 4, 1, 134, 1, 1, 256 },
 	{ "turboquant-k3v4-nc", 16, 4, 1, 118, 1, 1, 256 },
@@ -189,6 +202,11 @@ static int64_t byte_of(const struct kvt_field *field, int64_t row, int64_t i)
 		return field->at + row * field->stride + 8 * (i & 3) + (i >> 2);
 	if (field->order == KVT_SCALES_BY_ROWS)
 		return field->at + row / 4 * 4 * field->stride + 4 * i + row % 4;
+	if (field->order == KVT_NIBBLES_APART)
+		return field->at + i / 32 * field->step + i % 16;
+	if (field->block)
+		return field->at + i / field->block * field->step +
+		       i % field->block * field->bits / 8;
 	return field->at + row * field->stride + i * field->bits / 8;
 }
 
@@ -218,7 +236,7 @@ static void test_bytes(void **state)
 		/* of those below a byte the first that begins in it */
 		assert_true(begin <= b && 8 * b < 8 * begin + (field->bits < 8 ? 8 :
 							       field->bits));
-		if (field->bits < 8 && place.element)
+		if (field->bits < 8 && place.element && !field->block)
 			assert_true(byte_of(field, place.row, place.element - 1) < b);
 		assert_true(place.row < p.rows && place.element < field->count);
 	}
@@ -272,14 +290,14 @@ static void test_rounding(void **state)
 	put_float(row + 516, -2);
 	row[129] = 0xb8;
 	put_bf16(row + 528, 1);
-	kvt_packing_rounding(out, &ds, row, 1, 3);
+	kvt_packing_rounding(out, &ds, 0, row, 1, 3);
 	assert_true(out[0] == 8 / 16. && out[1] == 8 * 0x1p-10 && out[2] == 8 * 16.);
-	kvt_packing_rounding(out, &ds, row, 129, 1);
+	kvt_packing_rounding(out, &ds, 0, row, 129, 1);
 	assert_true(out[0] == 2 / 16.);
-	kvt_packing_rounding(out, &ds, row, 512, 1);
+	kvt_packing_rounding(out, &ds, 0, row, 512, 1);
 	assert_true(out[0] == 0x1p-8);
 	put_float(row + 30, 0.25f);
-	kvt_packing_rounding(out, &int8, row, 28, 2);
+	kvt_packing_rounding(out, &int8, 0, row, 28, 2);
 	assert_true(out[0] == 0.125 && out[1] == 0.125);
 }
 
@@ -293,7 +311,7 @@ static void check_numbers(const struct kvt_packing *p, const uint8_t *bytes,
 	for (int64_t first = 0; first < n; first += 1 + first / 3)
 		for (int64_t count = 0; count <= n - first; count += 1 + count * 2) {
 			out[count] = 12345;
-			kvt_packing_decode(out, p, bytes, first, count);
+			kvt_packing_decode(out, p, 0, bytes, first, count);
 			for (int64_t i = 0; i < count; i++)
 				if (out[i] != expected[first + i])
 					fail_msg("number %lld is %g, expected %g",
@@ -419,7 +437,12 @@ static void test_readable(void **state)
 		{ "turboquant-3bit-nc", 78, 1, KVT_UNSUPPORTED },
 		{ "turboquant-k8v4", 196, 1, KVT_BAD_INPUT },
 		{ "ultraquant-4bit", 102, 1, KVT_UNSUPPORTED },
-		{ "q8_0", 34, 1, KVT_UNSUPPORTED },
+		{ "q8_0", 34, 1, KVT_OK },
+		{ "q8_0", 68, 1, KVT_BAD_INPUT },
+		{ "q8_0/80", 340, 1, KVT_OK },
+		{ "q8_0/64", 340, 1, KVT_BAD_INPUT },
+		{ "q8_0/plain", 68, 1, KVT_OK },
+		{ "q8_0/v32", 68, 1, KVT_OK },
 	};
 
 	(void)state;
@@ -465,7 +488,16 @@ static struct refusal refusals[] = {
 	{ "one slot for all", "indexer", SHAPE(1, 1, 1, 132, 1), -1, "holds -1 tokens" },
 	{ "a scale alone", "int8-per-token-head", SHAPE(16, 4, 2, 4, 1), 1,
 	  "have 4 bytes, expected at least 5 each" },
-	{ "half a block of ggml", "q8_0", SHAPE(16, 4, 1, 51, 1), 1, "in steps of 34" },
+	{ "half a block of ggml", "q8_0", SHAPE(16, 4, 1, 51, 1), 1,
+	  "that of no head vector" },
+	{ "heads that fill no row", "q8_0/80", SHAPE(16, 1, 1, 68, 1), 1,
+	  "64 numbers, which are no vectors of 80" },
+	{ "rotated by more than a head has", "q8_0/k128/v64", SHAPE(16, 1, 2, 68, 1), 1,
+	  "q8_0/k128/v64: vectors of 64 numbers cannot be rotated by 128" },
+	{ "rotated by what does not divide a head", "q8_0/80/v64",
+	  SHAPE(16, 1, 2, 340, 1), 1, "vectors of 80 numbers cannot be rotated by 64" },
+	{ "rotated by too many", "q8_0/k2048", SHAPE(16, 1, 1, 4 * 544, 1), 1,
+	  "of 1024 at most" },
 	{ "an odd slot", "turboquant-k8v4", SHAPE(16, 4, 1, 195, 1), 1,
 	  "that of no head vector" },
 	{ "an even slot of no head", "turboquant-4bit-nc", SHAPE(16, 4, 1, 136, 1), 1,
@@ -528,7 +560,7 @@ static void test_layouts(void **state)
 		{ "L B H D/x S x", 1, 4, 1, 656, false },
 		{ "LBDS", 64, 1, 1, 656, false }, { "mla", 64, 1, 1, 656, true },
 	};
-	struct kvt_content content, none = { NULL, NULL, 0 };
+	struct kvt_content content, none = { .n = 0 };
 
 	(void)state;
 	assert_true(kvt_content_find(&content, "int8-per-token-head"));

@@ -149,7 +149,7 @@ static void check_number(const struct vector *v, const struct kvt_packing *p,
 	double got;
 
 	assert_true(i < kvt_packing_values(p));
-	kvt_packing_decode(&got, p, bytes, i, 1);
+	kvt_packing_decode(&got, p, 0, bytes, i, 1);
 	if (v->within > 0 ? !(fabs(got - expected) <= v->within) : got != expected)
 		fail_msg("number %lld is %.17g, expected %.17g", (long long)i, got,
 			 expected);
@@ -196,7 +196,7 @@ static void test_codes(void **state)
 	memset(row + 64, 0x38, 8);
 	for (int i = 0; i < 16; i++)
 		row[i] = (uint8_t)(i << 4 | (15 - i));
-	kvt_packing_decode(out, &p, row, 0, 128);
+	kvt_packing_decode(out, &p, 0, row, 0, 128);
 	for (int i = 0; i < 16; i++) {
 		assert_true(out[2 * i] == e2m1[15 - i] && out[2 * i + 1] == e2m1[i]);
 		checked += 2;
