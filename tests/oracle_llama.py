@@ -207,7 +207,15 @@ def check_quantised(tmp):
     r = kvtool("fsck", latent)
     tap.ok(r.code == 0, "quantised latent rows", r)
     r = kvtool("describe", "--heads=8", path)
-    tap.ok(r.code == 4 and "q8_0" in r.err, "heads that tear blocks apart", r)
+    tap.ok(r.code == 0 and "q8_0/16" in r.out and "S 16 x D 136" in r.out,
+           "heads that would tear blocks apart stay one row", r)
+    for fact, code, says in (("none", 0, "q8_0/plain"), ("hadamard", 0, "q8_0/k64/v64"),
+                             ("k", 0, "q8_0/k64"), ("v64", 0, "q8_0/v64"),
+                             ("k512/v64", 3, "rotated by 512"), ("k3", 2, "expected none")):
+        r = kvtool("describe", "--heads=2", f"--set=rotation={fact}", path)
+        tap.ok(r.code == code and says in r.out + r.err, f"rotation={fact}", r)
+    r = kvtool("fsck", "--heads=2", path)
+    tap.ok(r.code == 0 and "warning: content.rotation" in r.out, "fsck cannot tell", r)
 
     values = made_up((L, T, 64), 9)
     path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(

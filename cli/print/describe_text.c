@@ -187,6 +187,10 @@ static void print_packing(const struct kvt_group *group)
 		plainf("rotated (%s), which is undone where numbers are shown\n",
 		       kvt_rotation_name(kvt_packing_rotation(&packing)));
 	}
+	if (packing.turn[0] == 1 && packing.turn[1] == 1) {
+		print_label("");
+		puts("not rotated");
+	}
 	if (kvt_packing_readable(&packing, &why)) {
 		print_label("");
 		plainf("%s\n", why.text);

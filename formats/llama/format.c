@@ -4,8 +4,8 @@
  *
  * Cells become tokens and sequences requests.  The number of heads is not in the
  * file: it follows from the width of a key, and the values have as many.  Quantised
- * rows are bytes that must not be torn apart; keys and values that differ in type or
- * width are groups of their own.
+ * rows are blocks that must not be torn apart: where heads would, all are one row.  Keys
+ * and values that differ in type or width are groups of their own.
  *
  * Versions: ggsn 9 and 10, ggsq 2 and 3, and the memory of a sequence as programs get
  * it (since about build 9049 with a magic number).  Facts: files that builds of
@@ -55,7 +55,9 @@ static enum kvt_status check_streams(const struct kvt_llama_opening *o,
 	return KVT_OK;
 }
 
-/* ---- heads -------------------------------------------------------------- */
+/* ---- heads and rows ----------------------------------------------------------- */
+
+enum { TURN_BY_RULE = -1 };	/* of struct kvt_llama_opening's turn */
 
 /* Rows of a known type, in elements. */
 static enum kvt_status take_type(const struct kvt_ggml_type **type, int64_t *elems,
@@ -90,11 +92,6 @@ static enum kvt_status check_rows(const struct kvt_llama_opening *o,
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: %s of %lld elements cannot be divided into %lld heads",
 				o->reader->leaf.path, what, LL(elems), LL(heads));
-	if (elems / heads % type->elems)
-		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: %s of %lld elements in %lld heads would cut the blocks of %d elements of %s; --heads=1 keeps rows whole",
-				o->reader->leaf.path, what, LL(elems), LL(heads),
-				type->elems, type->name);
 	return KVT_OK;
 }
 
@@ -164,10 +161,46 @@ static enum kvt_status check_widths(const struct kvt_llama_opening *o)
 	return KVT_OK;
 }
 
-static enum kvt_status take_width(struct kvt_group *group,
-				  const struct kvt_llama_opening *o, int cache,
-				  const struct kvt_llama_rows *rows, bool latent)
+/*
+ * Which numbers of a key or value are rotated together, as llama.cpp chooses since
+ * 2026-04: all that the user did not say follows from the size of a vector.
+ */
+static int64_t turn_of(const struct kvt_llama_opening *o, int kv, int64_t vector)
 {
+	if (o->turn[kv] != TURN_BY_RULE)
+		return o->turn[kv];
+	return vector % 64 ? 1 : kv ? 64 : vector & -vector;
+}
+
+/* Rows that must not be torn apart: where heads would cut blocks, one head has all. */
+static enum kvt_status take_blocks(struct kvt_group *group,
+				   const struct kvt_llama_opening *o, int only,
+				   const struct kvt_ggml_type *type, int64_t elems)
+{
+	int64_t *turn = group->content.turn, *heads = &group->shape.n[KVT_AXIS_H];
+	int64_t vector = elems / *heads;
+
+	if (!kvt_content_find(&group->content, type->name))
+		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: rows of %s",
+				o->reader->leaf.path, type->name);
+	if (vector % type->elems) {
+		group->content.n = vector;
+		*heads = 1;
+	}
+	for (int kv = 0; kv < 2; kv++)
+		turn[kv] = turn_of(o, kv, vector);
+	/* of half of them, the other one is not rotated */
+	if (only >= 0 && turn[only])
+		turn[!only] = 1;
+	return KVT_OK;
+}
+
+static enum kvt_status take_width(struct kvt_group *group,
+				  const struct kvt_llama_opening *o, int cache, int kv,
+				  bool latent)
+{
+	const struct kvt_llama_stream *s = stream_of(&o->state.cache[cache]);
+	const struct kvt_llama_rows *rows = kv == 1 ? &s->v : &s->k;
 	const struct kvt_ggml_type *type;
 	int64_t heads = 1, elems;
 	enum kvt_status status;
@@ -177,13 +210,13 @@ static enum kvt_status take_width(struct kvt_group *group,
 	if (!latent && (status = take_heads(&heads, o, cache, group->id)))
 		return status;
 	group->dtype = kvt_dtype_find(type->dtype ? type->dtype : "uint8");
-	/* rows that must not be torn apart; latent ones have no heads to be cut into */
-	if (!type->dtype && !latent && !kvt_content_find(&group->content, type->name))
-		return kvt_fail(o->err, KVT_UNSUPPORTED, "%s: rows of %s",
-				o->reader->leaf.path, type->name);
 	group->shape.elem = group->dtype->elem;
 	group->shape.n[KVT_AXIS_H] = heads;
-	group->shape.n[KVT_AXIS_D] = rows->nbytes / heads / group->shape.elem;
+	if (!type->dtype && (status = take_blocks(group, o, latent ? 0 : kv,
+							      type, elems)))
+		return status;
+	group->shape.n[KVT_AXIS_D] = rows->nbytes / group->shape.n[KVT_AXIS_H] /
+				     group->shape.elem;
 	return KVT_OK;
 }
 
@@ -220,7 +253,7 @@ static enum kvt_status add_group(struct kvt_llama_opening *o, int cache, int kv)
 	o->part[snapshot->ngroups] = (struct kvt_llama_part){ cache, kv };
 	if ((status = kvt_manifest_add_group(&group, snapshot, id, o->reader->leaf.path,
 					     o->err)) ||
-	    (status = take_width(group, o, cache, kv == 1 ? &s->v : &s->k, latent)) ||
+	    (status = take_width(group, o, cache, kv, latent)) ||
 	    (status = kvt_layout_parse(&group->layout, layout_of(s, kv), o->err)))
 		return status;
 	group->kind = latent ? KVT_MLA : has_window(o, cache) ? KVT_SLIDING_WINDOW :
@@ -278,6 +311,21 @@ static enum kvt_status add_states(struct kvt_llama_opening *o, int which)
 					 o->err);
 }
 
+/* What is said of rotation is of blocks. */
+static enum kvt_status check_rotation(const struct kvt_llama_opening *o)
+{
+	const struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+	const char *text = kvt_fact(o->hints, "rotation");
+
+	for (int g = 0; g < s->ngroups; g++)
+		if (s->group[g].content.type)
+			return KVT_OK;
+	return !text || !s->ngroups ? KVT_OK :
+	       kvt_fail(o->err, KVT_USAGE,
+			"%s: --set rotation=%.40s, but neither keys nor values are quantised",
+			o->reader->leaf.path, text);
+}
+
 /* Cells, but no rows of them, are no dump; neither is an empty one. */
 static enum kvt_status check_groups(const struct kvt_llama_opening *o)
 {
@@ -318,14 +366,49 @@ static enum kvt_status add_groups(struct kvt_llama_opening *o)
 	}
 	for (int which = 0; !status && o->state.states.ncells && which < 2; which++)
 		status = add_states(o, which);
-	return status ? status : check_groups(o);
+	if (status || (status = check_rotation(o)))
+		return status;
+	return check_groups(o);
 }
 
 /* ---- the format --------------------------------------------------------- */
 
+/*
+ * "none"; "hadamard", keys and values as llama.cpp chooses; "k", "v", one of them; with
+ * a number, so many together: "k128/v64".
+ */
+static enum kvt_status take_rotation(struct kvt_llama_opening *o)
+{
+	const char *text = kvt_fact(o->hints, "rotation"), *at = text;
+
+	if (!text)
+		return KVT_OK;
+	o->turn[0] = o->turn[1] = 1;
+	if (!strcmp(text, "none"))
+		return KVT_OK;
+	if (!strcmp(text, "hadamard"))
+		at = "k/v";
+	for (int64_t n; *at; at += *at == '/') {
+		int64_t *turn = &o->turn[*at == 'v'];
+		size_t digits = strspn(at + 1, "0123456789");
+
+		n = !digits ? TURN_BY_RULE : digits < 5 ? strtoll(at + 1, NULL, 10) : 0;
+		if (!strchr("kv", *at) || *turn != 1 || n == 1 || !n ||
+		    (n > 0 && n & (n - 1)) || !strchr("/", at[1 + digits]) ||
+		    (at[1 + digits] && !at[2 + digits]))
+			return kvt_fail(o->err, KVT_USAGE,
+					"--set rotation=%.40s, expected none, hadamard, k, v, or how many numbers: k128/v64",
+					text);
+		*turn = n;
+		at += 1 + digits;
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status take_facts(struct kvt_llama_opening *o,
 				  struct kvt_llama_asked *asked)
 {
+	enum kvt_status status = take_rotation(o);
 	const char *memory = kvt_fact(o->hints, "memory");
 	int m = 0;
 
@@ -334,6 +417,8 @@ static enum kvt_status take_facts(struct kvt_llama_opening *o,
 	while (memory && m < KVT_LLAMA_MEMORIES &&
 	       strcmp(memory, kvt_llama_memory_names[m]))
 		m++;
+	if (status)
+		return status;
 	if (memory && m == KVT_LLAMA_MEMORIES)
 		return kvt_fail(o->err, KVT_USAGE,
 				"--set memory=%.60s, expected attention, recurrent or hybrid",
@@ -389,7 +474,8 @@ static enum kvt_status llama_open(struct kvt_reader *reader, const char *path,
 }
 
 static const char *const presets[] = { "llama.cpp", NULL };
-static const char *const facts[] = { "arch", "heads", "memory", "window", NULL };
+static const char *const facts[] = { "arch", "heads", "memory", "rotation", "window",
+				     NULL };
 
 const struct kvt_format kvt_llama_format = {
 	.info = { "llama", "state files of llama.cpp",

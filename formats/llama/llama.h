@@ -164,6 +164,7 @@ struct kvt_llama_opening {
 	struct kvt_llama_state state;
 	struct kvt_llama_part part[KVT_MAX_GROUPS];
 	int64_t window;			/* as the user says; 0: unknown */
+	int64_t turn[2];		/* that, too: see take_rotation() */
 	int file;
 	struct kvt_error *err;
 };

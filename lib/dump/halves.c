@@ -57,8 +57,18 @@ static enum kvt_status belong(bool *out, uint64_t *id, const struct kvt_snapshot
 	return KVT_OK;
 }
 
+/* Rows that are not divided have some heads each. */
+static int64_t heads_of(const struct kvt_group *group)
+{
+	return group->shape.n[KVT_AXIS_H] *
+	       (group->content.type ? kvt_group_packing(group).fold : 1);
+}
+
 static bool same_heads(const struct kvt_group *a, const struct kvt_group *b)
 {
+	if (heads_of(a) != a->shape.n[KVT_AXIS_H] ||
+	    heads_of(b) != b->shape.n[KVT_AXIS_H])
+		return heads_of(a) == heads_of(b);
 	return a->shape.n[KVT_AXIS_H] == b->shape.n[KVT_AXIS_H] &&
 	       a->total_heads == b->total_heads && a->head_start == b->head_start;
 }

@@ -81,6 +81,7 @@ bool kvt_check_tables(struct kvt_findings *r, const struct kvt_snapshot *s);
 /* Names, ids and order of layers; then heads of a rank: layers.c. */
 bool kvt_check_layers(struct kvt_findings *r, const struct kvt_snapshot *s);
 void kvt_check_heads(struct kvt_findings *r, const struct kvt_snapshot *s);
+void kvt_check_contents(struct kvt_findings *r, const struct kvt_snapshot *s);
 
 /*
  * All data: checksums, stored digests, NaN and zeros, the null block, stale slots,

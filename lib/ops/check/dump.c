@@ -45,6 +45,7 @@ enum kvt_status kvt_check_dump(struct kvt_findings *r, struct kvt_dump *dump,
 	if (!kvt_check_tables(r, s) || !kvt_check_layers(r, s))
 		r->out_of_memory = true;
 	kvt_check_heads(r, s);
+	kvt_check_contents(r, s);
 	if (!data || !(status = kvt_check_data(r, dump, path, run, err)))
 		return KVT_OK;
 	r->looked.data = false;

@@ -37,6 +37,7 @@ static const struct kvt_rule rules[] = {
 	{ "content.type", KVT_ERROR, "packed content whose elements are not bytes" },
 	{ "content.row", KVT_ERROR, "the size of rows does not match the content type" },
 	{ "content.torn", KVT_ERROR, "the layout does not keep rows contiguous" },
+	{ "content.rotation", KVT_WARNING, "whether numbers are rotated is not known" },
 	{ "parts.count", KVT_ERROR, "too many parts of the content" },
 	{ "parts.range", KVT_ERROR, "a part outside of the content" },
 	{ "parts.duplicate", KVT_ERROR, "two parts of one name" },

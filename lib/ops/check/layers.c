@@ -155,6 +155,27 @@ bool kvt_check_layers(struct kvt_findings *r, const struct kvt_snapshot *s)
 	return check_gaps(r, s);
 }
 
+/* ---- contents ----------------------------------------------------------- */
+
+/* What an engine that is set otherwise would take for other numbers, without a word. */
+void kvt_check_contents(struct kvt_findings *r, const struct kvt_snapshot *s)
+{
+	for (int g = 0; g < s->ngroups; g++) {
+		const struct kvt_group *group = &s->group[g];
+		struct kvt_packing packing;
+		struct kvt_error why;
+
+		if (!group->content.type)
+			continue;
+		packing = kvt_group_packing(group);
+		if (kvt_packing_may_turn(&packing) &&
+		    kvt_packing_readable(&packing, &why))
+			kvt_find(r, "content.rotation",
+				 kvt_find_at("group=%s", group->id), "%.400s",
+				 why.text);
+	}
+}
+
 /* ---- heads -------------------------------------------------------------- */
 
 void kvt_check_heads(struct kvt_findings *r, const struct kvt_snapshot *s)
