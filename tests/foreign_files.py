@@ -193,7 +193,7 @@ def safetensors_bytes(tensors, metadata=None):
 
 # ---- state files of llama.cpp -----------------------------------------------
 
-F32, F16, BF16, Q8_0 = 0, 1, 30, 8
+F32, F16, BF16, Q4_0, Q8_0 = 0, 1, 30, 2, 8
 
 
 def u32(*numbers):

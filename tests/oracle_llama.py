@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 import numpy as np
 
 import oracle
-from foreign_files import (BF16, F16, F32, Q8_0, Cells, ggsn_bytes, ggsq_bytes,
+from foreign_files import (BF16, F16, F32, Q4_0, Q8_0, Cells, ggsn_bytes, ggsq_bytes,
                            memory_bytes, recurrent_bytes, sequence_bytes)
 from kvd1 import whole
 from oracle import Dump, Tap, kvtool
@@ -229,6 +229,128 @@ def check_quantised(tmp):
                tensors["g0.v"][2] == values.tobytes(), "and have their bytes")
 
 
+# ---- rotation ---------------------------------------------------------------
+
+def sylvester(n):
+    h = np.ones((1, 1))
+    while len(h) < n:
+        h = np.block([[h, h], [h, -h]])
+    return h / np.sqrt(n)
+
+
+def blocks(x, bits):
+    """q8_0 or q4_0 of rows of numbers, rounded as well as anybody may."""
+    b = x.reshape(*x.shape[:-1], -1, 32)
+    top = np.take_along_axis(b, np.abs(b).argmax(-1)[..., None], -1)
+    d = (np.abs(top) / 127 if bits == 8 else top / -8).astype("<f2")
+    q = np.rint(b / d.astype(float))
+    if bits == 8:
+        q = q.clip(-127, 127).astype(np.int8).view(np.uint8)
+    else:
+        q = (q + 8).clip(0, 15).astype(np.uint8)
+        q = q[..., :16] | q[..., 16:] << 4
+    out = np.concatenate([d.view(np.uint8), q], -1)
+    return out.reshape(*x.shape[:-1], -1)
+
+
+def rotated(x, dim, by):
+    return (x.reshape(-1, by) @ sylvester(by)).reshape(x.shape) if by > 1 else x
+
+
+def slots_of(found):
+    return {h: (b["found"], b["turn"]) for g in found["groups"] if g["basis"]
+            for h in ("keys", "values") for b in [g["basis"][h]] if b}
+
+
+def check_rotation(tmp):
+    """Told and found, keys and values apart, against the numbers in float32."""
+    L, T, H = 2, 40, 2
+    rng = np.random.default_rng(77)
+    cells = [(t, [0]) for t in range(T)]
+    plain, coded = f"{tmp}/plain.bin", f"{tmp}/coded.bin"
+
+    def put(path, k, v, types):
+        write(path, ggsq_bytes(memory_bytes([Cells(cells, rows(k), rows(v), types)]),
+                               version=3))
+
+    for dim in (32, 64, 96, 128, 192, 256):
+        x = [rng.standard_normal((L, T, H * dim)).astype("<f4") for _ in range(2)]
+        put(plain, *x, (F32, F32))
+        own = dim & -dim if dim % 64 == 0 else 1, 64 if dim % 64 == 0 else 1
+        for bits, code in ((8, Q8_0), (4, Q4_0)):
+            for turn in ((1, 1), own, (own[0], 1), (1, own[1])):
+                k, v = (blocks(rotated(x[i], dim, turn[i]), bits) for i in range(2))
+                put(coded, k, v, (code, code))
+                name = f"{dim}, {bits} bits, rotated by {turn}"
+                r = kvtool("diff", "--json", "--tolerance=auto", f"--head-dim={dim}",
+                           plain, coded)
+                want = {"keys": (True, turn[0]), "values": (True, turn[1])} \
+                    if dim % 64 == 0 else {}
+                tap.ok(r.code == 0 and slots_of(json.loads(r.out)) == want,
+                       f"{name}: found", r)
+                told = "/".join(f"{h}{n}" for h, n in zip("kv", turn) if n > 1) or "none"
+                r = kvtool("convert", "-f", "-q", "--decode=float64", f"--set=rotation={told}",
+                           f"--head-dim={dim}", coded, f"{tmp}/told.safetensors")
+                s = kvtool("diff", "--json", "--exact", f"--head-dim={dim}",
+                           f"{tmp}/told.safetensors", coded)
+                tap.ok(r.code == 0 and s.code == 0 and slots_of(json.loads(s.out)) == want,
+                       f"{name}: told is what is found, to the bit", s)
+        # one half alone is quantised
+        for half in range(2):
+            k, v = (blocks(rotated(a, dim, own[i]), 8) if i == half else
+                    a.astype("<f2").view(np.uint8) for i, a in enumerate(x))
+            put(coded, k, v, (Q8_0, F16) if half == 0 else (F16, Q8_0))
+            r = kvtool("diff", "--json", "--tolerance=auto", f"--head-dim={dim}", plain,
+                       coded)
+            want = {("keys", "values")[half]: (True, own[half])} if dim % 64 == 0 else {}
+            tap.ok(r.code == 0 and slots_of(json.loads(r.out)) == want,
+                   f"{dim}: {'kv'[half]} alone", r)
+            r = kvtool("fsck", f"--head-dim={dim}", coded)
+            tap.equal((r.code, r.out.count("content.rotation")), (0, int(dim % 64 == 0)),
+                      f"{dim}: fsck warns where it cannot tell")
+    put(coded, *(blocks(rotated(a, dim, 64), 4) for a in x), (Q4_0, Q4_0))
+    for fact, code, says in (
+            ("hadamard", 1, "g0: differs"), ("none", 1, "g0: differs"),
+            ("k64/v64", 0, "g0: within tolerance"), ("k512/v64", 3, "rotated by 512"),
+            ("k3", 2, "expected none, hadamard"), ("k/", 2, "expected none"),
+            ("k1", 2, "expected none"), ("v64/k64/", 2, "expected none"),
+            ("k64/k64", 2, "expected none"), ("x64", 2, "expected none"),
+            ("k64k64", 2, "expected none")):
+        r = kvtool("diff", "--tolerance=auto", f"--head-dim={dim}",
+                   f"--b=set=rotation={fact}", plain, coded)
+        tap.ok(r.code == code and says in r.out + r.err, f"rotation={fact}", r)
+    r = kvtool("describe", f"--head-dim={dim}", "--set=rotation=none", plain)
+    tap.ok(r.code == 2 and "neither keys nor values are quantised" in r.err,
+           "of float32 nothing is rotated", r)
+    other = [rng.standard_normal((L, T, H * dim)) for _ in range(2)]
+    put(coded, *(blocks(a, 8) for a in other), (Q8_0, Q8_0))
+    r = kvtool("diff", "--tolerance=auto", f"--head-dim={dim}", plain, coded)
+    tap.ok(r.code == 1 and r.out.count("none found, taken as stored") == 2,
+           "other numbers: no basis is found, and that is said", r)
+    put(plain, *(blocks(a, 4) for a in other), (Q4_0, Q4_0))
+    r = kvtool("diff", "--tolerance=auto", f"--head-dim={dim}", plain, coded)
+    tap.ok(r.code == 3 and "is not said" in r.err, "neither side says it", r)
+    r = kvtool("diff", "--tolerance=rel-l2=.2", f"--head-dim={dim}",
+               "--set=rotation=hadamard", plain, coded)
+    tap.ok(r.code == 0 and "rotated hadamard in A, hadamard in B" in r.out,
+           "told of both", r)
+    # 4 heads of 80 numbers, 2.5 blocks each
+    x = [rng.standard_normal((L, T, 4 * 80)).astype("<f4") for _ in range(2)]
+    put(plain, *x, (F32, F32))
+    put(coded, *(blocks(a, 8) for a in x), (Q8_0, Q8_0))
+    r = kvtool("convert", "-f", "-q", "--decode=float32", "--heads=4", coded,
+               f"{tmp}/rows.h5")
+    s = kvtool("diff", "--tolerance=rel-l2=.01", "--heads=4", plain, f"{tmp}/rows.h5")
+    tap.ok(r.code == 0 and s.code == 0 and "4 heads x 160" in s.out,
+           "heads that cut blocks are told apart as numbers", s)
+    r = kvtool("diff", "--tolerance=auto", "--heads=4", plain, coded)
+    tap.ok(r.code == 3 and "convert --decode=float32 of B" in r.err, "how, is said", r)
+    put(coded, blocks(x[0], 8), x[1].astype("<f2").view(np.uint8), (Q8_0, F16))
+    for args in (["fsck"], ["digest"], ["describe", "--stats"]):
+        r = kvtool(*args, "--heads=4", coded)
+        tap.ok(r.code == 0, f"keys in rows, values by head: {args[0]}", r)
+
+
 def check_states(tmp):
     """Recurrent layers, alone and beside a cache; of more layers than have any."""
     L, T = 3, 20
@@ -322,6 +444,7 @@ def main():
         check_latent(tmp)
         check_window(tmp)
         check_quantised(tmp)
+        check_rotation(tmp)
         check_states(tmp)
         check_tokens(tmp)
         check_refusals(tmp)

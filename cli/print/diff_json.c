@@ -219,6 +219,33 @@ static void put_rotation(struct json_out *out, json_t *o, const struct diff_pair
 	json_put_bool(out, o, "undone", p->decoded);
 }
 
+/* What was found of a side that does not say whether it is rotated. */
+static void put_basis(struct json_out *out, json_t *o, const struct diff_pair *p)
+{
+	static const char *const names[] = { "keys", "values" };
+	const struct diff_basis *b = &p->basis;
+
+	if (!b->open) {
+		json_put(out, o, "basis", json_null());
+		return;
+	}
+	o = json_put_object(out, o, "basis");
+	json_put_text(out, o, "of", b->side ? "b" : "a");
+	for (int kv = 0; kv < 2; kv++) {
+		json_t *half;
+
+		if (!b->sought[kv]) {
+			json_put(out, o, names[kv], json_null());
+			continue;
+		}
+		half = json_put_object(out, o, names[kv]);
+		json_put_bool(out, half, "found", b->found[kv]);
+		json_put_int(out, half, "turn", b->turn[kv]);
+		json_put_real(out, half, "stored", b->near[kv][0]);
+		json_put_real(out, half, "rotated", b->near[kv][1]);
+	}
+}
+
 static void put_states(struct json_out *out, json_t *o, const struct diff_pair *p)
 {
 	static const char *const names[NSIDES] = { "a", "b" };
@@ -249,6 +276,7 @@ static void put_result(struct json_out *out, json_t *o, const struct diff *d,
 	json_put_text(out, o, "dtype_a", kvt_group_type(p->group[SIDE_A]).s);
 	json_put_text(out, o, "dtype_b", kvt_group_type(p->group[SIDE_B]).s);
 	put_rotation(out, o, p);
+	put_basis(out, o, p);
 	put_states(out, o, p);
 	json_put_bool(out, o, "rounding", r->rounding);
 	json_put_text(out, o, "result", r->equal ? "equal" :

@@ -140,6 +140,33 @@ static void print_rotation(const struct diff_pair *p)
 			    "compared as stored");
 }
 
+/*
+ *   basis   keys of B: found rotated, 64 together; cosine with A 0.01 as stored, 0.99 ...
+ */
+static void print_basis(const struct diff_pair *p)
+{
+	const struct diff_basis *b = &p->basis;
+
+	for (int kv = 0; b->open && kv < 2; kv++) {
+		const char *what = p->half < 0 && p->nkv < 2 ? "vectors" :
+				   kv ? "values" : "keys";
+
+		if (!b->sought[kv])
+			continue;
+		if (!b->found[kv])
+			plainf("  basis   %s of %c: none found, taken as stored", what,
+			       "AB"[b->side]);
+		else if (b->turn[kv] > 1)
+			plainf("  basis   %s of %c: found rotated, %lld together", what,
+			       "AB"[b->side], LL(b->turn[kv]));
+		else
+			plainf("  basis   %s of %c: found not rotated", what,
+			       "AB"[b->side]);
+		plainf("; cosine with %c %.4f as stored, %.4f rotated back\n",
+		       "BA"[b->side], b->near[kv][0], b->near[kv][1]);
+	}
+}
+
 /* How states that are stored in two ways were brought into one. */
 static void print_states(const struct diff_pair *p)
 {
@@ -234,6 +261,7 @@ static void print_result(const struct diff *d, const struct diff_result *r)
 {
 	print_verdict(r);
 	print_rotation(r->pair);
+	print_basis(r->pair);
 	print_states(r->pair);
 	if (!r->measured || r->equal)
 		return;

@@ -193,6 +193,9 @@ static inline int64_t kvt_packing_values(const struct kvt_packing *packing)
 /* Could keys or values be rotated, and it is not said? */
 bool kvt_packing_may_turn(const struct kvt_packing *packing);
 
+/* Where it is not said: rotated as llama.cpp does, or not.  Makes it readable. */
+void kvt_packing_take_turn(struct kvt_packing *packing, bool rotated);
+
 /* That of a field whose numbers are rotated where they are kept. */
 enum kvt_rotation kvt_packing_rotation(const struct kvt_packing *packing);
 

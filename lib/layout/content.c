@@ -248,6 +248,14 @@ static void add_bytes(struct kvt_packing *out)
 	set_type(field, "uint8", NULL);
 }
 
+static void count_values(struct kvt_packing *p)
+{
+	p->row_values = 0;
+	for (int i = 0; i < p->nfields && !kvt_packing_readable(p, NULL); i++)
+		if (p->field[i].role == KVT_FIELD_VALUES)
+			p->row_values += p->field[i].count;
+}
+
 enum kvt_status kvt_packing_init(struct kvt_packing *out,
 				 const struct kvt_content *content,
 				 const struct kvt_shape *shape, int64_t tokens_per_slot,
@@ -281,9 +289,7 @@ enum kvt_status kvt_packing_init(struct kvt_packing *out,
 		add_fields(&packing);
 	if (recipe->halves)
 		packing.halves = recipe->halves;
-	for (int i = 0; i < packing.nfields && !kvt_packing_readable(&packing, NULL); i++)
-		if (packing.field[i].role == KVT_FIELD_VALUES)
-			packing.row_values += packing.field[i].count;
+	count_values(&packing);
 	*out = packing;
 	return KVT_OK;
 }
@@ -326,6 +332,15 @@ static int64_t turn_of_keys(const struct kvt_packing *packing)
 	int64_t dim = packing->content.n ? packing->content.n : packing->dim;
 
 	return dim & -dim;
+}
+
+void kvt_packing_take_turn(struct kvt_packing *packing, bool rotated)
+{
+	for (int kv = 0; kv < 2; kv++)
+		if (!packing->turn[kv])
+			packing->turn[kv] = !rotated ? 1 : kv ? TURNED :
+					    turn_of_keys(packing);
+	count_values(packing);
 }
 
 enum kvt_status kvt_packing_readable(const struct kvt_packing *packing,

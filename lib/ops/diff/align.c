@@ -331,8 +331,7 @@ static const char *needs_decoding(const struct diff_pair *p)
 }
 
 /* Keys and values, or the half that one side has. */
-static enum kvt_status pair_kv(struct diff_pair *p, struct diff_unmatched *unmatched,
-			       struct kvt_error *err)
+static enum kvt_status pair_kv(struct diff_pair *p, struct kvt_error *err)
 {
 	static const char *const names[] = { "keys and values or something else",
 					     "keys alone", "values alone" };
@@ -350,9 +349,6 @@ static enum kvt_status pair_kv(struct diff_pair *p, struct diff_unmatched *unmat
 	for (int s = 0; s < NSIDES; s++)
 		if (n[s] == 2 && half[!s] >= 0) {
 			p->kv[s] = half[!s];
-			unmatched_add(unmatched, s, "%s of %s",
-				      half[!s] ? "keys" : "values",
-				      p->group[s]->id);
 			return KVT_OK;
 		}
 	return kvt_fail(err, KVT_BAD_INPUT, "%s: A holds %s, B holds %s%s", p->id,
@@ -365,6 +361,23 @@ static enum kvt_rotation rotation_of(const struct kvt_group *group)
 	const struct kvt_packing packing = kvt_group_packing(group);
 
 	return kvt_packing_rotation(&packing);
+}
+
+/*
+ * Where one side alone does not say whether it is rotated, the other one tells, if data
+ * may be read: until then it has numbers as they are stored.
+ */
+static void seek_basis(struct diff_pair *p, int side, const struct diff_alignment *how)
+{
+	struct kvt_packing other = { .nfields = 0 };
+
+	if (p->group[!side]->content.type)
+		other = kvt_group_packing(p->group[!side]);
+	if (!how->run || !kvt_packing_may_turn(&p->packing[side]) ||
+	    (other.nfields && kvt_packing_may_turn(&other)))
+		return;
+	p->basis = (struct diff_basis){ .open = true, .side = side };
+	kvt_packing_take_turn(&p->packing[side], false);
 }
 
 /*
@@ -394,6 +407,7 @@ static enum kvt_status pair_packed(struct diff_pair *p, const struct diff_alignm
 		if (!p->decoded || !g->content.type)
 			continue;
 		p->packing[s] = kvt_group_packing(g);
+		seek_basis(p, s, how);
 		n[s] = kvt_packing_values(&p->packing[s]);
 		if ((status = kvt_packing_readable(&p->packing[s], &why)))
 			return kvt_fail(err, status, "%s of %c: %s", g->id, "AB"[s],
@@ -418,7 +432,7 @@ static enum kvt_status pair_content(struct diff_pair *p, const struct diff_align
 	bool row = is_state_row(a) != is_state_row(b);
 	enum kvt_status status;
 
-	if ((status = pair_kv(p, unmatched, err)) || (status = pair_packed(p, how, err)))
+	if ((status = pair_kv(p, err)) || (status = pair_packed(p, how, err)))
 		return status;
 	if (a->shape.n[KVT_AXIS_D] != b->shape.n[KVT_AXIS_D] && !parts && !row &&
 	    !p->decoded)

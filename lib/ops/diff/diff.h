@@ -110,6 +110,20 @@ struct diff_channels {
 	int64_t at, from[NSIDES], count;
 };
 
+/*
+ * Of a side that does not say whether it is rotated, keys and values apart: whether
+ * there were vectors to tell from, whether one basis was near and the other not, what is
+ * taken to be rotated together (1: as stored), and the mean cosine with the other side:
+ * as stored, rotated.
+ */
+struct diff_basis {
+	bool open;
+	int side;
+	bool sought[2], found[2];
+	int64_t turn[2];
+	double near[2][2];
+};
+
 /* A group of each side, and what both hold of it. */
 struct diff_pair {
 	const struct diff_side *side[NSIDES];
@@ -127,6 +141,7 @@ struct diff_pair {
 	bool decoded;			/* packed content is compared as numbers */
 	struct kvt_packing packing[NSIDES];	/* of a side that is packed */
 	enum kvt_rotation rotation[NSIDES];	/* undone where it is decoded */
+	struct diff_basis basis;
 	int64_t nkv, kv[NSIDES];	/* keys and values; the first of them */
 	int64_t half;			/* that is: 0 keys, 1 values, -1 neither */
 

@@ -52,6 +52,9 @@ find_alike(struct diff_partners *out, const struct diff_side side[NSIDES],
 KVT_MUST_CHECK enum kvt_status
 pair_segments(struct diff_pair *p, const struct diff_alignment *how,
 	      struct diff_unmatched *unmatched, struct kvt_error *err);
+/* basis.c: after the views, whether a side that does not say it is rotated. */
+KVT_MUST_CHECK enum kvt_status
+pair_basis(struct diff_pair *p, struct kvt_error *err);
 /* views.c: what both sides have, as dumps of one shape. */
 KVT_MUST_CHECK enum kvt_status
 pair_views(struct diff_pair *p, struct kvt_error *err);
