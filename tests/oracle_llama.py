@@ -6,6 +6,7 @@ made of, in every way that builds have written them
 """
 import json
 import random
+import struct
 import sys
 
 sys.dont_write_bytecode = True
@@ -14,7 +15,7 @@ import numpy as np
 
 import oracle
 from foreign_files import (BF16, F16, F32, Q4_0, Q8_0, Cells, ggsn_bytes, ggsq_bytes,
-                           memory_bytes, recurrent_bytes, sequence_bytes)
+                           memory_bytes, recurrent_bytes, sequence_bytes, u32)
 from kvd1 import whole
 from oracle import Dump, Tap, kvtool
 
@@ -423,7 +424,8 @@ def check_refusals(tmp):
             ("cells without layers", state(memory_bytes([Cells(cells, [], [])])), 3,
              "3 cells, but no layers"),
             ("nothing", state(b""), 3, "fits the length"),
-            ("a byte more", state(memory_bytes([good]) + b"x"), 3, "fits the length")):
+            ("a byte more", state(memory_bytes([good]) + b"x"), 3,
+             "may end at byte 313, but the file has 314 bytes")):
         path = write(f"{tmp}/state.bin", data)
         r = kvtool("describe", "--heads=2", path)
         tap.ok(r.code == status and part in r.err and r.err.count("\n") == 1,
@@ -434,6 +436,103 @@ def check_refusals(tmp):
                                   (("--heads=2", "--layout=nhd"), 3, "--layout")):
         r = kvtool("describe", *options, path)
         tap.ok(r.code == status and part in r.err, f"options {options}", r)
+
+
+# ---- what is whole of a file, and whose it is ---------------------------------
+
+def ik_bytes(k, v, words, version=3, values=0):
+    """One sequence of ik_llama.cpp: no streams, no sequences, words behind the rows."""
+    out = u32(0x67677371, version, 0, len(k[0]))
+    out += b"".join(u32(t, 0) for t in range(len(k[0]))) + u32(values, len(k))
+    for half in (k, v)[:1 + (values < 2)]:
+        for layer in half:
+            out += struct.pack("<iQ", F16, len(layer[0])) + b"".join(layer)
+    return out + u32(*words)
+
+
+def check_wholeness(tmp):
+    L, T = 3, 9
+    k, v = (made_up((L, T, 16), s) for s in (1, 2))
+    cells = [(t, [0]) for t in range(T)]
+    cache = Cells(cells, rows(k), rows(v), (F16, F16))
+    good = ggsq_bytes(memory_bytes([cache]), version=3, tokens=range(T))
+    path = write(f"{tmp}/state.bin", good)
+    want = by_request(path, "--heads=2")
+
+    # a program's own copy of what ggsn has behind the tokens
+    for version, how in ((9, {"outputs": 2}), (9, {}), (10, {})):
+        whole_state = ggsn_bytes(memory_bytes([cache], version == 10 or not how),
+                                 version=version, **how)[12:]
+        write(path, whole_state)
+        r = kvtool("describe", "--json", "--heads=2", path)
+        out = json.loads(r.out) if r.code == 0 else {}
+        tap.ok(by_request(path, "--heads=2") == want and out["model"] == "llama" and
+               out["source_format"] == "llama.cpp state 0",
+               f"llama_state_get_data(), as of version {version} {how}", r)
+
+    # cut anywhere: no byte of it is read as something else, and the first that lacks is said
+    row, start = 32 * T, len(good) - 2 * L * (12 + 32 * T)
+    for n in range(0, len(good), 5):
+        write(path, good[:n])
+        r = kvtool("describe", "--heads=2", path)
+        layer, left = divmod(n - start, 12 + row)
+        says = "is empty" if not n else "no format" if n < 8 else ""
+        if n > start and left >= 12:
+            half = "values" if layer >= L else "keys"
+            says = f"it has {n} bytes, but {half} of layer {layer % L} of {L} would end " \
+                   f"at byte {start + (layer + 1) * (12 + row)}"
+        tap.ok(r.code == 3 and says in r.err, f"cut to {n} bytes of {len(good)}", r)
+    for data, says in (
+            (good + good, f"a state of {len(good)} bytes, then another one: it has "
+                          f"{2 * len(good)} bytes"),
+            (good + bytes(7), f"may end at byte {len(good)}, but the file has "
+                              f"{len(good) + 7} bytes")):
+        write(path, data)
+        r = kvtool("describe", "--heads=2", path)
+        tap.ok(r.code == 3 and says in r.err, says, r)
+    hollow = u32(0xaf143cd8, 0) + memory_bytes([cache])
+    end = len(hollow) - 2 * L * (12 + row)
+    parts = [hollow[end + i * (12 + row):][:12] for i in range(2 * L)]
+    write(path, hollow[:end] + b"".join(parts))
+    r = kvtool("describe", "--heads=2", path)
+    tap.ok(r.code == 3 and "LLAMA_STATE_SEQ_FLAGS_ON_DEVICE" in r.err,
+           "rows that stayed on a device", r)
+    write(path, u32(0xaf143cd8, 0) + recurrent_bytes([(8, [])], *(
+        np.ones((2, 1, 5), np.float32) for _ in "rs")))
+    r = kvtool("describe", path)
+    tap.ok(r.code == 0 and "states alone: of a recurrent model, or a part" in r.out and
+           r.out.count("after token 8 of request 0; nothing earlier can be restored") == 2,
+           "states alone, and of which token", r)
+    late = [(t + 20, [0]) for t in range(T)]
+    write(path, u32(0xaf143cd8, 0) + memory_bytes(
+        [Cells(late, rows(k), rows(v), (F16, F16))]))
+    r = kvtool("describe", "--heads=2", path)
+    s = kvtool("describe", "--heads=2", "--set=window=9", path)
+    tap.ok("or without its first 20 tokens" in r.out and "window alone" not in s.out,
+           "a window alone, or a sequence without its beginning", r)
+
+
+def check_forks(tmp):
+    L, T = 2, 7
+    k, v = (rows(made_up((L, T, 16), s)) for s in (1, 2))
+    generator = b" ".join(b"%d" % n for n in
+                          np.random.default_rng(3).integers(0, 2 ** 32, 625))
+    session = ggsn_bytes(b"", version=10) + \
+        u32(len(generator)) + generator + bytes(20) + ik_bytes(k, v, [0])[12:]
+    for what, data in (
+            ("3, since 2026-02", ik_bytes(k, v, [0])), ("a session", session),
+            ("3, with two words", ik_bytes(k, v, [0, 0])),
+            ("3, with states", ik_bytes(k, v, [1]) + bytes(40)),
+            ("3, without values", ik_bytes(k, v, [0], values=2)),
+            ("3, of windows", u32(0x67677371, 3, 0, 0x53574143) + bytes(64)),
+            ("4, since 2026-07", ik_bytes(k, v, [0, 0], version=4))):
+        path = write(f"{tmp}/state.bin", data)
+        r = kvtool("describe", "--heads=2", path)
+        tap.ok(r.code == 4 and "ik_llama.cpp" in r.err, f"ik_llama.cpp: {what}", r)
+    # its older layout is that of llama.cpp
+    path = write(f"{tmp}/state.bin", ik_bytes(k, v, [], version=2))
+    r = kvtool("describe", "--heads=2", path)
+    tap.ok(r.code == 0 and "7 tokens" in r.out, "version 2 of both is one layout", r)
 
 
 def main():
@@ -448,6 +547,8 @@ def main():
         check_states(tmp)
         check_tokens(tmp)
         check_refusals(tmp)
+        check_wholeness(tmp)
+        check_forks(tmp)
     return tap.done()
 
 

@@ -460,6 +460,32 @@ static void print_layers(const struct kvt_group *group)
 	putchar('\n');
 }
 
+/* A state is that behind the last token: there is nothing to go back to. */
+static void print_moment(const struct kvt_group *group, const struct kvt_snapshot *s)
+{
+	int g = (int)(group - s->group);
+	const struct kvt_request *only = NULL;
+	int64_t n = 0;
+
+	for (int64_t r = 0; group->tokens_per_slot < 0 && r < s->nrequests; r++) {
+		/* some engines keep earlier ones, too */
+		if (s->request[r].nblocks[g] > 1)
+			return;
+		n += s->request[r].nblocks[g];
+		if (s->request[r].nblocks[g])
+			only = &s->request[r];
+	}
+	if (!only || !only->ntokens)
+		return;
+	print_label("state");
+	if (n == 1)
+		plainf("after token %lld of request %s",
+		       (long long)(only->first_token + only->ntokens - 1), only->id);
+	else
+		plainf("after the last token of each request");
+	plainf("; nothing earlier can be restored from it\n");
+}
+
 static void print_group(const struct kvt_group_facts *f, const struct kvt_description *d,
 			const struct describe_options *options)
 {
@@ -490,6 +516,7 @@ static void print_group(const struct kvt_group_facts *f, const struct kvt_descri
 	print_state(group);
 	print_sizes(f);
 	print_blocks(f, kvt_null_block(d->snapshot, (int)(f - d->group)));
+	print_moment(group, d->snapshot);
 	print_components(group);
 	if (options->verbose)
 		print_tiling(f);

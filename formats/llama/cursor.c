@@ -88,10 +88,26 @@ static bool read_cell(struct kvt_llama_cursor *c, uint32_t stream, int64_t cell,
 	return true;
 }
 
+/* Rows of a type that caches have, of which the file has a part at most. */
+static void note_cut(struct kvt_llama_cursor *c, const struct kvt_llama_cut *cut,
+		     int64_t type, int64_t n, int64_t size)
+{
+	int64_t nbytes;
+
+	if (!kvt_ggml_type((int)type) || cut->at <= c->cut.at ||
+	    __builtin_mul_overflow(n, size, &nbytes) ||
+	    __builtin_add_overflow(cut->at, nbytes, &nbytes))
+		return;
+	c->cut = *cut;
+	c->cut.end = nbytes;
+}
+
 /* The rows of all layers; those of a first layer say what the others must be. */
 static bool read_rows(struct kvt_llama_rows *rows, struct kvt_llama_cursor *c,
-		      const struct kvt_llama_stream *s, bool transposed)
+		      const struct kvt_llama_stream *s, bool values)
 {
+	bool transposed = values && s->transposed;
+
 	*rows = (struct kvt_llama_rows){ 0 };
 	for (int64_t l = 0; l < s->nlayers; l++) {
 		uint64_t nbytes, elem = 0;
@@ -115,8 +131,12 @@ static bool read_rows(struct kvt_llama_rows *rows, struct kvt_llama_cursor *c,
 		}
 		rows->uneven |= type != rows->type || (int64_t)nbytes != rows->nbytes ||
 				(int64_t)elem != rows->elem;
-		if (!kvt_llama_skip(c, s->ncells, (int64_t)nbytes))
+		if (!kvt_llama_skip(c, c->hollow ? 0 : s->ncells, (int64_t)nbytes)) {
+			note_cut(c, &(struct kvt_llama_cut){ c->at, 0, values, l,
+							     s->nlayers },
+				 type, s->ncells, (int64_t)nbytes);
 			return false;
+		}
 		if (!l)
 			rows->step = c->at - rows->at + 12;
 	}
@@ -147,7 +167,7 @@ static bool read_stream(struct kvt_llama_stream *s, struct kvt_llama_cursor *c,
 	s->transposed = transposed;
 	s->has_values = values && s->nlayers;
 	*asked |= s->nlayers > 0;
-	return !values || read_rows(&s->v, c, s, s->transposed);
+	return !values || read_rows(&s->v, c, s, true);
 }
 
 bool kvt_llama_streams(struct kvt_llama_cursor *c, int64_t n, bool values, bool *asked,
@@ -237,8 +257,11 @@ bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *ou
 			*rows = (struct kvt_llama_rows){ .nbytes = (int64_t)nbytes,
 							 .at = c->at };
 		rows->uneven |= (int64_t)nbytes != rows->nbytes;
-		if (!kvt_llama_skip(c, out->ncells, (int64_t)nbytes))
+		if (!kvt_llama_skip(c, c->hollow ? 0 : out->ncells, (int64_t)nbytes)) {
+			note_cut(c, &(struct kvt_llama_cut){ .at = c->at }, type,
+				 out->ncells, (int64_t)nbytes);
 			return false;
+		}
 		rows->step = 12 + out->ncells * rows->nbytes;
 	}
 	out->nlayers = records / 2;

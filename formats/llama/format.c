@@ -165,8 +165,12 @@ static enum kvt_status check_widths(const struct kvt_llama_opening *o)
  * Which numbers of a key or value are rotated together, as llama.cpp chooses since
  * 2026-04: all that the user did not say follows from the size of a vector.
  */
-static int64_t turn_of(const struct kvt_llama_opening *o, int kv, int64_t vector)
+static int64_t turn_of(const struct kvt_llama_opening *o, int kv, int64_t vector,
+		       bool latent)
 {
+	/* what it keeps of MLA is never rotated */
+	if (latent && !o->turn[kv] && !strcmp(o->state.arch, "deepseek2"))
+		return 1;
 	if (o->turn[kv] != TURN_BY_RULE)
 		return o->turn[kv];
 	return vector % 64 ? 1 : kv ? 64 : vector & -vector;
@@ -175,7 +179,8 @@ static int64_t turn_of(const struct kvt_llama_opening *o, int kv, int64_t vector
 /* Rows that must not be torn apart: where heads would cut blocks, one head has all. */
 static enum kvt_status take_blocks(struct kvt_group *group,
 				   const struct kvt_llama_opening *o, int only,
-				   const struct kvt_ggml_type *type, int64_t elems)
+				   bool latent, const struct kvt_ggml_type *type,
+				   int64_t elems)
 {
 	int64_t *turn = group->content.turn, *heads = &group->shape.n[KVT_AXIS_H];
 	int64_t vector = elems / *heads;
@@ -188,8 +193,10 @@ static enum kvt_status take_blocks(struct kvt_group *group,
 		*heads = 1;
 	}
 	for (int kv = 0; kv < 2; kv++)
-		turn[kv] = turn_of(o, kv, vector);
+		turn[kv] = turn_of(o, kv, vector, latent);
 	/* of half of them, the other one is not rotated */
+	if (latent)
+		only = 0;
 	if (only >= 0 && turn[only])
 		turn[!only] = 1;
 	return KVT_OK;
@@ -212,8 +219,8 @@ static enum kvt_status take_width(struct kvt_group *group,
 	group->dtype = kvt_dtype_find(type->dtype ? type->dtype : "uint8");
 	group->shape.elem = group->dtype->elem;
 	group->shape.n[KVT_AXIS_H] = heads;
-	if (!type->dtype && (status = take_blocks(group, o, latent ? 0 : kv,
-							      type, elems)))
+	if (!type->dtype && (status = take_blocks(group, o, kv, latent, type,
+							      elems)))
 		return status;
 	group->shape.n[KVT_AXIS_D] = rows->nbytes / group->shape.n[KVT_AXIS_H] /
 				     group->shape.elem;
@@ -428,17 +435,40 @@ static enum kvt_status take_facts(struct kvt_llama_opening *o,
 	return kvt_fact_int(&o->window, o->hints, "window", 1, INT32_MAX, o->err);
 }
 
+/*
+ * With LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY a program gets of a sequence the layers with a
+ * window, or the states, alone; nothing in the file says so.
+ */
+static void name_part(char *out, size_t size, const struct kvt_llama_opening *o)
+{
+	const struct kvt_llama_state *s = &o->state;
+	const struct kvt_request *request = o->reader->leaf.snapshot.request;
+
+	*out = '\0';
+	if (strcmp(s->kind, "sequence") || o->reader->leaf.snapshot.nrequests != 1)
+		return;
+	if (!s->ncaches && s->states.nmembers)
+		snprintf(out, size,
+			 ", states alone: of a recurrent model, or a part of a hybrid one");
+	if (s->ncaches == 1 && request->first_token && !o->window && !s->states.nmembers)
+		snprintf(out, size,
+			 ", of layers with a window alone, or without its first %lld tokens",
+			 LL(request->first_token));
+}
+
 static enum kvt_status name_source(struct kvt_llama_opening *o)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	const char *told = kvt_fact(o->hints, "arch");
-	char text[48];
+	char text[160], part[100];
 
 	if (told && o->state.arch[0] && strcmp(told, o->state.arch))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: --set arch=%.60s, but the file says %s",
 				o->reader->leaf.path, told, o->state.arch);
-	snprintf(text, sizeof(text), "llama.cpp %s %d", o->state.kind, o->state.version);
+	name_part(part, sizeof(part), o);
+	snprintf(text, sizeof(text), "llama.cpp %s %d%s", o->state.kind, o->state.version,
+		 part);
 	s->source_format = strdup(text);
 	if (o->state.arch[0] || told)
 		s->model = strdup(o->state.arch[0] ? o->state.arch : told);

@@ -59,7 +59,7 @@ struct kvt_llama_states {
 enum { KVT_LLAMA_CACHES = 2 };
 
 struct kvt_llama_state {
-	const char *kind;		/* "ggsn", "ggsq", "sequence" */
+	const char *kind;		/* "ggsn", "ggsq", "state", "sequence" */
 	int version;			/* 0: has none */
 	int64_t ntokens, tokens_at;	/* what the program stored with it */
 	char arch[64];			/* of the model; "" if unknown */
@@ -104,6 +104,13 @@ bool kvt_llama_probe(const uint8_t *head, int64_t nhead);
 /* Bytes read at once; more streams or sequences than any build has. */
 enum { KVT_LLAMA_WINDOW = 1 << 16, KVT_LLAMA_STREAMS = 4096, KVT_LLAMA_SEQUENCES = 4096 };
 
+/* Rows that the file is too short for: where they begin and would end. */
+struct kvt_llama_cut {
+	int64_t at, end;		/* 0, 0: none */
+	bool values;
+	int64_t layer, nlayers;		/* of all; 0: these are states */
+};
+
 /* A place to read at, and the way the file is read there. */
 struct kvt_llama_cursor {
 	const struct kvt_file *file;
@@ -115,7 +122,10 @@ struct kvt_llama_cursor {
 
 	bool whole;			/* of all sequences: cells name theirs */
 	bool streams;			/* there is a number of streams */
+	bool hollow;			/* rows are not there, but what is said of them */
 	int extra;			/* bytes a cell has besides */
+
+	struct kvt_llama_cut cut;	/* the farthest */
 };
 
 /* The next 'n' bytes as a number; false: the file has no more, or failed. */
@@ -149,6 +159,13 @@ bool kvt_llama_outputs(struct kvt_llama_cursor *c);
  * first call, without layers in 'out'; rows and members are true after a second.
  */
 bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *out);
+
+/*
+ * fork.c: whose state it is, if its memory at 'at' is not as llama.cpp writes it but as a
+ * fork does; NULL: nobody's that is known.
+ */
+const char *kvt_llama_fork(struct kvt_llama_cursor *c, bool whole, int64_t version,
+			   int64_t at);
 
 /* ---- a file on its way to a dump (format.c) ----------------------------- */
 

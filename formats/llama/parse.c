@@ -27,17 +27,19 @@ static const struct {
 	uint32_t magic;
 	int version;
 	const char *kind;
+	bool whole;			/* of all sequences, behind the architecture */
 	bool older;			/* may have outputs, and no streams */
 	int extra[3];			/* -1: none */
 } versions[] = {
-	{ GGSN, 9, "ggsn", true, { 0, 8, -1 } },
-	{ GGSN, 10, "ggsn", false, { 0, 8, 12 } },
-	{ GGSQ, 2, "ggsq", true, { 0, 8, -1 } },
-	{ GGSQ, 3, "ggsq", false, { 0, 8, 12 } },
-	{ SEQUENCE, 0, "sequence", false, { 0, 8, 12 } },
-	{ 0, 0, "sequence", true, { 0, 8, -1 } },	/* the memory alone */
+	{ GGSN, 9, "ggsn", true, true, { 0, 8, -1 } },
+	{ GGSN, 10, "ggsn", true, false, { 0, 8, 12 } },
+	{ GGSQ, 2, "ggsq", false, true, { 0, 8, -1 } },
+	{ GGSQ, 3, "ggsq", false, false, { 0, 8, 12 } },
+	{ SEQUENCE, 0, "sequence", false, false, { 0, 8, 12 } },
+	{ 0, 0, "state", true, true, { 0, 8, 12 } },	/* what ggsn has behind tokens */
+	{ 0, 0, "sequence", false, true, { 0, 8, -1 } },	/* the memory alone */
 };
-enum { BARE = sizeof(versions) / sizeof(versions[0]) - 1 };
+enum { BARE = sizeof(versions) / sizeof(versions[0]) - 1, BARE_STATE = BARE - 1 };
 
 /* ---- all readings ------------------------------------------------------- */
 
@@ -54,6 +56,7 @@ struct search {
 	/* of each memory: how many, and the first two of them */
 	int found[KVT_LLAMA_MEMORIES];
 	struct reading now, first[KVT_LLAMA_MEMORIES], second[KVT_LLAMA_MEMORIES];
+	int64_t ended;			/* where a reading ended before the file does */
 };
 
 static void found(struct search *s)
@@ -111,6 +114,8 @@ static void try_states(struct search *s, int64_t at)
 static void try_rest(struct search *s, int64_t at, bool any_cell)
 {
 	if (at < s->cursor.file->nbytes) {
+		if (any_cell && s->ended < at)
+			s->ended = at;
 		try_states(s, at);
 		try_cache(s, at, any_cell);
 	} else if (any_cell || !s->cursor.extra) {
@@ -139,7 +144,7 @@ static void try_all(struct search *s, int version, int64_t at)
 {
 	try_readings(s, version, false, at);
 	s->cursor.at = at;
-	if (versions[version].magic == GGSN && versions[version].older &&
+	if (versions[version].whole && versions[version].older &&
 	    kvt_llama_outputs(&s->cursor))
 		try_readings(s, version, true, s->cursor.at);
 }
@@ -282,6 +287,73 @@ static enum kvt_status ambiguous(const struct search *s, enum kvt_llama_memory m
 			choice);
 }
 
+/* ---- why none is ---------------------------------------------------------- */
+
+/* The same as the file begins with, behind the end of one. */
+static bool begins_again(struct kvt_llama_cursor *c, int64_t at)
+{
+	uint64_t first = 0, again = 1;
+
+	c->at = 0;
+	if (!kvt_llama_take(&first, c, 8))
+		return false;
+	c->at = at;
+	return kvt_llama_take(&again, c, 8) && first == again;
+}
+
+/* A state that was taken with its rows left where they are. */
+static bool is_hollow(struct search *s, int version, int64_t at)
+{
+	struct search hollow = { .cursor = s->cursor };
+	int all = 0;
+
+	hollow.cursor.hollow = true;
+	try_all(&hollow, version, at);
+	for (int m = 0; m < KVT_LLAMA_MEMORIES; m++)
+		all += hollow.found[m];
+	return all > 0;
+}
+
+/* No reading ends with the file: as much as can be said of why. */
+static enum kvt_status refuse(struct search *s, const struct kvt_llama_state *out,
+			      int version, int64_t at)
+{
+	struct kvt_llama_cursor *c = &s->cursor;
+	const struct kvt_llama_cut cut = c->cut;
+	const char *path = c->file->path, *fork;
+	int64_t nbytes = c->file->nbytes;
+
+	if ((fork = kvt_llama_fork(c, out->whole, out->version, at)))
+		return kvt_fail(c->err, KVT_UNSUPPORTED,
+				"%s: a state file of %s, whose layout is not that of llama.cpp and not read",
+				path, fork);
+	if (is_hollow(s, version, at))
+		return kvt_fail(c->err, KVT_BAD_INPUT,
+				"%s: a state without its data: taken with LLAMA_STATE_SEQ_FLAGS_ON_DEVICE, which leaves keys and values on the device",
+				path);
+	if (cut.at > s->ended && !cut.nlayers)
+		return kvt_fail(c->err, KVT_BAD_INPUT,
+				"%s: cut: it has %lld bytes, but states would end at byte %lld",
+				path, (long long)nbytes, (long long)cut.end);
+	if (cut.at > s->ended)
+		return kvt_fail(c->err, KVT_BAD_INPUT,
+				"%s: cut: it has %lld bytes, but %s of layer %lld of %lld would end at byte %lld; what is before byte %lld is whole",
+				path, (long long)nbytes, cut.values ? "values" : "keys",
+				(long long)cut.layer, (long long)cut.nlayers,
+				(long long)cut.end, (long long)cut.at);
+	if (s->ended && begins_again(c, s->ended))
+		return kvt_fail(c->err, KVT_BAD_INPUT,
+				"%s: a state of %lld bytes, then another one: it has %lld bytes",
+				path, (long long)s->ended, (long long)nbytes);
+	if (s->ended)
+		return kvt_fail(c->err, KVT_BAD_INPUT,
+				"%s: a state may end at byte %lld, but the file has %lld bytes",
+				path, (long long)s->ended, (long long)nbytes);
+	return kvt_fail(c->err, KVT_BAD_INPUT,
+			"%s: no variant of %s version %d fits the length of the file, %lld bytes",
+			path, out->kind, out->version, (long long)nbytes);
+}
+
 /* The only reading; of the memory that was asked, or that the model has, if several. */
 static enum kvt_status choose(struct kvt_llama_state *out, struct search *s, int version,
 			      int64_t at, enum kvt_llama_memory memory)
@@ -296,13 +368,13 @@ static enum kvt_status choose(struct kvt_llama_state *out, struct search *s, int
 		all += s->found[m];
 		last = s->found[m] ? m : last;
 	}
-	if (memory != KVT_LLAMA_UNKNOWN ? !s->found[memory] : !all)
+	if (!all)
+		return c->status ? c->status : refuse(s, out, version, at);
+	if (memory != KVT_LLAMA_UNKNOWN && !s->found[memory])
 		return kvt_fail(c->err, KVT_BAD_INPUT,
-				"%s: no variant of %s version %d%s%s fits the length of the file",
+				"%s: no variant of %s version %d with memory=%s fits the length of the file",
 				c->file->path, out->kind, out->version,
-				memory != KVT_LLAMA_UNKNOWN ? " with memory=" : "",
-				memory != KVT_LLAMA_UNKNOWN ?
-				kvt_llama_memory_names[memory] : "");
+				kvt_llama_memory_names[memory]);
 	if (memory == KVT_LLAMA_UNKNOWN && all > 1)
 		memory = memory_of(out->arch);
 	else if (memory == KVT_LLAMA_UNKNOWN)
@@ -381,9 +453,27 @@ static bool take_arch(char out[64], struct kvt_llama_cursor *c)
 
 static enum kvt_status cut_off(const struct kvt_llama_cursor *c)
 {
-	return c->status ? c->status :
-	       kvt_fail(c->err, KVT_BAD_INPUT, "%s: malformed before byte %lld",
-			c->file->path, (long long)c->at);
+	if (c->status)
+		return c->status;
+	if (!c->file->nbytes)
+		return kvt_fail(c->err, KVT_BAD_INPUT, "%s: the file is empty, 0 bytes",
+				c->file->path);
+	return kvt_fail(c->err, KVT_BAD_INPUT,
+			"%s: malformed before byte %lld of %lld, or cut there",
+			c->file->path, (long long)c->at, (long long)c->file->nbytes);
+}
+
+/* The name of an architecture behind its length: letters, digits and dashes. */
+static bool begins_with_arch(const uint8_t *head, int64_t nhead)
+{
+	int64_t n = nhead < 8 ? 0 : kvt_le32(head);
+
+	if (n < 2 || n > 40 || nhead < 4 + n || head[4] < 'a' || head[4] > 'z')
+		return false;
+	for (int64_t i = 0; i < n; i++)
+		if (!memchr("abcdefghijklmnopqrstuvwxyz0123456789-_.", head[4 + i], 39))
+			return false;
+	return true;
 }
 
 static enum kvt_status find_version(int *out, struct kvt_llama_cursor *c, bool bare)
@@ -392,6 +482,12 @@ static enum kvt_status find_version(int *out, struct kvt_llama_cursor *c, bool b
 
 	if (!kvt_llama_take(&magic, c, 4))
 		return cut_off(c);
+	if (magic != GGSN && magic != GGSQ && magic != SEQUENCE &&
+	    begins_with_arch(c->window, c->end)) {
+		c->at = 0;
+		*out = BARE_STATE;
+		return KVT_OK;
+	}
 	if (bare && magic != GGSN && magic != GGSQ && magic != SEQUENCE) {
 		c->at = 0;
 		*out = BARE;
@@ -399,7 +495,7 @@ static enum kvt_status find_version(int *out, struct kvt_llama_cursor *c, bool b
 	}
 	if (magic != SEQUENCE && !kvt_llama_take(&version, c, 4))
 		return cut_off(c);
-	for (*out = 0; *out < BARE; ++*out)
+	for (*out = 0; *out < BARE_STATE; ++*out)
 		if (versions[*out].magic == magic &&
 		    versions[*out].version == (int64_t)version)
 			return KVT_OK;
@@ -408,8 +504,10 @@ static enum kvt_status find_version(int *out, struct kvt_llama_cursor *c, bool b
 				"%s: not a state file of llama.cpp",
 				c->file->path);
 	return kvt_fail(c->err, KVT_UNSUPPORTED,
-			"%s: %s version %llu, expected %s", c->file->path,
+			"%s: %s version %llu%s, expected %s", c->file->path,
 			magic == GGSN ? "ggsn" : "ggsq", (unsigned long long)version,
+			magic == GGSQ && version == 4 ?
+			", which ik_llama.cpp writes since 2026-07" : "",
 			magic == GGSN ? "9 or 10" : "2 or 3");
 }
 
@@ -425,11 +523,11 @@ static enum kvt_status parse(struct kvt_llama_state *out, struct search *s,
 		return status;
 	out->kind = versions[version].kind;
 	out->version = versions[version].version;
-	out->whole = c->whole = versions[version].magic == GGSN;
+	out->whole = c->whole = versions[version].whole;
 	if (versions[version].magic == SEQUENCE) {
 		if (!kvt_llama_count(&owner, c, KVT_LLAMA_SEQUENCES))
 			return cut_off(c);
-	} else if (version != BARE &&
+	} else if (version < BARE_STATE &&
 		   (!kvt_llama_count(&out->ntokens, c, INT32_MAX) ||
 		    (out->tokens_at = c->at, !kvt_llama_skip(c, out->ntokens, 4)))) {
 		return cut_off(c);
@@ -471,5 +569,6 @@ bool kvt_llama_probe(const uint8_t *head, int64_t nhead)
 {
 	uint32_t magic = nhead >= 8 ? kvt_le32(head) : 0;
 
-	return magic == GGSN || magic == GGSQ || magic == SEQUENCE;
+	return magic == GGSN || magic == GGSQ || magic == SEQUENCE ||
+	       begins_with_arch(head, nhead);
 }
