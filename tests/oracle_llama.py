@@ -183,6 +183,47 @@ def check_window(tmp):
            "none that needs more than there is", r)
 
 
+def check_uneven(tmp):
+    """Layers of one cache whose heads are not as many: each kind is a group."""
+    T, D = 19, 8
+    cells = [(t, [0]) for t in range(T)]
+    for heads in ([1, 2, 1, 1, 3], [2, 2, 1, 2, 1, 1, 2], [4, 1], [1, 1, 2]):
+        for turned in (0, 2):
+            k = [made_up((1, T, h * D), 10 + l) for l, h in enumerate(heads)]
+            v = [made_up((1, T, h * D), 50 + l) for l, h in enumerate(heads)]
+            path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(
+                [Cells(cells, *([rows(a)[0] for a in half] for half in (k, v)), (F16, F16),
+                       elem=turned)]), version=3))
+            name = f"heads {heads}" + ", transposed" * (turned > 0)
+            found, r = snapshot_of(path, tmp, f"--head-dim={D}", f"--block-size={T}")
+            if not tap.ok(found, f"{name}: is read", r):
+                continue
+            manifest, tensors = found
+            kinds = list(dict.fromkeys(heads))
+            tap.equal([g["id"] for g in manifest["groups"]],
+                      ["g0" + "abc"[i] for i in range(len(kinds))], f"{name}: groups")
+            for i, h in enumerate(kinds):
+                mine = [l for l, n in enumerate(heads) if n == h]
+                g = manifest["groups"][i]
+                tap.equal((g["layer_ids"], g["layer_names"]),
+                          (mine, [f"layers.{l}" for l in mine]), f"{name}: which layers")
+                r = kvtool("relayout", "-f", "-q", "--to=kv-first-nhd", "-o",
+                           f"{tmp}/one.safetensors", f"{tmp}/out.safetensors")
+                one = oracle.safetensors_tensors(f"{tmp}/one.safetensors")
+                want = np.stack([[k[l][0], v[l][0]] for l in mine])
+                tap.ok(one[g["id"]][2] == want.tobytes(), f"{name}: {h} heads", r)
+            r = kvtool("fsck", f"--head-dim={D}", path)
+            tap.ok(r.code == 0 and "clean" in r.out, f"{name}: nothing is strange", r)
+            r = kvtool("describe", "--heads=2", path)
+            tap.ok(r.code == 3 and "may be true of some only" in r.err,
+                   f"{name}: one number of heads", r)
+    k = [made_up((1, T, h * D), 10 + l) for l, h in enumerate(range(1, 29))]
+    path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(
+        [Cells(cells, *([rows(a)[0] for a in k] for _ in "kv"), (F16, F16))]), version=3))
+    r = kvtool("describe", f"--head-dim={D}", path)
+    tap.ok(r.code == 4 and "layers of more kinds" in r.err, "too many kinds of layers", r)
+
+
 def check_quantised(tmp):
     """Blocks of 34 bytes for 32 elements, two heads of 64: 68 bytes a head."""
     L, T, H, n = 2, 32, 2, 68
@@ -418,7 +459,8 @@ def check_refusals(tmp):
             ("states of different widths", state(recurrent_bytes(
                 r=[np.zeros((1, n), np.float32) for n in (2, 3)]), version=10), 4,
              "differ"),
-            ("layers of different widths", state(memory_bytes([uneven])), 4, "differ"),
+            ("layers of different widths", state(memory_bytes([uneven])), 3,
+             "may be true of some only; give --head-dim"),
             ("an unknown type", state(memory_bytes(
                 [Cells(cells, rows(small), rows(small), (99, 99))])), 4, "99"),
             ("cells without layers", state(memory_bytes([Cells(cells, [], [])])), 3,
@@ -542,6 +584,7 @@ def main():
         check_transposed(tmp)
         check_latent(tmp)
         check_window(tmp)
+        check_uneven(tmp)
         check_quantised(tmp)
         check_rotation(tmp)
         check_states(tmp)

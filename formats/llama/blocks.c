@@ -32,26 +32,59 @@ enum kvt_status kvt_llama_no_memory(const struct kvt_llama_opening *o)
 
 /* ---- rows --------------------------------------------------------------- */
 
-/* One run of neighbours, of keys, values or both. */
+/* One run of neighbours, of keys, values or both, in layers at equal distances. */
 static enum kvt_status add_rows(struct kvt_llama_opening *o, int g, int kv,
 				const struct kvt_llama_member *m,
-				struct kvt_token_run run)
+				struct kvt_token_run run, int64_t at)
 {
 	const struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
-	const struct kvt_llama_stream *s =
-		&o->state.cache[o->part[g].cache].stream[m->stream];
-	const struct kvt_llama_rows *rows = kv ? &s->v : &s->k;
+	const struct kvt_llama_cache *cache = &o->state.cache[o->part[g].cache];
+	const struct kvt_llama_stream *s = &cache->stream[m->stream];
+	const struct kvt_llama_rows *rows = kvt_llama_rows_of(cache, s, kv,
+							      o->part[g].first);
 	int64_t elem = group->shape.elem;
 
 	run.file = o->file;
-	run.stride[KVT_AXIS_L] = rows->step;
 	run.stride[KVT_AXIS_S] = rows->elem ? rows->elem : rows->nbytes;
 	run.stride[KVT_AXIS_D] = rows->elem ? rows->elem * s->ncells : elem;
 	run.stride[KVT_AXIS_H] = run.stride[KVT_AXIS_D] * group->shape.n[KVT_AXIS_D];
-	run.offset = rows->at + (int64_t)m->cell * run.stride[KVT_AXIS_S];
+	run.offset = at + (int64_t)m->cell * run.stride[KVT_AXIS_S];
 	run.kv[0] = group->shape.n[KVT_AXIS_K] == 2 ? kv : 0;
 	run.kv[1] = run.kv[0] + 1;
 	return kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
+}
+
+/* The layers of the group, of which others of the cache may lie between. */
+static enum kvt_status add_layers(struct kvt_llama_opening *o, int g, int kv,
+				  const struct kvt_llama_member *m,
+				  struct kvt_token_run run)
+{
+	const struct kvt_llama_cache *cache = &o->state.cache[o->part[g].cache];
+	const struct kvt_llama_stream *s = &cache->stream[m->stream];
+	int64_t n = 0, begin = 0, last = 0;
+	enum kvt_status status;
+
+	run.layers[0] = 0;
+	for (int64_t l = o->part[g].first; l < s->nlayers; l++) {
+		int64_t at = kvt_llama_rows_of(cache, s, kv, l)->at;
+
+		if (!kvt_llama_alike(cache, s, o->part[g].first, l))
+			continue;
+		run.layers[1] = n;
+		if (n - run.layers[0] > 1 && at - last != run.stride[KVT_AXIS_L]) {
+			if ((status = add_rows(o, g, kv, m, run, begin)))
+				return status;
+			run.layers[0] = n;
+		}
+		if (n == run.layers[0])
+			begin = at;
+		else
+			run.stride[KVT_AXIS_L] = at - last;
+		last = at;
+		n++;
+	}
+	run.layers[1] = n;
+	return add_rows(o, g, kv, m, run, begin);
 }
 
 /* Tokens whose slots and cells both follow each other, over blocks as well. */
@@ -66,13 +99,12 @@ static enum kvt_status add_run(const struct kvt_llama_blocks *b, const struct ru
 	int only = b->o->part[b->g].kv;
 	enum kvt_status status = KVT_OK;
 	struct kvt_token_run run = {
-		.layers = { 0, group->shape.n[KVT_AXIS_L] }, .count = r->count,
-		.block = r->slot / group->block_size,
+		.count = r->count, .block = r->slot / group->block_size,
 		.token = r->slot % group->block_size };
 
 	for (int kv = 0; !status && r->count && kv < 2; kv++)
 		if (only < 0 ? kv < group->shape.n[KVT_AXIS_K] : kv == only)
-			status = add_rows(b->o, b->g, kv, r->member, run);
+			status = add_layers(b->o, b->g, kv, r->member, run);
 	return status;
 }
 

@@ -102,13 +102,19 @@ static void note_cut(struct kvt_llama_cursor *c, const struct kvt_llama_cut *cut
 	c->cut.end = nbytes;
 }
 
-/* The rows of all layers; those of a first layer say what the others must be. */
-static bool read_rows(struct kvt_llama_rows *rows, struct kvt_llama_cursor *c,
-		      const struct kvt_llama_stream *s, bool values)
+static void add_rows(struct kvt_llama_members *out, struct kvt_llama_rows rows)
+{
+	if (out->row)
+		out->row[out->nrows] = rows;
+	out->nrows++;
+}
+
+/* The rows of all layers. */
+static bool read_rows(struct kvt_llama_cursor *c, const struct kvt_llama_stream *s,
+		      bool values, struct kvt_llama_members *out)
 {
 	bool transposed = values && s->transposed;
 
-	*rows = (struct kvt_llama_rows){ 0 };
 	for (int64_t l = 0; l < s->nlayers; l++) {
 		uint64_t nbytes, elem = 0;
 		int64_t type, width;
@@ -123,22 +129,14 @@ static bool read_rows(struct kvt_llama_rows *rows, struct kvt_llama_cursor *c,
 				   !kvt_llama_count(&width, c, INT32_MAX) || !width ||
 				   !(nbytes = elem * (uint64_t)width)))
 			return false;
-		if (!l) {
-			rows->type = (int)type;
-			rows->nbytes = (int64_t)nbytes;
-			rows->elem = (int64_t)elem;
-			rows->at = c->at;
-		}
-		rows->uneven |= type != rows->type || (int64_t)nbytes != rows->nbytes ||
-				(int64_t)elem != rows->elem;
+		add_rows(out, (struct kvt_llama_rows){ (int)type, (int64_t)nbytes, c->at,
+						       (int64_t)elem });
 		if (!kvt_llama_skip(c, c->hollow ? 0 : s->ncells, (int64_t)nbytes)) {
 			note_cut(c, &(struct kvt_llama_cut){ c->at, 0, values, l,
 							     s->nlayers },
 				 type, s->ncells, (int64_t)nbytes);
 			return false;
 		}
-		if (!l)
-			rows->step = c->at - rows->at + 12;
 	}
 	return true;
 }
@@ -160,14 +158,15 @@ static bool read_stream(struct kvt_llama_stream *s, struct kvt_llama_cursor *c,
 	for (int64_t i = 0; i < s->ncells; i++)
 		if (!read_cell(c, number, i, members))
 			return false;
+	s->first_row = members->nrows;
 	if (!kvt_llama_count(&transposed, c, 1) || !kvt_llama_count(&s->nlayers, c,
 								    MAX_LAYERS) ||
-	    !read_rows(&s->k, c, s, false))
+	    !read_rows(c, s, false, members))
 		return false;
 	s->transposed = transposed;
 	s->has_values = values && s->nlayers;
 	*asked |= s->nlayers > 0;
-	return !values || read_rows(&s->v, c, s, true);
+	return !values || read_rows(c, s, true, members);
 }
 
 bool kvt_llama_streams(struct kvt_llama_cursor *c, int64_t n, bool values, bool *asked,
@@ -213,7 +212,7 @@ bool kvt_llama_outputs(struct kvt_llama_cursor *c)
 static bool read_states(struct kvt_llama_cursor *c, struct kvt_llama_states *out)
 {
 	bool seen[KVT_LLAMA_SEQUENCES + 1] = { false };
-	struct kvt_llama_members members = { out->member, 0 };
+	struct kvt_llama_members members = { .member = out->member };
 
 	for (int64_t i = 0; i < out->ncells; i++) {
 		struct kvt_llama_member member = { KVT_LLAMA_OWN, 0, 0, (uint32_t)i };
@@ -241,7 +240,7 @@ static bool read_states(struct kvt_llama_cursor *c, struct kvt_llama_states *out
 bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *out)
 {
 	int64_t transposed, layers, records = 0, type;
-	struct kvt_llama_rows *rows;
+	int which;
 	uint64_t nbytes;
 
 	if (!kvt_llama_count(&out->ncells, c, KVT_LLAMA_SEQUENCES) ||
@@ -252,17 +251,19 @@ bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *ou
 		if (records == 2 * layers || !kvt_llama_count(&type, c, 0) ||
 		    !kvt_llama_take(&nbytes, c, 8) || nbytes > INT64_MAX)
 			return false;
-		rows = &out->row[records && records >= out->nlayers];
-		if (!records || records == out->nlayers)
-			*rows = (struct kvt_llama_rows){ .nbytes = (int64_t)nbytes,
-							 .at = c->at };
-		rows->uneven |= (int64_t)nbytes != rows->nbytes;
+		which = records && records >= out->nlayers;
+		if (!records || records == out->nlayers) {
+			out->row[which].nbytes = (int64_t)nbytes;
+			out->row[which].at = c->at;
+			out->row[which].uneven = false;
+		}
+		out->row[which].uneven |= (int64_t)nbytes != out->row[which].nbytes;
 		if (!kvt_llama_skip(c, c->hollow ? 0 : out->ncells, (int64_t)nbytes)) {
 			note_cut(c, &(struct kvt_llama_cut){ .at = c->at }, type,
 				 out->ncells, (int64_t)nbytes);
 			return false;
 		}
-		rows->step = 12 + out->ncells * rows->nbytes;
+		out->row[which].step = 12 + out->ncells * out->row[which].nbytes;
 	}
 	out->nlayers = records / 2;
 	return records > 0 && records % 2 == 0;

@@ -32,8 +32,17 @@ static const struct kvt_llama_stream *stream_of(const struct kvt_llama_cache *ca
 
 static bool same_rows(const struct kvt_llama_rows *a, const struct kvt_llama_rows *b)
 {
-	return !a->uneven && !b->uneven && a->type == b->type && a->nbytes == b->nbytes &&
-	       a->elem == b->elem;
+	return a->type == b->type && a->nbytes == b->nbytes && a->elem == b->elem;
+}
+
+bool kvt_llama_alike(const struct kvt_llama_cache *cache,
+		     const struct kvt_llama_stream *s, int64_t a, int64_t b)
+{
+	for (int kv = 0; kv < 1 + s->has_values; kv++)
+		if (!same_rows(kvt_llama_rows_of(cache, s, kv, a),
+			       kvt_llama_rows_of(cache, s, kv, b)))
+			return false;
+	return true;
 }
 
 static enum kvt_status check_streams(const struct kvt_llama_opening *o,
@@ -43,16 +52,45 @@ static enum kvt_status check_streams(const struct kvt_llama_opening *o,
 
 	for (int64_t i = 0; i < cache->nstreams; i++) {
 		const struct kvt_llama_stream *s = &cache->stream[i];
+		bool same = s->nlayers == first->nlayers &&
+			    s->transposed == first->transposed &&
+			    s->has_values == first->has_values;
 
-		if (s->ncells && (s->nlayers != first->nlayers ||
-				  s->transposed != first->transposed ||
-				  !same_rows(&s->k, &first->k) ||
-				  !same_rows(&s->v, &first->v)))
+		for (int64_t l = 0; s->ncells && same && l < s->nlayers; l++)
+			for (int kv = 0; kv < 1 + s->has_values; kv++)
+				same &= same_rows(kvt_llama_rows_of(cache, s, kv, l),
+						  kvt_llama_rows_of(cache, first, kv, l));
+		if (s->ncells && !same)
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
-					"%s: layers or streams differ in type or width",
+					"%s: streams differ in type or width",
 					o->reader->leaf.path);
 	}
 	return KVT_OK;
+}
+
+/* The next layer from 'from' on that none before it is like; or one that is past all. */
+static int64_t next_kind(const struct kvt_llama_cache *cache, int64_t from)
+{
+	const struct kvt_llama_stream *s = stream_of(cache);
+	bool known = true;
+
+	for (; from < s->nlayers; from++) {
+		known = false;
+		for (int64_t l = 0; l < from && !known; l++)
+			known = kvt_llama_alike(cache, s, l, from);
+		if (!known)
+			break;
+	}
+	return from;
+}
+
+/* Those of the first stream that has any. */
+static const struct kvt_llama_rows *rows_of(const struct kvt_llama_opening *o,
+					    const struct kvt_llama_part *part, int kv)
+{
+	const struct kvt_llama_cache *cache = &o->state.cache[part->cache];
+
+	return kvt_llama_rows_of(cache, stream_of(cache), kv, part->first);
 }
 
 /* ---- heads and rows ----------------------------------------------------------- */
@@ -117,23 +155,22 @@ static enum kvt_status take_list(int64_t heads[KVT_LLAMA_CACHES],
 
 /* Those of a cache: as they are given, or from the width of a key. */
 static enum kvt_status take_heads(int64_t *out, const struct kvt_llama_opening *o,
-				  int cache, const char *group)
+				  const struct kvt_llama_part *part, const char *group)
 {
-	const struct kvt_llama_stream *s = stream_of(&o->state.cache[cache]);
 	const struct kvt_hints said = kvt_hints_of(o->hints, group);
 	int64_t list[KVT_LLAMA_CACHES] = { 0 }, elems;
 	const struct kvt_ggml_type *type;
 	enum kvt_status status;
 
 	if ((status = take_list(list, o)) ||
-	    (status = take_type(&type, &elems, o, &s->k)))
+	    (status = take_type(&type, &elems, o, rows_of(o, part, 0))))
 		return status;
-	*out = list[cache];
+	*out = list[part->cache];
 	if (!*out && (status = kvt_hint_heads(out, elems, &said, o->reader->leaf.path,
 					      o->err)))
 		return status;
-	status = check_rows(o, &s->k, "keys", *out);
-	return status ? status : check_rows(o, &s->v, "values", *out);
+	status = check_rows(o, rows_of(o, part, 0), "keys", *out);
+	return status ? status : check_rows(o, rows_of(o, part, 1), "values", *out);
 }
 
 /*
@@ -142,21 +179,27 @@ static enum kvt_status take_heads(int64_t *out, const struct kvt_llama_opening *
  */
 static enum kvt_status check_widths(const struct kvt_llama_opening *o)
 {
-	const struct kvt_llama_stream *first = NULL, *s;
+	const struct kvt_llama_rows *first = NULL, *k;
 	const struct kvt_hints *h = o->hints;
+	const struct kvt_llama_stream *s;
 
 	if (!h || h->heads < 2 || h->head_dim || h->next || kvt_fact(h, "heads"))
 		return KVT_OK;
 	for (int i = 0; i < o->state.ncaches; i++) {
-		if (!(s = stream_of(&o->state.cache[i])) || !s->nlayers)
-			continue;
-		if (first && (s->k.nbytes != first->k.nbytes ||
-			      s->k.type != first->k.type))
+		s = stream_of(&o->state.cache[i]);
+		for (int64_t l = 0; s && l < s->nlayers; l++) {
+			k = kvt_llama_rows_of(&o->state.cache[i], s, 0, l);
+			/* of what is no type of caches something else is said */
+			if (!kvt_ggml_type(k->type))
+				continue;
+			first = first ? first : k;
+			if (k->nbytes == first->nbytes && k->type == first->type)
+				continue;
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%s: keys of its caches have %lld and %lld bytes, so --heads=%lld may be true of one only; give --head-dim, or --set heads=N,N",
-					o->reader->leaf.path, LL(first->k.nbytes),
-					LL(s->k.nbytes), LL(h->heads));
-		first = s;
+					"%s: keys of its layers have %lld and %lld bytes, so --heads=%lld may be true of some only; give --head-dim, or --set heads=N,N of two caches",
+					o->reader->leaf.path, LL(first->nbytes),
+					LL(k->nbytes), LL(h->heads));
+		}
 	}
 	return KVT_OK;
 }
@@ -203,23 +246,22 @@ static enum kvt_status take_blocks(struct kvt_group *group,
 }
 
 static enum kvt_status take_width(struct kvt_group *group,
-				  const struct kvt_llama_opening *o, int cache, int kv,
-				  bool latent)
+				  const struct kvt_llama_opening *o,
+				  const struct kvt_llama_part *part, bool latent)
 {
-	const struct kvt_llama_stream *s = stream_of(&o->state.cache[cache]);
-	const struct kvt_llama_rows *rows = kv == 1 ? &s->v : &s->k;
+	const struct kvt_llama_rows *rows = rows_of(o, part, part->kv == 1);
 	const struct kvt_ggml_type *type;
 	int64_t heads = 1, elems;
 	enum kvt_status status;
 
 	if ((status = take_type(&type, &elems, o, rows)))
 		return status;
-	if (!latent && (status = take_heads(&heads, o, cache, group->id)))
+	if (!latent && (status = take_heads(&heads, o, part, group->id)))
 		return status;
 	group->dtype = kvt_dtype_find(type->dtype ? type->dtype : "uint8");
 	group->shape.elem = group->dtype->elem;
 	group->shape.n[KVT_AXIS_H] = heads;
-	if (!type->dtype && (status = take_blocks(group, o, kv, latent, type,
+	if (!type->dtype && (status = take_blocks(group, o, part->kv, latent, type,
 							      elems)))
 		return status;
 	group->shape.n[KVT_AXIS_D] = rows->nbytes / group->shape.n[KVT_AXIS_H] /
@@ -247,20 +289,68 @@ static bool has_window(const struct kvt_llama_opening *o, int cache)
 	return cache || (o->window && o->state.ncaches == 1);
 }
 
-static enum kvt_status add_group(struct kvt_llama_opening *o, int cache, int kv)
+/* The layers that a group has, by their numbers in the cache where others are between. */
+static enum kvt_status take_layers(struct kvt_group *group,
+				   const struct kvt_llama_opening *o,
+				   const struct kvt_llama_part *part)
 {
-	const struct kvt_llama_stream *s = stream_of(&o->state.cache[cache]);
+	const struct kvt_llama_cache *cache = &o->state.cache[part->cache];
+	const struct kvt_llama_stream *s = stream_of(cache);
+	int64_t n = 0;
+
+	for (int64_t l = part->first; l < s->nlayers; l++)
+		n += kvt_llama_alike(cache, s, part->first, l);
+	group->shape.n[KVT_AXIS_L] = n;
+	if (n == s->nlayers)
+		return KVT_OK;
+	group->layer_ids = calloc((size_t)n, sizeof(*group->layer_ids));
+	group->layer_names = calloc((size_t)n, sizeof(*group->layer_names));
+	n = 0;
+	for (int64_t l = part->first; l < s->nlayers; l++) {
+		char name[32];
+
+		if (!kvt_llama_alike(cache, s, part->first, l))
+			continue;
+		snprintf(name, sizeof(name), "layers.%lld", LL(l));
+		if (!group->layer_ids || !group->layer_names ||
+		    !(group->layer_names[n] = strdup(name)))
+			return kvt_llama_no_memory(o);
+		group->layer_ids[n++] = (uint32_t)l;
+	}
+	return KVT_OK;
+}
+
+/* Is there a number, and a letter, for one more group? */
+static enum kvt_status check_room(const struct kvt_llama_opening *o, char kind)
+{
+	if (o->reader->leaf.snapshot.ngroups < KVT_MAX_GROUPS && kind <= 'z')
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_UNSUPPORTED,
+			"%s: layers of more kinds than groups have room for",
+			o->reader->leaf.path);
+}
+
+/* 'kind': 'a' and on of the kinds of layers that a cache has; 0: there is one. */
+static enum kvt_status add_group(struct kvt_llama_opening *o, struct kvt_llama_part part,
+				 char kind)
+{
+	const struct kvt_llama_stream *s = stream_of(&o->state.cache[part.cache]);
+	int cache = part.cache, kv = part.kv;
 	struct kvt_snapshot *snapshot = &o->reader->leaf.snapshot;
 	bool latent = !s->has_values;
 	struct kvt_group *group;
 	enum kvt_status status;
 	char id[16];
 
-	snprintf(id, sizeof(id), "g%d%s", cache, kv < 0 ? "" : kv ? ".v" : ".k");
-	o->part[snapshot->ngroups] = (struct kvt_llama_part){ cache, kv };
+	if ((status = check_room(o, kind)))
+		return status;
+	snprintf(id, sizeof(id), "g%d%.1s%s", cache, &kind,
+		 kv < 0 ? "" : kv ? ".v" : ".k");
+	o->part[snapshot->ngroups] = part;
 	if ((status = kvt_manifest_add_group(&group, snapshot, id, o->reader->leaf.path,
 					     o->err)) ||
-	    (status = take_width(group, o, cache, kv, latent)) ||
+	    (status = take_width(group, o, &part, latent)) ||
+	    (status = take_layers(group, o, &part)) ||
 	    (status = kvt_layout_parse(&group->layout, layout_of(s, kv), o->err)))
 		return status;
 	group->kind = latent ? KVT_MLA : has_window(o, cache) ? KVT_SLIDING_WINDOW :
@@ -270,7 +360,6 @@ static enum kvt_status add_group(struct kvt_llama_opening *o, int cache, int kv)
 	group->tokens_per_slot = 1;
 	if ((status = kvt_token_block_size(&group->block_size, o->hints, o->err)))
 		return status;
-	group->shape.n[KVT_AXIS_L] = s->nlayers;
 	group->shape.n[KVT_AXIS_S] = group->block_size;
 	group->shape.n[KVT_AXIS_K] = kv < 0 && !latent ? 2 : 1;
 	if (kv >= 0) {
@@ -289,19 +378,21 @@ static enum kvt_status add_group(struct kvt_llama_opening *o, int cache, int kv)
 static enum kvt_status add_states(struct kvt_llama_opening *o, int which)
 {
 	const struct kvt_llama_states *states = &o->state.states;
-	const struct kvt_llama_rows *rows = &states->row[which];
+	int64_t nbytes = states->row[which].nbytes;
 	struct kvt_snapshot *snapshot = &o->reader->leaf.snapshot;
 	struct kvt_group *group;
 	enum kvt_status status;
 
-	if (rows->uneven || rows->nbytes % 4)
+	if (states->row[which].uneven || nbytes % 4)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
 				"%s: states of recurrent layers differ in width",
 				o->reader->leaf.path);
 	/* some models have no states of one kind */
-	if (!rows->nbytes)
+	if (!nbytes)
 		return KVT_OK;
-	o->part[snapshot->ngroups] = (struct kvt_llama_part){ -1, which };
+	if ((status = check_room(o, 0)))
+		return status;
+	o->part[snapshot->ngroups] = (struct kvt_llama_part){ -1, which, 0 };
 	if ((status = kvt_manifest_add_group(&group, snapshot, which ? "s" : "r",
 					     o->reader->leaf.path, o->err)) ||
 	    (status = kvt_layout_parse(&group->layout, "LBD", o->err)))
@@ -309,7 +400,7 @@ static enum kvt_status add_states(struct kvt_llama_opening *o, int which)
 	group->kind = KVT_OPAQUE;
 	group->dtype = kvt_dtype_find("float32");
 	group->shape = (struct kvt_shape){
-		{ states->nlayers, -1, 1, 1, 1, rows->nbytes / 4 }, 4 };
+		{ states->nlayers, -1, 1, 1, 1, nbytes / 4 }, 4 };
 	group->tokens_per_slot = -1;
 	/* that builds of before stored keys inside values is not known */
 	if (which && o->state.version < (o->state.whole ? 10 : 3))
@@ -351,26 +442,52 @@ static enum kvt_status check_groups(const struct kvt_llama_opening *o)
 			o->reader->leaf.path, LL(ncells));
 }
 
+/* Keys and values of one type and width are one group, others are two. */
+static enum kvt_status add_kind(struct kvt_llama_opening *o, struct kvt_llama_part part,
+				char kind)
+{
+	const struct kvt_llama_stream *s = stream_of(&o->state.cache[part.cache]);
+	const struct kvt_llama_rows *k = rows_of(o, &part, 0);
+	enum kvt_status status = KVT_OK;
+
+	part.kv = -1;
+	if (!s->has_values)
+		return add_group(o, part, kind);
+	if (rows_of(o, &part, 1)->type == k->type &&
+	    rows_of(o, &part, 1)->nbytes == k->nbytes)
+		return add_group(o, part, kind);
+	for (part.kv = 0; !status && part.kv < 2; part.kv++)
+		status = add_group(o, part, kind);
+	return status;
+}
+
+/* Layers may have other numbers of heads: those that are alike are a group. */
+static enum kvt_status add_cache(struct kvt_llama_opening *o, int i)
+{
+	const struct kvt_llama_cache *cache = &o->state.cache[i];
+	const struct kvt_llama_stream *s = stream_of(cache);
+	enum kvt_status status;
+	char kind;
+
+	/* of layers with a window only, the other cache has cells and no rows */
+	if (!s || !s->nlayers)
+		return KVT_OK;
+	if ((status = check_streams(o, cache)))
+		return status;
+	kind = next_kind(cache, 1) < s->nlayers ? 'a' : '\0';
+	for (int64_t l = 0; !status && l < s->nlayers; l = next_kind(cache, l + 1)) {
+		status = add_kind(o, (struct kvt_llama_part){ i, -1, l }, kind);
+		kind += kind > 0;
+	}
+	return status;
+}
+
 static enum kvt_status add_groups(struct kvt_llama_opening *o)
 {
 	enum kvt_status status = check_widths(o);
 
-	for (int i = 0; !status && i < o->state.ncaches; i++) {
-		const struct kvt_llama_stream *s;
-		bool apart;
-
-		s = stream_of(&o->state.cache[i]);
-		/* of layers with a window only, the other cache has cells and no rows */
-		if (!s || !s->nlayers)
-			continue;
-		if ((status = check_streams(o, &o->state.cache[i])))
-			return status;
-		apart = s->has_values && (s->k.type != s->v.type ||
-					  s->k.nbytes != s->v.nbytes);
-		status = add_group(o, i, apart ? 0 : -1);
-		if (!status && apart)
-			status = add_group(o, i, 1);
-	}
+	for (int i = 0; !status && i < o->state.ncaches; i++)
+		status = add_cache(o, i);
 	for (int which = 0; !status && o->state.states.ncells && which < 2; which++)
 		status = add_states(o, which);
 	if (status || (status = check_rotation(o)))

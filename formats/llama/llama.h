@@ -16,21 +16,19 @@
 
 /* ---- what is where in a file (parse.c) ---------------------------------- */
 
-/* Where rows of keys or values are: one after each layer's, all alike. */
+/* Where rows of keys or values of a layer are, one after each other. */
 struct kvt_llama_rows {
 	int type;			/* of ggml */
-	int64_t nbytes;			/* of a cell in a layer */
-	int64_t at;			/* of the first layer's data */
-	int64_t step;			/* from one layer to the next */
+	int64_t nbytes;			/* of a cell */
+	int64_t at;			/* of the first one */
 	int64_t elem;			/* transposed only: bytes of an element */
-	bool uneven;			/* layers differ, and 'step' means nothing */
 };
 
 /* Cells that are stored together; engines have one stream, or one a sequence. */
 struct kvt_llama_stream {
 	int64_t ncells, nlayers;
 	bool transposed, has_values;
-	struct kvt_llama_rows k, v;
+	int64_t first_row;		/* of the cache's: keys of each layer, values */
 };
 
 /* A sequence holds this cell of a stream. */
@@ -44,7 +42,16 @@ struct kvt_llama_cache {
 	int64_t nstreams, nmembers;
 	struct kvt_llama_stream *stream;	/* owned */
 	struct kvt_llama_member *member;	/* owned; by sequence, position, cell */
+	struct kvt_llama_rows *row;		/* owned; of all streams */
 };
+
+/* Of a layer, whose keys the stream must have, or values. */
+static inline const struct kvt_llama_rows *
+kvt_llama_rows_of(const struct kvt_llama_cache *cache, const struct kvt_llama_stream *s,
+		  int kv, int64_t layer)
+{
+	return &cache->row[s->first_row + (kv ? s->nlayers : 0) + layer];
+}
 
 /*
  * Recurrent layers: a cell has two rows in each, of all tokens of a sequence so far.
@@ -53,7 +60,11 @@ struct kvt_llama_cache {
 struct kvt_llama_states {
 	int64_t ncells, nlayers, nmembers;	/* no cells: nothing is in them */
 	struct kvt_llama_member *member;	/* owned; as above */
-	struct kvt_llama_rows row[2];
+	struct {
+		int64_t nbytes, at;	/* of a cell in a layer; of the first layer's */
+		int64_t step;		/* from one layer to the next */
+		bool uneven;		/* layers differ, and 'step' means nothing */
+	} row[2];
 };
 
 enum { KVT_LLAMA_CACHES = 2 };
@@ -137,10 +148,12 @@ bool kvt_llama_skip(struct kvt_llama_cursor *c, int64_t n, int64_t size);
 /* In a file of one sequence cells need not say which that is. */
 enum { KVT_LLAMA_OWN = -1 };
 
-/* Where members go; NULL: they are only counted. */
+/* Where members and rows go; NULL: they are only counted. */
 struct kvt_llama_members {
 	struct kvt_llama_member *member;
 	int64_t count;
+	struct kvt_llama_rows *row;
+	int64_t nrows;
 };
 
 /* How many streams follow. */
@@ -169,10 +182,14 @@ const char *kvt_llama_fork(struct kvt_llama_cursor *c, bool whole, int64_t versi
 
 /* ---- a file on its way to a dump (format.c) ----------------------------- */
 
-/* What a group is of: a cache, and its keys, its values, or both; or states. */
+/*
+ * What a group is of: those layers of a cache whose rows are as its first one's, and
+ * their keys, values, or both; or states.
+ */
 struct kvt_llama_part {
 	int cache;			/* -1: states */
 	int kv;				/* -1: both; which rows of states */
+	int64_t first;			/* layer of the cache */
 };
 
 struct kvt_llama_opening {
@@ -186,6 +203,9 @@ struct kvt_llama_opening {
 	struct kvt_error *err;
 };
 
+/* Are the rows of two layers alike, of keys and, if there are any, of values? */
+bool kvt_llama_alike(const struct kvt_llama_cache *cache,
+		     const struct kvt_llama_stream *s, int64_t a, int64_t b);
 /* Fails with KVT_SYSTEM. */
 enum kvt_status kvt_llama_no_memory(const struct kvt_llama_opening *o);
 

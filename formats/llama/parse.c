@@ -78,7 +78,7 @@ static void try_cache(struct search *s, int64_t at, bool any_cell)
 	int ncaches = s->now.ncaches;
 
 	for (int values = 1; values >= 0 && ncaches < KVT_LLAMA_CACHES; values--) {
-		struct kvt_llama_members members = { NULL, 0 };
+		struct kvt_llama_members members = { .count = 0 };
 		bool asked = false;
 		int64_t n;
 
@@ -166,7 +166,7 @@ static int by_member(const void *a, const void *b)
 static enum kvt_status keep_cache(struct kvt_llama_cache *out, struct kvt_llama_cursor *c,
 				  bool values)
 {
-	struct kvt_llama_members members = { NULL, 0 };
+	struct kvt_llama_members members = { .count = 0 };
 	bool asked = false;
 	int64_t at, n;
 
@@ -180,11 +180,12 @@ static enum kvt_status keep_cache(struct kvt_llama_cache *out, struct kvt_llama_
 	if (!kvt_llama_streams(c, n, values, &asked, NULL, &members))
 		return KVT_BAD_INPUT;
 	out->member = calloc((size_t)members.count + 1, sizeof(*out->member));
-	if (!out->member)
+	out->row = calloc((size_t)members.nrows + 1, sizeof(*out->row));
+	if (!out->member || !out->row)
 		return KVT_SYSTEM;
 	c->at = at;
 	out->nmembers = members.count;
-	members = (struct kvt_llama_members){ out->member, 0 };
+	members = (struct kvt_llama_members){ .member = out->member, .row = out->row };
 	return kvt_llama_streams(c, n, values, &asked, out->stream, &members) ?
 	       KVT_OK : KVT_BAD_INPUT;
 }
@@ -560,6 +561,7 @@ void kvt_llama_free(struct kvt_llama_state *state)
 	for (int i = 0; i < state->ncaches; i++) {
 		free(state->cache[i].stream);
 		free(state->cache[i].member);
+		free(state->cache[i].row);
 	}
 	free(state->states.member);
 	*state = (struct kvt_llama_state){ 0 };

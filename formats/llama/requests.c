@@ -209,7 +209,7 @@ static enum kvt_status add_request(struct kvt_llama_opening *o, int32_t number,
 /* All cells of all sequences as a group of blocks, in the order of the file. */
 static enum kvt_status add_states(struct kvt_llama_opening *o, int g)
 {
-	const struct kvt_llama_rows *rows = &o->state.states.row[o->part[g].kv];
+	int which = o->part[g].kv;
 	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	int64_t null = o->reader->leaf.snapshot.null_block == 0;
 	struct kvt_file_part range = { .file = o->file };
@@ -221,8 +221,9 @@ static enum kvt_status add_states(struct kvt_llama_opening *o, int g)
 	if ((status = kvt_layout_views(&range.views, &group->layout, &range.box,
 				       group->shape.elem, o->err)))
 		return status;
-	kvt_view_set_stride(&range.views.view[0], KVT_AXIS_L, rows->step);
-	range.views.view[0].offset += rows->at;
+	kvt_view_set_stride(&range.views.view[0], KVT_AXIS_L,
+			    o->state.states.row[which].step);
+	range.views.view[0].offset += o->state.states.row[which].at;
 	if ((status = kvt_flat_add(&o->reader->flat[g], &range, o->err)) || !null)
 		return status;
 	range.file = -1;
