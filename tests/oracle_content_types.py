@@ -315,6 +315,55 @@ def turned(values, turn):
     return out.reshape(values.shape)
 
 
+def signed_most(x):
+    return np.take_along_axis(x, np.abs(x).argmax(-1)[:, None], -1) + np.float32(0)
+
+
+def over(a, b):
+    with np.errstate(all="ignore"):
+        return np.where(b != 0, (a / b).astype("<f4"), np.float32(0))
+
+
+def ggml_bytes(x, name):
+    """Blocks of float32 as ggml's CPU backend writes them: float32, step by step."""
+    x, f = x.astype("<f4"), np.float32
+    m, least, parts = signed_most(x), None, []
+    if name == "q8_0":
+        d = np.abs(m) / f(127)
+        q = np.rint(x * over(f(127), np.abs(m))).astype(np.int8).view(np.uint8)
+    elif name[-1] == "0":
+        half = 8 if name == "q4_0" else 16
+        d = m / f(-half)
+        q = np.minimum((x * over(f(1), d) + f(half + .5)).astype(int), 2 * half - 1)
+    elif name[-1] == "1":
+        most = 15 if name == "q4_1" else 31
+        # of zeros the first, whatever their signs
+        least, largest = (np.take_along_axis(x, i[:, None], -1)
+                          for i in (x.argmin(-1), x.argmax(-1)))
+        d = (largest - least) / f(most)
+        q = np.minimum(((x - least) * over(f(1), d) + f(.5)).astype(int), most)
+    else:
+        book = np.array(BOOK, "<f4")
+        scaled = over(f(1), m / book[0]) * x
+        q = np.searchsorted(book, scaled, "right").clip(1, 15)
+        q = np.where(scaled - book[q - 1] < book[q] - scaled, q - 1, q)
+        q = np.where(scaled <= book[0], 0, np.where(scaled >= book[15], 15, q))
+        up = down = np.zeros(len(x), "<f4")
+        for i in range(32):
+            w, v = x[:, i] * x[:, i], book[q[:, i]]
+            up, down = up + w * v * x[:, i], down + w * v * v
+        d = over(up, down)[:, None]
+        q[np.abs(m)[:, 0] < 1e-15] = 0
+    parts.append(d.astype("<f2").view(np.uint8))
+    if least is not None:
+        parts.append(least.astype("<f2").view(np.uint8))
+    q = q.astype(np.uint8)
+    if name[:2] == "q5":
+        parts.append(np.packbits(q >> 4, axis=-1, bitorder="little"))
+    parts.append(q if name == "q8_0" else q[:, :16] & 15 | q[:, 16:] << 4)
+    return np.concatenate(parts, -1)
+
+
 # ---- comparing --------------------------------------------------------------
 
 def write(path, cells, content, layout, **said):
@@ -436,6 +485,45 @@ def check_ggml(tmp, rng):
                r.err, f"{name}: whether it is rotated is not guessed", r)
         r = kvtool("diff", path, path)
         tap.ok(r.code == 0, f"{name}: but its bytes are compared", r)
+
+
+def encoded(name, rows, *kv):
+    program = os.path.join(os.environ.get("KVT_BUILD", "build"),
+                           "tests/reference/encode_content")
+    r = subprocess.run([program, name, str(rows.shape[-1]), *kv], input=rows.tobytes(),
+                       capture_output=True, check=False)
+    return np.frombuffer(r.stdout, np.uint8).reshape(len(rows), -1) \
+        if r.returncode == 0 and r.stdout else r
+
+
+def check_encoded(rng):
+    """Numbers of all sizes, ties, zeros, offsets; rotated ones by their errors."""
+    x = rng.standard_normal((10000, 32)) * 10 ** rng.uniform(-6, 3, (10000, 1))
+    x[::5] = np.round(x[::5] / np.abs(x[::5]).max(-1, keepdims=True) * 127) / 2
+    x[1::5] += 5 * np.abs(x[1::5]).max(-1, keepdims=True)
+    x[2::5] *= rng.random((2000, 32)) < .1
+    x = x.astype("<f4")
+    for name in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"):
+        got, want = encoded(name, x), ggml_bytes(x, name)
+        tap.ok(np.array_equal(got, want), f"{name}: {len(x)} blocks are ggml's",
+               str(got) if not isinstance(got, np.ndarray) else
+               f"{x[(got != want).any(-1)][:1]}")
+    y = rng.standard_normal((300, 256)).astype("<f4")
+    for D, said, kv, turn in ((256, "k256/v64", (), 256), (256, "k256/v64", ("v",), 64),
+                              (192, "k64", (), 64), (192, "k64", ("v",), 1),
+                              (128, "plain", (), 1), (96, "", (), 1)):
+        rows = np.ascontiguousarray(y[:, :D])
+        got = encoded(f"q8_0/{said}".rstrip("/"), rows, *kv)
+        turned_rows = (rows.reshape(-1, turn).astype(float) @ sylvester(turn) /
+                       np.sqrt(turn)).astype("<f4")
+        want = ggml_bytes(turned_rows.reshape(-1, 32), "q8_0").reshape(len(rows), -1)
+        tap.ok(np.array_equal(got, want), f"q8_0/{said} of {D} {kv}: rotated, then rounded",
+               str(got))
+    for name, says in (("q8_0", "is not said"), ("mlx-mxfp4", "are not written"),
+                       ("int8-per-token-head", "are not written")):
+        r = encoded(name, y[:, :64])
+        tap.ok(not isinstance(r, np.ndarray) and says in r.stderr.decode(),
+               f"{name}: not written", r)
 
 
 def nvfp4(rng, D, swizzled):
@@ -756,6 +844,7 @@ def main():
                                   ("mlx-nvfp4", 4, 16)):
             check_pairs(tmp, name, 96, mlx_float(rng, 384, 96, bits, group))
         check_ggml(tmp, rng)
+        check_encoded(rng)
         check_nvfp4(tmp, rng)
         check_kernel_pages(tmp, rng)
         check_writer(tmp)

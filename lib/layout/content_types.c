@@ -121,8 +121,9 @@
  * bit of each number, then 4 or 8 bits of each.  Its decoders round to float32.
  */
 #define GGML(label, text) \
-	{ label, text, KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, \
-	.block = 32, .step = 32, .result = "float32"
+	{ #label, text, KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, \
+	.block = GGML_BLOCK, .step = GGML_BLOCK, .result = "float32", \
+	.encode = kvt_ggml_##label
 #define BLOCK(label, what, of, numbers) \
 	{ .name = label, .role = what, .type = of, .per = numbers, \
 	  .scale = -1, .added = -1 }
@@ -295,22 +296,22 @@ static const struct content_recipe recipes[] = {
 		  E4M3, 32, "float8_e8m0"),
 	MLX_FLOAT("mlx-nvfp4", "mlx: 4 bits, an fp8 scale for 16", E2M1, 16, E4M3),
 	TRANSFORMERS_FP8(BF16), TRANSFORMERS_FP8("float16"), TRANSFORMERS_FP8("float32"),
-	{ GGML("q4_0", "llama.cpp: 4 bits, a scale for 32"), .nfields = 2,
+	{ GGML(q4_0, "llama.cpp: 4 bits, a scale for 32"), .nfields = 2,
 	  .field = { BLOCK_SCALES,
 		     BLOCK_VALUES("uint4_less_8", -1, false, KVT_NIBBLES_APART) } },
-	{ GGML("q4_1", "llama.cpp: 4 bits, scale and minimum for 32"), .nfields = 3,
+	{ GGML(q4_1, "llama.cpp: 4 bits, scale and minimum for 32"), .nfields = 3,
 	  .field = { BLOCK_SCALES, BLOCK_MINIMA,
 		     BLOCK_VALUES("uint4", 1, false, KVT_NIBBLES_APART) } },
-	{ GGML("q5_0", "llama.cpp: 5 bits, a scale for 32"), .nfields = 3,
+	{ GGML(q5_0, "llama.cpp: 5 bits, a scale for 32"), .nfields = 3,
 	  .field = { BLOCK_SCALES, BLOCK_BITS,
 		     BLOCK_VALUES("uint5_less_16", -1, true, KVT_NIBBLES_APART) } },
-	{ GGML("q5_1", "llama.cpp: 5 bits, scale and minimum for 32"), .nfields = 4,
+	{ GGML(q5_1, "llama.cpp: 5 bits, scale and minimum for 32"), .nfields = 4,
 	  .field = { BLOCK_SCALES, BLOCK_MINIMA, BLOCK_BITS,
 		     BLOCK_VALUES("uint5", 1, true, KVT_NIBBLES_APART) } },
-	{ GGML("q8_0", "llama.cpp: 8 bits, a scale for 32"), .nfields = 2,
+	{ GGML(q8_0, "llama.cpp: 8 bits, a scale for 32"), .nfields = 2,
 	  .field = { BLOCK_SCALES,
 		     BLOCK_VALUES("int8", -1, false, KVT_SCALES_IN_ORDER) } },
-	{ GGML("iq4_nl", "llama.cpp: 4 bits of a code book, a scale for 32"),
+	{ GGML(iq4_nl, "llama.cpp: 4 bits of a code book, a scale for 32"),
 	  .nfields = 2, .field = { BLOCK_SCALES,
 		     BLOCK_VALUES("iq4_nl", -1, false, KVT_NIBBLES_APART) } },
 };

@@ -26,6 +26,13 @@ struct field_recipe {
 	bool high;			/* the field before has the highest bits */
 };
 
+/* Numbers together, their scale, what is added, and codes, as they are stored. */
+enum { GGML_BLOCK = 32 };
+struct ggml_block {
+	float scale, added;
+	uint8_t code[GGML_BLOCK];
+};
+
 struct content_recipe {
 	struct kvt_content_type type;
 	int nfields;
@@ -39,6 +46,8 @@ struct content_recipe {
 	const char *fp8;		/* if all engines have the same */
 	const char *product, *result;	/* types that its maker rounds to, or NULL */
 	const char *unreadable;		/* why; NULL: it can be read */
+	/* A block of so many numbers, of zeros before; NULL: it cannot be written. */
+	void (*encode)(struct ggml_block *out, const float *numbers);
 };
 const struct content_recipe *kvt_content_recipe_at(int i);	/* NULL past the last */
 
@@ -72,6 +81,15 @@ struct content_coding {
 /* Its index; -1: none of that name. */
 int kvt_content_coding_find(const char *name);
 const struct content_coding *kvt_content_coding_at(int i);
+
+/* ---- blocks of ggml (ggml.c) -------------------------------------------- */
+
+void kvt_ggml_q4_0(struct ggml_block *out, const float *numbers);
+void kvt_ggml_q4_1(struct ggml_block *out, const float *numbers);
+void kvt_ggml_q5_0(struct ggml_block *out, const float *numbers);
+void kvt_ggml_q5_1(struct ggml_block *out, const float *numbers);
+void kvt_ggml_q8_0(struct ggml_block *out, const float *numbers);
+void kvt_ggml_iq4_nl(struct ggml_block *out, const float *numbers);
 
 /* ---- rotations ---------------------------------------------------------- */
 

@@ -347,6 +347,75 @@ void kvt_packing_rounding(double *out, const struct kvt_packing *packing, int64_
 	decode(out, round_plain, round_rotated, packing, kv, bytes, first, count);
 }
 
+/* ---- writing ------------------------------------------------------------ */
+
+/* Bits of an element, in bytes that were zeros. */
+static void put_bits(unsigned char *bytes, const struct kvt_field *field, int64_t i,
+		     uint64_t bits)
+{
+	int64_t at = bit_of(field, 0, i);
+
+	bits <<= at % 8;
+	for (int b = 0; bits; b++, bits >>= 8)
+		bytes[at / 8 + b] |= (unsigned char)bits;
+}
+
+static void put_block(unsigned char *bytes, const struct kvt_packing *packing,
+		      const struct kvt_field *field, int64_t b,
+		      const struct ggml_block *block)
+{
+	const struct kvt_field *scales = &packing->field[field->scale];
+
+	kvt_dtype_encode(scales->dtype, bytes + byte_of(scales, 0, b),
+			 (double)block->scale);
+	if (field->added >= 0) {
+		scales = &packing->field[field->added];
+		kvt_dtype_encode(scales->dtype, bytes + byte_of(scales, 0, b),
+				 (double)block->added);
+	}
+	for (int64_t i = 0; i < GGML_BLOCK; i++) {
+		uint64_t code = block->code[i], at = (uint64_t)(b * GGML_BLOCK + i);
+
+		put_bits(bytes, field, (int64_t)at, code & ((1u << field->bits) - 1));
+		if (field->high)
+			put_bits(bytes, field - 1, (int64_t)at, code >> field->bits);
+	}
+}
+
+void kvt_packing_encode(void *bytes, const struct kvt_packing *packing, int64_t kv,
+			const double *numbers)
+{
+	const struct content_recipe *recipe = content_recipe_of(&packing->content);
+	const struct kvt_field *field = packing->field;
+	int64_t turn;
+
+	while (field->role != KVT_FIELD_VALUES)
+		field++;
+	turn = packing->turn[kv] > GGML_BLOCK ? packing->turn[kv] : GGML_BLOCK;
+	memset(bytes, 0, (size_t)packing->nbytes);
+	for (int64_t at = 0; at < field->count; at += turn) {
+		double vector[MAX_ROTATED];
+		float block[GGML_BLOCK];
+
+		for (int64_t i = 0; i < turn; i++)
+			vector[i] = (double)(float)numbers[at + i];
+		/* the matrix is its own inverse */
+		for (int64_t i = 0; packing->turn[kv] > 1 && i < turn;
+		     i += packing->turn[kv])
+			kvt_rotation_undo(KVT_ROTATION_HADAMARD, vector + i,
+					  packing->turn[kv]);
+		for (int64_t i = 0; i < turn; i++) {
+			struct ggml_block out = { .scale = 0 };
+
+			block[i % GGML_BLOCK] = (float)vector[i];
+			if (i % GGML_BLOCK < GGML_BLOCK - 1)
+				continue;
+			recipe->encode(&out, block);
+			put_block(bytes, packing, field, (at + i) / GGML_BLOCK, &out);
+		}
+	}
+}
+
 /* ---- where a number is -------------------------------------------------- */
 
 /* Its field, row and element. */

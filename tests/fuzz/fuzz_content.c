@@ -49,6 +49,20 @@ static void check_numbers(const struct kvt_packing *p, const uint8_t *bytes, int
 	free(out);
 }
 
+/* Numbers that were read are written, to as many bytes as there are. */
+static void check_written(const struct kvt_packing *p, const uint8_t *bytes)
+{
+	double *number = malloc((size_t)kvt_packing_values(p) * sizeof(*number) + 1);
+	uint8_t *out = malloc((size_t)p->nbytes);
+
+	if (number && out) {
+		kvt_packing_decode(number, p, 1, bytes, 0, kvt_packing_values(p));
+		kvt_packing_encode(out, p, 1, number);
+	}
+	free(number);
+	free(out);
+}
+
 static void use(const struct kvt_content *content, const uint8_t *data, size_t size)
 {
 	struct kvt_shape shape = { { 1, 1, 1, 1, 1, 0 }, 1 };
@@ -73,6 +87,8 @@ static void use(const struct kvt_content *content, const uint8_t *data, size_t s
 	memcpy(bytes, data + 16, (size_t)p.nbytes);
 	check_numbers(&p, bytes, kvt_packing_values(&p) < MOST_VALUES ?
 			     kvt_packing_values(&p) : MOST_VALUES);
+	if (!kvt_packing_writable(&p, NULL) && kvt_packing_values(&p) < MOST_VALUES)
+		check_written(&p, bytes);
 	free(bytes);
 }
 

@@ -233,6 +233,58 @@ static void test_centroids(void **state)
 	}
 }
 
+/* ---- writing ------------------------------------------------------------ */
+
+/* By hand: the farthest number is exact; what is between is cut at its half. */
+static void test_written(void **state)
+{
+	static const struct {
+		const char *content;
+		double first, second, other, scale, minimum;
+		int64_t at;		/* of the first code's byte */
+		uint8_t bytes[2];	/* that, and the next */
+	} rows[] = {
+		/* -8 and 3.5 of a scale of 1: codes 0, 11.5 + .5; zeros are 8 */
+		{ "q4_0", -8, 3.5, 0, 1, 0, 2, { 0x80, 0x8c } },
+		/* the positive one makes the scale negative: -8 would be code 16 */
+		{ "q4_0", 8, -8, 0, -1, 0, 2, { 0x80, 0x8f } },
+		{ "q5_0", 16, 1, 0, -1, 0, 6, { 0x00, 0x0f } },
+		/* from 1 to 16 in steps of 1 */
+		{ "q4_1", 16, 8.5, 1, 1, 1, 4, { 0x0f, 0x08 } },
+		{ "q5_1", 32, 1.5, 1, 1, 1, 8, { 0x0f, 0x01 } },
+		/* ties to even */
+		{ "q8_0", 127, 2.5, 0, 1, 0, 2, { 127, 2 } },
+		{ "q8_0", -254, 3, 0, 2, 0, 2, { 0x81, 2 } },
+		/* -127 is the first of the book; 1 the nearest to 0 */
+		{ "iq4_nl", 127, 0, 0, -1, 0, 2, { 0x80, 0x88 } },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kvt_content content;
+		struct kvt_packing p;
+		double x[32], out[32], scale, minimum;
+		uint8_t row[34];
+
+		assert_true(kvt_content_find(&content, rows[i].content));
+		p = packing_of(rows[i].content, kvt_content_row_of(&content, 32), 1);
+		for (int j = 0; j < 32; j++)
+			x[j] = j ? j == 1 ? rows[i].second : rows[i].other :
+			       rows[i].first;
+		assert_int_equal(kvt_packing_writable(&p, NULL), KVT_OK);
+		kvt_packing_encode(row, &p, 0, x);
+		scale = kvt_field_number(&p.field[0], row, 0, 0);
+		minimum = kvt_field_number(&p.field[1], row, 0, 0);
+		assert_true(scale == rows[i].scale);
+		assert_true(rows[i].content[3] != '1' || minimum == rows[i].minimum);
+		assert_memory_equal(row + rows[i].at, rows[i].bytes, 2);
+		kvt_packing_decode(out, &p, 0, row, 0, 32);
+		for (int j = 0; j < 32; j++)
+			assert_true(fabs(out[j] - x[j]) <= fabs(scale));
+		checked += 3;
+	}
+}
+
 /* ---- bytes -------------------------------------------------------------- */
 
 static void test_rows(void **state)
@@ -428,6 +480,7 @@ int main(void)
 	enum { NVECTORS = sizeof(vectors) / sizeof(vectors[0]) };
 	const struct CMUnitTest fixed[] = {
 		cmocka_unit_test(test_codes), cmocka_unit_test(test_centroids),
+		cmocka_unit_test(test_written),
 		cmocka_unit_test(test_rows), cmocka_unit_test(test_head_rows),
 		cmocka_unit_test(test_pages), cmocka_unit_test(test_planes),
 		cmocka_unit_test(test_words),
