@@ -464,7 +464,7 @@ run-check-environments: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(
 ENGINES    ?=
 SEED       ?= 0
 ENGINE_DIR ?= $(B)/engines
-run-check-engines: all
+run-check-engines: all $(REFERENCE)
 	@/usr/bin/python3 tests/engines/suite.py run --dir="$(ENGINE_DIR)" --seed=$(SEED) \
 		$(ENGINES:%=--engine=%)
 

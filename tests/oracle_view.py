@@ -350,6 +350,13 @@ def groups(tmp):
     g = g["dumps"][0]["groups"][0] if isinstance(g, dict) else {"fields": str(g)}
     tap.equal([(f["name"], f["at"], f["count"] * f["bits"] // 8) for f in g["fields"]],
               [("nope", 0, 512), ("scales", 512, 16), ("rope", 528, 128)], "fields of a row")
+    np.save(f"{tmp}/q.npy", np.zeros((2, 2, 3, 16, 2, 48), np.uint8))
+    g = view("--layout=nhd", "--content-type=q5_1/plain", f"{tmp}/q.npy")
+    g = g["dumps"][0]["groups"][0] if isinstance(g, dict) else {"fields": str(g)}
+    tap.equal(sorted((f["at"], f["count"] * f["bits"] // 8, f["name"]) for f in g["fields"]),
+              [(24 * b + at, n, name) for b in (0, 1) for at, n, name in
+               ((0, 2, "scales"), (2, 2, "minima"), (4, 4, "high bits"), (8, 16, "values"))],
+              "fields of each block of a row")
 
 
 def small(tmp):

@@ -428,6 +428,20 @@ static void put_example(struct json_out *out, json_t *o, const struct kvt_group 
 	json_put_int(out, o, "head", (int64_t)kvt_head_id(group, 0));
 }
 
+/* A field, or what a block of the row has of it. */
+static void put_run(struct json_out *out, json_t *list, const struct kvt_field *field,
+		    int64_t run)
+{
+	json_t *each = json_append_object(out, list);
+
+	json_put_text(out, each, "name", field->name);
+	json_put_text(out, each, "type", field->type);
+	json_put_int(out, each, "bits", field->bits);
+	json_put_int(out, each, "count", kvt_field_run(field));
+	json_put_int(out, each, "at", field->at + run * field->step);
+	json_put_int(out, each, "stride", field->stride);
+}
+
 /* What the bytes of a row are, if they are not elements of one type. */
 static void put_fields(struct json_out *out, json_t *o, const struct kvt_group *group)
 {
@@ -436,17 +450,9 @@ static void put_fields(struct json_out *out, json_t *o, const struct kvt_group *
 
 	if (group->content.type)
 		packing = kvt_group_packing(group);
-	for (int i = 0; i < packing.nfields; i++) {
-		const struct kvt_field *field = &packing.field[i];
-		json_t *each = json_append_object(out, list);
-
-		json_put_text(out, each, "name", field->name);
-		json_put_text(out, each, "type", field->type);
-		json_put_int(out, each, "bits", field->bits);
-		json_put_int(out, each, "count", field->count);
-		json_put_int(out, each, "at", field->at);
-		json_put_int(out, each, "stride", field->stride);
-	}
+	for (int i = 0; i < packing.nfields; i++)
+		for (int64_t run = 0; run < kvt_field_runs(&packing.field[i]); run++)
+			put_run(out, list, &packing.field[i], run);
 	json_put_int(out, o, "rows", packing.nfields ? packing.rows : 1);
 	named = json_put_array(out, o, "parts");
 	for (int i = 0; i < group->ncomponents; i++) {

@@ -495,8 +495,6 @@ def main():
     proof.skip("state files that kvtool writes", "llama.cpp",
                "kvtool has no writer for them; rows that it read are put back by the "
                "test")
-    proof.skip("caches of f16 and q8_0 compared by value", "llama.cpp",
-               "kvtool moves and compares quantised rows as bytes, see kvtool-content(7)")
     return proof.done()
 
 

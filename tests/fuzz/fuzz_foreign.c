@@ -30,6 +30,8 @@ enum { TOLD = 2 * (NCHOICES + 1) };
 static const struct kvt_facts told = { 4, { "tokens=9,6", "padding=left", "slots=9",
 					    "window=4" } };
 
+static const struct kvt_facts rotated = { 1, { "rotation=hadamard" } };
+
 static void try_file(const uint8_t *data, size_t size, const struct kvt_hints *hints)
 {
 	static FILE *file;
@@ -84,6 +86,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	hints = choices[data[0] % (NCHOICES + 1)];
 	if (data[0] >= TOLD && hints.format && !strcmp(hints.format, "transformers"))
 		hints.facts = told;
+	/* heads of one width, quantised and rotated */
+	if (data[0] >= TOLD && hints.format && !strcmp(hints.format, "llama")) {
+		hints.heads = 0;
+		hints.head_dim = data[0] >= 2 * TOLD ? 64 : 8;
+		if (data[0] >= 2 * TOLD)
+			hints.facts = rotated;
+	}
 	try_file(data + 1, size - 1, &hints);
 	return 0;
 }
