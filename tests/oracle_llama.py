@@ -376,6 +376,12 @@ def check_rotation(tmp):
                "--set=rotation=hadamard", plain, coded)
     tap.ok(r.code == 0 and "rotated hadamard in A, hadamard in B" in r.out,
            "told of both", r)
+    # builds that wrote outputs are older than rotation
+    write(coded, ggsn_bytes(memory_bytes([Cells(cells, *(rows(blocks(a, 8)) for a in other),
+                                                (Q8_0, Q8_0))]), outputs=1))
+    r = kvtool("describe", f"--head-dim={dim}", coded)
+    s = kvtool("describe", f"--head-dim={dim}", "--set=rotation=k64", coded)
+    tap.ok("q8_0/plain" in r.out and "q8_0/k64" in s.out, "outputs tell, unless told", r)
     # 4 heads of 80 numbers, 2.5 blocks each
     x = [rng.standard_normal((L, T, 4 * 80)).astype("<f4") for _ in range(2)]
     put(plain, *x, (F32, F32))

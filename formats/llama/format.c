@@ -211,8 +211,9 @@ static enum kvt_status check_widths(const struct kvt_llama_opening *o)
 static int64_t turn_of(const struct kvt_llama_opening *o, int kv, int64_t vector,
 		       bool latent)
 {
-	/* what it keeps of MLA is never rotated */
-	if (latent && !o->turn[kv] && !strcmp(o->state.arch, "deepseek2"))
+	/* what it keeps of MLA never is, nor was anything while it wrote outputs */
+	if (!o->turn[kv] && (o->state.outputs ||
+			     (latent && !strcmp(o->state.arch, "deepseek2"))))
 		return 1;
 	if (o->turn[kv] != TURN_BY_RULE)
 		return o->turn[kv];

@@ -75,6 +75,7 @@ struct kvt_llama_state {
 	int64_t ntokens, tokens_at;	/* what the program stored with it */
 	char arch[64];			/* of the model; "" if unknown */
 	int extra;			/* bytes that a cell has besides */
+	bool outputs;			/* of the last batch, before the caches */
 	bool whole;			/* of all sequences, not of one */
 	int ncaches;
 	struct kvt_llama_cache cache[KVT_LLAMA_CACHES];

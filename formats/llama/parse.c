@@ -220,6 +220,7 @@ static enum kvt_status keep(struct kvt_llama_state *out, struct search *s,
 		status = keep_cache(&out->cache[i], c, r->values[i]);
 	}
 	out->extra = r->extra;
+	out->outputs = r->outputs;
 	if (!status && r->recurrent)
 		status = keep_states(&out->states, c);
 	if (!status)
