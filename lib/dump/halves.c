@@ -60,8 +60,14 @@ static enum kvt_status belong(bool *out, uint64_t *id, const struct kvt_snapshot
 /* Rows that are not divided have some heads each. */
 static int64_t heads_of(const struct kvt_group *group)
 {
-	return group->shape.n[KVT_AXIS_H] *
-	       (group->content.type ? kvt_group_packing(group).fold : 1);
+	struct kvt_packing packing;
+
+	/* a group whose content is wrong is told elsewhere */
+	if (!group->content.type ||
+	    kvt_packing_init(&packing, &group->content, &group->shape,
+			     group->tokens_per_slot, NULL))
+		return group->shape.n[KVT_AXIS_H];
+	return group->shape.n[KVT_AXIS_H] * packing.fold;
 }
 
 static bool same_heads(const struct kvt_group *a, const struct kvt_group *b)
