@@ -393,6 +393,10 @@ def check_rotation(tmp):
            "heads that cut blocks are told apart as numbers", s)
     r = kvtool("diff", "--tolerance=auto", "--heads=4", plain, coded)
     tap.ok(r.code == 3 and "convert --decode=float32 of B" in r.err, "how, is said", r)
+    for args in (["--heads=0:1"], ["--tp-size=2", "--tp-rank=1"]):
+        r = kvtool("slice", "-f", "--head-dim=80", *args, "-o",
+                   f"{tmp}/part.h5", coded)
+        tap.ok(r.code == 4 and "4 heads are one row" in r.err, f"{args[0]}: not divided", r)
     put(coded, blocks(x[0], 8), x[1].astype("<f2").view(np.uint8), (Q8_0, F16))
     for args in (["fsck"], ["digest"], ["describe", "--stats"]):
         r = kvtool(*args, "--heads=4", coded)

@@ -127,6 +127,11 @@ static enum kvt_status heads_of_rank(struct step_part *part, struct kvt_group *g
 	return take_heads(part, group, own, who, err);
 }
 
+static int64_t heads_in_a_row(const struct kvt_group *group)
+{
+	return group->content.type ? kvt_group_packing(group).fold : 1;
+}
+
 /* ---- both --------------------------------------------------------------- */
 
 enum kvt_status slice_width(struct step_part *part, struct kvt_group *group,
@@ -151,13 +156,19 @@ enum kvt_status slice_width(struct step_part *part, struct kvt_group *group,
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: a page of %s holds all heads, which cannot be divided",
 				group->id, group->content.type->name);
+	/* what it is already needs no number of groups */
+	if (!options->heads.n &&
+	    (!rank->size || (rank->size == parallel->tp_size &&
+			     rank->index == parallel->tp_rank)))
+		return KVT_OK;
+	if (heads_in_a_row(group) > 1)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: %lld heads are one row, for they cut blocks of %s: they cannot be divided; convert --decode=float32 does",
+				group->id, LL(heads_in_a_row(group)),
+				group->content.type->name);
 	if (options->heads.n)
 		return take_heads(part, group, options->heads.range[0], "--heads are",
 				  err);
-	/* what it is already needs no number of groups */
-	if (!rank->size || (rank->size == parallel->tp_size &&
-			    rank->index == parallel->tp_rank))
-		return KVT_OK;
 	return conv ? slice_channels(part, group, whole, options, err) :
 		      heads_of_rank(part, group, *rank, err);
 }
