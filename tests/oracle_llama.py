@@ -535,7 +535,7 @@ def check_wholeness(tmp):
                    f"at byte {start + (layer + 1) * (12 + row)}"
         tap.ok(r.code == 3 and says in r.err, f"cut to {n} bytes of {len(good)}", r)
     for data, says in (
-            (good + good, f"a state of {len(good)} bytes, then another one: it has "
+            (good + good, f"a state file of {len(good)} bytes, then another one: it has "
                           f"{2 * len(good)} bytes"),
             (good + bytes(7), f"may end at byte {len(good)}, but the file has "
                               f"{len(good) + 7} bytes")):

@@ -36,7 +36,7 @@ static const struct {
 	{ GGSQ, 2, "ggsq", false, true, { 0, 8, -1 } },
 	{ GGSQ, 3, "ggsq", false, false, { 0, 8, 12 } },
 	{ SEQUENCE, 0, "sequence", false, false, { 0, 8, 12 } },
-	{ 0, 0, "state", true, true, { 0, 8, 12 } },	/* what ggsn has behind tokens */
+	{ 0, 0, "state", true, true, { 0, 8, 12 } },	/* llama.cpp's, behind tokens */
 	{ 0, 0, "sequence", false, true, { 0, 8, -1 } },	/* the memory alone */
 };
 enum { BARE = sizeof(versions) / sizeof(versions[0]) - 1, BARE_STATE = BARE - 1 };
@@ -335,7 +335,7 @@ static enum kvt_status refuse(struct search *s, const struct kvt_llama_state *ou
 				path);
 	if (cut.at > s->ended && !cut.nlayers)
 		return kvt_fail(c->err, KVT_BAD_INPUT,
-				"%s: cut: it has %lld bytes, but states would end at byte %lld",
+				"%s: cut: it has %lld bytes, but recurrent states would end at byte %lld",
 				path, (long long)nbytes, (long long)cut.end);
 	if (cut.at > s->ended)
 		return kvt_fail(c->err, KVT_BAD_INPUT,
@@ -345,11 +345,11 @@ static enum kvt_status refuse(struct search *s, const struct kvt_llama_state *ou
 				(long long)cut.end, (long long)cut.at);
 	if (s->ended && begins_again(c, s->ended))
 		return kvt_fail(c->err, KVT_BAD_INPUT,
-				"%s: a state of %lld bytes, then another one: it has %lld bytes",
+				"%s: a state file of %lld bytes, then another one: it has %lld bytes",
 				path, (long long)s->ended, (long long)nbytes);
 	if (s->ended)
 		return kvt_fail(c->err, KVT_BAD_INPUT,
-				"%s: a state may end at byte %lld, but the file has %lld bytes",
+				"%s: a state file may end at byte %lld, but the file has %lld bytes",
 				path, (long long)s->ended, (long long)nbytes);
 	return kvt_fail(c->err, KVT_BAD_INPUT,
 			"%s: no variant of %s version %d fits the length of the file, %lld bytes",
