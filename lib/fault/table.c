@@ -114,3 +114,31 @@ bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct 
 		kvt_fault_scale(value, c->window->dtype, value, args->factor);
 	return true;
 }
+
+/* ---- rows of a page ----------------------------------------------------- */
+
+bool kvt_fault_rows(int64_t *from, const struct kvt_fault *fault,
+		    const struct kvt_fault_args *args, const struct kvt_window *window)
+{
+	const struct fault *row = NULL;
+	const int64_t *n = window->shape.n;
+	int64_t at[KVT_NAXES] = { 0 }, to[KVT_NAXES], i = 0;
+	struct fault_case c;
+
+	for (int f = 0; (row = kvt_fault_row(f)) && &row->says != fault; f++)
+		;
+	kvt_fault_case_init(&c, window, NULL, NULL);
+	if (!row || !row->applies(&c) || (row->valid && !row->valid(&c, args)))
+		return false;
+	do {
+		/* rows that are taken apart show it at their end */
+		at[KVT_AXIS_D] = n[KVT_AXIS_D] - 1;
+		memcpy(to, at, sizeof(to));
+		if (row->predict(&c, args, at, to) != FROM_ELEMENT ||
+		    to[KVT_AXIS_L] || to[KVT_AXIS_B] || to[KVT_AXIS_D] != at[KVT_AXIS_D])
+			return false;
+		from[i++] = (to[KVT_AXIS_S] * n[KVT_AXIS_H] + to[KVT_AXIS_H]) *
+			    n[KVT_AXIS_K] + to[KVT_AXIS_K];
+	} while (kvt_fault_next(at, &window->shape, KVT_AXIS_S, KVT_AXIS_K));
+	return true;
+}

@@ -197,6 +197,14 @@ struct kvt_text kvt_fault_text(const struct kvt_fault *fault,
 			       const struct kvt_fault_args *args,
 			       const struct kvt_window *window);
 
+/*
+ * Of a fault that only moves rows of D within a page: from[] is which row of a sound
+ * page, of [S][H][K], stands in the place of each.  False: it moves something else, or
+ * cannot happen to such a cache.
+ */
+bool kvt_fault_rows(int64_t *from, const struct kvt_fault *fault,
+		    const struct kvt_fault_args *args, const struct kvt_window *window);
+
 /* ---- planting ----------------------------------------------------------- */
 
 /* Where a fault strikes, and how. */

@@ -113,8 +113,7 @@ static enum kvt_status add_candidate(struct kvt_guess *g, struct guess_sample *s
 
 /* ---- the layout --------------------------------------------------------- */
 
-/* The gain by which a candidate must lead. */
-static double gain_needed(const struct kvt_guess_measures *m)
+double kvt_guess_gain_needed(const struct kvt_guess_measures *m)
 {
 	double slots = m->live_slots > 0 ? (double)m->live_slots : 1;
 
@@ -122,8 +121,8 @@ static double gain_needed(const struct kvt_guess_measures *m)
 }
 
 /* With the same channels under other names both sums are the same, but for order. */
-static bool same_channels(const struct kvt_guess_measures *a,
-			  const struct kvt_guess_measures *b)
+bool kvt_guess_same_channels(const struct kvt_guess_measures *a,
+			     const struct kvt_guess_measures *b)
 {
 	return fabs(a->gain - b->gain) < 1e-7;
 }
@@ -169,7 +168,7 @@ static void choose_winner(struct kvt_guess *g)
 	int winner = 0;
 
 	for (int i = 1; i < g->ncandidates && c[i].same < 0; i++)
-		if (same_channels(&c[0].is, &c[i].is) &&
+		if (kvt_guess_same_channels(&c[0].is, &c[i].is) &&
 		    c[i].is.kinship > c[winner].is.kinship)
 			winner = i;
 	best = c[winner];
@@ -183,15 +182,14 @@ static void choose_winner(struct kvt_guess *g)
 	}
 }
 
-static double evidence(const struct kvt_guess_candidate *winner,
-		       const struct kvt_guess_candidate *other, double needed)
+double kvt_guess_evidence(const struct kvt_guess_measures *winner,
+			  const struct kvt_guess_measures *other, double needed)
 {
-	double lead = winner->is.gain - other->is.gain;
-	double akin = winner->is.kinship - other->is.kinship;
+	double akin = winner->kinship - other->kinship;
 
-	if (!same_channels(&winner->is, &other->is))
-		return lead / needed;
-	return fmax(akin, 0) / winner->is.kinship_spread / GUESS_LEAST_KINSHIP;
+	if (!kvt_guess_same_channels(winner, other))
+		return (winner->gain - other->gain) / needed;
+	return fmax(akin, 0) / winner->kinship_spread / GUESS_LEAST_KINSHIP;
 }
 
 static void judge_layouts(struct kvt_guess *g, const struct kvt_hints *h)
@@ -200,12 +198,12 @@ static void judge_layouts(struct kvt_guess *g, const struct kvt_hints *h)
 	double needed;
 
 	sort_candidates(g);
-	needed = gain_needed(&c[0].is);
+	needed = kvt_guess_gain_needed(&c[0].is);
 	choose_winner(g);
 	/* data that no layout makes any order in speaks for none */
 	g->confidence = fmin(g->confidence, fmax(c[0].is.gain, 0) / needed);
 	for (int i = 1; i < g->ncandidates && c[i].same < 0; i++) {
-		c[i].evidence = evidence(&c[0], &c[i], needed);
+		c[i].evidence = kvt_guess_evidence(&c[0].is, &c[i].is, needed);
 		g->confidence = fmin(g->confidence, c[i].evidence);
 	}
 	if (c[0].is.live_blocks < GUESS_LEAST_BLOCKS) {
@@ -273,9 +271,9 @@ static bool next_order(char *letters, int n)
 /* An order that nobody is known to write has to lead clearly, in either measure. */
 static bool leads(const struct kvt_guess_measures *a, const struct kvt_guess_measures *b)
 {
-	if (same_channels(a, b))
+	if (kvt_guess_same_channels(a, b))
 		return a->kinship - b->kinship > GUESS_LEAST_KINSHIP * b->kinship_spread;
-	return a->gain - b->gain > gain_needed(b);
+	return a->gain - b->gain > kvt_guess_gain_needed(b);
 }
 
 /*

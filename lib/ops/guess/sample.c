@@ -53,6 +53,7 @@ enum kvt_status kvt_guess_open(struct kvt_dump **out, struct kvt_guess_candidate
 
 /* Layers and blocks of the sample, spread evenly over all. */
 struct choice {
+	int g;
 	int64_t layers, blocks;
 	struct kvt_shape page;			/* what is read at once */
 	int64_t page_nbytes;
@@ -63,13 +64,14 @@ static int64_t spread(int64_t i, int64_t chosen, int64_t all)
 	return (int64_t)((double)i * (double)all / (double)chosen);
 }
 
-static enum kvt_status choose(struct choice *out, const struct kvt_group *group,
+static enum kvt_status choose(struct choice *out, const struct kvt_group *group, int g,
 			      int64_t nbytes, struct kvt_error *err)
 {
 	const int64_t *n = group->shape.n;
 	int64_t pages;
 	enum kvt_status status;
 
+	out->g = g;
 	out->page = group->shape;
 	out->page.n[KVT_AXIS_L] = out->page.n[KVT_AXIS_B] = 1;
 	if ((status = kvt_shape_nbytes(&out->page_nbytes, &out->page, err)))
@@ -116,7 +118,7 @@ static enum kvt_status read_page(uint8_t *buf, struct kvt_dump *dump,
 	box.begin[KVT_AXIS_B] = spread(block, choice->blocks, group->shape.n[KVT_AXIS_B]);
 	box.end[KVT_AXIS_L] = box.begin[KVT_AXIS_L] + choice->page.n[KVT_AXIS_L];
 	box.end[KVT_AXIS_B] = box.begin[KVT_AXIS_B] + choice->page.n[KVT_AXIS_B];
-	return kvt_dump_read(dump, 0, &box, NULL, buf, err);
+	return kvt_dump_read(dump, choice->g, &box, NULL, buf, err);
 }
 
 /* Parts of the sample, evenly spread: a type needs no more. */
@@ -135,9 +137,9 @@ enum kvt_status kvt_guess_bytes(uint8_t **out, int64_t *nbytes,
 				const struct guess_sample *s,
 				struct kvt_dump *dump, struct kvt_error *err)
 {
-	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[0];
+	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[s->g];
 	struct choice choice;
-	enum kvt_status status = choose(&choice, group, s->nbytes, err);
+	enum kvt_status status = choose(&choice, group, s->g, s->nbytes, err);
 	uint8_t *buf;
 	int64_t n;
 
@@ -199,41 +201,57 @@ struct page {
 	struct kvt_view view[2];
 	struct address_terms terms[2];
 	uint8_t *bytes;
-	double *row[2];
+	double *rows;			/* [S][H][K][D] of one block */
 };
 
-/* The block 'from' of the page is number layer, block of the sample. */
-static void add_block(struct guess_tally *t, const struct guess_sample *s,
-		      const struct kvt_dtype *dtype, const struct page *page,
-		      const int64_t from[KVT_NAXES], int64_t layer, int64_t block)
+/* The values of a block of the page. */
+static void decode_block(const struct page *page, const struct guess_sample *s,
+			 const struct kvt_group *group, const int64_t from[KVT_NAXES])
 {
-	int64_t at[KVT_NAXES], to[KVT_NAXES] = { [KVT_AXIS_L] = layer,
-						 [KVT_AXIS_B] = block };
+	const int64_t *n = group->shape.n;
+	int64_t at[KVT_NAXES];
+	double *row = page->rows;
 
 	memcpy(at, from, sizeof(at));
-	for (to[KVT_AXIS_K] = 0; to[KVT_AXIS_K] < t->kvs; to[KVT_AXIS_K]++)
-		for (int64_t i = 0; i < t->heads * t->slots; i++) {
-			const struct address_terms *terms = &page->terms[to[KVT_AXIS_K]];
-			const uint8_t *bytes = page->bytes;
-			double *row = page->row[i % 2];
+	for (int64_t i = 0; i < n[KVT_AXIS_S] * n[KVT_AXIS_H]; i++)
+		for (int64_t k = 0; k < n[KVT_AXIS_K]; k++, row += n[KVT_AXIS_D]) {
+			const struct address_terms *terms = &page->terms[k];
+			const uint8_t *bytes = page->bytes + page->view[k].offset;
 
-			at[KVT_AXIS_H] = to[KVT_AXIS_H] = i / t->slots;
-			at[KVT_AXIS_S] = to[KVT_AXIS_S] = i % t->slots;
-			bytes += page->view[to[KVT_AXIS_K]].offset +
-				 address_terms_offset(terms, at);
-			for (int64_t d = 0; d < t->dims; d++)
-				row[d] = value_of(s, dtype,
+			at[KVT_AXIS_S] = i / n[KVT_AXIS_H];
+			at[KVT_AXIS_H] = i % n[KVT_AXIS_H];
+			bytes += address_terms_offset(terms, at);
+			for (int64_t d = 0; d < n[KVT_AXIS_D]; d++)
+				row[d] = value_of(s, group->dtype,
 						  bytes + terms->at[KVT_AXIS_D][d]);
-			kvt_guess_add(t, to, row,
-				      to[KVT_AXIS_S] ? page->row[!(i % 2)] : NULL);
 		}
+}
+
+/* 'turn' says which row stands in the place of each; NULL: its own. */
+static void add_block(struct guess_tally *t, const double *rows, const int64_t *turn,
+		      int64_t layer, int64_t block)
+{
+	int64_t at[KVT_NAXES] = { [KVT_AXIS_L] = layer, [KVT_AXIS_B] = block };
+	int64_t below = t->heads * t->kvs;
+
+	for (int64_t i = 0; i < t->slots * below; i++) {
+		const double *row = rows + (turn ? turn[i] : i) * t->dims;
+		const double *before = NULL;
+
+		at[KVT_AXIS_S] = i / below;
+		at[KVT_AXIS_H] = i / t->kvs % t->heads;
+		at[KVT_AXIS_K] = i % t->kvs;
+		if (i >= below)
+			before = rows + (turn ? turn[i - below] : i - below) * t->dims;
+		kvt_guess_add(t, at, row, before);
+	}
 }
 
 static enum kvt_status page_init(struct page *page, const struct kvt_layout *layout,
 				 const struct choice *choice, struct kvt_error *err)
 {
 	struct kvt_box box = kvt_box_whole(&choice->page);
-	size_t row = (size_t)choice->page.n[KVT_AXIS_D];
+	const int64_t *n = choice->page.n;
 	struct kvt_views views;
 	enum kvt_status status;
 
@@ -246,10 +264,10 @@ static enum kvt_status page_init(struct page *page, const struct kvt_layout *lay
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	page->bytes = malloc((size_t)choice->page_nbytes);
-	page->row[0] = malloc(2 * row * sizeof(double));
-	if (!page->bytes || !page->row[0])
+	page->rows = malloc((size_t)(n[KVT_AXIS_S] * n[KVT_AXIS_H] * n[KVT_AXIS_K] *
+				     n[KVT_AXIS_D]) * sizeof(double));
+	if (!page->bytes || !page->rows)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	page->row[1] = page->row[0] + row;
 	return KVT_OK;
 }
 
@@ -258,16 +276,18 @@ static void page_free(struct page *page)
 	address_terms_free(&page->terms[0]);
 	address_terms_free(&page->terms[1]);
 	free(page->bytes);
-	free(page->row[0]);
+	free(page->rows);
 }
 
 /* ---- all pages ---------------------------------------------------------- */
 
-static enum kvt_status tally(struct guess_tally *t, const struct guess_sample *s,
-			     struct kvt_dump *dump, const struct choice *choice,
-			     struct page *page, struct kvt_error *err)
+/* As many tallies as there are turns. */
+static enum kvt_status tally(struct guess_tally *t, const struct guess_turns *turns,
+			     const struct guess_sample *s, struct kvt_dump *dump,
+			     const struct choice *choice, struct page *page,
+			     struct kvt_error *err)
 {
-	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[0];
+	const struct kvt_group *group = &kvt_dump_snapshot(dump)->group[choice->g];
 	enum kvt_status status;
 
 	bool whole = npages(choice) == 1;
@@ -281,33 +301,49 @@ static enum kvt_status tally(struct guess_tally *t, const struct guess_sample *s
 				return status;
 			from[KVT_AXIS_L] = whole ? l : 0;
 			from[KVT_AXIS_B] = whole ? b : 0;
-			add_block(t, s, group->dtype, page, from, l, b);
+			decode_block(page, s, group, from);
+			for (int i = 0; i < turns->n; i++)
+				add_block(&t[i], page->rows, turns->rows[i], l, b);
 		}
 	return KVT_OK;
 }
 
-enum kvt_status kvt_guess_read(struct kvt_guess_candidate *c, struct guess_sample *s,
-			       struct kvt_dump *dump, struct kvt_error *err)
+enum kvt_status kvt_guess_read_turned(struct kvt_guess_measures *is,
+				      const struct guess_turns *turns,
+				      const struct kvt_guess_candidate *c,
+				      struct guess_sample *s, struct kvt_dump *dump,
+				      struct kvt_error *err)
 {
-	struct guess_tally t = { .layers = 0 };
+	struct guess_tally t[GUESS_TURNS] = { { .layers = 0 } };
 	struct page page = { .bytes = NULL };
 	struct kvt_shape sample = c->group.shape;
 	struct choice choice;
 	enum kvt_status status;
 
-	if ((status = choose(&choice, &c->group, s->nbytes, err)) ||
+	if ((status = choose(&choice, &c->group, s->g, s->nbytes, err)) ||
 	    (status = make_table(s, c->group.dtype, err)))
 		return status;
 	sample.n[KVT_AXIS_L] = choice.layers;
 	sample.n[KVT_AXIS_B] = choice.blocks;
-	if (!kvt_guess_tally_init(&t, &sample))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!(status = page_init(&page, &c->layout, &choice, err)) &&
-	    !(status = tally(&t, s, dump, &choice, &page, err)))
-		c->is = kvt_guess_measure(&t);
+	for (int i = 0; !status && i < turns->n; i++)
+		if (!kvt_guess_tally_init(&t[i], &sample))
+			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+	if (!status && !(status = page_init(&page, &c->layout, &choice, err)) &&
+	    !(status = tally(t, turns, s, dump, &choice, &page, err)))
+		for (int i = 0; i < turns->n; i++)
+			is[i] = kvt_guess_measure(&t[i]);
 	s->read = npages(&choice) * choice.page_nbytes / c->group.shape.elem;
 	s->of = c->views.nbytes / c->group.shape.elem;
 	page_free(&page);
-	kvt_guess_tally_free(&t);
+	for (int i = 0; i < turns->n; i++)
+		kvt_guess_tally_free(&t[i]);
 	return status;
+}
+
+enum kvt_status kvt_guess_read(struct kvt_guess_candidate *c, struct guess_sample *s,
+			       struct kvt_dump *dump, struct kvt_error *err)
+{
+	const struct guess_turns as_it_is = { .n = 1, .rows = { NULL } };
+
+	return kvt_guess_read_turned(&c->is, &as_it_is, c, s, dump, err);
 }

@@ -150,7 +150,7 @@ static double zeros_gain(const struct guess_tally *t)
 	return mask_bits(zeros, each * (double)t->all_slots) - bits;
 }
 
-static double gain(const struct guess_tally *t)
+static double gain(double *of_zeros, const struct guess_tally *t)
 {
 	int64_t n = t->layers * t->kvs * t->heads * t->dims;
 	struct guess_sums all = { 0, 0, 0 };
@@ -159,12 +159,13 @@ static double gain(const struct guess_tally *t)
 	for (int h = 0; h < 2; h++)
 		for (int64_t i = 0; i < n; i++)
 			add_sums(&all, &t->half[h][i]);
+	*of_zeros = all.n < 1 ? 0 : zeros_gain(t) / all.n;
 	if (all.n < 1)
 		return 0;
 	mean = all.sum / all.n;
 	variance = fmax(all.squares / all.n - mean * mean, 1e-12);
-	return (normal_bits(&all, mean, variance) - channel_bits(t, mean, variance) +
-		zeros_gain(t)) / all.n;
+	return (normal_bits(&all, mean, variance) - channel_bits(t, mean, variance)) /
+	       all.n + *of_zeros;
 }
 
 /* ---- who is akin to whom ------------------------------------------------ */
@@ -318,8 +319,9 @@ static void count_live(struct kvt_guess_measures *m, const struct guess_tally *t
 struct kvt_guess_measures kvt_guess_measure(const struct guess_tally *t)
 {
 	double l = (double)t->layers, h = (double)t->heads;
-	struct kvt_guess_measures m = { .gain = gain(t), .kinship = kinship(t) };
+	struct kvt_guess_measures m = { .kinship = kinship(t) };
 
+	m.gain = gain(&m.of_zeros, t);
 	m.kinship_spread = sqrt(NFEATURES * (l * (h - 1) / h + l));
 	count_live(&m, t);
 	return m;
