@@ -59,6 +59,32 @@ static struct kvt_group first_group(const struct kvt_guess *g)
 	return group;
 }
 
+/* ---- pages in another order ---------------------------------------------- */
+
+struct kvt_text guess_undo(const struct kvt_guess_pages *p)
+{
+	const struct kvt_window none = { .head_start = 0 };
+	struct kvt_text text;
+
+	snprintf(text.s, sizeof(text.s), "kvtool mutate --fault=%s,%.40s", p->fault->name,
+		 kvt_fault_text(p->fault, &p->undo, &none).s);
+	return text;
+}
+
+/* In one line, however long: it is pasted. */
+static void print_undo(const struct kvt_guess_source *of, const struct kvt_guess *g,
+		       const struct arguments *a)
+{
+	const char *dot = strrchr(of->name, '.');
+
+	if (!g->pages.clear)
+		return;
+	plainf("  %-10s %s", "undo", guess_undo(&g->pages).s);
+	for (int i = 0; i < a->n; i++)
+		plainf(" %s", a->s[i]);
+	plainf(" %s mended%s\n", of->name, dot && !strchr(dot, '/') ? dot : ".h5");
+}
+
 /* ---- text --------------------------------------------------------------- */
 
 static void print_candidate(const struct kvt_guess *g, int i)
@@ -151,6 +177,7 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g,
 	if (!g->why_not[0])
 		print_writers(g, who);
 	screen_fold_end();
+	print_undo(of, g, &a);
 	if (g->why_not[0])
 		return;
 	/* in one line, however long: it is pasted */
@@ -223,6 +250,28 @@ static void put_writers(struct json_out *out, const struct kvt_guess *g,
 	}
 }
 
+void guess_pages_json(struct json_out *out, json_t *o, const struct kvt_guess_pages *p)
+{
+	const struct kvt_window none = { .head_start = 0 };
+	json_t *pages = json_object();
+
+	if (!p || !p->fault || !p->clear) {
+		json_decref(pages);
+		json_put(out, o, "pages", json_null());
+		return;
+	}
+	json_put(out, o, "pages", pages);
+	json_put_text(out, pages, "fault", p->fault->name);
+	json_put_text(out, pages, "arguments",
+		      kvt_fault_text(p->fault, &p->args, &none).s);
+	json_put_text(out, pages, "text", p->text);
+	json_put_text(out, pages, "said", kvt_layout_string(&p->said).s);
+	json_put_text(out, pages, "layout", p->is_layout ?
+		      kvt_layout_string(&p->layout).s : NULL);
+	json_put_real(out, pages, "evidence", p->evidence);
+	json_put_text(out, pages, "undo", guess_undo(p).s);
+}
+
 void guess_json(struct json_out *out, const struct kvt_guess_source *of,
 		const struct kvt_guess *g, const struct guess_writers *who)
 {
@@ -245,4 +294,5 @@ void guess_json(struct json_out *out, const struct kvt_guess_source *of,
 	put_writers(out, g, who);
 	json_put_text(out, out->root, "better", g->has_better ?
 		      kvt_layout_string(&g->better).s : NULL);
+	guess_pages_json(out, out->root, &g->pages);
 }

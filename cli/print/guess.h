@@ -18,4 +18,9 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g,
 void guess_json(struct json_out *out, const struct kvt_guess_source *of,
 		const struct kvt_guess *g, const struct guess_writers *who);
 
+/* How to undo it: "kvtool mutate --fault=..."; what else it needs is the file's. */
+struct kvt_text guess_undo(const struct kvt_guess_pages *p);
+/* null where the pages are as the layout has them */
+void guess_pages_json(struct json_out *out, json_t *o, const struct kvt_guess_pages *p);
+
 #endif

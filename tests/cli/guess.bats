@@ -41,6 +41,27 @@ raw() {
 	[[ ${lines[0]} == 'dump.bin: looks like LBHSC (hnd, '*'), bfloat16' ]]
 }
 
+@test "a shape that the data contradicts is no result, and both are named" {
+	kvtool mutate -q --fault=swap-heads-slots,way=0 "$kv/s260k/paged_bs16/packed_hnd.bf16.npy" \
+		wrong.npy
+	rm wrong.json
+	run -3 --separate-stderr kvtool guess "${sizes[@]}" wrong.npy
+	one_sentence
+	said 'its shape says hnd (LBHSC), but its data has the order of nhd (LBSHC): [S,H] rows under a shape of [H,S]'
+	[[ ${lines[0]} == 'wrong.npy: not sure: best match LBHSC '* && $output != *'  use '* ]]
+	undo=${lines[-1]#*undo }
+	[[ $undo == *'kvtool mutate --fault=swap-heads-slots,way=1 --layout=hnd '*' wrong.npy mended.npy' ]]
+	eval "$undo" >out
+	cmp <(array mended.npy) <(array "$kv/s260k/paged_bs16/packed_hnd.bf16.npy")
+	run -3 --separate-stderr kvtool guess --json "${sizes[@]}" wrong.npy
+	[ "$(json '[o["pages"][k] for k in ("fault", "arguments", "said", "layout")]' \
+		<<<"$output")" = "['swap-heads-slots', 'way=0', 'LBHSC', 'LBSHC']" ]
+	run -3 kvtool guess --write-manifest=wrong.json "${sizes[@]}" wrong.npy
+	[ ! -e wrong.json ]
+	raw packed_hnd.bf16
+	[ "$(kvtool guess --json "${sizes[@]}" dump.bin | json 'o["pages"]')" = None ]
+}
+
 @test "data that does not tell: candidates, and status 3" {
 	raw packed_bhlsc.bf16
 	run -3 --separate-stderr kvtool guess "${sizes[@]}" dump.bin

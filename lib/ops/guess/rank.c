@@ -11,7 +11,8 @@
  *
  * If the answer stands, orders of axes that have no name are tried on a smaller
  * sample: when one of them beats the winner, the right layout has no name,
- * and there is no answer.
+ * and there is no answer.  Nor is there one where pages lie in another order than the
+ * winner has them, which pages.c finds.
  *
  * Cost: a sample is read for each of some 20 presets and up to 60 orders.
  */
@@ -339,6 +340,48 @@ static enum kvt_status look_beyond(struct kvt_guess *g, const struct guess_sampl
 	return KVT_OK;
 }
 
+/* ---- orders that the shape rules out ------------------------------------- */
+
+static void doubt_pages(struct kvt_guess *g)
+{
+	const struct kvt_guess_pages *p = &g->pages;
+	char text[512];
+
+	if (!p->clear)
+		snprintf(text, sizeof(text),
+			 "the data does not distinguish the first of these layouts from "
+			 "one with its pages in another order");
+	else if (p->is_layout)
+		snprintf(text, sizeof(text),
+			 "its shape says %s, but its data has the order of %s: %s",
+			 kvt_layout_called(&p->said).s, kvt_layout_called(&p->layout).s,
+			 p->text);
+	else
+		snprintf(text, sizeof(text),
+			 "its shape says %s, but its data has pages in another order: %s",
+			 kvt_layout_called(&p->said).s, p->text);
+	kvt_guess_doubt(g, text);
+	g->confidence = 0;
+}
+
+static enum kvt_status look_at_pages(struct kvt_guess *g, struct guess_sample *s,
+				     struct kvt_error *err)
+{
+	struct kvt_guess_candidate *first = &g->candidate[0];
+	struct kvt_guess_candidate c;
+	struct kvt_dump *dump;
+	enum kvt_status status;
+
+	if ((status = kvt_guess_open(&dump, &c, s, kvt_layout_string(&first->layout).s,
+				     err)))
+		return status;
+	status = kvt_guess_turn_pages(&g->pages, &c, s, dump, err);
+	kvt_dump_close(dump);
+	if (!status && g->pages.fault)
+		doubt_pages(g);
+	return status;
+}
+
 /* ---- all of it ---------------------------------------------------------- */
 
 /* A dump that says its layout needs no guess, and one must not contradict it. */
@@ -392,7 +435,7 @@ static enum kvt_status rank(struct kvt_guess *g, struct guess_sample *s,
 			 kvt_layout_string(&g->better).s);
 		kvt_guess_doubt(g, beyond);
 	}
-	return KVT_OK;
+	return g->why_not[0] ? KVT_OK : look_at_pages(g, s, err);
 }
 
 enum kvt_status kvt_guess(struct kvt_guess *out, const struct kvt_guess_source *source,
