@@ -8,6 +8,10 @@ and more that is said; then caches made up here, whose layout is drawn at random
 The answer is compared by the place of each element: layouts with the same bytes
 are one answer.  A wrong answer above the threshold fails, and so do fewer right
 ones than were recorded.  KVT_FULL=1 makes up more.
+
+Then the rows of pages are put in another order, and what says the layout left as it
+is: guess gives no answer and names the order, doctor contradicts what is said; and of
+nothing that is right does it say so.
 """
 import json
 import os
@@ -193,7 +197,7 @@ def make_up(rng, kind):
     return cells, dims
 
 
-def made_up(tmp, rng, kind, count):
+def made_up(tmp, rng, kind, count, alarms):
     rows = []
     for i in range(count):
         cells, dims = make_up(rng, kind)
@@ -212,8 +216,86 @@ def made_up(tmp, rng, kind, count):
             args.append(f"--dtype={dtype}")
         rows.append((f"{layout} {dtype} {dims}",
                      outcome(path, args, offsets, dims, dtype)))
+        found = contradiction(path, f"--layout={layout}", f"--dtype={dtype}",
+                              *shape_args(dims))
+        if found:
+            alarms.append((kind, rows[-1][0], found))
         oracle._cache.clear()
     return rows
+
+
+# ---- pages in another order --------------------------------------------------
+
+def contradiction(path, *args):
+    """What doctor says of the order of rows in pages; None: nothing."""
+    r = kvtool("doctor", "--json", *args, path)
+    if r.code > 1:
+        return f"failed: {r}"
+    found = json.loads(r.out)["files"][0]["pages"]
+    return found and (found["fault"], found["arguments"])
+
+
+def out_of_order(cells):
+    """Cells [K, L, B, S, H, D] whose pages were read in an order they do not have."""
+    orders = [("split-kv", "way={},rows=0", "SHK", "KSH")]
+    if cells.shape[4] > 1:
+        orders += [("swap-heads-slots", "way={}", "SH", "HS"),
+                   ("split-kv", "way={},rows=1", "HSK", "KHS"),
+                   ("split-kv", "way={},rows=2", "SK", "KS")]
+    for fault, args, *order in orders:
+        for way in 0, 1:
+            lie, said = order[::1 - 2 * way]
+            rest = "LB" + "".join(a for a in "KSH" if a not in lie)
+            at = ["KLBSHD".index(a) for a in rest + lie + "D"]
+            to = ["KLBSHD".index(a) for a in rest + said + "D"]
+            x = cells.transpose(at).reshape([cells.shape[a] for a in to])
+            yield fault, args.format(way), x.transpose(np.argsort(to))
+
+
+def beside(d, path, x):
+    """The dump with these cells, and all that it says of itself."""
+    flat = np.empty(d.nelements, x.dtype)
+    flat[d.offsets] = x
+    with open(d.path, "rb") as f:
+        data = f.read()
+    with open(path, "wb") as f:
+        f.write(data[:len(data) - flat.nbytes] + flat.tobytes())
+    with open(os.path.splitext(path)[0] + ".json", "w") as f:
+        json.dump(dict(d.side, file=os.path.basename(path)), f)
+
+
+def pages(tmp):
+    """Of real dumps all are told, by their names, and nothing of those that are sound."""
+    counts = {"sound": 0, "faults": 0, "told": 0, "arrays": 0, "guessed": 0}
+    wrong = []
+    for i, d in enumerate(oracle.attention_dumps()):
+        if d.latent or not FULL and i % 8:
+            continue
+        path = f"{tmp}/pages{os.path.splitext(d.path)[1]}"
+        found = contradiction(d.path)
+        counts["sound"] += 1
+        if found:
+            wrong.append((d.name, "sound", found))
+        for fault, args, x in out_of_order(d.cells):
+            beside(d, path, x)
+            found = contradiction(path)
+            counts["faults"] += 1
+            counts["told"] += found == (fault, args)
+            os.unlink(f"{tmp}/pages.json")
+            if found != (fault, args):
+                wrong.append((d.name, fault, args, found))
+            # where keys and values are packed apart, half of it may be in order
+            if fault != "swap-heads-slots" or d.layout not in oracle.ONE_PLANE:
+                continue
+            how, answer = ask(path, *shape_args(d.dims))
+            named = answer and answer["pages"] and answer["pages"]["fault"] == fault
+            counts["arrays"] += 1
+            counts["guessed"] += bool(named)
+            if how == "told" and not is_true(answer, d.offsets, d.dims, d.dtype):
+                wrong.append((d.name, fault, args, how))
+    print(f"# pages: {counts}")
+    tap.ok(not wrong, "pages in another order are told, and no sound ones", wrong)
+    tap.ok(counts["sound"] and counts["guessed"], "guess tells them, too", counts)
 
 
 def without_a_name(tmp, rng, count):
@@ -304,14 +386,17 @@ def main():
     rng = np.random.default_rng(7)
     with oracle.workdir() as tmp:
         check_table("real dumps", real_dumps(tmp), RECORDED)
-        table = {kind: made_up(tmp, rng, kind, COUNT) for kind in MADE_UP}
+        alarms = []
+        table = {kind: made_up(tmp, rng, kind, COUNT, alarms) for kind in MADE_UP}
         check_table("made up", table, MADE_UP)
-        table = {"noise": made_up(tmp, rng, "noise", COUNT),
+        table = {"noise": made_up(tmp, rng, "noise", COUNT, alarms),
                  "order unnamed": without_a_name(tmp, rng, COUNT)}
         for kind, rows in table.items():
             odd = [r for r in rows if r[1] != "declined"]
             print(f"# {kind}: {len(rows) - len(odd)} of {len(rows)} declined")
             tap.ok(not odd, f"{kind} is declined", odd)
+        tap.ok(not alarms, "doctor contradicts no layout that is right", alarms)
+        pages(tmp)
         containers(tmp, rng)
     return tap.done()
 

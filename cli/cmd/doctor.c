@@ -16,6 +16,9 @@
 #include "cli/signals.h"
 #include "formats/hints.h"
 
+/* Bytes of it that are asked which layout they have. */
+enum { SAMPLE = 8 << 20 };
+
 struct arguments {
 	struct kvt_hints hints, side[NSIDES];	/* of both, of one alone */
 	struct kvt_run run;
@@ -86,7 +89,7 @@ static void ask_data(struct patient *p, const struct kvt_hints *hints,
 {
 	struct kvt_guess_source of = { .name = p->name, .open = open_as,
 				       .context = (void *)(uintptr_t)p->name,
-				       .hints = *hints, .nbytes = 8 << 20 };
+				       .hints = *hints, .nbytes = SAMPLE };
 	struct kvt_guess g = { .ncandidates = 0 };
 	struct kvt_error why = { "" };
 	struct kvt_text layout;
@@ -102,6 +105,9 @@ static void ask_data(struct patient *p, const struct kvt_hints *hints,
 		if (!told && kvt_open(&p->dump, p->name, &guessed, &why))
 			p->dump = NULL;
 	}
+	/* why the one that its shape allows is none */
+	if (!told && !p->dump && g.pages.clear)
+		kvt_fail(&p->refused, p->status, "%s; give --layout", g.why_not);
 	kvt_guess_free(&g);
 }
 
@@ -142,9 +148,14 @@ static enum kvt_status examine(struct patient *p, const struct kvt_run *run,
 
 	p->facts = calloc(1, sizeof(*p->facts));
 	p->strange = calloc((size_t)s->ngroups + 1, sizeof(*p->strange));
-	if (!p->facts || !p->strange)
+	p->pages = calloc((size_t)s->ngroups + 1, sizeof(*p->pages));
+	if (!p->facts || !p->strange || !p->pages)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	p->status = kvt_describe(p->facts, p->name, p->dump, &why);
+	/* what cannot be read is a finding of the check */
+	for (int g = 0; !p->contradicted && g < s->ngroups; g++)
+		if (kvt_guess_pages(&p->pages[g], p->dump, g, SAMPLE, &why) == KVT_SYSTEM)
+			return kvt_fail(err, KVT_SYSTEM, "%s", why.text);
 	if (!p->status)
 		p->status = kvt_check_dump(&p->check, p->dump, p->name, true, run, &why);
 	for (int g = 0; !p->status && g < s->ngroups; g++)
@@ -216,6 +227,7 @@ static void doctor_free(struct doctor *d)
 		     g++)
 			kvt_strangeness_free(&p->strange[g]);
 		free(p->strange);
+		free(p->pages);
 		if (p->facts)
 			kvt_description_free(p->facts);
 		free(p->facts);

@@ -3,10 +3,11 @@
  * doctor_judge.c - from what was found to one verdict and the next command
  *
  * What comes first decides: a dump that cannot be read; a difference that a fault with a
- * name explains; what is wrong in one dump alone; any other difference.  Of findings
- * errors come before what is strange, and that before warnings.
+ * name explains; what is wrong in one dump alone; any other difference.  Of findings a
+ * layout that the data contradicts comes first, then errors, what is strange, warnings.
  */
 #include "cli/cmd/doctor.h"
+#include "cli/print/guess.h"
 #include "cli/streams.h"
 
 #include <ctype.h>
@@ -122,6 +123,29 @@ static void tell_finding(struct doctor *d, const struct doctor_said *said,
 	next_of_finding(d, said, p, f);
 }
 
+/* The command undoes it, in another file. */
+static void tell_pages(struct doctor *d, const struct doctor_said *said,
+		       const struct patient *p, const struct kvt_guess_pages *pages)
+{
+	const struct kvt_snapshot *s = p->facts->snapshot;
+	const char *dot = strrchr(p->name, '.');
+	char command[256], mended[64];
+
+	snprintf(d->sentence, sizeof(d->sentence),
+		 "%s: the layout is not what it is said to be, %s: by its data it is %s%s%s",
+		 p->name, kvt_layout_called(&pages->said).s,
+		 pages->is_layout ? kvt_layout_called(&pages->layout).s : "",
+		 pages->is_layout ? ", " : "", pages->text);
+	snprintf(command, sizeof(command), "%s%s%.60s", guess_undo(pages).s,
+		 s->ngroups > 1 ? " --group=" : "",
+		 s->ngroups > 1 ? s->group[pages - p->pages].id : "");
+	next_is(d, command, said, p);
+	snprintf(mended, sizeof(mended), "mended%s",
+		 dot && !strchr(dot, '/') && strlen(dot) < 16 ? dot : ".h5");
+	if (d->next[0])
+		append_word(d, mended);
+}
+
 /* False: nothing is wrong with it alone. */
 static bool judge_alone(struct doctor *d, const struct doctor_said *said,
 			const struct patient *p)
@@ -129,14 +153,18 @@ static bool judge_alone(struct doctor *d, const struct doctor_said *said,
 	const struct kvt_finding *error = worst_finding(&p->check, KVT_ERROR);
 	const struct kvt_finding *warning = worst_finding(&p->check, KVT_WARNING);
 	const struct kvt_strange *strange = worst_strange(p);
+	const struct kvt_guess_pages *pages = patient_pages(p);
 
-	if (error) {
-		tell_finding(d, said, p, error);
+	/* first what may be why there are errors */
+	if (pages) {
+		tell_pages(d, said, p, pages);
 	} else if (p->contradicted) {
 		snprintf(d->sentence, sizeof(d->sentence),
 			 "%s: the layout is not what was said: by its data it is%s",
 			 p->name, p->guessed);
 		next_is(d, "kvtool describe", said, p);
+	} else if (error) {
+		tell_finding(d, said, p, error);
 	} else if (strange) {
 		/* what comes behind a colon is why, and is told below */
 		snprintf(d->sentence, sizeof(d->sentence), "%s: %s: %.*s", p->name,

@@ -8,6 +8,7 @@
 #include "cli/print/doctor.h"
 #include "cli/print/describe.h"
 #include "cli/print/fsck.h"
+#include "cli/print/guess.h"
 #include "cli/screen.h"
 
 static const char *verdict_name(enum doctor_verdict verdict)
@@ -19,6 +20,14 @@ static const char *verdict_name(enum doctor_verdict verdict)
 	};
 
 	return names[verdict];
+}
+
+const struct kvt_guess_pages *patient_pages(const struct patient *p)
+{
+	for (int g = 0; p->pages && g < p->facts->snapshot->ngroups; g++)
+		if (p->pages[g].clear)
+			return &p->pages[g];
+	return NULL;
 }
 
 /* ---- text --------------------------------------------------------------- */
@@ -60,6 +69,24 @@ static void print_guess(const struct patient *p)
 	       p->guessed);
 }
 
+static void print_pages(const struct patient *p, int g)
+{
+	const struct kvt_guess_pages *pages = &p->pages[g];
+	const struct kvt_snapshot *s = p->facts->snapshot;
+
+	if (!pages->clear)
+		return;
+	print_label("layout");
+	if (s->ngroups > 1)
+		plainf("%s ", s->group[g].id);
+	plainf("is said to be %s; by its data it is %s: %s ",
+	       kvt_layout_called(&pages->said).s,
+	       pages->is_layout ? kvt_layout_called(&pages->layout).s : "not",
+	       pages->text);
+	plainf("(%.1f times the margin that is needed, kvtool-guess(1))\n",
+	       pages->evidence);
+}
+
 static void print_patient(const struct patient *p, bool notes)
 {
 	screen_paint(SCREEN_NAME);
@@ -69,6 +96,8 @@ static void print_patient(const struct patient *p, bool notes)
 	if (p->facts)
 		describe_sentence(stdout, p->facts);
 	print_guess(p);
+	for (int g = 0; p->pages && g < p->facts->snapshot->ngroups; g++)
+		print_pages(p, g);
 	print_findings(&p->check, notes);
 	for (int g = 0; p->strange && g < p->facts->snapshot->ngroups; g++)
 		print_strange(&p->strange[g]);
@@ -99,12 +128,14 @@ void doctor_text(const struct doctor *d)
 static void put_patient(struct json_out *out, json_t *list, const struct patient *p)
 {
 	json_t *o = json_append_object(out, list), *fsck = json_array(), *strange;
+	const struct kvt_guess_pages *pages = patient_pages(p);
 
 	json_put_text(out, o, "file", p->name);
 	json_put_text(out, o, "refused", p->dump ? NULL : p->refused.text);
 	json_put_text(out, o, "layout_arguments",
 		      p->guessed[0] ? p->guessed : NULL);
-	json_put_bool(out, o, "layout_contradicted", p->contradicted);
+	json_put_bool(out, o, "layout_contradicted", p->contradicted || pages);
+	guess_pages_json(out, o, pages);
 	json_put(out, o, "fsck", fsck);
 	fsck_json(out, json_append_object(out, fsck), &p->check, INT_MAX);
 	strange = json_put_array(out, o, "strange");

@@ -21,6 +21,7 @@ struct patient {
 	/* The layout is what the data speaks for: nothing said one, or another one. */
 	char guessed[384];		/* " --layout=hnd --dtype=..."; or "" */
 	bool contradicted;
+	struct kvt_guess_pages *pages;	/* [groups] order that the data contradicts */
 };
 
 enum doctor_verdict {
@@ -43,6 +44,8 @@ struct doctor {
 	char next[2048];		/* a command that can be typed; "": none */
 };
 
+/* Of the first group whose data contradicts its layout; or NULL. */
+const struct kvt_guess_pages *patient_pages(const struct patient *p);
 void doctor_text(const struct doctor *d);
 void doctor_json(struct json_out *out, const struct doctor *d);
 

@@ -103,6 +103,46 @@ verdict() {
 	run -0 kvtool doctor "${sizes[@]}" --dtype=bf16 --layout=nhd unknown.npy
 }
 
+@test "a layout that a manifest, a header or a snapshot says, and the data contradicts" {
+	files good
+	for name in right.npy right.safetensors right.h5; do
+		kvtool relayout -q --to=hnd good.npy $name
+		run -0 kvtool doctor $name
+		wrong=${name/right/wrong}
+		kvtool mutate -q --fault=swap-heads-slots,way=0 $name "$wrong"
+		run -1 kvtool doctor "$wrong"
+		[ "${lines[0]}" = "$wrong: the layout is not what it is said to be, hnd (LBHSC): by its data it is nhd (LBSHC), [S,H] rows under a shape of [H,S]" ]
+		[[ ${lines[3]} = '  layout    is said to be hnd (LBHSC); by its data it is nhd (LBSHC): '* ]]
+		follow
+		run -0 kvtool diff $name "mended.${name#*.}"
+	done
+	run -1 kvtool doctor --json wrong.h5
+	jq -e '.verdict == "wrong" and (.files[0] | .layout_contradicted and
+		.pages.fault == "swap-heads-slots" and .pages.layout == "LBSHC")' <<<"$output"
+	jq -e '.files[0].pages == null' <<<"$(kvtool doctor --json right.h5)"
+	# of an order that is no layout
+	kvtool mutate -q --fault=swap-heads-slots,way=1 right.h5 turned.h5
+	run -1 kvtool doctor turned.h5
+	[[ ${lines[0]} = *'is said to be, hnd (LBHSC): by its data it is [H,S] rows under a shape of [S,H]' ]]
+	# told with --layout, and by the shape alone
+	command cp wrong.npy a.npy
+	run -1 kvtool doctor --layout=hnd --dtype=bf16 "${sizes[@]}" a.npy
+	[[ ${lines[0]} = *'by its data it is nhd (LBSHC), [S,H] rows under a shape of [H,S]' ]]
+	run -3 kvtool doctor "${sizes[@]}" a.npy
+	[[ ${lines[0]} = 'a.npy cannot be read: its shape says hnd (LBHSC), but its data has the order of nhd (LBSHC): '* ]]
+	[[ ${lines[-1]} = 'next: kvtool guess '* ]]
+}
+
+@test "data without order contradicts no layout" {
+	# below 1/16, so that none is NaN
+	head -c 491520 /dev/urandom | tr '\000-\377' '\000-\053' >noise.bin
+	head -c 491520 /dev/zero >zero.bin
+	for name in noise zero; do
+		kvtool doctor --json --layout=nhd --dtype=fp16 "${sizes[@]}" $name.bin >out || true
+		jq -e '.files[0].pages == null and .verdict != "unreadable"' out
+	done
+}
+
 @test "what cannot be read or compared is status 3, with a command that goes on" {
 	files good unknown
 	run -3 --separate-stderr kvtool doctor unknown.npy
