@@ -27,7 +27,7 @@ static const struct symptom {
 	  "kvtool diff --by=tokens good.npy bs32.npy" },
 	{ NULL, "Garbage after I changed the backend, or its layout (NHD, HND)",
 	  "pages of one order are read in the other: heads are taken for slots",
-	  "kvtool diff --a=layout=nhd --b=layout=hnd nhd.npy hnd.npy" },
+	  "kvtool doctor good.npy turned.npy" },
 	{ NULL, "Garbage at TP 4 but not at TP 2 or TP 1",
 	  "ranks in another order, a rank twice, or heads dealt in another way",
 	  "kvtool diff good.npy : ranks/*.safetensors" },

@@ -47,6 +47,9 @@ def main(folder):
     write(folder, "bad", x, side)
     write(folder, "swapped", x, side)
 
+    # pages of head after head, taken for slot after slot
+    write(folder, "turned", good.swapaxes(2, 3).reshape(good.shape), side)
+
     x = good.copy()
     x[:, :, :, 2:] = 0
     write(folder, "rank1-bad", x, side)
