@@ -219,7 +219,7 @@ def document(path, ours, copies):
     render = from_markdown if path.endswith(".md") else from_notebook
     body = linked(moved(render(read(path)), os.path.dirname(path), copies), ours)
     found = re.search(r"<h1\b[^>]*>(.*?)</h1>", body, re.S)
-    title = words(found[1]) if found else path
+    title = (words(found[1]) if found else path) + (" (notebook)" if path.endswith(".ipynb") else "")
     what = re.search(r"<p>(.*?)</p>", body, re.S)
     # its first sentence
     what = re.split(r"(?<=\.)\s", words(what[1]), maxsplit=1)[0] if what else ""
@@ -243,9 +243,9 @@ def link(page, text=None):
 
 
 def tasks():
-    """What kvtool help how prints: a question, and below it what to type."""
+    """What kvtool help how prints, up to an empty line: a question, and below it what to type."""
     rows = []
-    for line in run(KVTOOL, "help", "how").splitlines():
+    for line in run(KVTOOL, "help", "how").split("\n\n")[0].splitlines():
         if not line.startswith(" "):
             rows.append([html.escape(line), ""])
         else:

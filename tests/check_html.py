@@ -128,7 +128,7 @@ def index(page):
     """What the program lists, and every page of the manual, is in the index."""
     text = " ".join(page.text.split())
     how = kvtool("help", "how").out.splitlines()
-    tasks = [line for line in how if not line.startswith(" ")]
+    tasks = [line for line, after in zip(how, how[1:]) if not line.startswith(" ") and after.startswith(" ")]
     lines = kvtool("help", "symptoms").out.splitlines()
     symptoms = [line for line, after in zip(lines, lines[1:])
                 if not line.startswith(" ") and after.startswith(" ")]
