@@ -269,11 +269,14 @@ static bool next_order(char *letters, int n)
 	return true;
 }
 
-/* An order that nobody is known to write has to lead clearly, in either measure. */
+/*
+ * An order that nobody is known to write has to lead clearly; but with the same channels,
+ * where kinship alone decides, the winner has to be ahead of it.
+ */
 static bool leads(const struct kvt_guess_measures *a, const struct kvt_guess_measures *b)
 {
 	if (kvt_guess_same_channels(a, b))
-		return a->kinship - b->kinship > GUESS_LEAST_KINSHIP * b->kinship_spread;
+		return a->kinship > b->kinship;
 	return a->gain - b->gain > kvt_guess_gain_needed(b);
 }
 
