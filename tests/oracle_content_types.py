@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 import numpy as np
 
 import content_model as model
-from oracle import Tap, kvtool, need_program_and_data, workdir
+from oracle import Tap, kvtool, need_program_and_data, safetensors_tensors, workdir
 
 tap = Tap()
 rows_read = 0
@@ -711,14 +711,39 @@ def check_diff(tmp, rng):
     tap.equal((r.code, rotation(r)), (0, ("hadamard", "hadamard", False)), "turboquant")
 
 
+# ---- other floats ---
+
+def check_floats(tmp, rng):
+    """Numbers of one type as those of another, rounded once, or refused."""
+    a = rng.standard_normal((2, 2, 3, 4, 2, 8)).astype(np.float32) * 300
+    a.flat[:4] = 65519, -65519, 1e-7, 0
+    path = f"{tmp}/floats.npy"
+    def convert(name):
+        np.save(path, a)
+        r = kvtool("convert", "-q", "-f", "--layout=LKBSHD", "--dtype=float32",
+                   f"--decode={name}", path, f"{tmp}/out.safetensors")
+        return r, next(iter(safetensors_tensors(f"{tmp}/out.safetensors")
+                            .values()))[2] if r.code == 0 else b""
+    r, raw = convert("float16")
+    tap.ok(r.code == 0 and raw == a.astype(np.float16).tobytes(), "float32 as float16", r)
+    u = a.view(np.uint32)
+    r, raw = convert("bfloat16")
+    tap.ok(r.code == 0 and raw == ((u + 0x7fff + ((u >> 16) & 1)) >> 16)
+           .astype(np.uint16).tobytes(), "float32 as bfloat16", r)
+    a.flat[5] = 65520
+    r, _ = convert("float16")
+    tap.ok(r.code == 3 and "65520, which float16 cannot hold" in r.err,
+           "but not what is too large", r)
+
+
 # ---- refusals ---------------------------------------------------------------
 
 def check_refused(tmp, rng):
     (cells,), _ = dsv32_nvfp4(rng, 480)
     path = f"{tmp}/refused.npy"
     write(path, cells.reshape(2, 5, 48, 1, 1, -1), "nvfp4-ds-mla", "mla", kind="mla")
-    for args, says in ((["--decode=int8"], "float32 or float64"),
-                       (["--decode=bfloat16"], "float32 or float64"),
+    for args, says in ((["--decode=int8"], "float32, float64, float16"),
+                       (["--decode=float8_e4m3fn"], "float32, float64, float16"),
                        (["--decode=fp7"], "is not an element type"),
                        (["--scale=2"], "--scale is for --decode"),
                        (["--decode=float32", "--scale=0"], "--scale is")):
@@ -849,6 +874,7 @@ def main():
         check_kernel_pages(tmp, rng)
         check_writer(tmp)
         check_diff(tmp, rng)
+        check_floats(tmp, np.random.default_rng(7))
         check_refused(tmp, rng)
         check_torn(tmp, rng)
         check_single(tmp, rng)

@@ -8,6 +8,7 @@
  */
 #include "lib/dump/map.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,11 +154,18 @@ static void decode_row(double *out, const struct decoding *d, int64_t block,
 		out[i] *= scale_of(d, k);
 }
 
-static void put(uint8_t *to, double value, int elem)
+/* False: it is a number, and the type has none that is as large. */
+static bool put(uint8_t *to, double value, const struct kvt_dtype *dtype)
 {
 	float single = (float)value;
 
-	memcpy(to, elem == 4 ? (void *)&single : (void *)&value, (size_t)elem);
+	if (dtype->elem < 4) {
+		kvt_dtype_encode(dtype, to, value);
+		return !isfinite(value) || isfinite(kvt_dtype_decode(dtype, to));
+	}
+	memcpy(to, dtype->elem == 4 ? (void *)&single : (void *)&value,
+	       (size_t)dtype->elem);
+	return true;
 }
 
 /* The next index of slots, heads and halves of the box; false: there was none. */
@@ -194,8 +202,10 @@ static enum kvt_status decode_box(uint8_t *buf, double *row, const struct decodi
 			   count);
 		for (int64_t i = box->begin[KVT_AXIS_D]; i < box->end[KVT_AXIS_D]; i++) {
 			at[KVT_AXIS_D] = i - box->begin[KVT_AXIS_D];
-			put(buf + kvt_views_at(&views, at), row[i],
-			    (int)group->shape.elem);
+			if (!put(buf + kvt_views_at(&views, at), row[i], group->dtype))
+				return kvt_fail(err, KVT_BAD_INPUT,
+						"%s: a number is %g, which %s cannot hold",
+						group->id, row[i], group->dtype->name);
 		}
 	} while (advance(index, box));
 	return KVT_OK;
@@ -297,9 +307,9 @@ enum kvt_status kvt_dump_decode(struct kvt_dump **out, const struct kvt_dump *du
 	struct kvt_snapshot snapshot;
 	enum kvt_status status;
 
-	if (!dtype->is_float || dtype->elem < 4)
+	if (!dtype->is_float || dtype->elem < 2)
 		return kvt_fail(err, KVT_USAGE,
-				"numbers are decoded to float32 or float64, not to %s",
+				"numbers are decoded to float32, float64, float16 or bfloat16, not to %s",
 				dtype->name);
 	if ((status = describe(&snapshot, dump, dtype, err)))
 		return status;

@@ -64,11 +64,11 @@ kvt_dump_merge(struct kvt_dump **out, const struct kvt_dump *const *dumps,
 /* ---- decode: the numbers that bytes stand for -------------------------------- */
 
 /*
- * All groups as 'dtype', float32 or float64: quantised numbers times their scales, in
- * the basis of the model, rounded once; times scale[0] if they are keys, or neither,
- * scale[1] if they are values (NULL: ones).  A page of planes becomes a slot for each
- * row.  KVT_BAD_INPUT or KVT_UNSUPPORTED, with the group, if numbers of one cannot be
- * read.
+ * All groups as 'dtype', a float of two bytes or more: quantised numbers times their
+ * scales, in the basis of the model, rounded once; times scale[0] if they are keys, or
+ * neither, scale[1] if they are values (NULL: ones).  A page of planes becomes a slot
+ * for each row.  KVT_BAD_INPUT or KVT_UNSUPPORTED, with the group, if numbers of one
+ * cannot be read; reading is KVT_BAD_INPUT where one is too large for 'dtype'.
  */
 KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_decode(struct kvt_dump **out, const struct kvt_dump *dump,

@@ -461,15 +461,16 @@ class Dump:
 
     def decode(self, dtype: Any = "float32") -> "Dump":
         """
-        The numbers of all groups as float32 or float64: of a quantised content each
+        The numbers of all groups as float32, float64 or float16: of a quantised content each
         times its scale, as the engine reads it; of other groups they are the elements.
 
         >>> open("cache.npy").decode().read(layer=3, request="A", kv="k").dtype
         dtype('float32')
         """
         name = _arrays.plain_name(dtype)
-        if name not in ("float32", "float64"):
-            raise UsageError(f"dtype is {name!r}, expected 'float32' or 'float64'")
+        if name not in ("float16", "float32", "float64"):
+            raise UsageError(f"dtype is {name!r}, expected 'float32', 'float64' or "
+                             "'float16'")
         found = lib.kvt_dtype_find(path_bytes(name))
         with self._handle as handle:
             made = make("kvt_dump_decode", handle, found, None)
