@@ -171,6 +171,7 @@ static enum kvt_status verify_tokens(const struct kvt_dump *source,
 static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 			      struct kvt_error *err)
 {
+	const struct kvt_format_info *info = kvt_writer_format_info(t->writer[0]);
 	struct kvt_run run = t->run;
 	struct kvt_dump *again;
 	enum kvt_status status = kvt_open_written(&again, t->writer[0], err);
@@ -179,7 +180,7 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 	if (status)
 		return status;
 	run.device = NULL;
-	status = kvt_writer_format_info(t->writer[0])->one_request ?
+	status = info->one_request || info->by_tokens ?
 		 verify_tokens(t->source[0], again, &run, &why) :
 		 r->own.verify ?
 		 r->own.verify(r->own.context, again, t->seen, &run, &why) :

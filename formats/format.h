@@ -216,7 +216,7 @@ struct kvt_writer {
 	int behind;			/* fd of the temporary file, for hints; or -1 */
 	/* what somebody who reads it has to say; the format's create() fills it */
 	struct kvt_facts facts;
-	char fact[4][48];		/* of 'facts' */
+	char fact[6][48];		/* of 'facts' */
 	const char *preset;		/* NULL: none */
 	char *use;			/* what loads it, for people; owned; or NULL */
 	struct kvt_rows tensor;		/* what the manifest says of the file */
@@ -382,7 +382,7 @@ extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 	kvt_npy_format, kvt_raw_format, kvt_canonical_format, kvt_folder_format,
 	kvt_null_format,
 	kvt_npz_format, kvt_torch_format, kvt_cache_format, kvt_mlx_format,
-	kvt_llama_format,
+	kvt_llama_format, kvt_ggsq_format, kvt_ggsn_format,
 	kvt_hicache_format, kvt_offload_format, kvt_trtllm_format, kvt_flexkv_format,
 	kvt_kvbm_format, kvt_lmcache_format, kvt_mooncake_format,
 	kvt_mlx_blocks_format, kvt_layer_files_format;

@@ -27,7 +27,8 @@ static const struct kvt_format *const formats[] = {
 	&kvt_mlx_blocks_format,
 	/* a file of tensors may say that they are a cache of transformers or mlx */
 	&kvt_mlx_format, &kvt_cache_format, &kvt_safetensors_format,
-	&kvt_llama_format, &kvt_npz_format, &kvt_torch_format,
+	&kvt_llama_format, &kvt_ggsq_format, &kvt_ggsn_format,
+	&kvt_npz_format, &kvt_torch_format,
 	&kvt_offload_format, &kvt_hicache_format, &kvt_trtllm_format,
 	&kvt_flexkv_format, &kvt_kvbm_format,
 	/* before the connector's, which takes any folder */

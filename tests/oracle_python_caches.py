@@ -930,6 +930,16 @@ def told_by_messages(tmp):
     d.write(f"{tmp}/o.safetensors", format="transformers", as_is=True)
     tap.ok("as_is=True writes" in said and len(kv.open(f"{tmp}/o.safetensors")) == len(d),
            "as_is= of write()", said)
+    like = f"{root}/llama.cpp/s260k.hole.s0.ggsq"
+    d = kv.open(like, heads=4)
+    said = refused(kv.UsageError, lambda: d.write(f"{tmp}/o.ggsq"))
+    d.write(f"{tmp}/o.ggsq", template=like, as_is=True)
+    with open(like, "rb") as a, open(f"{tmp}/o.ggsq", "rb") as b:
+        tap.ok('template="STATE"' in said and a.read() == b.read(),
+               "template= of write(), which gives the engine's own file again", said)
+    several = kv.open(f"{root}/llama.cpp/s260k.streams4.ggsn", heads=4)
+    said = refused(kv.BadInput, lambda: several.write(f"{tmp}/p.ggsq", template=like))
+    tap.ok("this dump has 3" in said, "a state of one sequence is of one request", said)
     pools = [kv.from_tensors([np.zeros((2, 3, 4, 2, 8), "f4")], layout="KBSHD", **more)
              for more in ({}, {})]
     said = refused(kv.BadInput, lambda: kv.merge(pools))

@@ -37,7 +37,10 @@ static enum kvt_status open_described(struct kvt_dump **out,
 	};
 	char heads[48];
 
-	if (written->parallel.tp_size > 1) {
+	if (writer->format->info.by_tokens)
+		hints = (struct kvt_hints){ .format = writer->options.format };
+
+	else if (written->parallel.tp_size > 1) {
 		snprintf(heads, sizeof(heads), "total-heads=%lld",
 			 (long long)group->total_heads);
 		hints.facts = (struct kvt_facts){ 1, { heads } };
@@ -50,7 +53,12 @@ enum kvt_status kvt_open_written(struct kvt_dump **out, const struct kvt_writer 
 				 struct kvt_error *err)
 {
 	struct kvt_hints hints = { .format = writer->options.format };
-	enum kvt_status status = kvt_open(out, kvt_writer_staged(writer), &hints, err);
+	enum kvt_status status;
+
+	/* what the file does not say is not guessed, either */
+	if (writer->format->info.by_tokens)
+		return open_described(out, writer, err);
+	status = kvt_open(out, kvt_writer_staged(writer), &hints, err);
 
 	if (status == KVT_BAD_INPUT && !open_described(out, writer, NULL))
 		status = KVT_OK;

@@ -32,6 +32,23 @@ enum kvt_status kvt_llama_no_memory(const struct kvt_llama_opening *o)
 
 /* ---- rows --------------------------------------------------------------- */
 
+/* The first elements of all pairs are one half of a key, the second ones the other. */
+static enum kvt_status add_pairs(struct kvt_llama_opening *o, int g,
+				 struct kvt_token_run run)
+{
+	const struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
+	int64_t dim = group->shape.n[KVT_AXIS_D], step = run.stride[KVT_AXIS_D];
+	enum kvt_status status = KVT_OK;
+
+	run.stride[KVT_AXIS_D] = 2 * step;
+	for (int half = 0; !status && half < 2; half++, run.offset += step) {
+		run.dim[0] = half * (dim / 2);
+		run.dim[1] = run.dim[0] + dim / 2;
+		status = kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
+	}
+	return status;
+}
+
 /* One run of neighbours, of keys, values or both, in layers at equal distances. */
 static enum kvt_status add_rows(struct kvt_llama_opening *o, int g, int kv,
 				const struct kvt_llama_member *m,
@@ -51,7 +68,9 @@ static enum kvt_status add_rows(struct kvt_llama_opening *o, int g, int kv,
 	run.offset = at + (int64_t)m->cell * run.stride[KVT_AXIS_S];
 	run.kv[0] = group->shape.n[KVT_AXIS_K] == 2 ? kv : 0;
 	run.kv[1] = run.kv[0] + 1;
-	return kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
+	if (kv || !o->pairs)
+		return kvt_token_run_add(&o->reader->flat[g], group, &run, o->err);
+	return add_pairs(o, g, run);
 }
 
 /* The layers of the group, of which others of the cache may lie between. */

@@ -155,6 +155,7 @@ static bool read_stream(struct kvt_llama_stream *s, struct kvt_llama_cursor *c,
 	/* each cell has two numbers at least */
 	if (s->ncells > (c->file->nbytes - c->at) / 8)
 		return false;
+	s->cells_at = c->at;
 	for (int64_t i = 0; i < s->ncells; i++)
 		if (!read_cell(c, number, i, members))
 			return false;
@@ -247,6 +248,7 @@ bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *ou
 	    !read_states(c, out) || !kvt_llama_count(&transposed, c, 0) ||
 	    !kvt_llama_count(&layers, c, MAX_LAYERS))
 		return false;
+	out->listed = layers;
 	for (; c->at < c->file->nbytes; records++) {
 		if (records == 2 * layers || !kvt_llama_count(&type, c, 0) ||
 		    !kvt_llama_take(&nbytes, c, 8) || nbytes > INT64_MAX)

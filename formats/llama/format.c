@@ -12,7 +12,7 @@
  * 2025-08 and 2026-10 wrote (testdata/engines), and src/llama-context.cpp,
  * llama-kv-cache.cpp and llama-memory-recurrent.cpp.
  */
-#include "formats/llama/llama.h"
+#include "formats/llama/write.h"
 #include "formats/manifest/manifest.h"
 #include "lib/base/print.h"
 
@@ -95,7 +95,7 @@ static const struct kvt_llama_rows *rows_of(const struct kvt_llama_opening *o,
 
 /* ---- heads and rows ----------------------------------------------------------- */
 
-enum { TURN_BY_RULE = -1 };	/* of struct kvt_llama_opening's turn */
+enum { TURN_BY_RULE = -1, TURN_UNKNOWN = -2 };	/* struct kvt_llama_opening's turn */
 
 /* Rows of a known type, in elements. */
 static enum kvt_status take_type(const struct kvt_ggml_type **type, int64_t *elems,
@@ -211,6 +211,8 @@ static enum kvt_status check_widths(const struct kvt_llama_opening *o)
 static int64_t turn_of(const struct kvt_llama_opening *o, int kv, int64_t vector,
 		       bool latent)
 {
+	if (o->turn[kv] == TURN_UNKNOWN)
+		return 0;
 	/* what it keeps of MLA never is, nor was anything while it wrote outputs */
 	if (!o->turn[kv] && (o->state.outputs ||
 			     (latent && !strcmp(o->state.arch, "deepseek2"))))
@@ -425,6 +427,25 @@ static enum kvt_status check_rotation(const struct kvt_llama_opening *o)
 			o->reader->leaf.path, text);
 }
 
+/* Keys that are to be read in halves are numbers, and have halves. */
+static enum kvt_status check_pairs(const struct kvt_llama_opening *o)
+{
+	const struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+
+	for (int g = 0; o->pairs && g < s->ngroups; g++) {
+		bool keys = o->part[g].cache >= 0 && o->part[g].kv != 1 &&
+			    s->group[g].kind != KVT_MLA;
+
+		if (keys && (s->group[g].content.type ||
+			     s->group[g].shape.n[KVT_AXIS_D] % 2))
+			return kvt_fail(o->err, KVT_UNSUPPORTED,
+					"%s: --set keys=halves, but group %s has keys of %s",
+					o->reader->leaf.path, s->group[g].id,
+					kvt_group_type(&s->group[g]).s);
+	}
+	return KVT_OK;
+}
+
 /* Cells, but no rows of them, are no dump; neither is an empty one. */
 static enum kvt_status check_groups(const struct kvt_llama_opening *o)
 {
@@ -491,7 +512,7 @@ static enum kvt_status add_groups(struct kvt_llama_opening *o)
 		status = add_cache(o, i);
 	for (int which = 0; !status && o->state.states.ncells && which < 2; which++)
 		status = add_states(o, which);
-	if (status || (status = check_rotation(o)))
+	if (status || (status = check_rotation(o)) || (status = check_pairs(o)))
 		return status;
 	return check_groups(o);
 }
@@ -499,8 +520,8 @@ static enum kvt_status add_groups(struct kvt_llama_opening *o)
 /* ---- the format --------------------------------------------------------- */
 
 /*
- * "none"; "hadamard", keys and values as llama.cpp chooses; "k", "v", one of them; with
- * a number, so many together: "k128/v64".
+ * "none", "unknown"; "hadamard", keys and values as llama.cpp chooses; "k", "v", one of
+ * them; with a number, so many together: "k128/v64".
  */
 static enum kvt_status take_rotation(struct kvt_llama_opening *o)
 {
@@ -508,8 +529,8 @@ static enum kvt_status take_rotation(struct kvt_llama_opening *o)
 
 	if (!text)
 		return KVT_OK;
-	o->turn[0] = o->turn[1] = 1;
-	if (!strcmp(text, "none"))
+	o->turn[0] = o->turn[1] = strcmp(text, "unknown") ? 1 : TURN_UNKNOWN;
+	if (!strcmp(text, "none") || !strcmp(text, "unknown"))
 		return KVT_OK;
 	if (!strcmp(text, "hadamard"))
 		at = "k/v";
@@ -522,7 +543,7 @@ static enum kvt_status take_rotation(struct kvt_llama_opening *o)
 		    (n > 0 && n & (n - 1)) || !strchr("/", at[1 + digits]) ||
 		    (at[1 + digits] && !at[2 + digits]))
 			return kvt_fail(o->err, KVT_USAGE,
-					"--set rotation=%.40s, expected none, hadamard, k, v, or how many numbers: k128/v64",
+					"--set rotation=%.40s, expected none, hadamard, k, v, unknown, or how many numbers: k128/v64",
 					text);
 		*turn = n;
 		at += 1 + digits;
@@ -535,6 +556,7 @@ static enum kvt_status take_facts(struct kvt_llama_opening *o,
 {
 	enum kvt_status status = take_rotation(o);
 	const char *memory = kvt_fact(o->hints, "memory");
+	const char *keys = kvt_fact(o->hints, "keys");
 	int m = 0;
 
 	*asked = (struct kvt_llama_asked){
@@ -544,6 +566,10 @@ static enum kvt_status take_facts(struct kvt_llama_opening *o,
 		m++;
 	if (status)
 		return status;
+	o->pairs = keys && !strcmp(keys, "halves");
+	if (keys && !o->pairs)
+		return kvt_fail(o->err, KVT_USAGE, "--set keys=%.60s, expected halves",
+				keys);
 	if (memory && m == KVT_LLAMA_MEMORIES)
 		return kvt_fail(o->err, KVT_USAGE,
 				"--set memory=%.60s, expected attention, recurrent or hybrid",
@@ -585,8 +611,8 @@ static enum kvt_status name_source(struct kvt_llama_opening *o)
 				"%s: --set arch=%.60s, but the file says %s",
 				o->reader->leaf.path, told, o->state.arch);
 	name_part(part, sizeof(part), o);
-	snprintf(text, sizeof(text), "llama.cpp %s %d%s", o->state.kind, o->state.version,
-		 part);
+	snprintf(text, sizeof(text), "llama.cpp %s %d%s%s", o->state.kind,
+		 o->state.version, part, o->pairs ? KVT_LLAMA_IN_HALVES : "");
 	s->source_format = strdup(text);
 	if (o->state.arch[0] || told)
 		s->model = strdup(o->state.arch[0] ? o->state.arch : told);
@@ -622,8 +648,8 @@ static enum kvt_status llama_open(struct kvt_reader *reader, const char *path,
 }
 
 static const char *const presets[] = { "llama.cpp", NULL };
-static const char *const facts[] = { "arch", "heads", "memory", "rotation", "window",
-				     NULL };
+static const char *const facts[] = { "arch", "heads", "keys", "memory", "rotation",
+				     "window", NULL };
 
 const struct kvt_format kvt_llama_format = {
 	.info = { "llama", "state files of llama.cpp",
@@ -633,4 +659,30 @@ const struct kvt_format kvt_llama_format = {
 	.checks = "every field, length",
 	.probe = llama_probe,
 	.open = llama_open,
+};
+
+/* The same, to be written: each is a form of its own, of one sequence or of all. */
+static const char *const one_ending[] = { ".ggsq", NULL };
+static const char *const all_ending[] = { ".ggsn", NULL };
+
+const struct kvt_format kvt_ggsq_format = {
+	.info = { "ggsq", "state of one sequence of llama.cpp, by a template",
+		  .reads = true, .writes = true, .one_request = true, .by_tokens = true },
+	.endings = one_ending,
+	.facts = facts,
+	.checks = "every field, length",
+	.open = llama_open,
+	.create = kvt_llama_create,
+	.finish = kvt_llama_finish,
+};
+
+const struct kvt_format kvt_ggsn_format = {
+	.info = { "ggsn", "state of all sequences of llama.cpp, by a template",
+		  .reads = true, .writes = true, .by_tokens = true },
+	.endings = all_ending,
+	.facts = facts,
+	.checks = "every field, length",
+	.open = llama_open,
+	.create = kvt_llama_create,
+	.finish = kvt_llama_finish,
 };

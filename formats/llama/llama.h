@@ -27,6 +27,7 @@ struct kvt_llama_rows {
 /* Cells that are stored together; engines have one stream, or one a sequence. */
 struct kvt_llama_stream {
 	int64_t ncells, nlayers;
+	int64_t cells_at;		/* the first one */
 	bool transposed, has_values;
 	int64_t first_row;		/* of the cache's: keys of each layer, values */
 };
@@ -59,6 +60,7 @@ kvt_llama_rows_of(const struct kvt_llama_cache *cache, const struct kvt_llama_st
  */
 struct kvt_llama_states {
 	int64_t ncells, nlayers, nmembers;	/* no cells: nothing is in them */
+	int64_t listed;			/* how many layers the file says */
 	struct kvt_llama_member *member;	/* owned; as above */
 	struct {
 		int64_t nbytes, at;	/* of a cell in a layer; of the first layer's */
@@ -77,6 +79,8 @@ struct kvt_llama_state {
 	int extra;			/* bytes that a cell has besides */
 	bool outputs;			/* of the last batch, before the caches */
 	bool whole;			/* of all sequences, not of one */
+	bool streams;			/* a cache says how many it has */
+	int64_t outputs_at, memory_at;	/* outputs, if any, and what follows them */
 	int ncaches;
 	struct kvt_llama_cache cache[KVT_LLAMA_CACHES];
 	struct kvt_llama_states states;
@@ -200,6 +204,7 @@ struct kvt_llama_opening {
 	struct kvt_llama_part part[KVT_MAX_GROUPS];
 	int64_t window;			/* as the user says; 0: unknown */
 	int64_t turn[2];		/* that, too: see take_rotation() */
+	bool pairs;			/* and that keys have theirs as neighbours */
 	int file;
 	struct kvt_error *err;
 };
@@ -207,6 +212,9 @@ struct kvt_llama_opening {
 /* Are the rows of two layers alike, of keys and, if there are any, of values? */
 bool kvt_llama_alike(const struct kvt_llama_cache *cache,
 		     const struct kvt_llama_stream *s, int64_t a, int64_t b);
+/* What the name of the source ends in, where keys in pairs were read in halves. */
+#define KVT_LLAMA_IN_HALVES ", keys in halves"
+
 /* Fails with KVT_SYSTEM. */
 enum kvt_status kvt_llama_no_memory(const struct kvt_llama_opening *o);
 

@@ -215,6 +215,9 @@ static enum kvt_status keep(struct kvt_llama_state *out, struct search *s,
 	c->at = at;
 	if (r->outputs && !kvt_llama_outputs(c))
 		status = KVT_BAD_INPUT;
+	out->outputs_at = at;
+	out->memory_at = c->at;
+	out->streams = r->streams;
 	for (int i = 0; !status && i < r->ncaches; i++) {
 		out->ncaches = i + 1;
 		status = keep_cache(&out->cache[i], c, r->values[i]);

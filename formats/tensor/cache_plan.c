@@ -74,9 +74,10 @@ static enum kvt_status check_order(const struct cache_writing *w,
 				"group %s holds recurrent states that do not come from %s, and each engine orders them in its own way; --as-is writes them as they are",
 				g->id, w->rules->engine);
 	/* "llama.cpp session version 9", or "llama" of who read a snapshot of it */
-	if (source && !strncmp(source, "llama", strlen("llama")))
+	if (source && !strncmp(source, "llama", strlen("llama")) &&
+	    !strstr(source, "keys in halves"))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"group %s comes from llama.cpp, which orders the elements of keys in pairs for llama and mistral, and as %s does for most others; --as-is writes them as they are",
+				"group %s comes from llama.cpp, which orders the elements of keys in pairs for llama and mistral, and as %s does for most others: read it with --set=keys=halves of these, or --as-is writes them as they are",
 				g->id, w->rules->engine);
 	return KVT_OK;
 }

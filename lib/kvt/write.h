@@ -37,6 +37,9 @@ struct kvt_create_options {
 	/* hdf5: virtual datasets of these; nothing is to be written then; or NULL */
 	const struct kvt_virtual_part *parts;
 	int64_t nparts;
+	/* ggsq, ggsn: a state file of the build and model that is to read it */
+	const char *template_path;
+	const char *key_order;		/* there: "pairs", "halves"; or NULL */
 };
 
 /*
@@ -156,6 +159,7 @@ struct kvt_format_info {
 	bool reads, writes;
 	bool one_pool;			/* each block once: see kvt_dump_one_pool() */
 	bool one_request;		/* written: its tokens in a row, and no blocks */
+	bool by_tokens;			/* written: tokens of requests, in other blocks */
 };
 KVT_API const struct kvt_format_info *kvt_format_info(int i);
 /* What kvt_create() would write there; 'format' is that of its options. */

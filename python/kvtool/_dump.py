@@ -726,20 +726,26 @@ class Dump:
     def write(self, path: Path, *, layout: Optional[str] = None,
               format: Optional[str] = None,  # pylint: disable=redefined-builtin
               overwrite: bool = False, verify: bool = True, sync: bool = True,
-              compress: bool = True, as_is: bool = False, threads: int = 0,
-              memory: int = MEMORY, progress: Optional[Progress] = None) -> None:
+              compress: bool = True, as_is: bool = False,
+              template: Optional[Path] = None, key_order: Optional[str] = None,
+              threads: int = 0, memory: int = MEMORY,
+              progress: Optional[Progress] = None) -> None:
         """
         Writes all of it into a new file or folder, whose format follows from the end of
         its name.  It has its name only when it is complete and, with ``verify``, when
         it was read again and every element found equal; else nothing is left.  What
         an open dump reads is not replaced, nor what this one was made of: UsageError.
-        ``as_is`` leaves recurrent states in the order of their engine.
+        ``as_is`` leaves recurrent states in the order of their engine.  ``template`` is
+        for the formats ggsq and ggsn: another state of the same llama.cpp and model;
+        ``key_order`` how it has the keys of a dump of another engine (kvtool-convert(1)).
         """
         # the library says it, too, by the name of the program's option
         if not overwrite and os.path.lexists(path):
             raise SystemFailure(f"{os.fspath(path)}: exists; overwrite=True replaces it")
         watch = Watch(threads, memory, progress)
-        o = CreateOptions(encoded(format), overwrite, not sync, not compress, as_is=as_is)
+        o = CreateOptions(encoded(format), overwrite, not sync, not compress, as_is=as_is,
+                          template_path=None if template is None else
+                          path_bytes(template), key_order=encoded(key_order))
         info, writer = c_void_p(), c_void_p()
         with self._handle as handle:
             try:
@@ -748,16 +754,17 @@ class Dump:
                     to = parse_layout(layout)
                     call("kvt_snapshot_set_layout", info, byref(to))
                 call("kvt_create", byref(writer), path_bytes(path), byref(o), info)
-                self._fill(watch, handle, writer, verify)
+                self._fill(watch, handle, writer, verify, template is not None)
             finally:
                 lib.kvt_close_writer(writer)
                 lib.kvt_snapshot_delete(info)
 
-    def _fill(self, watch: Watch, handle: int, writer: c_void_p, verify: bool) -> None:
+    def _fill(self, watch: Watch, handle: int, writer: c_void_p, verify: bool,
+              by_tokens: bool) -> None:
         try:
             watch.call("kvt_write", byref(writer), byref(c_void_p(handle)), 1)
             if verify:
-                self._verify(watch, handle, writer)
+                self._verify(watch, handle, writer, by_tokens)
             call("kvt_dump_unchanged", handle)
             call("kvt_publish", byref(writer), 1)
         except Error as error:
@@ -765,11 +772,15 @@ class Dump:
             lib.kvt_writer_retell(writer, byref(err))
             raise type(error)(_native.in_python(text(err.text))) from None
 
-    def _verify(self, watch: Watch, handle: int, writer: c_void_p) -> None:
+    def _verify(self, watch: Watch, handle: int, writer: c_void_p,
+                by_tokens: bool) -> None:
         written = Dump(make("kvt_open_written", writer), "what was written")
         try:
             with written._handle as other:  # pylint: disable=protected-access
-                if self._proof is None:
+                if by_tokens:
+                    o = _native.DiffOptions(by=1, no_diagnosis=True)
+                    watch.call("kvt_diff", handle, other, byref(o), None)
+                elif self._proof is None:
                     watch.call("kvt_verify", handle, other)
                 elif self._proof[1] is not None:
                     with self._proof[0]._handle as before:

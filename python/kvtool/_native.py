@@ -187,7 +187,8 @@ class CreateOptions(Structure):
                 ("uncompressed", c_bool), ("no_digest", c_bool), ("as_is", c_bool),
                 ("level", c_int),
                 ("tile_bytes", c_int64), ("row_ranks", c_int64), ("like", c_void_p),
-                ("parts", c_void_p), ("nparts", c_int64)]
+                ("parts", c_void_p), ("nparts", c_int64),
+                ("template_path", c_char_p), ("key_order", c_char_p)]
 
 
 class DiffOptions(Structure):
@@ -399,9 +400,9 @@ _ARGUMENTS = {"mem-limit": "memory", "to": "layout", "tp-rank": "tp", "tp-size":
               "of-group": "groups", "top": "most", "force": "overwrite",
               "component": "components"}
 #: those that are no option of an input, and are arguments of the same name
-_SAME = ("as-is", "atol", "by", "common", "compact", "exact", "format", "heads", "layers",
-         "mamba-groups", "match", "requests", "scale-a", "scale-b", "threads", "tokens",
-         "tolerance", "total-heads")
+_SAME = ("as-is", "atol", "by", "common", "compact", "exact", "format", "heads",
+         "key-order", "layers", "mamba-groups", "match", "requests", "scale-a", "scale-b",
+         "template", "threads", "tokens", "tolerance", "total-heads")
 _FLAGS = ("as_is", "common", "compact", "exact", "overwrite")
 #: what is more than another name
 _PHRASES = (

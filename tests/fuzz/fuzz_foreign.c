@@ -32,6 +32,33 @@ static const struct kvt_facts told = { 4, { "tokens=9,6", "padding=left", "slots
 
 static const struct kvt_facts rotated = { 1, { "rotation=hadamard" } };
 
+/* Written again, with itself as the template; of far positions that takes too long. */
+static void write_again(const struct kvt_dump *dump, const char *path, bool whole)
+{
+	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+	const struct kvt_create_options options = {
+		.format = whole ? "ggsn" : "ggsq", .no_sync = true, .as_is = true,
+		.template_path = path };
+	struct kvt_writer *writer;
+	struct kvt_error err = { "" };
+	int64_t tokens = 0;
+	char out[64];
+
+	for (int64_t r = 0; r < s->nrequests; r++)
+		tokens += s->request[r].ntokens;
+	if (tokens > 4096)
+		return;
+	snprintf(out, sizeof(out), "/tmp/kvt-fuzz-%ld.bin", (long)getpid());
+	if (kvt_create(&writer, out, &options, s, &err)) {
+		if (!err.text[0])
+			abort();
+		return;
+	}
+	if (kvt_write(&writer, &dump, 1, NULL, &err) && !err.text[0])
+		abort();
+	kvt_close_writer(writer);
+}
+
 static void try_file(const uint8_t *data, size_t size, const struct kvt_hints *hints)
 {
 	static FILE *file;
@@ -48,6 +75,8 @@ static void try_file(const uint8_t *data, size_t size, const struct kvt_hints *h
 		abort();
 	if (!kvt_open(&reader, path, hints, &err)) {
 		read_groups(reader, MOST_BYTES);
+		if (hints->format && !strcmp(hints->format, "llama"))
+			write_again(reader, path, size && data[0] == 'n');
 		kvt_dump_close(reader);
 	} else if (!err.text[0]) {
 		abort();

@@ -1,0 +1,741 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * write.c - a state of llama.cpp, written as its template is
+ *
+ * Fields of cells and rows are written once the plan is known, and the file has its
+ * length from the beginning; rows are parts of the writer's groups, so that their bytes
+ * go where they belong in whatever order they come.
+ */
+#include "formats/llama/write.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/print.h"
+
+enum { GGSN = 0x6767736e, GGSQ = 0x67677371 };
+
+/* ---- fields ------------------------------------------------------------- */
+
+/* Bytes that stand together; rows are between them. */
+struct segment {
+	int64_t at;
+	size_t from, n;
+};
+
+struct fields {
+	uint8_t *byte;
+	size_t n, room;
+	struct segment *segment;
+	size_t nsegments, more;
+	int64_t at;			/* of the file */
+	bool failed, apart;		/* no memory; a new segment begins */
+};
+
+static bool make_room(void **list, size_t *room, size_t n, size_t size)
+{
+	void *more;
+
+	if (n <= *room)
+		return true;
+	*room = 2 * n + 64;
+	if (!(more = realloc(*list, *room * size)))
+		return false;
+	*list = more;
+	return true;
+}
+
+static void put(struct fields *f, const void *bytes, size_t n)
+{
+	if (f->failed || !make_room((void **)&f->byte, &f->room, f->n + n, 1) ||
+	    !make_room((void **)&f->segment, &f->more, f->nsegments + 1,
+		       sizeof(*f->segment))) {
+		f->failed = true;
+		return;
+	}
+	if (!f->nsegments || f->apart)
+		f->segment[f->nsegments++] = (struct segment){ f->at, f->n, 0 };
+	f->apart = false;
+	if (n)
+		memcpy(f->byte + f->n, bytes, n);
+	f->n += n;
+	f->at += (int64_t)n;
+	f->segment[f->nsegments - 1].n += n;
+}
+
+static void put_number(struct fields *f, uint64_t value, size_t n)
+{
+	uint8_t bytes[8];
+
+	for (size_t i = 0; i < n; i++)
+		bytes[i] = (uint8_t)(value >> 8 * i);
+	put(f, bytes, n);
+}
+
+static void put32(struct fields *f, int64_t value)
+{
+	put_number(f, (uint64_t)value, 4);
+}
+
+/* Rows, of which only the length is known. */
+static void leave(struct fields *f, int64_t n, int64_t size)
+{
+	int64_t nbytes;
+
+	if (__builtin_mul_overflow(n, size, &nbytes) ||
+	    __builtin_add_overflow(f->at, nbytes, &f->at))
+		f->failed = true;
+	f->apart = true;
+}
+
+/* Some bytes of the template, as they are. */
+static enum kvt_status put_again(struct fields *f, const struct kvt_llama_writing *w,
+				 int64_t at, int64_t nbytes)
+{
+	enum kvt_status status = KVT_OK;
+	uint8_t bytes[4096];
+
+	while (!status && nbytes) {
+		int64_t n = nbytes < (int64_t)sizeof(bytes) ? nbytes :
+			    (int64_t)sizeof(bytes);
+
+		status = kvt_file_read(&w->files.file[w->file], bytes, n, at, w->err);
+		if (!status)
+			put(f, bytes, (size_t)n);
+		at += n;
+		nbytes -= n;
+	}
+	return status;
+}
+
+/* ---- the beginning ------------------------------------------------------ */
+
+/* One for each position, of the only request; or those of the template. */
+static enum kvt_status put_tokens(struct fields *f, const struct kvt_llama_writing *w)
+{
+	const struct kvt_request *q = w->snapshot->request;
+
+	if (w->snapshot->nrequests == 1 && !q->first_token &&
+	    q->ntoken_ids == q->ntokens) {
+		put32(f, q->ntokens);
+		for (int64_t i = 0; i < q->ntokens; i++)
+			put32(f, q->token_ids[i]);
+		return KVT_OK;
+	}
+	if (!w->writer->options.as_is || w->foreign) {
+		put32(f, 0);
+		return KVT_OK;
+	}
+	put32(f, w->like.ntokens);
+	return put_again(f, w, w->like.tokens_at, 4 * w->like.ntokens);
+}
+
+/* Of a state of all sequences one of a single one can be made: they go by pairs. */
+static enum kvt_status put_head(struct fields *f, const struct kvt_llama_writing *w)
+{
+	const struct kvt_llama_state *like = &w->like;
+	enum kvt_status status;
+
+	put_number(f, w->whole ? GGSN : GGSQ, 4);
+	put32(f, w->whole || !like->whole ? like->version : like->version - 7);
+	if ((status = put_tokens(f, w)) || !w->whole)
+		return status;
+	put32(f, (int64_t)strlen(like->arch));
+	put(f, like->arch, strlen(like->arch));
+	return put_again(f, w, like->outputs_at, like->memory_at - like->outputs_at);
+}
+
+/* ---- caches ------------------------------------------------------------- */
+
+static bool same_cell(const struct kvt_llama_held *a, const struct kvt_llama_held *b)
+{
+	return a->stream == b->stream && a->order == b->order;
+}
+
+/* Cells of a stream, from the i-th that is held on. */
+static int64_t count_cells(const struct kvt_llama_written *c, int64_t i, int64_t stream)
+{
+	int64_t n = 0;
+
+	for (int64_t first = i; i < c->nheld && c->held[i].stream == stream; i++)
+		n += i == first || !same_cell(&c->held[i], &c->held[i - 1]);
+	return n;
+}
+
+/* Tokens that have ids are no image. */
+static bool has_text(const struct kvt_llama_writing *w)
+{
+	bool text = !w->foreign;
+
+	for (int64_t r = 0; text && r < w->snapshot->nrequests; r++)
+		text = w->snapshot->request[r].ntoken_ids ==
+		       w->snapshot->request[r].ntokens;
+	return text;
+}
+
+/* What a cell of M-RoPE has besides; of what is no text it is the template's. */
+static enum kvt_status put_extra(struct fields *f, const struct kvt_llama_writing *w,
+				 int cache, const struct kvt_llama_held *h)
+{
+	const struct kvt_llama_cache *like = &w->like.cache[cache];
+	const struct kvt_llama_stream *s = &like->stream[h->stream];
+	int64_t at = s->cells_at;
+
+	if (!w->like.extra)
+		return KVT_OK;
+	/* of text all of its positions are the same, and newer builds add the token */
+	if (has_text(w)) {
+		put32(f, h->position);
+		put32(f, h->position);
+		if (w->like.extra > 8)
+			put32(f, w->snapshot->request[h->request].token_ids[h->at]);
+		return KVT_OK;
+	}
+	/* cells before it have a sequence each, or several */
+	if (like->nstreams == 1 && like->nmembers == s->ncells)
+		at += 4 * h->like;
+	else
+		for (int64_t i = 0; i < like->nmembers; i++)
+			at += 4 * (like->member[i].stream == h->stream &&
+				   like->member[i].cell < h->like);
+	at += h->like * (8 + w->like.extra) + 8;
+	return put_again(f, w, at, w->like.extra);
+}
+
+static enum kvt_status put_cells(struct fields *f, const struct kvt_llama_writing *w,
+				 int cache, int64_t i, int64_t stream)
+{
+	const struct kvt_llama_held *h = w->cache[cache].held;
+	int64_t end = w->cache[cache].nheld;
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t n; !status && i < end && h[i].stream == stream; i += n) {
+		for (n = 1; i + n < end && same_cell(&h[i], &h[i + n]);)
+			n++;
+		put32(f, h[i].position);
+		put32(f, n);
+		status = put_extra(f, w, cache, &h[i]);
+		for (int64_t k = 0; k < n; k++)
+			put32(f, h[i + k].sequence);
+	}
+	return status;
+}
+
+static void put_rows(struct fields *f, struct kvt_llama_writing *w, int cache, int kv,
+		     int64_t *at, int64_t ncells)
+{
+	const struct kvt_llama_written *c = &w->cache[cache];
+	const struct kvt_llama_rows *rows;
+
+	for (int64_t l = 0; l < c->like->nlayers; l++) {
+		rows = kvt_llama_rows_like(w, cache, kv, l);
+		put32(f, rows->type);
+		if (rows->elem) {
+			put32(f, rows->elem);
+			put32(f, rows->nbytes / rows->elem);
+		} else {
+			put_number(f, (uint64_t)rows->nbytes, 8);
+		}
+		at[l] = f->at;
+		leave(f, ncells, rows->nbytes);
+	}
+}
+
+/* It is said also of what has no layers. */
+static bool is_transposed(const struct kvt_llama_cache *like)
+{
+	bool transposed = false;
+
+	for (int64_t i = 0; i < like->nstreams; i++)
+		transposed |= like->stream[i].transposed;
+	return transposed;
+}
+
+static enum kvt_status put_cache(struct fields *f, struct kvt_llama_writing *w, int cache)
+{
+	struct kvt_llama_written *c = &w->cache[cache];
+	const struct kvt_llama_cache *like = &w->like.cache[cache];
+	int64_t layers = c->like ? c->like->nlayers : 0, i = 0;
+	int64_t streams = like->nstreams;
+	enum kvt_status status = KVT_OK;
+
+	c->at = calloc((size_t)(2 * streams * layers + 1), sizeof(*c->at));
+	if (!c->at)
+		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+	if (w->like.streams)
+		put32(f, streams);
+	for (int64_t s = 0; !status && s < streams; s++) {
+		int64_t n = count_cells(c, i, s), *at = &c->at[2 * s * layers];
+		int64_t first = i;
+
+		while (i < c->nheld && c->held[i].stream == s)
+			i++;
+		put32(f, n);
+		if (!n)
+			continue;
+		status = put_cells(f, w, cache, first, s);
+		put32(f, is_transposed(like));
+		put32(f, layers);
+		for (int kv = 0; layers && kv < 1 + c->like->has_values; kv++)
+			put_rows(f, w, cache, kv, at + kv * layers, n);
+	}
+	return status;
+}
+
+/* ---- states ------------------------------------------------------------- */
+
+static enum kvt_status put_states(struct fields *f, struct kvt_llama_writing *w)
+{
+	struct kvt_llama_kept *k = &w->states;
+	const struct kvt_llama_states *like = &w->like.states;
+
+	if (!like->ncells)
+		return KVT_OK;
+	put32(f, k->ncells);
+	for (int64_t cell = 0; cell < k->ncells; cell++) {
+		int64_t n = 0, end = 0;
+
+		for (int64_t r = 0; r < w->snapshot->nrequests; r++) {
+			const struct kvt_request *q = &w->snapshot->request[r];
+
+			if (k->cell[r] != cell)
+				continue;
+			if (n++ && q->first_token + q->ntokens != end)
+				return kvt_fail(w->err, KVT_BAD_INPUT,
+						"request %.100s shares its recurrent state with one of another length",
+						q->id);
+			end = q->first_token + q->ntokens;
+		}
+		put32(f, end - 1);
+		put32(f, w->whole ? n : 0);
+		for (int64_t r = 0; w->whole && r < w->snapshot->nrequests; r++)
+			if (k->cell[r] == cell)
+				put32(f, w->sequence[r]);
+	}
+	put32(f, 0);
+	put32(f, like->listed);
+	for (int64_t l = 0; l < 2 * like->nlayers; l++) {
+		int which = l >= like->nlayers;
+
+		put32(f, 0);
+		put_number(f, (uint64_t)like->row[which].nbytes, 8);
+		if (l == which * like->nlayers)
+			k->at[which] = f->at;
+		leave(f, k->ncells, like->row[which].nbytes);
+		k->step[which] = 12 + k->ncells * like->row[which].nbytes;
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status write_fields(struct kvt_llama_writing *w, int *file)
+{
+	struct kvt_writer *writer = w->writer;
+	struct fields f = { .n = 0 };
+	enum kvt_status status = put_head(&f, w);
+
+	for (int i = 0; !status && i < w->like.ncaches; i++)
+		status = put_cache(&f, w, i);
+	if (!status)
+		status = put_states(&f, w);
+	if (!status && f.failed)
+		status = kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+	if (!status)
+		status = kvt_files_create(&writer->files, file, writer->temporary, f.at,
+					  w->err);
+	for (size_t i = 0; !status && i < f.nsegments; i++)
+		status = kvt_file_write(&writer->files.file[*file],
+					f.byte + f.segment[i].from,
+					(int64_t)f.segment[i].n, f.segment[i].at, w->err);
+	free(f.byte);
+	free(f.segment);
+	return status;
+}
+
+/* ---- rows --------------------------------------------------------------- */
+
+/* Layers of one group that follow each other there and, at one distance, here. */
+static int64_t count_layers(int64_t *step, const struct kvt_llama_written *c, int kv,
+			    const int64_t *at, int64_t l)
+{
+	const struct kvt_llama_source *s = kvt_llama_source_of(c, kv, l);
+	int64_t n = 1;
+
+	*step = 0;
+	for (; l + n < c->like->nlayers; n++)
+		if (s[n].group != s->group || s[n].kv != s->kv ||
+		    s[n].layer != s->layer + n ||
+		    (n > 1 && at[l + n] - at[l + n - 1] != *step))
+			break;
+		else
+			*step = at[l + n] - at[l + n - 1];
+	return n;
+}
+
+/* Keys in halves are the first elements of all pairs, then the second ones. */
+static enum kvt_status add_run(const struct kvt_llama_writing *w, int g, int kv,
+			       struct kvt_token_run run)
+{
+	const struct kvt_group *group = &w->snapshot->group[g];
+	struct kvt_flat *flat = &w->writer->flat[g];
+	int64_t dim = group->shape.n[KVT_AXIS_D], step = run.stride[KVT_AXIS_D];
+	enum kvt_status status = KVT_OK;
+
+	if (!w->pairs || kv)
+		return kvt_token_run_add(flat, group, &run, w->err);
+	run.stride[KVT_AXIS_D] = 2 * step;
+	for (int half = 0; !status && half < 2; half++, run.offset += step) {
+		run.dim[0] = half * (dim / 2);
+		run.dim[1] = run.dim[0] + dim / 2;
+		status = kvt_token_run_add(flat, group, &run, w->err);
+	}
+	return status;
+}
+
+/* Cells from the i-th that is held on whose tokens follow each other in the group. */
+static int64_t count_run(int64_t *held, const struct kvt_llama_writing *w, int g,
+			 const struct kvt_llama_written *c, int64_t i)
+{
+	int64_t first = w->slot[g][c->held[i].request][c->held[i].at], n = 0, k = i;
+
+	while (k < c->nheld && c->held[k].stream == c->held[i].stream &&
+	       w->slot[g][c->held[k].request][c->held[k].at] == first + n) {
+		for (n++, k++; k < c->nheld && same_cell(&c->held[k], &c->held[k - 1]);)
+			k++;
+	}
+	*held = k - i;
+	return n;
+}
+
+static enum kvt_status place_layers(const struct kvt_llama_writing *w, int cache, int kv,
+				    int64_t stream, int64_t from, int64_t l, int64_t n,
+				    int64_t step)
+{
+	const struct kvt_llama_written *c = &w->cache[cache];
+	const struct kvt_llama_source *s = kvt_llama_source_of(c, kv, l);
+	const struct kvt_llama_rows *rows = kvt_llama_rows_like(w, cache, kv, l);
+	const struct kvt_group *g = &w->snapshot->group[s->group];
+	int64_t ncells = count_cells(c, from, stream), cell = 0, held;
+	int64_t at = c->at[(2 * stream + kv) * c->like->nlayers + l];
+	enum kvt_status status = KVT_OK;
+	struct kvt_token_run run = {
+		.file = 0, .layers = { s->layer, s->layer + n },
+		.kv = { s->kv, s->kv + 1 },
+	};
+
+	run.stride[KVT_AXIS_L] = step;
+	run.stride[KVT_AXIS_S] = rows->elem ? rows->elem : rows->nbytes;
+	run.stride[KVT_AXIS_D] = rows->elem ? rows->elem * ncells : g->shape.elem;
+	run.stride[KVT_AXIS_H] = run.stride[KVT_AXIS_D] * g->shape.n[KVT_AXIS_D];
+	for (int64_t i = from; !status && cell < ncells; i += held) {
+		int64_t slot = w->slot[s->group][c->held[i].request][c->held[i].at];
+
+		run.count = count_run(&held, w, s->group, c, i);
+		run.block = slot / g->block_size;
+		run.token = slot % g->block_size;
+		run.offset = at + cell * run.stride[KVT_AXIS_S];
+		status = add_run(w, s->group, kv, run);
+		cell += run.count;
+	}
+	return status;
+}
+
+static enum kvt_status place_cache(const struct kvt_llama_writing *w, int cache)
+{
+	const struct kvt_llama_written *c = &w->cache[cache];
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0, stream; c->like && !status && i < c->nheld;) {
+		stream = c->held[i].stream;
+		for (int kv = 0; !status && kv < 1 + c->like->has_values; kv++) {
+			const int64_t *at = &c->at[(2 * stream + kv) * c->like->nlayers];
+
+			for (int64_t l = 0, n, step; !status && l < c->like->nlayers;
+			     l += n) {
+				n = count_layers(&step, c, kv, at, l);
+				status = place_layers(w, cache, kv, stream, i, l, n,
+						      step);
+			}
+		}
+		while (i < c->nheld && c->held[i].stream == stream)
+			i++;
+	}
+	return status;
+}
+
+static enum kvt_status place_states(const struct kvt_llama_writing *w)
+{
+	const struct kvt_llama_kept *k = &w->states;
+	enum kvt_status status = KVT_OK;
+
+	for (int which = 0; which < 2; which++)
+		for (int64_t i = 0; !status && k->group[which] >= 0 && i < k->ncells;
+		     i++) {
+			int g = k->group[which];
+			const struct kvt_group *group = &w->snapshot->group[g];
+			struct kvt_file_part part = {
+				.file = 0, .box = kvt_box_whole(&group->shape) };
+
+			part.box.begin[KVT_AXIS_B] = k->block[i];
+			part.box.end[KVT_AXIS_B] = k->block[i] + 1;
+			if ((status = kvt_layout_views(&part.views, &group->layout,
+						       &part.box, group->shape.elem,
+						       w->err)))
+				return status;
+			kvt_view_set_stride(&part.views.view[0], KVT_AXIS_L,
+					    k->step[which]);
+			part.views.view[0].offset =
+				k->at[which] + i * w->like.states.row[which].nbytes;
+			status = kvt_flat_add(&w->writer->flat[g], &part, w->err);
+		}
+	return status;
+}
+
+/* ---- the template ------------------------------------------------------- */
+
+/* What the dump is says how a template is read that may be two things. */
+static enum kvt_llama_memory memory_of(const struct kvt_snapshot *s)
+{
+	int n = 0;
+
+	for (int g = 0; g < s->ngroups; g++)
+		n += s->group[g].kind == KVT_OPAQUE;
+	return !n ? KVT_LLAMA_ATTENTION : n < s->ngroups ? KVT_LLAMA_HYBRID :
+							   KVT_LLAMA_RECURRENT;
+}
+
+static enum kvt_status open_template(struct kvt_llama_writing *w)
+{
+	const struct kvt_llama_asked asked = { .memory = memory_of(w->snapshot) };
+	enum kvt_status status;
+
+	if (!(w->path = w->writer->options.template_path))
+		return kvt_fail(w->err, KVT_USAGE,
+				"--format=%s needs --template=STATE, a state that the build of llama.cpp wrote which is to read this one, of the same model",
+				w->writer->format->info.name);
+	if ((status = kvt_files_open(&w->files, &w->file, w->path, w->err)) ||
+	    (status = kvt_llama_parse(&w->like, &w->files.file[w->file], &asked,
+				      w->err)))
+		return status;
+	if (w->whole ? strcmp(w->like.kind, "ggsn") != 0 :
+		       strncmp(w->like.kind, "ggs", 3) != 0)
+		return kvt_fail(w->err, KVT_UNSUPPORTED,
+				"%s: is a %s, and the template of a %s is a file that llama_state_%s wrote",
+				w->path, w->like.kind, w->writer->format->info.name,
+				w->whole ? "save_file()" :
+					   "seq_save_file() or llama_state_save_file()");
+	return KVT_OK;
+}
+
+/* ---- order of elements -------------------------------------------------- */
+
+/*
+ * Where a model turns the elements of a key in pairs, GGUF has the rows of its weights in
+ * another order than safetensors: other engines have these pairs as two halves.
+ */
+static const struct {
+	const char *arch;
+	bool pairs;
+} orders[] = {
+	{ "llama", true },     { "granite", true },   { "qwen2", false },
+	{ "qwen2moe", false }, { "qwen3", false },    { "qwen3moe", false },
+	{ "gemma", false },    { "gemma2", false },   { "gemma3", false },
+	{ "phi2", false },     { "phi3", false },     { "olmo2", false },
+	{ "gpt-oss", false },  { "stablelm", false },
+};
+
+static enum kvt_status take_order(struct kvt_llama_writing *w)
+{
+	const char *source = w->snapshot->source_format;
+	const char *said = w->writer->options.key_order;
+
+	w->foreign = !source || strncmp(source, "llama", strlen("llama")) != 0;
+	if (said && strcmp(said, "pairs") && strcmp(said, "halves"))
+		return kvt_fail(w->err, KVT_USAGE,
+				"--key-order is '%.40s', expected pairs or halves", said);
+	if (said && !w->foreign)
+		return kvt_fail(w->err, KVT_USAGE,
+				"--key-order is of dumps of other engines, and this one comes from %s",
+				source);
+	/* its own keys come as they were, or as they were asked for */
+	w->pairs = w->foreign ? said && !strcmp(said, "pairs") :
+				strstr(source, KVT_LLAMA_IN_HALVES) != NULL;
+	if (!w->foreign || said || w->writer->options.as_is)
+		return KVT_OK;
+	for (size_t i = 0; i < sizeof(orders) / sizeof(orders[0]); i++)
+		if (!strcmp(orders[i].arch, w->like.arch)) {
+			w->pairs = orders[i].pairs;
+			return KVT_OK;
+		}
+	return kvt_fail(w->err, KVT_UNSUPPORTED,
+			"the dump does not come from llama.cpp, which has the elements of keys in pairs for llama, mistral and granite, and in halves as other engines for most others; give --key-order=pairs or --key-order=halves");
+}
+
+static enum kvt_status check_pairs(const struct kvt_llama_writing *w)
+{
+	for (int g = 0; w->pairs && g < w->snapshot->ngroups; g++) {
+		const struct kvt_group *group = &w->snapshot->group[g];
+
+		if (group->content.type || group->shape.n[KVT_AXIS_D] % 2)
+			return kvt_fail(w->err, KVT_UNSUPPORTED,
+					"group %s holds %s, whose keys cannot be put in pairs; kvtool convert --decode makes numbers of them",
+					group->id, kvt_group_type(group).s);
+	}
+	return KVT_OK;
+}
+
+/* ---- the writer --------------------------------------------------------- */
+
+static enum kvt_status take_layouts(struct kvt_llama_writing *w)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int g = 0; !status && g < w->snapshot->ngroups; g++) {
+		struct kvt_group *group = &w->snapshot->group[g];
+
+		group->page_bytes = group->page_offset = 0;
+		status = kvt_layout_parse(&group->layout,
+					  group->kind == KVT_OPAQUE ? "LBD" :
+					  group->kind == KVT_MLA ? "LBSC" :
+					  group->shape.n[KVT_AXIS_K] == 2 ? "LKBSHD" :
+								       "LBSHD", w->err);
+	}
+	return status;
+}
+
+static void add_fact(struct kvt_writer *writer, const char *text)
+{
+	char *fact = writer->fact[writer->facts.n];
+
+	snprintf(fact, sizeof(writer->fact[0]), "%s", text);
+	writer->facts.s[writer->facts.n++] = fact;
+}
+
+/* Of the keys of a cache; 0: there are none, or they differ. */
+static int64_t heads_of(const struct kvt_llama_writing *w, int cache)
+{
+	const struct kvt_llama_written *c = &w->cache[cache];
+	int64_t heads = 0;
+
+	for (int64_t l = 0; c->like && c->like->has_values && l < c->like->nlayers; l++) {
+		const struct kvt_group *g =
+			&w->snapshot->group[kvt_llama_source_of(c, 0, l)->group];
+		const struct kvt_ggml_type *type =
+			kvt_ggml_type(kvt_llama_rows_like(w, cache, 0, l)->type);
+		int64_t row = g->shape.n[KVT_AXIS_D] / type->nbytes * type->elems;
+		int64_t n = g->content.n ? row / g->content.n : g->shape.n[KVT_AXIS_H];
+
+		if (heads && n != heads)
+			return 0;
+		heads = n;
+	}
+	return heads;
+}
+
+/* What the dump says of rotation, which the file does not. */
+static void tell_rotation(const struct kvt_llama_writing *w)
+{
+	int64_t turn[2] = { 0, 0 };
+	bool blocks = false;
+	char text[48];
+	int n;
+
+	for (int g = 0; g < w->snapshot->ngroups; g++) {
+		const struct kvt_content *content = &w->snapshot->group[g].content;
+
+		blocks |= content->type != NULL;
+		for (int kv = 0; content->type && kv < 2; kv++)
+			turn[kv] = content->turn[kv] > turn[kv] ? content->turn[kv] :
+								 turn[kv];
+	}
+	n = snprintf(text, sizeof(text), "rotation=%s", !turn[0] ? "unknown" :
+		     turn[0] == 1 && turn[1] == 1 ? "none" : "");
+	for (int kv = 0; kv < 2; kv++)
+		if (turn[kv] > 1)
+			n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%c%lld",
+				      kv && turn[0] > 1 ? "/" : "", "kv"[kv],
+				      LL(turn[kv]));
+	if (blocks)
+		add_fact(w->writer, text);
+}
+
+/* What has to be said of the file when it is read, as far as one option can. */
+static void tell(const struct kvt_llama_writing *w)
+{
+	int64_t heads[KVT_LLAMA_CACHES] = { 0 }, window = 0;
+	char text[48];
+
+	snprintf(text, sizeof(text), "memory=%s",
+		 kvt_llama_memory_names[memory_of(w->snapshot)]);
+	add_fact(w->writer, text);
+	for (int i = 0; i < w->like.ncaches; i++)
+		heads[i] = w->cache[i].like ? heads_of(w, i) : 1;
+	snprintf(text, sizeof(text), w->like.ncaches > 1 ? "heads=%lld,%lld" :
+		 "heads=%lld", LL(heads[0]), LL(heads[1]));
+	if (heads[0] && (w->like.ncaches < 2 || heads[1]))
+		add_fact(w->writer, text);
+	for (int g = 0; g < w->snapshot->ngroups; g++) {
+		const struct kvt_group *group = &w->snapshot->group[g];
+
+		window = group->window > window ? group->window : window;
+	}
+	tell_rotation(w);
+	if (w->pairs)
+		add_fact(w->writer, "keys=halves");
+	snprintf(text, sizeof(text), "window=%lld", LL(window));
+	if (window)
+		add_fact(w->writer, text);
+}
+
+static void release(struct kvt_llama_writing *w)
+{
+	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
+		for (int64_t r = 0; w->slot[g] && r < w->snapshot->nrequests; r++)
+			free(w->slot[g][r]);
+		free(w->slot[g]);
+	}
+	for (int i = 0; i < KVT_LLAMA_CACHES; i++) {
+		free(w->cache[i].source);
+		free(w->cache[i].held);
+		free(w->cache[i].at);
+	}
+	free(w->states.block);
+	free(w->states.cell);
+	free(w->sequence);
+	kvt_llama_free(&w->like);
+	kvt_files_close(&w->files);
+	free(w);
+}
+
+enum kvt_status kvt_llama_create(struct kvt_writer *writer, struct kvt_error *err)
+{
+	struct kvt_llama_writing *w = calloc(1, sizeof(*w));
+	enum kvt_status status;
+	int file = 0;
+
+	if (!w)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	w->writer = writer;
+	w->snapshot = &writer->head.snapshot;
+	w->err = err;
+	w->whole = writer->format == &kvt_ggsn_format;
+	w->states.group[0] = w->states.group[1] = -1;
+	(void)((status = open_template(w)) || (status = take_order(w)) ||
+	       (status = check_pairs(w)) || (status = kvt_llama_plan(w)) ||
+	       (status = take_layouts(w)) || (status = write_fields(w, &file)));
+	for (int i = 0; !status && i < w->like.ncaches; i++)
+		status = place_cache(w, i);
+	if (!status)
+		status = place_states(w);
+	if (!status)
+		tell(w);
+	release(w);
+	return status;
+}
+
+/* All fields were written before the data. */
+enum kvt_status kvt_llama_finish(struct kvt_writer *writer, struct kvt_error *err)
+{
+	(void)writer;
+	(void)err;
+	return KVT_OK;
+}
