@@ -58,8 +58,10 @@ ENGINES = [
     ("sglang-0.5.22", 900, ["sglang_pages.py"]),
     ("mooncake", 900, ["mooncake_stores.py"]),
     ("mooncake-0.3.12", 900, ["mooncake_stores.py"]),
-    ("llama.cpp", 1800, ["llama_states.py", "llama_gguf.py", "llama_types.py"]),
-    ("llama.cpp-0.3.16", 1800, ["llama_states.py", "llama_types.py"]),
+    ("llama.cpp", 1800, ["llama_states.py", "llama_gguf.py", "llama_types.py",
+                          "llama_travel.py"]),
+    ("llama.cpp-0.3.16", 1800, ["llama_states.py", "llama_types.py",
+                                 "llama_travel.py"]),
     ("nixl", 900, ["nixl_lists.py"]),
     ("nixl-1.4", 900, ["nixl_lists.py"]),
 ]
