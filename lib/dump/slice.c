@@ -163,7 +163,7 @@ enum kvt_status slice_width(struct step_part *part, struct kvt_group *group,
 		return KVT_OK;
 	if (heads_in_a_row(group) > 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: %lld heads are one row, for they cut blocks of %s: they cannot be divided; convert --decode=float32 does",
+				"%s: %lld heads are one row, for they cut blocks of %s: they cannot be divided; kvtool convert --decode=float32 makes numbers of them, which can be",
 				group->id, LL(heads_in_a_row(group)),
 				group->content.type->name);
 	if (options->heads.n)
