@@ -460,6 +460,10 @@ def check_real_dumps():
     folder = f"{DATA}/s260k/connector/example_2026_07"
     r, found = fsck(*TOKENS, folder)
     tap.ok(r.code == 0 and not found, "a connector folder is clean", r)
+    state = f"{DATA}/../engines/llama.cpp/r64.q4_0_fa1.ggsn"
+    expect("a quantised state of llama.cpp", "content.rotation", "group=g0", "--head-dim=64", state)
+    r, found = fsck("--head-dim=64", "--set=rotation=none", state)
+    tap.ok(r.code == 0 and not found, "nor where its rotation is told", r)
 
 
 def check_folder(tmp):
