@@ -30,21 +30,6 @@ static const struct kvt_llama_stream *stream_of(const struct kvt_llama_cache *ca
 	return NULL;
 }
 
-static bool same_rows(const struct kvt_llama_rows *a, const struct kvt_llama_rows *b)
-{
-	return a->type == b->type && a->nbytes == b->nbytes && a->elem == b->elem;
-}
-
-bool kvt_llama_alike(const struct kvt_llama_cache *cache,
-		     const struct kvt_llama_stream *s, int64_t a, int64_t b)
-{
-	for (int kv = 0; kv < 1 + s->has_values; kv++)
-		if (!same_rows(kvt_llama_rows_of(cache, s, kv, a),
-			       kvt_llama_rows_of(cache, s, kv, b)))
-			return false;
-	return true;
-}
-
 static enum kvt_status check_streams(const struct kvt_llama_opening *o,
 				     const struct kvt_llama_cache *cache)
 {
@@ -58,8 +43,9 @@ static enum kvt_status check_streams(const struct kvt_llama_opening *o,
 
 		for (int64_t l = 0; s->ncells && same && l < s->nlayers; l++)
 			for (int kv = 0; kv < 1 + s->has_values; kv++)
-				same &= same_rows(kvt_llama_rows_of(cache, s, kv, l),
-						  kvt_llama_rows_of(cache, first, kv, l));
+				same &= kvt_llama_same_rows(
+					kvt_llama_rows_of(cache, s, kv, l),
+					kvt_llama_rows_of(cache, first, kv, l));
 		if (s->ncells && !same)
 			return kvt_fail(o->err, KVT_UNSUPPORTED,
 					"%s: streams differ in type or width",

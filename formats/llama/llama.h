@@ -209,6 +209,8 @@ struct kvt_llama_opening {
 	struct kvt_error *err;
 };
 
+/* Of one type and size? */
+bool kvt_llama_same_rows(const struct kvt_llama_rows *a, const struct kvt_llama_rows *b);
 /* Are the rows of two layers alike, of keys and, if there are any, of values? */
 bool kvt_llama_alike(const struct kvt_llama_cache *cache,
 		     const struct kvt_llama_stream *s, int64_t a, int64_t b);

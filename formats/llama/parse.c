@@ -578,3 +578,21 @@ bool kvt_llama_probe(const uint8_t *head, int64_t nhead)
 	return magic == GGSN || magic == GGSQ || magic == SEQUENCE ||
 	       begins_with_arch(head, nhead);
 }
+
+/* ---- layers that are alike ------------------------------------------------ */
+
+bool kvt_llama_same_rows(const struct kvt_llama_rows *a,
+			 const struct kvt_llama_rows *b)
+{
+	return a->type == b->type && a->nbytes == b->nbytes && a->elem == b->elem;
+}
+
+bool kvt_llama_alike(const struct kvt_llama_cache *cache,
+		     const struct kvt_llama_stream *s, int64_t a, int64_t b)
+{
+	for (int kv = 0; kv < 1 + s->has_values; kv++)
+		if (!kvt_llama_same_rows(kvt_llama_rows_of(cache, s, kv, a),
+					 kvt_llama_rows_of(cache, s, kv, b)))
+			return false;
+	return true;
+}

@@ -717,7 +717,7 @@ enum kvt_status kvt_llama_create(struct kvt_writer *writer, struct kvt_error *er
 	w->writer = writer;
 	w->snapshot = &writer->head.snapshot;
 	w->err = err;
-	w->whole = writer->format == &kvt_ggsn_format;
+	w->whole = !strcmp(writer->format->info.name, "ggsn");
 	w->states.group[0] = w->states.group[1] = -1;
 	(void)((status = open_template(w)) || (status = take_order(w)) ||
 	       (status = check_pairs(w)) || (status = kvt_llama_plan(w)) ||

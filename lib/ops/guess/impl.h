@@ -50,7 +50,7 @@ kvt_guess_read_turned(struct kvt_guess_measures *is, const struct guess_turns *t
 		      const struct kvt_guess_candidate *c, struct guess_sample *s,
 		      struct kvt_dump *dump, struct kvt_error *err);
 
-/* ---- which is the better one: rank.c ------------------------------------- */
+/* ---- which is the better one: stats.c ------------------------------------ */
 
 /* The gain by which the best must lead. */
 double kvt_guess_gain_needed(const struct kvt_guess_measures *best);

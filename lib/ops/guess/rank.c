@@ -114,20 +114,6 @@ static enum kvt_status add_candidate(struct kvt_guess *g, struct guess_sample *s
 
 /* ---- the layout --------------------------------------------------------- */
 
-double kvt_guess_gain_needed(const struct kvt_guess_measures *m)
-{
-	double slots = m->live_slots > 0 ? (double)m->live_slots : 1;
-
-	return fmax(GUESS_LEAST_GAIN, GUESS_GAIN_SLOTS / slots);
-}
-
-/* With the same channels under other names both sums are the same, but for order. */
-bool kvt_guess_same_channels(const struct kvt_guess_measures *a,
-			     const struct kvt_guess_measures *b)
-{
-	return fabs(a->gain - b->gain) < 1e-7;
-}
-
 static int by_gain(const void *a, const void *b)
 {
 	const struct kvt_guess_candidate *x = a, *y = b;
@@ -181,16 +167,6 @@ static void choose_winner(struct kvt_guess *g)
 		else if (c[i].same >= 0 && c[i].same < winner)
 			c[i].same++;
 	}
-}
-
-double kvt_guess_evidence(const struct kvt_guess_measures *winner,
-			  const struct kvt_guess_measures *other, double needed)
-{
-	double akin = winner->kinship - other->kinship;
-
-	if (!kvt_guess_same_channels(winner, other))
-		return (winner->gain - other->gain) / needed;
-	return fmax(akin, 0) / winner->kinship_spread / GUESS_LEAST_KINSHIP;
 }
 
 static void judge_layouts(struct kvt_guess *g, const struct kvt_hints *h)

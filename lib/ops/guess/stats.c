@@ -17,6 +17,8 @@
  */
 #include "lib/ops/guess/stats.h"
 
+#include "lib/ops/guess/impl.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -396,4 +398,30 @@ double kvt_guess_type_bits(double *unit, const struct kvt_dtype *dtype, bool swa
 	variance = fmax(s.squares / s.n - mean * mean, 1e-12);
 	bits += normal_bits(&s, mean, variance) + bad * (8 * dtype->elem + 8);
 	return bits / (s.n + bad) / dtype->elem;
+}
+
+/* ---- one beside another --------------------------------------------------- */
+
+double kvt_guess_gain_needed(const struct kvt_guess_measures *m)
+{
+	double slots = m->live_slots > 0 ? (double)m->live_slots : 1;
+
+	return fmax(GUESS_LEAST_GAIN, GUESS_GAIN_SLOTS / slots);
+}
+
+/* With the same channels under other names both sums are the same, but for order. */
+bool kvt_guess_same_channels(const struct kvt_guess_measures *a,
+			     const struct kvt_guess_measures *b)
+{
+	return fabs(a->gain - b->gain) < 1e-7;
+}
+
+double kvt_guess_evidence(const struct kvt_guess_measures *winner,
+			  const struct kvt_guess_measures *other, double needed)
+{
+	double akin = winner->kinship - other->kinship;
+
+	if (!kvt_guess_same_channels(winner, other))
+		return (winner->gain - other->gain) / needed;
+	return fmax(akin, 0) / winner->kinship_spread / GUESS_LEAST_KINSHIP;
 }
