@@ -168,8 +168,10 @@ SOURCES := tests/check_abi.sh tests/check_circles.py tests/check_gpu_code.sh tes
 	   tests/oracle_notebook.py tests/oracle_pages.py tests/oracle_pytest.py tests/oracle_python.py \
 	   tests/oracle_python_caches.py tests/oracle_python_device.py tests/oracle_sim_views.py \
 	   tests/oracle_types.py
-TESTS   := $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
-	   $(filter-out $(if $(SAN),$(SOURCES)), \
+# What takes longest begins first, or it would run alone at the end.
+LONG    := tests/oracle_self.py tests/check_examples.sh tests/damaged_files.py tests/oracle_shards.py
+TESTS   := $(LONG) $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
+	   $(filter-out $(LONG) $(if $(SAN),$(SOURCES)), \
 	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
 	   $(if $(MPITOOL),$(wildcard tests/mpi/*.bats)) \
 	   $(shell find tests -name '*.py' -perm -u+x)))
