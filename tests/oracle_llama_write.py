@@ -258,6 +258,8 @@ def check_refusals(tmp):
     out = f"{tmp}/no.ggsq"
     for code, says, source, form, more in (
             (2, "needs --template=STATE", hole, "ggsq", []),
+            (2, "go with --format=ggsq", hole, "npy", [f"--template={one}"]),
+            (2, "go with --format=ggsq", hole, "hdf5", ["--key-order=pairs"]),
             (5, "cannot open", hole, "ggsq", [f"--template={tmp}/none"]),
             (3, "not a state file", hole, "ggsq", [f"--template={hole}"]),
             (3, "holds a token at least", hole, "ggsq",
