@@ -265,7 +265,12 @@ bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *ou
 				 out->ncells, (int64_t)nbytes);
 			return false;
 		}
-		out->row[which].step = 12 + out->ncells * out->row[which].nbytes;
+		/* rows that are not there may have any length */
+		if (__builtin_mul_overflow(out->ncells, out->row[which].nbytes,
+					   &out->row[which].step) ||
+		    __builtin_add_overflow(out->row[which].step, 12,
+					   &out->row[which].step))
+			return false;
 	}
 	out->nlayers = records / 2;
 	return records > 0 && records % 2 == 0;
