@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* words.c - a command to go on with: options of inputs as they would be typed again */
+/*
+ * words.c - a command to go on with: options of inputs as they would be typed again
+ *
+ * In: the hints that a command line filled.  Out: its words, each quoted if a shell
+ * would see anything in it, so that joined by spaces they are the same command line.
+ * What would be too long, or another line on a screen, fails instead: no command is
+ * better than one that says something else.
+ */
 #include "cli/words.h"
 
 #include <stdio.h>
