@@ -19,6 +19,7 @@ import numpy as np
 
 import content_model as model
 import oracle
+from foreign_files import Q8_0, Cells, ggsq_bytes, memory_bytes
 from oracle import DATA, FULL, Tap, kvtool
 from oracle_slice import place
 
@@ -321,6 +322,29 @@ def check_packed(tmp):
           pack(tmp, "fp8-per-token-head", one), [])
 
 
+def check_blocks(tmp):
+    """Scales of q8_0 stand in several places of a row, the last one of the file too."""
+    rng = np.random.default_rng(5)
+    heads, each, tokens = 3, 4, 7
+    rows = rng.integers(1, 100, (2, tokens, heads, each, 34), np.uint8)
+    for t, h, b in ((0, 0, 1), (0, 0, 3), (6, 2, 0), (6, 2, 2), (6, 2, 3)):
+        rows[1, t, h, b, :2] = 0x01, 0x7e
+    rows[1, 6, 2, 3, :2] = 0x00, 0x7c
+    k, v = ([[row.tobytes() for row in half]] for half in rows)
+    path = os.path.join(tmp, "blocks.bin")
+    with open(path, "wb") as f:
+        f.write(ggsq_bytes(memory_bytes([
+            Cells([(t, [0]) for t in range(tokens)], k, v, (Q8_0, Q8_0))])))
+    r = kvtool("fsck", f"--head-dim={32 * each}", "--set=rotation=none", path)
+    found = [line.split("block=0,")[1] for line in r.out.splitlines()
+             if "live.nonfinite" in line]
+    what = "%s,kv=v: %s, the first here in the scales of values; request 0, token %d"
+    tap.equal((r.code, found),
+              (1, [what % ("slot=0,head=0", "2 NaN", 0),
+                   what % ("slot=6,head=2", "2 NaN and 1 infinity", 6)]),
+              "q8_0: scales that are no number are counted once")
+
+
 def check_pages(tmp):
     """Rows of a page that no token is in may be anything."""
     rng = np.random.default_rng(4)
@@ -440,6 +464,7 @@ def main():
         check_generated(tmp)
         check_parts(tmp)
         check_packed(tmp)
+        check_blocks(tmp)
         check_pages(tmp)
         check_states(tmp)
         check_describe(tmp)

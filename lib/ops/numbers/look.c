@@ -123,6 +123,7 @@ static void count_slot(struct kvt_odd *full, struct kvt_odd *left, const struct 
 	const struct kvt_numbers *n = p->l->out;
 	const int64_t *shape = p->group->shape.n;
 	int64_t each = shape[KVT_AXIS_S] / p->l->slots;
+	int64_t rows = n->part[0].field ? n->packing.rows : 1;
 	int64_t at[KVT_NAXES] = { p->layer, p->block };
 
 	for (at[KVT_AXIS_H] = 0; at[KVT_AXIS_H] < shape[KVT_AXIS_H]; at[KVT_AXIS_H]++)
@@ -130,8 +131,7 @@ static void count_slot(struct kvt_odd *full, struct kvt_odd *left, const struct 
 	for (int64_t s = slot * each; s < (slot + 1) * each; s++)
 		for (int part = 0; part < n->nparts; part++) {
 			at[KVT_AXIS_S] = s;
-			for (int64_t r = 0; n->part[part].pattern >= 0 &&
-			     r < n->part[part].units * n->part[part].rows; r++)
+			for (int64_t r = 0; n->part[part].pattern >= 0 && r < rows; r++)
 				count_row(full, left, p, at, part, r);
 		}
 	full->slots = full->slots > 0;
