@@ -389,8 +389,8 @@ endif
 # flags, or other static libraries, rebuild what they must and nothing else.
 FLAGS := $(CC) $(LINK) $(FCFLAGS) $(HDF5) $(FLIBS)
 $(B)/flags: FORCE
-	@mkdir -p $(@D); { echo '$(subst ','\'',$(FLAGS))'; cat /dev/null $(STATICLIBS); } >$@.new; \
-		cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	@mkdir -p $(@D); now() { echo '$(subst ','\'',$(FLAGS))'; cat /dev/null $(STATICLIBS); }; \
+		now | cmp -s - $@ || now >$@
 
 # ---- the two commands of the README, and the rest ------------------------------
 
