@@ -5,7 +5,7 @@ oracle_plan.py - how many shards, worked out a second time; a thousand workers
 
 The work list and the model of kvtool size --plan are written down here as
 kvtool-cluster(7) has them.  Then units are handed to simulated workers of which some are
-slow or die: the figures of that page are what comes out here.
+slow or die: the figures of bench/RESULTS.md are what comes out here.
 """
 import heapq
 import json
@@ -18,8 +18,8 @@ from oracle import Tap, kvtool, need_program_and_data
 
 MIB = 1 << 20
 UNIT, MOST = 64 * MIB, 16384
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "man",
-                    "kvtool-cluster.7")
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench",
+                    "RESULTS.md")
 
 # ---- the list and the model ---------------------------------------------------
 

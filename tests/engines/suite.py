@@ -294,21 +294,21 @@ Here is what was proven by running an engine beside kvtool, on a CPU, with small
 random weights.
 This page was written by these runs.
 .Pp
-There is a table for each engine, with a column for each version that was run and a row
-for each thing that was proven; what one version alone has follows in a table of its own.
+There is a list for each engine, with a number for each version that was run, in their
+order, or one that is the same in all of them; what one version alone has follows by itself.
 A number is how many single comparisons held, in all cases together:
 .Li 42/8
 is 42 in 8 cases.
 .Li skip
 says that the thing was not proven with that version,
 .Li *
-that some cases were not; both are listed below the table, with the reason.
+that some cases were not; both are listed below, with the reason.
 A dash says that it was not tried.
 Each case, on which model, type and deployment, with its figures, is a line of
 .Pa tests/engines/results.tsv
 in the source.
 .Pp
-To repeat a column, by the name behind its version, and with other models and prompts:
+To repeat a version, by the name behind its version, and with other models and prompts:
 .Bd -literal -offset indent -compact
 make check-engines ENGINES=vllm-0.32
 make check-engines ENGINES=vllm-0.32 SEED=7
@@ -364,19 +364,21 @@ def figures(versions):
 
 
 def table(suites, things):
-    """A column for each version, and the thing, with its figures, in the last."""
-    heads = [short(own) for own in suites.values()]
-    out = [".Bl -column " + " ".join(f'"{head:4}"' for head in heads) + " -compact",
-           ".It " + " Ta ".join([*map(roff, heads), "of"])]
+    """A line for each thing: its numbers, one a version, or the one of all of them."""
+    lines = []
     for what, rows in things.items():
         versions = grouped(rows, "suite")
-        cells = [roff(cell(versions.get(suite, []))) for suite in suites]
-        out.append(f".It {' Ta '.join(cells)} Ta {roff(what + figures(versions))}")
-    return out + [".El"]
+        cells = [cell(versions.get(suite, [])) for suite in suites]
+        cells = cells[:1] if len(set(cells)) == 1 else cells
+        lines.append((" ".join(cells), what + figures(versions)))
+    width = max((len(numbers) for numbers, _ in lines), default=0)
+    return [f".Bl -tag -width {'x' * width} -compact",
+            *(line for numbers, what in lines
+              for line in (f".It {roff(numbers)}", roff(what))), ".El"]
 
 
 def engine(name, rows):
-    """Its tables: of what several versions have, and of each alone; what was skipped."""
+    """Its lists: of what several versions have, and of each alone; what was skipped."""
     suites = grouped(rows, "suite")
     out = [f".Ss {roff(name)}"]
     for suite, own in suites.items():
@@ -386,11 +388,11 @@ def engine(name, rows):
     alone = {suite: {what: same for what, same in things.items()
                      if set(grouped(same, "suite")) == {suite}} for suite in suites}
     alone = {suite: own for suite, own in alone.items()
-             if len(suites) > 1 and len(own) > 4}
+             if len(suites) > 1 and len(own) > 1}
     out += table(suites, {what: same for what, same in things.items()
                           if not any(what in own for own in alone.values())})
     for suite, own in alone.items():
-        out += [".Pp", *table({suite: suites[suite]}, own)]
+        out += [f"{roff(short(suites[suite]))} alone:", *table({suite: suites[suite]}, own)]
     skipped = [r for r in rows if r["result"] == "skipped"]
     out += [".Pp", ".Em Skipped :"] if skipped else []
     for (what, why), same in grouped(skipped, "what", "figure").items():
