@@ -160,11 +160,15 @@ CHAIN   := $(B)/tests/chain
 REFERENCE := $(call bins,tests/reference/*.c)
 LOSSY   := $(B)/tests/kvtool_lossy
 OPENING := $(if $(STATICLIBS),,$(B)/kvtool_opening)
+# The files that the tour of CONTRIBUTING.md names, which then say what is called.
+TOUR    := $(B)/tests/kvtool_tour
+TOURED  := $(sort $(shell sed -n 's/^| [0-9]* | `\([a-z0-9_/]*\)\.c` .*/\1.o/p' CONTRIBUTING.md))
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
 # Nor has a library that a Python without them loads, and a page in a browser.
 SOURCES := tests/check_abi.sh tests/check_circles.py tests/check_gpu_code.sh tests/check_hardened.sh \
 	   tests/check_headers.sh tests/check_html.py tests/check_install.sh tests/check_layers.sh \
 	   tests/check_man.sh tests/check_notebook.py tests/check_structs.py tests/check_style.sh \
+	   tests/check_tour.py \
 	   tests/oracle_notebook.py tests/oracle_pages.py tests/oracle_pytest.py tests/oracle_python.py \
 	   tests/oracle_python_caches.py tests/oracle_python_device.py tests/oracle_sim_views.py \
 	   tests/oracle_types.py
@@ -312,6 +316,14 @@ $(LOSSY): $(CLI) $(FORMATS) $(B)/tests/lossy_graft.o $(ENGINE) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -Wl,--wrap=kvt_dump_graft -o $@ $^ $(FLIBS)
 
+$(B)/tests/tour/%.o: %.c $(B)/flags
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(ALL) $(FCFLAGS) -O1 -fno-inline -finstrument-functions -MMD -MP -c -o $@ $<
+$(TOUR): $(TOURED:%=$(B)/tests/tour/%) $(B)/tests/tour_log.o \
+		$(filter-out $(TOURED:%=$(B)/%),$(CLI) $(FORMATS)) $(ENGINE) $(LIB) CONTRIBUTING.md
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LINK) $(call new,$(filter %.o %.a,$^) $(FLIBS))
+
 # The program as it is where there is no archive of HDF5.
 $(B)/kvtool_opening: $(CLI) $(READERS) $(OPENED) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
@@ -441,7 +453,8 @@ export LSAN_OPTIONS  := suppressions='$(CURDIR)/tests/lsan.supp':print_suppressi
 run-demo: all
 	@scripts/demo.sh $(B)/demo
 
-run-check: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(LOSSY) $(OPENING) $(B)/fault_shim.so
+run-check: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(LOSSY) $(OPENING) \
+		$(if $(SAN),,$(TOUR)) $(B)/fault_shim.so
 	@perl tests/harness.pl -j $(JOBS) $(TESTS)
 
 check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kernels/ alone: only a C compiler
