@@ -457,6 +457,10 @@ run-check: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $
 		$(if $(SAN),,$(TOUR)) $(B)/fault_shim.so
 	@perl tests/harness.pl -j $(JOBS) $(TESTS)
 
+QUICK := convert describe diff digest doctor fsck merge mutate reblock relayout size slice transfer where
+quick: all	## a minute of check: units, and what the main commands print
+	@$(MAKE) --no-print-directory -j$(JOBS) run-check TESTS='$(CORETEST) $(FORMATTEST) $(QUICK:%=tests/cli/%.bats)'
+
 check-core: $(B)/check_kernels $(if $(CMOCKA),$(CORETEST))	## test lib/ and kernels/ alone: only a C compiler
 	@$(if $(CMOCKA),,echo "check-core: no cmocka here: the unit tests of lib/ are left out")
 	@for t in $^; do echo "# $$t"; $$t || exit 1; done
