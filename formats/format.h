@@ -218,7 +218,7 @@ struct kvt_writer {
 	struct kvt_facts facts;
 	char fact[6][48];		/* of 'facts' */
 	const char *preset;		/* NULL: none */
-	char *use;			/* what loads it, for people; owned; or NULL */
+	char *use;			/* what loads it, in lines; owned; or NULL */
 	struct kvt_rows tensor;		/* what the manifest says of the file */
 	_Atomic int64_t written;	/* bytes of data, by all threads */
 	struct kvt_files files;

@@ -85,6 +85,7 @@ formats_rooms() {
 	includes formats | perl -ne '
 		m{^formats/(\w+)/[^:]*:\d+:\s*#\s*include\s+"formats/(\w+)/} && $1 ne $2 or next;
 		my %below = (parse => "", file => "parse", manifest => "parse|file", store => "parse|file|manifest",
+			     llama => "parse|file|manifest|store|model",
 			     mooncake => "parse|file|manifest|store|lmcache",
 			     vllm => "parse|file|manifest|store|tensor",
 			     mlx => "parse|file|manifest|store|tensor");

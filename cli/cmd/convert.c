@@ -49,6 +49,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "mlx, transformers: keep the order that another engine gave" },
 		{ "template", 0, OPT_STRING, &r.create.template_path, "STATE",
 		  "ggsq, ggsn: a state of the llama.cpp and model that is to read it" },
+		{ "context", 0, OPT_STRING, &r.create.context, "KEY=VALUE,...",
+		  "ggsq, ggsn: without --template: the context of --model's GGUF" },
 		{ "key-order", 0, OPT_STRING, &r.create.key_order, "ORDER",
 		  "ggsq, ggsn: of its keys, if they come from elsewhere: pairs, halves" },
 		{ "row-ranks", 0, OPT_COUNT, &r.create.row_ranks, "N",
@@ -70,6 +72,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ nargs, "a dump" },
 			{ r.output || r.out_dir, "an output" }, { 0 } }, err)))
 		return status;
+	r.create.model_path = r.hints.model;
 	if (numbers.scale && !numbers.type)
 		return kvt_fail(err, KVT_USAGE, "--scale is for --decode");
 	return rewrite_each(&r, &cmd_convert, argv, nargs, convert, &numbers, err);

@@ -311,9 +311,10 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 		return kvt_fail(err, KVT_USAGE,
 				"%s has no virtual datasets, as only hdf5 has; --one-file writes the data themselves",
 				format->info.name);
-	if ((options->template_path || options->key_order) && !format->info.by_tokens)
+	if ((options->template_path || options->context || options->key_order) &&
+	    !format->info.by_tokens)
 		return kvt_fail(err, KVT_USAGE,
-				"%s is not a state of llama.cpp; --template and --key-order go with --format=ggsq or ggsn",
+				"%s is not a state of llama.cpp; --template, --context and --key-order go with --format=ggsq or ggsn",
 				format->info.name);
 	if (!(writer = calloc(1, sizeof(*writer))))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);

@@ -81,7 +81,7 @@ static enum kvt_status check_dump(const struct kvt_llama_writing *w)
 	for (int g = 0; !status && g < s->ngroups; g++)
 		status = check_group(w, &s->group[g]);
 	for (int64_t r = 0; !status && r < s->nrequests; r++)
-		if (w->like.extra && !w->writer->options.as_is &&
+		if (w->like.extra && (w->made || !w->writer->options.as_is) &&
 		    (w->foreign || s->request[r].ntoken_ids != s->request[r].ntokens))
 			status = kvt_fail(w->err, KVT_UNSUPPORTED,
 					  "%s: is of a model whose tokens have several positions, as those of images do, and the dump %s; if the template has the same tokens, --as-is takes them from there",

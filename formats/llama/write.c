@@ -142,6 +142,12 @@ static enum kvt_status put_head(struct fields *f, const struct kvt_llama_writing
 		return status;
 	put32(f, (int64_t)strlen(like->arch));
 	put(f, like->arch, strlen(like->arch));
+	/* no outputs: of ids, logits and embeddings none */
+	if (w->made && like->outputs) {
+		put32(f, 0);
+		put_number(f, 0, 8);
+		put_number(f, 0, 8);
+	}
 	return put_again(f, w, like->outputs_at, like->memory_at - like->outputs_at);
 }
 
@@ -509,9 +515,14 @@ static enum kvt_status open_template(struct kvt_llama_writing *w)
 	enum kvt_status status;
 
 	if (!(w->path = w->writer->options.template_path))
-		return kvt_fail(w->err, KVT_USAGE,
-				"--format=%s needs --template=STATE, a state that the build of llama.cpp wrote which is to read this one, of the same model",
+		return w->writer->options.model_path ? kvt_llama_make(w) :
+		       kvt_fail(w->err, KVT_USAGE,
+				"--format=%s needs --template=STATE, a state that the build of llama.cpp wrote which is to read this one, of the same model; or --model=FILE.gguf",
 				w->writer->format->info.name);
+	if (w->writer->options.context)
+		return kvt_fail(w->err, KVT_USAGE,
+				"--context is for --model=FILE.gguf, and %s, the template, says what it would",
+				w->path);
 	if ((status = kvt_files_open(&w->files, &w->file, w->path, w->err)) ||
 	    (status = kvt_llama_parse(&w->like, &w->files.file[w->file], &asked,
 				      w->err)))
@@ -701,6 +712,7 @@ static void release(struct kvt_llama_writing *w)
 	free(w->states.block);
 	free(w->states.cell);
 	free(w->sequence);
+	free(w->made);
 	kvt_llama_free(&w->like);
 	kvt_files_close(&w->files);
 	free(w);

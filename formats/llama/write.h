@@ -2,9 +2,9 @@
 /*
  * write.h - a state file of llama.cpp that is made of a dump: what its parts share
  *
- * The file is one of a build and a model, which a template is: another state of theirs.
- * What the template says of versions, types and layers is said again; cells, tokens and
- * rows are the dump's.
+ * The file is one of a build and a model, which a template is: another state of theirs,
+ * or what is made of the model's GGUF.  What it says of versions, types and layers is
+ * said again; cells, tokens and rows are the dump's.
  */
 #ifndef KVT_LLAMA_WRITE_H
 #define KVT_LLAMA_WRITE_H
@@ -55,12 +55,19 @@ struct kvt_llama_writing {
 	struct kvt_files files;		/* of the template */
 	int file;
 	const char *path;		/* of the template */
+	char *made;			/* owned; that where there is none: made.c */
 	struct kvt_llama_state like;
 	int32_t *sequence;		/* owned; of a request */
 	int64_t **slot[KVT_MAX_GROUPS];	/* owned; [requests][tokens]; -1: not there */
 	struct kvt_llama_written cache[KVT_LLAMA_CACHES];
 	struct kvt_llama_kept states;
 };
+
+/*
+ * made.c: what a template would be like, of the GGUF that options.model_path names and
+ * options.context.  KVT_UNSUPPORTED: an architecture whose states do not follow from it.
+ */
+KVT_MUST_CHECK enum kvt_status kvt_llama_make(struct kvt_llama_writing *w);
 
 /*
  * plan.c: which layers are which, and the cells.  KVT_UNSUPPORTED or KVT_BAD_INPUT, with

@@ -150,6 +150,11 @@ static bool is_of(const struct kvt_group *group, const struct kind *k)
 	int64_t d = n[KVT_AXIS_D], coded;
 	int half = kvt_group_half(group);
 
+	/* heads that blocks of a type do not divide into are one row */
+	if (group->content.type && group->content.n && n[KVT_AXIS_H] == 1 && k->dim)
+		return group->content.n == (half == 1 ? k->dim_v : k->dim) &&
+		       kvt_content_row_of(&group->content, k->heads *
+					  group->content.n) == d;
 	if (n[KVT_AXIS_H] != k->heads)
 		return false;
 	if (!k->dim || (half < 0 && n[KVT_AXIS_K] == 1))
@@ -157,6 +162,17 @@ static bool is_of(const struct kvt_group *group, const struct kind *k)
 	coded = half == 1 ? k->dim_v : k->dim;
 	return d == coded || (group->content.type &&
 			      kvt_content_row_of(&group->content, coded) == d);
+}
+
+/* Keys of an indexer, which are latents of their own. */
+static bool is_indexer(const struct kvt_group *group, const struct kvt_model_group *g)
+{
+	int64_t d = group->shape.n[KVT_AXIS_D];
+
+	return !strcmp(g->spec, "index-key") && group->kind == KVT_MLA &&
+	       (d == g->args.latent ||
+		(group->content.type &&
+		 kvt_content_row_of(&group->content, g->args.latent) == d));
 }
 
 /* Rows of bytes, or of what an engine packs, are not told by their numbers. */
@@ -186,8 +202,9 @@ enum kvt_status kvt_model_check_dump(const struct kvt_snapshot *s,
 		bool found = !can_tell(group);
 
 		for (int i = 0; !found && i < model->ngroups; i++)
-			found = take_kind(&k, &model->group[i], &s->parallel) &&
-				is_of(group, &k);
+			found = is_indexer(group, &model->group[i]) ||
+				(take_kind(&k, &model->group[i], &s->parallel) &&
+				 is_of(group, &k));
 		if (!found)
 			return kvt_hint_denied(err, KVT_BAD_INPUT, path, "model", hints,
 					       "group %s has %lld heads of %lld, and the layers of the model have %s",

@@ -107,6 +107,11 @@ static const char understood[] =
 	"leading_dense_block_count interleave_moe_layer_step attn_logit_softcapping "
 	"final_logit_softcapping embedding_scale residual_scale ";
 
+/* A token has several positions: always, or if rope.dimension_sections has two. */
+static const char with_positions[] =
+	" qwen2vl qwen3vl qwen3vlmoe qwen35 qwen35moe paddleocr ";
+static const char with_sections[] = " glm4 glm4moe hunyuan_vl bailingmoe3 ";
+
 struct reading {
 	const struct kvt_gguf *gguf;
 	const struct architecture *rules;
@@ -119,7 +124,6 @@ struct reading {
 	int64_t dim[2], dim_v[2];	/* without a window, and with one */
 	int64_t embedding, owned, indexer;
 	bool latent;
-	unsigned char kind[KVT_LLAMA_LAYERS];	/* 1 + the number of its kind */
 	struct kvt_model_config *out;
 	struct kvt_error *err;
 };
@@ -264,6 +268,7 @@ static enum kvt_status take_unknown(struct reading *r)
 				(int)(key->length < 100 ? key->length : 100), key->name);
 	}
 	r->rules = &architectures[0];
+	r->out->llama.assumed = true;
 	note(r, "architecture %s is not known: taken as full attention, from its keys",
 	     r->arch);
 	return KVT_OK;
@@ -578,7 +583,7 @@ static enum kvt_status add_kind(struct reading *r, int64_t layer,
 	if (i == m->nkinds)
 		m->kind[m->nkinds++] = *kind;
 	m->kind[i].layers++;
-	r->kind[layer] = (unsigned char)(1 + i);
+	m->of[layer] = (unsigned char)(1 + i);
 	return KVT_OK;
 }
 
@@ -612,6 +617,7 @@ static enum kvt_status take_kinds(struct reading *r, const struct states *s)
 
 		if (v > r->out->llama.widest_v)
 			r->out->llama.widest_v = v;
+		r->out->llama.gaps |= keeps_tokens(r, i) && !r->kv_heads[i];
 		if (keeps_tokens(r, i) && r->kv_heads[i]) {
 			kind.heads = r->kv_heads[i];
 			kind.head_dim = r->dim[windowed];
@@ -712,13 +718,26 @@ static enum kvt_status add_groups(struct reading *r, const struct states *s)
 		if (!status && k->state)
 			status = add_group(r, "ssm", s->ssm, k->layers, &ssm);
 		for (int64_t l = 0; l < r->all; l++)
-			if (r->kind[l] == 1 + i)
+			if (m->of[l] == 1 + i)
 				number_layer(r, l, before);
 	}
 	return status;
 }
 
 /* ---- all of it ---------------------------------------------------------- */
+
+static void take_positions(struct reading *r)
+{
+	const struct kvt_gguf_key *key = find(r, "rope.dimension_sections");
+	const int64_t length = (int64_t)strlen(r->arch);
+	bool sections = key && key->is_array && key->n > 1;
+	int64_t n;
+
+	for (int i = 0; sections && i < 2; i++)
+		sections = kvt_gguf_int(&n, r->gguf, key, i) && n > 0;
+	r->out->llama.positions = is_in(with_positions, r->arch, length) ||
+				  (is_in(with_sections, r->arch, length) && sections);
+}
 
 /* The first of several files has the keys; the others have tensors. */
 static enum kvt_status check_split(const struct reading *r)
@@ -747,6 +766,9 @@ static enum kvt_status take_layers(struct reading *r)
 		return status;
 	r->layers = r->all - drafts;
 	r->out->layers = r->layers;
+	r->out->llama.nlayers = r->all;
+	r->out->llama.listed = r->layers;
+	r->out->llama.recurrent = r->rules->recurrent == ALL_RECURRENT;
 	return KVT_OK;
 }
 
@@ -770,6 +792,7 @@ enum kvt_status kvt_gguf_model(struct kvt_model_config *out, const struct kvt_gg
 	    (status = take_windows(r)) || (status = take_recurrent(r)) ||
 	    (status = take_shared(r)))
 		goto out;
+	take_positions(r);
 	for (int64_t i = 0; i < r->layers; i++)
 		recurrent |= r->recurrent[i];
 	if ((recurrent && (status = take_states(&states, r))) ||

@@ -33,6 +33,13 @@ struct kvt_llama_model {
 	bool chunked;			/* windows begin at its multiples */
 	int64_t context;		/* that the model was made for; 0: not said */
 	int64_t widest_v;		/* of all layers, also of those that have none */
+	/* where it puts them in a state: see formats/llama/made.c */
+	int64_t nlayers, listed;	/* all; those that draft no tokens */
+	unsigned char of[KVT_LLAMA_LAYERS];	/* 1 + its kind; 0: keeps nothing */
+	bool recurrent;			/* there are no caches of tokens at all */
+	bool gaps;			/* a layer has rows in them, of no elements */
+	bool positions;			/* a token has several (M-RoPE) */
+	bool assumed;			/* the architecture is not known */
 };
 
 /* What a context of llama.cpp is started with. */

@@ -40,6 +40,8 @@ struct kvt_create_options {
 	/* ggsq, ggsn: a state file of the build and model that is to read it */
 	const char *template_path;
 	const char *key_order;		/* there: "pairs", "halves"; or NULL */
+	/* or the model's GGUF, and "KEY=VALUE,..." of the context; or NULL */
+	const char *model_path, *context;
 };
 
 /*

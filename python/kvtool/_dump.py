@@ -728,6 +728,7 @@ class Dump:
               overwrite: bool = False, verify: bool = True, sync: bool = True,
               compress: bool = True, as_is: bool = False,
               template: Optional[Path] = None, key_order: Optional[str] = None,
+              model: Optional[Path] = None, context: Optional[str] = None,
               threads: int = 0, memory: int = MEMORY,
               progress: Optional[Progress] = None) -> None:
         """
@@ -736,7 +737,8 @@ class Dump:
         it was read again and every element found equal; else nothing is left.  What
         an open dump reads is not replaced, nor what this one was made of: UsageError.
         ``as_is`` leaves recurrent states in the order of their engine.  ``template`` is
-        for the formats ggsq and ggsn: another state of the same llama.cpp and model;
+        for the formats ggsq and ggsn: another state of the same llama.cpp and model, or
+        ``model`` is its GGUF and ``context`` what that does not say;
         ``key_order`` how it has the keys of a dump of another engine (kvtool-convert(1)).
         """
         # the library says it, too, by the name of the program's option
@@ -745,7 +747,9 @@ class Dump:
         watch = Watch(threads, memory, progress)
         o = CreateOptions(encoded(format), overwrite, not sync, not compress, as_is=as_is,
                           template_path=None if template is None else
-                          path_bytes(template), key_order=encoded(key_order))
+                          path_bytes(template), key_order=encoded(key_order),
+                          model_path=None if model is None else path_bytes(model),
+                          context=encoded(context))
         info, writer = c_void_p(), c_void_p()
         with self._handle as handle:
             try:
@@ -754,7 +758,8 @@ class Dump:
                     to = parse_layout(layout)
                     call("kvt_snapshot_set_layout", info, byref(to))
                 call("kvt_create", byref(writer), path_bytes(path), byref(o), info)
-                self._fill(watch, handle, writer, verify, template is not None)
+                self._fill(watch, handle, writer, verify,
+                           template is not None or model is not None)
             finally:
                 lib.kvt_close_writer(writer)
                 lib.kvt_snapshot_delete(info)

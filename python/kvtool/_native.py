@@ -188,7 +188,8 @@ class CreateOptions(Structure):
                 ("level", c_int),
                 ("tile_bytes", c_int64), ("row_ranks", c_int64), ("like", c_void_p),
                 ("parts", c_void_p), ("nparts", c_int64),
-                ("template_path", c_char_p), ("key_order", c_char_p)]
+                ("template_path", c_char_p), ("key_order", c_char_p),
+                ("model_path", c_char_p), ("context", c_char_p)]
 
 
 class DiffOptions(Structure):
@@ -400,9 +401,9 @@ _ARGUMENTS = {"mem-limit": "memory", "to": "layout", "tp-rank": "tp", "tp-size":
               "of-group": "groups", "top": "most", "force": "overwrite",
               "component": "components"}
 #: those that are no option of an input, and are arguments of the same name
-_SAME = ("as-is", "atol", "by", "common", "compact", "exact", "format", "heads",
-         "key-order", "layers", "mamba-groups", "match", "requests", "scale-a", "scale-b",
-         "template", "threads", "tokens", "tolerance", "total-heads")
+_SAME = ("as-is", "atol", "by", "common", "compact", "context", "exact", "format",
+         "heads", "key-order", "layers", "mamba-groups", "match", "requests", "scale-a",
+         "scale-b", "template", "threads", "tokens", "tolerance", "total-heads")
 _FLAGS = ("as_is", "common", "compact", "exact", "overwrite")
 #: what is more than another name
 _PHRASES = (
