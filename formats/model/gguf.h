@@ -81,7 +81,11 @@ kvt_gguf_model(struct kvt_model_config *out, const struct kvt_gguf *gguf,
 /* Does the file begin as a GGUF? */
 bool kvt_gguf_is(const char *path);
 struct kvt_file;
-/* The same of an open file, of which at most 64 MiB are read. */
+/* All keys of an open file, of which at most 64 MiB are read; free both in any case. */
+KVT_MUST_CHECK enum kvt_status
+kvt_gguf_header(uint8_t **head, struct kvt_gguf *out, const struct kvt_file *file,
+		struct kvt_error *err);
+/* kvt_gguf_model() of them. */
 KVT_MUST_CHECK enum kvt_status
 kvt_gguf_read(struct kvt_model_config *out, const struct kvt_file *file,
 	      struct kvt_error *err);

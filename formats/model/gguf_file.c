@@ -33,38 +33,49 @@ bool kvt_gguf_is(const char *path)
 }
 
 /* *more as kvt_gguf_parse() has it. */
-static enum kvt_status read_part(struct kvt_model_config *out, bool *more, int64_t nhead,
-				 const struct kvt_file *file, struct kvt_error *err)
+static enum kvt_status read_part(uint8_t **head, struct kvt_gguf *out, bool *more,
+				 int64_t nhead, const struct kvt_file *file,
+				 struct kvt_error *err)
 {
-	struct kvt_gguf gguf = { .nkeys = 0 };
-	uint8_t *head = malloc(nhead ? (size_t)nhead : 1);
 	enum kvt_status status;
 
 	*more = false;
-	if (!head)
+	if (!(*head = malloc(nhead ? (size_t)nhead : 1)))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!(status = kvt_file_pread(file, head, nhead, 0, err)) &&
-	    !(status = kvt_gguf_parse(&gguf, more, head, nhead, file->nbytes, file->path,
-				      err)))
-		status = kvt_gguf_model(out, &gguf, err);
-	kvt_gguf_free(&gguf);
-	free(head);
-	return status;
+	if ((status = kvt_file_pread(file, *head, nhead, 0, err)))
+		return status;
+	return kvt_gguf_parse(out, more, *head, nhead, file->nbytes, file->path, err);
 }
 
-enum kvt_status kvt_gguf_read(struct kvt_model_config *out,
-				 const struct kvt_file *file, struct kvt_error *err)
+enum kvt_status kvt_gguf_header(uint8_t **head, struct kvt_gguf *out,
+				const struct kvt_file *file, struct kvt_error *err)
 {
 	enum kvt_status status;
 	bool more = true;
 
+	*out = (struct kvt_gguf){ .nkeys = 0 };
 	for (int64_t n = FIRST; ; n *= 4) {
-		status = read_part(out, &more, n < file->nbytes ? n : file->nbytes, file,
-				   err);
+		status = read_part(head, out, &more, n < file->nbytes ? n : file->nbytes,
+				   file, err);
 		if (!more || n == MOST)
 			break;
+		free(*head);
 	}
 	return more ? kvt_fail(err, KVT_UNSUPPORTED,
 			       "%s: its header is longer than 64 MiB, and no more of it is read",
 			       file->path) : status;
+}
+
+enum kvt_status kvt_gguf_read(struct kvt_model_config *out, const struct kvt_file *file,
+			      struct kvt_error *err)
+{
+	struct kvt_gguf gguf;
+	uint8_t *head = NULL;
+	enum kvt_status status = kvt_gguf_header(&head, &gguf, file, err);
+
+	if (!status)
+		status = kvt_gguf_model(out, &gguf, err);
+	kvt_gguf_free(&gguf);
+	free(head);
+	return status;
 }

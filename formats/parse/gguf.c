@@ -285,6 +285,12 @@ bool kvt_gguf_int(int64_t *out, const struct kvt_gguf *g, const struct kvt_gguf_
 	return true;
 }
 
+const char *kvt_gguf_text(int64_t *length, const struct kvt_gguf *g, const uint8_t *at)
+{
+	*length = (int64_t)number_at(at, 8, g->swapped);
+	return (const char *)at + 8;
+}
+
 bool kvt_gguf_string(char *out, size_t room, const struct kvt_gguf *g,
 		     const struct kvt_gguf_key *key)
 {

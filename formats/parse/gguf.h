@@ -53,6 +53,9 @@ const struct kvt_gguf_key *kvt_gguf_find(const struct kvt_gguf *gguf, const char
 /* Element i as a number; false: it is a string, a fraction or larger than int64_t. */
 bool kvt_gguf_int(int64_t *out, const struct kvt_gguf *gguf,
 		  const struct kvt_gguf_key *key, int64_t i);
+/* A string where it stands in the header, not ended by a NUL. */
+const char *kvt_gguf_text(int64_t *length, const struct kvt_gguf *gguf,
+			  const uint8_t *at);
 /* Of a string alone; false: it is none, has a NUL, or is too long. */
 bool kvt_gguf_string(char *out, size_t room, const struct kvt_gguf *gguf,
 		     const struct kvt_gguf_key *key);

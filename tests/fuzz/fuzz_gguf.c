@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "formats/model/config.h"
+#include "formats/model/vocab.h"
 #include "formats/parse/gguf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -58,6 +59,38 @@ static void check_model(const struct kvt_gguf *gguf)
 	check_sizes(&config.llama);
 }
 
+/* Every token by itself is a part of all of them together. */
+static void check_vocab(const struct kvt_gguf *gguf)
+{
+	struct kvt_error err = { "" };
+	struct kvt_vocab v;
+	int64_t all = 0, nbytes;
+	char *text;
+
+	if (kvt_vocab_init(&v, gguf, &err) && !err.text[0])
+		abort();
+	for (int32_t i = 0; i <= v.n; i++) {
+		if (kvt_vocab_text(&text, &nbytes, &v, &i, 1, &err) != KVT_OK) {
+			if (i < v.n || text)
+				abort();
+			continue;
+		}
+		if (i == v.n || nbytes < 0 || text[nbytes])
+			abort();
+		all += nbytes;
+		free(text);
+	}
+	if (v.n > 1) {
+		const int32_t two[2] = { 0, (int32_t)v.n - 1 };
+
+		if (kvt_vocab_text(&text, &nbytes, &v, two, 2, &err) ||
+		    nbytes > all + all)
+			abort();
+		free(text);
+	}
+	kvt_vocab_free(&v);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	uint8_t *head = malloc(size ? size : 1);
@@ -74,6 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		if (!kvt_gguf_parse(&gguf, &more, head, (int64_t)size,
 				    (int64_t)size + (longer << 40), "fuzz", &err)) {
 			check_model(&gguf);
+			check_vocab(&gguf);
 			kvt_gguf_free(&gguf);
 		} else if (!err.text[0] || (more && !longer))
 			abort();
