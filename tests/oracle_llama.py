@@ -524,6 +524,7 @@ def check_wholeness(tmp):
 
     # cut anywhere: no byte of it is read as something else, and the first that lacks is said
     row, start = 32 * T, len(good) - 2 * L * (12 + 32 * T)
+    cells_at = 12 + 4 * T + 8
     for n in range(0, len(good), 5):
         write(path, good[:n])
         r = kvtool("describe", "--heads=2", path)
@@ -531,8 +532,15 @@ def check_wholeness(tmp):
         says = "is empty" if not n else "no format" if n < 8 else ""
         if n > start and left >= 12:
             half = "values" if layer >= L else "keys"
+            whole = f"keys of all layers and values of {layer - L}" if layer >= L else \
+                f"keys of {layer} layers, no values"
             says = f"it has {n} bytes, but {half} of layer {layer % L} of {L} would end " \
-                   f"at byte {start + (layer + 1) * (12 + row)}"
+                   f"at byte {start + (layer + 1) * (12 + row)}; whole are {whole}, and " \
+                   f"{(left - 12) // 32} of {T} rows of this layer"
+        elif 12 <= n < 12 + 4 * T:
+            says = f"it has {n} bytes, and {(n - 12) // 4} of its {T} token ids"
+        elif cells_at + 12 <= n < cells_at + 12 * T:
+            says = f"{(n - cells_at) // 12} of {T} are whole, {T} token ids before them"
         tap.ok(r.code == 3 and says in r.err, f"cut to {n} bytes of {len(good)}", r)
     for data, says in (
             (good + good, f"a state file of {len(good)} bytes, then another one: it has "

@@ -88,18 +88,31 @@ static bool read_cell(struct kvt_llama_cursor *c, uint32_t stream, int64_t cell,
 	return true;
 }
 
-/* Rows of a type that caches have, of which the file has a part at most. */
-static void note_cut(struct kvt_llama_cursor *c, const struct kvt_llama_cut *cut,
-		     int64_t type, int64_t n, int64_t size)
+/*
+ * Rows of a type that caches have, of which the file has a part at most: 'n' of them, or,
+ * where values are transposed, one of each element.
+ */
+static void note_cut(struct kvt_llama_cursor *c, struct kvt_llama_cut cut, int64_t type,
+		     int64_t n, struct kvt_llama_rows rows)
 {
-	int64_t nbytes;
+	int64_t nbytes, row = rows.nbytes, left = c->file->nbytes - cut.at;
 
-	if (!kvt_ggml_type((int)type) || cut->at <= c->cut.at ||
-	    __builtin_mul_overflow(n, size, &nbytes) ||
-	    __builtin_add_overflow(cut->at, nbytes, &nbytes))
+	if (!kvt_ggml_type((int)type) || cut.at <= c->cut.at ||
+	    __builtin_mul_overflow(n, row, &nbytes) ||
+	    __builtin_add_overflow(cut.at, nbytes, &cut.end))
 		return;
-	c->cut = *cut;
-	c->cut.end = nbytes;
+	cut.turned = rows.elem > 0;
+	cut.of = cut.turned ? row / rows.elem : n;
+	cut.there = left / (nbytes / cut.of);
+	c->cut = cut;
+}
+
+/* The list of cells, which each name a sequence, and the end of the file behind some. */
+static void note_cells(struct kvt_llama_cursor *c, int64_t at, int64_t there, int64_t of)
+{
+	if (at > c->cut.at && there)
+		c->cut = (struct kvt_llama_cut){ .at = at, .part = KVT_LLAMA_CELLS,
+						 .there = there, .of = of };
 }
 
 static void add_rows(struct kvt_llama_members *out, struct kvt_llama_rows rows)
@@ -132,9 +145,13 @@ static bool read_rows(struct kvt_llama_cursor *c, const struct kvt_llama_stream 
 		add_rows(out, (struct kvt_llama_rows){ (int)type, (int64_t)nbytes, c->at,
 						       (int64_t)elem });
 		if (!kvt_llama_skip(c, c->hollow ? 0 : s->ncells, (int64_t)nbytes)) {
-			note_cut(c, &(struct kvt_llama_cut){ c->at, 0, values, l,
-							     s->nlayers },
-				 type, s->ncells, (int64_t)nbytes);
+			note_cut(c, (struct kvt_llama_cut){
+					 .at = c->at, .layer = l, .nlayers = s->nlayers,
+					 .part = values ? KVT_LLAMA_VALUES :
+							  KVT_LLAMA_KEYS },
+				 type, s->ncells, (struct kvt_llama_rows){
+					 .nbytes = (int64_t)nbytes,
+					 .elem = (int64_t)elem });
 			return false;
 		}
 	}
@@ -145,20 +162,20 @@ static bool read_stream(struct kvt_llama_stream *s, struct kvt_llama_cursor *c,
 			uint32_t number, bool values, bool *asked,
 			struct kvt_llama_members *members)
 {
-	int64_t transposed;
+	int64_t transposed, before = members->count;
 
 	*s = (struct kvt_llama_stream){ 0 };
 	if (!kvt_llama_count(&s->ncells, c, UINT32_MAX))
 		return false;
 	if (!s->ncells)
 		return true;
-	/* each cell has two numbers at least */
-	if (s->ncells > (c->file->nbytes - c->at) / 8)
-		return false;
 	s->cells_at = c->at;
 	for (int64_t i = 0; i < s->ncells; i++)
-		if (!read_cell(c, number, i, members))
+		if (!read_cell(c, number, i, members)) {
+			if (c->file->nbytes - c->at < 12 && members->count - before >= i)
+				note_cells(c, s->cells_at, i, s->ncells);
 			return false;
+		}
 	s->first_row = members->nrows;
 	if (!kvt_llama_count(&transposed, c, 1) || !kvt_llama_count(&s->nlayers, c,
 								    MAX_LAYERS) ||
@@ -261,8 +278,11 @@ bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *ou
 		}
 		out->row[which].uneven |= (int64_t)nbytes != out->row[which].nbytes;
 		if (!kvt_llama_skip(c, c->hollow ? 0 : out->ncells, (int64_t)nbytes)) {
-			note_cut(c, &(struct kvt_llama_cut){ .at = c->at }, type,
-				 out->ncells, (int64_t)nbytes);
+			note_cut(c, (struct kvt_llama_cut){
+					 .at = c->at, .layer = records,
+					 .part = KVT_LLAMA_STATES },
+				 type, out->ncells,
+				 (struct kvt_llama_rows){ .nbytes = (int64_t)nbytes });
 			return false;
 		}
 		/* rows that are not there may have any length */

@@ -120,11 +120,15 @@ bool kvt_llama_probe(const uint8_t *head, int64_t nhead);
 /* Bytes read at once; more streams or sequences than any build has. */
 enum { KVT_LLAMA_WINDOW = 1 << 16, KVT_LLAMA_STREAMS = 4096, KVT_LLAMA_SEQUENCES = 4096 };
 
-/* Rows that the file is too short for: where they begin and would end. */
+/* What the file is too short for: where it begins, and would end if that is known. */
 struct kvt_llama_cut {
 	int64_t at, end;		/* 0, 0: none */
-	bool values;
-	int64_t layer, nlayers;		/* of all; 0: these are states */
+	enum kvt_llama_parts {
+		KVT_LLAMA_CELLS, KVT_LLAMA_KEYS, KVT_LLAMA_VALUES, KVT_LLAMA_STATES,
+	} part;
+	int64_t layer, nlayers;		/* rows of 'layer' are whole, of all */
+	int64_t there, of;		/* rows of the next one, or cells */
+	bool turned;			/* those rows are of an element, not of a cell */
 };
 
 /* A place to read at, and the way the file is read there. */
@@ -143,6 +147,9 @@ struct kvt_llama_cursor {
 
 	struct kvt_llama_cut cut;	/* the farthest */
 };
+
+/* cut.c: KVT_BAD_INPUT, with how much is whole of what the file is too short for. */
+enum kvt_status kvt_llama_tell_cut(const struct kvt_llama_cursor *c, int64_t listed);
 
 /* The next 'n' bytes as a number; false: the file has no more, or failed. */
 bool kvt_llama_take(uint64_t *out, struct kvt_llama_cursor *c, int n);
@@ -219,6 +226,11 @@ bool kvt_llama_alike(const struct kvt_llama_cache *cache,
 
 /* Fails with KVT_SYSTEM. */
 enum kvt_status kvt_llama_no_memory(const struct kvt_llama_opening *o);
+
+/* slot.c: what a context must be like that takes it back; requests must be there. */
+KVT_MUST_CHECK enum kvt_status kvt_llama_slot(struct kvt_llama_opening *o);
+/* Is it by the model some layers of a sequence alone, as PARTIAL_ONLY has them? */
+bool kvt_llama_is_partial(const struct kvt_llama_opening *o);
 
 /* The sequences as requests, and where their tokens are; groups must be there. */
 KVT_MUST_CHECK enum kvt_status

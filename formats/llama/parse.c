@@ -336,16 +336,8 @@ static enum kvt_status refuse(struct search *s, const struct kvt_llama_state *ou
 		return kvt_fail(c->err, KVT_BAD_INPUT,
 				"%s: a state without its data: taken with LLAMA_STATE_SEQ_FLAGS_ON_DEVICE, which leaves keys and values on the device",
 				path);
-	if (cut.at > s->ended && !cut.nlayers)
-		return kvt_fail(c->err, KVT_BAD_INPUT,
-				"%s: cut: it has %lld bytes, but recurrent states would end at byte %lld",
-				path, (long long)nbytes, (long long)cut.end);
 	if (cut.at > s->ended)
-		return kvt_fail(c->err, KVT_BAD_INPUT,
-				"%s: cut: it has %lld bytes, but %s of layer %lld of %lld would end at byte %lld; what is before byte %lld is whole",
-				path, (long long)nbytes, cut.values ? "values" : "keys",
-				(long long)cut.layer, (long long)cut.nlayers,
-				(long long)cut.end, (long long)cut.at);
+		return kvt_llama_tell_cut(c, out->ntokens);
 	if (s->ended && begins_again(c, s->ended))
 		return kvt_fail(c->err, KVT_BAD_INPUT,
 				"%s: a state file of %lld bytes, then another one: it has %lld bytes",
@@ -532,10 +524,16 @@ static enum kvt_status parse(struct kvt_llama_state *out, struct search *s,
 	if (versions[version].magic == SEQUENCE) {
 		if (!kvt_llama_count(&owner, c, KVT_LLAMA_SEQUENCES))
 			return cut_off(c);
-	} else if (version < BARE_STATE &&
-		   (!kvt_llama_count(&out->ntokens, c, INT32_MAX) ||
-		    (out->tokens_at = c->at, !kvt_llama_skip(c, out->ntokens, 4)))) {
-		return cut_off(c);
+	} else if (version < BARE_STATE) {
+		if (!kvt_llama_count(&out->ntokens, c, INT32_MAX))
+			return cut_off(c);
+		out->tokens_at = c->at;
+		if (!kvt_llama_skip(c, out->ntokens, 4))
+			return kvt_fail(c->err, KVT_BAD_INPUT,
+					"%s: cut: it has %lld bytes, and %lld of its %lld token ids, nothing else",
+					c->file->path, (long long)c->file->nbytes,
+					(long long)(c->file->nbytes - c->at) / 4,
+					(long long)out->ntokens);
 	}
 	if (out->whole && !take_arch(out->arch, c))
 		return cut_off(c);
