@@ -31,7 +31,13 @@ void peeks_text(const struct kvt_peeks *peeks)
 			const struct kvt_peek_field *g = &p->field[j];
 
 			print_label(g->name);
-			plainf("%s from %lld:", g->dtype, (long long)g->first);
+			plainf("%s", g->dtype);
+			if (g->turn > 1)
+				plainf(" decoded, rotation of %lld undone,",
+				       (long long)g->turn);
+			else if (g->turn)
+				plainf(" decoded, not rotated,");
+			plainf(" from %lld:", (long long)g->first);
 			for (int64_t v = 0; v < g->count; v++)
 				plainf(" %.7g", g->value[v]);
 			putchar('\n');
@@ -45,6 +51,7 @@ static void put_field(struct json_out *out, json_t *o, const struct kvt_peek_fie
 
 	json_put_text(out, o, "name", g->name);
 	json_put_text(out, o, "dtype", g->dtype);
+	json_put_known(out, o, "turn", g->turn, g->turn > 0);
 	json_put_int(out, o, "first", g->first);
 	list = json_put_array(out, o, "values");
 	for (int64_t i = 0; i < g->count; i++)

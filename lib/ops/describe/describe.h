@@ -91,6 +91,8 @@ kvt_describe_stats(struct kvt_description *d, const double scale[2],
 struct kvt_peek_field {
 	const char *name, *dtype;
 	int64_t first, count;
+	/* how many numbers were rotated together, undone; 1: none; 0: they never are */
+	int64_t turn;
 	double *value;
 };
 

@@ -116,6 +116,9 @@ static void peek_packed(struct kvt_peek *peek, const uint8_t *bytes, double scal
 						     first_scale(&packing, i,
 								 first), f->count);
 
+		if (g && number)
+			g->turn = f->rotation ? f->count : !f->block ? 0 :
+				  packing.turn[peek->run.place.index[KVT_AXIS_K]];
 		if (g && number && g->value)
 			kvt_packing_decode(g->value, &packing,
 					   peek->run.place.index[KVT_AXIS_K], bytes,
