@@ -308,6 +308,10 @@ kvt_hints_model_heads(int64_t *heads, int64_t width, const struct kvt_hints *hin
 /* The window of its layers that have one, where that is one number. */
 void kvt_hints_model_window(int64_t *out, const struct kvt_hints *hints);
 
+/* Its layers that keep all tokens, and those that keep a window. */
+void kvt_hints_model_layers(int64_t *all, int64_t *windowed,
+			    const struct kvt_hints *hints);
+
 /* KVT_BAD_INPUT if a group is of no layers that the hints' model has. */
 KVT_MUST_CHECK enum kvt_status
 kvt_model_check_dump(const struct kvt_snapshot *snapshot, const struct kvt_hints *hints,

@@ -114,7 +114,7 @@ def check_samples(tmp, models):
 
 
 def check_foreign(tmp, models):
-    """What comes from vLLM: keys are put in pairs for a llama, which the GGUF says it is."""
+    """What comes from vLLM: keys are put in pairs for a llama, as the GGUF says it is."""
     base = f"{oracle.DATA}/s260k/paged_bs16/kv_first_nhd.bf16.npy"
     like = template(f"{tmp}/like.ggsn", 5, 64, "ggsn", "llama")
     by = {"template": [f"--template={like}"],

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct asked {
-	bool json, stats, verify, canonical, quiet, map;
+	bool json, stats, verify, canonical, quiet, map, token_ids;
 	struct describe_options print;
 	struct kvt_hints hints;
 	struct kvt_run run;
@@ -31,7 +31,7 @@ static bool is_plain(const struct asked *a)
 
 	return !a->json && !a->quiet && !a->stats && !a->map && !a->verify &&
 	       !a->canonical && !a->peek.n && !p->verbose && !p->names &&
-	       !p->tuples && !p->tables;
+	       !p->tuples && !p->tables && !a->token_ids;
 }
 
 static bool is_damaged(const struct kvt_description *d)
@@ -105,18 +105,28 @@ static enum kvt_status print_dump(const struct kvt_description *d,
 
 /* The answer comes first: what is not as expected, then what there is. */
 static enum kvt_status expect_and_print(const struct kvt_description *d,
-					const struct asked *asked, bool stream,
+					const struct asked *given, bool stream,
 					struct kvt_error *err)
 {
 	struct json_out json = { NULL, false };
-	enum kvt_status status;
+	struct describe_tokens *tokens = NULL;
+	struct asked told = *given, *asked = &told;
+	enum kvt_status status = KVT_OK;
 
+	if (given->token_ids)
+		status = describe_tokens(&tokens, d, given->hints.model, err);
+	if (status) {
+		describe_tokens_free(tokens);
+		return status;
+	}
+	told.print.ids = tokens;
 	if (asked->json || asked->expect.n || asked->expect_layout)
 		describe_json(&json, d, &asked->print);
 	status = describe_expect(d, asked->expect_layout, &asked->expect, json.root, err);
 	if (status <= KVT_MISMATCH)
 		status = worse(status, print_dump(d, asked, &json, stream, err));
 	json_free(&json);
+	describe_tokens_free(tokens);
 	return status;
 }
 
@@ -239,6 +249,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "exit 1 unless this is the layout" },
 		{ "expect", 0, OPT_STRINGS, &asked.expect, "KEY=VALUE",
 		  "exit 1 unless this field of --json has this value" },
+		{ "token-ids", 0, OPT_FLAG, &asked.token_ids, NULL,
+		  "show the ids of tokens; with --model=FILE.gguf their text" },
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),
 		OPT_QUIET(&asked.quiet),
@@ -284,5 +296,6 @@ const struct command cmd_describe = {
 		"  kvtool describe --expect-layout=hnd --expect heads=4 dump.h5\n"
 		"  kvtool describe --verify --json dump.h5\n"
 		"  kvtool describe --map dump.h5\n"
-		"  kvtool describe --peek=layer=3,request=A,token=69 dump.h5\n",
+		"  kvtool describe --peek=layer=3,request=A,token=69 dump.h5\n"
+		"  kvtool describe --model=model.gguf --token-ids slots/slot0.bin\n",
 };

@@ -11,10 +11,13 @@
 #include "cli/opt.h"
 #include "lib/ops/describe/describe.h"
 
+struct describe_tokens;
+
 /* What is printed only on request. */
 struct describe_options {
 	bool names, tuples, tables, verbose;
 	const struct kvt_hints *hints;	/* with which it was opened; NULL: of many */
+	const struct describe_tokens *ids;	/* NULL: not asked for */
 };
 
 /* The first word of a line of text. */
@@ -43,6 +46,25 @@ void describe_outlook(const struct kvt_description *d, const struct kvt_hints *h
  * names and a number of tokens.
  */
 void describe_facts(const struct kvt_description *d);
+
+/* ---- state files of engines, ids and text of tokens: describe_slot.c -------- */
+
+/*
+ * Ids of tokens where they are known, and their text if 'gguf', which may be NULL, has
+ * a vocabulary that is known here; free in any case.  KVT_BAD_INPUT: it is of another
+ * model.
+ */
+KVT_MUST_CHECK enum kvt_status
+describe_tokens(struct describe_tokens **out, const struct kvt_description *d,
+		const char *gguf, struct kvt_error *err);
+void describe_tokens_free(struct describe_tokens *t);	/* NULL is allowed */
+/* Of request r, or if negative of the list of a state: "token_ids", "text". */
+void describe_ids_json(struct json_out *out, json_t *o, const struct describe_tokens *t,
+		       int64_t r);
+/* 't' may be NULL. */
+void describe_slot_text(const struct kvt_description *d, const struct describe_tokens *t);
+void describe_slot_json(struct json_out *out, const struct kvt_description *d,
+			const struct describe_tokens *t);
 
 /* ---- several dumps: describe_set.c ----------------------------------------- */
 

@@ -477,8 +477,9 @@ static void put_holes(struct json_out *out, json_t *to, const struct kvt_snapsho
 }
 
 static void put_requests(struct json_out *out, const struct kvt_snapshot *s,
-			 bool tables)
+			 const struct describe_options *options)
 {
+	bool tables = options->tables;
 	json_t *list = json_put_array(out, out->root, "requests");
 
 	for (int64_t r = 0; r < s->nrequests; r++) {
@@ -489,6 +490,7 @@ static void put_requests(struct json_out *out, const struct kvt_snapshot *s,
 		json_put_int(out, o, "tokens", q->ntokens);
 		json_put_int(out, o, "first_token", q->first_token);
 		put_holes(out, o, s, q);
+		describe_ids_json(out, o, options->ids, r);
 		counts = json_put_array(out, o, "blocks");
 		if (tables)
 			table = json_put_array(out, o, "block_tables");
@@ -547,7 +549,8 @@ void describe_json(struct json_out *out, const struct kvt_description *d,
 	for (int g = 0; g < s->ngroups; g++)
 		put_group(out, put_null(out, json_append_object(out, groups), s, g),
 			  &d->group[g], options);
-	put_requests(out, s, options->tables);
+	put_requests(out, s, options);
+	describe_slot_json(out, d, options->ids);
 	if (d->canonical)
 		canonical_json(out, d->canonical);
 	if (d->peeks)

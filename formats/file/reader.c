@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/dump/slot.h"
 #include "lib/kvt/derive.h"
 
 static enum kvt_status read_box(const struct kvt_leaf *leaf, int group,
@@ -219,5 +220,6 @@ void kvt_reader_free(struct kvt_reader *reader)
 	free(reader->leaf.manifest);
 	free(reader->leaf.path);
 	free(reader->leaf.said);
+	kvt_slot_free(reader->leaf.slot);
 	close_reader(&reader->leaf);
 }

@@ -577,10 +577,17 @@ static void name_part(char *out, size_t size, const struct kvt_llama_opening *o)
 	*out = '\0';
 	if (strcmp(s->kind, "sequence") || o->reader->leaf.snapshot.nrequests != 1)
 		return;
-	if (!s->ncaches && s->states.nmembers)
+	if (kvt_llama_is_partial(o))
+		snprintf(out, size,
+			 ", %s alone: taken with LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY",
+			 s->ncaches ? "layers with a window" : "states");
+	else if (o->hints && o->hints->of_model)
+		return;
+	else if (!s->ncaches && s->states.nmembers)
 		snprintf(out, size,
 			 ", states alone: of a recurrent model, or a part of a hybrid one");
-	if (s->ncaches == 1 && request->first_token && !o->window && !s->states.nmembers)
+	else if (s->ncaches == 1 && request->first_token && !o->window &&
+		 !s->states.nmembers)
 		snprintf(out, size,
 			 ", of layers with a window alone, or without its first %lld tokens",
 			 LL(request->first_token));
@@ -628,7 +635,8 @@ static enum kvt_status llama_open(struct kvt_reader *reader, const char *path,
 	if (!o.window && o.state.ncaches == 2 && hints && hints->of_model)
 		kvt_hints_model_window(&o.window, hints);
 	(void)((status = add_groups(&o)) ||
-	       (status = kvt_llama_requests(&o)) || (status = name_source(&o)));
+	       (status = kvt_llama_requests(&o)) || (status = name_source(&o)) ||
+	       (status = kvt_llama_slot(&o)));
 	kvt_llama_free(&o.state);
 	return status;
 }

@@ -95,6 +95,18 @@ void kvt_hints_model_window(int64_t *out, const struct kvt_hints *hints)
 		*out = window;
 }
 
+void kvt_hints_model_layers(int64_t *all, int64_t *windowed,
+			    const struct kvt_hints *hints)
+{
+	struct kind k;
+
+	*all = *windowed = 0;
+	for (int i = 0; i < hints->of_model->ngroups; i++)
+		if (take_kind(&k, &hints->of_model->group[i], NULL))
+			*(hints->of_model->group[i].args.window ? windowed : all) +=
+				k.layers;
+}
+
 /* "8 heads of 128, 4 heads of 256": of a model, for a message. */
 static struct kvt_text kinds_text(const struct kvt_model *model,
 				  const struct kvt_parallel *parallel)

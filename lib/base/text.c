@@ -38,6 +38,13 @@ static int character(const unsigned char *s, const unsigned char *end, uint32_t 
 	return 0;
 }
 
+int kvt_character(const char *s, const char *end)
+{
+	uint32_t code;
+
+	return character((const unsigned char *)s, (const unsigned char *)end, &code);
+}
+
 bool kvt_is_text(const char *s)
 {
 	const unsigned char *p = (const unsigned char *)s, *end = p + strlen(s);

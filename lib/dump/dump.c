@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dump.c - asking and closing dumps, leaf and derived alike */
 #include "lib/dump/map.h"
+#include "lib/dump/slot.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@ static void leaf_drop(struct kvt_leaf *leaf)
 	free(leaf->manifest);
 	free(leaf->path);
 	free(leaf->said);
+	kvt_slot_free(leaf->slot);
 	/* the dump that it is lives as long as the leaf does: see kvt_dump_leaf() */
 	if (leaf->self) {
 		for (int g = 0; g < KVT_MAX_GROUPS; g++) {
@@ -246,6 +248,22 @@ bool kvt_dump_unlisted(const struct kvt_dump *dump)
 const char *kvt_dump_unnoticed(const struct kvt_dump *dump)
 {
 	return dump->nleaves ? dump->leaf[0]->unnoticed : NULL;
+}
+
+const struct kvt_slot *kvt_dump_slot(const struct kvt_dump *dump)
+{
+	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
+
+	return leaf ? leaf->slot : NULL;
+}
+
+void kvt_slot_free(struct kvt_slot *slot)
+{
+	if (!slot)
+		return;
+	free(slot->id);
+	free(slot->state);
+	free(slot);
 }
 
 const char *kvt_dump_decoded(const struct kvt_dump *dump)

@@ -13,6 +13,8 @@
 #include "lib/kvt/run.h"
 #include "lib/kvt/tile.h"
 
+struct kvt_slot;
+
 struct kvt_leaf {
 	const struct kvt_leaf_ops *ops;
 	_Atomic int refs;
@@ -30,6 +32,7 @@ struct kvt_leaf {
 	bool unlisted;			/* nothing says which files there should be */
 	const char *unnoticed;		/* what else could be wrong with them; or NULL */
 	char *said;			/* that, where a reader made it; owned; or NULL */
+	struct kvt_slot *slot;		/* kvt_dump_slot(); owned; or NULL */
 	char decoded[64];		/* kvt_dump_decoded(); "": nothing */
 	int64_t rows, row_bytes;	/* of a file that is one tensor; 0: it is none */
 	char *manifest;			/* path; owned; NULL: none,

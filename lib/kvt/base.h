@@ -69,6 +69,8 @@ enum kvt_status kvt_fail_errno(struct kvt_error *err, const char *path, const ch
 
 /* Is 's' UTF-8? */
 bool kvt_is_text(const char *s);
+/* Bytes of the character that begins at 's', below 'end'; 0: it is no UTF-8. */
+int kvt_character(const char *s, const char *end);
 
 /*
  * Names come from files, and may be made to move the cursor of a terminal or to

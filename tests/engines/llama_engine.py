@@ -108,7 +108,7 @@ class Engine:
     """A context of a model; what it stores is in spy."""
 
     def __init__(self, path, k="f16", v=None, flash=False, sequences=1, unified=False,
-                 whole_window=False):
+                 whole_window=False, tokens=256):
         # the model is freed with its engine
         how = L.llama_model_default_params()
         how.n_gpu_layers = 0
@@ -117,7 +117,7 @@ class Engine:
             raise RuntimeError(f"llama.cpp does not load {path}: {''.join(said)}")
         self.spy = Spy()
         c = L.llama_context_default_params()
-        c.n_ctx, c.n_batch, c.n_ubatch, c.n_seq_max = 256, 256, 256, sequences
+        c.n_ctx, c.n_batch, c.n_ubatch, c.n_seq_max = tokens, 256, 256, sequences
         c.n_threads = c.n_threads_batch = 1
         c.type_k, c.type_v = TYPES[k], TYPES[v or k]
         c.offload_kqv, c.swa_full, c.kv_unified = False, whole_window, unified
