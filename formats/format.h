@@ -217,6 +217,7 @@ struct kvt_writer {
 	/* what somebody who reads it has to say; the format's create() fills it */
 	struct kvt_facts facts;
 	char fact[6][48];		/* of 'facts' */
+	int64_t head_dim;		/* that of keys, where 'facts' have no heads; 0 */
 	const char *preset;		/* NULL: none */
 	char *use;			/* what loads it, in lines; owned; or NULL */
 	struct kvt_rows tensor;		/* what the manifest says of the file */

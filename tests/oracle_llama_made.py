@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 
 import gguf_headers as G
 import oracle
+from foreign_files import F16, Cells, ggsn_bytes, memory_bytes
 from oracle import Tap, kvtool
 from oracle_llama_engine import ENGINES, NEW, OLD, options_of
 from oracle_llama_write import template
@@ -126,6 +127,23 @@ def check_foreign(tmp, models):
     tap.ok(read(f"{tmp}/GGUF.ggsn") == read(f"{tmp}/template.ggsn"), "as by a template")
 
 
+def check_layers(tmp):
+    """Layers with other numbers of heads, of one width: the GGUF has a number for each."""
+    gguf = G.write(f"{tmp}/deci.gguf", G.MODELS["deci"])
+    rows = [[bytes([10 * layer + t + kv]) * (64 * heads) for t in range(5)]
+            for kv in (0, 100) for layer, heads in enumerate((2, 1, 4))]
+    state = ggsn_bytes(memory_bytes([Cells([(t, [0]) for t in range(5)], rows[:3],
+                                           rows[3:], (F16, F16))]), 10, [], "deci")
+    path, dump, out = (f"{tmp}/layers.{e}" for e in ("ggsn", "h5", "made"))
+    with open(path, "wb") as f:
+        f.write(state)
+    r = kvtool("convert", "-q", "-f", "--head-dim=32", path, dump)
+    s = kvtool("convert", "-q", "-f", "--verify", "--format=ggsn", f"--model={gguf}", dump,
+               out)
+    tap.ok(r.code == s.code == 0 and read(out) == state,
+           "layers with other numbers of heads", f"{r}\n{s}")
+
+
 # ---- what is said, and what is refused ----------------------------------------------
 
 def check_use(tmp, models):
@@ -206,6 +224,7 @@ def main():
         models = {n: write_gguf(f"{tmp}/{n}.gguf", n) for n in MODELS}
         check_samples(tmp, models)
         check_foreign(tmp, models)
+        check_layers(tmp)
         check_use(tmp, models)
         check_refusals(tmp, models)
     return tap.done()

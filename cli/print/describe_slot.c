@@ -160,11 +160,16 @@ static void print_window(const struct kvt_group *g, const struct kvt_request *q,
 		       ", as there are no more");
 }
 
+/* Values have the window of their keys. */
+static bool has_window(const struct kvt_group *g)
+{
+	return g->kind == KVT_SLIDING_WINDOW && kvt_group_half(g) != 1;
+}
+
 static void print_windows(const struct kvt_snapshot *s)
 {
 	for (int g = 0; g < s->ngroups; g++)
-		for (int64_t r = 0; r < s->nrequests &&
-				    s->group[g].kind == KVT_SLIDING_WINDOW; r++)
+		for (int64_t r = 0; r < s->nrequests && has_window(&s->group[g]); r++)
 			print_window(&s->group[g], &s->request[r],
 				     tail_of(&s->request[r], g));
 }
@@ -274,8 +279,7 @@ static void put_windows(struct json_out *out, json_t *o, const struct kvt_snapsh
 	json_t *list = json_put_array(out, o, "windows");
 
 	for (int g = 0; g < s->ngroups; g++)
-		for (int64_t r = 0; r < s->nrequests &&
-				    s->group[g].kind == KVT_SLIDING_WINDOW; r++) {
+		for (int64_t r = 0; r < s->nrequests && has_window(&s->group[g]); r++) {
 			struct kvt_range tail = tail_of(&s->request[r], g);
 			json_t *w = json_append_object(out, list);
 

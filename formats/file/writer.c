@@ -15,6 +15,8 @@ void kvt_writer_hints(const struct kvt_writer *writer, struct kvt_hints *hints)
 {
 	for (int i = 0; i < writer->facts.n; i++)
 		hints->facts.s[hints->facts.n++] = writer->facts.s[i];
+	if (writer->head_dim)
+		hints->head_dim = writer->head_dim;
 	if (writer->preset)
 		hints->format = writer->preset;
 }

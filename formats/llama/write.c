@@ -621,8 +621,10 @@ static void add_fact(struct kvt_writer *writer, const char *text)
 	writer->facts.s[writer->facts.n++] = fact;
 }
 
-/* Of the keys of a cache; 0: there are none, or they differ. */
-static int64_t heads_of(const struct kvt_llama_writing *w, int cache)
+/*
+ * Heads of the keys of a cache, and how wide one is; 0: there are none, or they differ.
+ */
+static int64_t heads_of(int64_t *dim, const struct kvt_llama_writing *w, int cache)
 {
 	const struct kvt_llama_written *c = &w->cache[cache];
 	int64_t heads = 0;
@@ -630,14 +632,14 @@ static int64_t heads_of(const struct kvt_llama_writing *w, int cache)
 	for (int64_t l = 0; c->like && c->like->has_values && l < c->like->nlayers; l++) {
 		const struct kvt_group *g =
 			&w->snapshot->group[kvt_llama_source_of(c, 0, l)->group];
-		const struct kvt_ggml_type *type =
-			kvt_ggml_type(kvt_llama_rows_like(w, cache, 0, l)->type);
+		const struct kvt_llama_rows *rows = kvt_llama_rows_like(w, cache, 0, l);
+		const struct kvt_ggml_type *type = kvt_ggml_type(rows->type);
 		int64_t row = g->shape.n[KVT_AXIS_D] / type->nbytes * type->elems;
 		int64_t n = g->content.n ? row / g->content.n : g->shape.n[KVT_AXIS_H];
+		int64_t wide = rows->nbytes / type->nbytes * type->elems / n;
 
-		if (heads && n != heads)
-			return 0;
-		heads = n;
+		heads = !l || heads == n ? n : 0;
+		*dim = !*dim || *dim == wide ? wide : -1;
 	}
 	return heads;
 }
@@ -672,18 +674,20 @@ static void tell_rotation(const struct kvt_llama_writing *w)
 /* What has to be said of the file when it is read, as far as one option can. */
 static void tell(const struct kvt_llama_writing *w)
 {
-	int64_t heads[KVT_LLAMA_CACHES] = { 0 }, window = 0;
+	int64_t heads[KVT_LLAMA_CACHES] = { 0 }, window = 0, dim = 0;
 	char text[48];
 
 	snprintf(text, sizeof(text), "memory=%s",
 		 kvt_llama_memory_names[memory_of(w->snapshot)]);
 	add_fact(w->writer, text);
 	for (int i = 0; i < w->like.ncaches; i++)
-		heads[i] = w->cache[i].like ? heads_of(w, i) : 1;
+		heads[i] = w->cache[i].like ? heads_of(&dim, w, i) : 1;
 	snprintf(text, sizeof(text), w->like.ncaches > 1 ? "heads=%lld,%lld" :
 		 "heads=%lld", LL(heads[0]), LL(heads[1]));
 	if (heads[0] && (w->like.ncaches < 2 || heads[1]))
 		add_fact(w->writer, text);
+	else if (dim > 0)
+		w->writer->head_dim = dim;
 	for (int g = 0; g < w->snapshot->ngroups; g++) {
 		const struct kvt_group *group = &w->snapshot->group[g];
 
