@@ -116,6 +116,28 @@ static void stop(void)
 	line.wanted = false;
 }
 
+void progress_count(const char *what, int64_t n)
+{
+	int64_t t = now();
+	char text[80];
+
+	if (!what) {
+		stop();
+		return;
+	}
+	if (!line.wanted) {
+		line.wanted = can_draw();
+		line.drawn = t;
+	}
+	if (!line.wanted || t - line.drawn < INTERVAL)
+		return;
+	snprintf(text, sizeof(text), "%lld %.40s", (long long)n, what);
+	fplainf(stderr, "\r%.*s\033[K", columns(), text);
+	fflush(stderr);
+	line.drawn = t;
+	line.on_screen = true;
+}
+
 static void progress(void *context, const char *what, int64_t done, int64_t total)
 {
 	int64_t t;

@@ -16,6 +16,9 @@
  */
 struct kvt_run run_watched(int64_t threads, int64_t memory, bool quiet);
 
+/* So many of 'what' by now, of a number that is not known; what NULL: it is over. */
+void progress_count(const char *what, int64_t n);
+
 /*
  * Of several dumps, what is done from now on is of the i-th of n, from 0: shares of all
  * that are done by then and that it is itself.  It is read and written in 'passes'.

@@ -271,6 +271,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				"--map and --json exclude each other; kvtool view --json has the pool");
 	n = pass_over_manifests(argv, n, &asked.hints);
 	asked.hints.empty = !asked.peek.n;
+	asked.hints.look_into = INT64_MAX;
 	asked.print.hints = n == 1 ? &asked.hints : NULL;
 	asked.canonical |= asked.canonical_layout != NULL;
 	asked.run = run_watched(threads, memory, asked.quiet);

@@ -17,7 +17,7 @@
 #include "formats/hints.h"
 
 /* Bytes of it that are asked which layout they have. */
-enum { SAMPLE = 8 << 20 };
+enum { SAMPLE = 8 << 20, TREE_FILES = 256 };	/* bytes; files of a tree */
 
 struct arguments {
 	struct kvt_hints hints, side[NSIDES];	/* of both, of one alone */
@@ -118,12 +118,13 @@ static void found(void *context, const char *name, const char *text)
 
 static void open_patient(struct patient *p, struct kvt_hints hints)
 {
-	const struct kvt_inspector inspector = { found, &p->check };
+	const struct kvt_inspector inspector = { .found = found, .context = &p->check };
 	bool said = hints.spec || hints.manifest || hints.format;
 
 	snprintf(p->check.path, sizeof(p->check.path), "%s", p->name);
 	hints.empty = true;
 	hints.inspector = &inspector;
+	hints.look_into = TREE_FILES;
 	p->status = kvt_open(&p->dump, p->name, &hints, &p->refused);
 	if (p->status) {
 		p->dump = NULL;

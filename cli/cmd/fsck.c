@@ -21,6 +21,7 @@ struct asked {
 	struct kvt_hints hints;
 	struct kvt_run run;
 	bool fast, json, list, quiet, part;
+	int64_t sample;			/* files of a tree; 0: all */
 };
 
 /* Ranks of a model stay open until all files were seen. */
@@ -38,6 +39,17 @@ struct run {
 static void found(void *context, const char *name, const char *text)
 {
 	kvt_find(context, name, kvt_find_at("%s", ""), "%s", text);
+}
+
+static void found_more(void *context, const char *name, int64_t n)
+{
+	kvt_find_more(context, name, n);
+}
+
+static void seen(void *context, int64_t files)
+{
+	(void)context;
+	progress_count("files seen", files);
 }
 
 /* Bytes that are not as they must be are a finding; too little memory is none. */
@@ -142,7 +154,9 @@ static bool is_rank(const struct kvt_dump *dump, const struct kvt_hints *hints)
 static void check_file(const char *path, struct run *run)
 {
 	struct kvt_findings r = { .nfindings = 0 };
-	const struct kvt_inspector inspector = { found, &r };
+	const struct kvt_inspector inspector = {
+		.found = found, .context = &r, .more = found_more,
+		.seen = run->asked->quiet ? NULL : seen };
 	struct kvt_hints hints = run->asked->hints;
 	struct kvt_error why = { "" };
 	struct kvt_dump *dump;
@@ -152,7 +166,10 @@ static void check_file(const char *path, struct run *run)
 	find_leftovers(&r, path);
 	hints.inspector = &inspector;
 	hints.empty = true;
+	hints.look_into = run->asked->fast ? 0 : INT64_MAX;
+	hints.sample = run->asked->sample;
 	status = kvt_open(&dump, path, &hints, &why);
+	progress_count(NULL, 0);
 	if (status) {
 		refused(&r, status, why.text, run);
 	} else {
@@ -327,6 +344,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	int64_t threads = 0, memory = 0;
 	const struct opt opts[] = {
 		{ "fast", 0, OPT_FLAG, &asked.fast, NULL, "do not read the data" },
+		{ "sample", 0, OPT_COUNT, &asked.sample, "N",
+		  "open N files of a tree; of all see names and lengths" },
 		{ "list", 0, OPT_FLAG, &asked.list, NULL,
 		  "list all findings" },
 		{ "part", 0, OPT_FLAG, &asked.part, NULL,

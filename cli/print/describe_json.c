@@ -540,6 +540,7 @@ void describe_json(struct json_out *out, const struct kvt_description *d,
 	json_put_bool(out, out->root, "missing_files_noticed",
 		      !kvt_dump_unlisted(d->dump));
 	json_put_text(out, out->root, "unnoticed", kvt_dump_unnoticed(d->dump));
+	json_put_text(out, out->root, "writer", kvt_dump_written_by(d->dump));
 	json_put_text(out, out->root, "decoded", kvt_dump_decoded(d->dump));
 	put_parallel(out, s);
 	json_put_known(out, out->root, "null_block", s->null_block < 0 ? 0 :

@@ -745,6 +745,10 @@ static void print_origin(const struct kvt_description *d)
 		print_label("model");
 		plainf("%s\n", s->model);
 	}
+	if (kvt_dump_written_by(d->dump)) {
+		print_label("writer");
+		plainf("%s\n", kvt_dump_written_by(d->dump));
+	}
 	if (kvt_dump_decoded(d->dump)) {
 		print_label("decoded");
 		plainf("from %s, as their library does; digests are of the numbers\n",

@@ -34,19 +34,25 @@ static void say_rule(const struct kvt_findings *r, const struct kvt_rule *rule)
 	plainf(": %s", rule->name);
 }
 
-static void print_more(const struct kvt_findings *r)
+/* Of many findings first how many of each kind there are. */
+static void print_counts(const struct kvt_findings *r, bool errors_only)
 {
 	const struct kvt_rule *rule;
+	bool many = false;
 
-	for (int i = 0; (rule = kvt_rule_at(i)); i++) {
-		int64_t left = r->count[i];
+	for (int i = 0; kvt_rule_at(i); i++)
+		many |= r->count[i] > KVT_MAX_FINDINGS;
+	for (int i = 0; many && (rule = kvt_rule_at(i)); i++) {
+		int64_t shown = 0;
 
+		if (!r->count[i] || (errors_only && rule->severity != KVT_ERROR))
+			continue;
 		for (int k = 0; k < r->nfindings; k++)
-			left -= r->finding[k].rule == i;
-		if (left > 0) {
-			say_rule(r, rule);
-			plainf(": and %lld more\n", (long long)left);
-		}
+			shown += r->finding[k].rule == i;
+		say_rule(r, rule);
+		plainf(": %lld in all", (long long)r->count[i]);
+		plainf(shown < r->count[i] ? ", of which %lld follow\n" : "\n",
+		       (long long)shown);
 	}
 }
 
@@ -110,7 +116,13 @@ static void print_looked(const struct kvt_findings *r)
 	/* files: of a set of ranks, and of what was refused, there are none */
 	if (!l->files || (!is_clean(r) && !l->unlisted && !l->unnoticed))
 		return;
+	if (l->written_by) {
+		say_path(r);
+		plainf("writer: %s\n", l->written_by);
+	}
 	say_path(r);
+	if (l->files_of)
+		plainf("saw %lld file%s, ", (long long)l->files_of, plural(l->files_of));
 	plainf("looked at %lld file%s (%s), %d group%s, %lld block%s: %s, tables",
 	       (long long)l->files, plural(l->files),
 	       kvt_size_string(l->bytes).s,
@@ -131,6 +143,7 @@ static void print_looked(const struct kvt_findings *r)
 void fsck_text(const struct kvt_findings *r, bool errors_only)
 {
 	screen_fold_begin(4);
+	print_counts(r, errors_only);
 	for (int i = 0; i < r->nfindings; i++) {
 		const struct kvt_finding *f = &r->finding[i];
 		const struct kvt_rule *rule = kvt_rule_at(f->rule);
@@ -141,7 +154,6 @@ void fsck_text(const struct kvt_findings *r, bool errors_only)
 		plainf(": %s%s%s\n", f->at, *f->at ? ": " : "", f->text);
 	}
 	if (!errors_only) {
-		print_more(r);
 		print_looked(r);
 		print_totals(r);
 	}
@@ -161,6 +173,7 @@ static void put_looked(struct json_out *out, json_t *o, const struct kvt_looked_
 	}
 	looked = json_put_object(out, o, "looked_at");
 	json_put_int(out, looked, "files", l->files);
+	json_put_known(out, looked, "files_of", l->files_of, l->files_of > 0);
 	json_put_int(out, looked, "bytes", l->bytes);
 	json_put_int(out, looked, "groups", l->groups);
 	json_put_int(out, looked, "blocks", l->blocks);
@@ -171,6 +184,7 @@ static void put_looked(struct json_out *out, json_t *o, const struct kvt_looked_
 	json_put_text(out, looked, "checks", l->checks);
 	json_put_bool(out, looked, "missing_files_noticed", !l->unlisted);
 	json_put_text(out, looked, "unnoticed", l->unnoticed);
+	json_put_text(out, looked, "writer", l->written_by);
 }
 
 void fsck_json(struct json_out *out, json_t *o, const struct kvt_findings *r, int most)

@@ -221,5 +221,6 @@ void kvt_reader_free(struct kvt_reader *reader)
 	free(reader->leaf.path);
 	free(reader->leaf.said);
 	kvt_slot_free(reader->leaf.slot);
+	free(reader->leaf.written_by);
 	close_reader(&reader->leaf);
 }

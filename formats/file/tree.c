@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/tile/hash.h"
+
 enum {
 	MAX_ENTRIES = 1 << 20,
 	MAX_NAME_BYTES = 128 << 20,	/* of all names */
@@ -30,6 +32,7 @@ struct walk {
 	bool (*like)(const char *name);	/* NULL: collect, or .. */
 	void (*skipped)(void *context, const char *name);
 	void *context;
+	const struct kvt_tree_watch *watch;	/* or a sample */
 	bool found;
 	int64_t entries;
 	char name[MAX_PATH];
@@ -52,6 +55,52 @@ bool kvt_tree_skips(const char *name)
 	       strstr(name, ".tmp.") || (n && name[n - 1] == '~');
 }
 
+/* The largest key is first, and none is larger than the one at half its number. */
+static void sift(struct kvt_tree_file *file, int64_t n, int64_t i)
+{
+	for (int64_t child; (child = 2 * i + 1) < n; i = child) {
+		struct kvt_tree_file swap = file[i];
+
+		child += child + 1 < n && file[child + 1].key > file[child].key;
+		if (file[child].key <= file[i].key)
+			return;
+		file[i] = file[child];
+		file[child] = swap;
+	}
+}
+
+static enum kvt_status add(struct walk *w, const struct stat *st);
+
+/* Once there are enough, the one with the largest key goes for one with a smaller. */
+static enum kvt_status sample(struct walk *w, const struct stat *st)
+{
+	uint64_t key = kvt_range_hash(w->name, (int64_t)strlen(w->name));
+	struct kvt_tree *t = w->tree;
+	struct kvt_tree_file *first = t->file;
+	enum kvt_status status;
+	char *name;
+
+	if (!w->watch->seen(w->watch->context, w->name, st->st_size))
+		return KVT_OK;
+	if (t->count < w->watch->keep) {
+		if ((status = add(w, st)))
+			return status;
+		t->file[t->count - 1].key = key;
+		for (int64_t i = t->count / 2; t->count == w->watch->keep && i-- > 0; )
+			sift(t->file, t->count, i);
+		return KVT_OK;
+	}
+	if (key >= first->key)
+		return KVT_OK;
+	if (!(name = strdup(w->name)))
+		return refuse(w, KVT_SYSTEM, "out of memory");
+	free(first->name);
+	*first = (struct kvt_tree_file){ name, st->st_size, st->st_dev, st->st_ino,
+					 st->st_mtim, key };
+	sift(t->file, t->count, 0);
+	return KVT_OK;
+}
+
 static enum kvt_status add(struct walk *w, const struct stat *st)
 {
 	struct kvt_tree *t = w->tree;
@@ -72,18 +121,26 @@ static enum kvt_status add(struct walk *w, const struct stat *st)
 	if (!(name = strdup(w->name)))
 		return refuse(w, KVT_SYSTEM, "out of memory");
 	t->file[t->count++] = (struct kvt_tree_file){ name, st->st_size, st->st_dev,
-						      st->st_ino, st->st_mtim };
+						      st->st_ino, st->st_mtim, 0 };
 	return KVT_OK;
 }
 
 static enum kvt_status descend(struct walk *w, int parent, const char *entry,
 			       size_t length, int depth);
 
-static enum kvt_status look(struct walk *w, int folder, const char *entry,
+static enum kvt_status look(struct walk *w, int folder, const struct dirent *found,
 			    size_t length, int depth)
 {
+	const char *entry = found->d_name;
 	struct stat st;
 
+	if (found->d_type == DT_DIR)
+		return descend(w, folder, entry, length, depth + 1);
+	if (w->skipped && found->d_type == DT_REG) {
+		if (kvt_tree_skips(kvt_path_base(w->name)))
+			w->skipped(w->context, w->name);
+		return KVT_OK;
+	}
 	if (fstatat(folder, entry, &st, AT_SYMLINK_NOFOLLOW))
 		return refuse(w, KVT_SYSTEM, strerror(errno));
 	if (S_ISDIR(st.st_mode))
@@ -100,7 +157,7 @@ static enum kvt_status look(struct walk *w, int folder, const char *entry,
 	if (!S_ISREG(st.st_mode))
 		return refuse(w, KVT_BAD_INPUT,
 			      "is neither a regular file nor a folder; links are refused");
-	return add(w, &st);
+	return w->watch ? sample(w, &st) : add(w, &st);
 }
 
 static bool is_plain(const char *name)
@@ -111,13 +168,15 @@ static bool is_plain(const char *name)
 	return kvt_is_text(name);
 }
 
-static enum kvt_status enter(struct walk *w, int folder, const char *entry,
+static enum kvt_status enter(struct walk *w, int folder, const struct dirent *found,
 			     size_t length, int depth)
 {
+	const char *entry = found->d_name;
 	size_t n = strlen(entry);
 
-	if (++w->entries > (w->like ? PROBE_ENTRIES : MAX_ENTRIES))
-		return refuse(w, KVT_BAD_INPUT, "more entries than kvtool supports");
+	if (++w->entries > (w->like ? PROBE_ENTRIES : MAX_ENTRIES) && !w->watch)
+		return refuse(w, KVT_BAD_INPUT,
+			      "more entries than kvtool supports; fsck --sample=N looks at any number");
 	/* what follows may print it, and put it into JSON */
 	if (!is_plain(entry))
 		return refuse(w, KVT_BAD_INPUT, "holds a name that is not plain text");
@@ -126,12 +185,23 @@ static enum kvt_status enter(struct walk *w, int folder, const char *entry,
 	if (length)
 		w->name[length++] = '/';
 	memcpy(w->name + length, entry, n + 1);
-	return look(w, folder, entry, length + n, depth);
+	return look(w, folder, found, length + n, depth);
 }
 
 static bool is_dots(const char *name)
 {
 	return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+/* What a walk for a sample passes over is told at once. */
+static void skip(struct walk *w, const char *entry, size_t length)
+{
+	int n = snprintf(w->name + length, sizeof(w->name) - length, "%s%s",
+			 length ? "/" : "", entry);
+
+	if (n > 0 && (size_t)n < sizeof(w->name) - length && w->watch->skipped)
+		w->watch->skipped(w->watch->context, w->name);
+	w->name[length] = '\0';
 }
 
 /* Takes 'fd'; 'length' is of the path below the folder that is walked. */
@@ -151,7 +221,9 @@ static enum kvt_status scan(struct walk *w, int fd, size_t length, int depth)
 	while (!status && !w->found && (entry = readdir(dir))) {
 		w->name[length] = '\0';
 		if (w->skipped ? !is_dots(entry->d_name) : !kvt_tree_skips(entry->d_name))
-			status = enter(w, fd, entry->d_name, length, depth);
+			status = enter(w, fd, entry, length, depth);
+		else if (w->watch && !is_dots(entry->d_name))
+			skip(w, entry->d_name, length);
 	}
 	closedir(dir);
 	return status;
@@ -174,10 +246,10 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-enum kvt_status kvt_tree_walk(struct kvt_tree *out, const char *path,
-			      struct kvt_error *err)
+static enum kvt_status walk_all(struct kvt_tree *out, const char *path,
+				const struct kvt_tree_watch *watch, struct kvt_error *err)
 {
-	struct walk w = { .tree = out, .err = err };
+	struct walk w = { .tree = out, .watch = watch, .err = err };
 	enum kvt_status status;
 
 	*out = (struct kvt_tree){ .path = path };
@@ -190,6 +262,31 @@ enum kvt_status kvt_tree_walk(struct kvt_tree *out, const char *path,
 	if (out->count)
 		qsort(out->file, (size_t)out->count, sizeof(*out->file), by_name);
 	return KVT_OK;
+}
+
+enum kvt_status kvt_tree_walk(struct kvt_tree *out, const char *path,
+			      struct kvt_error *err)
+{
+	return walk_all(out, path, NULL, err);
+}
+
+enum kvt_status kvt_tree_sample(struct kvt_tree *out, const char *path,
+				const struct kvt_tree_watch *watch, struct kvt_error *err)
+{
+	return walk_all(out, path, watch, err);
+}
+
+void kvt_tree_drop(struct kvt_tree *tree)
+{
+	int64_t kept = 0;
+
+	for (int64_t i = 0; i < tree->count; i++) {
+		if (tree->file[i].nbytes < 0)
+			free(tree->file[i].name);
+		else
+			tree->file[kept++] = tree->file[i];
+	}
+	tree->count = kept;
 }
 
 static int name_of(const void *name, const void *file)

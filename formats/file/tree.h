@@ -11,6 +11,7 @@ struct kvt_tree_file {
 	dev_t dev;
 	ino_t ino;
 	struct timespec changed;
+	uint64_t key;			/* of a sample: the smallest are in it */
 };
 
 struct kvt_tree {
@@ -30,6 +31,20 @@ struct kvt_tree {
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_tree_walk(struct kvt_tree *out, const char *path, struct kvt_error *err);
+
+/* Who wants to know of all files, and to have a few: memory is that of those. */
+struct kvt_tree_watch {
+	int64_t keep;			/* so many, by their names; any number is seen */
+	void *context;			/* of the others */
+	/* false: it is no file of the tree */
+	bool (*seen)(void *context, const char *name, int64_t nbytes);
+	void (*skipped)(void *context, const char *name);	/* as below */
+};
+KVT_MUST_CHECK enum kvt_status
+kvt_tree_sample(struct kvt_tree *out, const char *path,
+		const struct kvt_tree_watch *watch, struct kvt_error *err);
+/* Those without a length (nbytes < 0) are no longer of it. */
+void kvt_tree_drop(struct kvt_tree *tree);
 void kvt_tree_free(struct kvt_tree *tree);
 
 /* The file of that name below the folder; -1: there is none. */

@@ -44,6 +44,8 @@ static enum kvt_status count_files(struct kvt_offload *o)
 		const struct kvt_tree_file *f = &o->tree.file[i];
 		int g = kvt_offload_group_of(o, i);
 
+		if ((g < 0 || g >= KVT_MAX_GROUPS) && kvt_offload_leave_names(o, i))
+			continue;
 		if (g < 0 || g >= KVT_MAX_GROUPS)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%.200s/%.200s: is not a file of an offload tree", o->folder,
@@ -54,6 +56,7 @@ static enum kvt_status count_files(struct kvt_offload *o)
 			o->of[g].name = f->name;
 		}
 	}
+	kvt_tree_drop(&o->tree);
 	return KVT_OK;
 }
 
@@ -66,7 +69,7 @@ static enum kvt_status number_groups(struct kvt_offload *o)
 	int count = 0, last = 0, n = o->config.ngroups, at = 0;
 
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
-		if (o->of[g].count) {
+		if (kvt_offload_has_group(o, g)) {
 			count++;
 			last = g;
 		}
@@ -75,7 +78,7 @@ static enum kvt_status number_groups(struct kvt_offload *o)
 				"%s: has files of %d groups, the last of them number %d, but its config lists %d: it is not known which of them these are",
 				o->folder, count, last, n);
 	for (int g = 0; n && g <= last; g++)
-		if (o->of[g].count)
+		if (kvt_offload_has_group(o, g))
 			o->of[g].config = &o->config.group[last < n ? g : at++];
 	return KVT_OK;
 }
@@ -190,7 +193,7 @@ static enum kvt_status open_tree(struct kvt_offload *o)
 	enum kvt_status status;
 
 	if ((status = kvt_offload_find(o)) ||
-	    (status = kvt_tree_walk(&o->tree, o->folder, o->err)) ||
+	    (status = kvt_offload_walk(o)) ||
 	    (status = count_files(o)) || (status = number_groups(o)) ||
 	    (status = kvt_offload_find_writer(o)))
 		return status;
@@ -215,6 +218,7 @@ static enum kvt_status offload_open(struct kvt_reader *reader, const char *path,
 	enum kvt_status status = open_tree(&o);
 
 	kvt_tree_free(&o.tree);
+	free(o.census);
 	kvt_offload_free(&o.config);
 	free(o.base);
 	free(o.folder);

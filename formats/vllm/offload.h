@@ -145,6 +145,8 @@ struct kvt_offload_files {
 	const struct kvt_offload_group *config;	/* NULL: it does not say */
 };
 
+struct kvt_offload_census;
+
 struct kvt_offload {
 	struct kvt_reader *reader;
 	const char *path;
@@ -158,6 +160,7 @@ struct kvt_offload {
 	struct kvt_tree tree;		/* below folder */
 	struct kvt_offload_files of[KVT_MAX_GROUPS];	/* by the number in names */
 	int number[KVT_MAX_GROUPS];	/* in names, of each group of the snapshot */
+	struct kvt_offload_census *census;	/* of a sample; or NULL */
 	bool rows;			/* files are rows of vLLM's tier */
 	struct kvt_offload_row row;
 };
@@ -169,8 +172,21 @@ KVT_MUST_CHECK enum kvt_status kvt_offload_find(struct kvt_offload *o);
 /* Which of the two wrote it: fills rows; after the tree was walked. */
 KVT_MUST_CHECK enum kvt_status kvt_offload_find_writer(struct kvt_offload *o);
 
-/* To hints->inspector, if there is one. */
+/* To hints->inspector, if there is one: all of them; one, by its name in the folder. */
 void kvt_offload_tell_leftovers(const struct kvt_offload *o);
+void kvt_offload_tell_leftover(const struct kvt_offload *o, const char *name);
+
+/* Fills tree, which is a sample where hints->sample asks for one. */
+KVT_MUST_CHECK enum kvt_status kvt_offload_walk(struct kvt_offload *o);
+/* Has the tree files of it, in the sample or not? */
+bool kvt_offload_has_group(const struct kvt_offload *o, int number);
+/*
+ * Tells hints->inspector of a file whose name is none, or of all of another length than
+ * the many, which then are no longer of the tree (names: after kvt_tree_drop()).  False:
+ * there is no inspector, or the tree has no such many; then it must be refused.
+ */
+bool kvt_offload_leave_names(struct kvt_offload *o, int64_t i);
+bool kvt_offload_leave_lengths(struct kvt_offload *o, int64_t nbytes);
 
 /* The number of the group that file 'i' of the tree is of. */
 int kvt_offload_group_of(const struct kvt_offload *o, int64_t i);
@@ -194,6 +210,16 @@ struct kvt_offload_kind {
 	enum kvt_status (*add)(struct kvt_offload *o, int group);
 };
 extern const struct kvt_offload_kind kvt_offload_llmd, kvt_offload_rows;
+
+/*
+ * What the bytes of a group say of who wrote it: leaf.written_by, and rules where that
+ * is not what is said of it.  'first': where the reader has its first file.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_offload_written(struct kvt_offload *o, int group, int64_t first);
+/* The same of a tree that cannot be read yet: "TP 2: likely (..)"; false: unknown. */
+bool kvt_offload_fits_ranks(char *out, size_t room, struct kvt_offload *o,
+			    const struct kvt_group *group, int number);
 
 /* What the user says of a group of one block; all of it must be known. */
 KVT_MUST_CHECK enum kvt_status

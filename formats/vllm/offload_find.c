@@ -323,6 +323,15 @@ static void tell_leftover(void *context, const char *name)
 	inspector->found(inspector->context, "file.leftover", text);
 }
 
+void kvt_offload_tell_leftover(const struct kvt_offload *o, const char *name)
+{
+	if (o->hints->inspector) {
+		struct kvt_inspector inspector = *o->hints->inspector;
+
+		tell_leftover(&inspector, name);
+	}
+}
+
 void kvt_offload_tell_leftovers(const struct kvt_offload *o)
 {
 	struct kvt_inspector inspector;
@@ -331,5 +340,7 @@ void kvt_offload_tell_leftovers(const struct kvt_offload *o)
 		return;
 	inspector = *o->hints->inspector;
 	kvt_tree_each_skipped(o->base, tell_leftover, &inspector);
-	kvt_tree_each_skipped(o->folder, tell_leftover, &inspector);
+	/* of a sample they were told when all files were seen */
+	if (!o->hints->sample)
+		kvt_tree_each_skipped(o->folder, tell_leftover, &inspector);
 }

@@ -48,6 +48,18 @@ static bool says_ranks(const struct kvt_offload_config *c, const struct kvt_grou
 	       kvt_group_opaque(group);
 }
 
+/* The user must say it; what the bytes speak for is told. */
+static enum kvt_status ask_ranks(struct kvt_offload *o, const struct kvt_group *group)
+{
+	const int number = o->number[group - o->reader->leaf.snapshot.group];
+	char fits[160];
+	bool known = kvt_offload_fits_ranks(fits, sizeof(fits), o, group, number);
+
+	return kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: its config does not record the number of tensor parallel ranks; give --set tp-size=N, that of the engine which wrote it%s%s",
+			o->base, known ? "; its bytes fit " : "", known ? fits : "");
+}
+
 static enum kvt_status find_ranks(struct kvt_offload *o, const struct kvt_group *group)
 {
 	const struct kvt_offload_config *c = &o->config;
@@ -72,9 +84,7 @@ static enum kvt_status find_ranks(struct kvt_offload *o, const struct kvt_group 
 				"%s: tp_size is %lld, but %lld was given", o->base, LL(c->tp_size), LL(said));
 	}
 	if (!said)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: its config does not record the number of tensor parallel ranks; give --set tp-size=N, that of the engine which wrote it",
-				o->base);
+		return ask_ranks(o, group);
 	if (heads % said)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: %lld heads cannot be divided among %lld ranks in a tree whose config is the same for every TP",
@@ -114,12 +124,18 @@ static enum kvt_status wrong_size(const struct kvt_offload *o, const char *name,
 }
 
 /* All files are rows of one length, those of other groups, too. */
-static enum kvt_status check_sizes(const struct kvt_offload *o)
+static enum kvt_status check_sizes(struct kvt_offload *o)
 {
-	for (int64_t i = 0; i < o->tree.count; i++)
-		if (o->tree.file[i].nbytes != o->row.nbytes)
-			return wrong_size(o, o->tree.file[i].name,
-					  o->tree.file[i].nbytes);
+	int64_t i = 0;
+
+	while (i < o->tree.count && o->tree.file[i].nbytes == o->row.nbytes)
+		i++;
+	/* of a sample, those that are not in it count as well */
+	if ((i == o->tree.count && !o->census) ||
+	    kvt_offload_leave_lengths(o, o->row.nbytes))
+		return KVT_OK;
+	if (i < o->tree.count)
+		return wrong_size(o, o->tree.file[i].name, o->tree.file[i].nbytes);
 	return KVT_OK;
 }
 
@@ -257,6 +273,7 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 	struct kvt_group *group = &o->reader->leaf.snapshot.group[g];
 	int number = o->number[g];
 	int64_t files = o->of[number].count, block = 0, seen = 0, step;
+	int64_t first = o->reader->files.count;
 	enum kvt_status status;
 
 	group->shape.n[KVT_AXIS_B] = files * o->row.per_file;
@@ -267,7 +284,7 @@ static enum kvt_status add_files(struct kvt_offload *o, int g)
 	for (int64_t i = 0; !status && i < o->tree.count; i++)
 		if (kvt_offload_group_of(o, i) == number)
 			status = add_file(o, g, i, &block, seen++ % step == 0);
-	return status;
+	return status ? status : kvt_offload_written(o, g, first);
 }
 
 /* Groups share the memory that a row is a copy of, in blocks of one size. */

@@ -18,6 +18,7 @@ static void leaf_drop(struct kvt_leaf *leaf)
 	free(leaf->path);
 	free(leaf->said);
 	kvt_slot_free(leaf->slot);
+	free(leaf->written_by);
 	/* the dump that it is lives as long as the leaf does: see kvt_dump_leaf() */
 	if (leaf->self) {
 		for (int g = 0; g < KVT_MAX_GROUPS; g++) {
@@ -264,6 +265,16 @@ void kvt_slot_free(struct kvt_slot *slot)
 	free(slot->id);
 	free(slot->state);
 	free(slot);
+}
+
+const char *kvt_dump_written_by(const struct kvt_dump *dump)
+{
+	return dump->nleaves ? dump->leaf[0]->written_by : NULL;
+}
+
+int64_t kvt_dump_files_of(const struct kvt_dump *dump)
+{
+	return dump->nleaves ? dump->leaf[0]->files_of : 0;
 }
 
 const char *kvt_dump_decoded(const struct kvt_dump *dump)

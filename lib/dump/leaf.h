@@ -33,6 +33,8 @@ struct kvt_leaf {
 	const char *unnoticed;		/* what else could be wrong with them; or NULL */
 	char *said;			/* that, where a reader made it; owned; or NULL */
 	struct kvt_slot *slot;		/* kvt_dump_slot(); owned; or NULL */
+	char *written_by;		/* kvt_dump_written_by(); owned; or NULL */
+	int64_t files_of;		/* kvt_dump_files_of() */
 	char decoded[64];		/* kvt_dump_decoded(); "": nothing */
 	int64_t rows, row_bytes;	/* of a file that is one tensor; 0: it is none */
 	char *manifest;			/* path; owned; NULL: none,

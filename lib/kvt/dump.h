@@ -76,6 +76,10 @@ struct kvt_hints {
 	/* hears of all that kvt_open() refuses a snapshot for, not of the first only */
 	const struct kvt_inspector *inspector;
 	const struct kvt_model *of_model;	/* kvt_open() fills it in */
+	/* files of a tree whose bytes are to tell who wrote it; 0: it is not asked */
+	int64_t look_into;
+	/* of a tree of files, open so many, evenly chosen; 0: all */
+	int64_t sample;
 };
 
 /* An option that fills in a member of struct kvt_hints. */
@@ -214,6 +218,10 @@ KVT_API bool kvt_dump_unlisted(const struct kvt_dump *dump);
  * as where only its length says what a file holds; NULL: nothing of that kind.
  */
 KVT_API const char *kvt_dump_unnoticed(const struct kvt_dump *dump);
+/* What its bytes say of who wrote it: "TP 2: likely (..)"; NULL: nothing, unasked. */
+const char *kvt_dump_written_by(const struct kvt_dump *dump);
+/* Files that the tree has, of which this opened a sample; 0: all are open. */
+int64_t kvt_dump_files_of(const struct kvt_dump *dump);
 
 /*
  * What the elements are worked out of where the file does not have them as such, for a

@@ -290,6 +290,10 @@ kvt_snapshot_check(const struct kvt_snapshot *snapshot, struct kvt_error *err);
 struct kvt_inspector {
 	void (*found)(void *context, const char *name, const char *text);
 	void *context;
+	/* The same for n more, of which nothing is said; NULL: they are not counted. */
+	void (*more)(void *context, const char *name, int64_t n);
+	/* So many files were seen by now.  NULL: nobody waits. */
+	void (*seen)(void *context, int64_t files);
 };
 void kvt_snapshot_inspect(const struct kvt_snapshot *snapshot,
 			  const struct kvt_inspector *inspector);

@@ -359,7 +359,8 @@ class Hints(Structure):
         [("group", c_char_p), ("tp_size", c_int64), ("tp_rank", c_int64),
          ("total_heads", c_int64), ("one_of_several", c_bool), ("empty", c_bool),
          ("has_sides", c_bool),
-         ("inspector", c_void_p), ("of_model", c_void_p)]
+         ("inspector", c_void_p), ("of_model", c_void_p),
+         ("look_into", c_int64), ("sample", c_int64)]
 
 _free = ctypes.CDLL(None).free
 _free.argtypes = [c_void_p]

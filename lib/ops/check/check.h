@@ -44,6 +44,8 @@ struct kvt_looked_at {
 	const char *checks;		/* of the format; or NULL */
 	bool unlisted;			/* nothing says which files there should be */
 	char *unnoticed;		/* what else could be wrong; owned; or NULL */
+	char *written_by;		/* kvt_dump_written_by(); owned; or NULL */
+	int64_t files_of;		/* kvt_dump_files_of() */
 };
 
 /* Of one dump, or of several ranks together.  Begins zeroed. */

@@ -20,6 +20,7 @@ static struct kvt_looked_at looked_at(const struct kvt_dump *dump, bool data)
 		.members = data && leaf && leaf->settles,
 		.checks = kvt_dump_checks(dump),
 		.unlisted = kvt_dump_unlisted(dump),
+		.files_of = kvt_dump_files_of(dump),
 	};
 
 	for (int g = 0; g < s->ngroups; g++) {
@@ -35,12 +36,15 @@ enum kvt_status kvt_check_dump(struct kvt_findings *r, struct kvt_dump *dump,
 {
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
 	const char *unnoticed = kvt_dump_unnoticed(dump);
+	const char *written_by = kvt_dump_written_by(dump);
 	enum kvt_status status;
 
 	snprintf(r->format, sizeof(r->format), "%s", kvt_dump_format(dump));
 	r->looked = looked_at(dump, data);
 	/* findings outlive the dump, which may have made the text */
 	if (unnoticed && !(r->looked.unnoticed = strdup(unnoticed)))
+		r->out_of_memory = true;
+	if (written_by && !(r->looked.written_by = strdup(written_by)))
 		r->out_of_memory = true;
 	if (!kvt_check_tables(r, s) || !kvt_check_layers(r, s))
 		r->out_of_memory = true;

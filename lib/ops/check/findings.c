@@ -18,6 +18,7 @@ static const struct kvt_rule rules[] = {
 	{ "file.leftover", KVT_WARNING, "an incomplete output that a killed process "
 					"left" },
 	{ "file.empty", KVT_ERROR, "a file or value without a byte" },
+	{ "file.foreign", KVT_ERROR, "a file whose name none of its tree has" },
 	{ "file.short", KVT_NOTE, "shorter than others: cut, or the last of its "
 				  "request" },
 	{ "manifest.mismatch", KVT_ERROR, "a manifest that belongs to other data" },
@@ -98,6 +99,12 @@ static const struct kvt_rule rules[] = {
 	{ "stale.slots", KVT_NOTE, "slots that no request uses still hold old data" },
 	{ "padding.nonzero", KVT_WARNING, "the padding of a page is not zero" },
 	{ "row.tail", KVT_ERROR, "bytes after the last rank of a file are not zero" },
+	{ "row.length", KVT_ERROR, "a file that is longer or shorter than the others" },
+	{ "row.ranks", KVT_ERROR, "the bytes of rows fit another number of ranks" },
+	{ "row.layout", KVT_ERROR, "the bytes of rows fit another order of slots and "
+				   "heads" },
+	{ "row.mixed", KVT_ERROR, "a file in another order than most files of its tree" },
+	{ "row.foreign", KVT_WARNING, "a file that shares no row with the others" },
 
 	{ "ranks.missing", KVT_ERROR, "a rank is in none of the files" },
 	{ "ranks.duplicate", KVT_ERROR, "two files are of one rank" },
@@ -248,7 +255,8 @@ void kvt_findings_free(struct kvt_findings *r)
 {
 	free(r->finding);
 	free(r->looked.unnoticed);
+	free(r->looked.written_by);
 	r->finding = NULL;
-	r->looked.unnoticed = NULL;
+	r->looked.unnoticed = r->looked.written_by = NULL;
 	r->nfindings = r->room = 0;
 }

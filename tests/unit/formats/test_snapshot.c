@@ -412,7 +412,7 @@ static void expect_heard(const struct kvt_snapshot *s, const char *name,
 			 const struct kvt_error *err)
 {
 	struct heard heard = { .count = 0 };
-	const struct kvt_inspector inspector = { hear, &heard };
+	const struct kvt_inspector inspector = { .found = hear, .context = &heard };
 
 	kvt_snapshot_inspect(s, &inspector);
 	assert_int_equal(heard.count, name != NULL);
