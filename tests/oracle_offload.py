@@ -650,6 +650,49 @@ def other_ranks():
             tap.ok(says(run, 2, "files of several ranks"), f"{form} has no rows", run)
 
 
+def other_forms():
+    """Canonical trees and those of ranks become each other, as the engine wrote both."""
+    with oracle.workdir() as work:
+        trees = {}
+        for name in ("offload_tp2_vec_bs32", "offload_tp2_canonical"):
+            trees[name] = os.path.join(ENGINES, name, "root")
+        said = ["--layout=cpu-vec", "--heads=4", "--head-dim=32"]
+        ranks, canonical = trees.values()
+        for form, more, a, b in (("canonical", ["--set=tp-size=2"], ranks, canonical),
+                                 ("ranks", ["--row-ranks=2"], canonical, ranks)):
+            got = work + "/" + form
+            run = oracle.kvtool("convert", "-q", "--no-sync", "--verify", "--format=offload",
+                                f"--row-form={form}", *said, *more, a, got)
+            tap.ok(run.code == 0 and st.tree(got) == st.tree(b),
+                   f"rows become those of {form}, as vLLM wrote them", run)
+        for layout, family in (("LBNHC", "v1-nhd"), ("LBHNC", "v1-hnd")):
+            c = cells(3, 4)
+            a, b = work + "/a" + layout, work + "/b" + layout
+            st.write_rows(a, config([range(3)], 2), c, PAGES[layout], 4)
+            st.write_rows(b, config([range(3)], 2, canonical_format=family), c,
+                          PAGES[layout], 4, canonical=True)
+            for i, (form, more) in enumerate((("canonical", ["--set=tp-size=4"]),
+                                              ("ranks", ["--row-ranks=4"]))):
+                run = oracle.kvtool("convert", "-q", "--no-sync", "--verify", "-f",
+                                    "--format=offload", f"--row-form={form}",
+                                    *geometry(layout), *more, (a, b)[i],
+                                    f"{work}/got{form}{layout}")
+                got = st.tree(f"{work}/got{form}{layout}")
+                tap.ok(run.code == 0 and got == st.tree((b, a)[i]),
+                       f"{layout} to {form}", run)
+        for args, code, part in (
+                (["--row-form=x", "--format=offload"], 2, "expected canonical or ranks"),
+                (["--row-form=ranks", "--format=hdf5"], 2, "--row-form are only for offload"),
+                (["--row-form=ranks", "--format=llmd"], 2, "leave out --row-ranks")):
+            run = oracle.kvtool("convert", *args, *geometry("LBNHC"), "--set=tp-size=4",
+                                work + "/aLBNHC", work + "/x")
+            tap.ok(says(run, code, part), f"refused: {args}", run)
+        st.write_rows(work + "/o", config([range(3)], 2), cells(3, 4), PAGES["BLNHC"], 2)
+        run = oracle.kvtool("convert", "--row-form=canonical", "--format=offload",
+                            *geometry("BLNHC"), "--set=tp-size=2", work + "/o", work + "/x")
+        tap.ok(says(run, 3, "layers must be outermost"), "blocks outermost", run)
+
+
 def other_blocks():
     """Blocks of another size, with names of their own: the tree that has such blocks."""
     for per_file in (1, 2):
@@ -752,6 +795,7 @@ def main():
     no_trees()
     writers()
     other_ranks()
+    other_forms()
     other_blocks()
     parts_of_chunks()
     leftovers()

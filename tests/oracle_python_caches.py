@@ -822,8 +822,8 @@ OF_COMMANDS = {
     "lib/ops/guess/": "guess", "lib/ops/where/": "where",
     "lib/dump/device_pool.c": "--device", "lib/ops/fault/limit.c": "mutate"}
 #: options that no argument stands for, and what they are of
-WITHOUT = {"row-ranks": "never given here", "one-file": "kvtool reduce",
-           "sample": "kvtool fsck",
+WITHOUT = {"row-ranks": "never given here", "row-form": "likewise",
+           "one-file": "kvtool reduce", "sample": "kvtool fsck",
            "trust-manifest": "a whole command", "to": "a whole command",
            "a": "two files of a command", "b": "two files of a command"}
 

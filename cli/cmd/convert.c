@@ -55,6 +55,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "ggsq, ggsn: of its keys, if they come from elsewhere: pairs, halves" },
 		{ "row-ranks", 0, OPT_COUNT, &r.create.row_ranks, "N",
 		  "offload: files as of an engine with N ranks" },
+		{ "row-form", 0, OPT_STRING, &r.create.row_form, "FORM",
+		  "offload: canonical, a page has all heads; or ranks" },
 		{ "decode", 0, OPT_STRING, &numbers.type, "TYPE",
 		  "write the numbers that the bytes stand for: float32, float16, ..." },
 		{ "scale", 0, OPT_STRING, &numbers.scale, "X[,Y]",

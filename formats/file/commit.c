@@ -303,9 +303,9 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 	if ((status = choose_format(&format, path, options->format, err)) ||
 	    (status = kvt_snapshot_check(info, err)))
 		return status;
-	if (options->row_ranks && !format->row_ranks)
+	if ((options->row_ranks || options->row_form) && !format->row_ranks)
 		return kvt_fail(err, KVT_USAGE,
-				"%s has no files of several ranks; --row-ranks is only for offload",
+				"%s has no files of several ranks; --row-ranks and --row-form are only for offload",
 				format->info.name);
 	if (options->nparts && strcmp(format->info.name, "hdf5"))
 		return kvt_fail(err, KVT_USAGE,

@@ -100,6 +100,14 @@ bool kvt_offload_in_layout(const struct kvt_group *group, const struct kvt_layou
 KVT_MUST_CHECK enum kvt_status
 kvt_offload_check_canonical(const char *said, const struct kvt_group *group,
 			    const char *name, struct kvt_error *err);
+/*
+ * Makes config and row those of "canonical" files, or of files of "ranks", of groups in
+ * the order of this one.  KVT_USAGE for another word; NULL: as it is.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_offload_set_form(json_t *config, struct kvt_offload_row *row,
+		     const struct kvt_snapshot *s, const char *form,
+		     struct kvt_error *err);
 /* Sizes, for a group with all heads; KVT_BAD_INPUT if ranks cannot share those. */
 KVT_MUST_CHECK enum kvt_status
 kvt_offload_row_measure(struct kvt_offload_row *row, const struct kvt_group *group,

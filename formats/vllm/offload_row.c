@@ -111,6 +111,38 @@ enum kvt_status kvt_offload_check_canonical(const char *said,
 	return KVT_OK;
 }
 
+enum kvt_status kvt_offload_set_form(json_t *config, struct kvt_offload_row *row,
+				     const struct kvt_snapshot *s, const char *form,
+				     struct kvt_error *err)
+{
+	const struct kvt_order *order = &s->group[0].layout.plane[0];
+	bool canonical = form && !strcmp(form, "canonical"), one, nhd, ok = true;
+
+	if (form && !canonical && strcmp(form, "ranks"))
+		return kvt_fail(err, KVT_USAGE,
+				"--row-form is '%.40s', expected canonical or ranks", form);
+	if (!form || canonical == (json_object_get(config, "canonical_format") != NULL))
+		return KVT_OK;
+	if (canonical && kvt_group_opaque(&s->group[0]))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"group %s has no heads: its files have no canonical form",
+				s->group[0].id);
+	/* padding was that of a rank's pages; a mark belongs to files of ranks */
+	row->page = 0;
+	json_object_del(config, "parallel_agnostic");
+	json_object_del(config, "canonical_format");
+	one = s->ngroups == 1 && s->group[0].kind == KVT_FULL_ATTENTION;
+	nhd = kvt_order_find(order, KVT_AXIS_S) < kvt_order_find(order, KVT_AXIS_H);
+	if (canonical)
+		ok = !json_object_set_new(config, "canonical_format",
+					  json_string(nhd ? "v1-nhd" : "v1-hnd"));
+	else if (!one)
+		ok = !json_object_set_new(config, "parallel_agnostic", json_false());
+	if (ok && canonical)
+		ok = !json_object_set_new(config, "tp_size", json_integer(1));
+	return ok ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+}
+
 /* ---- how long ----------------------------------------------------------- */
 
 /* Heads of a rank; all of those that are not cut. */

@@ -311,8 +311,7 @@ static enum kvt_status set_row_ranks(struct writing *w)
 static enum kvt_status check_rows(struct writing *w)
 {
 	struct kvt_snapshot *s = &w->writer->head.snapshot;
-	const char *canonical = json_string_value(json_object_get(w->config,
-								  "canonical_format"));
+	const char *form = w->writer->options.row_form, *canonical;
 	struct kvt_offload_row first = { .ranks = 0 };
 	enum kvt_status status;
 
@@ -325,6 +324,9 @@ static enum kvt_status check_rows(struct writing *w)
 		if (s->group[g].page_bytes > w->row.page && !s->group[g].page_offset &&
 		    kvt_group_has_gaps(&s->group[g]))
 			w->row.page = s->group[g].page_bytes;
+	if ((status = kvt_offload_set_form(w->config, &w->row, s, form, w->err)))
+		return status;
+	canonical = json_string_value(json_object_get(w->config, "canonical_format"));
 	w->row.canonical = canonical != NULL;
 	w->row.per_file = w->per_file;
 	w->row.layers = most_layers(w);
@@ -617,9 +619,9 @@ enum kvt_status kvt_offload_create(struct kvt_writer *writer, struct kvt_error *
 	enum kvt_status status;
 
 	if (!(status = check(&w)) && !(status = make_config(&w)) && !w.rows &&
-	    writer->options.row_ranks)
+	    (writer->options.row_ranks || writer->options.row_form))
 		status = kvt_fail(err, KVT_USAGE,
-				"llm-d has no files of several ranks; leave out --row-ranks");
+				"llm-d has no files of several ranks; leave out --row-ranks and --row-form");
 	if (!status &&
 	    !(status = w.rows ? check_rows(&w) : check_llmd(&w)))
 		status = make_folders(&w);

@@ -32,6 +32,7 @@ struct kvt_create_options {
 	int level;			/* zstd; 0: default */
 	int64_t tile_bytes;		/* hdf5: least bytes of a tile; 0: default */
 	int64_t row_ranks;		/* offload: of a row; 0: as the input */
+	const char *row_form;		/* there: "canonical", "ranks"; NULL: likewise */
 	/* keep these tile extents if they fit, so that tiles can move; may be NULL */
 	const struct kvt_tiling *like;
 	/* hdf5: virtual datasets of these; nothing is to be written then; or NULL */

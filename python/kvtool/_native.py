@@ -186,7 +186,8 @@ class CreateOptions(Structure):
     _fields_ = [("format", c_char_p), ("force", c_bool), ("no_sync", c_bool),
                 ("uncompressed", c_bool), ("no_digest", c_bool), ("as_is", c_bool),
                 ("level", c_int),
-                ("tile_bytes", c_int64), ("row_ranks", c_int64), ("like", c_void_p),
+                ("tile_bytes", c_int64), ("row_ranks", c_int64), ("row_form", c_char_p),
+                ("like", c_void_p),
                 ("parts", c_void_p), ("nparts", c_int64),
                 ("template_path", c_char_p), ("key_order", c_char_p),
                 ("model_path", c_char_p), ("context", c_char_p)]
