@@ -46,8 +46,12 @@ struct content_recipe {
 	const char *fp8;		/* if all engines have the same */
 	const char *product, *result;	/* types that its maker rounds to, or NULL */
 	const char *unreadable;		/* why; NULL: it can be read */
-	/* A block of so many numbers, of zeros before; NULL: it cannot be written. */
+	/* A block of so many numbers, of zeros before; NULL: it has no blocks. */
 	void (*encode)(struct ggml_block *out, const float *numbers);
+	/* A row, of zeros before; NULL: blocks are written, or nothing can be. */
+	void (*write)(unsigned char *row, const struct kvt_packing *packing,
+		      const float *numbers, float scale);
+	bool scaled;			/* that scale is for all rows of a tensor */
 };
 const struct content_recipe *kvt_content_recipe_at(int i);	/* NULL past the last */
 
@@ -81,6 +85,12 @@ struct content_coding {
 /* Its index; -1: none of that name. */
 int kvt_content_coding_find(const char *name);
 const struct content_coding *kvt_content_coding_at(int i);
+
+/* ---- writing ------------------------------------------------------------ */
+
+/* All bytes of a slot, as kvt_packing_encode(). */
+void kvt_packing_write(void *bytes, const struct kvt_packing *packing, int64_t kv,
+		       const float *numbers, float scale);
 
 /* ---- blocks of ggml (ggml.c) -------------------------------------------- */
 

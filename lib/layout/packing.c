@@ -382,11 +382,34 @@ static void put_block(unsigned char *bytes, const struct kvt_packing *packing,
 	}
 }
 
-void kvt_packing_encode(void *bytes, const struct kvt_packing *packing, int64_t kv,
-			const double *numbers)
+/* Numbers that are rotated together, or a block, to the blocks from number 'at' on. */
+static void put_turn(unsigned char *bytes, const struct kvt_packing *packing, int64_t kv,
+		     const struct kvt_field *field, int64_t at, int64_t turn,
+		     double *vector)
 {
 	const struct content_recipe *recipe = content_recipe_of(&packing->content);
+	float block[GGML_BLOCK];
+
+	/* the matrix is its own inverse */
+	for (int64_t i = 0; packing->turn[kv] > 1 && i < turn; i += packing->turn[kv])
+		kvt_rotation_undo(KVT_ROTATION_HADAMARD, vector + i, packing->turn[kv]);
+	for (int64_t i = 0; i < turn; i++) {
+		struct ggml_block out = { .scale = 0 };
+
+		block[i % GGML_BLOCK] = (float)vector[i];
+		if (i % GGML_BLOCK < GGML_BLOCK - 1)
+			continue;
+		recipe->encode(&out, block);
+		put_block(bytes, packing, field, (at + i) / GGML_BLOCK, &out);
+	}
+}
+
+/* Of float32 or, where that is NULL, of doubles. */
+static void put_blocks(void *bytes, const struct kvt_packing *packing, int64_t kv,
+		       const float *single, const double *numbers)
+{
 	const struct kvt_field *field = packing->field;
+	double vector[MAX_ROTATED];
 	int64_t turn;
 
 	while (field->role != KVT_FIELD_VALUES)
@@ -394,26 +417,30 @@ void kvt_packing_encode(void *bytes, const struct kvt_packing *packing, int64_t 
 	turn = packing->turn[kv] > GGML_BLOCK ? packing->turn[kv] : GGML_BLOCK;
 	memset(bytes, 0, (size_t)packing->nbytes);
 	for (int64_t at = 0; at < field->count; at += turn) {
-		double vector[MAX_ROTATED];
-		float block[GGML_BLOCK];
-
 		for (int64_t i = 0; i < turn; i++)
-			vector[i] = (double)(float)numbers[at + i];
-		/* the matrix is its own inverse */
-		for (int64_t i = 0; packing->turn[kv] > 1 && i < turn;
-		     i += packing->turn[kv])
-			kvt_rotation_undo(KVT_ROTATION_HADAMARD, vector + i,
-					  packing->turn[kv]);
-		for (int64_t i = 0; i < turn; i++) {
-			struct ggml_block out = { .scale = 0 };
-
-			block[i % GGML_BLOCK] = (float)vector[i];
-			if (i % GGML_BLOCK < GGML_BLOCK - 1)
-				continue;
-			recipe->encode(&out, block);
-			put_block(bytes, packing, field, (at + i) / GGML_BLOCK, &out);
-		}
+			vector[i] = single ? (double)single[at + i] :
+					     (double)(float)numbers[at + i];
+		put_turn(bytes, packing, kv, field, at, turn, vector);
 	}
+}
+
+void kvt_packing_encode(void *bytes, const struct kvt_packing *packing, int64_t kv,
+			const double *numbers)
+{
+	put_blocks(bytes, packing, kv, NULL, numbers);
+}
+
+void kvt_packing_write(void *bytes, const struct kvt_packing *packing, int64_t kv,
+		       const float *numbers, float scale)
+{
+	const struct content_recipe *recipe = content_recipe_of(&packing->content);
+
+	if (!recipe->write) {
+		put_blocks(bytes, packing, kv, numbers, NULL);
+		return;
+	}
+	memset(bytes, 0, (size_t)packing->nbytes);
+	recipe->write(bytes, packing, numbers, scale);
 }
 
 /* ---- where a number is -------------------------------------------------- */
