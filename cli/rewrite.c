@@ -321,11 +321,38 @@ static enum kvt_status fit(struct kvt_dump **out, const struct rewrite *r,
 	return status ? kvt_fail(err, status, "%s: %s", r->input, why.text) : KVT_OK;
 }
 
+/* Numbers of another type; what is compared with the output is made another way. */
+static enum kvt_status rewrite_cast(const struct rewrite *r, const struct kvt_dump *dump,
+				    struct kvt_error *err)
+{
+	struct kvt_run run = rewrite_run(r);
+	struct kvt_dump *cast = NULL, *proof = NULL;
+	struct rewrite plain = *r;
+	enum kvt_status status;
+
+	run.share = NULL;
+	signals_catch_all();
+	status = cast_dump(&cast, r->verify ? &proof : NULL, dump, r->input, &r->cast,
+			   &run, err);
+	if (status)
+		return status;
+	plain.cast.type = NULL;
+	plain.origin = proof;
+	status = rewrite_dump(&plain, cast, err);
+	kvt_dump_close(cast);
+	kvt_dump_close(proof);
+	return status;
+}
+
 enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dump,
 			     struct kvt_error *err)
 {
 	struct kvt_dump *fitting;
-	enum kvt_status status = fit(&fitting, r, dump, err);
+	enum kvt_status status;
+
+	if (r->cast.type)
+		return rewrite_cast(r, dump, err);
+	status = fit(&fitting, r, dump, err);
 
 	if (status)
 		return status;

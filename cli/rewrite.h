@@ -3,6 +3,7 @@
 #ifndef KVTOOL_REWRITE_H
 #define KVTOOL_REWRITE_H
 
+#include "cli/cast.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "lib/dump/device.h"
@@ -38,6 +39,7 @@ struct rewrite {
 	const char *out_dir;		/* instead of 'output', for many inputs */
 	bool several;			/* this is one of them */
 	const struct kvt_dump *origin;	/* --verify compares with it; NULL: the source */
+	struct cast_args cast;
 	struct rewrite_own own;
 };
 

@@ -5,7 +5,7 @@
 #include "lib/kvt/derive.h"
 
 struct numbers {
-	const char *type, *scale;	/* NULL: none; 1 */
+	const char *type;		/* NULL: none */
 };
 
 /* As numbers, whatever the bytes are. */
@@ -21,7 +21,7 @@ static enum kvt_status rewrite_decoded(const struct rewrite *r, const char *type
 	    (scale && (status = scale_parse(factor, "scale", scale, err))) ||
 	    (status = kvt_open(&dump, r->input, &r->hints, err)))
 		return status;
-	if (!(status = kvt_dump_decode(&decoded, dump, dtype, factor, err))) {
+	if (!(status = kvt_dump_decode(&decoded, dump, dtype, scale ? factor : NULL, err))) {
 		status = rewrite_dump(r, decoded, err);
 		kvt_dump_close(decoded);
 	}
@@ -33,13 +33,13 @@ static enum kvt_status convert(struct rewrite *r, void *context, struct kvt_erro
 {
 	const struct numbers *n = context;
 
-	return n->type ? rewrite_decoded(r, n->type, n->scale, err) : rewrite(r, err);
+	return n->type ? rewrite_decoded(r, n->type, r->cast.scale, err) : rewrite(r, err);
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct rewrite r = { 0 };
-	struct numbers numbers = { NULL, NULL };
+	struct numbers numbers = { NULL };
 	const struct opt opts[] = {
 		OPT_OUTPUT(&r.output),
 		OPT_OUT_DIR(&r.out_dir),
@@ -59,8 +59,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "offload: canonical, a page has all heads; or ranks" },
 		{ "decode", 0, OPT_STRING, &numbers.type, "TYPE",
 		  "write the numbers that the bytes stand for: float32, float16, ..." },
-		{ "scale", 0, OPT_STRING, &numbers.scale, "X[,Y]",
-		  "factor for the numbers of --decode; keys, values" },
+		OPT_CAST(&r.cast),
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -75,8 +74,11 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ r.output || r.out_dir, "an output" }, { 0 } }, err)))
 		return status;
 	r.create.model_path = r.hints.model;
-	if (numbers.scale && !numbers.type)
-		return kvt_fail(err, KVT_USAGE, "--scale is for --decode");
+	if (numbers.type && r.cast.type)
+		return kvt_fail(err, KVT_USAGE,
+				"--decode and --cache-dtype exclude each other; the latter decodes, too, and says of what");
+	if (!numbers.type && (status = cast_check(&r.cast, err)))
+		return status;
 	return rewrite_each(&r, &cmd_convert, argv, nargs, convert, &numbers, err);
 }
 

@@ -129,6 +129,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "slots without a token: keep or zero" },
 		{ "to", 't', OPT_STRING, &to, "LAYOUT",
 		  "memory order of the output; default: that of IN" },
+		OPT_CAST(&r.cast),
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -148,7 +149,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return kvt_fail(err, KVT_USAGE,
 				"--block-size is %lld, expected at most %ld",
 				LL(told.options.block_size), (long)INT32_MAX);
-	if ((status = take_stale(&told.options.stale, stale, err)) ||
+	if ((status = cast_check(&r.cast, err)) ||
+	    (status = take_stale(&told.options.stale, stale, err)) ||
 	    (to && (status = kvt_layout_parse(&layout, to, err))))
 		return status;
 	snprintf(what, sizeof(what), "bs%lld", LL(told.options.block_size));

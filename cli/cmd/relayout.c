@@ -18,6 +18,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "output", 'o', OPT_STRING, &r.output, "FILE",
 		  "where to write; default: IN with LAYOUT in its name" },
 		OPT_OUT_DIR(&r.out_dir),
+		OPT_CAST(&r.cast),
 		REWRITE_OPTS(&r),
 		{ 0 }
 	};
@@ -32,7 +33,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	    (status = opt_need(&cmd_relayout, (struct opt_need[]){
 			{ nargs, "a dump" },
 			{ to, "--to=LAYOUT (see kvtool help layouts)" }, { 0 } }, err)) ||
-	    (status = kvt_layout_parse(&layout, to, err)))
+	    (status = kvt_layout_parse(&layout, to, err)) ||
+	    (status = cast_check(&r.cast, err)))
 		return status;
 	if (!r.output && !r.out_dir) {
 		status = rewrite_default_output(output, sizeof(output), argv[0], to, err);

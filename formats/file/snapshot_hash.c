@@ -168,6 +168,11 @@ void kvt_hash_group(struct kvt_hash *hash, const struct kvt_group *group)
 		kvt_hash_number(hash, c->length);
 		kvt_hash_number(hash, c->global_start);
 	}
+	if (!group->cast_from[0])
+		return;
+	kvt_hash_text(hash, group->cast_from);
+	kvt_hash_table(hash, group->scales, kvt_group_nscales(group),
+		       sizeof(*group->scales));
 }
 
 void kvt_hash_requests(struct kvt_hash *hash, const struct kvt_snapshot *snapshot)

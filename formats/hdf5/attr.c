@@ -21,6 +21,7 @@ hid_t kvt_h5_int_type(enum kvt_h5_int type)
 	case KVT_H5_I32: return H5T_STD_I32LE;
 	case KVT_H5_U64: return H5T_STD_U64LE;
 	case KVT_H5_I64: return H5T_STD_I64LE;
+	case KVT_H5_F32: return H5T_IEEE_F32LE;
 	}
 	return -1;
 }
@@ -28,7 +29,7 @@ hid_t kvt_h5_int_type(enum kvt_h5_int type)
 int kvt_h5_int_bytes(enum kvt_h5_int type)
 {
 	return type == KVT_H5_U8 ? 1 :
-	       type == KVT_H5_U32 || type == KVT_H5_I32 ? 4 : 8;
+	       type == KVT_H5_U32 || type == KVT_H5_I32 || type == KVT_H5_F32 ? 4 : 8;
 }
 
 /* ---- opening ------------------------------------------------------------ */
@@ -110,6 +111,7 @@ static bool widen(int64_t *out, const uint8_t *raw, enum kvt_h5_int type)
 	memcpy(&v, raw, (size_t)kvt_h5_int_bytes(type));
 	switch (type) {
 	case KVT_H5_U8:  *out = v.u8;  return true;
+	case KVT_H5_F32: return false;
 	case KVT_H5_U32: *out = v.u32; return true;
 	case KVT_H5_I32: *out = v.i32; return true;
 	case KVT_H5_I64: *out = v.i64; return true;

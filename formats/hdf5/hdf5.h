@@ -80,7 +80,8 @@ kvt_h5_spend(struct kvt_h5_in *in, hid_t object, int64_t nbytes,
 
 /* ---- integers and strings (attr.c, dataset.c) --------------------------- */
 
-enum kvt_h5_int { KVT_H5_U8, KVT_H5_U32, KVT_H5_I32, KVT_H5_U64, KVT_H5_I64 };
+enum kvt_h5_int { KVT_H5_U8, KVT_H5_U32, KVT_H5_I32, KVT_H5_U64, KVT_H5_I64,
+		  KVT_H5_F32 };		/* of tables only */
 
 hid_t kvt_h5_int_type(enum kvt_h5_int type);	/* borrowed */
 int kvt_h5_int_bytes(enum kvt_h5_int type);

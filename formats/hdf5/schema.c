@@ -16,10 +16,10 @@ enum { MAJOR = 1, MINOR = 1 };
 /*
  * A reader that ignores these takes wrong tokens: requests that begin after token 0,
  * null blocks of groups and windows that are not all that is kept, requests that lack
- * tokens.
+ * tokens.  Or it takes wrong numbers: elements that are to be multiplied.
  */
-static const char *const features[] = { "first_token", "liveness", "holes" };
-enum { FIRST_TOKEN, LIVENESS, HOLES, NFEATURES };
+static const char *const features[] = { "first_token", "liveness", "holes", "scales" };
+enum { FIRST_TOKEN, LIVENESS, HOLES, SCALES, NFEATURES };
 
 /* ---- tables of integers ------------------------------------------------- */
 
@@ -282,6 +282,8 @@ static bool write_features(hid_t file, const struct kvt_snapshot *snapshot)
 		used[FIRST_TOKEN] |= snapshot->request[r].first_token != 0;
 		used[HOLES] |= snapshot->request[r].nholes != 0;
 	}
+	for (int g = 0; g < snapshot->ngroups; g++)
+		used[SCALES] |= snapshot->group[g].scales != NULL;
 	for (int i = 0; i < NFEATURES; i++)
 		if (used[i])
 			list[n++] = features[i];
@@ -366,6 +368,22 @@ static enum kvt_status read_content_type(struct kvt_h5_in *in, hid_t object,
 	return status;
 }
 
+static enum kvt_status read_cast(struct kvt_h5_in *in, hid_t object,
+				 struct kvt_group *group, struct kvt_error *err)
+{
+	char *name = NULL;
+	enum kvt_status status = read_optional(in, object, "cast_from", &name, err);
+
+	if (!status && name && strlen(name) >= sizeof(group->cast_from))
+		status = kvt_h5_bad(in, object, err,
+				    "cast_from has more than %zu bytes",
+				    sizeof(group->cast_from) - 1);
+	if (!status && name)
+		strcpy(group->cast_from, name);
+	free(name);
+	return status;
+}
+
 /* Its own null block, and with whom it shares its blocks. */
 static enum kvt_status read_pool(struct kvt_h5_in *in, hid_t object,
 				 struct kvt_group *group, struct kvt_error *err)
@@ -433,7 +451,8 @@ enum kvt_status kvt_h5_read_group(struct kvt_h5_in *in, hid_t object,
 	    (status = read_dtype(in, object, group, err)) ||
 	    (status = read_content_type(in, object, group, err)) ||
 	    (status = read_state(in, object, group, err)) ||
-	    (status = read_state_order(in, object, group, err)))
+	    (status = read_state_order(in, object, group, err)) ||
+	    (status = read_cast(in, object, group, err)))
 		return status;
 	if ((status = read_fields(in, object, group_fields, NGROUP, group, err)))
 		return status;
@@ -568,6 +587,8 @@ bool kvt_h5_write_group(hid_t object, const struct kvt_group *group)
 	       (!group->has_null || kvt_h5_put_int(object, "null_block", KVT_H5_I64,
 						   group->null_block)) &&
 	       (!group->pool[0] || kvt_h5_put_str(object, "pool", group->pool)) &&
+	       (!group->cast_from[0] ||
+		kvt_h5_put_str(object, "cast_from", group->cast_from)) &&
 	       kvt_h5_put_int(object, "num_heads", KVT_H5_U64,
 			      group->shape.n[KVT_AXIS_H]) &&
 	       kvt_h5_put_int(object, "state_content_size", KVT_H5_U64,

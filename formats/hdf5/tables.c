@@ -137,6 +137,23 @@ static bool write_components(hid_t parent, const struct kvt_group *group)
 
 /* ---- tables along layers and blocks ------------------------------------- */
 
+static enum kvt_status read_scales(struct kvt_h5_in *in, hid_t object,
+				   struct kvt_group *group, struct kvt_error *err)
+{
+	int64_t pairs = 2 * group->shape.n[KVT_AXIS_L], n;
+	enum kvt_status status = kvt_h5_get_table(in, object, "scales", KVT_H5_F32, -1,
+						  (void **)&group->scales, &n, err);
+
+	if (status || !group->scales)
+		return status;
+	if (!pairs || n % pairs)
+		return kvt_h5_bad(in, object, err,
+				  "%lld scales are not as many for each key and value of %lld layers",
+				  (long long)n, (long long)(pairs / 2));
+	group->scale_heads = n / pairs;
+	return KVT_OK;
+}
+
 enum kvt_status kvt_h5_read_tables(struct kvt_h5_in *in, hid_t object,
 				   struct kvt_group *group,
 				   struct kvt_error *err)
@@ -158,6 +175,8 @@ enum kvt_status kvt_h5_read_tables(struct kvt_h5_in *in, hid_t object,
 				       err)) ||
 	    (status = kvt_h5_get_str_table(in, object, "block_names", blocks,
 					   &group->block_names, &n, err)))
+		return status;
+	if ((status = read_scales(in, object, group, err)))
 		return status;
 	return read_components(in, object, group, err);
 }
@@ -184,6 +203,9 @@ bool kvt_h5_write_tables(hid_t object, const struct kvt_group *group)
 		kvt_h5_put_str_table(object, "block_names",
 				     (const char *const *)group->block_names,
 				     blocks)) &&
+	       (!group->scales ||
+		kvt_h5_put_table(object, "scales", KVT_H5_F32, group->scales,
+				 kvt_group_nscales(group))) &&
 	       write_components(object, group);
 }
 

@@ -483,6 +483,66 @@ static enum kvt_status take_name(char *out, size_t room, const struct kvt_json *
 	return KVT_OK;
 }
 
+/* Those of a layer: [[keys], [values]], of as many heads as the first. */
+static bool take_layer_scales(struct kvt_group *group, int64_t l, const json_t *layer)
+{
+	const size_t heads = json_array_size(json_array_get(layer, 0));
+
+	if (l == 0) {
+		group->scale_heads = (int64_t)heads;
+		group->scales = heads > UINT16_MAX ? NULL :
+				calloc((size_t)group->shape.n[KVT_AXIS_L] * 2 * heads + 1,
+				       sizeof(*group->scales));
+	}
+	if (!group->scales || json_array_size(layer) != 2)
+		return false;
+	for (size_t k = 0; k < 2; k++) {
+		const json_t *half = json_array_get(layer, k);
+
+		if ((int64_t)json_array_size(half) != group->scale_heads || !heads)
+			return false;
+		for (size_t h = 0; h < heads; h++) {
+			const json_t *x = json_array_get(half, h);
+
+			if (!json_is_number(x))
+				return false;
+			group->scales[((size_t)l * 2 + k) * heads + h] =
+				(float)json_number_value(x);
+		}
+	}
+	return true;
+}
+
+/* "cast": { "from": TYPE, "scales": [[[...], [...]], ...] } */
+static enum kvt_status take_cast(struct kvt_group *group, const struct kvt_json *in)
+{
+	const json_t *cast = json_object_get(in->object, "cast"), *list = NULL;
+	struct kvt_json object = { cast, in->name, in->err };
+	enum kvt_status status;
+
+	if (!cast)
+		return KVT_OK;
+	if (!json_is_object(cast))
+		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: cast is no object",
+				in->name);
+	if ((status = take_name(group->cast_from, sizeof(group->cast_from), &object,
+				"from", "cast's from")) ||
+	    (status = kvt_json_array(&list, &object, "scales")) ||
+	    (list && (status = kvt_manifest_extent(group, KVT_AXIS_L,
+						   (int64_t)json_array_size(list),
+						   "scales", in->name, in->err))))
+		return status;
+	if (!group->cast_from[0])
+		return kvt_fail(in->err, KVT_BAD_INPUT,
+				"%s: cast does not say from what type", in->name);
+	for (size_t l = 0; l < json_array_size(list); l++)
+		if (!take_layer_scales(group, (int64_t)l, json_array_get(list, l)))
+			return kvt_fail(in->err, KVT_BAD_INPUT,
+					"%s: scales of layer %zu are not a list of numbers for keys and one for values, as long as those of the first",
+					in->name, l);
+	return KVT_OK;
+}
+
 enum kvt_status kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,
 				   const struct kvt_json *in)
 {
@@ -498,7 +558,8 @@ enum kvt_status kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *g
 	    (status = take_state(group, in)) ||
 	    (status = take_numbers(group, in)) ||
 	    (status = take_components(group, in)) ||
-	    (status = kvt_manifest_take_tables(group, in)))
+	    (status = kvt_manifest_take_tables(group, in)) ||
+	    (status = take_cast(group, in)))
 		return status;
 	out->has_layout = group->layout.nplanes > 0;
 	return KVT_OK;

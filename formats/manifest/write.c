@@ -153,6 +153,33 @@ static void put_state(struct text *t, json_t *out, const struct kvt_group *group
 	put(t, out, "state_shape", list);
 }
 
+/* Of what its numbers were made, and what elements are to be multiplied by. */
+static void put_cast(struct text *t, json_t *out, const struct kvt_group *group)
+{
+	const int64_t heads = group->scale_heads;
+	json_t *cast = json_object(), *all = json_array();
+	const float *scale = group->scales;
+
+	put_string(t, cast, "from", group->cast_from);
+	for (int64_t l = 0; scale && l < group->shape.n[KVT_AXIS_L]; l++) {
+		json_t *layer = json_array();
+
+		for (int k = 0; k < 2; k++, scale += heads) {
+			json_t *half = json_array();
+
+			for (int64_t h = 0; h < heads; h++)
+				append(t, half, json_real((double)scale[h]));
+			append(t, layer, half);
+		}
+		append(t, all, layer);
+	}
+	if (group->scales)
+		put(t, cast, "scales", all);
+	else
+		json_decref(all);
+	put(t, out, "cast", cast);
+}
+
 static void put_group(struct text *t, json_t *out, const struct kvt_group *group)
 {
 	if (strcmp(group->id, "g0"))
@@ -174,6 +201,8 @@ static void put_group(struct text *t, json_t *out, const struct kvt_group *group
 		put_int(t, out, "page_offset", group->page_offset);
 	}
 	put_retention(t, out, group);
+	if (group->cast_from[0])
+		put_cast(t, out, group);
 	if (group->ncomponents)
 		put(t, out, "content", components_of(t, group));
 	put_tables(t, out, group);

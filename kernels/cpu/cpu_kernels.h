@@ -155,4 +155,21 @@ void kvt_cpu_copy_stream(void *dst, const void *src,
 /* The kernel for work of 'nbytes' that comes in several plans. */
 const struct kvt_kernel *kvt_cpu_choose_for(int64_t nbytes);
 
+/* ---- casts -------------------------------------------------------------- */
+
+enum { CPU_CAST_TYPES = 6 };
+
+/* Whole steps of cpu_cast.h, of the types in its order. */
+struct cpu_caster {
+	struct {
+		void (*load)(float *restrict out, const void *restrict from, int n);
+		void (*store)(void *restrict to, const float *restrict in, int n);
+	} type[CPU_CAST_TYPES];
+	void (*scale)(float *restrict x, int n, float times, float by);
+	int32_t (*largest)(const float *x, int n);	/* bits, without signs */
+};
+
+extern const struct cpu_caster kvt_cpu_caster_plain, kvt_cpu_caster_avx2,
+			       kvt_cpu_caster_avx512;
+
 #endif

@@ -17,6 +17,8 @@
 struct decoded_leaf {
 	struct kvt_leaf leaf;
 	struct kvt_dump *source;	/* owned; reads what the caller's did */
+	bool as_is[KVT_MAX_GROUPS];
+	bool told;			/* scale[]; else what groups say */
 	double scale[2];
 };
 
@@ -78,6 +80,9 @@ static enum kvt_status decode_group(struct kvt_group *group,
 	enum kvt_status status;
 
 	group->page_bytes = group->page_offset = 0;
+	free(group->scales);
+	group->scales = NULL;
+	group->scale_heads = 0;
 	group->shape.elem = dtype->elem;
 	if (!type) {
 		if (!group->dtype->is_float)
@@ -116,15 +121,17 @@ struct decoding {
 	const struct kvt_group *from;
 	struct kvt_packing packing;	/* if it has a content type */
 	int64_t rows;			/* of a head in a slot of the source */
-	const double *scale;
+	const double *scale;		/* NULL: what the group says */
 	const uint8_t *bytes;
 };
 
-static double scale_of(const struct decoding *d, int64_t k)
+static double scale_of(const struct decoding *d, const int64_t index[KVT_NAXES])
 {
 	int half = kvt_group_half(d->from);
+	int64_t k = index[KVT_AXIS_K];
 
-	return d->scale[half >= 0 ? half : k];
+	return d->scale ? d->scale[half >= 0 ? half : k] :
+	       (double)kvt_group_scale(d->from, index[KVT_AXIS_L], index[KVT_AXIS_H], k);
 }
 
 /* All numbers of a slot, head and half of the result; l and b count from the box. */
@@ -136,6 +143,7 @@ static void decode_row(double *out, const struct decoding *d, int64_t block,
 	bool planar = d->from->content.type && d->from->content.type->planar;
 	bool halves = d->from->content.type && d->packing.halves == 2;
 	bool fold = d->from->content.type && d->packing.fold > 1;
+	double scale = scale_of(d, index);
 	int64_t row = planar ? h * d->rows + s % d->rows : 0;
 	int64_t slot = (block * n[KVT_AXIS_S] + s / d->rows) * n[KVT_AXIS_H];
 	const uint8_t *from = d->bytes +
@@ -151,7 +159,7 @@ static void decode_row(double *out, const struct decoding *d, int64_t block,
 			out[i] = kvt_dtype_decode(d->from->dtype, from +
 						  i * d->from->shape.elem);
 	for (int64_t i = 0; i < count; i++)
-		out[i] *= scale_of(d, k);
+		out[i] *= scale;
 }
 
 /* False: it is a number, and the type has none that is as large. */
@@ -225,8 +233,8 @@ static enum kvt_status decoded_read(const struct kvt_leaf *leaf, int g,
 {
 	const struct decoded_leaf *l = (const struct decoded_leaf *)leaf;
 	const struct kvt_group *group = &leaf->snapshot.group[g];
-	struct decoding d = { .from = kvt_dump_group(l->source, g), .scale = l->scale,
-			      .rows = 1 };
+	struct decoding d = { .from = kvt_dump_group(l->source, g), .rows = 1,
+			      .scale = l->told ? l->scale : NULL };
 	struct kvt_box there = kvt_box_whole(&d.from->shape);
 	struct kvt_shape shape;
 	int64_t nbytes;
@@ -236,6 +244,8 @@ static enum kvt_status decoded_read(const struct kvt_leaf *leaf, int g,
 
 	if (is_empty(box))
 		return KVT_OK;
+	if (l->as_is[g])
+		return kvt_dump_read(l->source, g, box, &group->layout, buf, err);
 	for (int a = KVT_AXIS_L; a <= KVT_AXIS_B; a++)
 		box_take(&there, (enum kvt_axis)a, box->begin[a],
 			 box->end[a] - box->begin[a]);
@@ -284,7 +294,8 @@ static const struct kvt_leaf_ops decoded_ops = {
 	.unchanged = decoded_unchanged, .close = decoded_close,
 };
 
-static enum kvt_status describe(struct kvt_snapshot *out, const struct kvt_dump *dump,
+static enum kvt_status describe(struct kvt_snapshot *out, const struct decoded_leaf *l,
+				const struct kvt_dump *dump,
 				const struct kvt_dtype *dtype, struct kvt_error *err)
 {
 	enum kvt_status status = kvt_snapshot_copy(out, kvt_dump_snapshot(dump), err);
@@ -292,34 +303,23 @@ static enum kvt_status describe(struct kvt_snapshot *out, const struct kvt_dump 
 	if (status)
 		return status;
 	for (int g = 0; !status && g < out->ngroups; g++)
-		status = decode_group(&out->group[g], dtype, &out->parallel, err);
+		if (!l->as_is[g])
+			status = decode_group(&out->group[g], dtype, &out->parallel, err);
 	if (status)
 		kvt_snapshot_free(out);
 	return status;
 }
 
-enum kvt_status kvt_dump_decode(struct kvt_dump **out, const struct kvt_dump *dump,
-				const struct kvt_dtype *dtype, const double scale[2],
-				struct kvt_error *err)
+/* Takes 'l'. */
+static enum kvt_status make(struct kvt_dump **out, struct decoded_leaf *l,
+			    const struct kvt_dump *dump, const struct kvt_dtype *dtype,
+			    struct kvt_error *err)
 {
 	const struct kvt_slice_options all = { .mamba_groups = 0 };
-	struct decoded_leaf *l;
-	struct kvt_snapshot snapshot;
-	enum kvt_status status;
+	struct kvt_snapshot snapshot = { .ngroups = 0 };
+	enum kvt_status status = describe(&snapshot, l, dump, dtype, err);
 
-	if (!dtype->is_float || dtype->elem < 2)
-		return kvt_fail(err, KVT_USAGE,
-				"numbers are decoded to float32, float64, float16 or bfloat16, not to %s",
-				dtype->name);
-	if ((status = describe(&snapshot, dump, dtype, err)))
-		return status;
-	if (!(l = calloc(1, sizeof(*l)))) {
-		kvt_snapshot_free(&snapshot);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	}
-	for (int k = 0; k < 2; k++)
-		l->scale[k] = scale ? scale[k] : 1;
-	if (!(status = kvt_dump_slice(&l->source, dump, &all, err)) &&
+	if (!status && !(status = kvt_dump_slice(&l->source, dump, &all, err)) &&
 	    (status = leaf_init(&l->leaf, &decoded_ops, "decoded", &snapshot, err)))
 		kvt_dump_close(l->source);
 	kvt_snapshot_free(&snapshot);
@@ -328,4 +328,36 @@ enum kvt_status kvt_dump_decode(struct kvt_dump **out, const struct kvt_dump *du
 		return status;
 	}
 	return kvt_dump_of_leaf(out, &l->leaf, err);
+}
+
+enum kvt_status kvt_dump_decode(struct kvt_dump **out, const struct kvt_dump *dump,
+				const struct kvt_dtype *dtype, const double scale[2],
+				struct kvt_error *err)
+{
+	struct decoded_leaf *l;
+
+	if (!dtype->is_float || dtype->elem < 2)
+		return kvt_fail(err, KVT_USAGE,
+				"numbers are decoded to float32, float64, float16 or bfloat16, not to %s",
+				dtype->name);
+	if (!(l = calloc(1, sizeof(*l))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	l->told = scale != NULL;
+	for (int k = 0; scale && k < 2; k++)
+		l->scale[k] = scale[k];
+	return make(out, l, dump, dtype, err);
+}
+
+enum kvt_status kvt_dump_decode_contents(struct kvt_dump **out,
+					 const struct kvt_dump *dump,
+					 struct kvt_error *err)
+{
+	struct decoded_leaf *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int g = 0; g < kvt_dump_snapshot(dump)->ngroups; g++)
+		l->as_is[g] = !kvt_dump_group(dump, g)->content.type ||
+			      !kvt_group_casts(kvt_dump_group(dump, g));
+	return make(out, l, dump, kvt_dtype_find("float32"), err);
 }

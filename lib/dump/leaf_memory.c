@@ -121,6 +121,7 @@ static enum kvt_status make_group(struct kvt_dump **out, const struct kvt_snapsh
 	info.group[0].page_bytes = info.group[0].page_offset = 0;
 	info.group[0].layer_names = NULL;
 	info.group[0].layer_ids = NULL;
+	info.group[0].scales = NULL;
 	info.group[0].block_ids = NULL;
 	info.group[0].block_valid = NULL;
 	info.group[0].block_names = NULL;

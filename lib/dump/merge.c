@@ -171,6 +171,13 @@ static enum kvt_status same_group(struct pair p, const struct kvt_group *a,
 			return status;
 	if ((status = same_extents(&p, a, b)))
 		return status;
+	if (strcmp(a->cast_from, b->cast_from))
+		return unlike(&p, "type before it was cast");
+	if (a->scale_heads != b->scale_heads)
+		return unlike(&p, "scales");
+	if ((status = same_table(&p, "scales", a->scales, b->scales,
+				 kvt_group_nscales(a), sizeof(*a->scales))))
+		return status;
 	return same_tables(&p, a, b);
 }
 

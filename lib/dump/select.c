@@ -27,6 +27,7 @@ static struct kvt_group narrow(const struct kvt_group *from, const struct kvt_se
 
 	group.layer_names = NULL;
 	group.layer_ids = NULL;
+	group.scales = NULL;
 	group.block_ids = NULL;
 	group.block_valid = NULL;
 	group.block_names = NULL;

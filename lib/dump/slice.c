@@ -275,6 +275,10 @@ bool keep_layers(struct kvt_group *group, const int64_t *list, int64_t count)
 			group->layer_ids[i] = (uint32_t)i;
 	}
 	keep_u32(group->layer_ids, list, count);
+	for (int64_t i = 0; group->scales && i < count; i++)
+		memmove(group->scales + i * 2 * group->scale_heads,
+			group->scales + list[i] * 2 * group->scale_heads,
+			(size_t)(2 * group->scale_heads) * sizeof(*group->scales));
 	keep_names(group->layer_names, n, list, count);
 	group->shape.n[KVT_AXIS_L] = count;
 	return true;
@@ -360,6 +364,7 @@ static void drop_group(struct kvt_snapshot *snapshot, int group)
 	keep_names(g->layer_names, g->shape.n[KVT_AXIS_L], NULL, 0);
 	free(g->layer_names);
 	free(g->layer_ids);
+	free(g->scales);
 	free(g->block_ids);
 	free(g->block_valid);
 	kvt_group_drop_names(g);

@@ -141,6 +141,7 @@ void kvt_snapshot_free(struct kvt_snapshot *snapshot)
 
 		kvt_names_free(group->layer_names, group->shape.n[KVT_AXIS_L]);
 		free(group->layer_ids);
+		free(group->scales);
 		free(group->block_ids);
 		free(group->block_valid);
 		kvt_group_drop_names(group);
@@ -200,6 +201,8 @@ static void copy_group(struct kvt_group *out, const struct kvt_group *in, bool *
 	out->block_valid = copy_table(in->block_valid, blocks,
 				      sizeof(*in->block_valid), ok);
 	out->block_names = copy_strings(in->block_names, blocks, ok);
+	out->scales = copy_table(in->scales, kvt_group_nscales(in), sizeof(*in->scales),
+				 ok);
 }
 
 static void copy_request(struct kvt_request *out, const struct kvt_request *in,

@@ -33,6 +33,9 @@ KVT_MUST_CHECK enum kvt_status
 kvt_cast_parse(const struct kvt_dtype **dtype, struct kvt_content *content,
 	       const char *name, struct kvt_error *err);
 
+/* Are numbers divided by a scale that is kept outside of rows, or is the tensor's? */
+bool kvt_cast_scaled(const struct kvt_dtype *dtype, const struct kvt_content *content);
+
 /*
  * For rows of head vectors of 'dim' numbers.  KVT_UNSUPPORTED: numbers are not written so,
  * or cannot be of such vectors; KVT_BAD_INPUT: something of the content is not said.
@@ -41,7 +44,6 @@ KVT_MUST_CHECK enum kvt_status
 kvt_caster_init(struct kvt_caster *out, const struct kvt_dtype *dtype,
 		const struct kvt_content *content, int64_t dim, struct kvt_error *err);
 
-/* Are numbers divided by a scale that is kept outside of rows, or is the tensor's? */
 bool kvt_caster_scaled(const struct kvt_caster *caster);
 
 /*

@@ -75,6 +75,42 @@ kvt_dump_decode(struct kvt_dump **out, const struct kvt_dump *dump,
 		const struct kvt_dtype *dtype, const double scale[2],
 		struct kvt_error *err);
 
+/* The same of contents only, to float32; others stay, and keep what is said of them. */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_decode_contents(struct kvt_dump **out, const struct kvt_dump *dump,
+			 struct kvt_error *err);
+
+/* ---- cast: the same numbers, as far as another type has them ------------------ */
+
+/* Of a group, borrowed: [L][2][heads] of keys and values, of the model's heads or 1. */
+struct kvt_scales {
+	const float *scale;
+	int64_t heads;
+};
+struct kvt_cast {
+	const struct kvt_dtype *dtype;	/* kvt_cast_parse() */
+	struct kvt_content content;
+	/* What elements of fp8 are, of each group; NULL: what it says, ones. */
+	const struct kvt_scales *from[KVT_MAX_GROUPS];
+	/* What they are to be; NULL: ones. */
+	const struct kvt_scales *scales[KVT_MAX_GROUPS];
+	/* Each number by its coordinates and kvt_dtype_encode(): slow, to compare with. */
+	bool one_by_one;
+};
+
+/* Keys and values, or latents, of numbers; states of recurrent layers never are. */
+bool kvt_group_casts(const struct kvt_group *group);
+
+/*
+ * All such groups as another type, by the rules of lib/kvt/cast.h; the others as they
+ * are.  Each says of what type it was, and its scales where its rows have none.
+ * KVT_BAD_INPUT if there is no such group, or numbers of one cannot be read;
+ * KVT_UNSUPPORTED as of kvt_caster_init().
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_cast(struct kvt_dump **out, const struct kvt_dump *dump,
+	      const struct kvt_cast *cast, struct kvt_error *err);
+
 /* ---- reblock: blocks of another size --------------------------------------- */
 
 /* What to do with slots that hold no token of a request. */

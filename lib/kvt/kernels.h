@@ -41,6 +41,30 @@ void kvt_cpu_copy(void *dst, const void *src, const struct kvt_plan *plan);
 /* The same for one or two plans. */
 void kvt_cpu_copy_all(void *dst, const void *src, const struct kvt_plans *plans);
 
+/* ---- casts -------------------------------------------------------------- */
+
+struct kvt_cast_kernel {
+	const char *name;		/* "plain", "avx2", ... */
+	bool (*runs_here)(void);
+};
+
+/* The i-th one, plain C first; NULL past the last one. */
+const struct kvt_cast_kernel *kvt_cpu_cast_kernel(int i);
+
+/*
+ * n elements as elements of another float of at most 4 bytes, each times 'times' and
+ * then divided by 'by', in float32: lib/kvt/cast.h says how they are rounded.  dst and
+ * src must not overlap.  On the calling thread, by the best kernel of this CPU.
+ */
+void kvt_cpu_cast(void *dst, const struct kvt_dtype *to, const void *src,
+		  const struct kvt_dtype *from, int64_t n, float times, float by);
+/* The largest magnitude of them, as float32: infinity is larger than all, NaN than that. */
+float kvt_cpu_largest(const void *src, const struct kvt_dtype *from, int64_t n);
+/* By a kernel that runs here. */
+void kvt_cpu_cast_with(const struct kvt_cast_kernel *kernel, void *dst,
+		       const struct kvt_dtype *to, const void *src,
+		       const struct kvt_dtype *from, int64_t n, float times, float by);
+
 #ifdef __cplusplus
 }
 #endif

@@ -62,6 +62,15 @@ struct kvt_group {
 	/* Extents of a head of an SSM state, then 0s; all 0: unknown, or none. */
 	int64_t state[KVT_STATE_AXES];
 	enum kvt_state_order state_order;	/* of the first two of them */
+	/*
+	 * What its numbers were before kvtool wrote them as another type, as
+	 * kvt_group_type() has it; "": nothing said.  They are the elements times
+	 * these, [L][2][scale_heads] of keys and values, of a layer (1) or of each
+	 * head of the model.  NULL: as they are.
+	 */
+	char cast_from[48];
+	int64_t scale_heads;
+	float *scales;
 
 	/* Tables; NULL where the file has none.  Owned by the snapshot. */
 	char     **layer_names;		/* [L] */
@@ -175,6 +184,21 @@ struct kvt_head_slices {
 	bool replicated;
 };
 struct kvt_head_slices kvt_head_slices_of(const struct kvt_snapshot *snapshot, int group);
+
+/* The scale of an element of this layer, head of this rank and half; 1 if none is said. */
+static inline float kvt_group_scale(const struct kvt_group *group, int64_t l, int64_t h,
+				    int64_t k)
+{
+	int64_t head = group->scale_heads > 1 ? group->head_start + h : 0;
+	int half = kvt_group_half(group);
+
+	return group->scales ? group->scales[(l * 2 + (half < 0 ? k : half)) *
+					     group->scale_heads + head] : 1;
+}
+static inline int64_t kvt_group_nscales(const struct kvt_group *group)
+{
+	return group->scales ? group->shape.n[KVT_AXIS_L] * 2 * group->scale_heads : 0;
+}
 
 /* What the elements are: the type of the content, or of each element. */
 struct kvt_text kvt_group_type(const struct kvt_group *group);

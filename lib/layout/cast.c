@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -95,11 +96,13 @@ enum kvt_status kvt_cast_parse(const struct kvt_dtype **dtype,
 {
 	enum kvt_status status;
 	struct kvt_error why;
+	char fp8[32];
 
 	*content = (struct kvt_content){ .n = 0 };
 	if (!strcasecmp(name, "fp8"))	/* that of vLLM */
 		name = "fp8_e4m3";
-	if ((*dtype = kvt_dtype_find(name)))
+	snprintf(fp8, sizeof(fp8), "fp8_%.20s", name);
+	if ((*dtype = kvt_dtype_find(name)) || (*dtype = kvt_dtype_find(fp8)))
 		return KVT_OK;
 	*dtype = kvt_dtype_find("uint8");
 	status = kvt_content_parse(content, name, &why);
@@ -168,10 +171,14 @@ enum kvt_status kvt_caster_init(struct kvt_caster *out, const struct kvt_dtype *
 	return KVT_OK;
 }
 
+bool kvt_cast_scaled(const struct kvt_dtype *dtype, const struct kvt_content *content)
+{
+	return content->type ? content_recipe_of(content)->scaled : dtype->elem == 1;
+}
+
 bool kvt_caster_scaled(const struct kvt_caster *caster)
 {
-	return is_content(caster) ? content_recipe_of(&caster->packing.content)->scaled :
-				    caster->dtype->elem == 1;
+	return kvt_cast_scaled(caster->dtype, &caster->packing.content);
 }
 
 /* vLLM counts the largest number of the types without negative 0 as 224, not as 240. */

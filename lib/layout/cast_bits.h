@@ -50,6 +50,14 @@ CAST_FN float cast_float_of(int32_t bits)
 	return value;
 }
 
+/* Of two words, by a mask: compilers make a branch of what looks like one. */
+CAST_FN int32_t cast_pick(int condition, int32_t a, int32_t b)
+{
+	const int32_t mask = -(int32_t)condition;
+
+	return (a & mask) | (b & ~mask);
+}
+
 #define CAST_NARROW(name, width, fraction, bias, top, over, nan, minus) \
 CAST_FN int32_t cast_to_##name(float value) \
 { \
@@ -60,10 +68,10 @@ CAST_FN int32_t cast_to_##name(float value) \
 	const int32_t sum = cast_bits_of(cast_float_of(u) + cast_float_of(magic)); \
 	int32_t is = ((u + low + (u >> cut & 1)) >> cut) - ((127 - (bias)) << (fraction)); \
 	\
-	is = u < (128 - (bias)) << 23 ? sum - magic : is; \
-	is = is > (top) ? (over) : is; \
-	is = u > 0x7f800000 ? (nan) : is; \
-	return (minus) || is ? is | sign : 0; \
+	is = cast_pick(u < (128 - (bias)) << 23, sum - magic, is); \
+	is = cast_pick(is > (top), (over), is); \
+	is = cast_pick(u > 0x7f800000, (nan), is); \
+	return (minus) ? is | sign : cast_pick(is != 0, is | sign, 0); \
 } \
 CAST_FN float cast_from_##name(int32_t element) \
 { \
@@ -72,13 +80,15 @@ CAST_FN float cast_from_##name(int32_t element) \
 	const float small = (float)u * cast_float_of((128 - (bias) - (fraction)) << 23); \
 	int32_t is = (u << (23 - (fraction))) + ((127 - (bias)) << 23); \
 	\
-	is = u < 1 << (fraction) ? cast_bits_of(small) : is; \
-	is = u > (top) ? 0x7fc00000 : is; \
-	is = u == (top) + 1 && CAST_HAS_INFINITY(name) ? 0x7f800000 : is; \
-	is = !(minus) && element == (nan) ? 0x7fc00000 : is | sign; \
+	is = cast_pick(u < 1 << (fraction), cast_bits_of(small), is); \
+	is = cast_pick(u > (top), 0x7fc00000, is); \
+	if (CAST_INFINITY_##name) \
+		is = cast_pick(u == (top) + 1, 0x7f800000, is); \
+	is |= sign; \
+	if (!(minus)) \
+		is = cast_pick(element == (nan), 0x7fc00000, is); \
 	return cast_float_of(is); \
 }
-#define CAST_HAS_INFINITY(name) CAST_INFINITY_##name
 #define CAST_INFINITY_f16 1
 #define CAST_INFINITY_e4m3fn 0
 #define CAST_INFINITY_e4m3fnuz 0
@@ -93,7 +103,7 @@ CAST_FN int32_t cast_to_bf16(float value)
 	/* of infinity nothing is carried */
 	int32_t is = (u + 0x7fff + (u >> 16 & 1)) >> 16;
 
-	is = u > 0x7f800000 ? 0x7fc0 : is;
+	is = cast_pick(u > 0x7f800000, 0x7fc0, is);
 	return is | sign;
 }
 

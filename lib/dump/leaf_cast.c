@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * leaf_cast.c - a dump whose numbers are of another type
+ *
+ * A leaf over a dump of plain numbers: what is content is decoded first, below it.
+ * Elements stay where their layout has them, so a box is read in that layout and cast in
+ * runs that have one scale; rows of a content are encoded one by one.
+ */
+#include "lib/dump/map.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib/base/print.h"
+#include "lib/kvt/cast.h"
+#include "lib/kvt/kernels.h"
+
+struct cast_leaf {
+	struct kvt_leaf leaf;
+	bool one_by_one;
+	struct kvt_dump *source;	/* owned; numbers */
+	bool cast[KVT_MAX_GROUPS];	/* false: as it is */
+	struct kvt_caster caster[KVT_MAX_GROUPS];
+	/* What numbers are multiplied by when they are read, and divided by; owned. */
+	struct told {
+		float *scale;		/* NULL: what the group says */
+		int64_t heads;
+	} times[KVT_MAX_GROUPS], by[KVT_MAX_GROUPS];
+};
+
+static void free_parts(struct cast_leaf *l)
+{
+	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
+		free(l->times[g].scale);
+		free(l->by[g].scale);
+	}
+	kvt_dump_close(l->source);
+}
+
+/* ---- what the result says of itself -------------------------------------------- */
+
+bool kvt_group_casts(const struct kvt_group *group)
+{
+	return group->kind != KVT_MAMBA_CONV && group->kind != KVT_MAMBA_SSM &&
+	       group->kind != KVT_OPAQUE &&
+	       (group->content.type || group->dtype->is_float);
+}
+
+/* Splits by 16 bytes are as many elements as the new type has there. */
+static struct kvt_layout settled(const struct kvt_layout *layout, int64_t elem)
+{
+	struct kvt_layout out = *layout;
+
+	for (int p = 0; p < out.nplanes; p++)
+		for (int i = 0; i < out.plane[p].nparts; i++) {
+			struct kvt_part *part = &out.plane[p].part[i];
+
+			if (part->kind != KVT_WHOLE && !part->split)
+				part->split = 16 / elem;
+		}
+	return out;
+}
+
+/* NULL: ones. */
+static enum kvt_status copy_scales(struct told *out, const struct kvt_group *group,
+				   const struct kvt_scales *scales, struct kvt_error *err)
+{
+	int64_t n = group->shape.n[KVT_AXIS_L] * 2 * (scales ? scales->heads : 1);
+
+	out->heads = scales ? scales->heads : 1;
+	if (!(out->scale = malloc(((size_t)n + 1) * sizeof(*out->scale))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (int64_t i = 0; i < n; i++) {
+		out->scale[i] = scales ? scales->scale[i] : 1;
+		if (!(out->scale[i] > 0) || !isfinite(out->scale[i]))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s: a scale of layer %lld is %g, expected a number above 0",
+					group->id, LL(kvt_layer_id(group, i / 2 /
+								   out->heads)),
+					(double)out->scale[i]);
+	}
+	return KVT_OK;
+}
+
+static enum kvt_status cast_group(struct kvt_group *group, const struct kvt_caster *c,
+				  const struct kvt_group *from, const char *was,
+				  struct kvt_error *err)
+{
+	bool content = c->packing.content.type;
+	struct kvt_error why;
+
+	snprintf(group->cast_from, sizeof(group->cast_from), "%.47s", was);
+	free(group->scales);
+	group->scales = NULL;
+	group->scale_heads = 0;
+	group->page_bytes = group->page_offset = 0;
+	group->dtype = c->dtype;
+	group->content = c->packing.content;
+	group->shape.elem = c->dtype->elem;
+	if (!content)
+		return KVT_OK;
+	if (!c->packing.content.type->pairs && group->shape.n[KVT_AXIS_K] > 1)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: %s is a latent, and the group has keys and values",
+				group->id, c->packing.content.type->name);
+	group->shape.n[KVT_AXIS_D] = c->nbytes;
+	if (group->ncomponents && kvt_group_half(from) < 0)
+		group->ncomponents = 0;
+	else if (group->ncomponents)
+		group->component[0].length = c->nbytes;
+	if (kvt_content_keeps(&group->content, &group->layout, &group->shape, &why))
+		group->layout = kvt_layout_slots;
+	return KVT_OK;
+}
+
+/* ---- elements ------------------------------------------------------------------- */
+
+struct piece {
+	const struct kvt_group *from, *to;
+	const struct told *times, *by;
+	const uint8_t *src;
+	uint8_t *dst;
+};
+
+static void cast_run(const struct piece *p, int64_t at, int64_t n, float times, float by)
+{
+	kvt_cpu_cast(p->dst + at * p->to->shape.elem, p->to->dtype,
+		     p->src + at * p->from->shape.elem, p->from->dtype, n, times, by);
+}
+
+/* Factors that are more than 1, nearest in memory first, neighbours joined. */
+static int sort_factors(struct kvt_factor out[KVT_MAX_FACTORS],
+			const struct kvt_view *view)
+{
+	int n = 0, kept = 0;
+
+	for (int i = 0; i < view->nfactors; i++) {
+		struct kvt_factor f = view->factor[i];
+		int at = n;
+
+		if (f.n < 2)
+			continue;
+		for (; at && out[at - 1].stride > f.stride; at--)
+			out[at] = out[at - 1];
+		out[at] = f;
+		n++;
+	}
+	for (int i = 0; i < n; i++) {
+		if (kept && out[i].stride == out[kept - 1].n * out[kept - 1].stride)
+			out[kept - 1].n *= out[i].n;
+		else
+			out[kept++] = out[i];
+	}
+	return kept;
+}
+
+/* A view of elements of one byte, which are all of one scale. */
+static void cast_view(const struct piece *p, const struct kvt_view *view, float times,
+		      float by)
+{
+	struct kvt_factor f[KVT_MAX_FACTORS];
+	int64_t index[KVT_MAX_FACTORS] = { 0 }, at = view->offset, run = 1;
+	int n = sort_factors(f, view), first = n && f[0].stride == 1, i;
+
+	if (first)
+		run = f[0].n;
+	do {
+		cast_run(p, at, run, times, by);
+		for (i = first; i < n; i++) {
+			at += f[i].stride;
+			if (++index[i] < f[i].n)
+				break;
+			at -= f[i].n * f[i].stride;
+			index[i] = 0;
+		}
+	} while (i < n);
+}
+
+/* What a layer, head and half are multiplied and divided by. */
+struct factors {
+	float times, by;
+};
+
+static float scale_of(const struct kvt_group *group, const struct told *told, int64_t l,
+		      int64_t h, int64_t k)
+{
+	struct kvt_group said = { .scales = told->scale, .scale_heads = told->heads,
+				  .head_start = group->head_start };
+	int half = kvt_group_half(group);
+
+	return told->scale ? kvt_group_scale(&said, l, h, half < 0 ? k : half) :
+			     kvt_group_scale(group, l, h, k);
+}
+
+static struct factors factors_of(const struct piece *p, int64_t l, int64_t h, int64_t k)
+{
+	return (struct factors){ scale_of(p->from, p->times, l, h, k),
+				 scale_of(p->to, p->by, l, h, k) };
+}
+
+static bool same_factors(struct factors a, struct factors b)
+{
+	return !memcmp(&a, &b, sizeof(a));
+}
+
+static bool one_scale(const struct piece *p, const struct kvt_box *box)
+{
+	struct factors first = factors_of(p, box->begin[KVT_AXIS_L],
+					  box->begin[KVT_AXIS_H], box->begin[KVT_AXIS_K]);
+
+	for (int64_t l = box->begin[KVT_AXIS_L]; l < box->end[KVT_AXIS_L]; l++)
+		for (int64_t h = box->begin[KVT_AXIS_H]; h < box->end[KVT_AXIS_H]; h++)
+			for (int64_t k = box->begin[KVT_AXIS_K];
+			     k < box->end[KVT_AXIS_K]; k++)
+				if (!same_factors(first, factors_of(p, l, h, k)))
+					return false;
+	return true;
+}
+
+/* Elements of a layer, head (-1: all) and half. */
+static enum kvt_status cast_part(const struct piece *p, const struct kvt_views *views,
+				 const struct kvt_box *box, int64_t l, int64_t h,
+				 int64_t k, struct kvt_error *err)
+{
+	struct kvt_box part;
+	struct kvt_views narrow;
+	struct factors f = factors_of(p, l, h < 0 ? box->begin[KVT_AXIS_H] : h, k);
+	enum kvt_status status;
+
+	for (int a = 0; a < KVT_NAXES; a++) {
+		part.begin[a] = 0;
+		part.end[a] = box->end[a] - box->begin[a];
+	}
+	box_take(&part, KVT_AXIS_L, l - box->begin[KVT_AXIS_L], 1);
+	box_take(&part, KVT_AXIS_K, k - box->begin[KVT_AXIS_K], 1);
+	if (h >= 0)
+		box_take(&part, KVT_AXIS_H, h - box->begin[KVT_AXIS_H], 1);
+	if ((status = kvt_views_narrow(&narrow, views, &part, err)))
+		return status;
+	for (int i = 0; i < narrow.count; i++)
+		if (narrow.view[i].shape.n[KVT_AXIS_K] > 0)
+			cast_view(p, &narrow.view[i], f.times, f.by);
+	return KVT_OK;
+}
+
+static enum kvt_status cast_elements(const struct piece *p, const struct kvt_box *box,
+				     const struct kvt_layout *layout, int64_t count,
+				     struct kvt_error *err)
+{
+	bool heads = p->from->scale_heads > 1 || p->times->heads > 1 || p->by->heads > 1;
+	struct kvt_views views;
+	enum kvt_status status;
+
+	if (one_scale(p, box)) {
+		struct factors f = factors_of(p, box->begin[KVT_AXIS_L],
+					      box->begin[KVT_AXIS_H],
+					      box->begin[KVT_AXIS_K]);
+
+		cast_run(p, 0, count, f.times, f.by);
+		return KVT_OK;
+	}
+	/* places count elements */
+	status = kvt_layout_views(&views, layout, box, 1, err);
+	for (int64_t l = box->begin[KVT_AXIS_L]; !status && l < box->end[KVT_AXIS_L]; l++)
+		for (int64_t k = box->begin[KVT_AXIS_K];
+		     !status && k < box->end[KVT_AXIS_K]; k++) {
+			if (!heads)
+				status = cast_part(p, &views, box, l, -1, k, err);
+			for (int64_t h = box->begin[KVT_AXIS_H];
+			     heads && !status && h < box->end[KVT_AXIS_H]; h++)
+				status = cast_part(p, &views, box, l, h, k, err);
+		}
+	return status;
+}
+
+/* ---- one by one ---------------------------------------------------------------- */
+
+/* The largest instead of infinity, which fp8 types of IEEE's have, too. */
+static double saturated(const struct kvt_dtype *to, double x)
+{
+	double most = to->elem > 1 || to->number != KVT_IEEE ? INFINITY :
+		      ldexp(2 - ldexp(1, -to->fraction), to->bias);
+
+	return x > most ? most : x < -most ? -most : x;
+}
+
+/* Elements of a box by their coordinates, in the arithmetic of doubles. */
+static enum kvt_status cast_each(const struct piece *p, const struct kvt_box *box,
+				 const struct kvt_layout *layout, struct kvt_error *err)
+{
+	int64_t at[KVT_NAXES] = { 0 };
+	struct kvt_views from, to;
+	enum kvt_status status = kvt_layout_views(&from, layout, box, p->from->shape.elem,
+						  err);
+	int a = 0;
+
+	if (!status)
+		status = kvt_layout_views(&to, layout, box, p->to->shape.elem, err);
+	while (!status && a < KVT_NAXES) {
+		struct factors f = factors_of(p, box->begin[KVT_AXIS_L] + at[KVT_AXIS_L],
+					      box->begin[KVT_AXIS_H] + at[KVT_AXIS_H],
+					      box->begin[KVT_AXIS_K] + at[KVT_AXIS_K]);
+		double x = kvt_dtype_decode(p->from->dtype,
+					    p->src + kvt_views_at(&from, at));
+
+		/* rounded to float32 where the engine's arithmetic is */
+		x = (double)(float)((double)(float)((double)(float)x * (double)f.times) /
+				    (double)f.by);
+		kvt_dtype_encode(p->to->dtype, p->dst + kvt_views_at(&to, at),
+				 saturated(p->to->dtype, x));
+		for (a = 0; a < KVT_NAXES; a++) {
+			if (++at[a] < box->end[a] - box->begin[a])
+				break;
+			at[a] = 0;
+		}
+	}
+	return status;
+}
+
+/* ---- rows of a content ------------------------------------------------------------ */
+
+/* Of a box as kvt_layout_slots has it. */
+static enum kvt_status cast_rows(const struct piece *p, const struct kvt_caster *c,
+				 const struct kvt_box *box,
+				 const struct kvt_layout *layout, struct kvt_error *err)
+{
+	static const enum kvt_axis axes[] = { KVT_AXIS_K, KVT_AXIS_H, KVT_AXIS_S,
+					      KVT_AXIS_B, KVT_AXIS_L };
+	int64_t at[KVT_NAXES] = { 0 }, dim = p->from->shape.n[KVT_AXIS_D];
+	const uint8_t *row = p->src;
+	struct kvt_views views;
+	float *numbers = malloc((size_t)dim * sizeof(*numbers) + 1);
+	enum kvt_status status = numbers ? KVT_OK :
+				 kvt_fail(err, KVT_SYSTEM, "out of memory");
+	size_t a = 0;
+
+	if (!status)
+		status = kvt_layout_views(&views, layout, box, 1, err);
+	for (; !status && a < sizeof(axes) / sizeof(axes[0]);
+	     row += dim * p->from->shape.elem) {
+		int64_t l = box->begin[KVT_AXIS_L] + at[KVT_AXIS_L];
+		int64_t h = box->begin[KVT_AXIS_H] + at[KVT_AXIS_H];
+		int64_t k = box->begin[KVT_AXIS_K] + at[KVT_AXIS_K];
+		struct factors f = factors_of(p, l, h, k);
+		int half = kvt_group_half(p->from);
+
+		kvt_cpu_cast(numbers, kvt_dtype_find("float32"), row, p->from->dtype,
+			     dim, f.times, 1);
+		kvt_cast_row(c, p->dst + kvt_views_at(&views, at), numbers,
+			     half < 0 ? k : half, f.by);
+		for (a = 0; a < sizeof(axes) / sizeof(axes[0]); a++) {
+			if (++at[axes[a]] < box->end[axes[a]] - box->begin[axes[a]])
+				break;
+			at[axes[a]] = 0;
+		}
+	}
+	free(numbers);
+	return status;
+}
+
+/* ---- the leaf ------------------------------------------------------------------ */
+
+static enum kvt_status read_cast(const struct cast_leaf *l, int g,
+				 const struct kvt_box *box, void *buf,
+				 struct kvt_error *err)
+{
+	const struct kvt_group *to = &l->leaf.snapshot.group[g];
+	const struct kvt_group *from = kvt_dump_group(l->source, g);
+	bool content = to->content.type;
+	struct kvt_layout layout = content ? kvt_layout_slots :
+				   settled(&to->layout, to->shape.elem);
+	struct kvt_box there = *box;
+	struct kvt_shape shape;
+	struct piece p = { .from = from, .to = to, .dst = buf, .times = &l->times[g],
+			   .by = &l->by[g] };
+	enum kvt_status status;
+	uint8_t *bytes;
+	int64_t nbytes;
+
+	if (content)
+		box_take(&there, KVT_AXIS_D, 0, from->shape.n[KVT_AXIS_D]);
+	if (content && box->end[KVT_AXIS_D] - box->begin[KVT_AXIS_D] !=
+		       to->shape.n[KVT_AXIS_D])
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: a part of a row of %s is not made alone", to->id,
+				kvt_group_type(to).s);
+	shape = kvt_box_shape(&there, from->shape.elem);
+	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)))
+		return status;
+	if (!nbytes)
+		return KVT_OK;
+	if (!(bytes = malloc((size_t)nbytes)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	p.src = bytes;
+	status = kvt_dump_read(l->source, g, &there, &layout, bytes, err);
+	if (!status)
+		status = content ? cast_rows(&p, &l->caster[g], box, &to->layout, err) :
+			 l->one_by_one ? cast_each(&p, box, &layout, err) :
+				   cast_elements(&p, box, &layout,
+						 nbytes / from->shape.elem, err);
+	free(bytes);
+	return status;
+}
+
+static enum kvt_status cast_read(const struct kvt_leaf *leaf, int g,
+				 const struct kvt_box *box, void *buf,
+				 struct kvt_error *err)
+{
+	const struct cast_leaf *l = (const struct cast_leaf *)leaf;
+
+	return l->cast[g] ? read_cast(l, g, box, buf, err) :
+	       kvt_dump_read(l->source, g, box, &leaf->snapshot.group[g].layout, buf,
+			     err);
+}
+
+static bool cast_has_file(const struct kvt_leaf *leaf, dev_t dev, ino_t ino)
+{
+	return kvt_dump_has_file(((const struct cast_leaf *)leaf)->source, dev, ino);
+}
+
+static enum kvt_status cast_unchanged(const struct kvt_leaf *leaf, struct kvt_error *err)
+{
+	return kvt_dump_unchanged(((const struct cast_leaf *)leaf)->source, err);
+}
+
+static void cast_close(struct kvt_leaf *leaf)
+{
+	free_parts((struct cast_leaf *)leaf);
+	free(leaf);
+}
+
+static const struct kvt_leaf_ops cast_ops = {
+	.read_box = cast_read, .has_file = cast_has_file, .unchanged = cast_unchanged,
+	.close = cast_close,
+};
+
+/* What is multiplied and divided; a group says it where its rows do not. */
+static enum kvt_status take_scales(struct cast_leaf *l, struct kvt_group *to, int g,
+				   const struct kvt_cast *cast, struct kvt_error *err)
+{
+	const struct kvt_group *from = kvt_dump_group(l->source, g);
+	enum kvt_status status = KVT_OK;
+	int64_t nbytes;
+
+	if (cast->from[g])
+		status = copy_scales(&l->times[g], from, cast->from[g], err);
+	if (status || !kvt_caster_scaled(&l->caster[g]) ||
+	    (status = copy_scales(&l->by[g], from, cast->scales[g], err)) ||
+	    to->content.type)
+		return status;
+	nbytes = to->shape.n[KVT_AXIS_L] * 2 * l->by[g].heads *
+		 (int64_t)sizeof(*to->scales);
+	if (!(to->scales = malloc((size_t)nbytes + 1)))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	memcpy(to->scales, l->by[g].scale, (size_t)nbytes);
+	to->scale_heads = l->by[g].heads;
+	return KVT_OK;
+}
+
+/* Fills what is in the leaf of its groups. */
+static enum kvt_status describe(struct kvt_snapshot *out, struct cast_leaf *l,
+				const struct kvt_dump *dump, const struct kvt_cast *cast,
+				struct kvt_error *err)
+{
+	const struct kvt_snapshot *is = kvt_dump_snapshot(l->source);
+	enum kvt_status status = kvt_snapshot_copy(out, is, err);
+	int n = 0;
+
+	for (int g = 0; !status && g < is->ngroups; g++) {
+		const struct kvt_group *from = &is->group[g];
+		struct kvt_error why;
+
+		if (!(l->cast[g] = kvt_group_casts(from)))
+			continue;
+		n++;
+		status = kvt_caster_init(&l->caster[g], cast->dtype, &cast->content,
+					 from->shape.n[KVT_AXIS_D], &why);
+		status = status ?
+			 kvt_fail(err, status, "%s: %.400s", from->id, why.text) :
+			 cast_group(&out->group[g], &l->caster[g], from,
+				    kvt_group_type(kvt_dump_group(dump, g)).s, err);
+		if (!status)
+			status = take_scales(l, &out->group[g], g, cast, err);
+	}
+	if (!status && !n)
+		status = kvt_fail(err, KVT_BAD_INPUT,
+				  "no group is keys and values, or latents, of numbers; give --content-type");
+	return status;
+}
+
+static enum kvt_status make(struct cast_leaf *l, const struct kvt_dump *dump,
+			    const struct kvt_cast *cast, struct kvt_error *err)
+{
+	const struct kvt_slice_options all = { .mamba_groups = 0 };
+	struct kvt_snapshot snapshot = { .ngroups = 0 };
+	bool content = false;
+	enum kvt_status status;
+
+	for (int g = 0; g < kvt_dump_snapshot(dump)->ngroups; g++)
+		content |= kvt_group_casts(kvt_dump_group(dump, g)) &&
+			   kvt_dump_group(dump, g)->content.type;
+	status = content ? kvt_dump_decode_contents(&l->source, dump, err) :
+			   kvt_dump_slice(&l->source, dump, &all, err);
+	if (!status)
+		status = describe(&snapshot, l, dump, cast, err);
+	if (!status)
+		status = leaf_init(&l->leaf, &cast_ops, "cast", &snapshot, err);
+	kvt_snapshot_free(&snapshot);
+	return status;
+}
+
+enum kvt_status kvt_dump_cast(struct kvt_dump **out, const struct kvt_dump *dump,
+			      const struct kvt_cast *cast, struct kvt_error *err)
+{
+	struct cast_leaf *l = calloc(1, sizeof(*l));
+	enum kvt_status status;
+
+	if (!l)
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	l->one_by_one = cast->one_by_one;
+	if (!(status = make(l, dump, cast, err)))
+		return kvt_dump_of_leaf(out, &l->leaf, err);
+	free_parts(l);
+	free(l);
+	return status;
+}
