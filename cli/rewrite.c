@@ -337,6 +337,7 @@ static enum kvt_status rewrite_cast(const struct rewrite *r, const struct kvt_du
 	if (status)
 		return status;
 	plain.cast.type = NULL;
+	plain.is_cast = true;
 	plain.origin = proof;
 	status = rewrite_dump(&plain, cast, err);
 	kvt_dump_close(cast);

@@ -40,6 +40,7 @@ struct rewrite {
 	bool several;			/* this is one of them */
 	const struct kvt_dump *origin;	/* --verify compares with it; NULL: the source */
 	struct cast_args cast;
+	bool is_cast;			/* the dump at hand was */
 	struct rewrite_own own;
 };
 

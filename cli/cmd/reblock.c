@@ -84,20 +84,32 @@ static enum kvt_status reblock(struct rewrite *r, void *context, struct kvt_erro
 {
 	struct told *told = context;
 	struct kvt_error why = { "" };
-	struct kvt_dump *dump = NULL;
+	struct kvt_dump *dump = NULL, *reader, *cast = NULL, *proof = NULL;
+	struct rewrite one = *r;
+	struct kvt_run run = rewrite_run(r);
 	enum kvt_status status;
 
 	signals_catch();
-	if ((status = kvt_open(&told->reader, r->input, &r->hints, err)))
+	if ((status = kvt_open(&reader, r->input, &r->hints, err)))
 		return status;
-	r->own = (struct rewrite_own){ told, verify, print_group, put_group };
-	if ((status = kvt_dump_reblock(&dump, told->said, told->reader, &told->options,
-				       &why)))
+	if (r->cast.type && (status = cast_dump(&cast, r->verify ? &proof : NULL, reader,
+						r->input, &r->cast, &run, err))) {
+		kvt_dump_close(reader);
+		return status;
+	}
+	told->reader = proof ? proof : reader;
+	one.is_cast = r->cast.type != NULL;
+	one.cast.type = NULL;
+	one.own = (struct rewrite_own){ told, verify, print_group, put_group };
+	if ((status = kvt_dump_reblock(&dump, told->said, cast ? cast : reader,
+				       &told->options, &why)))
 		kvt_fail(err, status, "%s: %.400s", r->input, why.text);
 	else
-		status = rewrite_dump(r, dump, err);
+		status = rewrite_dump(&one, dump, err);
 	kvt_dump_close(dump);
-	kvt_dump_close(told->reader);
+	kvt_dump_close(cast);
+	kvt_dump_close(proof);
+	kvt_dump_close(reader);
 	return status;
 }
 

@@ -195,6 +195,10 @@ static void print_types(const struct diff_result *r)
 	else
 		plainf("  types   %s in A, %s in B\n", kvt_group_type(group[SIDE_A]).s,
 		       kvt_group_type(group[SIDE_B]).s);
+	for (int s = 0; s < NSIDES; s++)
+		if (group[s]->cast_from[0])
+			plainf("  cast    values of %c changed: %s\n", "AB"[s],
+			       kvt_group_cast_text(group[s]).s);
 	if (!t->given)
 		return;
 	plainf("  allowed%s", r->rounding ? " the rounding of each number" : "");

@@ -75,6 +75,14 @@ static void print_group(const struct transform *t, int g)
 	       !step->ntiles ? "box" : step->nunits == 2 ? "pair of tiles" : "tile");
 }
 
+/* Of what was asked for here; it stands in all copies, too. */
+static void print_cast(const struct rewrite *r, const struct kvt_group *group)
+{
+	if (r->is_cast && group->cast_from[0])
+		plainf("%s: values changed: %s\n", group->id,
+		       kvt_group_cast_text(group).s);
+}
+
 /* ---- JSON --------------------------------------------------------------- */
 
 static void put_group(struct json_out *out, json_t *groups, const struct rewrite *r,
@@ -88,6 +96,8 @@ static void put_group(struct json_out *out, json_t *groups, const struct rewrite
 		      kvt_layout_string(&from_group(t, g)->layout).s);
 	json_put_text(out, o, "to_layout",
 		      kvt_layout_string(&to_group(t, g)->layout).s);
+	if (to_group(t, g)->cast_from[0])
+		json_put_text(out, o, "cast", kvt_group_cast_text(to_group(t, g)).s);
 	json_put_int(out, o, "data_bytes", step->data_bytes);
 	json_put_int(out, o, "tiles", step->ntiles);
 	json_put_int(out, o, "tiles_moved", tiles_that_move(step));
@@ -145,6 +155,7 @@ enum kvt_status report_plan(const struct rewrite *r, const struct transform *t,
 	       kvt_size_string(transform_memory(t)).s);
 	for (int g = 0; g < kvt_writer_snapshot(t->writer[0])->ngroups; g++) {
 		print_group(t, g);
+		print_cast(r, to_group(t, g));
 		if (r->own.print)
 			r->own.print(r->own.context, g);
 	}
@@ -175,6 +186,8 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 		       kvt_size_string(kvt_device_pool_nbytes(t->run.device)).s,
 		       kvt_device_pool_name(t->run.device));
 	plainf("%s\n", r->verify ? ", verified equal" : "");
+	for (int g = 0; g < ngroups; g++)
+		print_cast(r, to_group(t, g));
 	for (; use && *use; use += strcspn(use, "\n") + 1)
 		plainf("%.*s\n", (int)strcspn(use, "\n"), use);
 	for (int g = 0; r->own.print && g < ngroups; g++)

@@ -285,6 +285,23 @@ static double saturated(const struct kvt_dtype *to, double x)
 	return x > most ? most : x < -most ? -most : x;
 }
 
+static void put_number(const struct piece *p, const uint8_t *from, uint8_t *to,
+		       struct factors f)
+{
+	double x = kvt_dtype_decode(p->from->dtype, from);
+	float nan;
+
+	/* rounded to float32 where the engine's arithmetic is */
+	x = (double)(float)((double)(float)((double)(float)x * (double)f.times) /
+			    (double)f.by);
+	if (isnan(x)) {		/* what else is in its bits is the arithmetic's */
+		kvt_cast_load(&nan, p->from->dtype, from, 1);
+		kvt_cast_store(to, p->to->dtype, &nan, 1);
+		return;
+	}
+	kvt_dtype_encode(p->to->dtype, to, saturated(p->to->dtype, x));
+}
+
 /* Elements of a box by their coordinates, in the arithmetic of doubles. */
 static enum kvt_status cast_each(const struct piece *p, const struct kvt_box *box,
 				 const struct kvt_layout *layout, struct kvt_error *err)
@@ -301,14 +318,9 @@ static enum kvt_status cast_each(const struct piece *p, const struct kvt_box *bo
 		struct factors f = factors_of(p, box->begin[KVT_AXIS_L] + at[KVT_AXIS_L],
 					      box->begin[KVT_AXIS_H] + at[KVT_AXIS_H],
 					      box->begin[KVT_AXIS_K] + at[KVT_AXIS_K]);
-		double x = kvt_dtype_decode(p->from->dtype,
-					    p->src + kvt_views_at(&from, at));
 
-		/* rounded to float32 where the engine's arithmetic is */
-		x = (double)(float)((double)(float)((double)(float)x * (double)f.times) /
-				    (double)f.by);
-		kvt_dtype_encode(p->to->dtype, p->dst + kvt_views_at(&to, at),
-				 saturated(p->to->dtype, x));
+		put_number(p, p->src + kvt_views_at(&from, at),
+			   p->dst + kvt_views_at(&to, at), f);
 		for (a = 0; a < KVT_NAXES; a++) {
 			if (++at[a] < box->end[a] - box->begin[a])
 				break;
@@ -471,9 +483,18 @@ static enum kvt_status describe(struct kvt_snapshot *out, struct cast_leaf *l,
 		const struct kvt_group *from = &is->group[g];
 		struct kvt_error why;
 
-		if (!(l->cast[g] = kvt_group_casts(from)))
+		if (!kvt_group_casts(from))
 			continue;
 		n++;
+		if (kvt_content_equal(&kvt_dump_group(dump, g)->content, &cast->content) &&
+		    kvt_dump_group(dump, g)->dtype == cast->dtype &&
+		    !kvt_cast_scaled(cast->dtype, &cast->content)) {
+			if (cast->content.type)
+				status = kvt_fail(err, KVT_BAD_INPUT, "%s: is %s already",
+						  from->id, kvt_group_type(from).s);
+			continue;
+		}
+		l->cast[g] = true;
 		status = kvt_caster_init(&l->caster[g], cast->dtype, &cast->content,
 					 from->shape.n[KVT_AXIS_D], &why);
 		status = status ?

@@ -38,6 +38,29 @@ struct kvt_text kvt_group_type(const struct kvt_group *group)
 	return text;
 }
 
+struct kvt_text kvt_group_cast_text(const struct kvt_group *group)
+{
+	struct kvt_text out = { "" };
+	float least = 0, most = 0;
+	char scale[64] = "";
+
+	for (int64_t i = 0; i < kvt_group_nscales(group); i++) {
+		if (!i || group->scales[i] < least)
+			least = group->scales[i];
+		if (!i || group->scales[i] > most)
+			most = group->scales[i];
+	}
+	if (most > least)
+		snprintf(scale, sizeof(scale), ", scales %.3g to %.3g", (double)least,
+			 (double)most);
+	else if (most > 0)
+		snprintf(scale, sizeof(scale), ", scale %.3g", (double)most);
+	if (group->cast_from[0])
+		snprintf(out.s, sizeof(out.s), "%.47s to %.40s%s", group->cast_from,
+			 kvt_group_type(group).s, scale);
+	return out;
+}
+
 bool kvt_group_same_type(const struct kvt_group *a, const struct kvt_group *b)
 {
 	return a->dtype == b->dtype && kvt_content_equal(&a->content, &b->content);

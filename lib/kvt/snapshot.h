@@ -202,6 +202,8 @@ static inline int64_t kvt_group_nscales(const struct kvt_group *group)
 
 /* What the elements are: the type of the content, or of each element. */
 struct kvt_text kvt_group_type(const struct kvt_group *group);
+/* "bfloat16 to float8_e4m3fn, scale 0.0312", of one that was cast; else empty. */
+struct kvt_text kvt_group_cast_text(const struct kvt_group *group);
 bool kvt_group_same_type(const struct kvt_group *a, const struct kvt_group *b);
 /*
  * The shape of a recurrent state on this rank, whatever its order in memory: channels

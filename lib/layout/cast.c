@@ -173,7 +173,8 @@ enum kvt_status kvt_caster_init(struct kvt_caster *out, const struct kvt_dtype *
 
 bool kvt_cast_scaled(const struct kvt_dtype *dtype, const struct kvt_content *content)
 {
-	return content->type ? content_recipe_of(content)->scaled : dtype->elem == 1;
+	return content->type ? content_recipe_of(content)->scaled :
+	       dtype->elem == 1 && dtype->is_float && dtype->number != KVT_POWER;
 }
 
 bool kvt_caster_scaled(const struct kvt_caster *caster)

@@ -184,7 +184,7 @@ static void sketch_slot(const struct reading *c, const uint8_t *bytes, double *s
 
 		for (int64_t d = 0, n; d < p->content; d += n) {
 			n = p->content - d < 256 ? p->content - d : 256;
-			meter_values(&c->f->meter, c->side, c->f->meter.first_kv + k,
+			meter_values(&c->f->meter, c->side, c->f->meter.first_kv + k, 1,
 				     head, d, n, value);
 			add_numbers(sum, value, n, h * p->content + d);
 		}

@@ -185,8 +185,9 @@ static enum kvt_status set_facts(struct excerpt *x, struct kvt_error *err)
 
 /* ---- data --------------------------------------------------------------- */
 
-/* One slot, as it is or as float32. */
-static void put_slot(const struct excerpt *x, int side, uint8_t *to, const uint8_t *from)
+/* One slot of a layer of the window, as it is or as float32. */
+static void put_slot(const struct excerpt *x, int side, int64_t layer, uint8_t *to,
+		     const uint8_t *from)
 {
 	const struct meter *m = x->r->meter;
 	int64_t nk = x->window.shape.n[KVT_AXIS_K], n = x->window.shape.n[KVT_AXIS_D];
@@ -198,8 +199,12 @@ static void put_slot(const struct excerpt *x, int side, uint8_t *to, const uint8
 	}
 	for (int64_t i = 0; i < nh * nk * n; i++) {
 		int k = (int)(m->first_kv + i / n % nk);
-		float value = (float)meter_value(m, side, k, from);
+		double scale = meter_scale(m, side, x->layer + layer, i / n / nk, k);
+		double number;
+		float value;
 
+		meter_values(m, side, k, scale, from, 0, 1, &number);
+		value = (float)number;
 		memcpy(to, &value, sizeof(value));
 		to += sizeof(value);
 		from += m->dtype[side]->elem;
@@ -237,7 +242,7 @@ static void put_segments(const struct excerpt_read *r, int64_t first, int64_t la
 				(block * n[KVT_AXIS_S] + segment->slot[SIDE_B]);
 
 			for (int64_t s = 0; s < segment->count; s++)
-				put_slot(x, r->side, to + s * to_row,
+				put_slot(x, r->side, l, to + s * to_row,
 					 from + s * from_row);
 		}
 }

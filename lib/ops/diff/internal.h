@@ -87,7 +87,9 @@ void worst_insert(struct deviation *list, int64_t *n, int64_t room,
 struct meter {
 	const struct kvt_dtype *dtype[NSIDES];
 	float *table[NSIDES];		/* of types of one or two bytes */
-	struct diff_scale scale[NSIDES];
+	struct diff_scale scale[NSIDES];	/* the largest, where a group has many */
+	const struct diff_pair *pair;
+	bool said[NSIDES];		/* scales are those of the group */
 	bool bits;			/* equal bits mean equal values */
 	bool has_ulp;
 	int64_t first_kv;		/* of the pair, for the scale */
@@ -113,10 +115,11 @@ struct findings {
 	uint8_t *bad_dim;		/* [n]: raised where an element is bad */
 	struct heat *by_dim;		/* [n]; NULL: not wanted */
 };
-/* n elements from 'first' on of a slot and head; k: 1 of values. */
-void meter_values(const struct meter *m, int side, int k, const uint8_t *bytes,
-		  int64_t first, int64_t n, double *out);
-double meter_value(const struct meter *m, int side, int k, const uint8_t *element);
+/* What elements of a layer and head of the pair stand for; k: 1 of values. */
+double meter_scale(const struct meter *m, int side, int64_t layer, int64_t head, int k);
+/* n elements from 'first' on of a slot and head, times the scale. */
+void meter_values(const struct meter *m, int side, int k, double scale,
+		  const uint8_t *bytes, int64_t first, int64_t n, double *out);
 /* Measures n elements along D of both sides; key[]: of the first, in the pair. */
 void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_t n,
 	       const int64_t key[KVT_NAXES], struct findings *out);

@@ -151,12 +151,21 @@ static float *table_of(const struct kvt_dtype *dtype)
 enum { STEP = 256 };	/* elements that are decoded at once */
 
 /* Elements from 'first' on of the slot at 'bytes'. */
-void meter_values(const struct meter *m, int side, int k, const uint8_t *bytes,
-		  int64_t first, int64_t n, double *out)
+double meter_scale(const struct meter *m, int side, int64_t layer, int64_t head, int k)
+{
+	const struct diff_pair *p = m->pair;
+
+	return m->said[side] ?
+	       (double)kvt_group_scale(p->group[side], p->layer[side][layer],
+				       p->head[side] + head, k) :
+	       m->scale[side].kv[k];
+}
+
+void meter_values(const struct meter *m, int side, int k, double scale,
+		  const uint8_t *bytes, int64_t first, int64_t n, double *out)
 {
 	const struct kvt_dtype *dtype = m->dtype[side];
 	const float *table = m->table[side];
-	double scale = m->scale[side].kv[k];
 
 	if (m->packing[side]) {
 		kvt_packing_decode(out, m->packing[side], k, bytes, first, n);
@@ -173,10 +182,11 @@ void meter_values(const struct meter *m, int side, int k, const uint8_t *bytes,
 }
 
 /* Adds how far these may be from what was rounded to them. */
-static void add_rounding(const struct meter *m, int side, int k, const uint8_t *bytes,
-			 int64_t first, int64_t n, const double *value, double *slack)
+static void add_rounding(const struct meter *m, int side, int k, double scale,
+			 const uint8_t *bytes, int64_t first, int64_t n,
+			 const double *value, double *slack)
 {
-	double scale = m->scale[side].kv[k], here[STEP];
+	double here[STEP];
 
 	if (m->packing[side])
 		kvt_packing_rounding(here, m->packing[side], k, bytes, first, n);
@@ -188,12 +198,26 @@ static void add_rounding(const struct meter *m, int side, int k, const uint8_t *
 		slack[i] += here[i] * scale * (1 + 0x1p-16);
 }
 
-double meter_value(const struct meter *m, int side, int k, const uint8_t *element)
+/* The largest of those that the group says of its keys or values. */
+static double largest_scale(const struct kvt_group *group, int k)
 {
-	double value;
+	int64_t heads = group->scale_heads;
+	double most = 0;
 
-	meter_values(m, side, k, element, 0, 1, &value);
-	return value;
+	for (int64_t i = 0; i < kvt_group_nscales(group); i++)
+		if (i / heads % 2 == k && (double)group->scales[i] > most)
+			most = (double)group->scales[i];
+	return most;
+}
+
+static bool same_scales(const struct diff_pair *p)
+{
+	const struct kvt_group *a = p->group[SIDE_A], *b = p->group[SIDE_B];
+	int64_t n = kvt_group_nscales(a);
+
+	if (!n || n != kvt_group_nscales(b) || a->scale_heads != b->scale_heads)
+		return !n && !kvt_group_nscales(b);
+	return !memcmp(a->scales, b->scales, (size_t)n * sizeof(*a->scales));
 }
 
 enum kvt_status meter_init(struct meter *m, const struct diff_pair *p,
@@ -201,16 +225,21 @@ enum kvt_status meter_init(struct meter *m, const struct diff_pair *p,
 {
 	enum kvt_status status;
 
-	*m = (struct meter){ .bits = true, .first_kv = p->half > 0 ? p->half : 0,
+	*m = (struct meter){ .bits = true, .pair = p, .first_kv = p->half > 0 ? p->half : 0,
 			     .decoded = p->decoded,
 			     .rounding = p->decoded && criteria->tolerance.automatic };
 	for (int k = 0; k < 2; k++) {
-		for (int s = 0; s < NSIDES; s++)
+		for (int s = 0; s < NSIDES; s++) {
+			m->said[s] = !criteria->scale[s].given && p->group[s]->scales;
 			m->scale[s].kv[k] = criteria->scale[s].given ?
-					    criteria->scale[s].kv[k] : 1;
+					    criteria->scale[s].kv[k] : m->said[s] ?
+					    largest_scale(p->group[s], k) : 1;
+		}
 		m->bits &= !(m->scale[SIDE_A].kv[k] < m->scale[SIDE_B].kv[k] ||
 			     m->scale[SIDE_A].kv[k] > m->scale[SIDE_B].kv[k]);
 	}
+	if (m->said[SIDE_A] || m->said[SIDE_B])
+		m->bits = m->said[SIDE_A] && m->said[SIDE_B] && same_scales(p);
 	if ((status = tolerance_of_pair(&m->tolerance, criteria, p, m->scale, err)))
 		return status;
 	for (int s = 0; m->rounding && s < NSIDES; s++)
@@ -399,12 +428,14 @@ void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_
 {
 	double va[STEP], vb[STEP], slack[STEP] = { 0 };
 	int k = (int)(m->first_kv + key[KVT_AXIS_K]);
+	double sa = meter_scale(m, SIDE_A, key[KVT_AXIS_L], key[KVT_AXIS_H], k);
+	double sb = meter_scale(m, SIDE_B, key[KVT_AXIS_L], key[KVT_AXIS_H], k);
 
 	out->sums->n += n;
 	for (int64_t done = 0; done < n; done += STEP) {
 		int64_t count = n - done < STEP ? n - done : STEP;
 
-		meter_values(m, SIDE_A, k, a, done, count, va);
+		meter_values(m, SIDE_A, k, sa, a, done, count, va);
 		if (same_bytes(m, a, b, done, count)) {
 			add_equal(out->sums, va, count);
 			for (int64_t i = 0; out->by_dim && i < count; i++)
@@ -412,11 +443,11 @@ void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_
 					false);
 			continue;
 		}
-		meter_values(m, SIDE_B, k, b, done, count, vb);
+		meter_values(m, SIDE_B, k, sb, b, done, count, vb);
 		if (m->rounding) {
 			memset(slack, 0, sizeof(slack));
-			add_rounding(m, SIDE_A, k, a, done, count, va, slack);
-			add_rounding(m, SIDE_B, k, b, done, count, vb, slack);
+			add_rounding(m, SIDE_A, k, sa, a, done, count, va, slack);
+			add_rounding(m, SIDE_B, k, sb, b, done, count, vb, slack);
 		}
 		for (int64_t i = 0; i < count; i++) {
 			struct deviation d = { .set = false };

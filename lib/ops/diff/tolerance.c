@@ -93,16 +93,19 @@ enum kvt_status tolerance_of_pair(struct diff_tolerance *out,
 	struct kvt_text a = kvt_group_type(p->group[SIDE_A]);
 	struct kvt_text b = kvt_group_type(p->group[SIDE_B]);
 	bool same = kvt_group_same_type(p->group[SIDE_A], p->group[SIDE_B]);
+	struct kvt_text cast = kvt_group_cast_text(p->group[p->group[SIDE_B]->cast_from[0] ?
+							    SIDE_B : SIDE_A]);
 
 	*out = criteria->tolerance;
 	if (!same && !criteria->exact && !out->given)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s is %s in A and %s in B: give --tolerance=%s to allow for rounding, or --exact to require equal values",
-				p->id, a.s, b.s, is_bounded(p) ? "auto" : "atol=X");
+				"%s is %s in A and %s in B%s%s: give --tolerance=%s to allow for rounding, or --exact to require equal values",
+				p->id, a.s, b.s, cast.s[0] ? "; values changed: " : "",
+				cast.s, is_bounded(p) ? "auto" : "atol=X");
 	/* numbers of so few bits are hardly ever stored unscaled */
 	for (int s = 0; !same && s < NSIDES; s++)
 		if (p->group[s]->dtype->elem == 1 && !p->group[s]->content.type &&
-		    !criteria->scale[s].given)
+		    !criteria->scale[s].given && !p->group[s]->scales)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s is %s in %s, and the dump has no scale: give --scale-%c=X, or --scale-%c=1 if there is none",
 					p->id, p->group[s]->dtype->name, s ? "B" : "A",
