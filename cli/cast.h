@@ -29,7 +29,7 @@ KVT_MUST_CHECK enum kvt_status cast_check(const struct cast_args *args,
  * from the definition, for --verify.  'name' is the dump's, for messages.
  */
 KVT_MUST_CHECK enum kvt_status
-cast_dump(struct kvt_dump **out, struct kvt_dump **proof, const struct kvt_dump *dump,
+cast_open(struct kvt_dump **out, struct kvt_dump **proof, const struct kvt_dump *dump,
 	  const char *name, const struct cast_args *args, const struct kvt_run *run,
 	  struct kvt_error *err);
 

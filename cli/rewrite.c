@@ -332,7 +332,7 @@ static enum kvt_status rewrite_cast(const struct rewrite *r, const struct kvt_du
 
 	run.share = NULL;
 	signals_catch_all();
-	status = cast_dump(&cast, r->verify ? &proof : NULL, dump, r->input, &r->cast,
+	status = cast_open(&cast, r->verify ? &proof : NULL, dump, r->input, &r->cast,
 			   &run, err);
 	if (status)
 		return status;

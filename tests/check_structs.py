@@ -31,6 +31,7 @@ NAMES = {
     "Layout": "kvt_layout", "Facts": "kvt_facts", "Hints": "kvt_hints",
     "Hint": "kvt_hint", "Run": "kvt_run",
     "SliceOptions": "kvt_slice_options", "ReblockOptions": "kvt_reblock_options",
+    "AsType": "kvt_astype",
     "Reblocked": "kvt_reblocked", "CreateOptions": "kvt_create_options",
     "DiffOptions": "kvt_diff_options", "DiffGroup": "kvt_diff_group",
     "DiffElement": "kvt_diff_element", "DiffTold": "kvt_diff_told",

@@ -187,6 +187,17 @@ static bool has_type(const struct kvt_group *group, const char *name)
 	return kvt_dtype_find(name) == group->dtype;
 }
 
+/* What no digest of the source can be equal to; once, and not in what is compared. */
+static void tell_casts(const struct kvt_run *run, const char *path,
+		       const struct kvt_snapshot *s)
+{
+	for (int g = 0; g < s->ngroups; g++)
+		if (s->group[g].cast_from[0])
+			kvt_run_warn(run, "%s: %s: values changed: %s", path,
+				     s->group[g].id,
+				     kvt_group_cast_text(&s->group[g]).s);
+}
+
 static enum kvt_status check_types(const struct kvt_snapshot *s, const char *wanted,
 				   const char *path, struct kvt_error *err)
 {
@@ -379,6 +390,7 @@ static enum kvt_status digest_file(const struct arguments *args, const char *pat
 		kvt_dump_close(reader);
 		return status;
 	}
+	tell_casts(&args->run, path, kvt_dump_snapshot(reader));
 	status = kvt_digests_compute(&digests, reader, args->version, &args->run, &why);
 	if (!status)
 		status = kvt_dump_unchanged(reader, &why);

@@ -92,7 +92,7 @@ static enum kvt_status reblock(struct rewrite *r, void *context, struct kvt_erro
 	signals_catch();
 	if ((status = kvt_open(&reader, r->input, &r->hints, err)))
 		return status;
-	if (r->cast.type && (status = cast_dump(&cast, r->verify ? &proof : NULL, reader,
+	if (r->cast.type && (status = cast_open(&cast, r->verify ? &proof : NULL, reader,
 						r->input, &r->cast, &run, err))) {
 		kvt_dump_close(reader);
 		return status;

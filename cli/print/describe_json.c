@@ -416,6 +416,8 @@ static void put_group(struct json_out *out, json_t *o, const struct kvt_group_fa
 	json_put_text(out, o, "dtype", g->dtype->name);
 	json_put_text(out, o, "content_type",
 		      g->content.type ? kvt_content_name(&g->content).s : NULL);
+	json_put_text(out, o, "cast",
+		      g->cast_from[0] ? kvt_group_cast_text(g).s : NULL);
 	json_put_int(out, o, "element_bytes", g->shape.elem);
 	put_layout(out, o, &g->layout);
 	json_put_text(out, o, "indexed_layout",

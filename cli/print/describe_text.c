@@ -240,6 +240,10 @@ static void print_heads(const struct kvt_group *group)
 {
 	int64_t heads = group->shape.n[KVT_AXIS_H];
 
+	if (group->cast_from[0]) {
+		print_label("changed");
+		plainf("%s\n", kvt_group_cast_text(group).s);
+	}
 	if (group->total_heads <= 1)
 		return;
 	print_label("heads");

@@ -36,6 +36,36 @@ kvt_verify_reblocked(const struct kvt_dump *before, const struct kvt_dump *after
 		     const struct kvt_reblocked *said, const struct kvt_run *run,
 		     struct kvt_error *err);
 
+/* ---- another type ----------------------------------------------------------- */
+
+/* What fp8 numbers are divided by. */
+enum kvt_scaling {
+	KVT_SCALE_NONE,			/* the type has no scale */
+	KVT_SCALE_TOLD,
+	/* the largest magnitude over the largest number of the type: */
+	KVT_SCALE_AUTO,			/* of the keys, and of the values, of a layer */
+	KVT_SCALE_AUTO_HEADS,		/* of those of each head */
+};
+
+struct kvt_astype {
+	const char *type;		/* as --cache-dtype of kvtool-convert(1) has it */
+	enum kvt_scaling scaling;
+	double scale[2];		/* told: of keys, of values */
+	bool has_from;			/* what fp8 of the dump is to be multiplied by, */
+	double from[2];			/* where it does not say it */
+};
+
+/*
+ * The numbers of keys, values and latents as another type, rounded as engines do; the
+ * dump says from which type, and its scales.  Calibrating reads all data.  KVT_USAGE: no
+ * such type, a scale that is missing or has no meaning; KVT_BAD_INPUT: numbers cannot be
+ * read, or those that are calibrated are not finite; KVT_UNSUPPORTED: not of this shape.
+ */
+KVT_API KVT_MUST_CHECK enum kvt_status
+kvt_dump_astype(struct kvt_dump **out, const struct kvt_dump *dump,
+		const struct kvt_astype *how, const struct kvt_run *run,
+		struct kvt_error *err);
+
 /* ---- digest ------------------------------------------------------------------ */
 
 enum kvt_scope {

@@ -12,7 +12,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping,
                     Optional, Sequence, Tuple, Union)
 
 from . import _arrays, _html, _native, _view
-from ._native import (B, D, H, K, L, NAXES, S, BadInput, Box, CreateOptions, Error,
+from ._native import (AsType, B, D, H, K, L, NAXES, S, BadInput, Box, CreateOptions, Error,
                       Layout, Mismatch, Progress, Range, Ranges, Reblocked,
                       ReblockOptions, SliceOptions, SystemFailure, Text,
                       UsageError, Watch, call, encoded, lib, make, parse_layout,
@@ -253,6 +253,16 @@ def _ranges(name: str, span: Any, known: Sequence[int], keep: List[Any],
     return Ranges(len(pairs), ctypes.cast(out, ctypes.POINTER(Range)))
 
 
+def _two_scales(name: str, scale: Any) -> Tuple[float, float]:
+    try:
+        both = (scale, scale) if isinstance(scale, (int, float)) else tuple(scale)
+        k, v = (float(x) for x in both)
+    except (TypeError, ValueError):
+        raise UsageError(f"{name} is {scale!r}, expected a number, or one for keys and "
+                         "one for values") from None
+    return k, v
+
+
 class Dump:
     """
     A KV cache that can be read, wherever it is: a file, tensors in memory, or made of
@@ -475,6 +485,34 @@ class Dump:
         with self._handle as handle:
             made = make("kvt_dump_decode", handle, found, None)
         return Dump(made, f"numbers of {self._name}", self._keep)
+
+    def astype(self, dtype: Any, scale: Any = None, from_scale: Any = None, *,
+               threads: int = 0, memory: int = MEMORY,
+               progress: Optional[Progress] = None) -> "Dump":
+        """
+        Keys, values and latents as another type, rounded as engines do, by the names of
+        ``kvtool convert --cache-dtype``.  fp8 needs a scale: a number, one for keys and
+        one for values, "auto" or "auto-heads"; what is read may need ``from_scale``.
+
+        >>> open("cache.npy").astype("fp8", scale="auto").groups[0].dtype
+        'float8_e4m3fn'
+        """
+        name = dtype if isinstance(dtype, str) else _arrays.plain_name(dtype)
+        how = AsType(path_bytes(name))
+        if scale in ("auto", "auto-heads"):
+            how.scaling = 2 + (scale == "auto-heads")
+        elif scale is not None:
+            how.scaling = 1
+            how.scale[:] = _two_scales("scale", scale)
+        if from_scale is not None:
+            how.has_from = True
+            how.from_[:] = _two_scales("from_scale", from_scale)
+        out = c_void_p()
+        with self._handle as handle:
+            Watch(threads, memory, progress).call("kvt_dump_astype", byref(out), handle,
+                                                  byref(how))
+        assert out.value is not None
+        return Dump(out.value, f"{self._name} as {name}", self._keep)
 
     # ---- reading ----
 

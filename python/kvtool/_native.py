@@ -175,6 +175,11 @@ class ReblockOptions(Structure):
                 ("layout", POINTER(Layout))]
 
 
+class AsType(Structure):
+    _fields_ = [("type", c_char_p), ("scaling", c_int), ("scale", c_double * 2),
+                ("has_from", c_bool), ("from_", c_double * 2)]
+
+
 class Reblocked(Structure):
     _fields_ = [("how", c_int), ("why", ErrorText), ("size_before", c_int64),
                 ("blocks_before", c_int64), ("blocks_after", c_int64),
@@ -276,6 +281,8 @@ _FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
                                  POINTER(ReblockOptions), _ERR]),
     "kvt_dump_decode": (c_int, [POINTER(c_void_p), c_void_p, POINTER(Dtype), c_void_p,
                                 _ERR]),
+    "kvt_dump_astype": (c_int, [POINTER(c_void_p), c_void_p, POINTER(AsType),
+                                POINTER(Run), _ERR]),
     "kvt_dump_tokens": (c_int, [POINTER(c_void_p), POINTER(c_int64), c_void_p, c_int,
                                 c_char_p, Range, _ERR]),
     "kvt_dump_read": (c_int, [c_void_p, c_int, POINTER(Box), POINTER(Layout), c_void_p,
