@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "formats/model/scales.h"
+#include "formats/tensor/scales.h"
 #include "lib/ops/cast/cast.h"
 
 enum kvt_status cast_check(const struct cast_args *args, struct kvt_error *err)
@@ -24,7 +24,8 @@ static bool is_number(const char *text)
 
 /* Of groups that have a scale, or could be given one. */
 static enum kvt_status read_file(struct calibrated *out, const struct kvt_dump *dump,
-				 const char *path, bool (*wants)(const struct kvt_group *),
+				 const char *path,
+				 bool (*wants)(const struct kvt_group *),
 				 struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
@@ -46,7 +47,8 @@ struct told {
 static enum kvt_status take_scale(struct told *t, const struct kvt_dump *dump,
 				  const char *scale, struct kvt_error *err)
 {
-	t->how.scaling = !scale ? KVT_SCALE_NONE : !strcmp(scale, "auto") ? KVT_SCALE_AUTO :
+	t->how.scaling = !scale ? KVT_SCALE_NONE :
+			 !strcmp(scale, "auto") ? KVT_SCALE_AUTO :
 			 !strcmp(scale, "auto-heads") ? KVT_SCALE_AUTO_HEADS :
 			 KVT_SCALE_TOLD;
 	if (t->how.scaling != KVT_SCALE_TOLD)

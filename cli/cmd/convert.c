@@ -21,7 +21,8 @@ static enum kvt_status rewrite_decoded(const struct rewrite *r, const char *type
 	    (scale && (status = scale_parse(factor, "scale", scale, err))) ||
 	    (status = kvt_open(&dump, r->input, &r->hints, err)))
 		return status;
-	if (!(status = kvt_dump_decode(&decoded, dump, dtype, scale ? factor : NULL, err))) {
+	status = kvt_dump_decode(&decoded, dump, dtype, scale ? factor : NULL, err);
+	if (!status) {
 		status = rewrite_dump(r, decoded, err);
 		kvt_dump_close(decoded);
 	}
@@ -33,7 +34,8 @@ static enum kvt_status convert(struct rewrite *r, void *context, struct kvt_erro
 {
 	const struct numbers *n = context;
 
-	return n->type ? rewrite_decoded(r, n->type, r->cast.scale, err) : rewrite(r, err);
+	return n->type ? rewrite_decoded(r, n->type, r->cast.scale, err) :
+			 rewrite(r, err);
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)

@@ -40,13 +40,6 @@ static void free_parts(struct cast_leaf *l)
 
 /* ---- what the result says of itself -------------------------------------------- */
 
-bool kvt_group_casts(const struct kvt_group *group)
-{
-	return group->kind != KVT_MAMBA_CONV && group->kind != KVT_MAMBA_SSM &&
-	       group->kind != KVT_OPAQUE &&
-	       (group->content.type || group->dtype->is_float);
-}
-
 /* Splits by 16 bytes are as many elements as the new type has there. */
 static struct kvt_layout settled(const struct kvt_layout *layout, int64_t elem)
 {

@@ -38,6 +38,22 @@ struct kvt_text kvt_group_type(const struct kvt_group *group)
 	return text;
 }
 
+bool kvt_group_casts(const struct kvt_group *group)
+{
+	return group->kind != KVT_MAMBA_CONV && group->kind != KVT_MAMBA_SSM &&
+	       group->kind != KVT_OPAQUE &&
+	       (group->content.type || group->dtype->is_float);
+}
+
+float kvt_group_scale(const struct kvt_group *group, int64_t l, int64_t h, int64_t k)
+{
+	int64_t head = group->scale_heads > 1 ? group->head_start + h : 0;
+	int half = kvt_group_half(group);
+
+	return group->scales ? group->scales[(l * 2 + (half < 0 ? k : half)) *
+					     group->scale_heads + head] : 1;
+}
+
 struct kvt_text kvt_group_cast_text(const struct kvt_group *group)
 {
 	struct kvt_text out = { "" };

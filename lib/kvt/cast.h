@@ -19,15 +19,15 @@ extern "C" {
 
 struct kvt_caster {
 	const struct kvt_dtype *dtype;	/* of elements; uint8 if a content */
-	struct kvt_packing packing;	/* of a row; packing.content.type NULL: elements */
+	struct kvt_packing packing;	/* of a row; its content.type NULL: elements */
 	int64_t n, nbytes;		/* numbers and bytes of a row */
 };
 
 /*
  * The type of a name: of --dtype ("bfloat16", "fp8_e4m3"), of --content-type
  * ("fp8-per-token-head", "q8_0/plain", "mlx-affine/4/64/bfloat16"), or "fp8", which is
- * vLLM's e4m3fn.  'content' is empty where it is elements of one type.  KVT_USAGE: none
- * is called so.
+ * vLLM's e4m3fn.  'content' is empty where it is elements of one type.  KVT_USAGE: it
+ * is no name of one.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_cast_parse(const struct kvt_dtype **dtype, struct kvt_content *content,
@@ -37,8 +37,8 @@ kvt_cast_parse(const struct kvt_dtype **dtype, struct kvt_content *content,
 bool kvt_cast_scaled(const struct kvt_dtype *dtype, const struct kvt_content *content);
 
 /*
- * For rows of head vectors of 'dim' numbers.  KVT_UNSUPPORTED: numbers are not written so,
- * or cannot be of such vectors; KVT_BAD_INPUT: something of the content is not said.
+ * For rows of head vectors of 'dim' numbers.  KVT_UNSUPPORTED: numbers are not written
+ * so, or cannot be of such vectors; KVT_BAD_INPUT: something of the content is not said.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_caster_init(struct kvt_caster *out, const struct kvt_dtype *dtype,

@@ -75,7 +75,7 @@ kvt_dump_decode(struct kvt_dump **out, const struct kvt_dump *dump,
 		const struct kvt_dtype *dtype, const double scale[2],
 		struct kvt_error *err);
 
-/* The same of contents only, to float32; others stay, and keep what is said of them. */
+/* The same of contents only, to float32; others stay as they are. */
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_decode_contents(struct kvt_dump **out, const struct kvt_dump *dump,
 			 struct kvt_error *err);
@@ -97,9 +97,6 @@ struct kvt_cast {
 	/* Each number by its coordinates and kvt_dtype_encode(): slow, to compare with. */
 	bool one_by_one;
 };
-
-/* Keys and values, or latents, of numbers; states of recurrent layers never are. */
-bool kvt_group_casts(const struct kvt_group *group);
 
 /*
  * All such groups as another type, by the rules of lib/kvt/cast.h; the others as they

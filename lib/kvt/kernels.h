@@ -58,7 +58,7 @@ const struct kvt_cast_kernel *kvt_cpu_cast_kernel(int i);
  */
 void kvt_cpu_cast(void *dst, const struct kvt_dtype *to, const void *src,
 		  const struct kvt_dtype *from, int64_t n, float times, float by);
-/* The largest magnitude of them, as float32: infinity is larger than all, NaN than that. */
+/* The largest magnitude of them: infinity is larger than all, NaN than that. */
 float kvt_cpu_largest(const void *src, const struct kvt_dtype *from, int64_t n);
 /* By a kernel that runs here. */
 void kvt_cpu_cast_with(const struct kvt_cast_kernel *kernel, void *dst,

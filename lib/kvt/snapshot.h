@@ -185,16 +185,8 @@ struct kvt_head_slices {
 };
 struct kvt_head_slices kvt_head_slices_of(const struct kvt_snapshot *snapshot, int group);
 
-/* The scale of an element of this layer, head of this rank and half; 1 if none is said. */
-static inline float kvt_group_scale(const struct kvt_group *group, int64_t l, int64_t h,
-				    int64_t k)
-{
-	int64_t head = group->scale_heads > 1 ? group->head_start + h : 0;
-	int half = kvt_group_half(group);
-
-	return group->scales ? group->scales[(l * 2 + (half < 0 ? k : half)) *
-					     group->scale_heads + head] : 1;
-}
+/* The scale of an element of this layer, head and half; 1 if none is said. */
+float kvt_group_scale(const struct kvt_group *group, int64_t l, int64_t h, int64_t k);
 static inline int64_t kvt_group_nscales(const struct kvt_group *group)
 {
 	return group->scales ? group->shape.n[KVT_AXIS_L] * 2 * group->scale_heads : 0;
@@ -202,6 +194,8 @@ static inline int64_t kvt_group_nscales(const struct kvt_group *group)
 
 /* What the elements are: the type of the content, or of each element. */
 struct kvt_text kvt_group_type(const struct kvt_group *group);
+/* Keys and values, or latents, of numbers; states of recurrent layers never are. */
+bool kvt_group_casts(const struct kvt_group *group);
 /* "bfloat16 to float8_e4m3fn, scale 0.0312", of one that was cast; else empty. */
 struct kvt_text kvt_group_cast_text(const struct kvt_group *group);
 bool kvt_group_same_type(const struct kvt_group *a, const struct kvt_group *b);

@@ -66,7 +66,8 @@ CAST_FN int32_t cast_to_##name(float value) \
 	const int32_t bits = cast_bits_of(value), u = bits & 0x7fffffff; \
 	const int32_t sign = (int32_t)((uint32_t)bits >> 31) << ((width) - 1); \
 	const int32_t sum = cast_bits_of(cast_float_of(u) + cast_float_of(magic)); \
-	int32_t is = ((u + low + (u >> cut & 1)) >> cut) - ((127 - (bias)) << (fraction)); \
+	int32_t is = ((u + low + (u >> cut & 1)) >> cut) - \
+		     ((127 - (bias)) << (fraction)); \
 	\
 	is = cast_pick(u < (128 - (bias)) << 23, sum - magic, is); \
 	is = cast_pick(is > (top), (over), is); \

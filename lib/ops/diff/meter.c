@@ -230,9 +230,10 @@ enum kvt_status meter_init(struct meter *m, const struct diff_pair *p,
 			     .rounding = p->decoded && criteria->tolerance.automatic };
 	for (int k = 0; k < 2; k++) {
 		for (int s = 0; s < NSIDES; s++) {
-			m->said[s] = !criteria->scale[s].given && p->group[s]->scales;
-			m->scale[s].kv[k] = criteria->scale[s].given ?
-					    criteria->scale[s].kv[k] : m->said[s] ?
+			const struct diff_scale *told = &criteria->scale[s];
+
+			m->said[s] = !told->given && p->group[s]->scales;
+			m->scale[s].kv[k] = told->given ? told->kv[k] : m->said[s] ?
 					    largest_scale(p->group[s], k) : 1;
 		}
 		m->bits &= !(m->scale[SIDE_A].kv[k] < m->scale[SIDE_B].kv[k] ||

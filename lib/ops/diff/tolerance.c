@@ -93,8 +93,8 @@ enum kvt_status tolerance_of_pair(struct diff_tolerance *out,
 	struct kvt_text a = kvt_group_type(p->group[SIDE_A]);
 	struct kvt_text b = kvt_group_type(p->group[SIDE_B]);
 	bool same = kvt_group_same_type(p->group[SIDE_A], p->group[SIDE_B]);
-	struct kvt_text cast = kvt_group_cast_text(p->group[p->group[SIDE_B]->cast_from[0] ?
-							    SIDE_B : SIDE_A]);
+	int side = p->group[SIDE_B]->cast_from[0] ? SIDE_B : SIDE_A;
+	struct kvt_text cast = kvt_group_cast_text(p->group[side]);
 
 	*out = criteria->tolerance;
 	if (!same && !criteria->exact && !out->given)

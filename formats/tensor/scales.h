@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scales.h - scales of an fp8 cache, from where an engine reads them */
-#ifndef KVT_MODEL_SCALES_H
-#define KVT_MODEL_SCALES_H
+#ifndef KVT_SCALES_H
+#define KVT_SCALES_H
 
 #include "formats/format.h"
 

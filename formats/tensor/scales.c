@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scales.c - scales of an fp8 cache, from checkpoints and from JSON */
-#include "formats/model/scales.h"
+#include "formats/tensor/scales.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -82,8 +82,9 @@ static enum kvt_status take_tensor(struct filling *f, const struct kvt_file *fil
 	    (l = index_of(f->group, layer)) < 0)
 		return KVT_OK;
 	if (!t->dtype || !t->dtype->is_float || elem < 2)
-		return kvt_fail(f->err, KVT_BAD_INPUT, "%s: %.100s is %s, expected a float",
-				f->path, t->name, t->type);
+		return kvt_fail(f->err, KVT_BAD_INPUT,
+				"%s: %.100s is %s, expected a float", f->path, t->name,
+				t->type);
 	n = (t->end - t->begin) / elem;
 	if ((!f->scale && (status = make_room(f, n))))
 		return status;
