@@ -463,6 +463,14 @@ static enum kvt_status take_scales(struct cast_leaf *l, struct kvt_group *to, in
 	return KVT_OK;
 }
 
+/* Nothing is to be done then. */
+static bool same_type(const struct kvt_group *group, const struct kvt_cast *cast)
+{
+	return group->dtype == cast->dtype &&
+	       kvt_content_equal(&group->content, &cast->content) &&
+	       !kvt_cast_scaled(cast->dtype, &cast->content);
+}
+
 /* Fills what is in the leaf of its groups. */
 static enum kvt_status describe(struct kvt_snapshot *out, struct cast_leaf *l,
 				const struct kvt_dump *dump, const struct kvt_cast *cast,
@@ -479,9 +487,7 @@ static enum kvt_status describe(struct kvt_snapshot *out, struct cast_leaf *l,
 		if (!kvt_group_casts(from))
 			continue;
 		n++;
-		if (kvt_content_equal(&kvt_dump_group(dump, g)->content, &cast->content) &&
-		    kvt_dump_group(dump, g)->dtype == cast->dtype &&
-		    !kvt_cast_scaled(cast->dtype, &cast->content)) {
+		if (same_type(kvt_dump_group(dump, g), cast)) {
 			if (cast->content.type)
 				status = kvt_fail(err, KVT_BAD_INPUT, "%s: is %s already",
 						  from->id, kvt_group_type(from).s);

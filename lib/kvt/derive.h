@@ -94,7 +94,7 @@ struct kvt_cast {
 	const struct kvt_scales *from[KVT_MAX_GROUPS];
 	/* What they are to be; NULL: ones. */
 	const struct kvt_scales *scales[KVT_MAX_GROUPS];
-	/* Each number by its coordinates and kvt_dtype_encode(): slow, to compare with. */
+	/* Each number by its coordinates, in another way: slow, to compare with. */
 	bool one_by_one;
 };
 

@@ -5,6 +5,7 @@
 #include "lib/layout/cast_bits.h"
 #include "lib/layout/content_types.h"
 
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -195,9 +196,11 @@ float kvt_caster_scale(const struct kvt_caster *caster, float largest)
 							   caster->dtype;
 	float scale;
 
-	if (!kvt_caster_scaled(caster) || !(largest > 0) || isinf(largest))
+	if (!kvt_caster_scaled(caster) || isinf(largest))
 		return 1;
 	scale = largest / largest_of(fp8);
+	if (is_content(caster))		/* as transformers has it */
+		return scale > FLT_MIN ? scale : FLT_MIN;
 	return scale > 0 ? scale : 1;
 }
 

@@ -89,6 +89,7 @@
 	    "/BITS/GROUP/TYPE: codes of mlx, scales and biases of groups", \
 	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, \
 	  .step = group, .product = of, .result = of, .nfields = 3, \
+	  .write = kvt_write_affine, \
 	  .field = { { .name = "codes", .role = KVT_FIELD_VALUES, .type = "uint" #bits, \
 		       .per = 1, .scale = 1, .added = 2 }, \
 		     HEAD_SCALES("scales", of, group, 0, KVT_SCALES_IN_ORDER), \
@@ -109,6 +110,7 @@
 	{ { "transformers-fp8/" of, "/TYPE: fp8 and a float32 scale, read as TYPE", \
 	    KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, \
 	  .product = "float32", .result = of, .nfields = 2, \
+	  .write = kvt_write_transformers_fp8, .scaled = true, \
 	  .field = { HEAD("values", E4M3, 0, 1), SCALES("scale", "float32", 1, 0) } }
 /* Bytes that only move. */
 #define BYTES(n, why) \
@@ -141,7 +143,7 @@ static const struct content_recipe recipes[] = {
 	/* latents: rows */
 	{ { "fp8-ds-mla", "DeepSeek V3.2: 512 fp8, 4 float32 scales, 64 bf16",
 	    KVT_MLA, 1, false, false, "fp8_ds_mla", NULL, "V32", 0, 0, false },
-	  .fp8 = E4M3, .nfields = 3,
+	  .fp8 = E4M3, .nfields = 3, .write = kvt_write_ds_mla,
 	  .field = { VALUES("nope", "fp8", 512, 0, 1), SCALES("scales", "float32", 4, 0),
 		     VALUES("rope", BF16, 64, 0, -1) } },
 	{ { "mla-fp8", "512 and 64 fp8, scaled by the layer",
@@ -239,10 +241,10 @@ static const struct content_recipe recipes[] = {
 	/* keys and values */
 	{ { "int8-per-token-head", "int8 and a float32 scale a head vector",
 	    KVT_FULL_ATTENTION, 1, false, true, OF_VLLM("int8_per_token_head") },
-	  PER_TOKEN_HEAD("int8") },
+	  PER_TOKEN_HEAD("int8"), .write = kvt_write_int8 },
 	{ { "fp8-per-token-head", "fp8 and a float32 scale a head vector",
 	    KVT_FULL_ATTENTION, 1, false, true, OF_VLLM("fp8_per_token_head") },
-	  PER_TOKEN_HEAD("fp8") },
+	  PER_TOKEN_HEAD("fp8"), .write = kvt_write_fp8 },
 	{ { "int4-per-token-head", "4 bits, scale and zero point a rotated head vector",
 	    KVT_FULL_ATTENTION, 1, false, true, OF_VLLM("int4_per_token_head") },
 	  .step = 2, .nfields = 2,

@@ -92,6 +92,18 @@ const struct content_coding *kvt_content_coding_at(int i);
 void kvt_packing_write(void *bytes, const struct kvt_packing *packing, int64_t kv,
 		       const float *numbers, float scale);
 
+/* Rows of contents that have a rule of their own (content_write.c). */
+void kvt_write_int8(unsigned char *row, const struct kvt_packing *packing,
+		    const float *numbers, float scale);
+void kvt_write_fp8(unsigned char *row, const struct kvt_packing *packing,
+		   const float *numbers, float scale);
+void kvt_write_ds_mla(unsigned char *row, const struct kvt_packing *packing,
+		      const float *numbers, float scale);
+void kvt_write_transformers_fp8(unsigned char *row, const struct kvt_packing *packing,
+				const float *numbers, float scale);
+void kvt_write_affine(unsigned char *row, const struct kvt_packing *packing,
+		      const float *numbers, float scale);
+
 /* ---- blocks of ggml (ggml.c) -------------------------------------------- */
 
 void kvt_ggml_q4_0(struct ggml_block *out, const float *numbers);

@@ -225,7 +225,8 @@ enum kvt_status meter_init(struct meter *m, const struct diff_pair *p,
 {
 	enum kvt_status status;
 
-	*m = (struct meter){ .bits = true, .pair = p, .first_kv = p->half > 0 ? p->half : 0,
+	*m = (struct meter){ .bits = true, .pair = p,
+			     .first_kv = p->half > 0 ? p->half : 0,
 			     .decoded = p->decoded,
 			     .rounding = p->decoded && criteria->tolerance.automatic };
 	for (int k = 0; k < 2; k++) {
