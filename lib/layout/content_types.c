@@ -125,7 +125,7 @@
 #define GGML(label, text) \
 	{ #label, text, KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, \
 	.block = GGML_BLOCK, .step = GGML_BLOCK, .result = "float32", \
-	.encode = kvt_ggml_##label
+	.encode = kvt_ggml_##label, .blocks = kvt_ggml_rows_##label
 #define BLOCK(label, what, of, numbers) \
 	{ .name = label, .role = what, .type = of, .per = numbers, \
 	  .scale = -1, .added = -1 }

@@ -48,6 +48,8 @@ struct content_recipe {
 	const char *unreadable;		/* why; NULL: it can be read */
 	/* A block of so many numbers, of zeros before; NULL: it has no blocks. */
 	void (*encode)(struct ggml_block *out, const float *numbers);
+	/* So many such blocks as they lie. */
+	void (*blocks)(uint8_t *to, const float *numbers, int64_t n);
 	/* A row, of zeros before; NULL: blocks are written, or nothing can be. */
 	void (*write)(unsigned char *row, const struct kvt_packing *packing,
 		      const float *numbers, float scale);
@@ -107,11 +109,17 @@ void kvt_write_affine(unsigned char *row, const struct kvt_packing *packing,
 /* ---- blocks of ggml (ggml.c) -------------------------------------------- */
 
 void kvt_ggml_q4_0(struct ggml_block *out, const float *numbers);
+void kvt_ggml_rows_q4_0(uint8_t *to, const float *numbers, int64_t blocks);
 void kvt_ggml_q4_1(struct ggml_block *out, const float *numbers);
+void kvt_ggml_rows_q4_1(uint8_t *to, const float *numbers, int64_t blocks);
 void kvt_ggml_q5_0(struct ggml_block *out, const float *numbers);
+void kvt_ggml_rows_q5_0(uint8_t *to, const float *numbers, int64_t blocks);
 void kvt_ggml_q5_1(struct ggml_block *out, const float *numbers);
+void kvt_ggml_rows_q5_1(uint8_t *to, const float *numbers, int64_t blocks);
 void kvt_ggml_q8_0(struct ggml_block *out, const float *numbers);
+void kvt_ggml_rows_q8_0(uint8_t *to, const float *numbers, int64_t blocks);
 void kvt_ggml_iq4_nl(struct ggml_block *out, const float *numbers);
+void kvt_ggml_rows_iq4_nl(uint8_t *to, const float *numbers, int64_t blocks);
 
 /* ---- rotations ---------------------------------------------------------- */
 

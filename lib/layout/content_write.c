@@ -15,6 +15,7 @@
  * becomes is not the engines', which say nothing of it: NaN of fp8, else 0.
  */
 #include "lib/kvt/cast.h"
+#include "lib/layout/cast_bits.h"
 #include "lib/layout/content_types.h"
 
 #include <float.h>
@@ -50,20 +51,19 @@ static float most_of(const struct kvt_dtype *fp8)
 	return fp8->fraction == 2 ? 57344.0f : fp8->number == KVT_FNUZ ? 224.0f : 448.0f;
 }
 
-/* Each over or times 'scale', held between the ends, as elements of one byte. */
+/*
+ * Each over or times 'scale', as elements of one byte.  The engines hold them between the
+ * ends first, which a scale of the largest leaves by less than its rounding.
+ */
 static void put_fp8(unsigned char *to, const struct kvt_dtype *fp8, const float *x,
 		    int64_t n, float scale, bool times)
 {
-	const float end = most_of(fp8);
 	float here[STEP];
 
 	for (int64_t at = 0, m; at < n; at += m) {
 		m = n - at < STEP ? n - at : STEP;
-		for (int64_t i = 0; i < m; i++) {
-			float y = times ? x[at + i] * scale : x[at + i] / scale;
-
-			here[i] = y > end ? end : y < -end ? -end : y;
-		}
+		for (int64_t i = 0; i < m; i++)
+			here[i] = times ? x[at + i] * scale : x[at + i] / scale;
 		kvt_cast_store(to + at, fp8, here, m);
 	}
 }
@@ -140,17 +140,6 @@ void kvt_write_transformers_fp8(unsigned char *row, const struct kvt_packing *p,
 
 /* ---- codes between two ends ----------------------------------------------------- */
 
-/* To the type of scales and back: numbers of mlx are of it, too. */
-static float rounded(const struct kvt_dtype *type, float x)
-{
-	unsigned char bytes[8];
-	float out;
-
-	kvt_cast_store(bytes, type, &x, 1);
-	kvt_cast_load(&out, type, bytes, 1);
-	return out;
-}
-
 struct affine {
 	float scale, bias;
 };
@@ -193,21 +182,25 @@ void kvt_write_affine(unsigned char *row, const struct kvt_packing *p, const flo
 	int64_t each = codes->count / scales->count;
 	const struct kvt_dtype *type = scales->dtype;
 	float most = (float)((1 << codes->bits) - 1), here[MOST];
+	unsigned char bytes[MOST * 4];
 
 	(void)unused;
 	for (int64_t s = 0; s < scales->count; s++) {
 		struct affine a;
 
-		for (int64_t i = 0; i < each; i++)
-			here[i] = rounded(type, x[s * each + i]);
+		/* numbers of mlx are of that type, too */
+		kvt_cast_store(bytes, type, x + s * each, each);
+		kvt_cast_load(here, type, bytes, each);
 		a = affine_of(here, each, most);
 		for (int64_t i = 0; i < each; i++) {
 			float above = here[i] - a.bias;
-			float code = rintf(above / a.scale);
+			float code = above / a.scale;
 
 			code = !(code > 0) ? 0 : code > most ? most : code;
+			/* to the nearest: its last bits are those of the sum */
+			code += 8388608.0f;
 			put_code(row + codes->at, (s * each + i) * codes->bits,
-				 (uint32_t)code);
+				 (uint32_t)cast_bits_of(code) & 0xff);
 		}
 		kvt_cast_store(row + scales->at + s * type->elem, type, &a.scale, 1);
 		kvt_cast_store(row + biases->at + s * type->elem, type, &a.bias, 1);

@@ -414,6 +414,11 @@ static void put_blocks(void *bytes, const struct kvt_packing *packing, int64_t k
 
 	while (field->role != KVT_FIELD_VALUES)
 		field++;
+	if (single && packing->turn[kv] <= 1) {
+		content_recipe_of(&packing->content)->blocks(bytes, single,
+							     field->count / GGML_BLOCK);
+		return;
+	}
 	turn = packing->turn[kv] > GGML_BLOCK ? packing->turn[kv] : GGML_BLOCK;
 	memset(bytes, 0, (size_t)packing->nbytes);
 	for (int64_t at = 0; at < field->count; at += turn) {
