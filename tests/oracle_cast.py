@@ -117,22 +117,8 @@ def same(a: np.ndarray, b: np.ndarray, name: str) -> bool:
 
 
 WORD = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16,
-        **{n: np.uint8 for n in TYPES if n.startswith("float8")}}
-SHORT = {"float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
-
-
-def write_raw(path: str, words: np.ndarray, name: str, shape, layout: str) -> None:
-    """shape: L B S H K D; the manifest says all."""
-    L, B, S, H, K, D = shape
-    words.tofile(path)
-    json.dump({"kind": "full_attention" if K == 2 else "mla_attention",
-               "layout": layout, "dtype": name, "data": [os.path.basename(path)],
-               "sizes": {"layers": L, "blocks": B, "block_size": S, "num_kv_heads": H,
-                         ("head_dim" if K == 2 else "content"): D}},
-              open(path + ".json", "w"))
-
-
-def read_words(path: str, name: str, *, to: str = "raw") -> np.ndarray:
+        "uint8": np.uint8, **{n: np.uint8 for n in TYPES if n.startswith("float8")}}
+def read_words(path: str, name: str) -> np.ndarray:
     """All elements of a dump in LBSHKD, by safetensors' own header."""
     out = path + ".st"
     r = run("relayout", "--to=LBSHKD", "--format=safetensors", "--force", path, out)
@@ -167,12 +153,12 @@ def inputs(rng: np.random.Generator, name: str) -> np.ndarray:
 
 
 def each_pair(folder: str, rng: np.random.Generator) -> None:
-    for source in WORD:
+    for source in list(ALL) + ["float32"]:
         words = inputs(rng, source)
         shape = (len(words) // 16384, 4, 16, 2, 2, 64)
         path = dump_of(folder, source, words, shape, source)
         x = as_float(words, source)
-        for target in WORD:
+        for target in list(ALL) + ["float32"]:
             out = os.path.join(folder, "to.h5")
             scale = (0.0371, 1.7) if target.startswith("float8") else (1.0, 1.0)
             args = ["--scale=%r,%r" % scale] if target.startswith("float8") else []
@@ -250,6 +236,91 @@ def scales(folder: str, rng: np.random.Generator) -> None:
        "a slice keeps the scales of its layer and head")
 
 
+# ---- contents ------------------------------------------------------------------
+
+F = np.float32
+
+
+def fp8_rows(x: np.ndarray, by: np.ndarray) -> np.ndarray:
+    return ALL["float8_e4m3fn"].encode((x / by).astype(F))
+
+
+def per_token_head(x: np.ndarray, end: float, whole: bool) -> np.ndarray:
+    scale = np.maximum(np.abs(x).max(-1, keepdims=True) / F(end), F(1e-6)).astype(F)
+    y = (x * (F(1) / scale)).astype(F)
+    if whole:
+        y = np.where(y >= 0, y + F(.5), y - F(.5)).astype(F)
+        codes = np.clip(y, F(-128), F(127)).astype(np.int8).view(np.uint8)
+    else:
+        codes = ALL["float8_e4m3fn"].encode(np.clip(y, F(-end), F(end)))
+    return np.concatenate([codes, scale.view(np.uint8)], -1)
+
+
+def affine(x: np.ndarray, bits: int, group: int) -> np.ndarray:
+    """As mlx: codes of a group from the end that is farther from 0."""
+    x = ALL["bfloat16"].decode(ALL["bfloat16"].encode(x))
+    g = x.reshape(*x.shape[:-1], -1, group)
+    low, high, n = g.min(-1), g.max(-1), F((1 << bits) - 1)
+    mask = np.abs(low) > np.abs(high)
+    scale = np.maximum(((high - low).astype(F) / n).astype(F), F(1e-7))
+    scale = np.where(mask, scale, -scale).astype(F)
+    edge = np.where(mask, low, high)
+    q = np.rint((edge / scale).astype(F))
+    with np.errstate(all="ignore"):
+        scale = np.where(q != 0, edge / q, scale).astype(F)
+    bias = np.where(q != 0, edge, F(0)).astype(F)
+    code = np.rint(((g - bias[..., None]).astype(F) / scale[..., None]).astype(F))
+    code = np.clip(code, 0, n).astype(np.uint8).reshape(*x.shape)
+    bit = (code[..., None] >> np.arange(bits, dtype=np.uint8)) & 1
+    packed = np.packbits(bit.reshape(*x.shape[:-1], -1), axis=-1, bitorder="little")
+    return np.concatenate([packed] + [ALL["bfloat16"].encode(v).view(np.uint8)
+                                      for v in (scale, bias)], -1)
+
+
+def ds_mla(x: np.ndarray) -> np.ndarray:
+    tile = x[..., :512].reshape(*x.shape[:-1], 4, 128)
+    scale = np.maximum(np.abs(tile).max(-1) / F(448), np.finfo(F).tiny).astype(F)
+    codes = fp8_rows(tile, scale[..., None]).reshape(*x.shape[:-1], 512)
+    rope = ALL["bfloat16"].encode(x[..., 512:])
+    return np.concatenate([codes, scale.view(np.uint8), rope.view(np.uint8)], -1)
+
+
+def contents(folder: str, rng: np.random.Generator) -> None:
+    half = inputs(rng, "bfloat16")
+    half = half[np.isfinite(as_float(half, "bfloat16"))]
+    half = np.concatenate([half, rng.permutation(half)])[:1 << 16]
+    shape = (4, 4, 16, 2, 2, 64)
+    path = dump_of(folder, "bfloat16", half, shape, "c")
+    x = as_float(half, "bfloat16").reshape(-1, 64)
+    out = os.path.join(folder, "o.h5")
+    tests = [("int8-per-token-head", lambda: per_token_head(x, 127, True)),
+             ("fp8-per-token-head/e4m3fn", lambda: per_token_head(x, 448, False))]
+    small = np.where(np.abs(x) < 1e30, x, F(1))
+    tame = dump_of(folder, "float32", small.view(np.uint32).reshape(-1), shape, "t")
+    tests += [("mlx-affine/%d/32/bfloat16" % b, lambda b=b: affine(small, b, 32))
+              for b in (2, 3, 4, 5, 6, 8)]
+    for name, wanted in tests:
+        r = run("convert", "--force", "--verify", "--cache-dtype=" + name,
+                tame if name[0] == "m" else path, out)
+        with np.errstate(all="ignore"):
+            good = not r.returncode and np.array_equal(read_bytes(out),
+                                                       wanted().reshape(-1))
+        ok(good, "%s: all finite bfloat16 %s" % (name, r.stderr.strip()[:100]))
+    latent = (rng.standard_normal((2, 3, 16, 576)) *
+              np.exp(rng.standard_normal((2, 3, 16, 1)) * 8)).astype(F)
+    raw = os.path.join(folder, "l.bin")
+    latent.tofile(raw)
+    r = run("convert", "--force", "--layout=LBSHD", "--dtype=float32", "--layers=2",
+            "--blocks=3", "--block-size=16", "--heads=1", "--content-size=576",
+            "--cache-dtype=fp8-ds-mla", raw, out)
+    ok(not r.returncode and np.array_equal(read_bytes(out), ds_mla(latent).reshape(-1)),
+       "fp8-ds-mla: latents " + r.stderr.strip())
+
+
+def read_bytes(path: str) -> np.ndarray:
+    return read_words(path, "uint8")
+
+
 def manifest_of(path: str):
     data = open(path, "rb").read()
     n = struct.unpack("<Q", data[:8])[0]
@@ -312,6 +383,7 @@ def main() -> int:
         idempotent(folder, rng)
         scales(folder, rng)
         files(folder, rng)
+        contents(folder, rng)
         refusals(folder, rng)
     print("1..%d" % count)
     return 1 if ok.bad else 0
