@@ -46,7 +46,7 @@ ENGINES = [
                          "vllm_layouts.py", "vllm_blocks.py"]),
     ("transformers", 900, ["transformers_caches.py"]),
     ("transformers-5.24", 1800, ["transformers_models.py", "transformers_caches.py",
-                                 "transformers_quantised.py"]),
+                                 "transformers_quantised.py", "transformers_casts.py"]),
     ("transformers-4.57", 900, ["transformers_caches.py", "transformers_quantised.py"]),
     ("notebook", 900, ["python_notebook.py"]),
     ("mlx", 900, ["mlx_caches.py"]),
