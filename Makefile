@@ -357,7 +357,7 @@ $(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,beside.o json_out.o leftover
 
 $(MPIOBJS): ALL += $(MPIFLAGS)
 # Loops over numbers, which compilers make vectors of with -O3 only.
-$(addprefix $(B)/lib/layout/,cast.o content_write.o ggml.o): ALL += $(if $(filter -O0,$(CFLAGS)),,-O3)
+$(addprefix $(B)/lib/layout/,cast_elements.o content_write.o ggml.o): ALL += $(if $(filter -O0,$(CFLAGS)),,-O3)
 $(B)/lib/tile/%.o $(B)/lib/dump/%.o $(B)/lib/ops/%.o $(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)

@@ -2,8 +2,8 @@
 /*
  * bench_cast.c - casts and encoders beside memcpy, on one thread
  *
- * Contenders run in turn, round by round, because a shared machine changes within minutes;
- * the best round of each counts.  Figures are bytes of input a second; with the paths of
+ * Contenders run in turn, round by round, as a shared machine changes within minutes; the
+ * best round of each counts.  Figures are bytes of input a second; with the paths of
  * libggml-base.so and libggml-cpu.so as arguments ggml runs beside its types.
  */
 #include <dlfcn.h>
@@ -38,7 +38,8 @@ static const struct ggml_traits *(*traits)(int type);
 
 static void open_ggml(const char *base, const char *cpu)
 {
-	void *library = dlopen(base, RTLD_NOW | RTLD_GLOBAL) ? dlopen(cpu, RTLD_NOW) : NULL;
+	void *library = dlopen(base, RTLD_NOW | RTLD_GLOBAL) ?
+			dlopen(cpu, RTLD_NOW) : NULL;
 	void (*init)(void);
 	void *symbol = library ? dlsym(library, "ggml_cpu_init") : NULL;
 

@@ -2,14 +2,14 @@
 /*
  * content_write.c - rows of contents from numbers, as the kernels of their engines
  *
- *	int8, fp8 per token and head	vLLM's Triton kernel: largest magnitude over that of
- *					the type, at least 1e-6; times its inverse; int8
- *					half away from 0, then cut
- *	fp8_ds_mla			vLLM's CUDA kernel: of 128 each, largest magnitude
- *					over 448, at least the least normal float32
- *	affine codes			mlx's CPU kernel: of a group, from the end that is
- *					farther from 0, whose code is whole
- *	fp8 of transformers		a scale that is the tensor's
+ *	per token and head	vLLM's Triton kernel: largest magnitude over that of the
+ *				type, at least 1e-6; times its inverse; int8 half away
+ *				from 0, then cut
+ *	fp8_ds_mla		vLLM's CUDA kernel: of 128 each, largest magnitude over
+ *				448, at least the least normal float32
+ *	affine codes		mlx's CPU kernel: of a group, from the end that is
+ *				farther from 0, whose code is whole
+ *	fp8 of transformers	a scale that is the tensor's
  *
  * All in float32, an operation a statement, so that no compiler joins two.  What a NaN
  * becomes is not the engines', which say nothing of it: NaN of fp8, else 0.

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cast_elements.c - elements of a type as float32, and back */
+#include "lib/kvt/cast.h"
+#include "lib/layout/cast_bits.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* The types that have a loop of their own. */
+#define LOOPS(X) \
+X(f32, "float32", float) X(f16, "float16", uint16_t) X(bf16, "bfloat16", uint16_t) \
+X(e4m3fn, "float8_e4m3fn", uint8_t) X(e4m3fnuz, "float8_e4m3fnuz", uint8_t) \
+X(e5m2, "float8_e5m2", uint8_t)
+
+#define LOOP(id, name, type) \
+static void load_##id(float *out, const void *from, int64_t n) \
+{ \
+	const unsigned char *byte = from; \
+	\
+	for (int64_t i = 0; i < n; i++) { \
+		type element; \
+		\
+		memcpy(&element, byte + i * (int64_t)sizeof(element), sizeof(element)); \
+		out[i] = cast_from_##id(element); \
+	} \
+} \
+static void store_##id(void *to, const float *in, int64_t n) \
+{ \
+	unsigned char *byte = to; \
+	\
+	for (int64_t i = 0; i < n; i++) { \
+		type element = (type)cast_to_##id(in[i]); \
+		\
+		memcpy(byte + i * (int64_t)sizeof(element), &element, sizeof(element)); \
+	} \
+}
+LOOPS(LOOP)
+
+static const struct loop {
+	const char *name;
+	void (*load)(float *out, const void *from, int64_t n);
+	void (*store)(void *to, const float *in, int64_t n);
+} loops[] = {
+#define ROW(id, named, type) { named, load_##id, store_##id },
+	LOOPS(ROW)
+};
+
+static const struct loop *loop_of(const struct kvt_dtype *dtype)
+{
+	for (size_t i = 0; i < sizeof(loops) / sizeof(loops[0]); i++)
+		if (!strcmp(loops[i].name, dtype->name))
+			return &loops[i];
+	return NULL;
+}
+
+void kvt_cast_load(float *out, const struct kvt_dtype *from, const void *elements,
+		   int64_t n)
+{
+	const struct loop *loop = loop_of(from);
+	const unsigned char *byte = elements;
+
+	if (loop) {
+		loop->load(out, elements, n);
+		return;
+	}
+	for (int64_t i = 0; i < n; i++)
+		out[i] = (float)kvt_dtype_decode(from, byte + i * from->elem);
+}
+
+void kvt_cast_store(void *elements, const struct kvt_dtype *to, const float *in,
+		    int64_t n)
+{
+	const struct loop *loop = loop_of(to);
+	unsigned char *byte = elements;
+
+	if (loop) {
+		loop->store(elements, in, n);
+		return;
+	}
+	for (int64_t i = 0; i < n; i++)
+		kvt_dtype_encode(to, byte + i * to->elem, (double)in[i]);
+}
