@@ -66,7 +66,9 @@ CAST_FN int32_t cast_to_##name(float value) \
 	const int32_t bits = cast_bits_of(value), u = bits & 0x7fffffff; \
 	const int32_t sign = (int32_t)((uint32_t)bits >> 31) << ((width) - 1); \
 	const int32_t sum = cast_bits_of(cast_float_of(u) + cast_float_of(magic)); \
-	int32_t is = ((u + low + (u >> cut & 1)) >> cut) - \
+	/* of a NaN, which is told apart below, the sum would be too large */ \
+	const int32_t held = u < 0x7f800000 ? u : 0x7f800000; \
+	int32_t is = ((held + low + (held >> cut & 1)) >> cut) - \
 		     ((127 - (bias)) << (fraction)); \
 	\
 	is = cast_pick(u < (128 - (bias)) << 23, sum - magic, is); \
@@ -101,8 +103,8 @@ CAST_FN int32_t cast_to_bf16(float value)
 {
 	const int32_t bits = cast_bits_of(value), u = bits & 0x7fffffff;
 	const int32_t sign = (int32_t)((uint32_t)bits >> 31) << 15;
-	/* of infinity nothing is carried */
-	int32_t is = (u + 0x7fff + (u >> 16 & 1)) >> 16;
+	const int32_t held = u < 0x7f800000 ? u : 0x7f800000;
+	int32_t is = (held + 0x7fff + (held >> 16 & 1)) >> 16;
 
 	is = cast_pick(u > 0x7f800000, 0x7fc0, is);
 	return is | sign;
