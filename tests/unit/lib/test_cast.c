@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_cast.c - casts of every instruction set are those of plain C, at any length */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "lib/kvt/cast.h"
+#include "lib/kvt/kernels.h"
+
+enum { MOST = 3000, GUARD = 16 };
+
+static const char *const names[] = {
+	"float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz",
+	"float8_e5m2", "float8_e5m2fnuz", "float64",
+};
+enum { NTYPES = sizeof(names) / sizeof(names[0]) };
+
+static uint8_t in[MOST * 8 + GUARD], plain[MOST * 4 + GUARD], other[MOST * 4 + GUARD];
+
+static void fill(void)
+{
+	uint64_t state = 40;
+
+	for (size_t i = 0; i < sizeof(in); i++) {
+		state = state * 6364136223846793005u + 1442695040888963407u;
+		in[i] = (uint8_t)(state >> 56);
+	}
+}
+
+static void compare(const struct kvt_cast_kernel *kernel, const struct kvt_dtype *to,
+		    const struct kvt_dtype *from, int64_t n, float times, float by)
+{
+	memset(plain, 0xee, sizeof(plain));
+	memset(other, 0xee, sizeof(other));
+	/* from a byte that no element is aligned to */
+	kvt_cpu_cast_with(kvt_cpu_cast_kernel(0), plain + 1, to, in + 1, from, n, times,
+			  by);
+	kvt_cpu_cast_with(kernel, other + 1, to, in + 1, from, n, times, by);
+	assert_memory_equal(plain, other, sizeof(plain));
+	assert_int_equal(other[1 + n * to->elem], 0xee);
+}
+
+static void test_kernels(void **state)
+{
+	static const int64_t lengths[] = { 0, 1, 63, 64, 65, 1023, 1024, 1025, MOST - 1 };
+
+	(void)state;
+	fill();
+	for (int k = 1; kvt_cpu_cast_kernel(k); k++)
+	for (int f = 0; f < NTYPES; f++)
+	for (int t = 0; t < NTYPES - 1; t++)
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+		if (kvt_cpu_cast_kernel(k)->runs_here())
+			compare(kvt_cpu_cast_kernel(k), kvt_dtype_find(names[t]),
+				kvt_dtype_find(names[f]), lengths[i],
+				i % 2 ? 1 : 0.75f, i % 3 ? 1 : 0.3f);
+}
+
+/* Of NaN nothing else is asked; of any number that the type has, itself. */
+static void test_back(void **state)
+{
+	(void)state;
+	for (int t = 1; t < NTYPES - 1; t++) {
+		const struct kvt_dtype *type = kvt_dtype_find(names[t]);
+
+		for (uint32_t bits = 0; bits < 1u << (8 * type->elem); bits++) {
+			uint16_t element = (uint16_t)bits, again = 0;
+			float x;
+
+			kvt_cast_load(&x, type, &element, 1);
+			kvt_cast_store(&again, type, &x, 1);
+			/* fp8 has no way back to infinity */
+			if (x < 1e6f && x > -1e6f)
+				assert_int_equal(element, again);
+		}
+	}
+}
+
+static void test_scale(void **state)
+{
+	const struct kvt_content none = { .n = 0 };
+	struct kvt_caster c;
+
+	(void)state;
+	assert_int_equal(kvt_caster_init(&c, kvt_dtype_find("fp8_e4m3"), &none, 64, NULL),
+			 0);
+	assert_true(kvt_caster_scaled(&c));
+	assert_true(kvt_caster_scale(&c, 896) == 2 && kvt_caster_scale(&c, 0) == 1);
+	assert_int_equal(kvt_caster_init(&c, kvt_dtype_find("fp8_e4m3fnuz"), &none, 64,
+					 NULL), 0);
+	assert_true(kvt_caster_scale(&c, 448) == 2);
+	assert_int_equal(kvt_caster_init(&c, kvt_dtype_find("bf16"), &none, 64, NULL), 0);
+	assert_true(!kvt_caster_scaled(&c) && kvt_caster_scale(&c, 448) == 1);
+	assert_int_equal(kvt_caster_init(&c, kvt_dtype_find("int8"), &none, 64, NULL),
+			 KVT_UNSUPPORTED);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_kernels),
+		cmocka_unit_test(test_back),
+		cmocka_unit_test(test_scale),
+	};
+
+	cmocka_set_message_output(CM_OUTPUT_TAP);
+	return cmocka_run_group_tests_name("cast", tests, NULL, NULL);
+}
