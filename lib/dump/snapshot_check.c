@@ -9,6 +9,7 @@
 #include "lib/base/print.h"
 #include "lib/dump/halves.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -250,9 +251,31 @@ static enum kvt_status check_content(const struct kvt_group *g, struct check *c)
 	return KVT_OK;
 }
 
+/* One of a layer, or of each head of the model; all of them numbers above 0. */
+static enum kvt_status check_scales(const struct kvt_group *g, struct check *c)
+{
+	int64_t n = kvt_group_nscales(g);
+
+	if (g->scales && g->scale_heads != 1 && g->scale_heads != g->total_heads)
+		return flaw(c, "group.type",
+			    "group %s: %lld scales for the keys of a layer, expected 1 or one for each of %lld heads",
+			    g->id, LL(g->scale_heads), LL(g->total_heads));
+	for (int64_t i = 0; i < n; i++)
+		if (!(g->scales[i] > 0) || !isfinite(g->scales[i]))
+			return flaw(c, "group.type",
+				    "group %s: a scale of layer %llu is %g, expected a number above 0",
+				    g->id, (unsigned long long)
+				    kvt_layer_id(g, i / 2 / g->scale_heads),
+				    (double)g->scales[i]);
+	return KVT_OK;
+}
+
 static enum kvt_status check_tables(const struct kvt_group *g, struct check *c)
 {
-	enum kvt_status status = KVT_OK;
+	enum kvt_status status = check_scales(g, c);
+
+	if (status && !c->inspector)
+		return status;
 
 	for (int64_t i = 0; g->layer_names && i < g->shape.n[KVT_AXIS_L]; i++)
 		if (!g->layer_names[i])
