@@ -321,17 +321,90 @@ static enum kvt_status fit(struct kvt_dump **out, const struct rewrite *r,
 	return status ? kvt_fail(err, status, "%s: %s", r->input, why.text) : KVT_OK;
 }
 
+/* ---- other types ----------------------------------------------------------- */
+
+/* What became of the groups of an output. */
+struct changes {
+	struct kvt_text from[KVT_MAX_GROUPS], to[KVT_MAX_GROUPS];
+	struct kvt_text id[KVT_MAX_GROUPS];
+};
+
+static void print_change(const void *context, int g)
+{
+	const struct changes *c = context;
+
+	if (strcmp(c->from[g].s, c->to[g].s))
+		plainf("%s: values changed: %s to %s\n", c->id[g].s, c->from[g].s,
+		       c->to[g].s);
+}
+
+static void put_change(const void *context, int g, struct json_out *out, json_t *o)
+{
+	const struct changes *c = context;
+	json_t *change;
+
+	if (!strcmp(c->from[g].s, c->to[g].s))
+		return;
+	change = json_put_object(out, o, "values_changed");
+	json_put_text(out, change, "from", c->from[g].s);
+	json_put_text(out, change, "to", c->to[g].s);
+}
+
+/* The type that became 'to', which may be of keys alone, or of values. */
+static struct kvt_text type_before(const struct kvt_group *from,
+				   const struct kvt_group *to)
+{
+	struct kvt_group part = *from;
+	int half = kvt_group_half(to);
+
+	if (half >= 0 && part.content.turn[half])
+		part.content.turn[!half] = 1;
+	return kvt_group_type(&part);
+}
+
+/* With the types of the template. */
+static enum kvt_status rewrite_retyped(struct rewrite *r, const struct kvt_dump *dump,
+				       struct kvt_error *err)
+{
+	struct kvt_dump *retyped;
+	struct changes changes;
+	int from[KVT_MAX_GROUPS];
+	enum kvt_status status;
+
+	if (shard_sharing() || is_stream_out(r->output))
+		return kvt_fail(err, KVT_USAGE,
+				"--cache-dtype=template writes one file, without --shard");
+	if ((status = kvt_output_retype(&retyped, from, &r->create, r->output, dump,
+					r->rotation, err)))
+		return status;
+	for (int g = 0; retyped && g < kvt_dump_snapshot(retyped)->ngroups; g++) {
+		const struct kvt_group *to = kvt_dump_group(retyped, g);
+
+		changes.from[g] = type_before(kvt_dump_group(dump, from[g]), to);
+		changes.to[g] = kvt_group_type(to);
+		snprintf(changes.id[g].s, sizeof(changes.id[g].s), "%s", to->id);
+	}
+	if (retyped)
+		r->own = (struct rewrite_own){ .context = &changes, .print = print_change,
+					       .put = put_change };
+	status = rewrite_alone(r, retyped ? retyped : dump, err);
+	kvt_dump_close(retyped);
+	return status;
+}
+
 enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dump,
 			     struct kvt_error *err)
 {
 	struct kvt_dump *fitting;
+	struct rewrite own = *r;
 	enum kvt_status status = fit(&fitting, r, dump, err);
 
 	if (status)
 		return status;
 	if (fitting)
 		dump = fitting;
-	status = shard_sharing() ? rewrite_parts(r, dump, err) :
+	status = r->cache_dtype ? rewrite_retyped(&own, dump, err) :
+		 shard_sharing() ? rewrite_parts(r, dump, err) :
 				   rewrite_alone(r, dump, err);
 	kvt_dump_close(fitting);
 	return status;

@@ -353,6 +353,14 @@ struct kvt_format {
 	enum kvt_status (*tell)(struct kvt_reader *reader, struct kvt_error *err);
 
 	/*
+	 * The dump with the types that the file is to have by options.template_path, as
+	 * kvt_output_retype(); the writer has options and snapshot only.  NULL: those of
+	 * a dump are its own.
+	 */
+	enum kvt_status (*retype)(struct kvt_dump **out, int from[KVT_MAX_GROUPS],
+				  struct kvt_writer *writer, const struct kvt_dump *dump,
+				  const char *rotation, struct kvt_error *err);
+	/*
 	 * Creates writer->temporary (already chosen) and fills the flats or
 	 * tilings.  NULL: read only.
 	 */

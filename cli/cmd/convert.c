@@ -2,6 +2,8 @@
 /* convert.c - another format, the same memory layout */
 #include "cli/set.h"
 
+#include <string.h>
+
 #include "lib/kvt/derive.h"
 
 struct numbers {
@@ -53,6 +55,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "ggsq, ggsn: without --template: the context of --model's GGUF" },
 		{ "key-order", 0, OPT_STRING, &r.create.key_order, "ORDER",
 		  "ggsq, ggsn: of its keys, if they come from elsewhere: pairs, halves" },
+		{ "cache-dtype", 0, OPT_STRING, &r.cache_dtype, "template",
+		  "ggsq, ggsn: change numbers to the types that the template has" },
+		{ "rotation", 0, OPT_STRING, &r.rotation, "R",
+		  "with it: what its build rotates: hadamard, none, k, v, k128/v64" },
 		{ "row-ranks", 0, OPT_COUNT, &r.create.row_ranks, "N",
 		  "offload: files as of an engine with N ranks" },
 		{ "row-form", 0, OPT_STRING, &r.create.row_form, "FORM",
@@ -75,6 +81,14 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ r.output || r.out_dir, "an output" }, { 0 } }, err)))
 		return status;
 	r.create.model_path = r.hints.model;
+	if (r.cache_dtype && strcmp(r.cache_dtype, "template"))
+		return kvt_fail(err, KVT_USAGE,
+				"--cache-dtype is '%.60s', expected template",
+				r.cache_dtype);
+	if (r.rotation && !r.cache_dtype)
+		return kvt_fail(err, KVT_USAGE,
+				"--rotation is for --cache-dtype=template; that of the input is --set=rotation=%.40s",
+				r.rotation);
 	if (numbers.scale && !numbers.type)
 		return kvt_fail(err, KVT_USAGE, "--scale is for --decode");
 	return rewrite_each(&r, &cmd_convert, argv, nargs, convert, &numbers, err);
@@ -96,6 +110,9 @@ const struct command cmd_convert = {
 		"  kvtool convert --decode=float32 fp8.h5 numbers.npy\n"
 		"  kvtool convert --format=mlx --request=0 snapshot.h5 "
 		"prompt.safetensors\n"
+		"  kvtool convert --format=ggsq --template=q8_0.ggsq "
+		"--cache-dtype=template \\\n"
+		"      --rotation=hadamard --heads=8 f16.ggsq mine.ggsq\n"
 		"  kvtool convert --format=safetensors snapshot.h5 - | ssh host 'cat "
 		">kv.st'\n",
 	.streams = STREAM_FIRST,

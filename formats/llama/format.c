@@ -616,6 +616,7 @@ const struct kvt_format kvt_ggsq_format = {
 	.facts = facts,
 	.checks = "every field, length",
 	.open = llama_open,
+	.retype = kvt_llama_retype,
 	.create = kvt_llama_create,
 	.finish = kvt_llama_finish,
 };
@@ -627,6 +628,7 @@ const struct kvt_format kvt_ggsn_format = {
 	.facts = facts,
 	.checks = "every field, length",
 	.open = llama_open,
+	.retype = kvt_llama_retype,
 	.create = kvt_llama_create,
 	.finish = kvt_llama_finish,
 };
