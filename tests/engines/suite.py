@@ -60,9 +60,9 @@ ENGINES = [
     ("mooncake-0.3.12", 900, ["mooncake_stores.py"]),
     ("llama.cpp", 1800, ["llama_states.py", "llama_gguf.py", "llama_types.py",
                           "llama_retype.py", "llama_travel.py", "llama_made.py",
-                          "llama_slots.py"]),
+                          "llama_slots.py", "llama_vllm.py"]),
     ("llama.cpp-0.3.16", 1800, ["llama_states.py", "llama_types.py", "llama_retype.py",
-                                 "llama_travel.py", "llama_made.py"]),
+                                 "llama_travel.py", "llama_made.py", "llama_vllm.py"]),
     ("nixl", 900, ["nixl_lists.py"]),
     ("nixl-1.4", 900, ["nixl_lists.py"]),
 ]
