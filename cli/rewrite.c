@@ -150,14 +150,23 @@ static enum kvt_status create(struct kvt_writer **out, const struct rewrite *r,
 	return status;
 }
 
-/* Of a format without blocks: the tokens of the request, and its states. */
+/*
+ * Of a format without blocks: the tokens of the request, and its states.  Layers have the
+ * numbers that the file has of them ('as'), which may count each cache from 0.
+ */
 static enum kvt_status verify_tokens(const struct kvt_dump *source,
+				     const struct kvt_snapshot *as,
 				     const struct kvt_dump *written,
 				     const struct kvt_run *run, struct kvt_error *err)
 {
 	const struct kvt_diff_options options = { .by = KVT_DIFF_TOKENS };
-	enum kvt_status status = kvt_diff(source, written, &options, NULL, run, err);
+	struct kvt_dump *numbered;
+	enum kvt_status status = kvt_dump_renumber(&numbered, source, as, err);
 
+	if (status)
+		return status;
+	status = kvt_diff(numbered, written, &options, NULL, run, err);
+	kvt_dump_close(numbered);
 	/* what can be written can be compared */
 	if (status == KVT_BAD_INPUT)
 		status = KVT_MISMATCH;
@@ -181,7 +190,8 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 		return status;
 	run.device = NULL;
 	status = info->one_request || info->by_tokens ?
-		 verify_tokens(t->source[0], again, &run, &why) :
+		 verify_tokens(t->source[0], kvt_writer_snapshot(t->writer[0]), again,
+			       &run, &why) :
 		 r->own.verify ?
 		 r->own.verify(r->own.context, again, t->seen, &run, &why) :
 		 verify_source(r->origin ? r->origin : t->source[0], again, t->seen, &run,

@@ -613,6 +613,34 @@ static enum kvt_status take_layouts(struct kvt_llama_writing *w)
 	return status;
 }
 
+/* Layers are counted from 0 in each cache, whatever numbers the model has for them. */
+static enum kvt_status number_layers(const struct kvt_llama_writing *w)
+{
+	for (int g = 0; g < w->snapshot->ngroups; g++) {
+		struct kvt_group *group = &w->snapshot->group[g];
+		int64_t n = group->shape.n[KVT_AXIS_L];
+
+		if (group->layer_ids || group->kind == KVT_OPAQUE)
+			continue;
+		if (!(group->layer_ids = calloc((size_t)n + 1,
+						sizeof(*group->layer_ids))))
+			return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+	}
+	for (int i = 0; i < w->like.ncaches; i++) {
+		const struct kvt_llama_written *c = &w->cache[i];
+
+		for (int kv = 0; c->like && kv < 1 + c->like->has_values; kv++)
+			for (int64_t l = 0; l < c->like->nlayers; l++) {
+				const struct kvt_llama_source *s =
+					kvt_llama_source_of(c, kv, l);
+
+				w->snapshot->group[s->group].layer_ids[s->layer] =
+					(uint32_t)l;
+			}
+	}
+	return KVT_OK;
+}
+
 static void add_fact(struct kvt_writer *writer, const char *text)
 {
 	char *fact = writer->fact[writer->facts.n];
@@ -756,8 +784,7 @@ enum kvt_status kvt_llama_create(struct kvt_writer *writer, struct kvt_error *er
 	       (status = take_layouts(w)) || (status = write_fields(w, &file)));
 	for (int i = 0; !status && i < w->like.ncaches; i++)
 		status = place_cache(w, i);
-	if (!status)
-		status = place_states(w);
+	(void)(status || (status = place_states(w)) || (status = number_layers(w)));
 	if (!status)
 		tell(w);
 	kvt_llama_writing_free(w);

@@ -48,6 +48,10 @@ kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dump,
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_rename(struct kvt_dump **out, const struct kvt_dump *dump,
 		const char *const *name, struct kvt_error *err);
+/* All of it; layers have the numbers that 'as' has of them, whose groups are these. */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_renumber(struct kvt_dump **out, const struct kvt_dump *dump,
+		  const struct kvt_snapshot *as, struct kvt_error *err);
 
 /* ---- merge: all ranks of a model ------------------------------------------- */
 
