@@ -6,6 +6,12 @@
  * has a multiple of 64 numbers: keys by the largest power of two that divides it, values
  * by 64, each if its own type is quantised.  No file says it, and an environment
  * variable turns it off; so it is told, but for what never was rotated.
+ *
+ * Nor do the numbers of one file say it.  Of 64 sets of keys and of values of models with
+ * random weights (heads of 64 to 256, q8_0 and q5_1, half of them rotated) the largest
+ * rms of a channel to the median is 1.22 to 1.79 rotated and 1.25 to 1.71 not, kurtosis
+ * 2.84 to 3.13 and 2.85 to 3.13: no threshold is right, although trained weights, whose
+ * keys have few large channels, may tell.  A second dump of the same tokens does.
  */
 #include <stdlib.h>
 #include <string.h>
