@@ -142,10 +142,10 @@ CASES = [("gqa", 64, "q8_0", "q8_0"), ("gqa", 128, "q8_0", "f16"),
 
 
 def main():
-    there = "a state of float16 gets the types of a quantised cache, and the engine " \
-        f"goes on with the {GREEDY} tokens that it says after its own prompt"
-    back = "a state of a quantised cache becomes float16, and the engine goes on with " \
-        f"the {GREEDY} tokens of the quantised one"
+    there = "a state of float16 becomes one of a quantised cache, and the engine " \
+        f"says the {GREEDY} tokens of its own prompt"
+    back = "a state of a quantised cache becomes float16, and the engine says the " \
+        f"{GREEDY} tokens of the quantised one"
     for name, dim, k, v in CASES:
         for on in (True, False) if dim % 64 == 0 and dim else (True,):
             case = Case(name, dim or 32, k, v, on, proof.seed)
