@@ -52,6 +52,7 @@ extern const struct command
 	cmd_expect,
 	cmd_fsck,
 	cmd_guess,
+	cmd_prefix,
 	cmd_import,
 	cmd_workers,
 	cmd_size,

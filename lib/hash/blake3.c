@@ -53,7 +53,9 @@ static void compress(uint32_t cv[8], const uint8_t block[BLOCK], uint64_t counte
 		{ 0, 4, 8, 12 }, { 1, 5, 9, 13 }, { 2, 6, 10, 14 }, { 3, 7, 11, 15 },
 		{ 0, 5, 10, 15 }, { 1, 6, 11, 12 }, { 2, 7, 8, 13 }, { 3, 4, 9, 14 },
 	};
-	static const int next[16] = { 2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8 };
+	static const int next[16] = {
+		2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8,
+	};
 	uint32_t v[16], m[16], moved[16];
 
 	for (int i = 0; i < 16; i++)

@@ -2,9 +2,9 @@
 /*
  * python.c - hash() of CPython: of tuples, whole numbers and text
  *
- * Facts: CPython 3.11, Objects/tupleobject.c (xxHash on 64-bit lanes), Python/pyhash.c
- * (numbers modulo 2^61-1; SipHash-1-3 of text), Python/bootstrap_hash.c (its key out of
- * PYTHONHASHSEED: bytes of a linear congruential generator; of seed 0, zeros).
+ * Facts: CPython 3.11, tuples are xxHash on 64-bit lanes, numbers are modulo 2^61-1,
+ * text is SipHash-1-3; its key out of PYTHONHASHSEED are bytes of a linear congruential
+ * generator; of seed 0, zeros.
  */
 #include "lib/hash/python.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* python.h - hash() of CPython 3.11 and later on 64-bit machines, as far as names use it */
+/* python.h - hash() of CPython 3.11 and later, on 64 bits, as far as names use it */
 #ifndef KVT_PYTHON_HASH_H
 #define KVT_PYTHON_HASH_H
 

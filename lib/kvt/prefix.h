@@ -44,17 +44,17 @@ enum kvt_prefix_hash kvt_prefix_hash_find(const char *name);
 /* What is hashed, and what becomes of the hash. */
 enum kvt_prefix_form {
 	KVT_PREFIX_VLLM,		/* (parent, tokens, extras), all bytes of it */
-	KVT_PREFIX_LMCACHE,		/* (parent, tokens, ()), its first 8 as a number */
+	KVT_PREFIX_LMCACHE,		/* (parent, tokens, ()); 8 bytes as a number */
 	KVT_PREFIX_LMCACHE_MP,		/* blake3; or as vLLM, without extras */
 	KVT_PREFIX_SGLANG,		/* digest before it, tokens of 4 bytes */
-	KVT_PREFIX_SGLANG_EVENT,	/* likewise; first 8 bytes as a number with a sign */
+	KVT_PREFIX_SGLANG_EVENT,	/* likewise; 8 bytes as a number with a sign */
 };
 
 /* What a key may say. */
 enum kvt_prefix_part {
 	KVT_PREFIX_SEED = 1, KVT_PREFIX_SALT = 2, KVT_PREFIX_LORA = 4,
 	KVT_PREFIX_LORA_PATH = 8, KVT_PREFIX_ITEMS = 16, KVT_PREFIX_EXTRA_KEY = 32,
-	KVT_PREFIX_BESIDE_VLLM = 64,
+	KVT_PREFIX_WITHOUT_VLLM = 64,
 };
 
 /* How one range of releases of an engine names blocks. */
@@ -68,7 +68,7 @@ struct kvt_prefix_rule {
 	unsigned parts;			/* of a key; others are refused, not ignored */
 	bool tagged;			/* extras begin with what they are */
 	bool random;			/* without a seed, whatever the hash */
-	bool partial;			/* a last block that is not full has a name, too */
+	bool partial;			/* a last block that is not full has a name */
 	int64_t block;			/* the engine's default, in tokens; 0: none */
 };
 const struct kvt_prefix_rule *kvt_prefix_rule_at(int i);	/* NULL past the last */
@@ -88,7 +88,7 @@ struct kvt_prefix_key {
 	const char *salt;		/* NULL: none; "" is one */
 	const char *extra_key;		/* SGLang's, likewise */
 	const char *lora, *lora_path;	/* NULL: none; vLLM since 0.31 hashes the path */
-	bool beside_vllm;		/* LMCache where vLLM can be imported */
+	bool without_vllm;		/* LMCache where vLLM cannot be imported */
 	int nitems;
 	const struct kvt_prefix_item *item;	/* in the order of their tokens */
 };
@@ -100,8 +100,8 @@ struct kvt_prefix {
 	const struct kvt_prefix_key *key;
 	enum kvt_prefix_hash algorithm;
 	int64_t tokens;			/* of all its blocks */
-	int nbytes;			/* of the hash; 0: SGLang before the first block */
-	uint8_t hash[KVT_PREFIX_BYTES];	/* of the last block; of nothing, what begins it */
+	int nbytes;			/* of the hash; 0: SGLang, before any block */
+	uint8_t hash[KVT_PREFIX_BYTES];	/* of the last block, or before any */
 };
 
 /*
@@ -127,6 +127,25 @@ kvt_prefix_next(struct kvt_prefix *prefix, const int64_t *tokens, int64_t n,
 
 /* As file names and keys have it: lower-case hex; of builtin Python's, "-18f1...". */
 void kvt_prefix_name(char out[KVT_PREFIX_NAME], const struct kvt_prefix *prefix);
+
+/* ---- where a block lies ---------------------------------------------------- */
+
+/* What names of files and keys say besides the hash. */
+struct kvt_prefix_place {
+	const char *model;		/* NULL: only vLLM's need none */
+	const char *dtype;		/* LMCache in the engine's process: "bfloat16" */
+	struct kvt_rank rank;		/* of TP; size 0: none, as of MLA in SGLang */
+	int64_t group;			/* of vLLM's and of LMCache's objects */
+	const char *salt;		/* part of a key of LMCache's second level */
+};
+
+/*
+ * "762/b2_g0/762b...bin" of vLLM, below the folder of the rank; the key of LMCache, the
+ * file of its second level; the file of SGLang.  False: the rule has none, or needs more
+ * than 'place' says, or it does not fit.
+ */
+bool kvt_prefix_file(char *out, size_t room, const struct kvt_prefix *prefix,
+		     const struct kvt_prefix_place *place);
 
 #ifdef __cplusplus
 }

@@ -2,10 +2,10 @@
 /*
  * chain.c - the hash of one block after another
  *
- *	vLLM		H((parent, (tokens), None or extras)); before the first block H(seed)
+ *	vLLM		H((parent, (tokens), None or extras)); before the first H(seed)
  *	LMCache		the same with (), shortened to a number of 8 bytes, which is the
  *			parent of the next; or Python's own hash of that tuple
- *	LMCache MP	BLAKE3(parent, tokens as u32 big-endian), BLAKE3(8 zeros, u32 0) first
+ *	LMCache MP	BLAKE3(parent, tokens as u32 big-endian), BLAKE3(12 zeros) first
  *	SGLang		SHA-256(parent, tokens as u32 little-endian), nothing first
  *
  * Facts: as rule.c; the words of SGLang's seeds are from its mem_cache/utils.py.
@@ -267,6 +267,10 @@ enum kvt_status kvt_prefix_next(struct kvt_prefix *p, const int64_t *tokens, int
 
 static enum kvt_status random_seed(const struct kvt_prefix *p, struct kvt_error *err)
 {
+	if (p->key->rule->form != KVT_PREFIX_VLLM && !is_xxhash(p->algorithm))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"LMCache's %s names begin with vLLM's seed, which is PYTHONHASHSEED; where that is not set, it is random until vLLM 0.28, so that they cannot be worked out, and vllm-none-hash since 0.29: give --seed",
+				kvt_prefix_hash_name(p->algorithm));
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"where PYTHONHASHSEED is not set, %s begins %s names with random bytes of each process, which nothing keeps: these names cannot be worked out; give --seed, the value that it was set to",
 			p->key->rule->what, kvt_prefix_hash_name(p->algorithm));
@@ -280,10 +284,11 @@ static enum kvt_status start_builtin(struct kvt_prefix *p, struct kvt_error *err
 	unsigned long long value = 0;
 
 	p->nbytes = 8;
-	if (!p->key->beside_vllm)
+	if (p->key->without_vllm)
 		return KVT_OK;
 	if (!seed || !strcmp(seed, "random"))
-		return random_seed(p, err);
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"LMCache's builtin names begin with 0 where vLLM cannot be imported, else with the hash of PYTHONHASHSEED, which is random where that was not set and then kept nowhere: give --seed=N or --without-vllm");
 	if (digits && digits <= 10)
 		value = strtoull(seed, NULL, 10);
 	if (!digits || digits > 10 || seed[digits] || value > UINT32_MAX)
@@ -327,7 +332,8 @@ static void add_part(struct sha256 *sha, const char *part)
 /* Events know the salt alone, and hash it in another way. */
 static void start_sglang(struct kvt_prefix *p)
 {
-	static const char space[] = "sglang-cache-namespace-v1", old[] = "sglang-cache-salt-v1";
+	static const char space[] = "sglang-cache-namespace-v1";
+	static const char old[] = "sglang-cache-salt-v1";
 	const struct kvt_prefix_key *key = p->key;
 	bool event = key->rule->form == KVT_PREFIX_SGLANG_EVENT;
 	struct sha256 sha;
@@ -361,12 +367,13 @@ static enum kvt_status check_parts(const struct kvt_prefix_key *key,
 		{ KVT_PREFIX_LORA_PATH, key->lora_path != NULL, "path of a LoRA" },
 		{ KVT_PREFIX_ITEMS, key->nitems > 0, "pictures" },
 		{ KVT_PREFIX_EXTRA_KEY, key->extra_key != NULL, "extra key" },
-		{ KVT_PREFIX_BESIDE_VLLM, key->beside_vllm, "vLLM beside it" },
+		{ KVT_PREFIX_WITHOUT_VLLM, key->without_vllm, "vLLM beside it" },
 	};
 
 	if (key->rule->why_not)
-		return kvt_fail(err, KVT_UNSUPPORTED, "names of %s are not worked out: %s",
-				key->rule->what, key->rule->why_not);
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"names of %s are not worked out: %s", key->rule->what,
+				key->rule->why_not);
 	if (!(key->rule->hashes & 1u << hash))
 		return kvt_fail(err, KVT_USAGE, "%s has no names by %s", key->rule->what,
 				kvt_prefix_hash_name(hash));
@@ -391,6 +398,9 @@ enum kvt_status kvt_prefix_start(struct kvt_prefix *out, const struct kvt_prefix
 	*out = (struct kvt_prefix){ .key = key, .algorithm = hash };
 	if ((status = check_parts(key, hash, err)))
 		return status;
+	if (key->without_vllm && (key->seed || hash != KVT_PREFIX_BUILTIN))
+		return kvt_fail(err, KVT_USAGE,
+				"without vLLM LMCache has builtin names, and no seed");
 	if (form == KVT_PREFIX_SGLANG || form == KVT_PREFIX_SGLANG_EVENT) {
 		start_sglang(out);
 	} else if (hash == KVT_PREFIX_BLAKE3) {

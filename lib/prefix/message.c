@@ -2,7 +2,7 @@
 /*
  * message.c - a pickle or CBOR of a tuple, as CPython's pickle and cbor2 write it
  *
- * Facts: CPython's Modules/_pickle.c, protocol 5; RFC 8949, sections 3 and 4.2.
+ * Facts: CPython's pickle, protocol 5; RFC 8949, sections 3 and 4.2.
  */
 #include "lib/prefix/message.h"
 
@@ -14,7 +14,10 @@ enum {
 	BYTES = 0x43, TEXT4 = 0x58, EMPTY_TUPLE = 0x29, GET = 0x68, LONG_GET = 0x6a,
 	TUPLE = 0x74, TUPLE1 = 0x85, LONG = 0x8a, TEXT1 = 0x8c, REMEMBER = 0x94,
 };
-enum { C_UNSIGNED = 0, C_NEGATIVE = 1, C_BYTES = 2, C_TEXT = 3, C_ARRAY = 4, C_NONE = 0xf6 };
+enum {
+	C_UNSIGNED = 0, C_NEGATIVE = 1, C_BYTES = 2, C_TEXT = 3, C_ARRAY = 4,
+	C_NONE = 0xf6,
+};
 
 static void put(struct kvt_message *m, const void *bytes, size_t n)
 {
@@ -214,7 +217,7 @@ enum kvt_status kvt_message_end(struct kvt_message *m, struct kvt_error *err)
 				KVT_MESSAGE_BYTES);
 	if (!m->cbor && (m->again || has_equals(m)))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block has two equal strings among salt, LoRA and pictures, or very many of them: its pickle depends on which are one object in the engine's memory, so its name does not follow from what is given; sha256_cbor has names that do");
+				"a block has two equal strings among salt, LoRA and pictures, or very many: its pickle depends on which are one object in the engine, so its name does not follow from values; those of sha256_cbor do");
 	for (int i = 0; !m->cbor && i < 8; i++)
 		m->bytes[FRAME - 8 + i] = (uint8_t)((uint64_t)(m->n - FRAME) >> 8 * i);
 	return KVT_OK;

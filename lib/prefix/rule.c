@@ -14,7 +14,8 @@
 
 enum {
 	VLLM_HASHES = BIT(SHA256) | BIT(SHA256_CBOR) | BIT(XXHASH) | BIT(XXHASH_CBOR),
-	VLLM_PARTS = KVT_PREFIX_SEED | KVT_PREFIX_SALT | KVT_PREFIX_LORA | KVT_PREFIX_ITEMS,
+	VLLM_PARTS = KVT_PREFIX_SEED | KVT_PREFIX_SALT | KVT_PREFIX_LORA |
+		     KVT_PREFIX_ITEMS,
 	SGLANG_PARTS = KVT_PREFIX_SALT | KVT_PREFIX_EXTRA_KEY,
 };
 
@@ -27,7 +28,7 @@ static const struct kvt_prefix_rule rules[] = {
 	  KVT_PREFIX_SHA256, VLLM_PARTS, .random = true },
 	{ "lmcache", "LMCache in the engine's process", NULL, KVT_PREFIX_LMCACHE,
 	  VLLM_HASHES | BIT(BUILTIN), KVT_PREFIX_BUILTIN,
-	  KVT_PREFIX_SEED | KVT_PREFIX_BESIDE_VLLM, .random = true, .partial = true,
+	  KVT_PREFIX_SEED | KVT_PREFIX_WITHOUT_VLLM, .random = true, .partial = true,
 	  .block = 256 },
 	{ "lmcache-mp", "LMCache's server of its own, and its second level", NULL,
 	  KVT_PREFIX_LMCACHE_MP, VLLM_HASHES | BIT(BLAKE3), KVT_PREFIX_BLAKE3,
@@ -37,7 +38,7 @@ static const struct kvt_prefix_rule rules[] = {
 	{ "sglang-event", "hashes in SGLang's KV events", NULL, KVT_PREFIX_SGLANG_EVENT,
 	  BIT(SHA256), KVT_PREFIX_SHA256, .parts = SGLANG_PARTS },
 	{ .name = "mooncake", .what = "Mooncake's store",
-	  .why_not = "it stores under keys of the engine that uses it; give that one, sglang or lmcache-mp" },
+	  .why_not = "its keys are those of the engine; give sglang or lmcache-mp" },
 	{ .name = "flexkv", .what = "FlexKV",
 	  .why_not = "no file that it named was there to prove a rule by" },
 	{ .name = "dynamo", .what = "Dynamo's KVBM",
