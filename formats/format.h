@@ -189,6 +189,9 @@ struct kvt_reader {
 	bool empty;			/* sound, and there is nothing in it */
 	int64_t skip;			/* bytes before the data, as was said */
 	bool other_dtype;		/* hints->dtype is of what was coded as these */
+	/* of files that are named by hashes: who names, tokens a hash, blocks a file */
+	const char *named_by;		/* "vllm"; NULL: they are not */
+	int64_t named_unit, named_blocks;	/* 0: a block, 1 */
 	struct kvt_files files;		/* of the flat groups; others may be listed */
 	struct kvt_flat flat[KVT_MAX_GROUPS];	/* where there is no tiling */
 	/* or the data are of others, which kvt_open() joins; both owned */

@@ -9,6 +9,7 @@
 #include "formats/format.h"
 #include "formats/manifest/manifest.h"
 #include "formats/model/config.h"
+#include "formats/store/prompt.h"
 #include "lib/base/nearest.h"
 
 #include <errno.h>
@@ -384,6 +385,8 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	kvt_snapshot_init(&reader->leaf.snapshot);
 	if ((status = format->open(reader, path, hints, err)) ||
 	    (reader->nsources && (status = join_sources(reader, err))) ||
+	    (hints && hints->prompts.n &&
+	     (status = kvt_prompt_place(reader, hints, err))) ||
 	    (status = kvt_manifest_blocks_of(&reader->leaf.snapshot, hints, path, err)) ||
 	    (status = settle(reader, hints, err)) ||
 	    (status = kvt_hints_compare(hints, reader, err)) ||

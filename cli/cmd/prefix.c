@@ -342,7 +342,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "cache salt of the request" },
 		{ "extra-key", 0, OPT_STRING, &n.key.extra_key, "TEXT",
 		  "extra key of the request (SGLang)" },
-		{ "lora", 0, OPT_STRING, &said.lora, "NAME[=PATH]",
+		{ "lora", 0, OPT_STRING, &said.lora, "NAME[=WHERE]",
 		  "LoRA of the request; vLLM since 0.31 names by its path, too" },
 		{ "item", 0, OPT_STRINGS, &said.items, "ID:BEGIN-END",
 		  "a picture and the tokens that stand for it" },

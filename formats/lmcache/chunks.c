@@ -306,6 +306,7 @@ enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o)
 	    (status = count_tokens(o)) ||
 	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))
 		return status;
+	o->chunks.named_by = o->part[0].key.group >= 0 ? "lmcache-mp" : "lmcache";
 	if (!(s->model = strdup(o->part[0].key.model)))
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 	return kvt_chunks_place(o->reader, &o->chunks, o->hints, o->err);

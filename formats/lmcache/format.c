@@ -170,6 +170,7 @@ const struct kvt_format kvt_lmcache_format = {
 	.facts = kvt_lmcache_facts,
 	.checks = "names, headers where there are any, lengths",
 	.in_layout = kvt_chunks_in_layout,
+	.takes = KVT_TAKES_PROMPT,
 	.probe = lmcache_probe,
 	.open = lmcache_open,
 };

@@ -491,6 +491,7 @@ const struct kvt_format kvt_mooncake_format = {
 		  .reads = true, .writes = false },
 	.facts = facts,
 	.checks = "keys, headers and checksums where there are any, lengths",
+	.takes = KVT_TAKES_PROMPT,
 	.in_layout = kvt_chunks_in_layout,
 	.probe = mooncake_probe,
 	.open = mooncake_open,

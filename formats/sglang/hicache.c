@@ -327,6 +327,8 @@ static enum kvt_status open_pages(struct opening *o)
 	if (!status && !(status = choose_pages(o)) &&
 	    (o->shards == 1 || !(status = gather_shards(o))) && !(status = describe(o)))
 		status = add_pages(o);
+	o->reader->named_by = "sglang";
+	o->reader->named_unit = o->name.dcp_size > 1 ? o->name.page : 0;
 	free(o->file);
 	kvt_tree_free(&o->tree);
 	return status;
@@ -363,6 +365,7 @@ const struct kvt_format kvt_hicache_format = {
 	.checks = "names, lengths",
 	.facts = facts,
 	.in_layout = kvt_store_in_layout,
+	.takes = KVT_TAKES_PROMPT,
 	.directory = true,
 	.probe = hicache_probe,
 	.open = hicache_open,

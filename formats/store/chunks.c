@@ -148,6 +148,7 @@ static void order_free(struct kvt_chains *order)
 	free(order->chain);
 	free(order->runs);
 	free(order->text);
+	kvt_named_free(&order->named);
 	*order = (struct kvt_chains){ 0 };
 }
 
@@ -287,7 +288,14 @@ static enum kvt_status order_load(struct kvt_chains *out, struct kvt_reader *rea
 	enum kvt_status status;
 	size_t nbytes;
 
-	*out = (struct kvt_chains){ 0 };
+	*out = (struct kvt_chains){ .listed = path || hints->prompts.n ||
+						      kvt_chains_known(c) };
+	if (hints->prompts.n && path)
+		return kvt_fail(err, KVT_USAGE,
+				"%s: --prompt and --set=order both say which chunks follow each other",
+				c->where);
+	if (hints->prompts.n)
+		return kvt_chains_of_prompts(out, reader, c, hints, err);
 	if (!path)
 		return kvt_chains_known(c) ? kvt_chains_order(out, c, hints, err) :
 					     each_alone(out, c, err);
@@ -504,7 +512,8 @@ static int64_t number_blocks(struct kvt_chunks *c, const struct kvt_chains *orde
 	for (int64_t r = 0; r < order->count; r++)
 		for (int64_t i = 0; i < order->chain[r].count; i++)
 			number_run(c, &c->run[order->chain[r].run[i]], &next, block_size);
-	for (int64_t i = 0; c->nlost && i < c->nruns; i++)
+	/* those of no request, where it is known which are of one */
+	for (int64_t i = 0; (c->nlost || order->named.unit) && i < c->nruns; i++)
 		number_run(c, &c->run[i], &next, block_size);
 	return next;
 }
@@ -528,8 +537,8 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 	if (!reader->leaf.snapshot.request)
 		return no_memory(c, err);
 	for (int64_t r = 0; !status && r < order->count; r++)
-		status = add_request(reader, c, &order->chain[r],
-				     order->text || kvt_chains_known(c), block_size, err);
+		status = add_request(reader, c, &order->chain[r], order->listed,
+				     block_size, err);
 	for (int64_t i = 0; !status && !c->elsewhere && i < c->nruns; i++)
 		if (c->run[i].block >= 0)
 			status = place_run(reader, c, &c->run[i], err);

@@ -51,6 +51,7 @@ struct kvt_chunks {
 	struct kvt_chunk_run *run;	/* owned; by id */
 	/* of chunks that say which one they follow: */
 	bool again;			/* one that comes twice counts once */
+	const char *named_by;		/* kvt_named_find(); NULL: ids are no hashes */
 	bool elsewhere;			/* the format adds the parts */
 	int64_t nlost;			/* of no request, for want of what they follow */
 	const struct kvt_chunk *lost;	/* the first of those whose parent is not there */

@@ -21,6 +21,9 @@ static const struct kvt_rule rules[] = {
 	{ "file.foreign", KVT_ERROR, "a file whose name none of its tree has" },
 	{ "file.short", KVT_NOTE, "shorter than others: cut, or the last of its "
 				  "request" },
+	{ "prompt.missing", KVT_NOTE, "blocks of a prompt that are not there" },
+	{ "prompt.unreachable", KVT_WARNING, "blocks of a prompt behind one that is "
+					     "not there" },
 	{ "manifest.mismatch", KVT_ERROR, "a manifest that belongs to other data" },
 	{ "group.count", KVT_ERROR, "no group, or too many" },
 	{ "group.id", KVT_ERROR, "a group without an id" },
