@@ -7,6 +7,7 @@ backend the memory and the copy of the GPU are replaced by those of the host.
 """
 import asyncio
 import ctypes
+import json
 import os
 import random
 import sys
@@ -380,6 +381,26 @@ def plain(proof, on, cache, kind, options):
         order = order_file(folder, store, chunks)
         dump = dumps.read(proof, folder, *options, f"--set=order={order}")
         compare(row, cache, dump, chunks, cache.cells, "elements")
+    with proof.row("kvtool names the chunks of a prompt as LMCache does", on) as row:
+        asked = prompts_file(folder, cache)
+        dump = dumps.read(proof, folder, *options, f"--prompt={asked}")
+        compare(row, cache, dump, chunks, cache.cells, "elements by prompt")
+        said = ["--engine=lmcache-mp"] if isinstance(store, Second) else \
+            ["--engine=lmcache", "--without-vllm"]
+        r = proof.must("prefix", "--json", f"--block-size={cache.chunk}",
+                       f"--prompt={asked}", *said)
+        for p in json.loads(r.out)["prompts"]:
+            want = [hash_of(store, key) for name, _, key, _ in chunks
+                    if name == p["name"]]
+            row.equal([b["hash"] for b in p["blocks"]][:len(want)], want,
+                      f"names of {p['name']}")
+
+
+def prompts_file(folder, cache):
+    path = folder + ".prompts.json"
+    with open(path, "w", encoding="ascii") as f:
+        json.dump({name: ids.tolist() for name, ids in cache.ids.items()}, f)
+    return path
 
 
 def layerwise(proof, cache):
