@@ -65,6 +65,7 @@ struct kvt_cache_block *cache_block(struct kvt_cache_replay *r, int64_t publishe
 		return NULL;
 	block->id = *id;
 	block->publisher = publisher;
+	block->index = r->nblocks;
 	r->all[r->nblocks++] = *at = block;
 	return block;
 }

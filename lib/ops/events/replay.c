@@ -428,6 +428,11 @@ const struct kvt_cache_totals *kvt_cache_replay_totals(const struct kvt_cache_re
 	return &r->totals;
 }
 
+int64_t kvt_cache_replay_now(const struct kvt_cache_replay *r)
+{
+	return r->publisher[r->now].skip ? -1 : r->now;
+}
+
 int64_t kvt_cache_replay_changes(const struct kvt_cache_replay *r)
 {
 	return r->changes;

@@ -68,6 +68,7 @@ struct kvt_cache_copy {
 struct kvt_cache_block {
 	struct kvt_block_id id;
 	int64_t publisher;
+	size_t index;			/* of kvt_cache_replay_at() */
 	int ncopies;
 	struct kvt_cache_copy *copy;
 };
@@ -125,6 +126,8 @@ const struct kvt_cache_block *kvt_cache_replay_at(const struct kvt_cache_replay 
 /* Is a copy anywhere, in this group (-1: any)? */
 bool kvt_cache_resident(const struct kvt_cache_replay *r,
 			const struct kvt_cache_block *block, int64_t group);
+/* Whose batch it is that was last taken; -1: its events were passed over. */
+int64_t kvt_cache_replay_now(const struct kvt_cache_replay *r);
 /* Grows with each change of where blocks are. */
 int64_t kvt_cache_replay_changes(const struct kvt_cache_replay *r);
 
