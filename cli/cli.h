@@ -55,6 +55,7 @@ extern const struct command
 	cmd_prefix,
 	cmd_import,
 	cmd_workers,
+	cmd_why,
 	cmd_size,
 	cmd_transfer_sim,
 	cmd_reduce,

@@ -44,6 +44,7 @@ static const struct {
 	{ "move",   &cmd_size },
 	{ NULL,     &cmd_transfer_sim },
 	{ "more",   &cmd_prefix },
+	{ NULL,     &cmd_why },
 	{ NULL,     &cmd_copy_blocks },
 	{ NULL,     &cmd_workers },
 	{ NULL,     &cmd_reduce },

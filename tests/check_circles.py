@@ -89,7 +89,7 @@ BELOW = {
     "lib/prefix": {"pure", "lib/tile"},
     "lib/dump": {"pure", "lib/tile", "kernels"},
     "formats": {"pure", "lib/tile", "lib/prefix", "lib/dump"},
-    "lib/ops": {"pure", "lib/tile", "kernels", "lib/dump"},
+    "lib/ops": {"pure", "lib/tile", "kernels", "lib/prefix", "lib/dump"},
     "cli": {"pure", "lib/tile", "lib/prefix", "kernels", "lib/dump", "formats", "lib/ops"},
 }
 

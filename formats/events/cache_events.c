@@ -67,7 +67,7 @@ static enum kvt_status bad_field(const struct reading *r, const char *field)
 			r->name, r->at, (long long)r->event.number, field);
 }
 
-/* ---- fields -------------------------------------------------------------------- */
+/* ---- fields ------------------------------------------------------------- */
 
 struct fields {
 	const json_t *event;		/* a map, or an array */
@@ -147,7 +147,7 @@ static bool block_id(struct kvt_block_id *out, const json_t *value)
 	return true;
 }
 
-/* ---- an event -------------------------------------------------------------------- */
+/* ---- an event ----------------------------------------------------------- */
 
 static enum kvt_status grow(void **list, size_t *room, size_t n, size_t each,
 			    const struct reading *r)
@@ -240,9 +240,9 @@ static enum kvt_status read_stored(struct reading *r, const struct fields *in)
 	event->has_parent = parent;
 	if (parent && !block_id(&event->parent, parent))
 		return bad_field(r, "parent_block_hash");
-	if (!field(in, "block_size") || !count_field(&event->block_size, in, "block_size"))
-		return bad_field(r, "block_size");
-	if (event->ntokens > INT64_MAX / 2 || event->block_size > INT32_MAX)
+	if (!field(in, "block_size") ||
+	    !count_field(&event->block_size, in, "block_size") ||
+	    event->block_size > INT32_MAX)
 		return bad_field(r, "block_size");
 	if (extra && !json_is_array(extra))
 		return bad_field(r, "extra_keys");
@@ -293,7 +293,7 @@ static enum kvt_status read_event(struct reading *r, const json_t *json)
 	return r->take(r->context, event, r->err);
 }
 
-/* ---- a batch, and what is around it --------------------------------------------- */
+/* ---- a batch, and what is around it ------------------------------------- */
 
 static enum kvt_status read_events(struct reading *r, const json_t *list)
 {
@@ -357,7 +357,7 @@ static enum kvt_status read_record(struct reading *r, const json_t *record)
 	return read_batch(r, batch ? batch : record);
 }
 
-/* ---- the file ---------------------------------------------------------------------- */
+/* ---- the file ----------------------------------------------------------- */
 
 static bool too_large(const char *s, size_t n)
 {

@@ -50,7 +50,8 @@ static size_t find_hash(const char **out, const char *base)
 	bool at = strchr(base, '@');
 
 	for (const char *s = base; *s;) {
-		size_t n = hex_run(s), sign = s > base + 1 && s[-1] == '-' && s[-2] == '@';
+		size_t sign = s > base + 1 && s[-1] == '-' && s[-2] == '@';
+		size_t n = hex_run(s);
 		bool whole = (s == base || !isalnum((unsigned char)s[-1])) &&
 			     !isalnum((unsigned char)s[n]);
 
@@ -77,8 +78,8 @@ static int group_of(const char *name)
 	       atoi(s) : -1;
 }
 
-static enum kvt_status take(struct kvt_file_hashes *names, const char *path, const char *file,
-			    struct kvt_error *err)
+static enum kvt_status take(struct kvt_file_hashes *names, const char *path,
+			    const char *file, struct kvt_error *err)
 {
 	const char *hash, *base = kvt_path_base(file);
 	struct kvt_file_hash *name = &names->name[names->count];
@@ -98,7 +99,8 @@ static enum kvt_status take(struct kvt_file_hashes *names, const char *path, con
 static enum kvt_status sort(struct kvt_file_hashes *names, struct kvt_error *err)
 {
 	qsort(names->name, (size_t)names->count, sizeof(*names->name), by_hash);
-	names->by_end = malloc((size_t)(names->count + 1) * sizeof(struct kvt_file_hash *));
+	names->by_end = malloc((size_t)(names->count + 1) *
+			       sizeof(struct kvt_file_hash *));
 	if (!names->by_end)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	for (int64_t i = 0; i < names->count; i++)
@@ -139,10 +141,10 @@ void kvt_file_hashes_free(struct kvt_file_hashes *names)
 	*names = (struct kvt_file_hashes){ 0 };
 }
 
-/* ---- is it there? ------------------------------------------------------------------ */
+/* ---- is it there? ------------------------------------------------------- */
 
-const struct kvt_file_hash *kvt_file_hashes_find(const struct kvt_file_hashes *names, const char *hash,
-				       int group)
+const struct kvt_file_hash *
+kvt_file_hashes_find(const struct kvt_file_hashes *names, const char *hash, int group)
 {
 	int64_t low = 0, high = names->count;
 
@@ -162,8 +164,8 @@ const struct kvt_file_hash *kvt_file_hashes_find(const struct kvt_file_hashes *n
 }
 
 /* Integers: the last 8 bytes, as vLLM has them; or the first ones, as SGLang. */
-static const struct kvt_file_hash *find_short(const struct kvt_file_hashes *names, const char *hex,
-					  int group)
+static const struct kvt_file_hash *
+find_short(const struct kvt_file_hashes *names, const char *hex, int group)
 {
 	int64_t low = 0, high = names->nends;
 
@@ -191,8 +193,9 @@ static const struct kvt_file_hash *find_short(const struct kvt_file_hashes *name
 	       &names->name[low] : NULL;
 }
 
-const struct kvt_file_hash *kvt_file_hashes_find_id(const struct kvt_file_hashes *names,
-					  const struct kvt_block_id *id, int group)
+const struct kvt_file_hash *
+kvt_file_hashes_find_id(const struct kvt_file_hashes *names,
+			const struct kvt_block_id *id, int group)
 {
 	static const char digits[] = "0123456789abcdef";
 	char hex[65];

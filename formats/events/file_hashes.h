@@ -22,14 +22,16 @@ struct kvt_file_hashes {
 
 /* Walks the folder: see kvt_tree_walk().  Nothing but names is read. */
 KVT_MUST_CHECK enum kvt_status
-kvt_file_hashes_read(struct kvt_file_hashes *out, const char *path, struct kvt_error *err);
+kvt_file_hashes_read(struct kvt_file_hashes *out, const char *path,
+		     struct kvt_error *err);
 void kvt_file_hashes_free(struct kvt_file_hashes *names);
 
 /* Is a file named so, in that group (-1: in any)?  The first of them; NULL: none. */
-const struct kvt_file_hash *kvt_file_hashes_find(const struct kvt_file_hashes *names, const char *hash,
-				       int group);
+const struct kvt_file_hash *
+kvt_file_hashes_find(const struct kvt_file_hashes *names, const char *hash, int group);
 /* The same by a hash as events have it. */
-const struct kvt_file_hash *kvt_file_hashes_find_id(const struct kvt_file_hashes *names,
-					  const struct kvt_block_id *id, int group);
+const struct kvt_file_hash *
+kvt_file_hashes_find_id(const struct kvt_file_hashes *names,
+			const struct kvt_block_id *id, int group);
 
 #endif

@@ -49,7 +49,7 @@ enum kvt_cache_event_kind {
 /* Lists and texts belong to whoever made the event. */
 struct kvt_cache_event {
 	enum kvt_cache_event_kind kind;
-	int64_t number, batch;		/* both from 1 on; of BATCH 'number' is the last one */
+	int64_t number, batch;		/* from 1 on; of BATCH the last one */
 	int64_t sequence;		/* of the batch, as its publisher counts; or -1 */
 	double time;			/* of the batch, seconds; NaN: not given */
 	int64_t rank;			/* of data parallelism; -1: not given */
@@ -65,7 +65,7 @@ struct kvt_cache_event {
 	const int64_t *token;		/* of a pair (speculative bigrams) the first */
 	const char *lora;		/* "": none, or not told */
 	const char *salt;		/* likewise; of the first block */
-	bool has_extra;			/* the first block's hash is of more than tokens */
+	bool has_extra;			/* the first hash is of more than tokens */
 };
 
 #endif

@@ -7,7 +7,7 @@
 
 enum { MAX_PLACES = 4096 };
 
-/* ---- blocks --------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------- */
 
 /* A hash's own bytes are as good as random; but who publishes may be anybody. */
 static size_t hash(int64_t publisher, const struct kvt_block_id *id)
@@ -117,7 +117,7 @@ bool kvt_cache_resident(const struct kvt_cache_replay *r,
 	return false;
 }
 
-/* ---- places ----------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------- */
 
 static char *copy_text(const char *text)
 {
@@ -177,7 +177,8 @@ int64_t cache_place(struct kvt_cache_replay *r, const struct kvt_cache_event *ev
 	struct kvt_cache_place *more;
 
 	for (int64_t i = 0; i < r->nplaces; i++)
-		if (r->place[i].publisher == r->now && r->place[i].group == event->group &&
+		if (r->place[i].publisher == r->now &&
+		    r->place[i].group == event->group &&
 		    !strcmp(r->place[i].medium, event->medium) &&
 		    !strcmp(r->place[i].owner, event->owner))
 			return with_kind(&r->place[i], event) ? i : -1;
@@ -222,7 +223,8 @@ const struct kvt_cache_place *kvt_cache_replay_place(const struct kvt_cache_repl
 	return i < r->nplaces ? &r->place[i] : NULL;
 }
 
-struct kvt_cache_text kvt_cache_place_text(const struct kvt_cache_replay *r, int64_t place)
+struct kvt_cache_text kvt_cache_place_text(const struct kvt_cache_replay *r,
+					   int64_t place)
 {
 	const struct kvt_cache_place *p = &r->place[place];
 	struct kvt_cache_text text;

@@ -2,16 +2,18 @@
 /*
  * replay.c - what a prefix cache held, event by event
  *
- * A block is a hash of one publisher; it may have copies in several places, and more than
- * one in a place: vLLM computes the last block of a prompt anew although it has it, and
- * tells of both.  A removal takes one copy away.  What is told as a problem is what a
- * reader of the events, who can know no more than they say, would get wrong.
+ * A block is a hash of one publisher; it may have copies in several places, and
+ * more than one in a place: vLLM computes the last block of a prompt anew
+ * although it has it, and tells of both.  A removal takes one copy away.  What
+ * is told as a problem is what a reader of the events, who can know no more
+ * than they say, would get wrong.
  *
- * A recording need not have all batches.  What was told before the first that is there, or
- * in those that are lost, is not known: then no removal and no parent is called unknown,
- * but counted as not judged.  AllBlocksCleared ends that.  It is told by the cache of the
- * engine's own memory (GPU, or no medium); whether other media were cleared, too, is not
- * said, so that what they had may be removed or stored again from then on.
+ * A recording need not have all batches.  What was told before the first that
+ * is there, or in those that are lost, is not known: then no removal and no
+ * parent is called unknown, but counted as not judged.  AllBlocksCleared ends
+ * that.  It is told by the cache of the engine's own memory (GPU, or no
+ * medium); whether other media were cleared, too, is not said, so that what
+ * they had may be removed or stored again from then on.
  */
 #include "lib/ops/events/replay_impl.h"
 
@@ -25,7 +27,7 @@ static enum kvt_status no_memory(struct kvt_cache_replay *r)
 	return kvt_fail(r->err, KVT_SYSTEM, "out of memory");
 }
 
-/* ---- findings --------------------------------------------------------------------- */
+/* ---- findings ----------------------------------------------------------- */
 
 void kvt_cache_replay_tell(struct kvt_cache_replay *r,
 			   const struct kvt_cache_finding *finding)
@@ -64,12 +66,13 @@ static bool fresh(const struct kvt_cache_replay *r, int64_t event)
 	return event > r->publisher[r->now].gap;
 }
 
-/* ---- batches ------------------------------------------------------------------------ */
+/* ---- batches ------------------------------------------------------------ */
 
 static void empty(struct kvt_cache_replay *r, bool all);
 
 /* Numbers begin at 0 and grow by one; of 0 again the publisher is a new one. */
-static void check_sequence(struct kvt_cache_replay *r, const struct kvt_cache_event *event)
+static void check_sequence(struct kvt_cache_replay *r,
+			   const struct kvt_cache_event *event)
 {
 	struct cache_publisher *p = &r->publisher[r->now];
 	int64_t before = p->sequence, now = event->sequence;
@@ -120,7 +123,7 @@ static enum kvt_status begin_batch(struct kvt_cache_replay *r,
 	return KVT_OK;
 }
 
-/* ---- where blocks are ------------------------------------------------------------- */
+/* ---- where blocks are --------------------------------------------------- */
 
 static void count(struct kvt_cache_replay *r, struct kvt_cache_copy *copy, int64_t copies)
 {
@@ -159,28 +162,34 @@ static void empty(struct kvt_cache_replay *r, bool all)
 	}
 }
 
-/* Another place of the publisher that has the block; in what medium does not matter. */
-static const struct kvt_cache_copy *elsewhere(const struct kvt_cache_block *block,
-					      int64_t place)
+/* Another place that has the block; where 'group' is asked for, one of the same group. */
+static const struct kvt_cache_copy *elsewhere(const struct kvt_cache_replay *r,
+					      const struct kvt_cache_block *block,
+					      int64_t place, bool group)
 {
-	for (int i = 0; i < block->ncopies; i++)
-		if (block->copy[i].place != place && block->copy[i].copies > 0)
-			return &block->copy[i];
+	for (int i = 0; i < block->ncopies; i++) {
+		const struct kvt_cache_copy *copy = &block->copy[i];
+
+		if (copy->place != place && copy->copies > 0 &&
+		    (!group || r->place[copy->place].group == r->place[place].group))
+			return copy;
+	}
 	return NULL;
 }
 
-/* ---- removals ------------------------------------------------------------------------ */
+/* ---- removals ----------------------------------------------------------- */
 
 static void not_there(struct kvt_cache_replay *r, const struct kvt_cache_block *block,
 		      const struct kvt_cache_copy *copy)
 {
-	const struct kvt_cache_copy *other = elsewhere(block, copy->place);
+	const struct kvt_cache_copy *other = elsewhere(r, block, copy->place, false);
 	struct kvt_cache_text here = kvt_cache_place_text(r, copy->place);
 
 	if (copy->removed && fresh(r, copy->removed))
 		found(r, KVT_CACHE_REMOVED_TWICE, &block->id, copy->removed,
-		      "removed from %s, where it is gone since event %lld%s", here.s,
-		      (long long)copy->removed, copy->cleared ? ", which cleared all" : "");
+		      "removed from %s, where it is gone since event %lld%s",
+		      here.s, (long long)copy->removed,
+		      copy->cleared ? ", which cleared all" : "");
 	else if (copy->stored || !complete(r))
 		r->totals.unjudged++;
 	else if (other)
@@ -196,7 +205,7 @@ static void not_there(struct kvt_cache_replay *r, const struct kvt_cache_block *
 static void take_away(struct kvt_cache_replay *r, const struct kvt_cache_block *block,
 		      struct kvt_cache_copy *copy)
 {
-	const struct kvt_cache_copy *other = elsewhere(block, copy->place);
+	const struct kvt_cache_copy *other = elsewhere(r, block, copy->place, true);
 	struct kvt_cache_text here = kvt_cache_place_text(r, copy->place);
 
 	r->place[copy->place].removed++;
@@ -235,11 +244,12 @@ static enum kvt_status take_removed(struct kvt_cache_replay *r, int64_t place)
 	return KVT_OK;
 }
 
-/* ---- parents -------------------------------------------------------------------------- */
+/* ---- parents ------------------------------------------------------------ */
 
 /* Where it is, or was, in places of the group; false: it was never told there. */
-static bool in_group(const struct kvt_cache_replay *r, const struct kvt_cache_block *block,
-		     int64_t group, bool *is, int64_t *removed)
+static bool in_group(const struct kvt_cache_replay *r,
+		     const struct kvt_cache_block *block, int64_t group,
+		     bool *is, int64_t *removed)
 {
 	bool was = false;
 
@@ -269,7 +279,8 @@ static bool ever_stored(const struct kvt_cache_block *block)
  */
 static bool keeps_parents(const struct kvt_cache_place *p)
 {
-	return is_own(p) && ((!*p->kind && p->group < 1) || strstr(p->kind, "full_attention") ||
+	return is_own(p) && ((!*p->kind && p->group < 1) ||
+			     strstr(p->kind, "full_attention") ||
 			     !strcmp(p->kind, "mla_attention"));
 }
 
@@ -314,12 +325,14 @@ static void check_chain(struct kvt_cache_replay *r, const struct kvt_cache_block
 		found(r, KVT_CACHE_PARENT_DIFFERS, &block->id, copy->stored,
 		      "stored in %s behind another parent than in event %lld: a hash is of all that is before it",
 		      kvt_cache_place_text(r, copy->place).s, (long long)copy->stored);
+	if (copy->chained)
+		return;
 	copy->chained = true;
 	copy->parent = parent;
 	copy->block_size = r->event->block_size;
 }
 
-/* ---- stores --------------------------------------------------------------------------- */
+/* ---- stores ------------------------------------------------------------- */
 
 static void check_span(struct kvt_cache_replay *r, int64_t place)
 {
@@ -379,7 +392,7 @@ static enum kvt_status take_stored(struct kvt_cache_replay *r, int64_t place)
 
 		if (!copy)
 			return no_memory(r);
-		if (dense)
+		if (dense && (!parent || ever_stored(parent)))
 			check_chain(r, block, copy, parent);
 		put_copy(r, block, copy);
 		parent = block;
@@ -387,7 +400,7 @@ static enum kvt_status take_stored(struct kvt_cache_replay *r, int64_t place)
 	return KVT_OK;
 }
 
-/* ---- the replay ------------------------------------------------------------------------ */
+/* ---- the replay --------------------------------------------------------- */
 
 enum kvt_status kvt_cache_replay_take(struct kvt_cache_replay *r,
 				      const struct kvt_cache_event *event,

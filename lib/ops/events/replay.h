@@ -24,18 +24,17 @@ enum kvt_cache_problem {
 	KVT_CACHE_SPAN,			/* not as many tokens as its blocks have */
 	KVT_CACHE_EXTRA,		/* not as many extra keys as blocks */
 	KVT_CACHE_NO_FILE,		/* told to be stored, and no file has it */
-	KVT_CACHE_NOT_ALONE,		/* a part of what a file holds, told as if alone */
+	KVT_CACHE_NOT_ALONE,		/* a part of a file, told as if alone */
 	KVT_CACHE_HASH,			/* not that of its tokens */
 	KVT_CACHE_NPROBLEMS,
 	/* notes: sound engines do this, and who reads their events must know */
 	KVT_CACHE_STORED_TWICE = KVT_CACHE_NPROBLEMS,
-	KVT_CACHE_COPY_STAYS,		/* removed here, and still in another medium */
+	KVT_CACHE_COPY_STAYS,		/* and in another medium still is */
 	KVT_CACHE_RESTART,
 	KVT_CACHE_NFINDINGS,
 };
-/* "parent-unknown"; and what it is, in a sentence without its end. */
+/* "parent-unknown" */
 const char *kvt_cache_problem_name(enum kvt_cache_problem problem);
-const char *kvt_cache_problem_about(enum kvt_cache_problem problem);
 
 /* One of them, or a note.  'text' is valid during the call. */
 struct kvt_cache_finding {
@@ -86,7 +85,7 @@ struct kvt_cache_totals {
 	int64_t unjudged;		/* what lost batches keep from being known */
 	int64_t found[KVT_CACHE_NFINDINGS];
 	bool late;			/* some publisher's first batch is not number 0 */
-	bool unnumbered;		/* batches without numbers: lost ones are not seen */
+	bool unnumbered;		/* batches without: lost ones are not seen */
 	double begin, end;		/* NaN: no times */
 	int nmedia;
 	const char *medium[KVT_CACHE_MEDIA];
@@ -110,8 +109,9 @@ void kvt_cache_replay_tell(struct kvt_cache_replay *r,
 			   const struct kvt_cache_finding *finding);
 
 const struct kvt_cache_totals *kvt_cache_replay_totals(const struct kvt_cache_replay *r);
+/* NULL past the last. */
 const struct kvt_cache_place *kvt_cache_replay_place(const struct kvt_cache_replay *r,
-						     int64_t i);	/* NULL past the last */
+						     int64_t i);
 /* At most 'most', in order; how many there are. */
 int kvt_cache_replay_samples(const struct kvt_cache_sample *out[], int most,
 			     const struct kvt_cache_replay *r);
@@ -135,6 +135,7 @@ int64_t kvt_cache_replay_changes(const struct kvt_cache_replay *r);
 struct kvt_cache_text {
 	char s[200];
 };
-struct kvt_cache_text kvt_cache_place_text(const struct kvt_cache_replay *r, int64_t place);
+struct kvt_cache_text kvt_cache_place_text(const struct kvt_cache_replay *r,
+					   int64_t place);
 
 #endif

@@ -36,7 +36,7 @@ struct kvt_cache_replay {
 	const struct kvt_cache_event *event;	/* the one that is taken */
 };
 
-/* ---- blocks.c ------------------------------------------------------------- */
+/* ---- blocks.c ----------------------------------------------------------- */
 
 /* The block, made where it is new; NULL: out of memory. */
 struct kvt_cache_block *cache_block(struct kvt_cache_replay *r, int64_t publisher,
@@ -50,7 +50,7 @@ int64_t cache_place(struct kvt_cache_replay *r, const struct kvt_cache_event *ev
 int64_t cache_publisher(struct kvt_cache_replay *r, const struct kvt_cache_event *event);
 void cache_free(struct kvt_cache_replay *r);
 
-/* ---- samples.c ------------------------------------------------------------- */
+/* ---- samples.c ---------------------------------------------------------- */
 
 void cache_sample(struct kvt_cache_replay *r, const struct kvt_cache_event *event);
 

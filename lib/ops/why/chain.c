@@ -8,7 +8,7 @@ const char *kvt_why_part_name(enum kvt_why_part part)
 {
 	static const char *const names[KVT_WHY_NPARTS] = {
 		"engine", "hash", "seed", "salt", "extra-key", "lora", "pictures",
-		"beside-vllm", "block-size", "token", "not-full",
+		"without-vllm", "block-size", "token", "not-full",
 	};
 
 	return names[part];

@@ -49,7 +49,9 @@ static void ask(const struct look *l, int64_t place, struct kvt_why_files *out)
 		if (!copy_in(block, place))
 			continue;
 		out->told++;
-		l->state[i] = l->has(l->context, &block->id, p->group) ? IN_FILE : MISSING;
+		l->state[i] = MISSING;
+		if (l->has(l->context, &block->id, p->group))
+			l->state[i] = IN_FILE;
 		out->found += l->state[i] == IN_FILE;
 	}
 }
@@ -67,7 +69,8 @@ static void find_chunks(const struct look *l, int64_t place)
 			continue;
 		while (copy->chained && copy->parent &&
 		       l->state[copy->parent->index] == MISSING &&
-		       (before = copy_in(copy->parent, place)) && before->stored == event) {
+		       (before = copy_in(copy->parent, place)) &&
+		       before->stored == event) {
 			l->state[copy->parent->index] = IN_CHUNK;
 			copy = before;
 		}

@@ -40,7 +40,8 @@ static enum kvt_status put(struct kvt_why_hashes *h, const struct kvt_cache_bloc
 	return KVT_OK;
 }
 
-static enum kvt_status differs(struct kvt_why_hashes *h, const struct kvt_cache_event *event,
+static enum kvt_status differs(struct kvt_why_hashes *h,
+			       const struct kvt_cache_event *event,
 			       const struct kvt_block_id *id, struct kvt_error *err)
 {
 	if (h->ndiffers == h->differs_room) {
@@ -76,7 +77,7 @@ static bool start(struct kvt_prefix *out, const struct kvt_why_hashes *h,
 	return true;
 }
 
-/* Is all told that is hashed?  Of what is beside tokens, a salt and the name of a LoRA. */
+/* Is all told that is hashed?  Beside tokens, a salt and the name of a LoRA. */
 static bool is_told(const struct kvt_prefix_key *key, const struct kvt_cache_event *event)
 {
 	return (!*event->lora || (key->rule->parts & KVT_PREFIX_LORA &&

@@ -14,9 +14,9 @@ struct kvt_why_differs {
 struct kvt_why_hashes {
 	const struct kvt_cache_replay *replay;
 	const struct kvt_prefix_key *key;	/* salt and LoRA are those of events */
-	struct kvt_prefix *prefix;		/* by kvt_cache_block.index; nbytes 0: none */
+	struct kvt_prefix *prefix;		/* by the block's index; nbytes 0: none */
 	size_t room;
-	int64_t same, unknown;			/* blocks; unknown: what is before them is */
+	int64_t same, unknown;			/* blocks; unknown: not told */
 	int64_t ndiffers, differs_room;
 	struct kvt_why_differs *differs;
 };

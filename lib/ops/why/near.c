@@ -64,8 +64,8 @@ static bool other(struct search *s, enum kvt_why_part part, int i)
 	case KVT_WHY_PICTURES:
 		key->nitems = 0;
 		return i < 1;
-	case KVT_WHY_BESIDE:
-		key->beside_vllm = !told->beside_vllm;
+	case KVT_WHY_WITHOUT_VLLM:
+		key->without_vllm = !told->without_vllm;
 		return i < 1;
 	case KVT_WHY_BLOCK_SIZE:
 		s->now.rule.block = i < NBLOCKS ? blocks[i] : 1;
@@ -96,7 +96,7 @@ static bool is_changed(const struct search *s, enum kvt_why_part part)
 		!same(a->key.seed, b->key.seed), !same(a->key.salt, b->key.salt),
 		!same(a->key.extra_key, b->key.extra_key),
 		!same(a->key.lora, b->key.lora), a->key.nitems != b->key.nitems,
-		a->key.beside_vllm != b->key.beside_vllm, a->block != b->block,
+		a->key.without_vllm != b->key.without_vllm, a->block != b->block,
 	};
 
 	return changed[part];
@@ -118,7 +118,7 @@ static void describe(struct kvt_why_near *out, const struct search *s)
 	said[KVT_WHY_SALT] = k->salt ? k->salt : "none";
 	said[KVT_WHY_EXTRA_KEY] = said[KVT_WHY_PICTURES] = "none";
 	said[KVT_WHY_LORA] = k->lora ? k->lora : "none";
-	said[KVT_WHY_BESIDE] = k->beside_vllm ? "yes" : "no";
+	said[KVT_WHY_WITHOUT_VLLM] = k->without_vllm ? "yes" : "no";
 	said[KVT_WHY_BLOCK_SIZE] = number;
 	out->text[0] = '\0';
 	for (int part = 0; part < KVT_WHY_TOKEN; part++)

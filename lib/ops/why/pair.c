@@ -59,9 +59,9 @@ static bool take_part(struct kvt_why_prompt *to, const struct kvt_why_prompt *fr
 		a->nitems = b->nitems;
 		a->item = b->item;
 		return !same_items(&before.rule.key, b);
-	case KVT_WHY_BESIDE:
-		a->beside_vllm = b->beside_vllm;
-		return before.rule.key.beside_vllm != b->beside_vllm;
+	case KVT_WHY_WITHOUT_VLLM:
+		a->without_vllm = b->without_vllm;
+		return before.rule.key.without_vllm != b->without_vllm;
 	case KVT_WHY_BLOCK_SIZE:
 		to->rule.block = from->rule.block;
 		return before.rule.block != from->rule.block;

@@ -47,7 +47,7 @@ void kvt_why_watch_free(struct kvt_why_watch *watch)
 	*watch = (struct kvt_why_watch){ 0 };
 }
 
-/* ---- blocks by their hashes ------------------------------------------------------ */
+/* ---- blocks by their hashes --------------------------------------------- */
 
 /* As events may have it: all bytes, the last 8 (vLLM), or the first 8 (SGLang). */
 const struct kvt_cache_block *kvt_why_find(const struct kvt_cache_replay *replay,
@@ -71,8 +71,10 @@ const struct kvt_cache_block *kvt_why_find(const struct kvt_cache_replay *replay
 static bool is_there(const struct kvt_why_watch *w, const struct kvt_why_seen_in *in,
 		     const struct kvt_prefix *prefix)
 {
-	return kvt_cache_resident(w->replay, kvt_why_find(w->replay, in->publisher, prefix),
-				  in->group);
+	const struct kvt_cache_block *block = kvt_why_find(w->replay, in->publisher,
+							   prefix);
+
+	return kvt_cache_resident(w->replay, block, in->group);
 }
 
 bool kvt_why_was_stored(void *context, const struct kvt_prefix *prefix)
@@ -90,7 +92,7 @@ bool kvt_why_was_stored(void *context, const struct kvt_prefix *prefix)
 	return is;
 }
 
-/* ---- looking ------------------------------------------------------------------------- */
+/* ---- looking ------------------------------------------------------------ */
 
 /* Where requests may ask, of which there are more as events tell of them. */
 static enum kvt_status more_places(const struct kvt_why_watch *w,
@@ -120,7 +122,8 @@ static enum kvt_status more_places(const struct kvt_why_watch *w,
 }
 
 static void look(const struct kvt_why_watch *w, const struct kvt_why_watched *p,
-		 struct kvt_why_seen_in *in, const struct kvt_cache_event *event, bool again)
+		 struct kvt_why_seen_in *in, const struct kvt_cache_event *event,
+		 bool again)
 {
 	double begin = kvt_cache_replay_totals(w->replay)->begin;
 
@@ -160,7 +163,7 @@ enum kvt_status kvt_why_watch_look(struct kvt_why_watch *w,
 	return status;
 }
 
-/* ---- why not --------------------------------------------------------------------------- */
+/* ---- why not ------------------------------------------------------------ */
 
 /* Which of its copies are asked about. */
 enum where { IN_GROUP, NOT_IN_GROUP, ANYWHERE };
@@ -218,7 +221,7 @@ void kvt_why_watch_end(struct kvt_why_watch *w)
 			end(w, &w->prompt[i], &w->prompt[i].in[k]);
 }
 
-/* ---- what is there instead --------------------------------------------------------------- */
+/* ---- what is there instead ---------------------------------------------- */
 
 /* Is it that of the block before the missing one? */
 static bool follows(const struct kvt_why_instead *w, const struct kvt_block_id *parent)
@@ -234,8 +237,8 @@ static bool follows(const struct kvt_why_instead *w, const struct kvt_block_id *
 static void compare(struct kvt_why_instead *w, const struct kvt_cache_event *event,
 		    const int64_t *token)
 {
-	int64_t begin = w->missing * w->prompt->rule.block, size = event->block_size, i = 0;
-	int64_t left = w->prompt->ntokens - begin;
+	int64_t begin = w->missing * w->prompt->rule.block, size = event->block_size;
+	int64_t left = w->prompt->ntokens - begin, i = 0;
 
 	while (i < size && i < left && token[i] == w->prompt->token[begin + i])
 		i++;

@@ -13,7 +13,7 @@
 /* What may be different. */
 enum kvt_why_part {
 	KVT_WHY_ENGINE, KVT_WHY_HASH, KVT_WHY_SEED, KVT_WHY_SALT, KVT_WHY_EXTRA_KEY,
-	KVT_WHY_LORA, KVT_WHY_PICTURES, KVT_WHY_BESIDE, KVT_WHY_BLOCK_SIZE,
+	KVT_WHY_LORA, KVT_WHY_PICTURES, KVT_WHY_WITHOUT_VLLM, KVT_WHY_BLOCK_SIZE,
 	KVT_WHY_TOKEN, KVT_WHY_NOT_FULL, KVT_WHY_NPARTS,
 };
 const char *kvt_why_part_name(enum kvt_why_part part);		/* "block-size" */
@@ -30,31 +30,31 @@ struct kvt_why_prompt {
 	struct kvt_why_rule rule;
 };
 
-/* The names of a prompt: of full blocks, and of what is left where the engine names it. */
+/* The names of a prompt: of full blocks; of what is left, where the engine names it. */
 struct kvt_why_chain {
 	struct kvt_prefix *block;	/* owned */
 	int64_t nblocks, over;		/* over: tokens that no name is of */
-	struct kvt_why_rule rule;	/* that its names are by; a chain stays where it is */
+	struct kvt_why_rule rule;	/* a chain stays where it is */
 };
 /* At most 'most' blocks of it; 0: all. */
 KVT_MUST_CHECK enum kvt_status
-kvt_why_chain(struct kvt_why_chain *out, const struct kvt_why_prompt *prompt, int64_t most,
-	      struct kvt_error *err);
+kvt_why_chain(struct kvt_why_chain *out, const struct kvt_why_prompt *prompt,
+	      int64_t most, struct kvt_error *err);
 void kvt_why_chain_free(struct kvt_why_chain *chain);
 
-/* ---- two prompts: pair.c ------------------------------------------------------ */
+/* ---- two prompts: pair.c ------------------------------------------------ */
 
 struct kvt_why_pair {
 	int64_t nblocks[2], over[2];
 	int64_t same;			/* blocks from the first on */
-	unsigned causes;		/* bits 1u << part, of block 'same'; 0: no cause */
+	unsigned causes;		/* bits 1u << part, of block 'same'; or 0 */
 	int64_t token;			/* the first that differs; -1: none does */
 };
 KVT_MUST_CHECK enum kvt_status
 kvt_why_pair(struct kvt_why_pair *out, const struct kvt_why_prompt prompt[2],
 	     struct kvt_error *err);
 
-/* ---- names that are there: near.c ---------------------------------------------- */
+/* ---- names that are there: near.c --------------------------------------- */
 
 /* Is this one there? */
 typedef bool kvt_why_has_fn(void *context, const struct kvt_prefix *prefix);
