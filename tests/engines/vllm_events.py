@@ -131,22 +131,82 @@ def prove(proof, algorithm, on):
         row.figure(f"{got['events']} events of {got['blocks']} blocks")
         row.ok("0 cannot be told" in text.out, "all hashes were worked out", text)
     with proof.row("what changes a name is found by the names that are there", on) as row:
-        for wrong, part in (("--seed=7", "seed"), ("--hash=xxhash_cbor", "hash"),
+        other = {"sha256": "sha256_cbor", "sha256_cbor": "sha256"}[algorithm]
+        for wrong, part in (("--seed=7", "seed"), (f"--hash={other}", "hash"),
                             ("--salt=s1", "salt"), ("--block-size=16", "block-size")):
             said, got = ask(proof, path, {"e2": prompts["e2"]}, r.folder, *rule, wrong)
             row.ok(said.code == 1 and part in got["prompts"][0]["near"], wrong, said)
 
 
+def prove_offload(proof, per_file, on):
+    """
+    The file tier tells, and its files are looked for.  Where a file has several blocks, each
+    is told as if it could be found, and only the last one's name is one of a file.
+    """
+    import vllm_stores
+    import vllm_offload     # noqa: F401: the specification that the engine imports
+    root = proof.folder(f"tree-{per_file}")
+    said = vllm_stores.offloading(root, per_file, self_describing_kv_events=True)
+    said["kv_connector_extra_config"]["secondary_tiers"][0]["enable_kv_events"] = True
+    r = Recorded(proof, "gqa", f"offload-{per_file}", 24, kv_transfer_config=said)
+    prompts = {"a": models.prompt(150, 1), "b": models.prompt(200, 2),
+               "c": models.prompt(90, 3)}
+    r.run(prompts, 16)
+    r.run({"a": prompts["a"]}, 4)
+    time.sleep(1)
+    path = r.end()
+    with proof.row("files are told of as they are", on) as row:
+        alone = proof.kvtool("why", "--json", path)
+        row.ok(alone.code == 0, "events alone", alone)
+        places = {p["medium"]: p for p in json.loads(alone.out)["places"]}
+        row.ok({"GPU", "CPU", "STORAGE"} <= set(places), "in three media", places)
+        both = proof.kvtool("why", "--json", "--all", path, root)
+        found = json.loads(both.out)
+        row.equal(set(found["counts"]) - {"copy-stays", "stored-twice"},
+                  {"not-alone"} if per_file > 1 else set(), "what no file has")
+        options = ["--engine=vllm", f"--prompt=b={r.folder}/b.json"]
+        with open(f"{r.folder}/b.json", "w", encoding="ascii") as f:
+            json.dump(prompts["b"], f)
+        tree = proof.kvtool("why", "--json", *options, root)
+        row.ok(tree.code == 0, "each file of a prompt, by its config.json alone", tree)
+        wrong = proof.kvtool("why", "--json", *options, "--seed=5", root)
+        row.ok(json.loads(wrong.out)["prompts"][0]["near"] == ["seed"], "another seed",
+               wrong)
+        row.figure(f"{found['events']} events, {found['counts']}")
+
+
+def prove_window(proof, on):
+    """A group with a window tells of tokens whose blocks it has let go of, to this day."""
+    r = Recorded(proof, "window", "window", 64, max_num_batched_tokens=96)
+    a = models.prompt(150, 1)
+    r.run({"a": a, "b": a[:100] + models.prompt(60, 2), "c": models.prompt(230, 3)}, 20)
+    with proof.row("spans that leave out blocks are named", on) as row:
+        said = proof.kvtool("why", "--json", "--all", r.end())
+        found = json.loads(said.out)["problems"]
+        kinds = {p["problem"] for p in found if not p["note"]}
+        row.ok(said.code == 1 and "span" in kinds, "a span", said)
+        row.ok(kinds <= {"span", "parent-group", "parent-unknown"}, "and nothing else", kinds)
+        row.ok(all("group 0" in p["text"] for p in found if p["problem"] == "span"),
+               "in the group that has the window", said)
+        row.figure(f"{sum(p['problem'] == 'span' for p in found)} spans")
+
+
 def main():
     case = os.environ.get("KVT_CASE")
     if case is None:
-        codes = [subprocess.run([sys.executable, *sys.argv], check=False,
-                                env={**os.environ, "KVT_CASE": case}).returncode
-                 for case in ("sha256", "sha256_cbor")]
-        return max(codes)
+        cases = ["sha256", "sha256_cbor", "offload:1", "offload:2", "window"]
+        return max(subprocess.run([sys.executable, *sys.argv], check=False,
+                                  env={**os.environ, "KVT_CASE": case}).returncode
+                   for case in cases)
     import vllm
     proof = Proof("vLLM", vllm.__version__)
-    prove(proof, case, f"grouped heads, {case}, 24 blocks")
+    if case.startswith("offload"):
+        n = int(case[-1])
+        prove_offload(proof, n, f"offloading, {n} block{'s' if n > 1 else ''} a file")
+    elif case == "window":
+        prove_window(proof, models.FAMILIES[case])
+    else:
+        prove(proof, case, f"grouped heads, {case}, 24 blocks")
     code = proof.done()
     sys.stdout.flush()
     os._exit(code)
