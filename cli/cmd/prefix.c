@@ -6,21 +6,14 @@
  * Token ids are what somebody wrote: they are printed only where that is asked for.
  */
 #include "cli/json_out.h"
-#include "cli/opt.h"
-#include "cli/streams.h"
-#include "formats/manifest/prompts.h"
+#include "cli/naming.h"
 #include "lib/base/number.h"
-#include "lib/kvt/prefix.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { MAX_FILE = 1024 };
 
 struct naming {
 	struct kvt_prefix_key key;
 	struct kvt_prefix_place place;
-	struct kvt_prefix_item items[32];
 	int64_t block_size, blocks_per_file;
 	bool json, tokens;
 	struct json_out out;
@@ -153,112 +146,18 @@ static enum kvt_status name_all(struct naming *n, const struct kvt_prompts *prom
 
 /* ---- options -------------------------------------------------------------- */
 
-static void list_rules(void)
+/* "R/N" */
+static enum kvt_status take_rank(struct naming *n, const char *said,
+				 struct kvt_error *err)
 {
-	const struct kvt_prefix_rule *rule;
-
-	for (int i = 0; (rule = kvt_prefix_rule_at(i)); i++) {
-		const char *comma = "";
-
-		plainf("%-14s %s: ", rule->name, rule->what);
-		for (int h = 1; !rule->why_not && h < KVT_PREFIX_NHASHES; h++) {
-			if (!(rule->hashes & 1u << h))
-				continue;
-			plainf("%s%s%s", comma, kvt_prefix_hash_name(h),
-			       h == (int)rule->usual ? " (default)" : "");
-			comma = ", ";
-		}
-		plainf("%s%s\n", rule->why_not ? "not known, " : "",
-		       rule->why_not ? rule->why_not : "");
-	}
-}
-
-/* "ID:BEGIN-END": ids may have a colon. */
-static enum kvt_status take_item(struct naming *n, char *said, struct kvt_error *err)
-{
-	struct kvt_prefix_item *item = &n->items[n->key.nitems];
-	char *colon = strrchr(said, ':');
-	const char *at = colon ? colon + 1 : "";
-
-	if (!colon || colon == said || !kvt_number_take(&item->begin, &at) ||
-	    *at++ != '-' || !kvt_number_take(&item->end, &at) || *at ||
-	    item->end <= item->begin)
-		return kvt_fail(err, KVT_USAGE,
-				"--item is '%.100s', expected ID:BEGIN-END, the tokens that stand for it, END not among them",
-				said);
-	*colon = '\0';
-	item->id = said;
-	if (n->key.nitems && item->begin < item[-1].end)
-		return kvt_fail(err, KVT_USAGE,
-				"--item %.80s begins before the one before it ends; give them in the order of their tokens",
-				said);
-	n->key.nitems++;
-	n->key.item = n->items;
-	return KVT_OK;
-}
-
-static enum kvt_status take_items(struct naming *n, const struct opt_strings *said,
-				  char *copies[], struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-
-	for (int i = 0; !status && i < said->n; i++) {
-		copies[i] = strdup(said->s[i]);
-		status = copies[i] ? take_item(n, copies[i], err) :
-				     kvt_fail(err, KVT_SYSTEM, "out of memory");
-	}
-	return status;
-}
-
-struct said {
-	struct opt_strings prompts, items;
-	const char *engine, *hash, *lora, *rank;
-	char lora_name[256];
-};
-
-static enum kvt_status take_engine(struct naming *n, const struct said *said,
-				   struct kvt_error *err)
-{
-	if (!(n->key.rule = kvt_prefix_rule_find(said->engine)))
-		return kvt_fail(err, KVT_USAGE,
-				"--engine is '%.40s', which is none; kvtool prefix --engine=list prints all",
-				said->engine);
-	if (said->hash && (n->key.hash = kvt_prefix_hash_find(said->hash)) ==
-			  KVT_PREFIX_NHASHES)
-		return kvt_fail(err, KVT_USAGE,
-				"--hash is '%.40s', expected sha256, sha256_cbor, xxhash, xxhash_cbor, builtin or blake3",
-				said->hash);
-	if (!n->block_size)
-		n->block_size = n->key.rule->block;
-	if (!n->block_size && !n->key.rule->why_not)
-		return kvt_fail(err, KVT_USAGE,
-				"--block-size is needed: names of %s depend on how many tokens a block has",
-				n->key.rule->what);
-	return KVT_OK;
-}
-
-/* "NAME" or "NAME=PATH"; "R/N". */
-static enum kvt_status take_parts(struct naming *n, struct said *said,
-				  struct kvt_error *err)
-{
-	const char *equals = said->lora ? strchr(said->lora, '=') : NULL;
-	const char *at = said->rank;
 	struct kvt_rank *rank = &n->place.rank;
+	const char *at = said;
 
-	n->key.lora = said->lora;
-	if (equals) {
-		if ((size_t)(equals - said->lora) >= sizeof(said->lora_name))
-			return kvt_fail(err, KVT_USAGE, "--lora has too long a name");
-		snprintf(said->lora_name, sizeof(said->lora_name), "%.*s",
-			 (int)(equals - said->lora), said->lora);
-		n->key.lora = said->lora_name;
-		n->key.lora_path = equals + 1;
-	}
 	if (at && (!kvt_number_take(&rank->index, &at) || *at++ != '/' ||
 		   !kvt_number_take(&rank->size, &at) || *at ||
 		   rank->index >= rank->size || rank->size > 255))
 		return kvt_fail(err, KVT_USAGE, "--rank is '%.40s', expected RANK/SIZE",
-				said->rank);
+				said);
 	return KVT_OK;
 }
 
@@ -271,88 +170,41 @@ static void place_salt(struct naming *n)
 	}
 }
 
-static enum kvt_status read_prompts(struct kvt_prompts *out, const struct said *said,
-				    struct kvt_error *err)
-{
-	struct kvt_facts from = { 0 };
-	bool stream = false;
-
-	for (int i = 0; i < said->prompts.n; i++) {
-		const char *text = said->prompts.s[i];
-
-		if (is_stream(text)) {
-			char *operand = (char[]){ "-" };
-			enum kvt_status status;
-
-			if (stream)
-				return kvt_fail(err, KVT_USAGE,
-						"--prompt=- was given twice");
-			stream = true;
-			if ((status = stream_in(1, &operand, err)))
-				return status;
-			text = stream_in_path;
-		}
-		from.s[from.n++] = text;
-	}
-	return kvt_prompts_read(out, &from, err);
-}
-
-static enum kvt_status name_said(struct naming *n, struct said *said,
-				 struct kvt_error *err)
+static enum kvt_status name_said(struct naming *n, struct naming_said *said,
+				 const char *rank, struct kvt_error *err)
 {
 	struct kvt_prompts prompts = { 0 };
-	char *copies[32] = { NULL };
 	enum kvt_status status;
 
 	if (!(status = opt_need(&cmd_prefix, (struct opt_need[]){
 			{ said->prompts.n, "--prompt=FILE, its token ids" },
 			{ said->engine, "--engine=NAME (or list)" },
 			{ 0 } }, err)) &&
-	    !(status = take_engine(n, said, err)) &&
-	    !(status = take_parts(n, said, err)) &&
-	    !(status = take_items(n, &said->items, copies, err)) &&
-	    !(status = read_prompts(&prompts, said, err))) {
+	    !(status = naming_take(&n->key, &n->block_size, said, err)) &&
+	    !(status = take_rank(n, rank, err)) &&
+	    !(status = naming_prompts(&prompts, said, err))) {
 		place_salt(n);
 		status = name_all(n, &prompts, err);
 	}
 	kvt_prompts_free(&prompts);
-	for (int i = 0; i < 32; i++)
-		free(copies[i]);
+	naming_free(said);
 	return status;
 }
 
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct naming n = { .blocks_per_file = 1 };
-	struct said said = { .engine = NULL };
+	struct naming_said said = { .engine = NULL };
+	const char *rank = NULL;
 	const struct opt opts[] = {
-		{ "prompt", 0, OPT_STRINGS, &said.prompts, "[NAME=]FILE|-|N,N,...",
-		  "token ids: JSON, npy, or a number on each line" },
-		{ "engine", 0, OPT_STRING, &said.engine, "NAME",
-		  "who names: vllm, lmcache, sglang, ...; or list" },
-		{ "block-size", 0, OPT_COUNT, &n.block_size, "N",
-		  "tokens in a block, a page or a chunk" },
+		NAMING_OPTS(&said),
 		{ "blocks-per-file", 0, OPT_COUNT, &n.blocks_per_file, "N",
 		  "name only the last block of each N: vLLM's offload files" },
-		{ "hash", 0, OPT_STRING, &said.hash, "NAME",
-		  "sha256, sha256_cbor, xxhash, xxhash_cbor, builtin, blake3" },
-		{ "seed", 0, OPT_STRING, &n.key.seed, "TEXT",
-		  "what PYTHONHASHSEED was set to; default: it was not" },
-		{ "salt", 0, OPT_STRING, &n.key.salt, "TEXT",
-		  "cache salt of the request" },
-		{ "extra-key", 0, OPT_STRING, &n.key.extra_key, "TEXT",
-		  "extra key of the request (SGLang)" },
-		{ "lora", 0, OPT_STRING, &said.lora, "NAME[=WHERE]",
-		  "LoRA of the request; vLLM since 0.31 names by its path, too" },
-		{ "item", 0, OPT_STRINGS, &said.items, "ID:BEGIN-END",
-		  "a picture and the tokens that stand for it" },
-		{ "without-vllm", 0, OPT_FLAG, &n.key.without_vllm, NULL,
-		  "LMCache ran where vLLM could not be imported" },
 		{ "model-name", 0, OPT_STRING, &n.place.model, "NAME",
 		  "model in the names of files and keys" },
 		{ "dtype", 0, OPT_STRING, &n.place.dtype, "DTYPE",
 		  "element type in keys of LMCache" },
-		{ "rank", 0, OPT_STRING, &said.rank, "R/N", "rank R of N in keys" },
+		{ "rank", 0, OPT_STRING, &rank, "R/N", "rank R of N in keys" },
 		{ "group", 0, OPT_INT, &n.place.group, "N", "group in names and keys" },
 		{ "show-tokens", 0, OPT_FLAG, &n.tokens, NULL,
 		  "print the token ids, too" },
@@ -367,11 +219,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return kvt_fail(err, KVT_USAGE,
 				"expected no operand, got '%.100s'; a prompt is --prompt=%.100s",
 				argv[0], argv[0]);
-	if (said.engine && !strcmp(said.engine, "list")) {
-		list_rules();
-		return KVT_OK;
-	}
-	return name_said(&n, &said, err);
+	return naming_list(&said) ? KVT_OK : name_said(&n, &said, rank, err);
 }
 
 const struct command cmd_prefix = {

@@ -34,10 +34,10 @@ static enum kvt_status check_options(const struct why *w, struct kvt_error *err)
 {
 	bool alone = !w->events && !w->tree;
 
-	if (alone && w->prompts.count != 2 && !(w->prompts.count == 1 && w->said.other.n))
+	if (alone && w->prompts.count != 2 && !(w->prompts.count == 1 && w->other.n))
 		return kvt_fail(err, KVT_USAGE,
 				"expected two prompts, one with --other, or a recording of events or a tree to look into");
-	if (!alone && w->said.other.n)
+	if (!alone && w->other.n)
 		return kvt_fail(err, KVT_USAGE,
 				"--other is of the second of two prompts: it does not go with %s",
 				w->events ? w->events : w->tree);
@@ -55,8 +55,8 @@ static enum kvt_status do_it(struct why *w, int n, char **argv, struct kvt_error
 {
 	enum kvt_status status = KVT_OK;
 
-	if (w->prompts_said.n)
-		status = kvt_prompts_read(&w->prompts, &w->prompts_said, err);
+	if (w->said.prompts.n)
+		status = naming_prompts(&w->prompts, &w->said, err);
 	for (int i = 0; !status && i < n; i++)
 		status = take_operand(w, argv[i], err);
 	if (!status)
@@ -76,28 +76,9 @@ static enum kvt_status do_it(struct why *w, int n, char **argv, struct kvt_error
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct why w = { .group = -1 };
-	struct why_said *s = &w.said;
 	const struct opt opts[] = {
-		{ "prompt", 0, OPT_FACTS, &w.prompts_said, "[NAME=]FILE|N,N,...",
-		  "token ids: JSON, npy, or a number on each line" },
-		{ "engine", 0, OPT_STRING, &s->engine, "RULE",
-		  "who names blocks: vllm, vllm-0.30, sglang, lmcache, ..." },
-		{ "block-size", 0, OPT_COUNT, &s->block_size, "N",
-		  "tokens of one name" },
-		{ "hash", 0, OPT_STRING, &s->hash, "HASH",
-		  "sha256, sha256_cbor, xxhash, ...; default: the engine's" },
-		{ "seed", 0, OPT_STRING, &s->seed, "TEXT",
-		  "PYTHONHASHSEED of the engine, if it was set" },
-		{ "salt", 0, OPT_STRING, &s->salt, "TEXT", "cache_salt of the request" },
-		{ "extra-key", 0, OPT_STRING, &s->extra_key, "TEXT",
-		  "extra_key of SGLang" },
-		{ "lora", 0, OPT_STRING, &s->lora, "NAME[=PATH]",
-		  "LoRA of the request; vLLM since 0.31 names by its path, too" },
-		{ "item", 0, OPT_STRINGS, &s->item, "ID:BEGIN-END",
-		  "a picture and the tokens that stand for it" },
-		{ "without-vllm", 0, OPT_FLAG, &s->without_vllm, NULL,
-		  "LMCache ran where vLLM could not be imported" },
-		{ "other", 0, OPT_FACTS, &s->other, "KEY=VALUE",
+		NAMING_OPTS(&w.said),
+		{ "other", 0, OPT_FACTS, &w.other, "KEY=VALUE",
 		  "the same of the second prompt, such as salt=s1 or no-salt" },
 		{ "group", 0, OPT_INT, &w.group, "N", "group of layers, of a tree" },
 		{ "blocks-per-file", 0, OPT_COUNT, &w.per_file, "N",
@@ -118,9 +99,10 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (n > 2)
 		return kvt_fail(err, KVT_USAGE, "expected EVENTS, TREE, or both, got %d",
 				n);
-	status = do_it(&w, n, argv, err);
+	status = naming_list(&w.said) ? KVT_OK : do_it(&w, n, argv, err);
 	json_free(&w.out);
 	kvt_prompts_free(&w.prompts);
+	naming_free(&w.said);
 	kvt_file_hashes_free(&w.files);
 	free(w.prompt);
 	free(w.bytes);

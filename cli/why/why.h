@@ -4,30 +4,17 @@
 #define KVTOOL_WHY_H
 
 #include "cli/json_out.h"
-#include "cli/opt.h"
+#include "cli/naming.h"
 #include "formats/events/file_hashes.h"
-#include "formats/manifest/prompts.h"
 #include "lib/ops/why/watch.h"
 
-/* What names depend on, as options say it; "" and 0: not said. */
-struct why_said {
-	const char *engine, *hash, *seed, *salt, *extra_key, *lora;
-	struct opt_strings item;
-	struct kvt_facts other;		/* the same of a second prompt, KEY=VALUE */
-	int64_t block_size;
-	bool without_vllm;
-};
-
-enum { WHY_ITEMS = 32, WHY_LORA = 256 };
-
 struct why {
-	struct why_said said;
-	struct kvt_facts prompts_said;
+	struct naming_said said;
+	struct kvt_facts other;		/* the same of a second prompt, KEY=VALUE */
+	char other_lora[NAMING_LORA];
 	struct kvt_prompts prompts;
 	struct kvt_why_prompt *prompt;	/* one for each, with the rule that was told */
 	struct kvt_why_rule rule;
-	struct kvt_prefix_item item[WHY_ITEMS];
-	char item_text[WHY_ITEMS][256], lora[2][WHY_LORA];
 	const char *events, *tree;	/* NULL: none */
 	const char *medium;
 	int64_t group, per_file;	/* -1, 0: not said */
@@ -42,7 +29,7 @@ struct why {
 bool why_has_rule(const struct why *w);
 /* Fills 'rule', and the prompts; asks for what cannot be known. */
 KVT_MUST_CHECK enum kvt_status why_rules(struct why *w, struct kvt_error *err);
-/* A text of that rule with --other; 'base' is that of the options. */
+/* That of the second prompt: with what --other says. */
 KVT_MUST_CHECK enum kvt_status
 why_other_rule(struct kvt_why_rule *out, struct why *w, struct kvt_error *err);
 

@@ -59,7 +59,8 @@ static void check(const struct run *run)
 
 		for (size_t i = 0; (block = kvt_cache_replay_at(run->replay, i)); i++)
 			for (int k = 0; k < block->ncopies; k++)
-				n += block->copy[k].place == p && block->copy[k].copies > 0;
+				n += block->copy[k].place == p &&
+				     block->copy[k].copies > 0;
 		if (n != place->resident || place->peak < n || place->stored < n)
 			abort();
 	}
@@ -84,7 +85,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	run.hashes.replay = run.replay;
 	run.hashes.key = &prompt.rule.key;
-	status = kvt_cache_events_read((const char *)data, size, "events", take, &run, &err);
+	status = kvt_cache_events_read((const char *)data, size, "events", take, &run,
+				       &err);
 	if (status && !err.text[0])
 		abort();
 	if (!status) {
