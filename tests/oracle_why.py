@@ -21,7 +21,7 @@ from oracle import Tap, kvtool, workdir
 
 tap = Tap()
 SEED = int(os.environ.get("KVT_SEED", "1"))
-CASES = int(os.environ.get("KVT_CASES", "3"))
+CASES = int(os.environ.get("KVT_CASES", "4"))
 folder = workdir()
 count = 0
 NOTES = {"stored-twice", "copy-stays", "restart"}

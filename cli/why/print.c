@@ -35,7 +35,7 @@ static void print_places(const struct why_replay *r)
 
 		width = n > width ? n : width;
 	}
-	plainf("%-*s  %8s  %8s  %8s  %8s  %5s\n", width, "place", "stored", "removed",
+	plainf("%-*s  %8s  %8s  %8s  %8s  %5s\n", width, "where", "stored", "removed",
 	       "most", "at end", "block");
 	for (int64_t i = 0; (p = kvt_cache_replay_place(r->replay, i)); i++)
 		plainf("%-*s  %8lld  %8lld  %8lld  %8lld  %5lld\n", width,

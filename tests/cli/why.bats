@@ -40,10 +40,10 @@ stored='{"type": "BlockStored", "block_hashes": [7], "parent_block_hash": null, 
 	refused 3 'line 1: event 1: token_ids is missing' short
 	echo "[1, [$stored]" >broken
 	refused 3 'broken: line 1: ' broken
-	printf '\x92\xcb\x40\x00\x00\x00\x00\x00\x00\x00\x91\x92\xa3abc' >cut
-	refused 3 'ends in the middle of a value' cut
-	echo '[1, [["BlockRemoved", ["xyz"]]]]' >hash
-	refused 3 'block_hashes is missing, or is not what' hash
+	printf '\x92\xcb\x40\x00\x00\x00\x00\x00\x00\x00\x91\x92\xa3abc' >shorn
+	refused 3 'ends in the middle of a value' shorn
+	echo '[1, [["BlockRemoved", ["xyz"]]]]' >wrong
+	refused 3 'block_hashes is missing, or is not what' wrong
 }
 
 @test "old and new shapes, with numbers and without, say the same" {

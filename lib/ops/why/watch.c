@@ -40,6 +40,8 @@ enum kvt_status kvt_why_watch_new(struct kvt_why_watch *out,
 void kvt_why_watch_free(struct kvt_why_watch *watch)
 {
 	for (int64_t i = 0; i < watch->nprompts; i++) {
+		for (int k = 0; k < watch->prompt[i].nin; k++)
+			free(watch->prompt[i].in[k].block);
 		kvt_why_chain_free(&watch->prompt[i].chain);
 		free(watch->prompt[i].in);
 	}
@@ -68,13 +70,15 @@ const struct kvt_cache_block *kvt_why_find(const struct kvt_cache_replay *replay
 	return block;
 }
 
-static bool is_there(const struct kvt_why_watch *w, const struct kvt_why_seen_in *in,
-		     const struct kvt_prefix *prefix)
+/* Is block i of the prompt?  One that was told once stays where it is in memory. */
+static bool is_there(const struct kvt_why_watch *w, const struct kvt_why_watched *p,
+		     const struct kvt_why_seen_in *in, int64_t i)
 {
-	const struct kvt_cache_block *block = kvt_why_find(w->replay, in->publisher,
-							   prefix);
+	const struct kvt_cache_block **block = &in->block[i];
 
-	return kvt_cache_resident(w->replay, block, in->group);
+	if (!*block)
+		*block = kvt_why_find(w->replay, in->publisher, &p->chain.block[i]);
+	return kvt_cache_resident(w->replay, *block, in->group);
 }
 
 bool kvt_why_was_stored(void *context, const struct kvt_prefix *prefix)
@@ -113,10 +117,15 @@ static enum kvt_status more_places(const struct kvt_why_watch *w,
 		if (!more)
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
 		p->in = more;
-		more[p->nin++] = (struct kvt_why_seen_in){
+		more[p->nin] = (struct kvt_why_seen_in){
 			.publisher = place->publisher, .group = place->group,
 			.since = NAN, .elsewhere = -1,
+			.block = calloc((size_t)p->chain.nblocks + 1,
+					sizeof(*more->block)),
 		};
+		if (!more[p->nin].block)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		p->nin++;
 	}
 	return KVT_OK;
 }
@@ -137,7 +146,7 @@ static void look(const struct kvt_why_watch *w, const struct kvt_why_watched *p,
 	if (!again)
 		return;
 	for (in->now = 0; in->now < p->chain.nblocks; in->now++)
-		if (!is_there(w, in, &p->chain.block[in->now]))
+		if (!is_there(w, p, in, in->now))
 			break;
 	if (in->now > in->best) {
 		in->best = in->now;
@@ -199,7 +208,7 @@ static void end(const struct kvt_why_watch *w, const struct kvt_why_watched *p,
 	if (in->now == p->chain.nblocks)
 		return;
 	for (int64_t i = in->now + 1; i < p->chain.nblocks; i++)
-		in->after += is_there(w, in, &p->chain.block[i]);
+		in->after += is_there(w, p, in, i);
 	in->gone = KVT_WHY_NEVER;
 	say_why(w, in, kvt_why_find(w->replay, in->publisher, missing), IN_GROUP);
 	if (in->gone != KVT_WHY_NEVER)

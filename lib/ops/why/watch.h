@@ -23,6 +23,7 @@ const char *kvt_why_gone_name(enum kvt_why_gone gone);	/* "evicted" */
 /* A prompt in one group of one publisher: where requests ask for it. */
 struct kvt_why_seen_in {
 	int64_t publisher, group;
+	const struct kvt_cache_block **block;	/* owned; those that were told, by now */
 	int64_t now, best;		/* blocks from the first on */
 	int64_t best_event;		/* from which on it had the best */
 	double area, since;		/* blocks times seconds, until 'since' */
