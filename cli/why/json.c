@@ -6,7 +6,7 @@
 
 static void put_places(struct why_replay *r, struct json_out *out)
 {
-	json_t *list = json_put_array(out, out->root, "places"), *o;
+	json_t *list = json_put_array(out, out->root, "media"), *o;
 	const struct kvt_cache_place *p;
 
 	for (int64_t i = 0; (p = kvt_cache_replay_place(r->replay, i)); i++) {

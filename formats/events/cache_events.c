@@ -320,7 +320,7 @@ static enum kvt_status read_batch(struct reading *r, const json_t *batch)
 	if (!json_is_number(time) || !json_is_array(list))
 		return bad(r, "this is no batch of events: expected a time and a list");
 	if (rank && !json_is_null(rank) && !json_is_integer(rank))
-		return bad(r, "the rank of a batch is no number");
+		return bad(r, "the rank of a batch is not a number");
 	r->event.time = json_number_value(time);
 	r->event.rank = json_is_integer(rank) ? json_integer_value(rank) : -1;
 	return read_events(r, list);

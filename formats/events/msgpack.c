@@ -169,7 +169,7 @@ static enum kvt_status pair(json_t *map, struct in *in, int depth)
 	if (status)
 		return status;
 	if (!json_is_string(key) || json_object_get(map, json_string_value(key)))
-		status = bad(in, "a key is no text, or comes twice");
+		status = bad(in, "a key is not text, or is listed twice");
 	else if (!(status = value(&element, in, depth)) &&
 		 json_object_set_new_nocheck(map, json_string_value(key), element))
 		status = made(&element, NULL, in);

@@ -158,7 +158,7 @@ def prove_offload(proof, per_file, on):
     with proof.row("files are told of as they are", on) as row:
         alone = proof.kvtool("why", "--json", path)
         row.ok(alone.code == 0, "events alone", alone)
-        places = {p["medium"]: p for p in json.loads(alone.out)["places"]}
+        places = {p["medium"]: p for p in json.loads(alone.out)["media"]}
         row.ok({"GPU", "CPU", "STORAGE"} <= set(places), "in three media", places)
         both = proof.kvtool("why", "--json", "--all", path, root)
         found = json.loads(both.out)

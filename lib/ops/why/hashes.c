@@ -2,9 +2,9 @@
 /*
  * hashes.c - are the hashes of events those of their tokens?
  *
- * An event has a piece of a hash, its tokens and the piece before it; the whole of the
- * one before, which the next one needs, is worked out from the first block on.  Where
- * that, or something that is hashed, is not told, nothing is said.
+ * An event has a part of a hash, its tokens and that part of the one before; the whole of
+ * that one, which the next one needs, is worked out from the first block on.  Where it, or
+ * something that is hashed, is not told, nothing is said.
  */
 #include "lib/ops/why/hashes.h"
 
