@@ -288,13 +288,10 @@ def prove_files(rng):
     tap.ok(r.code == 0 and not problems(said), "no-file: sound", r)
     h = rng.choice(list(cache.under))
     os.unlink(f"{root}/m_0/{h[:3]}/{h[3:5]}_g0/{h}.bin")
-    children = {e["parent_block_hash"] for _, _, e in model.numbered(cache.batches)
-                if e["type"] == "BlockStored"}
     r, said = ask(path, root)
     got = problems(said)
     inside = any(h in e["block_hashes"][:-1] for _, _, e in model.numbered(cache.batches)
                  if e["type"] == "BlockStored" and e["medium"] == "STORAGE")
-    del children
     tap.ok(len(got) == 1 and got[0][0] == ("not-alone" if inside else "no-file") and
            got[0][2].endswith(model.short(h)), "no-file: the one that is gone",
            f"{got}\n{h}\n{r}")
@@ -318,6 +315,22 @@ def one(said):
     return said["prompts"][0] if said.get("prompts") else {}
 
 
+def hit_rate(cache, prompt):
+    """Of the time from the first batch to the last, and of the prompt's blocks."""
+    have, hashes, area, before = set(), list(cache.names(prompt)), 0, None
+    for b in cache.batches:
+        if before is not None:
+            n = next((i for i, h in enumerate(hashes) if h not in have), len(hashes))
+            area += n * (b["ts"] - before)
+        before = b["ts"]
+        for e in b["events"]:
+            if e["type"] == "BlockStored":
+                have.update(e["block_hashes"])
+            else:
+                have.difference_update(e["block_hashes"])
+    return area / (before - cache.batches[0]["ts"]) / len(hashes)
+
+
 def prove_there(rng):
     cache, prompts, rule = drawn(rng)
     path = put(model.record(cache.batches, rng), "events")
@@ -329,6 +342,25 @@ def prove_there(rng):
                 break
             want += 1
         tap.equal(one(said).get("reachable"), want, "blocks of a prompt that are there")
+        tap.ok(abs(one(said)["hit_rate"] - hit_rate(cache, prompt)) < 1e-9, "its hit rate",
+               f"{hit_rate(cache, prompt)}\n{r}")
+
+
+def prove_sglang(rng):
+    """The first 8 bytes of a hash, as a number with a sign."""
+    size = rng.choice([1, 4])
+    cache = model.Cache(lambda t, lora=None, **key: names.sglang(t, size, **key), size)
+    prompts = [tokens(rng, size * 6 + 1) for _ in range(4)]
+    for p in prompts:
+        cache.request(p)
+    path = put(model.record(cache.batches, rng, "sglang"), "events")
+    rule = ["--engine=sglang", f"--block-size={size}"]
+    r, said = ask(*rule, option(prompts[2]), path)
+    p = one(said)
+    tap.ok(r.code == 0 and p["reachable"] == len(prompts[2]) // size and
+           not problems(said), "SGLang's", r)
+    r, said = ask(*rule, "--salt=s1", option(prompts[2]), path)
+    tap.ok(r.code == 1 and one(said)["near"] == ["salt"], "SGLang's without a salt", r)
 
 
 def prove_evicted(rng):
@@ -481,8 +513,8 @@ for case in range(CASES):
     draw = random.Random(f"{SEED} {case}")
     for problem, planted in EVENT_PLANTS:
         prove_events(draw, problem, planted)
-    for proof in (prove_hash, prove_files, prove_chunks, prove_there, prove_evicted,
-                  prove_never, prove_other_group, prove_tree):
+    for proof in (prove_hash, prove_files, prove_chunks, prove_there, prove_sglang,
+                  prove_evicted, prove_never, prove_other_group, prove_tree):
         proof(draw)
     for what in RULES:
         prove_rule(draw, what)

@@ -90,9 +90,9 @@ def published(event, form, shape):
     return [event["type"], *values]
 
 
-def record(batches, rng):
+def record(batches, rng, form=None):
     """Bytes of a file that has these batches: {seq, ts, rank, events}."""
-    form = rng.choice(["bytes", "vllm"])
+    form = form or rng.choice(["bytes", "vllm"])
     shape = rng.choice(["map", "array"])
     frame = rng.choice(["topic", "seq"])
     text = rng.random() < 0.4

@@ -2,9 +2,9 @@
 /*
  * hashes.c - are the hashes of events those of their tokens?
  *
- * An event has a part of a hash, its tokens and that part of the one before; the whole of
- * that one, which the next one needs, is worked out from the first block on.  Where it, or
- * something that is hashed, is not told, nothing is said.
+ * An event has a part of a hash, its tokens and that part of the one before; all of that
+ * one, which the next one needs, is worked out from the first block on.  Where it is not
+ * known, or something that is hashed is not told, nothing is said.
  */
 #include "lib/ops/why/hashes.h"
 

@@ -136,21 +136,21 @@ static void look(const struct kvt_why_watch *w, const struct kvt_why_watched *p,
 {
 	double begin = kvt_cache_replay_totals(w->replay)->begin;
 
-	/* what there was until this batch is what the last one left */
+	if (again) {
+		for (in->now = 0; in->now < p->chain.nblocks; in->now++)
+			if (!is_there(w, p, in, in->now))
+				break;
+		if (in->now > in->best) {
+			in->best = in->now;
+			in->best_event = event->number;
+		}
+	}
+	/* it has been so since the batch before this one, which is not taken yet */
 	if (isnan(in->since))
 		in->since = begin;
 	if (event->time > in->since) {
 		in->area += (double)in->now * (event->time - in->since);
 		in->since = event->time;
-	}
-	if (!again)
-		return;
-	for (in->now = 0; in->now < p->chain.nblocks; in->now++)
-		if (!is_there(w, p, in, in->now))
-			break;
-	if (in->now > in->best) {
-		in->best = in->now;
-		in->best_event = event->number;
 	}
 }
 
