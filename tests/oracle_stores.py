@@ -553,8 +553,6 @@ def mooncake_lies(top, d):
     lie("a bucket's meta cut", 3, ["1000.meta"], cut(sf.buckets, "1000.meta", -1))
     lie("a bucket without meta", 3, ["no .meta"], without(sf.buckets, "1000.meta"))
     lie("a meta without bucket", 3, ["no .bucket"], without(sf.buckets, "1000.bucket"))
-    lie("data without meta", 4, ["no kv_cache.meta", "PERSIST_MODE"],
-        without(sf.offset_store, "kv_cache.meta"))
     lie("meta without data", 3, ["no kv_cache.data"],
         without(sf.offset_store, "kv_cache.data"))
     lie("data cut", 3, ["range of data"], cut(sf.offset_store, "kv_cache.data", -8192))

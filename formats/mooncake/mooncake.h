@@ -181,7 +181,19 @@ kvt_mooncake_value(struct kvt_mooncake *o, bool *entry, int index, const char *b
 KVT_MUST_CHECK enum kvt_status
 kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tree *tree);
 
-/* kv_cache.meta and kv_cache.data, files 'meta' and 'data' of the tree. */
+/* Is the checksum that of header and key ('head') and value?  Reads the value. */
+KVT_MUST_CHECK enum kvt_status
+kvt_mooncake_sum_is(bool *out, const struct kvt_file *file,
+		    const struct kvt_mooncake_record *r, const uint8_t *head,
+		    struct kvt_error *err);
+
+/*
+ * Lists what lies in kv_cache.data, file 'data' of the reader, without kv_cache.meta
+ * (scan.c).  A value of which nothing is left is not noticed.
+ */
+KVT_MUST_CHECK enum kvt_status kvt_mooncake_scan(struct kvt_mooncake *o, int data);
+
+/* kv_cache.data and kv_cache.meta, if it is there: files of the tree, or -1. */
 KVT_MUST_CHECK enum kvt_status
 kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tree *tree, int64_t meta,
 		     int64_t data);

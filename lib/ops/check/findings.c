@@ -24,6 +24,7 @@ static const struct kvt_rule rules[] = {
 	{ "prompt.missing", KVT_NOTE, "blocks of a prompt that are not there" },
 	{ "prompt.unreachable", KVT_WARNING, "blocks of a prompt behind one that is "
 					     "not there" },
+	{ "store.stale", KVT_NOTE, "records that were written over, or are damaged" },
 	{ "manifest.mismatch", KVT_ERROR, "a manifest that belongs to other data" },
 	{ "group.count", KVT_ERROR, "no group, or too many" },
 	{ "group.id", KVT_ERROR, "a group without an id" },
