@@ -324,6 +324,8 @@ static enum kvt_status open_pages(struct opening *o)
 	o->file = calloc((size_t)o->tree.count + 1, sizeof(*o->file));
 	if (!o->file)
 		status = kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	else if (o->hints->inspector)
+		status = kvt_hicache_check_pools(&o->tree, o->hints, o->err);
 	if (!status && !(status = choose_pages(o)) &&
 	    (o->shards == 1 || !(status = gather_shards(o))) && !(status = describe(o)))
 		status = add_pages(o);

@@ -21,6 +21,14 @@ struct kvt_hicache_name {
 /* False: no such name.  The parts lie in 'name'. */
 bool kvt_hicache_parse(struct kvt_hicache_name *out, const char *name);
 
+/*
+ * Tells hints->inspector of pages that are in one pool or rank and not in another, or
+ * have another size than the others of theirs (hicache_pools.c).
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_hicache_check_pools(const struct kvt_tree *tree, const struct kvt_hints *hints,
+			struct kvt_error *err);
+
 /* The members create and finish of the format. */
 KVT_MUST_CHECK enum kvt_status
 kvt_hicache_create(struct kvt_writer *writer, struct kvt_error *err);
