@@ -6,11 +6,14 @@ oracle_store_kinds.py - stores without an index, and with their own, read back
 Files are painted here, byte by byte, with random cells; what must come out of them is
 known from how they were painted.  Nothing here knows kvtool.
 """
+import hashlib
 import json
 import os
 import random
-import shutil
+import struct
 import sys
+import urllib.parse
+import zlib
 
 sys.dont_write_bytecode = True
 
@@ -115,9 +118,177 @@ def scanned(top):
             f"{top}/vain")
 
 
+# ---- LMCache: slots in one file, copies of objects --------------------------------
+
+BLOCKS = ["--heads=2", "--head-dim=4"]
+BARE = BLOCKS + ["--layers=2", "--dtype=float16"]
+
+
+def rank_key(model, chunk, salt="", prefix="0x", group=0):
+    return f"{model}@{prefix}01000100@{group:x}@{chunk}{'@' + salt if salt else ''}"
+
+
+def identity(key):
+    """Of an object's key, or of one of an engine, whose hash it is."""
+    if "@0x" in key:
+        return hashlib.blake2b(key.encode(), digest_size=8).digest()
+    return struct.pack("<Q", int(key.split("@")[3], 16) & (1 << 64) - 1)
+
+
+class Slots:
+    """A file of raw_block; payloads by key, and what the checkpoint says of them."""
+
+    def __init__(self, meta=1 << 16, align=4096, header=4096, slot=8192, slots=12):
+        self.meta, self.align, self.header, self.slot = meta, align, header, slot
+        self.data = bytearray(meta + slot * slots)
+        self.entries = {}
+        self.used = 0
+
+    def put(self, key, array, fmt="KV_2LTD", dtype="half", at=None, **more):
+        i = self.used if at is None else at
+        self.used = max(self.used, i + 1)
+        payload = array.tobytes()
+        place = self.meta + i * self.slot
+        k, layers, tokens, heads, dim = array.shape
+        self.data[place:place + self.slot] = (
+            b"LMCBLK01" + identity(key) + struct.pack("<Q", len(payload))).ljust(
+                self.header, b"\0") + payload.ljust(self.slot - self.header, b"\xcc")
+        self.entries[key] = {"offset": place, "size": len(payload), "fmt": fmt,
+                             "shape": [k, layers, tokens, heads * dim], "dtype": dtype,
+                             "cached_positions": None, **more}
+
+    def checkpoint(self, seq, container=1, crc=0, **more):
+        text = json.dumps({
+            "version": 1, "device_path": "/dev/x", "capacity_bytes": len(self.data),
+            "block_align": self.align, "header_bytes": self.header,
+            "slot_bytes": self.slot, "meta_total_bytes": self.meta,
+            "meta_magic": "LMCIDX01", "meta_version": 1, "data_base_offset": self.meta,
+            "next_slot": self.used, "entries": self.entries, **more}).encode()
+        half = self.meta // 2 // self.align * self.align
+        at = (seq - 1) % 2 * half
+        assert len(text) <= half - self.align
+        self.data[at:at + self.align] = struct.pack(
+            "<8sIQQI", b"LMCIDX01", container, seq, len(text),
+            zlib.crc32(text) ^ crc).ljust(self.align, b"\0")
+        self.data[at + self.align:at + self.align + len(text)] = text
+        return self
+
+    def write(self, path):
+        sf.write(path, bytes(self.data))
+        return path
+
+
+def raw_block(top):
+    for seed in range(10):
+        r = random.Random(seed)
+        legacy, align = seed % 3 == 0, r.choice([512, 4096, 4096, 8192])
+        s = Slots(meta=r.choice([1 << 16, (1 << 16) + align]), align=align,
+                  header=r.choice([512, 4096]), slot=align * r.randrange(2, 4) + 8192)
+        want = {}
+        for i in range(r.randrange(1, 8)):
+            chunk = f"{r.getrandbits(64 if legacy else 256):x}"
+            if legacy and r.random() < 0.4:
+                chunk = "-" + f"{r.getrandbits(63):x}"
+            key = f"org/m@1@0@{chunk}@half" if legacy else \
+                rank_key("org%2Fm%25", chunk, "tenant" * (seed % 2))
+            want[chunk] = cells(r, r.randrange(1, 9) if legacy else 8)
+            s.put(key, want[chunk])
+            if i % 2:
+                s.checkpoint(i)
+        for seq in range(2 + seed % 3, 12, 3):
+            s.checkpoint(100 + seq)
+        same(f"{len(want)} slots, seed {seed}",
+             read(s.write(f"{top}/slots{seed}"), *BLOCKS), want)
+    lie = raw_block_lie(top)
+    lie("nothing wrong", 0, ["3 requests, 24 tokens"], lambda s: s.checkpoint(1))
+    lie("no checkpoint is whole", 3, ["no checkpoint in it is whole"],
+        lambda s: s.checkpoint(1, crc=1))
+    lie("another version of the container", 3, ["no checkpoint"],
+        lambda s: s.checkpoint(1, container=2))
+    lie("another version of the text", 4, ["version 7"],
+        lambda s: s.checkpoint(1, version=7))
+    lie("slots of another place", 3, ["contradict"],
+        lambda s: s.checkpoint(1, data_base_offset=4096))
+    lie("a slot beyond the file", 3, ["it was cut"],
+        lambda s: (s.checkpoint(1), s.data.__delitem__(slice(s.meta + 9000, None))))
+    for place in 1, 1 << 15, (1 << 16) + 1:
+        lie(f"a chunk at {place}", 3, ["which is no slot"],
+            lambda s, p=place: (s.entries["m@0x01000100@0@aa"].update(offset=p),
+                                s.checkpoint(1)))
+    lie("a chunk longer than a slot", 3, ["which is no slot"],
+        lambda s: (s.entries["m@0x01000100@0@aa"].update(size=4097), s.checkpoint(1)))
+    lie("a key that is none", 3, ["'m@xyz'"],
+        lambda s: (s.entries.update({"m@xyz": s.entries["m@0x01000100@0@aa"]}),
+                   s.checkpoint(1)))
+    lie("no entries", 3, ["has no entries"], lambda s: s.checkpoint(1, entries=3))
+    lie("no chunk", 3, ["names 0 chunks"], lambda s: s.checkpoint(1, entries={}))
+    lie("two keys of one slot", 0, ["2 requests, 16 tokens"],
+        lambda s: (s.entries["m@0x01000100@0@bb"].update(
+            offset=s.entries["m@0x01000100@0@aa"]["offset"]), s.checkpoint(1)))
+    lie("all slots are others'", 3, ["3 chunks, of which 3 lie in slots that hold others"],
+        lambda s: (s.checkpoint(1), [s.put(f"m@0x01000100@0@f{i}", cells(
+            random.Random(i)), at=i) for i in range(3)]))
+    fsck = ["fsck", *BLOCKS]
+    s = three().checkpoint(1)
+    s.put("m@0x01000100@0@dd", cells(random.Random(5)), at=1)
+    s.put("m@0x01000100@0@ee", cells(random.Random(6)))
+    refused("fsck: a slot of another chunk, and one that is not named", 0,
+            ["slot 1 no longer holds chunk m@0x01000100@0@bb",
+             "2 slots hold chunks that the checkpoint does not name"],
+            *fsck, s.write(f"{top}/stale"))
+    s = three()
+    for e in s.entries.values():
+        e["shape"] = e["dtype"] = None
+    refused("no shape: it is asked for", 3, ["--layers", "--dtype"], "describe", *BLOCKS,
+            s.checkpoint(1).write(f"{top}/bare"))
+    refused("and may be said", 0, ["8 tokens"], "describe", *BARE, f"{top}/bare")
+
+
+def three():
+    s = Slots()
+    for i, chunk in enumerate(("aa", "bb", "cc")):
+        s.put(f"m@0x01000100@0@{chunk}", cells(random.Random(i)))
+    return s
+
+
+def raw_block_lie(top):
+    def lie(what, status, words, change):
+        s = three()
+        change(s)
+        refused(f"raw_block: {what}", status, words, "describe", *BLOCKS,
+                s.write(f"{top}/lie"))
+    return lie
+
+
+def objects(top):
+    """Copies of what is in S3: keys with their slashes, and without an ending."""
+    r = random.Random(3)
+    native = {f"{r.getrandbits(256):064x}": cells(r) for _ in range(3)}
+    for salt in "", "team":
+        for chunk, value in native.items():
+            sf.write(f"{top}/s3{salt}/{rank_key('org/m', chunk, salt, '')}",
+                     value.tobytes())
+        same(f"objects of the second level, salt '{salt}'", read(f"{top}/s3{salt}", *BARE),
+             native)
+    old = {f"{r.getrandbits(63):x}": cells(r, 8 - i) for i in range(3)}
+    for quoted in False, True:
+        for chunk, value in old.items():
+            key = f"org_m@1@0@{chunk}@half"
+            sf.write(f"{top}/old{quoted}/"
+                     f"{urllib.parse.quote(key, safe='') if quoted else key}",
+                     value.tobytes())
+        same(f"objects of the old connector, {'quoted' if quoted else 'as they are'}",
+             read(f"{top}/old{quoted}", *BARE), old)
+    store = {rank_key("org/m", c, "", ""): v.tobytes() for c, v in native.items()}
+    sf.file_per_key(f"{top}/mc", store)
+    same("the same keys in a store of Mooncake", read(f"{top}/mc", *BARE), native)
+
+
 def main():
     with workdir() as top:
         scanned(top)
+        raw_block(top)
+        objects(top)
     return tap.done()
 
 

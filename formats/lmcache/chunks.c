@@ -163,9 +163,15 @@ static enum kvt_status read_header(struct kvt_lmcache *o, bool *found,
 	uint8_t head[KVT_LMCACHE_GDS_HEADER];
 	enum kvt_status status;
 
-	*found = gds;
+	*found = gds || part->fmt;
+	if (part->fmt) {
+		*h = (struct kvt_lmcache_header){ .fmt = part->fmt, .narrays = 1,
+						  .array = { part->said } };
+		return KVT_OK;
+	}
 	/* local disk and L2 adapters write none */
-	if (part->backend == KVT_LMCACHE_DISK || part->key.group >= 0)
+	if (part->backend == KVT_LMCACHE_DISK || part->backend >= KVT_LMCACHE_OBJECT ||
+	    part->key.group >= 0)
 		return KVT_OK;
 	if (nhead > part->nbytes)
 		nhead = part->nbytes;

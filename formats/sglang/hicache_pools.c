@@ -24,7 +24,7 @@ enum { MAX_SETS = 256, NSIZES = 8 };
 struct set {
 	struct kvt_hicache_name name;	/* of its first file */
 	bool kv, every;			/* every: its kind may go with all pages */
-	int world;			/* the set of keys and values it is held against */
+	int world;			/* the keys and values it is held against */
 	int64_t files, has, of;		/* has: of the 'of' pages of its world */
 	int64_t size[NSIZES], count[NSIZES];
 	int nsizes, usual;
@@ -75,10 +75,10 @@ static int find_set(struct pools *o, const struct kvt_hicache_name *name, int la
 {
 	for (int i = -1; i < o->nsets; i++) {
 		int at = i < 0 ? last : i;
-		const struct kvt_hicache_name *n = at < o->nsets ? &o->set[at].name : NULL;
+		const struct kvt_hicache_name *n = &o->set[at].name;
 
-		if (n && same(&n->pool, &name->pool) && same(&n->rank, &name->rank) &&
-		    same(&n->model, &name->model))
+		if (at < o->nsets && same(&n->pool, &name->pool) &&
+		    same(&n->rank, &name->rank) && same(&n->model, &name->model))
 			return at;
 	}
 	if (o->nsets == MAX_SETS)
