@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 import struct
 import sys
 import urllib.parse
@@ -33,16 +34,18 @@ def cells(r, tokens=SHAPE[2], shape=SHAPE):
     return (bits & 0x3bff | 1).reshape(shape)       # numbers, and none is zero
 
 
-def read(path, *options):
+def read(path, *options, to="KLBSHD"):
     """{request: cells [K, L, T, H, D]} as kvtool has them; or its refusal."""
     out = path.rstrip("/") + ".out.npy"
-    r = kvtool("relayout", "--no-sync", "-f", "-q", "--to=KLBSHD", *options, "-o", out,
+    r = kvtool("relayout", "--no-sync", "-f", "-q", f"--to={to}", *options, "-o", out,
                path)
     if r.code:
         return r
     with open(out[:-4] + ".json") as f:
         side = json.load(f)
     array = np.load(out).view(np.uint16)
+    if to == "LBSC":
+        array = array[None, :, :, :, None]
     size = array.shape[3]
     array = array.reshape(array.shape[:2] + (-1,) + array.shape[-2:])
     return {name: np.concatenate([array[:, :, b * size:(b + 1) * size] for b in blocks],
@@ -284,11 +287,90 @@ def objects(top):
     same("the same keys in a store of Mooncake", read(f"{top}/mc", *BARE), native)
 
 
+# ---- SGLang's pages in Mooncake ----------------------------------------------------
+
+# a half of a page, as the layouts of HiCache order it; cells are [K, L, T, H, D]
+HALVES = {"hicache-page-first": "TLHD", "hicache-page-first-direct": "LTHD",
+          "hicache-page-head": "HTLD", "KLSHD": "LTHD", "SLHD": "TLHD"}
+
+
+def digest(r):
+    return hashlib.sha256(r.randbytes(8)).hexdigest()
+
+
+def half(cells_, order):
+    return np.ascontiguousarray(
+        cells_.transpose(["LTHD".index(a) for a in order])).tobytes()
+
+
+def sglang_pages(top):
+    stores = [sf.buckets, sf.file_per_key, sf.offset_store]
+    said = ["--dtype=float16", "--layers=2", "--heads=2", "--head-dim=4"]
+    for i, (layout, order) in enumerate(HALVES.items()):
+        r = random.Random(i)
+        tag, rank = ["", "prod_"][i % 2], ["0", "3_1"][i % 3 % 2]
+        want, store = {}, {}
+        for _ in range(5):
+            name = f"{tag}{digest(r)}_{rank}"
+            want[name] = cells(r)
+            for k, kv in enumerate("kv"):
+                store[f"{name}_{kv}"] = half(want[name][k], order)
+        folder = f"{top}/pages{i}"
+        stores[i % 3](folder, store)
+        same(f"keys and values apart, {layout}, {tag}HASH_{rank}",
+             read(folder, f"--layout={layout}", *said), want)
+    r = random.Random(9)
+    hashes = [digest(r) for _ in range(3)]
+    values = {}
+    for h in hashes:
+        for rank in "01":
+            for pool in "", "draft_":
+                for kv in "kv":
+                    values[f"{h}_{rank}_{pool}{kv}"] = cells(r)[0].tobytes()
+    folder = f"{top}/ranks"
+    sf.buckets(folder, values)
+    said.append("--layout=KLSHD")
+    refused("two pools", 3, ["holds pools 'draft' and 'kv'", "--set pool=draft"], "describe",
+            *said, folder)
+    refused("two ranks", 3, ["holds ranks '0' and '1'", "--set rank=0"], "describe",
+            *said, "--set=pool=draft", folder)
+    refused("one of each", 0, ["3 requests, 24 tokens"], "describe", *said,
+            "--set=pool=draft", "--set=rank=1", folder)
+    for kv, what in ("k", "values, but no keys"), ("v", "keys, but no values"):
+        some = {k: v for k, v in values.items() if "draft" not in k and "_0_" in k}
+        del some[f"{hashes[1]}_0_{kv}"]
+        shutil.rmtree(folder)
+        sf.buckets(folder, some)
+        refused(f"a page without {what[-6:]}", 3, [f"page {hashes[1]}_0 has {what}"],
+                "describe", *said, folder)
+    one = f"{hashes[0]}_0_k"
+    shutil.rmtree(folder)
+    sf.buckets(folder, {k: v for k, v in some.items() if k.endswith("_k")})
+    refused("keys alone", 3, ["no values beside its keys", "--content"], "describe",
+            *said, folder)
+    some = {k: v for k, v in some.items() if not k.startswith(hashes[1])}
+    shutil.rmtree(folder)
+    sf.buckets(folder, {**some, one: values[one][:-32]})
+    refused("a shorter half", 3, [hashes[0], "has 224 bytes of keys and 256 of values"],
+            "describe", *said, folder)
+    shutil.rmtree(folder)
+    sf.buckets(folder, {**some, "other": b"x" * 64})
+    refused("other values among them", 3, ["are pages of SGLang", "--set keys="],
+            "describe", *said, folder)
+    latent = {f"{h}__k": cells(r, 8, (1, 3, 8, 1, 12)) for h in hashes}
+    sf.buckets(f"{top}/latent", {k: np.ascontiguousarray(
+        v.transpose(0, 2, 1, 3, 4)).tobytes() for k, v in latent.items()})
+    same("latents", read(f"{top}/latent", "--layout=BSLC", "--dtype=float16",
+                         "--layers=3", "--content=12", to="LBSC"),
+         {k[:-3]: v for k, v in latent.items()})
+
+
 def main():
     with workdir() as top:
         scanned(top)
         raw_block(top)
         objects(top)
+        sglang_pages(top)
     return tap.done()
 
 

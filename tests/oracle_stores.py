@@ -535,10 +535,6 @@ def mooncake_lies(top, d):
         lambda f: sf.buckets(f, changed(good, "k0", 32, b"\x01")))
     lie("a version of later", 4, ["version 2"],
         lambda f: sf.buckets(f, changed(good, "k0", 4, b"\x02")))
-    halves = {f"{'5d85' * 16}_0_{h}": sf.raw(d.requests["C"][i])
-              for i, h in enumerate("kv")}
-    lie("keys and values apart", 4, ["_0_k", "_0_v", "SGLang"],
-        lambda f: sf.buckets(f, halves), layout + SAID)
     lie("tensors without a token", 3, ["holds a token"], lambda f: sf.buckets(f, {
         "k": sf.tensor_object(d.requests["C"][:, :, :0], d.dtype)}))
     lie("keys that begin otherwise", 3, ["begins with 'x'"],

@@ -204,6 +204,12 @@ kvt_mooncake_group(struct kvt_mooncake *o, struct kvt_group *group, const char *
 /* Tokens of a tensor, by the layout that the user gave. */
 int64_t kvt_mooncake_tokens(const struct kvt_mooncake_tensor *tensor,
 			    const struct kvt_group *group);
+/* Is it a page of SGLang's HiCache, or a half of one, by its key? */
+bool kvt_mooncake_is_page(const struct kvt_mooncake_value *value);
+/* All values are: those of one rank and pool become chunks, and a group what it can. */
+KVT_MUST_CHECK enum kvt_status
+kvt_mooncake_pages(struct kvt_mooncake *o, struct kvt_group *group);
+
 /* The axis of this kind; NULL if there is none. */
 const struct kvt_mooncake_axis *kvt_mooncake_axis(const struct kvt_mooncake_tensor *t,
 						  int kind);

@@ -342,6 +342,7 @@ static enum kvt_status name_blocks(struct kvt_group *group, const struct kvt_chu
 static enum kvt_status place_run(struct kvt_reader *reader, const struct kvt_chunks *c,
 				 const struct kvt_chunk_run *run, struct kvt_error *err)
 {
+	const enum kvt_axis of = c->halves ? KVT_AXIS_K : KVT_AXIS_L;
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0; i < run->count; i++) {
@@ -354,9 +355,9 @@ static enum kvt_status place_run(struct kvt_reader *reader, const struct kvt_chu
 			struct kvt_group part = *group;
 
 			if (chunk->layer >= 0) {
-				box.begin[KVT_AXIS_L] = chunk->layer;
-				box.end[KVT_AXIS_L] = chunk->layer + 1;
-				part.shape.n[KVT_AXIS_L] = 1;
+				box.begin[of] = chunk->layer;
+				box.end[of] = chunk->layer + 1;
+				part.shape.n[of] = 1;
 			}
 			box.begin[KVT_AXIS_B] = run->block;
 			if ((status = kvt_pages_place_tokens(reader, g, chunk->file, &box,

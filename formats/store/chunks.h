@@ -42,6 +42,7 @@ struct kvt_chunk_run {
 
 struct kvt_chunks {
 	const char *where;		/* of the dump, for messages; borrowed */
+	bool halves;			/* layer 0: keys of a chunk, 1: its values */
 	bool bare;			/* only their lengths tell their tokens */
 	const char *whole;		/* why none is shorter; NULL: a last one may be */
 	int64_t full;			/* tokens of one that is not shorter; 0 so far */
@@ -98,6 +99,13 @@ kvt_chunks_layout(struct kvt_layout *out, const char *text, bool layers,
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_asked_layout(struct kvt_group *group, bool layers,
 			const struct kvt_hints *hints, struct kvt_error *err);
+/*
+ * The same of chunks that are a page each, in any layout of pages: where its blocks are
+ * makes no difference.  'halves': keys are not with values, so K is outermost.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_page_layout(struct kvt_group *group, bool halves,
+		       const struct kvt_hints *hints, struct kvt_error *err);
 /* Is it that of a group of chunks?  For kvt_format.in_layout. */
 bool kvt_chunks_in_layout(const struct kvt_group *group, const struct kvt_layout *said);
 /*
