@@ -365,12 +365,83 @@ def sglang_pages(top):
          {k[:-3]: v for k, v in latent.items()})
 
 
+# ---- SGLang's other stores ---------------------------------------------------------
+
+def nixl_path(name):
+    """Where the router of its NIXL backend puts a key, on one disk."""
+    h = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return f"{h[-1]:02x}/{name}"
+
+
+def other_stores(top):
+    said = ["--dtype=float16", "--block-size=8", "--heads=2", "--head-dim=4"]
+    for i, (layout, order) in enumerate(list(HALVES.items())[:3]):
+        r = random.Random(i)
+        want = {digest(r): cells(r) for _ in range(6)}
+        option = [f"--layout={layout}", *said]
+        for model, rank, pool in ("org-m", "_1_4", ""), ("m_1", "_0_1", "_draft"):
+            more = ["--set=total-heads=8"] if rank == "_1_4" else []
+            more += ["--set=pool=draft"] if pool else []
+            name = f"{top}/nixl{i}{rank}"
+            for h, v in want.items():
+                for k, kv in enumerate("kv"):
+                    sf.write(f"{name}/" + nixl_path(f"{h}_{model}{rank}{pool}_{kv}"),
+                             half(v[k], order))
+            same(f"NIXL, keys and values, {layout}, {model}{rank}{pool}",
+                 blocks(name, *option, *more), want)
+        for h, v in want.items():
+            page = half(v[0], order) + half(v[1], order)
+            sf.write(f"{top}/whole{i}/" + nixl_path(f"{h}_org-m_0_1"), page)
+            sf.write(f"{top}/s3{i}/pre/org-m/tp3of4/{'pp0of2/' * (i == 1)}{h}", page)
+        same(f"NIXL, whole pages, {layout}", blocks(f"{top}/whole{i}", *option), want)
+        same(f"SeaweedFS, {layout}", blocks(
+            f"{top}/s3{i}", *option, "--set=total-heads=8"), want)
+    r = random.Random(5)
+    values = {f"{digest(r)}_m_0_1": cells(r) for _ in range(4)}
+    option = ["--layout=hicache-page-first", *said]
+    for gone in "kv":
+        folder = f"{top}/gone{gone}"
+        for j, (h, v) in enumerate(values.items()):
+            for k, kv in enumerate("kv"):
+                if j != 2 or kv != gone:
+                    sf.write(f"{folder}/" + nixl_path(f"{h}_{kv}"), half(v[k], "TLHD"))
+        h = list(values)[2][:64]
+        refused(f"NIXL: a page without its _{gone}", 3,
+                [f"page {h} has {'values, but no keys' if gone == 'k' else 'keys, but'}"],
+                "describe", *option, folder)
+        refused("and fsck says so", 1,
+                ["pool.missing", f"page {h} is not in "
+                 f"{'keys' if gone == 'k' else 'values'} of pool kv"],
+                "fsck", *option, folder)
+    sf.write(f"{folder}/{'a' * 64}_m_0_1.bin", bytes(512))
+    refused("pages of two stores", 3, ["are pages of different stores"], "describe",
+            *option, folder)
+    for h in values:
+        v = np.ascontiguousarray(cells(r, 8, (1, 3, 8, 1, 12)).transpose(0, 2, 1, 3, 4))
+        sf.write(f"{top}/mla/" + nixl_path(f"{h[:-4]}_k"), v.tobytes())
+    refused("NIXL: latents", 0, ["4 of 8 tokens"], "describe", "--layout=BSLC",
+            "--dtype=float16", "--block-size=8", "--content=12", f"{top}/mla")
+
+
+def blocks(path, *options):
+    """{name of a block: cells}"""
+    out = path + ".out.npy"
+    r = kvtool("relayout", "--no-sync", "-f", "-q", "--to=KLBSHD", *options, "-o", out,
+               path)
+    if r.code:
+        return r
+    with open(out[:-4] + ".json") as f:
+        names = json.load(f)["block_names"]
+    return dict(zip(names, np.load(out).view(np.uint16).transpose(2, 0, 1, 3, 4, 5)))
+
+
 def main():
     with workdir() as top:
         scanned(top)
         raw_block(top)
         objects(top)
         sglang_pages(top)
+        other_stores(top)
     return tap.done()
 
 

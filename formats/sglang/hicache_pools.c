@@ -31,7 +31,7 @@ struct set {
 };
 
 struct page {
-	const char *name;
+	struct kvt_name_part hash;
 	int32_t file, set;
 };
 
@@ -78,7 +78,8 @@ static int find_set(struct pools *o, const struct kvt_hicache_name *name, int la
 		const struct kvt_hicache_name *n = &o->set[at].name;
 
 		if (at < o->nsets && same(&n->pool, &name->pool) &&
-		    same(&n->rank, &name->rank) && same(&n->model, &name->model))
+		    same(&n->rank, &name->rank) && same(&n->model, &name->model) &&
+		    n->half == name->half)
 			return at;
 	}
 	if (o->nsets == MAX_SETS)
@@ -132,16 +133,11 @@ static void find_worlds(struct pools *o)
 
 /* ---- pages --------------------------------------------------------------- */
 
-static size_t hash_bytes(const char *name)
-{
-	return strcspn(name, "._");
-}
-
 static int by_hash(const void *a, const void *b)
 {
 	const struct page *x = a, *y = b;
-	size_t n = hash_bytes(x->name), m = hash_bytes(y->name);
-	int order = memcmp(x->name, y->name, n < m ? n : m);
+	size_t n = x->hash.n, m = y->hash.n;
+	int order = memcmp(x->hash.s, y->hash.s, n < m ? n : m);
 
 	if (!order)
 		order = n < m ? -1 : n > m;
@@ -156,12 +152,13 @@ static bool take_files(struct pools *o)
 		const char *text = o->tree->file[i].name;
 		struct kvt_hicache_name name;
 
-		if (!kvt_hicache_parse(&name, text))
+		if (!kvt_hicache_find(&name, text))
 			continue;
 		if ((last = find_set(o, &name, last)) < 0)
 			return false;
 		count_size(&o->set[last], o->tree->file[i].nbytes);
-		o->page[o->npages++] = (struct page){ text, (int32_t)i, last };
+		o->page[o->npages++] = (struct page){ name.hash, (int32_t)i,
+							 last };
 	}
 	qsort(o->page, (size_t)o->npages, sizeof(*o->page), by_hash);
 	return true;
@@ -170,16 +167,10 @@ static bool take_files(struct pools *o)
 /* Pages of one hash: [begin, the result). */
 static int64_t run_end(const struct pools *o, int64_t begin)
 {
-	const char *p = o->page[begin].name;
-	size_t n = hash_bytes(p);
 	int64_t end = begin + 1;
 
-	for (; end < o->npages; end++) {
-		const char *q = o->page[end].name;
-
-		if (hash_bytes(q) != n || memcmp(p, q, n))
-			break;
-	}
+	while (end < o->npages && same(&o->page[end].hash, &o->page[begin].hash))
+		end++;
 	return end;
 }
 
@@ -215,12 +206,13 @@ static void count_pages(struct pools *o)
 
 /* ---- what is told --------------------------------------------------------- */
 
-/* "pool indexer", "pool kv of rank 1_2". */
+/* "pool indexer", "pool kv of rank 1_2", "values of pool kv". */
 static const char *set_text(char out[160], const struct set *set)
 {
 	const struct kvt_hicache_name *n = &set->name;
 
-	snprintf(out, 160, "pool %.*s%s%.*s", (int)n->pool.n, n->pool.s,
+	snprintf(out, 160, "%spool %.*s%s%.*s", n->half < 0 ? "" : n->half ?
+		 "values of " : "keys of ", (int)n->pool.n, n->pool.s,
 		 n->rank.n ? " of rank " : "", (int)n->rank.n, n->rank.s);
 	return out;
 }
@@ -232,8 +224,8 @@ static bool is_required(const struct set *s)
 
 static void tell_page(const struct pools *o, int64_t begin, int64_t end)
 {
-	const char *hash = o->page[begin].name;
-	int n = (int)hash_bytes(hash);
+	const char *hash = o->page[begin].hash.s;
+	int n = (int)o->page[begin].hash.n;
 	char a[160];
 
 	for (int s = 0; s < o->nsets; s++)
