@@ -414,7 +414,18 @@ bool kvt_cache_is_meant(const struct kvt_format *format, const char *path,
 const struct kvt_format *kvt_format_at(int i);
 /* By its name or a preset's; NULL if there is none. */
 const struct kvt_format *kvt_format_find(const char *name);
-/* KVT_USAGE: there is none of this name, and which one may be meant. */
+/*
+ * KVT_UNSUPPORTED, with what to do instead, if a store of that name, or what such a URL
+ * is of, is known and not read; KVT_OK if it is neither.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_format_unread(const char *name, size_t n, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_path_unread(const char *path, struct kvt_error *err);
+/*
+ * KVT_USAGE: there is none of this name, and which one may be meant; or the status
+ * above.
+ */
 KVT_MUST_CHECK enum kvt_status
 kvt_format_unknown(const char *name, struct kvt_error *err);
 

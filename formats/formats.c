@@ -77,8 +77,11 @@ const struct kvt_format *kvt_format_find(const char *name)
 
 enum kvt_status kvt_format_unknown(const char *name, struct kvt_error *err)
 {
+	enum kvt_status status = kvt_format_unread(name, strlen(name), err);
 	struct kvt_nearest near;
 
+	if (status)
+		return status;
 	kvt_nearest_start(&near, name);
 	for (int i = 0; i < NFORMATS; i++) {
 		kvt_nearest_offer(&near, formats[i]->info.name);
@@ -143,9 +146,11 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 					(*out)->info.name);
 		return KVT_OK;
 	}
-	if (stat(path, &st))
-		return kvt_fail(err, KVT_SYSTEM, "%s: cannot open: %s", path,
-				strerror(errno));
+	if (stat(path, &st)) {
+		status = kvt_path_unread(path, err);
+		return status ? status : kvt_fail(err, KVT_SYSTEM, "%s: cannot open: %s",
+						  path, strerror(errno));
+	}
 	if (S_ISDIR(st.st_mode))
 		return probe(out, path, NULL, 0, err);
 	status = probe_file(out, path, err);

@@ -423,6 +423,74 @@ def other_stores(top):
             "--dtype=float16", "--block-size=8", "--content=12", f"{top}/mla")
 
 
+# ---- vLLM's tier obj, and stores that are not read ---------------------------------
+
+def objects_of_vllm(top):
+    r = random.Random(6)
+    config = {"model_name": "org/m", "tokens_per_hash": 8, "blocks_per_file": 1,
+              "tp_size": 1, "pp_size": 1, "pcp_size": 1, "dcp_size": 1,
+              "dtype": "float16", "inference_engine": "vllm", "kv_cache_groups": [
+                  {"tokens_per_block": 8, "layer_names": [f"l.{i}" for i in (0, 1)]}]}
+    text = json.dumps(config, sort_keys=True, separators=(",", ":"))
+    base = f"org_m_{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    want = {digest(r): cells(r) for _ in range(4)}
+    folder = f"{top}/obj"
+    for h, v in want.items():           # L, B, S, H, K D of one rank, then zeros
+        row = np.ascontiguousarray(v.transpose(1, 2, 3, 0, 4)).tobytes()
+        sf.write(f"{folder}/kv/{base}_r0/{h[:3]}/{h[3:5]}_g0/{h}.bin",
+                 row.ljust(4096, b"\0"))
+    said = ["--layout=LBSHKD", "--heads=2", "--head-dim=4", "--set=tp-size=1"]
+    refused("objects of vLLM without a config", 3,
+            [f"has no config.json for {base}_r0", "tier obj", f"/kv/{base}"], "describe",
+            *said, f"{folder}/kv")
+    sf.write(f"{folder}/kv/{base}/config.json", json.dumps(config, indent=2).encode())
+    same("and with that of the tier fs", blocks(f"{folder}/kv", *said), want)
+    for h in want:
+        path = f"{folder}/kv/{base}_r0/{h[:3]}/{h[3:5]}_g0/{h}.bin"
+        os.truncate(path, 8192)
+    refused("objects of several blocks", 3, ["8192", "4096"], "describe", *said,
+            f"{folder}/kv")
+
+
+UNREAD = {
+    "p2p": "tier fs", "example": "tier fs", "kvcr": "--from=raw", "obj": "config.json",
+    "s3": "copy the objects", "redis": "its key as name", "valkey": "its key as name",
+    "bigtable": "behind the first @", "lm": "--from=lmcache", "zmq": "--from=lmcache",
+    "lmcache-server": "--from=lmcache", "mooncakestore": "--root_fs_dir",
+    "nvme-kv": "--root_fs_dir", "distributed": "--root_fs_dir", "hf3fs": "BKSLHD",
+    "eic": "storage backend file", "aibrix": "storage backend file",
+    "simm": "storage backend file", "umbp": "storage backend file",
+    "tensorcast": "storage backend file", "npu-memcache": "storage backend file",
+}
+
+
+def unread(top):
+    """Each is refused with what to do instead, by its name and as a URL."""
+    sf.write(f"{top}/some.bin", bytes(100))
+    for name, words in UNREAD.items():
+        refused(f"--from={name}", 4, [f"{name} is not read", words], "describe",
+                f"--from={name}", f"{top}/some.bin")
+    for url, words in ("lm://host:65432", "--from=lmcache"), ("s3://a/b", "copy"), \
+            ("redis://h", "its key as name"), ("http://h:8080/cache", "--from=lmcache"), \
+            ("ftp://x", "copy it to one"), ("mooncakestore://h:1", "--root_fs_dir"):
+        refused(url, 4, [words], "describe", url)
+    refused("a name that is nobody's", 2, ["there is no format"], "describe",
+            "--from=p2", f"{top}/some.bin")
+    # what is said of hf3fs holds: pages at their places
+    r = random.Random(8)
+    want = [cells(r) for _ in range(3)]
+    sf.write(f"{top}/hf3fs.0.bin", b"".join(half(v[0], "TLHD") + half(v[1], "TLHD")
+                                             for v in want))
+    got = kvtool("relayout", "--no-sync", "-q", "--from=raw", "--layout=BKSLHD",
+                 "--dtype=float16", "--layers=2", "--block-size=8", "--heads=2",
+                 "--head-dim=4", "--to=KLBSHD", "-o", f"{top}/hf3fs.npy",
+                 f"{top}/hf3fs.0.bin")
+    array = np.load(f"{top}/hf3fs.npy").view(np.uint16) if not got.code else None
+    tap.ok(array is not None and all(np.array_equal(array[:, :, i], v)
+                                     for i, v in enumerate(want)),
+           "pages of hf3fs as raw", got)
+
+
 def blocks(path, *options):
     """{name of a block: cells}"""
     out = path + ".out.npy"
@@ -442,6 +510,8 @@ def main():
         objects(top)
         sglang_pages(top)
         other_stores(top)
+        objects_of_vllm(top)
+        unread(top)
     return tap.done()
 
 
