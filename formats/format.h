@@ -400,7 +400,7 @@ extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 	kvt_npz_format, kvt_torch_format, kvt_cache_format, kvt_mlx_format,
 	kvt_llama_format, kvt_ggsq_format, kvt_ggsn_format,
 	kvt_hicache_format, kvt_offload_format, kvt_trtllm_format, kvt_flexkv_format,
-	kvt_kvbm_format, kvt_lmcache_format, kvt_mooncake_format,
+	kvt_kvbm_format, kvt_kvbm_objects_format, kvt_lmcache_format, kvt_mooncake_format,
 	kvt_mlx_blocks_format, kvt_layer_files_format;
 
 /*

@@ -31,7 +31,7 @@ static const struct kvt_format *const formats[] = {
 	&kvt_llama_format, &kvt_ggsq_format, &kvt_ggsn_format,
 	&kvt_npz_format, &kvt_torch_format,
 	&kvt_offload_format, &kvt_hicache_format, &kvt_trtllm_format,
-	&kvt_flexkv_format, &kvt_kvbm_format,
+	&kvt_flexkv_format, &kvt_kvbm_format, &kvt_kvbm_objects_format,
 	/* before the connector's, which takes any folder */
 	&kvt_layer_files_format,
 	&kvt_folder_format, &kvt_raw_format, &kvt_canonical_format, &kvt_null_format,

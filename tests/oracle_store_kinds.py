@@ -423,6 +423,68 @@ def other_stores(top):
             "--dtype=float16", "--block-size=8", "--content=12", f"{top}/mla")
 
 
+# ---- objects of KVBM --------------------------------------------------------------
+
+def base58(n):
+    """As bs58 writes 8 bytes: a 1 for each zero before the number."""
+    digits = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
+    raw, out = n.to_bytes(8, "big"), ""
+    zeros = len(raw) - len(raw.lstrip(b"\0"))
+    while n:
+        n, d = divmod(n, 58)
+        out = digits[d] + out
+    return "1" * zeros + out
+
+
+def kvbm_chain(r, n, start=0):
+    """Keys of a request's blocks, as its lineage hashes print themselves."""
+    bits = [r.getrandbits(r.choice([59, 59, 20])) for _ in range(n)]
+    keys = []
+    for i, h in enumerate(bits):
+        keys.append(f"{i}:{base58(h)}" + (f":{base58(bits[i - 1])}" if i else ""))
+    return keys[start:]
+
+
+def kvbm_objects(top):
+    orders = {"BLKSHD": "LKTHD", "kvbm:OperationalHND": "LKHTD", "kvbm:UniversalTP":
+              "HLKTD", "hicache-page-first": "KTLHD"}
+    for i, (layout, order) in enumerate(orders.items()):
+        r = random.Random(i)
+        keys = kvbm_chain(r, 5 + i)
+        branch = keys[:2] + [f"2:{base58(r.getrandbits(59))}:{keys[1].split(':')[1]}"]
+        late = kvbm_chain(r, 4, 2)              # of what came before nothing is left
+        values = {k: cells(r) for k in keys + branch[2:] + late}
+        folder = f"{top}/kvbm{i}"
+        for k, v in values.items():
+            body = np.ascontiguousarray(v.transpose(["KLTHD".index(a) for a in order]))
+            for rank in range(2):
+                sf.write(f"{folder}/pre/{rank}/{k}",
+                         (body + rank).astype(np.uint16).tobytes())
+            sf.write(f"{folder}/{k}.meta", b"")
+        said = [f"--layout={layout}", "--dtype=float16", "--layers=2", "--block-size=8",
+                "--heads=2", "--head-dim=4"]
+        want = {chain[-1].rsplit(":", 1)[0]: np.concatenate(
+            [values[k] for k in chain], axis=2) for chain in (keys, branch, late)}
+        same(f"objects of KVBM, {layout}", read(folder, *said, "--set=rank=0"), want)
+        for path in f"{folder}/0", f"{folder}/1":
+            r2 = kvtool("describe", "-j", *said, f"{folder}/pre/{path[-1]}")
+            first = {q["id"]: q["first_token"] for q in
+                     json.loads(r2.out)["requests"]} if not r2.code else r2
+            tap.equal(first, {q: 16 * (q == late[-1].rsplit(":", 1)[0]) for q in want},
+                      "and where requests begin")
+        refused("two ranks", 3, ["holds ranks '0' and '1'"], "describe", *said, folder)
+    path = f"{folder}/pre/0/{keys[2]}"
+    refused("tokens of a block are asked for", 3, ["give --block-size"], "describe",
+            *said[:3], *said[4:], f"{folder}/pre/0")
+    os.truncate(path, os.path.getsize(path) // 2)
+    refused("an object that was cut", 3, [keys[2], "4 tokens, expected 8"], "describe",
+            *said, f"{folder}/pre/0")
+    os.unlink(path)
+    sf.write(f"{folder}/pre/0/notes", b"")
+    refused("another file", 3, ["is no object of KVBM"], "describe",
+            "--from=kvbm-objects", *said, f"{folder}/pre/0")
+
+
 # ---- vLLM's tier obj, and stores that are not read ---------------------------------
 
 def objects_of_vllm(top):
@@ -510,6 +572,7 @@ def main():
         objects(top)
         sglang_pages(top)
         other_stores(top)
+        kvbm_objects(top)
         objects_of_vllm(top)
         unread(top)
     return tap.done()

@@ -217,7 +217,7 @@ static enum kvt_status take_part(struct kvt_lmcache *o,
 				 const struct kvt_lmcache_part *part)
 {
 	struct kvt_chunk chunk = { part->key.hash, part->key.layer, part->file,
-				   part->offset, part->nbytes, -1, NULL, NULL };
+				   part->offset, part->nbytes, -1, NULL, NULL, 0 };
 	struct kvt_lmcache_header h = { .data = 0 };
 	enum kvt_status status;
 	bool found;

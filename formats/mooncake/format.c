@@ -295,7 +295,7 @@ static enum kvt_status add_empty(struct kvt_mooncake *o,
 				 const struct kvt_mooncake_value *v)
 {
 	return kvt_chunks_add(&o->chunks, &(struct kvt_chunk){ v->key, -1, v->file,
-			      v->offset, 0, 0, NULL, NULL }, o->err);
+			      v->offset, 0, 0, NULL, NULL, 0 }, o->err);
 }
 
 /* One pass to choose the rank, before anything is compared. */
@@ -332,7 +332,7 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 		cut_rank(v, &t);
 		if ((status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
 				v->key, -1, v->file, v->offset + t.data, t.nbytes,
-				kvt_mooncake_tokens(&t, group), NULL, NULL }, o->err)))
+				kvt_mooncake_tokens(&t, group), NULL, NULL, 0 }, o->err)))
 			return status;
 	}
 	if (!o->tensor.dtype)
@@ -377,7 +377,7 @@ static enum kvt_status add_bytes(struct kvt_mooncake *o, struct kvt_group *group
 
 		status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
 				v->key, -1, v->file, v->offset, v->nbytes, -1,
-				NULL, NULL }, o->err);
+				NULL, NULL, 0 }, o->err);
 	}
 	return status;
 }
@@ -495,7 +495,7 @@ const struct kvt_format kvt_mooncake_format = {
 	.facts = facts,
 	.checks = "keys, headers and checksums where there are any, lengths",
 	.takes = KVT_TAKES_PROMPT,
-	.in_layout = kvt_chunks_in_layout,
+	.in_layout = kvt_chunks_in_page_layout,
 	.probe = mooncake_probe,
 	.open = mooncake_open,
 };

@@ -163,7 +163,7 @@ static enum kvt_status add_pages(struct kvt_mooncake *o)
 		v->key[name.page.n] = '\0';
 		if ((status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
 				v->key, o->chunks.halves ? name.values : -1, v->file,
-				v->offset, v->nbytes, -1, NULL, NULL }, o->err)))
+				v->offset, v->nbytes, -1, NULL, NULL, 0 }, o->err)))
 			return status;
 	}
 	return KVT_OK;

@@ -93,15 +93,27 @@ enum kvt_status kvt_chunks_page_layout(struct kvt_group *group, bool halves,
 
 bool kvt_chunks_in_layout(const struct kvt_group *group, const struct kvt_layout *said)
 {
-	struct kvt_layout tokens = *said, pages = *said;
+	struct kvt_layout tokens = *said;
 	int l = kvt_order_find(&group->layout.plane[0], KVT_AXIS_L);
 
-	/* a layout of pages was refused before, where it is none of theirs */
-	return said->nplanes == 1 &&
-	       ((join_tokens(&tokens.plane[0], l >= 0) &&
-		 kvt_layout_equal(&tokens, &group->layout)) ||
-		(join_pages(&pages.plane[0], group->shape.n[KVT_AXIS_K] == 2) &&
-		 kvt_layout_equal(&pages, &group->layout)));
+	return said->nplanes == 1 && join_tokens(&tokens.plane[0], l >= 0) &&
+	       kvt_layout_equal(&tokens, &group->layout);
+}
+
+static bool is_of_pages(const struct kvt_group *group, const struct kvt_layout *said,
+			bool halves)
+{
+	struct kvt_layout pages = *said;
+
+	return said->nplanes == 1 && join_pages(&pages.plane[0], halves) &&
+	       kvt_layout_equal(&pages, &group->layout);
+}
+
+bool kvt_chunks_in_page_layout(const struct kvt_group *group,
+			       const struct kvt_layout *said)
+{
+	return kvt_chunks_in_layout(group, said) || is_of_pages(group, said, false) ||
+	       is_of_pages(group, said, true);
 }
 
 enum kvt_status kvt_chunks_asked_layout(struct kvt_group *group, bool layers,

@@ -32,6 +32,7 @@ struct kvt_chunk {
 	int64_t tokens;			/* -1: what 'nbytes' make */
 	const char *parent;		/* "": it is a first one; NULL: not known */
 	const int32_t *ids;		/* of its tokens; NULL: not known; borrowed */
+	int64_t first;			/* tokens before it, also if its parent is lost */
 };
 
 /* All chunks of an id: one, or one a layer. */
@@ -108,6 +109,9 @@ kvt_chunks_page_layout(struct kvt_group *group, bool halves,
 		       const struct kvt_hints *hints, struct kvt_error *err);
 /* Is it that of a group of chunks?  For kvt_format.in_layout. */
 bool kvt_chunks_in_layout(const struct kvt_group *group, const struct kvt_layout *said);
+/* The same where chunks may be pages. */
+bool kvt_chunks_in_page_layout(const struct kvt_group *group,
+			       const struct kvt_layout *said);
 /*
  * Extents out of what the user says alone, for chunks without a header; 'layers'
  * as from kvt_chunks_sort().  KVT_BAD_INPUT lists the options that are missing.

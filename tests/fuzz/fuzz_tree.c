@@ -48,6 +48,7 @@ static const struct kvt_hints choices[] = {
 	{ .format = "lmcache", .heads = 2 },
 	{ .format = "mooncake", .layout = "KLSHD", .dtype = "bf16", .layers = 2,
 	  .heads = 2, .head_dim = 4 },
+	{ .layout = "BLKSHD", SMALL, .layers = 2 },
 };
 enum { NCHOICES = sizeof(choices) / sizeof(choices[0]) };
 
