@@ -88,40 +88,53 @@ bool kvt_mooncake_is_page(const struct kvt_mooncake_value *value)
 
 enum { RANK, POOL, NCHOICES };
 
+/* Is it of the rank and pool that are read?  Parts lie in the texts of values. */
+static enum kvt_status is_chosen(const struct kvt_mooncake *o, bool *out,
+				 struct kvt_store_choice choice[NCHOICES],
+				 const struct page_name *name)
+{
+	enum kvt_status status;
+	bool skip;
+
+	*out = false;
+	if ((status = kvt_store_choose(&skip, &choice[POOL], &name->pool, o->path,
+				       o->err)) || skip)
+		return status;
+	status = kvt_store_choose(&skip, &choice[RANK], &name->rank, o->path, o->err);
+	*out = !skip;
+	return status;
+}
+
 static enum kvt_status choose(struct kvt_mooncake *o, bool *values)
 {
 	struct kvt_store_choice choice[NCHOICES] = {
 		[RANK] = { .key = "rank", .what = "ranks" },
 		[POOL] = { .key = "pool", .what = "pools" },
 	};
+	struct kvt_mooncake_value *v = o->values.value;
 	enum kvt_status status = KVT_OK;
 	int64_t n = 0;
 
 	*values = false;
 	for (int i = 0; i < NCHOICES; i++)
 		choice[i].asked = kvt_fact(o->hints, choice[i].key);
-	for (int64_t i = 0; i < o->values.count; i++) {
-		struct kvt_mooncake_value value = o->values.value[i];
-		bool other_pool = false, other_rank = false;
+	for (int64_t i = 0; !status && i < o->values.count; i++) {
+		struct kvt_mooncake_value here = v[i];
 		struct page_name name;
+		bool chosen;
 
-		parse(&name, value.key);
-		if (!status)
-			status = kvt_store_choose(&other_pool, &choice[POOL], &name.pool,
-						  o->path, o->err);
-		if (!status && !other_pool)
-			status = kvt_store_choose(&other_rank, &choice[RANK], &name.rank,
-						  o->path, o->err);
-		if (other_pool || other_rank) {
-			free(value.text);
+		parse(&name, here.key);
+		if ((status = is_chosen(o, &chosen, choice, &name)) || !chosen)
 			continue;
-		}
+		/* what is left out stays behind those, until it can be freed */
 		*values |= name.values;
-		o->values.value[n++] = value;
+		v[i] = v[n];
+		v[n++] = here;
 	}
-	o->values.count = n;
 	for (int i = 0; !status && i < NCHOICES; i++)
 		status = kvt_store_chosen(&choice[i], o->path, o->err);
+	while (!status && o->values.count > n)
+		free(v[--o->values.count].text);
 	return status;
 }
 

@@ -231,17 +231,19 @@ static bool take_share(int64_t *rank, int64_t *size, const char *s, const char *
 /* What follows the hash of an object: nothing, a pool, states with their rank. */
 static bool take_ending(struct kvt_hicache_name *out, const char *p)
 {
-	const char *dot = *p ? strchr(p + 1, '.') : NULL, *end = p + strlen(p);
-	size_t n = *p == '.' ? (size_t)((dot ? dot : end) - p - 1) : 0;
-	bool known = !strncmp(p + 1, "deepseek_v4_c", 13) && n > 13;
+	const char *dot, *end = p + strlen(p);
+	bool known;
+	size_t n;
 
 	out->pool = (struct kvt_name_part){ "kv", 2 };
-	if (!*p)
-		return true;
-	for (int i = 0; i < NPLAIN && n; i++)
-		known |= strlen(plain_pools[i]) == n &&
-			 !memcmp(plain_pools[i], p + 1, n);
-	out->pool = (struct kvt_name_part){ p + 1, n };
+	if (*p != '.')
+		return !*p;
+	dot = strchr(++p, '.');
+	n = (size_t)((dot ? dot : end) - p);
+	known = n > 13 && !strncmp(p, "deepseek_v4_c", 13);
+	for (int i = 0; i < NPLAIN; i++)
+		known |= strlen(plain_pools[i]) == n && !memcmp(plain_pools[i], p, n);
+	out->pool = (struct kvt_name_part){ p, n };
 	return known && (!dot || take_share(&out->tp_rank, &out->tp_size, dot + 1, end,
 					    "tp"));
 }
