@@ -316,7 +316,7 @@ class Slots:
 
     def get(self, key, shape):
         into = self.engine.object([torch.zeros(shape, dtype=self.engine.cache.dtype)])
-        done = self.core.load_many_into([self.spec(key).encoded], [into.byte_array])
+        done = self.core.load_many_into([self.spec(key).encoded], [into])
         return into if done[0] else None
 
     def hash(self, key):
