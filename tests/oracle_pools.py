@@ -119,6 +119,44 @@ class Folder:
         return "pool.size", [f"{usual * 2}", f"{usual}", f"pool {s[0]} of rank"]
 
 
+# ---- workers of LMCache --------------------------------------------------------
+
+def lmcache_workers(top):
+    """Chunks of 2 or 4 workers in one folder, of both kinds of keys; one break or none."""
+    for seed in range(20):
+        r = random.Random(seed)
+        world, l2 = r.choice([2, 4]), r.random() < 0.5
+        chunks = [f"{r.getrandbits(62):x}" for _ in range(r.randrange(2, 6))]
+        folder = f"{top}/workers{seed}"
+        broken, gone = r.choice(chunks), r.randrange(world)
+        kind = [None, "missing", "size"][seed % 3]
+        os.makedirs(folder)
+        for w in range(world):
+            for c in chunks:
+                name = f"m@0x{world << 24 | w << 16 | world << 8 | w:08x}@0@{c}.data" \
+                    if l2 else f"m@{world}@{w}@{c}@half.pt"
+                tokens = 8
+                if c == broken and w == gone and kind == "missing":
+                    continue
+                if c == broken and w == gone and kind == "size":
+                    tokens = 16
+                bits = np.frombuffer(r.randbytes(64 * tokens), np.uint16) & 0x3bff | 1
+                with open(os.path.join(folder, name), "wb") as f:
+                    f.write(bits.tobytes())
+        other = (gone + 1) % world
+        result = kvtool("fsck", "--json", "--layers=2", "--heads=2", "--head-dim=4",
+                        "--dtype=float16", f"--set=worker={other}",
+                        f"--set=total-heads={2 * world}", folder)
+        found = json.loads(result.out)["files"][0]["findings"]
+        found = [(f["name"], f["problem"]) for f in found if f["name"] != "file.short"]
+        words = {"missing": f"chunk {broken} is of worker",
+                 "size": f"chunk {broken} has"}.get(kind)
+        tap.ok(found == [] if not kind else
+               {n for n, _ in found} == {f"pool.{kind}"} and all(words in t for _, t in found)
+               and any(f"worker {gone}" in t for _, t in found),
+               f"workers of LMCache, {kind or 'sound'}, seed {seed}", f"{result}\n{found}")
+
+
 def looked(path, folder):
     rank = ["--set=rank=" + folder.kv[0][1:]] if folder.kv[0] else []
     if folder.kv[0].count("_") >= 2 and not folder.latent:
@@ -162,6 +200,7 @@ def main():
                    result.code == (0 if rule == "pool.orphan" else 1),
                    f"{breaks[(done - 1) % len(breaks)].__name__}, seed {seed}: {words}",
                    f"{result}\n{found}")
+        lmcache_workers(top)
     return tap.done()
 
 

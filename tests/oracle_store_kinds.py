@@ -473,6 +473,11 @@ def kvbm_objects(top):
             tap.equal(first, {q: 16 * (q == late[-1].rsplit(":", 1)[0]) for q in want},
                       "and where requests begin")
         refused("two ranks", 3, ["holds ranks '0' and '1'"], "describe", *said, folder)
+    sf.write(f"{folder}/pre/0/9:abc:def.meta", b"")
+    refused("a mark of a block that is not there", 1,
+            ["pool.missing", "block 9:abc is marked as stored"], "fsck", *said,
+            f"{folder}/pre/0")
+    os.unlink(f"{folder}/pre/0/9:abc:def.meta")
     path = f"{folder}/pre/0/{keys[2]}"
     refused("tokens of a block are asked for", 3, ["give --block-size"], "describe",
             *said[:3], *said[4:], f"{folder}/pre/0")

@@ -182,6 +182,31 @@ static enum kvt_status check_tokens(const struct opening *o)
 	return KVT_OK;
 }
 
+/* Of each block that is marked as stored: is it there, of the rank that is read? */
+static enum kvt_status check_marks(const struct opening *o)
+{
+	for (int64_t i = 0; i < o->tree.count; i++) {
+		const char *name = o->tree.file[i].name;
+		size_t n = strlen(name) - strlen(".meta");
+		struct object_name mark;
+		char *text;
+
+		if (!kvt_path_ends(name, ".meta"))
+			continue;
+		if (!(text = strndup(name, n)))
+			return no_memory(o);
+		if (parse(&mark, text)) {
+			text[mark.id.s + mark.id.n - text] = '\0';
+			if (!kvt_chunks_find(&o->chunks, mark.id.s))
+				kvt_tell(o->hints, "pool.missing",
+					 "block %s is marked as stored, but not there",
+					 mark.id.s);
+		}
+		free(text);
+	}
+	return KVT_OK;
+}
+
 static enum kvt_status open_objects(struct opening *o)
 {
 	struct kvt_group *group;
@@ -201,7 +226,8 @@ static enum kvt_status open_objects(struct opening *o)
 				o->path);
 	if ((status = kvt_chunks_count(&o->chunks, &o->reader->files, group, o->err)) ||
 	    (status = check_tokens(o)) ||
-	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))
+	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)) ||
+	    (o->hints->inspector && (status = check_marks(o))))
 		return status;
 	return kvt_chunks_place(o->reader, &o->chunks, o->hints, o->err);
 }

@@ -307,6 +307,8 @@ enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o)
 	int64_t layers;
 
 	o->chunks.where = o->path;
+	if (o->hints->inspector && (status = kvt_lmcache_check_workers(o)))
+		return status;
 	if ((status = kvt_lmcache_select(o)) || (status = take_parts(o)) ||
 	    (status = kvt_lmcache_groups(o, count_layers(o))) ||
 	    (status = count_tokens(o)) ||

@@ -163,6 +163,9 @@ void kvt_lmcache_free(struct kvt_lmcache *o);
 /* Drops what the user did not ask for; the rest must be of one cache and rank. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_select(struct kvt_lmcache *o);
 
+/* Tells hints->inspector of chunks that some of the workers in one store lack. */
+KVT_MUST_CHECK enum kvt_status kvt_lmcache_check_workers(const struct kvt_lmcache *o);
+
 /* What the user says of the serde; KVT_UNSUPPORTED for one that cannot be read. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_take_serde(struct kvt_lmcache *o);
 /* The type of elements without a header, coded as they are; NULL: not known. */
