@@ -119,6 +119,21 @@ class Folder:
         return "pool.size", [f"{usual * 2}", f"{usual}", f"pool {s[0]} of rank"]
 
 
+def partial(top):
+    """A pool that was switched on late: its pages are no measure of the others."""
+    folder = Folder(random.Random(3))
+    folder.all = ["indexer"]
+    folder.sets = {s: p for s, p in folder.sets.items() if s[0] == "kv"}
+    half = folder.pages[:len(folder.pages) // 2]
+    for rank in folder.kv:
+        folder.sets["indexer", rank] = {h: 64 for h in half}
+    folder.write(f"{top}/partial")
+    result, found = looked(f"{top}/partial", folder)
+    tap.ok(result.code == 0 and {n for n, _ in found} == {"pool.partial"} and
+           all(f"has {len(half)} of {len(folder.pages)} pages" in t for _, t in found),
+           "a pool that most pages lack", f"{result}\n{found}")
+
+
 # ---- workers of LMCache --------------------------------------------------------
 
 def lmcache_workers(top):
@@ -200,6 +215,7 @@ def main():
                    result.code == (0 if rule == "pool.orphan" else 1),
                    f"{breaks[(done - 1) % len(breaks)].__name__}, seed {seed}: {words}",
                    f"{result}\n{found}")
+        partial(top)
         lmcache_workers(top)
     return tap.done()
 
