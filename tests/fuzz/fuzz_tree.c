@@ -153,7 +153,7 @@ static void hear(void *context, const char *name, const char *text)
 
 static enum kvt_status open_it(struct kvt_dump **out, uint8_t how, struct kvt_error *err)
 {
-	static const struct kvt_inspector inspector = { hear, NULL };
+	static const struct kvt_inspector inspector = { .found = hear };
 	struct kvt_hints hints = choices[(how & 0x3f) % NCHOICES];
 	char one[TEMPORARY_NAME + 8];
 
