@@ -197,7 +197,7 @@ $(B)/kvtool-mpi: $(CLIMPI) $(FORMATS) $(ENGINE) $(LIB)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(MPILIBS))
 
 $(LIB): $(CORE)
-$(ENGINE): $(call objs,lib/tile/*.c lib/dump/*.c lib/ops/*/*.c)
+$(ENGINE): $(call objs,lib/tile/*.c lib/prefix/*.c lib/dump/*.c lib/ops/*/*.c)
 $(LIB) $(ENGINE):
 	$(call say,AR,$@)
 	$(Q)rm -f $@.new && ar rcs $@.new $^ && mv -f $@.new $@
@@ -207,7 +207,7 @@ $(LIB) $(ENGINE):
 # Both forms of the library have the symbols of libkvt.map and no others: a program that
 # is linked with it may have a parse() of its own.
 MAP     := lib/kvt/libkvt.map
-ENGINEOBJS := $(call objs,lib/tile/*.c lib/dump/*.c lib/ops/*/*.c)
+ENGINEOBJS := $(call objs,lib/tile/*.c lib/prefix/*.c lib/dump/*.c lib/ops/*/*.c)
 
 $(LIBKVT): $(CORE) $(ENGINEOBJS) $(LIBFORMATS) $(MAP)
 	$(call say,AR,$@)

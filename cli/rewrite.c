@@ -150,14 +150,23 @@ static enum kvt_status create(struct kvt_writer **out, const struct rewrite *r,
 	return status;
 }
 
-/* Of a format without blocks: the tokens of the request, and its states. */
+/*
+ * Of a format without blocks: the tokens of the request, and its states.  Layers have the
+ * numbers that the file has of them ('as'), which may count each cache from 0.
+ */
 static enum kvt_status verify_tokens(const struct kvt_dump *source,
+				     const struct kvt_snapshot *as,
 				     const struct kvt_dump *written,
 				     const struct kvt_run *run, struct kvt_error *err)
 {
 	const struct kvt_diff_options options = { .by = KVT_DIFF_TOKENS };
-	enum kvt_status status = kvt_diff(source, written, &options, NULL, run, err);
+	struct kvt_dump *numbered;
+	enum kvt_status status = kvt_dump_renumber(&numbered, source, as, err);
 
+	if (status)
+		return status;
+	status = kvt_diff(numbered, written, &options, NULL, run, err);
+	kvt_dump_close(numbered);
 	/* what can be written can be compared */
 	if (status == KVT_BAD_INPUT)
 		status = KVT_MISMATCH;
@@ -181,7 +190,8 @@ static enum kvt_status verify(const struct rewrite *r, struct transform *t,
 		return status;
 	run.device = NULL;
 	status = info->one_request || info->by_tokens ?
-		 verify_tokens(t->source[0], again, &run, &why) :
+		 verify_tokens(t->source[0], kvt_writer_snapshot(t->writer[0]), again,
+			       &run, &why) :
 		 r->own.verify ?
 		 r->own.verify(r->own.context, again, t->seen, &run, &why) :
 		 verify_source(r->origin ? r->origin : t->source[0], again, t->seen, &run,
@@ -321,6 +331,76 @@ static enum kvt_status fit(struct kvt_dump **out, const struct rewrite *r,
 	return status ? kvt_fail(err, status, "%s: %s", r->input, why.text) : KVT_OK;
 }
 
+/* ---- other types ----------------------------------------------------------- */
+
+/* What became of the groups of an output. */
+struct changes {
+	struct kvt_text from[KVT_MAX_GROUPS], to[KVT_MAX_GROUPS];
+	struct kvt_text id[KVT_MAX_GROUPS];
+};
+
+static void print_change(const void *context, int g)
+{
+	const struct changes *c = context;
+
+	if (strcmp(c->from[g].s, c->to[g].s))
+		plainf("%s: values changed: %s to %s\n", c->id[g].s, c->from[g].s,
+		       c->to[g].s);
+}
+
+static void put_change(const void *context, int g, struct json_out *out, json_t *o)
+{
+	const struct changes *c = context;
+	char text[2 * sizeof(c->from[g].s) + 8];
+
+	if (!strcmp(c->from[g].s, c->to[g].s))
+		return;
+	snprintf(text, sizeof(text), "%s to %s", c->from[g].s, c->to[g].s);
+	json_put_text(out, o, "cast", text);
+}
+
+/* The type that became 'to', which may be of keys alone, or of values. */
+static struct kvt_text type_before(const struct kvt_group *from,
+				   const struct kvt_group *to)
+{
+	struct kvt_group part = *from;
+	int half = kvt_group_half(to);
+
+	if (half >= 0 && part.content.turn[half])
+		part.content.turn[!half] = 1;
+	return kvt_group_type(&part);
+}
+
+/* With the types of the template. */
+static enum kvt_status rewrite_retyped(struct rewrite *r, const struct kvt_dump *dump,
+				       struct kvt_error *err)
+{
+	struct kvt_dump *retyped;
+	struct changes changes;
+	int from[KVT_MAX_GROUPS];
+	enum kvt_status status;
+
+	if (shard_sharing() || is_stream_out(r->output))
+		return kvt_fail(err, KVT_USAGE,
+				"--cache-dtype=template writes one file, without --shard");
+	if ((status = kvt_output_retype(&retyped, from, &r->create, r->output, dump,
+					r->rotation, err)))
+		return status;
+	for (int g = 0; retyped && g < kvt_dump_snapshot(retyped)->ngroups; g++) {
+		const struct kvt_group *to = kvt_dump_group(retyped, g);
+
+		changes.from[g] = type_before(kvt_dump_group(dump, from[g]), to);
+		changes.to[g] = kvt_group_type(to);
+		snprintf(changes.id[g].s, sizeof(changes.id[g].s), "%s", to->id);
+	}
+	if (retyped)
+		r->own = (struct rewrite_own){ .context = &changes, .print = print_change,
+					       .put = put_change };
+	status = rewrite_alone(r, retyped ? retyped : dump, err);
+	kvt_dump_close(retyped);
+	return status;
+}
+
 /* Numbers of another type; what is compared with the output is made another way. */
 static enum kvt_status rewrite_cast(const struct rewrite *r, const struct kvt_dump *dump,
 				    struct kvt_error *err)
@@ -349,17 +429,18 @@ enum kvt_status rewrite_dump(const struct rewrite *r, const struct kvt_dump *dum
 			     struct kvt_error *err)
 {
 	struct kvt_dump *fitting;
+	struct rewrite own = *r;
 	enum kvt_status status;
 
 	if (r->cast.type)
 		return rewrite_cast(r, dump, err);
 	status = fit(&fitting, r, dump, err);
-
 	if (status)
 		return status;
 	if (fitting)
 		dump = fitting;
-	status = shard_sharing() ? rewrite_parts(r, dump, err) :
+	status = r->cache_dtype ? rewrite_retyped(&own, dump, err) :
+		 shard_sharing() ? rewrite_parts(r, dump, err) :
 				   rewrite_alone(r, dump, err);
 	kvt_dump_close(fitting);
 	return status;

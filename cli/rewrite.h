@@ -32,6 +32,7 @@ struct rewrite {
 	struct kvt_hints hints;
 	struct kvt_create_options create;
 	const char *request;			/* for a format of one; or NULL */
+	const char *cache_dtype, *rotation;	/* "template", of its build; or NULL */
 	const char *device;			/* what --device says, or NULL */
 	int64_t threads, memory, level, tile;
 	bool verify, dry_run, json, quiet;

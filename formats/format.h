@@ -189,6 +189,9 @@ struct kvt_reader {
 	bool empty;			/* sound, and there is nothing in it */
 	int64_t skip;			/* bytes before the data, as was said */
 	bool other_dtype;		/* hints->dtype is of what was coded as these */
+	/* of files that are named by hashes: who names, tokens a hash, blocks a file */
+	const char *named_by;		/* "vllm"; NULL: they are not */
+	int64_t named_unit, named_blocks;	/* 0: a block, 1 */
 	struct kvt_files files;		/* of the flat groups; others may be listed */
 	struct kvt_flat flat[KVT_MAX_GROUPS];	/* where there is no tiling */
 	/* or the data are of others, which kvt_open() joins; both owned */
@@ -353,6 +356,14 @@ struct kvt_format {
 	enum kvt_status (*tell)(struct kvt_reader *reader, struct kvt_error *err);
 
 	/*
+	 * The dump with the types that the file is to have by options.template_path, as
+	 * kvt_output_retype(); the writer has options and snapshot only.  NULL: those of
+	 * a dump are its own.
+	 */
+	enum kvt_status (*retype)(struct kvt_dump **out, int from[KVT_MAX_GROUPS],
+				  struct kvt_writer *writer, const struct kvt_dump *dump,
+				  const char *rotation, struct kvt_error *err);
+	/*
 	 * Creates writer->temporary (already chosen) and fills the flats or
 	 * tilings.  NULL: read only.
 	 */
@@ -389,7 +400,7 @@ extern const struct kvt_format kvt_hdf5_format, kvt_safetensors_format,
 	kvt_npz_format, kvt_torch_format, kvt_cache_format, kvt_mlx_format,
 	kvt_llama_format, kvt_ggsq_format, kvt_ggsn_format,
 	kvt_hicache_format, kvt_offload_format, kvt_trtllm_format, kvt_flexkv_format,
-	kvt_kvbm_format, kvt_lmcache_format, kvt_mooncake_format,
+	kvt_kvbm_format, kvt_kvbm_objects_format, kvt_lmcache_format, kvt_mooncake_format,
 	kvt_mlx_blocks_format, kvt_layer_files_format;
 
 /*
@@ -403,7 +414,18 @@ bool kvt_cache_is_meant(const struct kvt_format *format, const char *path,
 const struct kvt_format *kvt_format_at(int i);
 /* By its name or a preset's; NULL if there is none. */
 const struct kvt_format *kvt_format_find(const char *name);
-/* KVT_USAGE: there is none of this name, and which one may be meant. */
+/*
+ * KVT_UNSUPPORTED, with what to do instead, if a store of that name, or what such a URL
+ * is of, is known and not read; KVT_OK if it is neither.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_format_unread(const char *name, size_t n, struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status
+kvt_path_unread(const char *path, struct kvt_error *err);
+/*
+ * KVT_USAGE: there is none of this name, and which one may be meant; or the status
+ * above.
+ */
 KVT_MUST_CHECK enum kvt_status
 kvt_format_unknown(const char *name, struct kvt_error *err);
 

@@ -9,6 +9,7 @@
 #include "formats/format.h"
 #include "formats/manifest/manifest.h"
 #include "formats/model/config.h"
+#include "formats/store/prompt.h"
 #include "lib/base/nearest.h"
 
 #include <errno.h>
@@ -30,7 +31,7 @@ static const struct kvt_format *const formats[] = {
 	&kvt_llama_format, &kvt_ggsq_format, &kvt_ggsn_format,
 	&kvt_npz_format, &kvt_torch_format,
 	&kvt_offload_format, &kvt_hicache_format, &kvt_trtllm_format,
-	&kvt_flexkv_format, &kvt_kvbm_format,
+	&kvt_flexkv_format, &kvt_kvbm_format, &kvt_kvbm_objects_format,
 	/* before the connector's, which takes any folder */
 	&kvt_layer_files_format,
 	&kvt_folder_format, &kvt_raw_format, &kvt_canonical_format, &kvt_null_format,
@@ -76,8 +77,11 @@ const struct kvt_format *kvt_format_find(const char *name)
 
 enum kvt_status kvt_format_unknown(const char *name, struct kvt_error *err)
 {
+	enum kvt_status status = kvt_format_unread(name, strlen(name), err);
 	struct kvt_nearest near;
 
+	if (status)
+		return status;
 	kvt_nearest_start(&near, name);
 	for (int i = 0; i < NFORMATS; i++) {
 		kvt_nearest_offer(&near, formats[i]->info.name);
@@ -142,9 +146,11 @@ static enum kvt_status choose_format(const struct kvt_format **out,
 					(*out)->info.name);
 		return KVT_OK;
 	}
-	if (stat(path, &st))
-		return kvt_fail(err, KVT_SYSTEM, "%s: cannot open: %s", path,
-				strerror(errno));
+	if (stat(path, &st)) {
+		status = kvt_path_unread(path, err);
+		return status ? status : kvt_fail(err, KVT_SYSTEM, "%s: cannot open: %s",
+						  path, strerror(errno));
+	}
 	if (S_ISDIR(st.st_mode))
 		return probe(out, path, NULL, 0, err);
 	status = probe_file(out, path, err);
@@ -384,6 +390,8 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	kvt_snapshot_init(&reader->leaf.snapshot);
 	if ((status = format->open(reader, path, hints, err)) ||
 	    (reader->nsources && (status = join_sources(reader, err))) ||
+	    (hints && hints->prompts.n &&
+	     (status = kvt_prompt_place(reader, hints, err))) ||
 	    (status = kvt_manifest_blocks_of(&reader->leaf.snapshot, hints, path, err)) ||
 	    (status = settle(reader, hints, err)) ||
 	    (status = kvt_hints_compare(hints, reader, err)) ||

@@ -201,6 +201,9 @@ static const struct row {
 	     "tokens of each of these requests"),
 	HINT("slot-mapping", slot_mapping, KVT_HINT_STRING, 0, NULL, "FILE",
 	     "slot of each token, instead: an npy or JSON file"),
+	HINT("prompt", prompts, KVT_HINT_FACTS, KVT_TAKES_PROMPT, NULL,
+	     "[NAME=]FILE|N,N,...",
+	     "token ids of a request, whose blocks are found by name"),
 	HINT("of-group", next, KVT_HINT_GROUPS, 0, NULL, "GROUP:OPTION=VALUE,...",
 	     "options of one group alone: g1:heads=8,head-dim=64"),
 };

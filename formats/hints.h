@@ -9,7 +9,7 @@ struct kvt_format;
 struct kvt_reader;
 
 /* Hints that are not of groups, and mean something to some formats only. */
-enum { KVT_TAKES_MANIFEST = 1, KVT_TAKES_SKIP = 2 };
+enum { KVT_TAKES_MANIFEST = 1, KVT_TAKES_SKIP = 2, KVT_TAKES_PROMPT = 4 };
 
 /* What is said of a group: of it, else of all.  'hints' may be NULL. */
 struct kvt_hints kvt_hints_of(const struct kvt_hints *hints, const char *group);

@@ -86,10 +86,11 @@ def describe(circle, uses):
 PURE = ("lib/base", "lib/hash", "lib/layout", "lib/model", "lib/transfer", "lib/vllm", "lib/fault")
 BELOW = {
     "pure": set(), "lib/tile": {"pure"}, "kernels": {"pure"},
+    "lib/prefix": {"pure", "lib/tile"},
     "lib/dump": {"pure", "lib/tile", "kernels"},
-    "formats": {"pure", "lib/tile", "lib/dump"},
-    "lib/ops": {"pure", "lib/tile", "kernels", "lib/dump"},
-    "cli": {"pure", "lib/tile", "kernels", "lib/dump", "formats", "lib/ops"},
+    "formats": {"pure", "lib/tile", "lib/prefix", "lib/dump"},
+    "lib/ops": {"pure", "lib/tile", "kernels", "lib/prefix", "lib/dump"},
+    "cli": {"pure", "lib/tile", "lib/prefix", "kernels", "lib/dump", "formats", "lib/ops"},
 }
 
 

@@ -48,13 +48,14 @@ not() { grep -vE "$1"; true; }
 only() { grep -E "$1"; true; }
 
 pure='lib/(kvt|base|hash|layout|model|transfer|vllm|fault)/'
-engine='lib/(tile|dump|ops)/'
+engine='lib/(tile|prefix|dump|ops)/'
 
 # What each room may include besides itself.
 arrows() {
 	includes lib kernels formats cli | perl -ne '
 		my %may = (
 			"lib/kvt" => "", "pure" => "lib/kvt", "lib/tile" => "lib/kvt pure",
+			"lib/prefix" => "lib/kvt pure lib/tile",
 			"kernels" => "lib/kvt pure", "lib/dump" => "lib/kvt pure lib/tile kernels",
 			"formats" => "lib/kvt pure lib/tile lib/dump",
 			"lib/ops" => "lib/kvt pure lib/tile kernels lib/dump",

@@ -175,8 +175,8 @@ def main():
     options = input_options()
     sayable = [o for o in options if wrong(ALIASES.get(o, o), [])]
     tap.equal(sorted(set(options) - set(sayable)),
-              ["blocks-of", "from", "of-group", "seq-lens", "set", "slot-mapping",
-               "trust-manifest"], "every option can be wrong")
+              ["blocks-of", "from", "of-group", "prompt", "seq-lens", "set",
+               "slot-mapping", "trust-manifest"], "every option can be wrong")
     with oracle.workdir() as folder, \
             concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         cases = [*oracle_self.made_dumps(), *oracle_self.foreign_dumps(folder),

@@ -36,7 +36,8 @@ NHD = os.path.join(S260K, "paged_bs16", "packed_nhd.bf16")
 # ---- options ------------------------------------------------------------------
 
 READ = {"manifest", "model", "draft-model", "config", "models", "link", "trace",
-        "secret-file", "slot-mapping", "blocks-of", "seq-lens", "on-disk"}
+        "secret-file", "slot-mapping", "blocks-of", "seq-lens", "on-disk",
+        "prompt"}
 WRITTEN = {"output", "heatmap", "html", "svg", "trace-out", "report", "write-manifest",
            "shard-dir", "out-dir"}
 # A folder of its own is made there, and goes away.

@@ -16,7 +16,7 @@ sys.dont_write_bytecode = True
 import numpy as np
 
 import oracle
-from foreign_files import BF16, F16, Cells, ggsn_bytes, ggsq_bytes, memory_bytes
+from foreign_files import BF16, F16, F32, Cells, ggsn_bytes, ggsq_bytes, memory_bytes
 from oracle import Dump, Tap, kvtool
 from oracle_llama_engine import (ENGINES, NEW, OLD, State, options_of, random_state,
                                  state_of)
@@ -199,6 +199,40 @@ def check_foreign(tmp):
                "; ".join(wrong[:3]))
 
 
+def check_windows(tmp):
+    """Layers 0 and 1 with a window and 2 without are two caches, which count from 0."""
+    base = f"{ENGINES}/transformers/5.23.0/dynamic"
+    x, row = np.load(base + ".npy")[0], [bytes(32), bytes(32)]
+    one = [Cells([(0, [0]), (1, [0])], [row] * n, [row] * n, (F32, F32)) for n in (1, 2)]
+    like, out = f"{tmp}/like.ggsn", f"{tmp}/out.ggsn"
+    for arch, pairs in ("gemma3", False), ("llama", True):
+        with open(like, "wb") as f:
+            f.write(ggsn_bytes(memory_bytes(one[:1]) + memory_bytes(one[1:]), 10, [7, 8],
+                               arch))
+        r = convert(base + ".pt", like, out, "ggsn")
+        if not tap.ok(r.code == 0, f"windows of transformers as {arch}: written, verified",
+                      r):
+            continue
+        got, wrong = State(read(out), 2), []
+        for cache, layers, first in (0, (2,), 0), (1, (0, 1), 11):
+            have = got.of(cache, 0)
+            if sorted(have) != list(range(first, 19)):
+                wrong.append(f"cache {cache} has {sorted(have)}")
+                continue
+            # llama-server asks for a window of cells before the next one, of which the
+            # first is masked already; transformers has let go of it
+            have.pop(first if cache else None, None)
+            for p, (_, *rows) in have.items():
+                for kv, own in enumerate(rows):
+                    want = x[list(layers), p, :, kv]
+                    if pairs and not kv:
+                        want = want.reshape(-1, 2, 2, 2).swapaxes(-1, -2)
+                    if b"".join(own) != want.tobytes():
+                        wrong.append(f"cache {cache}, token {p}, {kv}")
+        tap.ok(not wrong, f"windows of transformers as {arch}: its keys and values",
+               "; ".join(wrong[:3]))
+
+
 # ---- made ones --------------------------------------------------------------
 
 def damaged(data, rng):
@@ -298,6 +332,7 @@ def main():
         check_others(tmp)
         check_positions(tmp)
         check_foreign(tmp)
+        check_windows(tmp)
         check_random(tmp)
         check_refusals(tmp)
     return tap.done()

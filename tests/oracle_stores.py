@@ -535,10 +535,6 @@ def mooncake_lies(top, d):
         lambda f: sf.buckets(f, changed(good, "k0", 32, b"\x01")))
     lie("a version of later", 4, ["version 2"],
         lambda f: sf.buckets(f, changed(good, "k0", 4, b"\x02")))
-    halves = {f"{'5d85' * 16}_0_{h}": sf.raw(d.requests["C"][i])
-              for i, h in enumerate("kv")}
-    lie("keys and values apart", 4, ["_0_k", "_0_v", "SGLang"],
-        lambda f: sf.buckets(f, halves), layout + SAID)
     lie("tensors without a token", 3, ["holds a token"], lambda f: sf.buckets(f, {
         "k": sf.tensor_object(d.requests["C"][:, :, :0], d.dtype)}))
     lie("keys that begin otherwise", 3, ["begins with 'x'"],
@@ -553,8 +549,6 @@ def mooncake_lies(top, d):
     lie("a bucket's meta cut", 3, ["1000.meta"], cut(sf.buckets, "1000.meta", -1))
     lie("a bucket without meta", 3, ["no .meta"], without(sf.buckets, "1000.meta"))
     lie("a meta without bucket", 3, ["no .bucket"], without(sf.buckets, "1000.bucket"))
-    lie("data without meta", 4, ["no kv_cache.meta", "PERSIST_MODE"],
-        without(sf.offset_store, "kv_cache.meta"))
     lie("meta without data", 3, ["no kv_cache.data"],
         without(sf.offset_store, "kv_cache.data"))
     lie("data cut", 3, ["range of data"], cut(sf.offset_store, "kv_cache.data", -8192))

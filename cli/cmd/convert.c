@@ -2,6 +2,8 @@
 /* convert.c - another format, the same memory layout */
 #include "cli/set.h"
 
+#include <string.h>
+
 #include "lib/kvt/derive.h"
 
 struct numbers {
@@ -38,6 +40,22 @@ static enum kvt_status convert(struct rewrite *r, void *context, struct kvt_erro
 			 rewrite(r, err);
 }
 
+/* --cache-dtype=template, which is no type but those of a state of llama.cpp. */
+static enum kvt_status take_template(struct rewrite *r, struct kvt_error *err)
+{
+	if (!r->cast.type || strcmp(r->cast.type, "template"))
+		return !r->rotation ? KVT_OK : kvt_fail(err, KVT_USAGE,
+				"--rotation is for --cache-dtype=template; that of the input is --set=rotation=%.40s",
+				r->rotation);
+	if (r->cast.scale || r->cast.from)
+		return kvt_fail(err, KVT_USAGE,
+				"--%s is not for --cache-dtype=template: its types have their own scales",
+				r->cast.scale ? "scale" : "from-scale");
+	r->cache_dtype = r->cast.type;
+	r->cast.type = NULL;
+	return KVT_OK;
+}
+
 static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 {
 	struct rewrite r = { 0 };
@@ -55,6 +73,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "ggsq, ggsn: without --template: the context of --model's GGUF" },
 		{ "key-order", 0, OPT_STRING, &r.create.key_order, "ORDER",
 		  "ggsq, ggsn: of its keys, if they come from elsewhere: pairs, halves" },
+		{ "rotation", 0, OPT_STRING, &r.rotation, "R",
+		  "of --cache-dtype=template, what its build does: hadamard, none, k, v, k128/v64" },
 		{ "row-ranks", 0, OPT_COUNT, &r.create.row_ranks, "N",
 		  "offload: files as of an engine with N ranks" },
 		{ "row-form", 0, OPT_STRING, &r.create.row_form, "FORM",
@@ -79,7 +99,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (numbers.type && r.cast.type)
 		return kvt_fail(err, KVT_USAGE,
 				"--decode and --cache-dtype exclude each other; the latter decodes, too, and says of what");
-	if (!numbers.type && (status = cast_check(&r.cast, err)))
+	if ((!numbers.type && (status = cast_check(&r.cast, err))) ||
+	    (status = take_template(&r, err)))
 		return status;
 	return rewrite_each(&r, &cmd_convert, argv, nargs, convert, &numbers, err);
 }
@@ -100,6 +121,9 @@ const struct command cmd_convert = {
 		"  kvtool convert --decode=float32 fp8.h5 numbers.npy\n"
 		"  kvtool convert --format=mlx --request=0 snapshot.h5 "
 		"prompt.safetensors\n"
+		"  kvtool convert --format=ggsq --template=q8_0.ggsq "
+		"--cache-dtype=template \\\n"
+		"      --rotation=hadamard --heads=8 f16.ggsq mine.ggsq\n"
 		"  kvtool convert --format=safetensors snapshot.h5 - | ssh host 'cat "
 		">kv.st'\n",
 	.streams = STREAM_FIRST,

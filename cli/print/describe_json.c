@@ -478,6 +478,34 @@ static void put_holes(struct json_out *out, json_t *to, const struct kvt_snapsho
 	}
 }
 
+static void put_sought(struct json_out *out, const struct kvt_dump *dump)
+{
+	const struct kvt_sought *q;
+	json_t *list;
+
+	if (!kvt_dump_sought(dump, 0))
+		return;
+	json_put_text(out, out->root, "named_by", kvt_dump_named_by(dump));
+	list = json_put_array(out, out->root, "prompts");
+	for (int64_t i = 0; (q = kvt_dump_sought(dump, i)); i++) {
+		json_t *o = json_append_object(out, list), *missing, *run;
+
+		json_put_text(out, o, "request", q->prompt);
+		json_put_text(out, o, "group", q->group[0] ? q->group : NULL);
+		json_put_int(out, o, "tokens", q->tokens);
+		json_put_int(out, o, "tokens_per_file", q->each);
+		json_put_int(out, o, "files", q->files);
+		json_put_int(out, o, "present", q->present);
+		json_put_int(out, o, "reached", q->reached);
+		missing = json_put_array(out, o, "missing");
+		for (int64_t k = 0; k < q->nmissing; k++) {
+			run = json_append_object(out, missing);
+			json_put_int(out, run, "begin", q->missing[k].begin);
+			json_put_int(out, run, "end", q->missing[k].end);
+		}
+	}
+}
+
 static void put_requests(struct json_out *out, const struct kvt_snapshot *s,
 			 const struct describe_options *options)
 {
@@ -554,6 +582,7 @@ void describe_json(struct json_out *out, const struct kvt_description *d,
 			  &d->group[g], options);
 	put_requests(out, s, options);
 	describe_slot_json(out, d, options->ids);
+	put_sought(out, d->dump);
 	if (d->canonical)
 		canonical_json(out, d->canonical);
 	if (d->peeks)

@@ -656,6 +656,23 @@ static void print_requests(const struct kvt_snapshot *s, bool tables)
 	}
 }
 
+/* What is there of prompts, in files that are named by hashes. */
+static void print_sought(const struct kvt_dump *dump)
+{
+	const struct kvt_sought *q = kvt_dump_sought(dump, 0);
+	bool groups = kvt_dump_snapshot(dump)->ngroups > 1;
+
+	if (!q)
+		return;
+	print_label("names");
+	plainf("%s; each of %lld tokens\n", kvt_dump_named_by(dump), (long long)q->each);
+	for (int64_t i = 0; (q = kvt_dump_sought(dump, i)); i++) {
+		print_label(i ? "" : "prompts");
+		plainf("%s%s%s: %s\n", q->prompt, groups && q->group[0] ? ", " : "",
+		       groups ? q->group : "", kvt_sought_text(q).s);
+	}
+}
+
 static void print_parallel(const struct kvt_parallel *p)
 {
 	const struct {
@@ -796,6 +813,7 @@ void describe_text(const struct kvt_description *d,
 		print_parallel(&s->parallel);
 	print_requests(s, options->tables);
 	describe_slot_text(d, options->ids);
+	print_sought(d->dump);
 	print_groups(d, options);
 	if (d->canonical)
 		canonical_text(d->canonical);

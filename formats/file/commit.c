@@ -61,6 +61,34 @@ enum kvt_status kvt_output_format(const struct kvt_format_info **out, const char
 	return status;
 }
 
+enum kvt_status kvt_output_retype(struct kvt_dump **out, int from[KVT_MAX_GROUPS],
+				  struct kvt_create_options *options, const char *path,
+				  const struct kvt_dump *dump, const char *rotation,
+				  struct kvt_error *err)
+{
+	const struct kvt_format *format;
+	struct kvt_writer *writer;
+	enum kvt_status status = choose_format(&format, path, options->format, err);
+
+	if (status)
+		return status;
+	if (!format->retype)
+		return kvt_fail(err, KVT_USAGE,
+				"%s takes its types from no template; --cache-dtype=template goes with --format=ggsq or ggsn",
+				format->info.name);
+	if (!(writer = calloc(1, sizeof(*writer))))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	writer->format = format;
+	writer->options = *options;
+	status = kvt_snapshot_copy(&writer->head.snapshot, kvt_dump_snapshot(dump), err);
+	if (!status)
+		status = format->retype(out, from, writer, dump, rotation, err);
+	options->key_order = writer->options.key_order;
+	kvt_snapshot_free(&writer->head.snapshot);
+	free(writer);
+	return status;
+}
+
 const char *kvt_output_ending(const char *format)
 {
 	const struct kvt_format *f = kvt_format_find(format);

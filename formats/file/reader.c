@@ -222,5 +222,6 @@ void kvt_reader_free(struct kvt_reader *reader)
 	free(reader->leaf.said);
 	kvt_slot_free(reader->leaf.slot);
 	free(reader->leaf.written_by);
+	kvt_leaf_free_sought(&reader->leaf);
 	close_reader(&reader->leaf);
 }

@@ -9,7 +9,8 @@
  * Block id to place: device = id / rr % devices, then id / rr / devices * rr + id % rr
  * counts blocks of the device (rr: round-robin); those fill its files one after the
  * other, or in turn, by release.  Facts: FlexKV of 2026-08, flexkv/common/storage.py
- * at 34ab141e; no dump of the engine itself is among the test data.
+ * and transfer/worker.py at 34ab141e; no dump of the engine itself is among the test
+ * data.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -265,17 +266,154 @@ static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 	return KVT_OK;
 }
 
+/* ---- several groups ------------------------------------------------------ */
+
+/*
+ * A block of a model whose layers are not alike has, for each rank of tensor
+ * parallelism, its groups one after the other, each layer by layer:
+ *
+ *	rank 0: [g0: layer 0, 1, ...][g1: ...] ...   rank 1: ...
+ */
+enum { MAX_PARTS = 1 << 22 };
+
+struct block {
+	int64_t groups, ranks;
+	int64_t offset[KVT_MAX_GROUPS];	/* of each in the share of a rank */
+	int64_t share, nbytes;
+};
+
+static enum kvt_status take_group(struct opening *o, struct block *b, int g)
+{
+	struct kvt_pages_known known = { .name = o->path, .nbytes = -1 };
+	struct kvt_shape *shape;
+	struct kvt_group *group;
+	enum kvt_status status;
+	int64_t nbytes;
+	char id[16];
+
+	snprintf(id, sizeof(id), "g%d", g);
+	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, id,
+					     o->path, o->err)))
+		return status;
+	group->shape.n[KVT_AXIS_B] = 1;
+	if ((status = kvt_pages_fit(group, &known, o->hints, o->err)))
+		return status;
+	shape = &group->shape;
+	if (group->layout.nplanes != 1 ||
+	    group->layout.plane[0].part[0].axis != KVT_AXIS_B)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: group %s has layout %s, but blocks of several groups are whole: flexkv:BLOCKFIRST or mla-cross",
+				o->path, id, kvt_layout_string(&group->layout).s);
+	if (b->ranks > 1 && (shape->n[KVT_AXIS_K] == 1 ||
+			     shape->n[KVT_AXIS_H] % b->ranks))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: group %s has %lld heads, which %lld ranks cannot share; tp-size is that of the engine",
+				o->path, id, LL(shape->n[KVT_AXIS_H]), LL(b->ranks));
+	if ((status = kvt_shape_nbytes(&nbytes, shape, o->err)))
+		return status;
+	b->offset[g] = b->share;
+	if (__builtin_add_overflow(b->share, nbytes / b->ranks, &b->share))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: a block has more than 2^63 bytes", o->path);
+	return KVT_OK;
+}
+
+static enum kvt_status count_blocks(struct opening *o, const struct block *b)
+{
+	const struct kvt_tree_file *first = &o->tree.file[o->file[0].at];
+	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+	int64_t blocks;
+
+	if (!b->nbytes || first->nbytes % b->nbytes || !first->nbytes)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s/%.120s: has %lld bytes, not a multiple of %lld, those of a block of these groups",
+				o->path, first->name, LL(first->nbytes), LL(b->nbytes));
+	o->each = first->nbytes / b->nbytes;
+	if (o->each > MAX_PARTS / o->count / b->groups / b->ranks)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: its blocks have more than %d parts", o->path,
+				MAX_PARTS);
+	blocks = o->each * o->count;
+	if (o->each * o->files % o->round_robin)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: a device has %lld blocks, not a multiple of round-robin=%lld",
+				o->path, LL(o->each * o->files), LL(o->round_robin));
+	for (int g = 0; g < s->ngroups; g++)
+		s->group[g].shape.n[KVT_AXIS_B] = blocks;
+	o->reader->leaf.unlisted = true;
+	o->reader->leaf.unnoticed = o->hints->blocks ? NULL : KVT_DERIVED;
+	return KVT_OK;
+}
+
+/* Block 'at' of a file: a part of each group and rank. */
+static enum kvt_status add_block(struct opening *o, const struct block *b, int file,
+				 int64_t block, int64_t at)
+{
+	const struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+	enum kvt_status status = KVT_OK;
+
+	for (int64_t i = 0; !status && i < b->groups * b->ranks; i++) {
+		int g = (int)(i % b->groups);
+		int64_t rank = i / b->groups;
+		struct kvt_box box = kvt_box_whole(&s->group[g].shape);
+		int64_t heads = box.end[KVT_AXIS_H] / b->ranks;
+
+		box.begin[KVT_AXIS_B] = block;
+		box.end[KVT_AXIS_B] = block + 1;
+		box.begin[KVT_AXIS_H] = rank * heads;
+		box.end[KVT_AXIS_H] = (rank + 1) * heads;
+		status = kvt_pages_add_part(&o->reader->flat[g], &s->group[g], &box, file,
+					    at * b->nbytes + rank * b->share +
+					    b->offset[g], o->err);
+	}
+	return status;
+}
+
+static enum kvt_status open_groups(struct opening *o, struct block *b)
+{
+	enum kvt_status status;
+
+	for (int g = 0; g < b->groups; g++)
+		if ((status = take_group(o, b, g)))
+			return status;
+	if (__builtin_mul_overflow(b->share, b->ranks, &b->nbytes))
+		b->nbytes = 0;
+	if ((status = count_blocks(o, b)))
+		return status;
+	for (int64_t i = 0; !status && i < o->count; i++) {
+		int file;
+
+		status = kvt_tree_list(&o->reader->files, &file, &o->tree, o->file[i].at,
+				       o->err);
+		for (int64_t at = 0; !status && at < o->each; at++)
+			status = add_block(o, b, file, block_at(o, &o->file[i], at), at);
+	}
+	return status;
+}
+
 static enum kvt_status open_pools(struct opening *o)
 {
+	struct block block = { .groups = 0, .ranks = 1 };
 	struct kvt_group in_file;
 	enum kvt_status status;
 
+	if ((status = kvt_fact_int(&block.groups, o->hints, "groups", 1, KVT_MAX_GROUPS,
+				   o->err)) ||
+	    (status = kvt_fact_int(&block.ranks, o->hints, "tp-size", 1, MAX_NUMBER,
+				   o->err)))
+		return status;
+	if (!block.groups && kvt_fact(o->hints, "tp-size"))
+		return kvt_fail(o->err, KVT_USAGE,
+				"tp-size is of blocks of several groups: give --set groups=N, too");
 	if ((status = kvt_tree_walk(&o->tree, o->path, o->err)))
 		return status;
 	if (!(o->file = calloc((size_t)o->tree.count + 1, sizeof(*o->file))))
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
-	if ((status = choose_files(o)) || (status = take_placement(o)) ||
-	    (status = describe(o, &in_file)))
+	if ((status = choose_files(o)) || (status = take_placement(o)))
+		return status;
+	if (block.groups)
+		return open_groups(o, &block);
+	if ((status = describe(o, &in_file)))
 		return status;
 	for (int64_t i = 0; !status && i < o->count; i++)
 		status = add_file(o, &o->file[i], &in_file);
@@ -295,7 +433,8 @@ static enum kvt_status flexkv_open(struct kvt_reader *reader, const char *path,
 	return status;
 }
 
-static const char *const facts[] = { "cache", "round-robin", "placement", NULL };
+static const char *const facts[] = { "cache", "round-robin", "placement", "groups",
+				     "tp-size", NULL };
 
 const struct kvt_format kvt_flexkv_format = {
 	.info = { "flexkv", "pools of FlexKV's SSD cache",

@@ -81,8 +81,6 @@ static const struct kvt_llama_rows *rows_of(const struct kvt_llama_opening *o,
 
 /* ---- heads and rows ----------------------------------------------------------- */
 
-enum { TURN_BY_RULE = -1, TURN_UNKNOWN = -2 };	/* struct kvt_llama_opening's turn */
-
 /* Rows of a known type, in elements. */
 static enum kvt_status take_type(const struct kvt_ggml_type **type, int64_t *elems,
 				 const struct kvt_llama_opening *o,
@@ -190,24 +188,6 @@ static enum kvt_status check_widths(const struct kvt_llama_opening *o)
 	return KVT_OK;
 }
 
-/*
- * Which numbers of a key or value are rotated together, as llama.cpp chooses since
- * 2026-04: all that the user did not say follows from the size of a vector.
- */
-static int64_t turn_of(const struct kvt_llama_opening *o, int kv, int64_t vector,
-		       bool latent)
-{
-	if (o->turn[kv] == TURN_UNKNOWN)
-		return 0;
-	/* what it keeps of MLA never is, nor was anything while it wrote outputs */
-	if (!o->turn[kv] && (o->state.outputs ||
-			     (latent && !strcmp(o->state.arch, "deepseek2"))))
-		return 1;
-	if (o->turn[kv] != TURN_BY_RULE)
-		return o->turn[kv];
-	return vector % 64 ? 1 : kv ? 64 : vector & -vector;
-}
-
 /* Rows that must not be torn apart: where heads would cut blocks, one head has all. */
 static enum kvt_status take_blocks(struct kvt_group *group,
 				   const struct kvt_llama_opening *o, int only,
@@ -225,7 +205,7 @@ static enum kvt_status take_blocks(struct kvt_group *group,
 		*heads = 1;
 	}
 	for (int kv = 0; kv < 2; kv++)
-		turn[kv] = turn_of(o, kv, vector, latent);
+		turn[kv] = kvt_llama_turn(o->turn, &o->state, kv, vector, latent);
 	/* of half of them, the other one is not rotated */
 	if (latent)
 		only = 0;
@@ -505,42 +485,12 @@ static enum kvt_status add_groups(struct kvt_llama_opening *o)
 
 /* ---- the format --------------------------------------------------------- */
 
-/*
- * "none", "unknown"; "hadamard", keys and values as llama.cpp chooses; "k", "v", one of
- * them; with a number, so many together: "k128/v64".
- */
-static enum kvt_status take_rotation(struct kvt_llama_opening *o)
-{
-	const char *text = kvt_fact(o->hints, "rotation"), *at = text;
-
-	if (!text)
-		return KVT_OK;
-	o->turn[0] = o->turn[1] = strcmp(text, "unknown") ? 1 : TURN_UNKNOWN;
-	if (!strcmp(text, "none") || !strcmp(text, "unknown"))
-		return KVT_OK;
-	if (!strcmp(text, "hadamard"))
-		at = "k/v";
-	for (int64_t n; *at; at += *at == '/') {
-		int64_t *turn = &o->turn[*at == 'v'];
-		size_t digits = strspn(at + 1, "0123456789");
-
-		n = !digits ? TURN_BY_RULE : digits < 5 ? strtoll(at + 1, NULL, 10) : 0;
-		if (!strchr("kv", *at) || *turn != 1 || n == 1 || !n ||
-		    (n > 0 && n & (n - 1)) || !strchr("/", at[1 + digits]) ||
-		    (at[1 + digits] && !at[2 + digits]))
-			return kvt_fail(o->err, KVT_USAGE,
-					"--set rotation=%.40s, expected none, hadamard, k, v, unknown, or how many numbers: k128/v64",
-					text);
-		*turn = n;
-		at += 1 + digits;
-	}
-	return KVT_OK;
-}
-
 static enum kvt_status take_facts(struct kvt_llama_opening *o,
 				  struct kvt_llama_asked *asked)
 {
-	enum kvt_status status = take_rotation(o);
+	enum kvt_status status = kvt_llama_rotation(o->turn, "--set rotation",
+						    kvt_fact(o->hints, "rotation"),
+						    o->err);
 	const char *memory = kvt_fact(o->hints, "memory");
 	const char *keys = kvt_fact(o->hints, "keys");
 	int m = 0;
@@ -666,6 +616,7 @@ const struct kvt_format kvt_ggsq_format = {
 	.facts = facts,
 	.checks = "every field, length",
 	.open = llama_open,
+	.retype = kvt_llama_retype,
 	.create = kvt_llama_create,
 	.finish = kvt_llama_finish,
 };
@@ -677,6 +628,7 @@ const struct kvt_format kvt_ggsn_format = {
 	.facts = facts,
 	.checks = "every field, length",
 	.open = llama_open,
+	.retype = kvt_llama_retype,
 	.create = kvt_llama_create,
 	.finish = kvt_llama_finish,
 };

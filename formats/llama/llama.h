@@ -192,6 +192,20 @@ bool kvt_llama_recurrent(struct kvt_llama_cursor *c, struct kvt_llama_states *ou
 const char *kvt_llama_fork(struct kvt_llama_cursor *c, bool whole, int64_t version,
 			   int64_t at);
 
+/* ---- rotation (rotation.c) ----------------------------------------------- */
+
+/*
+ * What is rotated, of keys and values, as a user says it: "none", "unknown";
+ * "hadamard", both as llama.cpp chooses; "k", "v", one of them; with a number, so many
+ * together: "k128/v64".  NULL leaves zeros: nothing is said.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_llama_rotation(int64_t turn[2], const char *option, const char *text,
+		   struct kvt_error *err);
+/* So many numbers of a vector are rotated together, 1: none; 0: nothing tells. */
+int64_t kvt_llama_turn(const int64_t told[2], const struct kvt_llama_state *state, int kv,
+		       int64_t vector, bool latent);
+
 /* ---- a file on its way to a dump (format.c) ----------------------------- */
 
 /*
@@ -210,7 +224,7 @@ struct kvt_llama_opening {
 	struct kvt_llama_state state;
 	struct kvt_llama_part part[KVT_MAX_GROUPS];
 	int64_t window;			/* as the user says; 0: unknown */
-	int64_t turn[2];		/* that, too: see take_rotation() */
+	int64_t turn[2];		/* that, too: kvt_llama_rotation() */
 	bool pairs;			/* and that keys have theirs as neighbours */
 	int file;
 	struct kvt_error *err;

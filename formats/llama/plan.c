@@ -4,7 +4,8 @@
  *
  * Layers of one cache are in the order of the model, and so are those of the dump: the
  * first that keeps all tokens is the first of the first cache, the first with a window
- * that of the second.  Types must be those of the template: bytes are moved, not made.
+ * that of the second.  Types must be those of the template: bytes are moved, not made
+ * (retype.c makes others, before).
  */
 #include "formats/llama/write.h"
 
@@ -149,7 +150,7 @@ static enum kvt_status check_type(const struct kvt_llama_writing *w, int cache, 
 				w->path, rows->type);
 	if (strcmp(is, type->dtype ? type->dtype : type->name))
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
-				"group %s has %s of %s, and %s has %s: give as the template a state file of a context with caches of that type",
+				"group %s has %s of %s, and %s has %s: give as the template a state file of a context with caches of that type, or --cache-dtype=template to write other numbers",
 				g->id, kv ? "values" : "keys", is, w->path, type->name);
 	if (nbytes != rows->nbytes)
 		return kvt_fail(w->err, KVT_BAD_INPUT,
@@ -198,7 +199,7 @@ static enum kvt_status take_layers(struct kvt_llama_writing *w, int cache, int k
 					  w->snapshot->group[n[i].source.group].id,
 					  w->path);
 		c->source[(kv ? c->like->nlayers : 0) + i] = n[i].source;
-		if (!status)
+		if (!status && !w->retypes)
 			status = check_type(w, cache, kv, i);
 	}
 	free(n);
@@ -670,7 +671,7 @@ static enum kvt_status take_states(struct kvt_llama_writing *w)
 	return status;
 }
 
-enum kvt_status kvt_llama_plan(struct kvt_llama_writing *w)
+enum kvt_status kvt_llama_plan_layers(struct kvt_llama_writing *w)
 {
 	enum kvt_status status = check_dump(w);
 
@@ -682,6 +683,13 @@ enum kvt_status kvt_llama_plan(struct kvt_llama_writing *w)
 				status = kvt_fail(w->err, KVT_BAD_INPUT,
 						  "%s: has recurrent states alone, and the dump keys and values: they are of two models",
 						  w->path);
+	return status;
+}
+
+enum kvt_status kvt_llama_plan(struct kvt_llama_writing *w)
+{
+	enum kvt_status status = kvt_llama_plan_layers(w);
+
 	(void)(status || (status = take_sequences(w)) || (status = find_all_slots(w)));
 	for (int i = 0; !status && i < w->like.ncaches; i++)
 		status = hold_cells(w, i);

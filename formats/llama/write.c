@@ -613,6 +613,34 @@ static enum kvt_status take_layouts(struct kvt_llama_writing *w)
 	return status;
 }
 
+/* Layers are counted from 0 in each cache, whatever numbers the model has for them. */
+static enum kvt_status number_layers(const struct kvt_llama_writing *w)
+{
+	for (int g = 0; g < w->snapshot->ngroups; g++) {
+		struct kvt_group *group = &w->snapshot->group[g];
+		int64_t n = group->shape.n[KVT_AXIS_L];
+
+		if (group->layer_ids || group->kind == KVT_OPAQUE)
+			continue;
+		if (!(group->layer_ids = calloc((size_t)n + 1,
+						sizeof(*group->layer_ids))))
+			return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+	}
+	for (int i = 0; i < w->like.ncaches; i++) {
+		const struct kvt_llama_written *c = &w->cache[i];
+
+		for (int kv = 0; c->like && kv < 1 + c->like->has_values; kv++)
+			for (int64_t l = 0; l < c->like->nlayers; l++) {
+				const struct kvt_llama_source *s =
+					kvt_llama_source_of(c, kv, l);
+
+				w->snapshot->group[s->group].layer_ids[s->layer] =
+					(uint32_t)l;
+			}
+	}
+	return KVT_OK;
+}
+
 static void add_fact(struct kvt_writer *writer, const char *text)
 {
 	char *fact = writer->fact[writer->facts.n];
@@ -644,11 +672,11 @@ static int64_t heads_of(int64_t *dim, const struct kvt_llama_writing *w, int cac
 	return heads;
 }
 
-/* What the dump says of rotation, which the file does not. */
+/* What the dump says of rotation, which the file does not; of unlike heads the rule. */
 static void tell_rotation(const struct kvt_llama_writing *w)
 {
 	int64_t turn[2] = { 0, 0 };
-	bool blocks = false;
+	bool blocks = false, apart = false;
 	char text[48];
 	int n;
 
@@ -656,15 +684,19 @@ static void tell_rotation(const struct kvt_llama_writing *w)
 		const struct kvt_content *content = &w->snapshot->group[g].content;
 
 		blocks |= content->type != NULL;
-		for (int kv = 0; content->type && kv < 2; kv++)
+		for (int kv = 0; content->type && kv < 2; kv++) {
+			apart |= turn[kv] > 1 && content->turn[kv] > 1 &&
+				 turn[kv] != content->turn[kv];
 			turn[kv] = content->turn[kv] > turn[kv] ? content->turn[kv] :
 								 turn[kv];
+		}
 	}
 	n = snprintf(text, sizeof(text), "rotation=%s", !turn[0] ? "unknown" :
 		     turn[0] == 1 && turn[1] == 1 ? "none" : "");
 	for (int kv = 0; kv < 2; kv++)
 		if (turn[kv] > 1)
-			n += snprintf(text + n, sizeof(text) - (size_t)n, "%s%c%lld",
+			n += snprintf(text + n, sizeof(text) - (size_t)n,
+				      apart ? "%s%c" : "%s%c%lld",
 				      kv && turn[0] > 1 ? "/" : "", "kv"[kv],
 				      LL(turn[kv]));
 	if (blocks)
@@ -701,7 +733,24 @@ static void tell(const struct kvt_llama_writing *w)
 		add_fact(w->writer, text);
 }
 
-static void release(struct kvt_llama_writing *w)
+void kvt_llama_writing_init(struct kvt_llama_writing *w, struct kvt_writer *writer,
+			    struct kvt_error *err)
+{
+	w->writer = writer;
+	w->snapshot = &writer->head.snapshot;
+	w->err = err;
+	w->whole = !strcmp(writer->format->info.name, "ggsn");
+	w->states.group[0] = w->states.group[1] = -1;
+}
+
+enum kvt_status kvt_llama_take_template(struct kvt_llama_writing *w)
+{
+	enum kvt_status status = open_template(w);
+
+	return status ? status : take_order(w);
+}
+
+void kvt_llama_writing_free(struct kvt_llama_writing *w)
 {
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
 		for (int64_t r = 0; w->slot[g] && r < w->snapshot->nrequests; r++)
@@ -719,7 +768,6 @@ static void release(struct kvt_llama_writing *w)
 	free(w->made);
 	kvt_llama_free(&w->like);
 	kvt_files_close(&w->files);
-	free(w);
 }
 
 enum kvt_status kvt_llama_create(struct kvt_writer *writer, struct kvt_error *err)
@@ -730,21 +778,17 @@ enum kvt_status kvt_llama_create(struct kvt_writer *writer, struct kvt_error *er
 
 	if (!w)
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	w->writer = writer;
-	w->snapshot = &writer->head.snapshot;
-	w->err = err;
-	w->whole = !strcmp(writer->format->info.name, "ggsn");
-	w->states.group[0] = w->states.group[1] = -1;
-	(void)((status = open_template(w)) || (status = take_order(w)) ||
+	kvt_llama_writing_init(w, writer, err);
+	(void)((status = kvt_llama_take_template(w)) ||
 	       (status = check_pairs(w)) || (status = kvt_llama_plan(w)) ||
 	       (status = take_layouts(w)) || (status = write_fields(w, &file)));
 	for (int i = 0; !status && i < w->like.ncaches; i++)
 		status = place_cache(w, i);
-	if (!status)
-		status = place_states(w);
+	(void)(status || (status = place_states(w)) || (status = number_layers(w)));
 	if (!status)
 		tell(w);
-	release(w);
+	kvt_llama_writing_free(w);
+	free(w);
 	return status;
 }
 

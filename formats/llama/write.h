@@ -52,6 +52,7 @@ struct kvt_llama_writing {
 	bool whole;			/* of all sequences */
 	bool foreign;			/* the dump comes from another engine */
 	bool pairs;			/* keys come in halves, and go in pairs */
+	bool retypes;			/* types may differ from those of the template */
 	struct kvt_files files;		/* of the template */
 	int file;
 	const char *path;		/* of the template */
@@ -74,6 +75,14 @@ KVT_MUST_CHECK enum kvt_status kvt_llama_make(struct kvt_llama_writing *w);
  * what it is, if the template has no place for something of the dump, or wants more.
  */
 KVT_MUST_CHECK enum kvt_status kvt_llama_plan(struct kvt_llama_writing *w);
+/* The layers alone. */
+KVT_MUST_CHECK enum kvt_status kvt_llama_plan_layers(struct kvt_llama_writing *w);
+
+/* write.c: of zeros; opens the template, whose model says how keys are ordered. */
+void kvt_llama_writing_init(struct kvt_llama_writing *w, struct kvt_writer *writer,
+			    struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status kvt_llama_take_template(struct kvt_llama_writing *w);
+void kvt_llama_writing_free(struct kvt_llama_writing *w);
 
 /* In a row of a layer; NULL if the cache has no values. */
 static inline const struct kvt_llama_source *
@@ -89,7 +98,11 @@ kvt_llama_rows_like(const struct kvt_llama_writing *w, int cache, int kv, int64_
 	return kvt_llama_rows_of(&w->like.cache[cache], w->cache[cache].like, kv, layer);
 }
 
-/* kvt_format.create and .finish */
+/* kvt_format.retype, .create and .finish */
+KVT_MUST_CHECK enum kvt_status
+kvt_llama_retype(struct kvt_dump **out, int from[KVT_MAX_GROUPS],
+		 struct kvt_writer *writer, const struct kvt_dump *dump,
+		 const char *rotation, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 kvt_llama_create(struct kvt_writer *writer, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status

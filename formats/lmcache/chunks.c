@@ -163,9 +163,15 @@ static enum kvt_status read_header(struct kvt_lmcache *o, bool *found,
 	uint8_t head[KVT_LMCACHE_GDS_HEADER];
 	enum kvt_status status;
 
-	*found = gds;
+	*found = gds || part->fmt;
+	if (part->fmt) {
+		*h = (struct kvt_lmcache_header){ .fmt = part->fmt, .narrays = 1,
+						  .array = { part->said } };
+		return KVT_OK;
+	}
 	/* local disk and L2 adapters write none */
-	if (part->backend == KVT_LMCACHE_DISK || part->key.group >= 0)
+	if (part->backend == KVT_LMCACHE_DISK || part->backend >= KVT_LMCACHE_OBJECT ||
+	    part->key.group >= 0)
 		return KVT_OK;
 	if (nhead > part->nbytes)
 		nhead = part->nbytes;
@@ -211,7 +217,7 @@ static enum kvt_status take_part(struct kvt_lmcache *o,
 				 const struct kvt_lmcache_part *part)
 {
 	struct kvt_chunk chunk = { part->key.hash, part->key.layer, part->file,
-				   part->offset, part->nbytes, -1, NULL, NULL };
+				   part->offset, part->nbytes, -1, NULL, NULL, 0 };
 	struct kvt_lmcache_header h = { .data = 0 };
 	enum kvt_status status;
 	bool found;
@@ -301,11 +307,14 @@ enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o)
 	int64_t layers;
 
 	o->chunks.where = o->path;
+	if (o->hints->inspector && (status = kvt_lmcache_check_workers(o)))
+		return status;
 	if ((status = kvt_lmcache_select(o)) || (status = take_parts(o)) ||
 	    (status = kvt_lmcache_groups(o, count_layers(o))) ||
 	    (status = count_tokens(o)) ||
 	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))
 		return status;
+	o->chunks.named_by = o->part[0].key.group >= 0 ? "lmcache-mp" : "lmcache";
 	if (!(s->model = strdup(o->part[0].key.model)))
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 	return kvt_chunks_place(o->reader, &o->chunks, o->hints, o->err);

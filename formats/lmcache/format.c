@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * format.c - files that LMCache writes: local disk, the FS connector, GDS
- * and Weka, and the file adapters of its second level
+ * and Weka, the adapters of its second level, and copies of objects
  *
  * * Endings say which backend wrote a file, names say of which model, rank and tokens
  * it is; headers, where there are any, say what is in it.  Facts: files that LMCache
@@ -14,6 +14,16 @@
 #include "formats/file/tree.h"
 #include "formats/lmcache/lmcache.h"
 
+/* [a-p]/[a-p]/KEY is what Mooncake calls the value of a key. */
+static bool is_of_mooncake(const char *path)
+{
+	const char *p = kvt_path_base(path);
+
+	return p - path >= 4 && p[-1] == '/' && p[-3] == '/' && p[-2] >= 'a' &&
+	       p[-2] <= 'p' && p[-4] >= 'a' && p[-4] <= 'p' &&
+	       (p - path == 4 || p[-5] == '/');
+}
+
 /* Of a name that ends like one of LMCache's files, also its key must be one. */
 static bool is_name(const char *path)
 {
@@ -23,7 +33,8 @@ static bool is_name(const char *path)
 	size_t stem;
 	char *text;
 
-	if (!kvt_lmcache_backend(&backend, &stem, kvt_path_base(path)))
+	if (!kvt_lmcache_backend(&backend, &stem, kvt_path_base(path)) ||
+	    (backend == KVT_LMCACHE_OBJECT && is_of_mooncake(path)))
 		return false;
 	text = strndup(kvt_path_base(path), stem);
 	if (text)
@@ -35,7 +46,8 @@ static bool is_name(const char *path)
 static bool lmcache_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
 	if (head)
-		return is_name(path) || kvt_lmcache_is_gds(head, nhead);
+		return is_name(path) || kvt_lmcache_is_gds(head, nhead) ||
+		       kvt_lmcache_is_raw_block(head, nhead);
 	return kvt_tree_has(path, is_name);
 }
 
@@ -105,7 +117,10 @@ static enum kvt_status take_file(struct kvt_lmcache *o, const struct kvt_tree *t
 		return check_twin(o, tree, i);
 	if ((status = kvt_tree_list(&o->reader->files, &part.file, tree, i, o->err)))
 		return status;
-	if (!(text = strndup(name, stem)))
+	/* models of objects have kept their slashes, which have made folders */
+	text = part.backend == KVT_LMCACHE_OBJECT ? strdup(tree->file[i].name) :
+						    strndup(name, stem);
+	if (!text)
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 	return kvt_lmcache_add(o, text, &part);
 }
@@ -126,16 +141,32 @@ static enum kvt_status take_folder(struct kvt_lmcache *o)
 
 /* ---- the format ---------------------------------------------------------- */
 
+static enum kvt_status is_raw_block(bool *out, const struct kvt_file *file,
+				    struct kvt_error *err)
+{
+	uint8_t head[32];
+	enum kvt_status status = KVT_OK;
+
+	*out = file->nbytes >= (int64_t)sizeof(head);
+	if (*out && !(status = kvt_file_read(file, head, sizeof(head), 0, err)))
+		*out = kvt_lmcache_is_raw_block(head, sizeof(head));
+	return status;
+}
+
 static enum kvt_status take_single(struct kvt_lmcache *o)
 {
 	const char *name = kvt_path_base(o->path);
 	struct kvt_lmcache_part part = { .file = 0 };
 	enum kvt_status status;
+	bool slots;
 	size_t stem;
 	char *text;
 
 	if ((status = kvt_files_open(&o->reader->files, &part.file, o->path, o->err)))
 		return status;
+	if ((status = is_raw_block(&slots, &o->reader->files.file[part.file], o->err)) ||
+	    slots)
+		return status ? status : kvt_lmcache_raw_block(o, part.file);
 	part.nbytes = o->reader->files.file[part.file].nbytes;
 	if (!kvt_lmcache_backend(&part.backend, &stem, name) ||
 	    part.backend == KVT_LMCACHE_TWIN)
@@ -170,6 +201,7 @@ const struct kvt_format kvt_lmcache_format = {
 	.facts = kvt_lmcache_facts,
 	.checks = "names, headers where there are any, lengths",
 	.in_layout = kvt_chunks_in_layout,
+	.takes = KVT_TAKES_PROMPT,
 	.probe = lmcache_probe,
 	.open = lmcache_open,
 };

@@ -148,6 +148,20 @@ static enum kvt_status check_payload(const struct kvt_lmcache_header *h,
 	return KVT_OK;
 }
 
+bool kvt_lmcache_shape(struct kvt_lmcache_part *part, const char *name,
+		       const int64_t *shape, int rank)
+{
+	int64_t nbytes;
+
+	for (int64_t f = 0; f < NFMTS; f++)
+		if (fmts[f].axes && !strcmp(fmts[f].name, name) &&
+		    shape_fits(&part->said, &fmts[f], shape, rank) &&
+		    array_bytes(&nbytes, &part->said, fmts[f].npair) &&
+		    nbytes == part->nbytes)
+			part->fmt = f;
+	return part->fmt;
+}
+
 /* ---- the FS connector ---------------------------------------------------- */
 
 static int32_t i32_at(const uint8_t *p)

@@ -5,39 +5,13 @@
  * Local disk, the FS connector and GDS:
  * MODEL@WORLD@WORKER@HASH@DTYPE[@LAYER][@TAG%VALUE] with slashes as dashes or
  * percent-encoded; the file adapters of the second level:
- * MODEL@0xRANKS@GROUP@HASH[@SALT], slashes as -SEP-, ranks as four bytes.
+ * MODEL@0xRANKS@GROUP@HASH[@SALT], slashes as -SEP-, ranks as four bytes; in raw_block
+ * the model is percent-encoded.  S3, Redis and Mooncake have RANKS without 0x.
  */
 #include "formats/lmcache/lmcache.h"
 
 #include <ctype.h>
 #include <string.h>
-
-bool kvt_lmcache_backend(enum kvt_lmcache_backend *out, size_t *stem, const char *name)
-{
-	static const struct {
-		const char *ending;
-		enum kvt_lmcache_backend backend;
-	} rows[] = {
-		{ ".pt", KVT_LMCACHE_DISK },
-		{ ".data", KVT_LMCACHE_FS },
-		{ ".kvcache.safetensors", KVT_LMCACHE_GDS },
-		{ ".weka1", KVT_LMCACHE_GDS },
-		{ ".kvcache.safetensors.metadata", KVT_LMCACHE_TWIN },
-		{ ".weka1.metadata", KVT_LMCACHE_TWIN },
-	};
-	size_t n = strlen(name);
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		size_t m = strlen(rows[i].ending);
-
-		if (n <= m || strcmp(name + n - m, rows[i].ending))
-			continue;
-		*out = rows[i].backend;
-		*stem = n - m;
-		return true;
-	}
-	return false;
-}
 
 /* ---- parts --------------------------------------------------------------- */
 
@@ -160,8 +134,8 @@ static enum kvt_status l2_key(struct kvt_lmcache_key *out, char *ranks, char *re
 
 	out->hash = next_part(&rest);
 	out->tags = rest ? rest : out->hash ? out->hash + strlen(out->hash) : NULL;
-	if (strlen(ranks) != 10 || !number(&rank, ranks + 2, 16, UINT32_MAX))
-		return refuse(err, "ranks", ranks, "0x and 8 hex digits");
+	if (strlen(ranks) != 8 || !number(&rank, ranks, 16, UINT32_MAX))
+		return refuse(err, "ranks", ranks, "8 hex digits");
 	if (!group || !number(&out->group, group, 16, INT32_MAX))
 		return refuse(err, "group", group, "a hex number");
 	if (!out->hash || !is_hash(out->hash) || *out->hash == '-')
@@ -223,6 +197,10 @@ enum kvt_status kvt_lmcache_key_parse(struct kvt_lmcache_key *out, char *text,
 		return refuse(err, "name", text, "MODEL@WORLD@WORKER@HASH@DTYPE");
 	second = next_part(&rest);
 	if (second[0] == '0' && second[1] == 'x')
+		status = decode_percent(key.model) ?
+			 l2_key(&key, second + 2, rest, err) :
+			 refuse(err, "model", key.model, "percent-encoded characters");
+	else if (strspn(second, "0123456789abcdef") == 8 && !second[8])
 		status = l2_key(&key, second, rest, err);
 	else
 		status = engine_key(&key, second, rest, err);
@@ -234,4 +212,47 @@ enum kvt_status kvt_lmcache_key_parse(struct kvt_lmcache_key *out, char *text,
 				(long long)key.worker, (long long)key.world);
 	*out = key;
 	return KVT_OK;
+}
+
+/* ---- files ---------------------------------------------------------------- */
+
+/* A whole key, as a copy of an object is called. */
+static bool is_key(const char *name)
+{
+	char text[1024];
+	struct kvt_lmcache_key key;
+
+	if (strlen(name) >= sizeof(text))
+		return false;
+	strcpy(text, name);
+	return !kvt_lmcache_key_parse(&key, text, NULL);
+}
+
+bool kvt_lmcache_backend(enum kvt_lmcache_backend *out, size_t *stem, const char *name)
+{
+	static const struct {
+		const char *ending;
+		enum kvt_lmcache_backend backend;
+	} rows[] = {
+		{ ".pt", KVT_LMCACHE_DISK },
+		{ ".data", KVT_LMCACHE_FS },
+		{ ".kvcache.safetensors", KVT_LMCACHE_GDS },
+		{ ".weka1", KVT_LMCACHE_GDS },
+		{ ".kvcache.safetensors.metadata", KVT_LMCACHE_TWIN },
+		{ ".weka1.metadata", KVT_LMCACHE_TWIN },
+	};
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		size_t m = strlen(rows[i].ending);
+
+		if (n <= m || strcmp(name + n - m, rows[i].ending))
+			continue;
+		*out = rows[i].backend;
+		*stem = n - m;
+		return true;
+	}
+	*out = KVT_LMCACHE_OBJECT;
+	*stem = n;
+	return is_key(name);
 }

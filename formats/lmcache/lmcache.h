@@ -17,11 +17,13 @@ enum kvt_lmcache_backend {
 	KVT_LMCACHE_FS,			/* .data: FS connector, or L2 adapter */
 	KVT_LMCACHE_GDS,		/* .kvcache.safetensors or .weka1 */
 	KVT_LMCACHE_TWIN,		/* .metadata: the header of such a file again */
+	KVT_LMCACHE_OBJECT,		/* no ending: a copy of an object of S3 */
+	KVT_LMCACHE_SLOT,		/* of raw_block */
 };
 
 /*
- * By the ending of a file's name; *stem is what is left of the name without it.
- * False: no LMCache file.
+ * By the ending of a file's name, or its being a key; *stem is what is left of the name
+ * without an ending.  False: no LMCache file.
  */
 bool kvt_lmcache_backend(enum kvt_lmcache_backend *out, size_t *stem, const char *name);
 
@@ -38,7 +40,7 @@ struct kvt_lmcache_key {
 
 /*
  * MODEL@WORLD@WORKER@HASH@DTYPE[@LAYER][@TAG%VALUE...], or of the L2 adapters
- * MODEL@0xRANKS@GROUP@HASH[@SALT].  'text' is cut into parts, and what is
+ * MODEL@[0x]RANKS@GROUP@HASH[@SALT].  'text' is cut into parts, and what is
  * percent-encoded there decoded.  Text that is no key is KVT_BAD_INPUT.
  */
 KVT_MUST_CHECK enum kvt_status
@@ -97,6 +99,24 @@ kvt_lmcache_gds_parse(struct kvt_lmcache_header *out, const uint8_t *head,
 		      int64_t nhead, int64_t nbytes, const char *name,
 		      struct kvt_error *err);
 
+/* A file, or the value of a store. */
+struct kvt_lmcache_part {
+	char *text;			/* owned; the key points into it */
+	struct kvt_lmcache_key key;
+	enum kvt_lmcache_backend backend;
+	int file;			/* of the reader */
+	int64_t offset, nbytes;
+	int64_t fmt;			/* that an index says; 0: none does */
+	struct kvt_lmcache_array said;	/* then */
+};
+
+/*
+ * What an index says of a part: fmt and said, where said.dtype is set and the shape of
+ * MemoryFormat 'name' makes part->nbytes; else false.
+ */
+bool kvt_lmcache_shape(struct kvt_lmcache_part *part, const char *name,
+		       const int64_t *shape, int rank);
+
 /* ---- serdes: what was made of a chunk before it was stored (serde.c) ------ */
 
 enum kvt_lmcache_serde {
@@ -106,15 +126,6 @@ enum kvt_lmcache_serde {
 };
 
 /* ---- a dump while it is opened ------------------------------------------ */
-
-/* A file, or the value of a store. */
-struct kvt_lmcache_part {
-	char *text;			/* owned; the key points into it */
-	struct kvt_lmcache_key key;
-	enum kvt_lmcache_backend backend;
-	int file;			/* of the reader */
-	int64_t offset, nbytes;
-};
 
 /* A dump while it is opened. */
 struct kvt_lmcache {
@@ -139,6 +150,10 @@ extern const char *const kvt_lmcache_facts[];
 KVT_MUST_CHECK enum kvt_status
 kvt_lmcache_add(struct kvt_lmcache *o, char *text, const struct kvt_lmcache_part *part);
 
+/* Is this the beginning of a raw_block store?  And the chunks of a file that is. */
+bool kvt_lmcache_is_raw_block(const uint8_t *head, int64_t nhead);
+KVT_MUST_CHECK enum kvt_status kvt_lmcache_raw_block(struct kvt_lmcache *o, int file);
+
 /* Fills the reader from the parts. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o);
 void kvt_lmcache_free(struct kvt_lmcache *o);
@@ -147,6 +162,9 @@ void kvt_lmcache_free(struct kvt_lmcache *o);
 
 /* Drops what the user did not ask for; the rest must be of one cache and rank. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_select(struct kvt_lmcache *o);
+
+/* Tells hints->inspector of chunks that some of the workers in one store lack. */
+KVT_MUST_CHECK enum kvt_status kvt_lmcache_check_workers(const struct kvt_lmcache *o);
 
 /* What the user says of the serde; KVT_UNSUPPORTED for one that cannot be read. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_take_serde(struct kvt_lmcache *o);

@@ -48,6 +48,22 @@ enum kvt_status kvt_fact_int(int64_t *out, const struct kvt_hints *hints,
 	return KVT_OK;
 }
 
+/* What names are made of: keys that every format has whose files are named so. */
+static void add_prompt_facts(struct kvt_key key[MOST_FACTS + 1])
+{
+	static const char *const facts[] = {
+		"engine", "hash", "seed", "salt", "extra-key", "lora", "window",
+	};
+	int n = 0;
+
+	while (key[n].name)
+		n++;
+	for (int i = 0; i < (int)(sizeof(facts) / sizeof(facts[0])) && n < MOST_FACTS;
+	     i++, n++)
+		key[n] = (struct kvt_key){ facts[i], KVT_KEY_TEXT,
+					   (size_t)n * sizeof(const char *), NULL };
+}
+
 enum kvt_status kvt_facts_check(const struct kvt_hints *hints,
 				const struct kvt_format *format, struct kvt_error *err)
 {
@@ -61,6 +77,8 @@ enum kvt_status kvt_facts_check(const struct kvt_hints *hints,
 	for (int i = 0; format->facts && format->facts[i] && i < MOST_FACTS; i++)
 		key[i] = (struct kvt_key){ format->facts[i], KVT_KEY_TEXT,
 					   (size_t)i * sizeof(value[0]), NULL };
+	if (format->takes & KVT_TAKES_PROMPT)
+		add_prompt_facts(key);
 	for (int i = 0; !status && hints && i < hints->facts.n; i++) {
 		const char *fact = hints->facts.s[i];
 		size_t n = strcspn(fact, "=");

@@ -64,6 +64,8 @@ enum kvt_status kvt_read_whole(char **bytes, int64_t *nbytes, const char *path,
 	else
 		status = kvt_file_read(&files.file[index], *bytes, *nbytes, 0, err);
 	kvt_files_close(&files);
+	if (!status)
+		(*bytes)[*nbytes] = '\0';
 	if (status) {
 		free(*bytes);
 		*bytes = NULL;

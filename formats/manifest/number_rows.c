@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * number_rows.c - rows of whole numbers as engines log them, in JSON or npy
+ * number_rows.c - rows of whole numbers as engines log them, in JSON, npy or text
  *
- * Block tables, lengths and slot mappings come out of a debugger in two forms: what
- * print() or json.dump() made of a list, and what numpy.save() made of the tensor that
- * the engine had.  Both become rows with names; what the numbers mean is not known here.
+ * Block tables, lengths, slot mappings and prompts come out of a debugger in three
+ * forms: what print() or json.dump() made of a list, what numpy.save() made of the tensor
+ * that the engine had, and lines of numbers, all of them one row.  They become rows with
+ * names; what the numbers mean is not known here.
  */
 #include "formats/manifest/number_rows.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,6 +119,54 @@ static enum kvt_status read_json(const struct source *s, json_t *rows)
 	return status;
 }
 
+/* ---- text --------------------------------------------------------------- */
+
+static bool is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* JSON of more than one number begins with a bracket. */
+static bool is_text(const struct source *s)
+{
+	const char *at = (const char *)s->bytes, *end = at + s->nbytes;
+
+	while (at < end && is_blank(*at))
+		at++;
+	return at < end && ((*at >= '0' && *at <= '9') || *at == '-');
+}
+
+/* Numbers with blanks or line ends between them; the bytes end with a NUL. */
+static enum kvt_status read_text(const struct source *s, json_t *rows)
+{
+	const char *at = (const char *)s->bytes, *end = at + s->nbytes;
+	json_t *row = json_array();
+	int line = 1;
+
+	while (row && at < end) {
+		char *after = (char *)at;
+		long long value;
+
+		if (is_blank(*at)) {
+			line += *at++ == '\n';
+			continue;
+		}
+		errno = 0;
+		value = isspace((unsigned char)*at) ? 0 : strtoll(at, &after, 10);
+		if (after == at || errno || (after < end && !is_blank(*after))) {
+			json_decref(row);
+			return kvt_fail(s->err, KVT_BAD_INPUT,
+					"%s: line %d is not a whole number", s->path, line);
+		}
+		at = after;
+		if (json_array_append_new(row, json_integer(value))) {
+			json_decref(row);
+			row = NULL;
+		}
+	}
+	return row ? add_numbered(s, rows, row) : out_of_memory(s);
+}
+
 /* ---- npy ---------------------------------------------------------------- */
 
 static int64_t element(const uint8_t *at, const struct kvt_npy_header *head)
@@ -181,7 +232,8 @@ enum kvt_status kvt_number_rows_read(json_t **rows, const char *path,
 	s.bytes = (const uint8_t *)bytes;
 	if (!status)
 		status = s.nbytes > 6 && !memcmp(bytes, "\x93NUMPY", 6) ?
-			 read_npy(&s, *rows) : read_json(&s, *rows);
+			 read_npy(&s, *rows) :
+			 is_text(&s) ? read_text(&s, *rows) : read_json(&s, *rows);
 	free(bytes);
 	if (status) {
 		json_decref(*rows);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* number_rows.h - rows of whole numbers as engines log them, in JSON or npy */
+/* number_rows.h - rows of whole numbers as engines log them, in JSON, npy or text */
 #ifndef KVT_NUMBER_ROWS_H
 #define KVT_NUMBER_ROWS_H
 

@@ -191,7 +191,7 @@ static enum kvt_status add_chunks(struct kvt_mlx *o, const struct kvt_mlx_file *
 
 		status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
 				b->id, -1, file->file, b->slot, 0, b->tokens, b->parent,
-				b->ids }, o->err);
+				b->ids, 0 }, o->err);
 	}
 	return status;
 }

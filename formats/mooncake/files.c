@@ -4,19 +4,18 @@
  *
  * In: the files of a folder.  A file of one key, a value under its name, buckets with
  * their metadata, or records of the offset allocator, which are found through the
- * allocator's table of nodes.  Of two records with one key the later one counts.
+ * allocator's table of nodes, or without it by scan.c.  Of two records with one key the
+ * later one counts.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/mooncake/mooncake.h"
-#include "lib/hash/crc32c.h"
 #include "lib/base/print.h"
 
 enum {
 	MAX_BUCKET_META = 64 << 20,
 	MAX_CHECKPOINT = 512 << 20,	/* a table of all nodes that there can be */
-	READ_BYTES = 256 << 10,
 };
 
 static const struct kvt_file *file_at(const struct kvt_mooncake *o, int file)
@@ -176,26 +175,14 @@ static enum kvt_status check_sum(const struct kvt_file *file,
 				 const struct kvt_mooncake_value *value,
 				 struct kvt_error *err)
 {
-	uint32_t crc = kvt_crc32c(kvt_crc32c(0, head, 20), head + KVT_MOONCAKE_RECORD,
-				  (size_t)r->key);
-	uint8_t *bytes = malloc(READ_BYTES);
-	enum kvt_status status = KVT_OK;
-	int64_t n;
+	enum kvt_status status;
+	bool right;
 
-	if (!bytes)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
-	for (int64_t done = 0; !status && done < r->nbytes; done += n) {
-		n = r->nbytes - done < READ_BYTES ? r->nbytes - done : READ_BYTES;
-		if (!(status = kvt_file_read(file, bytes, n, r->value + done, err)))
-			crc = kvt_crc32c(crc, bytes, (size_t)n);
-	}
-	free(bytes);
-	if (!status && crc != r->crc)
-		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: record of key %.80s: checksum is 0x%08x, expected 0x%08x",
-				  file->path, kvt_mooncake_shown(value), (unsigned)crc,
-				  (unsigned)r->crc);
-	return status;
+	if ((status = kvt_mooncake_sum_is(&right, file, r, head, err)) || right)
+		return status;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"%s: record of key %.80s: its checksum is not 0x%08x, as is recorded",
+			file->path, kvt_mooncake_shown(value), (unsigned)r->crc);
 }
 
 /* Between key and value, which begins at the next multiple of 4096, are zeros. */
@@ -246,44 +233,48 @@ static enum kvt_status take_record(struct kvt_mooncake *o, int data,
 	       check_sum(file, &r, head, &o->values.value[o->values.count - 1], o->err);
 }
 
-/* What the offset allocator keeps in memory unless it is told to persist it. */
-static enum kvt_status lacks_half(const struct kvt_mooncake *o, bool meta)
-{
-	return meta ? kvt_fail(o->err, KVT_UNSUPPORTED,
-			       "%s/kv_cache.data: has no kv_cache.meta, which has the offsets of its records; let the store write it with MOONCAKE_OFFSET_PERSIST_MODE=strict",
-			       o->path) :
-		      kvt_fail(o->err, KVT_BAD_INPUT,
-			       "%s/kv_cache.meta: has no kv_cache.data beside it", o->path);
-}
-
-enum kvt_status kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tree *tree,
-				     int64_t meta, int64_t data)
+/* The ranges that the allocator had given when it kept kv_cache.meta. */
+static enum kvt_status take_records(struct kvt_mooncake *o, const struct kvt_tree *tree,
+				    int64_t meta, int data)
 {
 	struct kvt_mooncake_checkpoint c = { .count = 0 };
 	enum kvt_status status;
 	int64_t nbytes;
 	uint8_t *bytes;
-	char *path;
-	int file, index = -1;
+	int file;
 
-	if (meta < 0 || data < 0)
-		return lacks_half(o, meta < 0);
 	if ((status = read_whole(o, &bytes, &nbytes, &file, tree, meta, MAX_CHECKPOINT)))
 		return status;
+	status = kvt_mooncake_checkpoint_parse(&c, bytes, nbytes,
+					       file_at(o, data)->nbytes,
+					       file_at(o, file)->path, o->err);
+	free(bytes);
+	for (int64_t i = 0; !status && i < c.count; i++)
+		status = take_record(o, data, &c.extent[i], c.seq);
+	free(c.extent);
+	return status;
+}
+
+enum kvt_status kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tree *tree,
+				     int64_t meta, int64_t data)
+{
+	enum kvt_status status;
+	int index = -1;
+	char *path;
+
+	if (data < 0)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s/kv_cache.meta: has no kv_cache.data beside it",
+				o->path);
 	/* one file that all reads are of stays open */
 	path = kvt_path_join(tree->path, tree->file[data].name, "");
 	status = !path ? kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path) :
 			 kvt_files_open(&o->reader->files, &index, path, o->err);
-	if (!status)
-		status = kvt_mooncake_checkpoint_parse(&c, bytes, nbytes,
-						       file_at(o, index)->nbytes,
-						       file_at(o, file)->path, o->err);
 	free(path);
-	free(bytes);
-	for (int64_t i = 0; !status && i < c.count; i++)
-		status = take_record(o, index, &c.extent[i], c.seq);
-	free(c.extent);
-	return status;
+	if (status)
+		return status;
+	return meta < 0 ? kvt_mooncake_scan(o, index) :
+			  take_records(o, tree, meta, index);
 }
 
 /* ---- folders ------------------------------------------------------------- */

@@ -20,7 +20,8 @@
 /* Those of LMCache first: its chunks may be what is in a store. */
 static const char *const facts[] = {
 	"model", "world", "worker", "dtype", "tags", "group", "total-heads",
-	KVT_CHUNKS_ORDER, KVT_CHUNKS_SIZE, "serde", "tenant", "keys", "tp-rank", NULL,
+	KVT_CHUNKS_ORDER, KVT_CHUNKS_SIZE, "serde", "tenant", "keys", "tp-rank",
+	"rank", "pool", NULL,
 };
 
 static const char *path_of(const struct kvt_mooncake *o,
@@ -294,7 +295,7 @@ static enum kvt_status add_empty(struct kvt_mooncake *o,
 				 const struct kvt_mooncake_value *v)
 {
 	return kvt_chunks_add(&o->chunks, &(struct kvt_chunk){ v->key, -1, v->file,
-			      v->offset, 0, 0, NULL, NULL }, o->err);
+			      v->offset, 0, 0, NULL, NULL, 0 }, o->err);
 }
 
 /* One pass to choose the rank, before anything is compared. */
@@ -331,7 +332,7 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 		cut_rank(v, &t);
 		if ((status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
 				v->key, -1, v->file, v->offset + t.data, t.nbytes,
-				kvt_mooncake_tokens(&t, group), NULL, NULL }, o->err)))
+				kvt_mooncake_tokens(&t, group), NULL, NULL, 0 }, o->err)))
 			return status;
 	}
 	if (!o->tensor.dtype)
@@ -345,31 +346,25 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 
 /* ---- bytes --------------------------------------------------------------- */
 
-/*
- * SGLang puts the keys of a page under HASH_RANK_k and its values under HASH_RANK_v:
- * either has the size of a page of half as many tokens.
- */
-static enum kvt_status check_halves(const struct kvt_mooncake *o)
+/* Are they pages of SGLang, all of them? */
+static enum kvt_status find_pages(bool *out, const struct kvt_mooncake *o)
 {
-	for (int64_t i = 1; i < o->values.count; i++) {
-		const char *a = o->values.value[i - 1].key, *b = o->values.value[i].key;
-		size_t n = strlen(a);
+	const struct kvt_mooncake_value *v = o->values.value;
+	int64_t n = 0;
 
-		if (n > 2 && n == strlen(b) && !memcmp(a, b, n - 2) &&
-		    !strcmp(a + n - 2, "_k") && !strcmp(b + n - 2, "_v"))
-			return kvt_fail(o->err, KVT_UNSUPPORTED,
-					"%.60s: %.70s and %.70s are separate keys and values, as SGLang stores them, which is not supported",
-					o->path, a, b);
-	}
-	return KVT_OK;
+	for (int64_t i = 0; i < o->values.count; i++)
+		n += kvt_mooncake_is_page(&v[i]);
+	*out = n == o->values.count;
+	return !n || *out ? KVT_OK :
+	       kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: %lld of its %lld values are pages of SGLang (HASH_RANK_k); choose with --set keys=PREFIX",
+			o->path, LL(n), LL(o->values.count));
 }
 
-static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *group)
+static enum kvt_status add_bytes(struct kvt_mooncake *o, struct kvt_group *group)
 {
 	enum kvt_status status;
 
-	if ((status = check_halves(o)))
-		return status;
 	group->dtype = kvt_hint_dtype(NULL, o->hints, group->id);
 	if ((status = kvt_chunks_asked_layout(group, false, o->hints, o->err)) ||
 	    (status = kvt_chunks_said(group, -1, o->hints,
@@ -377,17 +372,25 @@ static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *grou
 		return status;
 	if (group->shape.n[KVT_AXIS_K] == 1)
 		group->kind = KVT_MLA;
-	for (int64_t i = 0; i < o->values.count; i++) {
+	for (int64_t i = 0; !status && i < o->values.count; i++) {
 		const struct kvt_mooncake_value *v = &o->values.value[i];
 
-		if ((status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
+		status = kvt_chunks_add(&o->chunks, &(struct kvt_chunk){
 				v->key, -1, v->file, v->offset, v->nbytes, -1,
-				NULL, NULL }, o->err)))
-			return status;
+				NULL, NULL, 0 }, o->err);
 	}
-	if ((status = kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel,
-					o->hints,
-					o->path, o->err)))
+	return status;
+}
+
+static enum kvt_status take_bytes(struct kvt_mooncake *o, struct kvt_group *group)
+{
+	enum kvt_status status;
+	bool pages;
+
+	if ((status = find_pages(&pages, o)) ||
+	    (status = pages ? kvt_mooncake_pages(o, group) : add_bytes(o, group)) ||
+	    (status = kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel,
+					o->hints, o->path, o->err)))
 		return status;
 	o->chunks.bare = !o->recorded;
 	if (o->chunks.bare)
@@ -491,7 +494,8 @@ const struct kvt_format kvt_mooncake_format = {
 		  .reads = true, .writes = false },
 	.facts = facts,
 	.checks = "keys, headers and checksums where there are any, lengths",
-	.in_layout = kvt_chunks_in_layout,
+	.takes = KVT_TAKES_PROMPT,
+	.in_layout = kvt_chunks_in_page_layout,
 	.probe = mooncake_probe,
 	.open = mooncake_open,
 };

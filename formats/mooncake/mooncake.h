@@ -181,7 +181,19 @@ kvt_mooncake_value(struct kvt_mooncake *o, bool *entry, int index, const char *b
 KVT_MUST_CHECK enum kvt_status
 kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tree *tree);
 
-/* kv_cache.meta and kv_cache.data, files 'meta' and 'data' of the tree. */
+/* Is the checksum that of header and key ('head') and value?  Reads the value. */
+KVT_MUST_CHECK enum kvt_status
+kvt_mooncake_sum_is(bool *out, const struct kvt_file *file,
+		    const struct kvt_mooncake_record *r, const uint8_t *head,
+		    struct kvt_error *err);
+
+/*
+ * Lists what lies in kv_cache.data, file 'data' of the reader, without kv_cache.meta
+ * (scan.c).  A value of which nothing is left is not noticed.
+ */
+KVT_MUST_CHECK enum kvt_status kvt_mooncake_scan(struct kvt_mooncake *o, int data);
+
+/* kv_cache.data and kv_cache.meta, if it is there: files of the tree, or -1. */
 KVT_MUST_CHECK enum kvt_status
 kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tree *tree, int64_t meta,
 		     int64_t data);
@@ -192,6 +204,12 @@ kvt_mooncake_group(struct kvt_mooncake *o, struct kvt_group *group, const char *
 /* Tokens of a tensor, by the layout that the user gave. */
 int64_t kvt_mooncake_tokens(const struct kvt_mooncake_tensor *tensor,
 			    const struct kvt_group *group);
+/* Is it a page of SGLang's HiCache, or a half of one, by its key? */
+bool kvt_mooncake_is_page(const struct kvt_mooncake_value *value);
+/* All values are: those of one rank and pool become chunks, and a group what it can. */
+KVT_MUST_CHECK enum kvt_status
+kvt_mooncake_pages(struct kvt_mooncake *o, struct kvt_group *group);
+
 /* The axis of this kind; NULL if there is none. */
 const struct kvt_mooncake_axis *kvt_mooncake_axis(const struct kvt_mooncake_tensor *t,
 						  int kind);

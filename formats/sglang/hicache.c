@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hicache.c - folders of SGLang's HiCache: a file without a header a page
+ * hicache.c - folders of SGLang's HiCache: a file without a header a page, or one of
+ * keys and one of values
  *
  * Names say model, rank and pool; what a page holds, and in which of four
  * orders, is known to the engine alone and has to be said.  Facts: pages that SGLang
@@ -22,14 +23,15 @@ struct opening {
 	int64_t *file;			/* those of the tree that are pages of it */
 	int64_t count;
 	struct kvt_hicache_name name;	/* of the first of them */
-	int64_t shards;			/* files of a page: 1, or all DCP ranks */
+	int64_t shards;			/* files of a page: 1, 2 halves, all DCP ranks */
+	bool halves;
 };
 
 static bool is_page(const char *name)
 {
 	struct kvt_hicache_name parsed;
 
-	return kvt_hicache_parse(&parsed, name);
+	return kvt_hicache_find(&parsed, name);
 }
 
 static bool hicache_probe(const char *path, const uint8_t *head, int64_t nhead)
@@ -85,9 +87,9 @@ static enum kvt_status choose_pages(struct opening *o)
 		struct kvt_hicache_name name;
 		bool skip;
 
-		if (!kvt_hicache_parse(&name, o->tree.file[i].name))
+		if (!kvt_hicache_find(&name, o->tree.file[i].name))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s/%.200s: is not a HiCache page, expected HASH[.POOL]_MODEL[_RANK_SIZE].bin",
+					"%.200s/%.200s: is not a HiCache page, expected HASH[.POOL]_MODEL[_RANK_SIZE].bin or what NIXL or SeaweedFS make of it",
 					o->path, o->tree.file[i].name);
 		if ((status = choose_page(o, &skip, choice, &name)))
 			return status;
@@ -95,6 +97,12 @@ static enum kvt_status choose_pages(struct opening *o)
 			continue;
 		if (!o->count)
 			o->name = name;
+		if (name.store != o->name.store || (name.half < 0) != (o->name.half < 0))
+			return kvt_fail(o->err, KVT_BAD_INPUT,
+					"%.200s: %.200s and %.200s are pages of different stores; give the folder of one",
+					o->path, o->tree.file[o->file[0]].name,
+					o->tree.file[i].name);
+		o->halves |= name.half == 1;
 		several |= name.dcp_rank != o->name.dcp_rank;
 		o->file[o->count++] = i;
 	}
@@ -105,7 +113,7 @@ static enum kvt_status choose_pages(struct opening *o)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no HiCache page",
 				o->path);
 	/* shards of one rank alone are read as that, those of several only together */
-	o->shards = several ? o->name.dcp_size : 1;
+	o->shards = several ? o->name.dcp_size : o->halves ? 2 : 1;
 	return KVT_OK;
 }
 
@@ -113,7 +121,7 @@ static struct kvt_hicache_name name_of(const struct opening *o, int64_t i)
 {
 	struct kvt_hicache_name name;
 
-	kvt_hicache_parse(&name, o->tree.file[o->file[i]].name);
+	kvt_hicache_find(&name, o->tree.file[o->file[i]].name);
 	return name;
 }
 
@@ -160,6 +168,61 @@ static enum kvt_status gather_shards(struct opening *o)
 	return status;
 }
 
+struct half {
+	struct kvt_name_part hash;
+	int half;
+	int64_t file;
+};
+
+static int by_page(const void *a, const void *b)
+{
+	const struct half *x = a, *y = b;
+	int order = x->hash.n == y->hash.n ? memcmp(x->hash.s, y->hash.s, x->hash.n) :
+		    x->hash.n < y->hash.n ? -1 : 1;
+
+	return order ? order : x->half - y->half;
+}
+
+static enum kvt_status check_pair(const struct opening *o, const struct half *a,
+				  const struct half *b)
+{
+	if (b && !a->half && b->half && a->hash.n == b->hash.n &&
+	    !memcmp(a->hash.s, b->hash.s, a->hash.n))
+		return KVT_OK;
+	return kvt_fail(o->err, KVT_BAD_INPUT, "%.160s: page %.*s has %s", o->path,
+			(int)a->hash.n, a->hash.s, a->half ? "values, but no keys" :
+			"keys, but no values");
+}
+
+/* Keys and values of NIXL lie in folders by the hash of their names. */
+static enum kvt_status gather_halves(struct opening *o)
+{
+	struct half *half = calloc((size_t)o->count + 1, sizeof(*half));
+	enum kvt_status status = KVT_OK;
+
+	if (!half)
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	for (int64_t i = 0; i < o->count; i++) {
+		struct kvt_hicache_name name = name_of(o, i);
+
+		half[i] = (struct half){ name.hash, name.half, o->file[i] };
+	}
+	qsort(half, (size_t)o->count, sizeof(*half), by_page);
+	for (int64_t i = 0; !status && i < o->count; i++) {
+		o->file[i] = half[i].file;
+		if (!(i % 2))
+			status = check_pair(o, &half[i], i + 1 < o->count ? &half[i + 1] :
+									    NULL);
+	}
+	free(half);
+	return status;
+}
+
+static enum kvt_status gather(struct opening *o)
+{
+	return o->halves ? gather_halves(o) : o->shards > 1 ? gather_shards(o) : KVT_OK;
+}
+
 /* ---- the snapshot ------------------------------------------------------- */
 
 static enum kvt_status name_group(struct opening *o, struct kvt_group *group)
@@ -186,7 +249,7 @@ static enum kvt_status take_ranks(struct opening *o)
 {
 	const struct kvt_hicache_name *name = &o->name;
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
-	bool dcp = name->dcp_size > 1, whole = o->shards > 1;
+	bool dcp = name->dcp_size > 1, whole = dcp && o->shards > 1;
 
 	if (dcp && name->cp_size > 1)
 		return kvt_fail(o->err, KVT_UNSUPPORTED,
@@ -243,6 +306,10 @@ static enum kvt_status describe(struct opening *o)
 	group->shape.n[KVT_AXIS_B] = 1;
 	if ((status = kvt_pages_fit(group, &known, o->hints, o->err)))
 		return status;
+	if (o->halves && group->shape.n[KVT_AXIS_K] != 2)
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: holds keys and values (_k and _v), no latents: give --heads and --head-dim instead",
+				o->path);
 	group->shape.n[KVT_AXIS_B] = o->count / o->shards;
 	if (o->name.model.n && !(s->model = kvt_name_part_copy(&o->name.model)))
 		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
@@ -292,7 +359,10 @@ static enum kvt_status add_file(struct opening *o, int64_t i)
 	if ((status = kvt_tree_list(&o->reader->files, &file, &o->tree, o->file[i],
 				    o->err)))
 		return status;
-	if (o->shards > 1)
+	if (o->halves) {
+		box.begin[KVT_AXIS_K] = i % 2;
+		box.end[KVT_AXIS_K] = i % 2 + 1;
+	} else if (o->shards > 1)
 		return add_shard(o, file, block, i % o->shards);
 	box.begin[KVT_AXIS_B] = block;
 	box.end[KVT_AXIS_B] = block + 1;
@@ -324,9 +394,13 @@ static enum kvt_status open_pages(struct opening *o)
 	o->file = calloc((size_t)o->tree.count + 1, sizeof(*o->file));
 	if (!o->file)
 		status = kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	else if (o->hints->inspector)
+		status = kvt_hicache_check_pools(&o->tree, o->hints, o->err);
 	if (!status && !(status = choose_pages(o)) &&
-	    (o->shards == 1 || !(status = gather_shards(o))) && !(status = describe(o)))
+	    !(status = gather(o)) && !(status = describe(o)))
 		status = add_pages(o);
+	o->reader->named_by = "sglang";
+	o->reader->named_unit = o->name.dcp_size > 1 ? o->name.page : 0;
 	free(o->file);
 	kvt_tree_free(&o->tree);
 	return status;
@@ -363,6 +437,7 @@ const struct kvt_format kvt_hicache_format = {
 	.checks = "names, lengths",
 	.facts = facts,
 	.in_layout = kvt_store_in_layout,
+	.takes = KVT_TAKES_PROMPT,
 	.directory = true,
 	.probe = hicache_probe,
 	.open = hicache_open,

@@ -6,7 +6,7 @@
  * and size of prefill context parallelism, TP size with rank, size and page of
  * decode context parallelism, each only where it is needed.  A model's name may
  * hold bars and numbers too, so a part counts only if it can be one: the rank
- * below the size.
+ * below the size.  Other stores of SGLang have the same in other places.
  */
 #include "formats/sglang/hicache.h"
 
@@ -119,14 +119,17 @@ static size_t pool_length(const char *s)
 	return strcspn(s, "_");
 }
 
+static const struct kvt_hicache_name nothing = {
+	.tp_size = 1, .pp_size = 1, .cp_size = 1, .dcp_size = 1, .half = -1,
+};
+
 bool kvt_hicache_parse(struct kvt_hicache_name *out, const char *name)
 {
 	static const char ending[] = ".bin";
 	size_t n = strlen(name), m = sizeof(ending) - 1;
 	const char *end = name + n - m, *p = name, *ranks;
 
-	*out = (struct kvt_hicache_name){ .tp_size = 1, .pp_size = 1, .cp_size = 1,
-					  .dcp_size = 1 };
+	*out = nothing;
 	if (n <= m || strcmp(end, ending))
 		return false;
 	while (is_hex(*p))
@@ -155,4 +158,129 @@ bool kvt_hicache_parse(struct kvt_hicache_name *out, const char *name)
 	else
 		out->rank = (struct kvt_name_part){ end, 0 };
 	return true;
+}
+
+/* ---- other stores --------------------------------------------------------- */
+
+static const char *const plain_pools[] = {
+	"draft_indexer", "auxiliary_swa", "draft_swa", "indexer", "draft", "swa", "mamba",
+};
+enum { NPLAIN = sizeof(plain_pools) / sizeof(plain_pools[0]) };
+
+/* NIXL puts a pool behind the rank; a model that ends so is seen as one. */
+static void take_pool(struct kvt_hicache_name *out, const char *begin, const char **end)
+{
+	for (int i = 0; i < NPLAIN; i++) {
+		size_t n = strlen(plain_pools[i]);
+		const char *at = *end - n;
+
+		if (*end - begin <= (ptrdiff_t)n || at[-1] != '_' ||
+		    memcmp(at, plain_pools[i], n))
+			continue;
+		out->pool = (struct kvt_name_part){ at, n };
+		*end = at - 1;
+		return;
+	}
+}
+
+static bool parse_nixl(struct kvt_hicache_name *out, const char *name)
+{
+	const char *base = kvt_path_base(name), *end = base + strlen(base), *p = base;
+	const char *ranks;
+	int64_t pair[2];
+
+	*out = nothing;
+	out->store = KVT_HICACHE_NIXL;
+	if (base - name < 3 || !is_hex(base[-2]) || !is_hex(base[-3]) ||
+	    (base - name > 3 && base[-4] != '/'))
+		return false;
+	while (is_hex(*p))
+		p++;
+	out->hash = (struct kvt_name_part){ base, (size_t)(p - base) };
+	if (out->hash.n < MIN_HASH || *p++ != '_' || end - p < 1)
+		return false;
+	if (end - p > 2 && end[-2] == '_' && (end[-1] == 'k' || end[-1] == 'v')) {
+		out->half = end[-1] == 'v';
+		end -= 2;
+	}
+	out->pool = (struct kvt_name_part){ "kv", 2 };
+	take_pool(out, p, &end);
+	ranks = end;
+	out->rank = (struct kvt_name_part){ end, 0 };
+	if (take_pair(pair, p, &ranks, "_") && pair[0] < pair[1]) {
+		out->tp_rank = pair[0];
+		out->tp_size = pair[1];
+		out->rank.s = ranks + 1;
+		out->rank.n = (size_t)(end - ranks - 1);
+		end = ranks;
+	}
+	out->model = (struct kvt_name_part){ p, (size_t)(end - p) };
+	return out->model.n > 0;
+}
+
+/* "tp1of4" in [s, end): rank and size. */
+static bool take_share(int64_t *rank, int64_t *size, const char *s, const char *end,
+		       const char *word)
+{
+	const char *p = end;
+
+	return take_number(size, s, &p, "of") && take_number(rank, s, &p, word) &&
+	       p == s && *rank < *size;
+}
+
+/* What follows the hash of an object: nothing, a pool, states with their rank. */
+static bool take_ending(struct kvt_hicache_name *out, const char *p)
+{
+	const char *dot, *end = p + strlen(p);
+	bool known;
+	size_t n;
+
+	out->pool = (struct kvt_name_part){ "kv", 2 };
+	if (*p != '.')
+		return !*p;
+	dot = strchr(++p, '.');
+	n = (size_t)((dot ? dot : end) - p);
+	known = n > 13 && !strncmp(p, "deepseek_v4_c", 13);
+	for (int i = 0; i < NPLAIN; i++)
+		known |= strlen(plain_pools[i]) == n && !memcmp(plain_pools[i], p, n);
+	out->pool = (struct kvt_name_part){ p, n };
+	return known && (!dot || take_share(&out->tp_rank, &out->tp_size, dot + 1, end,
+					    "tp"));
+}
+
+static bool parse_object(struct kvt_hicache_name *out, const char *name)
+{
+	const char *base = kvt_path_base(name), *p = base, *end = base;
+
+	*out = nothing;
+	out->store = KVT_HICACHE_OBJECT;
+	while (is_hex(*p))
+		p++;
+	out->hash = (struct kvt_name_part){ base, (size_t)(p - base) };
+	if (out->hash.n != 64 || base == name || !take_ending(out, p))
+		return false;
+	/* folders from the last one on, as long as they are shares */
+	while (end > name) {
+		const char *s = --end;
+
+		while (s > name && s[-1] != '/')
+			s--;
+		if (!take_share(&out->tp_rank, &out->tp_size, s, end, "tp") &&
+		    !take_share(&out->pp_rank, &out->pp_size, s, end, "pp") &&
+		    !take_share(&out->cp_rank, &out->cp_size, s, end, "cp")) {
+			out->model = (struct kvt_name_part){ s, (size_t)(end - s) };
+			break;
+		}
+		out->rank = (struct kvt_name_part){ s, (size_t)(base - 1 - s) };
+		end = s;
+	}
+	if (!out->rank.s)
+		out->rank = (struct kvt_name_part){ base, 0 };
+	return out->model.n > 0;
+}
+
+bool kvt_hicache_find(struct kvt_hicache_name *out, const char *name)
+{
+	return kvt_hicache_parse(out, name) || parse_nixl(out, name) ||
+	       parse_object(out, name);
 }

@@ -169,6 +169,8 @@ static int64_t tokens_before(const struct node *node, int64_t top, const char *s
 
 	if (node[top].before == ROOT)
 		return 0;
+	if (chunk_of(c, top)->first)
+		return chunk_of(c, top)->first;
 	return parent ? said_before(said, parent) : -1;
 }
 

@@ -4,6 +4,7 @@
 #define KVT_CHAINS_H
 
 #include "formats/store/chunks.h"
+#include "formats/store/prompt.h"
 
 /* The chunks of a request. */
 struct kvt_chain {
@@ -19,12 +20,20 @@ struct kvt_chains {
 	struct kvt_chain *chain;
 	int64_t *runs;			/* of all chains */
 	char *text;			/* of the user's list; or NULL */
+	bool listed;			/* what follows what is known */
+	struct kvt_named named;		/* where prompts say it; owned */
 };
 
 /* Room for as many requests, and runs in all of them. */
 KVT_MUST_CHECK enum kvt_status
 kvt_chains_reserve(struct kvt_chains *order, int64_t requests, int64_t runs,
 		  const char *where, struct kvt_error *err);
+
+/* Requests are the user's prompts, as far as their chunks follow each other. */
+KVT_MUST_CHECK enum kvt_status
+kvt_chains_of_prompts(struct kvt_chains *out, struct kvt_reader *reader,
+		      const struct kvt_chunks *chunks, const struct kvt_hints *hints,
+		      struct kvt_error *err);
 
 /* Do chunks say which one they follow? */
 bool kvt_chains_known(const struct kvt_chunks *chunks);

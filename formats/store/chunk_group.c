@@ -54,6 +54,43 @@ enum kvt_status kvt_chunks_layout(struct kvt_layout *out, const char *text, bool
 			"layout %.60s has no axis of tokens in order, S or B S", text);
 }
 
+static bool move_blocks(struct kvt_order *order)
+{
+	int b = kvt_order_find(order, KVT_AXIS_B);
+
+	if (b < 0)
+		return true;
+	memmove(&order->part[b], &order->part[b + 1],
+		(size_t)(--order->nparts - b) * sizeof(order->part[0]));
+	return kvt_order_find(order, KVT_AXIS_B) < 0;
+}
+
+static bool join_pages(struct kvt_order *order, bool halves)
+{
+	return move_blocks(order) && join_tokens(order, false) &&
+	       (!halves || order->part[0].axis == KVT_AXIS_K ||
+		(kvt_order_find(order, KVT_AXIS_K) < 0 &&
+		 insert_axis(order, 0, KVT_AXIS_K)));
+}
+
+enum kvt_status kvt_chunks_page_layout(struct kvt_group *group, bool halves,
+				       const struct kvt_hints *hints,
+				       struct kvt_error *err)
+{
+	const char *said = kvt_hints_of(hints, group->id).layout;
+	enum kvt_status status;
+
+	if (!said)
+		return KVT_OK;
+	if ((status = kvt_layout_parse(&group->layout, said, err)))
+		return status;
+	if (group->layout.nplanes == 1 && join_pages(&group->layout.plane[0], halves))
+		return KVT_OK;
+	return kvt_fail(err, KVT_BAD_INPUT,
+			"layout %.60s has no axis of tokens in order%s", said,
+			halves ? ", or does not begin with K" : "");
+}
+
 bool kvt_chunks_in_layout(const struct kvt_group *group, const struct kvt_layout *said)
 {
 	struct kvt_layout tokens = *said;
@@ -61,6 +98,22 @@ bool kvt_chunks_in_layout(const struct kvt_group *group, const struct kvt_layout
 
 	return said->nplanes == 1 && join_tokens(&tokens.plane[0], l >= 0) &&
 	       kvt_layout_equal(&tokens, &group->layout);
+}
+
+static bool is_of_pages(const struct kvt_group *group, const struct kvt_layout *said,
+			bool halves)
+{
+	struct kvt_layout pages = *said;
+
+	return said->nplanes == 1 && join_pages(&pages.plane[0], halves) &&
+	       kvt_layout_equal(&pages, &group->layout);
+}
+
+bool kvt_chunks_in_page_layout(const struct kvt_group *group,
+			       const struct kvt_layout *said)
+{
+	return kvt_chunks_in_layout(group, said) || is_of_pages(group, said, false) ||
+	       is_of_pages(group, said, true);
 }
 
 enum kvt_status kvt_chunks_asked_layout(struct kvt_group *group, bool layers,
@@ -155,7 +208,7 @@ enum kvt_status kvt_chunks_count(struct kvt_chunks *chunks, const struct kvt_fil
 	int64_t token;
 
 	if (chunks->chunk[0].layer >= 0)
-		one.shape.n[KVT_AXIS_L] = 1;
+		one.shape.n[chunks->halves ? KVT_AXIS_K : KVT_AXIS_L] = 1;
 	if ((status = kvt_pages_token_bytes(&token, &one, 1, err)))
 		return status;
 	for (int64_t i = 0; i < chunks->count; i++) {

@@ -148,6 +148,7 @@ static void order_free(struct kvt_chains *order)
 	free(order->chain);
 	free(order->runs);
 	free(order->text);
+	kvt_named_free(&order->named);
 	*order = (struct kvt_chains){ 0 };
 }
 
@@ -287,7 +288,14 @@ static enum kvt_status order_load(struct kvt_chains *out, struct kvt_reader *rea
 	enum kvt_status status;
 	size_t nbytes;
 
-	*out = (struct kvt_chains){ 0 };
+	*out = (struct kvt_chains){ .listed = path || hints->prompts.n ||
+						      kvt_chains_known(c) };
+	if (hints->prompts.n && path)
+		return kvt_fail(err, KVT_USAGE,
+				"%s: --prompt and --set=order both say which chunks follow each other",
+				c->where);
+	if (hints->prompts.n)
+		return kvt_chains_of_prompts(out, reader, c, hints, err);
 	if (!path)
 		return kvt_chains_known(c) ? kvt_chains_order(out, c, hints, err) :
 					     each_alone(out, c, err);
@@ -334,6 +342,7 @@ static enum kvt_status name_blocks(struct kvt_group *group, const struct kvt_chu
 static enum kvt_status place_run(struct kvt_reader *reader, const struct kvt_chunks *c,
 				 const struct kvt_chunk_run *run, struct kvt_error *err)
 {
+	const enum kvt_axis of = c->halves ? KVT_AXIS_K : KVT_AXIS_L;
 	enum kvt_status status = KVT_OK;
 
 	for (int64_t i = 0; i < run->count; i++) {
@@ -346,9 +355,9 @@ static enum kvt_status place_run(struct kvt_reader *reader, const struct kvt_chu
 			struct kvt_group part = *group;
 
 			if (chunk->layer >= 0) {
-				box.begin[KVT_AXIS_L] = chunk->layer;
-				box.end[KVT_AXIS_L] = chunk->layer + 1;
-				part.shape.n[KVT_AXIS_L] = 1;
+				box.begin[of] = chunk->layer;
+				box.end[of] = chunk->layer + 1;
+				part.shape.n[of] = 1;
 			}
 			box.begin[KVT_AXIS_B] = run->block;
 			if ((status = kvt_pages_place_tokens(reader, g, chunk->file, &box,
@@ -504,7 +513,8 @@ static int64_t number_blocks(struct kvt_chunks *c, const struct kvt_chains *orde
 	for (int64_t r = 0; r < order->count; r++)
 		for (int64_t i = 0; i < order->chain[r].count; i++)
 			number_run(c, &c->run[order->chain[r].run[i]], &next, block_size);
-	for (int64_t i = 0; c->nlost && i < c->nruns; i++)
+	/* those of no request, where it is known which are of one */
+	for (int64_t i = 0; (c->nlost || order->named.unit) && i < c->nruns; i++)
 		number_run(c, &c->run[i], &next, block_size);
 	return next;
 }
@@ -528,8 +538,8 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 	if (!reader->leaf.snapshot.request)
 		return no_memory(c, err);
 	for (int64_t r = 0; !status && r < order->count; r++)
-		status = add_request(reader, c, &order->chain[r],
-				     order->text || kvt_chains_known(c), block_size, err);
+		status = add_request(reader, c, &order->chain[r], order->listed,
+				     block_size, err);
 	for (int64_t i = 0; !status && !c->elsewhere && i < c->nruns; i++)
 		if (c->run[i].block >= 0)
 			status = place_run(reader, c, &c->run[i], err);

@@ -32,6 +32,7 @@ struct kvt_chunk {
 	int64_t tokens;			/* -1: what 'nbytes' make */
 	const char *parent;		/* "": it is a first one; NULL: not known */
 	const int32_t *ids;		/* of its tokens; NULL: not known; borrowed */
+	int64_t first;			/* tokens before it, also if its parent is lost */
 };
 
 /* All chunks of an id: one, or one a layer. */
@@ -42,6 +43,7 @@ struct kvt_chunk_run {
 
 struct kvt_chunks {
 	const char *where;		/* of the dump, for messages; borrowed */
+	bool halves;			/* layer 0: keys of a chunk, 1: its values */
 	bool bare;			/* only their lengths tell their tokens */
 	const char *whole;		/* why none is shorter; NULL: a last one may be */
 	int64_t full;			/* tokens of one that is not shorter; 0 so far */
@@ -51,6 +53,7 @@ struct kvt_chunks {
 	struct kvt_chunk_run *run;	/* owned; by id */
 	/* of chunks that say which one they follow: */
 	bool again;			/* one that comes twice counts once */
+	const char *named_by;		/* kvt_named_find(); NULL: ids are no hashes */
 	bool elsewhere;			/* the format adds the parts */
 	int64_t nlost;			/* of no request, for want of what they follow */
 	const struct kvt_chunk *lost;	/* the first of those whose parent is not there */
@@ -97,8 +100,18 @@ kvt_chunks_layout(struct kvt_layout *out, const char *text, bool layers,
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_asked_layout(struct kvt_group *group, bool layers,
 			const struct kvt_hints *hints, struct kvt_error *err);
+/*
+ * The same of chunks that are a page each, in any layout of pages: where its blocks are
+ * makes no difference.  'halves': keys are not with values, so K is outermost.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_chunks_page_layout(struct kvt_group *group, bool halves,
+		       const struct kvt_hints *hints, struct kvt_error *err);
 /* Is it that of a group of chunks?  For kvt_format.in_layout. */
 bool kvt_chunks_in_layout(const struct kvt_group *group, const struct kvt_layout *said);
+/* The same where chunks may be pages. */
+bool kvt_chunks_in_page_layout(const struct kvt_group *group,
+			       const struct kvt_layout *said);
 /*
  * Extents out of what the user says alone, for chunks without a header; 'layers'
  * as from kvt_chunks_sort().  KVT_BAD_INPUT lists the options that are missing.

@@ -202,6 +202,9 @@ static enum kvt_status open_tree(struct kvt_offload *o)
 		return status;
 	o->reader->leaf.checks = kind->checks;
 	o->reader->leaf.unlisted = true;
+	o->reader->named_by = "vllm";
+	o->reader->named_unit = o->config.tokens_per_hash;
+	o->reader->named_blocks = o->config.blocks_per_file;
 	for (int g = 0; !status && g < o->reader->leaf.snapshot.ngroups; g++)
 		status = kind->add(o, g);
 	if (!status)
@@ -238,6 +241,7 @@ const struct kvt_format kvt_offload_format = {
 	.facts = facts,
 	.directory = true,
 	.row_ranks = true,
+	.takes = KVT_TAKES_PROMPT,
 	.in_layout = kvt_offload_in_layout,
 	.probe = offload_probe,
 	.open = offload_open,

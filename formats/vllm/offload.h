@@ -27,6 +27,7 @@ struct kvt_offload_group {
 struct kvt_offload_config {
 	json_t *json;			/* owned; what follows lies in it */
 	const char *model, *dtype, *canonical;
+	int64_t tokens_per_hash;	/* 0: it does not say */
 	int64_t blocks_per_file, tp_size, pp_size, pcp_size, dcp_size;
 	bool older_keys;		/* those of llm-d and of vLLM until 0.25 */
 	/* sizes are 1 for every TP whose bytes are the same in order of ranks */

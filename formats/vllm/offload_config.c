@@ -107,6 +107,10 @@ static enum kvt_status take_config(struct kvt_offload_config *out,
 	    (status = kvt_json_string(&out->canonical, in, "canonical_format")) ||
 	    (status = take_either(&out->blocks_per_file, in, "gpu_blocks_per_file",
 				  "blocks_per_file", MAX_BLOCKS_PER_FILE)) ||
+	    (status = kvt_json_int(&out->tokens_per_hash, in, "hash_block_size", 1,
+				   INT32_MAX)) ||
+	    (status = kvt_json_int(&out->tokens_per_hash, in, "tokens_per_hash", 1,
+				   INT32_MAX)) ||
 	    (status = kvt_json_int(&out->tp_size, in, "tp_size", 1, most)) ||
 	    (status = kvt_json_int(&out->pp_size, in, "pp_size", 1, most)) ||
 	    (status = kvt_json_int(&out->pcp_size, in, "pcp_size", 1, most)) ||

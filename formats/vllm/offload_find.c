@@ -150,9 +150,43 @@ static char *tree_below(const char *path)
 	return found;
 }
 
+/* "x_0123456789ab_r0", what is before the rank; or NULL.  malloc()ed. */
+static char *objects_below(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	char *found = NULL;
+	size_t n;
+
+	while (dir && !found && (entry = readdir(dir))) {
+		const char *name = entry->d_name;
+
+		if (rank_of(name, &n) && n > 13 && name[n - 13] == '_' &&
+		    strspn(name + n - 12, "0123456789abcdef") == 12)
+			found = strndup(name, n);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+/* Copies of vLLM's tier obj, which keeps no config. */
+static enum kvt_status refuse_objects(struct kvt_offload *o, char *base)
+{
+	kvt_fail(o->err, KVT_BAD_INPUT,
+		 "%.200s: has no %s for %.150s_r0, as objects of vLLM's tier obj do not; put the one that its tier fs writes, for the same engine and one block a file, into %.200s/%.150s",
+		 o->path, config_name, base, o->path, base);
+	free(base);
+	return KVT_BAD_INPUT;
+}
+
 static enum kvt_status refuse_no_tree(struct kvt_offload *o)
 {
-	char *below = tree_below(o->path);
+	char *base = objects_below(o->path);
+	char *below = base ? NULL : tree_below(o->path);
+
+	if (base)
+		return refuse_objects(o, base);
 
 	kvt_fail(o->err, KVT_BAD_INPUT,
 		 "%s: no offload tree: expected a folder with a %s in it%s%s%s", o->path,

@@ -19,6 +19,7 @@ static void leaf_drop(struct kvt_leaf *leaf)
 	free(leaf->said);
 	kvt_slot_free(leaf->slot);
 	free(leaf->written_by);
+	kvt_leaf_free_sought(leaf);
 	/* the dump that it is lives as long as the leaf does: see kvt_dump_leaf() */
 	if (leaf->self) {
 		for (int g = 0; g < KVT_MAX_GROUPS; g++) {

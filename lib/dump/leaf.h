@@ -36,6 +36,9 @@ struct kvt_leaf {
 	char *written_by;		/* kvt_dump_written_by(); owned; or NULL */
 	int64_t files_of;		/* kvt_dump_files_of() */
 	char decoded[64];		/* kvt_dump_decoded(); "": nothing */
+	int64_t nsought;
+	struct kvt_sought *sought;	/* kvt_dump_sought(); owned */
+	char named_by[128];		/* kvt_dump_named_by(); "": none */
 	int64_t rows, row_bytes;	/* of a file that is one tensor; 0: it is none */
 	char *manifest;			/* path; owned; NULL: none,
 	or in the file itself */
@@ -97,6 +100,9 @@ struct kvt_leaf_ops {
 	/* Frees what is the source's own, and the leaf, whose fields are freed. */
 	void (*close)(struct kvt_leaf *leaf);
 };
+
+/* leaf->sought. */
+void kvt_leaf_free_sought(struct kvt_leaf *leaf);
 
 /*
  * What leaves in memory begin with: checked copy of 'info'.  On failure 'leaf' holds

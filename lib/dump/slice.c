@@ -548,3 +548,36 @@ enum kvt_status kvt_dump_rename(struct kvt_dump **out, const struct kvt_dump *du
 	derivation_free(&d);
 	return status;
 }
+
+/* Layers keep their names. */
+static enum kvt_status number_layers(struct kvt_snapshot *s,
+				     const struct kvt_snapshot *as, struct kvt_error *err)
+{
+	for (int g = 0; g < s->ngroups; g++) {
+		struct kvt_group *group = &s->group[g];
+		int64_t n = group->shape.n[KVT_AXIS_L];
+
+		free(group->layer_ids);
+		group->layer_ids = calloc((size_t)n + 1, sizeof(*group->layer_ids));
+		if (!group->layer_ids)
+			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		for (int64_t l = 0; l < n; l++)
+			group->layer_ids[l] = (uint32_t)kvt_layer_id(&as->group[g], l);
+	}
+	return KVT_OK;
+}
+
+enum kvt_status kvt_dump_renumber(struct kvt_dump **out, const struct kvt_dump *dump,
+				  const struct kvt_snapshot *as, struct kvt_error *err)
+{
+	static const struct kvt_slice_options all = { .mamba_groups = 0 };
+	struct derivation d = { .nsources = 1, .source = &dump };
+	enum kvt_status status;
+
+	kvt_snapshot_init(&d.snapshot);
+	if (!(status = slice(&d, &all, err)) &&
+	    !(status = number_layers(&d.snapshot, as, err)))
+		return derive(out, &d, err);
+	derivation_free(&d);
+	return status;
+}

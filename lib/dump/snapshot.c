@@ -284,6 +284,51 @@ enum kvt_status kvt_snapshot_copy(struct kvt_snapshot *out,
 	return kvt_fail(err, KVT_SYSTEM, "out of memory for a snapshot's tables");
 }
 
+/* Places behind a group move by one, and its own table is there twice. */
+static void double_tables(struct kvt_request *q, int g, int ngroups, bool *ok)
+{
+	struct kvt_hole *hole = calloc(2 * (size_t)q->nholes + 1, sizeof(*hole));
+	int64_t n = 0;
+
+	memmove(&q->blocks[g + 2], &q->blocks[g + 1],
+		(size_t)(ngroups - g - 1) * sizeof(*q->blocks));
+	memmove(&q->nblocks[g + 2], &q->nblocks[g + 1],
+		(size_t)(ngroups - g - 1) * sizeof(*q->nblocks));
+	q->nblocks[g + 1] = q->nblocks[g];
+	q->blocks[g + 1] = copy_table(q->blocks[g], q->nblocks[g],
+				      sizeof(*q->blocks[g]), ok);
+	*ok &= hole != NULL;
+	for (int at = 0; hole && at <= ngroups; at++)
+		for (int64_t i = 0; i < q->nholes; i++)
+			if (q->hole[i].group == (at > g ? at - 1 : at)) {
+				hole[n] = q->hole[i];
+				hole[n++].group = at;
+			}
+	free(q->hole);
+	q->hole = hole;
+	q->nholes = n;
+}
+
+enum kvt_status kvt_snapshot_double(struct kvt_snapshot *snapshot, int g,
+				    struct kvt_error *err)
+{
+	struct kvt_group *group = &snapshot->group[g];
+	bool ok = true;
+
+	if (snapshot->ngroups == KVT_MAX_GROUPS)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"keys and values as groups of their own are more than the %d groups that there may be",
+				KVT_MAX_GROUPS);
+	memmove(&group[2], &group[1],
+		(size_t)(snapshot->ngroups - g - 1) * sizeof(*group));
+	copy_group(&group[1], &group[0], &ok);
+	for (int64_t r = 0; r < snapshot->nrequests; r++)
+		double_tables(&snapshot->request[r], g, snapshot->ngroups, &ok);
+	snapshot->ngroups++;
+	return ok ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "out of memory for a snapshot's tables");
+}
+
 /* ---- holes -------------------------------------------------------------- */
 
 struct kvt_range kvt_request_live(const struct kvt_request *request, int group,

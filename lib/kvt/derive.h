@@ -48,6 +48,10 @@ kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dump,
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_rename(struct kvt_dump **out, const struct kvt_dump *dump,
 		const char *const *name, struct kvt_error *err);
+/* All of it; layers have the numbers that 'as' has of them, whose groups are these. */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_renumber(struct kvt_dump **out, const struct kvt_dump *dump,
+		  const struct kvt_snapshot *as, struct kvt_error *err);
 
 /* ---- merge: all ranks of a model ------------------------------------------- */
 
@@ -107,6 +111,29 @@ struct kvt_cast {
 KVT_MUST_CHECK enum kvt_status
 kvt_dump_cast(struct kvt_dump **out, const struct kvt_dump *dump,
 	      const struct kvt_cast *cast, struct kvt_error *err);
+/* ---- encode: numbers as elements of other types ------------------------------- */
+
+/* What keys become, or values; all zeros: they stay as they are. */
+struct kvt_encoding {
+	const struct kvt_dtype *dtype;	/* a float of two bytes or more; uint8: blocks */
+	struct kvt_content content;	/* blocks of ggml, and what is rotated; or none */
+};
+struct kvt_encodings {
+	struct kvt_encoding half[2];	/* keys, latents, what is neither; values */
+};
+/*
+ * Numbers of group g, decoded in double precision and rounded once, as to[g].  Where keys
+ * and values become two types, they are groups of their own, ID.k and ID.v.  With 'pairs'
+ * the elements of keys, which have two halves, become pairs of one of each.  from[i] is
+ * the group that group i is of.  KVT_BAD_INPUT or KVT_UNSUPPORTED if numbers cannot be
+ * read, or written so; reading is KVT_BAD_INPUT where one is too large, or is no number
+ * and blocks hold none such.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_dump_encode(struct kvt_dump **out, int from[KVT_MAX_GROUPS],
+		const struct kvt_dump *dump,
+		const struct kvt_encodings to[KVT_MAX_GROUPS], bool pairs,
+		struct kvt_error *err);
 
 /* ---- reblock: blocks of another size --------------------------------------- */
 

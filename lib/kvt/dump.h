@@ -62,6 +62,7 @@ struct kvt_hints {
 	int64_t skip;			/* bytes before the data (raw) */
 	struct kvt_facts facts;		/* keys that the format does not know: refused */
 	struct kvt_facts blocks_of;	/* "A=5,2,9:21" or "@FILE", kvtool(1) */
+	struct kvt_facts prompts;	/* "A=FILE" or "A=1,2,3": token ids of requests */
 	const char *seq_lens;		/* "21,40" or "@FILE": tokens of these requests */
 	const char *slot_mapping;	/* path: the slot of each token, instead */
 
@@ -222,6 +223,30 @@ KVT_API const char *kvt_dump_unnoticed(const struct kvt_dump *dump);
 const char *kvt_dump_written_by(const struct kvt_dump *dump);
 /* Files that the tree has, of which this opened a sample; 0: all are open. */
 int64_t kvt_dump_files_of(const struct kvt_dump *dump);
+
+/*
+ * What is there of a prompt that was opened with (hints->prompts), in files that are
+ * named by the hash of all tokens up to their end.
+ */
+struct kvt_sought {
+	char *prompt;			/* the request's name */
+	char group[32];
+	int64_t tokens;			/* of the prompt */
+	int64_t each;			/* tokens of a file; the last may have fewer */
+	int64_t files, present;		/* that there should be, that there are */
+	int64_t reached;		/* that follow each other, from the first on */
+	int64_t nmissing;
+	struct kvt_range *missing;	/* runs of those that are not there */
+};
+/* The i-th, by prompts and groups; NULL past the last. */
+const struct kvt_sought *kvt_dump_sought(const struct kvt_dump *dump, int64_t i);
+/* "blocks 0 to 11 present; 12 missing; 13 to 20 present, not reachable" */
+struct kvt_sought_text {
+	char s[400];
+};
+struct kvt_sought_text kvt_sought_text(const struct kvt_sought *sought);
+/* How their names were made: "sha256, seed 0, by vLLM 0.31 and later"; or NULL. */
+const char *kvt_dump_named_by(const struct kvt_dump *dump);
 
 /*
  * What the elements are worked out of where the file does not have them as such, for a

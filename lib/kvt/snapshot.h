@@ -262,6 +262,9 @@ KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_snapshot_copy(struct kvt_snapshot *out, const struct kvt_snapshot *in,
 		  struct kvt_error *err);
 KVT_API void kvt_snapshot_free(struct kvt_snapshot *snapshot);
+/* Puts a copy of a group behind it, with its tables; on failure only to be freed. */
+KVT_MUST_CHECK enum kvt_status
+kvt_snapshot_double(struct kvt_snapshot *snapshot, int group, struct kvt_error *err);
 /* The array, too. */
 void kvt_requests_free(struct kvt_request *requests, int64_t n);
 

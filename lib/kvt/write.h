@@ -169,6 +169,17 @@ KVT_API const struct kvt_format_info *kvt_format_info(int i);
 KVT_MUST_CHECK enum kvt_status
 kvt_output_format(const struct kvt_format_info **out, const char *path,
 		  const char *format, struct kvt_error *err);
+/*
+ * The dump as the file at 'path' is to hold it by options->template_path: with types of
+ * the template, whose build rotates what 'rotation' says (kvtool-convert(1); or NULL).
+ * Group i of *out is of group from[i] of the dump.  *out NULL: it has these types.
+ * KVT_USAGE for formats without templates; options->key_order may change.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_output_retype(struct kvt_dump **out, int from[KVT_MAX_GROUPS],
+		  struct kvt_create_options *options, const char *path,
+		  const struct kvt_dump *dump, const char *rotation,
+		  struct kvt_error *err);
 /* What names of its files end in, such as ".h5"; "" where nothing does, or no format. */
 const char *kvt_output_ending(const char *format);
 

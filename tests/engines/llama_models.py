@@ -14,10 +14,10 @@ VOCABULARY = 320
 class Maker:
     """A gguf file that grows, layer by layer."""
 
-    def __init__(self, path, arch, seed, layers, width, hidden):
+    def __init__(self, path, arch, seed, layers, width, hidden, part=1):
         self.w = gguf.GGUFWriter(path, arch)
         self.rng = np.random.default_rng(seed)
-        self.width, self.hidden = width, hidden
+        self.width, self.hidden, self.part = width, hidden, part
         self.w.add_block_count(layers)
         self.w.add_context_length(1024)
         self.w.add_embedding_length(width)
@@ -42,6 +42,7 @@ class Maker:
 
     def random(self, name, *shape, scale=None, ending=".weight"):
         scale = scale or 1.5 / np.sqrt(shape[-1])
+        scale *= self.part if name.endswith(("_output", "_down", "_q")) else 1
         self.tensor(name, self.rng.standard_normal(shape) * scale, ending)
 
     def norm(self, name, n, ending=".weight", scale=1):
@@ -98,6 +99,7 @@ class Shape:
         r = random.Random(seed)
         some = lambda first, *others: r.choice(others) if seed else first
         self.seed = seed
+        self.part = 1                   # below 1 rounding changes fewer tokens
         self.layers = some(3, 2, 4)
         self.kv = some(2, 3, 4)
         self.group = some(2, 1, 3)
@@ -116,7 +118,7 @@ def transformer(path, s, arch="llama", kv=None, layers=None, **how):
     heads = kv * s.group if kv > 1 else 4
     # of some models the heads of a query are as wide as the model
     width = heads * s.dim if arch == "qwen2vl" else s.width
-    m = Maker(path, arch, s.seed, layers, width, s.hidden)
+    m = Maker(path, arch, s.seed, layers, width, s.hidden, s.part)
     m.heads(heads, kv, s.dim)
     if arch.startswith("gemma"):
         m.w.add_sliding_window(s.window)
@@ -133,7 +135,7 @@ def transformer(path, s, arch="llama", kv=None, layers=None, **how):
 
 
 def latent(path, s):
-    m = Maker(path, "deepseek2", s.seed, s.layers, s.width, s.hidden)
+    m = Maker(path, "deepseek2", s.seed, s.layers, s.width, s.hidden, s.part)
     heads, rope, nope, values, lora = 4, 32, 32, 32, 48
     m.heads(heads, 1, 0)
     m.w.add_key_length(s.latent + rope)

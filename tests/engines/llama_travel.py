@@ -27,6 +27,7 @@ proof = Proof("llama.cpp", f"in llama-cpp-python {llama_cpp.__version__}")
 # of the environments that suite.py makes, or another one
 PYTHON = os.environ.get("TRANSFORMERS_PYTHON") or os.path.join(
     proof.work, "..", "..", "env", "transformers", "bin", "python")
+BESIDE = "llama_beside.py"
 GREEDY = 20
 PROMPT = []
 TRIES = 100                             # prompts
@@ -44,11 +45,11 @@ LAYER_NAMES = {
 
 
 class Beside:
-    """transformers, in a process and an environment of its own"""
+    """Another engine, in a process and an environment of its own"""
 
     def __init__(self):
         self.process = subprocess.Popen(
-            [PYTHON, os.path.join(HERE, "llama_beside.py")], text=True,
+            [PYTHON, os.path.join(HERE, BESIDE)], text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def ask(self, *words):
@@ -56,7 +57,7 @@ class Beside:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{words[0]}: transformers failed, see the log")
+            raise RuntimeError(f"{words[0]}: {BESIDE} failed, see the log")
         return json.loads(line)
 
     def close(self):
@@ -136,7 +137,7 @@ def choose_prompt(path):
 
 def greedy(path, state, kind):
     """After a state, or after the prompt itself."""
-    e = Engine(path, kind)
+    e = Engine(path, kind, flash=kind == "q8_0")
     if state is None:
         e.decode(PROMPT[:-1])
     elif not e.load(state):
@@ -151,7 +152,7 @@ def away(a, b):
 
 
 def template(path, folder, kind):
-    e = Engine(path, kind)
+    e = Engine(path, kind, flash=kind == "q8_0")
     e.decode([1, 2, 3])
     out = (e.save(f"{folder}/like.ggsn", []), e.save_sequence(f"{folder}/like.ggsq", []))
     e.close()

@@ -7,11 +7,13 @@ backend the memory and the copy of the GPU are replaced by those of the host.
 """
 import asyncio
 import ctypes
+import json
 import os
 import random
 import sys
 import threading
 import time
+import types
 from unittest import mock
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -33,6 +35,11 @@ from lmcache.v1.storage_backend import gds_backend
 from lmcache.v1.storage_backend.connector.fs_connector import FSConnector
 from lmcache.v1.storage_backend.local_cpu_backend import LocalCPUBackend
 from lmcache.v1.storage_backend.local_disk_backend import LocalDiskBackend
+try:
+    from lmcache.v1.storage_backend.raw_block import core as raw_block
+    from lmcache.v1.storage_backend.raw_block import key_codec
+except ImportError:                     # before 0.5
+    raw_block = None
 from lmcache.v1.token_database import ChunkedTokenDatabase
 
 import dumps
@@ -259,6 +266,63 @@ class SecondSalted(Second):
     salt = "tenant-1"
 
 
+class FileDevice:
+    """What LMCache's extension in Rust does for raw_block, on a file."""
+
+    def __init__(self, path, **_):
+        self.fd = os.open(path, os.O_RDWR)
+
+    def size_bytes(self):
+        return os.fstat(self.fd).st_size
+
+    def pwrite_from_buffer(self, offset, buf, payload, total):
+        data = bytes(memoryview(buf).cast("B")[:payload])
+        os.pwrite(self.fd, data.ljust(total, b"\0"), offset)
+
+    def pread_into(self, offset, buf, payload, total):
+        memoryview(buf).cast("B")[:payload] = os.pread(self.fd, total, offset)[:payload]
+
+    def close(self):
+        os.close(self.fd)
+
+
+class Slots:
+    """raw_block's own engine, with keys of objects or, legacy, of the engine."""
+
+    def __init__(self, engine, path, legacy):
+        self.engine, self.legacy = engine, legacy
+        second = Second(engine, os.path.dirname(path))
+        self.full_only, self.keys = not legacy, second.keys
+        if not os.path.exists(path):
+            with open(path, "wb") as f:
+                f.truncate(8 << 20)
+        with mock.patch.dict(sys.modules, lmcache_rust_raw_block_io=types.SimpleNamespace(
+                RawBlockDevice=FileDevice)):
+            self.core = raw_block.RawBlockCore(raw_block.RawBlockCoreConfig(
+                device_path=path, capacity_bytes=0, block_align=4096, header_bytes=4096,
+                slot_bytes=256 << 10, use_odirect=False, enable_zero_copy=False,
+                meta_total_bytes=1 << 20, meta_magic=b"LMCIDX01", meta_version=1,
+                meta_checkpoint_interval_sec=60, meta_idle_quiet_ms=0,
+                meta_enable_periodic=False, meta_verify_on_load=True),
+                key_namespace="legacy" if legacy else "object")
+
+    def spec(self, key):
+        return key_codec.encode_legacy_key(key) if self.legacy else \
+            key_codec.encode_object_key(self.keys[key])
+
+    def put(self, key, tensor):
+        done = self.core.put_many([self.spec(key)], [self.engine.object([tensor])])
+        assert done.results == [True], done
+
+    def get(self, key, shape):
+        into = self.engine.object([torch.zeros(shape, dtype=self.engine.cache.dtype)])
+        done = self.core.load_many_into([self.spec(key).encoded], [into])
+        return into if done[0] else None
+
+    def hash(self, key):
+        return self.spec(key).encoded.split("@")[3]
+
+
 class HostGds(gds_backend.GdsBackend):
     """The backend with memory of the host."""
     memory = None
@@ -380,6 +444,62 @@ def plain(proof, on, cache, kind, options):
         order = order_file(folder, store, chunks)
         dump = dumps.read(proof, folder, *options, f"--set=order={order}")
         compare(row, cache, dump, chunks, cache.cells, "elements")
+    with proof.row("kvtool names the chunks of a prompt as LMCache does", on) as row:
+        asked = prompts_file(folder, cache)
+        dump = dumps.read(proof, folder, *options, f"--prompt={asked}")
+        compare(row, cache, dump, chunks, cache.cells, "elements by prompt")
+        said = ["--engine=lmcache-mp"] if isinstance(store, Second) else \
+            ["--engine=lmcache", "--without-vllm"]
+        r = proof.must("prefix", "--json", f"--block-size={cache.chunk}",
+                       f"--prompt={asked}", *said)
+        for p in json.loads(r.out)["prompts"]:
+            want = [hash_of(store, key) for name, _, key, _ in chunks
+                    if name == p["name"]]
+            row.equal([b["hash"] for b in p["blocks"]][:len(want)], want,
+                      f"names of {p['name']}")
+
+
+def prompts_file(folder, cache):
+    path = folder + ".prompts.json"
+    with open(path, "w", encoding="ascii") as f:
+        json.dump({name: ids.tolist() for name, ids in cache.ids.items()}, f)
+    return path
+
+
+def raw_blocks(proof, cache):
+    """Slots of one file: half of them before a checkpoint, then all; then one given away."""
+    for legacy in False, True:
+        folder = proof.folder("slots")
+        path = os.path.join(folder, "slots.bin")
+        engine = Engine(cache)
+        store = Slots(engine, path, legacy)
+        chunks = list(engine.chunks(store.full_only))
+        on = f"raw_block, {'legacy' if legacy else 'objects'}, a file as device, " \
+            f"{NAMES[cache.dtype]}"
+        with proof.row("chunks that LMCache wrote", on) as row:
+            for i, (_, _, key, cells) in enumerate(chunks):
+                store.put(key, as_2ltd(cells))
+                if i % 3 == 0:
+                    store.core.checkpoint_now()
+            store.core.close()
+            load_back(row, Slots(engine, path, legacy), chunks)
+            lines = {}
+            for name, _, key, _ in chunks:
+                lines.setdefault(name, []).append(store.hash(key))
+            with open(path + ".order", "w", encoding="ascii") as f:
+                f.writelines(f"{n} {' '.join(h)}\n" for n, h in lines.items())
+            said = facts(cache, layers=False) + [f"--set=order={path}.order"]
+            compare(row, cache, dumps.read(proof, path, *said), chunks, cache.cells,
+                    "elements")
+            again = Slots(engine, path, legacy)
+            first, last = chunks[0][2], chunks[-1][2]
+            again.core.delete_many([again.spec(first).encoded])
+            again.core._index.pop(again.spec(last).encoded)
+            again.put(last, as_2ltd(chunks[-1][3]))     # in the slot of the first
+            listed = proof.must("describe", "-j", *facts(cache, layers=False), path).out
+            names = {q["id"] for q in json.loads(listed)["requests"]}
+            row.ok(again.hash(first) not in names and len(names) == len(chunks) - 1,
+                   "a slot that was given away is left out", sorted(names))
 
 
 def layerwise(proof, cache):
@@ -536,6 +656,8 @@ def main():
     plain(proof, f"Weka, host memory for the GPU's, {kind}", cache, Weka, said)
     plain(proof, f"FS connector, header, MLA, {kind}", latent, Fs, [])
     plain(proof, f"local disk, MLA, {kind}", latent, Disk, facts(latent))
+    if raw_block:
+        raw_blocks(proof, cache)
     layerwise(proof, cache)
     two_groups(proof, cache)
     half = cache.heads // 2
@@ -553,8 +675,8 @@ def main():
     proof.skip("whole stores that kvtool wrote", "all backends",
                "kvtool reads stores of LMCache and writes none; headers of the FS "
                "connector and of GDS are LMCache's own")
-    proof.skip("chunks in a raw block device, in S3, Redis and other servers", "LMCache",
-               "kvtool reads none of these")
+    proof.skip("chunks in S3, Redis and other servers", "LMCache",
+               "need servers that are not here; kvtool reads copies of their objects")
     return proof.done()
 
 

@@ -52,6 +52,10 @@ from sglang.srt.mem_cache.pool_host.base import host_memory_budget_scope
 from sglang.srt.mem_cache.pool_host.mha import MHATokenToKVPoolHost
 from sglang.srt.mem_cache.pool_host.mla import MLATokenToKVPoolHost
 from sglang.srt.mem_cache.utils import get_hash_str
+try:
+    from sglang.srt.mem_cache.utils import storage_namespace_seed as namespace_seed
+except ImportError:             # releases before it hash no salt
+    namespace_seed = None
 
 logging.disable(logging.WARNING)
 torch.set_num_threads(1)
@@ -334,6 +338,19 @@ def check_read(row, what, path, options, cache, x, page=None, keys=None):
     return side
 
 
+def check_prompts(row, what, path, options, cache, keys, *said):
+    """The same pages by the token ids of their prompts; keys: of each request."""
+    asked = os.path.join(proof.folder("prompts"), "prompts.json")
+    with open(asked, "w", encoding="ascii") as f:
+        json.dump(cache.tokens, f)
+    r = proof.must("describe", "--json", "--block-tables", f"--prompt={asked}", *said,
+                   *options, path)
+    got = json.loads(r.out)
+    names = got["groups"][0]["block_names"]
+    tables = [[names[b] for b in q["block_tables"][0]] for q in got["requests"]]
+    row.equal(tables, keys, f"{what}: the pages of each prompt, in order")
+
+
 def half(cache, rank, of=2):
     n = cache.heads // of
     return cache.part(heads=slice(rank * n, (rank + 1) * n))
@@ -352,11 +369,39 @@ def layouts_are_read():
                 row.ok(addressed(pool, cache.x), f"{layout}: SGLang's own addresses "
                        "lead to the oracle's elements")
                 check_read(row, layout, folder, cache.options(layout), cache, cache.x)
+                check_prompts(row, layout, folder, cache.options(layout), cache,
+                              [get_hash_str(t, page_size=cache.page)
+                               for t in cache.tokens])
                 back = os.path.join(proof.folder("back"), "pages")
                 proof.must("convert", "-q", "--format=hicache", *cache.options(layout),
                            folder, back)
                 row.ok(contents(back) == contents(folder),
                        f"{layout}: and written back, names and bytes")
+
+
+def names_of_namespaces():
+    """Salts and extra keys begin the hashes of a request in a way of their own."""
+    with proof.row("kvtool names the pages of a prompt as SGLang does",
+                   "salts, extra keys, pages of several sizes") as row:
+        cache = Cache(proof.seed)
+        asked = os.path.join(proof.folder("prompts"), "prompts.json")
+        with open(asked, "w", encoding="ascii") as f:
+            json.dump(cache.tokens, f)
+        spaces = [(None, None)]
+        if namespace_seed:
+            spaces += [(None, "tenant-1"), ("lora-7", None), ("lora-7", "s"), ("", "")]
+        for extra, salt in spaces:
+            seed = namespace_seed(extra, salt) if namespace_seed else None
+            said = [f"--extra-key={extra}"] if extra is not None else []
+            said += [f"--salt={salt}"] if salt is not None else []
+            for page in 1, 3, cache.page, 16:
+                r = proof.must("prefix", "--json", "--engine=sglang", f"--prompt={asked}",
+                               f"--block-size={page}", *said)
+                got = [[b["hash"] for b in p["blocks"]]
+                       for p in json.loads(r.out)["prompts"]]
+                want = [get_hash_str(t[:len(t) // page * page], seed, page_size=page)
+                        for t in cache.tokens]
+                row.equal(got, want, f"extra key {extra}, salt {salt}, pages of {page}")
 
 
 def ranks_are_read():
@@ -767,6 +812,7 @@ def main():
     server_options()
     device_pools()
     layouts_are_read()
+    names_of_namespaces()
     ranks_are_read()
     context_parallel()
     latents()

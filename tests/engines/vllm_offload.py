@@ -185,6 +185,8 @@ class Engine:
                     max_model_len=256, max_num_seqs=4, enforce_eager=True,
                     skip_tokenizer_init=True, disable_log_stats=True, seed=0,
                     async_scheduling=False, enable_prefix_caching=True)
+        if job["hash"]:
+            args["prefix_caching_hash_algo"] = job["hash"]
         if job["tp"] > 1:
             args.update(tensor_parallel_size=job["tp"],
                         distributed_executor_backend="mp")
@@ -194,6 +196,7 @@ class Engine:
                                           **job["connector"]}
             # ExampleConnector knows one group of layers only
             args["disable_hybrid_kv_cache_manager"] = not job["root"]
+        self.salt = job["salt"]
         self.engine = LLM(**args).llm_engine
         self.core = self.engine.engine_core.engine_core
         self.workers = self.core.model_executor
@@ -225,7 +228,10 @@ class Engine:
 
     def add(self, name, prompt, tokens):
         from vllm import SamplingParams
-        self.engine.add_request(name, {"prompt_token_ids": prompt}, SamplingParams(
+        asked = {"prompt_token_ids": prompt}
+        if self.salt:
+            asked["cache_salt"] = self.salt
+        self.engine.add_request(name, asked, SamplingParams(
             temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False))
 
     def run(self):

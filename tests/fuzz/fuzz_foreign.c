@@ -32,6 +32,25 @@ static const struct kvt_facts told = { 4, { "tokens=9,6", "padding=left", "slots
 
 static const struct kvt_facts rotated = { 1, { "rotation=hadamard" } };
 
+/* As blocks that are not rotated, by a template that is the file itself. */
+static void retype(const struct kvt_dump *dump, const char *path, bool whole)
+{
+	struct kvt_create_options options = { .format = whole ? "ggsn" : "ggsq",
+					      .as_is = true, .template_path = path };
+	int from[KVT_MAX_GROUPS];
+	struct kvt_dump *retyped;
+	struct kvt_error err = { "" };
+
+	if (kvt_output_retype(&retyped, from, &options, "-", dump, "none", &err)) {
+		if (!err.text[0])
+			abort();
+		return;
+	}
+	if (retyped)
+		read_groups(retyped, MOST_BYTES);
+	kvt_dump_close(retyped);
+}
+
 /* Written again, with itself as the template; of far positions that takes too long. */
 static void write_again(const struct kvt_dump *dump, const char *path, bool whole)
 {
@@ -75,8 +94,10 @@ static void try_file(const uint8_t *data, size_t size, const struct kvt_hints *h
 		abort();
 	if (!kvt_open(&reader, path, hints, &err)) {
 		read_groups(reader, MOST_BYTES);
-		if (hints->format && !strcmp(hints->format, "llama"))
+		if (hints->format && !strcmp(hints->format, "llama")) {
+			retype(reader, path, size && data[0] == 'n');
 			write_again(reader, path, size && data[0] == 'n');
+		}
 		kvt_dump_close(reader);
 	} else if (!err.text[0]) {
 		abort();

@@ -24,15 +24,18 @@ static void hicache(const char *text)
 	struct kvt_hicache_name name;
 	size_t n = strlen(text), sum;
 
-	if (!kvt_hicache_parse(&name, text))
+	if (!kvt_hicache_find(&name, text))
 		return;
 	inside(&name.hash, text, n);
 	inside(&name.model, text, n);
 	inside(&name.rank, text, n);
+	assert(name.pool.n > 0 && name.half < 2);
 	assert(name.tp_rank < name.tp_size && name.pp_rank < name.pp_size &&
 	       name.cp_rank < name.cp_size && name.dcp_rank < name.dcp_size);
 	assert(name.dcp_size > 1 ? name.page > 0 && name.page % name.dcp_size == 0 :
 				   !name.page);
+	if (name.store != KVT_HICACHE_FILE)
+		return;
 	sum = name.hash.n + 1 + name.model.n + strlen(".bin");
 	if (name.rank.n)
 		sum += 1 + name.rank.n;

@@ -3,7 +3,9 @@
  * fuzz_tree.c - a byte that chooses what is said of it, then files, as a folder
  * that an engine left: it is refused with a sentence, or all of it can be read
  *
- * A file is "PATH SIZE\n" and so many bytes, zeros where the input ends.
+ * A file is "PATH SIZE\n" and so many bytes, zeros where the input ends.  Of the first
+ * byte 0x80 opens the file "one" alone, and 0x40 has somebody listen, as fsck does.  The
+ * checksum in a file of raw_block is made right, for no mutation would find it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +15,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include "formats/parse/little_endian.h"
 #include "tests/fuzz/read_groups.h"
 #include "tests/temporary.h"
 
@@ -41,6 +45,10 @@ static const struct kvt_hints choices[] = {
 	{ .format = "vllm-offload", .layout = "bhlsc", .heads = 2, .head_dim = 4,
 	  .facts = { 2, { "tp-size=4", "row-align=64" } } },
 	{ .layout = "cpu-amx", .block_size = 32 },
+	{ .format = "lmcache", .heads = 2 },
+	{ .format = "mooncake", .layout = "KLSHD", .dtype = "bf16", .layers = 2,
+	  .heads = 2, .head_dim = 4 },
+	{ .layout = "BLKSHD", SMALL, .layers = 2 },
 };
 enum { NCHOICES = sizeof(choices) / sizeof(choices[0]) };
 
@@ -79,8 +87,21 @@ static bool is_inside(const char *path)
 	return path[0] && path[0] != '/' && !strstr(path, "..") && !strstr(path, "//");
 }
 
-static void put_file(const char *path, const uint8_t *bytes, size_t n, size_t size)
+static void mend(uint8_t *bytes, size_t n)
 {
+	size_t text = n < 28 ? 0 : kvt_le64(bytes + 20);
+
+	if (n > 4096 && !memcmp(bytes, "LMCIDX01", 8) && text <= n - 4096) {
+		uint32_t crc = (uint32_t)crc32(0, bytes + 4096, (uInt)text);
+
+		for (int i = 0; i < 4; i++)
+			bytes[28 + i] = (uint8_t)(crc >> 8 * i);
+	}
+}
+
+static void put_file(const char *path, const uint8_t *from, size_t n, size_t size)
+{
+	static uint8_t bytes[MOST_FILE];
 	char full[TEMPORARY_NAME + MOST_PATH + 2];
 	int fd;
 
@@ -90,6 +111,8 @@ static void put_file(const char *path, const uint8_t *bytes, size_t n, size_t si
 		mkdir(full, 0700);
 		*s = '/';
 	}
+	memcpy(bytes, from, n);
+	mend(bytes, n);
 	/* a folder may have that name, or a file that of a folder */
 	if ((fd = open(full, O_WRONLY | O_CREAT | O_TRUNC, 0600)) < 0)
 		return;
@@ -121,6 +144,25 @@ static void unpack(const uint8_t *at, const uint8_t *end)
 	}
 }
 
+static void hear(void *context, const char *name, const char *text)
+{
+	(void)context;
+	if (!*name || !*text)
+		abort();
+}
+
+static enum kvt_status open_it(struct kvt_dump **out, uint8_t how, struct kvt_error *err)
+{
+	static const struct kvt_inspector inspector = { .found = hear };
+	struct kvt_hints hints = choices[(how & 0x3f) % NCHOICES];
+	char one[TEMPORARY_NAME + 8];
+
+	if (how & 0x40)
+		hints.inspector = &inspector;
+	snprintf(one, sizeof(one), "%s%s", root, how & 0x80 ? "/one" : "");
+	return kvt_open(out, one, &hints, err);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct kvt_error err = { "" };
@@ -137,7 +179,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	}
 	unpack(data + 1, data + size);
-	if (!kvt_open(&reader, root, &choices[data[0] % NCHOICES], &err)) {
+	if (!open_it(&reader, data[0], &err)) {
 		read_groups(reader, MOST_BYTES);
 		kvt_dump_close(reader);
 	} else if (!err.text[0]) {

@@ -21,6 +21,15 @@ static const struct kvt_rule rules[] = {
 	{ "file.foreign", KVT_ERROR, "a file whose name none of its tree has" },
 	{ "file.short", KVT_NOTE, "shorter than others: cut, or the last of its "
 				  "request" },
+	{ "prompt.missing", KVT_NOTE, "blocks of a prompt that are not there" },
+	{ "prompt.unreachable", KVT_WARNING, "blocks of a prompt behind one that is "
+					     "not there" },
+	{ "store.stale", KVT_NOTE, "records that were written over, or are damaged" },
+	{ "pool.missing", KVT_ERROR, "a page of other pools or ranks is not in this "
+				     "one" },
+	{ "pool.orphan", KVT_WARNING, "a page of a pool without keys and values" },
+	{ "pool.size", KVT_ERROR, "pages of a pool that differ in size" },
+	{ "pool.partial", KVT_NOTE, "a pool that lacks most pages" },
 	{ "manifest.mismatch", KVT_ERROR, "a manifest that belongs to other data" },
 	{ "group.count", KVT_ERROR, "no group, or too many" },
 	{ "group.id", KVT_ERROR, "a group without an id" },

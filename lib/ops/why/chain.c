@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* chain.c - the names of a prompt, block by block */
+#include "lib/ops/why/why.h"
+
+#include <stdlib.h>
+
+const char *kvt_why_part_name(enum kvt_why_part part)
+{
+	static const char *const names[KVT_WHY_NPARTS] = {
+		"engine", "hash", "seed", "salt", "extra-key", "lora", "pictures",
+		"without-vllm", "block-size", "token", "not-full",
+	};
+
+	return names[part];
+}
+
+void kvt_why_chain_free(struct kvt_why_chain *chain)
+{
+	free(chain->block);
+	*chain = (struct kvt_why_chain){ 0 };
+}
+
+enum kvt_status kvt_why_chain(struct kvt_why_chain *out,
+			      const struct kvt_why_prompt *prompt, int64_t most,
+			      struct kvt_error *err)
+{
+	int64_t size = prompt->rule.block, n = prompt->ntokens / size;
+	struct kvt_prefix chain;
+	enum kvt_status status;
+
+	n += prompt->rule.key.rule->partial && prompt->ntokens % size;
+	n = most && n > most ? most : n;
+	*out = (struct kvt_why_chain){ .rule = prompt->rule };
+	if ((status = kvt_prefix_start(&chain, &out->rule.key, err)))
+		return status;
+	if (!(out->block = malloc((size_t)(n + !n) * sizeof(*out->block))))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	for (; out->nblocks < n; out->nblocks++) {
+		int64_t begin = out->nblocks * size, left = prompt->ntokens - begin;
+
+		status = kvt_prefix_next(&chain, prompt->token + begin,
+					 left < size ? left : size, err);
+		if (status) {
+			kvt_why_chain_free(out);
+			return status;
+		}
+		out->block[out->nblocks] = chain;
+	}
+	out->over = prompt->ntokens - chain.tokens;
+	return KVT_OK;
+}
