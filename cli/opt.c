@@ -292,7 +292,8 @@ static enum kvt_status take(const struct opt *o, const char *arg, struct kvt_err
 		*(bool *)o->value = true;
 		return KVT_OK;
 	case OPT_STRING:
-		*(const char **)o->value = arg;
+	case OPT_MAYBE:
+		*(const char **)o->value = arg ? arg : "";
 		return KVT_OK;
 	case OPT_STRINGS:
 		return ADD_STRING((struct opt_strings *)o->value, o, arg, err);
@@ -328,7 +329,7 @@ static void print_row(char letter, const char *name, const char *arg,
 	if (letter)
 		snprintf(tag, sizeof(tag), "-%c, ", letter);
 	if (snprintf(left, sizeof(left), "  %s--%s%s%s", tag, name,
-		     arg ? "=" : "", arg ? arg : "") >= HELP_COLUMN)
+		     arg && arg[0] != '[' ? "=" : "", arg ? arg : "") >= HELP_COLUMN)
 		printf("%s\n%*s%s\n", left, HELP_COLUMN, "", help);
 	else
 		printf("%-*s%s\n", HELP_COLUMN, left, help);
@@ -557,7 +558,8 @@ static void getopt_fill(struct getopt_table *g, const struct table *t)
 		const struct opt *o = &t->row[i];
 
 		g->rows[i].name = o->name;
-		g->rows[i].has_arg = o->arg ? required_argument : no_argument;
+		g->rows[i].has_arg = o->type == OPT_MAYBE ? optional_argument :
+				     o->arg ? required_argument : no_argument;
 		g->rows[i].val = FIRST_LONG + i;
 		if (o->letter)
 			*p++ = o->letter;

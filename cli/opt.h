@@ -15,6 +15,7 @@
 enum opt_type {
 	OPT_FLAG,		/* bool: becomes true */
 	OPT_STRING,		/* const char *: the last one given */
+	OPT_MAYBE,		/* the same, "" without a value; arg is "[=ARG]" */
 	OPT_STRINGS,		/* struct opt_strings: all of them */
 	OPT_FACTS,		/* struct kvt_facts: the same, KEY=VALUE each */
 	OPT_INT,		/* int64_t, 0 or more; k M G as OPT_SIZE */

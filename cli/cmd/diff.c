@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c - kvtool diff: do two dumps hold the same values, and if not, where */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,8 @@ struct arguments {
 	bool json, force, in_order;
 	bool told;			/* a file is what was said of the input */
 	const char *atol, *rtol;	/* terms of a tolerance, by themselves */
+	const char *attention, *attend;
+	struct kvt_dump *queries;
 };
 
 /* ---- the command line --------------------------------------------------- */
@@ -122,7 +125,7 @@ static enum kvt_status read_top(struct diff *d, bool tables, struct kvt_error *e
 
 /* "auto", "atol=1e-3,rtol=0.01", "auto,cosine=0.999"; then --atol and --rtol. */
 enum kvt_status diff_tolerances(struct diff_tolerance *out, const char *const text[3],
-				struct kvt_error *err)
+				bool attention, struct kvt_error *err)
 {
 	struct kvt_key key[NTERMS + 2] = { { NULL, KVT_KEY_FLAG, 0, NULL } };
 	struct kvt_keys keys = { "--tolerance", key, out, 0 };
@@ -151,7 +154,9 @@ enum kvt_status diff_tolerances(struct diff_tolerance *out, const char *const te
 					t < T_COSINE ? "from 0 on" : "up to 1");
 	}
 	out->given = keys.seen;
-	return KVT_OK;
+	return attention || !out->has[T_ATTENTION] ? KVT_OK :
+	       kvt_fail(err, KVT_USAGE,
+			"--tolerance: attention is judged by kvtool diff with --attention=QUERIES, or --attention if keys may stand in for queries");
 }
 
 static enum kvt_status parse_scales(struct diff_criteria *out,
@@ -165,6 +170,37 @@ static enum kvt_status parse_scales(struct diff_criteria *out,
 		if ((out->scale[s].given = scale[s] != NULL))
 			status = scale_parse(out->scale[s].kv, options[s], scale[s], err);
 	return status;
+}
+
+/* "scale=0.0721688,cap=50,rank=512,sample=128" */
+static enum kvt_status parse_attend(struct diff_attend_options *out,
+				    const struct arguments *args, struct kvt_error *err)
+{
+#define OF(type, name) \
+	{ #name, KVT_KEY_##type, offsetof(struct diff_attend_options, name), NULL }
+	static const struct kvt_key key[] = {
+		OF(REAL, scale), OF(REAL, cap), OF(COUNT, rank), OF(COUNT, sample), { 0 }
+	};
+#undef OF
+	struct kvt_keys keys = { "--attend", key, out, 0 };
+	enum kvt_status status;
+
+	if (!args->attend)
+		return KVT_OK;
+	if (!args->attention)
+		return kvt_fail(err, KVT_USAGE,
+				"--attend says more of --attention, which is not given");
+	if ((status = kvt_keys_copy(&keys, args->attend, err)))
+		return status;
+	for (int i = 0; i < 2; i++) {
+		double x = i ? out->cap : out->scale;
+
+		if (keys.seen >> i & 1 && !(x > 0 && isfinite(x)))
+			return kvt_fail(err, KVT_USAGE,
+					"--attend: %s is %g, expected a number above 0",
+					key[i].name, x);
+	}
+	return KVT_OK;
 }
 
 static enum kvt_status read_choices(struct diff *d, struct arguments *args,
@@ -181,7 +217,8 @@ static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 	if (d->criteria.exact && (args->tolerance || args->atol || args->rtol))
 		return kvt_fail(err, KVT_USAGE,
 				"--exact and --tolerance exclude each other");
-	if ((status = diff_tolerances(&d->criteria.tolerance, terms, err)))
+	if ((status = diff_tolerances(&d->criteria.tolerance, terms,
+				      args->attention != NULL, err)))
 		return status;
 	if ((status = parse_scales(&d->criteria, args->scale, err)))
 		return status;
@@ -193,7 +230,10 @@ static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 	args->alignment.nmatches = args->match.n;
 	args->alignment.match = args->match.s;
 	args->alignment.run = &d->options.run;
-	args->alignment.numbers = d->criteria.exact || d->criteria.tolerance.given;
+	args->alignment.numbers = d->criteria.exact || d->criteria.tolerance.given ||
+				  args->attention;
+	if ((status = parse_attend(&d->attend, args, err)))
+		return status;
 	return args->heatmap ? heatmap_check(args->heatmap, args->force, err) : KVT_OK;
 }
 
@@ -243,6 +283,27 @@ void diff_clear(struct diff *d)
 	kvt_diff_results_free(d->result, &d->pairs);
 	kvt_diff_pairs_free(&d->pairs);
 	kvt_diff_sides_free(d->side);
+}
+
+/* What it does to attention; by one process, whoever has all results. */
+static enum kvt_status attend(struct diff *d, struct arguments *args,
+			      struct kvt_error *err)
+{
+	struct kvt_run run = d->options.run;
+	enum kvt_status status = KVT_OK;
+
+	if (!args->attention || !shard_whole())
+		return KVT_OK;
+	run.share = NULL;
+	if (args->attention[0])
+		status = kvt_open(&args->queries, args->attention, NULL, err);
+	d->attend.queries = args->queries;
+	if (status || (status = kvt_diff_attend(&d->attention, d->result, &d->pairs,
+						&d->attend, &run, err)))
+		return status;
+	for (int s = 0; !status && s < NSIDES; s++)
+		status = kvt_diff_side_unchanged(&d->side[s], err);
+	return status || !args->queries ? status : kvt_dump_unchanged(args->queries, err);
 }
 
 static enum kvt_status print_results(const struct diff *d, const struct arguments *args,
@@ -368,6 +429,7 @@ static enum kvt_status run_diff(struct diff *d, struct arguments *args,
 	if (!status && !args->told)
 		return KVT_BAD_INPUT;	/* as the last of them says */
 	if (status || (status = compare(d, &args->alignment, err)) ||
+	    (status = attend(d, args, err)) ||
 	    (status = print_results(d, args, err)))
 		return status;
 	for (int i = 0; i < d->pairs.n; i++)
@@ -378,6 +440,8 @@ static enum kvt_status run_diff(struct diff *d, struct arguments *args,
 
 static void diff_free(struct diff *d, struct arguments *args)
 {
+	kvt_diff_attention_free(&d->attention);
+	kvt_dump_close(args->queries);
 	diff_clear(d);
 	close_files(args);
 	kvt_device_pool_free(d->options.run.device);
@@ -401,7 +465,8 @@ static enum kvt_status run_parsed(struct diff *d, struct arguments *args, int na
 	    (status = kvt_device_pool_new(&run.device, args->device, &run, err)))
 		return status;
 	d->options.run = run;
-	d->options.verdict_only = d->quiet && !args->json && !args->heatmap;
+	d->options.verdict_only = d->quiet && !args->json && !args->heatmap &&
+				  !args->attention;
 	shard_writes(args->heatmap);
 	signals_catch();
 	return run_diff(d, args, names, err);
@@ -427,13 +492,17 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "exact", 0, OPT_FLAG, &d->criteria.exact, NULL,
 		  "values must be equal, also of different types" },
 		{ "tolerance", 0, OPT_STRING, &args.tolerance, "TERMS",
-		  "auto, or atol=, rtol=, ulp=, max-abs=, rel-l2=, cosine=, pcc=" },
+		  "auto, or atol=, rtol=, ulp=, max-abs=, rel-l2=, attention=, cosine=, pcc=" },
 		{ "atol", 0, OPT_STRING, &args.atol, "X", "same as --tolerance=atol=X" },
 		{ "rtol", 0, OPT_STRING, &args.rtol, "X", "same as --tolerance=rtol=X" },
 		{ "scale-a", 0, OPT_STRING, &args.scale[SIDE_A], "X[,Y]",
 		  "factor for the numbers of A; keys, values" },
 		{ "scale-b", 0, OPT_STRING, &args.scale[SIDE_B], "X[,Y]",
 		  "factor for the numbers of B; keys, values" },
+		{ "attention", 0, OPT_MAYBE, &args.attention, "[=QUERIES]",
+		  "what it does to attention, with the queries of a dump, or keys as such" },
+		{ "attend", 0, OPT_STRING, &args.attend, "KEY=VALUE,...",
+		  "of attention: scale=, cap=, rank= (of MLA), sample= (of keys)" },
 		{ "deep", 0, OPT_FLAG, &d->options.deep, NULL,
 		  "read the data even where stored digests are equal" },
 		{ "table", 0, OPT_STRINGS, &args.table, "AXIS,...",
@@ -480,6 +549,7 @@ const struct command cmd_diff = {
 		"  kvtool diff nhd.npy hnd.h5\n"
 		"  kvtool diff --tolerance=auto --heatmap=where.svg fp16.h5 bf16.h5\n"
 		"  kvtool diff --table=layer,head before.h5 after.h5\n"
+		"  kvtool diff --attention=q.safetensors --tolerance=attention=0.01 a.h5 b.h5\n"
 		"  kvtool diff --a=layout=kv-first-nhd --b=layout=hnd before.npy after.npy\n"
 		"  kvtool diff whole.npy : rank*.safetensors\n",
 };

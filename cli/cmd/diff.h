@@ -6,9 +6,12 @@
 #include "lib/kvt/dump.h"
 #include "lib/ops/diff/diff.h"
 
-/* --tolerance, --atol and --rtol, in this order; NULL where one was not given. */
+/*
+ * --tolerance, --atol and --rtol, in this order; NULL where one was not given.  Only who
+ * has 'attention' can judge by it: KVT_USAGE.
+ */
 KVT_MUST_CHECK enum kvt_status
-diff_tolerances(struct diff_tolerance *out, const char *const text[3],
+diff_tolerances(struct diff_tolerance *out, const char *const text[3], bool attention,
 		struct kvt_error *err);
 
 /*

@@ -43,7 +43,7 @@ static enum kvt_status take_criteria(struct arguments *a, struct kvt_error *err)
 	if (a->exact && (a->tolerance || a->atol || a->rtol))
 		return kvt_fail(err, KVT_USAGE,
 				"--exact and --tolerance exclude each other");
-	if ((status = diff_tolerances(&criteria->tolerance, terms, err)))
+	if ((status = diff_tolerances(&criteria->tolerance, terms, false, err)))
 		return status;
 	if (a->exact)
 		n = snprintf(a->terms, sizeof(a->terms), " --exact");

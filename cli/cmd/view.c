@@ -301,7 +301,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return opt_status(n);
 	if ((status = opt_need(&cmd_view, (struct opt_need[]){
 			{ n, "a dump" }, { 0 } }, err)) ||
-	    (status = diff_tolerances(&asked.criteria.tolerance, tolerance, err)) ||
+	    (status = diff_tolerances(&asked.criteria.tolerance, tolerance, false,
+				      err)) ||
 	    (status = check_output(asked.output, err)) ||
 	    (status = text_file_check(asked.output, argv, n, asked.force, err)))
 		return status;

@@ -5,7 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/json_out.h"
-#include "lib/ops/diff/diff.h"
+#include "lib/ops/diff/attend.h"
 
 /* What was compared, how, and what came out. */
 struct diff {
@@ -15,6 +15,8 @@ struct diff {
 	struct diff_criteria criteria;
 	struct diff_options options;
 	bool common, map, quiet, no_diagnosis;
+	struct diff_attend_options attend;
+	struct diff_attention attention;	/* n 0: it was not asked for */
 	int64_t rows;			/* --top: of a table at most; 0, -1: not said */
 };
 
@@ -41,6 +43,9 @@ void diff_text_tables(const struct diff *d, const struct diff_result *r);
 void diff_json_where(struct json_out *out, json_t *o, const struct diff_result *r);
 void diff_json_tables(struct json_out *out, json_t *o, const struct diff *d,
 		      const struct diff_result *r);
+/* What it does to attention: diff_attend.c. */
+void diff_text_attention(const struct diff *d);
+void diff_json_attention(struct json_out *out, json_t *o, const struct diff *d);
 /* The line of a diagnosis. */
 void diff_text_fault(const struct diff_result *r);
 /* What it says behind the name of the line. */

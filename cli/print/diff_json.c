@@ -356,6 +356,7 @@ void diff_json(struct json_out *out, const struct diff *d)
 	list = json_put_array(out, out->root, "groups");
 	for (int i = 0; i < d->pairs.n; i++)
 		put_result(out, json_append_object(out, list), d, &d->result[i]);
+	diff_json_attention(out, out->root, d);
 }
 
 void diff_json_maps(struct json_out *out, const struct diff *d)

@@ -15,7 +15,7 @@ const char *diff_term_name(enum diff_term term)
 	static const char *const names[NTERMS] = {
 		[T_ATOL] = "atol", [T_RTOL] = "rtol", [T_ULP] = "ulp",
 		[T_MAX_ABS] = "max-abs", [T_REL_L2] = "rel-l2", [T_COSINE] = "cosine",
-		[T_PCC] = "pcc",
+		[T_PCC] = "pcc", [T_ATTENTION] = "attention",
 	};
 
 	return names[term];
@@ -337,6 +337,7 @@ void diff_text(const struct diff *d)
 		plainf("equal: both are empty\n");
 	for (int i = 0; i < d->pairs.n; i++)
 		print_result(d, &d->result[i]);
+	diff_text_attention(d);
 	screen_fold_end();
 	if (d->map)
 		diff_text_maps(stdout, d);

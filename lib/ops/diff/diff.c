@@ -671,6 +671,8 @@ static bool broken(enum diff_term term, const struct diff_tolerance *t,
 		return !(kvt_diff_cosine(s) >= t->value[term]);
 	case T_PCC:
 		return !(kvt_diff_pcc(s) >= t->value[term]);
+	case T_ATTENTION:	/* attend.c */
+		return false;
 	default:
 		return s->outside > 0;
 	}

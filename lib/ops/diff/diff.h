@@ -188,8 +188,13 @@ static inline int64_t diff_pair_elements(const struct diff_pair *p)
 
 /* ---- criteria ----------------------------------------------------------- */
 
-/* The first three are of each element, the others of a pair as a whole. */
-enum diff_term { T_ATOL, T_RTOL, T_ULP, T_MAX_ABS, T_REL_L2, T_COSINE, T_PCC, NTERMS };
+/*
+ * The first three are of each element, the others of a pair as a whole; that of attention
+ * is judged by kvt_diff_attend().
+ */
+enum diff_term {
+	T_ATOL, T_RTOL, T_ULP, T_MAX_ABS, T_REL_L2, T_ATTENTION, T_COSINE, T_PCC, NTERMS
+};
 
 struct diff_tolerance {
 	bool given;			/* otherwise bits decide */
