@@ -408,7 +408,7 @@ def _group_numbers(names, groups):
 def capture(path, kv_caches, axes, *, block_tables=None, num_tokens=None,
             token_ids=None, blocks="all", dtype=None, latent=False, model=None,
             null_block=None, parallel=None, total_kv_heads=None, note=None,
-            groups=None, prompt_tokens=None):
+            groups=None, prompt_tokens=None, first_token=None):
     """
     kv_caches: {layer name: tensor}, torch or numpy, in the order of the model; or a
         pair of keys and values, each with these axes: SGLang's k_buffer and v_buffer as
@@ -428,6 +428,7 @@ def capture(path, kv_caches, axes, *, block_tables=None, num_tokens=None,
     null_block: id of the block that stands where a window has passed.  Take the tables
         of the scheduler: the worker's keep ids of blocks that others have since.
     prompt_tokens: {request: number}, for groups of kind "rswa".
+    first_token: {request: position}, where tables do not begin with token 0.
     parallel: {"tp_size": 2, "tp_rank": 0, ...}, and then total_kv_heads.
     """
     if blocks not in ("all", "used"):
@@ -457,9 +458,135 @@ def capture(path, kv_caches, axes, *, block_tables=None, num_tokens=None,
     tables = _tables(block_tables, len(groups or made))
     manifest = {"model": model, "note": note, "null_block": null_block,
                 "num_tokens": num_tokens, "token_ids": token_ids,
-                "prompt_tokens": prompt_tokens, **(parallel or {})}
+                "prompt_tokens": prompt_tokens, "first_token": first_token,
+                **(parallel or {})}
     _Capture(made, tables, "live" if blocks == "used" else "all",
              manifest).copy().write(path)
+
+
+# ---- queries, for kvtool diff --attention ----------------------------------------
+
+class Queries:
+    """
+    The last queries of each request and layer, as attention gets them: rotated, of one
+    position each.  Of transformers, whose models call attention through an interface
+    (before 5.0 any but "eager"):
+
+        with kvtool_capture.Queries(tokens=32) as heard:
+            model(ids, past_key_values=cache)
+        heard.write("q.safetensors")        # kvtool diff --attention=q.safetensors A B
+
+    Rows of a batch are requests 0, 1, ...  past: tokens that the cache had before.
+    Of anything else call hear() with what it has.
+    """
+
+    def __init__(self, tokens=32, past=0):
+        self.tokens, self.past = tokens, past
+        self.heard, self.facts, self.sinks, self._count = {}, {}, {}, {}
+
+    def hear(self, layer, request, first, rows, scale=None, cap=None, sinks=None):
+        """
+        rows: [tokens, heads, numbers] of a layer (its number in the model), the first of
+        them at position 'first'.  scale, cap: what the layer does to q.k.  sinks: [heads].
+        """
+        own = self.heard.setdefault(layer, {})
+        rows = rows.detach() if hasattr(rows, "detach") else rows
+        if request in own and own[request][0] + len(own[request][1]) == first:
+            before = own[request]
+            more = rows.new_tensor if hasattr(rows, "new_tensor") else None
+            first = before[0]
+            if more:
+                import torch
+                rows = torch.cat([before[1], rows.to(before[1].device)])
+            else:
+                import numpy
+                rows = numpy.concatenate([before[1], rows])
+        cut = max(0, len(rows) - self.tokens)
+        rows = rows[cut:]
+        own[request] = (first + cut, rows.clone() if hasattr(rows, "clone") else
+                        rows.copy())
+        self.facts[layer] = (scale, cap or None)
+        if sinks is not None:
+            self.sinks[layer] = sinks.detach() if hasattr(sinks, "detach") else sinks
+
+    def write(self, path, parallel=None, total_heads=None, requests=None):
+        """requests: {name heard: name in the dump}; None: all, as they were heard."""
+        if not self.heard:
+            raise ValueError("no query was heard; does the model compile its layers, or "
+                             "call attention in its own way (eager)?")
+        facts = set(self.facts.values())
+        if len(facts) > 1:
+            raise ValueError(f"layers have several scales and caps: {sorted(facts)}")
+        (scale, cap), = facts
+        layers = sorted(self.heard)
+        names = {r: r for r in self.heard[layers[0]]} if requests is None else requests
+        said = {r: (self.heard[layers[0]][r][0], len(self.heard[layers[0]][r][1]))
+                for r in names}
+        arrays, groups, tables, at = {}, {}, {}, 0
+        for r, (_, n) in said.items():
+            tables[names[r]] = list(range(at, at + n))
+            at += n
+        for layer in layers:
+            own = self.heard[layer]
+            if {r: (own[r][0], len(own[r][1])) for r in names} != said:
+                raise ValueError(f"layer {layer} was heard at other positions")
+            rows = [own[r][1] for r in names]
+            if hasattr(rows[0], "detach"):
+                import torch
+                arrays[f"layers.{layer}"] = torch.cat(rows).cpu()
+            else:
+                import numpy
+                arrays[f"layers.{layer}"] = numpy.concatenate(rows)
+            groups.setdefault(tuple(rows[0].shape[1:]), []).append(layer)
+        made = [{"layers": [f"layers.{i}" for i in ids], "layer_ids": ids,
+                 "kind": "full_attention", "content": [["q", dim]]}
+                for (_, dim), ids in groups.items()]
+        axes = dict.fromkeys(arrays, "BHD")
+        for layer, sinks in sorted(self.sinks.items()):
+            arrays[f"sinks.{layer}"] = sinks.reshape(1, -1, 1)
+            axes[f"sinks.{layer}"] = "BHD"
+        if self.sinks:
+            made.append({"layers": [f"sinks.{i}" for i in sorted(self.sinks)],
+                         "layer_ids": sorted(self.sinks), "kind": "opaque",
+                         "id": "sinks"})
+        words = [f"{k}={v!r}" for k, v in (("scale", scale), ("cap", cap)) if v]
+        capture(path, arrays, axes, groups=made, parallel=parallel,
+                block_tables={r: [table] * (len(made) - bool(self.sinks)) +
+                              [[]] * bool(self.sinks) for r, table in tables.items()},
+                num_tokens={names[r]: n for r, (_, n) in said.items()},
+                first_token={names[r]: first for r, (first, _) in said.items()},
+                total_kv_heads=total_heads,
+                note=f"attention {','.join(words)}" if words else None)
+
+    # ---- of transformers
+
+    def __enter__(self):
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS as known
+        self._known, self._before = known, dict(known)
+        if hasattr(known, "get_interface"):
+            get, self._before = known.get_interface, {}
+            known.get_interface = lambda *which: self._around(get(*which))
+        for name, inner in self._before.items():
+            known[name] = self._around(inner)
+        return self
+
+    def __exit__(self, *_):
+        vars(self._known).pop("get_interface", None)
+        for name, inner in self._before.items():
+            self._known[name] = inner
+
+    def _around(self, inner):
+        def attention(module, query, *more, **named):
+            layer = getattr(module, "layer_idx", None)
+            if layer is not None:
+                first = self._count.get(layer, self.past)
+                self._count[layer] = first + query.shape[2]
+                scale = named.get("scaling", getattr(module, "scaling", None))
+                for row in range(len(query)):
+                    self.hear(layer, str(row), first, query[row].transpose(0, 1), scale,
+                              named.get("softcap"), named.get("s_aux"))
+            return inner(module, query, *more, **named)
+        return attention
 
 
 # ---- vLLM: what its objects say ------------------------------------------------
@@ -866,7 +993,60 @@ def _chosen(requests, wanted):
     return out
 
 
-def _worker_capture(worker, path, order, layouts):
+def _hook(worker, heard, name, layer):
+    """What a layer's forward() is given, with the requests of the batch."""
+    from vllm.forward_context import get_forward_context
+    number = _layer_key(name)[0]
+
+    def listen(_, args, named):
+        said = get_forward_context().attn_metadata
+        said = said.get(name) if isinstance(said, dict) else said
+        if said is None:                # a step that only measures memory
+            return
+        query = args[0] if args else named["query"]
+        query = query.reshape(query.shape[0], layer.num_heads, -1)
+        begins = said.query_start_loc.tolist()
+        for i, request in enumerate(worker.model_runner.input_batch.req_ids):
+            begin, end = begins[i:i + 2]
+            first = int(said.seq_lens[i]) - (end - begin)
+            heard.hear(number, request, first, query[begin:end], layer.impl.scale,
+                       getattr(layer.impl, "logits_soft_cap", None),
+                       getattr(layer.impl, "sinks", None))
+    return listen
+
+
+def _worker_hear(worker, tokens):
+    context = worker.model_runner.vllm_config.compilation_config.static_forward_context
+    worker.kvtool_heard = heard = Queries(tokens)
+    for name, layer in context.items():
+        if hasattr(layer, "num_kv_heads") and hasattr(layer, "impl"):
+            layer.register_forward_pre_hook(_hook(worker, heard, name, layer),
+                                            with_kwargs=True)
+
+
+def hear_queries(llm, tokens=32):
+    """
+    Keeps the last queries of each request from now on, for capture_vllm(queries=True).
+    Layers that were compiled do not tell them: the LLM needs enforce_eager=True.  Latent
+    attention (MLA) is not heard.
+    """
+    llm.llm_engine.engine_core.engine_core.model_executor.collective_rpc(
+        _worker_hear, args=(tokens,))
+
+
+def _write_queries(worker, path, order, manifest):
+    heard = getattr(worker, "kvtool_heard", None)
+    if heard is None:
+        raise ValueError("queries are kept from hear_queries(llm) on, which was not called")
+    names = _names(order["requests"])
+    parallel = {k: v for k, v in manifest.items() if k.startswith(("tp_", "pp_"))}
+    heads = next(iter(next(iter(heard.heard.values())).values()))[1].shape[1] \
+        if heard.heard else 0
+    heard.write(path.replace(".safetensors", ".queries.safetensors"), parallel=parallel,
+                total_heads=heads * manifest["tp_size"], requests=names)
+
+
+def _worker_capture(worker, path, order, layouts, queries=False):
     """In a worker, by collective_rpc: writes its file and says what it cost."""
     runner = worker.model_runner
     config = getattr(runner, "kv_cache_config", None)
@@ -878,6 +1058,8 @@ def _worker_capture(worker, path, order, layouts):
     copied = time.perf_counter() - start
     out = _rank_path(path, rank.manifest)
     taken.write(out)
+    if queries:
+        _write_queries(worker, out, order, rank.manifest)
     return {"path": out, "bytes": taken.size, "copy_seconds": copied,
             "write_seconds": time.perf_counter() - start - copied}
 
@@ -887,13 +1069,15 @@ def _rank_path(path, manifest):
     return f"{path}{stage}.rank{manifest['tp_rank']}.safetensors"
 
 
-def capture_vllm(llm, path, requests=None, blocks="live", layouts=None):
+def capture_vllm(llm, path, requests=None, blocks="live", layouts=None, queries=False):
     """
     Writes PATH.rankN.safetensors for each rank of an LLM between two of its steps.
 
     requests: ids of those to take; None: all that hold blocks.
     blocks: "live", those that the requests hold, or "all" of the pool.
     layouts: {class of a backend: layout} for backends that this module does not know.
+    queries: also PATH.rankN.queries.safetensors, the last queries of these requests, for
+        kvtool diff --attention; hear_queries() was called before the steps.
     Returns what each rank wrote: path, bytes, copy_seconds, write_seconds.
 
     The engine's core has to be in this process (VLLM_ENABLE_V1_MULTIPROCESSING=0),
@@ -914,7 +1098,7 @@ def capture_vllm(llm, path, requests=None, blocks="live", layouts=None):
                    running, tokens, blocks)
     # a worker may be another process, in another folder
     return core.model_executor.collective_rpc(
-        _worker_capture, args=(os.path.abspath(path), order, layouts))
+        _worker_capture, args=(os.path.abspath(path), order, layouts, queries))
 
 
 def _worker_restore(worker, path, tables, layouts):

@@ -11,7 +11,7 @@ import os
 
 import numpy as np
 
-from diff_model import E4M3, values
+from oracle import E4M3, values
 
 KINDS = ("full_attention", "sliding_window", "chunked_local", "rswa", "mla", "cross")
 

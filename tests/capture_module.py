@@ -203,6 +203,38 @@ def check_torch(tmp):
         tap.equal(whole(path)[0], whole(dump.path)[0], f"torch tensors, blocks {blocks}")
 
 
+def check_queries(tmp):
+    """The last ones that were heard, of each request at its position."""
+    rng = np.random.default_rng(5)
+    every = {(l, r): rng.normal(size=(n, 4, 6)).astype(np.float32)
+             for l in (1, 3) for r, n in (("A", 9), ("B", 3))}
+    heard = kvtool_capture.Queries(tokens=4)
+    for (layer, request), rows in every.items():
+        for at in range(0, len(rows), 2):
+            heard.hear(layer, request, 20 + at, rows[at:at + 2], 0.25, 30.0,
+                       np.arange(4, dtype=np.float32) + layer)
+    path = os.path.join(tmp, "q.safetensors")
+    heard.write(path, requests={"A": "a", "B": "b"})
+    manifest, data = kvtool_capture.read(path)
+    group, sinks = manifest["groups"]
+    tap.equal((manifest["first_token"], manifest["num_tokens"], group["layer_ids"]),
+              ({"a": 25, "b": 20}, {"a": 4, "b": 3}, [1, 3]), "queries: where they are")
+    want = np.stack([np.concatenate([every[l, "A"][-4:], every[l, "B"]])
+                     for l in (1, 3)])
+    tap.ok(data["g0"].tobytes() == want.tobytes(), "queries: those that were heard")
+    tap.equal((manifest["note"], sinks["id"], data["sinks"].view(np.float32).tolist()),
+              ("attention scale=0.25,cap=30.0", "sinks", [1, 2, 3, 4, 3, 4, 5, 6]),
+              "queries: what the layers do")
+    r = kvtool("fsck", path)
+    tap.ok(r.code == 0, "queries: fsck is content", r)
+    heard.hear(3, "A", 29, every[3, "A"][:1], 0.5)
+    try:
+        heard.write(path)
+        tap.ok(False, "queries: two scales are refused")
+    except ValueError as e:
+        tap.ok("several scales" in str(e), "queries: two scales are refused", e)
+
+
 def refused(tmp, what, *args, **more):
     path = f"{tmp}/no.safetensors"
     try:
@@ -239,6 +271,7 @@ def main():
         check_ranks(tmp)
         check_proof(tmp)
         check_torch(tmp)
+        check_queries(tmp)
         check_refusals(tmp)
     return tap.done()
 

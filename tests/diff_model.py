@@ -12,35 +12,10 @@ import numpy as np
 
 import oracle
 from kvd1 import connector_cells
-from oracle import kvtool
+from oracle import E4M3, kvtool, values
 
 
-# ---- values -----------------------------------------------------------------
-
-def small_float(exponent, mantissa, bias, nan):
-    """Values of all 256 codes of an fp8 type without infinities."""
-    code = np.arange(256)
-    e, m = code >> mantissa & (1 << exponent) - 1, code & (1 << mantissa) - 1
-    value = np.where(e > 0, (1 + m / (1 << mantissa)) * 2.0 ** (e - bias),
-                     m / (1 << mantissa) * 2.0 ** (1 - bias))
-    value = np.where(code & 0x80, -value, value)
-    value[nan] = np.nan
-    return value
-
-
-E4M3 = small_float(4, 3, 7, [0x7f, 0xff])
-
-
-def values(bits, dtype):
-    if dtype == "bfloat16":
-        with np.errstate(invalid="ignore"):
-            return (bits.astype(np.uint32) << 16).view(np.float32).astype(float)
-    if dtype == "float16":
-        return bits.view(np.float16).astype(float)
-    if dtype == "float32":
-        return bits.view(np.float32).astype(float)
-    return E4M3[bits]
-
+# ---- values ----------------------------------------------------------------------
 
 def ranks(bits):
     top = 1 << (8 * bits.itemsize - 1)

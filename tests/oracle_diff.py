@@ -20,10 +20,10 @@ sys.dont_write_bytecode = True
 import numpy as np
 
 import oracle
-from diff_model import (E4M3, TABLES, Expected, Side, connector_side, data_start, diff,
-                        dump_side, ranks_side, values, wrong, wrong_tables)
+from diff_model import (TABLES, Expected, Side, connector_side, data_start, diff,
+                        dump_side, ranks_side, wrong, wrong_tables)
 from kvd1 import MambaDump, conv_heads
-from oracle import FULL, Dump, Tap, kvtool
+from oracle import E4M3, FULL, Dump, Tap, kvtool, values
 
 tap = Tap()
 rng = random.Random(20)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c - kvtool diff: do two dumps hold the same values, and if not, where */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,37 +171,6 @@ static enum kvt_status parse_scales(struct diff_criteria *out,
 	return status;
 }
 
-/* "scale=0.0721688,cap=50,rank=512,sample=128" */
-static enum kvt_status parse_attend(struct diff_attend_options *out,
-				    const struct arguments *args, struct kvt_error *err)
-{
-#define OF(type, name) \
-	{ #name, KVT_KEY_##type, offsetof(struct diff_attend_options, name), NULL }
-	static const struct kvt_key key[] = {
-		OF(REAL, scale), OF(REAL, cap), OF(COUNT, rank), OF(COUNT, sample), { 0 }
-	};
-#undef OF
-	struct kvt_keys keys = { "--attend", key, out, 0 };
-	enum kvt_status status;
-
-	if (!args->attend)
-		return KVT_OK;
-	if (!args->attention)
-		return kvt_fail(err, KVT_USAGE,
-				"--attend says more of --attention, which is not given");
-	if ((status = kvt_keys_copy(&keys, args->attend, err)))
-		return status;
-	for (int i = 0; i < 2; i++) {
-		double x = i ? out->cap : out->scale;
-
-		if (keys.seen >> i & 1 && !(x > 0 && isfinite(x)))
-			return kvt_fail(err, KVT_USAGE,
-					"--attend: %s is %g, expected a number above 0",
-					key[i].name, x);
-	}
-	return KVT_OK;
-}
-
 static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 				    struct kvt_error *err)
 {
@@ -232,7 +200,11 @@ static enum kvt_status read_choices(struct diff *d, struct arguments *args,
 	args->alignment.run = &d->options.run;
 	args->alignment.numbers = d->criteria.exact || d->criteria.tolerance.given ||
 				  args->attention;
-	if ((status = parse_attend(&d->attend, args, err)))
+	if (args->attend && !args->attention)
+		return kvt_fail(err, KVT_USAGE,
+				"--attend says more of --attention, which is not given");
+	if (args->attend && (status = kvt_attend_parse(&d->attend, "--attend",
+						       args->attend, err)))
 		return status;
 	return args->heatmap ? heatmap_check(args->heatmap, args->force, err) : KVT_OK;
 }

@@ -28,6 +28,14 @@ struct diff_attend_options {
 	double scale;			/* of q.k; 0: 1 / sqrt(numbers of a key) */
 	double cap;			/* s becomes cap * tanh(s / cap); 0: it stays */
 };
+/*
+ * "scale=0.25,cap=50,rank=512,sample=128" into 'out', which says nothing of these yet.
+ * KVT_USAGE; 'what' is for the message.  The note of a dump of queries may say the same
+ * behind "attention ", for what the caller leaves 0.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_attend_parse(struct diff_attend_options *out, const char *what, const char *text,
+		 struct kvt_error *err);
 
 /* Of a layer and a head of queries. */
 struct diff_attend_cell {

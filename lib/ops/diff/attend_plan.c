@@ -16,7 +16,56 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/keys.h"
 #include "lib/base/print.h"
+
+/* ---- what is said of it ---------------------------------------------------- */
+
+enum kvt_status kvt_attend_parse(struct diff_attend_options *out, const char *what,
+				 const char *text, struct kvt_error *err)
+{
+#define OF(type, name) \
+	{ #name, KVT_KEY_##type, offsetof(struct diff_attend_options, name), NULL }
+	static const struct kvt_key key[] = {
+		OF(REAL, scale), OF(REAL, cap), OF(COUNT, rank), OF(COUNT, sample), { 0 }
+	};
+#undef OF
+	struct kvt_keys keys = { what, key, out, 0 };
+	enum kvt_status status = kvt_keys_copy(&keys, text, err);
+
+	for (int i = 0; !status && i < 2; i++) {
+		double x = i ? out->cap : out->scale;
+
+		if (keys.seen >> i & 1 && !(x > 0 && isfinite(x)))
+			status = kvt_fail(err, KVT_USAGE,
+					  "%s: %s is %g, expected a number above 0",
+					  what, key[i].name, x);
+	}
+	return status;
+}
+
+/* What the caller leaves open is as the queries' note has it. */
+static enum kvt_status complete(struct diff_attend_options *to,
+				const struct diff_attend_options *options,
+				struct kvt_error *err)
+{
+	static const char begin[] = "attention ";
+	const char *note = options->queries ? kvt_dump_snapshot(options->queries)->note :
+					      NULL;
+	struct diff_attend_options said = { .scale = 0 };
+	struct kvt_error why = { "" };
+
+	*to = *options;
+	if (!note || strncmp(note, begin, strlen(begin)))
+		return KVT_OK;
+	if (kvt_attend_parse(&said, "its note", note + strlen(begin), &why))
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: %s",
+				kvt_dump_path(options->queries), why.text);
+	to->scale = to->scale > 0 ? to->scale : said.scale;
+	to->cap = to->cap > 0 ? to->cap : said.cap;
+	to->rank = to->rank ? to->rank : said.rank;
+	return KVT_OK;
+}
 
 /* ---- what a query sees ---------------------------------------------------- */
 
@@ -502,10 +551,13 @@ enum kvt_status attend_plan(struct diff_attention *out, const struct diff_result
 	const struct kvt_snapshot *queries = options->queries ?
 					     kvt_dump_snapshot(options->queries) : NULL;
 	int ngroups = queries ? queries->ngroups : 1;
-	enum kvt_status status = KVT_OK;
+	struct diff_attend_options how;
+	enum kvt_status status;
 	int64_t total = 0;
 	int nattend = 0;
 
+	if ((status = complete(&how, options, err)))
+		return status;
 	out->proxy = !queries;
 	out->of = calloc((size_t)pairs->n * (size_t)ngroups + 1, sizeof(*out->of));
 	if (!out->of)
@@ -517,7 +569,7 @@ enum kvt_status attend_plan(struct diff_attention *out, const struct diff_result
 		for (int g = 0; !status && g < ngroups; g++)
 			if (!queries || is_of_queries(&queries->group[g]))
 				status = plan_one(out, i, queries ? g : -1, results,
-						  pairs, options, err);
+						  pairs, &how, err);
 	}
 	for (int i = 0; i < out->n; i++)
 		total += out->of[i].nqueries * out->of[i].nlayers;
