@@ -279,6 +279,43 @@ def check_fp8(work):
           scale=(scale, 1), allowed=(0.01, 0.05))
 
 
+def lost_rows(e, scale):
+    """{(layer, kv): figures} of what fp8 has lost of A."""
+    out, top = {}, 448 * scale
+    for l, k in np.ndindex(e.va.shape[1], e.va.shape[3]):
+        a, b = e.va[:, l, :, k].ravel(), e.vb[:, l, :, k].ravel()
+        out[l, k] = (np.sqrt(((a - b) ** 2).sum() / (a @ a)),
+                     a @ b / np.sqrt((a @ a) * (b @ b)), np.abs(a - b).max(),
+                     int(((np.abs(b) == top) & (np.abs(a) > top + 16 * scale)).sum()),
+                     int(((b == 0) & (a != 0)).sum()))
+    return out
+
+
+def check_lost(work):
+    """Scales of which one is too small and one too large."""
+    dump = dumps["s260k/paged_bs16/packed_nhd.bf16"]
+    a = sides["s260k/paged_bs16/rocm_x.bf16"]
+    for scale in (0.004, 0.0625, 0.5):
+        b = fp8_side(work, dump, scale)
+        r, o = diff(a, b, "--tolerance=atol=1e9", f"--scale-b={scale}", "--table=layer")
+        said = o["groups"][0]["lost"]
+        want = lost_rows(Expected(a, b, scale=(1, scale)), scale)
+        got = {(row["layer"], row["kv"]): tuple(row[x] for x in (
+            "rel_l2", "cosine", "max_abs", "saturated", "zeroed"))
+            for row in said["layers"]}
+        tap.ok(got.keys() == want.keys() and
+               all(np.allclose(got[x], want[x], rtol=1e-9) for x in want) and
+               said["saturated"] == sum(x[3] for x in want.values()) and
+               said["zeroed"] == sum(x[4] for x in want.values()),
+               f"lost with scale {scale}: {said['saturated']}, {said['zeroed']}",
+               f"got {got}\nwant {want}")
+        order = [row["rel_l2"] for row in said["layers"]]
+        rows = o["groups"][0]["tables"]["layer"]
+        tap.ok(order == sorted(order, reverse=True) and
+               all(row["saturated"] == sum(want[row["layer"], k][3] for k in (0, 1))
+                   for row in rows), "lost: the worst first, and in tables", rows)
+
+
 # ---- by block ---------------------------------------------------------------
 
 def check_blocks(work):
@@ -400,7 +437,8 @@ def main():
             check_part(whole, dump_side(d), d.name)
     check_connectors()
     check_tolerances()
-    for what in (check_block_sizes, check_planted, check_not_finite, check_ulps, check_fp8, check_blocks,
+    for what in (check_block_sizes, check_planted, check_not_finite, check_ulps, check_fp8,
+                 check_lost, check_blocks,
                  check_mamba, check_files, check_snapshots):
         with oracle.workdir() as work:
             what(work)

@@ -43,6 +43,11 @@ void diff_text_tables(const struct diff *d, const struct diff_result *r);
 void diff_json_where(struct json_out *out, json_t *o, const struct diff_result *r);
 void diff_json_tables(struct json_out *out, json_t *o, const struct diff *d,
 		      const struct diff_result *r);
+/* What another type has lost, by layer, keys and values: diff_lost.c. */
+void diff_text_lost(const struct diff *d, const struct diff_result *r);
+void diff_json_lost(struct json_out *out, json_t *o, const struct diff_result *r);
+/* How many are the largest of B's type; "-" where it has none. */
+struct human diff_saturated(const struct diff_result *r, const struct heat *heat);
 /* What it does to attention: diff_attend.c. */
 void diff_text_attention(const struct diff *d);
 void diff_json_attention(struct json_out *out, json_t *o, const struct diff *d);

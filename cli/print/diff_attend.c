@@ -119,9 +119,10 @@ static void print_worst(const struct diff_attended *of)
 	while (n && !(kvt_attend_error(&row[n - 1].cell) > 0))
 		n--;
 	for (int64_t i = 0; i < n && i < WORST; i++)
-		plainf("%slayer %lld head %lld: %.6g%s", i ? ", " : "  worst   ",
-		       LL(row[i].layer), LL(row[i].head), kvt_attend_error(&row[i].cell),
-		       i + 1 == WORST || i + 1 == n ? "\n" : "");
+		plainf("%slayer %lld head %lld: %.6g", i ? ", " : "  worst   ",
+		       LL(row[i].layer), LL(row[i].head), kvt_attend_error(&row[i].cell));
+	if (n)
+		putchar('\n');
 	free(row);
 }
 

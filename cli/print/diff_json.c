@@ -295,6 +295,7 @@ static void put_result(struct json_out *out, json_t *o, const struct diff *d,
 	list = json_put_array(out, o, "worst");
 	for (int64_t i = 0; i < r->nworst; i++)
 		put_deviation(out, json_append_object(out, list), r, &r->worst[i]);
+	diff_json_lost(out, o, r);
 	diff_json_where(out, o, r);
 	diff_json_tables(out, o, d, r);
 	put_maps(out, o, r);

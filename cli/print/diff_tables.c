@@ -218,12 +218,6 @@ void diff_json_where(struct json_out *out, json_t *o, const struct diff_result *
 
 /* ---- tables ------------------------------------------------------------- */
 
-static struct diff_sums sums_of(const struct heat *h)
-{
-	return (struct diff_sums){ .n = h->n, .dd = h->dd, .aa = h->aa, .bb = h->bb,
-				   .ab = h->ab };
-}
-
 static struct human row_name(const struct diff_row *row, enum diff_axis axis)
 {
 	struct human name;
@@ -263,18 +257,29 @@ static struct human number_of(int digits, double x)
 	return text;
 }
 
-static void print_row(const struct diff_row *row, enum diff_axis axis, int width)
+/* Of another type: what is the largest of it, and what is 0. */
+static bool says_lost(const struct diff_result *r, enum diff_axis axis)
 {
-	const struct diff_sums s = sums_of(&row->heat);
-	double share = 100 * (double)row->heat.bad / (double)row->heat.n;
-
-	plainf("    %-*s  %-11s  %-11s  %-11s  %.3g %% (%lld of %lld)\n", width,
-	       row_name(row, axis).s, number_of(9, kvt_diff_cosine(&s)).s,
-	       number_of(6, kvt_diff_rel_l2(&s)).s, number_of(6, row->heat.max_abs).s,
-	       share, LL(row->heat.bad), LL(row->heat.n));
+	return r->recoded && axis != DIFF_DIM;
 }
 
-static void print_rows(const struct diff_table *t, enum diff_axis axis, int64_t most)
+static void print_row(const struct diff_result *r, const struct diff_row *row,
+		      enum diff_axis axis, int width)
+{
+	const struct diff_sums s = kvt_diff_sums_of(&row->heat);
+	double share = 100 * (double)row->heat.bad / (double)row->heat.n;
+
+	plainf("    %-*s  %-11s  %-11s  %-11s", width, row_name(row, axis).s,
+	       number_of(9, kvt_diff_cosine(&s)).s, number_of(6, kvt_diff_rel_l2(&s)).s,
+	       number_of(6, row->heat.max_abs).s);
+	if (says_lost(r, axis))
+		plainf("  %-9s  %-7lld", diff_saturated(r, &row->heat).s,
+		       LL(row->heat.zeroed));
+	plainf("  %.3g %% (%lld of %lld)\n", share, LL(row->heat.bad), LL(row->heat.n));
+}
+
+static void print_rows(const struct diff_result *r, const struct diff_table *t,
+		       enum diff_axis axis, int64_t most)
 {
 	int64_t n = t->n < most ? t->n : most, equal = t->total - t->n;
 	int width = (int)strlen(kvt_diff_axis_name(axis)) + 1;
@@ -284,10 +289,11 @@ static void print_rows(const struct diff_table *t, enum diff_axis axis, int64_t 
 
 		width = width < length ? length : width;
 	}
-	plainf("  by %-*s  %-11s  %-11s  %-11s  differ\n", width - 1,
-	       kvt_diff_axis_name(axis), "cosine", "rel-l2", "max abs");
+	plainf("  by %-*s  %-11s  %-11s  %-11s%s  differ\n", width - 1,
+	       kvt_diff_axis_name(axis), "cosine", "rel-l2", "max abs",
+	       says_lost(r, axis) ? "  saturated  to zero" : "");
 	for (int64_t i = 0; i < n; i++)
-		print_row(&t->row[i], axis, width);
+		print_row(r, &t->row[i], axis, width);
 	if (t->n > n)
 		plainf("    and %lld more that differ (--top=%lld)\n", LL(t->n - n),
 		       LL(t->n));
@@ -309,15 +315,15 @@ void diff_text_tables(const struct diff *d, const struct diff_result *r)
 			plainf("  by %s: %s has none\n", kvt_diff_axis_name(axis),
 			       r->pair->id);
 		else
-			print_rows(&t, axis, d->rows > 0 ? d->rows : DIFF_ROWS);
+			print_rows(r, &t, axis, d->rows > 0 ? d->rows : DIFF_ROWS);
 		kvt_diff_table_free(&t);
 	}
 }
 
-static void put_row(struct json_out *out, json_t *o, const struct diff_row *row,
-		    enum diff_axis axis)
+static void put_row(struct json_out *out, json_t *o, const struct diff_result *r,
+		    const struct diff_row *row, enum diff_axis axis)
 {
-	const struct diff_sums s = sums_of(&row->heat);
+	const struct diff_sums s = kvt_diff_sums_of(&row->heat);
 
 	if (axis == DIFF_TOKEN || axis == DIFF_REQUEST)
 		json_put_text(out, o, "request", row->request);
@@ -339,6 +345,9 @@ static void put_row(struct json_out *out, json_t *o, const struct diff_row *row,
 	json_put_int(out, o, "different", row->heat.bad);
 	json_put_real(out, o, "share", (double)row->heat.bad / (double)row->heat.n);
 	json_put_int(out, o, "nonfinite_different", row->heat.lost);
+	json_put_known(out, o, "saturated", row->heat.saturated,
+		       r->has_top && axis != DIFF_DIM);
+	json_put_known(out, o, "zeroed", row->heat.zeroed, axis != DIFF_DIM);
 	json_put_real(out, o, "max_abs", row->heat.max_abs);
 	json_put_real(out, o, "rel_l2", kvt_diff_rel_l2(&s));
 	json_put_real(out, o, "cosine", kvt_diff_cosine(&s));
@@ -359,7 +368,7 @@ void diff_json_tables(struct json_out *out, json_t *o, const struct diff *d,
 		if (!kvt_diff_table(&t, r, axis, true))
 			out->failed = true;
 		for (int64_t i = 0; i < t.n && (d->rows <= 0 || i < d->rows); i++)
-			put_row(out, json_append_object(out, rows), &t.row[i], axis);
+			put_row(out, json_append_object(out, rows), r, &t.row[i], axis);
 		kvt_diff_table_free(&t);
 	}
 }

@@ -271,6 +271,7 @@ static void print_result(const struct diff *d, const struct diff_result *r)
 		return;
 	print_types(r);
 	print_numbers(r);
+	diff_text_lost(d, r);
 	if (r->differs && r->broken < NTERMS)
 		plainf("  broken  %s\n", diff_term_name(r->broken));
 	if (r->first.set && r->differs) {

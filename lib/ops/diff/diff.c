@@ -320,7 +320,7 @@ struct found {
 	int64_t *nworst;
 	struct diff_sums *by_head;		/* [layers][nheads] */
 	struct heat *by_segment;		/* [layers][segments] */
-	struct heat *by_kv;			/* [nkv] */
+	struct heat *by_half;			/* [layers][nkv] */
 	struct heat *by_slot, *by_dim;		/* [slots]; [content], if wanted */
 	uint8_t *bad_slot, *bad_dim;		/* [slots]; [content] */
 	struct deviation *head_first, *segment_first;	/* of each of these, if wanted */
@@ -348,7 +348,7 @@ static struct found found_at(const struct pass *c, void *bytes, int64_t *nbytes)
 	f.by_head = after(bytes, &at, c->cut.layers * c->p->nheads, sizeof(*f.by_head));
 	f.by_segment = after(bytes, &at, c->cut.layers * c->cut.blocks,
 			     sizeof(*f.by_segment));
-	f.by_kv = after(bytes, &at, c->p->nkv, sizeof(*f.by_kv));
+	f.by_half = after(bytes, &at, c->cut.layers * c->p->nkv, sizeof(*f.by_half));
 	f.by_slot = after(bytes, &at, table[DIFF_TOKEN] ? slots : 0, sizeof(*f.by_slot));
 	f.by_dim = after(bytes, &at, table[DIFF_DIM] ? c->p->content : 0,
 			 sizeof(*f.by_dim));
@@ -392,6 +392,7 @@ static void measure_segment(const struct pass *c, struct found *f,
 	const uint8_t *a = slots_at(c, chunk, SIDE_A, layer, segment);
 	const uint8_t *b = slots_at(c, chunk, SIDE_B, layer, segment);
 	int64_t head = (layer - chunk->layer) * p->nheads, mine = heat - f->by_segment;
+	struct heat *half = f->by_half + (layer - chunk->layer) * p->nkv;
 
 	for (int64_t s = 0; s < segment->count; s++) {
 		struct diff_sums slot = { 0 };
@@ -415,7 +416,7 @@ static void measure_segment(const struct pass *c, struct found *f,
 			}
 			sums_add(&f->by_head[head + h], &sums);
 			sums_add(&slot, &sums);
-			heat_add_sums(&f->by_kv[k], &sums);
+			heat_add_sums(&half[k], &sums);
 		}
 		heat_add_sums(heat, &slot);
 		f->bad_slot[at + s] |= slot.outside > 0;
@@ -441,10 +442,15 @@ static void merge_slots(struct diff_result *out, const struct found *f,
 	}
 }
 
-static void merge_slices(struct diff_result *out, const struct found *f)
+static void merge_slices(struct diff_result *out, const struct chunk *chunk,
+			 const struct found *f)
 {
-	for (int64_t k = 0; k < out->pair->nkv; k++)
-		kvt_heat_add(&out->by_kv[k], &f->by_kv[k]);
+	int64_t nkv = out->pair->nkv, n = (chunk->end_layer - chunk->layer) * nkv;
+
+	for (int64_t i = 0; i < n; i++) {
+		kvt_heat_add(&out->by_kv[i % nkv], &f->by_half[i]);
+		kvt_heat_add(&out->by_half[chunk->layer * nkv + i], &f->by_half[i]);
+	}
 	for (int64_t d = 0; d < out->pair->content; d++) {
 		out->bad_dim[d] |= f->bad_dim[d];
 		if (out->by_dim)
@@ -464,7 +470,7 @@ static void merge_found(struct diff_result *out, const struct pass *c,
 		merge_slots(out, f, segment, at);
 		at += segment->count;
 	}
-	merge_slices(out, f);
+	merge_slices(out, chunk, f);
 	for (int64_t l = chunk->layer; l < chunk->end_layer; l++) {
 		int64_t local = l - chunk->layer;
 
@@ -617,6 +623,7 @@ static enum kvt_status start_result(struct pass *c, struct kvt_error *err)
 	out->by_segment = zeros(p->nlayers * out->ncolumns, sizeof(*out->by_segment));
 	out->by_part = zeros(p->nsegments, sizeof(*out->by_part));
 	out->worst = zeros(c->nworst, sizeof(*out->worst));
+	out->by_half = zeros(p->nlayers * p->nkv, sizeof(*out->by_half));
 	out->bad_slot = zeros(p->nslots, 1);
 	out->bad_dim = zeros(p->content, 1);
 	if (c->table[DIFF_TOKEN])
@@ -629,7 +636,7 @@ static enum kvt_status start_result(struct pass *c, struct kvt_error *err)
 					   sizeof(*out->segment_first));
 	}
 	if (!out->head_first != !c->firsts || !out->segment_first != !c->firsts ||
-	    !out->by_head || !out->by_segment || !out->by_part || !out->worst ||
+	    !out->by_half || !out->by_head || !out->by_segment || !out->by_part || !out->worst ||
 	    !out->bad_slot || !out->bad_dim || !out->by_slot != !c->table[DIFF_TOKEN] ||
 	    !out->by_dim != !c->table[DIFF_DIM])
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
@@ -709,6 +716,9 @@ static enum kvt_status start(struct diff_result *out, const struct diff_pair *p,
 	out->rounding = out->meter->rounding;
 	out->by_element = out->meter->by_element;
 	out->has_ulp = out->meter->has_ulp;
+	out->has_top = out->meter->top > 0;
+	out->recoded = p->group[SIDE_B]->cast_from[0] ||
+		       !kvt_group_same_type(p->group[SIDE_A], p->group[SIDE_B]);
 	return status;
 }
 
@@ -772,6 +782,7 @@ void kvt_diff_result_free(struct diff_result *result)
 		meter_free(result->meter);
 	free(result->meter);
 	free(result->worst);
+	free(result->by_half);
 	free(result->by_head);
 	free(result->by_segment);
 	free(result->by_part);

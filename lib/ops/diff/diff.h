@@ -221,6 +221,8 @@ struct diff_sums {
 	int64_t n, unequal, outside;
 	int64_t nonfinite;		/* pairs with a NaN or infinity, not in: */
 	int64_t lost;			/* of these, not the same on both sides */
+	int64_t saturated;		/* the largest of B's type, and A is beyond it */
+	int64_t zeroed;			/* 0 in B, and not in A */
 	uint64_t max_ulp;
 	double max_abs, dd, aa, bb, ab, a, b;	/* of (A - B)^2, A^2, B^2, A B, A, B */
 };
@@ -242,10 +244,12 @@ void kvt_deviation_keep(struct deviation *first, const struct deviation *d);
 /* A cell of a heat map, or a row of a table. */
 struct heat {
 	int64_t n, bad;			/* bad: outside the tolerance, or unequal */
-	int64_t lost;			/* as in struct diff_sums */
+	int64_t lost, saturated, zeroed;	/* as in struct diff_sums */
 	double max_abs, dd, aa, bb, ab;
 };
 
+/* What it has of them. */
+struct diff_sums kvt_diff_sums_of(const struct heat *heat);
 /* The sums of both. */
 void kvt_heat_add(struct heat *to, const struct heat *from);
 
@@ -278,6 +282,8 @@ struct diff_result {
 	bool rounding;			/* it is how each number was rounded */
 	bool by_element;		/* it has terms of each element */
 	bool has_ulp;			/* both sides are of one floating type */
+	bool recoded;			/* B's numbers are of another type, or were */
+	bool has_top;			/* its type has a largest number for all */
 	bool equal;			/* element for element */
 	bool differs;			/* the verdict */
 	enum diff_term broken;		/* the term that decided, or NTERMS */
@@ -293,6 +299,7 @@ struct diff_result {
 	struct heat *by_segment;	/* [nlayers][ncolumns] */
 	struct heat *by_part;		/* [nsegments], by ordinal */
 	struct heat by_kv[2];
+	struct heat *by_half;		/* [nlayers][nkv] */
 	uint8_t *bad_slot, *bad_dim;	/* [nslots], by ordinal; [content]: is any bad? */
 	struct heat *by_slot, *by_dim;	/* the same; NULL: no such table was asked for */
 	/* of each cell of by_head and by_segment; NULL: not asked for */

@@ -99,6 +99,7 @@ struct meter {
 	bool decoded;
 	const struct kvt_packing *packing[NSIDES];
 	bool rounding;			/* the tolerance is how each number was rounded */
+	double top, top_slack;		/* B's largest, what rounds to it; 0: none */
 };
 /* Free in any case. */
 KVT_MUST_CHECK enum kvt_status
@@ -114,6 +115,7 @@ struct findings {
 	int64_t nworst, room;
 	uint8_t *bad_dim;		/* [n]: raised where an element is bad */
 	struct heat *by_dim;		/* [n]; NULL: not wanted */
+	double top, top_slack;		/* of the run: meter's, times B's scale */
 };
 /* What elements of a layer and head of the pair stand for; k: 1 of values. */
 double meter_scale(const struct meter *m, int side, int64_t layer, int64_t head, int k);

@@ -12,6 +12,7 @@
  */
 #include "lib/ops/diff/internal.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,8 @@ void sums_add(struct diff_sums *to, const struct diff_sums *from)
 	to->outside += from->outside;
 	to->nonfinite += from->nonfinite;
 	to->lost += from->lost;
+	to->saturated += from->saturated;
+	to->zeroed += from->zeroed;
 	if (to->max_ulp < from->max_ulp)
 		to->max_ulp = from->max_ulp;
 	if (to->max_abs < from->max_abs)
@@ -42,6 +45,8 @@ void heat_add_sums(struct heat *to, const struct diff_sums *from)
 	to->n += from->n;
 	to->bad += from->outside;
 	to->lost += from->lost;
+	to->saturated += from->saturated;
+	to->zeroed += from->zeroed;
 	if (to->max_abs < from->max_abs)
 		to->max_abs = from->max_abs;
 	to->dd += from->dd;
@@ -50,12 +55,18 @@ void heat_add_sums(struct heat *to, const struct diff_sums *from)
 	to->ab += from->ab;
 }
 
+struct diff_sums kvt_diff_sums_of(const struct heat *h)
+{
+	return (struct diff_sums){
+		.n = h->n, .outside = h->bad, .lost = h->lost, .saturated = h->saturated,
+		.zeroed = h->zeroed, .dd = h->dd, .aa = h->aa, .bb = h->bb, .ab = h->ab,
+		.max_abs = h->max_abs,
+	};
+}
+
 void kvt_heat_add(struct heat *to, const struct heat *from)
 {
-	const struct diff_sums sums = {
-		.n = from->n, .outside = from->bad, .lost = from->lost, .dd = from->dd,
-		.aa = from->aa, .bb = from->bb, .ab = from->ab, .max_abs = from->max_abs,
-	};
+	const struct diff_sums sums = kvt_diff_sums_of(from);
 
 	heat_add_sums(to, &sums);
 }
@@ -220,6 +231,22 @@ static bool same_scales(const struct diff_pair *p)
 	return !memcmp(a->scales, b->scales, (size_t)n * sizeof(*a->scales));
 }
 
+/* Of numbers with scales of their own there is none. */
+static void find_top(struct meter *m)
+{
+	const struct kvt_dtype *dtype = m->dtype[SIDE_B];
+	size_t n = m->table[SIDE_B] ? (size_t)1 << (8 * dtype->elem) : 0;
+
+	if (m->packing[SIDE_B] || !dtype->is_float)
+		return;
+	m->top = n ? 0 : dtype->elem == 4 ? (double)FLT_MAX : DBL_MAX;
+	for (size_t i = 0; i < n; i++)
+		if (isfinite(m->table[SIDE_B][i]) &&
+		    m->top < (double)m->table[SIDE_B][i])
+			m->top = (double)m->table[SIDE_B][i];
+	m->top_slack = kvt_dtype_rounding(dtype, m->top);
+}
+
 enum kvt_status meter_init(struct meter *m, const struct diff_pair *p,
 			   const struct diff_criteria *criteria, struct kvt_error *err)
 {
@@ -256,6 +283,7 @@ enum kvt_status meter_init(struct meter *m, const struct diff_pair *p,
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	}
 	m->bits &= kvt_group_same_type(p->group[SIDE_A], p->group[SIDE_B]);
+	find_top(m);
 	m->has_ulp = m->bits && m->dtype[SIDE_A]->is_float;
 	m->by_element = m->rounding;
 	for (int t = T_ATOL; t <= T_ULP; t++)
@@ -364,6 +392,10 @@ static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
 			 a == b || (isnan(a) && isnan(b));
 	if (finite)
 		add_values(s, a, b);
+	/* a number that only just rounds to the largest is not beyond it */
+	s->saturated += finite && out->top > 0 && fabs(b) >= out->top &&
+			fabs(a) - fabs(b) > out->top_slack;
+	s->zeroed += finite && !(fabs(b) > 0) && fabs(a) > 0;
 	s->nonfinite += !finite;
 	lost = isinf(d->error) != 0 && !finite;
 	s->lost += lost;
@@ -434,6 +466,8 @@ void meter_run(const struct meter *m, const uint8_t *a, const uint8_t *b, int64_
 	double sb = meter_scale(m, SIDE_B, key[KVT_AXIS_L], key[KVT_AXIS_H], k);
 
 	out->sums->n += n;
+	out->top = m->top * sb * (1 - 0x1p-40);
+	out->top_slack = m->top_slack * sb * (1 + 0x1p-16);
 	for (int64_t done = 0; done < n; done += STEP) {
 		int64_t count = n - done < STEP ? n - done : STEP;
 
