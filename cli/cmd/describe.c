@@ -8,6 +8,7 @@
 #include "cli/print/view.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct asked {
 	bool json, stats, verify, canonical, quiet, map, token_ids;
@@ -18,6 +19,8 @@ struct asked {
 	const char *expect_layout;
 	struct opt_strings expect;	/* KEY=VALUE */
 	struct opt_strings peek;	/* places */
+	struct opt_strings fit;		/* types, with commas */
+	bool scaled;			/* a scale was given */
 	double scale[2];		/* what keys and values are times; 0: 1 */
 	/* of several that are described together: those so far; NULL: each by itself */
 	struct described *set;
@@ -30,7 +33,7 @@ static bool is_plain(const struct asked *a)
 	const struct describe_options *p = &a->print;
 
 	return !a->json && !a->quiet && !a->stats && !a->map && !a->verify &&
-	       !a->canonical && !a->peek.n && !p->verbose && !p->names &&
+	       !a->canonical && !a->peek.n && !a->fit.n && !p->verbose && !p->names &&
 	       !p->tuples && !p->tables && !a->token_ids;
 }
 
@@ -103,10 +106,40 @@ static enum kvt_status print_dump(const struct kvt_description *d,
 	return KVT_OK;
 }
 
+enum { MOST_FITS = 16 };
+struct fits {
+	int n;
+	struct fit_try fit[MOST_FITS];
+};
+
+/* "fp8,int4=0.2" */
+static enum kvt_status try_types(struct fits *out, struct kvt_dump *dump,
+				 const struct asked *asked, struct kvt_error *err)
+{
+	enum kvt_status status = KVT_OK;
+
+	for (int i = 0; i < asked->fit.n; i++)
+		for (const char *at = asked->fit.s[i]; !status && at; ) {
+			const char *end = strchr(at, ',');
+			char one[80];
+
+			if (out->n == MOST_FITS)
+				return kvt_fail(err, KVT_USAGE,
+						"--fit has more than %d types", MOST_FITS);
+			snprintf(one, sizeof(one), "%.*s",
+				 end ? (int)(end - at) : (int)strlen(at), at);
+			status = fit_try(&out->fit[out->n++], dump, one,
+					 asked->scaled ? asked->scale : NULL, &asked->run,
+					 err);
+			at = end ? end + 1 : NULL;
+		}
+	return status;
+}
+
 /* The answer comes first: what is not as expected, then what there is. */
 static enum kvt_status expect_and_print(const struct kvt_description *d,
 					const struct asked *given, bool stream,
-					struct kvt_error *err)
+					const struct fits *fits, struct kvt_error *err)
 {
 	struct json_out json = { NULL, false };
 	struct describe_tokens *tokens = NULL;
@@ -122,9 +155,13 @@ static enum kvt_status expect_and_print(const struct kvt_description *d,
 	told.print.ids = tokens;
 	if (asked->json || asked->expect.n || asked->expect_layout)
 		describe_json(&json, d, &asked->print);
+	if (json.root && fits->n)
+		fit_json(&json, fits->fit, fits->n);
 	status = describe_expect(d, asked->expect_layout, &asked->expect, json.root, err);
 	if (status <= KVT_MISMATCH)
 		status = worse(status, print_dump(d, asked, &json, stream, err));
+	if (status <= KVT_MISMATCH && !asked->json && !asked->quiet)
+		fit_text(fits->fit, fits->n);
 	json_free(&json);
 	describe_tokens_free(tokens);
 	return status;
@@ -135,10 +172,14 @@ static enum kvt_status describe_dump(struct kvt_dump *dump, const char *path,
 				     struct kvt_error *err)
 {
 	struct kvt_description *d = calloc(1, sizeof(*d));
+	struct fits *fits = calloc(1, sizeof(*fits));
 	enum kvt_status status;
 
-	if (!d)
+	if (!d || !fits) {
+		free(d);
+		free(fits);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	}
 	status = kvt_describe(d, path, dump, err);
 	if (!status && asked->verify)
 		status = kvt_describe_integrity(d, &asked->run, err);
@@ -150,10 +191,15 @@ static enum kvt_status describe_dump(struct kvt_dump *dump, const char *path,
 					    &asked->run, err);
 	if (!status && asked->stats && !is_damaged(d))
 		status = kvt_describe_stats(d, asked->scale, &asked->run, err);
-	if (!status && (asked->verify || asked->stats))
+	if (!status && asked->fit.n && !is_damaged(d))
+		status = try_types(fits, dump, asked, err);
+	if (!status && (asked->verify || asked->stats || asked->fit.n))
 		status = kvt_dump_unchanged(dump, err);
 	if (!status)
-		status = expect_and_print(d, asked, stream, err);
+		status = expect_and_print(d, asked, stream, fits, err);
+	for (int i = 0; i < fits->n; i++)
+		fit_free(&fits->fit[i]);
+	free(fits);
 	status = worse(status, complain_damage(d));
 	kvt_description_free(d);
 	free(d);
@@ -193,6 +239,7 @@ static enum kvt_status take_scale(struct asked *asked, const char *text,
 				  struct kvt_error *err)
 {
 	asked->scale[0] = asked->scale[1] = 1;
+	asked->scaled = text != NULL;
 	return text ? scale_parse(asked->scale, "scale", text, err) : KVT_OK;
 }
 
@@ -228,7 +275,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "peek", 0, OPT_STRINGS, &asked.peek, "KEY=VALUE,...",
 		  "show the numbers at a coordinate: layer=3,request=A,token=69" },
 		{ "scale", 0, OPT_STRING, &scale, "X[,Y]",
-		  "factor for the numbers of --stats and --peek; keys, values" },
+		  "factor for the numbers of --stats, --peek, --fit; keys, values" },
+		{ "fit", 0, OPT_STRINGS, &asked.fit, "TYPE[=X],...",
+		  "read the data: would it hold as fp8, int4, nvfp4, within rel-l2 of X" },
 		{ "verify", 0, OPT_FLAG, &asked.verify, NULL,
 		  "read the data: check every checksum and content cell" },
 		{ "verbose", 'v', OPT_FLAG, &asked.print.verbose, NULL,
@@ -297,6 +346,7 @@ const struct command cmd_describe = {
 		"  kvtool describe --expect-layout=hnd --expect heads=4 dump.h5\n"
 		"  kvtool describe --verify --json dump.h5\n"
 		"  kvtool describe --map dump.h5\n"
+		"  kvtool describe --fit=fp8,int4,nvfp4 dump.h5\n"
 		"  kvtool describe --peek=layer=3,request=A,token=69 dump.h5\n"
 		"  kvtool describe --model=model.gguf --token-ids slots/slot0.bin\n",
 };

@@ -10,6 +10,7 @@
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "lib/ops/describe/describe.h"
+#include "lib/ops/fit/fit.h"
 
 struct describe_tokens;
 
@@ -85,6 +86,10 @@ void describe_set_free(struct described *set, int n);
 void describe_sentence(FILE *f, const struct kvt_description *d);
 /* The numbers of each layer, head and component, their totals, and what is odd. */
 void describe_stats_text(const struct kvt_group_facts *f);
+
+/* Which types it would hold in; describe_fit.c. */
+void fit_text(const struct fit_try *fit, int n);
+void fit_json(struct json_out *out, const struct fit_try *fit, int n);
 
 /* Appends an object to 'list'. */
 void strange_json(struct json_out *out, json_t *list, const struct kvt_strange *s);

@@ -2,8 +2,8 @@
 /*
  * diff_lost.c - what numbers have lost in another type, by layer, keys and values
  *
- *   lost    rel-l2 0.0271 of keys, 0.0266 of values; 0 saturated, 12 became 0; the worst:
- *     layer 3 keys    rel-l2 0.0281, cosine 0.99961, max abs 0.96, 0 saturated, 7 became 0
+ *   lost    rel-l2 0.0271 of keys, 0.0266 of values; 0 saturated, 12 became 0; ...:
+ *     layer 3 keys: rel-l2 0.0281, cosine 0.99961, max abs 0.96, 0 saturated, ...
  *
  * The three worst layers, or with --table=layer all; worse is what has more that is no
  * number any more, then the greater rel-l2.

@@ -636,9 +636,9 @@ static enum kvt_status start_result(struct pass *c, struct kvt_error *err)
 					   sizeof(*out->segment_first));
 	}
 	if (!out->head_first != !c->firsts || !out->segment_first != !c->firsts ||
-	    !out->by_half || !out->by_head || !out->by_segment || !out->by_part || !out->worst ||
-	    !out->bad_slot || !out->bad_dim || !out->by_slot != !c->table[DIFF_TOKEN] ||
-	    !out->by_dim != !c->table[DIFF_DIM])
+	    !out->by_half || !out->by_head || !out->by_segment || !out->by_part ||
+	    !out->worst || !out->bad_slot || !out->bad_dim ||
+	    !out->by_slot != !c->table[DIFF_TOKEN] || !out->by_dim != !c->table[DIFF_DIM])
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	return KVT_OK;
 }
