@@ -38,6 +38,7 @@ NAMES = {
     "DiffCell": "kvt_diff_cell",
     "DiffRow": "kvt_diff_row",
     "DiffPaired": "kvt_diff_paired",
+    "DiffAttended": "kvt_diff_attended",
     "BrokenRule": "kvt_broken_rule",
 }
 

@@ -8,6 +8,7 @@ the module reads of files, of tensors in memory and of derived dumps has to be t
 element by element; what it writes, kvtool compares.
 """
 import gc
+import json
 import os
 import random
 import signal
@@ -443,6 +444,29 @@ def numbers(tmp):
            "and writes them")
 
 
+def check_attention(path):
+    """As the command says it, and bounded."""
+    other = dump_of("packed_nhd.fp32").path
+    r = kvtool("diff", "--json", "--attention", "--exact", "--no-diagnosis", path, other)
+    cells = json.loads(r.out)["attention"]["groups"][0]["cells"]
+    report = kv.diff(path, other, exact=True, attention=True, diagnose=False)
+    tap.ok(np.allclose([[c[k] for k in ("layer", "head", "queries", "change", "rel_l2",
+                                        "worst")] for c in cells],
+                       [[p.layer, p.head, p.queries, p.change, p.rel_l2, p.worst]
+                        for p in report.attention], rtol=1e-9) and
+           report.attention.rel_l2.shape == (5, 4) and "layer 4 head 3" in
+           repr(report.attention), "attention, as the command says it", report.attention)
+    most = report.attention.rel_l2.max()
+    tap.ok(kv.diff(path, other, attention=True, attend={"bound": most * 1.01}).same and
+           kv.diff(path, other, attention=True, attend={"bound": most * 0.99}).differs,
+           "attention, bounded")
+    tap.ok(not len(kv.diff(path, other, exact=True).attention), "attention, not asked for")
+    for wrong in ({"scales": 1}, {"scale": 0}):
+        tap.ok(refused(kv.UsageError, lambda w=wrong: kv.diff(path, other, attention=True,
+                                                              attend=w)),
+               f"attend={wrong} is refused")
+
+
 def told(tmp):
     good = dump_of("packed_nhd.bf16").path
     bad = os.path.join(tmp, "bad.npy")
@@ -459,6 +483,7 @@ def told(tmp):
     tap.ok(g["metrics"]["different"] == group.unequal and g["elements"] == group.elements,
            "it counts what kvtool diff counts", r)
     tap.ok(refused(TypeError, lambda: bool(report), ".same"), "a report is not true or false")
+    check_attention(good)
     tap.ok("differ" in str(report) and "<table" in report._repr_html_() and
            "<table" in kv.open(good)._repr_html_(), "reports and dumps show themselves")
     tap.ok(kv.diff(good, dump_of("packed_nhd.fp16").path, atol=0.1).same and

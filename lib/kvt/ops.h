@@ -103,6 +103,13 @@ struct kvt_diff_options {
 	double scale[2][2];	/* a number of A or B is this times it: keys, values */
 	int nmatches;
 	const char *const *match;	/* "A=B": request A of A is request B of B */
+	bool attention;			/* say what the difference does to it */
+	const struct kvt_dump *queries;	/* with these; NULL: keys of A stand in */
+	/* As --attend: 0 is what the dumps say. */
+	double attention_scale, attention_cap;
+	int64_t attention_rank, attention_sample;
+	bool has_bound;			/* of the error of each head's outputs, */
+	double bound;			/* relative to those of A */
 };
 
 /* A group of either dump, or what both have of it. */
@@ -153,6 +160,16 @@ struct kvt_diff_row {
 	double max_abs, dd, aa, bb, ab;
 };
 
+/* What it does to a layer and head of queries. */
+struct kvt_diff_attended {
+	const char *group;		/* of the keys */
+	int64_t layer, head;		/* in the model */
+	int64_t queries, top_changed;	/* of them, whose key of most weight is another */
+	int64_t lost;			/* whose output is a number on one side only */
+	double change, change_max;	/* of weights, 0 to 1: on average, at most */
+	double rel_l2, worst;		/* of the outputs: of all, of a query; infinity */
+};
+
 /* Requests of two names that are one. */
 struct kvt_diff_paired {
 	const char *request[2];		/* of A, of B */
@@ -176,6 +193,8 @@ struct kvt_diff_told {
 	void (*row)(void *context, const struct kvt_diff_row *row);
 	/* Before all groups. */
 	void (*paired)(void *context, const struct kvt_diff_paired *paired);
+	/* After all groups, if 'attention' is set. */
+	void (*attended)(void *context, const struct kvt_diff_attended *attended);
 };
 
 /*

@@ -204,7 +204,11 @@ class DiffOptions(Structure):
                 ("atol", c_double), ("rtol", c_double), ("no_diagnosis", c_bool),
                 ("most", c_int), ("has_scale", c_bool * 2),
                 ("scale", c_double * 2 * 2), ("nmatches", c_int),
-                ("match", POINTER(c_char_p))]
+                ("match", POINTER(c_char_p)), ("attention", c_bool),
+                ("queries", c_void_p), ("attention_scale", c_double),
+                ("attention_cap", c_double), ("attention_rank", c_int64),
+                ("attention_sample", c_int64), ("has_bound", c_bool),
+                ("bound", c_double)]
 
 
 class DiffGroup(Structure):
@@ -240,6 +244,13 @@ class DiffPaired(Structure):
                 ("sampled", c_int64)]
 
 
+class DiffAttended(Structure):
+    _fields_ = [("group", c_char_p), ("layer", c_int64), ("head", c_int64),
+                ("queries", c_int64), ("top_changed", c_int64), ("lost", c_int64),
+                ("change", c_double), ("change_max", c_double), ("rel_l2", c_double),
+                ("worst", c_double)]
+
+
 class DiffTold(Structure):
     ONLY = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
     GROUP = CFUNCTYPE(None, c_void_p, POINTER(DiffGroup))
@@ -247,9 +258,10 @@ class DiffTold(Structure):
     CELL = CFUNCTYPE(None, c_void_p, POINTER(DiffCell))
     ROW = CFUNCTYPE(None, c_void_p, POINTER(DiffRow))
     PAIRED = CFUNCTYPE(None, c_void_p, POINTER(DiffPaired))
+    ATTENDED = CFUNCTYPE(None, c_void_p, POINTER(DiffAttended))
     _fields_ = [("context", c_void_p), ("only", ONLY), ("group", GROUP),
                 ("element", ELEMENT), ("cell", CELL), ("row", ROW),
-                ("paired", PAIRED)]
+                ("paired", PAIRED), ("attended", ATTENDED)]
 
 
 class BrokenRule(Structure):

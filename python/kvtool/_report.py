@@ -93,6 +93,21 @@ class RowDifference(NamedTuple):
     cosine: float                   #: NaN where a side is all zeros
 
 
+class AttentionDifference(NamedTuple):
+    """What the difference does to a head of queries of a layer."""
+
+    group: str                      #: of the keys
+    layer: int
+    head: int                       #: of queries, in the model
+    queries: int
+    change: float                   #: of weights, 0 to 1: on average
+    change_max: float
+    rel_l2: float                   #: of all outputs
+    worst: float                    #: of the output of a query
+    top_changed: float              #: share of queries
+    lost: int                       #: outputs that are a number on one side only
+
+
 def _numbers(dd: float, aa: float, bb: float, ab: float) -> Tuple[float, float]:
     """rel_l2 and cosine, of sums of squares."""
     cosine = 1.0
@@ -159,6 +174,18 @@ class Parts(Sequence[Any]):
         return column.reshape(-1, self._width) if self._width else column
 
 
+class Attention(Parts):
+    """Heads of queries of layers."""
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{p.group} layer {p.layer} head {p.head}: rel_l2 {p.rel_l2:.6g}, "
+                         f"weights change by {p.change:.6g}, top key by "
+                         f"{100 * p.top_changed:.3g} %" for p in self._parts)
+
+    def _repr_html_(self) -> str:
+        return _html.table(self._fields, [list(p) for p in self._parts])
+
+
 class Report:
     """What :func:`diff` found.  Ask .same or .differs: it is neither true nor false."""
 
@@ -168,7 +195,8 @@ class Report:
                  rows: Sequence[Sequence[RowDifference]] = ((), (), ()),
                  paired: Tuple[str, ...] = (),
                  sides: Sequence[Tuple[Any, Any]] = (), terms: str = "",
-                 beyond: str = "") -> None:
+                 beyond: str = "",
+                 attention: Sequence[AttentionDifference] = ()) -> None:
         self.a, self.b = a, b           #: names of the dumps
         self.groups = groups
         self.elements = elements        #: the worst of each group, worst first
@@ -180,6 +208,7 @@ class Report:
         self._sides = sides             # gives what was compared; its layout
         self._terms = terms             # the tolerance, for the program
         self._beyond = beyond           # what was asked for that the page does not do
+        self._attention = attention
 
     @property
     def by_layer(self) -> Parts:
@@ -216,6 +245,16 @@ class Report:
     def by_kv(self) -> Parts:
         """Keys, and values; empty where a group has neither."""
         return Parts(self._rows[2], fields=RowDifference._fields)
+
+    @property
+    def attention(self) -> Attention:
+        """Each head of queries of each layer; empty where it was not asked for."""
+        heads: Dict[Any, int] = {}
+        for part in self._attention:
+            heads[part[:2]] = heads.get(part[:2], 0) + 1
+        widths = set(heads.values())
+        return Attention(self._attention, widths.pop() if len(widths) == 1 else 0,
+                         AttentionDifference._fields)
 
     @property
     def differs(self) -> bool:
@@ -419,6 +458,28 @@ def _note(a: Dump, b: Dump) -> str:
             "atol= and rtol= say how far apart they may be")
 
 
+def _attention(o: DiffOptions, queries: Any, attend: Optional[Mapping[str, float]]
+               ) -> Tuple[Any, bool]:
+    """Fills what is asked of attention; the dump of queries, and is it ours?"""
+    if not queries and queries is not None and not isinstance(queries, Dump):
+        queries = None
+    if attend and queries is None:
+        raise UsageError("attend says more of attention, which is not asked for")
+    o.attention = queries is not None
+    for key, value in (attend or {}).items():
+        if key not in ("scale", "cap", "rank", "sample", "bound"):
+            raise UsageError(f"attend has {key!r}, expected scale, cap, rank, sample or bound")
+        if not value > 0 and not (key == "bound" and value == 0):
+            raise UsageError(f"attend: {key} is {value!r}, expected a number above 0")
+        if key == "bound":
+            o.has_bound, o.bound = True, value
+        else:
+            setattr(o, f"attention_{key}", value)
+    if queries is None or queries is True:
+        return None, False
+    return (queries, False) if isinstance(queries, Dump) else (open_dump(queries), True)
+
+
 def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
          common: bool = False, exact: bool = False,
          tolerance: Union[str, float, None] = None, atol: Optional[float] = None,
@@ -426,7 +487,8 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
          layout: Union[str, Sequence[Optional[str]], None] = None,
          scale_a: Union[float, Sequence[float], None] = None,
          scale_b: Union[float, Sequence[float], None] = None,
-         match: Optional[Mapping[str, str]] = None, threads: int = 0,
+         match: Optional[Mapping[str, str]] = None, attention: Any = None,
+         attend: Optional[Mapping[str, float]] = None, threads: int = 0,
          memory: int = MEMORY, progress: Optional[Progress] = None) -> Report:
     """
     Compares two dumps, also of other layouts, block sizes and formats.  Each is a Dump, a
@@ -441,7 +503,11 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
     has them as ``paired``.  ``scale_a`` and ``scale_b`` are what one of A or B is multiplied with: a number, or
     one of keys and one of values.  ``by`` is "auto", "tokens" (of requests of one name,
     or of those that ``match`` pairs, ``{"r1": "r2"}``) or "blocks"; with ``common`` what
-    only one has does not count.  A known fault that explains all differences is named
+    only one has does not count.  ``attention`` is a dump of queries, or its path, or True,
+    and keys of A stand in for queries: ``report.attention`` is what the difference does to
+    each head then.  ``attend`` has ``scale``, ``cap``, ``rank``, ``sample`` of
+    kvtool-diff(1), and ``bound``, which the error of each head's outputs may be at most.
+    A known fault that explains all differences is named
     (kvtool help faults).
 
     >>> report = diff("cache.npy", "bad.npy", most=1)
@@ -472,6 +538,8 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
     pairs = [_native.path_bytes(f"{one}={other}") for one, other in (match or {}).items()]
     words = (ctypes.c_char_p * len(pairs))(*pairs)
     o.nmatches, o.match = len(pairs), words
+    queries, own_queries = _attention(o, attention, attend)
+    attended: List[AttentionDifference] = []
     groups: List[GroupDifference] = []
     elements: List[ElementDifference] = []
     only: List[str] = []
@@ -516,21 +584,37 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
             "names that are one but for the end" if p.by_name else
             f"{p.alike} of {p.sampled} tokens that were read are alike"))
 
+    def tell_attended(_: Any, found: Any) -> None:
+        c = found[0]
+        attended.append(AttentionDifference(
+            text(c.group), c.layer, c.head, c.queries, c.change, c.change_max, c.rel_l2,
+            c.worst, c.top_changed / c.queries if c.queries else 0.0, c.lost))
+
     told = DiffTold(None, DiffTold.ONLY(tell_only), DiffTold.GROUP(tell_group),
                     DiffTold.ELEMENT(tell_element), DiffTold.CELL(tell_cell),
-                    DiffTold.ROW(tell_row), DiffTold.PAIRED(tell_paired))
-    first, own_a = _opened(a, 0, layout)
+                    DiffTold.ROW(tell_row), DiffTold.PAIRED(tell_paired),
+                    DiffTold.ATTENDED(tell_attended))
+    opened = contextlib.ExitStack()
+    if own_queries:
+        opened.callback(queries.close)
     try:
-        second, own_b = _opened(b, 1, layout)
-    except BaseException:
+        first, own_a = _opened(a, 0, layout)
         if own_a:
-            first.close()
+            opened.callback(first.close)
+        second, own_b = _opened(b, 1, layout)
+        if own_b:
+            opened.callback(second.close)
+    except BaseException:
+        opened.close()
         raise
     names = (first.name, second.name) if first.name != second.name else ("a", "b")
     states |= {g.id for g in first.groups if not g.block_size}
     try:
         # pylint: disable=protected-access
-        with first._handle as one, second._handle as other:
+        with contextlib.ExitStack() as held:
+            one, other = (held.enter_context(d._handle) for d in (first, second))
+            if queries is not None:
+                o.queries = held.enter_context(queries._handle)
             status, err = Watch(threads, memory, progress).status(
                 "kvt_diff", one, other, byref(o), byref(told))
         if status not in (0, Mismatch.status):
@@ -540,9 +624,6 @@ def diff(a: Any, b: Any, *, by: str = "auto",  # pylint: disable=too-many-locals
                       tuple(only), cells, _note(first, second)
                       if tolerance == "auto" else "", rows, tuple(paired), sides,
                       _terms(exact, tolerance == "auto", atol, rtol),
-                      _beyond(by, match, scale_a, scale_b))
+                      _beyond(by, match, scale_a, scale_b), attended)
     finally:
-        if own_a:
-            first.close()
-        if own_b:
-            second.close()
+        opened.close()

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dumps.c - kvt_diff(): two open dumps, told group by group and element by element */
 #include "lib/kvt/ops.h"
-#include "lib/ops/diff/diff.h"
+#include "lib/ops/diff/attend.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@ struct dumps_diff {
 	struct rank_file file[NSIDES];
 	struct diff_pairs pairs;
 	struct diff_result *result;		/* [pairs.n] */
+	struct diff_attention attention;
 	bool table[DIFF_AXES];
 };
 
@@ -197,6 +198,40 @@ static void tell_paired(const struct dumps_diff *d, const struct kvt_diff_told *
 	}
 }
 
+static void tell_attention(const struct diff_attended *of,
+			   const struct kvt_diff_told *told)
+{
+	int64_t heads = of->nheads * of->ratio;
+
+	for (int64_t i = 0; i < of->nlayers * heads; i++) {
+		const struct diff_attend_cell *c = &of->cell[i];
+		const struct kvt_diff_attended out = {
+			.group = of->key->id, .layer = kvt_attend_layer(of, i / heads),
+			.head = of->first_head + i % heads, .queries = c->n,
+			.top_changed = c->top, .lost = c->lost,
+			.change = c->n ? c->change / (double)c->n : 0,
+			.change_max = c->most, .rel_l2 = kvt_attend_error(c),
+			.worst = c->worst,
+		};
+
+		told->attended(told->context, &out);
+	}
+}
+
+static enum kvt_status attend(struct dumps_diff *d,
+			      const struct kvt_diff_options *options,
+			      const struct kvt_run *run, struct kvt_error *err)
+{
+	const struct diff_attend_options how = {
+		.queries = options->queries, .sample = options->attention_sample,
+		.rank = options->attention_rank, .scale = options->attention_scale,
+		.cap = options->attention_cap,
+	};
+
+	return options->attention ? kvt_diff_attend(&d->attention, d->result, &d->pairs,
+						    &how, run, err) : KVT_OK;
+}
+
 static enum kvt_status tell(const struct dumps_diff *d, const struct kvt_diff_told *told,
 			    struct kvt_error *err)
 {
@@ -216,6 +251,8 @@ static enum kvt_status tell(const struct dumps_diff *d, const struct kvt_diff_to
 		if (!status)
 			status = tell_tables(d, i, told, err);
 	}
+	for (int i = 0; told->attended && i < d->attention.n; i++)
+		tell_attention(&d->attention.of[i], told);
 	return status;
 }
 
@@ -227,7 +264,9 @@ static enum kvt_status compare_pairs(struct dumps_diff *d,
 		.exact = options->exact,
 		.tolerance = {
 			.given = options->automatic || options->has_atol ||
-				 options->has_rtol,
+				 options->has_rtol || options->has_bound,
+			.has[T_ATTENTION] = options->has_bound,
+			.value[T_ATTENTION] = options->bound,
 			.automatic = options->automatic,
 			.has[T_ATOL] = options->has_atol, .value[T_ATOL] = options->atol,
 			.has[T_RTOL] = options->has_rtol, .value[T_RTOL] = options->rtol,
@@ -250,7 +289,7 @@ static enum kvt_status align(struct dumps_diff *d, const struct kvt_diff_options
 {
 	const struct diff_alignment how = {
 		.numbers = options->exact || options->automatic || options->has_atol ||
-			   options->has_rtol,
+			   options->has_rtol || options->attention,
 		.by = options->by == KVT_DIFF_TOKENS ? BY_TOKENS :
 		      options->by == KVT_DIFF_BLOCKS ? BY_BLOCKS : BY_AUTO,
 		.nmatches = options->nmatches, .match = options->match, .run = run,
@@ -299,6 +338,11 @@ enum kvt_status kvt_diff(const struct kvt_dump *a, const struct kvt_dump *b,
 	if (options->most < 0 || options->most > DIFF_MAX_WORST)
 		return kvt_fail(err, KVT_USAGE, "%d elements, expected at most %d",
 				options->most, DIFF_MAX_WORST);
+	if (options->has_bound && (!options->attention || !(options->bound >= 0)))
+		return kvt_fail(err, KVT_USAGE, options->attention ?
+				"a bound is %g, expected a number from 0 on" :
+				"a bound of %g is of attention, which is not asked for",
+				options->bound);
 	if ((status = check_scales(options, err)))
 		return status;
 	for (int s = 0; s < NSIDES; s++) {
@@ -313,11 +357,14 @@ enum kvt_status kvt_diff(const struct kvt_dump *a, const struct kvt_dump *b,
 	if (!status)
 		status = compare_pairs(&d, options, run, err);
 	if (!status)
+		status = attend(&d, options, run, err);
+	if (!status)
 		status = tell(&d, told ? told : &nobody, err);
 	for (int i = 0; !status && i < d.pairs.n; i++)
 		if (d.result[i].differs)
 			status = kvt_fail(err, KVT_MISMATCH, "%s differs",
 					  d.pairs.pair[i].id);
+	kvt_diff_attention_free(&d.attention);
 	kvt_diff_results_free(d.result, &d.pairs);
 	kvt_diff_pairs_free(&d.pairs);
 	kvt_diff_sides_free(d.side);
