@@ -11,7 +11,14 @@
 
 /* ---- which type ---------------------------------------------------------- */
 
-static const char *const of_4_bits[] = { "int4-per-token-head", "q4_0/plain", NULL };
+/* Words for several contents: the first that can be written stands for all. */
+static const struct {
+	const char *word, *type[2];
+} families[] = {
+	{ "int4", { "int4-per-token-head", "q4_0/plain" } },
+	{ "nvfp4", { "nvfp4-plain", "mlx-nvfp4" } },
+};
+enum { NFAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static enum kvt_status parse(struct fit_try *out, const char *asked,
 			     struct kvt_error *err)
@@ -54,13 +61,16 @@ static enum kvt_status cast_any(struct fit_try *out, const struct kvt_dump *dump
 				struct kvt_error *err)
 {
 	enum kvt_status status = KVT_UNSUPPORTED;
+	int f = 0;
 
-	if (strcmp(out->type, "int4"))
+	while (f < NFAMILIES && strcmp(families[f].word, out->type))
+		f++;
+	if (f == NFAMILIES)
 		return cast(out, dump, out->type, scale, run, err);
-	for (int i = 0; status == KVT_UNSUPPORTED && of_4_bits[i]; i++) {
-		status = cast(out, dump, of_4_bits[i], scale, run, err);
+	for (int i = 0; status == KVT_UNSUPPORTED && i < 2; i++) {
+		status = cast(out, dump, families[f].type[i], scale, run, err);
 		if (!status)
-			strcpy(out->type, of_4_bits[i]);
+			strcpy(out->type, families[f].type[i]);
 	}
 	return status;
 }

@@ -20,7 +20,7 @@ struct fit_try {
 	bool made;			/* it was; else 'why' not */
 	struct kvt_error why;
 	/* what is below is only of one that was made */
-	struct kvt_dump *cast, *numbers[NSIDES];	/* owned; what is compared */
+	struct kvt_dump *cast, *numbers[NSIDES];	/* owned */
 	struct diff_side side[NSIDES];
 	struct rank_file file[NSIDES];
 	struct diff_pairs pairs;
@@ -28,8 +28,8 @@ struct fit_try {
 };
 
 /*
- * "fp8", "nvfp4", "q4_0/plain=0.2": a type, of which "int4" is the first of vLLM's and
- * ggml's that can be written, and a bound.  'scale': what fp8 that the dump has is times.
+ * "fp8", "nvfp4", "q4_0/plain=0.2": a type, of which "int4" and "nvfp4" are the first of
+ * their kind that can be written, and a bound.  'scale': what fp8 of the dump is times.
  * That a type is not possible is no failure.  Free in any case.
  */
 KVT_MUST_CHECK enum kvt_status
