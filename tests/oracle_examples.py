@@ -101,6 +101,9 @@ ROWS = [
     ("describe moved.npy",
      "proof.c: data: kvtool convert --trust-manifest", "kvtool convert --trust-manifest",
      "kvtool convert --trust-manifest moved.npy x.npy"),
+    ("why", "why.c: expected two prompts"),
+    ("convert --cache-dtype=foo nhd.npy x.h5",
+     "cast.c: is neither an element type nor a content type"),
     ("describe changed.npy", "proof.c: purpose: kvtool convert --trust-manifest",
      "kvtool convert --trust-manifest", "kvtool convert --trust-manifest changed.npy x.npy"),
 ]
@@ -110,6 +113,9 @@ ALSO = ["opt.c: expected %s; for example", "expect.c: expected write, check",
         "size.c: %s: give a type, such as"]
 # sentences whose example is not run here
 LEFT = {
+    "events.c: to be in a medium of files at the end": "no recording of events is here",
+    "attend.c: layers that differ have no queries": "no dump of queries is here",
+    "attend_plan.c: is compared by blocks, which do not say": "as slots.c says it",
     "bench.c: measure commands on files": "the help of an option",
     "transfer_sim.c: usage: ": "the help of a command",
     "transfer_sim.c: Without a mode it is": "the help of a command",

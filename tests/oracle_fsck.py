@@ -485,7 +485,7 @@ def check_names():
     for name in ("unit/formats/test_snapshot.c", "oracle_content.py",
                  "oracle_nonfinite.py", "oracle_offload.py", "oracle_cut.py",
                  "oracle_regions.py", "oracle_complete.py", "oracle_whose.py",
-                 "oracle_pools.py", "oracle_store_kinds.py"):
+                 "oracle_pools.py", "oracle_store_kinds.py", "oracle_prompts.py"):
         with open(f"{here}/{name}") as f:
             there |= set(re.findall(r'[" ]([a-z]+\.[a-z-]+)"', f.read()))
     missing = set(SEVERITY) - planted - there

@@ -40,8 +40,8 @@ READ = {"manifest", "model", "draft-model", "config", "models", "link", "trace",
         "prompt"}
 WRITTEN = {"output", "heatmap", "html", "svg", "trace-out", "report", "write-manifest",
            "shard-dir", "out-dir"}
-# A folder of its own is made there, and goes away.
-OWN = {("bench", "files")}
+# A folder of its own is made there, and goes away; and what is only hashed.
+OWN = {("bench", "files"), ("prefix", "lora"), ("why", "lora")}
 
 
 def run(*words, folder=None, env=None):

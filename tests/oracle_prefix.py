@@ -23,6 +23,7 @@ import prefix_model as model
 from oracle import DATA, KVTOOL, Tap, kvtool, need_program_and_data, workdir
 
 HERE = os.path.abspath("testdata/engines")
+PROMPTS = os.path.abspath("testdata/prompts/vllm.json")
 ENGINES = os.path.abspath(os.environ.get("KVT_ENGINES", HERE))
 SEED = int(os.environ.get("KVT_SEED", "0"))
 tap = Tap()
@@ -138,7 +139,7 @@ def inputs():
 # ---- samples --------------------------------------------------------------------
 
 def vllm_prompts():
-    with open(f"{HERE}/vllm/prompts.json") as f:
+    with open(PROMPTS) as f:
         return json.load(f)
 
 
@@ -152,7 +153,7 @@ def vllm_samples():
         expected = set()
         for g, group in enumerate(config["kv_cache_groups"]):
             r = kvtool("prefix", "--engine=vllm", "--seed=0", "--json", f"--group={g}",
-                       f"--prompt={HERE}/vllm/prompts.json",
+                       f"--prompt={PROMPTS}",
                        f"--block-size={config['tokens_per_hash']}",
                        f"--blocks-per-file={each * group['tokens_per_block'] // config['tokens_per_hash']}")
             for p in json.loads(r.out)["prompts"]:

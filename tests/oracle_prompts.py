@@ -93,7 +93,18 @@ def check(what, folder, said, prompts, names, kept, each, windows, per_file=1):
     tap.ok(got["prompts"] == want_prompts and tables == want_tables and
            {q["id"]: q["tokens"] for q in got["requests"]} == ntokens, what,
            f"{got['prompts']}\n{want_prompts}\n{tables}\n{want_tables}\n{said} {folder}")
+    check_findings(what, folder, said, want_prompts)
     return got
+
+
+def check_findings(what, folder, said, prompts):
+    """fsck has one for each prompt and group of which something is missing."""
+    want = {"prompt.unreachable": sum(q["present"] > q["reached"] for q in prompts),
+            "prompt.missing": sum(q["present"] < q["files"] and q["present"] <= q["reached"]
+                                  for q in prompts)}
+    r = kvtool("fsck", "--json", "--prompt=prompts.json", *said, folder)
+    counts = json.loads(r.out)["files"][0]["counts"] if r.out else {}
+    tap.equal({k: counts.get(k, 0) for k in want}, want, f"{what}: findings")
 
 
 def some_of(rng, names):

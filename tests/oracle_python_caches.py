@@ -819,10 +819,12 @@ def groups_of_a_layer():
 #: options of commands that Python has not, by the room that says them
 OF_COMMANDS = {
     "formats/model/": "size, and models of --model", "lib/ops/transfer/": "transfer-sim",
+    "lib/ops/fit/": "describe --fit", "lib/prefix/": "prefix and why",
     "lib/ops/guess/": "guess", "lib/ops/where/": "where",
     "lib/dump/device_pool.c": "--device", "lib/ops/fault/limit.c": "mutate"}
 #: options that no argument stands for, and what they are of
 WITHOUT = {"row-ranks": "never given here", "row-form": "likewise",
+           "cache-dtype": "kvtool convert", "rotation": "kvtool convert",
            "one-file": "kvtool reduce", "sample": "kvtool fsck",
            "trust-manifest": "a whole command", "to": "a whole command",
            "a": "two files of a command", "b": "two files of a command"}
@@ -844,7 +846,7 @@ def words():
     root, left, seen = os.path.dirname(HERE), [], set()
     known = set(_native.HINTS)
     for f in (kv.open, kv.from_tensors, kv.diff, kv.Dump.slice, kv.Dump.write,
-              kv.Dump.reblock, kv.Dump.read):
+              kv.Dump.astype, kv.Dump.reblock, kv.Dump.read):
         known |= set(inspect.signature(f).parameters)
     unused, calls = dict(WITHOUT), set()
     for path, literal in literals(root):

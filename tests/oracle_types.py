@@ -30,7 +30,7 @@ from oracle import Tap, kvtool                                # noqa: E402
 tap = Tap()
 #: of formats and specs, which are no element types of dumps
 OTHERS = {"F4", "F6_E2M3", "F6_E3M2", "float4_e2m1", "uint1", "uint2", "uint3", "uint4", "uint5",
-          "uint6", "fp8", "float8", "fp8_inc", "torch.storage", "torch.serialization"}
+          "uint6", "fp8", "int4", "float8", "fp8_inc", "torch.storage", "torch.serialization"}
 LITERAL = re.compile(r'"((?:b?float|u?int|fp|bf|f|i|u)[0-9]+(?:_[a-z0-9]+)?|bool|half'
                      r'|double|torch\.[a-z0-9]+)"', re.I)
 

@@ -99,6 +99,9 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (numbers.type && r.cast.type)
 		return kvt_fail(err, KVT_USAGE,
 				"--decode and --cache-dtype exclude each other; the latter decodes, too, and says of what");
+	if (r.cast.scale && !numbers.type && !r.cast.type)
+		return kvt_fail(err, KVT_USAGE,
+				"--scale is for --decode and --cache-dtype");
 	if ((!numbers.type && (status = cast_check(&r.cast, err))) ||
 	    (status = take_template(&r, err)))
 		return status;

@@ -36,14 +36,14 @@ static enum kvt_status check_options(const struct why *w, struct kvt_error *err)
 
 	if (alone && w->prompts.count != 2 && !(w->prompts.count == 1 && w->other.n))
 		return kvt_fail(err, KVT_USAGE,
-				"expected two prompts, one with --other, or a recording of events or a tree to look into");
+				"expected two prompts, one with --other, or a recording of events or a tree to look into; such as kvtool why --engine=sglang --block-size=2 --prompt=1,2,3,4 --prompt=1,2,5,4");
 	if (!alone && w->other.n)
 		return kvt_fail(err, KVT_USAGE,
 				"--other is of the second of two prompts: it does not go with %s",
 				w->events ? w->events : w->tree);
 	if (w->tree && !w->events && !w->prompts.count)
 		return kvt_fail(err, KVT_USAGE,
-				"%s: which prompt?  Give its tokens, such as --prompt=1,2,3 or a file",
+				"%s: which prompt?  Give its tokens, --prompt=1,2,3 or a file of them",
 				w->tree);
 	if (w->medium && !(w->events && w->tree))
 		return kvt_fail(err, KVT_USAGE,

@@ -48,7 +48,7 @@ void describe_outlook(const struct kvt_description *d, const struct kvt_hints *h
  */
 void describe_facts(const struct kvt_description *d);
 
-/* ---- state files of engines, ids and text of tokens: describe_slot.c -------- */
+/* ---- state files of engines, ids and text of tokens: describe_saved.c -------- */
 
 /*
  * Ids of tokens where they are known, and their text if 'gguf', which may be NULL, has
@@ -63,8 +63,9 @@ void describe_tokens_free(struct describe_tokens *t);	/* NULL is allowed */
 void describe_ids_json(struct json_out *out, json_t *o, const struct describe_tokens *t,
 		       int64_t r);
 /* 't' may be NULL. */
-void describe_slot_text(const struct kvt_description *d, const struct describe_tokens *t);
-void describe_slot_json(struct json_out *out, const struct kvt_description *d,
+void describe_saved_text(const struct kvt_description *d,
+			 const struct describe_tokens *t);
+void describe_saved_json(struct json_out *out, const struct kvt_description *d,
 			const struct describe_tokens *t);
 
 /* ---- several dumps: describe_set.c ----------------------------------------- */

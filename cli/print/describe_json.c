@@ -581,7 +581,7 @@ void describe_json(struct json_out *out, const struct kvt_description *d,
 		put_group(out, put_null(out, json_append_object(out, groups), s, g),
 			  &d->group[g], options);
 	put_requests(out, s, options);
-	describe_slot_json(out, d, options->ids);
+	describe_saved_json(out, d, options->ids);
 	put_sought(out, d->dump);
 	if (d->canonical)
 		canonical_json(out, d->canonical);

@@ -812,7 +812,7 @@ void describe_text(const struct kvt_description *d,
 	if (s->has_parallel)
 		print_parallel(&s->parallel);
 	print_requests(s, options->tables);
-	describe_slot_text(d, options->ids);
+	describe_saved_text(d, options->ids);
 	print_sought(d->dump);
 	print_groups(d, options);
 	if (d->canonical)

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/slot.h"
+#include "lib/dump/saved.h"
 #include "lib/kvt/derive.h"
 
 static enum kvt_status read_box(const struct kvt_leaf *leaf, int group,
@@ -220,7 +220,7 @@ void kvt_reader_free(struct kvt_reader *reader)
 	free(reader->leaf.manifest);
 	free(reader->leaf.path);
 	free(reader->leaf.said);
-	kvt_slot_free(reader->leaf.slot);
+	kvt_saved_free(reader->leaf.saved);
 	free(reader->leaf.written_by);
 	kvt_leaf_free_sought(&reader->leaf);
 	close_reader(&reader->leaf);

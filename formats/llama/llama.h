@@ -241,7 +241,7 @@ bool kvt_llama_alike(const struct kvt_llama_cache *cache,
 /* Fails with KVT_SYSTEM. */
 enum kvt_status kvt_llama_no_memory(const struct kvt_llama_opening *o);
 
-/* slot.c: what a context must be like that takes it back; requests must be there. */
+/* saved.c: what a context must be like that takes it back; requests must be there. */
 KVT_MUST_CHECK enum kvt_status kvt_llama_slot(struct kvt_llama_opening *o);
 /* Is it by the model some layers of a sequence alone, as PARTIAL_ONLY has them? */
 bool kvt_llama_is_partial(const struct kvt_llama_opening *o);

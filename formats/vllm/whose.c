@@ -15,11 +15,6 @@
 
 enum { MOST_ROWS = 1 << 20, MOST_PIECES = 1 << 16 };	/* kept; of a file */
 
-const struct whose_page kvt_whose_pages[WHOSE_PAGES] = {
-	{ "NHK", KVT_WHOSE_NHD }, { "KNH", KVT_WHOSE_NHD }, { "NKH", KVT_WHOSE_NHD },
-	{ "HNK", KVT_WHOSE_HND }, { "KHN", KVT_WHOSE_HND }, { "HKN", KVT_WHOSE_HND },
-};
-
 /* ---- where the first layer is -------------------------------------------- */
 
 static void put_bit(uint64_t *bits, int64_t i)
@@ -90,11 +85,6 @@ static bool add_order(struct kvt_whose *w, enum kvt_whose_family family, int64_t
 		for (int64_t h = 0; h < s->heads; h += heads)
 			put_page(o, page_at(s, family, ranks, b, h), heads);
 	return true;
-}
-
-const struct kvt_whose_order *kvt_whose_order_at(const struct kvt_whose *w, int i)
-{
-	return i >= 0 && i < w->norders ? &w->order[i] : NULL;
 }
 
 /* ---- tables --------------------------------------------------------------- */

@@ -11,6 +11,16 @@ enum {
 };
 #define LEAST_ODDS 50.0
 
+const struct whose_page kvt_whose_pages[WHOSE_PAGES] = {
+	{ "NHK", KVT_WHOSE_NHD }, { "KNH", KVT_WHOSE_NHD }, { "NKH", KVT_WHOSE_NHD },
+	{ "HNK", KVT_WHOSE_HND }, { "KHN", KVT_WHOSE_HND }, { "HKN", KVT_WHOSE_HND },
+};
+
+const struct kvt_whose_order *kvt_whose_order_at(const struct kvt_whose *w, int i)
+{
+	return i >= 0 && i < w->norders ? &w->order[i] : NULL;
+}
+
 /* ---- chance ---------------------------------------------------------------- */
 
 static double log_choose(int64_t n, int64_t k)

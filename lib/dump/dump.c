@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dump.c - asking and closing dumps, leaf and derived alike */
 #include "lib/dump/map.h"
-#include "lib/dump/slot.h"
+#include "lib/dump/saved.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ static void leaf_drop(struct kvt_leaf *leaf)
 	free(leaf->manifest);
 	free(leaf->path);
 	free(leaf->said);
-	kvt_slot_free(leaf->slot);
+	kvt_saved_free(leaf->saved);
 	free(leaf->written_by);
 	kvt_leaf_free_sought(leaf);
 	/* the dump that it is lives as long as the leaf does: see kvt_dump_leaf() */
@@ -252,20 +252,20 @@ const char *kvt_dump_unnoticed(const struct kvt_dump *dump)
 	return dump->nleaves ? dump->leaf[0]->unnoticed : NULL;
 }
 
-const struct kvt_slot *kvt_dump_slot(const struct kvt_dump *dump)
+const struct kvt_saved *kvt_dump_saved(const struct kvt_dump *dump)
 {
 	const struct kvt_leaf *leaf = kvt_dump_is_leaf(dump);
 
-	return leaf ? leaf->slot : NULL;
+	return leaf ? leaf->saved : NULL;
 }
 
-void kvt_slot_free(struct kvt_slot *slot)
+void kvt_saved_free(struct kvt_saved *saved)
 {
-	if (!slot)
+	if (!saved)
 		return;
-	free(slot->id);
-	free(slot->state);
-	free(slot);
+	free(saved->id);
+	free(saved->state);
+	free(saved);
 }
 
 const char *kvt_dump_written_by(const struct kvt_dump *dump)

@@ -13,7 +13,7 @@
 #include "lib/kvt/run.h"
 #include "lib/kvt/tile.h"
 
-struct kvt_slot;
+struct kvt_saved;
 
 struct kvt_leaf {
 	const struct kvt_leaf_ops *ops;
@@ -32,7 +32,7 @@ struct kvt_leaf {
 	bool unlisted;			/* nothing says which files there should be */
 	const char *unnoticed;		/* what else could be wrong with them; or NULL */
 	char *said;			/* that, where a reader made it; owned; or NULL */
-	struct kvt_slot *slot;		/* kvt_dump_slot(); owned; or NULL */
+	struct kvt_saved *saved;		/* kvt_dump_saved(); owned; or NULL */
 	char *written_by;		/* kvt_dump_written_by(); owned; or NULL */
 	int64_t files_of;		/* kvt_dump_files_of() */
 	char decoded[64];		/* kvt_dump_decoded(); "": nothing */

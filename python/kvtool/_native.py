@@ -422,8 +422,8 @@ _ARGUMENTS = {"mem-limit": "memory", "to": "layout", "tp-rank": "tp", "tp-size":
               "of-group": "groups", "top": "most", "force": "overwrite",
               "component": "components"}
 #: those that are no option of an input, and are arguments of the same name
-_SAME = ("as-is", "atol", "by", "common", "compact", "context", "exact", "format",
-         "heads", "key-order", "layers", "mamba-groups", "match", "requests", "scale-a",
+_SAME = ("as-is", "atol", "attend", "by", "common", "compact", "context", "exact", "format",
+         "from-scale", "heads", "key-order", "layers", "mamba-groups", "match", "requests", "scale", "scale-a",
          "scale-b", "template", "threads", "tokens", "tolerance", "total-heads")
 _FLAGS = ("as_is", "common", "compact", "exact", "overwrite")
 #: what is more than another name
@@ -460,6 +460,9 @@ def _argument(found: "re.Match[str]") -> str:
         return f"{name}="
     if name == "tolerance" and "=" in value:
         return value                    # terms are arguments of their own
+    if name == "attend" and "=" in value:
+        key, _, of = value.partition("=")
+        return f'{name}={{"{key}": {of}}}'
     if (kind is Facts or name == "match") and "=" in value:
         key, _, of = value.partition("=")
         return f'{name}={{"{key}": "{of}"}}'

@@ -21,7 +21,7 @@ bare() {
 		kvtool "$command" --list-options >options
 		grep -qx -e --spec options || without+=" $command"
 	done
-	[ "$(tr " " "\n" <<<"$without" | sort | xargs)" = "bench reduce workers" ]
+	[ "$(tr " " "\n" <<<"$without" | sort | xargs)" = "bench prefix reduce why workers" ]
 }
 
 @test "a spec stands for layers, heads and content" {

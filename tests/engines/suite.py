@@ -62,7 +62,7 @@ ENGINES = [
     ("mooncake-0.3.12", 900, ["mooncake_stores.py"]),
     ("llama.cpp", 1800, ["llama_states.py", "llama_gguf.py", "llama_types.py",
                           "llama_retype.py", "llama_travel.py", "llama_made.py",
-                          "llama_slots.py", "llama_vllm.py"]),
+                          "llama_saved.py", "llama_vllm.py"]),
     ("llama.cpp-0.3.16", 1800, ["llama_states.py", "llama_types.py", "llama_retype.py",
                                  "llama_travel.py", "llama_made.py", "llama_vllm.py"]),
     ("nixl", 900, ["nixl_lists.py"]),

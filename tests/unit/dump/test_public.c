@@ -349,8 +349,9 @@ static void test_diff(void **state)
 	const struct kvt_range two = { 4, 6 };
 	const struct kvt_slice_options part = { .layers = { 1, &two } };
 	struct heard heard = { 0 };
-	const struct kvt_diff_told told = { &heard, hear_only, hear_group, hear_element,
-					     hear_cell, NULL, NULL };
+	const struct kvt_diff_told told = {
+		.context = &heard, .only = hear_only, .group = hear_group,
+		.element = hear_element, .cell = hear_cell };
 	struct kvt_error err = { "" };
 	struct kvt_text x, y;
 	struct kvt_dump *less;

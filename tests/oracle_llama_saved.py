@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """
-oracle_llama_slot.py - what describe says of a slot: tokens and their text, windows,
+oracle_llama_saved.py - what describe says of a slot: tokens and their text, windows,
 recurrent states, and what a context must be like that takes it back
 
 A reader and a decoder of this file's own say the same of the same bytes: of vocabularies
@@ -259,7 +259,7 @@ def check_slots():
         if not tap.ok(r.code == 0, f"{folder}/{name} is described", r):
             continue
         said = json.loads(r.out)
-        slot, groups = said["slot"], [g["id"] for g in said["groups"]]
+        slot, groups = said["saved"], [g["id"] for g in said["groups"]]
         tap.equal(slot["restore"], restore_of(data, state), f"{folder}/{name}: restore")
         got = [{k: w[k] for k in ("group", "request", "begin", "end")}
                for w in slot["windows"]]

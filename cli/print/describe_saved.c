@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * describe_slot.c - what a state file of an engine holds of its sequences, and what takes
- * it back; and, where they are asked for, ids of tokens and the text that these are
+ * describe_saved.c - what a state file of an engine holds of its sequences, and what
+ * takes it back; and, where they are asked for, ids of tokens and their text
  */
 #include "cli/print/describe.h"
 
@@ -10,7 +10,7 @@
 
 #include "formats/model/gguf.h"
 #include "formats/model/vocab.h"
-#include "lib/dump/slot.h"
+#include "lib/dump/saved.h"
 
 /* ---- ids and text: as far as they were asked for ---------------------------- */
 
@@ -77,7 +77,7 @@ enum kvt_status describe_tokens(struct describe_tokens **out,
 				struct kvt_error *err)
 {
 	const struct kvt_snapshot *s = d->snapshot;
-	const struct kvt_slot *slot = kvt_dump_slot(d->dump);
+	const struct kvt_saved *saved = kvt_dump_saved(d->dump);
 	struct describe_tokens *t = calloc(1, sizeof(*t));
 	enum kvt_status status = KVT_SYSTEM;
 
@@ -87,9 +87,9 @@ enum kvt_status describe_tokens(struct describe_tokens **out,
 		for (int64_t r = 0; r < s->nrequests; r++)
 			t->list[r] = (struct kvt_ids){ .id = s->request[r].token_ids,
 						       .n = s->request[r].ntoken_ids };
-		if (slot && slot->id)
-			t->list[s->nrequests] = (struct kvt_ids){ .id = slot->id,
-								  .n = slot->nids };
+		if (saved && saved->id)
+			t->list[s->nrequests] = (struct kvt_ids){ .id = saved->id,
+								  .n = saved->nids };
 		status = take_texts(t, gguf, err);
 	}
 	return status == KVT_SYSTEM && !err->text[0] ?
@@ -116,14 +116,14 @@ static void print_ids(const struct describe_tokens *t, int64_t i, const char *wh
 		plainf("%s: %s\n", whose, list->text);
 }
 
-static void print_list(const struct kvt_slot *slot)
+static void print_list(const struct kvt_saved *saved)
 {
 	print_label("listed");
-	if (!slot->nids)
+	if (!saved->nids)
 		plainf("no token ids: a program that is to go on has to know them\n");
 	else
-		plainf("%lld token id%s, %s\n", (long long)slot->nids,
-		       plural(slot->nids), slot->is_tokens ? "one for each position" :
+		plainf("%lld token id%s, %s\n", (long long)saved->nids,
+		       plural(saved->nids), saved->is_tokens ? "one for each position" :
 		       "which are not one for each position of one sequence");
 }
 
@@ -174,81 +174,81 @@ static void print_windows(const struct kvt_snapshot *s)
 				     tail_of(&s->request[r], g));
 }
 
-static void print_states(const struct kvt_slot *slot)
+static void print_states(const struct kvt_saved *saved)
 {
-	if (!slot->nstates)
+	if (!saved->nstates)
 		return;
 	print_label("states");
-	for (int64_t i = 0; i < slot->nstates; i++)
+	for (int64_t i = 0; i < saved->nstates; i++)
 		plainf("%sof sequence %ld after position %ld", i ? ", " : "",
-		       (long)slot->state[i].sequence, (long)slot->state[i].position);
+		       (long)saved->state[i].sequence, (long)saved->state[i].position);
 	putchar('\n');
 }
 
 /* Tokens that a context must have room for; 0: any. */
-static int64_t context_of(const struct kvt_slot *slot)
+static int64_t context_of(const struct kvt_saved *saved)
 {
 	int64_t most = 0;
 
-	for (int i = 0; i < slot->ncaches; i++)
-		if (slot->cache[i].cells > most)
-			most = slot->cache[i].cells;
-	return most * (slot->streams > 1 ? slot->streams : 1);
+	for (int i = 0; i < saved->ncaches; i++)
+		if (saved->cache[i].cells > most)
+			most = saved->cache[i].cells;
+	return most * (saved->streams > 1 ? saved->streams : 1);
 }
 
-static int64_t window_cells(const struct kvt_slot *slot)
+static int64_t window_cells(const struct kvt_saved *saved)
 {
 	int64_t cells = 0;
 
-	for (int i = 0; i < slot->ncaches; i++)
-		if (slot->cache[i].windowed)
-			cells = slot->cache[i].cells;
+	for (int i = 0; i < saved->ncaches; i++)
+		if (saved->cache[i].windowed)
+			cells = saved->cache[i].cells;
 	return cells;
 }
 
-static void print_restore(const struct kvt_slot *slot)
+static void print_restore(const struct kvt_saved *saved)
 {
-	const int64_t all = context_of(slot), window = window_cells(slot);
+	const int64_t all = context_of(saved), window = window_cells(saved);
 
 	print_label("restore");
 	plainf("needs a context of ");
-	if (slot->streams > 1)
+	if (saved->streams > 1)
 		plainf("just %lld sequences with cells of their own",
-		       (long long)slot->streams);
-	else if (slot->whole && slot->sequences > 1)
-		plainf("%lld sequences or more%s", (long long)slot->sequences,
-		       slot->streams ? " with unified cells" : "");
+		       (long long)saved->streams);
+	else if (saved->whole && saved->sequences > 1)
+		plainf("%lld sequences or more%s", (long long)saved->sequences,
+		       saved->streams ? " with unified cells" : "");
 	else
-		plainf("one sequence%s", slot->streams ? ", or unified cells" : "");
+		plainf("one sequence%s", saved->streams ? ", or unified cells" : "");
 	if (all)
 		plainf(", of %lld tokens or more", (long long)all);
 	if (window)
 		plainf(", %lld in its window cache", (long long)window);
-	if (slot->type[0])
-		plainf("; flash attention %s, keys %s", slot->transposed ? "off" : "on",
-		       slot->type[0]);
-	if (slot->type[1])
-		plainf(", values %s", slot->type[1]);
-	plainf("%s\n", slot->partial ?
+	if (saved->type[0])
+		plainf("; flash attention %s, keys %s", saved->transposed ? "off" : "on",
+		       saved->type[0]);
+	if (saved->type[1])
+		plainf(", values %s", saved->type[1]);
+	plainf("%s\n", saved->partial ?
 	       "; and the rest of the sequence, which is not in this part" : "");
 }
 
-void describe_slot_text(const struct kvt_description *d, const struct describe_tokens *t)
+void describe_saved_text(const struct kvt_description *d, const struct describe_tokens *t)
 {
 	const struct kvt_snapshot *s = d->snapshot;
-	const struct kvt_slot *slot = kvt_dump_slot(d->dump);
+	const struct kvt_saved *saved = kvt_dump_saved(d->dump);
 
 	for (int64_t r = 0; t && r < s->nrequests; r++)
 		print_ids(t, r, s->request[r].id ? s->request[r].id : "?");
-	if (!slot)
+	if (!saved)
 		return;
-	if (slot->version)
-		print_list(slot);
+	if (saved->version)
+		print_list(saved);
 	if (t)
 		print_ids(t, s->nrequests, "list");
 	print_windows(s);
-	print_states(slot);
-	print_restore(slot);
+	print_states(saved);
+	print_restore(saved);
 }
 
 /* ---- JSON ----------------------------------------------------------------------- */
@@ -292,46 +292,46 @@ static void put_windows(struct json_out *out, json_t *o, const struct kvt_snapsh
 		}
 }
 
-static void put_restore(struct json_out *out, json_t *o, const struct kvt_slot *slot)
+static void put_restore(struct json_out *out, json_t *o, const struct kvt_saved *saved)
 {
 	json_t *r = json_put_object(out, o, "restore");
-	const int64_t cells = window_cells(slot);
+	const int64_t cells = window_cells(saved);
 
-	json_put_known(out, r, "streams", slot->streams, slot->streams > 0);
-	json_put_int(out, r, "sequences", !slot->whole ? 1 : slot->sequences);
-	json_put_int(out, r, "tokens", context_of(slot));
+	json_put_known(out, r, "streams", saved->streams, saved->streams > 0);
+	json_put_int(out, r, "sequences", !saved->whole ? 1 : saved->sequences);
+	json_put_int(out, r, "tokens", context_of(saved));
 	json_put_known(out, r, "window_cells", cells, cells > 0);
-	json_put_text(out, r, "type_k", slot->type[0]);
-	json_put_text(out, r, "type_v", slot->type[1]);
-	json_put_text(out, r, "flash_attention", !slot->type[0] ? NULL :
-		      slot->transposed ? "off" : "on");
+	json_put_text(out, r, "type_k", saved->type[0]);
+	json_put_text(out, r, "type_v", saved->type[1]);
+	json_put_text(out, r, "flash_attention", !saved->type[0] ? NULL :
+		      saved->transposed ? "off" : "on");
 }
 
-void describe_slot_json(struct json_out *out, const struct kvt_description *d,
+void describe_saved_json(struct json_out *out, const struct kvt_description *d,
 			const struct describe_tokens *t)
 {
-	const struct kvt_slot *slot = kvt_dump_slot(d->dump);
+	const struct kvt_saved *saved = kvt_dump_saved(d->dump);
 	json_t *o, *list;
 
-	if (!slot) {
-		json_put(out, out->root, "slot", json_null());
+	if (!saved) {
+		json_put(out, out->root, "saved", json_null());
 		return;
 	}
-	o = json_put_object(out, out->root, "slot");
-	json_put_text(out, o, "engine", slot->engine);
-	json_put_text(out, o, "kind", slot->kind);
-	json_put_known(out, o, "version", slot->version, slot->version > 0);
-	json_put_bool(out, o, "partial", slot->partial);
-	json_put_int(out, o, "listed", slot->nids);
-	json_put_bool(out, o, "listed_are_tokens", slot->is_tokens);
+	o = json_put_object(out, out->root, "saved");
+	json_put_text(out, o, "engine", saved->engine);
+	json_put_text(out, o, "kind", saved->kind);
+	json_put_known(out, o, "version", saved->version, saved->version > 0);
+	json_put_bool(out, o, "partial", saved->partial);
+	json_put_int(out, o, "listed", saved->nids);
+	json_put_bool(out, o, "listed_are_tokens", saved->is_tokens);
 	describe_ids_json(out, o, t, -1);
 	put_windows(out, o, d->snapshot);
 	list = json_put_array(out, o, "states");
-	for (int64_t i = 0; i < slot->nstates; i++) {
+	for (int64_t i = 0; i < saved->nstates; i++) {
 		json_t *state = json_append_object(out, list);
 
-		json_put_int(out, state, "sequence", slot->state[i].sequence);
-		json_put_int(out, state, "position", slot->state[i].position);
+		json_put_int(out, state, "sequence", saved->state[i].sequence);
+		json_put_int(out, state, "position", saved->state[i].position);
 	}
-	put_restore(out, o, slot);
+	put_restore(out, o, saved);
 }

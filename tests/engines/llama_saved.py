@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-llama_slots.py - what kvtool describe says of a slot, against llama.cpp itself
+llama_saved.py - what kvtool describe says of a slot, against llama.cpp itself
 
 Text: each token's piece, as llama.cpp has it of the same vocabulary.  What a context must
 be like that takes a state back: a context that is so takes it, and one that is not in one
@@ -175,7 +175,7 @@ def check_restore(row, name, path, said, how):
     for form in "ggsq", "ggsn":
         state = os.path.join(proof.work, f"taken.{form}")
         (e.save_sequence if form == "ggsq" else e.save)(state, [1])
-        need = json.loads(proof.must("describe", "--json", *said, state).out)["slot"][
+        need = json.loads(proof.must("describe", "--json", *said, state).out)["saved"][
             "restore"]
         what = f"{name}, {how}, {form}"
         fits = as_said(need)
