@@ -12,7 +12,8 @@ static enum kvt_status null_create(struct kvt_writer *writer, struct kvt_error *
 
 const struct kvt_format kvt_null_format = {
 	.info = { "null", "stores nothing, to measure the time without "
-			  "writing", .reads = false, .writes = true },
+			  "writing", .reads = false, .writes = true,
+		  .keeps_scales = true },
 	.nowhere = true,
 	.create = null_create,
 	.finish = null_create,

@@ -340,7 +340,7 @@ def refusals(folder: str, rng: np.random.Generator) -> None:
             (2, "does not say its scale", ["--cache-dtype=bf16", fp8]),
             (2, "expected --scale", ["--cache-dtype=fp8", bf]),
             (2, "no scale beside it", ["--cache-dtype=bf16", "--scale=2", bf]),
-            (2, "is for --cache-dtype", ["--scale=2", bf]),
+            (2, "and --cache-dtype", ["--scale=2", bf]),
             (2, "neither an element type", ["--cache-dtype=fp9", bf]),
             (4, "not written as", ["--cache-dtype=int8", bf]),
             (3, "not all finite", ["--cache-dtype=fp8", "--scale=auto", bf])):

@@ -142,6 +142,19 @@ static enum kvt_status print_json(const struct rewrite *r,
 
 /* ---- both --------------------------------------------------------------- */
 
+/* An engine's store holds codes; their scales are in its checkpoint, or nowhere. */
+static void warn_of_scales(const struct transform *t)
+{
+	const struct kvt_format_info *info = kvt_writer_format_info(t->writer[0]);
+
+	for (int g = 0; g < kvt_writer_snapshot(t->writer[0])->ngroups; g++)
+		if (to_group(t, g)->scales && !info->keeps_scales)
+			fplainf(stderr,
+				"kvtool: %s: %s keeps no scales, and who reads it must have them: %s\n",
+				to_group(t, g)->id, info->name,
+				kvt_group_cast_text(to_group(t, g)).s);
+}
+
 enum kvt_status report_plan(const struct rewrite *r, const struct transform *t,
 			    struct kvt_error *err)
 {
@@ -169,6 +182,8 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 	const char *use = kvt_writer_use(t->writer[0]);
 	int64_t nbytes = 0;
 
+	if (!r->quiet)
+		warn_of_scales(t);
 	if (r->json)
 		return print_json(r, t, true, err);
 	if (r->quiet)

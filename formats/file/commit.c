@@ -317,6 +317,21 @@ static enum kvt_status start(struct kvt_writer *w, const char *path,
 	return KVT_OK;
 }
 
+/* What a model goes on from must be numbers; an engine's pool has its scales. */
+static enum kvt_status check_scales(const struct kvt_format *format,
+				    const struct kvt_snapshot *s, struct kvt_error *err)
+{
+	if (format->info.keeps_scales || !(format->info.one_request ||
+					   format->info.by_tokens))
+		return KVT_OK;
+	for (int g = 0; g < s->ngroups; g++)
+		if (s->group[g].scales)
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"%s has no place for scales, and those of group %s say what its numbers are; write numbers, such as with --cache-dtype=bfloat16",
+					format->info.name, s->group[g].id);
+	return KVT_OK;
+}
+
 enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 			   const struct kvt_create_options *options,
 			   const struct kvt_snapshot *info, struct kvt_error *err)
@@ -329,7 +344,8 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 	if (!options)
 		options = &defaults;
 	if ((status = choose_format(&format, path, options->format, err)) ||
-	    (status = kvt_snapshot_check(info, err)))
+	    (status = kvt_snapshot_check(info, err)) ||
+	    (status = check_scales(format, info, err)))
 		return status;
 	if ((options->row_ranks || options->row_form) && !format->row_ranks)
 		return kvt_fail(err, KVT_USAGE,

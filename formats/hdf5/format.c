@@ -256,7 +256,7 @@ static const char *const endings[] = { ".h5", ".hdf5", ".kvh5", NULL };
 
 const struct kvt_format kvt_hdf5_format = {
 	.info = { "hdf5", "kvtool snapshot: HDF5, zstd, checksums",
-		  .reads = true, .writes = true },
+		  .reads = true, .writes = true, .keeps_scales = true },
 	.endings     = endings,
 	.checks      = "attributes, extents, checksums that it has",
 	.open_again  = true,

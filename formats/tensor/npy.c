@@ -141,7 +141,7 @@ static const char *const npy_endings[] = { ".npy", NULL };
 
 const struct kvt_format kvt_npy_format = {
 	.info = { "npy", "a numpy array, beside a JSON manifest",
-		  .reads = true, .writes = true },
+		  .reads = true, .writes = true, .keeps_scales = true },
 	.endings = npy_endings,
 	.checks = "header, length",
 	.sidecar = true,

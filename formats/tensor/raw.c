@@ -162,7 +162,7 @@ static const char *const raw_endings[] = { ".bin", ".raw", NULL };
 
 const struct kvt_format kvt_raw_format = {
 	.info = { "raw", "bytes without a header, beside a JSON manifest",
-		  .reads = true, .writes = true },
+		  .reads = true, .writes = true, .keeps_scales = true },
 	.endings = raw_endings,
 	.checks = "length",
 	.sidecar = true,
@@ -186,7 +186,8 @@ static const char *const canonical_endings[] = { ".canonical", NULL };
 
 const struct kvt_format kvt_canonical_format = {
 	.info = { "canonical", "one tensor for all groups, with a JSON manifest",
-		  .reads = true, .writes = true, .one_pool = true },
+		  .reads = true, .writes = true, .one_pool = true,
+		  .keeps_scales = true },
 	.endings = canonical_endings,
 	.checks = "rows, length",
 	.sidecar = true,

@@ -192,7 +192,7 @@ static const char *const endings[] = { ".safetensors", NULL };
 
 const struct kvt_format kvt_safetensors_format = {
 	.info = { "safetensors", "tensors with a JSON header that describes them",
-		  .reads = true, .writes = true },
+		  .reads = true, .writes = true, .keeps_scales = true },
 	.endings = endings,
 	.checks = "header, length",
 	.in_layout = kvt_tensors_in_layout,

@@ -163,6 +163,7 @@ struct kvt_format_info {
 	bool one_pool;			/* each block once: see kvt_dump_one_pool() */
 	bool one_request;		/* written: its tokens in a row, and no blocks */
 	bool by_tokens;			/* written: tokens of requests, in other blocks */
+	bool keeps_scales;		/* written: those of fp8, kvt_group.scales */
 };
 KVT_API const struct kvt_format_info *kvt_format_info(int i);
 /* What kvt_create() would write there; 'format' is that of its options. */

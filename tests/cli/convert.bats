@@ -422,3 +422,20 @@ takes() {
 		[[ $output == *'--set tp-size=N'* ]]
 	done
 }
+
+@test "scales of fp8 are not lost without a word" {
+	kvtool convert -q --cache-dtype=fp8 --scale=auto "$nhd" fp8.h5
+	for format in transformers mlx; do
+		run -3 kvtool convert --format=$format --request=A fp8.h5 out
+		[[ $output == *"$format has no place for scales"*--cache-dtype=bfloat16* ]]
+		[ ! -e out ]
+	done
+	kvtool convert --cache-dtype=bfloat16 --format=transformers --request=A fp8.h5 out
+	kvtool convert --format=vllm-2026-07 fp8.h5 folder 2>err
+	grep 'g0: folder keeps no scales' err
+	for format in npy raw safetensors; do
+		kvtool convert -q -f --format=$format fp8.h5 kept 2>err
+		[ ! -s err ]
+		kvtool diff -q fp8.h5 kept
+	done
+}
