@@ -44,6 +44,7 @@ shows() {
 	*'fsck good.npy') echo '0 1 note' ;;
 	*connector) echo '0 request' ;;
 	*digest*) echo '0 kvd1:tokens:' ;;
+	why*) echo '1 token 2' ;;
 	*size*) echo '0 llama' ;;
 	*) echo '9 no row of this test is of this command' ;;
 	esac
