@@ -30,7 +30,7 @@ static const struct unread {
 	{ "mooncakestore mooncake-store nvme-kv distributed",
 	  "where the values of this store are, only Mooncake's master knows: let it offload to files (its root_fs_dir, or enable_offload with buckets), and give the folder with --from=mooncake" },
 	{ "hf3fs 3fs",
-	  "which page is at which place of this file, only the metadata server of SGLang knows: --from=raw with a --layout of pages, such as BKSLHD for page_first, reads them in order, without names" },
+	  "which page is at which offset of this file, only the metadata server of SGLang knows: --from=raw with a --layout of pages, such as BKSLHD for page_first, reads them in order, without names" },
 	{ "eic aibrix simm umbp tensorcast npu-memcache npu_memcache infinistore",
 	  "this store of SGLang keeps pages in memory of its own servers: use the storage backend file, or capture the cache; see kvtool-dumps(7)" },
 };

@@ -72,6 +72,8 @@ EXCEPTIONS = [
     ("lib/dump/slice.c", r"state heads", "of a recurrent group"),
     ("lib/dump/slice_requests.c", r"one state stands", "of a recurrent group"),
     ("man/kvtool-dumps.7", r"A state has as many", "llama.cpp's state file"),
+    ("cli/print/describe_saved.c", r'"states"', "recurrent ones of a state file"),
+    ("formats/llama/made.c", r"--template=STATE", "llama.cpp's state file"),
     ("man/kvtool-json.5", r"a slot .* a state", "says the old name"),
     ("cli/print/replay.c", r'"pieces"', "the key of replay as it was named first"),
 ]

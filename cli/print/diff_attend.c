@@ -107,7 +107,8 @@ static void print_limits(const struct diff_attended *of,
 		plainf("  missing %.3g %% of the tokens that they saw, in A or B\n",
 		       100 * (double)all->missing / (double)(all->missing + all->seen));
 	if (all->lost || all->unknown)
-		plainf("  lost    %lld outputs are no number on one side, %lld on both\n",
+		plainf("  lost    %lld outputs are NaN or infinite on one side, "
+		       "%lld on both\n",
 		       LL(all->lost), LL(all->unknown));
 }
 

@@ -82,7 +82,7 @@ static void print_counts(const struct diff_result *r, const struct heat *h)
 		plainf("%s saturated, ", diff_saturated(r, h).s);
 	plainf("%lld became 0", LL(h->zeroed));
 	if (h->lost)
-		plainf(", %lld are no number", LL(h->lost));
+		plainf(", %lld became NaN or infinite", LL(h->lost));
 }
 
 void diff_text_lost(const struct diff *d, const struct diff_result *r)

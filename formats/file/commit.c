@@ -327,7 +327,7 @@ static enum kvt_status check_scales(const struct kvt_format *format,
 	for (int g = 0; g < s->ngroups; g++)
 		if (s->group[g].scales)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s has no place for scales, and those of group %s say what its numbers are; write numbers, such as with --cache-dtype=bfloat16",
+					"%s keeps no scales, and those of group %s say what its numbers are; write numbers, such as with --cache-dtype=bfloat16",
 					format->info.name, s->group[g].id);
 	return KVT_OK;
 }

@@ -136,7 +136,7 @@ static enum kvt_status take_objects(struct opening *o)
 			continue;
 		if (!parse(&name, o->tree.file[i].name))
 			return kvt_fail(o->err, KVT_BAD_INPUT,
-					"%.200s/%.200s: is no object of KVBM, expected [RANK/]POSITION:HASH[:PARENT]",
+					"%.200s/%.200s: is not an object of KVBM, expected [RANK/]POSITION:HASH[:PARENT]",
 					o->path, o->tree.file[i].name);
 		status = kvt_store_choose(&skip, &rank, &name.rank, o->path, o->err);
 		if (!status && !skip)

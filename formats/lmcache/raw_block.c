@@ -260,8 +260,8 @@ static enum kvt_status take_entry(struct index *x, const char *text, const json_
 	    (status = kvt_json_int(&slot, &in, "offset", 0, INT64_MAX)) ||
 	    (status = kvt_json_int(&part.nbytes, &in, "size", 1, INT64_MAX)))
 		return json_is_object(entry) ? status :
-		       kvt_fail(x->o->err, KVT_BAD_INPUT, "%s: entry %.100s is no object",
-				x->file->path, text);
+		       kvt_fail(x->o->err, KVT_BAD_INPUT,
+				"%s: entry %.100s is not an object", x->file->path, text);
 	if (slot < x->base || (slot - x->base) % x->slot || part.nbytes < 1 ||
 	    part.nbytes > x->slot - x->header)
 		return kvt_fail(x->o->err, KVT_BAD_INPUT,

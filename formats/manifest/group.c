@@ -523,7 +523,7 @@ static enum kvt_status take_cast(struct kvt_group *group, const struct kvt_json 
 	if (!cast)
 		return KVT_OK;
 	if (!json_is_object(cast))
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: cast is no object",
+		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: cast is not an object",
 				in->name);
 	if ((status = take_name(group->cast_from, sizeof(group->cast_from), &object,
 				"from", "cast's from")) ||

@@ -92,7 +92,7 @@ static enum kvt_status check_sum(struct scan *s, bool *right, const uint8_t *hea
 	s->patience -= r->nbytes;
 	return s->patience >= 0 ? KVT_OK :
 	       kvt_fail(s->o->err, KVT_BAD_INPUT,
-			"%s: %lld places look like records, but their checksums are wrong: it is no kv_cache.data",
+			"%s: bytes at %lld offsets look like records, but their checksums are wrong: it is no kv_cache.data",
 			s->file->path, LL(s->stale));
 }
 

@@ -294,7 +294,7 @@ static void tell_set(const struct pools *o, const struct set *x)
 
 	if (x->every && x->has && !is_required(x))
 		kvt_tell(o->hints, "pool.partial",
-			 "%s has %lld of %lld pages, so it is not held against them",
+			 "%s has %lld of %lld pages, so it is not compared with them",
 			 set_text(a, x), LL(x->has), LL(x->of));
 	if (x->size[x->usual] != y->size[y->usual])
 		kvt_tell(o->hints, "pool.size",

@@ -40,7 +40,7 @@ static int64_t page_at(const struct kvt_whose_shape *s, enum kvt_whose_family fa
 static void put_page(struct kvt_whose_order *o, int64_t at, int64_t heads)
 {
 	for (int64_t i = 0; i < 2 * heads; i++) {
-		put_bit(o->pieces, 2 * at + i);
+		put_bit(o->parts, 2 * at + i);
 		if (i >= heads)
 			put_bit(o->halves, 2 * at + i);
 	}
@@ -79,7 +79,7 @@ static bool add_order(struct kvt_whose *w, enum kvt_whose_family family, int64_t
 	w->norders++;
 	*o = (struct kvt_whose_order){ family, ranks, calloc((size_t)w->words, 8),
 				       calloc((size_t)w->words, 8) };
-	if (!o->pieces || !o->halves)
+	if (!o->parts || !o->halves)
 		return false;
 	for (int64_t b = 0; b < s->blocks; b++)
 		for (int64_t h = 0; h < s->heads; h += heads)
@@ -175,7 +175,7 @@ static void mark_rows(struct kvt_whose *w)
 {
 	struct counts *mine = counts_of(w, w->nfiles), *theirs;
 	const uint64_t *hash = hashes_of(w, w->nfiles);
-	int64_t each = w->rows / w->pieces;
+	int64_t each = w->rows / w->parts;
 
 	for (int64_t i = 0; i < w->rows; i++) {
 		const struct seen new = { .hash = hash[i], .file = (uint32_t)w->nfiles,
@@ -336,14 +336,14 @@ void kvt_whose_see(struct kvt_whose *w, const uint8_t *bytes)
 
 bool kvt_whose_can_tell(const struct kvt_whose_shape *s)
 {
-	int64_t pieces, rows;
+	int64_t parts, rows;
 
 	return s->layers > 1 && s->heads > 1 && s->blocks > 0 && s->slots > 0 &&
 	       s->row >= 16 &&
-	       !__builtin_mul_overflow(s->layers, s->heads, &pieces) &&
-	       !__builtin_mul_overflow(pieces, s->blocks, &pieces) &&
-	       pieces <= MOST_PIECES && s->slots <= MOST_ROWS &&
-	       !__builtin_mul_overflow(pieces, 2 * s->slots, &rows) && rows <= MOST_ROWS;
+	       !__builtin_mul_overflow(s->layers, s->heads, &parts) &&
+	       !__builtin_mul_overflow(parts, s->blocks, &parts) &&
+	       parts <= MOST_PIECES && s->slots <= MOST_ROWS &&
+	       !__builtin_mul_overflow(parts, 2 * s->slots, &rows) && rows <= MOST_ROWS;
 }
 
 int64_t kvt_whose_bytes(const struct kvt_whose_shape *s)
@@ -416,9 +416,9 @@ struct kvt_whose *kvt_whose_new(const struct kvt_whose_shape *shape, int64_t fil
 	if (!w)
 		return NULL;
 	w->shape = *shape;
-	w->pieces = shape->layers * shape->heads * shape->blocks * 2;
-	w->words = (w->pieces + 63) / 64;
-	w->rows = w->pieces * shape->slots;
+	w->parts = shape->layers * shape->heads * shape->blocks * 2;
+	w->words = (w->parts + 63) / 64;
+	w->rows = w->parts * shape->slots;
 	w->files = files;
 	w->every = calloc((size_t)w->words, sizeof(*w->every));
 	if (w->every && make_orders(w)) {
@@ -435,7 +435,7 @@ void kvt_whose_free(struct kvt_whose *w)
 	if (!w)
 		return;
 	for (int i = 0; i < w->norders; i++) {
-		free(w->order[i].pieces);
+		free(w->order[i].parts);
 		free(w->order[i].halves);
 	}
 	for (int64_t i = 0; w->count && i <= w->kept; i++) {

@@ -4,15 +4,15 @@
  *
  * Values of the first layer depend on the token alone: no position and no other token
  * went into them.  So a token that occurs twice, at two positions, has the same row
- * twice, and no row of a later layer is ever seen twice.  Cut in pieces of a head of a
- * block of a layer, a file shows by where such rows are which pieces are those of the
+ * twice, and no row of a later layer is ever seen twice.  Cut in parts of a head of a
+ * block of a layer, a file shows by where such rows are which parts are those of the
  * first layer, and each number of ranks puts them elsewhere:
  *
  *	3 layers, 4 heads	TP 1  0000 1111 2222
  *	0: layer 0		TP 2  001122 001122
  *				TP 4  012 012 012 012
  *
- * Nothing is claimed unless the pieces with repeated rows are exactly those.  Pieces in
+ * Nothing is claimed unless the parts with repeated rows are exactly those.  Parts in
  * random order do that once in 'odds'.  Which order slots and heads have in a page, the
  * same rows tell: all heads of a token must repeat together.
  *
@@ -41,7 +41,7 @@ struct kvt_whose_order {
 	enum kvt_whose_family family;
 	int64_t ranks;
 	/* bits: those of the first layer; where keys come first, those of its values */
-	uint64_t *pieces, *halves;
+	uint64_t *parts, *halves;
 };
 
 struct kvt_whose;
@@ -75,7 +75,7 @@ const struct kvt_whose_order *kvt_whose_order_at(const struct kvt_whose *w, int 
 /* The order that has the same bytes as this; -1: none, ranks do not divide the heads. */
 int kvt_whose_order_of(const struct kvt_whose *w, enum kvt_whose_family family,
 		       int64_t ranks);
-/* Pieces in random order claim an order once in so many; after kvt_whose_all(). */
+/* Parts in random order claim an order once in so many; after kvt_whose_all(). */
 double kvt_whose_odds(const struct kvt_whose *w, int order);
 /*
  * Has a file no row of another one, where nearly all have half of theirs?  Then it is of

@@ -26,7 +26,7 @@ struct table {
 
 /* What was counted of a file. */
 struct counts {
-	uint64_t *marks;		/* bits: pieces with a row that is seen twice */
+	uint64_t *marks;		/* bits: parts with a row that is seen twice */
 	uint32_t *tokens;		/* [order][page]: that repeat with all heads */
 	uint32_t *keys;			/* likewise: rows of its keys that do */
 	uint32_t again;			/* rows that do */
@@ -35,7 +35,7 @@ struct counts {
 
 struct kvt_whose {
 	struct kvt_whose_shape shape;
-	int64_t pieces, words, rows;	/* of a file; two pieces a head of a page */
+	int64_t parts, words, rows;	/* of a file; two parts a head of a page */
 	int64_t kept, nfiles, files;	/* in the tables; seen; to come */
 	int norders;
 	struct kvt_whose_order order[KVT_WHOSE_ORDERS];

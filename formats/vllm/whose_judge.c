@@ -40,7 +40,7 @@ static bool is_within(const struct kvt_whose *w, const uint64_t *a, const uint64
 	return true;
 }
 
-/* Pieces in pairs, of each head of a page one: how many have a bit. */
+/* Parts in pairs, of each head of a page one: how many have a bit. */
 static int64_t count_pairs(const struct kvt_whose *w, const uint64_t *bits)
 {
 	const uint64_t even = UINT64_C(0x5555555555555555);
@@ -51,7 +51,7 @@ static int64_t count_pairs(const struct kvt_whose *w, const uint64_t *bits)
 	return n;
 }
 
-/* That pieces in random order have all of a block's marks in one of the orders. */
+/* That parts in random order have all of a block's marks in one of the orders. */
 static double odds_of(const struct kvt_whose *w, const uint64_t *set)
 {
 	return exp(log_choose(w->shape.layers * w->shape.heads,
@@ -64,7 +64,7 @@ static bool fits(const struct kvt_whose *w, const uint64_t *marks, const uint64_
 	int64_t n = count_pairs(w, marks), size = count_pairs(w, set);
 
 	return is_within(w, marks, set) && odds_of(w, set) >= LEAST_ODDS &&
-	       log_choose(w->pieces / 2, n) - log_choose(size, n) + 1e-9 >=
+	       log_choose(w->parts / 2, n) - log_choose(size, n) + 1e-9 >=
 	       log_choose(w->shape.layers * w->shape.heads, size / w->shape.blocks);
 }
 
@@ -104,7 +104,7 @@ static bool is_less(const struct kvt_whose *w, const struct counts *count, int64
 
 /*
  * The one order whose first layer has all the marks; of several, for some have the same
- * pieces, the one in which tokens repeat whole.
+ * parts, the one in which tokens repeat whole.
  */
 static int claim(const struct kvt_whose *w, const struct counts *count)
 {
@@ -114,7 +114,7 @@ static int claim(const struct kvt_whose *w, const struct counts *count)
 	for (int o = 0; o < w->norders; o++) {
 		int64_t left = left_over(w, count, o, KVT_WHOSE_UNKNOWN);
 
-		if (!is_within(w, count->marks, w->order[o].pieces))
+		if (!is_within(w, count->marks, w->order[o].parts))
 			continue;
 		if (found < 0 || left < best) {
 			second = found < 0 ? second : best;
@@ -126,7 +126,7 @@ static int claim(const struct kvt_whose *w, const struct counts *count)
 	}
 	if (found < 0 || (second < INT64_MAX && !is_less(w, count, best, second)))
 		return -1;
-	return fits(w, count->marks, w->order[found].pieces) ||
+	return fits(w, count->marks, w->order[found].parts) ||
 	       fits(w, count->marks, w->order[found].halves) ? found : -1;
 }
 
@@ -134,7 +134,7 @@ double kvt_whose_odds(const struct kvt_whose *w, int order)
 {
 	const struct kvt_whose_order *o = &w->order[order];
 
-	return odds_of(w, is_within(w, w->every, o->halves) ? o->halves : o->pieces);
+	return odds_of(w, is_within(w, w->every, o->halves) ? o->halves : o->parts);
 }
 
 /* In the wrong order only some rows of what is taken for a token repeat. */
@@ -171,7 +171,7 @@ uint64_t kvt_whose_fitting(const struct kvt_whose *w, const struct counts *count
 	uint64_t out = 0;
 
 	for (int o = 0; o < w->norders; o++)
-		out |= (uint64_t)is_within(w, count->marks, w->order[o].pieces) << o;
+		out |= (uint64_t)is_within(w, count->marks, w->order[o].parts) << o;
 	return out;
 }
 

@@ -109,14 +109,14 @@ static enum kvt_status cast_group(struct kvt_group *group, const struct kvt_cast
 
 /* ---- elements ------------------------------------------------------------------- */
 
-struct piece {
+struct job {
 	const struct kvt_group *from, *to;
 	const struct told *times, *by;
 	const uint8_t *src;
 	uint8_t *dst;
 };
 
-static void cast_run(const struct piece *p, int64_t at, int64_t n, float times, float by)
+static void cast_run(const struct job *p, int64_t at, int64_t n, float times, float by)
 {
 	kvt_cpu_cast(p->dst + at * p->to->shape.elem, p->to->dtype,
 		     p->src + at * p->from->shape.elem, p->from->dtype, n, times, by);
@@ -149,7 +149,7 @@ static int sort_factors(struct kvt_factor out[KVT_MAX_FACTORS],
 }
 
 /* A view of elements of one byte, which are all of one scale. */
-static void cast_view(const struct piece *p, const struct kvt_view *view, float times,
+static void cast_view(const struct job *p, const struct kvt_view *view, float times,
 		      float by)
 {
 	struct kvt_factor f[KVT_MAX_FACTORS];
@@ -186,7 +186,7 @@ static float scale_of(const struct kvt_group *group, const struct told *told, in
 			     kvt_group_scale(group, l, h, k);
 }
 
-static struct factors factors_of(const struct piece *p, int64_t l, int64_t h, int64_t k)
+static struct factors factors_of(const struct job *p, int64_t l, int64_t h, int64_t k)
 {
 	return (struct factors){ scale_of(p->from, p->times, l, h, k),
 				 scale_of(p->to, p->by, l, h, k) };
@@ -197,7 +197,7 @@ static bool same_factors(struct factors a, struct factors b)
 	return !memcmp(&a, &b, sizeof(a));
 }
 
-static bool one_scale(const struct piece *p, const struct kvt_box *box)
+static bool one_scale(const struct job *p, const struct kvt_box *box)
 {
 	struct factors first = factors_of(p, box->begin[KVT_AXIS_L],
 					  box->begin[KVT_AXIS_H], box->begin[KVT_AXIS_K]);
@@ -212,7 +212,7 @@ static bool one_scale(const struct piece *p, const struct kvt_box *box)
 }
 
 /* Elements of a layer, head (-1: all) and half. */
-static enum kvt_status cast_part(const struct piece *p, const struct kvt_views *views,
+static enum kvt_status cast_part(const struct job *p, const struct kvt_views *views,
 				 const struct kvt_box *box, int64_t l, int64_t h,
 				 int64_t k, struct kvt_error *err)
 {
@@ -237,7 +237,7 @@ static enum kvt_status cast_part(const struct piece *p, const struct kvt_views *
 	return KVT_OK;
 }
 
-static enum kvt_status cast_elements(const struct piece *p, const struct kvt_box *box,
+static enum kvt_status cast_elements(const struct job *p, const struct kvt_box *box,
 				     const struct kvt_layout *layout, int64_t count,
 				     struct kvt_error *err)
 {
@@ -278,7 +278,7 @@ static double saturated(const struct kvt_dtype *to, double x)
 	return x > most ? most : x < -most ? -most : x;
 }
 
-static void put_number(const struct piece *p, const uint8_t *from, uint8_t *to,
+static void put_number(const struct job *p, const uint8_t *from, uint8_t *to,
 		       struct factors f)
 {
 	double x = kvt_dtype_decode(p->from->dtype, from);
@@ -296,7 +296,7 @@ static void put_number(const struct piece *p, const uint8_t *from, uint8_t *to,
 }
 
 /* Elements of a box by their coordinates, in the arithmetic of doubles. */
-static enum kvt_status cast_each(const struct piece *p, const struct kvt_box *box,
+static enum kvt_status cast_each(const struct job *p, const struct kvt_box *box,
 				 const struct kvt_layout *layout, struct kvt_error *err)
 {
 	int64_t at[KVT_NAXES] = { 0 };
@@ -326,7 +326,7 @@ static enum kvt_status cast_each(const struct piece *p, const struct kvt_box *bo
 /* ---- rows of a content ------------------------------------------------------------ */
 
 /* Of a box as kvt_layout_slots has it. */
-static enum kvt_status cast_rows(const struct piece *p, const struct kvt_caster *c,
+static enum kvt_status cast_rows(const struct job *p, const struct kvt_caster *c,
 				 const struct kvt_box *box,
 				 const struct kvt_layout *layout, struct kvt_error *err)
 {
@@ -377,7 +377,7 @@ static enum kvt_status read_cast(const struct cast_leaf *l, int g,
 				   settled(&to->layout, to->shape.elem);
 	struct kvt_box there = *box;
 	struct kvt_shape shape;
-	struct piece p = { .from = from, .to = to, .dst = buf, .times = &l->times[g],
+	struct job p = { .from = from, .to = to, .dst = buf, .times = &l->times[g],
 			   .by = &l->by[g] };
 	enum kvt_status status;
 	uint8_t *bytes;

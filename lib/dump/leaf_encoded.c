@@ -17,7 +17,7 @@
 #include <string.h>
 
 /* A group of the result. */
-struct piece {
+struct target {
 	int from;			/* group of the source */
 	int kv;				/* half that it is cut out of; -1: none is */
 	int half;			/* that it is; -1: both, or neither */
@@ -28,7 +28,7 @@ struct piece {
 struct encoded_leaf {
 	struct kvt_leaf leaf;
 	struct kvt_dump *source, *numbers;	/* owned; the second as float64 */
-	struct piece piece[KVT_MAX_GROUPS];
+	struct target target[KVT_MAX_GROUPS];
 	bool pairs;
 };
 
@@ -102,28 +102,28 @@ static void name_half(struct kvt_group *group, int kv)
 }
 
 /* A group of the result: keys and values that become one type, or one of both. */
-static enum kvt_status set_piece(struct kvt_group *group, struct piece *piece,
+static enum kvt_status set_target(struct kvt_group *group, struct target *target,
 				 const struct encoded_leaf *l,
 				 const struct kvt_encoding to[2], struct kvt_error *err)
 {
-	int half = piece->kv >= 0 ? piece->kv : kvt_group_half(group);
+	int half = target->kv >= 0 ? target->kv : kvt_group_half(group);
 	bool turned = l->pairs && half < 1 && group->kind != KVT_MLA;
 	const struct kvt_group *numbers;
 	enum kvt_status status;
 
-	piece->half = half;
-	piece->moved = !to[half > 0].dtype;
-	piece->same = piece->moved && !turned;
-	if (piece->same && piece->kv < 0)
+	target->half = half;
+	target->moved = !to[half > 0].dtype;
+	target->same = target->moved && !turned;
+	if (target->same && target->kv < 0)
 		return KVT_OK;
-	numbers = piece->moved ? group : kvt_dump_group(l->numbers, piece->from);
+	numbers = target->moved ? group : kvt_dump_group(l->numbers, target->from);
 	if (turned && (numbers->content.type || numbers->shape.n[KVT_AXIS_D] % 2))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"group %s holds %s, whose keys cannot be put in pairs",
 				group->id, kvt_group_type(group).s);
-	if (piece->kv >= 0)
-		name_half(group, piece->kv);
-	if (!piece->moved &&
+	if (target->kv >= 0)
+		name_half(group, target->kv);
+	if (!target->moved &&
 	    (status = set_type(group, numbers, to, half, err)))
 		return status;
 	if (half >= 0)
@@ -155,9 +155,9 @@ static enum kvt_status describe(struct kvt_snapshot *out, struct encoded_leaf *l
 		if (two)
 			status = kvt_snapshot_double(out, g, err);
 		for (int kv = 0; !status && kv < 1 + two; kv++, g++) {
-			l->piece[g].from = from;
-			l->piece[g].kv = two ? kv : -1;
-			status = set_piece(&out->group[g], &l->piece[g], l,
+			l->target[g].from = from;
+			l->target[g].kv = two ? kv : -1;
+			status = set_target(&out->group[g], &l->target[g], l,
 					   to[from].half, err);
 		}
 	}
@@ -169,7 +169,7 @@ static enum kvt_status describe(struct kvt_snapshot *out, struct encoded_leaf *l
 /* ---- rows ---------------------------------------------------------------------- */
 
 struct encoding {
-	const struct piece *piece;
+	const struct target *target;
 	const struct kvt_group *from, *to;	/* numbers, or what is moved */
 	struct kvt_packing packing;	/* if 'to' has a content type */
 	int64_t heads;			/* of 'from' in a row */
@@ -211,7 +211,7 @@ static enum kvt_status encode_row(const struct encoding *e, int64_t kv,
 	int64_t n = e->heads * e->from->shape.n[KVT_AXIS_D], elem = e->to->shape.elem;
 	const struct kvt_dtype *dtype = e->to->dtype;
 
-	if (e->piece->moved) {
+	if (e->target->moved) {
 		memcpy(e->out, e->row, (size_t)(n * elem));
 		return KVT_OK;
 	}
@@ -259,7 +259,7 @@ static enum kvt_status encode_box(uint8_t *buf, const struct encoding *e, bool p
 	for (int a = 0; a < KVT_AXIS_D; a++)
 		nrows *= box->end[a] - box->begin[a];
 	for (int64_t r = 0; !status && r < nrows; r++) {
-		int64_t k = e->piece->half >= 0 ? e->piece->half :
+		int64_t k = e->target->half >= 0 ? e->target->half :
 			    box->begin[KVT_AXIS_K] + r % halves;
 
 		take_row(e, rows, r, halves, pairs && !k && e->to->kind != KVT_MLA);
@@ -275,7 +275,7 @@ static struct kvt_box box_there(const struct encoding *e, const struct kvt_box *
 {
 	struct kvt_box there = *box;
 
-	if (e->piece->kv > 0)
+	if (e->target->kv > 0)
 		box_take(&there, KVT_AXIS_K, 1, 1);
 	if (e->heads > 1)
 		box_take(&there, KVT_AXIS_H, 0, e->heads);
@@ -287,7 +287,7 @@ static enum kvt_status read_encoded(const struct encoded_leaf *l, struct encodin
 				    const struct kvt_box *box, void *buf,
 				    struct kvt_error *err)
 {
-	const struct kvt_dump *dump = e->piece->moved ? l->source : l->numbers;
+	const struct kvt_dump *dump = e->target->moved ? l->source : l->numbers;
 	const struct kvt_box there = box_there(e, box);
 	const struct kvt_shape shape = kvt_box_shape(&there, e->from->shape.elem);
 	size_t in = (size_t)(e->heads * shape.n[KVT_AXIS_D] * shape.elem);
@@ -303,7 +303,7 @@ static enum kvt_status read_encoded(const struct encoded_leaf *l, struct encodin
 	e->out = malloc((in > out ? in : out) + 1);
 	if (!rows || !e->row || !e->out)
 		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
-	if (!status && !(status = kvt_dump_read(dump, e->piece->from, &there,
+	if (!status && !(status = kvt_dump_read(dump, e->target->from, &there,
 						&kvt_layout_slots, rows, err)))
 		status = encode_box(buf, e, l->pairs, rows, box, err);
 	free(rows);
@@ -317,21 +317,21 @@ static enum kvt_status encoded_read(const struct kvt_leaf *leaf, int g,
 				    struct kvt_error *err)
 {
 	const struct encoded_leaf *l = (const struct encoded_leaf *)leaf;
-	struct encoding e = { .piece = &l->piece[g], .to = &leaf->snapshot.group[g],
+	struct encoding e = { .target = &l->target[g], .to = &leaf->snapshot.group[g],
 			      .heads = 1 };
 	struct kvt_box there = *box;
 
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (box->end[a] <= box->begin[a])
 			return KVT_OK;
-	if (e.piece->same) {
-		if (e.piece->kv > 0)
+	if (e.target->same) {
+		if (e.target->kv > 0)
 			box_take(&there, KVT_AXIS_K, 1, 1);
-		return kvt_dump_read(l->source, e.piece->from, &there, &e.to->layout,
+		return kvt_dump_read(l->source, e.target->from, &there, &e.to->layout,
 				     buf, err);
 	}
-	e.from = kvt_dump_group(e.piece->moved ? l->source : l->numbers, e.piece->from);
-	if (e.to->content.type && !e.piece->moved) {
+	e.from = kvt_dump_group(e.target->moved ? l->source : l->numbers, e.target->from);
+	if (e.to->content.type && !e.target->moved) {
 		e.packing = kvt_group_packing(e.to);
 		e.heads = e.packing.fold;
 	}
@@ -403,6 +403,6 @@ enum kvt_status kvt_dump_encode(struct kvt_dump **out, int from[KVT_MAX_GROUPS],
 		return status;
 	}
 	for (int g = 0; g < l->leaf.snapshot.ngroups; g++)
-		from[g] = l->piece[g].from;
+		from[g] = l->target[g].from;
 	return kvt_dump_of_leaf(out, &l->leaf, err);
 }

@@ -315,7 +315,7 @@ struct kvt_inspector {
 	void *context;
 	/* The same for n more, of which nothing is said; NULL: they are not counted. */
 	void (*more)(void *context, const char *name, int64_t n);
-	/* So many files were seen by now.  NULL: nobody waits. */
+	/* So many files were seen by now.  NULL: it is not told. */
 	void (*seen)(void *context, int64_t files);
 };
 void kvt_snapshot_inspect(const struct kvt_snapshot *snapshot,

@@ -427,7 +427,7 @@ takes() {
 	kvtool convert -q --cache-dtype=fp8 --scale=auto "$nhd" fp8.h5
 	for format in transformers mlx; do
 		run -3 kvtool convert --format=$format --request=A fp8.h5 out
-		[[ $output == *"$format has no place for scales"*--cache-dtype=bfloat16* ]]
+		[[ $output == *"$format keeps no scales"*--cache-dtype=bfloat16* ]]
 		[ ! -e out ]
 	done
 	kvtool convert --cache-dtype=bfloat16 --format=transformers --request=A fp8.h5 out

@@ -441,7 +441,7 @@ static enum kvt_status share_heads(struct diff_attended *of, const struct kvt_gr
 	of->ratio = a->total_heads > 0 ? g->total_heads / a->total_heads : 0;
 	if (of->ratio < 1 || g->total_heads % a->total_heads)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld heads of queries in %s are no multiple of the %lld of keys in %s",
+				"%lld heads of queries in %s are not a multiple of the %lld of keys in %s",
 				LL(g->total_heads), g->id, LL(a->total_heads),
 				of->key->id);
 	of->first_head = first * of->ratio;
