@@ -48,7 +48,7 @@ ENGINES = [
     ("transformers", 900, ["transformers_caches.py", "transformers_attention.py"]),
     ("transformers-5.24", 1800, ["transformers_models.py", "transformers_caches.py",
                                  "transformers_quantised.py", "transformers_casts.py",
-                                 "transformers_attention.py"]),
+                                 "transformers_fp8.py", "transformers_attention.py"]),
     ("transformers-4.57", 900, ["transformers_caches.py", "transformers_quantised.py"]),
     ("notebook", 900, ["python_notebook.py"]),
     ("mlx", 900, ["mlx_caches.py"]),

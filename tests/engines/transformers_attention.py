@@ -217,7 +217,8 @@ def beside_model(proof, name, make, kind):
     run = Run(make, kind, proof.seed)
     run.save(folder)
     a, b, q = (os.path.join(folder, f"{x}.safetensors") for x in "abq")
-    with proof.row(f"errors of attention outputs, cache rounded to {kind}", name) as row:
+    with proof.row("errors of attention outputs are those that diff predicts",
+                   f"{name}; cache rounded to {kind}") as row:
         groups = attention(proof, "--exact", f"--attention={q}", a, b)["groups"]
         cells = {(c["layer"], c["head"]): c for g in groups for c in g["cells"]}
         row.equal(len(cells), 4 * 8, "layers and heads")
