@@ -486,7 +486,7 @@ def kvbm_objects(top):
             *said, f"{folder}/pre/0")
     os.unlink(path)
     sf.write(f"{folder}/pre/0/notes", b"")
-    refused("another file", 3, ["is no object of KVBM"], "describe",
+    refused("another file", 3, ["is not an object of KVBM"], "describe",
             "--from=kvbm-objects", *said, f"{folder}/pre/0")
 
 
@@ -523,8 +523,8 @@ UNREAD = {
     "p2p": "tier fs", "example": "tier fs", "kvcr": "--from=raw", "obj": "config.json",
     "s3": "copy the objects", "redis": "its key as name", "valkey": "its key as name",
     "bigtable": "behind the first @", "lm": "--from=lmcache", "zmq": "--from=lmcache",
-    "lmcache-server": "--from=lmcache", "mooncakestore": "--root_fs_dir",
-    "nvme-kv": "--root_fs_dir", "distributed": "--root_fs_dir", "hf3fs": "BKSLHD",
+    "lmcache-server": "--from=lmcache", "mooncakestore": "root_fs_dir",
+    "nvme-kv": "root_fs_dir", "distributed": "root_fs_dir", "hf3fs": "BKSLHD",
     "eic": "storage backend file", "aibrix": "storage backend file",
     "simm": "storage backend file", "umbp": "storage backend file",
     "tensorcast": "storage backend file", "npu-memcache": "storage backend file",
@@ -539,7 +539,7 @@ def unread(top):
                 f"--from={name}", f"{top}/some.bin")
     for url, words in ("lm://host:65432", "--from=lmcache"), ("s3://a/b", "copy"), \
             ("redis://h", "its key as name"), ("http://h:8080/cache", "--from=lmcache"), \
-            ("ftp://x", "copy it to one"), ("mooncakestore://h:1", "--root_fs_dir"):
+            ("ftp://x", "copy it to one"), ("mooncakestore://h:1", "root_fs_dir"):
         refused(url, 4, [words], "describe", url)
     refused("a name that is nobody's", 2, ["there is no format"], "describe",
             "--from=p2", f"{top}/some.bin")
