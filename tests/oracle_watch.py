@@ -282,8 +282,8 @@ def twice_a_second(folder):
     while time.monotonic() < end:
         frames += p.listen(end - time.monotonic())
     p.keys(b"q")
-    # a frame may arrive in two pieces
-    tap.ok(ok and p.end() == 0 and 2 <= frames <= 14, "at most two looks a second", frames)
+    # a frame may arrive in several parts; one that does not wait makes hundreds
+    tap.ok(ok and p.end() == 0 and 2 <= frames <= 35, "at most two looks a second", frames)
 
 
 def refused(folder):
