@@ -218,14 +218,19 @@ static bool parse_nixl(struct kvt_hicache_name *out, const char *name)
 	return out->model.n > 0;
 }
 
-/* "tp1of4" in [s, end): rank and size. */
+/* "tp1of4" in [s, end): rank and size, which stay as they are if it is none such. */
 static bool take_share(int64_t *rank, int64_t *size, const char *s, const char *end,
 		       const char *word)
 {
 	const char *p = end;
+	int64_t is, of;
 
-	return take_number(size, s, &p, "of") && take_number(rank, s, &p, word) &&
-	       p == s && *rank < *size;
+	if (!take_number(&of, s, &p, "of") || !take_number(&is, s, &p, word) || p != s ||
+	    is >= of)
+		return false;
+	*rank = is;
+	*size = of;
+	return true;
 }
 
 /* What follows the hash of an object: nothing, a pool, states with their rank. */
