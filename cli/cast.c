@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cast.c - --cache-dtype: what its scales say, and the dump that is written */
+/*
+ * cast.c - --cache-dtype: what its scales say, and the dump that is written
+ *
+ * A scale is a number, a word (auto), or a file: which of them is settled here, before
+ * any data is read.  With --verify a second dump is made, which computes each number by
+ * itself, and the output is compared with that one.
+ */
 #include "cli/cast.h"
 
 #include <stdlib.h>

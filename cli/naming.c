@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* naming.c - what names of blocks depend on, as options say it */
+/*
+ * naming.c - what names of blocks depend on, as options say it
+ *
+ * prefix and why have the same options, and engines ignore what they do not hash: so each
+ * is taken into a key here, and refused where the engine's rule has no place for it.
+ */
 #include "cli/naming.h"
 #include "cli/streams.h"
 #include "lib/base/number.h"

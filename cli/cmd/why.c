@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* why.c - kvtool why: a prompt is in no cache, and for what reason */
+/*
+ * why.c - kvtool why: a prompt is in no cache, and for what reason
+ *
+ * What there is to look into decides what is asked: two prompts alone are compared name
+ * by name; a tree, or what an engine published, is searched for the names of each.
+ */
 #include "cli/why/why.h"
 
 #include <stdlib.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - what a recording of cache events says, as kvtool-json(5) has it */
+/*
+ * json.c - what a recording of cache events says, as kvtool-json(5) has it
+ *
+ * The same as print.c says, without its limits: every problem, and each prompt.
+ */
 #include "cli/why/events.h"
 
 #include <math.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pair.c - where the names of two prompts part, and why, in words */
+/*
+ * pair.c - where the names of two prompts part, and why, in words
+ *
+ * A name is of all blocks before it, so only the first one that differs has a cause; the
+ * later ones follow.  lib/ops/why finds it, by changing one fact at a time.
+ */
 #include "cli/why/why.h"
 
 #include <string.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* print.c - what a recording of cache events says, for people */
+/*
+ * print.c - what a recording of cache events says, for people
+ *
+ * Counts first, then what is wrong, by the number of the event, then prompts over time.
+ */
 #include "cli/why/events.h"
 
 #include <math.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rule.c - what names depend on, from the options of kvtool why */
+/*
+ * rule.c - what names depend on, from the options of kvtool why
+ *
+ * The second of two prompts has the facts of the first but for those that --other names.
+ */
 #include "cli/why/why.h"
 
 #include <stdlib.h>

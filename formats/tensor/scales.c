@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scales.c - scales of an fp8 cache, from checkpoints and from JSON */
+/*
+ * scales.c - scales of an fp8 cache, from checkpoints and from JSON
+ *
+ * Engines keep them outside of the cache.  Whatever the file, they become one table,
+ * [layer][keys, values][heads or 1], which has to be full and of numbers above 0:
+ *
+ *	checkpoint	a tensor for a layer's keys, and one for its values
+ *	JSON		one number a layer for both, or the list of a manifest
+ */
 #include "formats/tensor/scales.h"
 
 #include <math.h>

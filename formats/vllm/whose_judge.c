@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* whose_judge.c - what the rows that repeat say of the order of a file */
+/*
+ * whose_judge.c - what the rows that repeat say of the order of a file
+ *
+ * An order is claimed where parts with repeats are just those that it has the first
+ * layer in, and where chance would do that less than once in LEAST_ODDS; of the orders
+ * of slots and heads the one in which rows repeat in whole tokens.
+ */
 #include "formats/vllm/whose_impl.h"
 
 #include <math.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sought.c - what a dump has of the prompts that it was opened with */
+/*
+ * sought.c - what a dump has of the prompts that it was opened with
+ *
+ * Of each prompt and group: how many files there are, from the first on without a gap,
+ * and which are missing.  What lies behind a gap is there, but no engine comes to it.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 

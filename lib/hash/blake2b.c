@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blake2b.c - BLAKE2b, as RFC 7693 has it */
+/*
+ * blake2b.c - BLAKE2b, as RFC 7693 has it
+ *
+ * A state of eight words takes 128 bytes at a time, in twelve rounds that mix sixteen
+ * words; the last block is marked, and the count of bytes is part of every block.
+ */
 #include "lib/hash/blake2b.h"
 
 #include <string.h>

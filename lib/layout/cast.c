@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cast.c - rows of numbers as another type */
+/*
+ * cast.c - rows of numbers as another type
+ *
+ * A row of float32 becomes elements, each divided by a scale that is kept elsewhere, or a
+ * row of a content, which has its scales inside.  So a caster is a type and a packing,
+ * and what a row becomes depends on the row and the scale alone.
+ */
 #include "lib/kvt/cast.h"
 #include "lib/base/print.h"
 #include "lib/layout/content_types.h"

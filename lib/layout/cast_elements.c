@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cast_elements.c - elements of a type as float32, and back */
+/*
+ * cast_elements.c - elements of a type as float32, and back
+ *
+ * A loop for each type that is cast often, made of the conversions of cast_bits.h; other
+ * types go through kvt_dtype_decode() and kvt_dtype_encode(), one by one.
+ */
 #include "lib/kvt/cast.h"
 #include "lib/layout/cast_bits.h"
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* astype.c - a dump as another type: which scales, and the dump */
+/*
+ * astype.c - a dump as another type: which scales, and the dump
+ *
+ * Two scales have to be known first: what fp8 that is read is times, which its dump says
+ * or somebody does, and what is written is divided by, told or calibrated from the data.
+ * Neither is guessed.
+ */
 #include "lib/ops/cast/cast.h"
 
 #include <stdlib.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blocks.c - the tables of a replay: blocks by hash, places, publishers */
+/*
+ * blocks.c - the tables of a replay: blocks by hash, places, publishers
+ *
+ * A block is a hash of one publisher, and has a copy for each place, a medium and a group
+ * of layers, that told of it.  Tables grow with what is published, never by a length that
+ * an event says.
+ */
 #include "lib/ops/events/replay_impl.h"
 
 #include <stdio.h>

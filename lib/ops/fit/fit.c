@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fit.c - a dump as another type, in memory, and what it loses by that */
+/*
+ * fit.c - a dump as another type, in memory, and what it loses by that
+ *
+ * It is cast, and compared by diff with what it was: so the figures are those that diff
+ * would print had the file been written.  Nothing is.
+ */
 #include "lib/ops/fit/fit.h"
 
 #include <math.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c - is what events tell to be stored in files there? */
+/*
+ * files.c - is what events tell to be stored in files there?
+ *
+ * Of blocks that are in a medium of files when the recording ends, each hash is looked up
+ * among the names of the tree.  Of several blocks in a file only the last one names it.
+ */
 #include "lib/ops/why/files.h"
 
 #include <stdio.h>
