@@ -61,9 +61,18 @@ extern const struct command
 	cmd_reduce,
 	cmd_bench;
 
+/* Of the table of commands: "look", if it is the first of those for looking, or NULL. */
+struct command_row {
+	const char *purpose;
+	const struct command *command;
+};
+/*
+ * The table is in main.c, above all commands; two of them look others up (help, reduce)
+ * and ask for it here.  It ends with a row of NULL.
+ */
+void commands_are(const struct command_row *rows);
 /* The i-th command, NULL past the last one. */
 const struct command *command_at(int i);
-/* "look", if it is the first of those for looking; NULL for all but the first. */
 const char *command_purpose(int i);
 
 /*

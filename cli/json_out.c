@@ -108,6 +108,16 @@ void json_append_real(struct json_out *out, json_t *array, double x)
 	json_append(out, array, isfinite(x) ? json_real(x) : json_null());
 }
 
+double json_rounded(double x)
+{
+	char text[32];
+
+	if (!isfinite(x))
+		return x;
+	snprintf(text, sizeof(text), "%.6g", x);
+	return strtod(text, NULL);
+}
+
 void json_append_text(struct json_out *out, json_t *array, const char *text)
 {
 	json_append(out, array, text_value(text));

@@ -56,6 +56,9 @@ void json_append_int(struct json_out *out, json_t *array, int64_t n);
 void json_append_real(struct json_out *out, json_t *array, double x);
 void json_append_text(struct json_out *out, json_t *array, const char *text);
 
+/* To six digits: more than a colour shows, and as many as a person reads. */
+double json_rounded(double x);
+
 /* A text in quotes, ASCII only, to be freed; NULL when out of memory. */
 char *json_quoted(const char *text);
 

@@ -20,10 +20,7 @@
 #include <unistd.h>
 
 /* As kvtool help has them: what people want to do, and with what. */
-static const struct {
-	const char *purpose;		/* of the rows from here on; or NULL */
-	const struct command *command;
-} commands[] = {
+static const struct command_row commands[] = {
 	{ "look",   &cmd_describe },
 	{ NULL,     &cmd_view },
 	{ NULL,     &cmd_where },
@@ -49,18 +46,9 @@ static const struct {
 	{ NULL,     &cmd_workers },
 	{ NULL,     &cmd_reduce },
 	{ NULL,     &cmd_bench },
+	{ NULL,     NULL },
 };
-enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) };
-
-const char *command_purpose(int i)
-{
-	return commands[i].purpose;
-}
-
-const struct command *command_at(int i)
-{
-	return i < NCOMMANDS ? commands[i].command : NULL;
-}
+enum { NCOMMANDS = sizeof(commands) / sizeof(commands[0]) - 1 };
 
 static const struct command *command_find(const char *name)
 {
@@ -283,6 +271,7 @@ int main(int argc, char **argv)
 
 	atexit(on_exit_of_others);
 	occupy_standard_streams();
+	commands_are(commands);
 	signals_ignore_limits();
 	allow_files();
 	kvt_reads_keep(true);

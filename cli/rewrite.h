@@ -38,6 +38,7 @@ struct rewrite {
 	bool verify, dry_run, json, quiet;
 	bool to_stdout;			/* 'output' is where it is staged */
 	const char *out_dir;		/* instead of 'output', for many inputs */
+	bool to_another;		/* outputs there end as their format does, not as inputs */
 	bool several;			/* this is one of them */
 	const struct kvt_dump *origin;	/* --verify compares with it; NULL: the source */
 	struct cast_args cast;
@@ -110,6 +111,14 @@ KVT_MUST_CHECK enum kvt_status
 rewrite_default_output(char *out, size_t room, const char *input, const char *what,
 		       struct kvt_error *err);
 
+/* ---- one output: rewrite_one.c ---------------------------------------------- */
+
+/* What is to be made of a source: options, and a snapshot to be freed. */
+KVT_MUST_CHECK enum kvt_status
+rewrite_target(struct kvt_snapshot *to, struct kvt_create_options *options,
+	       const struct rewrite *r, const struct kvt_dump *source,
+	       struct kvt_error *err);
+
 /* kvt_publish(), if no signal came before it; one that comes later ends nothing. */
 KVT_MUST_CHECK enum kvt_status
 publish(struct kvt_writer *const *writers, int n, struct kvt_error *err);
@@ -126,10 +135,5 @@ rewrite_parts(const struct rewrite *r, const struct kvt_dump *dump,
 KVT_MUST_CHECK enum kvt_status
 rewrite_alone(const struct rewrite *r, const struct kvt_dump *dump,
 	      struct kvt_error *err);
-/* What is to be made of a source: options, and a snapshot to be freed. */
-KVT_MUST_CHECK enum kvt_status
-rewrite_target(struct kvt_snapshot *to, struct kvt_create_options *options,
-	       const struct rewrite *r, const struct kvt_dump *source,
-	       struct kvt_error *err);
 
 #endif

@@ -278,7 +278,7 @@ enum kvt_status rewrite_each(struct rewrite *r, const struct command *command,
 	for (int i = 0; !status && i < n; i++) {
 		pairs[i].in = inputs[i];
 		/* convert is for another format, the others keep it */
-		status = name_output(&pairs[i], r, command != &cmd_convert, err);
+		status = name_output(&pairs[i], r, !r->to_another, err);
 	}
 	if (!status && !(status = refuse_twins(pairs, n, err))) {
 		note_inputs(inputs, n);

@@ -95,6 +95,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 			{ nargs, "a dump" },
 			{ r.output || r.out_dir, "an output" }, { 0 } }, err)))
 		return status;
+	r.to_another = true;
 	r.create.model_path = r.hints.model;
 	if (numbers.type && r.cast.type)
 		return kvt_fail(err, KVT_USAGE,

@@ -157,7 +157,8 @@ static enum kvt_status expect_and_print(const struct kvt_description *d,
 		describe_json(&json, d, &asked->print);
 	if (json.root && fits->n)
 		fit_json(&json, fits->fit, fits->n);
-	status = describe_expect(d, asked->expect_layout, &asked->expect, json.root, err);
+	status = describe_expect(&cmd_describe, d, asked->expect_layout, &asked->expect,
+				 json.root, err);
 	if (status <= KVT_MISMATCH)
 		status = worse(status, print_dump(d, asked, &json, stream, err));
 	if (status <= KVT_MISMATCH && !asked->json && !asked->quiet)

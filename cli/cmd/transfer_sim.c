@@ -110,7 +110,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 }
 
 const struct command cmd_transfer_sim = {
-	.name = "transfer-sim",
+	.name = TRANSFER_SIM,
 	.args = "[MODE] [SRC DST]",
 	.shards = "sweep",
 	.summary = "plan, run and time a transfer between two deployments",

@@ -14,6 +14,7 @@
 #include "cli/expect/expect.h"
 
 struct expecting {
+	const struct command *command;
 	struct expect_dump dump;
 	struct clause clause;
 	enum kvt_status status;
@@ -31,7 +32,7 @@ static void hold(struct expecting *e, int g)
 	if (outcome.holds)
 		return;
 	outcome_text(text, sizeof(text), &outcome);
-	complain(&cmd_describe, "%s: %s", e->dump.d->path, text);
+	complain(e->command, "%s: %s", e->dump.d->path, text);
 	e->status = KVT_MISMATCH;
 }
 
@@ -85,11 +86,10 @@ static enum kvt_status expect_one(struct expecting *e, struct kvt_error *err)
 	return e->status;
 }
 
-static enum kvt_status expect_text(const struct kvt_description *d, const char *option,
-				   const char *text, const json_t *json,
-				   struct kvt_error *err)
+static enum kvt_status expect_text(const struct expecting *all, const char *option,
+				   const char *text, struct kvt_error *err)
 {
-	struct expecting e = { .dump = { .d = d, .json = json } };
+	struct expecting e = *all;
 	char *words = malloc(strlen(text) + sizeof("layout="));
 	struct kvt_error why = { "" };
 	enum kvt_status status;
@@ -108,15 +108,17 @@ static enum kvt_status expect_text(const struct kvt_description *d, const char *
 	return status;
 }
 
-enum kvt_status describe_expect(const struct kvt_description *d, const char *layout,
+enum kvt_status describe_expect(const struct command *command,
+				const struct kvt_description *d, const char *layout,
 				const struct opt_strings *clauses, const json_t *json,
 				struct kvt_error *err)
 {
+	const struct expecting all = { command, .dump = { .d = d, .json = json } };
 	enum kvt_status status = KVT_OK;
 
 	if (layout)
-		status = expect_text(d, "-layout", layout, json, err);
+		status = expect_text(&all, "-layout", layout, err);
 	for (int i = 0; i < clauses->n && status <= KVT_MISMATCH; i++)
-		status = worse(status, expect_text(d, "", clauses->s[i], json, err));
+		status = worse(status, expect_text(&all, "", clauses->s[i], err));
 	return status;
 }

@@ -21,8 +21,11 @@ struct describe_options {
 	const struct describe_tokens *ids;	/* NULL: not asked for */
 };
 
-/* The first word of a line of text. */
+/* The first word of a line of text: label.c. */
 void print_label(const char *text);
+/* From now on lines are to be compared: a tab behind the label, and no sizes of files. */
+void labels_are_facts(bool yes);
+bool labels_facts_alone(void);
 
 void describe_text(const struct kvt_description *d,
 		   const struct describe_options *options);
@@ -102,12 +105,12 @@ void peeks_text(const struct kvt_peeks *peeks);
 void peeks_json(struct json_out *out, const struct kvt_peeks *peeks);
 
 /*
- * Complains about every expectation that does not hold; KVT_USAGE if one names
+ * Complains, as that command, about every expectation that does not hold; KVT_USAGE if one names
  * no field.  'layout' may be NULL, 'json' is what describe_json() made.
  */
 KVT_MUST_CHECK enum kvt_status
-describe_expect(const struct kvt_description *d, const char *layout,
-		const struct opt_strings *clauses, const json_t *json,
-		struct kvt_error *err);
+describe_expect(const struct command *command, const struct kvt_description *d,
+		const char *layout, const struct opt_strings *clauses,
+		const json_t *json, struct kvt_error *err);
 
 #endif

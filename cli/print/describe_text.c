@@ -8,14 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Behind a tab what a label says, for describe_set.c, which compares it. */
-static bool facts_alone;
-
-void print_label(const char *text)
-{
-	plainf(facts_alone ? "%s\t" : "  %-10s", text);
-}
-
 /* ---- memory order as people draw it ------------------------------------- */
 
 /*
@@ -514,7 +506,7 @@ static void print_group(const struct kvt_group_facts *f, const struct kvt_descri
 		print_predicates(&f->is, true);
 		print_predicates(&f->is, false);
 	}
-	if (facts_alone)
+	if (labels_facts_alone())
 		print_layers(group);
 	print_heads(group);
 	print_state(group);
@@ -706,7 +698,7 @@ static void print_manifest(const struct kvt_description *d)
 
 	if (!path)
 		return;
-	if (facts_alone) {
+	if (labels_facts_alone()) {
 		print_label("manifest");
 		plainf("%s\n", proofs[kvt_dump_proof(d->dump)]);
 		return;
@@ -749,7 +741,7 @@ static void print_file(const struct kvt_description *d)
 
 	plainf("%s", kvt_dump_format(d->dump));
 	/* what is added to the data, headers and manifests, is nothing to compare */
-	if (compressed || !facts_alone)
+	if (compressed || !labels_facts_alone())
 		plainf(", %s", kvt_size_string(d->file_bytes).s);
 	if (compressed)
 		plainf(", ratio %.2f", kvt_compression_ratio(d));
@@ -849,7 +841,7 @@ void describe_facts(const struct kvt_description *d)
 	const struct describe_options nothing = { .names = false };
 	const struct kvt_snapshot *s = d->snapshot;
 
-	facts_alone = true;
+	labels_are_facts(true);
 	print_label("file");
 	print_file(d);
 	print_origin(d);
@@ -858,5 +850,5 @@ void describe_facts(const struct kvt_description *d)
 	print_request_names(s);
 	print_groups(d, &nothing);
 	print_unproven(d->dump);
-	facts_alone = false;
+	labels_are_facts(false);
 }

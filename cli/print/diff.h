@@ -22,7 +22,7 @@ struct diff {
 
 enum { DIFF_ROWS = 20 };		/* of a table that people read */
 
-/* "atol", "max-abs": as --tolerance and kvtool-json(5) have them. */
+/* "atol", "max-abs": diff_words.c, as --tolerance and kvtool-json(5) have them. */
 const char *diff_term_name(enum diff_term term);
 
 /* "A:0-15": the tokens of a column of the heat map by position; or "block 3-4". */

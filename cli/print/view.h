@@ -45,9 +45,6 @@ struct view {
 /* What differs, for the script; view_diff.c. */
 void view_diff_json(struct json_out *out, json_t *object, const struct view *view);
 
-/* Also used by view_diff.c: six digits, as a person reads them. */
-double view_rounded(double x);
-
 void view_json(struct json_out *out, const struct view *view);
 /* A page that draws view_json(); the script is cli/page/view.js. */
 KVT_MUST_CHECK enum kvt_status

@@ -51,9 +51,9 @@ static void put_cell(struct json_out *out, json_t *list, int64_t l, int64_t c,
 	json_append_int(out, cell, c);
 	json_append_int(out, cell, h->n);
 	json_append_int(out, cell, h->bad);
-	json_append_real(out, cell, view_rounded(h->max_abs));
-	json_append_real(out, cell, view_rounded(kvt_diff_rel_l2(&s)));
-	json_append_real(out, cell, view_rounded(kvt_diff_cosine(&s)));
+	json_append_real(out, cell, json_rounded(h->max_abs));
+	json_append_real(out, cell, json_rounded(kvt_diff_rel_l2(&s)));
+	json_append_real(out, cell, json_rounded(kvt_diff_cosine(&s)));
 	put_element(out, cell, p, first);
 }
 
@@ -185,8 +185,8 @@ static void put_result(struct json_out *out, json_t *o, const struct diff_result
 	if (!r->measured)
 		return;
 	json_put_int(out, o, "different", r->sums.unequal);
-	json_put_real(out, o, "max_abs", view_rounded(r->sums.max_abs));
-	json_put_real(out, o, "rel_l2", view_rounded(kvt_diff_rel_l2(&r->sums)));
+	json_put_real(out, o, "max_abs", json_rounded(r->sums.max_abs));
+	json_put_real(out, o, "rel_l2", json_rounded(kvt_diff_rel_l2(&r->sums)));
 	json_put_real(out, o, "cosine", kvt_diff_cosine(&r->sums));
 	layers = json_put_array(out, o, "layers");
 	for (int64_t l = 0; l < r->pair->nlayers; l++)

@@ -258,17 +258,6 @@ static const struct {
 	{ "nonfinite", odd_of }, { "mean", kvt_view_mean }, { "step", kvt_view_step },
 };
 
-/* Six digits are more than a colour shows, and as many as a person reads. */
-double view_rounded(double x)
-{
-	char text[32];
-
-	if (!isfinite(x))
-		return x;
-	snprintf(text, sizeof(text), "%.6g", x);
-	return strtod(text, NULL);
-}
-
 static void put_map(struct json_out *out, json_t *o, const char *key,
 		    const struct kvt_view_cell *cell, int64_t rows, int64_t columns,
 		    int64_t kv)
@@ -280,7 +269,7 @@ static void put_map(struct json_out *out, json_t *o, const char *key,
 
 		for (int64_t k = 0; k < kv; k++)
 			for (int64_t i = 0; i < rows * columns; i++)
-				json_append_real(out, list, view_rounded(
+				json_append_real(out, list, json_rounded(
 					measures[m].of(&cell[i * kv + k])));
 	}
 }

@@ -17,15 +17,6 @@
 
 enum { LISTED = 10 };			/* of each kind, without --all */
 
-struct human why_id(const struct kvt_block_id *id)
-{
-	struct human text = { "" };
-
-	for (int i = 0; i < id->nbytes; i++)
-		snprintf(text.s + 2 * i, 3, "%02x", id->bytes[i]);
-	return text;
-}
-
 static void keep(void *context, const struct kvt_cache_finding *f)
 {
 	struct why_replay *r = context;
@@ -142,11 +133,6 @@ static enum kvt_status judge_files(struct why_replay *r, struct kvt_error *err)
 
 /* ---- prompts: the second reading ---------------------------------------- */
 
-struct why_reason *why_reason_at(const struct why_replay *r, int64_t i, int k)
-{
-	return &r->reason[i * r->reasons + k];
-}
-
 static enum kvt_status look_again(void *context, const struct kvt_cache_event *event,
 				  struct kvt_error *err)
 {
@@ -206,15 +192,6 @@ static enum kvt_status find_reasons(struct why_replay *r, struct kvt_error *err)
 			    !w->prompt[i].in[k].now)
 				look_near(r, i, k);
 	return status;
-}
-
-double why_hit_rate(const struct why_replay *r, const struct kvt_why_watched *p,
-		    const struct kvt_why_seen_in *in)
-{
-	const struct kvt_cache_totals *t = kvt_cache_replay_totals(r->replay);
-
-	return t->end > t->begin && p->chain.nblocks ?
-	       in->area / (t->end - t->begin) / (double)p->chain.nblocks : -1;
 }
 
 /* ---- all of it ---------------------------------------------------------- */

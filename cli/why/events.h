@@ -35,7 +35,11 @@ struct why_replay {
 };
 
 /* The reason of prompt i, in its place k. */
-struct why_reason *why_reason_at(const struct why_replay *r, int64_t i, int k);
+static inline struct why_reason *why_reason_at(const struct why_replay *r, int64_t i, int k)
+{
+	return &r->reason[i * r->reasons + k];
+}
+
 /* As it is written: hex; what was an integer in SGLang or vLLM, 16 digits of it. */
 struct human why_id(const struct kvt_block_id *id);
 /* "0.6 of the time" of a prompt's blocks there; below 0: no times are known. */

@@ -13,6 +13,24 @@
 
 enum { COLUMNS = 9 };			/* of the table over time */
 
+struct human why_id(const struct kvt_block_id *id)
+{
+	struct human text = { "" };
+
+	for (int i = 0; i < id->nbytes; i++)
+		snprintf(text.s + 2 * i, 3, "%02x", id->bytes[i]);
+	return text;
+}
+
+double why_hit_rate(const struct why_replay *r, const struct kvt_why_watched *p,
+		    const struct kvt_why_seen_in *in)
+{
+	const struct kvt_cache_totals *t = kvt_cache_replay_totals(r->replay);
+
+	return t->end > t->begin && p->chain.nblocks ?
+	       in->area / (t->end - t->begin) / (double)p->chain.nblocks : -1;
+}
+
 static void print_head(const struct why_replay *r)
 {
 	const struct kvt_cache_totals *t = kvt_cache_replay_totals(r->replay);

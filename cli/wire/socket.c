@@ -25,14 +25,6 @@ enum {
 
 /* ---- waiting --------------------------------------------------------- */
 
-int64_t wire_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* When a frame that begins now has to be through. */
 static int64_t frame_end(const struct wire_limits *limits)
 {

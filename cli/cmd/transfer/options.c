@@ -21,6 +21,8 @@
 #include "lib/base/print.h"
 #include "lib/base/keys.h"
 
+const struct command transfer_modes = { .name = TRANSFER_SIM };
+
 /* ---- operands and single words ------------------------------------------- */
 
 enum { DEFAULT_TOKENS = 2048 };
@@ -432,7 +434,7 @@ static enum kvt_status read_model(struct transfer_input *in, const char *model,
 	if ((status = model_read(in->config, model, a->model.folder, &none, err)))
 		return status;
 	for (int i = 0; i < in->config->nnotes; i++)
-		complain(&cmd_transfer_sim, "note: %s: %s", model, in->config->note[i]);
+		complain(&transfer_modes, "note: %s: %s", model, in->config->note[i]);
 	in->from.name = is_stream(model) ? "model" : model;
 	in->from.group = in->config->model.group;
 	in->from.ngroups = in->config->model.ngroups;

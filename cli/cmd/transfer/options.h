@@ -22,6 +22,10 @@ extern const struct command transfer_plan, transfer_exec, transfer_wire, transfe
 	transfer_matrix, transfer_compare, transfer_calibrate, transfer_emit,
 	transfer_topology, transfer_receive;
 
+/* The command that has them, by its name: for what modes have in common and complain of. */
+extern const struct command transfer_modes;
+#define TRANSFER_SIM "transfer-sim"
+
 /* ---- what moves ---------------------------------------------------------- */
 
 /* One side: a file, or "layout=hnd,tp=4,block-size=16,pool=99,ids=contig". */

@@ -295,7 +295,7 @@ enum kvt_status posting_take(struct kvt_batch_how *out, struct link_file *file,
 
 	memset(out, 0, sizeof(*out));
 	out->run = run_watched(0, 0, false);
-	out->run.context = (void *)(uintptr_t)&cmd_transfer_sim;
+	out->run.context = (void *)(uintptr_t)&transfer_modes;
 	if ((status = link_take(file, name, err)))
 		return status;
 	out->link = file->link;

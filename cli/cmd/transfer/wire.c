@@ -124,7 +124,7 @@ static enum kvt_status receive(struct wire *wire, const struct kvt_sides *sides,
 static void tell_rejected(const struct wire_rejected *s)
 {
 	if (s->n)
-		complain(&cmd_transfer_sim,
+		complain(&transfer_modes,
 			 "%lld connection%s turned away, the last one: %s",
 			 (long long)s->n, s->n == 1 ? " was" : "s were", s->last.text);
 }
