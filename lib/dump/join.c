@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/map.h"
+#include "lib/dump/derive.h"
 #include "lib/dump/slice.h"
 
 /* ---- a patch ----------------------------------------------------------- */

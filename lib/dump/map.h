@@ -77,7 +77,7 @@ struct kvt_dump {
 
 /* What one source gives to a group: a product of layers, blocks and segments. */
 struct step_part {
-	int source;			/* index of derivation.source */
+	int source;			/* index of the sources */
 	struct kvt_segment heads, kv;
 	int nchannels;
 	struct kvt_segment channel[KVT_MAX_COMPONENTS];
@@ -93,27 +93,6 @@ struct step_group {
 	struct step_part *part;
 	struct step_group *next;	/* other elements; owned, NULL: none */
 };
-
-/*
- * A dump on its way: fill snapshot and groups (zeroed before), then derive().  All
- * lists are allocated with malloc() and belong to the derivation.
- */
-struct derivation {
-	int nsources;
-	const struct kvt_dump *const *source;	/* borrowed */
-	struct kvt_snapshot snapshot;
-	struct step_group group[KVT_MAX_GROUPS];
-};
-
-/* All of group 'index' of source 0. */
-KVT_MUST_CHECK enum kvt_status
-step_whole(struct step_group *step, const struct kvt_group *group, int index,
-	   struct kvt_error *err);
-
-/* Composes; frees the derivation, whose snapshot the dump has then, in any case. */
-KVT_MUST_CHECK enum kvt_status
-derive(struct kvt_dump **out, struct derivation *d, struct kvt_error *err);
-void derivation_free(struct derivation *d);
 
 /*
  * Adds what one product has of the parts of the sources; 'there' is the group in them.
