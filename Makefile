@@ -196,8 +196,11 @@ $(B)/kvtool-mpi: $(CLIMPI) $(FORMATS) $(ENGINE) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(MPILIBS))
 
+# What may allocate: tiles of files, dumps, and what is done with them.
+ENGINEROOMS := $(addprefix lib/,$(addsuffix /*.c,tile prefix snapshot run dump derived) ops/*/*.c)
+
 $(LIB): $(CORE)
-$(ENGINE): $(call objs,lib/tile/*.c lib/prefix/*.c lib/dump/*.c lib/ops/*/*.c)
+$(ENGINE): $(call objs,$(ENGINEROOMS))
 $(LIB) $(ENGINE):
 	$(call say,AR,$@)
 	$(Q)rm -f $@.new && ar rcs $@.new $^ && mv -f $@.new $@
@@ -207,7 +210,7 @@ $(LIB) $(ENGINE):
 # Both forms of the library have the symbols of libkvt.map and no others: a program that
 # is linked with it may have a parse() of its own.
 MAP     := lib/kvt/libkvt.map
-ENGINEOBJS := $(call objs,lib/tile/*.c lib/prefix/*.c lib/dump/*.c lib/ops/*/*.c)
+ENGINEOBJS := $(call objs,$(ENGINEROOMS))
 
 $(LIBKVT): $(CORE) $(ENGINEOBJS) $(LIBFORMATS) $(MAP)
 	$(call say,AR,$@)
@@ -358,7 +361,7 @@ $(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,beside.o json_out.o leftover
 $(MPIOBJS): ALL += $(MPIFLAGS)
 # Loops over numbers, which compilers make vectors of with -O3 only.
 $(addprefix $(B)/lib/layout/,cast_elements.o content_write.o ggml.o): ALL += $(if $(filter -O0,$(CFLAGS)),,-O3)
-$(B)/lib/tile/%.o $(B)/lib/dump/%.o $(B)/lib/ops/%.o $(B)/formats/%.o $(B)/cli/%.o $(B)/tests/%.o $(B)/bench/%.o: ALL += $(FCFLAGS)
+$(foreach room,lib/tile lib/snapshot lib/run lib/dump lib/derived lib/ops formats cli tests bench,$(B)/$(room)/%.o): ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL) -MMD -MP -c -o $@ $<

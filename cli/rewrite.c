@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rewrite.c - from operands to what is written: what is opened, fitted, cast, or shared out */
+/* rewrite.c - from operands to what is written: opened, fitted, cast, or shared out */
 #include "cli/rewrite.h"
 
 #include <ctype.h>

@@ -6,10 +6,10 @@
 #include "cli/cast.h"
 #include "cli/json_out.h"
 #include "cli/opt.h"
-#include "lib/dump/device.h"
 #include "lib/dump/seen.h"
 #include "lib/kvt/derive.h"
 #include "lib/kvt/write.h"
+#include "lib/run/device.h"
 
 /* What a command has of its own where all others do the same; NULL: nothing. */
 struct rewrite_own {
@@ -38,7 +38,7 @@ struct rewrite {
 	bool verify, dry_run, json, quiet;
 	bool to_stdout;			/* 'output' is where it is staged */
 	const char *out_dir;		/* instead of 'output', for many inputs */
-	bool to_another;		/* outputs there end as their format does, not as inputs */
+	bool to_another;		/* outputs there end as their format does */
 	bool several;			/* this is one of them */
 	const struct kvt_dump *origin;	/* --verify compares with it; NULL: the source */
 	struct cast_args cast;

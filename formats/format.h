@@ -13,9 +13,9 @@
 
 #include "formats/file/stage.h"
 #include "formats/hints.h"
-#include "lib/dump/leaf.h"
-#include "lib/dump/turn.h"
-#include "lib/dump/writer.h"
+#include "lib/run/leaf.h"
+#include "lib/run/turn.h"
+#include "lib/run/writer.h"
 
 struct kvt_file_proof;
 

@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # check_layers.sh - who may include whom, and what a room may not call
 #
-#	pure rooms of lib/  <-  { lib/tile, kernels }  <-  lib/dump  <-  { formats, lib/ops }  <-  cli
-#
-# Only cli/ prints, exits, handles signals and reads the environment.  Each rule is
-# also run on lines that break it, because a grep that finds nothing may be a grep
-# that cannot find.
+# Arrows are in rooms.txt.  Only cli/ prints, exits, handles signals and reads the
+# environment.  Each rule is also run on lines that break it, because a grep that finds
+# nothing may be a grep that cannot find.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tap.sh
@@ -48,26 +46,29 @@ not() { grep -vE "$1"; true; }
 only() { grep -E "$1"; true; }
 
 pure='lib/(kvt|base|hash|layout|model|transfer|vllm|fault)/'
-engine='lib/(tile|prefix|dump|ops)/'
+engine='lib/(tile|prefix|snapshot|run|dump|derived|ops)/'
 
-# What each room may include besides itself.
+# What each room may include besides itself.  "%may" and room() are of rooms.txt.
+rooms=$PWD/tests/rooms.txt
+read_rooms='
+	my (%may, %part_of);
+	open my $in, "<", $ENV{ROOMS} or die $!;
+	while (<$in>) {
+		s/#.*//;
+		if (/^(\S+):(.*)/) { $may{$1} = { map { ($_ => 1, %{$may{$_}}) } split q( ), $2 } }
+		elsif (/^(\S+) = (.*)/) { my $whole = $1; $part_of{$_} = $whole for split q( ), $2 }
+	}
+	close $in;
+	my $names = join "|", sort { length $b <=> length $a } keys %may, keys %part_of;
+	sub room { $_[0] =~ m{^($names)/} ? $part_of{$1} // $1 : $_[0] }
+'
 arrows() {
-	includes lib kernels formats cli | perl -ne '
-		my %may = (
-			"lib/kvt" => "", "pure" => "lib/kvt", "lib/tile" => "lib/kvt pure",
-			"lib/prefix" => "lib/kvt pure lib/tile",
-			"kernels" => "lib/kvt pure", "lib/dump" => "lib/kvt pure lib/tile kernels",
-			"formats" => "lib/kvt pure lib/tile lib/dump",
-			"lib/ops" => "lib/kvt pure lib/tile kernels lib/dump",
-			"cli" => "lib/kvt pure lib/tile kernels lib/dump formats lib/ops");
-		sub room {
-			local $_ = shift;
-			return "pure" if m{^lib/(?:base|hash|layout|model|transfer|vllm|fault)/};
-			return m{^(lib/[a-z]+|[a-z]+)/} ? $1 : "";
-		}
-		m{^([^:]+):\d+:\s*#\s*include\s+"([^"]+)"} or next;
-		my ($from, $to) = (room($1), room($2));
-		print unless $from eq $to || grep { $_ eq $to } split / /, $may{$from} // "";'
+	includes lib kernels formats cli | ROOMS=$rooms perl -e "$read_rooms"'
+		while (<STDIN>) {
+			m{^([^:]+):\d+:\s*#\s*include\s+"([^"]+)"} or next;
+			my ($from, $to) = (room($1), room($2));
+			print unless $from eq $to || $may{$from}{$to};
+		}'
 }
 
 pure_includes()    { includes lib | only "^$pure" | not "\"$pure|<($libc|sys/types)\.h>"; }
@@ -77,7 +78,7 @@ kernels_includes() { includes kernels | not "\"(lib|kernels)/|<($libc|$system)\.
 kernels_calls()    { calls kernels "$print|$stop|$files|getenv" | not '^kernels/gpu_device\.c:.*getenv'; }
 engine_calls()     { calls lib "v?f?printf|puts|putchar|perror|$stop|getenv|signal|sigaction" | only "^$engine"; }
 engine_streams()   { code lib '\b(stdin|stdout|stderr)\b'; }
-threads()          { includes lib formats cli | only '<pthread\.h>' | not '^lib/dump/|^formats/(hdf5/|parse/json\.c|file/(reads|stage)\.c)|^cli/signals\.c|^cli/mpi/'; }
+threads()          { includes lib formats cli | only '<pthread\.h>' | not '^lib/(run|dump)/|^formats/(hdf5/|parse/json\.c|file/(reads|stage)\.c)|^cli/signals\.c|^cli/mpi/'; }
 formats_calls()    { calls formats "v?printf|puts|putchar|perror|$stop|getenv"; }
 formats_streams()  { code formats '\b(stdin|stdout|stderr)\b'; }
 # Rooms of formats/: parse, file, manifest, store, then the formats themselves.  Of
@@ -142,7 +143,7 @@ none 'pure rooms print, allocate and open nothing' pure_calls
 none 'lib/ has no global state'                  lib_state
 none 'the engine prints nothing, ends nothing and asks no environment' engine_calls
 none 'lib/ knows no standard stream'             engine_streams
-none 'threads are lib/dump'\''s'                threads
+none 'threads are of lib/run and lib/dump'                threads
 none 'kernels/ includes lib/ and itself only'    kernels_includes
 none 'kernels/ prints, exits and opens nothing'  kernels_calls
 none 'formats/ neither prints nor exits, and asks no environment' formats_calls
@@ -159,14 +160,12 @@ none 'jansson stays in formats/ and cli/'        json
 while read -r from to; do
 	ok "finds $to in $from" planted arrows "$from/a.c" "#include \"$to/a.h\""
 done <<ARROWS
-$(perl -e '
-	my @rooms = qw(lib/kvt lib/layout lib/tile kernels lib/dump formats lib/ops cli);
-	my %may = ("lib/layout" => "lib/kvt", "lib/tile" => "lib/kvt lib/layout", "kernels" => "lib/kvt lib/layout",
-		   "lib/dump" => "lib/kvt lib/layout lib/tile kernels", "formats" => "lib/kvt lib/layout lib/tile lib/dump",
-		   "lib/ops" => "lib/kvt lib/layout lib/tile kernels lib/dump", "cli" => "@rooms");
-	for my $from (@rooms) {
-		for my $to (@rooms) {
-			print "$from $to\n" unless $from eq $to || grep { $_ eq $to } split / /, $may{$from} // "";
+$(ROOMS=$rooms perl -e "$read_rooms"'
+	my ($pure) = grep { $part_of{$_} eq "pure" } sort keys %part_of;
+	for my $from (sort keys %may) {
+		for my $to (sort keys %may) {
+			print $from eq "pure" ? $pure : $from, " ", $to eq "pure" ? $pure : $to, "\n"
+				unless $from eq $to || $may{$from}{$to};
 		}
 	}')
 ARROWS

@@ -821,7 +821,7 @@ OF_COMMANDS = {
     "formats/model/": "size, and models of --model", "lib/ops/transfer/": "transfer-sim",
     "lib/ops/fit/": "describe --fit", "lib/prefix/": "prefix and why",
     "lib/ops/guess/": "guess", "lib/ops/where/": "where",
-    "lib/dump/device_pool.c": "--device", "lib/ops/fault/limit.c": "mutate"}
+    "lib/run/device_pool.c": "--device", "lib/ops/fault/limit.c": "mutate"}
 #: options that no argument stands for, and what they are of
 WITHOUT = {"row-ranks": "never given here", "row-form": "likewise",
            "cache-dtype": "kvtool convert", "rotation": "kvtool convert",

@@ -3,7 +3,7 @@
 #ifndef KVTOOL_BENCH_H
 #define KVTOOL_BENCH_H
 
-#include "lib/dump/device.h"
+#include "lib/run/device.h"
 
 /* ---- cases: cases.c ----------------------------------------------------- */
 

@@ -12,7 +12,7 @@
 #include "cli/shard/shard.h"
 #include "cli/signals.h"
 #include "cli/text_file.h"
-#include "lib/dump/device.h"
+#include "lib/run/device.h"
 #include "lib/base/keys.h"
 
 struct arguments {

@@ -9,7 +9,7 @@
 #include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/signals.h"
-#include "lib/dump/device.h"
+#include "lib/run/device.h"
 #include "lib/ops/digest/digest.h"
 
 enum by { BY_WHOLE, BY_REQUEST, BY_LAYER, BY_HEAD, BY_BLOCK };

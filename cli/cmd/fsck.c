@@ -14,7 +14,7 @@
 #include "cli/signals.h"
 #include "formats/file/stage.h"
 #include "formats/model/config.h"
-#include "lib/dump/merge.h"
+#include "lib/derived/merge.h"
 #include "lib/ops/check/integrity.h"
 
 struct asked {

@@ -2,7 +2,7 @@
 /* merge.c - the dumps of all tensor parallel ranks as one */
 #include "cli/set.h"
 #include "cli/signals.h"
-#include "lib/dump/merge.h"
+#include "lib/derived/merge.h"
 #include "lib/ops/compare/compare.h"
 
 #include <stdlib.h>

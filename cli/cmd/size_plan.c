@@ -17,9 +17,9 @@
 #include "cli/json_out.h"
 #include "cli/text_file.h"
 #include "formats/parse/json.h"
-#include "lib/dump/pipeline.h"
 #include "lib/kvt/dump.h"
 #include "lib/kvt/share.h"
+#include "lib/run/pipeline.h"
 
 enum { MOST_RATES = 1 << 20 };
 

@@ -10,7 +10,7 @@
 
 #include "formats/model/gguf.h"
 #include "formats/model/vocab.h"
-#include "lib/dump/saved.h"
+#include "lib/snapshot/saved.h"
 
 /* ---- ids and text: as far as they were asked for ---------------------------- */
 

@@ -2,7 +2,7 @@
 /* diff_json.c - the findings for programs; kvtool-json(5) has the keys */
 #include <string.h>
 
-#include "lib/dump/device.h"
+#include "lib/run/device.h"
 #include "cli/print/diff.h"
 #include "lib/base/print.h"
 

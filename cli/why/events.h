@@ -35,7 +35,8 @@ struct why_replay {
 };
 
 /* The reason of prompt i, in its place k. */
-static inline struct why_reason *why_reason_at(const struct why_replay *r, int64_t i, int k)
+static inline struct why_reason *
+why_reason_at(const struct why_replay *r, int64_t i, int k)
 {
 	return &r->reason[i * r->reasons + k];
 }

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/saved.h"
 #include "lib/kvt/derive.h"
+#include "lib/snapshot/saved.h"
 
 static enum kvt_status read_box(const struct kvt_leaf *leaf, int group,
 				const struct kvt_box *box, void *buf,

@@ -9,7 +9,7 @@
  */
 #include "formats/llama/llama.h"
 #include "formats/parse/little_endian.h"
-#include "lib/dump/saved.h"
+#include "lib/snapshot/saved.h"
 
 #include <stdlib.h>
 #include <string.h>

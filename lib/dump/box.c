@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/device.h"
+#include "lib/run/device.h"
 
 struct kvt_box tile_box(const struct kvt_tiling *tiling,
 			const int64_t begin[KVT_NAXES])

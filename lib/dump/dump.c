@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dump.c - asking and closing dumps, leaf and derived alike */
 #include "lib/dump/map.h"
-#include "lib/dump/saved.h"
+#include "lib/snapshot/saved.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -8,9 +8,9 @@
 #ifndef KVT_READ_H
 #define KVT_READ_H
 
-#include "lib/dump/leaf.h"
-#include "lib/dump/pipeline.h"
 #include "lib/kvt/derive.h"
+#include "lib/run/leaf.h"
+#include "lib/run/pipeline.h"
 
 /* ---- boxes ------------------------------------------------------------------ */
 

@@ -14,7 +14,7 @@
 #ifndef KVT_SEEN_H
 #define KVT_SEEN_H
 
-#include "lib/dump/leaf.h"
+#include "lib/run/leaf.h"
 
 struct seen;
 

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 #include "lib/base/print.h"
-#include "lib/dump/leaf.h"
 #include "lib/dump/map.h"
+#include "lib/run/leaf.h"
 
 void kvt_leaf_free_sought(struct kvt_leaf *leaf)
 {

@@ -321,7 +321,7 @@ kvt_read_cells(const struct kvt_dump *dump, int group, const struct kvt_box *box
  * The dense box in 'layout' (NULL: the group's own); elements in no leaf are 0.
  * The box may be any; along a split axis it must hold whole inner parts or stay
  * inside one.  Allocates what it needs: for few large boxes.  Operations on all
- * data use kvt_read() of lib/dump/pipeline.h, whose workers keep their buffers.
+ * data use kvt_read() of lib/run/pipeline.h, whose workers keep their buffers.
  */
 KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_dump_read(const struct kvt_dump *dump, int group, const struct kvt_box *box,

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/dump/leaf.h"
 #include "lib/kvt/write.h"
+#include "lib/run/leaf.h"
 #include "lib/tile/hash.h"
 #include "tests/sample.h"
 

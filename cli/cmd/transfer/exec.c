@@ -15,8 +15,8 @@
 #include "cli/rewrite.h"
 #include "cli/signals.h"
 #include "lib/base/print.h"
-#include "lib/dump/device.h"
 #include "lib/ops/write/plan.h"
+#include "lib/run/device.h"
 
 /* ---- both sides ------------------------------------------------------ */
 

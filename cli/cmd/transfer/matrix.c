@@ -14,7 +14,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "lib/base/print.h"
-#include "lib/dump/pipeline.h"
+#include "lib/run/pipeline.h"
 
 /* Tokens that go beyond most windows, and end inside a block. */
 enum { DEFAULT_TOKENS = 1100, DEFAULT_LAYERS = 2, MOST_PAIRS = 1 << 16 };

@@ -22,7 +22,7 @@ extern const struct command transfer_plan, transfer_exec, transfer_wire, transfe
 	transfer_matrix, transfer_compare, transfer_calibrate, transfer_emit,
 	transfer_topology, transfer_receive;
 
-/* The command that has them, by its name: for what modes have in common and complain of. */
+/* The command that has them, by its name: what modes have in common complains as it. */
 extern const struct command transfer_modes;
 #define TRANSFER_SIM "transfer-sim"
 

@@ -7,7 +7,7 @@
 #include "cli/print/transfer.h"
 #include "cli/progress.h"
 #include "cli/shard/shard.h"
-#include "lib/dump/pipeline.h"
+#include "lib/run/pipeline.h"
 #include "lib/kvt/share.h"
 #include "lib/base/number.h"
 

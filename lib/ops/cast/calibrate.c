@@ -12,10 +12,10 @@
 #include <stdlib.h>
 
 #include "lib/base/print.h"
-#include "lib/dump/pipeline.h"
 #include "lib/dump/read.h"
 #include "lib/kvt/cast.h"
 #include "lib/kvt/kernels.h"
+#include "lib/run/pipeline.h"
 
 struct calibrating {
 	const struct kvt_dump *dump;

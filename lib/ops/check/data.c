@@ -15,11 +15,11 @@
 #include <string.h>
 
 #include "lib/base/print.h"
-#include "lib/dump/leaf.h"
-#include "lib/dump/pipeline.h"
 #include "lib/ops/check/integrity.h"
 #include "lib/ops/numbers/numbers.h"
 #include "lib/ops/where/where.h"
+#include "lib/run/leaf.h"
+#include "lib/run/pipeline.h"
 
 static unsigned long long id_of(const struct kvt_group *group, int64_t block)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dump.c - all that is looked for in one dump, in the order in which it is told */
-#include "lib/dump/leaf.h"
 #include "lib/kvt/ops.h"
 #include "lib/ops/check/check.h"
 #include "lib/ops/check/integrity.h"
+#include "lib/run/leaf.h"
 
 #include <stdio.h>
 #include <string.h>

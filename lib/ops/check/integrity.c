@@ -18,9 +18,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/dump/leaf.h"
-#include "lib/dump/pipeline.h"
 #include "lib/ops/write/plan.h"
+#include "lib/run/leaf.h"
+#include "lib/run/pipeline.h"
 #include "lib/tile/hash.h"
 
 struct verifying {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "lib/base/print.h"
-#include "lib/dump/merge.h"
+#include "lib/derived/merge.h"
 
 enum role { KEYS, VALUES, CONV, SSM, NROLES };
 enum { BIT_KEYS = 1 << KEYS, BIT_VALUES = 1 << VALUES, BIT_CONV = 1 << CONV,

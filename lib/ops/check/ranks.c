@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "lib/base/print.h"
-#include "lib/dump/merge.h"
+#include "lib/derived/merge.h"
 #include "lib/ops/compare/compare.h"
 
 static const struct kvt_parallel *rank_of(const struct rank_file *file)

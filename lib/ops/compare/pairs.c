@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/ids.h"
+#include "lib/snapshot/ids.h"
 
 uint64_t element_id(const struct kvt_group *group, enum kvt_axis axis, int64_t i)
 {

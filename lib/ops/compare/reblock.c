@@ -7,7 +7,7 @@
  */
 #include "lib/kvt/ops.h"
 #include "lib/base/print.h"
-#include "lib/dump/reblock.h"
+#include "lib/derived/reblock.h"
 
 #include <string.h>
 

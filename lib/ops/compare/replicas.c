@@ -2,7 +2,7 @@
 /* replicas.c - do ranks that hold the same elements hold the same bytes? */
 #include "lib/ops/compare/compare.h"
 
-#include "lib/dump/merge.h"
+#include "lib/derived/merge.h"
 
 static enum kvt_status compare_files(const struct rank_file *a,
 				     const struct rank_file *b, int g, int64_t part,

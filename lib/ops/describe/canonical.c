@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/leaf.h"
 #include "lib/layout/words.h"
+#include "lib/run/leaf.h"
 
 /* ---- the request that the dump makes ------------------------------------ */
 

@@ -14,8 +14,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "lib/dump/pipeline.h"
 #include "lib/ops/write/plan.h"
+#include "lib/run/pipeline.h"
 
 struct summing {
 	struct kvt_dump *dump;

@@ -18,7 +18,7 @@
 #ifndef KVT_OPS_DIFF_H
 #define KVT_OPS_DIFF_H
 
-#include "lib/dump/merge.h"
+#include "lib/derived/merge.h"
 #include "lib/dump/read.h"
 #include "lib/kvt/fault.h"
 

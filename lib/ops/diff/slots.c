@@ -22,9 +22,9 @@
 #include <string.h>
 
 #include "lib/base/print.h"
-#include "lib/dump/ids.h"
 #include "lib/kvt/spec.h"
 #include "lib/ops/compare/pairs.h"
+#include "lib/snapshot/ids.h"
 
 void unmatched_add(struct diff_unmatched *unmatched, int side, const char *format, ...)
 {

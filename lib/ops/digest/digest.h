@@ -3,7 +3,7 @@
 #ifndef KVT_OPS_DIGEST_H
 #define KVT_OPS_DIGEST_H
 
-#include "lib/dump/pipeline.h"
+#include "lib/run/pipeline.h"
 #include "lib/tile/hash.h"
 
 enum digest_scope {

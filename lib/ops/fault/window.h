@@ -3,9 +3,9 @@
 #ifndef KVT_OPS_FAULT_WINDOW_H
 #define KVT_OPS_FAULT_WINDOW_H
 
-#include "lib/dump/pipeline.h"
 #include "lib/dump/read.h"
 #include "lib/kvt/fault.h"
+#include "lib/run/pipeline.h"
 
 /* The window of a whole group, without data; free with kvt_window_free(). */
 KVT_MUST_CHECK enum kvt_status

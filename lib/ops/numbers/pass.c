@@ -2,8 +2,8 @@
 /* pass.c - the look as a pass of its own: each box is read in cell order, once */
 #include "lib/ops/numbers/numbers.h"
 
-#include "lib/dump/pipeline.h"
 #include "lib/dump/read.h"
+#include "lib/run/pipeline.h"
 
 struct passing {
 	struct kvt_dump *dump;

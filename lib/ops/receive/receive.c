@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/pipeline.h"
 #include "lib/kvt/kernels.h"
+#include "lib/run/pipeline.h"
 
 /* ---- in memory ---------------------------------------------------------- */
 

@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/pipeline.h"
 #include "lib/dump/read.h"
 #include "lib/ops/numbers/duty.h"
+#include "lib/run/pipeline.h"
 #include "lib/tile/hash.h"
 
 enum { ENOUGH_SLOTS = 4096, MOST_SUMS = 256 << 20 };

@@ -11,7 +11,7 @@
 #ifndef KVT_OPS_EXEC_H
 #define KVT_OPS_EXEC_H
 
-#include "lib/dump/merge.h"
+#include "lib/derived/merge.h"
 #include "lib/dump/seen.h"
 #include "lib/ops/digest/digest.h"
 #include "lib/ops/transfer/transfer.h"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/pipeline.h"
+#include "lib/run/pipeline.h"
 
 enum { SOURCE_FILL = 0xa5 };
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "lib/base/print.h"
-#include "lib/dump/slice.h"
+#include "lib/derived/slice.h"
 
 /* A plan is of one rank of each side: the others must be laid out as that is. */
 static enum kvt_status check_alike(const struct kvt_ranks *side, struct kvt_error *err)

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/pipeline.h"
 #include "lib/ops/numbers/numbers.h"
 #include "lib/ops/view/view.h"
 #include "lib/ops/write/plan.h"
+#include "lib/run/pipeline.h"
 
 enum { MOST_ROWS = 128, SAMPLE_BOX = 1 << 20 };
 

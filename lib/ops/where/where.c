@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/dump/pipeline.h"
+#include "lib/run/pipeline.h"
 #include "lib/base/number.h"
 
 /* ---- where it is -------------------------------------------------------- */

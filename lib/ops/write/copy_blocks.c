@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "lib/base/print.h"
-#include "lib/dump/ids.h"
 #include "lib/ops/compare/pairs.h"
+#include "lib/snapshot/ids.h"
 
 /* ---- ids of a pool ------------------------------------------------------ */
 

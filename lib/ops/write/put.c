@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "lib/dump/device.h"
+#include "lib/run/device.h"
 #include "lib/tile/hash.h"
 
 static const struct kvt_group *group_of(const struct put *put)

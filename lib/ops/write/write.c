@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/device.h"
 #include "lib/dump/seen.h"
+#include "lib/run/device.h"
 
 /* The box at hand. */
 struct moving {

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "lib/dump/pipeline.h"
 #include "lib/kvt/tile.h"
+#include "lib/run/pipeline.h"
 #include "tests/unit/random.h"
 
 enum { L = KVT_AXIS_L, B = KVT_AXIS_B, ROUNDS = 4000 };

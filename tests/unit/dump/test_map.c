@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "lib/dump/map.h"
+#include "lib/derived/derive.h"
 #include "tests/unit/random.h"
 
 enum { MOST = 1 << 14, NCHAINS = 600 };

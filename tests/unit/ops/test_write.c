@@ -9,8 +9,8 @@
 
 #include <xxhash.h>
 
-#include "lib/dump/leaf.h"
 #include "lib/ops/write/plan.h"
+#include "lib/run/leaf.h"
 
 static const int64_t extents[] = { 4, 12, 4, 4, 2, 16 };
 

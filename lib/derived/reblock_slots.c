@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reblock_slots.c - slots of a request, and a growing list of spans */
-#include "lib/dump/reblock.h"
+#include "lib/derived/reblock.h"
 
 #include <stdlib.h>
 

@@ -7,7 +7,7 @@
  */
 #include "lib/kvt/snapshot.h"
 #include "lib/base/print.h"
-#include "lib/dump/halves.h"
+#include "lib/snapshot/halves.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -11,7 +11,7 @@
 #ifndef KVTOOL_DEVICE_H
 #define KVTOOL_DEVICE_H
 
-#include "lib/dump/pipeline.h"
+#include "lib/run/pipeline.h"
 
 /*
  * What --device says; NULL: nothing.  *out is NULL for the CPU, also where "auto"

@@ -5,7 +5,7 @@
  * Heads and channels come from the exchange of lib/; before anything is cut, all
  * moves between all ranks pass the proof that each position arrives just once.
  */
-#include "lib/dump/slice.h"
+#include "lib/derived/slice.h"
 #include "lib/base/print.h"
 
 #include <stdlib.h>

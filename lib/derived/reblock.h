@@ -3,7 +3,7 @@
 #ifndef KVT_REBLOCK_H
 #define KVT_REBLOCK_H
 
-#include "lib/dump/derive.h"
+#include "lib/derived/derive.h"
 
 /* One group on its way; sizes are in slots. */
 struct regroup {

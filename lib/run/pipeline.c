@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pipeline.c - the only file that starts threads */
-#include "lib/dump/pipeline.h"
+#include "lib/run/pipeline.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/device.h"
-#include "lib/dump/leaf.h"
 #include "lib/kvt/share.h"
+#include "lib/run/device.h"
+#include "lib/run/leaf.h"
 
 enum { MAX_THREADS = 64, DEFAULT_MAX_THREADS = 16 };
 

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "lib/dump/derive.h"
+#include "lib/derived/derive.h"
 #include "lib/kvt/spec.h"
 
 static inline bool ranges_have(const struct kvt_ranges *ranges, uint64_t id)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device_pool.c - opening a GPU, and sets of its memory for the workers of a pipeline */
-#include "lib/dump/device_pool.h"
+#include "lib/run/device_pool.h"
 
 #include <stdlib.h>
 #include <string.h>

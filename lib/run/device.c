@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.c - plans through a GPU: in, permuted, out */
-#include "lib/dump/device_pool.h"
+#include "lib/run/device_pool.h"
 
 #include "lib/kvt/kernels.h"
 

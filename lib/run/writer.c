@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* writer.c - asking a writer of any format, and writing through it */
-#include "lib/dump/writer.h"
+#include "lib/run/writer.h"
 
 /* A pointer to a struct is one to its first member. */
 static struct kvt_writer_head *head_of(struct kvt_writer *writer)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/derive.h"
+#include "lib/derived/derive.h"
 
 static int64_t *copy_list(const int64_t *list, int64_t n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* turn.c - one thread at a time: turn.h */
-#include "lib/dump/turn.h"
+#include "lib/run/turn.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slice_requests.c - requests by name, and of them the tokens of a range */
-#include "lib/dump/slice.h"
+#include "lib/derived/slice.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,9 +8,9 @@
  * of a part must follow each other; ranks that hold what an earlier one holds
  * (replicas) give nothing.
  */
-#include "lib/dump/merge.h"
+#include "lib/derived/merge.h"
 #include "lib/base/print.h"
-#include "lib/dump/slice.h"
+#include "lib/derived/slice.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * have the same slots of the old pool there, as far as the shorter of them goes:
  * so whatever the old pool shared stays shared where it fills whole blocks.
  */
-#include "lib/dump/reblock.h"
+#include "lib/derived/reblock.h"
 #include "lib/base/print.h"
 
 #include <stdlib.h>

@@ -9,7 +9,7 @@
  */
 #include <stdlib.h>
 
-#include "lib/dump/slice.h"
+#include "lib/derived/slice.h"
 
 /* A block of a group. */
 struct holder {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reblock_pool.c - a pool that is cut anew where it lies */
-#include "lib/dump/reblock.h"
+#include "lib/derived/reblock.h"
 #include "lib/base/print.h"
 
 #include <stdlib.h>

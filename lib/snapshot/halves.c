@@ -6,13 +6,13 @@
  * NAME.v belong together; of others, those of one kind that share a layer, as layers
  * need not have numbers and then two kinds of cache count from 0 alike.
  */
-#include "lib/dump/halves.h"
+#include "lib/snapshot/halves.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/print.h"
-#include "lib/dump/ids.h"
+#include "lib/snapshot/ids.h"
 
 /* The other half by its name; -1: there is none. */
 static int namesake(const struct kvt_snapshot *s, const struct kvt_group *group)

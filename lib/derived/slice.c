@@ -10,7 +10,7 @@
  *
  * Cost: layers + blocks + entries of tables.  Nothing here looks at data.
  */
-#include "lib/dump/slice.h"
+#include "lib/derived/slice.h"
 #include "lib/base/print.h"
 
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #ifndef KVTOOL_DEVICE_POOL_H
 #define KVTOOL_DEVICE_POOL_H
 
-#include "lib/dump/device.h"
 #include "lib/kvt/device.h"
+#include "lib/run/device.h"
 
 #include <pthread.h>
 

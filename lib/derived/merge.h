@@ -3,7 +3,7 @@
 #ifndef KVT_MERGE_H
 #define KVT_MERGE_H
 
-#include "lib/dump/derive.h"
+#include "lib/derived/derive.h"
 
 /* One file of several, for the messages too. */
 struct rank_file {

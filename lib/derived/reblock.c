@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reblock.c - which way each group goes to another block size */
-#include "lib/dump/reblock.h"
+#include "lib/derived/reblock.h"
 #include "lib/base/print.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ids.c - indices of a dump by the numbers that the model or the pool has */
-#include "lib/dump/ids.h"
+#include "lib/snapshot/ids.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* replace.c - a dump with other data in one group: of two sources, one of them memory */
-#include "lib/dump/derive.h"
+#include "lib/derived/derive.h"
 
 /* A snapshot of one group without tables or requests. */
 static enum kvt_status make_group(struct kvt_dump **out, const struct kvt_snapshot *from,

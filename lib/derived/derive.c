@@ -5,13 +5,13 @@
  * The caller guarantees that the products of a group are disjoint; then so are its
  * parts, which is what makes counting a proof (tiles.c).
  */
-#include "lib/dump/derive.h"
+#include "lib/derived/derive.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/halves.h"
+#include "lib/snapshot/halves.h"
 
 /* ---- steps ---------------------------------------------------------------- */
 

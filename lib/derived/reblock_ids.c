@@ -6,12 +6,12 @@
  * another, this stays so: the groups count on, one after the other, and have the null
  * block in common.
  */
-#include "lib/dump/reblock.h"
+#include "lib/derived/reblock.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/ids.h"
+#include "lib/snapshot/ids.h"
 
 /* The ids that tables of a group have, but for the null block. */
 struct used {

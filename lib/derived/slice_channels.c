@@ -5,7 +5,7 @@
  * A conv state is parts (x, B, C, or q, k, v) one after the other, each of which is
  * dealt to ranks by units of its own; a rank's share is one segment of each.
  */
-#include "lib/dump/slice.h"
+#include "lib/derived/slice.h"
 #include "lib/base/print.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/derive.h"
+#include "lib/derived/derive.h"
 #include "lib/kvt/connect.h"
 
 /* One group on its way. */

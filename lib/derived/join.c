@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/dump/derive.h"
-#include "lib/dump/slice.h"
+#include "lib/derived/derive.h"
+#include "lib/derived/slice.h"
 
 /* ---- a patch ----------------------------------------------------------- */
 
