@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "formats/file/stage.h"
+#include "formats/stage.h"
 
 static void tell(void *context, const char *left)
 {

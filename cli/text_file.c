@@ -6,7 +6,7 @@
 #include "cli/signals.h"
 #include "cli/streams.h"
 #include "formats/file/reads.h"
-#include "formats/file/stage.h"
+#include "formats/stage.h"
 
 #include <errno.h>
 #include <fcntl.h>

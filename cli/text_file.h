@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "formats/file/stage.h"
+#include "formats/stage.h"
 #include "lib/kvt/kvt.h"
 
 /* What messages call an input: "-" is standard input, for all that read text. */

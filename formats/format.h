@@ -11,8 +11,8 @@
 
 #include <time.h>
 
-#include "formats/file/stage.h"
 #include "formats/hints.h"
+#include "formats/stage.h"
 #include "lib/run/leaf.h"
 #include "lib/run/turn.h"
 #include "lib/run/writer.h"
@@ -142,6 +142,14 @@ KVT_MUST_CHECK enum kvt_status
 kvt_file_write(const struct kvt_file *file, const void *buf, int64_t nbytes,
 	       int64_t offset, struct kvt_error *err);
 
+/*
+ * All bytes of a small file, malloc()ed and terminated; KVT_BAD_INPUT if there are more
+ * than 'most', which are too many for 'what'.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_read_whole(char **bytes, int64_t *nbytes, const char *path, int64_t most,
+	       const char *what, struct kvt_error *err);
+
 /* Appends a copy. */
 KVT_MUST_CHECK enum kvt_status
 kvt_flat_add(struct kvt_flat *flat, const struct kvt_file_part *part,
@@ -170,7 +178,7 @@ struct kvt_rows {
 	int64_t rows, row_bytes;
 };
 
-/* Or several, and where each layer is in them: formats/manifest/caches.h. */
+/* Or several, and where each layer is in them: formats/describe/caches.h. */
 struct kvt_caches;
 
 /* ---- readers, writers, formats ------------------------------------------ */
@@ -232,7 +240,7 @@ struct kvt_writer {
 	void *own;
 };
 
-/* What formats do alike: file/writer.c, file/commit.c. */
+/* What formats do alike: writer.c, commit.c. */
 KVT_MUST_CHECK enum kvt_status
 kvt_writer_box(struct kvt_writer *writer, int group, const struct kvt_box *box,
 	       const void *buf, struct kvt_error *err);
@@ -370,7 +378,7 @@ struct kvt_format {
 	enum kvt_status (*create)(struct kvt_writer *writer,
 				  struct kvt_error *err);
 	/*
-	 * Everything but fsync and rename, which file/commit.c does; creates
+	 * Everything but fsync and rename, which commit.c does; creates
 	 * writer->sidecar_temporary if the format has a sidecar.
 	 */
 	enum kvt_status (*finish)(struct kvt_writer *writer,

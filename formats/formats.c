@@ -4,7 +4,7 @@
  *
  * What is common to all formats is done here once: finding the format, the checks
  * between the fields, the ordering of parts.  Reading is in file/reader.c, writing
- * in file/commit.c.
+ * in commit.c.
  */
 #include "formats/format.h"
 #include "formats/manifest/manifest.h"

@@ -36,7 +36,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_hints_compare(const struct kvt_hints *hints, const struct kvt_reader *reader,
 		  struct kvt_error *err);
 
-/* ---- filling: manifest/hints.c -------------------------------------------- */
+/* ---- filling: describe/fill.c -------------------------------------------- */
 
 /* The type of elements that the file calls 'own' (or NULL): integers may carry others. */
 const struct kvt_dtype *kvt_hint_dtype(const struct kvt_dtype *own,

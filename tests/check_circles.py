@@ -103,6 +103,9 @@ NAMES = sorted([*BELOW, *PART_OF], key=len, reverse=True)
 
 
 def room(source):
+    headers = os.path.dirname(source) + "/*.h"
+    if source.endswith(".h") and headers in BELOW:
+        return headers
     name = next((n for n in NAMES if source.startswith(n + "/")), source)
     return PART_OF.get(name, name)
 
@@ -139,7 +142,8 @@ PLANTED = [
 def planted_rooms(room_a):
     """Do files of a room that call one of each other room break the rule where they should?"""
     def file(r):
-        return next((p for p, whole in PART_OF.items() if whole == r), r) + "/a.c"
+        part = next((p for p, whole in PART_OF.items() if whole == r), r)
+        return part.replace("*", "a") if "*" in part else part + "/a.c"
 
     for room_b in BELOW:
         uses = {file(room_a): {file(room_b): "a_symbol"}, file(room_b): {}}

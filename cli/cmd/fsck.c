@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 
 #include "cli/signals.h"
-#include "formats/file/stage.h"
 #include "formats/model/config.h"
+#include "formats/stage.h"
 #include "lib/derived/merge.h"
 #include "lib/ops/check/integrity.h"
 

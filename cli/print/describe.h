@@ -105,8 +105,8 @@ void peeks_text(const struct kvt_peeks *peeks);
 void peeks_json(struct json_out *out, const struct kvt_peeks *peeks);
 
 /*
- * Complains, as that command, about every expectation that does not hold; KVT_USAGE if one names
- * no field.  'layout' may be NULL, 'json' is what describe_json() made.
+ * Complains, as that command, about every expectation that does not hold; KVT_USAGE if
+ * one names no field.  'layout' may be NULL, 'json' is what describe_json() made.
  */
 KVT_MUST_CHECK enum kvt_status
 describe_expect(const struct command *command, const struct kvt_description *d,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_words.c - how terms of a tolerance and columns of a map are called, in any output */
+/* diff_words.c - names of terms of a tolerance and of columns of a map, for all outputs */
 #include "cli/print/diff.h"
 #include "lib/base/print.h"
 

@@ -7,7 +7,7 @@
  * fails, what was done before is undone in reverse.
  */
 #define _GNU_SOURCE		/* renameat2 */
-#include "formats/file/stage.h"
+#include "formats/stage.h"
 
 #include <dirent.h>
 #include <errno.h>

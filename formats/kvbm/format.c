@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 
 #include "formats/kvbm/kvbm.h"
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/parse/json.h"
 #include "formats/parse/layer_names.h"
 #include "formats/store/store.h"

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/store/chunks.h"
 #include "formats/store/store.h"
 #include "lib/base/print.h"

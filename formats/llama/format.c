@@ -13,7 +13,7 @@
  * llama-kv-cache.cpp and llama-memory-recurrent.cpp.
  */
 #include "formats/llama/write.h"
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "lib/base/print.h"
 
 #include <stdlib.h>

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "lib/base/print.h"
 
 static const char *first_path(const struct kvt_lmcache *o)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/manifest/number_rows.h"
+#include "formats/describe/number_rows.h"
 #include "lib/base/number.h"
 #include "lib/base/print.h"
 

@@ -44,35 +44,6 @@ char *kvt_manifest_name(const char *path, int which)
 
 /* ---- reading ------------------------------------------------------------ */
 
-enum kvt_status kvt_read_whole(char **bytes, int64_t *nbytes, const char *path,
-			       int64_t most, const char *what, struct kvt_error *err)
-{
-	struct kvt_files files = { 0 };
-	enum kvt_status status;
-	int index;
-
-	*bytes = NULL;
-	if ((status = kvt_files_open(&files, &index, path, err)))
-		return status;
-	*nbytes = files.file[index].nbytes;
-	if (*nbytes > most)
-		status = kvt_fail(err, KVT_BAD_INPUT,
-				  "%s: %lld bytes are too many for %s, at most %lld",
-				  path, LL(*nbytes), what, LL(most));
-	else if (!(*bytes = malloc((size_t)*nbytes + 1)))
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-	else
-		status = kvt_file_read(&files.file[index], *bytes, *nbytes, 0, err);
-	kvt_files_close(&files);
-	if (!status)
-		(*bytes)[*nbytes] = '\0';
-	if (status) {
-		free(*bytes);
-		*bytes = NULL;
-	}
-	return status;
-}
-
 /* Hints are left for when it is known whose manifest it is. */
 enum kvt_status kvt_manifest_read(struct kvt_manifest *out, char *name,
 				  struct kvt_error *err)

@@ -6,10 +6,12 @@
  * said about one is collected, and nothing is guessed; proof.c asks
  * whether it is said of this file, and fit.c compares it with the file.
  */
-#include "formats/manifest/caches.h"
+#include "formats/manifest/manifest.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "formats/describe/caches.h"
 
 /* ---- the top level ------------------------------------------------------ */
 

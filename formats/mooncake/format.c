@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 #include "formats/lmcache/lmcache.h"
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/mooncake/mooncake.h"
 #include "formats/store/store.h"
 #include "lib/base/print.h"

@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/mooncake/mooncake.h"
 #include "lib/base/print.h"
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/store/pages.h"
 #include "lib/base/print.h"
 #include "lib/layout/words.h"

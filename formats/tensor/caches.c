@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#include "formats/manifest/caches.h"
+#include "formats/describe/caches.h"
 
 /* Where each begins; the last is the end.  NULL: they are not the file. */
 static int64_t *starts_of(const struct kvt_caches *c, int64_t skip)

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "lib/layout/words.h"
 
 /* ---- one group ---------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #ifndef KVT_TENSORS_H
 #define KVT_TENSORS_H
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/parse/layer_names.h"
 #include "formats/parse/pickle.h"
 

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/parse/layer_names.h"
 #include "formats/tensor/safetensors_header.h"
 

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/parse/json.h"
 #include "formats/vllm/offload.h"
 #include "lib/base/print.h"

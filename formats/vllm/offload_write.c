@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/parse/json.h"
 #include "formats/vllm/offload.h"
 #include "lib/base/number.h"

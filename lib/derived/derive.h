@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * derive.h - how a dump is made of dumps: steps, which are composed with what the sources are
+ * derive.h - how a dump is made of dumps: steps, composed with what the sources are
  *
  * Each of slice, merge, reblock, graft, join, select says what every group of the result
  * takes of which source; derive() meets that with the parts of these (lib/dump/map.h).

@@ -10,7 +10,7 @@
 
 #include <limits.h>
 
-#include "formats/file/stage.h"
+#include "formats/stage.h"
 #include "lib/ops/shrink/shrink.h"
 
 /* What is counted of a part, over all of its groups. */

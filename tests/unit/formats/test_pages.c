@@ -3,7 +3,7 @@
  * test_pages.c - files without a header: what is asked for, sizes to the byte,
  * and every element where loops over its coordinates put it
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/store/pages.h"
 #include "tests/unit/formats/dump_fixture.h"
 

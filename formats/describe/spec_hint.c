@@ -5,7 +5,7 @@
  * The words are those of kvtool size (lib/model): they fill the numbers that nothing
  * else gives, and refuse a dump of which no group is that.
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "lib/base/print.h"
 #include "lib/kvt/model.h"
 

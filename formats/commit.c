@@ -7,7 +7,7 @@
  * file as it was.
  */
 #include "formats/format.h"
-#include "formats/file/stage.h"
+#include "formats/stage.h"
 #include "formats/file/tree.h"
 
 #include <assert.h>

@@ -6,7 +6,7 @@
 #ifndef KVT_CACHES_H
 #define KVT_CACHES_H
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 
 struct kvt_page_ref {
 	char *layer;			/* its name; NULL: the references are in order */

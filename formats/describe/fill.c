@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hints.c - what the user says of a dump fills what nothing else says
+ * fill.c - what the user says of a dump fills what nothing else says
  *
- * Hints never override; formats/hints.c holds them against what came of it.
+ * Hints never override; formats/describe/hints.c holds them against what came of it.
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 
 #include "lib/base/print.h"
 

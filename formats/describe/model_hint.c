@@ -7,7 +7,7 @@
  * kind that has such rows.  In the end each group with keys and values, or latents, must
  * be of one of the kinds, on its rank.
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "lib/base/print.h"
 #include "lib/kvt/model.h"
 

@@ -3,7 +3,7 @@
  * group.c - what a manifest says of a group of layers: its layout, type and sizes,
  * the parts of its content, its tables
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 
 #include <stdlib.h>
 #include <string.h>

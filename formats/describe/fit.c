@@ -5,7 +5,7 @@
  * An extent that was not given may follow from the array's shape or, if it is the
  * only one, from the size.  A layout never does: many layouts have one shape.
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * The keys are those of vLLM's CanonicalKVCaches (#37853, #46954); "offset" says where a
  * layer is in a page of its tensor, which may be a row of all layers.
  */
-#include "formats/manifest/caches.h"
+#include "formats/describe/caches.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,14 +7,14 @@
  * that the engine had, and lines of numbers, all of them one row.  They become rows with
  * names; what the numbers mean is not known here.
  */
-#include "formats/manifest/number_rows.h"
+#include "formats/describe/number_rows.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 #include "formats/parse/little_endian.h"
 #include "formats/parse/npy_header.h"
 #include "lib/base/print.h"

@@ -5,7 +5,7 @@
  * Layout "mamba-page" describes two groups that share one page of the engine: the conv
  * state, cut into its components, and after its bytes the SSM state.
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * 8)": those with the same sizes together, those of which the shape shows most first.  It
  * is what guess tries, which opens all presets.
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 
 #include <stdlib.h>
 #include <string.h>

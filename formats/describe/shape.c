@@ -5,7 +5,7 @@
  * With a layout the shape tells what was not said, and contradicts what was; without one
  * the layouts that it allows are listed, with all else that is missing.
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  * Where an engine declares a shape and keeps the bytes of a block in an order of its own,
  * the shape it declares counts.
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * content.c - content that is not of one element type, as manifests and users
  * name it
  */
-#include "formats/manifest/manifest.h"
+#include "formats/describe/describe.h"
 
 #include <string.h>
 
