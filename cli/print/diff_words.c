@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_words.c - names of terms of a tolerance and of columns of a map, for all outputs */
+/* diff_words.c - names of terms of a tolerance and of columns of a map, in any output */
 #include "cli/print/diff.h"
 #include "lib/base/print.h"
 

@@ -5,6 +5,7 @@
  * Pairs of tensors [batch, heads, tokens, elements], or one tensor with all layers; and
  * keys of an indexer, [batch, tokens, elements], by their name.
  */
+#include "formats/tensor/cache_open.h"
 #include "formats/tensor/names.h"
 
 #include <stdlib.h>

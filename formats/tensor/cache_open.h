@@ -15,12 +15,6 @@
 
 enum { CACHE_BATCH, CACHE_HEADS, CACHE_TOKENS, CACHE_DIM, CACHE_RANK };
 
-/*
- * What a tensor is, as the file says or by its name; *after is what follows the word in
- * it that says so, NULL where none does.
- */
-enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after);
-
 /* In the place of what a layer has not got: no tensor, or one of each row's nothing. */
 static inline bool cache_is_nothing(const struct kvt_tensor *t)
 {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/tensor/names.h"
 #include "lib/base/print.h"
 
 /* ---- a mask --------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/tensor/safetensors_header.h"
 #include "lib/base/print.h"
 
 enum { MAX_SLOTS = 1 << 30 };

@@ -14,66 +14,10 @@
 #include <string.h>
 
 #include "formats/describe/describe.h"
+#include "formats/tensor/names.h"
 #include "lib/base/print.h"
 
-/*
- * What the words in a name say; the number after them counts states of a layer.  Of
- * recurrent states also their order: since 5.0 all models share one name, before that
- * ssm_states were those of Mamba.
- */
-static const struct {
-	const char *word;
-	enum kvt_role role;
-	enum kvt_state_order order;
-} words[] = {
-	{ "conv_states", KVT_ROLE_CONV, KVT_STATE_VK },
-	{ "conv_state", KVT_ROLE_CONV, KVT_STATE_VK },
-	{ "conv_cache", KVT_ROLE_CONV, KVT_STATE_VK },
-	{ "conv_states_q", KVT_ROLE_CONV, KVT_STATE_VK },
-	{ "conv_states_k", KVT_ROLE_CONV, KVT_STATE_VK },
-	{ "conv_states_v", KVT_ROLE_CONV, KVT_STATE_VK },
-	{ "recurrent_states", KVT_ROLE_STATE, KVT_STATE_EITHER },
-	{ "recurrent_state", KVT_ROLE_STATE, KVT_STATE_EITHER },
-	{ "ssm_states", KVT_ROLE_STATE, KVT_STATE_VK },
-	{ "ssm_state", KVT_ROLE_STATE, KVT_STATE_VK },
-	{ "linear_cache", KVT_ROLE_STATE, KVT_STATE_KV },
-	/* of models that were exported to ONNX */
-	{ "past_conv", KVT_ROLE_CONV, KVT_STATE_VK },
-	{ "present_conv", KVT_ROLE_CONV, KVT_STATE_VK },
-	{ "past_recurrent", KVT_ROLE_STATE, KVT_STATE_EITHER },
-	{ "present_recurrent", KVT_ROLE_STATE, KVT_STATE_EITHER },
-	{ "indexer_keys", KVT_ROLE_INDEX, KVT_STATE_VK },
-	{ "idx_keys", KVT_ROLE_INDEX, KVT_STATE_VK },
-	{ "attention_mask", KVT_ROLE_MASK, KVT_STATE_VK },
-	{ "decoder_attention_mask", KVT_ROLE_DECODER_MASK, KVT_STATE_VK },
-};
-enum { NWORDS = sizeof(words) / sizeof(words[0]), MAX_STATES = 64 };
-
-/* The row of words[] that a name has, and what follows the word; -1: none. */
-static int word_of(const char *name, const char **after)
-{
-	for (int i = 0; i < NWORDS; i++) {
-		size_t n = strlen(words[i].word);
-		const char *at = strstr(name, words[i].word);
-
-		if (!at || (at > name && at[-1] != '.') || (at[n] && at[n] != '.'))
-			continue;
-		*after = at + n;
-		return i;
-	}
-	return -1;
-}
-
-enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after)
-{
-	int i;
-
-	*after = NULL;
-	if (tensor->held.role)
-		return tensor->held.role;
-	i = word_of(tensor->name, after);
-	return i < 0 ? KVT_ROLE_PAIR : words[i].role;
-}
+enum { MAX_STATES = 64 };
 
 /* ---- what there is ------------------------------------------------------ */
 
@@ -220,13 +164,14 @@ static enum kvt_status take_order(struct kvt_group *group,
 {
 	const char *told = kvt_fact(o->hints, "recurrent"), *after;
 	enum kvt_state_order order;
-	int i = t->held.role ? -1 : word_of(t->name, &after);
+	const struct kvt_role_word *word = t->held.role ? NULL :
+					   kvt_role_word(t->name, &after);
 
 	kvt_group_set_state(group, t->shape + 2, t->rank - 2);
 	if (t->rank != 4)
 		return KVT_OK;
-	group->state_order = i < 0 ? KVT_STATE_VK : words[i].order;
-	if (!told || i < 0)
+	group->state_order = word ? word->order : KVT_STATE_VK;
+	if (!told || !word)
 		return KVT_OK;
 	order = kvt_state_order_find(told);
 	if (order != KVT_STATE_VK && order != KVT_STATE_KV)

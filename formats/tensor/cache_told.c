@@ -6,12 +6,11 @@
  * passed some.  It stands in the metadata, which is text that anybody may change: it is
  * held against the tensors as what other files say is.
  */
-#include "formats/tensor/cache_write.h"
+#include "formats/tensor/safetensors_header.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/tensor/safetensors_header.h"
 #include "lib/base/print.h"
 
 bool kvt_cache_is_own(const uint8_t *header, int64_t n)

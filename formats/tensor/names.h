@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "formats/tensor/cache_open.h"
+#include "formats/tensor/tensors.h"
 
 /* Axes of one half of a layer: batch, heads, tokens, elements. */
 #define KVT_CACHE_AXES "BHTD"
@@ -36,6 +36,20 @@ static inline bool kvt_name_is_numbered(const char *name)
 {
 	return strpbrk(name, "0123456789");
 }
+
+/* What a word in a name says; of recurrent states also their order. */
+struct kvt_role_word {
+	const char *word;
+	enum kvt_role role;
+	enum kvt_state_order order;
+};
+/* The first that is in a name, and what follows it; NULL: none. */
+const struct kvt_role_word *kvt_role_word(const char *name, const char **after);
+/*
+ * What a tensor is, as the file says or by its name; *after is what follows the word in
+ * it that says so, NULL where none does.
+ */
+enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after);
 
 /* Names by which exporters of models call the caches of transformers. */
 struct kvt_naming {

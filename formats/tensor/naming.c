@@ -95,3 +95,59 @@ bool kvt_naming_is_two(const struct kvt_tensors *tensors)
 	return all == halves && kvt_naming_find(tensors, KVT_SELF) &&
 	       kvt_naming_find(tensors, KVT_CROSS_OF);
 }
+
+/* ---- words in names ------------------------------------------------------------ */
+
+/*
+ * What the words in a name say; the number after them counts states of a layer.  Of
+ * recurrent states also their order: since 5.0 all models share one name, before that
+ * ssm_states were those of Mamba.
+ */
+static const struct kvt_role_word role_words[] = {
+	{ "conv_states", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "conv_state", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "conv_cache", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "conv_states_q", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "conv_states_k", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "conv_states_v", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "recurrent_states", KVT_ROLE_STATE, KVT_STATE_EITHER },
+	{ "recurrent_state", KVT_ROLE_STATE, KVT_STATE_EITHER },
+	{ "ssm_states", KVT_ROLE_STATE, KVT_STATE_VK },
+	{ "ssm_state", KVT_ROLE_STATE, KVT_STATE_VK },
+	{ "linear_cache", KVT_ROLE_STATE, KVT_STATE_KV },
+	/* of models that were exported to ONNX */
+	{ "past_conv", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "present_conv", KVT_ROLE_CONV, KVT_STATE_VK },
+	{ "past_recurrent", KVT_ROLE_STATE, KVT_STATE_EITHER },
+	{ "present_recurrent", KVT_ROLE_STATE, KVT_STATE_EITHER },
+	{ "indexer_keys", KVT_ROLE_INDEX, KVT_STATE_VK },
+	{ "idx_keys", KVT_ROLE_INDEX, KVT_STATE_VK },
+	{ "attention_mask", KVT_ROLE_MASK, KVT_STATE_VK },
+	{ "decoder_attention_mask", KVT_ROLE_DECODER_MASK, KVT_STATE_VK },
+};
+enum { NROLES = sizeof(role_words) / sizeof(role_words[0]) };
+
+const struct kvt_role_word *kvt_role_word(const char *name, const char **after)
+{
+	for (int i = 0; i < NROLES; i++) {
+		size_t n = strlen(role_words[i].word);
+		const char *at = strstr(name, role_words[i].word);
+
+		if (!at || (at > name && at[-1] != '.') || (at[n] && at[n] != '.'))
+			continue;
+		*after = at + n;
+		return &role_words[i];
+	}
+	return NULL;
+}
+
+enum kvt_role kvt_cache_role(const struct kvt_tensor *tensor, const char **after)
+{
+	const struct kvt_role_word *word;
+
+	*after = NULL;
+	if (tensor->held.role)
+		return tensor->held.role;
+	word = kvt_role_word(tensor->name, after);
+	return word ? word->role : KVT_ROLE_PAIR;
+}

@@ -44,4 +44,13 @@ KVT_MUST_CHECK enum kvt_status
 kvt_tensors_print(char **out, int64_t *nbytes, struct kvt_tensors *tensors,
 		  const char *manifest, struct kvt_error *err);
 
+/* ---- of caches that were written here: cache_told.c ------------------------- */
+
+/* Is it a header that was written here, for transformers? */
+bool kvt_cache_is_own(const uint8_t *header, int64_t n);
+/* Fills 'held' of such tensors. */
+void kvt_cache_tell(struct kvt_tensors *tensors);
+/* What was written of the request, of either: its name, its tokens; NULL: nothing. */
+const char *kvt_cache_note(const struct kvt_tensors *tensors, const char *what);
+
 #endif

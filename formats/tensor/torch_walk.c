@@ -14,7 +14,7 @@
 
 #include "formats/parse/little_endian.h"
 #include "formats/parse/pickle.h"
-#include "formats/tensor/cache_open.h"
+#include "formats/tensor/names.h"
 
 enum { MAX_DEPTH = 16, MAX_STEPS = 1 << 20, MAX_NOTES = 256 };
 

@@ -10,6 +10,7 @@
  * request.
  */
 #include "formats/tensor/cache_write.h"
+#include "formats/tensor/cache_open.h"
 #include "formats/tensor/names.h"
 
 #include <stdlib.h>
