@@ -92,7 +92,7 @@ ROWS = [
      "topology.c: --local: backend is"),
     ("describe --layout=nhd " + " ".join(SIZES) + " raw.bin",
      "fit.c: %s: the element type is not known"),
-    ("describe --from=transformers keys.pt", "cache_layers.c: %s: has only tensor"),
+    ("describe --from=transformers keys.pt", "layers.c: %s: has only tensor"),
     ("diff bare.npy bigger.npy", "slots.c: %s: block sizes differ", "--blocks-of=A=5,2,9:40",
      "kvtool diff --by=tokens --blocks-of=A=5,2,9:40 bare.npy bigger.npy"),
     ("transfer-sim bare.npy --dst=tp=2", "dumps.c: %s and %s have no request in common: the "

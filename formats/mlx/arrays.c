@@ -3,7 +3,7 @@
  * arrays.c - where the blocks of files of mlx-vlm and oMLX are
  *
  * Their arrays are those of a cache, [batch, heads, tokens, elements] of each layer, so
- * layers and groups are found as in one (cache_open.h); slots of the arrays are tokens of
+ * layers and groups are found as in one (caches/open.h); slots of the arrays are tokens
  * blocks, one after the other.  All files of a dump have the layers of the first.
  *
  * mlx-vlm once wrote all layers as one array, [tokens, layers, heads, elements]: that is

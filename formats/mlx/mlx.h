@@ -8,7 +8,7 @@
 
 #include "formats/store/store.h"
 #include "formats/store/chunks.h"
-#include "formats/tensor/cache_open.h"
+#include "formats/caches/open.h"
 
 enum kvt_mlx_kind {
 	KVT_MLX_SHARD,			/* of mlx-vlm: blocks, one after the other */

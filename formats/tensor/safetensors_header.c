@@ -7,7 +7,6 @@
  * the last tensor does.
  */
 #include "formats/tensor/safetensors_header.h"
-#include "formats/tensor/cache_write.h"
 
 #include <stdlib.h>
 #include <string.h>

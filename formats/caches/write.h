@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_write.h - one request as a cache of mlx-lm or of transformers
+ * write.h - one request as a cache of mlx-lm or of transformers
  *
  * Of a group every layer has the same tensors: so what a file holds is a few strips, each
  * a tensor of one shape for all layers of a group, one behind the other.

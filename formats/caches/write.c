@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_write.c - safetensors that mlx-lm or transformers go on from
+ * write.c - safetensors that mlx-lm or transformers go on from
  *
  * Each has its names of tensors and its words for what a layer is.  mlx-lm makes its
  * caches of the metadata, which had three forms: to 0.26 a ring has five numbers, to 0.31
@@ -10,7 +10,7 @@
  * A ring is written in the order of its tokens, as one that is full and whose next slot
  * is the first one behind those that it keeps: each of them goes on from that.
  */
-#include "formats/tensor/cache_write.h"
+#include "formats/caches/write.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_groups.c - groups of layers of a cache of transformers that are alike
+ * groups.c - groups of layers of a cache of transformers that are alike
  *
  * Layers with a window are groups of their own, and so are keys and values of
  * different widths, of which a token of a group has but one.  A latent and its rotary
  * part are one row, as engines keep them.
  */
-#include "formats/tensor/cache_open.h"
+#include "formats/caches/open.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,8 +9,8 @@
  * blocks, so other files are read so on request only.  A row of the batch becomes a
  * request.
  */
-#include "formats/tensor/cache_write.h"
-#include "formats/tensor/cache_open.h"
+#include "formats/caches/write.h"
+#include "formats/caches/open.h"
 #include "formats/tensor/names.h"
 
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_order.c - whether slots of plain tensors are tokens in order
+ * order.c - whether slots of plain tensors are tokens in order
  *
  * Nothing in a tensor says that it was a ring, or kept its first tokens and dropped
  * others.  A word in the metadata may, or numbers beside it that are not those of slots
  * in order, or as many slots as the window of the model.  Then the user is asked, and
  * may say where the ring stands.
  */
-#include "formats/tensor/cache_open.h"
+#include "formats/caches/open.h"
 
 #include <ctype.h>
 #include <stdlib.h>

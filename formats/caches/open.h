@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_open.h - what the parts of the reader of transformers' caches share
+ * open.h - what the parts of the reader of transformers' caches share
  *
  * The tokens of all rows and layers lie on one axis of slots: as many as the cache
  * was given, padding included.  A layer holds a run of them that ends where the

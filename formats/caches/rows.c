@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_rows.c - which slots of each row are tokens, and which are padding
+ * rows.c - which slots of each row are tokens, and which are padding
  *
  * The file says it, as mlx-lm does; or an attention mask is saved beside the cache; or
  * the user tells it.  A cache that was put together of single ones has zeros where a row
  * has no token, which no token has in all layers: these are taken for padding, and that
  * is said.  What a model computed for padding is no zeros, so no zeros prove nothing.
  */
-#include "formats/tensor/cache_open.h"
+#include "formats/caches/open.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_layers.c - the layers of a cache of transformers among named tensors
+ * layers.c - the layers of a cache of transformers among named tensors
  *
  * Pairs of tensors [batch, heads, tokens, elements], or one tensor with all layers; and
  * keys of an indexer, [batch, tokens, elements], by their name.
  */
-#include "formats/tensor/cache_open.h"
+#include "formats/caches/open.h"
 #include "formats/tensor/names.h"
 
 #include <stdlib.h>

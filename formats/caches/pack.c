@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_pack.c - codes of a quantised cache, with the scales that stand beside them
+ * pack.c - codes of a quantised cache, with the scales that stand beside them
  *
  * A library keeps codes in one tensor, and in others the scales of each row and what is
  * added to it.  Here they are the fields of one row of bytes, in the order of its
  * content, which says how wide each must be.  A tensor of one number scales every row.
  */
-#include "formats/tensor/cache_open.h"
+#include "formats/caches/open.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_states.c - recurrent states in a cache of transformers
+ * states.c - recurrent states in a cache of transformers
  *
  * A state stands for all tokens up to it: the newest inputs of a short convolution,
  * [batch, channels, taps] or, of mlx, [batch, taps, channels], or what a recurrence has
@@ -8,7 +8,7 @@
  * group, a row of the batch is a block of it.  A layer may have several, by number, and
  * each number is groups of its own.
  */
-#include "formats/tensor/cache_open.h"
+#include "formats/caches/open.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_slots.c - which tokens the layers of a cache of transformers hold
+ * slots.c - which tokens the layers of a cache of transformers hold
  *
  * A cache that grows has as many slots as tokens, and a layer of it with a window
  * the last window - 1.  A static one was made with more: they are filled from the
  * first one on, and in a layer with a window, once it is full, move to the left,
  * so that the last slot is the newest token.  Read from transformers 4.36 to 5.23.
  */
-#include "formats/tensor/cache_open.h"
-#include "formats/tensor/cache_write.h"
+#include "formats/caches/open.h"
+#include "formats/caches/write.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_plan.c - which tensors one request is, as a cache of mlx-lm or transformers
+ * plan.c - which tensors one request is, as a cache of mlx-lm or transformers
  *
  * These know tokens and no blocks: the slots of a layer are the tokens of the request in
  * their order, in a layer with a window the newest ones.  Where each of them is in the
  * blocks of the dump its table says.  A token that a layer needs and no block has is
  * refused; one that it does not need any more may be zeros.
  */
-#include "formats/tensor/cache_write.h"
+#include "formats/caches/write.h"
 #include "formats/file/tokens.h"
 
 #include <stdlib.h>
