@@ -131,7 +131,8 @@ OPENED  := $(B)/formats/hdf5/opened.o
 READERS := $(filter-out %/hdf5/plugin.o $(LINKED) $(OPENED),$(call objs,formats/*.c formats/*/*.c))
 LIBFORMATS := $(READERS) $(if $(STATICLIBS),$(LINKED),$(OPENED))
 FORMATS := $(READERS) $(B)/hdf5.o
-CLI     := $(filter-out $(B)/cli/mpi/%,$(call objs,cli/*.c cli/*/*.c cli/cmd/*/*.c))
+CLI     := $(filter-out $(B)/cli/mpi/%,$(call objs,cli/*.c cli/*/*.c cli/cmd/*/*.c print/*.c print/*/*.c \
+	   $(addprefix sim/,cmd/*.c print/*.c wire/*.c)))
 # kvtool-mpi runs commands in its own way, and is the same otherwise.
 MPIOBJS := $(call objs,cli/mpi/*.c)
 CLIMPI  := $(filter-out $(B)/cli/shard/drive.o,$(CLI)) $(MPIOBJS)
@@ -139,9 +140,11 @@ CLIMPI  := $(filter-out $(B)/cli/shard/drive.o,$(CLI)) $(MPIOBJS)
 PLUGIN  := $(patsubst %.c,$(B)/pic/%.o,lib/tile/zstd_frame.c formats/hdf5/zstd_filter.c \
 	   formats/hdf5/plugin.c lib/base/error.c lib/base/text.c)
 
-# What programs and tests are linked with, room by room; libkvt is all of it.
+# What programs and tests are linked with, room by room; libkvt is all but sim.
 LIB     := $(B)/core.a
 ENGINE  := $(B)/engine.a
+SIM     := $(B)/sim.a
+WORKS   := $(SIM) $(ENGINE)
 LIBKVT  := $(B)/libkvt.a
 SOVERSION := 0
 SHARED  := $(B)/libkvt.so.$(SOVERSION)
@@ -188,11 +191,11 @@ new      = -o $@.new $(1) && mv -f $@.new $@
 
 all: $(TOOL) $(MPITOOL) $(if $(SAN),,$(LIBKVT) $(SHARED)) $(FILTER) $(B)/models man3	## build the program, the library and the HDF5 plugin
 
-$(TOOL): $(CLI) $(FORMATS) $(ENGINE) $(LIB)
+$(TOOL): $(CLI) $(FORMATS) $(WORKS) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS))
 
-$(B)/kvtool-mpi: $(CLIMPI) $(FORMATS) $(ENGINE) $(LIB)
+$(B)/kvtool-mpi: $(CLIMPI) $(FORMATS) $(WORKS) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(MPILIBS))
 
@@ -201,7 +204,8 @@ ENGINEROOMS := $(addprefix lib/,$(addsuffix /*.c,tile prefix snapshot run dump d
 
 $(LIB): $(CORE)
 $(ENGINE): $(call objs,$(ENGINEROOMS))
-$(LIB) $(ENGINE):
+$(SIM): $(call objs,sim/ops/*.c)
+$(LIB) $(ENGINE) $(SIM):
 	$(call say,AR,$@)
 	$(Q)rm -f $@.new && ar rcs $@.new $^ && mv -f $@.new $@
 
@@ -259,7 +263,7 @@ $(B)/kernels/gpu_images.o: kernels/gpu_images.S $(IMAGES) $(B)/flags
 		-DKVT_HIP_IMAGE='"$(B)/kernels/hip.image"' -DKVT_HIP_ARCHS='"$(B)/kernels/hip.archs"'
 
 # The assembler reads them.
-$(B)/cli/page/page.o: cli/page/colours.css cli/page/page.css cli/page/view.js
+$(B)/print/page/page.o: print/page/colours.css print/page/page.css print/page/view.js
 
 $(B)/gpuflags: FORCE
 	@mkdir -p $(@D); echo '$(USE_NVCC) $(CUDAFLAGS) $(USE_HIPCC) $(HIP) $(HIP_ARCH) $(HIPFLAGS)' | cmp -s - $@ || \
@@ -303,7 +307,7 @@ $(B)/tests/standin_images.o: kernels/gpu_images.S $(B)/flags
 	$(Q)$(CC) $(IMAGEFLAGS) -c -o $@ $< $(foreach v,CUDA HIP,\
 		-DKVT_$v_IMAGE='"$(@:.o=.image)"' -DKVT_$v_ARCHS='"$(@:.o=.archs)"')
 
-$(STANDIN): $(CLI) $(FORMATS) $(ENGINE) $(B)/tests/standin_images.o $(LIB) | $(B)/gpu_executor.so
+$(STANDIN): $(CLI) $(FORMATS) $(WORKS) $(B)/tests/standin_images.o $(LIB) | $(B)/gpu_executor.so
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(THROWS))
 
@@ -315,7 +319,7 @@ $(STANDINLIB): $(filter-out %/gpu_images.o,$(CORE)) $(ENGINEOBJS) $(LIBFORMATS) 
 		-Wl,--version-script=$(MAP) -Wl,--no-undefined $(call new,$(filter %.o,$^) $(LIBS))
 
 # The program with a transfer that loses something.
-$(LOSSY): $(CLI) $(FORMATS) $(B)/tests/lossy_graft.o $(ENGINE) $(LIB)
+$(LOSSY): $(CLI) $(FORMATS) $(B)/tests/lossy_graft.o $(WORKS) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) -Wl,--wrap=kvt_dump_graft -o $@ $^ $(FLIBS)
 
@@ -323,12 +327,12 @@ $(B)/tests/tour/%.o: %.c $(B)/flags
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL) $(FCFLAGS) -O1 -fno-inline -finstrument-functions -MMD -MP -c -o $@ $<
 $(TOUR): $(TOURED:%=$(B)/tests/tour/%) $(B)/tests/tour_log.o \
-		$(filter-out $(TOURED:%=$(B)/%),$(CLI) $(FORMATS)) $(ENGINE) $(LIB) CONTRIBUTING.md
+		$(filter-out $(TOURED:%=$(B)/%),$(CLI) $(FORMATS)) $(WORKS) $(LIB) CONTRIBUTING.md
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$(filter %.o %.a,$^) $(FLIBS))
 
 # The program as it is where there is no archive of HDF5.
-$(B)/kvtool_opening: $(CLI) $(READERS) $(OPENED) $(ENGINE) $(LIB)
+$(B)/kvtool_opening: $(CLI) $(READERS) $(OPENED) $(WORKS) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(LIBS))
 
@@ -339,29 +343,29 @@ $(CORETEST): $(B)/%: $(B)/%.o $(LIB)
 $(B)/tests/unit/dump/test_public: | $(B)/gpu_executor.so
 # Some call HDF5 themselves.
 $(FORMATTEST): MOCK := $(CMOCKA) $(if $(STATICLIBS),,-Wl,--as-needed $(call pkg,--libs,hdf5-serial))
-$(FORMATTEST) $(BENCH) $(CHAIN) $(REFERENCE): $(B)/%: $(B)/%.o $(FORMATS) $(ENGINE) $(LIB)
+$(FORMATTEST) $(BENCH) $(CHAIN) $(REFERENCE): $(B)/%: $(B)/%.o $(FORMATS) $(WORKS) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(call new,$^ $(FLIBS) $(MOCK))
 
 # The reader of contracts is one of cli/ that needs nothing of the rest.
 $(B)/tests/fuzz/fuzz_contract: $(call objs,cli/expect/contract.c cli/expect/keys.c)
-$(B)/tests/fuzz/fuzz_wire: $(call objs,lib/ops/transfer/frame.c cli/wire/handshake.c)
+$(B)/tests/fuzz/fuzz_wire: $(call objs,sim/wire/handshake.c)
 
 # libFuzzer brings its own main() (make fuzz); else one that reads the files named.
 FUZZMAIN := $(if $(findstring fuzzer,$(SAN)),-fsanitize=fuzzer,$(B)/tests/fuzz/standalone.o)
-$(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(ENGINE) $(LIB)
+$(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(WORKS) $(LIB)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LINK) $(filter-out %.o,$(FUZZMAIN)) \
-		$(call new,$(filter %.o,$^) $(ENGINE) $(LIB) $(FLIBS))
+		$(call new,$(filter %.o,$^) $(WORKS) $(LIB) $(FLIBS))
 
 # Texts that only the program reads.
-$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/cli/,beside.o json_out.o leftovers.o model_ids.o opt.o plain.o streams.o \
-	signals.o cmd/transfer/compare.o text_file.o)
+$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/,$(addprefix cli/,beside.o model_ids.o opt.o complain.o) sim/cmd/compare.o \
+	$(addprefix print/out/,json_out.o leftovers.o plain.o streams.o signals.o text_file.o))
 
 $(MPIOBJS): ALL += $(MPIFLAGS)
 # Loops over numbers, which compilers make vectors of with -O3 only.
 $(addprefix $(B)/lib/layout/,cast_elements.o content_write.o ggml.o): ALL += $(if $(filter -O0,$(CFLAGS)),,-O3)
-$(foreach room,lib/tile lib/snapshot lib/run lib/dump lib/derived lib/ops formats cli tests bench,$(B)/$(room)/%.o): ALL += $(FCFLAGS)
+$(foreach room,lib/tile lib/snapshot lib/run lib/dump lib/derived lib/ops formats print sim cli tests bench,$(B)/$(room)/%.o): ALL += $(FCFLAGS)
 $(B)/%.o: %.c $(B)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(ALL) -MMD -MP -c -o $@ $<

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/signals.h"
+#include "print/out/signals.h"
 
 /* What this process ignores or catches is not the program's. */
 static void default_signals(void)

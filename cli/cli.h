@@ -13,7 +13,7 @@
 #include <limits.h>
 #include <stdio.h>
 
-#include "lib/kvt/kvt.h"
+#include "print/out/say.h"
 
 struct command {
 	const char *name;
@@ -76,7 +76,7 @@ const struct command *command_at(int i);
 const char *command_purpose(int i);
 
 /*
- * "kvtool CMD: sentence" on standard error, for commands that go on after a
+ * "kvtool CMD: sentence" on standard error (complain.c), for commands that go on after a
  * failure.
  */
 void complain(const struct command *command, const char *format, ...)
@@ -90,42 +90,6 @@ void complaints_keep(void);
 void complaints_end(bool print);
 /* The first since complaints_keep(); "": there was none. */
 const char *complaints_first(void);
-
-/* ---- what is printed for people: plain.c -------------------------------- */
-
-/*
- * printf() and fprintf(), with strings made plain: see kvt_plain_next() in
- * lib/kvt/kvt.h.  No file of cli/ prints in another way, except those that write a
- * format with an escape of its own (tests/check_layers.sh lists them).  Conversions
- * are %d %i %u %x %X %o %e %f %g %c %s, lengths l, ll, j, z.
- */
-void plainf(const char *format, ...) KVT_PRINTF(1, 2);
-void fplainf(FILE *out, const char *format, ...) KVT_PRINTF(2, 3);
-
-/* The higher of two statuses: what several inputs together end with. */
-static inline enum kvt_status worse(enum kvt_status a, enum kvt_status b)
-{
-	return a > b ? a : b;
-}
-
-/* ---- for people: human.c ------------------------------------------------ */
-
-struct human {
-	char s[256];
-};
-
-/* Behind a word that is counted: "1 block", "2 blocks". */
-static inline const char *plural(int64_t n)
-{
-	return n == 1 ? "" : "s";
-}
-
-/* "LBHSC (hnd, lbhnc)": the axis string and every name it has. */
-struct human human_layout(const struct kvt_layout *layout);
-/* "1,310,720" */
-struct human human_count(int64_t n);
-/* "2.1 ms" */
-struct human human_time(int64_t ns);
 
 /* ---- help that is not a command's: help.c ------------------------------- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* help.c - texts that belong to no command */
 #include "cli/cli.h"
-#include "cli/print/specs.h"
+#include "print/specs.h"
 #include "lib/kvt/write.h"
 #include "formats/libraries.h"
 #include "lib/kvt/device.h"

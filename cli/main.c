@@ -5,11 +5,11 @@
  * Nothing is printed here that a command should say itself.
  */
 #include "cli/cli.h"
-#include "cli/screen.h"
 #include "cli/shard/shard.h"
-#include "cli/signals.h"
 #include "formats/file/reads.h"
 #include "lib/base/nearest.h"
+#include "print/out/screen.h"
+#include "print/out/signals.h"
 
 #include <errno.h>
 #include <fcntl.h>

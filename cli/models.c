@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
-#include "cli/streams.h"
-#include "cli/text_file.h"
 #include "lib/base/nearest.h"
+#include "print/out/streams.h"
+#include "print/out/text_file.h"
 
 static const char ending[] = ".json";
 

@@ -6,8 +6,8 @@
  * is taken into a key here, and refused where the engine's rule has no place for it.
  */
 #include "cli/naming.h"
-#include "cli/streams.h"
 #include "lib/base/number.h"
+#include "print/out/streams.h"
 
 #include <stdlib.h>
 #include <string.h>

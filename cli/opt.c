@@ -6,9 +6,9 @@
  * option would break it, and it hides what was meant: full names only.
  */
 #include "cli/opt.h"
-#include "cli/streams.h"
 #include "lib/base/nearest.h"
 #include "lib/base/number.h"
+#include "print/out/streams.h"
 
 #include <assert.h>
 #include <ctype.h>

@@ -96,7 +96,7 @@ enum {
 /*
  * Reads the options of a command and moves the operands to argv[0] and on.  Where the
  * command opens dumps (OPT_INPUT), "-" among them becomes the path of standard input,
- * cli/streams.h.
+ * print/out/streams.h.
  * Returns how many there are, or OPT_DONE, OPT_WRONG or OPT_FAILED: then the command
  * returns opt_status() of it.
  */

@@ -2,7 +2,7 @@
 /* output_name.c - where to write if nobody says */
 #define _GNU_SOURCE		/* memrchr */
 #include "cli/rewrite.h"
-#include "cli/streams.h"
+#include "print/out/streams.h"
 
 #include <ctype.h>
 #include <string.h>

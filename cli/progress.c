@@ -3,7 +3,7 @@
 #include "cli/progress.h"
 #include "cli/cli.h"
 #include "cli/shard/shard.h"
-#include "cli/signals.h"
+#include "print/out/signals.h"
 
 #include <stdio.h>
 #include <stdlib.h>

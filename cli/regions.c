@@ -12,11 +12,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/print/fsck.h"
-#include "cli/text_file.h"
 #include "formats/log/regions.h"
 #include "lib/base/print.h"
 #include "lib/ops/regions/regions.h"
+#include "print/fsck.h"
+#include "print/out/text_file.h"
 
 enum { MOST_BYTES = 64 << 20, PROBED = 65536 };
 

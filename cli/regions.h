@@ -9,8 +9,8 @@
 #define KVTOOL_REGIONS_H
 
 #include "cli/cli.h"
-#include "cli/json_out.h"
 #include "lib/ops/check/check.h"
+#include "print/out/json_out.h"
 
 /* Is the file a table?  False also for what cannot be read. */
 bool is_regions(const char *path);

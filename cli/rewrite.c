@@ -8,8 +8,8 @@
 
 #include "cli/progress.h"
 #include "cli/shard/shard.h"
-#include "cli/signals.h"
-#include "cli/streams.h"
+#include "print/out/signals.h"
+#include "print/out/streams.h"
 
 /* A file may say all but what its bytes are, or which fp8. */
 static bool lacks_content(const struct kvt_dump *dump, const struct kvt_hints *hints)

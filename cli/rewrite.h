@@ -4,12 +4,12 @@
 #define KVTOOL_REWRITE_H
 
 #include "cli/cast.h"
-#include "cli/json_out.h"
 #include "cli/opt.h"
 #include "lib/dump/seen.h"
 #include "lib/kvt/derive.h"
 #include "lib/kvt/write.h"
 #include "lib/run/device.h"
+#include "print/out/json_out.h"
 
 /* What a command has of its own where all others do the same; NULL: nothing. */
 struct rewrite_own {

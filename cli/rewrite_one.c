@@ -7,14 +7,14 @@
  */
 #include "cli/rewrite.h"
 
-#include "cli/leftovers.h"
-#include "cli/print/rewrite.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
-#include "cli/streams.h"
+#include "cli/rewrite_report.h"
 #include "lib/kvt/ops.h"
 #include "lib/ops/compare/compare.h"
 #include "lib/ops/write/plan.h"
+#include "print/out/leftovers.h"
+#include "print/out/signals.h"
+#include "print/out/streams.h"
 
 struct kvt_run rewrite_run(const struct rewrite *r)
 {

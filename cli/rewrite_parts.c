@@ -14,15 +14,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/leftovers.h"
 #include "cli/progress.h"
 #include "cli/rewrite.h"
 #include "cli/shard/sharing.h"
-#include "cli/signals.h"
 #include "formats/file/reads.h"
 #include "lib/kvt/layout.h"
 #include "lib/ops/compare/compare.h"
 #include "lib/ops/write/plan.h"
+#include "print/out/leftovers.h"
+#include "print/out/signals.h"
 
 struct written_part {
 	int64_t nbytes;

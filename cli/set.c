@@ -16,9 +16,9 @@
 
 #include "cli/progress.h"
 #include "cli/shard/shard.h"
-#include "cli/signals.h"
-#include "cli/streams.h"
 #include "formats/file/reads.h"
+#include "print/out/signals.h"
+#include "print/out/streams.h"
 
 /* ---- manifests ---------------------------------------------------------- */
 

@@ -13,7 +13,7 @@ import sys
 
 MAN = [f for f in sorted(glob.glob("man/*.[157]")) if f != "man/kvtool-engines.7"]
 HEADERS = sorted(glob.glob("lib/kvt/*.h"))
-SOURCES = sorted(f for room in ("cli", "lib", "formats", "kernels")
+SOURCES = sorted(f for room in ("cli", "print", "sim", "lib", "formats", "kernels")
                  for f in glob.glob(f"{room}/**/*.[ch]", recursive=True))
 
 # What a line must have, or one beside it, for "state" to be a recurrent one, or
@@ -54,7 +54,7 @@ WORDS = [
 EXCEPTIONS = [
     ("man/kvtool-glossary.7", r".", "names the old words"),
     ("man/kvtool-json.5", r"Li places", "the old key of where, printed beside matches"),
-    ("cli/print/where.c", r'"places"', "the old key of where, printed beside matches"),
+    ("print/where.c", r'"places"', "the old key of where, printed beside matches"),
     ("man/kvtool-transfer.5", r"pieces", "the key of replay as it was named first"),
     ("lib/kvt/kvt.h", r"global state", "of the library"),
     ("lib/snapshot/snapshot_check.c", r'"group.state"', "the id of a finding"),
@@ -62,9 +62,9 @@ EXCEPTIONS = [
     ("lib/kvt/dump.h", r"a state of nothing", "llama.cpp's state file"),
     ("cli/cmd/reblock.c", r"one state", "of a recurrent group"),
     ("cli/cmd/size.c", r"pages of states", "recurrent ones of a model"),
-    ("cli/print/describe_text.c", r'print_label."state"', "recurrent ones of a group"),
-    ("cli/print/specs.c", r"of a state", "recurrent ones of a model"),
-    ("cli/print/transfer_figures.c", r"state", "of a recurrent group"),
+    ("print/describe_text.c", r'print_label."state"', "recurrent ones of a group"),
+    ("print/specs.c", r"of a state", "recurrent ones of a model"),
+    ("sim/print/transfer_figures.c", r"state", "of a recurrent group"),
     ("formats/hdf5/axes.c", r'"state"', "a label in the file"),
     ("formats/describe/group.c", r'"states"', "the old key of slots"),
     ("formats/model/states.c", r"type of states", "recurrent ones of a model"),
@@ -72,13 +72,13 @@ EXCEPTIONS = [
     ("lib/derived/slice.c", r"state heads", "of a recurrent group"),
     ("lib/derived/slice_requests.c", r"one state stands", "of a recurrent group"),
     ("man/kvtool-dumps.7", r"A state has as many", "llama.cpp's state file"),
-    ("cli/print/describe_saved.c", r'"states"', "recurrent ones of a state file"),
+    ("print/describe_saved.c", r'"states"', "recurrent ones of a state file"),
     ("formats/llama/made.c", r"--template=STATE", "llama.cpp's state file"),
     ("man/kvtool-json.5", r"a slot .* a state", "says the old name"),
-    ("cli/print/replay.c", r'"pieces"', "the key of replay as it was named first"),
+    ("sim/print/replay.c", r'"pieces"', "the key of replay as it was named first"),
 ]
-REPLAY = re.compile(r"(lib/ops/transfer/(replay|sweep|events|picture)|"
-                    r"cli/cmd/transfer/|cli/print/(transfer|replay|sweep|html))")
+REPLAY = re.compile(r"(sim/ops/(replay|sweep|events|picture)|"
+                    r"sim/cmd/|sim/print/(transfer|replay|sweep|html))")
 
 
 def literals(text):

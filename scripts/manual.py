@@ -22,7 +22,7 @@ import markdown
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 KVTOOL = os.environ.get("KVTOOL", f"{ROOT}/build/kvtool")
-STYLE = ["cli/page/colours.css", "cli/page/page.css", "scripts/manual.css"]
+STYLE = ["print/page/colours.css", "print/page/page.css", "scripts/manual.css"]
 PARTS = ["stories", "tasks", "symptoms", "formats", "engines", "commands", "concepts", "library"]
 
 FRAME = """<!DOCTYPE html>

@@ -16,7 +16,7 @@ git archive "${1:-HEAD}" | tar -xf - -C "$tree"
 log=${2:+$(realpath "$2")}
 cd "$tree"
 
-rooms=(lib formats cli kernels)
+rooms=(lib formats cli print sim kernels)
 row() {
 	printf '%-33s' "$1"
 	shift

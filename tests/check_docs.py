@@ -209,7 +209,7 @@ def unknown(text):
                 return f"make has no target {word}"
         return ""
     for word in words[:2] if "NAME" not in text else []:
-        if re.fullmatch(r"(tests|scripts|bench|lib|formats|cli|kernels|contrib|examples|"
+        if re.fullmatch(r"(tests|scripts|bench|lib|formats|cli|print|sim|kernels|contrib|examples|"
                         r"models|testdata|man|\.ci)/[A-Za-z0-9_./-]*", word) and \
                 not os.path.exists(os.path.join(ROOT, word)):
             return f"{word} is not there"

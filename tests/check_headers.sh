@@ -30,7 +30,7 @@ finds_foreign_name() {
 
 c='-std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE'
 libs=$(pkg-config --cflags hdf5-serial libzstd jansson libxxhash zlib)
-for header in $(find lib kernels formats cli -name '*.h' | sort); do
+for header in $(find lib kernels formats print sim cli -name '*.h' | sort); do
 	ok "$header compiles alone" alone "${CC:-cc}" c "$header" "$c $libs"
 done
 for header in lib/kvt/*.h; do

@@ -46,7 +46,8 @@ not() { grep -vE "$1"; true; }
 only() { grep -E "$1"; true; }
 
 pure='lib/(kvt|base|hash|layout|model|transfer|vllm|fault)/'
-engine='lib/(tile|prefix|snapshot|run|dump|derived|ops)/'
+engine='(lib/(tile|prefix|snapshot|run|dump|derived|ops)|sim/ops)/'
+engine_no="v?f?printf|puts|putchar|perror|$stop|getenv|signal|sigaction"
 
 # What each room may include besides itself.  "%may" and room() are of rooms.txt.
 rooms=$PWD/tests/rooms.txt
@@ -67,7 +68,7 @@ read_rooms='
 	}
 '
 arrows() {
-	includes lib kernels formats cli | ROOMS=$rooms perl -e "$read_rooms"'
+	includes lib kernels formats print sim cli | ROOMS=$rooms perl -e "$read_rooms"'
 		while (<STDIN>) {
 			m{^([^:]+):\d+:\s*#\s*include\s+"([^"]+)"} or next;
 			my ($from, $to) = (room($1), room($2));
@@ -80,23 +81,25 @@ pure_calls()       { calls lib "$print|$stop|$memory|$files|getenv|pthread_\\w+"
 kernels_includes() { includes kernels | not "\"(lib|kernels)/|<($libc|$system)\.h>"; }
 # which variable hides devices is part of a message, and of nothing else
 kernels_calls()    { calls kernels "$print|$stop|$files|getenv" | not '^kernels/gpu_device\.c:.*getenv'; }
-engine_calls()     { calls lib "v?f?printf|puts|putchar|perror|$stop|getenv|signal|sigaction" | only "^$engine"; }
-engine_streams()   { code lib '\b(stdin|stdout|stderr)\b'; }
-threads()          { includes lib formats cli | only '<pthread\.h>' | not '^lib/(run|dump)/|^formats/(hdf5/|parse/json\.c|file/(reads|stage)\.c)|^cli/signals\.c|^cli/mpi/'; }
+engine_calls()     { { calls lib "$engine_no"; calls sim/ops "$engine_no"; } | only "^$engine"; }
+engine_streams()   { for folder in lib sim/ops; do code "$folder" '\b(stdin|stdout|stderr)\b'; done; }
+threads()          { includes lib formats print sim cli | only '<pthread\.h>' | not '^lib/(run|dump)/|^formats/(hdf5/|parse/json\.c|file/(reads|stage)\.c)|^print/out/signals\.c|^cli/mpi/'; }
 formats_calls()    { calls formats "v?printf|puts|putchar|perror|$stop|getenv"; }
 formats_streams()  { code formats '\b(stdin|stdout|stderr)\b'; }
 # What pages and pictures are made with knows nothing of what is drawn.
-pages()            { includes cli/page 2>/dev/null | not "\"cli/page/|<($libc)\.h>"; }
-rooted()           { includes lib kernels formats cli | only '"' | not '"(lib|kernels|formats|cli)/'; }
+pages()            { includes print/page 2>/dev/null | not "\"print/page/|<($libc)\.h>"; }
+rooted()           { includes lib kernels formats print sim cli | only '"' | not '"(lib|kernels|formats|print|sim|cli)/'; }
 # Names of files and from files may hold anything; plainf() makes them plain.  These
 # write the program's own words, or a format that has an escape of its own.
-own="plain|screen|opt|help|json_out|page/(page|heat)|print/transfer_(map|charts|svg|trace)"
-own="$own|cmd/transfer/(report|emit)|expect/report"
-cli_prints()       { calls cli 'v?f?printf' | not "^cli/($own)\.c:"; }
+own="cli/(complain|opt|help|expect/report)|print/out/(plain|screen|json_out)|print/page/(page|heat)"
+own="$own|sim/print/transfer_(map|charts|svg|trace)|sim/cmd/(report|emit)"
+# What prints: its rooms but that of transfers' engine.
+each_cli() { for folder in cli print sim; do "$1" "$folder" "$2"; done | not '^sim/ops/'; }
+cli_prints()       { each_cli calls 'v?f?printf' | not "^($own)\.c:"; }
 # what is left of a literal here is nothing, and of a choice of two '? :'
-cli_puts()         { code cli '(?<![\w.>])f?puts\s*\(\s*[a-z(*]' | not '\? *:' |
-		not "^cli/($own)\.c:|fputs\(text, stdout\)|fputs\(.*->examples, stdout\)"; }
-libraries()        { includes lib kernels cli | only '<(hdf5|H5\w*|zstd\w*|xxhash|zlib)\.h>' | not '^lib/tile/.*<(zstd|xxhash)'; }
+cli_puts()         { each_cli code '(?<![\w.>])f?puts\s*\(\s*[a-z(*]' | not '\? *:' |
+		not "^($own)\.c:|fputs\(text, stdout\)|fputs\(.*->examples, stdout\)"; }
+libraries()        { includes lib kernels print sim cli | only '<(hdf5|H5\w*|zstd\w*|xxhash|zlib)\.h>' | not '^lib/tile/.*<(zstd|xxhash)'; }
 json()             { includes lib kernels | only '<jansson\.h>'; }
 
 # A writable object in lib/ would be global state.  Compiled here, plainly, for
@@ -118,7 +121,7 @@ planted() {
 	tree=$(mktemp -d) || return 1
 	(
 		cd "$tree" || exit 1
-		mkdir -p lib kernels formats cli tests bench "$(dirname "$2")"
+		mkdir -p lib kernels formats print sim/ops cli tests bench "$(dirname "$2")"
 		printf '%s\n' "$3" >"$2"
 		[ -n "$("$1")" ]
 	)
@@ -141,7 +144,7 @@ none 'formats/ neither prints nor exits, and asks no environment' formats_calls
 none 'formats/ knows no standard stream'         formats_streams
 none 'cli/ prints through plainf()'               cli_prints
 none 'cli/ puts no strings that may be foreign'  cli_puts
-none 'cli/page knows nothing of what is drawn'    pages
+none 'print/page knows nothing of what is drawn'    pages
 none 'includes are written from the root'        rooted
 none 'HDF5 and zlib stay in formats/, zstd and xxHash in lib/tile' libraries
 none 'jansson stays in formats/ and cli/'        json
@@ -151,7 +154,7 @@ found() {
 	tree=$(mktemp -d) || return 1
 	(
 		cd "$tree" || exit 1
-		mkdir -p lib kernels formats cli "$(dirname "$1")"
+		mkdir -p lib kernels formats print sim cli "$(dirname "$1")"
 		printf '%b' "$3" >"$1"
 		[ "$(arrows | wc -l)" -eq "$2" ]
 	)
@@ -197,7 +200,7 @@ ok 'finds printf in cli/'          planted cli_prints cli/a.c '	printf("%s", mod
 ok 'finds fprintf in cli/'         planted cli_prints cli/a.c '	fprintf(stderr, "%s", path);'
 ok 'finds a name that is put'      planted cli_puts cli/a.c '	puts(s->model);'
 ok 'finds a name that is fput'     planted cli_puts cli/a.c '	fputs(path, stderr);'
-ok 'finds a result in a page'       planted pages cli/page/a.c '#include "cli/print/diff.h"'
+ok 'finds a result in a page'       planted pages print/page/a.c '#include "print/diff.h"'
 ok 'finds an include beside'       planted rooted cli/a.c '#include "opt.h"'
 ok 'finds zstd in cli/'            planted libraries cli/a.c '#include <zstd.h>'
 ok 'finds jansson in lib/'         planted json lib/a.c '#include <jansson.h>'

@@ -59,7 +59,7 @@ masked() { written -name '*.bats' | xargs -r grep -nHE \
 
 # files that the two pages for newcomers name and that are not there; NAME is any
 named() {
-	grep -oshE '`(lib|kernels|formats|cli|tests|scripts|man|bench)/[A-Za-z0-9_./*-]*`' \
+	grep -oshE '`(lib|kernels|formats|print|sim|cli|tests|scripts|man|bench)/[A-Za-z0-9_./*-]*`' \
 		CONTRIBUTING.md README.md | tr -d '`' | grep -v NAME | sort -u |
 		while read -r path; do
 			# shellcheck disable=SC2086	# may be a pattern

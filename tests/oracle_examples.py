@@ -250,7 +250,7 @@ def clean():
 def sentences():
     """(file, text) of each literal with an example."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    files = [f for room in ("cli", "formats", "lib")
+    files = [f for room in ("cli", "sim", "print", "formats", "lib")
              for f in glob.glob(f"{root}/{room}/**/*.c", recursive=True)]
     for path in sorted(files):
         with open(path) as f:

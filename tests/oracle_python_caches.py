@@ -818,7 +818,7 @@ def groups_of_a_layer():
 
 #: options of commands that Python has not, by the room that says them
 OF_COMMANDS = {
-    "formats/model/": "size, and models of --model", "lib/ops/transfer/": "transfer-sim",
+    "formats/model/": "size, and models of --model", "sim/ops/": "transfer-sim",
     "lib/ops/fit/": "describe --fit", "lib/prefix/": "prefix and why",
     "lib/ops/guess/": "guess", "lib/ops/where/": "where",
     "lib/run/device_pool.c": "--device", "lib/ops/fault/limit.c": "mutate"}

@@ -57,7 +57,7 @@ def check_lists(rows):
     tap.equal(dict(sorted(names.items())), dict(sorted(
         (r["torch"], r["safetensors"]) for r in rows if r["torch"] and r["safetensors"])),
               "contrib/kvtool_capture.py captures every type of torch")
-    files = subprocess.run(["git", "-C", ROOT, "ls-files", "lib", "formats", "cli"],
+    files = subprocess.run(["git", "-C", ROOT, "ls-files", "lib", "formats", "cli", "print", "sim"],
                            check=True, capture_output=True, text=True).stdout.split()
     strange = set()
     for name in files:

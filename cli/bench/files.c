@@ -19,11 +19,11 @@
 
 #include "cli/bench/bench.h"
 #include "cli/cli.h"
-#include "cli/leftovers.h"
-#include "cli/signals.h"
-#include "cli/text_file.h"
 #include "lib/kvt/ops.h"
 #include "lib/kvt/write.h"
+#include "print/out/leftovers.h"
+#include "print/out/signals.h"
+#include "print/out/text_file.h"
 
 extern char **environ;
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/signals.h"
 #include "kernels/gpu_host.h"
 #include "lib/kvt/kernels.h"
+#include "print/out/signals.h"
 
 /* The buffers of a case; those of the device are where a GPU is. */
 struct stage {

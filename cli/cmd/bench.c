@@ -5,10 +5,10 @@
 
 #include "cli/bench/bench.h"
 #include "cli/bench/files.h"
-#include "cli/json_out.h"
+#include "print/out/json_out.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
+#include "print/out/signals.h"
 #include "lib/kvt/device.h"
 #include "lib/base/nearest.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/rewrite.h"
-#include "cli/signals.h"
+#include "print/out/signals.h"
 #include "lib/base/print.h"
 #include "lib/ops/write/copy_blocks.h"
 #include "lib/base/number.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* describe.c - kvtool describe: what a dump is, and is it as expected */
+#include "cli/expect/expect.h"
 #include "cli/progress.h"
 #include "cli/set.h"
 #include "cli/regions.h"
-#include "cli/screen.h"
-#include "cli/print/describe.h"
-#include "cli/print/view.h"
+#include "print/out/screen.h"
+#include "print/describe.h"
+#include "print/view.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,13 +5,13 @@
 
 #include "cli/cmd/diff.h"
 #include "cli/opt.h"
-#include "cli/print/diff.h"
+#include "print/diff.h"
 #include "cli/progress.h"
 #include "cli/regions.h"
 #include "cli/set.h"
 #include "cli/shard/shard.h"
-#include "cli/signals.h"
-#include "cli/text_file.h"
+#include "print/out/signals.h"
+#include "print/out/text_file.h"
 #include "lib/run/device.h"
 #include "lib/base/keys.h"
 

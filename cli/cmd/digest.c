@@ -6,9 +6,9 @@
 
 #include "cli/progress.h"
 #include "cli/set.h"
-#include "cli/json_out.h"
+#include "print/out/json_out.h"
 #include "cli/opt.h"
-#include "cli/signals.h"
+#include "print/out/signals.h"
 #include "lib/run/device.h"
 #include "lib/ops/digest/digest.h"
 

@@ -13,8 +13,8 @@
 #include "cli/cmd/doctor.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
 #include "formats/hints.h"
+#include "print/out/signals.h"
 
 /* Bytes of it that are asked which layout they have. */
 enum { SAMPLE = 8 << 20, TREE_FILES = 256 };	/* bytes; files of a tree */

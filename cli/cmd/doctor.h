@@ -3,7 +3,7 @@
 #ifndef KVTOOL_CMD_DOCTOR_H
 #define KVTOOL_CMD_DOCTOR_H
 
-#include "cli/print/doctor.h"
+#include "print/doctor.h"
 
 /* Options of the command line that describe inputs, as they were typed. */
 enum { DOCTOR_WORDS = 64 };

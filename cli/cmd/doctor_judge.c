@@ -7,8 +7,8 @@
  * layout that the data contradicts comes first, then errors, what is strange, warnings.
  */
 #include "cli/cmd/doctor.h"
-#include "cli/print/guess.h"
-#include "cli/streams.h"
+#include "cli/expect/guess.h"
+#include "print/out/streams.h"
 
 #include <ctype.h>
 #include <string.h>

@@ -3,17 +3,17 @@
 #include "cli/cmd/expect/modes.h"
 #include "cli/progress.h"
 #include "cli/expect/expect.h"
-#include "cli/screen.h"
+#include "print/out/screen.h"
 #include "cli/set.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/shard/shard.h"
-#include "cli/signals.h"
-#include "cli/streams.h"
-#include "cli/text_file.h"
 #include "lib/ops/digest/digest.h"
+#include "print/out/signals.h"
+#include "print/out/streams.h"
+#include "print/out/text_file.h"
 
 enum { MAX_CONTRACT = 1 << 20 };
 

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fsck.c - is a dump consistent, with itself and with the other ranks? */
 #include "cli/opt.h"
-#include "cli/print/fsck.h"
 #include "cli/progress.h"
 #include "cli/regions.h"
 #include "cli/set.h"
+#include "print/fsck.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/signals.h"
 #include "formats/model/config.h"
 #include "formats/stage.h"
 #include "lib/derived/merge.h"
 #include "lib/ops/check/integrity.h"
+#include "print/out/signals.h"
 
 struct asked {
 	struct kvt_hints hints;

@@ -3,7 +3,7 @@
 #include "cli/opt.h"
 #include "formats/hints.h"
 #include "lib/kvt/write.h"
-#include "cli/print/guess.h"
+#include "cli/expect/guess.h"
 
 /* 'context' is the path. */
 static enum kvt_status open_as(struct kvt_dump **out, void *context,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* merge.c - the dumps of all tensor parallel ranks as one */
 #include "cli/set.h"
-#include "cli/signals.h"
 #include "lib/derived/merge.h"
 #include "lib/ops/compare/compare.h"
+#include "print/out/signals.h"
 
 #include <stdlib.h>
 #include <unistd.h>

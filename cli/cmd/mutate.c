@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/json_out.h"
 #include "cli/rewrite.h"
-#include "cli/signals.h"
 #include "lib/base/keys.h"
 #include "lib/base/nearest.h"
 #include "lib/ops/fault/plant.h"
+#include "print/out/json_out.h"
+#include "print/out/signals.h"
 
 /* ---- the fault, as it was asked for ------------------------------------- */
 

@@ -5,9 +5,9 @@
  * The rules are lib/kvt/prefix.h's; here are options, prompts, and a line for each block.
  * Token ids are what somebody wrote: they are printed only where that is asked for.
  */
-#include "cli/json_out.h"
 #include "cli/naming.h"
 #include "lib/base/number.h"
+#include "print/out/json_out.h"
 
 enum { MAX_FILE = 1024 };
 

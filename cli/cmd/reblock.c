@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "cli/set.h"
-#include "cli/signals.h"
 #include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
+#include "print/out/signals.h"
 
 /* What is told of, and compared with. */
 struct told {

@@ -9,7 +9,7 @@
 
 #include "cli/opt.h"
 #include "cli/shard/shard.h"
-#include "cli/signals.h"
+#include "print/out/signals.h"
 
 static const struct command *command_of(const char *name)
 {

@@ -10,11 +10,11 @@
 
 #include "cli/cmd/diff.h"
 #include "cli/cmd/shrink/case.h"
-#include "cli/json_out.h"
 #include "cli/opt.h"
 #include "cli/progress.h"
-#include "cli/signals.h"
 #include "lib/dump/read.h"
+#include "print/out/json_out.h"
+#include "print/out/signals.h"
 
 struct arguments {
 	struct kvt_hints hints, side[NSIDES];

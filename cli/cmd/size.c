@@ -5,7 +5,7 @@
 #include "cli/cmd/size_sample.h"
 #include "cli/models.h"
 #include "cli/opt.h"
-#include "cli/print/size.h"
+#include "print/size.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef KVTOOL_SIZE_LLAMA_H
 #define KVTOOL_SIZE_LLAMA_H
 
-#include "cli/print/size.h"
+#include "print/size.h"
 
 struct size_llama_args {
 	const char *type_k, *type_v;	/* NULL: not said */

@@ -14,12 +14,12 @@
 
 #include "cli/bench/files.h"
 #include "cli/cmd/size_plan.h"
-#include "cli/json_out.h"
-#include "cli/text_file.h"
 #include "formats/parse/json.h"
 #include "lib/kvt/dump.h"
 #include "lib/kvt/share.h"
 #include "lib/run/pipeline.h"
+#include "print/out/json_out.h"
+#include "print/out/text_file.h"
 
 enum { MOST_RATES = 1 << 20 };
 

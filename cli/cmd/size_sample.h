@@ -3,7 +3,7 @@
 #ifndef KVTOOL_SIZE_SAMPLE_H
 #define KVTOOL_SIZE_SAMPLE_H
 
-#include "cli/print/size.h"
+#include "print/size.h"
 
 /*
  * KVT_BAD_INPUT: it is not compressed, or its ratio is not that of blocks in use.

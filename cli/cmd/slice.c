@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slice.c - part of a dump as a dump of its own */
-#include "cli/json_out.h"
 #include "cli/set.h"
-#include "cli/signals.h"
 #include "lib/base/number.h"
+#include "print/out/json_out.h"
+#include "print/out/signals.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
  * Dumps are looked at once, into a struct view; whoever draws it, as characters, JSON,
  * SVG or a page, reads no data and so sees the same.
  */
-#include "cli/print/view.h"
+#include "print/view.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +14,12 @@
 #include "cli/cmd/diff.h"
 #include "cli/cmd/view_watch.h"
 #include "cli/opt.h"
-#include "cli/print/diff.h"
 #include "cli/progress.h"
-#include "cli/screen.h"
 #include "cli/set.h"
-#include "cli/text_file.h"
 #include "lib/ops/numbers/numbers.h"
+#include "print/diff.h"
+#include "print/out/screen.h"
+#include "print/out/text_file.h"
 
 enum { SAMPLE = 256 << 20, MOST_TILES = 4096 };
 

@@ -13,10 +13,10 @@
 #include <time.h>
 
 #include "cli/cli.h"
-#include "cli/print/describe.h"
-#include "cli/screen.h"
-#include "cli/terminal.h"
 #include "formats/file/reads.h"
+#include "print/describe.h"
+#include "print/out/screen.h"
+#include "print/out/terminal.h"
 
 enum { LEAST_MS = 500, SHARE = 5, BESIDE = 6 };	/* lines that are no pool */
 

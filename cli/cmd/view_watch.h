@@ -3,7 +3,7 @@
 #ifndef KVTOOL_VIEW_WATCH_H
 #define KVTOOL_VIEW_WATCH_H
 
-#include "cli/print/view.h"
+#include "print/view.h"
 
 struct watch {
 	const char *path;

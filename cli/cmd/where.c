@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* where.c - kvtool where: from a byte to what it means, and back */
 #include "cli/opt.h"
-#include "cli/print/where.h"
+#include "print/where.h"
 
 #include <string.h>
 #include <unistd.h>

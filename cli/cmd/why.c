@@ -11,9 +11,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/text_file.h"
 #include "formats/events/cache_events.h"
 #include "lib/base/print.h"
+#include "print/out/text_file.h"
 
 #define MOST_EVENTS ((size_t)8 << 30)
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workers.c - kvtool workers: is every request finished by all of them? */
-#include "cli/json_out.h"
 #include "cli/opt.h"
-#include "cli/text_file.h"
 #include "formats/log/extras.h"
 #include "formats/log/workers.h"
 #include "formats/parse/json.h"
 #include "lib/base/print.h"
 #include "lib/ops/workers/workers.h"
+#include "print/out/json_out.h"
+#include "print/out/text_file.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * by its key.  What belongs to groups must hold in all of them, unless it is
  * written with the group's id: g0.dtype.
  */
-#include "cli/print/describe.h"
+#include "print/describe.h"
 
 #include <stdlib.h>
 #include <string.h>

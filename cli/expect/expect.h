@@ -9,8 +9,9 @@
 #define KVTOOL_EXPECT_H
 
 #include "cli/expect/contract.h"
-#include "cli/print/describe.h"
+#include "cli/opt.h"
 #include "lib/kvt/connect.h"
+#include "print/describe.h"
 
 /* Where vLLM would run; zeroed: not known. */
 struct expect_on {
@@ -171,5 +172,16 @@ struct expect_results {
 bool expect_report(FILE *stream, const char *format, const struct expect_results *r);
 void expect_github(FILE *stream, const struct expect_results *r);
 void expect_json(struct json_out *out, const struct expect_results *r);
+
+/* ---- describe --expect: describe.c --------------------------------------------- */
+
+/*
+ * Complains, as that command, about every expectation that does not hold; KVT_USAGE if
+ * one names no field.  'layout' may be NULL, 'json' is what describe_json() made.
+ */
+KVT_MUST_CHECK enum kvt_status
+describe_expect(const struct command *command, const struct kvt_description *d,
+		const char *layout, const struct opt_strings *clauses,
+		const json_t *json, struct kvt_error *err);
 
 #endif

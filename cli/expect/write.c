@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* write.c - the contract that a dump holds to */
 #include "cli/expect/expect.h"
-#include "cli/text_file.h"
+#include "print/out/text_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* writers.c - which backends of a release could have a cache, as lists of names */
 #include "cli/expect/expect.h"
-#include "cli/screen.h"
+#include "print/out/screen.h"
 
 #include <string.h>
 

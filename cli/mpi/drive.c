@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 #include "cli/progress.h"
-#include "cli/screen.h"
 #include "cli/shard/sharing.h"
-#include "cli/signals.h"
+#include "print/out/screen.h"
+#include "print/out/signals.h"
 
 enum tag { ASK = 1, UNIT, RESULT, LAST, END };
 

@@ -2,9 +2,9 @@
 /* drive.c - a command as it is, or one of its shards */
 #include "cli/shard/shard.h"
 
-#include "cli/json_out.h"
 #include "cli/shard/sharing.h"
-#include "cli/signals.h"
+#include "print/out/json_out.h"
+#include "print/out/signals.h"
 
 /* ---- what is printed --------------------------------------------------- */
 

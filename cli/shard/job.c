@@ -18,9 +18,9 @@
 #include <unistd.h>
 
 #include "cli/shard/sharing.h"
-#include "cli/text_file.h"
 #include "formats/file/reads.h"
 #include "formats/parse/json.h"
+#include "print/out/text_file.h"
 
 /* Of what a result has inside: another number, another job. */
 enum { RESULTS_VERSION = 2, MOST_JOB = 16 << 20 };

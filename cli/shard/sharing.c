@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "cli/shard/sharing.h"
-#include "cli/signals.h"
+#include "print/out/signals.h"
 
 const struct shard_reduce *shard_reduce;
 bool shard_draws_nothing;

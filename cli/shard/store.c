@@ -15,9 +15,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/text_file.h"
 #include "formats/file/reads.h"
 #include "formats/parse/json.h"
+#include "print/out/text_file.h"
 
 enum { DIGEST_LINE = 33, MOST_RESULT = 1 << 30 };
 

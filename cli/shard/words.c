@@ -7,8 +7,8 @@
 
 #include "cli/opt.h"
 #include "cli/shard/sharing.h"
-#include "cli/streams.h"
 #include "lib/base/number.h"
+#include "print/out/streams.h"
 
 const char *opt_shard;
 

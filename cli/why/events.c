@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/text_file.h"
 #include "formats/events/cache_events.h"
 #include "lib/base/print.h"
+#include "print/out/text_file.h"
 
 enum { LISTED = 10 };			/* of each kind, without --all */
 

@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/text_file.h"
 #include "formats/parse/json.h"
 #include "formats/vllm/offload.h"
 #include "lib/base/print.h"
+#include "print/out/text_file.h"
 
 /* Blocks of a prompt in the files of one group, a file for each 'step' of them. */
 struct look {

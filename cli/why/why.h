@@ -3,10 +3,10 @@
 #ifndef KVTOOL_WHY_H
 #define KVTOOL_WHY_H
 
-#include "cli/json_out.h"
 #include "cli/naming.h"
 #include "formats/events/file_hashes.h"
 #include "lib/ops/why/watch.h"
+#include "print/out/json_out.h"
 
 struct why {
 	struct naming_said said;

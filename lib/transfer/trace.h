@@ -2,7 +2,7 @@
 /*
  * trace.h - requests over time
  *
- * formats/log reads a trace, lib/ops/transfer replays it.
+ * formats/log reads a trace, sim/ops replays it.
  */
 #ifndef KVT_TRACE_H
 #define KVT_TRACE_H

@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include "lib/hash/sha256.h"
-#include "lib/ops/transfer/transfer.h"
+#include "sim/ops/transfer.h"
 
 struct small_case {
 	const char *name;

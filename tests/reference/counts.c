@@ -11,7 +11,7 @@
 #include <inttypes.h>
 
 #include "formats/model/config.h"
-#include "lib/ops/transfer/transfer.h"
+#include "sim/ops/transfer.h"
 
 enum column {
 	MODEL, GROUP, KIND, LAYERS, HEADS, CONTENT, SLOTS, SRC_TP, DST_TP, SRC_BLOCK,

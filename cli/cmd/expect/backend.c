@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "cli/expect/expect.h"
-#include "cli/json_out.h"
 #include "cli/opt.h"
-#include "cli/screen.h"
 #include "lib/base/keys.h"
 #include "lib/base/nearest.h"
 #include "lib/kvt/connect.h"
 #include "lib/vllm/backend.h"
+#include "print/out/json_out.h"
+#include "print/out/screen.h"
 
 enum { MAX_KINDS = 8 };
 

@@ -2,9 +2,9 @@
 /* connector.c - kvtool expect connector: which order does each connector ask for? */
 #include "cli/cmd/expect/modes.h"
 
-#include "cli/json_out.h"
 #include "cli/opt.h"
 #include "lib/kvt/choice.h"
+#include "print/out/json_out.h"
 
 /* ---- what the answer depends on ----------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "cli/expect/expect.h"
-#include "cli/json_out.h"
+#include "print/out/json_out.h"
 #include "cli/opt.h"
 #include "lib/kvt/choice.h"
 #include "lib/kvt/connect.h"

@@ -16,10 +16,10 @@
 
 #include "cli/child.h"
 #include "cli/cli.h"
-#include "cli/leftovers.h"
-#include "cli/signals.h"
-#include "cli/text_file.h"
 #include "lib/kvt/write.h"
+#include "print/out/leftovers.h"
+#include "print/out/signals.h"
+#include "print/out/text_file.h"
 
 const char *const case_files[NSIDES] = { "a.h5", "b.h5" };
 static const char readme[] = "README.md";

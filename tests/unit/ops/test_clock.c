@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "lib/ops/transfer/batches.h"
+#include "sim/ops/batches.h"
 
 static const struct kvt_link link = {
 	.name = "hand", .overlap = 1, .setup_ns = 1000, .op_ps = 10000, .post_ps = 4000,

@@ -10,7 +10,7 @@
 #include "tests/unit/random.h"
 
 #include "lib/ops/compare/compare.h"
-#include "lib/ops/compare/transfer.h"
+#include "sim/ops/verify.h"
 
 /* Memory with which a dump of several MiB is compared in several boxes. */
 enum { LITTLE = 3 << 20 };

@@ -12,7 +12,7 @@
 #include "tests/unit/random.h"
 
 #include "lib/kvt/kernels.h"
-#include "lib/ops/transfer/exec.h"
+#include "sim/ops/exec.h"
 
 enum { HEADS = 4, MOST_RANKS = 4, POOL = 12, FILL = 0x5a };
 

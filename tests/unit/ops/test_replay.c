@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "lib/ops/transfer/events.h"
-#include "lib/ops/transfer/replay.h"
+#include "sim/ops/events.h"
+#include "sim/ops/replay.h"
 
 /* ---- the queue of events --------------------------------------------------- */
 

@@ -7,7 +7,7 @@
  */
 #include "tests/unit/formats/dump_fixture.h"
 
-#include "lib/ops/transfer/trial.h"
+#include "sim/ops/trial.h"
 
 enum { TOKENS = 100 };
 

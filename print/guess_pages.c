@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guess_pages.c - pages in another order than the layout says: the fault that undoes it */
+#include "print/guess_pages.h"
+
+struct kvt_text guess_undo(const struct kvt_guess_pages *p)
+{
+	const struct kvt_window none = { .head_start = 0 };
+	struct kvt_text text;
+
+	snprintf(text.s, sizeof(text.s), "kvtool mutate --fault=%s,%.40s", p->fault->name,
+		 kvt_fault_text(p->fault, &p->undo, &none).s);
+	return text;
+}
+
+/* In one line, however long: it is pasted. */
+void guess_pages_json(struct json_out *out, json_t *o, const struct kvt_guess_pages *p)
+{
+	const struct kvt_window none = { .head_start = 0 };
+	json_t *pages = json_object();
+
+	if (!p || !p->fault || !p->clear) {
+		json_decref(pages);
+		json_put(out, o, "pages", json_null());
+		return;
+	}
+	json_put(out, o, "pages", pages);
+	json_put_text(out, pages, "fault", p->fault->name);
+	json_put_text(out, pages, "arguments",
+		      kvt_fault_text(p->fault, &p->args, &none).s);
+	json_put_text(out, pages, "text", p->text);
+	json_put_text(out, pages, "said", kvt_layout_string(&p->said).s);
+	json_put_text(out, pages, "layout", p->is_layout ?
+		      kvt_layout_string(&p->layout).s : NULL);
+	json_put_real(out, pages, "evidence", p->evidence);
+	json_put_text(out, pages, "undo", guess_undo(p).s);
+}
