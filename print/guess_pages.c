@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guess_pages.c - pages in another order than the layout says: what undoes it, and JSON */
+/* guess_pages.c - pages in another order than the layout says: what undoes it, as JSON */
 #include "print/guess_pages.h"
 
 struct kvt_text guess_undo(const struct kvt_guess_pages *p)
