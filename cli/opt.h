@@ -143,4 +143,8 @@ opt_exclude(struct opt_said one, const struct opt_said *others, struct kvt_error
 KVT_MUST_CHECK enum kvt_status
 scale_parse(double kv[2], const char *option, const char *text, struct kvt_error *err);
 
+/* KVT_USAGE for 'text', which is none of these n options: opt_mistakes.c. */
+void opt_unknown(const struct command *command, const struct opt *row, int n,
+		 const char *text, struct kvt_error *err);
+
 #endif

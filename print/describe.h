@@ -29,6 +29,9 @@ bool labels_facts_alone(void);
 
 void describe_text(const struct kvt_description *d,
 		   const struct describe_options *options);
+/* One of its groups: describe_group.c. */
+void describe_group(const struct kvt_group_facts *f, const struct kvt_description *d,
+		    const struct describe_options *options);
 void describe_json(struct json_out *out, const struct kvt_description *d,
 		   const struct describe_options *options);
 

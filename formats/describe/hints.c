@@ -123,7 +123,7 @@ static enum verdict dtype(struct question *q)
 	const struct kvt_dtype *is = q->group->dtype;
 
 	snprintf(q->has.s, sizeof(q->has.s),
-		 "%s; it describes the input; kvtool converts no elements, cast in numpy or torch",
+		 "%s; it describes the input, and --cache-dtype of convert makes another type of it",
 		 is->name);
 	return q->reader->other_dtype || kvt_dtype_find(q->said->dtype) == is ? AGREES :
 										DIFFERS;

@@ -260,8 +260,8 @@ bare() {
 }
 
 @test "21. another element type: said that and why not" {
-	tells 2 'kvtool moves elements and never converts them' convert --to-dtype=fp16 "$nhd" a.npy
-	tells 3 '--dtype is fp16, but group g0 has bfloat16; it describes the input; kvtool converts no elements, cast in numpy' \
+	tells 2 'kvtool convert, relayout and reblock have --cache-dtype=TYPE' convert --to-dtype=fp16 "$nhd" a.npy
+	tells 3 '--dtype is fp16, but group g0 has bfloat16; it describes the input, and --cache-dtype of convert makes another type of it' \
 		convert --dtype=fp16 "$nhd" a.npy
 }
 
