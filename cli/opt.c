@@ -397,7 +397,8 @@ static void refuse(int c, const struct command *command, const struct table *t,
 		kvt_fail(err, KVT_USAGE, "'%.100s': this option takes no value",
 			 argv[optind - 1]);
 	else
-		opt_unknown(command, t->row, t->n, optopt ? letter : argv[optind - 1], err);
+		opt_unknown(command, t->row, t->n, optopt ? letter : argv[optind - 1],
+			    err);
 }
 
 /* ---- parsing ------------------------------------------------------------ */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe_group.c - facts of a group for people: memory as it is drawn, content, sizes, proof */
+/* describe_group.c - facts of a group for people: memory as it is drawn, sizes, proof */
 #include "print/describe.h"
 
 #include <stdlib.h>
