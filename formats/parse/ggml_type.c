@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ggml_type.c - ids and names, as ggml has them */
+/*
+ * ggml_type.c - ids and names, as ggml has them
+ *
+ * Those that llama.cpp takes for keys and values (kv_cache_types of common/arg.cpp).  Ids
+ * are those of GGML's ggml.h, which files have in them and which never change; elements
+ * and bytes of a block those of the structs in GGML's ggml-common.h.
+ */
 #include "formats/parse/ggml_type.h"
 
 #include <stddef.h>

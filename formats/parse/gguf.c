@@ -2,8 +2,23 @@
 /*
  * gguf.c - walking over the keys of a header, each held against where the file ends
  *
- * What a count says is never believed further than there are bytes for: the smallest
- * key takes 13 of them, the smallest string 8.
+ * In: the first bytes of a file and its length.  Out: names, types and places of all
+ * keys, sorted by name; values stay where they are.
+ *
+ *	0	"GGUF"
+ *	4	u32	version: 2 or 3, in the order of bytes in which it is small
+ *	8	u64	number of tensors
+ *	16	u64	number of keys
+ *	24	the keys, without padding between them:
+ *			u64 n, n bytes of name, u32 type, value
+ *	...	tensors' names and shapes, then their data: not looked at
+ *
+ *	value	1, 2, 4 or 8 bytes; a string: u64 n, n bytes without an end; an array:
+ *		u32 type, u64 n, n values of it, of no arrays
+ *
+ * What a count says is never believed further than there are bytes for: the smallest key
+ * takes 13 of them (8, no name, 4, 1), the smallest string 8.  Facts: gguf.cpp of ggml,
+ * which llama.cpp reads a model with, and its gguf-py.
  */
 #include "formats/parse/gguf.h"
 

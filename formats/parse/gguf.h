@@ -13,7 +13,7 @@
 
 #include "lib/kvt/base.h"
 
-/* Of which the last two are no numbers. */
+/* A string and an array are no numbers; ids are those of GGML's gguf.h. */
 enum kvt_gguf_type {
 	KVT_GGUF_U8, KVT_GGUF_I8, KVT_GGUF_U16, KVT_GGUF_I16, KVT_GGUF_U32, KVT_GGUF_I32,
 	KVT_GGUF_F32, KVT_GGUF_BOOL, KVT_GGUF_STRING, KVT_GGUF_ARRAY, KVT_GGUF_U64,

@@ -2,7 +2,10 @@
 /*
  * json.c - typed access to foreign JSON
  *
- * Parsed by jansson, with a limit for depth, and keys that come twice are refused.
+ * jansson parses.  Before it sees the text its depth is counted, as it recurses; a key
+ * that comes twice is refused; null is as if the key were not there.  Of text that
+ * Python wrote NaN, Infinity and -Infinity are put between quotes first: JSON has no
+ * such words.
  */
 #include "formats/parse/json.h"
 

@@ -2,8 +2,16 @@
 /*
  * npy_header.c - the header of a .npy file: a Python literal, not evaluated
  *
- * A magic number, a version, a length, and a dict of the three keys descr,
- * fortran_order and shape.
+ *	0	93 "NUMPY"
+ *	6	u8 major, u8 minor	1.0; 2.0 has a longer length, 3.0 UTF-8 in names
+ *	8	u16, of 2.0 and 3.0 u32	n, little-endian
+ *	10, 12	n bytes: {'descr': '<f2', 'fortran_order': False, 'shape': (2, 3), },
+ *		blanks and a line's end, so that what follows begins at a multiple of 64
+ *		(of 16 before numpy 1.14)
+ *	...	the elements, the last axis innermost
+ *
+ * Read: the three keys in any order, once each, and numbers of one size in the order of
+ * bytes of x86.  Written: version 1.0.  Facts: numpy/lib/format.py, which describes it.
  */
 #include "formats/parse/npy_header.h"
 

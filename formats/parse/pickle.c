@@ -2,9 +2,27 @@
 /*
  * pickle.c - the instructions of a pickle that build data, and no others
  *
+ * In: the bytes of a pickle of protocol 2.  Out: a tree of nodes in an array, by number.
+ * A tensor that torch.save() wrote is these instructions:
+ *
+ *	80 02			the protocol
+ *	c torch._utils\n _rebuild_tensor_v2\n		a name is pushed
+ *	( ( X "storage"  c torch\n HalfStorage\n  X "0"  X "cpu"  K 24  t Q
+ *				a mark, five values, a tuple of them, and the
+ *				storage that it means: type, key, elements
+ *	K 0  K 2 K 12 86  K 12 K 1 86  89  c collections\n OrderedDict\n ) R
+ *				offset, shape, strides, no gradient, no hooks
+ *	t R			the arguments as a tuple, and the call
+ *	q n, h n		what is on top is remembered as n; n is pushed
+ *	.			the end: one node is on the stack
+ *
+ *	X u32 n, n bytes   K u8   M u16   J i32   8a u8 n, n bytes   G 8 bytes, unused
+ *
  * A machine with a stack and a memo, whose nodes are tuples, lists, dicts, numbers,
  * strings, and calls of names that are known (pickle_tensor.c).  Nothing is executed,
- * and memory is in proportion to the file.
+ * and memory is in proportion to the file: an instruction makes one node at most, and
+ * moves to tuples, lists and dicts what others have pushed.  Facts: pickletools.py of
+ * CPython, torch/serialization.py and torch/_utils.py.
  */
 #include "formats/parse/pickle.h"
 

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pickle_tensor.c - the names that are allowed, and the tensors they make */
+/*
+ * pickle_tensor.c - the names that are allowed, and the tensors they make
+ *
+ * In: a node that is a call, with its arguments.  Out: its storage, type, and of each
+ * axis the extent and the stride in bytes:
+ *
+ *	_rebuild_tensor_v2(storage, offset, shape, strides, gradient, hooks)
+ *	_rebuild_tensor_v3(the same, type)	the storage is of bytes
+ *
+ * A tensor is believed once its last element is inside its storage, and no two elements
+ * are in one place: of any two axes with more than one element one steps over all that
+ * the other spans.
+ */
 #include "formats/parse/pickle.h"
 
 #include <string.h>

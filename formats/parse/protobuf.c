@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* protobuf.c - the wire format of protocol buffers, as far as stores use it */
+/*
+ * protobuf.c - the wire format of protocol buffers, as far as stores use it
+ *
+ * A message is fields one after the other, in any order, and has no length of its own:
+ *
+ *	varint	number of the field << 3 | type
+ *	varint	the value (type 0), or n (type 2), then n bytes: text or another message
+ *
+ * A varint has seven bits a byte, the lowest first, and 80 in each byte but its last.
+ * Types of fixed width (1, 5) and groups (3, 4) are in no message read here and refused.
+ */
 #include "formats/parse/protobuf.h"
 
 struct kvt_pb kvt_pb_open(const void *bytes, int64_t nbytes, const char *name,

@@ -2,8 +2,29 @@
 /*
  * zip.c - reading the directory of a zip archive
  *
+ *	local header, name, extra, bytes [, descriptor]		for each member
+ *	central header, name, extra, comment			for each member
+ *	[zip64 end] [locator]			where 16 or 32 bits are too few
+ *	end, comment
+ *
+ *	local	0 "PK\3\4"	 6 u16 flags	 8 u16 method	14 u32 crc
+ *		18 u32 stored	22 u32 bytes	26 u16 name	28 u16 extra	30
+ *	central	0 "PK\1\2"	 8 u16 flags	10 u16 method	16 u32 crc
+ *		20 u32 stored	24 u32 bytes	28 u16 name	30 u16 extra
+ *		32 u16 comment	34 u16 part	42 u32 where its local header is   46
+ *	extra	0 u16 id	 2 u16 n	 4 n bytes: of id 1 an u64 for each of
+ *		bytes, stored and place that is all ones above, in this order
+ *	end	0 "PK\5\6"	 8 u16 members here	10 u16 members
+ *		12 u32 bytes of directory	16 u32 its place	20 u16 comment	22
+ *	zip64	0 "PK\6\6"	 4 u64 44	24 u64 members here	32 u64 members
+ *		40 u64 bytes of directory	48 u64 its place	56
+ *	locator	0 "PK\6\7"	 8 u64 where zip64 is	16 u32 1	20
+ *	descr.	0 "PK\7\10"	 4 u32 crc	8 stored, bytes: of 32 or of 64 bits each
+ *
  * The central directory, at the end, is what counts.  What stands before each
- * member says the same again and must agree, for other programs read that.
+ * member says the same again and must agree, for other programs read that.  Everything is
+ * little-endian; members are plain bytes (method 0), so that they can be read in place.
+ * Facts: APPNOTE.TXT of PKWARE; what numpy.savez() and torch.save() leave.
  */
 #include "formats/parse/zip.h"
 
