@@ -6,6 +6,13 @@
  * before anything is stored; nothing on disk says which blocks are in use, nor
  * how blocks are dealt to devices and files, which has to be said.
  *
+ *	flexkv_ssdcache_<6 hex digits>_0_0.bin	block, block, ...	each of one size
+ *	flexkv_ssdcache_<6 hex digits>_0_1.bin	...			no header
+ *	flexkv_ssdcache_<6 hex digits>_1_0.bin
+ *
+ *	a block		one array in the layout that the user names; or, with several
+ *			groups, of each rank its share of all of them (see below)
+ *
  * Block id to place: device = id / rr % devices, then id / rr / devices * rr + id % rr
  * counts blocks of the device (rr: round-robin); those fill its files one after the
  * other, or in turn, by release.  Facts: FlexKV of 2026-08, flexkv/common/storage.py

@@ -5,6 +5,21 @@
  * In: a LayoutDescriptor of version 1, or its LayoutConfig alone.  Out: extents, bytes
  * of an element, the order of axes, and whether layers have buffers of their own.
  * Addresses in it are of a process that is gone, and are not read.
+ *
+ *	{"version": 1,
+ *	 "layout_config": {"num_blocks": 64, "num_layers": 32, "outer_dim": 2,
+ *			   "page_size": 16, "inner_dim": 1024,
+ *			   "dtype_width_bytes": 2, "alignment": 256, "num_heads": 8},
+ *	 "layout_type_details":
+ *		{"FullyContiguous": {"kv_block_layout": "OperationalNHD"}}, or
+ *		{"LayerSeparate": {"kv_block_layout": .., "block_dim": ..}},
+ *	 "memory_descriptors": [{"size": ..}, ..]}
+ *
+ *	FullyContiguous	B, then the axes of orders[]
+ *	LayerSeparate	of each layer B K S H D; with BlockIsSecondDim K B S H D
+ *
+ * 'inner_dim' is heads times elements; 'outer_dim' 2 is keys and values.  Facts: as in
+ * kvbm/format.c.
  */
 #include "formats/kvbm/kvbm.h"
 

@@ -6,6 +6,11 @@
  * with --manifest, is the JSON that workers send each other (version 1), or only
  * the config in it; it says widths of elements and not their type.
  *
+ *	one file	[block 0][block 1] ...			each its layers
+ *	a folder	<..layer number..>  [block 0][block 1] ...	a file a layer
+ *	both		behind the last block up to 'alignment' - 1 bytes, or up to
+ *			the size of the region in the descriptor: not read
+ *
  * Facts: Dynamo's lib/kvbm-physical/src/layout at 049cc229, 090512fc and 106bcffb; the
  * disk tier of kvbm 1.6.1 is the same.  Only layers in buffers of their own are
  * padded.

@@ -2,10 +2,14 @@
 /*
  * cursor.c - cells, rows, outputs and states of a state file of llama.cpp
  *
- * Little-endian, without alignment: of each cache a number of streams; of each stream
- * its cells (position, sequences), then of all layers the rows of keys and those of
- * values, where there are any, a type and a length before each.  Recurrent memory is
- * cells, then two rows in each layer.  Rows are skipped: only their places are kept.
+ * They are drawn in llama.h.  In: a place, and the way to read there (streams, bytes
+ * that a cell has besides, whether cells name their sequences).  Out: where rows are,
+ * and who holds which cell; false where the file cannot be read so.  Rows are skipped:
+ * only their places are kept, so time goes with cells and layers, and reading ahead is
+ * 64 KiB.
+ *
+ * Nothing is allocated here, and no count is believed beyond the bytes that are left;
+ * where rows would reach past the end the farthest such place is kept, for cut.c.
  */
 #include "formats/llama/llama.h"
 

@@ -3,9 +3,35 @@
  * llama.h - state files of llama.cpp: what is where, how the file is read, and the
  * dump that it becomes
  *
- * Such a file does not say which of several ways it was written in: builds
- * differ under one version, and a cell has more fields for some models.  All are
- * tried, and just one must end where the file does.
+ *	ggsn	"nsgg"  u32 version  u32 n, n tokens  u32 n, n letters of the architecture
+ *		[outputs]  memory			of all sequences
+ *	ggsq	"qsgg"  u32 version  u32 n, n tokens  memory	of one
+ *	sequence	d8 3c 14 af  u32 sequence  memory, or the memory alone
+ *	state	u32 n, n letters of the architecture  [outputs]  memory
+ *
+ *	outputs	u32 n, n ids  u64 n, n floats (logits)  u64 n, n floats (embeddings)
+ *	memory	one cache, or that of layers without a window and that of those with one;
+ *		then recurrent states; or states alone
+ *	cache	[u32 streams], and of each stream
+ *		u32 cells	0: the stream has nothing more
+ *		each cell	i32 position  u32 n  0, 8 or 12 bytes  n sequences
+ *		u32 transposed  u32 layers
+ *		keys		of each layer: u32 type  u64 r	cells * r bytes
+ *		values, if any	the same, or if transposed
+ *				u32 type  u32 e  u32 width	width * cells * e bytes
+ *	states	u32 cells, each: i32 position  u32 n  n sequences
+ *		u32 0  u32 layers
+ *		convolutions	of each layer that has them: u32 0  u64 r  cells * r bytes
+ *		recurrences	the same
+ *
+ * Tokens, ids and sequences are numbers of 32 bits.  All is little-endian and without
+ * alignment.  A type is one of ggml, a row all heads of a cell; how many heads that are,
+ * and which layers of the model have a cache, stands nowhere.
+ *
+ * Such a file does not say which of several ways it was written in: builds differ under
+ * one version, and a cell has more fields for some models (two more positions of M-RoPE,
+ * and the token since 2026).  All are tried, and just one must end where the file does
+ * (parse.c).
  */
 #ifndef KVT_LLAMA_H
 #define KVT_LLAMA_H

@@ -5,6 +5,10 @@
  * Fields of cells and rows are written once the plan is known, and the file has its
  * length from the beginning; rows are parts of the writer's groups, so that their bytes
  * go where they belong in whatever order they come.
+ *
+ * In what order is drawn in llama.h.  Fields are few and gathered in memory, with the
+ * place in the file where each run of them goes; between the runs the rows' room is left
+ * out.
  */
 #include "formats/llama/write.h"
 

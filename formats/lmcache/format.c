@@ -3,9 +3,18 @@
  * format.c - files that LMCache writes: local disk, the FS connector, GDS
  * and Weka, the adapters of its second level, and copies of objects
  *
- * * Endings say which backend wrote a file, names say of which model, rank and tokens
- * it is; headers, where there are any, say what is in it.  Facts: files that LMCache
- * 0.5.6 wrote (testdata/engines), and its storage_backend and utils.py.
+ *	KEY.pt				local disk			the chunk
+ *	KEY.data			FS connector, second level	[header] the chunk
+ *	KEY.kvcache.safetensors		GDS				header, the chunk
+ *	KEY.kvcache.safetensors.metadata	its header again
+ *	KEY.weka1, .metadata		Weka				the same
+ *	KEY				an object of S3, copied		the chunk
+ *	any name			raw_block.c: slots of one file
+ *
+ * Endings say which backend wrote a file, names (key.c) of which model, rank and tokens
+ * it is; headers (header.c), where there are any, say what is in it.  A chunk has its
+ * arrays and nothing else, but for what a serde makes of it (serde.c).  Facts: files
+ * that LMCache 0.5.6 wrote (testdata/engines), and its storage_backend and utils.py.
  */
 #include <stdlib.h>
 #include <string.h>

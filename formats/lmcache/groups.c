@@ -2,6 +2,13 @@
 /*
  * groups.c - groups of a dump of LMCache, from the arrays of a chunk
  *
+ * In: what headers say, or the user; out: groups, but for their blocks.
+ *
+ *	KV_2LTD		[keys, values][layers][tokens][heads * D]	all layers
+ *	KV_2TD		[keys, values][tokens][heads * D]		one layer
+ *	KV_T2D		[tokens][keys, values][heads * D]		one layer
+ *	KV_MLA_FMT	[1][layers][tokens][width]
+ *
  * An array has layers, tokens and heads times their width; the number of heads is not
  * in the file.  Arrays of several groups follow each other.
  */

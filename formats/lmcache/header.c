@@ -2,10 +2,25 @@
 /*
  * header.c - headers of LMCache chunks: seven integers, or JSON
  *
- * The FS connector writes 28 bytes of little-endian i32, if it is told to: length of
- * the payload, memory format, type, and a shape of four; with several groups type and
- * shape for each.  GDS and Weka write 4096 bytes: a length of 4088, and JSON with the
- * tensor "kvcache", padded with blanks.  Either must explain the file to the byte.
+ *	FS connector, if it is told to	numbers are i32, little-endian
+ *	0	bytes that follow the header
+ *	4	memory format: a row of fmts[]
+ *	8	type: a row of fs_dtype(), and a shape of four	20 bytes
+ *	28	the array; of n groups types and shapes of all of them come before, and
+ *		the arrays follow at 8 + 20 n
+ *
+ *	GDS, Weka
+ *	0	u64 4088
+ *	8	{"kvcache": {"dtype": .., "shape": [..], "data_offsets": [0, n], "fmt": 1,
+ *		 "__metadata__": {"lmcache_version": "1"}}}, of several groups "dtypes"
+ *		and "shapes", too; then blanks
+ *	4096	the array, or arrays, n bytes
+ *
+ * Either must explain the file to the byte.  How many groups a header of integers has is
+ * not in it: it follows from the file's length less what the first number says.  Shapes
+ * of fewer than four numbers are filled up with ones in front or zeros behind, by
+ * release.  Facts: LMCache 0.5.6, its memory_management.py (MemoryFormat), protocol.py
+ * (types) and gds_backend.py; the files it wrote.
  */
 #include "formats/lmcache/lmcache.h"
 

@@ -2,11 +2,13 @@
 /*
  * key.c - names of LMCache chunks, taken apart
  *
- * Local disk, the FS connector and GDS:
- * MODEL@WORLD@WORKER@HASH@DTYPE[@LAYER][@TAG%VALUE] with slashes as dashes or
- * percent-encoded; the file adapters of the second level:
- * MODEL@0xRANKS@GROUP@HASH[@SALT], slashes as -SEP-, ranks as four bytes; in raw_block
- * the model is percent-encoded.  S3, Redis and Mooncake have RANKS without 0x.
+ *	MODEL@WORLD@WORKER@HASH@DTYPE[@LAYER][@TAG%VALUE]..	local disk, FS, GDS
+ *	MODEL@0xRANKS@GROUP@HASH[@SALT]		second level: files, raw_block
+ *	MODEL@RANKS@GROUP@HASH[@SALT]		S3, Redis, Mooncake: no 0x
+ *
+ * Slashes of MODEL are dashes or percent-encoded in the first, -SEP- in files of the
+ * second level, percent-encoded in raw_block.  RANKS is four bytes as eight hex digits,
+ * GROUP hex.
  */
 #include "formats/lmcache/lmcache.h"
 

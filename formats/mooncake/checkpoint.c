@@ -4,6 +4,17 @@
  *
  * A message that holds, among others, the allocator's own state: a few numbers,
  * its bins, and a table of nodes, of which those in use are ranges.
+ *
+ *	08 version  12 n state  18 number of the next record  22 .. 2a ..: keys, not read
+ *
+ *	state	   0 u64 base	   8 u64 shift	  16 u64 capacity   44 u32 n: nodes
+ *		  60 bins, 1056 bytes; 1120 n nodes; 4 bytes a node, a list of free ones
+ *	node	   0 u32 offset    4 u32 size	  24 u8 in use	    28
+ *
+ * A range begins at base + (offset << shift) and has size << shift bytes; it may be
+ * larger than its record, never smaller.  Out: the ranges by offset, none of which
+ * overlap.  Facts: OffsetAllocator and storage_backend.cpp of Mooncake, in the sources
+ * and files that mooncake/format.c names.
  */
 #include "formats/mooncake/mooncake.h"
 

@@ -2,6 +2,21 @@
 /*
  * mooncake.h - stores of Mooncake: how files hold keys and values, the header of a
  * tensor object, and a store while it is opened
+ *
+ *	.../<a-p>/<a-p>/<key>	0a n  name  12 n  value: a message		store.c
+ *				or the value alone, of which the file's name is the key
+ *	<number>.bucket		name value  name value ...  [zeros up to 4096]
+ *	<number>.meta		where each of these is: a message		store.c
+ *	kv_cache.data		records and what was left of others		store.c
+ *	kv_cache.meta		which ranges are in use: a message	   checkpoint.c
+ *				not there: scan.c looks for the records
+ *
+ *	a name		tenant 00 key, or a key alone: then the tenant is "default"
+ *	a value		a tensor object (tensor.c), a chunk of LMCache, a page of
+ *			SGLang's HiCache (pages.c), or bytes that the user describes
+ *
+ * A store has files of one kind.  In the name of a file NUL and / \ : * ? " < > | are
+ * bars.
  */
 #ifndef KVT_MOONCAKE_H
 #define KVT_MOONCAKE_H

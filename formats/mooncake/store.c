@@ -2,10 +2,21 @@
 /*
  * store.c - messages and records around the values of a Mooncake store
  *
- * One key a file: a message of key (field 1) and value (field 2).  Buckets: keys and
- * values in turn, explained by a message beside them.  Records of kv_cache.data,
- * version 3: 24 bytes (lengths, sequence number, flags, CRC-32C), key, and the value
- * at a multiple of 4096 from the record on.  Everything must add up to the byte.
+ *	entry	0a n name  12 n value		a value without bytes may be left out
+ *	meta	08 size  12 n name, of each value  1a n place, of each value
+ *	place	08 offset of the name  10 bytes of it  18 bytes of the value
+ *
+ *	record	 0 u32 bytes of the name	 4 u32 bytes of the value
+ *		 8 u64 number			16 u32 flags: 1, there is a CRC
+ *		20 u32 CRC-32C of bytes 0 to 19, name and value; 0 without that flag
+ *		24 name, then zeros, and at the next multiple of 4096 from the record
+ *		on the value
+ *
+ * The first three are messages of protocol buffers (parse/protobuf.c), n is a varint,
+ * and a field that is 0 is left out.  A bucket has names and values in turn, without
+ * gaps, as its message says; where it was written without the page cache, zeros up to a
+ * multiple of 4096.  Everything must add up to the byte.  Records are of version 3.
+ * Facts: as in mooncake/format.c.
  */
 #include "formats/mooncake/mooncake.h"
 

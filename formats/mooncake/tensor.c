@@ -2,8 +2,17 @@
 /*
  * tensor.c - the 304 bytes before the data of a tensor object
  *
- * Version 1: type, whole and local shape, and up to four axes along which it is a
- * shard.  The checks are those of Mooncake's integration_utils.h.
+ *	  0 "NOOM"		  4 u16 version: 1	  6 u16 304
+ *	  8 i32 type: a row of names[]			 12 i32 rank: up to 8
+ *	 16 u32 1: a shard	 24 i64 where data begin	 32 i64 bytes of data
+ *	 40 8 i64: the whole's shape			104 8 i64: the shape of these data
+ *	168 u32 axes: up to 4	176 4 of 32 bytes: i32 kind (data, tensor, expert or
+ *				pipeline parallel, other), 8 i32 rank, 12 i32 of how
+ *				many, 16 i32 which extent is divided, or -1
+ *	304 ...			data, which end the object
+ *
+ * Little-endian; extents behind the rank are -1.  The checks are those of
+ * Mooncake's integration_utils.h, and that the local shape makes the bytes of data.
  */
 #include "formats/mooncake/mooncake.h"
 

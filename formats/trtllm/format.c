@@ -2,9 +2,14 @@
 /*
  * format.c - blocks that TensorRT-LLM has offloaded to files
  *
+ *	block_<id>_pool_<p>.bin		layer 0: keys, values;  layer 1: keys, values; ...
+ *		keys, values		head, token, element
+ *		latents			layer, token, element
+ *
  * block_<id>_pool_<p>.bin is what the pool has of one block: all its layers, of
  * each keys and values, of each head the tokens.  Latent content is one vector
- * for each token of a layer.
+ * for each token of a layer.  There is no header: ids and pools are those of the names,
+ * and the length must be that of the extents that the user gives.
  *
  * Facts: kvCacheTransferManager.cpp at 03d4aac9 and kvCachePartialCopy.cu, offloading
  * through GDS or POSIX; no dump of the engine itself is among the test data.
