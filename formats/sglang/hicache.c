@@ -3,9 +3,19 @@
  * hicache.c - folders of SGLang's HiCache: a file without a header a page, or one of
  * keys and one of values
  *
- * Names say model, rank and pool; what a page holds, and in which of four
- * orders, is known to the engine alone and has to be said.  Facts: pages that SGLang
- * 0.5.23 wrote (testdata/engines), and its hicache_storage.py.
+ *	<hash>[.<pool>]_<model>[_<rank>].bin	a page of a pool and rank, and no more:
+ *
+ *	hicache-layer-first,		keys: layer, token, head, element; then values
+ *	hicache-page-first-direct	(of one page the same)
+ *	hicache-page-first		keys: token, layer, head, element; then values
+ *	hicache-page-head		keys: head, token, layer, element; then values
+ *	mla, BSLC			layer, token, element; token, layer, element
+ *
+ * Names (hicache_name.c) say model, rank and pool; what a page holds, and in which of
+ * four orders, is known to the engine alone and has to be said.  NIXL keeps keys and
+ * values of a page in two files, halves of the same; with decode context parallelism
+ * each rank has the tokens t with t % size == rank.  Facts: pages that SGLang 0.5.23
+ * wrote (testdata/engines), and its hicache_storage.py.
  */
 #include "formats/sglang/hicache.h"
 

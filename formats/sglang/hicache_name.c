@@ -2,11 +2,18 @@
 /*
  * hicache_name.c - what the name of a HiCache page says
  *
- * Ranks follow the model: rank and size of TP, size and rank of PP, rank
- * and size of prefill context parallelism, TP size with rank, size and page of
- * decode context parallelism, each only where it is needed.  A model's name may
- * hold bars and numbers too, so a part counts only if it can be one: the rank
- * below the size.  Other stores of SGLang have the same in other places.
+ *	<hash>[.<pool>]_<model>
+ *		[_<tp rank>_<tp size>]		not of latents
+ *		[_<pp size>_<pp rank>]		where there are stages; size before rank
+ *		[_cp<rank>_<size>]		prefill context parallelism
+ *		[_tp<size>_dcp<rank>_<size>_page<tokens>]	decode context parallelism
+ *		.bin
+ *
+ * Ranks follow the model, each only where it is needed.  A model's name may hold bars
+ * and numbers too, so a part counts only if it can be one: the rank below the size.  So
+ * names are read from their end.  Other stores of SGLang have the same in other places
+ * (hicache.h).  Facts: hicache_storage.py and the NIXL and SeaweedFS backends of SGLang
+ * 0.5.23.
  */
 #include "formats/sglang/hicache.h"
 

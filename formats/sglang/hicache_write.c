@@ -2,8 +2,10 @@
 /*
  * hicache_write.c - pages for SGLang's HiCache, in files that it will find
  *
- * It looks a page up by the hash of its tokens, so blocks must have the names
- * that they came with.
+ * Names and bytes are drawn in hicache_name.c and hicache.c.  A file a block, of the
+ * length of its page.  It looks a page up by the hash of its tokens, so blocks must have
+ * the names that they came with; and each name is read again, and must come back as what
+ * it was.
  */
 #include "formats/sglang/hicache.h"
 

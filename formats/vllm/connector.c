@@ -2,9 +2,12 @@
 /*
  * connector.c - folders that vLLM's disk connectors write
  *
- * <folder>/<request>/<layer>.safetensors, each with one tensor kv_cache that
- * holds the tokens of the request in order.  They become blocks again, numbered
- * from request to request.
+ *	<folder>/<request>/<layer>.safetensors	one tensor, "kv_cache", of one layer:
+ *						the tokens of the request in order
+ *
+ * Which axes it has, and when it had others, is in connector_generation.c.  Tokens become
+ * blocks again, numbered from request to request: block b of a request has tokens
+ * b * size to (b + 1) * size.
  *
  * Facts: SharedStorageConnector and ExampleConnector of vLLM, from early 2025 to
  * 0.32.0; a folder that 0.32.0 wrote is in testdata/engines.

@@ -2,8 +2,15 @@
 /*
  * connector_generation.c - which shape of a connector's tensors is which
  *
+ *	vllm-2025	[2, T, H*D]	keys of all tokens, then values
+ *	vllm-2026-05	[T, 2, H, D]	of each token its keys, then its values
+ *	vllm-2026-07	[T, H, 2*D]	of each head of a token its key and its value;
+ *					or lines of packed blocks of a CPU engine
+ *	vllm-mla	[T, C]		a latent a token
+ *
  * vLLM has changed it three times without a mark in the files: the rank of the tensors
- * and what the user says of heads tell, and two readings that fit are refused.
+ * and what the user says of heads tell, and two readings that fit are refused.  Facts: as
+ * in connector.c.
  */
 #include "formats/vllm/connector.h"
 

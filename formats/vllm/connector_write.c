@@ -3,8 +3,9 @@
  * connector_write.c - requests as folders for vLLM's disk connectors
  *
  * Only requests can be written, each with its tokens in order; a block that two
- * of them share is written twice.  Folders take the ids of requests as names:
- * those of a connector are hashes of token ids, which a dump need not know.
+ * of them share is written twice.  connector.c draws the folders; they take the ids of
+ * requests as names: those of a connector are hashes of token ids, which a dump need not
+ * know.
  */
 #include "formats/vllm/connector.h"
 

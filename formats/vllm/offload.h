@@ -2,11 +2,17 @@
 /*
  * offload.h - the trees that vLLM's file-system tier and llm-d write
  *
- * <root>/<model>_<digest>/config.json says what is in
- * <root>/<model>_<digest>_r<rank>/<hhh>/<hh>_g<group>/<hash>.bin
+ *	<root>/<model>_<digest>/config.json		which groups there are
+ *	<root>/<model>_<digest>_r<rank>/		of vLLM rank 0 alone
+ *		<hash, 3 digits>/<2 more>_g<group>/<hash>.bin	blocks of a group
  *
- * Names are the same, files are not: one of llm-d has blocks of one rank, one
- * of vLLM is a row of the cells of all ranks.
+ *	model	its name, slashes as bars
+ *	digest	12 digits of the config's SHA-256 (offload_config.c)
+ *	group	the engine's number of it: those that it does not store are left out
+ *	hash	of the last block in the file and all tokens before (lib/prefix)
+ *
+ * Names are the same, files are not: one of llm-d has blocks of one rank
+ * (offload_llmd.c), one of vLLM is a row of the cells of all ranks (kvt_offload_row).
  */
 #ifndef KVT_OFFLOAD_H
 #define KVT_OFFLOAD_H

@@ -2,8 +2,20 @@
 /*
  * offload_config.c - config.json of an offload tree, its digest, names of files
  *
+ *	{"model_name": .., "dtype": "bfloat16", "blocks_per_file": 1,
+ *	 "tokens_per_hash": 16, "tp_size": 1, "pp_size": 1, "pcp_size": 1, "dcp_size": 1,
+ *	 "kv_cache_groups": [{"tokens_per_block": 16, "layer_names": [..]}, ..],
+ *	 "inference_engine": ..}
+ *
+ *	until 0.25, llm-d	gpu_blocks_per_file, hash_block_size, block_size instead
+ *	since 0.27		"parallel_agnostic": false, if sizes are those of ranks
+ *				"replicated_layout": true, if latents are kept once
+ *	since 0.28		"canonical_format": "v1-nhd", ..
+ *
  * The digest in the folder's name is the first 12 hex digits of the SHA-256 of the
- * config as JSON with sorted keys and no blanks.
+ * config as JSON with sorted keys and no blanks.  A key that is not known here stays in
+ * the config, and so in the digest, of what is written of such a dump.  Facts: as in
+ * offload.c.
  */
 #include "formats/vllm/offload.h"
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * offload_find.c - which config and which rank of an offload tree are meant, who
- * wrote it, and what else lies there
+ * offload_find.c - which config and which rank of an offload tree are meant, who wrote
+ * it, and what else lies there
  *
- * The path may be the root, the folder of the config or that of a rank.
+ * offload.h draws the tree.  The path may be the root, the folder of the config or that
+ * of a rank; of several configs one is chosen with cache=, and objects without a config
+ * are told of.
  */
 #include <dirent.h>
 #include <errno.h>

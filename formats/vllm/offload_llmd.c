@@ -2,9 +2,12 @@
 /*
  * offload_llmd.c - the files of llm-d
  *
- * A file holds some blocks of a group, of each of them all layers, of each of
- * those as many bytes as the engine's tensors have there, which may be more than
- * a block needs.  A file with fewer blocks than its range has the last ones.
+ *	[block: layer 0, layer 1, ...][block: ...] ...	up to blocks_per_file of them
+ *	a layer		'block-bytes' of them, the first of which are its block
+ *
+ * A file holds some blocks of a group, of each of them all layers, of each of those as
+ * many bytes as the engine's tensors have there, which may be more than a block needs.
+ * A file with fewer blocks than its range has the last ones.  Facts: as in offload.c.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,19 @@
 /*
  * offload_row.c - the rows of vLLM's file-system tier: how long, and what is where
  *
+ *	[rank 0][rank 1] ... zeros up to a multiple of the machine's page
+ *
+ *	rank	layers outermost	[layer 0: b0, b1, ..][layer 1: b0, b1, ..] .. rest
+ *		blocks outermost	[b0: all layers, rest][b1: all layers, rest] ..
+ *	canonical	as one rank with the heads of all, and as long as all
+ *
+ * A cell is a page: 'page' bytes from one to the next, of which its content is the
+ * first.  The rest is what the largest group has more: stale bytes of whoever had the
+ * memory before, which nothing reads.  Ranks that share heads have copies; reading takes
+ * the first one's.
+ *
  * Nothing of this is written down in a tree.  It follows from what the engine's
- * memory is like, which is what the user says.
+ * memory is like, which is what the user says.  Facts: as in offload.c.
  */
 #include "formats/vllm/offload.h"
 

@@ -2,6 +2,7 @@
 /*
  * offload_write.c - trees that vLLM's file-system tier and llm-d read
  *
+ * offload.h draws the tree, offload_row.c and offload_llmd.c what is in a file.
  * A dump that came from such a tree still has its config (in its note) and the
  * names of its blocks; what the dump says itself, such as ranks and layers,
  * replaces that part of the config, and the digest follows.  Whose tree it was
