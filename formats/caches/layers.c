@@ -2,8 +2,14 @@
 /*
  * layers.c - the layers of a cache of transformers among named tensors
  *
- * Pairs of tensors [batch, heads, tokens, elements], or one tensor with all layers; and
- * keys of an indexer, [batch, tokens, elements], by their name.
+ *	keys, values	[batch, heads, tokens, elements] of each layer
+ *	of all layers	L and K among these axes: "LKBHTD"
+ *	an indexer	[batch, tokens, elements]
+ *
+ * In: tensors and the letters of their axes.  Out: of each layer in the model's order
+ * two halves, each a place and a stride for each axis, whatever the order in the tensor.
+ * Keys and values of a layer have one type and, but for their width, one shape; all
+ * layers have as many rows of the batch.
  */
 #include "formats/caches/open.h"
 #include "formats/tensor/names.h"

@@ -2,9 +2,11 @@
 /*
  * states.c - recurrent states in a cache of transformers
  *
- * A state stands for all tokens up to it: the newest inputs of a short convolution,
- * [batch, channels, taps] or, of mlx, [batch, taps, channels], or what a recurrence has
- * made of all of them, [batch, heads, ...].  States of one kind, shape and type are a
+ *	conv	[batch, channels, taps], of mlx [batch, taps, channels]
+ *	state	[batch, heads, ...]: what a recurrence has made of all tokens
+ *
+ * A state stands for all tokens up to it: of a short convolution the newest inputs.
+ * States of one kind, shape and type are a
  * group, a row of the batch is a block of it.  A layer may have several, by number, and
  * each number is groups of its own.
  */

@@ -2,6 +2,9 @@
 /*
  * write.c - safetensors that mlx-lm or transformers go on from
  *
+ *	transformers	layers.{l}.keys, .values, .conv_states.0, .recurrent_states.0
+ *	mlx-lm		{l}.0, {l}.1, as formats/tensor/mlx.c draws them
+ *
  * Each has its names of tensors and its words for what a layer is.  mlx-lm makes its
  * caches of the metadata, which had three forms: to 0.26 a ring has five numbers, to 0.31
  * four, as texts; since 0.32 they are arrays of one number.  No file can be of two forms.

@@ -2,9 +2,15 @@
 /*
  * arrays.c - where the blocks of files of mlx-vlm and oMLX are
  *
+ *	shard	k{l}, v{l}				[1, heads, tokens, elements]
+ *		k_all, v_all (token_major_v2)		[tokens, layers, heads, elements]
+ *	exact	c{l}_k, c{l}_v				[1, heads, tokens, elements]
+ *	oMLX	layer_{l}_state_0, .._state_1, or .._keys, .._values	the same
+ *
  * Their arrays are those of a cache, [batch, heads, tokens, elements] of each layer, so
- * layers and groups are found as in one (caches/open.h); slots of the arrays are tokens
- * blocks, one after the other.  All files of a dump have the layers of the first.
+ * layers and groups are found as in one (formats/caches/open.h); slots of the
+ * arrays are tokens of blocks, one after the other.  All files of a dump have the layers
+ * of the first.
  *
  * mlx-vlm once wrote all layers as one array, [tokens, layers, heads, elements]: that is
  * taken apart into arrays of layers.

@@ -2,6 +2,11 @@
 /*
  * caches.c - tensors one after the other, of whose pages each layer has a part
  *
+ *	tensor 0	[page of block 0][page of block 1] ...	page_size_bytes each
+ *	tensor 1	...					no header, no gaps
+ *
+ *	a layer		'offset' in each page of tensor 'tensor_idx'
+ *
  * vLLM's CanonicalKVCaches, with the bytes of its tensors: a manifest has "tensors" and
  * "group_data_refs" (kvtool-manifest(5)).  A group has the pages that its block_ids name.
  */

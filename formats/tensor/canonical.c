@@ -2,6 +2,10 @@
 /*
  * canonical.c - one tensor for all groups: a row of each block, pages side by side
  *
+ *	row 0	[layer 0 of its group][layer 1] ...  rest	row_bytes
+ *	row 1	[...
+ *		rows of them, one for each block id; no header
+ *
  * The allocation of vLLM #37885, and of release 0.32 where blocks are outermost: a row
  * is what one block id costs.  The layers of a group have its pages one after the
  * other, from byte 0 of the row on; those of another group are the same bytes.  That

@@ -2,9 +2,9 @@
 /*
  * coded.c - elements worked out of codes and scales when they are read
  *
- * A read is cut into ranges that are a run of units and a run of scales each, so it needs
- * the same little room however long the tensor is.  Steps round as torch rounds them: in
- * float32, and then to the type of the scales.
+ * coded.h draws the table.  A read is cut into ranges that are a run of units and a run
+ * of scales each, so it needs the same little room however long the tensor is.  Steps
+ * round as torch rounds them: in float32, and then to the type of the scales.
  */
 #include "formats/tensor/coded.h"
 

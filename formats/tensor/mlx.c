@@ -2,12 +2,20 @@
 /*
  * mlx.c - what mlx-lm, mlx-vlm and oMLX say of the arrays in their safetensors files
  *
- * Each layer of such a cache has a class, and numbers of its own: how many tokens it
- * was given, and of a ring where the next one goes.  They stand in the metadata of the
+ *			arrays of layer l		metadata
+ *	mlx-lm to 0.31	{l}.0 keys, {l}.1 values	0.{l}.{i} numbers, 2.{l} class
+ *	mlx-lm 0.32	the same, {l}.2, .. numbers	1.{l} class
+ *	    of codes	{l}.0.{i}, {l}.1.{i}: codes, scales, biases of keys, of values
+ *	mlx-vlm		c{l}_k, c{l}_v			c{l}_kind, c{l}_offset, c{l}_idx
+ *	a shard		k{l}, v{l}			block_hashes, block_size
+ *	oMLX		layer_{l}_state_0, .._1		layer_cache_types, token_count
+ *
+ * Each layer of such a cache has a class, and numbers of its own: how many tokens it was
+ * given, and of a ring where the next one goes.  They stand in the metadata of the
  * header, or since mlx-lm 0.32 in arrays of one number.  Which of several orders the
- * numbers have is told by how many there are.  A layer may be a CacheList, whose parts
- * have classes and numbers of their own, and of a batch rows have their own lengths
- * (formats/tensor/mlx_batch.c); of DeepSeek V4.1 it has rows of several tokens
+ * numbers have is told by how many there are (orders[]).  A layer may be a CacheList,
+ * whose parts have classes and numbers of their own, and of a batch rows have their own
+ * lengths (formats/tensor/mlx_batch.c); of DeepSeek V4.1 it has rows of several tokens
  * (formats/tensor/mlx_rows.c).  Read from mlx-lm 0.21 to 0.32 and mlx-vlm 0.7.
  *
  * A class that is not known here, and a ring whose numbers do not say where it stands,

@@ -2,6 +2,10 @@
 /*
  * mlx_codes.c - which numbers the quantised arrays of mlx are
  *
+ *	codes	[batch, heads, tokens, D * bits / 32]	words, the lowest bits first
+ *	scales	[batch, heads, tokens, D / numbers]	a number for so many
+ *	biases	the same, of the kind that is affine	number = code * scale + bias
+ *
  * Codes of 2 to 8 bits fill words of 32, lowest bits first.  Beside them is a scale for
  * so many numbers and, of the kind that is not a float, a bias.  A file says bits and
  * numbers in some order that changed; a row of codes and its scales have the same number

@@ -2,10 +2,12 @@
 /*
  * mlx_rows.c - LayerCache, what mlx-lm keeps of a layer of DeepSeek V4.1
  *
- * Six arrays: the newest rows of a window, rows of several tokens each, their keys of an
- * indexer, what waits to become one with its gates, and how many tokens there were.  How
- * many a row stands for follows: all but those that wait are in rows.  Read from mlx-lm
- * 0.32.
+ *	LAYER.0 window	.1 rows	.2 keys of the indexer	.3 what waits	.4 its gates
+ *					each [batch, rows, elements], and a number: tokens
+ *
+ * The newest rows of a window, rows of several tokens each, and what waits to become
+ * one.  How many tokens a row stands for follows: all but those that wait are in rows.
+ * Read from mlx-lm 0.32.
  */
 #include "formats/tensor/mlx_batch.h"
 

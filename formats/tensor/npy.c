@@ -2,8 +2,11 @@
 /*
  * npy.c - one numpy array, and a manifest that says what it means
  *
+ *	X.npy	header (parse/npy_header.c), then the elements up to the end
+ *	X.json	the manifest (manifest/write.c)
+ *
  * numpy has no bfloat16 or float8 and no names for axes: both come from the
- * manifest or the user.
+ * manifest or the user.  What has no type there is written as integers of its width.
  */
 #include "formats/parse/npy_header.h"
 

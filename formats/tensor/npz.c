@@ -2,6 +2,11 @@
 /*
  * npz.c - several numpy arrays in a zip archive, as numpy.savez() writes
  * them
+ *
+ *	NAME.npy	a member for each array, stored and not packed: the header of a
+ *			.npy file (parse/npy_header.c) and its elements
+ *
+ * Each is a tensor NAME; elements are read where they are in the archive (parse/zip.c).
  */
 #include "formats/parse/zip.h"
 #include "formats/parse/npy_header.h"

@@ -2,8 +2,14 @@
 /*
  * raw.c - headerless bytes, which a manifest or the user describes
  *
- * The size must be what the description makes, to the byte: nothing else about
- * such a file can be checked.
+ *	[skip bytes][group 0][group 1] ...	each an array in its layout, without gaps
+ *
+ *	but with "tensors" in the manifest	caches.c: pages of several tensors
+ *	with "rows"				canonical.c: rows of blocks
+ *
+ * The size must be what the description makes, to the byte: nothing else about such a
+ * file can be checked.  A file that is known for something else, by its first bytes,
+ * says so instead: a row of known[].
  */
 #include "formats/tensor/canonical.h"
 

@@ -2,9 +2,14 @@
 /*
  * safetensors.c - dumps as safetensors
  *
+ *	one group	kv_cache, or kv_cache.k and kv_cache.v
+ *	several		g0, g1, .. (ids), or g0.k, g0.v, ..
+ *	__metadata__	"kvtool": the manifest, as JSON in a text
+ *
  * What kvtool writes has a tensor for each group, or two if its keys and values are
  * apart, and the manifest in the header's metadata, so that such a file describes
- * itself.
+ * itself.  The widest elements come first, so that all are aligned.  The header's bytes
+ * are drawn in safetensors_header.c.
  */
 #include "formats/tensor/safetensors_header.h"
 

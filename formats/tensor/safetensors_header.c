@@ -2,9 +2,15 @@
 /*
  * safetensors_header.c - names, types, shapes and places of tensors, as JSON
  *
+ *	0	u64 n, little-endian
+ *	8	n bytes: {"kv_cache": {"dtype": "BF16", "shape": [2, 3],
+ *			  "data_offsets": [0, 12]}, .., "__metadata__": {"key": "text"}}
+ *		and blanks, written up to a multiple of 8
+ *	8 + n	data of the tensors, where data_offsets count from
+ *
  * The rules are those of the reference reader (safetensors/src/tensor.rs at 24b0b285):
  * offsets follow each other without holes, sizes are exact, and the file ends where
- * the last tensor does.
+ * the last tensor does.  A tensor is its elements in order, the last axis innermost.
  */
 #include "formats/tensor/safetensors_header.h"
 

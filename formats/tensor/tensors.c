@@ -2,6 +2,9 @@
 /*
  * tensors.c - lists of named tensors: finding one of them, and by their names which
  * layer each is of and whether it holds keys or values
+ *
+ * Lists are in the order of bytes; by_name[] is the same, sorted, so that a name is
+ * found in log n steps.
  */
 #include "formats/tensor/tensors.h"
 

@@ -2,9 +2,15 @@
 /*
  * torch.c - tensors that torch.save() wrote, in dicts, lists and tuples
  *
- * A zip archive: data.pkl says what there is, and each storage is a member of
- * its own.  A tensor gets the name of its way through the dicts and lists
- * (formats/tensor/torch_walk.c).
+ *	NAME/data.pkl		what there is, a pickle (parse/pickle.c)
+ *	NAME/data/0, 1, ..	the bytes of each storage
+ *	NAME/byteorder		"little"; not there in older files
+ *	NAME/version, ..	of no matter
+ *
+ * A zip archive (parse/zip.c).  A tensor is a storage, a place in it, extents and
+ * strides, and gets the name of its way through the dicts and lists
+ * (formats/tensor/torch_walk.c).  Refused by their first bytes: what torch wrote before
+ * 1.6, what pickle.dump() writes, programs (constants.pkl).
  */
 #include "formats/tensor/torch_walk.h"
 

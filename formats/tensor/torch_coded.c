@@ -2,10 +2,13 @@
 /*
  * torch_coded.c - what HQQ and quanto leave of keys or values in a pickle
  *
- * HQQ: (codes, dict), with a table [group_size, groups] along axis 0 or [groups,
- * group_size] along axis 1.  quanto: a tensor that wraps codes, scales and shifts; its
- * groups are rows along axis 0, and along axis -1 the table is turned.  Whatever either
- * library would compute otherwise than kvt_coded says is refused by name.
+ *	HQQ	(codes, {packing, nbits, group_size, axis, shape, scale, zero, ..})
+ *		axis 0: a table [group_size, groups]; axis 1: [groups, group_size]
+ *	quanto	{_data: {_data: codes, _bits}, _scale, _shift, _qtype, _group_size, _axis}
+ *		groups are rows along axis 0; along axis -1 the table is turned
+ *
+ * coded.h draws a table.  Whatever either library would compute otherwise than kvt_coded
+ * says is refused by name.
  */
 #include "formats/tensor/torch_walk.h"
 

@@ -2,10 +2,17 @@
 /*
  * torch_walk.c - the tensors in dicts, lists, tuples and caches of transformers
  *
- * A cache is an object with layers, or with a list of keys and one of values.  A
- * layer is an object, or a tuple: keys, values and, as iterating over a cache
- * gives them, the window.  An object may have recurrent states besides, or instead,
- * in dicts or lists by number, and the keys of an indexer.
+ *	cache	{layers: [layer, ..]}  or  {key_cache: [..], value_cache: [..]}  or
+ *		{self_attention_cache: cache, cross_attention_cache: cache}
+ *	layer	{keys, values, sliding_window, cumulative_length}
+ *		or (keys, values[, window]), as iterating over a cache gives them
+ *	codes	{_quantized_keys, _quantized_values} of a layer;
+ *		{_quantized_key_cache, _quantized_value_cache} of a cache; in
+ *		transformers 4.54 and 4.55 of its cache_processor
+ *	beside	indexer_keys, conv_states, recurrent_states, ..: dicts, lists by number
+ *
+ * Each tensor gets its path as its name, "layers.3.keys", and what its layer says of it.
+ * An object's other attributes are its own.  Nothing is executed: the pickle is data.
  */
 #include "formats/tensor/torch_walk.h"
 
