@@ -2,9 +2,13 @@
 /*
  * axes.c - the dimensions of a dataset, and their names
  *
- * A dataset has one dimension for each part of its plane's order.  K has none
- * where the planes are datasets of their own, and none where it has extent 1:
- * D is then the whole content, letter C.
+ *	LBHSC  -> [layer][block][head][state][content]	K of extent 1: D is all content
+ *	LBKHSD -> [layer][block][kv][head][state][dim]
+ *	"D/x S x" of K: -> [dim_outer][state][dim_inner]	the planes apart
+ *
+ * A dataset has one dimension for each part of its plane's order.  K has none where the
+ * planes are datasets of their own.  A slot is called a state in files, a tap of a conv
+ * state a tap, and its channels channels.
  */
 #include "formats/hdf5/hdf5.h"
 

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dataset.c - groups and datasets at the end of hard links, and tables: datasets of
- * one dimension
+ * dataset.c - groups and datasets at the end of hard links, and tables: datasets of one
+ * dimension
+ *
+ * Files come from anybody.  So a name is followed only where it is a hard link: soft and
+ * external ones are refused, as are datasets whose data lies in other files, but for the
+ * virtual ones of virtual.c.  Nothing is allocated before the length of a dataset was
+ * held against what the group, or a limit, allows.
  */
 #include "formats/hdf5/hdf5.h"
 

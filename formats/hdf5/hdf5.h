@@ -2,6 +2,27 @@
 /*
  * hdf5.h - what the files of the HDF5 format share
  *
+ *	/			format, format_version, complete, tables_checksum, ..
+ *	  model, provenance, parallel	optional: attributes alone	schema.c
+ *	  groups			the attribute ids: groups in their order
+ *	    <id>			kind, dtype, axes, block_size, ..	schema.c
+ *	      data, or data_k and data_v	elements: a dimension an axis	data.c
+ *	      data_checksum		u64 of each 64 KiB, if data are one run	proof.c
+ *	      layer_names, layer_ids, block_ids, block_valid, block_names,
+ *	      scales, components	optional				tables.c
+ *	      content_digest		u64 [layer, block, head, K]	read.c, write.c
+ *	  requests
+ *	    <number>			request_id, num_computed_tokens, ..	tables.c
+ *	      token_ids			i32, optional
+ *	      block_table/<id>		u32: places on the block axis of a group
+ *	      holes/<id>		u64: pairs of positions
+ *
+ *	a tile		shuffle, zstd, Fletcher-32: one layer, head, and keys or values
+ *	complete	is written last, and 1
+ *
+ * kvtool-snapshot(5) defines it; what is not said here is said there.  Its names say
+ * state for what the rest of the tree calls a slot.
+ *
  * A file is foreign until proven otherwise: class, size and rank of everything
  * are checked before it is read, nothing is ever converted, and no filtered
  * data goes through H5Dread(), whose decoder trusts the file.

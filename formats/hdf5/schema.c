@@ -2,7 +2,10 @@
 /*
  * schema.c - what a snapshot says about itself in attributes
  *
- * Integers are rows of tables that reading and writing share.
+ * hdf5.h draws the file.  Integers are rows of tables that reading and writing share:
+ * an attribute is a row of group_fields or parallel_fields, and one that a reader must
+ * not pass over a name in features.  What follows from others (num_heads, planes,
+ * state_content_size, content_shape) is written for other programs, and must agree.
  */
 #include "formats/file/snapshot_hash.h"
 #include "formats/hdf5/hdf5.h"

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tables.c - the tables of a group: components, names and ids of layers and blocks;
- * and the requests, with a table of blocks for each group
+ * tables.c - the tables of a group: components, names and ids of layers and blocks; and
+ * the requests, with a table of blocks for each group
+ *
+ * hdf5.h draws where each lies.  A table is a dataset of one dimension, as long as the
+ * axis that it is of, and may be missing: then ids are indices, and names there are
+ * none.  Read with the limits of dataset.c, so that a length in a file allocates nothing
+ * by itself.
  */
 #include "formats/hdf5/hdf5.h"
 

@@ -2,6 +2,14 @@
 /*
  * tiling.c - chunks as tiles: which ones a new file gets, which ones a
  * foreign file has, and the filters on them
+ *
+ *	a tile	1 layer  n blocks  all slots  1 head  keys or values  all elements
+ *		n: the least power of two that makes 32 KiB
+ *
+ * Inside it only blocks, slots and elements vary, so its bytes are the same in every
+ * layout that has these in that order, and tiles move from file to file as they are
+ * stored.  Of a recurrent state heads take the place of blocks, or all of them are in
+ * one.
  */
 #include "formats/hdf5/hdf5.h"
 
@@ -12,7 +20,7 @@
 
 /*
  * Least bytes of a tile.  Smaller ones compress worse and slower (the table in
- * zstd_frame.c), larger ones make a reader of a few blocks decode more.
+ * lib/tile/zstd_frame.c), larger ones make a reader of a few blocks decode more.
  */
 #ifndef KVT_TILE_BYTES
 #define KVT_TILE_BYTES (32 << 10)

@@ -2,9 +2,14 @@
 /*
  * type.c - element types as HDF5 has them, and what counts as text
  *
- * The attribute 'dtype' says what the elements are.  The HDF5 type is for other
- * readers: a custom float where HDF5 then shows the right values, else integers
- * that carry the bits.
+ *	float64, float32		IEEE, little-endian
+ *	float16, bfloat16, e5m2		custom: fraction from bit 0, exponent, sign on top
+ *	other types of one byte		U8, the bits as they are
+ *	whole numbers of 2 to 8 bytes	I or U of that size
+ *
+ * The attribute 'dtype' says what the elements are; the HDF5 type is for other readers.
+ * It is a custom float only where HDF5 then shows the right values: e4m3 has numbers
+ * where IEEE has infinities.  Text is of fixed length, UTF-8, padded with NUL.
  */
 #include "formats/hdf5/hdf5.h"
 

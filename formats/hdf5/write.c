@@ -3,8 +3,8 @@
  * write.c - creates a snapshot: everything but the data, which follows by
  * tiles, and the mark that it is complete
  *
- * The same snapshot gives the same bytes: objects are made in a fixed order,
- * without times, in one version of the file format.
+ * hdf5.h draws the file.  The same snapshot gives the same bytes: objects are made in a
+ * fixed order, without times, in one version of the file format.
  */
 #include "formats/hdf5/hdf5.h"
 

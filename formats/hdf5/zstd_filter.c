@@ -2,7 +2,7 @@
 /*
  * zstd_filter.c - HDF5 filter 32015 (zstd), stricter than the ones in use
  *
- * kvtool itself encodes and decodes tiles outside HDF5 (codec.c).  This is for
+ * kvtool itself encodes and decodes tiles outside HDF5 (lib/tile/codec.c).  This is for
  * other programs, through the plugin, and because HDF5 creates no dataset whose
  * filters it does not know.
  */
