@@ -2,7 +2,13 @@
 /*
  * caches.c - "tensors" and "group_data_refs" of a manifest
  *
- * The keys are those of vLLM's CanonicalKVCaches (#37853, #46954); "offset" says where a
+ *	"tensors": [{"num_blocks": 64, "page_size_bytes": 4096}, ..],
+ *	"group_data_refs": [[{"layer_name": .., "tensor_idx": 0, "offset": 0,
+ *			      "page_size_bytes": .., "n_heads": .., "h_stride": ..,
+ *			      "bs_stride": .., "replicated": false}, ..], ..]
+ *
+ * A list for each group, an entry for each layer.  The keys are those of vLLM's
+ * CanonicalKVCaches (#37853, #46954); "offset" says where a
  * layer is in a page of its tensor, which may be a row of all layers.
  */
 #include "formats/describe/caches.h"

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * content.c - content that is not of one element type, as manifests and users
- * name it
+ * content.c - content that is not of one element type, as manifests and users name it
+ *
+ * The words are those of lib/layout/content_types.c.  From a name follow the type, the
+ * kind, how wide a row is and how many tokens it stands for, as far as nothing else says
+ * it; last, how the rows of a block are cut into pages, each with planes of its own.
  */
 #include "formats/describe/describe.h"
 

@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe.h - building up what is known of a group, from whatever says something */
+/*
+ * describe.h - building up what is known of a group, from whatever says something
+ *
+ *	group.c, mamba.c, caches.c	a JSON object: manifests, snapshots as JSON
+ *	fill.c				what the user says, where nothing else does
+ *	spec_hint.c, model_hint.c	of it --spec and --model
+ *	fit.c				against the file: sizes and type must agree
+ *	shape.c, match.c, readings.c	against an array's shape; layouts that it allows
+ *	content.c			what follows from a content type
+ *	hints.c				last, of any format: is all that was said so?
+ *
+ * A group begins blank: extents -1, no type, no kind.  What is said is never overridden,
+ * and said twice it must be the same.  What is open in the end is asked for, all at
+ * once.
+ */
 #ifndef KVT_FORMATS_DESCRIBE_H
 #define KVT_FORMATS_DESCRIBE_H
 

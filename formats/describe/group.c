@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * group.c - what a manifest says of a group of layers: its layout, type and sizes,
- * the parts of its content, its tables
+ * group.c - what a manifest says of a group of layers: its layout, type and sizes, the
+ * parts of its content, its tables
+ *
+ * formats/manifest/write.c draws the object.  Extents are -1 until something says them,
+ * and what is said twice must be the same.  What follows from the rest (heads of a rank,
+ * a kind, a page) is filled in at the end, by kvt_manifest_finish_group().
  */
 #include "formats/describe/describe.h"
 

@@ -2,8 +2,16 @@
 /*
  * mamba.c - manifests of pages that hold a conv and an SSM state
  *
- * Layout "mamba-page" describes two groups that share one page of the engine: the conv
- * state, cut into its components, and after its bytes the SSM state.
+ *	{"layout": "mamba-page", "page_bytes": 65536, "conv_layout": "SD" or "DS",
+ *	 "conv": {"shape": [3, 512], "dtype": .., "byte_offset": 0,
+ *		  "x": [0, 256], "global_x": [256, 512], "B": [256, 384], ..},
+ *	 "ssm": {"shape": [8, 64, 128], "dtype": .., "byte_offset": 3072,
+ *		 "heads": [8, 16], "total_heads": 32},
+ *	 "sizes": {"layers": .., "num_blocks": .., "block_size": ..}}
+ *
+ * Two groups that share one page of the engine, each at its offset in it.  A part of the
+ * conv state is a range of channels here, and in the whole model; without that it is all
+ * there is.
  */
 #include "formats/describe/describe.h"
 

@@ -2,10 +2,15 @@
 /*
  * number_rows.c - rows of whole numbers as engines log them, in JSON, npy or text
  *
- * Block tables, lengths, slot mappings and prompts come out of a debugger in three
- * forms: what print() or json.dump() made of a list, what numpy.save() made of the tensor
- * that the engine had, and lines of numbers, all of them one row.  They become rows with
- * names; what the numbers mean is not known here.
+ *	{"A": [5, 2, -1], "B": [..]}	JSON: a row each, by name
+ *	[[5, 2], [9]]  or  [5, 2]	JSON: rows named "0", "1", ..
+ *	npy, int or unsigned, [rows, n] or [n]		the same
+ *	5 2 9				text: blanks, tabs, line ends: one row
+ *
+ * Block tables, lengths, slot mappings and prompts come out of a debugger in these
+ * forms: what print() or json.dump() made of a list, what numpy.save() made of the
+ * tensor that the engine had.  Numbers below 0 at the end of a row are its padding;
+ * elsewhere they are refused.  What the numbers mean is not known here.
  */
 #include "formats/describe/number_rows.h"
 

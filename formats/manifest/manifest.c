@@ -4,7 +4,7 @@
  *
  * Most dumps are bytes whose shape lives elsewhere.  Here everything that is
  * said about one is collected, and nothing is guessed; proof.c asks
- * whether it is said of this file, and fit.c compares it with the file.
+ * whether it is said of this file, and formats/describe/fit.c compares it with the file.
  */
 #include "formats/manifest/manifest.h"
 

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest.h - the JSON file beside a dump: found, read, proven, written */
+/*
+ * manifest.h - the JSON file beside a dump: found, read, proven, written
+ *
+ *	find.c, data.c	which manifest is of a file; of which file is a manifest
+ *	manifest.c	its text, and the user's words, become a struct kvt_manifest
+ *	proof.c		is it of this file?
+ *	requests.c	block tables; blocks_of.c, prompts.c: told on the command line
+ *	write.c		draws it, and writes one; sidecar.c: beside what is written
+ *
+ * What a group's object holds is read by formats/describe.
+ */
 #ifndef KVT_MANIFEST_H
 #define KVT_MANIFEST_H
 

@@ -2,8 +2,10 @@
 /*
  * prompts.c - the token ids of prompts: a list on the command line, or a file
  *
- * "A=prompt.json" is a file where there is one of that name after the '='; what has
- * nothing but digits and commas is a list.
+ *	[NAME=]1,2,3		nothing but digits and commas
+ *	[NAME=]FILE		a file of rows (formats/describe/number_rows.c)
+ *
+ * "A=prompt.json" is a file where there is one of that name after the '='.
  */
 #include "formats/manifest/prompts.h"
 

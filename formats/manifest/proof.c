@@ -2,11 +2,15 @@
 /*
  * proof.c - is this the file that a manifest was written for?
  *
- * A manifest holds the size of its file and a checksum of samples, so that an
- * older file, another one or half of a pair is not read with a layout that is
- * not its own.  Accidents are what it is for.  All of a file is summed up to
- * 4 MiB, and 4 MiB of a larger one, spread over it: what opening costs does not
- * grow with the file.  kvtool-manifest(5) has the rule for other programs.
+ *	"file_bytes": its size, "sample_crc32": the CRC-32 of pages of 4 KiB, in order
+ *
+ *	up to 4 MiB	all of it
+ *	above		1,024 pages, one of each stretch of 1/1024th, and the last one
+ *
+ * So an older file, another one or half of a pair is not read with a layout that is not
+ * its own.  Accidents are what it is for.  Where a page is in its stretch is scattered,
+ * as a constant step would meet the same block of every layer; what opening costs does
+ * not grow with the file.  kvtool-manifest(5) has the rule for other programs.
  */
 #include "formats/manifest/manifest.h"
 

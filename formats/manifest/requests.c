@@ -2,8 +2,11 @@
 /*
  * requests.c - requests and their block tables
  *
- * A manifest names blocks by their id in the engine's pool, a snapshot by their
- * index on the B axis.  Both are the same unless there is a list block_ids.
+ *	"num_tokens": {"A": 21}			of the dump
+ *	"block_table": {"A": [5, 2, 9]}		of each group: ids in the order of tokens
+ *
+ * A manifest names blocks by their id in the engine's pool, a snapshot by their index on
+ * the B axis.  Both are the same unless there is a list block_ids.
  */
 #include "formats/manifest/manifest.h"
 

@@ -2,6 +2,19 @@
 /*
  * write.c - the manifest of a snapshot
  *
+ *	{"file": "kv.npy", "file_bytes": .., "sample_crc32": .., "npy_dtype": "<u2",
+ *	 "file_shape": [..],			of which file: proof.c; and its array
+ *	 "model": .., "source_format": .., "tp_size": .., .., "null_block": ..,
+ *	 "num_tokens": {"A": 21}, "token_ids": {"A": [..]},	requests, by their id
+ *	 "groups": [
+ *	  {"id": "g0", "kind": "full_attention", "layout": "LBKSHD", "dtype": ..,
+ *	   "sizes": {"layers": .., "num_blocks": .., "block_size": .., ..},
+ *	   "layer_names": [..], "block_ids": [..], ..,	tables
+ *	   "block_table": {"A": [5, 2]}}]}		of each request, ids of blocks
+ *
+ * With one group its keys are those of the object itself, without "groups".
+ * kvtool-manifest(5) has all keys and what they mean.
+ *
  * Everything that the snapshot holds is in it, so that reading it back gives
  * the same one: with kinds, totals and layouts spelled out even where a reader
  * could derive them.
