@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* extras.c - what a log of workers has beside requests and blocks */
+/*
+ * extras.c - what a log of workers has beside requests and blocks
+ *
+ *	"kv_connector_stats": {..}		of a worker's line
+ *	"kv_cache_events": [{..}, ..]		of a worker's line
+ *	"scheduler_output": {"scheduled_new_reqs": [{"req_id": .., "block_ids": [[..]]}],
+ *	  "scheduled_cached_reqs": {"req_ids": [..], "resumed_req_ids": [..],
+ *				    "new_block_ids": [[[..]], null, ..]}}
+ *	"aggregated": {the first two, as the engine had them}
+ *
+ * In: lines in the order of the log.  Out: for each step the stats of all workers added
+ * up, the events that each worker with events has, and the blocks that requests were
+ * given; and where the engine's own result differs, that.  A step in which the engine
+ * raises an error has none of it.  As executed by vLLM 0.32.0:
+ * KVOutputAggregator.aggregate().
+ */
 #include "formats/log/extras.h"
 
 #include <stdlib.h>

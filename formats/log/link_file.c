@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link_file.c - a link from a JSON file */
+/*
+ * link_file.c - a link from a JSON file: link_file.h draws it
+ *
+ * Figures become whole numbers of ps, ns and bytes a second, to the nearest;
+ * kvt_link_check() then judges them as it judges those of options.
+ */
 #include "formats/log/link_file.h"
 
 #include <string.h>

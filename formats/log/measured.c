@@ -2,8 +2,13 @@
 /*
  * measured.c - measured batches, out of what benchmarks print
  *
- * Line by line: a heading that is known says what the columns of the rows after it
- * are; lines that belong to no table are passed over.
+ *	n,bytes,us			CSV: operations, bytes of the batch, time
+ *	nixlbench, tebench, perftest	a heading of columns, rows of numbers
+ *	ucx_perftest			"Message size:", then "Final:" and its averages
+ *	vLLM				"KV Transfer metrics: ..", a line of a log each
+ *
+ * Line by line: a heading that is known says what the columns of the rows after it are;
+ * lines that belong to no table are passed over.
  */
 #include "formats/log/measured.h"
 

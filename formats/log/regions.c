@@ -2,9 +2,16 @@
 /*
  * regions.c - tables of what a connector registered: JSON, one object
  *
+ *	{"kvtool_regions": 1, "engine": .., "connector": .., "role": ..,
+ *	 "groups": [{"id": .., "block_size": .., "blocks": ..}],
+ *	 "memory": [{"base": "0x7f..", "length": ..}],
+ *	 "layers": [{"name": .., the same as of regions}],
+ *	 "regions": [{"base": .., "stride": .., "blocks": .., "block_len": ..}]}
+ *
  * A key that is not known is refused: a misspelled one would be a fact that is lost.
  * What an entry says is checked by itself here, and so that no sum of it overflows;
- * whether entries agree with each other is for lib/ops/regions.
+ * whether entries agree with each other is for lib/ops/regions.  kvtool-regions(5) has
+ * all keys.
  */
 #include "formats/log/regions.h"
 #include "formats/parse/json.h"

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stats.c - kv_connector_stats and kv_cache_events of workers, put together */
+/*
+ * stats.c - kv_connector_stats and kv_cache_events of workers, put together
+ *
+ *	{"class": "NixlKVConnectorStats", "data": {"transfer_duration": [..], ..}}
+ *	{"class": .., "rule": "numbers", "data": {"a": 1}}
+ *
+ * How stats of two workers become one is the rule of their class, as the aggregate() of
+ * that class in vLLM has it: a row of classes[], by "rule" where a log gives one.
+ */
 #include "formats/log/stats.h"
 #include "formats/parse/json.h"
 

@@ -2,8 +2,15 @@
 /*
  * trace.c - requests over time: Mooncake's JSON lines, CSV, or what a log says
  *
- * Text is taken line by line, and a message has the number of the line.  The first
- * line says which format it is.  A file may be compressed by zstd.
+ *	Mooncake	{"timestamp": ms, "input_length": n, "output_length": n,
+ *			 "hash_ids": [..]}	an id for each 512 tokens
+ *	CSV		t,bytes,tokens		a heading; then ms, bytes, tokens
+ *	FlexKV		{"event_type": ..}	trace_flexkv.c
+ *	vLLM		KV Transfer metrics:	trace_vllm.c
+ *
+ * Text is taken line by line, and a message has the number of the line.  The first line
+ * says which format it is.  A file may be compressed by zstd.  Facts: the traces that
+ * Mooncake publishes.
  */
 #include "formats/log/trace_impl.h"
 #include "lib/base/random.h"

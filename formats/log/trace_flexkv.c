@@ -2,6 +2,12 @@
 /*
  * trace_flexkv.c - requests out of the events that FlexKV's tracer writes
  *
+ *	{"timestamp": "2026-11-21T10:00:00", "event_type": "request", "data":
+ *	 {"request_type": "GET", "request_id": 7, "token_ids": [..],
+ *	  "slot_mapping": [..]}}
+ *	{.., "event_type": "launch_tasks", "data":
+ *	 {"task_ids": [7], "slot_mappings": [[..]]}}
+ *
  * A request GET loads what it has slots for.  GET_MATCH only asks; its task loads
  * when it is launched, which may never happen.  PUT goes the other way, and the
  * rest of the events moves nothing.  Of a file that was rotated, launches of what

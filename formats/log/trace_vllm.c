@@ -2,8 +2,11 @@
 /*
  * trace_vllm.c - requests out of what vLLM logs of its KV transfers
  *
+ *	.. 11-20 10:00:00 .. KV Transfer metrics: Num successful transfers=3, ..,
+ *	   Avg MB per transfer=12.5, ..
+ *
  * A line has the number of transfers since the line before it, and their mean
- * size.  Each is of one rank, so several are one request; when they were is not
+ * size in MiB.  Each is of one rank, so several are one request; when they were is not
  * said, and they are spread evenly.
  */
 #include "formats/log/trace_impl.h"

@@ -2,6 +2,12 @@
 /*
  * workers.c - logs of what workers report: JSON, an event a line
  *
+ *	{"workers": 2}						once, at first
+ *	{"step": 1, "worker": 0, "finished_recving": [..], ..}	a report
+ *	{"step": 1, "scheduler_output": {..}, "awaited": {..}}	what was asked for
+ *	{"step": 1, "output": false}				the step does not count
+ *	{"step": 1, "aggregated": {..}}				what came of all reports
+ *
  * Keys and values are checked here, line by line; whether lines follow each other as
  * they must is the replay's to say (lib/ops/workers).  Lines are passed on in their
  * order, but for a step that does not count: that goes before its reports.

@@ -2,10 +2,13 @@
 /*
  * families.c - what the keys of a file do not say
  *
- * A row of model_types has a rule for their layers, one for attention and one for
+ * A row of families[] has a rule for their layers, one for attention and one for
  * recurrent states, what vLLM runs them in, and the defaults of their class in
  * transformers, which a config.json may leave out.  A type without a row is taken by its
  * keys (infer.c).
+ *
+ * Facts: configuration classes of transformers, of which the tests have the caches of
+ * every default config; 'layout', 'auto_type' and what else vLLM decides, vLLM 0.32.0.
  */
 #include "formats/model/rules.h"
 

@@ -2,10 +2,18 @@
 /*
  * gguf.c - the layers of a model, out of the keys of a GGUF
  *
- * Keys begin with the name of the architecture.  What a layer keeps follows from keys
- * alone; an architecture is a row of architectures[] for what llama.cpp does not read
- * from keys: which layers have a window where no list says so, and which are recurrent.
- * One without a row is taken from its keys if all of them are known.
+ *	general.architecture = ARCH		then of ARCH.:
+ *	block_count, embedding_length		layers, width
+ *	attention.head_count[_kv]		one number, or one a layer
+ *	attention.key_length, value_length	of a head; _swa, _mla: of those layers
+ *	attention.sliding_window[_pattern]	windows, and whose
+ *	attention.indexer.*, shared_kv_layers, recurrent_layers
+ *	ssm.*, wkv.*, shortconv.*, kda.*	recurrent states
+ *
+ * What a layer keeps follows from keys alone; an architecture is a row of
+ * architectures[] for what llama.cpp does not read from keys: which layers have a window
+ * where no list says so, and which are recurrent.  One without a row is taken from its
+ * keys if all of them are known.
  *
  * Facts: llama.cpp's src/llama-hparams.cpp, llama-model.cpp and models/ of 2026-10, in
  * llama-cpp-python 0.3.36.

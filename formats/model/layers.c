@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layers.c - which layer of a config.json caches what: a list of words or numbers in
- * the file says it, or a rule of the family
+ * layers.c - which layer of a config.json caches what: a list of words or numbers in the
+ * file says it, or a rule of the family
+ *
+ * In: the file and its family's row.  Out: c->kind[i] for each layer, c->count and
+ * c->first of each kind.  A list in the file goes before the rule; a list whose length
+ * contradicts num_hidden_layers is refused, unless the family is known for that.
+ *
+ * Facts: configuration classes of transformers; its classes' own caches of each default
+ * config are in the tests, layer by layer.
  */
 #include "formats/model/rules.h"
 

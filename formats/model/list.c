@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list.c - a model's caches where a file lists them, as kvtool size --json does */
+/*
+ * list.c - a model's caches where a file lists them, as kvtool size --json does
+ *
+ *	{"groups": [{"name": "full", "spec": "gqa:layers=80,heads=8,head-dim=128"}, ..],
+ *	 "layers": 80, "layout": "LBNHC", "block_size": 16, "state_chunk": ..,
+ *	 "family": "llama", "dtype": "bfloat16", "cache_dtype": "fp8_e4m3", "notes": [..]}
+ *
+ * All but "groups" may be missing.  Without "layers" the model has as many as the groups
+ * have together; a group with more than the model has is refused.
+ */
 #include "formats/model/rules.h"
 
 #include <stdio.h>

@@ -2,8 +2,11 @@
 /*
  * params.c - params.json, in which Mistral publishes models, by the keys of a config.json
  *
+ *	{"dim": 4096, "n_layers": 32, "n_heads": 32, "n_kv_heads": 8, "head_dim": 128, ..}
+ *
  * The same facts have other names there, and which model it is stands nowhere: one with
- * latents is read as DeepSeek V3, any other one as Mistral.
+ * latents is read as DeepSeek V3, any other one as Mistral.  What comes out is the text
+ * of a config.json, read by the same rules.  A key that keys[] does not have is refused.
  */
 #include "formats/model/beside.h"
 #include "formats/parse/json.h"

@@ -1,5 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules.h - what the rules of model families work on: a config.json while it is read */
+/*
+ * rules.h - what the rules of model families work on: a config.json while it is read
+ *
+ *	config.c	the text model's object, its family (families.c, infer.c), then
+ *	types.c		  of which type caches and states are
+ *	keys.c		  is every key known?
+ *	layers.c	  c->kind[i] of each layer; variants.c: what keys change in it
+ *	caches.c	  groups of attention layers; indexed.c, heads.c
+ *	states.c	  groups of recurrent ones
+ *	held.c		  the same as transformers holds it, where that is asked
+ *
+ * A step returns at the first contradiction.  What is taken and not said in the file is
+ * noted.
+ */
 #ifndef KVT_MODEL_RULES_H
 #define KVT_MODEL_RULES_H
 

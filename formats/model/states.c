@@ -5,6 +5,9 @@
  * Rules for Mamba 1 and 2 and what is built on them, gated delta nets, Kimi delta
  * attention, short convolutions and lightning attention: a conv state and an SSM state
  * each, as far as the family has both.
+ *
+ * Facts: the classes' own MambaStateShapeCalculator and types of states, as executed by
+ * vLLM 0.22.1, 0.26.0 and 0.32.0 on random configs (tests/engines).
  */
 #include "formats/model/rules.h"
 

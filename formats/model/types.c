@@ -5,6 +5,9 @@
  * As vLLM's "auto" has it: a model runs in bfloat16 or float16, whatever its weights are,
  * and so do its caches and states, unless its class, or the file of who quantised it,
  * says otherwise.  Every case but the plain one leaves a note.
+ *
+ * Facts: as executed by vLLM 0.22.1, 0.26.0 and 0.32.0 on random configs with types and
+ * schemes of quantisation (tests/engines).
  */
 #include "formats/model/rules.h"
 
