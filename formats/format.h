@@ -4,7 +4,7 @@
  * includes it
  *
  * A format is a const struct of functions.  It fills a reader's snapshot and,
- * per group, either parts of files (flat, read by flat.c) or a tiling.
+ * per group, either parts of files (flat, read by file/flat.c) or a tiling.
  */
 #ifndef KVT_FORMAT_H
 #define KVT_FORMAT_H

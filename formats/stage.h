@@ -2,9 +2,12 @@
 /*
  * stage.h - files that get their names all together, or not at all
  *
- * An output is written in a folder of its own beside its place, OUT.tmp-PID/OUT,
- * with what belongs to it (a manifest) beside it: under the names that it will
- * have, so that it can be opened and verified there.  When every output of a
+ *	OUT			what was there before, or nothing
+ *	OUT.tmp-PID/OUT		what is written, under the name that it will have
+ *	OUT.tmp-PID/NAME	what belongs to it, if anything does: a manifest
+ *
+ * An output is written in a folder of its own beside its place, with what belongs to it
+ * beside it, so that it can be opened and verified there.  When every output of a
  * command is complete and on disk, all of them are given their names; if one
  * cannot be, those before it are taken back.  What was there before is removed
  * last.  A process that ends by exit(), as libhdf5 does where it has no memory, leaves

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer.c - writing the data of a dump into its files */
+/*
+ * writer.c - writing the data of a dump into its files
+ *
+ * Of arrays a box, of tiles bytes at an offset that the format gave out.  Also opening
+ * again what was staged, for --verify and for checksums: as the format reads it, and
+ * where bytes alone do not say what they are, with what the writer was told.
+ */
 #define _GNU_SOURCE		/* sync_file_range */
 #include "formats/format.h"
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* files.c - the files of a dump: opening, whole reads and writes at an offset */
+/*
+ * files.c - the files of a dump: opening, whole reads and writes at an offset
+ *
+ * Reads and writes are of all bytes or fail with a sentence; they have a place and move
+ * no position, so threads share a file.  Folders of many files park those that are not
+ * in use: such a file is opened for a read, and must be the one that it was.
+ */
 #include "formats/format.h"
 
 #include <errno.h>

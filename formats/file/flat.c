@@ -1,7 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * flat.c - groups that are arrays in files: finding the parts of a box and
- * moving their bytes
+ * flat.c - groups that are arrays in files: finding the parts of a box and moving their
+ * bytes
+ *
+ *	part	{file, offset, views, box}	a box of the group and where its bytes are
+ *	flat	parts in the order of their first layer, then first block
+ *
+ * What is asked for is a box, in memory in the layout of the group.  Of each part that
+ * has some of it the two views are narrowed to what they share, a plan of runs made of
+ * these, and the runs read or written.  Parts are found by binary search: none is longer
+ * than span[] along L or B, so those that begin that much before the box, or behind it,
+ * are skipped.
+ *
+ * Runs that are short and near each other go through a buffer of 256 KiB in one system
+ * call.  A read may take along up to seven bytes for each that is wanted; a write never
+ * does, as what is between belongs to others.
  */
 #include "formats/format.h"
 #include "lib/dump/read.h"

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* flat_parts.c - the parts of flat groups: kept in little room, checked, sorted */
+/*
+ * flat_parts.c - the parts of flat groups: kept in little room, checked, sorted
+ *
+ * A part is a box of a group and where its elements are in which file.  Folders have
+ * millions of them whose strides are the same: views are kept once, a part has the
+ * number of its views and an offset.
+ */
 #include "formats/format.h"
 
 #include <stdlib.h>

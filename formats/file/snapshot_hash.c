@@ -2,9 +2,14 @@
 /*
  * snapshot_hash.c - one XXH3 over all that a snapshot says about its data
  *
+ *	number		8 bytes, little-endian, two's complement
+ *	text		its length as a number, its bytes
+ *	optional	the number 0; or 1, then the text
+ *	table		the number 0; or 1, the number of entries, the entries: texts, or
+ *			numbers in as many bytes as they have in memory
+ *
  * The order of fields is that of kvtool-snapshot(5), for other programs to repeat.
- * Numbers are eight bytes, texts and tables begin with their length: different
- * snapshots give different bytes.
+ * Everything begins with its length: different snapshots give different bytes.
  */
 #include "formats/file/snapshot_hash.h"
 

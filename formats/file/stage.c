@@ -2,9 +2,9 @@
 /*
  * stage.c - files that get their names all together, or not at all
  *
- * See stage.h.  Names are exchanged in one call of the system where it can do that, so
- * that a name is never without a file; else the old one is set aside first.  Whatever
- * fails, what was done before is undone in reverse.
+ * See formats/stage.h.  Names are exchanged in one call of the system where it can do
+ * that, so that a name is never without a file; else the old one is set aside first.
+ * Whatever fails, what was done before is undone in reverse.
  */
 #define _GNU_SOURCE		/* renameat2 */
 #include "formats/stage.h"
