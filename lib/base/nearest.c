@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nearest.c - which word was meant: edit distance with swaps */
+/*
+ * nearest.c - which word was meant: edit distance with swaps
+ *
+ * Of two words of n and m letters n * m steps, in three rows of memory; words above 40
+ * letters are not compared.
+ */
 #include "lib/base/nearest.h"
 
 #include <ctype.h>

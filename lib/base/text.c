@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text.c - is this text, what may a line for people hold of it, and sizes for them */
+/*
+ * text.c - is this text, what may a line for people hold of it, and sizes for them
+ *
+ * UTF-8 by RFC 3629: no longer form than needed, no surrogate, nothing above U+10FFFF.
+ * What would act on a terminal is written out as \n or \x1b, so that a name in a file
+ * cannot move the cursor or turn the direction of a line.
+ */
 #include "lib/kvt/base.h"
 
 #include <stdio.h>

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* blockmap.c - the slots of a request from one block table to another */
+/*
+ * blockmap.c - the slots of a request from one block table to another
+ *
+ *	slot i of a request	block ids[(i - first) / slots], slot (i - first) % slots
+ *
+ * In: a table of each side, with block sizes of their own, and a range of slots.  Out:
+ * one span after the other, in order, each inside a block of either side; joined, if
+ * asked for, where whole blocks or slots follow each other in both pools.  Tables are
+ * checked once, before: the walk cannot fail and allocates nothing.
+ */
 #include "lib/kvt/connect.h"
 
 static enum kvt_status check_table(const struct kvt_block_table *table,

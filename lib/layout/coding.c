@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* coding.c - elements of packed contents that are no type of dumps */
+/*
+ * coding.c - elements of packed contents that are no type of dumps
+ *
+ * A row is a code: how many bits, the number of each, and how far its neighbours are,
+ * for what rounding may have done.  Facts: float4_e2m1 and float8_e8m0 as the OCP
+ * specification of microscaling formats has them; codes of ggml by its ggml-quants
+ * (iq4_nl's book, too); books of indices are those of TurboQuant in vLLM 0.32.
+ */
 #include "lib/layout/content_types.h"
 
 #include <math.h>

@@ -1,5 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* content.c - which bytes of a group of some shape are what */
+/*
+ * content.c - which bytes of a group of some shape are what
+ *
+ *	a row		[field 0][field 1] ...		of a slot, head, key or value
+ *	a page of	[field 0 of row 0][.. of row 1] ...	plane 0
+ *	planes		[field 1 of row 0][.. of row 1] ...	plane 1
+ *	blocks		[scale, codes][scale, codes] ...	of 32 numbers each
+ *
+ * In: a content type and the shape that a group of bytes has.  Out: a packing: how many
+ * rows there are, of how many numbers, and of each field where its first element is, the
+ * step from row to row, its coding, and which field scales it or is added.  A row that
+ * may be of any number of elements gets it from its width: wider with each step, so it
+ * is found by bisection.  What does not add up to the byte is refused.
+ */
 #include "lib/kvt/content.h"
 #include "lib/base/print.h"
 #include "lib/layout/content_types.h"

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* content_types.c - the table of quantised contents */
+/*
+ * content_types.c - the table of quantised contents
+ *
+ * A row is a layout of bytes; content_types.h says what a row of the table means, and
+ * kvtool-content(7) what each content is.  Where from: words of engines and layouts of
+ * latents and indexers are those of vLLM 0.32, SGLang 0.5.23, FlashMLA and FlashInfer,
+ * which the words name; mlx's and ggml's as in content_write.c and ggml.c; transformers'
+ * fp8 of 5.24.
+ */
 #include "lib/layout/content_types.h"
 
 #include <string.h>

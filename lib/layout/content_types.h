@@ -3,6 +3,13 @@
  * content_types.h - a row of the table of contents, and the codings of its fields;
  * not installed
  *
+ *	VALUES("nope", "fp8", 512, 0, 1)	512 fp8 in plane 0, scaled by field 1
+ *	SCALES("scales", "float32", 4, 0)	4 float32: one for each 128 of them
+ *	VALUES("rope", "bfloat16", 64, 0, -1)	64 bfloat16, unscaled
+ *
+ *	bytes	0		 512	     528	       656
+ *		[nope ..........][scales ...][rope ...........]
+ *
  * The fields of a plane lie one behind another, so a row of the table has counts and
  * no offsets.  A count is fixed, or a part of the numbers of a head vector.
  */

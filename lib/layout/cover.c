@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cover.c - proves that plans write a buffer exactly once */
+/*
+ * cover.c - proves that plans write a buffer exactly once
+ *
+ * The loops of a plan, sorted by stride, grow one run from its first byte on: a loop
+ * whose stride is the length so far makes it longer; a shorter one would write a byte
+ * twice.  A longer one leaves a gap that no later loop can fill, for those step over it,
+ * too: only another plan can, which begins where the run ends and repeats alike.  The
+ * proof is done if all of them are one run, from byte 0 to the last.  It looks at loops,
+ * never at bytes: its cost does not depend on the size.
+ */
 #include "lib/kvt/plan.h"
 
 /*

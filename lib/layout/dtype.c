@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dtype.c - element types: their names in every format, and their values */
+/*
+ * dtype.c - element types: their names in every format, and their values
+ *
+ * A row of TYPES is all that is known of a type; decoders are compiled of it, one a row.
+ *
+ *	bit	elem * 8 - 1 .. 0	sign | exponent | fraction	of a float
+ *
+ * Little-endian.  What an exponent and fraction of all ones is, or a zero with a sign,
+ * says enum kvt_number.  An encoder takes the nearest number, of two as near the even
+ * one: bits of neighbours differ by 1, so that rounding up is adding 1 to them, over the
+ * end of the fraction as well.
+ *
+ * Facts: names of safetensors, NumPy, PyTorch and ml_dtypes; IEEE 754; OCP's
+ * specification of 8-bit floating point (E4M3, E5M2) and of microscaling formats (E8M0).
+ */
 #include "lib/kvt/layout.h"
 #include "lib/base/nearest.h"
 

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout.c - reads, prints and compares layouts */
+/*
+ * layout.c - reads, prints and compares layouts
+ *
+ * In: a name of preset.c, a string of axes (order.c), two of them ("K:.. V:..") for keys
+ * and values that lie differently, or a tuple with the convention that says what its
+ * numbers are:
+ *
+ *	rfc:0,1,3,2,4	places in L B S H C	vllm:0,1,3,2,4	places in L B H S C
+ *
+ * A tuple without one is refused with both readings.  The string that is printed is a
+ * layout's identity; two of them agree on a shape if the copy from one to the other is
+ * one of equal strides.
+ */
 #include "lib/kvt/plan.h"
 #include "lib/layout/words.h"
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* live.c - which tokens of a request a cache of some kind still needs */
+/*
+ * live.c - which tokens of a request a cache of some kind still needs
+ *
+ * lib/kvt/kind.h has the rule of each kind, as managers of vLLM 0.32 have it, and the
+ * source is theirs: single_type_kv_cache_manager.py.  What is dead is one range, so what
+ * is live is at most two.
+ */
 #include "lib/kvt/kind.h"
 
 bool kvt_retention_forgets(const struct kvt_retention *keep)

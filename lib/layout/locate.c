@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* locate.c - from a byte back to the element that it belongs to */
+/*
+ * locate.c - from a byte back to the element that it belongs to
+ *
+ * In: a view and an offset.  Out: the coordinates, or that no element is there.  Factors
+ * are digits, the largest stride first: a digit is right only if what is left is within
+ * the reach of all factors behind it.  If strides nest, as in every layout, that is one
+ * value each, and the search goes straight down; of strides that do not all are tried.
+ */
 #include "lib/kvt/view.h"
 
 #include <string.h>

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* order.c - reads axis strings: letters, split letters, x */
+/*
+ * order.c - reads axis strings: letters, split letters, x
+ *
+ *	L layers  B blocks  S (or N) slots  H heads  K keys and values  D elements
+ *	C K and D as one	D/8 .. D%8 an axis in two parts: 8 are inside
+ *	x what is left inside of a D before it, 16 bytes: D/x .. D%x
+ *
+ * The slowest first.  No axis stands twice but in two parts, which keeps an order in
+ * KVT_MAX_PARTS.
+ */
 #include "lib/layout/words.h"
 
 #include <string.h>

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* packing.c - the numbers of a packed content, by the fields that content.c made */
+/*
+ * packing.c - the numbers of a packed content, by the fields that content.c made
+ *
+ *	number = (code - zero) * scale + added, rounded where its maker rounds
+ *
+ * In: bytes and a packing.  Out: numbers in double, the same for each in any order; and
+ * how far off each may be for having been rounded to a code.  Codes are bits, the lowest
+ * first, in the orders of enum kvt_scale_order.  Of what is rotated a number needs all
+ * that were rotated with it.
+ */
 #include "lib/kvt/content.h"
 #include "lib/layout/content_types.h"
 

@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - two views of one shape become a fused strided copy */
+/*
+ * plan.c - two views of one shape become a fused strided copy
+ *
+ * In: where elements are in the source, and where in the destination.  Out: runs of bytes
+ * and at most KVT_MAX_LOOPS loops around them, each with a stride on either side.
+ *
+ *	1  each axis is cut wherever a factor of either view begins: a loop a part, with
+ *	   one stride in each.  Cuts must divide each other, or the copy is refused.
+ *	2  loops are sorted by their stride in the destination, so that writes ascend
+ *	3  from the fastest on a loop joins the one before, if on both sides it goes on
+ *	   where that ends: stride = n * stride of the other.  The innermost is a run.
+ *
+ * Steps 2 and 3 change the order in which elements are visited, and none of the pairs of
+ * addresses: so a plan copies each element once, whatever was fused.  A plan of two
+ * planes is two of these.  Cost: a few loops, however large the shape.
+ */
 #include "lib/kvt/plan.h"
 #include "lib/layout/loops.h"
 

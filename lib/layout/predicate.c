@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* predicate.c - what a layout promises about runs of bytes */
+/*
+ * predicate.c - what a layout promises about runs of bytes
+ *
+ * In: an order and a shape.  Out: whether a block, a head of it, or a layer is one run,
+ * and how kernel blocks lie.  Parts of extent 1 are nowhere in memory and are left out
+ * first; then each question is whether some axes are the tail of what is left.
+ */
 #include "lib/layout/words.h"
 
 /* The parts of an order that are anywhere in memory: their extent is not 1. */

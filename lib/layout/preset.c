@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* preset.c - the layouts that have names, and names that are refused */
+/*
+ * preset.c - the layouts that have names, and names that are refused
+ *
+ * A name is looked up by itself, '_' and '-' and case alike, then as letters of axes.
+ * One that several projects use for different orders is not guessed: ambiguous[] has
+ * what may be meant.
+ *
+ * Facts: names with a prefix are those of enums of the projects: KVCacheLayout of vLLM
+ * 0.32.0, KvBlockLayout of Dynamo's KVBM, KVCacheLayoutType of FlexKV, the layouts of
+ * HiCache's host pools in SGLang 0.5.23, EngineKVFormat of LMCache 0.5.6.
+ */
 #include "lib/base/nearest.h"
 #include "lib/layout/words.h"
 

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rotation.c - head vectors that are kept in another basis, and back */
+/*
+ * rotation.c - head vectors that are kept in another basis, and back
+ *
+ * Sylvester's matrix of n rows is ones and minus ones, and its own inverse but for a
+ * factor n: so undoing is the same butterflies, n log n sums, and a division.  The
+ * signed one, vLLM's of int4_per_token_head, changes signs before it, in blocks of the
+ * largest power of two in n.
+ */
 #include "lib/layout/content_types.h"
 
 #include <math.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shape.c - names of axes, sizes of shapes, boxes */
+/*
+ * shape.c - names of axes, sizes of shapes, boxes
+ *
+ * Sizes are products of extents from files: each is checked, also where another one is 0.
+ */
 #include "lib/kvt/layout.h"
 
 #include <string.h>

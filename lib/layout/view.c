@@ -1,5 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view.c - where the elements of a layout are in memory */
+/*
+ * view.c - where the elements of a layout are in memory
+ *
+ * In: the order of axes, a shape.  Out: an offset and factors, and element (l, b, ..) is
+ * at
+ *
+ *	offset + sum over factors of  index[axis] / div % n * stride	bytes
+ *
+ * An axis that is split has two factors.  Elements of 4 bytes, B 2, S 4, D 8, in the
+ * order "B D/4 S D%4", which engines write with an x:
+ *
+ *	axis	B	D	S	D
+ *	div	1	4	1	1
+ *	n	2	2	4	4
+ *	stride	128	64	16	4
+ *
+ * Dense strides are the products of what is inside.  Narrowing changes the offset and
+ * the n of the outermost factor of an axis, or fixes that one and goes on inside it; a
+ * range that cuts through a group that the layout keeps together is refused.  Whatever a
+ * size is multiplied by is checked before, so no address overflows behind
+ * kvt_view_end().
+ */
 #include "lib/kvt/view.h"
 #include "lib/layout/words.h"
 
