@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sha256.c - SHA-256 (FIPS 180-4) and HMAC (RFC 2104) */
+/*
+ * sha256.c - SHA-256 (FIPS 180-4) and HMAC (RFC 2104)
+ *
+ * Blocks of 64 bytes are mixed into eight words; the last one ends with a bit 1, zeros
+ * and the number of bits, most significant byte first.  One pass, any number of calls.
+ */
 #include "lib/hash/sha256.h"
 
 #include <stdio.h>

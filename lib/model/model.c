@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model.c - the caches of all layers of a model together */
+/*
+ * model.c - the caches of all layers of a model together
+ *
+ * In: groups of layers, each a spec preset with numbers, and the type of the cache.
+ * Out: of each what it takes on a rank and in a block, and the sum.  A type of a cache
+ * that is no element type makes another preset of a spec: forms[], wide[] and keys[], as
+ * vLLM 0.32 does by --kv-cache-dtype.
+ */
 #include "lib/kvt/model.h"
 #include "lib/base/nearest.h"
 #include "lib/base/print.h"

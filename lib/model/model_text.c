@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model_text.c - caches as words: "gqa:layers=80,heads=8,head-dim=128" */
+/*
+ * model_text.c - caches as words: "gqa:layers=80,heads=8,head-dim=128"
+ *
+ *	KIND[:KEY=N[,KEY=N]..]		keys[]; kinds are those of spec_preset.c
+ *
+ * Writing gives what reading takes: keys in the order of keys[], those that are 0 left
+ * out.
+ */
 #include "lib/kvt/model.h"
 #include "lib/base/keys.h"
 #include "lib/base/nearest.h"

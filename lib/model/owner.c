@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* owner.c - which rank holds which heads and tokens, and who gives them to whom */
+/*
+ * owner.c - which rank holds which heads and tokens, and who gives them to whom
+ *
+ *	heads >= ranks	8 heads, 4 ranks: 0 1 | 2 3 | 4 5 | 6 7
+ *	heads < ranks	2 heads, 4 ranks: 0 | 0 | 1 | 1		replicas
+ *	neither number divides the other: refused
+ *
+ * A rank of the destination gets what it holds from its candidates, the source ranks
+ * that may have it, each the part that no candidate before it gave.  Shares ascend with
+ * the rank, so that part is one range and follows from the neighbour alone.
+ */
 #include "lib/kvt/spec.h"
 
 /* Products of two counts of ranks or units must fit. */

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice.c - what two ranks of a transfer exchange, as ranges */
+/*
+ * slice.c - what two ranks of a transfer exchange, as ranges
+ *
+ * In: a spec and a rank of each side.  Out: for each part (heads; of a conv state x, B
+ * and C) where the common range begins on either side and how long it is.  Parts follow
+ * each other on a rank, each as long as its share there.  Both specs must mean the same
+ * slot; block sizes and pages may differ.  slice_proof.c shows that nothing is lost or
+ * doubled, without these functions.
+ */
 #include "lib/kvt/spec.h"
 
 #include <string.h>

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec.c - what follows from a spec, and which specs contradict themselves */
+/*
+ * spec.c - what follows from a spec, and which specs contradict themselves
+ *
+ *	slot = content of a head * heads of the rank	page = slots of a block * slot
+ *	planar content: the page is what it is, and heads cannot be cut from it
+ *
+ * In: a spec of the whole model and a rank.  Out: its share, sizes of slot and page, the
+ * shape of a group.  Products are checked: a spec comes from files and options.
+ */
 #include "lib/kvt/spec.h"
 
 #include <string.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_class.c - the classes of specs that vLLM 0.32 has, and what each of them does */
+/*
+ * spec_class.c - the classes of specs that vLLM 0.32 has, and what each of them does
+ *
+ * A row of rules[] is a class of its kv_cache_interface.py: its name there and in events,
+ * which tokens it lets go of (single_type_kv_cache_manager.py), and what a transfer must
+ * move of it.  How many blocks a request takes at most, and how long its table is, are as
+ * vLLM counts them for memory.
+ */
 #include "lib/kvt/spec.h"
 
 #include <stddef.h>

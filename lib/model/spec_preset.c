@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* spec_preset.c - the caches that models and engines have, as specs */
+/*
+ * spec_preset.c - the caches that models and engines have, as specs
+ *
+ * In: a name and numbers, all that is missing said at once.  Out: a spec: content of a
+ * slot, heads, tokens a slot stands for.  A row of recipes[] is a name, a function that
+ * makes the content, and what it needs; sizes of fixed contents are those of
+ * lib/layout/content_types.c.
+ */
 #include "lib/kvt/spec.h"
 
 #include <stddef.h>

@@ -2,6 +2,15 @@
 /*
  * codec.c - plain tile <-> stored tile: the filter pipeline of a snapshot
  * (shuffle, zstd, Fletcher-32) without HDF5, so that any thread may run it
+ *
+ *	plain		n elements of e bytes
+ *	shuffled	byte 0 of all elements, then byte 1 of all, ...
+ *	framed		one zstd frame of that, if it is shorter
+ *	stored		that, and 4 bytes of Fletcher-32, little-endian
+ *
+ * A bit of filter_mask says which stages were left out, by their number in the pipeline,
+ * as HDF5 counts them.  In and out are the caller's buffers; all lengths are checked
+ * against the tiling before anything is decoded, and the checksum before the frame is.
  */
 #include "lib/tile/codec.h"
 

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash.c - hashes over semantic coordinates; the definition is kvtool-digest(1) */
+/*
+ * hash.c - hashes over semantic coordinates; the definition is kvtool-digest(1)
+ *
+ *	content		XXH3 of 128 bits of a cell's bytes
+ *	cell		XXH3 of 128 bits of 56 bytes: content, low and high, then layer,
+ *			position, slot, head, component, of 8 bytes each, little-endian
+ *	request		that of its id, each half made odd, times the sum of its cells
+ *
+ * Sums are modulo 2^64, of each half by itself; ops/digest says which cells there are.
+ */
 #include "lib/tile/hash.h"
 
 #include <string.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backend_order.c - which backend vLLM asks first, and which one it takes */
+/*
+ * backend_order.c - which backend vLLM asks first, and which one it takes
+ *
+ * Lists are those of its platforms, cuda.py and rocm.py, by compute capability: read from
+ * the releases of release.c, and a condition says since when a name is in it.
+ */
 #include "lib/vllm/backend.h"
 
 #include <string.h>

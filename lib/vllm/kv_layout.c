@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kv_layout.c - the order that vLLM gives the caches of a model */
+/*
+ * kv_layout.c - the order that vLLM gives the caches of a model
+ *
+ * In: of each worker the layouts that its backends take, in their order of preference,
+ * and those that connectors ask for.  Out: one for all, or why there is none.  Rows are
+ * the six of KVCacheLayout in vLLM 0.32; NHD and HND are the words of releases before
+ * for LBNHC and LBHNC.
+ */
 #include "lib/kvt/choice.h"
 
 #include <stdio.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* release.c - the releases of vLLM whose facts are known */
+/*
+ * release.c - the releases of vLLM whose facts are known
+ *
+ * A release stands for those up to the next one here: a row says what changed with it.
+ */
 #include "lib/kvt/release.h"
 
 #include <stdio.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zeroing.c - are fresh blocks of a cache zeroed? */
+/*
+ * zeroing.c - are fresh blocks of a cache zeroed?
+ *
+ * As vLLM decides it: where there is a recurrent state, and since 0.32 where layers of
+ * attention that share a pool differ in type or quantisation.
+ */
 #include "lib/kvt/choice.h"
 
 #include <string.h>
