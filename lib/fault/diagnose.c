@@ -2,11 +2,12 @@
 /*
  * diagnose.c - which fault makes one cache of the other?
  *
- * Every row of the table is held against the window (check.c), those that need a map
- * of what lies where after the others.  If none explains it, the heads that differ are
+ * Every row of the table is held against the window (check.c), those that need a map of
+ * what lies where after the others.  If none explains it, the heads that differ are
  * looked at alone, as those of one rank of 2, of 3, ...; a fault of tensor parallelism
  * hits no others.  If that does not help either, several things are wrong: what explains
- * most of it, exactly, is found in the same places.
+ * most of it, exactly, is found in the same places.  What no row predicts element by
+ * element has no name.
  *
  * That second search is by far the longer one.  Who asks for one fault waits for it only
  * where that fault, tested alone, has an answer.

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fault.h - a row of the table of faults, and what rows look at; private to lib/fault */
+/*
+ * fault.h - a row of the table of faults, and what rows look at; private to lib/fault
+ *
+ *	heads.c, pages.c, shifts.c, moves.c, values.c	rows, and what each predicts
+ *	table.c		all of them; plant.c: what is predicted, written
+ *	window.c	what rows look at, and where elements of it are
+ *	check.c, join.c, scale.c	is a prediction right, with which arguments?
+ *	diagnose.c	which row explains what differs
+ *
+ * A fault that moves elements is one function: of an element's place, the place that its
+ * value is taken from.  Planting and diagnosing ask the same one, so that what is planted
+ * is what is looked for.
+ */
 #ifndef KVT_FAULT_H
 #define KVT_FAULT_H
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heads.c - heads that stand where other heads should */
+/*
+ * heads.c - heads that stand where other heads should
+ *
+ *	swap-heads	a b c d		->	a c b d
+ *	copy-head	a b c d		->	a b b d
+ *	rank-map	0 1 | 2 3	->	0 2 | 1 3	dealt to ranks like cards
+ */
 #include "lib/fault/fault.h"
 
 static bool has_heads(const struct fault_case *c)

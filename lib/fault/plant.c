@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plant.c - choose what is open about a fault, and make it happen */
+/*
+ * plant.c - choose what is open about a fault, and make it happen
+ *
+ * In: a window, a fault, and the arguments that are given.  Others are drawn from their
+ * ranges by a seed until the row finds them valid: the same seed, the same fault.  Out:
+ * the bytes with the fault, and how many elements are others than they were.
+ */
 #include <math.h>
 #include <string.h>
 

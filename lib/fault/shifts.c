@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* shifts.c - tokens, blocks and layers where others should be */
+/*
+ * shifts.c - tokens, blocks and layers where others should be
+ *
+ * A token of a request is found by its table: slots before the first of a block are the
+ * last of the block before it (window->prev), and so on; what is before a request's
+ * first or after its last token came from elsewhere, and nothing can be predicted.
+ */
 #include <stdlib.h>
 
 #include "lib/fault/fault.h"

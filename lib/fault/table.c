@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* table.c - the table of faults, and what a row of it makes of an element */
+/*
+ * table.c - the table of faults, and what a row of it makes of an element
+ *
+ * The table is five, one after the other, each with its functions: heads.c, pages.c,
+ * shifts.c, moves.c, values.c.  A row predicts from where in the expected cache, or of
+ * what value, an element of the suspect is: planting applies that, and a diagnosis
+ * compares with it, so that one cannot differ from the other.
+ */
 #include "lib/fault/fault.h"
 
 #include <inttypes.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* values.c - elements in their place, with another value */
+/*
+ * values.c - elements in their place, with another value
+ *
+ * Zeros, no numbers, bytes in the other order, and what scale.c explains: factors, limits
+ * and flipped bits, which are not predicted element by element but tested all at once.
+ */
 #include "lib/fault/fault.h"
 
 #include <math.h>

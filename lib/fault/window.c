@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* window.c - the window of a cache that a fault is looked for or planted in */
+/*
+ * window.c - the window of a cache that a fault is looked for or planted in
+ *
+ *	[layers][blocks][slots][heads][keys, values][elements]	dense, in memory
+ *
+ * A window knows ids of layers and blocks, which slots are live, which block comes before
+ * and after another in a request, and the layout that the whole has in memory: where that
+ * can be had, faults of pages and of memory are asked for as well.
+ */
 #include "lib/fault/fault.h"
 
 #include <inttypes.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* aggregate.c - when all workers have finished with a request */
+/*
+ * aggregate.c - when all workers have finished with a request
+ *
+ * A countdown from the expected number of reports, begun by the first one, as vLLM's
+ * KVOutputAggregator keeps it: it does not ask who reports, so that two reports of one
+ * worker count as of two.
+ */
 #include "lib/kvt/connect.h"
 
 const char *kvt_direction_name(enum kvt_direction d)

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* canonical.c - one allocation for all layers of a model, and when it applies */
+/*
+ * canonical.c - one allocation for all layers of a model, and when it applies
+ *
+ *	row of block b	[page of layer 0][page of layer 1] ...	nblocks rows
+ *
+ * In: a model's groups, what its connector asks for and the orders of its backends.
+ * Out: the reasons against one allocation, a bit each, in the order in which vLLM asks
+ * (#37885); or the sizes of rows, and the view that a layer has of them.
+ */
 #include "lib/kvt/connect.h"
 
 #include <string.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connector.c - arithmetic of vLLM's connectors, and what they do to blocks */
+/*
+ * connector.c - arithmetic of vLLM's connectors, and what they do to blocks
+ *
+ * Ratios of TP and block sizes and the ranks to read from are its own, with an error
+ * where it would divide with a remainder.  What a receiver does to a block that arrived,
+ * of another layout or block size, is a permutation of that block in place: here it is a
+ * plan from one view of it to another.
+ */
 #include "lib/kvt/connect.h"
 
 #include "lib/layout/words.h"

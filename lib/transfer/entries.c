@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* entries.c - the entries of a block mapping, in order and checked */
+/*
+ * entries.c - the entries of a block mapping, in order and checked
+ *
+ *	an entry	src_block, src_slot -> dst_block, dst_slot, count
+ *
+ * In: spans from block tables, in any order, in the caller's memory.  Out: sorted by
+ * source, what several requests share kept once.  A slot of either side that has two
+ * partners stands beside itself once they are sorted by that side, and is refused.  n
+ * log n in entries, by a heap in place: nothing here allocates.
+ */
 #include "lib/transfer/xfer.h"
 
 

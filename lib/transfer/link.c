@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link.c - the closed form: one batch of operations on an idle link */
+/*
+ * link.c - the closed form: one batch of operations on an idle link
+ *
+ *	time = setup + f(n * op, bytes / rate)
+ *
+ * f says how far operations and the wire overlap: their sum (1), the root of the sum of
+ * squares (2) or fourth powers (4), or the larger (inf).  All in doubles, by operations
+ * that are exact or correctly rounded, so that it is the same everywhere.
+ */
 #include "lib/kvt/link.h"
 
 #include <math.h>

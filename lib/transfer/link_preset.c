@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link_preset.c - links whose figures somebody published */
+/*
+ * link_preset.c - links whose figures somebody published
+ *
+ * A row: name, overlap, setup, an operation, posting it, bytes a second, slice; how good
+ * the figures are, and whose they are.
+ */
 #include "lib/kvt/link.h"
 
 #include <stddef.h>

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops.c - walks the ops of a pair of ranks by ascending source offset */
+/*
+ * ops.c - walks the ops of a pair of ranks by ascending source offset
+ *
+ * A nest of loops (nest.c) is walked with a frame a level.  What a level repeats evenly
+ * is not walked but kept as copies of a row; a row that is one run is one op, and copies
+ * that follow each other on both sides become part of it.  An op is held back until the
+ * next one does not join it, so ops are as long as their scope allows.  Memory: the
+ * frames.
+ */
 #include "lib/transfer/xfer.h"
 
 /* The next row: equal runs of which none joins its neighbour in the row. */

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* regions.c - a pair of ranks as few strided copies */
+/*
+ * regions.c - a pair of ranks as few strided copies
+ *
+ * In: a nest.  Out: plans, one after the other: entries that are alike and evenly apart,
+ * in both pools, are one plan with a loop around them; else an entry is a plan, or where
+ * its slots lie in parts of a split axis, a slot.  All regions together move the bytes
+ * of the ops, each once; their order is not that of the source.
+ */
 #include "lib/transfer/xfer.h"
 
 void kvt_xfer_regions_start(struct kvt_xfer_regions *regions,

@@ -5,6 +5,9 @@
  * A list passes three stages, each of which looks one element ahead at most:
  * descriptors in the stack's order, neighbours that are merged, operations that
  * gather several of these or are cut.  Nothing is stored.
+ *
+ * Rows of stacks[] are names; what the first three do is from vLLM's NIXL and Mooncake
+ * connectors, and lib/kvt/stack.h says it.
  */
 #include "lib/kvt/stack.h"
 #include "lib/transfer/xfer.h"

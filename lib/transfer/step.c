@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step.c - one step of one loop of a pair of ranks */
+/*
+ * step.c - one step of one loop of a pair of ranks
+ *
+ * A level is one of six kinds: a plain loop, ranges of channels, blocks that have
+ * entries, outer parts of a slot, entries of a block, planes.  A step gives the child's
+ * place on both sides, and how often that repeats at one stride: walked by ops.c,
+ * counted by tally.c.
+ */
 #include "lib/transfer/xfer.h"
 
 struct kvt_frame kvt_frame_root(const struct kvt_nest *nest)

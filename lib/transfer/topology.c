@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* topology.c - which ranks of other engines a rank reads from */
+/*
+ * topology.c - which ranks of other engines a rank reads from
+ *
+ * In: the sizes of both engines and a rank of this one.  Out: remote ranks to shake
+ * hands with, and of these the ones to read which heads from.  Of ranks that hold the
+ * same heads the first is asked.  As vLLM 0.32 divides them; lib/kvt/topology.h has the
+ * words.
+ */
 #include "lib/kvt/topology.h"
 
 #include <string.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* views.c - do two elements of a side share a byte? */
+/*
+ * views.c - do two elements of a side share a byte?
+ *
+ * Loops by ascending stride: if each steps over all that the ones before it reach, no
+ * two elements meet.  Two planes do not meet if one ends, in every turn of the loops
+ * that step over both, before the other begins.  What is not shown so is refused: it may
+ * overlap.
+ */
 #include "lib/transfer/xfer.h"
 
 #include <string.h>

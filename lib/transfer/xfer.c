@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xfer.c - a transfer of one group: both sides, what moves, which ranks */
+/*
+ * xfer.c - a transfer of one group: both sides, what moves, which ranks
+ *
+ * In: a spec, a layout, ranks and a pool of each side, and the entries of a block
+ * mapping.  Out: a transfer that has been checked: both sides mean the same slot, entries
+ * are inside their pools, no two elements of a side share a byte.  Ranks that deal heads
+ * out by modulo are ranks of other names that hold them in groups, so that one way of
+ * cutting does.
+ */
 #include "lib/transfer/xfer.h"
 
 #include <string.h>

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xfer.h - what the files that plan transfers share; for lib/ only */
+/*
+ * xfer.h - what the files that plan transfers share; for lib/ only
+ *
+ *	xfer.c		both sides, the moves between ranks (model/slice.c)
+ *	entries.c	which slots of the source go where: spans, sorted by source
+ *	nest.c		of one pair of ranks the loops, slowest source stride first
+ *	step.c		one step of one loop
+ *	ops.c		all of them in turn: copies (source, destination, length)
+ *	tally.c		how many those are, without walking them
+ *	regions.c	the same bytes as few strided copies (struct kvt_plan)
+ *	stack.c		what a connector posts of them
+ *	prove.c, views.c	every byte that moves is written exactly once
+ */
 #ifndef KVT_XFER_H
 #define KVT_XFER_H
 
