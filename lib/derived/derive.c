@@ -3,7 +3,7 @@
  * derive.c - a dump out of steps: lists of leaves, snapshot, what stays as it is
  *
  * The caller guarantees that the products of a group are disjoint; then so are its
- * parts, which is what makes counting a proof (tiles.c).
+ * parts, which is what makes counting a proof (lib/dump/tiles.c).
  */
 #include "lib/derived/derive.h"
 

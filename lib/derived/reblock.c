@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reblock.c - which way each group goes to another block size */
+/*
+ * reblock.c - which way each group goes to another block size
+ *
+ *	pool	a block becomes several of the pool, where it lies, or neighbours one;
+ *		block ids follow by a rule (reblock_pool.c)
+ *	gather	blocks are made anew in the order of requests (reblock_gather.c)
+ *
+ * A pool is cut where its blocks can be divided, or its neighbours joined, without a
+ * request noticing; else each request's slots are gathered.  What no request has is
+ * counted as stale.
+ */
 #include "lib/derived/reblock.h"
 #include "lib/base/print.h"
 

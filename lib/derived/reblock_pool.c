@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reblock_pool.c - a pool that is cut anew where it lies */
+/*
+ * reblock_pool.c - a pool that is cut anew where it lies
+ *
+ *	larger	blocks k*i .. k*i + k - 1 become block i: ids must follow each other
+ *		from a multiple of k, and so must every k entries of a table
+ *	smaller	block b becomes b*k .. b*k + k - 1, wherever it is used
+ *
+ * New ids are the old ones divided, or times k.  Nothing moves: spans say which slots of
+ * which old blocks a new one has.  What a table does not fill is left out of it.
+ */
 #include "lib/derived/reblock.h"
 #include "lib/base/print.h"
 

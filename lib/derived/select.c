@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* select.c - one group of a dump by explicit indices */
+/*
+ * select.c - one group of a dump by explicit indices
+ *
+ * In: lists of layers and blocks, and runs of heads, K and channels, each with where it
+ * comes from and where it goes.  Out: a dump of one group with that, and an error if any
+ * slot of it would have an element that the source does not have.
+ */
 #include <stdlib.h>
 #include <string.h>
 

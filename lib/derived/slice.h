@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice.h - private to the files of slice; merge shares what is said of channels */
+/*
+ * slice.h - private to the files of slice; merge shares what is said of channels
+ *
+ *	slice.c			requests' blocks, layers, blocks; then heads of groups
+ *	slice_channels.c	channels of a conv state, and components
+ *	slice_transfer.c	what one rank gives another
+ *	slice_requests.c	requests, their tokens, tables numbered anew
+ *
+ * A slice reads nothing: it is a derivation (derive.h) of the source, of which each group
+ * lists the layers and blocks that it keeps and the runs of heads and channels.
+ */
 #ifndef KVT_SLICE_H
 #define KVT_SLICE_H
 

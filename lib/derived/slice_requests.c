@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice_requests.c - requests by name, and of them the tokens of a range */
+/*
+ * slice_requests.c - requests by name, and of them the tokens of a range
+ *
+ * Who is not named goes.  A request whose blocks were left out keeps the tokens before
+ * the first of them; one of a window, whose table is its end, keeps none.  Of a range
+ * the table loses its entries on both sides, and first_token says where it begins then.
+ */
 #include "lib/derived/slice.h"
 
 #include <stdlib.h>

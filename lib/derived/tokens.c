@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokens.c - the blocks of a request in the order of its tokens, as a dump */
+/*
+ * tokens.c - the blocks of a request in the order of its tokens, as a dump
+ *
+ * In: a group, a request, a range of its tokens; none is all of them.  Out: a selection
+ * of the blocks of its table that hold these, and the slot at which the first token is.
+ * A token that the engine has let go of is refused: no zeros stand for it.
+ */
 #include "lib/kvt/derive.h"
 
 #include <stdlib.h>

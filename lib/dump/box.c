@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* box.c - boxes and tiles of a group: cutting, walking, copying between them */
+/*
+ * box.c - boxes and tiles of a group: cutting, walking, copying between them
+ *
+ * A box is a range on each axis.  A copy is two placed boxes (a layout, the box that a
+ * buffer has, its bytes), narrowed to what is copied, and a plan between these views.
+ * The plan of the last copy is kept: most copies of a pass are the same one elsewhere.
+ */
 #include "lib/dump/read.h"
 
 #include <stdlib.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cut.c - how a group is cut into boxes that threads work on one at a time */
+/*
+ * cut.c - how a group is cut into boxes that threads work on one at a time
+ *
+ * In: extents, tiles and orders of both sides, the most bytes of a box.  Out: layers and
+ * blocks of a box.  Boxes end where tiles of both sides do, so that no tile is decoded or
+ * encoded twice, and grow first along the axis in which flat files have their bytes
+ * together; of two files that disagree, along both.
+ */
 #include "lib/dump/read.h"
 #include "lib/layout/words.h"
 

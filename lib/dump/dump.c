@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dump.c - asking and closing dumps, leaf and derived alike */
+/*
+ * dump.c - asking and closing dumps, leaf and derived alike
+ *
+ * A dump counts references to its leaves; the last one closes the files.  A leaf as a
+ * dump is one part of all elements.
+ */
 #include "lib/dump/map.h"
 #include "lib/snapshot/saved.h"
 

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leaf_memory.c - leaves over buffers of the caller, and over a constant */
+/*
+ * leaf_memory.c - leaves over buffers of the caller, and over a constant
+ *
+ * A group is one array in its layout; of a constant no byte exists until it is read.
+ */
 #include "lib/dump/map.h"
 
 #include <stdlib.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* seen.c - hashes of what was decoded of leaves: seen.h */
+/*
+ * seen.c - hashes of what was decoded of leaves: seen.h
+ *
+ * A table a group of a leaf: [L][B][H][K] of u64, 0 where nothing is known.  Threads
+ * store without a lock: two that decode the same tile store the same hash.
+ */
 #include "lib/dump/seen.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* span_list.c - growing lists of slots that belong together, by blocks of one side */
+/*
+ * span_list.c - growing lists of slots that belong together, by blocks of one side
+ *
+ * Sorted once by the block that they are for, so that a box finds its own in log n steps.
+ */
 #include "lib/dump/span_list.h"
 
 #include <stdlib.h>

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device.c - plans through a GPU: in, permuted, out */
+/*
+ * device.c - plans through a GPU: in, permuted, out
+ *
+ *	upload stream	[in of box 1][in of box 2]...
+ *	kernel stream		     [plan of 1  ][plan of 2]...
+ *	download stream				  [out of 1 ]...
+ *
+ * Steps of a box follow each other by events, those of several boxes overlap.
+ */
 #include "lib/run/device_pool.h"
 
 #include "lib/kvt/kernels.h"

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* device_pool.c - opening a GPU, and sets of its memory for the workers of a pipeline */
+/*
+ * device_pool.c - opening a GPU, and sets of its memory for the workers of a pipeline
+ *
+ * A set is memory to copy from, to, and to keep; workers take one each and wait where
+ * there are fewer.  As many are made as the device has room for, at least one.  With
+ * --device=auto what fails before data was touched is told once, and the CPU does the
+ * work.
+ */
 #include "lib/run/device_pool.h"
 
 #include <stdlib.h>

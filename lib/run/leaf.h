@@ -25,7 +25,7 @@ struct kvt_leaf {
 	struct kvt_layout runs[KVT_MAX_GROUPS];	/* of tiles: tile_runs() */
 	struct kvt_layout indexed;	/* kvt_dump_indexed(); no planes: NULL */
 	struct kvt_proven proven;
-	/* data that has no checksum of its own is read by leaf_held.c */
+	/* data that has no checksum of its own is read by lib/dump/leaf_held.c */
 	bool held[KVT_MAX_GROUPS];
 	bool settles;			/* ops->settle has something to do */
 	const char *checks;		/* what was held against what; or NULL */

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipeline.c - the only file that starts threads */
+/*
+ * pipeline.c - the only file that starts threads
+ *
+ * Boxes are handed out by number.  What must happen in order (bytes of a stream, sums
+ * whose last digits count) waits for its turn, so that results do not depend on the
+ * number of threads; the failure that is told is the one of the lowest box.  Workers are
+ * as many as memory has room for, and each has its buffers before the first box.
+ */
 #include "lib/run/pipeline.h"
 
 #include <pthread.h>

@@ -2,9 +2,11 @@
 /*
  * pipeline.h - read, decode, run plans, encode, write: boxes and threads
  *
- * A command that touches the data of a group cuts it into boxes (some layers x
- * some blocks x everything else) and hands them to worker threads.  Memory is
- * bounded by workers x buffers of one box, whatever the file's size.
+ * A command that touches the data of a group cuts it into boxes (some layers x some
+ * blocks x everything else) and hands them to worker threads.  Memory is bounded by
+ * workers x buffers of one box, whatever the file's size.  Output does not depend on the
+ * number of threads: how a group is cut does not either, and what is in order waits for
+ * its turn (pipeline.c).
  */
 #ifndef KVTOOL_PIPELINE_H
 #define KVTOOL_PIPELINE_H
@@ -118,7 +120,7 @@ struct kvt_work {
 	int64_t total_bytes;		/* for the progress line */
 	/*
 	 * NULL: fn does all.  Else fn leaves the result of its box in the worker, and
-	 * several processes may divide the boxes: share.h.
+	 * several processes may divide the boxes: lib/kvt/share.h.
 	 */
 	kvt_merge_fn *merge;
 	int64_t result_bytes;		/* the most that a result has */

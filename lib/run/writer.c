@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writer.c - asking a writer of any format, and writing through it */
+/*
+ * writer.c - asking a writer of any format, and writing through it
+ *
+ * A writer begins with struct kvt_writer_head, which has the snapshot, the tilings and
+ * the calls of its format: lib knows no format by name.
+ */
 #include "lib/run/writer.h"
 
 /* A pointer to a struct is one to its first member. */

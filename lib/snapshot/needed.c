@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* needed.c - which slots of a request are needed, by its table and its group's kind */
+/*
+ * needed.c - which slots of a request are needed, by its table and its group's kind
+ *
+ *	tokens	first_token ........... first_token + ntokens
+ *	slots	[dead][live ...........]	of the blocks in its table, in order
+ *		null blocks and holes are not there
+ *
+ * In: a request, its table in a group, the kind's rule (lib/layout/live.c).  Out: ranges
+ * of slots that something still needs, with the block and slot of each.  A table of a
+ * group that forgets may have its last blocks alone: then it is read from its end.
+ */
 #include "lib/kvt/snapshot.h"
 
 #include <stdlib.h>

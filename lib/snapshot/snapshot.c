@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot.c - struct kvt_snapshot: copies, and what follows from its fields */
+/*
+ * snapshot.c - struct kvt_snapshot: copies, and what follows from its fields
+ *
+ * Everything in it is owned by it, so a copy is deep.  What several files ask, ids,
+ * names, halves, scales, sizes of states and holes, is answered here, once; what must
+ * hold between fields is snapshot_check.c's.
+ */
 #include "lib/kvt/snapshot.h"
 
 #include <assert.h>
