@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy_blocks.c - is each block the one of the base or of the other that it should be? */
+/*
+ * copy_blocks.c - is each block the one of the base or of the other that it should be?
+ *
+ * Each block of the output is compared with the base or with the other dump, by one map
+ * from blocks to blocks a side: so all are compared once.
+ */
 #include "lib/ops/write/copy_blocks.h"
 
 #include <stdio.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pairs.c - which element of one dump is which of another: pairs.h */
+/*
+ * pairs.c - which element of one dump is which of another: pairs.h
+ *
+ * Of an axis: ids of A are sorted, those of B looked up.  Of slots: by ids of layers and
+ * blocks, or by request and token, a slot of B at a time.  A place that several of one
+ * side could mean has the first of them.
+ */
 #include "lib/base/print.h"
 #include "lib/ops/compare/pairs.h"
 

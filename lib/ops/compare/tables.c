@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tables.c - do requests have the tokens and blocks that they should have? */
+/*
+ * tables.c - do requests have the tokens and blocks that they should have?
+ *
+ * By ids of requests and of blocks, entry by entry from the token that both tables begin
+ * at or behind.
+ */
 #include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
 

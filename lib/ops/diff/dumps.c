@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dumps.c - kvt_diff(): two open dumps, told group by group and element by element */
+/*
+ * dumps.c - kvt_diff(): two open dumps, told group by group and element by element
+ *
+ * Alignment, comparison, diagnosis, in that order, for all pairs; then what was found is
+ * told through callbacks, so that a program over libkvt gets what kvtool diff prints.
+ */
 #include "lib/kvt/ops.h"
 #include "lib/ops/diff/attend.h"
 

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* internal.h - between the files of lib/ops/diff */
+/*
+ * internal.h - between the files of lib/ops/diff
+ *
+ *	align.c, partners.c, alike.c, slots.c	which group, request and slot is which
+ *	basis.c, states.c, views.c		how both sides are read as one shape
+ *	pass.c, diff.c, measure.c		a pair in chunks: equal, or how far apart
+ *	meter.c, table.c, coordinates.c		numbers measured, counted, and where
+ *	diagnose.c				which fault explains it
+ *	attend_plan.c, attend.c, attend_row.c	what it does to attention
+ */
 #ifndef KVT_OPS_DIFF_INTERNAL_H
 #define KVT_OPS_DIFF_INTERNAL_H
 

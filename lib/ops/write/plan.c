@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - decide how the bytes of each group travel, and let them */
+/*
+ * plan.c - decide how the bytes of each group travel, and let them
+ *
+ *	tiles on both sides, alike, one order inside	moved as they are stored
+ *	tiles on both sides, alike, another order	decoded, permuted, encoded
+ *	anything else					boxes are read, cut, put
+ *
+ * In: dumps and writers.  Out: for each group the boxes (lib/dump/cut.c), and for a
+ * tile, or a box, one plan from the source's order to the destination's, which must
+ * cover the destination exactly (lib/layout/cover.c) before a byte is written.
+ */
 #include "lib/ops/write/plan.h"
 
 #include <string.h>

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* put.c - one box of a group into a writer, as an array or in ranges */
+/*
+ * put.c - one box of a group into a writer, as an array or in ranges
+ *
+ *	gather	box -> tile -> its bytes in the file	any thread, any order
+ *	wait	encoded tiles of a box, one after the other in memory
+ *	place	offsets of all of them			in turn: box i after box i - 1
+ *	write	neighbours together			any thread
+ *
+ * Only placing is in turn, and it moves no data.  So the file is the same whatever the
+ * number of threads, and nobody waits for a disk while another could be placed.  An
+ * array has its place from the start and is written at once.  Cells, the hashes that a
+ * digest is made of, are taken from the plain bytes on the way.
+ */
 #include "lib/ops/write/put.h"
 
 #include <string.h>

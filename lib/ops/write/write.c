@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write.c - one box of each dump into its writer */
+/*
+ * write.c - one box of each dump into its writer
+ *
+ * A box is done tile by tile where plan.c found tiles that both sides have, else it is
+ * read whole, in the order of the destination, and put.  Hashes of cells come from the
+ * source if it proves them, or are made of what goes by; if both are there they must
+ * agree.
+ */
 #include "lib/ops/write/write.h"
 
 #include <stdlib.h>
