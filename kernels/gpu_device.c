@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_device.c - devices, their memory, streams and events */
+/*
+ * gpu_device.c - devices, their memory, streams and events
+ *
+ * Every call enters the device's context first, as frameworks in the same process change
+ * it.  What lets go of memory is tried even where that fails.
+ */
 #include "kernels/gpu_host.h"
 
 #include <limits.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_driver.c - the vendors, their libraries, and what their codes mean */
+/*
+ * gpu_driver.c - the vendors, their libraries, and what their codes mean
+ *
+ * Nothing is linked: the driver's library is opened when a GPU is asked for, and each
+ * call found by its name.  Facts: CUDA's cuda.h, whose calls have versions in their
+ * names; HIP's hip_runtime_api.h, and numbers of attributes of HIP 5.2.
+ */
 #include "kernels/gpu_host.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_launch.c - from a plan to launches of kernels */
+/*
+ * gpu_launch.c - from a plan to launches of kernels
+ *
+ *	tile	two loops that swap what is fastest go through shared memory
+ *	lanes	threads share a run, of runs that are long
+ *	spread	a thread has units of many short runs
+ *
+ * The width of a unit, 16 bytes down to 1, follows from all strides and both addresses,
+ * and from that and the plan which it is: best().  Figures: bench/GPU.md.
+ */
 #include "kernels/gpu_host.h"
 
 #include <string.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gpu_shape.c - the arguments of a kernel, from a plan */
+/*
+ * gpu_shape.c - the arguments of a kernel, from a plan
+ *
+ * A thread finds its place by dividing by extents, which are numbers to multiply with: x
+ * / n is (the upper half of x * mul, plus x) >> shift.  A unit is as wide as the lowest
+ * bit that any address of either side, or the run, has.
+ */
 #include "kernels/gpu_host.h"
 
 void kvt_gpu_div_init(struct gpu_div *div, uint32_t n)

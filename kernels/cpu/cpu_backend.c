@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu_backend.c - which kernels the host has, and which one a plan gets */
+/*
+ * cpu_backend.c - which kernels the host has, and which one a plan gets
+ *
+ * By what the processor says of itself at run time; of those the last row of its kind.
+ */
 #include "kernels/cpu/cpu_kernels.h"
 
 #include <stddef.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu_cast.c - which casts the host has, and chunks of elements through them */
+/*
+ * cpu_cast.c - which casts the host has, and chunks of elements through them
+ *
+ *	elements -> float32, a chunk -> * times * by -> elements
+ *
+ * Any pair of types goes through float32, so that there is a load and a store a type,
+ * not a cast a pair.  Types without vector code are loaded and stored one by one.
+ */
 #define TARGET
 
 #include "kernels/cpu/cpu_cast.h"

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu_nest.c - the loops of a plan, sorted into those of a leaf and the rest */
+/*
+ * cpu_nest.c - the loops of a plan, sorted into those of a leaf and the rest
+ *
+ *	leaf	the innermost loop, along the destination (d), with the one whose source
+ *		steps are one run (s), and the innermost of the others (b)
+ *	rest	odometer: offsets are added on, and taken back at the end of a loop
+ *
+ * A leaf is one call.  Where its two loops are a transposition of runs of 1 to 16 bytes
+ * it is a tile in registers, of an instruction set no wider than a row; else rows are
+ * copied.
+ */
 #include "kernels/cpu/cpu_kernels.h"
 
 /* Which loop, if any, runs along the source. */
