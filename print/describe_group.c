@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe_group.c - facts of a group for people: memory as it is drawn, sizes, proof */
+/*
+ * describe_group.c - facts of a group for people: how memory lies, what is in it, what
+ * proves it
+ *
+ * In the order kind and type, content, layout, memory, layers, heads, sizes, blocks,
+ * parts; tiles and what is proven where that is asked for or not all of it is.  What is
+ * not known has no line.
+ */
 #include "print/describe.h"
 
 #include <stdlib.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe_text.c - facts for people; may change, --json is the interface */
+/*
+ * describe_text.c - facts of a dump for people; may change, --json is the interface
+ *
+ * The file in one sentence, where it is from, requests, groups (describe_group.c), and
+ * last what nothing proves, what is known of the data and what to type next.  For
+ * comparison the same facts have names in one column.
+ */
 #include "print/out/say.h"
 #include "lib/kvt/tile.h"
 #include "print/describe.h"

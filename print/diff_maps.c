@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_maps.c - where the differences are: as text, as CSV, and into files */
+/*
+ * diff_maps.c - where the differences are: as text, as CSV, and into files
+ *
+ *	text	a character a cell: . none, 1 to 9 tenths that differ, # all
+ *	CSV	group,map,layer,column,compared,different,max_abs,rel_l2
+ *
+ * A map is layers by heads, or layers by stretches of tokens or blocks; columns that are
+ * too many for a line are added up.
+ */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json_out.c - small helpers over jansson that remember a failure */
+/*
+ * json_out.c - small helpers over jansson that remember a failure
+ *
+ * What could not be put in, for want of memory, is told once, by json_print(): so who
+ * builds an object asks nothing.  All output is ASCII, and text that is not UTF-8, a
+ * name of a file say, has '?' for each such byte.  Numbers that are not finite are null.
+ */
 #include "print/out/json_out.h"
 #include "print/out/text_file.h"
 

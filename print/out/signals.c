@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* signals.c - a flag for the pipeline, and a death by the right signal */
+/*
+ * signals.c - a flag for the pipeline, and a death by the right signal
+ *
+ * A handler sets 'interrupted' and nothing else, and the second signal kills.  Whoever
+ * works looks at it between boxes, removes what was staged and returns; main() then dies
+ * by the same signal, so that a shell sees what it expects.
+ */
 #include "print/out/signals.h"
 
 #include <pthread.h>

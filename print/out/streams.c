@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* streams.c - dumps from standard input, and to standard output */
+/*
+ * streams.c - dumps from standard input, and to standard output
+ *
+ * Readers need files that they can read anywhere in.  Standard input is such a file, or
+ * its bytes are first copied to one in TMPDIR that has no name any more: it is gone with
+ * the process, however that ends.  Then the operand '-' is a path to descriptor 0.  What
+ * goes to standard output is staged, verified, and copied when it is complete.
+ */
 #include "print/out/streams.h"
 
 #include <errno.h>

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* text_file.c - reading and writing contracts and reports */
+/*
+ * text_file.c - reading and writing contracts, reports and other small files of text
+ *
+ * Read whole, up to a limit, from pipes as well.  Written beside the name first, then
+ * renamed, all of several or none (formats/stage.h); what is a pipe or a device is
+ * written to as it is.  A long text may instead be printed: standard output is that file
+ * from text_divert() to text_divert_end(), and a signal makes printing fail, not the
+ * program.
+ */
 #define _GNU_SOURCE		/* fopencookie */
 #include "print/out/text_file.h"
 #include "print/out/leftovers.h"

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calibrate.c - kvtool transfer-sim calibrate: a link from what was measured */
+/*
+ * calibrate.c - kvtool transfer-sim calibrate: a link from what was measured
+ *
+ * In: rows of bytes, operations and time (formats/log/measured.c).
+ * lib/transfer/link_fit.c fits; here the fit is also made of every second row and held
+ * against the others, which is the error that one may expect of a size that was not
+ * measured.
+ */
 #include <inttypes.h>
 #include "formats/parse/json.h"
 #include <math.h>

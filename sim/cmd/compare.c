@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compare.c - kvtool transfer-sim compare: what changed between two results */
+/*
+ * compare.c - kvtool transfer-sim compare: what changed between two results
+ *
+ * Two trees of JSON are walked together; what is in one alone, or differs, is told with
+ * its path.  Objects of a list are paired by the keys that tell them apart (identity[])
+ * where they have such, whatever their order; else by place.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* receive.c - transfer-sim receive: what vLLM does to blocks that it has received */
+/*
+ * receive.c - transfer-sim receive: what vLLM does to blocks that it has received
+ *
+ * A block of the receiver is 'ratio' blocks of the sender, one after the other, each
+ * with heads outside of slots: "L B S/x H S%x C".  lib/ops/receive plans the permutation
+ * of one block; here it is printed, or done to blocks of a dump, or undone.
+ */
 #include "sim/cmd/options.h"
 
 #include <string.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sweep.c - kvtool transfer-sim sweep: which deployment is fastest, and why */
+/*
+ * sweep.c - kvtool transfer-sim sweep: which deployment is fastest, and why
+ *
+ * All choices of block size, TP, stack, gather and layouts, in that order of loops, are
+ * one list.  Each is planned and timed by itself, so that shards may have some of them;
+ * rows come back in the order of the list, whoever made them.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* topology.c - transfer-sim topology: which ranks of other engines a rank reads from */
+/*
+ * topology.c - transfer-sim topology: which ranks of other engines a rank reads from
+ *
+ * In: the rank here and each remote engine, as KEY=VALUE.  Which ranks is lib/transfer's
+ * (lib/kvt/topology.h), as vLLM's NIXL connector has it; here it is printed, with the
+ * line of the engine's own log that says the same.
+ */
 #include "sim/cmd/options.h"
 
 #include <stdlib.h>

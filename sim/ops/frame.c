@@ -1,5 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frame.c - frames as bytes, and bytes as frames */
+/*
+ * frame.c - frames as bytes, and bytes as frames
+ *
+ *	head	0 "KVT2"   4 u32 type   8 u64 bytes of the payload   16
+ *	HELLO	u64 hash of the plan
+ *	ASK	6 u64: part, rank, layers from, to, blocks from, to
+ *	OPS	u32 rank of the source, u32 n, n of u64 source, destination, length;
+ *		then the bytes of the ops, one after the other, at most 1 MiB
+ *	END	-
+ *	FAIL	u32 status, a sentence
+ *	NONCE	u8: is there a secret?  32 bytes
+ *	PROOF	32 bytes, as sim/wire/handshake.c makes them
+ *	ADDRESS	UCX's own		BYE	-
+ *
+ * Little-endian.  A length that a payload of that type cannot have is refused by its
+ * head, before there is room for it.
+ */
 #include "sim/ops/frame.h"
 #include "lib/base/print.h"
 

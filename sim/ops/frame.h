@@ -20,7 +20,7 @@ enum wire_type {
 	WIRE_FAIL,			/* either: status and sentence */
 	WIRE_BYE,			/* destination: all is well */
 	WIRE_ADDRESS,			/* both, for UCX: where a worker is reached */
-	WIRE_NONCE,			/* both, first of all: handshake.h */
+	WIRE_NONCE,			/* both, first of all: sim/wire/handshake.h */
 	WIRE_PROOF,
 	WIRE_NTYPES
 };

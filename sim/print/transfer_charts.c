@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer_charts.c - ranks by ranks, sizes of operations, and the timeline */
+/*
+ * transfer_charts.c - ranks by ranks, sizes of operations, and the timeline
+ *
+ * Of more than 64 ranks neighbours share a cell of the matrix, so that a picture has a
+ * bound whatever the deployment.
+ */
 #include "sim/print/transfer_picture.h"
 
 #include <inttypes.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer_map.c - a block as rows of bytes, coloured by operation */
+/*
+ * transfer_map.c - a block as rows of bytes, coloured by operation
+ *
+ * A row is a run of addresses, cut where an operation ends or bytes do not follow each
+ * other; of more than 64 such parts a row has neighbours drawn together.  data-at,
+ * data-n and data-op say what a rectangle is, so that a test can hold them against the
+ * list of operations.
+ */
 #include "sim/print/transfer_picture.h"
 
 #include <inttypes.h>

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* handshake.c - nonces, and proofs of a shared secret */
+/*
+ * handshake.c - nonces, and proofs of a shared secret
+ *
+ *	proof	HMAC-SHA-256(secret, "kvtool wire 2: source" or ".. listener", filled up
+ *		to 24 bytes with zeros, nonce of the listener, nonce of the source)
+ *
+ * Compared in a time that does not tell how much of it is right.  A secret is a file that
+ * nobody else may change, nor read but for its group.
+ */
 #include "sim/wire/handshake.h"
 
 #include <errno.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* socket.c - sockets that neither wait forever nor end half-way unnoticed */
+/*
+ * socket.c - sockets that neither wait forever nor end half-way unnoticed
+ *
+ * Sockets do not block; every wait is a poll() up to a point in time, one of the frame
+ * and one of the whole transfer, and looks once a second for a signal.  Addresses beyond
+ * the loopback interface need a secret.  A frame's head is believed only as far as its
+ * type allows (sim/ops/frame.c).
+ */
 #include "sim/wire/socket.h"
 
 #include <errno.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ucx.c - the bytes of frames over UCX, for two processes that TCP joined */
+/*
+ * ucx.c - the bytes of frames over UCX, for two processes that TCP joined
+ *
+ * The library is opened by its name when it is asked for; nothing is linked.  A stream
+ * of bytes, one request at a time; who waits polls, busily at first, then every 100 us,
+ * and looks at the TCP connection, which tells that a peer is gone where shared memory
+ * does not.  What is not through by its time, or at a signal, is cancelled.
+ */
 #include "sim/wire/ucx.h"
 
 #if KVT_UCX
