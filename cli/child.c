@@ -2,8 +2,8 @@
 /*
  * child.c - fork, exec, and a look now and then
  *
- * Signals only set a flag here (signals.h), and waitpid() goes on after one: so it is
- * asked at short times that grow, and what runs is ended when the flag is set.
+ * Signals only set a flag here (print/out/signals.h), and waitpid() goes on after one:
+ * so it is asked at short times that grow, and what runs is ended when the flag is set.
  */
 #include "cli/child.h"
 

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* help.c - texts that belong to no command */
+/*
+ * help.c - texts that belong to no command
+ *
+ * Most are tables of the program itself: faults, layouts, formats, types, contents.
+ * Which backends of vLLM put bytes into a layout is asked of lib/vllm, for a shape with
+ * extents that tell all axes apart; releases in which backends take any order are told
+ * without names.
+ */
 #include "cli/cli.h"
 #include "print/specs.h"
 #include "lib/kvt/write.h"

@@ -2,7 +2,12 @@
 /*
  * main.c - the command table, and how kvtool begins and ends
  *
- * Nothing is printed here that a command should say itself.
+ *	command -> enum kvt_status -> finish(): a caught signal kills now; else the one
+ *	sentence on standard error, standard output flushed and checked -> exit status
+ *
+ * The exit status is the number of the status (lib/kvt/base.h), made worse where what
+ * was printed could not be written.  Nothing is printed here that a command should say
+ * itself.
  */
 #include "cli/cli.h"
 #include "cli/shard/shard.h"

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* models.c - where models are, and reading one */
+/*
+ * models.c - where models are, and reading one
+ *
+ * A NAME is a file or folder, or that of a file in the folder of models, or the id on a
+ * hub of one of these.  Where there is none, names that have all words and numbers of
+ * what was asked, in its order, are offered, or the nearest by spelling that has the
+ * same numbers: llama-70b is no slip of llama-8b.
+ */
 #include "cli/models.h"
 
 #include <ctype.h>

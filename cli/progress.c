@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* progress.c - percentage, rate and time left, for people */
+/*
+ * progress.c - percentage, rate and time left, for people
+ *
+ * One line on a terminal's standard error, drawn at most every 100 ms and wiped at the
+ * end; nothing where that is no terminal, and nothing in less than 100 ms.  A command of
+ * several passes shows one percentage, which never shrinks.
+ */
 #include "cli/progress.h"
 #include "cli/cli.h"
 #include "cli/shard/shard.h"

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rewrite.c - from operands to what is written: opened, fitted, cast, or shared out */
+/*
+ * rewrite.c - from operands to what is written: opened, fitted, cast, or shared out
+ *
+ * rewrite_dump() asks in this order.  The first two make another dump, of which the rest
+ * is asked; then one of the others writes it:
+ *
+ *	--dtype			numbers of another type
+ *	format of one pool	groups put into one; of one request: that one cut out
+ *	--cache-dtype=template	rewrite_retyped(): the types of another state file
+ *	--shard			rewrite_parts(): a snapshot a patch
+ *	-o -			staged in TMPDIR, then copied to standard output
+ *	else			rewrite_alone(): create, plan, run, verify, publish
+ */
 #include "cli/rewrite.h"
 
 #include <ctype.h>

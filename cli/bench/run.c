@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - one copy, timed on the CPU or on a GPU, and checked */
+/*
+ * run.c - one copy, timed on the CPU or on a GPU, and checked
+ *
+ * Each contender copies the same noise, after poison, and must give what the reference
+ * gives; times are sorted, and the median is told.
+ */
 #include "cli/bench/bench.h"
 
 #include <stdio.h>

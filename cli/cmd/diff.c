@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff.c - kvtool diff: do two dumps hold the same values, and if not, where */
+/*
+ * diff.c - kvtool diff: do two dumps hold the same values, and if not, where
+ *
+ * split_operands() says whose dumps are whose, open_side() opens them, of ranks one dump
+ * of all; kvt_diff's parts align, compare and diagnose (lib/ops/diff), attend() asks
+ * what it does to attention.  Exit status 1: something differs by more than what was
+ * allowed.
+ */
 #include <stdlib.h>
 #include <string.h>
 

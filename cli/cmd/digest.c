@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest.c - a digest over what the bytes mean, not where they are */
+/*
+ * digest.c - a digest over what the bytes mean, not where they are
+ *
+ * A digest is a sum of hashes of cells (lib/tile/hash.c), so rows are sums of sums: of a
+ * layer, a head, a block over all groups, rows of one key are sorted next to each other
+ * and added.  No digest covers the types: rows remember their groups, and --types names
+ * these.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expect.c - layout contracts: write one, check dumps against it */
+/*
+ * expect.c - layout contracts: write one, check dumps against it, compare two
+ *
+ * Data is read only for clauses with a digest.  Modes layout, backend and others are what
+ * vLLM would choose, commands of their own.
+ */
 #include "cli/cmd/expect/modes.h"
 #include "cli/progress.h"
 #include "cli/expect/expect.h"

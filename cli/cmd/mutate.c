@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mutate.c - plant a fault in a dump, so that a check can be checked */
+/*
+ * mutate.c - plant a fault in a dump, so that a check can be checked
+ *
+ * The bytes of one group, faulty, replace those of the dump: a derived dump, which is
+ * written as any other.  What is printed is where the fault is and what it changed.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

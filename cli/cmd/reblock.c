@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reblock.c - a dump with blocks of another size */
+/*
+ * reblock.c - a dump with blocks of another size
+ *
+ * lib/derived/reblock.c decides for each group: kept, regrouped where it lies, or
+ * gathered by requests.  What was written is verified by request and token
+ * (lib/ops/compare), since ids of blocks are new.
+ */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* size.c - kvtool size: the caches that a model needs, and what they take */
+/*
+ * size.c - kvtool size: the caches that a model needs, and what they take
+ *
+ * In: a model (config.json, params.json, GGUF, specs as words), and how it is run: TP,
+ * types of the cache, blocks, drafts, requests.  Out: a row for each TP and type.  What a
+ * row cannot be is said in it, unless it was asked for by name: then it is an error.  The
+ * sizes are lib/model's; of transformers and llama.cpp those of formats/model.
+ */
 #include "cli/cmd/size_llama.h"
 #include "cli/cmd/size_plan.h"
 #include "cli/cmd/size_sample.h"

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slice.c - part of a dump as a dump of its own */
+/*
+ * slice.c - part of a dump as a dump of its own
+ *
+ * Options become a struct kvt_slice_options; lib/derived/slice.c makes the part and
+ * cli/rewrite.c writes it.  A rank that sends nothing is an answer, and no dump.
+ */
 #include "cli/set.h"
 #include "lib/base/number.h"
 #include "print/out/json_out.h"

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* workers.c - kvtool workers: is every request finished by all of them? */
+/*
+ * workers.c - kvtool workers: is every request finished by all of them?
+ *
+ * Each line of the log goes to two that listen: lib/ops/workers replays what is
+ * finished, and formats/log/extras.c what lies beside it.  What either finds is a line,
+ * or an element of a list.  Exit status 1: a problem was found.
+ */
 #include "cli/opt.h"
 #include "formats/log/extras.h"
 #include "formats/log/workers.h"

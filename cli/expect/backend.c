@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backend.c - could this backend, or a connector, use these bytes? */
+/*
+ * backend.c - could this backend, or a connector, use these bytes?
+ *
+ * In: a group, and the releases that are meant.  Out: of which of these it is so, or the
+ * reasons against it in the newest: vLLM's own, as lib/vllm has them, and where bytes
+ * lie.
+ */
 #include "cli/expect/expect.h"
 
 #include <string.h>

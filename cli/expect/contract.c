@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* contract.c - reading a contract: lines, groups, clauses */
+/*
+ * contract.c - reading a contract: lines, groups, clauses
+ *
+ *	kvtool-contract 1		the first line
+ *	KEY OP VALUE | VALUE		a clause, of the dump
+ *	group ID, group *		from here on of that group, or of every one
+ *	# comment			"a value" with blanks, bars or signs in quotes
+ *
+ * kvtool-contract(5) has the grammar.  Lines are cut up in place; errors have their
+ * number.
+ */
 #include "cli/expect/contract.h"
 
 #include <limits.h>

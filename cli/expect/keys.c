@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.c - the clauses there are, and how their values are written */
+/*
+ * keys.c - the clauses there are, and how their values are written
+ *
+ * A row of keys[]: its name, how its value is written, whether it is of a group, and the
+ * field of describe --json that it is compared with; without one judge.c computes it.
+ * kvtool-contract(5) has them for people.
+ */
 #include "cli/expect/contract.h"
 
 #include <ctype.h>

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c - results as other programs want them: JUnit, TAP, GitHub, JSON */
+/*
+ * report.c - results as other programs want them: JUnit, TAP, GitHub, JSON
+ *
+ *	JUnit	<testsuite> of each dump, <testcase> of each clause, <failure> or <error>
+ *	TAP	version 13: a line of each clause; a dump that cannot be read is one, too
+ *	GitHub	::error file=CONTRACT,line=N,title=..::TEXT	for what does not hold
+ *
+ * What a format would take for its own is escaped by a table each; bytes that are no
+ * UTF-8 or act on a terminal are '?'.
+ */
 #include "cli/expect/expect.h"
 
 #include <string.h>

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* write.c - the contract that a dump holds to */
+/*
+ * write.c - the contract that a dump holds to
+ *
+ *	kvtool-contract 1
+ *	KEY = VALUE		a clause a line, of the dump
+ *	group ID		of each group
+ *	KEY = VALUE
+ *	# KEY = VALUE		what holds and is more than the dump says: backends
+ *
+ * Written is what a larger or smaller pool of the same engine holds, too: the number of
+ * blocks stands there as a comment, and strides outside of blocks do not, unless the
+ * pool is asked for; of names of layers there is what they have in common.
+ */
 #include "cli/expect/expect.h"
 #include "print/out/text_file.h"
 

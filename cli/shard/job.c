@@ -2,9 +2,14 @@
 /*
  * job.c - what a folder of results belongs to: a command, its inputs, its work list
  *
- * The fingerprint is a digest of a text: the version of kvtool, the words of the command,
- * the passes of the list, and of every word that names a file, or folder, the sizes and
- * times of the files in it.  What has another fingerprint is another job.
+ * The fingerprint is a digest of a text:
+ *
+ *	kvtool VERSION n		n: of what results have inside
+ *	word LENGTH:TEXT		of the command, but for --threads
+ *	file LENGTH:PATH SIZE TIME	of each word that names one, or folder: all in it
+ *	pass LABEL ABOUT PART UNITS BYTES
+ *
+ * What has another fingerprint is another job.
  */
 #include "cli/shard/shard.h"
 

@@ -52,7 +52,7 @@ bool shard_not_wanted(struct shard_result *result);
 KVT_MUST_CHECK enum kvt_status
 shard_mark_unwanted(const struct shard_job *job, const char *dir, int64_t unit,
 		    struct kvt_error *err);
-/* Are the parts of a unit what its result says?  Else 'why': rewrite_parts.c. */
+/* Are the parts of a unit what its result says?  Else 'why': cli/rewrite_parts.c. */
 bool shard_part_proven(const struct kvt_unit_result *result, const char *dir,
 		       int64_t group, struct kvt_error *why);
 KVT_MUST_CHECK enum kvt_status

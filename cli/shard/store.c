@@ -2,9 +2,12 @@
 /*
  * store.c - results of units as files
  *
- * A line of JSON that says which unit of which job it is, the bytes of the result, and a
- * line with the digest of all before it.  The file appears whole or not at all; the
- * digest finds what happened to it later.
+ *	{"kvtool_unit": 1, "job": .., "unit": 12, "begin": .., "bytes": n, ..}\n
+ *	n bytes, the result
+ *	32 hex digits\n			XXH3 of 128 bits of all before it
+ *
+ * shard.h has their names.  A file appears whole or not at all; the digest finds what
+ * happened to it later.
  */
 #include "cli/shard/shard.h"
 

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* words.c - --shard and its like, and what schedulers say in the environment */
+/*
+ * words.c - --shard and its like, and what schedulers say in the environment
+ *
+ * --shard is taken before a command sees its words, as all commands that can be divided
+ * have it.  With 'auto' exactly one of schedulers[] may be in the environment.  Facts:
+ * Slurm's job arrays, Kubernetes' indexed jobs, Open MPI's mpirun; numbers that do not
+ * begin at 0 or have steps are counted anew from 0.
+ */
 #include "cli/shard/shard.h"
 
 #include <stdlib.h>

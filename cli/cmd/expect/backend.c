@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* backend.c - kvtool expect backend: which of vLLM's backends could have this cache? */
+/*
+ * backend.c - kvtool expect backend: which of vLLM's backends could have this cache?
+ *
+ * For a group, or for what options say: all reasons that vLLM itself has against each
+ * backend of a release and platform (lib/vllm), and one of ours, that it puts the bytes
+ * in another order than the dump has.  Whom vLLM takes is the first of the platform's
+ * order without a reason, or the one that is selected.
+ */
 #include "cli/cmd/expect/modes.h"
 
 #include <string.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layout.c - kvtool expect layout: which order would vLLM give a cache? */
+/*
+ * layout.c - kvtool expect layout: which order would vLLM give a cache?
+ *
+ * In: what each worker's backends take, what connectors ask for, the specs of the
+ * caches.  lib/vllm/kv_layout.c chooses; here the three are made of options, of names of
+ * backends, or of a dump's own groups, and it is said where the bytes of each backend
+ * are under the order that came out.
+ */
 #include "cli/cmd/expect/modes.h"
 
 #include <stdlib.h>
