@@ -62,7 +62,7 @@ EXCEPTIONS = [
     ("lib/kvt/dump.h", r"a state of nothing", "llama.cpp's state file"),
     ("cli/cmd/reblock.c", r"one state", "of a recurrent group"),
     ("cli/cmd/size.c", r"pages of states", "recurrent ones of a model"),
-    ("print/describe_text.c", r'print_label."state"', "recurrent ones of a group"),
+    ("print/describe_group.c", r'print_label."state"', "recurrent ones of a group"),
     ("print/specs.c", r"of a state", "recurrent ones of a model"),
     ("sim/print/transfer_figures.c", r"state", "of a recurrent group"),
     ("formats/hdf5/axes.c", r'"state"', "a label in the file"),
