@@ -233,7 +233,7 @@ $(SHARED): $(CORE) $(ENGINEOBJS) $(LIBFORMATS) $(MAP)
 
 # An image that is not built is an empty file, and the program says so when asked.
 IMAGES   := $(B)/kernels/cuda.image $(B)/kernels/hip.image
-BODY     := kernels/gpu_body.inl kernels/gpu_plan.h
+BODY     := kernels/gpu_body.inl kernels/gpu_plan.h lib/layout/cast_bits.h
 compiler  = $(if $(filter 0,$(1)),,$(or $(2),$(if $(filter 1,$(1)),$(error $(3)))))
 USE_NVCC := $(call compiler,$(CUDA),$(NVCC),CUDA=1: no nvcc in PATH or /usr/local/cuda/bin)
 USE_HIPCC := $(call compiler,$(HIP),$(HIPCC),HIP=1: no hipcc in PATH)

@@ -24,6 +24,9 @@
  */
 #include "kernels/gpu_plan.h"
 
+#define CAST_FN	GPU_INLINE
+#include "lib/layout/cast_bits.h"
+
 /* ---- index arithmetic --------------------------------------------------- */
 
 GPU_INLINE uint32_t gpu_quotient(uint32_t x, const gpu_div &d)
@@ -359,6 +362,164 @@ GPU_INLINE void gpu_list_runs(char *dst, const char *src, const gpu_list &c,
 	}
 }
 
+/* ---- cast --------------------------------------------------------------- */
+
+template <int BYTES> struct gpu_word;
+template <> struct gpu_word<1> { typedef uint8_t held; };
+template <> struct gpu_word<2> { typedef uint16_t held; };
+template <> struct gpu_word<4> { typedef uint32_t held; };
+template <> struct gpu_word<8> { typedef uint64_t held; };
+template <> struct gpu_word<16> { typedef gpu_unit16 held; };
+
+/* By what numbers are multiplied, and then divided. */
+struct gpu_factors {
+	float times, by;
+};
+
+/* A type of BYTES is meant; the branches are the same for all threads. */
+template <int BYTES>
+GPU_INLINE float gpu_number(uint32_t element, uint32_t type)
+{
+	const int32_t bits = (int32_t)element;
+
+	if constexpr (BYTES == 4)
+		return cast_float_of(bits);
+	else if constexpr (BYTES == 2)
+		return type == CAST_f16 ? cast_from_f16(bits) : cast_from_bf16(bits);
+	else
+		return type == CAST_e4m3fn ? cast_from_e4m3fn(bits) :
+		       type == CAST_e5m2 ? cast_from_e5m2(bits) :
+					   cast_from_e4m3fnuz(bits);
+}
+
+template <int BYTES>
+GPU_INLINE uint32_t gpu_element(float number, uint32_t type)
+{
+	if constexpr (BYTES == 4)
+		return (uint32_t)cast_bits_of(number);
+	else if constexpr (BYTES == 2)
+		return (uint32_t)(type == CAST_f16 ? cast_to_f16(number) :
+						     cast_to_bf16(number));
+	else
+		return (uint32_t)(type == CAST_e4m3fn ? cast_to_e4m3fn(number) :
+				  type == CAST_e5m2 ? cast_to_e5m2(number) :
+						      cast_to_e4m3fnuz(number));
+}
+
+/* Arithmetic of a GPU forgets what NaN it was; that of the CPU keeps it, quiet. */
+GPU_INLINE float gpu_scaled(float number, const gpu_factors &f)
+{
+	const int32_t bits = cast_bits_of(number);
+	const int32_t nan = (bits & 0x7fffffff) > 0x7f800000;
+
+	return cast_float_of(cast_pick(nan, bits | 0x400000,
+				       cast_bits_of(number * f.times / f.by)));
+}
+
+template <typename S, typename D>
+GPU_INLINE uint32_t gpu_cast_one(uint32_t element, const gpu_cast &c,
+				 const gpu_factors &f, bool scaled)
+{
+	float number = gpu_number<sizeof(S)>(element, c.from);
+
+	if (scaled)
+		number = gpu_scaled(number, f);
+	return gpu_element<sizeof(D)>(number, c.to);
+}
+
+/* Elements that lie as accesses need them, from words of 4 bytes into such words. */
+template <typename S, typename D>
+GPU_INLINE void gpu_cast_wide(char *dst, const char *src, const gpu_cast &c,
+			      const gpu_factors &f, bool scaled)
+{
+	const int n = GPU_CAST_EACH(sizeof(S), sizeof(D));
+	typedef typename gpu_word<n * sizeof(S)>::held in_type;
+	typedef typename gpu_word<n * sizeof(D)>::held out_type;
+	gpu_parts<in_type, uint32_t> in;
+	gpu_parts<out_type, uint32_t> out;
+
+	in.whole = GPU_LOAD((const in_type *)src);
+	GPU_UNROLL
+	for (int i = 0; i < n; i++) {
+		const int s = i * (int)sizeof(S), d = i * (int)sizeof(D);
+		const uint32_t word = in.part[s / 4] >> (8 * (s % 4));
+		const uint32_t to = gpu_cast_one<S, D>(sizeof(S) == 4 ? word :
+						       (uint32_t)(S)word, c, f,
+						       scaled);
+
+		if (d % 4)
+			out.part[d / 4] |= to << (8 * (d % 4));
+		else
+			out.part[d / 4] = to;
+	}
+	GPU_STORE((out_type *)dst, out.whole);
+}
+
+/* One element, byte by byte if it has to be. */
+template <typename S, typename D>
+GPU_INLINE void gpu_cast_narrow(char *dst, const char *src, const gpu_cast &c,
+				const gpu_factors &f, bool scaled)
+{
+	uint32_t element = 0;
+
+	if (!c.bytes)
+		element = GPU_LOAD((const S *)src);
+	else
+		for (int i = 0; i < (int)sizeof(S); i++)
+			element |= (uint32_t)GPU_LOAD((const uint8_t *)src + i)
+				   << (8 * i);
+	element = gpu_cast_one<S, D>(element, c, f, scaled);
+	if (!c.bytes)
+		GPU_STORE((D *)dst, (D)element);
+	else
+		for (int i = 0; i < (int)sizeof(D); i++)
+			GPU_STORE((uint8_t *)dst + i, (uint8_t)(element >> (8 * i)));
+}
+
+/* Neighbours in the grid are neighbours in the destination, as in 'spread'. */
+template <typename S, typename D>
+GPU_INLINE void gpu_casts(char *dst, const char *src, const gpu_cast &c,
+			  const gpu_factors *factors)
+{
+	const uint32_t step = GPU_GRID * GPU_THREADS;
+	const int64_t n = GPU_CAST_EACH(sizeof(S), sizeof(D));
+
+	for (uint32_t x = GPU_BLOCK * GPU_THREADS + GPU_THREAD; x < c.total;
+	     x += step) {
+		gpu_factors f = { 1, 1 };
+		uint32_t run = x;
+		int64_t first = (int64_t)gpu_digit(run, c.per_run) * c.each;
+		int64_t from = first, to = first, pair = 0, left = c.run - first;
+		bool scaled;
+
+		GPU_UNROLL
+		for (int i = GPU_DIMS - 1; i >= 0; i--) {
+			const uint32_t k = gpu_digit(run, c.dims.div[i]);
+
+			from += k * c.dims.src[i];
+			to += k * c.dims.dst[i];
+			pair += k * c.factor[i];
+		}
+		if (factors) {
+			f.times = GPU_LOAD(&factors[pair].times);
+			f.by = GPU_LOAD(&factors[pair].by);
+		}
+		scaled = f.times < 1 || f.times > 1 || f.by < 1 || f.by > 1;
+		if (c.each == n && (left >= n || GPU_FAULT(9))) {
+			gpu_cast_wide<S, D>(dst + to * (int64_t)sizeof(D),
+					    src + from * (int64_t)sizeof(S), c, f,
+					    scaled);
+			continue;
+		}
+		left = left < c.each ? left : c.each;
+		GPU_NO_UNROLL
+		for (int64_t i = 0; i < left; i++)
+			gpu_cast_narrow<S, D>(dst + (to + i) * (int64_t)sizeof(D),
+					      src + (from + i) * (int64_t)sizeof(S), c, f,
+					      scaled);
+	}
+}
+
 /* ---- naive -------------------------------------------------------------- */
 
 /*
@@ -414,6 +575,12 @@ GPU_INLINE void gpu_copy_naive(char *dst, const char *src, const gpu_naive &c)
 	{								\
 		gpu_list_runs(dst, src, c, list);			\
 	}
+#define CAST(name, type, nd)						\
+	GPU_ENTRY void kvt_##name(char *dst, const char *src, gpu_cast c, \
+				  const gpu_factors *factors)		\
+	{								\
+		gpu_casts<type, gpu_word<nd>::held>(dst, src, c, factors); \
+	}
 #define NAIVE(name, type, nd)						\
 	GPU_ENTRY void kvt_##name(char *dst, const char *src, gpu_naive c) \
 	{								\
@@ -424,10 +591,12 @@ GPU_LANES_KERNELS(LANES)
 GPU_BLOCKS_KERNELS(BLOCKS)
 GPU_TILE_KERNELS(TILE)
 GPU_LIST_KERNELS(LIST)
+GPU_CAST_KERNELS(CAST)
 GPU_NAIVE_KERNELS(NAIVE)
 #undef SPREAD
 #undef LANES
 #undef BLOCKS
 #undef TILE
 #undef LIST
+#undef CAST
 #undef NAIVE

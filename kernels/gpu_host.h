@@ -146,6 +146,11 @@ kvt_gpu_copy(struct kvt_device *device, enum gpu_method method, void *dst,
 int kvt_gpu_choice(const struct kvt_plan *plan, const void *dst, const void *src);
 const char *kvt_gpu_kernel_name(int kernel);	/* "kvt_spread_16_4" */
 
+/* 'args' are addresses of the kernel's parameters; blocks loop over what is more. */
+KVT_MUST_CHECK enum kvt_status
+kvt_gpu_launch(struct kvt_device *device, int kernel, int64_t nblocks, void *args[],
+	       void *stream, struct kvt_error *err);
+
 /* ---- gpu_shape.c -------------------------------------------------------- */
 
 /* 1, 2, 4, 8 or 16: the widest access that all runs of the plan allow. */

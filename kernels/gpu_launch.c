@@ -41,23 +41,28 @@ struct job {
 	const int32_t *src_table, *dst_table;	/* either may be NULL */
 };
 
-static enum kvt_status launch(const struct job *job, int kernel, int64_t nblocks,
-			      void *arguments, struct kvt_error *err)
+enum kvt_status kvt_gpu_launch(struct kvt_device *d, int kernel, int64_t nblocks,
+			       void *args[], void *stream, struct kvt_error *err)
 {
-	struct kvt_device *d = job->device;
-	char *dst = job->dst;
-	const char *src = job->src;
-	const int32_t *tables[2] = { job->src_table, job->dst_table };
-	void *args[] = { &dst, &src, arguments, &tables[0], &tables[1] };
 	int code = d->driver.context_set(d->context);
 
 	if (nblocks > d->blocks_max)
 		nblocks = d->blocks_max;
 	if (!code)
 		code = d->driver.launch(d->kernel[kernel], (unsigned)nblocks, 1, 1,
-					GPU_THREADS, 1, 1, 0, job->stream, args,
-					NULL);
+					GPU_THREADS, 1, 1, 0, stream, args, NULL);
 	return code ? kvt_gpu_failed(d, code, err) : KVT_OK;
+}
+
+static enum kvt_status launch(const struct job *job, int kernel, int64_t nblocks,
+			      void *arguments, struct kvt_error *err)
+{
+	char *dst = job->dst;
+	const char *src = job->src;
+	const int32_t *tables[2] = { job->src_table, job->dst_table };
+	void *args[] = { &dst, &src, arguments, &tables[0], &tables[1] };
+
+	return kvt_gpu_launch(job->device, kernel, nblocks, args, job->stream, err);
 }
 
 /* ---- which kernel ------------------------------------------------------- */

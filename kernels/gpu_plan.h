@@ -20,6 +20,8 @@
  *   blocks  lanes, with the slowest loop taken through block tables
  *   tile    whole rows of the source into shared memory, out as whole rows
  *   list    (source, destination, length), lanes to each
+ *   cast    elements of another type than the source's, which has the access;
+ *           dims are the bytes of one of the destination
  *   naive   the plainest: one element a thread, 64-bit divisions
  */
 #define GPU_SPREAD_KERNELS(X)		\
@@ -52,12 +54,23 @@
 	X(tile_1, uint8_t, 6)
 #define GPU_LIST_KERNELS(X)		\
 	X(list, gpu_unit16, 0)
+#define GPU_CAST_KERNELS(X)		\
+	X(cast_1_1, uint8_t, 1)		\
+	X(cast_1_2, uint8_t, 2)		\
+	X(cast_1_4, uint8_t, 4)		\
+	X(cast_2_1, uint16_t, 1)	\
+	X(cast_2_2, uint16_t, 2)	\
+	X(cast_2_4, uint16_t, 4)	\
+	X(cast_4_1, uint32_t, 1)	\
+	X(cast_4_2, uint32_t, 2)	\
+	X(cast_4_4, uint32_t, 4)
 #define GPU_NAIVE_KERNELS(X)		\
 	X(naive_2, uint16_t, 12)	\
 	X(naive_1, uint8_t, 12)
 #define GPU_KERNELS(X)							\
 	GPU_SPREAD_KERNELS(X) GPU_LANES_KERNELS(X) GPU_BLOCKS_KERNELS(X) \
-	GPU_TILE_KERNELS(X) GPU_LIST_KERNELS(X) GPU_NAIVE_KERNELS(X)
+	GPU_TILE_KERNELS(X) GPU_LIST_KERNELS(X) GPU_CAST_KERNELS(X)	\
+	GPU_NAIVE_KERNELS(X)
 
 enum {
 	GPU_DIMS        = 6,		/* loops of one launch */
@@ -122,6 +135,21 @@ struct gpu_list {
 	uint32_t total;			/* entries times lanes, < 2^31 */
 	uint32_t lanes_log2;
 };
+
+/* Runs and strides are of elements.  Round k of loop i: factors k * factor[i] further. */
+struct gpu_cast {
+	struct gpu_dims dims;
+	int64_t run;
+	int64_t factor[GPU_DIMS];
+	uint32_t total;			/* threads' worth of work, < 2^31 */
+	uint32_t each;			/* elements of one: GPU_CAST_EACH(), or 1 */
+	struct gpu_div per_run;		/* such works of a run */
+	uint32_t from, to;		/* enum cast_element */
+	uint32_t bytes;			/* elements are not aligned: byte by byte */
+};
+
+/* What a thread takes at once where all runs are aligned to it, by bytes of elements. */
+#define GPU_CAST_EACH(from, to)	((from) == 4 || (to) == 4 ? 4 : 8)
 
 struct gpu_naive {
 	int64_t total;			/* elements */

@@ -249,10 +249,12 @@ static void run_tests(struct gpu_test *t)
 	gpu_check_layouts(t);
 	gpu_check_reblock(t);
 	gpu_check_lists(t);
+	gpu_check_casts(t);
 	gpu_check_stream(t, options.small);
 	if (t->executor) {
 		check_limits(t);
 		gpu_check_traffic(t);
+		gpu_check_cast_traffic(t);
 		gpu_check_faults(t);
 	} else if (!options.small) {
 		gpu_check_large(t);

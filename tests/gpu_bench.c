@@ -13,6 +13,8 @@
 
 enum { WARM = 3, TIMES = 21, PART = 16 << 20, SMALL = 256 << 10 };
 
+#define CAST_BY	0.0371f			/* as a calibrated scale may be */
+
 /* Two sets of buffers of 'nbytes', so that no cache serves a repeat. */
 struct bench {
 	struct gpu_test *t;
@@ -21,6 +23,7 @@ struct bench {
 	uint8_t *src[2], *dst[2], *pinned[2];
 	struct kvt_device_run *list, *host_list;	/* of the row that has one */
 	int64_t nruns;
+	struct kvt_device_factors *factors;	/* one, of the rows of casts */
 	void *begin, *end;
 	double d2d;				/* bytes a second, both ways */
 	FILE *json;
@@ -81,6 +84,7 @@ struct row {
 	int64_t run;
 	struct kvt_plan plan;
 	int64_t part;			/* of a list; 0: it is a plan */
+	const char *from, *to;		/* types of a cast; NULL: it is none */
 	enum gpu_method method;
 	enum { KERNEL, WITHIN, IN, OUT } copy;	/* a ceiling: by the driver */
 	double least;			/* fraction that is wanted */
@@ -90,6 +94,17 @@ struct row {
 static int64_t host_part(const struct bench *b)
 {
 	return b->nbytes < PART ? b->nbytes : PART;
+}
+
+/* As many elements as both buffers hold, each divided by a scale. */
+static struct kvt_device_cast cast_of(const struct bench *b, const struct row *r)
+{
+	struct kvt_device_cast c = { .from = kvt_dtype_find(r->from),
+				     .to = kvt_dtype_find(r->to),
+				     .factors = b->factors };
+
+	c.plan.run = b->nbytes / (c.from->elem > c.to->elem ? c.from->elem : c.to->elem);
+	return c;
 }
 
 static enum kvt_status run_row(struct bench *b, const struct row *r, int set,
@@ -106,6 +121,11 @@ static enum kvt_status run_row(struct bench *b, const struct row *r, int set,
 	if (r->copy == OUT)
 		return kvt_device_copy_out(d, b->pinned[set], b->src[set], host_part(b),
 					   NULL, err);
+	if (r->to) {
+		const struct kvt_device_cast cast = cast_of(b, r);
+
+		return kvt_device_cast(d, b->dst[set], b->src[set], &cast, NULL, err);
+	}
 	if (r->part)
 		return kvt_device_copy_runs(d, b->dst[set], b->src[set], b->list,
 					    b->nruns, r->part, NULL, err);
@@ -143,23 +163,50 @@ static double time_row(struct bench *b, const struct row *r)
 	return ms[b->times / 2];
 }
 
-/* The parts of a list on the host, which has room for both sides. */
-static int64_t check_list(struct bench *b, int64_t part)
+static int64_t differ_list(const struct bench *b, const uint8_t *dst, const uint8_t *src,
+			   int64_t part)
+{
+	int64_t bad = 0;
+
+	for (int64_t i = 0; i < b->nruns; i++)
+		for (int64_t k = 0; k < part; k++)
+			bad += dst[b->host_list[i].dst + k] !=
+			       src[b->host_list[i].src + k];
+	return bad;
+}
+
+/* Against the CPU's, a part at a time. */
+static int64_t differ_cast(const struct bench *b, const uint8_t *dst, const uint8_t *src,
+			   const struct row *r)
+{
+	const struct kvt_device_cast c = cast_of(b, r);
+	uint8_t want[4096];
+	const int64_t most = (int64_t)sizeof(want) / c.to->elem;
+	int64_t bad = 0;
+
+	for (int64_t at = 0, n; at < c.plan.run; at += n) {
+		n = c.plan.run - at < most ? c.plan.run - at : most;
+		kvt_cpu_cast(want, c.to, src + at * c.from->elem, c.from, n, 1, CAST_BY);
+		for (int64_t i = 0; i < n * c.to->elem; i++)
+			bad += want[i] != dst[at * c.to->elem + i];
+	}
+	return bad;
+}
+
+/* On the host, which has room for both sides. */
+static int64_t check_on_host(struct bench *b, const struct row *r)
 {
 	struct kvt_device *d = b->t->device;
 	uint8_t *src = malloc((size_t)b->nbytes), *dst = malloc((size_t)b->nbytes);
 	struct kvt_error err;
-	int64_t bad = 0;
+	int64_t bad;
 
 	if (!src || !dst)
 		check_bail_out("out of memory");
 	must(kvt_device_copy_out(d, src, b->src[0], b->nbytes, NULL, &err), &err);
 	must(kvt_device_copy_out(d, dst, b->dst[0], b->nbytes, NULL, &err), &err);
 	must(kvt_device_wait(d, NULL, &err), &err);
-	for (int64_t i = 0; i < b->nruns; i++)
-		for (int64_t k = 0; k < part; k++)
-			bad += dst[b->host_list[i].dst + k] !=
-			       src[b->host_list[i].src + k];
+	bad = r->to ? differ_cast(b, dst, src, r) : differ_list(b, dst, src, r->part);
 	free(src);
 	free(dst);
 	return bad;
@@ -174,8 +221,8 @@ static int64_t check_row(struct bench *b, const struct row *r)
 	for (int i = 0; i < 2; i++)
 		must(kvt_device_fill(d, b->dst[i], 0xa5, b->nbytes, NULL, &err), &err);
 	must(run_row(b, r, 0, &err), &err);
-	if (r->part)
-		return check_list(b, r->part);
+	if (r->part || r->to)
+		return check_on_host(b, r);
 	must(kvt_gpu_copy(d, GPU_NAIVE, b->dst[1], b->src[0], &r->plan, NULL, &err),
 	     &err);
 	must(kvt_device_wait(d, NULL, &err), &err);
@@ -190,6 +237,8 @@ static const char *kernel_of(const struct bench *b, const struct row *r)
 		return "(driver copy)";
 	if (r->part)
 		return "kvt_list";
+	if (r->to)
+		return "kvt_cast";
 	if (r->method != GPU_BEST)
 		return names[r->method];
 	return kvt_gpu_kernel_name(kvt_gpu_choice(&r->plan, b->dst[0], b->src[0]));
@@ -198,11 +247,15 @@ static const char *kernel_of(const struct bench *b, const struct row *r)
 static void print_row(struct bench *b, const struct row *r)
 {
 	const double ms = time_row(b, r), again = ms < 0 ? ms : time_row(b, r);
+	const struct kvt_device_cast cast = r->to ? cast_of(b, r) :
+					    (struct kvt_device_cast){ 0 };
 	const int64_t moved = r->part ? b->nruns * r->part :
 			      r->copy == WITHIN ? b->nbytes :
 			      r->copy ? host_part(b) : kvt_plan_nbytes(&r->plan);
 	/* device memory is read and written; the host's link has one direction */
-	const int64_t traffic = r->copy > WITHIN ? moved : 2 * moved;
+	const int64_t traffic = r->to ?
+				cast.plan.run * (cast.from->elem + cast.to->elem) :
+				r->copy > WITHIN ? moved : 2 * moved;
 	const double rate = (double)traffic / (ms / 1e3);
 	int64_t bad;
 
@@ -302,6 +355,33 @@ static void row_of_list(struct bench *b, int64_t part)
 	free(host);
 }
 
+/* Elements in their order, which is all that a cast alone is. */
+static void rows_of_casts(struct bench *b)
+{
+	static const struct row rows[] = {
+		{ .pair = "bf16 to e4m3fn", .from = "bfloat16", .to = "float8_e4m3fn",
+		  .least = 0.80 },
+		{ .pair = "e4m3fn to bf16", .from = "float8_e4m3fn", .to = "bfloat16",
+		  .least = 0.80 },
+		{ .pair = "f32 to e4m3fn", .from = "float32", .to = "float8_e4m3fn",
+		  .least = 0.80 },
+		{ .pair = "f32 to bf16", .from = "float32", .to = "bfloat16",
+		  .least = 0.80 },
+	};
+	const struct kvt_device_factors factors = { 1, CAST_BY };
+	struct kvt_error err;
+	void *room;
+
+	must(kvt_device_alloc(&room, b->t->device, sizeof(factors), &err), &err);
+	must(kvt_device_copy_in(b->t->device, room, &factors, sizeof(factors), NULL,
+				&err), &err);
+	must(kvt_device_wait(b->t->device, NULL, &err), &err);
+	b->factors = room;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		print_row(b, &rows[i]);
+	kvt_device_free(b->t->device, room);
+}
+
 static void all_rows(struct bench *b)
 {
 	static const int64_t runs[] = { 2, 6, 16, 32, 48, 64, 128, 256, 512, 576, 1152 };
@@ -321,6 +401,7 @@ static void all_rows(struct bench *b)
 	rows_of_layers(b);
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
 		row_of_list(b, parts[i]);
+	rows_of_casts(b);
 }
 
 /* ---- beginning and end -------------------------------------------------- */

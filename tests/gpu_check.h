@@ -67,7 +67,9 @@ void gpu_check_layouts(struct gpu_test *t);	/* gpu_layouts.c */
 void gpu_check_reblock(struct gpu_test *t);	/* gpu_reblock.c */
 void gpu_check_stream(struct gpu_test *t, bool small);	/* gpu_stream.c */
 void gpu_check_lists(struct gpu_test *t);	/* gpu_lists.c */
+void gpu_check_casts(struct gpu_test *t);	/* gpu_casts.c */
 void gpu_check_traffic(struct gpu_test *t);	/* gpu_gates.c, executor only */
+void gpu_check_cast_traffic(struct gpu_test *t);	/* gpu_gates.c, executor only */
 void gpu_check_faults(struct gpu_test *t);	/* gpu_gates.c, executor only */
 void gpu_check_large(struct gpu_test *t);	/* gpu_bench.c, GPUs only */
 /* 'nbytes' of each buffer, 0: as is usual.  The number of rows with bad bytes. */

@@ -486,12 +486,16 @@ template <typename... A> struct caller {
 #define LIST(name, type, nd) { "kvt_" #name,				\
 	caller<char *, const char *, gpu_list, const gpu_run *>::	\
 	bind<kvt_##name>, false },
+#define CAST(name, type, nd) { "kvt_" #name,				\
+	caller<char *, const char *, gpu_cast, const gpu_factors *>::	\
+	bind<kvt_##name>, false },
 #define NAIVE(name, type, nd) { "kvt_" #name,				\
 	caller<char *, const char *, gpu_naive>::bind<kvt_##name>, false },
 const kernel kernels[] = {
 	GPU_SPREAD_KERNELS(COPY) GPU_LANES_KERNELS(COPY)
 	GPU_BLOCKS_KERNELS(BLOCKS) GPU_TILE_KERNELS(TILE)
-	GPU_LIST_KERNELS(LIST) GPU_NAIVE_KERNELS(NAIVE)
+	GPU_LIST_KERNELS(LIST) GPU_CAST_KERNELS(CAST)
+	GPU_NAIVE_KERNELS(NAIVE)
 };
 
 void run_kernel(const kernel *k, unsigned nblocks, unsigned nthreads,

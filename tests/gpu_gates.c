@@ -115,6 +115,33 @@ void gpu_check_traffic(struct gpu_test *t)
 	}
 }
 
+/* The same bytes a thread on the wider side, and whole sectors on the other one. */
+void gpu_check_cast_traffic(struct gpu_test *t)
+{
+	const struct kvt_device_cast c = {
+		.from = kvt_dtype_find("bfloat16"), .to = kvt_dtype_find("float8_e4m3fn"),
+		.plan = { .run = 65536 },
+	};
+	struct kvt_exec_traffic loads = { 0 }, stores = { 0 };
+	struct gpu_buffer src, dst;
+	struct kvt_error err = { "" };
+	bool ok = plain_pair(&dst, &src, t, 2 * c.plan.run);
+
+	t->exec_count(1);
+	ok = ok && gpu_good(kvt_device_cast(t->device, dst.device, src.device, &c, NULL,
+					    &err), &err);
+	t->exec_read(&loads, &stores);
+	t->exec_count(0);
+	gpu_point(ok && loads.bytes == 2 * c.plan.run &&
+		  loads.sectors == loads.bytes / 32 &&
+		  loads.lines == 4 * loads.requests && stores.bytes == c.plan.run &&
+		  stores.sectors == stores.bytes / 32 &&
+		  stores.lines == 2 * stores.requests,
+		  "traffic of bfloat16 to fp8: 16 bytes in and 8 out a thread, in order");
+	gpu_buffer_free(&src, t);
+	gpu_buffer_free(&dst, t);
+}
+
 /* ---- planted faults ----------------------------------------------------- */
 
 static const struct planted {
@@ -137,6 +164,8 @@ static const struct planted {
 	{ 7, "no barrier before the next tiles", GPU_TILE, 64, 64,
 	  "no barrier between a read and a write|no barrier between a write and a read" },
 	{ 8, "a list's parts taken as aligned", GPU_BEST, -1, 8, "misaligned" },
+	{ 9, "a cast past the end of a run", GPU_BEST, -2, 100,
+	  "outside every allocation" },
 };
 enum { NPLANTED = sizeof(planted) / sizeof(planted[0]) };
 
@@ -165,6 +194,22 @@ static enum kvt_status copy_list(void **list, struct gpu_test *t, void *dst,
 	return kvt_device_copy_runs(t->device, dst, src, *list, 3, 64, NULL, err);
 }
 
+/* What the row is about: a plan, a list, or a cast of as much as there is room for. */
+static enum kvt_status copy_planted(void **list, struct gpu_test *t,
+				    const struct planted *p, void *dst, const void *src,
+				    const struct kvt_plan *plan, struct kvt_error *err)
+{
+	struct kvt_device_cast cast = { .to = kvt_dtype_find("bfloat16"),
+					.from = kvt_dtype_find("float8_e5m2") };
+
+	cast.plan.run = kvt_plan_nbytes(plan) / 2 - 1;
+	if (p->blocks == -2)
+		return kvt_device_cast(t->device, dst, src, &cast, NULL, err);
+	if (p->blocks < 0)
+		return copy_list(list, t, dst, src, err);
+	return kvt_gpu_copy(t->device, p->method, dst, src, plan, NULL, err);
+}
+
 /*
  * Runs the plan with fault 'number', and what the executor said of it.  A device
  * that is dead frees nothing, so it is brought back first.
@@ -182,11 +227,7 @@ static bool runs_well(char said[256], struct gpu_test *t, const struct planted *
 	if (!plain_pair(&dst, &src, t, kvt_plan_nbytes(&plan)))
 		return false;
 	t->exec_fault(number);
-	if (p->blocks >= 0)
-		status = kvt_gpu_copy(t->device, p->method, dst.device, src.device,
-				      &plan, NULL, &err);
-	else
-		status = copy_list(&list, t, dst.device, src.device, &err);
+	status = copy_planted(&list, t, p, dst.device, src.device, &plan, &err);
 	t->exec_fault(0);
 	if (!status)
 		status = kvt_device_wait(t->device, NULL, &err);

@@ -11,8 +11,6 @@
 
 #include "kernels/cpu/cpu_cast.h"
 
-#include <stddef.h>
-
 #include "lib/kvt/cast.h"
 
 CAST_ISA(plain)
@@ -55,20 +53,6 @@ const struct kvt_cast_kernel *kvt_cpu_cast_kernel(int i)
 	return i >= 0 && i < NKERNELS ? &kernels[i].kernel : NULL;
 }
 
-/* -1: it is cast one by one. */
-static int type_of(const struct kvt_dtype *dtype)
-{
-	static const char *const names[CPU_CAST_TYPES] = {
-		"float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz",
-		"float8_e5m2",
-	};
-
-	for (int i = 0; i < CPU_CAST_TYPES; i++)
-		if (!strcmp(names[i], dtype->name))
-			return i;
-	return -1;
-}
-
 static int whole_steps(int64_t n)
 {
 	return (int)((n + CAST_STEP - 1) / CAST_STEP * CAST_STEP);
@@ -80,7 +64,7 @@ static void load(const struct cpu_caster *c, float *out, const struct kvt_dtype 
 {
 	int64_t whole = n / CAST_STEP * CAST_STEP, rest = n - whole;
 	char room[CAST_STEP * 4] = { 0 };
-	int type = type_of(from);
+	int type = kvt_cast_element(from);
 
 	if (type < 0) {
 		kvt_cast_load(out, from, src, n);
@@ -98,7 +82,7 @@ static void store(const struct cpu_caster *c, char *dst, const struct kvt_dtype 
 {
 	int64_t whole = n / CAST_STEP * CAST_STEP, rest = n - whole;
 	char room[CAST_STEP * 4];
-	int type = type_of(to);
+	int type = kvt_cast_element(to);
 
 	if (type < 0) {
 		kvt_cast_store(dst, to, in, n);

@@ -10,13 +10,12 @@
 #define CPU_CAST_H
 
 #include "kernels/cpu/cpu_kernels.h"
-#include "lib/layout/cast_bits.h"
 
 #include <string.h>
 
 enum { CAST_CHUNK = 1024, CAST_STEP = 64 };
 
-#define CAST_LOOP(id, type) \
+#define CAST_LOOP(id, name, type) \
 TARGET static void cast_load_##id(float *restrict out, const void *restrict from, int n) \
 { \
 	const char *restrict byte = from; \
@@ -41,15 +40,10 @@ TARGET static void cast_store_##id(void *restrict to, const float *restrict in, 
 		} \
 }
 
-#define CAST_ROW(id, type) { cast_load_##id, cast_store_##id },
-
-/* In the order of enum cpu_cast_type. */
-#define CAST_ALL(X) \
-X(f32, float) X(f16, uint16_t) X(bf16, uint16_t) \
-X(e4m3fn, uint8_t) X(e4m3fnuz, uint8_t) X(e5m2, uint8_t)
+#define CAST_ROW(id, name, type) { cast_load_##id, cast_store_##id },
 
 #define CAST_ISA(isa) \
-CAST_ALL(CAST_LOOP) \
+CAST_ELEMENTS(CAST_LOOP) \
 TARGET static void cast_scale(float *restrict x, int n, float times, float by) \
 { \
 	for (; n > 0; n -= CAST_STEP, x += CAST_STEP) \
@@ -71,7 +65,7 @@ TARGET static int32_t cast_largest(const float *x, int n) \
 	return out; \
 } \
 const struct cpu_caster kvt_cpu_caster_##isa = { \
-	.type = { CAST_ALL(CAST_ROW) }, .scale = cast_scale, \
+	.type = { CAST_ELEMENTS(CAST_ROW) }, .scale = cast_scale, \
 	.largest = cast_largest, \
 };
 

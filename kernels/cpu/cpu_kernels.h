@@ -10,6 +10,7 @@
 #define CPU_KERNELS_H
 
 #include "lib/kvt/kernels.h"
+#include "lib/layout/cast_bits.h"
 
 enum { CPU_LINE = 64, CPU_PAGE = 4096 };
 
@@ -157,14 +158,12 @@ const struct kvt_kernel *kvt_cpu_choose_for(int64_t nbytes);
 
 /* ---- casts -------------------------------------------------------------- */
 
-enum { CPU_CAST_TYPES = 6 };
-
-/* Whole steps of cpu_cast.h, of the types in its order. */
+/* Whole steps of cpu_cast.h. */
 struct cpu_caster {
 	struct {
 		void (*load)(float *restrict out, const void *restrict from, int n);
 		void (*store)(void *restrict to, const float *restrict in, int n);
-	} type[CPU_CAST_TYPES];
+	} type[CAST_NELEMENTS];
 	void (*scale)(float *restrict x, int n, float times, float by);
 	int32_t (*largest)(const float *x, int n);	/* bits, without signs */
 };

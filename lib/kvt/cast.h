@@ -61,6 +61,8 @@ void kvt_cast_back(const struct kvt_caster *caster, float *numbers, const void *
 
 /* ---- elements ----------------------------------------------------------- */
 
+/* Its number in enum cast_element of cast_bits.h; -1: it is cast one by one. */
+int kvt_cast_element(const struct kvt_dtype *dtype);
 /* n elements as float32; of any type, which are rounded if it has more bits. */
 void kvt_cast_load(float *out, const struct kvt_dtype *from, const void *elements,
 		   int64_t n);

@@ -178,6 +178,26 @@ kvt_device_copy_runs(struct kvt_device *device, void *dst, const void *src,
 		     const struct kvt_device_run *list, int64_t count,
 		     int64_t typical, void *stream, struct kvt_error *err);
 
+/*
+ * A copy whose elements become those of another type on the way, as kvt_cpu_cast() makes
+ * them, bit for bit: 'plan' counts elements, of both sides.  'factors' are in device
+ * memory, what a number is multiplied by and then divided by; entry i of loop j takes the
+ * one that is i * step[j] further on.  NULL: numbers stay as they are.  KVT_UNSUPPORTED:
+ * a type that is not cast often (kvt_cast_element()).
+ */
+struct kvt_device_factors {
+	float times, by;
+};
+struct kvt_device_cast {
+	const struct kvt_dtype *to, *from;
+	struct kvt_plan plan;
+	const struct kvt_device_factors *factors;
+	int64_t step[KVT_MAX_LOOPS];
+};
+KVT_MUST_CHECK enum kvt_status
+kvt_device_cast(struct kvt_device *device, void *dst, const void *src,
+		const struct kvt_device_cast *cast, void *stream, struct kvt_error *err);
+
 #ifdef __cplusplus
 }
 #endif

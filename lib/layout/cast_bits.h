@@ -18,11 +18,23 @@
 #define KVT_LAYOUT_CAST_BITS_H
 
 #include <stdint.h>
-#include <string.h>
 
-#ifndef CAST_FN
+#ifndef CAST_FN		/* what device code has in front of a function is its own */
 #define CAST_FN static inline __attribute__((always_inline))
 #endif
+
+/* What is cast often: id, name, and the type that holds an element. */
+#define CAST_ELEMENTS(X) \
+X(f32, "float32", float) X(f16, "float16", uint16_t) X(bf16, "bfloat16", uint16_t) \
+X(e4m3fn, "float8_e4m3fn", uint8_t) X(e4m3fnuz, "float8_e4m3fnuz", uint8_t) \
+X(e5m2, "float8_e5m2", uint8_t)
+
+enum cast_element {
+#define CAST_ENTRY(id, name, type) CAST_##id,
+	CAST_ELEMENTS(CAST_ENTRY)
+#undef CAST_ENTRY
+	CAST_NELEMENTS
+};
 
 /*
  *	name, bits of an element, of its fraction, bias of its exponent, largest, what
@@ -38,7 +50,7 @@ CAST_FN int32_t cast_bits_of(float value)
 {
 	int32_t bits;
 
-	memcpy(&bits, &value, sizeof(bits));
+	__builtin_memcpy(&bits, &value, sizeof(bits));
 	return bits;
 }
 
@@ -46,7 +58,7 @@ CAST_FN float cast_float_of(int32_t bits)
 {
 	float value;
 
-	memcpy(&value, &bits, sizeof(value));
+	__builtin_memcpy(&value, &bits, sizeof(value));
 	return value;
 }
 

@@ -8,14 +8,7 @@
 #include "lib/kvt/cast.h"
 #include "lib/layout/cast_bits.h"
 
-#include <stddef.h>
 #include <string.h>
-
-/* The types that have a loop of their own. */
-#define LOOPS(X) \
-X(f32, "float32", float) X(f16, "float16", uint16_t) X(bf16, "bfloat16", uint16_t) \
-X(e4m3fn, "float8_e4m3fn", uint8_t) X(e4m3fnuz, "float8_e4m3fnuz", uint8_t) \
-X(e5m2, "float8_e5m2", uint8_t)
 
 #define LOOP(id, name, type) \
 static void load_##id(float *out, const void *from, int64_t n) \
@@ -39,23 +32,30 @@ static void store_##id(void *to, const float *in, int64_t n) \
 		memcpy(byte + i * (int64_t)sizeof(element), &element, sizeof(element)); \
 	} \
 }
-LOOPS(LOOP)
+CAST_ELEMENTS(LOOP)
 
 static const struct loop {
 	const char *name;
 	void (*load)(float *out, const void *from, int64_t n);
 	void (*store)(void *to, const float *in, int64_t n);
-} loops[] = {
+} loops[CAST_NELEMENTS] = {
 #define ROW(id, named, type) { named, load_##id, store_##id },
-	LOOPS(ROW)
+	CAST_ELEMENTS(ROW)
 };
+
+int kvt_cast_element(const struct kvt_dtype *dtype)
+{
+	for (int i = 0; i < CAST_NELEMENTS; i++)
+		if (!strcmp(loops[i].name, dtype->name))
+			return i;
+	return -1;
+}
 
 static const struct loop *loop_of(const struct kvt_dtype *dtype)
 {
-	for (size_t i = 0; i < sizeof(loops) / sizeof(loops[0]); i++)
-		if (!strcmp(loops[i].name, dtype->name))
-			return &loops[i];
-	return NULL;
+	int i = kvt_cast_element(dtype);
+
+	return i < 0 ? NULL : &loops[i];
 }
 
 void kvt_cast_load(float *out, const struct kvt_dtype *from, const void *elements,
