@@ -9,6 +9,7 @@
 
 #include "cli/progress.h"
 #include "cli/rewrite_report.h"
+#include "lib/kvt/cast.h"
 #include "lib/kvt/ops.h"
 #include "lib/ops/compare/compare.h"
 #include "lib/ops/write/plan.h"
@@ -159,6 +160,31 @@ static enum kvt_status carry_out(const struct rewrite *r, struct transform *t,
 	return status ? status : report_done(r, t, err);
 }
 
+/* Rows of contents, and types that are cast one by one. */
+static bool casts_on_cpu(const struct kvt_group *group)
+{
+	const struct kvt_dtype *from = kvt_dtype_find(group->cast_from);
+
+	return group->cast_from[0] &&
+	       (group->content.type || kvt_cast_element(group->dtype) < 0 ||
+		(from && kvt_cast_element(from) < 0));
+}
+
+static void tell_of_casts(const struct rewrite *r, const struct kvt_dump *dump,
+			  const struct kvt_run *run)
+{
+	const struct kvt_snapshot *s = kvt_dump_snapshot(dump);
+
+	for (int g = 0; r->is_cast && device_pool_works(run->device) &&
+	     g < s->ngroups; g++)
+		if (casts_on_cpu(&s->group[g]))
+			kvt_run_warn(run,
+				     "--device: %s: the CPU makes %s of %s, as %s does not",
+				     s->group[g].id, kvt_group_type(&s->group[g]).s,
+				     s->group[g].cast_from,
+				     kvt_device_pool_name(run->device));
+}
+
 enum kvt_status rewrite_alone(const struct rewrite *r, const struct kvt_dump *dump,
 			      struct kvt_error *err)
 {
@@ -172,8 +198,10 @@ enum kvt_status rewrite_alone(const struct rewrite *r, const struct kvt_dump *du
 	if (r->output)
 		tell_leftovers(r->output);
 	if (!(status = kvt_device_pool_new(&t.run.device, r->device, &t.run, err)) &&
-	    !(status = create(&writer, r, dump, err)))
+	    !(status = create(&writer, r, dump, err))) {
+		tell_of_casts(r, dump, &t.run);
 		status = carry_out(r, &t, err);
+	}
 	if (status)
 		kvt_writer_retell(writer, err);
 	kvt_close_writer(writer);

@@ -2,6 +2,8 @@
 /*
  * gpu_body.inl - the GPU kernels, once for CUDA, HIP and the executor
  *
+ * All but 'cast' move bytes; that one makes elements of another type of them.
+ *
  * Who includes this has defined:
  *
  *   gpu_unit16          a type of 16 bytes that one access moves

@@ -6,6 +6,7 @@
  * Elements stay where their layout has them, so a box is read in that layout and cast in
  * runs that have one scale; rows of a content are encoded one by one.
  */
+#include "lib/derived/cast_box.h"
 #include "lib/dump/map.h"
 
 #include <math.h>
@@ -23,10 +24,7 @@ struct cast_leaf {
 	bool cast[KVT_MAX_GROUPS];	/* false: as it is */
 	struct kvt_caster caster[KVT_MAX_GROUPS];
 	/* What numbers are multiplied by when they are read, and divided by; owned. */
-	struct told {
-		float *scale;		/* NULL: what the group says */
-		int64_t heads;
-	} times[KVT_MAX_GROUPS], by[KVT_MAX_GROUPS];
+	struct cast_scales times[KVT_MAX_GROUPS], by[KVT_MAX_GROUPS];
 };
 
 static void free_parts(struct cast_leaf *l)
@@ -56,7 +54,7 @@ static struct kvt_layout settled(const struct kvt_layout *layout, int64_t elem)
 }
 
 /* NULL: ones. */
-static enum kvt_status copy_scales(struct told *out, const struct kvt_group *group,
+static enum kvt_status copy_scales(struct cast_scales *out, const struct kvt_group *group,
 				   const struct kvt_scales *scales, struct kvt_error *err)
 {
 	int64_t n = group->shape.n[KVT_AXIS_L] * 2 * (scales ? scales->heads : 1);
@@ -107,166 +105,6 @@ static enum kvt_status cast_group(struct kvt_group *group, const struct kvt_cast
 	return KVT_OK;
 }
 
-/* ---- elements ------------------------------------------------------------------- */
-
-struct job {
-	const struct kvt_group *from, *to;
-	const struct told *times, *by;
-	const uint8_t *src;
-	uint8_t *dst;
-};
-
-static void cast_run(const struct job *p, int64_t at, int64_t n, float times, float by)
-{
-	kvt_cpu_cast(p->dst + at * p->to->shape.elem, p->to->dtype,
-		     p->src + at * p->from->shape.elem, p->from->dtype, n, times, by);
-}
-
-/* Factors that are more than 1, nearest in memory first, neighbours joined. */
-static int sort_factors(struct kvt_factor out[KVT_MAX_FACTORS],
-			const struct kvt_view *view)
-{
-	int n = 0, kept = 0;
-
-	for (int i = 0; i < view->nfactors; i++) {
-		struct kvt_factor f = view->factor[i];
-		int at = n;
-
-		if (f.n < 2)
-			continue;
-		for (; at && out[at - 1].stride > f.stride; at--)
-			out[at] = out[at - 1];
-		out[at] = f;
-		n++;
-	}
-	for (int i = 0; i < n; i++) {
-		if (kept && out[i].stride == out[kept - 1].n * out[kept - 1].stride)
-			out[kept - 1].n *= out[i].n;
-		else
-			out[kept++] = out[i];
-	}
-	return kept;
-}
-
-/* A view of elements of one byte, which are all of one scale. */
-static void cast_view(const struct job *p, const struct kvt_view *view, float times,
-		      float by)
-{
-	struct kvt_factor f[KVT_MAX_FACTORS];
-	int64_t index[KVT_MAX_FACTORS] = { 0 }, at = view->offset, run = 1;
-	int n = sort_factors(f, view), first = n && f[0].stride == 1, i;
-
-	if (first)
-		run = f[0].n;
-	do {
-		cast_run(p, at, run, times, by);
-		for (i = first; i < n; i++) {
-			at += f[i].stride;
-			if (++index[i] < f[i].n)
-				break;
-			at -= f[i].n * f[i].stride;
-			index[i] = 0;
-		}
-	} while (i < n);
-}
-
-/* What a layer, head and half are multiplied and divided by. */
-struct factors {
-	float times, by;
-};
-
-static float scale_of(const struct kvt_group *group, const struct told *told, int64_t l,
-		      int64_t h, int64_t k)
-{
-	struct kvt_group said = { .scales = told->scale, .scale_heads = told->heads,
-				  .head_start = group->head_start };
-	int half = kvt_group_half(group);
-
-	return told->scale ? kvt_group_scale(&said, l, h, half < 0 ? k : half) :
-			     kvt_group_scale(group, l, h, k);
-}
-
-static struct factors factors_of(const struct job *p, int64_t l, int64_t h, int64_t k)
-{
-	return (struct factors){ scale_of(p->from, p->times, l, h, k),
-				 scale_of(p->to, p->by, l, h, k) };
-}
-
-static bool same_factors(struct factors a, struct factors b)
-{
-	return !memcmp(&a, &b, sizeof(a));
-}
-
-static bool one_scale(const struct job *p, const struct kvt_box *box)
-{
-	struct factors first = factors_of(p, box->begin[KVT_AXIS_L],
-					  box->begin[KVT_AXIS_H], box->begin[KVT_AXIS_K]);
-
-	for (int64_t l = box->begin[KVT_AXIS_L]; l < box->end[KVT_AXIS_L]; l++)
-		for (int64_t h = box->begin[KVT_AXIS_H]; h < box->end[KVT_AXIS_H]; h++)
-			for (int64_t k = box->begin[KVT_AXIS_K];
-			     k < box->end[KVT_AXIS_K]; k++)
-				if (!same_factors(first, factors_of(p, l, h, k)))
-					return false;
-	return true;
-}
-
-/* Elements of a layer, head (-1: all) and half. */
-static enum kvt_status cast_part(const struct job *p, const struct kvt_views *views,
-				 const struct kvt_box *box, int64_t l, int64_t h,
-				 int64_t k, struct kvt_error *err)
-{
-	struct kvt_box part;
-	struct kvt_views narrow;
-	struct factors f = factors_of(p, l, h < 0 ? box->begin[KVT_AXIS_H] : h, k);
-	enum kvt_status status;
-
-	for (int a = 0; a < KVT_NAXES; a++) {
-		part.begin[a] = 0;
-		part.end[a] = box->end[a] - box->begin[a];
-	}
-	box_take(&part, KVT_AXIS_L, l - box->begin[KVT_AXIS_L], 1);
-	box_take(&part, KVT_AXIS_K, k - box->begin[KVT_AXIS_K], 1);
-	if (h >= 0)
-		box_take(&part, KVT_AXIS_H, h - box->begin[KVT_AXIS_H], 1);
-	if ((status = kvt_views_narrow(&narrow, views, &part, err)))
-		return status;
-	for (int i = 0; i < narrow.count; i++)
-		if (narrow.view[i].shape.n[KVT_AXIS_K] > 0)
-			cast_view(p, &narrow.view[i], f.times, f.by);
-	return KVT_OK;
-}
-
-static enum kvt_status cast_elements(const struct job *p, const struct kvt_box *box,
-				     const struct kvt_layout *layout, int64_t count,
-				     struct kvt_error *err)
-{
-	bool heads = p->from->scale_heads > 1 || p->times->heads > 1 || p->by->heads > 1;
-	struct kvt_views views;
-	enum kvt_status status;
-
-	if (one_scale(p, box)) {
-		struct factors f = factors_of(p, box->begin[KVT_AXIS_L],
-					      box->begin[KVT_AXIS_H],
-					      box->begin[KVT_AXIS_K]);
-
-		cast_run(p, 0, count, f.times, f.by);
-		return KVT_OK;
-	}
-	/* places count elements */
-	status = kvt_layout_views(&views, layout, box, 1, err);
-	for (int64_t l = box->begin[KVT_AXIS_L]; !status && l < box->end[KVT_AXIS_L]; l++)
-		for (int64_t k = box->begin[KVT_AXIS_K];
-		     !status && k < box->end[KVT_AXIS_K]; k++) {
-			if (!heads)
-				status = cast_part(p, &views, box, l, -1, k, err);
-			for (int64_t h = box->begin[KVT_AXIS_H];
-			     heads && !status && h < box->end[KVT_AXIS_H]; h++)
-				status = cast_part(p, &views, box, l, h, k, err);
-		}
-	return status;
-}
-
 /* ---- one by one ---------------------------------------------------------------- */
 
 /* The largest instead of infinity, which fp8 types of IEEE's have, too. */
@@ -278,8 +116,8 @@ static double saturated(const struct kvt_dtype *to, double x)
 	return x > most ? most : x < -most ? -most : x;
 }
 
-static void put_number(const struct job *p, const uint8_t *from, uint8_t *to,
-		       struct factors f)
+static void put_number(const struct cast_job *p, const uint8_t *from, uint8_t *to,
+		       struct kvt_device_factors f)
 {
 	double x = kvt_dtype_decode(p->from->dtype, from);
 	float nan;
@@ -296,7 +134,7 @@ static void put_number(const struct job *p, const uint8_t *from, uint8_t *to,
 }
 
 /* Elements of a box by their coordinates, in the arithmetic of doubles. */
-static enum kvt_status cast_each(const struct job *p, const struct kvt_box *box,
+static enum kvt_status cast_each(const struct cast_job *p, const struct kvt_box *box,
 				 const struct kvt_layout *layout, struct kvt_error *err)
 {
 	int64_t at[KVT_NAXES] = { 0 };
@@ -308,9 +146,10 @@ static enum kvt_status cast_each(const struct job *p, const struct kvt_box *box,
 	if (!status)
 		status = kvt_layout_views(&to, layout, box, p->to->shape.elem, err);
 	while (!status && a < KVT_NAXES) {
-		struct factors f = factors_of(p, box->begin[KVT_AXIS_L] + at[KVT_AXIS_L],
-					      box->begin[KVT_AXIS_H] + at[KVT_AXIS_H],
-					      box->begin[KVT_AXIS_K] + at[KVT_AXIS_K]);
+		struct kvt_device_factors f = cast_factors(
+			p, box->begin[KVT_AXIS_L] + at[KVT_AXIS_L],
+			box->begin[KVT_AXIS_H] + at[KVT_AXIS_H],
+			box->begin[KVT_AXIS_K] + at[KVT_AXIS_K]);
 
 		put_number(p, p->src + kvt_views_at(&from, at),
 			   p->dst + kvt_views_at(&to, at), f);
@@ -326,7 +165,7 @@ static enum kvt_status cast_each(const struct job *p, const struct kvt_box *box,
 /* ---- rows of a content ------------------------------------------------------------ */
 
 /* Of a box as kvt_layout_slots has it. */
-static enum kvt_status cast_rows(const struct job *p, const struct kvt_caster *c,
+static enum kvt_status cast_rows(const struct cast_job *p, const struct kvt_caster *c,
 				 const struct kvt_box *box,
 				 const struct kvt_layout *layout, struct kvt_error *err)
 {
@@ -347,7 +186,7 @@ static enum kvt_status cast_rows(const struct job *p, const struct kvt_caster *c
 		int64_t l = box->begin[KVT_AXIS_L] + at[KVT_AXIS_L];
 		int64_t h = box->begin[KVT_AXIS_H] + at[KVT_AXIS_H];
 		int64_t k = box->begin[KVT_AXIS_K] + at[KVT_AXIS_K];
-		struct factors f = factors_of(p, l, h, k);
+		struct kvt_device_factors f = cast_factors(p, l, h, k);
 		int half = kvt_group_half(p->from);
 
 		kvt_cpu_cast(numbers, kvt_dtype_find("float32"), row, p->from->dtype,
@@ -366,8 +205,8 @@ static enum kvt_status cast_rows(const struct job *p, const struct kvt_caster *c
 
 /* ---- the leaf ------------------------------------------------------------------ */
 
-static enum kvt_status read_cast(const struct cast_leaf *l, int g,
-				 const struct kvt_box *box, void *buf,
+static enum kvt_status read_cast(struct kvt_worker *worker, const struct cast_leaf *l,
+				 int g, const struct kvt_box *box, void *buf,
 				 struct kvt_error *err)
 {
 	const struct kvt_group *to = &l->leaf.snapshot.group[g];
@@ -377,7 +216,7 @@ static enum kvt_status read_cast(const struct cast_leaf *l, int g,
 				   settled(&to->layout, to->shape.elem);
 	struct kvt_box there = *box;
 	struct kvt_shape shape;
-	struct job p = { .from = from, .to = to, .dst = buf, .times = &l->times[g],
+	struct cast_job p = { .from = from, .to = to, .dst = buf, .times = &l->times[g],
 			   .by = &l->by[g] };
 	enum kvt_status status;
 	uint8_t *bytes;
@@ -402,21 +241,38 @@ static enum kvt_status read_cast(const struct cast_leaf *l, int g,
 	if (!status)
 		status = content ? cast_rows(&p, &l->caster[g], box, &to->layout, err) :
 			 l->one_by_one ? cast_each(&p, box, &layout, err) :
-				   cast_elements(&p, box, &layout,
+				   cast_elements(worker, &p, box, &layout,
 						 nbytes / from->shape.elem, err);
 	free(bytes);
 	return status;
+}
+
+static enum kvt_status cast_read_by(struct kvt_worker *worker,
+				    const struct kvt_leaf *leaf, int g,
+				    const struct kvt_box *box, void *buf,
+				    struct kvt_error *err)
+{
+	const struct cast_leaf *l = (const struct cast_leaf *)leaf;
+
+	return l->cast[g] ? read_cast(worker, l, g, box, buf, err) :
+	       kvt_dump_read(l->source, g, box, &leaf->snapshot.group[g].layout, buf,
+			     err);
 }
 
 static enum kvt_status cast_read(const struct kvt_leaf *leaf, int g,
 				 const struct kvt_box *box, void *buf,
 				 struct kvt_error *err)
 {
+	return cast_read_by(NULL, leaf, g, box, buf, err);
+}
+
+/* On a device are elements before they are cast, and what they become. */
+static int64_t cast_worked_on(const struct kvt_leaf *leaf, int g)
+{
 	const struct cast_leaf *l = (const struct cast_leaf *)leaf;
 
-	return l->cast[g] ? read_cast(l, g, box, buf, err) :
-	       kvt_dump_read(l->source, g, box, &leaf->snapshot.group[g].layout, buf,
-			     err);
+	return l->cast[g] && !leaf->snapshot.group[g].content.type ?
+	       kvt_dump_group(l->source, g)->shape.elem : 0;
 }
 
 static bool cast_has_file(const struct kvt_leaf *leaf, dev_t dev, ino_t ino)
@@ -436,8 +292,8 @@ static void cast_close(struct kvt_leaf *leaf)
 }
 
 static const struct kvt_leaf_ops cast_ops = {
-	.read_box = cast_read, .has_file = cast_has_file, .unchanged = cast_unchanged,
-	.close = cast_close,
+	.read_box = cast_read, .read_by = cast_read_by, .worked_on = cast_worked_on,
+	.has_file = cast_has_file, .unchanged = cast_unchanged, .close = cast_close,
 };
 
 /* What is multiplied and divided; a group says it where its rows do not. */

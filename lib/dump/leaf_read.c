@@ -190,6 +190,8 @@ static enum kvt_status read_array(struct kvt_worker *worker, const struct kvt_le
 
 	if (status)
 		return status;
+	if (leaf->ops->read_by)
+		return leaf->ops->read_by(worker, leaf, group, box, buf, err);
 	return (leaf->held[group] ? held_box : leaf->ops->read_box)(leaf, group, box,
 								    buf, err);
 }

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { WORKED_BESIDE = 64 << 10 };
+
 /* ---- boxes of a dump ------------------------------------------------------- */
 
 static bool same_order(const struct map_part *part, const struct kvt_layout *layout)
@@ -28,6 +30,17 @@ static int64_t box_bytes(const struct kvt_cut *cut, const struct kvt_group *here
 	for (int a = KVT_AXIS_S; a < KVT_NAXES; a++)
 		nbytes *= here->shape.n[a];
 	return nbytes;
+}
+
+/* A box of the part on its device, and beside it what is said of layers and heads. */
+static void work_needs_device(struct kvt_work *work, const struct map_part *part,
+			      int64_t nelements)
+{
+	const struct kvt_leaf_ops *ops = part->leaf->ops;
+	const int64_t elem = ops->worked_on ? ops->worked_on(part->leaf, part->group) : 0;
+
+	if (elem && work->worked_bytes < nelements * elem + WORKED_BESIDE)
+		work->worked_bytes = nelements * elem + WORKED_BESIDE;
 }
 
 void kvt_work_reads(struct kvt_work *work, const struct kvt_dump *dump, int group,
@@ -49,6 +62,7 @@ void kvt_work_reads(struct kvt_work *work, const struct kvt_dump *dump, int grou
 	for (int p = 0; p < map->nparts; p++) {
 		const struct map_part *part = &map->part[p];
 
+		work_needs_device(work, part, box_bytes(cut, here) / here->shape.elem);
 		if (map->whole && (part_tiling(part) || same_order(part, layout)))
 			work_needs_tiles(work, part_tiling(part));
 		else if (part->spans)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernels.h - running plans
+ * kernels.h - running plans, and casts
  *
  * A kernel copies what a plan says and interprets nothing.  The reference
  * kernel is the definition of a strided copy; every other one must leave the
- * same bytes behind, and no byte outside the plan's runs may change.
+ * same bytes behind, and no byte outside the plan's runs may change.  A cast
+ * makes elements of another type in their order; plain C is its definition.
  */
 #ifndef KVT_KERNELS_H
 #define KVT_KERNELS_H

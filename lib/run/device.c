@@ -19,10 +19,10 @@
  * ended.  What other sets have put into the streams meanwhile does no harm: an
  * event then comes a little later.
  */
-static enum kvt_status upload(struct kvt_device_pool *d, struct buffer_set *s, int area,
-			      const uint8_t *host, int64_t nbytes, struct kvt_error *err)
+static enum kvt_status upload(struct kvt_device_pool *d, struct buffer_set *s, void *to,
+			      const void *host, int64_t nbytes, struct kvt_error *err)
 {
-	enum kvt_status status = kvt_device_copy_in(d->gpu, s->area[area], host, nbytes,
+	enum kvt_status status = kvt_device_copy_in(d->gpu, to, host, nbytes,
 						    d->stream[UPLOAD], err);
 
 	if (!status)
@@ -33,6 +33,15 @@ static enum kvt_status upload(struct kvt_device_pool *d, struct buffer_set *s, i
 					    err);
 }
 
+static enum kvt_status launched(struct kvt_device_pool *d, struct buffer_set *s,
+				int64_t nbytes, struct kvt_error *err)
+{
+	pthread_mutex_lock(&d->lock);
+	d->nbytes += nbytes;
+	pthread_mutex_unlock(&d->lock);
+	return kvt_device_event_record(d->gpu, s->after[KERNEL], d->stream[KERNEL], err);
+}
+
 static enum kvt_status launch(struct kvt_device_pool *d, struct buffer_set *s, void *dst,
 			      const void *src, const struct kvt_plan *plan,
 			      struct kvt_error *err)
@@ -40,12 +49,7 @@ static enum kvt_status launch(struct kvt_device_pool *d, struct buffer_set *s, v
 	enum kvt_status status = kvt_device_copy(d->gpu, dst, src, plan,
 						 d->stream[KERNEL], err);
 
-	if (status)
-		return status;
-	pthread_mutex_lock(&d->lock);
-	d->nbytes += kvt_plan_nbytes(plan);
-	pthread_mutex_unlock(&d->lock);
-	return kvt_device_event_record(d->gpu, s->after[KERNEL], d->stream[KERNEL], err);
+	return status ? status : launched(d, s, kvt_plan_nbytes(plan), err);
 }
 
 /*
@@ -123,14 +127,15 @@ static enum kvt_status run_on(struct kvt_device_pool *d, struct buffer_set *s,
 	uint8_t *from;
 
 	if (plans_nbytes(plans) < nbytes)	/* the rest stays as it is */
-		status = upload(d, s, TO, dst, nbytes, err);
+		status = upload(d, s, s->area[TO], dst, nbytes, err);
 	if (status)
 		return drain(d, status);
 	if (is_held(s, src, span[1])) {
 		from = s->area[KEPT];
 	} else {
 		from = (uint8_t *)s->area[FROM] - span[0];
-		status = upload(d, s, FROM, src + span[0], span[1] - span[0], err);
+		status = upload(d, s, s->area[FROM], src + span[0], span[1] - span[0],
+				err);
 	}
 	for (int i = 0; !status && i < plans->count; i++)
 		status = launch(d, s, s->area[TO], from, &plans->plan[i], err);
@@ -172,6 +177,56 @@ enum kvt_status plans_run(struct kvt_worker *worker, uint8_t *dst, int64_t nbyte
 	return status;
 }
 
+/* ---- casts -------------------------------------------------------------- */
+
+/* Where the table begins, behind the source. */
+static int64_t table_at(const struct device_casts *c)
+{
+	return (c->src_bytes + 255) / 256 * 256;
+}
+
+static enum kvt_status cast_on(struct kvt_device_pool *d, struct buffer_set *s,
+			       const struct device_casts *c, struct kvt_error *err)
+{
+	uint8_t *table = (uint8_t *)s->area[FROM] + table_at(c);
+	enum kvt_status status = upload(d, s, s->area[FROM], c->src, c->src_bytes, err);
+
+	if (!status)
+		status = upload(d, s, table, c->factors,
+				c->nfactors * (int64_t)sizeof(*c->factors), err);
+	for (int i = 0; !status && i < c->count; i++) {
+		struct kvt_device_cast cast = c->cast[i];
+
+		cast.factors = (const struct kvt_device_factors *)(void *)table +
+			       c->first[i];
+		status = kvt_device_cast(d->gpu, s->area[TO], s->area[FROM], &cast,
+					 d->stream[KERNEL], err);
+	}
+	if (!status)
+		status = launched(d, s, c->dst_bytes, err);
+	if (!status)
+		status = download(d, s, TO, c->dst, c->dst_bytes, err);
+	return drain(d, status);
+}
+
+enum kvt_status casts_run(bool *done, struct kvt_worker *worker,
+			  const struct device_casts *casts, struct kvt_error *err)
+{
+	struct kvt_device_pool *d = worker->device;
+	const int64_t beside = casts->nfactors * (int64_t)sizeof(*casts->factors);
+	struct buffer_set *s;
+	enum kvt_status status;
+
+	*done = d && casts->dst_bytes <= d->room && table_at(casts) + beside <= d->room;
+	if (!*done)
+		return KVT_OK;
+	s = worker->set ? worker->set : set_take(d);
+	status = cast_on(d, s, casts, err);
+	if (!worker->set)
+		set_give(d, s);
+	return status;
+}
+
 /* ---- a source for many destinations ------------------------------------- */
 
 enum kvt_status device_hold(struct kvt_worker *worker, const uint8_t *src, int64_t nbytes,
@@ -185,7 +240,8 @@ enum kvt_status device_hold(struct kvt_worker *worker, const uint8_t *src, int64
 	worker->set = set_take(d);
 	worker->set->held = src;
 	worker->set->held_bytes = nbytes;
-	status = drain(d, upload(d, worker->set, KEPT, src, nbytes, err));
+	status = drain(d, upload(d, worker->set, worker->set->area[KEPT], src, nbytes,
+					err));
 	if (status)
 		device_drop(worker);
 	return status;

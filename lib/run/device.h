@@ -11,6 +11,7 @@
 #ifndef KVTOOL_DEVICE_H
 #define KVTOOL_DEVICE_H
 
+#include "lib/kvt/device.h"
 #include "lib/run/pipeline.h"
 
 /*
@@ -28,7 +29,6 @@ void kvt_device_pool_free(struct kvt_device_pool *device);	/* NULL is allowed */
 const char *kvt_device_pool_name(const struct kvt_device_pool *device);
 int64_t kvt_device_pool_nbytes(const struct kvt_device_pool *device);
 
-struct kvt_device;
 struct kvt_device *device_pool_gpu(const struct kvt_device_pool *device);
 
 /* ---- the pipeline's part ------------------------------------------------ */
@@ -63,6 +63,22 @@ void device_pool_unpin(struct kvt_device_pool *device, uint8_t *bytes);
 KVT_MUST_CHECK enum kvt_status
 plans_run(struct kvt_worker *worker, uint8_t *dst, int64_t nbytes, const uint8_t *src,
 	  const struct kvt_plans *plans, struct kvt_error *err);
+
+/* Casts that write all of dst, of all of src, with factors of one table. */
+struct device_casts {
+	uint8_t *dst;
+	const uint8_t *src;
+	int64_t dst_bytes, src_bytes;
+	const struct kvt_device_factors *factors;
+	int64_t nfactors;
+	int count;
+	struct kvt_device_cast cast[2];
+	int64_t first[2];		/* factor that a cast begins with */
+};
+/* *done is false where there is no device, or it has no room for them. */
+KVT_MUST_CHECK enum kvt_status
+casts_run(bool *done, struct kvt_worker *worker, const struct device_casts *casts,
+	  struct kvt_error *err);
 
 /*
  * Until device_drop() what plans_run() reads of these bytes is on the device

@@ -14,6 +14,7 @@
 #include "lib/kvt/tile.h"
 
 struct kvt_saved;
+struct kvt_worker;
 
 struct kvt_leaf {
 	const struct kvt_leaf_ops *ops;
@@ -52,6 +53,13 @@ struct kvt_leaf_ops {
 	enum kvt_status (*read_box)(const struct kvt_leaf *leaf, int group,
 				    const struct kvt_box *box, void *buf,
 				    struct kvt_error *err);
+	/* The same for a worker, whose device may do what is computed of it. */
+	enum kvt_status (*read_by)(struct kvt_worker *worker,
+				   const struct kvt_leaf *leaf, int group,
+				   const struct kvt_box *box, void *buf,
+				   struct kvt_error *err);
+	/* Bytes of an element as the device gets it for that; 0: it does not. */
+	int64_t (*worked_on)(const struct kvt_leaf *leaf, int group);
 	/*
 	 * What was read counts only after this: files may have one checksum of much
 	 * more than was read.  Of all there are, or of those of what was read, from

@@ -360,6 +360,8 @@ static int64_t largest_buffer(const struct kvt_work *work)
 	int64_t most = work->tile_bytes > work->device_bytes ? work->tile_bytes :
 							       work->device_bytes;
 
+	if (work->worked_bytes > most)
+		most = work->worked_bytes;
 	for (int i = 0; i < NBUFFERS; i++)
 		if (work->buffer_bytes[i] > most)
 			most = work->buffer_bytes[i];

@@ -116,6 +116,7 @@ struct kvt_work {
 	bool share;			/* parts of a block are read by several dumps */
 	struct seen *seen;		/* gets what is decoded of leaves; or NULL */
 	int64_t device_bytes;		/* only with a device; kvt_work_reads() */
+	int64_t worked_bytes;		/* of the device alone: what it works on */
 	const char *label;		/* of the progress line; NULL: none */
 	int64_t total_bytes;		/* for the progress line */
 	/*

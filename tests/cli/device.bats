@@ -92,6 +92,43 @@ refused() {
 		$data/packed_nhd.bf16.npy
 }
 
+@test "other types: of a tensor, of heads, in several layouts, back" {
+	for scale in 1 auto auto-heads; do
+		for layout in nhd hnd kv-first-nhd blhsc; do
+			same h5 relayout --to=$layout --cache-dtype=fp8 --scale=$scale \
+				$data/packed_nhd.bf16.npy
+		done
+	done
+	[ "$(json 'o["device_bytes"]' <json)" = 491520 ]	# cast, and put into tiles
+	mv cpu.h5 heads.h5
+	same h5 convert --cache-dtype=float32 $data/rocm_x.bf16.npy
+	same h5 convert --cache-dtype=float32 heads.h5
+	mv cpu.h5 numbers.h5
+	device=hip same h5 convert --cache-dtype=fp8_e5m2 --scale=0.3,0.7 numbers.h5
+	same h5 reblock --block-size=24 --cache-dtype=fp8_e4m3fnuz --scale=auto-heads \
+		$data/packed_nhd.bf16.npy
+	gpu relayout --device=cuda --verify --to=hnd --cache-dtype=float16 -o verified.h5 \
+		$data/packed_nhd.bf16.npy
+}
+
+@test "rows of contents are the CPU's, and that is said" {
+	big
+	run -0 --separate-stderr gpu convert --device=cuda --json -o q.h5 \
+		--cache-dtype=q8_0/plain "${dump[@]}"
+	[ "$(json 'o["device"], o["device_bytes"]' <<<"$output")" = "('cuda:0', 4456448)" ]
+	[ "$(said_alone)" = "kvtool: --device: g0: the CPU makes q8_0/plain of bfloat16, as cuda:0 does not" ]
+	kvtool convert -q -o cpu.h5 --cache-dtype=q8_0/plain "${dump[@]}"
+	cmp cpu.h5 q.h5
+}
+
+@test "several threads, several boxes, another type" {
+	big
+	kvtool relayout -q --to=hnd --cache-dtype=fp8 --scale=0.5,3 -o cpu.h5 "${dump[@]}"
+	gpu relayout -q --threads=4 --device=cuda --to=hnd --cache-dtype=fp8 \
+		--scale=0.5,3 -o gpu.h5 "${dump[@]}"
+	cmp cpu.h5 gpu.h5
+}
+
 @test "several threads, several boxes" {
 	big
 	kvtool relayout -q --to=hnd -o cpu.npy "${dump[@]}"
