@@ -78,14 +78,15 @@ CAST_FN int32_t cast_to_##name(float value) \
 	const int32_t bits = cast_bits_of(value), u = bits & 0x7fffffff; \
 	const int32_t sign = (int32_t)((uint32_t)bits >> 31) << ((width) - 1); \
 	const int32_t sum = cast_bits_of(cast_float_of(u) + cast_float_of(magic)); \
-	/* of a NaN, which is told apart below, the sum would be too large */ \
-	const int32_t held = u < 0x7f800000 ? u : 0x7f800000; \
-	int32_t is = ((held + low + (held >> cut & 1)) >> cut) - \
-		     ((127 - (bias)) << (fraction)); \
+	/* of a NaN, too, the sum is below 2^32 */ \
+	const uint32_t up = (uint32_t)u + (uint32_t)low + ((uint32_t)u >> cut & 1); \
+	int32_t is = (int32_t)(up >> cut) - ((127 - (bias)) << (fraction)); \
 	\
 	is = cast_pick(u < (128 - (bias)) << 23, sum - magic, is); \
-	is = cast_pick(is > (top), (over), is); \
-	is = cast_pick(u > 0x7f800000, (nan), is); \
+	is = (over) > (top) ? cast_pick(is > (top), (over), is) : \
+	     is < (top) ? is : (top); \
+	/* a NaN is 'over' here */ \
+	is += -(int32_t)(u > 0x7f800000) & ((nan) - (over)); \
 	return (minus) ? is | sign : cast_pick(is != 0, is | sign, 0); \
 } \
 CAST_FN float cast_from_##name(int32_t element) \
@@ -115,8 +116,8 @@ CAST_FN int32_t cast_to_bf16(float value)
 {
 	const int32_t bits = cast_bits_of(value), u = bits & 0x7fffffff;
 	const int32_t sign = (int32_t)((uint32_t)bits >> 31) << 15;
-	const int32_t held = u < 0x7f800000 ? u : 0x7f800000;
-	int32_t is = (held + 0x7fff + (held >> 16 & 1)) >> 16;
+	const uint32_t up = (uint32_t)u + 0x7fff + ((uint32_t)u >> 16 & 1);
+	int32_t is = (int32_t)(up >> 16);
 
 	is = cast_pick(u > 0x7f800000, 0x7fc0, is);
 	return is | sign;
