@@ -161,11 +161,11 @@ EACH void block_q8_0(struct ggml_block *out, const float *x)
 	/* a sum with 1.5 * 2^23 has the whole number in its last bits */
 	for (int i = 0; i < N; i++) {
 		float scaled = x[i] * id;
-		float sum = scaled + 12582912.0f;
-		int32_t size = cast_bits_of(scaled) & 0x7fffffff;
-		int32_t code = cast_bits_of(sum) - cast_bits_of(12582912.0f);
+		int32_t u = cast_bits_of(scaled);
+		float number = cast_float_of(cast_pick((u & 0x7fffffff) < 0x7f800000, u, 0));
+		float sum = number + 12582912.0f;
 
-		out->code[i] = (uint8_t)cast_pick(size < 0x7f800000, code, 0);
+		out->code[i] = (uint8_t)(cast_bits_of(sum) - cast_bits_of(12582912.0f));
 	}
 }
 
@@ -223,23 +223,29 @@ EACH void block_iq4_nl(struct ggml_block *out, const float *x)
 
 /* ---- bytes --------------------------------------------------------------- */
 
-EACH uint8_t *put_half(uint8_t *to, float x)
-{
-	int32_t bits = cast_to_f16(x);
+/* Of several blocks at once, which lie 'size' apart: conversions are vectors then. */
+enum { STEP = 32 };
 
-	*to++ = (uint8_t)bits;
-	*to++ = (uint8_t)(bits >> 8);
-	return to;
+EACH void put_halves(uint8_t *to, const float *x, int64_t n, int size)
+{
+	int32_t bits[STEP];
+
+	for (int i = 0; i < STEP; i++)
+		bits[i] = cast_to_f16(x[i]);
+	for (int64_t i = 0; i < n; i++, to += size) {
+		to[0] = (uint8_t)bits[i];
+		to[1] = (uint8_t)(bits[i] >> 8);
+	}
 }
 
 /* Low halves before high ones, behind the highest bit of each if there are five. */
-EACH uint8_t *put_codes(uint8_t *to, const struct ggml_block *block, int bits)
+EACH void put_codes(uint8_t *to, const struct ggml_block *block, int bits)
 {
 	uint32_t high = 0;
 
 	if (bits == 8) {
 		memcpy(to, block->code, N);
-		return to + N;
+		return;
 	}
 	if (bits == 5) {
 		for (int i = 0; i < N; i++)
@@ -249,7 +255,6 @@ EACH uint8_t *put_codes(uint8_t *to, const struct ggml_block *block, int bits)
 	}
 	for (int i = 0; i < N / 2; i++)
 		to[i] = (uint8_t)((block->code[i] & 15) | block->code[N / 2 + i] << 4);
-	return to + N / 2;
 }
 
 /* Name, bits of a code, is something added. */
@@ -260,17 +265,26 @@ X(q5_1, 5, 1, isa, target) X(q8_0, 8, 0, isa, target) X(iq4_nl, 4, 0, isa, targe
 #define ROWS(type, bits, has_added, isa, target) \
 target static void rows_##type##_##isa(uint8_t *to, const float *x, int64_t n) \
 { \
-	for (; n > 0; n--, x += N) { \
-		struct ggml_block block; \
-		\
-		block.scale = 0; \
-		if ((bits) == 4) \
-			memset(block.code, 0, N); \
-		block_##type(&block, x); \
-		to = put_half(to, block.scale); \
+	enum { HEAD = (has_added) ? 4 : 2, SIZE = HEAD + N * (bits) / 8 }; \
+	float scale[STEP] = { 0 }, added[STEP] = { 0 }; \
+	\
+	for (int64_t m; n > 0; n -= m, to += m * SIZE) { \
+		m = n < STEP ? n : STEP; \
+		for (int64_t i = 0; i < m; i++, x += N) { \
+			struct ggml_block block; \
+			\
+			block.scale = 0; \
+			if ((bits) == 4) \
+				memset(block.code, 0, N); \
+			block_##type(&block, x); \
+			scale[i] = block.scale; \
+			if (has_added) \
+				added[i] = block.added; \
+			put_codes(to + i * SIZE + HEAD, &block, bits); \
+		} \
+		put_halves(to, scale, m, SIZE); \
 		if (has_added) \
-			to = put_half(to, block.added); \
-		to = put_codes(to, &block, bits); \
+			put_halves(to + 2, added, m, SIZE); \
 	} \
 }
 
