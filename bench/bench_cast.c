@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_cast.c - casts and encoders beside memcpy, on one thread
+ * bench_cast.c - casts and encoders beside memcpy, a relayout and ggml, on one thread
+ *
+ *	bench_cast [--json] [--only=ROW] [LIBGGML-BASE LIBGGML-CPU]
  *
  * Contenders run in turn, round by round, as a shared machine changes within minutes; the
- * best round of each counts.  Figures are bytes of input a second; with the paths of
- * libggml-base.so and libggml-cpu.so as arguments ggml runs beside its types.
+ * best round of each counts, in time of the processor.  Figures are bytes of input a
+ * second.  Casts are of more than caches hold, as a relayout of the same bytes is;
+ * encoders of what they need not wait for.  bench_casts.py runs torch beside all that.
  */
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +19,22 @@
 #include "lib/kvt/cast.h"
 #include "lib/kvt/kernels.h"
 
-enum { NUMBERS = 4 << 20, DIM = 1024, ROUNDS = 7 };
+enum { NUMBERS = 32 << 20, ENCODED = 4 << 20, DIM = 1024, ROUNDS = 25 };
+
+static const double enough = 2;		/* seconds of a row that is slow */
+
+static unsigned char *in, *out;
+static bool json;
 
 static double now(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static unsigned char *in, *out;
+/* ---- ggml --------------------------------------------------------------- */
 
 typedef void ggml_from_float(const float *x, void *to, int64_t n);
 struct ggml_traits {
@@ -52,101 +61,139 @@ static void open_ggml(const char *base, const char *cpu)
 		fprintf(stderr, "no ggml there: %s\n", dlerror());
 }
 
-static double since(double start, double best)
-{
-	double took = now() - start;
+/* ---- contenders --------------------------------------------------------- */
 
-	return took < best ? took : best;
+struct row {
+	const char *from, *to;
+	int ggml;			/* its number there; 0: not */
+	struct kvt_caster caster;	/* of an encoder */
+};
+
+/* One round of a contender; false: it has no such row, or does not run here. */
+typedef bool contender_fn(const struct row *row, int kernel);
+
+static bool copies(const struct row *row, int kernel)
+{
+	(void)kernel;
+	memcpy(out, in, (size_t)(NUMBERS * kvt_dtype_find(row->from)->elem));
+	return true;
 }
 
-static double copying(void)
+/* NHD to HND, 16 slots by 8 heads. */
+static bool relayouts(const struct row *row, int kernel)
 {
-	double best = 1e9;
+	const int64_t run = 128 * kvt_dtype_find(row->from)->elem, slots = 16, heads = 8;
+	const struct kvt_plan plan = {
+		.run = run, .nloops = 3,
+		.n = { NUMBERS / 128 / slots / heads, heads, slots },
+		.src_stride = { slots * heads * run, run, heads * run },
+		.dst_stride = { slots * heads * run, slots * run, run },
+	};
 
-	for (int r = 0; r < ROUNDS; r++) {
-		double start = now();
-
-		memcpy(out, in, NUMBERS * 2);
-		best = since(start, best);
-	}
-	return NUMBERS * 2 / best / 1e9;
+	(void)kernel;
+	kvt_cpu_copy(out, in, &plan);
+	return true;
 }
 
-static void bench_casts(void)
+static bool casts(const struct row *row, int kernel)
 {
-	static const char *const names[] = { "float32", "float16", "bfloat16",
-					     "float8_e4m3fn", "float8_e4m3fnuz",
-					     "float8_e5m2" };
-	const struct kvt_dtype *from = kvt_dtype_find("bfloat16");
+	const struct kvt_cast_kernel *k = kvt_cpu_cast_kernel(kernel);
+	const struct kvt_dtype *to = kvt_dtype_find(row->to);
 
-	for (size_t t = 0; t < sizeof(names) / sizeof(names[0]); t++) {
-		printf("bfloat16 to %-16s", names[t]);
-		for (int k = 0; kvt_cpu_cast_kernel(k); k++) {
-			const struct kvt_cast_kernel *kernel = kvt_cpu_cast_kernel(k);
-			double best = 1e9;
+	if (!k || !k->runs_here())
+		return false;
+	kvt_cpu_cast_with(k, out, to, in, kvt_dtype_find(row->from), NUMBERS, 1,
+			  to->elem == 1 ? 0.037f : 1);
+	return true;
+}
 
-			for (int r = 0; kernel->runs_here() && r < ROUNDS; r++) {
-				double start = now();
+static bool encodes(const struct row *row, int kernel)
+{
+	const float *x = (const float *)(const void *)in;
 
-				kvt_cpu_cast_with(kernel, out, kvt_dtype_find(names[t]),
-						  in, from, NUMBERS, 1, 0.037f);
-				best = since(start, best);
-			}
-			printf("  %s %6.2f", kernel->name, NUMBERS * 2 / best / 1e9);
+	(void)kernel;
+	for (int64_t i = 0; i < ENCODED / DIM; i++)
+		kvt_cast_row(&row->caster, out + i * row->caster.nbytes, x + i * DIM, 0, 1);
+	return true;
+}
+
+static bool ggml_encodes(const struct row *row, int kernel)
+{
+	const float *x = (const float *)(const void *)in;
+
+	(void)kernel;
+	if (!traits || !row->ggml)
+		return false;
+	for (int64_t i = 0; i < ENCODED / DIM; i++)
+		traits(row->ggml)->from_float(x + i * DIM, out + i * row->caster.nbytes, DIM);
+	return true;
+}
+
+struct contender {
+	const char *name;
+	contender_fn *fn;
+	int kernel;
+};
+
+/* All of a row in turn; nbytes of input each. */
+static void run_row(const struct row *row, const struct contender *c, int n, double nbytes)
+{
+	double best[8], began = now();
+	char name[96];
+
+	for (int i = 0; i < n; i++)
+		best[i] = 1e9;
+	for (int r = 0; r < ROUNDS && (r < 3 || now() - began < enough); r++)
+		for (int i = 0; i < n; i++) {
+			double start = now(), took;
+
+			if (!c[i].fn(row, c[i].kernel))
+				continue;
+			took = now() - start;
+			best[i] = took < best[i] ? took : best[i];
 		}
-		printf("  memcpy %6.2f GB/s\n", copying());
-	}
+	snprintf(name, sizeof(name), "%s to %s", row->from, row->to);
+	printf(json ? "{\"row\": \"%s\"" : "%-36s", name);
+	for (int i = 0; i < n; i++)
+		if (best[i] < 1e9)
+			printf(json ? ", \"%s\": %.3f" : "  %s %.2f", c[i].name,
+			       nbytes / best[i] / 1e9);
+	printf(json ? "}\n" : " GB/s\n");
+	fflush(stdout);
 }
 
-static void bench_encoder(const char *name, int ggml)
+/* ---- rows --------------------------------------------------------------- */
+
+static void run_cast(const struct row *row)
 {
+	struct contender c[8] = { { "memcpy", copies, 0 }, { "relayout", relayouts, 0 } };
+	int n = 2;
+
+	for (int k = 0; kvt_cpu_cast_kernel(k); k++)
+		c[n++] = (struct contender){ kvt_cpu_cast_kernel(k)->name, casts, k };
+	run_row(row, c, n, (double)(NUMBERS * kvt_dtype_find(row->from)->elem));
+}
+
+static void run_encoder(struct row *row)
+{
+	static const struct contender c[] = { { "kvtool", encodes, 0 },
+					      { "ggml", ggml_encodes, 0 } };
 	const struct kvt_dtype *dtype;
 	struct kvt_content content;
-	struct kvt_caster c;
 	struct kvt_error err;
-	double best = 1e9, other = 1e9;
 
-	if (kvt_cast_parse(&dtype, &content, name, &err) ||
-	    kvt_caster_init(&c, dtype, &content, DIM, &err)) {
-		printf("%s: %s\n", name, err.text);
+	if (kvt_cast_parse(&dtype, &content, row->to, &err) ||
+	    kvt_caster_init(&row->caster, dtype, &content, DIM, &err)) {
+		printf("%s: %s\n", row->to, err.text);
 		return;
 	}
-	for (int r = 0; r < ROUNDS; r++) {
-		const float *x = (const float *)(const void *)in;
-		double start = now();
-
-		for (int64_t i = 0; i < NUMBERS / DIM; i++)
-			kvt_cast_row(&c, out + i * c.nbytes, x + i * DIM, 0, 1);
-		best = since(start, best);
-		start = now();
-		for (int64_t i = 0; traits && ggml && i < NUMBERS / DIM; i++)
-			traits(ggml)->from_float(x + i * DIM, out + i * c.nbytes, DIM);
-		other = since(start, other);
-	}
-	printf("float32 to %-28s %6.2f GB/s", name, NUMBERS * 4. / best / 1e9);
-	if (traits && ggml)
-		printf("  ggml %6.2f GB/s, %.2f of it", NUMBERS * 4. / other / 1e9,
-		       other / best);
-	printf("\n");
+	run_row(row, c, 2, ENCODED * 4.);
 }
 
-int main(int argc, char **argv)
+static void fill(void)
 {
-	static const struct {
-		const char *name;
-		int ggml;		/* its number there; 0: not */
-	} encoders[] = {
-		{ "q8_0/plain", 8 }, { "q4_0/plain", 2 }, { "q4_1/plain", 3 },
-		{ "q5_0/plain", 6 }, { "q5_1/plain", 7 }, { "iq4_nl/plain", 20 },
-		{ "int8-per-token-head", 0 }, { "fp8-per-token-head/e4m3fn", 0 },
-		{ "mlx-affine/4/64/bfloat16", 0 }, { "transformers-fp8/bfloat16", 0 },
-	};
 	uint64_t state = 88172645463325252u;
 
-	in = malloc(NUMBERS * 4);
-	out = malloc(NUMBERS * 4);
-	if (!in || !out)
-		return 1;
 	for (int64_t i = 0; i < NUMBERS; i++) {
 		float x;
 
@@ -156,11 +203,58 @@ int main(int argc, char **argv)
 		x = (float)(int64_t)state * 0x1p-61f;
 		memcpy(in + i * 4, &x, sizeof(x));
 	}
-	if (argc > 2)
-		open_ggml(argv[1], argv[2]);
-	bench_casts();
-	for (size_t i = 0; i < sizeof(encoders) / sizeof(encoders[0]); i++)
-		bench_encoder(encoders[i].name, encoders[i].ggml);
+}
+
+int main(int argc, char **argv)
+{
+	static struct row rows[] = {
+		{ .from = "bfloat16", .to = "float32" },
+		{ .from = "bfloat16", .to = "float16" },
+		{ .from = "bfloat16", .to = "float8_e4m3fn" },
+		{ .from = "bfloat16", .to = "float8_e4m3fnuz" },
+		{ .from = "bfloat16", .to = "float8_e5m2" },
+		{ .from = "float16", .to = "bfloat16" },
+		{ .from = "float32", .to = "bfloat16" },
+		{ .from = "float32", .to = "float8_e4m3fn" },
+		{ .from = "float8_e4m3fn", .to = "bfloat16" },
+		{ .from = "float32", .to = "q8_0/plain", .ggml = 8 },
+		{ .from = "float32", .to = "q4_0/plain", .ggml = 2 },
+		{ .from = "float32", .to = "q4_1/plain", .ggml = 3 },
+		{ .from = "float32", .to = "q5_0/plain", .ggml = 6 },
+		{ .from = "float32", .to = "q5_1/plain", .ggml = 7 },
+		{ .from = "float32", .to = "iq4_nl/plain", .ggml = 20 },
+		{ .from = "float32", .to = "int8-per-token-head" },
+		{ .from = "float32", .to = "fp8-per-token-head/e4m3fn" },
+		{ .from = "float32", .to = "mlx-affine/4/64/bfloat16" },
+		{ .from = "float32", .to = "transformers-fp8/bfloat16" },
+	};
+	const char *only = "";
+	int at = 1;
+
+	for (; at < argc && !strncmp(argv[at], "--", 2); at++) {
+		json |= !strcmp(argv[at], "--json");
+		if (!strncmp(argv[at], "--only=", 7))
+			only = argv[at] + 7;
+	}
+	if (argc - at > 1)
+		open_ggml(argv[at], argv[at + 1]);
+	in = malloc((size_t)NUMBERS * 4);
+	out = malloc((size_t)NUMBERS * 4);
+	if (!in || !out)
+		return 1;
+	memset(out, 1, (size_t)NUMBERS * 4);
+	fill();
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char name[96];
+
+		snprintf(name, sizeof(name), "%s to %s", rows[i].from, rows[i].to);
+		if (*only && strcmp(only, name))
+			continue;
+		if (kvt_dtype_find(rows[i].to))
+			run_cast(&rows[i]);
+		else
+			run_encoder(&rows[i]);
+	}
 	free(in);
 	free(out);
 	return 0;

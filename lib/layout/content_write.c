@@ -29,15 +29,18 @@ static const struct kvt_field *field_of(const struct kvt_packing *p, int i)
 	return &p->field[i];
 }
 
-/* NaN counts for nothing. */
+/* NaN counts for nothing.  By bits, which are vectors in any order. */
 static float largest(const float *x, int64_t n)
 {
-	float most = 0;
+	int32_t most = 0;
 
-	for (int64_t i = 0; i < n; i++)
-		if (fabsf(x[i]) > most)
-			most = fabsf(x[i]);
-	return most;
+	for (int64_t i = 0; i < n; i++) {
+		int32_t u = cast_bits_of(x[i]) & 0x7fffffff;
+
+		u = cast_pick(u > 0x7f800000, 0, u);
+		most = u > most ? u : most;
+	}
+	return cast_float_of(most);
 }
 
 static void put_float(unsigned char *to, float x)
@@ -77,6 +80,18 @@ static float scale_of(const float *x, int64_t n, float end)
 	return scale > 1e-6f ? scale : 1e-6f;
 }
 
+/* The nearest, half away from 0, of a byte; NaN is 0. */
+static uint8_t nearest_int8(float y)
+{
+	int32_t u = cast_bits_of(y);
+	float half = cast_float_of((u & INT32_MIN) | 0x3f000000);
+
+	y = cast_float_of(cast_pick((u & 0x7fffffff) > 0x7f800000, 0, u)) + half;
+	y = y > 127 ? 127 : y;
+	y = y < -128 ? -128 : y;
+	return (uint8_t)(int32_t)y;
+}
+
 void kvt_write_int8(unsigned char *row, const struct kvt_packing *p, const float *x,
 		    float unused)
 {
@@ -84,13 +99,8 @@ void kvt_write_int8(unsigned char *row, const struct kvt_packing *p, const float
 	float scale = scale_of(x, values->count, 127), by = 1.0f / scale;
 
 	(void)unused;
-	for (int64_t i = 0; i < values->count; i++) {
-		float y = x[i] * by;
-
-		y = y >= 0 ? y + 0.5f : y - 0.5f;
-		y = y > 127 ? 127 : y < -128 ? -128 : y;
-		row[values->at + i] = isnan(y) ? 0 : (uint8_t)(int8_t)y;
-	}
+	for (int64_t i = 0; i < values->count; i++)
+		row[values->at + i] = nearest_int8(x[i] * by);
 	put_float(row + scales->at, scale);
 }
 

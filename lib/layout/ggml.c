@@ -162,8 +162,8 @@ EACH void block_q8_0(struct ggml_block *out, const float *x)
 	for (int i = 0; i < N; i++) {
 		float scaled = x[i] * id;
 		int32_t u = cast_bits_of(scaled);
-		float number = cast_float_of(cast_pick((u & 0x7fffffff) < 0x7f800000, u, 0));
-		float sum = number + 12582912.0f;
+		int32_t finite = (u & 0x7fffffff) < 0x7f800000;
+		float sum = cast_float_of(cast_pick(finite, u, 0)) + 12582912.0f;
 
 		out->code[i] = (uint8_t)(cast_bits_of(sum) - cast_bits_of(12582912.0f));
 	}
