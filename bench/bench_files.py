@@ -8,8 +8,9 @@ median over the rounds; CPU and peak memory are the kernel's own accounting.
 KVT_BENCH_MIB sets the size (1024), KVT_BENCH_DIR the place of the files,
 KVT_BENCH_ROUNDS the number of rounds (3).  KVT_BENCH_OLD, a kvtool of another
 version, takes turns in what checksums cost; "checksums" as the only argument asks for
-that alone, "exec" for transfers, "fsck" for it beside digest, "ratios" for transfers and
-all else that is held against rows of kvtool's own or the parts of a conversion.
+that alone, "exec" for transfers, "fsck" for it beside digest, "cast" for other types beside
+relayout, "ratios" for transfers and all else that is held against rows of kvtool's own or
+the parts of a conversion.
 """
 import json
 import os
@@ -338,6 +339,30 @@ def bench_checking(at, npy, nhd):
     os.unlink(plain)
 
 
+def bench_cast(at, npy):
+    """Numbers as another type beside a relayout of the same bytes."""
+    described = ["--layout=nhd", "--dtype=bfloat16", npy]
+    write = [KVTOOL, "relayout", "-q", "-f", "--no-sync", "--to=hnd", "-o"]
+    base = "kvtool relayout npy to npy"
+    rows = [("cp of the npy", ["cp", npy, at("a")], at("a")),
+            (base, [*write, at("n.npy"), *described], at("n.npy"))]
+    for name, options in (
+            ("float16", ["--cache-dtype=float16"]),
+            ("fp8, scale told", ["--cache-dtype=fp8", "--scale=0.05"]),
+            ("fp8, scale=auto", ["--cache-dtype=fp8", "--scale=auto"]),
+            ("fp8, scale=auto-heads", ["--cache-dtype=fp8", "--scale=auto-heads"]),
+            ("fp8, scale told, one thread",
+             ["--cache-dtype=fp8", "--scale=0.05", "--threads=1"]),
+            ("nothing else, one thread", ["--threads=1"])):
+        rows.append((f"the same as {name}", [*write, at("f.npy"), *options, *described],
+                     at("f.npy")))
+    convert = [KVTOOL, "convert", "-q", "-f", "--no-sync", "-o", at("q.npy")]
+    rows.append(("kvtool convert npy to npy as q8_0/plain",
+                 [*convert, "--cache-dtype=q8_0/plain", *described], at("q.npy")))
+    walls, cpus = table("other types, NHD to HND", rows, base)
+    print_ratios(walls, cpus, [(name, base) for name, _, _ in rows[2:]])
+
+
 def bench_exec(at, npy):
     """One request that has every block, into another layout and TP size."""
     source, tables = at("source.npy"), at("source.json")
@@ -427,6 +452,9 @@ def main():
         if sys.argv[1:] == ["exec"]:
             bench_exec(at, npy)
             return
+        if sys.argv[1:] == ["cast"]:
+            bench_cast(at, npy)
+            return
         if sys.argv[1:] == ["ratios"]:
             bench_ratios(at, npy, nhd)
             return
@@ -473,6 +501,10 @@ def main():
             if name not in ("nhd.npy", "nhd.h5"):
                 os.unlink(at(name))
         bench_exec(at, npy)
+        for name in os.listdir(work):
+            if name not in ("nhd.npy", "nhd.h5"):
+                os.unlink(at(name))
+        bench_cast(at, npy)
         for name in os.listdir(work):
             if name not in ("nhd.npy", "nhd.h5"):
                 os.unlink(at(name))

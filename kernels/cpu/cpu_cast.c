@@ -58,21 +58,27 @@ static int whole_steps(int64_t n)
 	return (int)((n + CAST_STEP - 1) / CAST_STEP * CAST_STEP);
 }
 
-/* A chunk, or the end of one; what is beside whole steps goes by a step of its own. */
+/*
+ * A chunk, or the end of one; what is beside whole steps goes by a step of its own.  'out'
+ * has zeros to the end of the last step.
+ */
 static void load(const struct cpu_caster *c, float *out, const struct kvt_dtype *from,
 		 const char *src, int64_t n)
 {
 	int64_t whole = n / CAST_STEP * CAST_STEP, rest = n - whole;
-	char room[CAST_STEP * 4] = { 0 };
+	char room[CAST_STEP * 4];
 	int type = kvt_cast_element(from);
 
 	if (type < 0) {
 		kvt_cast_load(out, from, src, n);
+		for (int64_t i = n; i < whole_steps(n); i++)
+			out[i] = 0;
 		return;
 	}
 	c->type[type].load(out, src, (int)whole);
 	if (!rest)
 		return;
+	memset(room, 0, sizeof(room));
 	memcpy(room, src + whole * from->elem, (size_t)(rest * from->elem));
 	c->type[type].load(out + whole, room, CAST_STEP);
 }
@@ -110,7 +116,7 @@ void kvt_cpu_cast_with(const struct kvt_cast_kernel *kernel, void *dst,
 		       const struct kvt_dtype *from, int64_t n, float times, float by)
 {
 	const struct cpu_caster *c = caster_of(kernel);
-	float x[CAST_CHUNK] = { 0 };
+	float x[CAST_CHUNK];
 
 	for (int64_t at = 0, m; at < n; at += m) {
 		m = n - at < CAST_CHUNK ? n - at : CAST_CHUNK;
@@ -133,7 +139,7 @@ float kvt_cpu_largest(const void *src, const struct kvt_dtype *from, int64_t n)
 	int32_t most = 0;
 
 	for (int64_t at = 0, m; at < n; at += m) {
-		float x[CAST_CHUNK] = { 0 };
+		float x[CAST_CHUNK];
 		int32_t here;
 
 		m = n - at < CAST_CHUNK ? n - at : CAST_CHUNK;

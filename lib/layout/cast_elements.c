@@ -36,17 +36,19 @@ CAST_ELEMENTS(LOOP)
 
 static const struct loop {
 	const char *name;
+	size_t elem;
 	void (*load)(float *out, const void *from, int64_t n);
 	void (*store)(void *to, const float *in, int64_t n);
 } loops[CAST_NELEMENTS] = {
-#define ROW(id, named, type) { named, load_##id, store_##id },
+#define ROW(id, named, type) { named, sizeof(type), load_##id, store_##id },
 	CAST_ELEMENTS(ROW)
 };
 
 int kvt_cast_element(const struct kvt_dtype *dtype)
 {
 	for (int i = 0; i < CAST_NELEMENTS; i++)
-		if (!strcmp(loops[i].name, dtype->name))
+		if (loops[i].elem == (size_t)dtype->elem &&
+		    !strcmp(loops[i].name, dtype->name))
 			return i;
 	return -1;
 }
