@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.." || exit 1
 programs=${KVT_BUILD:-build}/tests/fuzz
 
 some_seeds() { [ "$(find "$1" -type f | wc -l)" -gt 0 ]; }
-takes() { find "$2" -type f -exec timeout 60 "$1" {} +; }
+takes() { find "$2" -type f -exec timeout 600 "$1" {} +; }
 
 for source in tests/fuzz/fuzz_*.c; do
 	name=$(basename "$source" .c)

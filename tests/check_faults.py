@@ -225,7 +225,7 @@ class Place:
         try:
             p = subprocess.run([KVTOOL, *words.split()], cwd=self.path, env=env,
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, timeout=60)
+                               stderr=subprocess.PIPE, timeout=600)
         except subprocess.TimeoutExpired:
             return None, b"", b""
         return p.returncode, p.stdout, p.stderr

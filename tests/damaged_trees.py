@@ -36,7 +36,7 @@ def describe(*args):
     # a sanitizer reserves more than any limit
     bounded = None if "-fsanitize" in os.environ.get("KVT_CFLAGS", "") else limit
     p = subprocess.run([oracle.KVTOOL, "describe", *args], stdin=subprocess.DEVNULL,
-                       capture_output=True, timeout=60, preexec_fn=bounded)
+                       capture_output=True, timeout=600, preexec_fn=bounded)
     return p.returncode, p.stderr.decode(errors="replace")
 
 

@@ -90,7 +90,7 @@ def kvtool(*args, folder=None):
     args = [str(a) for a in args]
     try:
         p = subprocess.run([KVTOOL] + args, stdin=subprocess.DEVNULL, cwd=folder,
-                           capture_output=True, timeout=120)
+                           capture_output=True, timeout=600)
     except subprocess.TimeoutExpired:
         return Result(args, "timeout", "", "")
     return Result(args, p.returncode, p.stdout.decode(errors="replace"),

@@ -208,7 +208,7 @@ def options_of(text):
 
 def typed(line):
     return subprocess.run(["bash", "-c", line.replace("kvtool", shlex.quote(KVTOOL), 1)],
-                          capture_output=True, text=True, errors="replace", timeout=120)
+                          capture_output=True, text=True, errors="replace", timeout=600)
 
 
 def look(said, quote=None, line=None):

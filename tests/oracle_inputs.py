@@ -45,7 +45,7 @@ OWN = {("bench", "files"), ("prefix", "lora"), ("why", "lora")}
 
 
 def run(*words, folder=None, env=None):
-    return subprocess.run([KVTOOL, *words], cwd=folder, capture_output=True, timeout=120,
+    return subprocess.run([KVTOOL, *words], cwd=folder, capture_output=True, timeout=600,
                           stdin=subprocess.DEVNULL, env=dict(os.environ, **(env or {})))
 
 

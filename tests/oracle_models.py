@@ -29,7 +29,7 @@ def size(config, *args):
     text = config if isinstance(config, str) else json.dumps(config)
     return subprocess.run([KVTOOL, "size", "--engine=transformers", f"--tokens={TOKENS}",
                            "--json", *args, "-"], input=text, capture_output=True,
-                          text=True, timeout=60, check=False)
+                          text=True, timeout=600, check=False)
 
 
 def differs(case, config, *args):

@@ -68,7 +68,7 @@ def plant(folder, evil):
 
 def run(*args):
     p = subprocess.run([KVTOOL, *args], stdin=subprocess.DEVNULL, capture_output=True,
-                       timeout=120)
+                       timeout=600)
     return p.returncode, p.stdout, p.stderr
 
 

@@ -115,7 +115,7 @@ class Program:
     def size(self, rows, columns):
         fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def until(self, words, seconds=20):
+    def until(self, words, seconds=120):
         """Are these words on the screen within that time, in a frame that is whole?"""
         end = time.monotonic() + seconds
         while not self.screen.whole or words not in self.screen.text():
@@ -143,7 +143,7 @@ class Program:
 
     def end(self):
         """The status, if the terminal is as it was."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 120
         while self.process.poll() is None and time.monotonic() < end:
             self.listen(0.1)
         while self.process.poll() is not None and self.listen(0.1):
@@ -266,7 +266,7 @@ def stopped(folder):
     p = Program((24, 80), "view", "--watch", copy(folder))
     ok = p.until("q quits")
     p.process.send_signal(signal.SIGTSTP)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     # the terminal is given back in two steps, and only what has stopped can go on
     while (p.screen.other or not is_stopped(p.process.pid)) and time.monotonic() < end:
         p.listen(0.2)
@@ -282,15 +282,14 @@ def stopped(folder):
 
 def twice_a_second(folder):
     p = Program((24, 80), "view", "--watch", copy(folder))
-    ok, begin = p.until("q quits"), time.monotonic()
-    before = p.screen.frames
-    while p.screen.frames < before + 5 and p.listen(20):
-        pass
-    # one more than in time, for the first may have waited in the terminal
-    most = 2 * (time.monotonic() - begin) + 2
+    ok, began = p.until("q quits"), time.monotonic()
+    last = p.screen.frames + 5
+    # by the clock of who reads: he may be late for the first of them, not early for the last
+    while ok and p.screen.frames < last:
+        ok = p.listen(120)
+    took = time.monotonic() - began
     p.keys(b"q")
-    tap.ok(ok and p.end() == 0 and 5 <= p.screen.frames - before <= most,
-           "at most two looks a second", (p.screen.frames - before, most))
+    tap.ok(ok and p.end() == 0 and took > 1, "at most two looks a second: five take a while", took)
 
 
 def refused(folder):

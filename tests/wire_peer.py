@@ -2,11 +2,13 @@
 """
 wire_peer.py - the other side of kvtool transfer-sim wire, said a second time
 
-wire_peer.py PORT CODE: connects to the port and does that with the socket s.
+wire_peer.py PORT CODE: connects to the port and does that with the socket s.  With - for
+PORT it says that it is there, in the file "ready", and waits for the one that "err" names.
 """
 import hashlib
 import hmac
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -80,6 +82,34 @@ def drip(s, data, pause=.2):
         pass
 
 
+def rest(s):
+    """Until the other side has enough."""
+    try:
+        while s.recv(4096):
+            pass
+    except OSError:
+        pass
+
+
+def port_of_file():
+    with open("ready", "w", encoding="ascii"):
+        pass
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        try:
+            with open("err", encoding="utf-8") as f:
+                found = re.search(r"^waiting at port (\d+)\n", f.read(), re.M)
+        except FileNotFoundError:
+            found = None
+        if found:
+            os.unlink("ready")
+            return found[1]
+        time.sleep(.01)
+    sys.exit("nobody listens")
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "-":
+        sys.argv[1] = port_of_file()
     s = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
     exec(sys.argv[2])

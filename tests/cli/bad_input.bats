@@ -65,10 +65,10 @@ refused() {
 
 @test "a FIFO or device does not hang" {
 	mkfifo pipe
-	run timeout 10 "$KVTOOL" digest pipe
+	run timeout 120 "$KVTOOL" digest pipe
 	[ "$status" = 3 ] || [ "$status" = 4 ]
 	refused 3 kvtool digest /dev/null || refused 4 kvtool digest /dev/null
-	run timeout 10 "$KVTOOL" convert /dev/zero out.npy
+	run timeout 120 "$KVTOOL" convert /dev/zero out.npy
 	[ "$status" = 3 ] || [ "$status" = 4 ]
 	only pipe
 }
@@ -236,7 +236,7 @@ refused() {
 
 @test "a snapshot needs a seekable file" {
 	mkfifo pipe.h5
-	run -4 --separate-stderr timeout 10 "$KVTOOL" convert -f "$nhd" pipe.h5
+	run -4 --separate-stderr timeout 120 "$KVTOOL" convert -f "$nhd" pipe.h5
 	one_sentence
 	run -4 --separate-stderr kvtool convert -f --format hdf5 "$nhd" /dev/null
 	one_sentence

@@ -183,7 +183,7 @@ bad() {
 	in=pipe
 	mkfifo pipe
 	odd() {
-		run --separate-stderr timeout 20 "$KVTOOL" "$@"
+		run --separate-stderr timeout 120 "$KVTOOL" "$@"
 		[[ $status = 3 || $status = 4 ]] || { echo "$*: $status"; return 1; }
 		[[ $stderr == *"$in"* ]] || { echo "$*: $stderr"; return 1; }
 	}

@@ -224,7 +224,7 @@ verdict() {
 	: >empty.npy
 	head -c 3000 /dev/zero | tr '\0' x >x.bin
 	for file in empty.npy x.bin /dev/zero /dev/null testdata/README.md; do
-		run -3 --separate-stderr timeout 20 "$KVTOOL" doctor $file
+		run -3 --separate-stderr timeout 120 "$KVTOOL" doctor $file
 		[[ ${lines[0]} = "$file cannot be read: "* ]]
 	done
 }

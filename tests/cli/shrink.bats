@@ -74,7 +74,7 @@ json() {
 @test "a command gets no input, and the current folder" {
 	bad
 	echo 'cat; exit 3' >own.sh
-	run -0 timeout 60 kvtool shrink -q -o case --while='sh own.sh' bad.h5
+	run -0 timeout 120 kvtool shrink -q -o case --while='sh own.sh' bad.h5
 }
 
 @test "what cannot be shown is said, and leaves nothing" {

@@ -144,7 +144,7 @@ block() {
 
 @test "a block that is large is cut, and says so" {
 	truncate -s 1M big.bin
-	run -0 timeout 10 "$KVTOOL" view --block --sample=4k --layout=nhd --dtype=bf16 --layers=1 \
+	run -0 timeout 120 "$KVTOOL" view --block --sample=4k --layout=nhd --dtype=bf16 --layers=1 \
 		--heads=2 --head-dim=1 --block-size=131072 big.bin
 	[[ $output == *'  block     1 MiB of a layer'*' more'* ]]
 	[ ${#lines[@]} -lt 60 ]

@@ -48,14 +48,13 @@ refused() {
 # listening ARG...: starts a destination; sets pid and port
 listening() {
 	: >err
+	was=
 	kvtool transfer-sim wire --no-sync --listen=127.0.0.1:0 "$@" >out 2>err 3>&- &
 	pid=$!
-	for _ in $(seq 100); do
-		port=$(sed -n 's/^waiting at port //p' err)
-		[ -z "$port" ] || return 0
+	until port=$(sed -n 's/^waiting at port //p' err) && [ -n "$port" ]; do
+		kill -0 "$pid" || { cat err; return 1; }
 		sleep 0.05
 	done
-	return 1
 }
 
 # peer PYTHON: connects to the port and does that with the socket s
@@ -63,11 +62,26 @@ peer() {
 	/usr/bin/python3 "$root/tests/wire_peer.py" "$port" "$1"
 }
 
+# early PYTHON: the same in the background, of one that is there before somebody listens:
+# no time passes while it starts
+early() {
+	rm -f err ready
+	/usr/bin/python3 "$root/tests/wire_peer.py" - "$1" 3>&- &
+	until [ -e ready ]; do
+		kill -0 $! || return 1
+		sleep 0.01
+	done
+}
+
+# over: the destination has ended; sets was
+over() {
+	[ -n "$was" ] || { was=0; wait "$pid" || was=$?; }
+}
+
 # ended STATUS TEXT: the destination has, with one sentence, and left nothing
 ended() {
-	local status=0
-	wait "$pid" || status=$?
-	[ "$status" = "$1" ] || { echo "status $status"; cat err; return 1; }
+	over
+	[ "$was" = "$1" ] || { echo "status $was"; cat err; return 1; }
 	grep -q "$2" err || { cat err; return 1; }
 	[ "$(grep -c '^kvtool' err)" = 1 ]
 	rm out err
@@ -137,7 +151,7 @@ lies() {
 }
 
 @test "transfer-sim wire survives peers that lie, fall silent or die" {
-	local hello='meet(s); back(s); s.recv(64);' wait='; time.sleep(.2)'
+	local hello='meet(s); back(s); s.recv(64);' wait='; rest(s)'
 	lies 3 'not in the plan' \
 		's.sendall(frame(3, struct.pack("<IIqqq", 0, 1, 0, 1 << 40, 4) + b"abcd"))'"$wait"
 	lies 3 'a frame of type 99' "s.sendall(frame(99))$wait"
@@ -151,8 +165,8 @@ lies() {
 	lies 4 'the peer gave up: too?large' \
 		's.sendall(frame(5, struct.pack("<I", 4) + b"too\nlarge"))'"$wait"
 	lies 5 'the peer is gone' 's.sendall(frame(3, b"x" * 99)[:50])'
+	early "$hello"'rest(s)'
 	listening --timeout=1 -o w.npy "$nhd" "$bs32"
-	peer "$hello"'time.sleep(1.5)' 3>&- &
 	ended 5 'not through after 1000 ms: --timeout'
 	listening --timeout=1 -o w.npy "$nhd" "$bs32"
 	ended 5 'waiting for the source'
@@ -175,7 +189,7 @@ lies() {
 		    heard(s)
 		    back(s)
 		    s.sendall(frame(2, struct.pack("<6Q", *ask)))
-		    said = p.communicate(timeout=20)[1]
+		    said = p.communicate(timeout=120)[1]
 		    assert p.returncode == status and "the peer requests" in said, (ask, p.returncode, said)
 	END
 }
@@ -200,6 +214,7 @@ lies() {
 
 # strangers N: the destination said that it turned away so many
 strangers() {
+	over
 	grep -q "^kvtool transfer-sim: $1 connection.* turned away" err || { cat err; return 1; }
 	sed -i '/turned away/d' err
 }
@@ -228,8 +243,8 @@ assert p.returncode == 0'
 	strangers 9
 	[ "$(json 'o["strangers"]' <out)" = 9 ]
 	same_digest "$nhd" w.npy
+	early 'drip(s, frame(NONCE, bytes(33)))'
 	listening --timeout=1 -o x.npy "$nhd" "$bs32"
-	peer 'drip(s, frame(NONCE, bytes(33)))'
 	strangers 1
 	rm -f w.*
 	ended 5 'it did not come in 1000 ms: --timeout'
@@ -303,7 +318,7 @@ assert kind == FAIL and b"another came first" in why, (kind, why)'
 		s, _ = server.accept()
 		take(s)
 		s.sendall(frame(NONCE, bytes(33)))
-		said = p.communicate(timeout=60)[1]
+		said = p.communicate(timeout=120)[1]
 		assert p.returncode == 3 and "the other side has none" in said, (p.returncode, said)
 	END
 }
@@ -355,7 +370,7 @@ for name, late in ((b"listener", b""), (b"source", b"another nonce")):
 		    kind, reply = take(s)
 		    assert kind == PROOF
 		    s.sendall(frame(kind, reply))
-		    said = p.communicate(timeout=60)[1]
+		    said = p.communicate(timeout=120)[1]
 		    assert p.returncode == 3 and "another secret" in said, (p.returncode, said)
 	END
 }
@@ -394,7 +409,7 @@ for name, late in ((b"listener", b""), (b"source", b"another nonce")):
 	mkfifo -m 600 fifo
 	mkdir -m 700 folder
 	for file in fifo folder /dev/zero <(echo piped); do
-		run -3 --separate-stderr timeout 20 "$KVTOOL" transfer-sim wire \
+		run -3 --separate-stderr timeout 120 "$KVTOOL" transfer-sim wire \
 			--timeout=1 --secret-file="$file" -o w.h5 "$nhd" "$hnd"
 		one_sentence
 		said "$file: no regular file"
@@ -431,11 +446,11 @@ for name, late in ((b"listener", b""), (b"source", b"another nonce")):
 
 @test "transfer-sim wire has deadlines that no byte moves" {
 	local hello='meet(s); take(s);'
+	early "$hello"'drip(s, frame(HELLO, bytes(8)))'
 	listening --timeout=1 -o w.npy "$nhd" "$bs32"
-	peer "$hello"'drip(s, frame(HELLO, bytes(8)))'
 	ended 5 'not through after 1000 ms: --timeout'
+	early "$hello"'drip(s, frame(HELLO, bytes(8)))'
 	listening --timeout=600 --deadline=1 -o w.npy "$nhd" "$bs32"
-	peer "$hello"'drip(s, frame(HELLO, bytes(8)))'
 	ended 5 'the whole transfer is over: --deadline'
 	# the source, which waits for a question, and one to whom nobody listens
 	/usr/bin/python3 - "$root/tests" "$KVTOOL" "$nhd" "$bs32" <<-'END'
@@ -451,7 +466,7 @@ for name, late in ((b"listener", b""), (b"source", b"another nonce")):
 		    heard(s)
 		    back(s)
 		    drip(s, frame(ASK, bytes(48)))
-		    said = p.communicate(timeout=60)[1]
+		    said = p.communicate(timeout=120)[1]
 		    assert p.returncode == 5 and what in said, (p.returncode, said)
 	END
 }
@@ -541,16 +556,16 @@ same_over() {
 	peer 'meet(s); back(s); s.recv(9)'
 	ended 3 'bytes early'
 	# the address of one that does not listen there, and then the end of TCP, too
-	for then in 'time.sleep(3)' 's.close()'; do
-		listening --timeout=4 --transport=ucx -o other.npy "$nhd" "$bs32"
+	for then in 'rest(s)' 's.close()'; do
+		listening --timeout=60 --transport=ucx -o other.npy "$nhd" "$bs32"
 		mv out other.out
 		mv err other.err
 		local other=$pid at=$port
-		listening --timeout=1 --transport=ucx -o w.npy "$nhd" "$bs32"
-		peer 'o = socket.create_connection(("127.0.0.1", '"$at"'))
+		early 'o = socket.create_connection(("127.0.0.1", '"$at"'))
 meet(o); meet(s)
 s.sendall(frame(*take(o))); take(s)
-'"$then" 3>&- &
+'"$then"
+		listening --timeout=1 --transport=ucx -o w.npy "$nhd" "$bs32"
 		wait "$pid" || status=$?
 		[ "$status" = 5 ] || { echo "status $status"; cat err; return 1; }
 		[[ $then == s.close* ]] || grep -e '--timeout' err
