@@ -113,7 +113,8 @@ static bool encodes(const struct row *row, int kernel)
 
 	(void)kernel;
 	for (int64_t i = 0; i < ENCODED / DIM; i++)
-		kvt_cast_row(&row->caster, out + i * row->caster.nbytes, x + i * DIM, 0, 1);
+		kvt_cast_row(&row->caster, out + i * row->caster.nbytes, x + i * DIM,
+			     0, 1);
 	return true;
 }
 
@@ -125,7 +126,8 @@ static bool ggml_encodes(const struct row *row, int kernel)
 	if (!traits || !row->ggml)
 		return false;
 	for (int64_t i = 0; i < ENCODED / DIM; i++)
-		traits(row->ggml)->from_float(x + i * DIM, out + i * row->caster.nbytes, DIM);
+		traits(row->ggml)->from_float(x + i * DIM,
+					      out + i * row->caster.nbytes, DIM);
 	return true;
 }
 
@@ -136,7 +138,8 @@ struct contender {
 };
 
 /* All of a row in turn; nbytes of input each. */
-static void run_row(const struct row *row, const struct contender *c, int n, double nbytes)
+static void run_row(const struct row *row, const struct contender *c, int n,
+		    double nbytes)
 {
 	double best[8], began = now();
 	char name[96];

@@ -59,8 +59,8 @@ static int whole_steps(int64_t n)
 }
 
 /*
- * A chunk, or the end of one; what is beside whole steps goes by a step of its own.  'out'
- * has zeros to the end of the last step.
+ * A chunk, or the end of one; what is beside whole steps goes by a step of its own.  In
+ * 'out' are zeros to the end of the last step.
  */
 static void load(const struct cpu_caster *c, float *out, const struct kvt_dtype *from,
 		 const char *src, int64_t n)
