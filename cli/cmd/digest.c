@@ -297,7 +297,7 @@ static void print_row(const char *path, enum digest_scope scope, enum by by,
 static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,
 		    enum by by, const struct row *row, const struct kvt_snapshot *s)
 {
-	json_t *o = json_append_object(out, list), *types;
+	json_t *o = json_append_object(out, list), *types, *casts;
 
 	json_put_text(out, o, "scope", scope_names[scope]);
 	json_put_text(out, o, "by", by_names[by]);
@@ -315,6 +315,10 @@ static void put_row(struct json_out *out, json_t *list, enum digest_scope scope,
 	for (int g = next_type(s, row->groups, 0); g < s->ngroups;
 	     g = next_type(s, row->groups, g + 1))
 		json_append_text(out, types, type_of(&s->group[g]).s);
+	casts = json_put_array(out, o, "casts");
+	for (int g = 0; g < s->ngroups; g++)
+		if (row->groups >> g & 1 && s->group[g].cast_from[0])
+			json_append_text(out, casts, kvt_group_cast_text(&s->group[g]).s);
 }
 
 /* ---- the command -------------------------------------------------------- */
