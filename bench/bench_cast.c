@@ -113,7 +113,7 @@ static bool encodes(const struct row *row, int kernel)
 
 	(void)kernel;
 	for (int64_t i = 0; i < ENCODED / DIM; i++)
-		kvt_cast_row(&row->caster, out + i * row->caster.nbytes, x + i * DIM,
+		kvt_cast_row(&row->caster, out + i * row->caster.nbytes, 0, x + i * DIM,
 			     0, 1);
 	return true;
 }

@@ -193,6 +193,25 @@ def check_from_blocks(tmp):
            "changed" not in r.out, "nothing changes where nothing has to", r)
 
 
+def check_scales(tmp):
+    """Numbers of fp8 are multiplied by its scales, and those are not kept."""
+    x = numbers(np.random.default_rng(11), 2, 128)
+    have = [row_bytes(x[kv].reshape(-1, 128), "f16", 1).reshape(2, ROWS, -1)
+            for kv in (0, 1)]
+    path = write(f"{tmp}/is.ggsq", *have, ("f16", "f16"))
+    template = like(f"{tmp}/like.ggsq", 128, 2, ("q8_0", "f16"))
+    got = []
+    for args in (["--head-dim=64", "--cache-dtype=fp8", "--scale=auto-heads", path],
+                 ["--cache-dtype=float32", f"{tmp}/0.h5"]):
+        out = f"{tmp}/{len(got)}"
+        r = kvtool("convert", "-f", *args, out + ".h5")
+        tap.ok(r.code == 0, "fp8 with scales, or its numbers", r)
+        r = retype(out + ".h5", template, out + ".ggsq", "--rotation=none")
+        if tap.ok(r.code == 0, "fp8 with scales, or its numbers: is written", r):
+            got.append(open(out + ".ggsq", "rb").read())
+    tap.ok(len(got) == 2 and got[0] == got[1], "fp8 with scales: the same as its numbers")
+
+
 def check_kept(tmp):
     """What is no number keeps its bytes, too, in the half that is not asked for."""
     rng = np.random.default_rng(9)
@@ -304,6 +323,7 @@ def main():
     with oracle.workdir() as tmp:
         check_types(tmp)
         check_from_blocks(tmp)
+        check_scales(tmp)
         check_kept(tmp)
         check_foreign(tmp)
         check_refusals(tmp)

@@ -4,17 +4,18 @@
  *
  * A leaf over a dump of plain numbers: what is content is decoded first, below it.
  * Elements stay where their layout has them, so a box is read in that layout and cast in
- * runs that have one scale; rows of a content are encoded one by one.
+ * runs that have one scale; rows of a content are encoded one by one.  Where that has
+ * pages of planes, the slots of a block, or of a part of it, become one:
+ *
+ *	[S 16][H 2][K 2][D 64]	--->	[S 1] of planes with 32 rows, head by head
  */
-#include "lib/derived/cast_box.h"
-#include "lib/dump/map.h"
+#include "lib/derived/leaf_cast.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/print.h"
-#include "lib/kvt/cast.h"
 #include "lib/kvt/kernels.h"
 
 struct cast_leaf {
@@ -23,6 +24,7 @@ struct cast_leaf {
 	struct kvt_dump *source;	/* owned; numbers */
 	bool cast[KVT_MAX_GROUPS];	/* false: as it is */
 	struct kvt_caster caster[KVT_MAX_GROUPS];
+	int64_t page[KVT_MAX_GROUPS];	/* slots that become one */
 	/* What numbers are multiplied by when they are read, and divided by; owned. */
 	struct cast_scales times[KVT_MAX_GROUPS], by[KVT_MAX_GROUPS];
 };
@@ -74,9 +76,19 @@ static enum kvt_status copy_scales(struct cast_scales *out, const struct kvt_gro
 	return KVT_OK;
 }
 
+/* So many slots of a block, with all their heads, become one page. */
+static void join_slots(struct kvt_group *group, int64_t page)
+{
+	group->shape.n[KVT_AXIS_S] /= page;
+	group->tokens_per_slot *= page;
+	group->shape.n[KVT_AXIS_H] = group->total_heads = 1;
+	free(group->block_valid);
+	group->block_valid = NULL;
+}
+
 static enum kvt_status cast_group(struct kvt_group *group, const struct kvt_caster *c,
-				  const struct kvt_group *from, const char *was,
-				  struct kvt_error *err)
+				  int64_t page, const struct kvt_group *from,
+				  const char *was, struct kvt_error *err)
 {
 	bool content = c->packing.content.type;
 	struct kvt_error why;
@@ -91,18 +103,51 @@ static enum kvt_status cast_group(struct kvt_group *group, const struct kvt_cast
 	group->shape.elem = c->dtype->elem;
 	if (!content)
 		return KVT_OK;
-	if (!c->packing.content.type->pairs && group->shape.n[KVT_AXIS_K] > 1)
+	if (!group->content.type->pairs &&
+	    c->packing.halves != group->shape.n[KVT_AXIS_K])
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s: %s is a latent, and the group has keys and values",
-				group->id, c->packing.content.type->name);
+				"%s: %s is %s, and the group has %s", group->id,
+				group->content.type->name,
+				c->packing.halves > 1 ? "keys and values" : "a latent",
+				group->shape.n[KVT_AXIS_K] > 1 ? "keys and values" :
+								 "not both");
+	if (c->packing.halves > 1)
+		group->shape.n[KVT_AXIS_K] = 1;
 	group->shape.n[KVT_AXIS_D] = c->nbytes;
 	if (group->ncomponents && kvt_group_half(from) < 0)
 		group->ncomponents = 0;
 	else if (group->ncomponents)
 		group->component[0].length = c->nbytes;
+	if (group->content.type->planar)
+		join_slots(group, page);
+	if (group->content.type->planar)
+		return kvt_layout_parse(&group->layout, "LBSC", err);
 	if (kvt_content_keeps(&group->content, &group->layout, &group->shape, &why))
 		group->layout = kvt_layout_slots;
 	return KVT_OK;
+}
+
+/* Its caster, of pages where it has such. */
+static enum kvt_status init_caster(struct kvt_caster *c, int64_t *page,
+				   const struct kvt_group *from,
+				   const struct kvt_cast *cast, struct kvt_error *err)
+{
+	const int64_t *n = from->shape.n;
+	struct kvt_error why;
+	enum kvt_status status = kvt_caster_init(c, cast->dtype, &cast->content,
+						 n[KVT_AXIS_D], &why);
+
+	*page = 1;
+	if (!status && c->packing.content.type && c->packing.content.type->planar) {
+		if (n[KVT_AXIS_H] != from->total_heads)
+			return kvt_fail(err, KVT_UNSUPPORTED,
+					"%s: pages of %s hold all heads, and these are %lld of %lld; kvtool merge first",
+					from->id, c->packing.content.type->name,
+					LL(n[KVT_AXIS_H]), LL(from->total_heads));
+		status = kvt_caster_pages(c, page, n[KVT_AXIS_S], n[KVT_AXIS_H],
+					  from->tokens_per_slot, &why);
+	}
+	return status ? kvt_fail(err, status, "%s: %.400s", from->id, why.text) : KVT_OK;
 }
 
 /* ---- one by one ---------------------------------------------------------------- */
@@ -162,47 +207,6 @@ static enum kvt_status cast_each(const struct cast_job *p, const struct kvt_box 
 	return status;
 }
 
-/* ---- rows of a content ------------------------------------------------------------ */
-
-/* Of a box as kvt_layout_slots has it. */
-static enum kvt_status cast_rows(const struct cast_job *p, const struct kvt_caster *c,
-				 const struct kvt_box *box,
-				 const struct kvt_layout *layout, struct kvt_error *err)
-{
-	static const enum kvt_axis axes[] = { KVT_AXIS_K, KVT_AXIS_H, KVT_AXIS_S,
-					      KVT_AXIS_B, KVT_AXIS_L };
-	int64_t at[KVT_NAXES] = { 0 }, dim = p->from->shape.n[KVT_AXIS_D];
-	const uint8_t *row = p->src;
-	struct kvt_views views;
-	float *numbers = malloc((size_t)dim * sizeof(*numbers) + 1);
-	enum kvt_status status = numbers ? KVT_OK :
-				 kvt_fail(err, KVT_SYSTEM, "out of memory");
-	size_t a = 0;
-
-	if (!status)
-		status = kvt_layout_views(&views, layout, box, 1, err);
-	for (; !status && a < sizeof(axes) / sizeof(axes[0]);
-	     row += dim * p->from->shape.elem) {
-		int64_t l = box->begin[KVT_AXIS_L] + at[KVT_AXIS_L];
-		int64_t h = box->begin[KVT_AXIS_H] + at[KVT_AXIS_H];
-		int64_t k = box->begin[KVT_AXIS_K] + at[KVT_AXIS_K];
-		struct kvt_device_factors f = cast_factors(p, l, h, k);
-		int half = kvt_group_half(p->from);
-
-		kvt_cpu_cast(numbers, kvt_dtype_find("float32"), row, p->from->dtype,
-			     dim, f.times, 1);
-		kvt_cast_row(c, p->dst + kvt_views_at(&views, at), numbers,
-			     half < 0 ? k : half, f.by);
-		for (a = 0; a < sizeof(axes) / sizeof(axes[0]); a++) {
-			if (++at[axes[a]] < box->end[axes[a]] - box->begin[axes[a]])
-				break;
-			at[axes[a]] = 0;
-		}
-	}
-	free(numbers);
-	return status;
-}
-
 /* ---- the leaf ------------------------------------------------------------------ */
 
 static enum kvt_status read_cast(struct kvt_worker *worker, const struct cast_leaf *l,
@@ -218,12 +222,14 @@ static enum kvt_status read_cast(struct kvt_worker *worker, const struct cast_le
 	struct kvt_shape shape;
 	struct cast_job p = { .from = from, .to = to, .dst = buf, .times = &l->times[g],
 			   .by = &l->by[g] };
+	struct cast_rows rows = { .caster = &l->caster[g], .page = l->page[g],
+			     .one_by_one = l->one_by_one, .there = &there };
 	enum kvt_status status;
 	uint8_t *bytes;
 	int64_t nbytes;
 
 	if (content)
-		box_take(&there, KVT_AXIS_D, 0, from->shape.n[KVT_AXIS_D]);
+		there = cast_rows_box(&rows, from, box);
 	if (content && box->end[KVT_AXIS_D] - box->begin[KVT_AXIS_D] !=
 		       to->shape.n[KVT_AXIS_D])
 		return kvt_fail(err, KVT_UNSUPPORTED,
@@ -239,7 +245,7 @@ static enum kvt_status read_cast(struct kvt_worker *worker, const struct cast_le
 	p.src = bytes;
 	status = kvt_dump_read(l->source, g, &there, &layout, bytes, err);
 	if (!status)
-		status = content ? cast_rows(&p, &l->caster[g], box, &to->layout, err) :
+		status = content ? cast_rows_of(&p, &rows, box, err) :
 			 l->one_by_one ? cast_each(&p, box, &layout, err) :
 				   cast_elements(worker, &p, box, &layout,
 						 nbytes / from->shape.elem, err);
@@ -338,7 +344,6 @@ static enum kvt_status describe(struct kvt_snapshot *out, struct cast_leaf *l,
 
 	for (int g = 0; !status && g < is->ngroups; g++) {
 		const struct kvt_group *from = &is->group[g];
-		struct kvt_error why;
 
 		if (!kvt_group_casts(from))
 			continue;
@@ -350,12 +355,11 @@ static enum kvt_status describe(struct kvt_snapshot *out, struct cast_leaf *l,
 			continue;
 		}
 		l->cast[g] = true;
-		status = kvt_caster_init(&l->caster[g], cast->dtype, &cast->content,
-					 from->shape.n[KVT_AXIS_D], &why);
-		status = status ?
-			 kvt_fail(err, status, "%s: %.400s", from->id, why.text) :
-			 cast_group(&out->group[g], &l->caster[g], from,
-				    kvt_group_type(kvt_dump_group(dump, g)).s, err);
+		if (!(status = init_caster(&l->caster[g], &l->page[g], from, cast, err)))
+			status = cast_group(&out->group[g], &l->caster[g], l->page[g],
+					    from,
+					    kvt_group_type(kvt_dump_group(dump, g)).s,
+					    err);
 		if (!status)
 			status = take_scales(l, &out->group[g], g, cast, err);
 	}

@@ -103,7 +103,8 @@ static enum kvt_status decode_group(struct kvt_group *group,
 		return status;
 	if (p.halves == 2) {
 		group->shape.n[KVT_AXIS_K] = 2;
-		group->kind = KVT_FULL_ATTENTION;
+		if (group->kind == KVT_OPAQUE || group->kind == KVT_MLA)
+			group->kind = KVT_FULL_ATTENTION;
 	}
 	if (type->planar || p.halves == 2 || p.fold > 1)
 		group->layout = kvt_layout_slots;

@@ -2,8 +2,8 @@
 /*
  * leaf_encoded.c - a dump whose numbers are kept as another type
  *
- * A leaf over another dump, and over the same as float64 (leaf_decoded.c).  Rows of
- * numbers are encoded one by one; what keeps its type is moved, byte by byte:
+ * A leaf over another dump, and over the same as float32 (leaf_decoded.c).  Rows of
+ * numbers are cast one by one; what keeps its type is moved, byte by byte:
  *
  *	group g, K 2, float16	--->	g.k  q8_0, a row of 34 bytes for 32 numbers
  *				--->	g.v  float16, as it was
@@ -11,6 +11,7 @@
  * Where heads would tear blocks of a type, one row has all of them.
  */
 #include "lib/dump/map.h"
+#include "lib/kvt/cast.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +28,7 @@ struct target {
 
 struct encoded_leaf {
 	struct kvt_leaf leaf;
-	struct kvt_dump *source, *numbers;	/* owned; the second as float64 */
+	struct kvt_dump *source, *numbers;	/* owned; the second as float32 */
 	struct target target[KVT_MAX_GROUPS];
 	bool pairs;
 };
@@ -59,6 +60,10 @@ static enum kvt_status set_type(struct kvt_group *group, const struct kvt_group 
 	struct kvt_error why;
 	enum kvt_status status;
 
+	/* numbers are multiplied by them */
+	free(group->scales);
+	group->scales = NULL;
+	group->scale_heads = 0;
 	group->dtype = to[half > 0].dtype;
 	group->content = content;
 	group->shape.elem = group->dtype->elem;
@@ -76,7 +81,7 @@ static enum kvt_status set_type(struct kvt_group *group, const struct kvt_group 
 	n[KVT_AXIS_D] = kvt_content_row_of(&content, vector);
 	if ((status = kvt_packing_init(&packing, &group->content, &group->shape,
 				       group->tokens_per_slot, &why)) ||
-	    (status = kvt_packing_writable(&packing, &why)))
+	    (status = kvt_packing_readable(&packing, &why)))
 		return kvt_fail(err, status, "%s: %.400s", group->id, why.text);
 	return KVT_OK;
 }
@@ -171,7 +176,7 @@ static enum kvt_status describe(struct kvt_snapshot *out, struct encoded_leaf *l
 struct encoding {
 	const struct target *target;
 	const struct kvt_group *from, *to;	/* numbers, or what is moved */
-	struct kvt_packing packing;	/* if 'to' has a content type */
+	struct kvt_caster caster;
 	int64_t heads;			/* of 'from' in a row */
 	uint8_t *row, *out;		/* of each */
 };
@@ -185,49 +190,35 @@ static void put_in_pairs(uint8_t *row, uint8_t *room, int64_t n, int64_t elem)
 	memcpy(row, room, (size_t)(n * elem));
 }
 
-static enum kvt_status check_blocks(const struct encoding *e, const double *number,
-				    int64_t n, struct kvt_error *err)
+/* Elements of a model's cache are numbers, if they were. */
+static enum kvt_status check_elements(const struct encoding *e, const float *number,
+				      struct kvt_error *err)
 {
-	for (int64_t i = 0; i < n; i++)
-		if (!isfinite(number[i]))
+	const struct kvt_dtype *dtype = e->to->dtype;
+
+	for (int64_t i = 0; !e->to->content.type && i < e->caster.n; i++)
+		if (isfinite(number[i]) &&
+		    !isfinite(kvt_dtype_decode(dtype, e->out + i * dtype->elem)))
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: a number is %g, and blocks of %s hold none such",
-					e->to->id, number[i], e->to->content.type->name);
-	for (int f = 0; f < e->packing.nfields; f++)
-		for (int64_t i = 0; e->packing.field[f].role == KVT_FIELD_SCALES &&
-				    i < e->packing.field[f].count; i++)
-			if (!isfinite(kvt_field_number(&e->packing.field[f], e->out, 0,
-						       i)))
-				return kvt_fail(err, KVT_BAD_INPUT,
-						"%s: numbers are too large for the scales of %s",
-						e->to->id, e->to->content.type->name);
+					"%s: a number is %g, which %s cannot hold",
+					e->to->id, (double)number[i], dtype->name);
 	return KVT_OK;
 }
 
 static enum kvt_status encode_row(const struct encoding *e, int64_t kv,
 				  struct kvt_error *err)
 {
-	const double *number = (const double *)(const void *)e->row;
-	int64_t n = e->heads * e->from->shape.n[KVT_AXIS_D], elem = e->to->shape.elem;
-	const struct kvt_dtype *dtype = e->to->dtype;
+	const float *number = (const float *)(const void *)e->row;
+	struct kvt_error why;
 
 	if (e->target->moved) {
-		memcpy(e->out, e->row, (size_t)(n * elem));
+		memcpy(e->out, e->row, (size_t)(e->caster.n * e->to->shape.elem));
 		return KVT_OK;
 	}
-	if (e->to->content.type) {
-		kvt_packing_encode(e->out, &e->packing, kv, number);
-		return check_blocks(e, number, n, err);
-	}
-	for (int64_t i = 0; i < n; i++) {
-		kvt_dtype_encode(dtype, e->out + i * elem, number[i]);
-		if (isfinite(number[i]) &&
-		    !isfinite(kvt_dtype_decode(dtype, e->out + i * elem)))
-			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s: a number is %g, which %s cannot hold",
-					e->to->id, number[i], dtype->name);
-	}
-	return KVT_OK;
+	kvt_cast_row(&e->caster, e->out, 0, number, kv, 1);
+	if (kvt_cast_holds(&e->caster, e->out, number, &why))
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: %s", e->to->id, why.text);
+	return check_elements(e, number, err);
 }
 
 /* Row r of 'rows' [slots, heads, halves], of which 'from' has more heads. */
@@ -331,10 +322,12 @@ static enum kvt_status encoded_read(const struct kvt_leaf *leaf, int g,
 				     buf, err);
 	}
 	e.from = kvt_dump_group(e.target->moved ? l->source : l->numbers, e.target->from);
+	e.caster = (struct kvt_caster){ .dtype = e.to->dtype };
 	if (e.to->content.type && !e.target->moved) {
-		e.packing = kvt_group_packing(e.to);
-		e.heads = e.packing.fold;
+		e.caster.packing = kvt_group_packing(e.to);
+		e.heads = e.caster.packing.fold;
 	}
+	e.caster.n = e.heads * e.from->shape.n[KVT_AXIS_D];
 	return read_encoded(l, &e, box, buf, err);
 }
 
@@ -378,7 +371,7 @@ static enum kvt_status take_sources(struct encoded_leaf *l, const struct kvt_dum
 		any |= to[g].half[0].dtype || to[g].half[1].dtype;
 	if (status || !any)
 		return status;
-	return kvt_dump_decode(&l->numbers, dump, kvt_dtype_find("float64"), NULL, err);
+	return kvt_dump_decode(&l->numbers, dump, kvt_dtype_find("float32"), NULL, err);
 }
 
 enum kvt_status kvt_dump_encode(struct kvt_dump **out, int from[KVT_MAX_GROUPS],

@@ -20,7 +20,7 @@ extern "C" {
 struct kvt_caster {
 	const struct kvt_dtype *dtype;	/* of elements; uint8 if a content */
 	struct kvt_packing packing;	/* of a row; its content.type NULL: elements */
-	int64_t n, nbytes;		/* numbers and bytes of a row */
+	int64_t n, nbytes;		/* numbers of a row; bytes of it, or of a page */
 };
 
 /*
@@ -44,6 +44,14 @@ KVT_MUST_CHECK enum kvt_status
 kvt_caster_init(struct kvt_caster *out, const struct kvt_dtype *dtype,
 		const struct kvt_content *content, int64_t dim, struct kvt_error *err);
 
+/*
+ * For a block of 'slots' and of so many heads, if its content is pages: how many slots a
+ * page has.  KVT_UNSUPPORTED: it has none of that size.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_caster_pages(struct kvt_caster *caster, int64_t *slots_of_page, int64_t slots,
+		 int64_t heads, int64_t tokens_per_slot, struct kvt_error *err);
+
 bool kvt_caster_scaled(const struct kvt_caster *caster);
 
 /*
@@ -52,12 +60,25 @@ bool kvt_caster_scaled(const struct kvt_caster *caster);
  */
 float kvt_caster_scale(const struct kvt_caster *caster, float largest);
 
-/* A row.  'kv' is 1 for a value where keys and values have a row each, else 0. */
-void kvt_cast_row(const struct kvt_caster *caster, void *bytes, const float *numbers,
-		  int64_t kv, float scale);
-/* What the engine reads of it. */
-void kvt_cast_back(const struct kvt_caster *caster, float *numbers, const void *bytes,
-		   int64_t kv, float scale);
+/*
+ * Row 'row' of a page, of which the first comes first; of others it is 0.  'kv' is 1 for
+ * a value where keys and values have a row each, else 0.
+ */
+void kvt_cast_row(const struct kvt_caster *caster, void *bytes, int64_t row,
+		  const float *numbers, int64_t kv, float scale);
+/*
+ * After a row was written: KVT_BAD_INPUT if blocks of ggml hold no such numbers, which
+ * are not finite, or have no scale that large.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_cast_holds(const struct kvt_caster *caster, const void *bytes, const float *numbers,
+	       struct kvt_error *err);
+/*
+ * The same from the definitions, in doubles and by looking for the nearest code: it
+ * shares no code with that, and is slow.  What it writes is compared with what was.
+ */
+void kvt_cast_prove(const struct kvt_caster *caster, void *bytes, int64_t row,
+		    const float *numbers, int64_t kv, float scale);
 
 /* ---- elements ----------------------------------------------------------- */
 

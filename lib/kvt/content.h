@@ -218,19 +218,6 @@ bool kvt_packing_bounded(const struct kvt_packing *packing);
 void kvt_packing_rounding(double *out, const struct kvt_packing *packing, int64_t kv,
 			  const void *bytes, int64_t first, int64_t count);
 
-/*
- * Can numbers be written as such content?  KVT_UNSUPPORTED: only blocks of ggml can;
- * KVT_BAD_INPUT as of kvt_packing_readable().
- */
-KVT_MUST_CHECK enum kvt_status
-kvt_packing_writable(const struct kvt_packing *packing, struct kvt_error *err);
-/*
- * All bytes of a slot from all of its numbers, which are in the basis of the model and
- * are rounded to float32 first: as ggml's CPU backend makes them on x86.
- */
-void kvt_packing_encode(void *bytes, const struct kvt_packing *packing, int64_t kv,
-			const double *numbers);
-
 /* The byte at which the number begins. */
 int64_t kvt_packing_at(const struct kvt_packing *packing, int64_t value);
 /* Its bits as they are kept, without scale. */

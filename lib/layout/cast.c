@@ -48,55 +48,106 @@ static bool is_content(const struct kvt_caster *caster)
 	return caster->packing.content.type;
 }
 
-static enum kvt_status init_packing(struct kvt_caster *out,
+/* Of one row, of so many bytes. */
+static enum kvt_status init_packing(struct kvt_packing *out,
+				    const struct kvt_content *content, int64_t nbytes,
+				    int64_t tokens, struct kvt_error *err)
+{
+	struct kvt_shape shape = { .elem = 1 };
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		shape.n[a] = 1;
+	shape.n[KVT_AXIS_D] = nbytes;
+	return kvt_packing_init(out, content, &shape, tokens, err);
+}
+
+/* Its numbers are those of the vectors. */
+static enum kvt_status settle(struct kvt_caster *c, struct kvt_error *err)
+{
+	const struct kvt_packing *p = &c->packing;
+	enum kvt_status status = kvt_packing_readable(p, err);
+
+	if (!status && p->row_values != c->n * p->halves)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s is %lld numbers, and there are %lld",
+				p->content.type->name, LL(p->row_values), LL(c->n));
+	c->n *= p->halves;
+	return status;
+}
+
+static enum kvt_status init_content(struct kvt_caster *out,
 				    const struct kvt_content *content, int64_t dim,
 				    struct kvt_error *err)
 {
 	const struct content_recipe *recipe = content_recipe_of(content);
 	struct kvt_content of = *content;
-	int64_t fixed = kvt_content_row(&of);
-	struct kvt_shape shape = { .elem = 1 };
+	int64_t fixed = kvt_content_row(&of), row;
 	enum kvt_status status;
 
-	for (int a = 0; a < KVT_NAXES; a++)
-		shape.n[a] = 1;
+	if (recipe->unwritten)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"numbers are not written as %s: %s", recipe->type.name,
+				recipe->unwritten);
 	if (recipe->told && !of.n)
 		of.n = dim;
-	shape.n[KVT_AXIS_D] = fixed ? fixed : kvt_content_row_of(&of, dim);
-	if (!shape.n[KVT_AXIS_D])
+	else if (!recipe->told && recipe->type.planar)
+		of.n = 0;		/* rows of a page, which is not known yet */
+	row = fixed ? fixed : kvt_content_row_of(&of, dim);
+	if (!row)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"head vectors of %lld numbers cannot be %s", LL(dim),
 				kvt_content_name(content).s);
-	if ((status = kvt_packing_init(&out->packing, &of, &shape,
-				       of.type->ratio ? of.type->ratio : 1, err)) ||
-	    (status = recipe->write ? kvt_packing_readable(&out->packing, err) :
-				      kvt_packing_writable(&out->packing, err)))
+	if ((status = init_packing(&out->packing, &of, row,
+				   of.type->ratio ? of.type->ratio : 1, err)))
 		return status;
-	if (out->packing.row_values != dim * out->packing.halves)
+	out->nbytes = out->packing.nbytes;
+	out->packing.content.n = recipe->told ? of.n : content->n;
+	/* of pages, kvt_caster_pages() */
+	return recipe->type.planar ? KVT_OK : settle(out, err);
+}
+
+enum kvt_status kvt_caster_pages(struct kvt_caster *caster, int64_t *slots_of_page,
+				 int64_t slots, int64_t heads, int64_t tokens_per_slot,
+				 struct kvt_error *err)
+{
+	const struct kvt_content content = caster->packing.content;
+	const struct content_recipe *recipe = content_recipe_of(&content);
+	int64_t rows = recipe->told || !content.n ? recipe->page_rows : content.n;
+	int64_t nbytes, tokens;
+	enum kvt_status status;
+
+	*slots_of_page = rows && rows < slots ? rows : slots;
+	if (slots % *slots_of_page || (!recipe->told && content.n > slots))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%s is %lld numbers, and there are %lld", of.type->name,
-				LL(out->packing.row_values), LL(dim));
-	return KVT_OK;
+				"blocks of %lld slots are no pages of %lld rows of %s; reblock first",
+				LL(slots), LL(rows), recipe->type.name);
+	if (heads > 1 && !recipe->type.all_heads)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s is a latent, and there are %lld heads",
+				recipe->type.name, LL(heads));
+	if (recipe->type.ratio && recipe->type.ratio != tokens_per_slot)
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"a row of %s is of %lld tokens, and a slot of %lld",
+				recipe->type.name, LL(recipe->type.ratio),
+				LL(tokens_per_slot));
+	if (__builtin_mul_overflow(*slots_of_page * heads, caster->nbytes, &nbytes) ||
+	    __builtin_mul_overflow(*slots_of_page, tokens_per_slot, &tokens))
+		return kvt_fail(err, KVT_UNSUPPORTED, "a page has too many bytes");
+	caster->nbytes = nbytes;
+	status = init_packing(&caster->packing, &content, nbytes, tokens, err);
+	return status ? status : settle(caster, err);
 }
 
 enum kvt_status kvt_caster_init(struct kvt_caster *out, const struct kvt_dtype *dtype,
 				const struct kvt_content *content, int64_t dim,
 				struct kvt_error *err)
 {
-	enum kvt_status status;
-
 	*out = (struct kvt_caster){ .dtype = dtype, .n = dim,
 				    .nbytes = dim * dtype->elem };
 	if (!content->type && (!dtype->is_float || dtype->number == KVT_POWER))
 		return kvt_fail(err, KVT_UNSUPPORTED, "numbers are not written as %s",
 				dtype->name);
-	if (!content->type)
-		return KVT_OK;
-	if ((status = init_packing(out, content, dim, err)))
-		return status;
-	out->n = out->packing.row_values;
-	out->nbytes = out->packing.nbytes;
-	return KVT_OK;
+	return content->type ? init_content(out, content, dim, err) : KVT_OK;
 }
 
 bool kvt_cast_scaled(const struct kvt_dtype *dtype, const struct kvt_content *content)
@@ -131,15 +182,15 @@ float kvt_caster_scale(const struct kvt_caster *caster, float largest)
 	return scale > 0 ? scale : 1;
 }
 
-void kvt_cast_row(const struct kvt_caster *caster, void *bytes, const float *numbers,
-		  int64_t kv, float scale)
+void kvt_cast_row(const struct kvt_caster *caster, void *bytes, int64_t row,
+		  const float *numbers, int64_t kv, float scale)
 {
 	enum { CHUNK = 256 };
 	float part[CHUNK];
 	unsigned char *to = bytes;
 
 	if (is_content(caster)) {
-		kvt_packing_write(bytes, &caster->packing, kv, numbers, scale);
+		kvt_packing_write(bytes, &caster->packing, row, kv, numbers, scale);
 		return;
 	}
 	for (int64_t at = 0, n; at < caster->n; at += n) {
@@ -150,22 +201,37 @@ void kvt_cast_row(const struct kvt_caster *caster, void *bytes, const float *num
 	}
 }
 
-void kvt_cast_back(const struct kvt_caster *caster, float *numbers, const void *bytes,
-		   int64_t kv, float scale)
+enum kvt_status kvt_cast_holds(const struct kvt_caster *caster, const void *bytes,
+			       const float *numbers, struct kvt_error *err)
 {
-	enum { CHUNK = 256 };
-	double part[CHUNK];
+	const struct kvt_packing *p = &caster->packing;
+	const char *name;
 
-	if (!is_content(caster)) {
-		kvt_cast_load(numbers, caster->dtype, bytes, caster->n);
-		for (int64_t i = 0; i < caster->n; i++)
-			numbers[i] *= scale;
-		return;
+	if (!is_content(caster) || !content_recipe_of(&p->content)->blocks)
+		return KVT_OK;
+	name = p->content.type->name;
+	for (int64_t i = 0; i < caster->n; i++)
+		if (!isfinite(numbers[i]))
+			return kvt_fail(err, KVT_BAD_INPUT,
+					"a number is %g, and blocks of %s hold none such",
+					(double)numbers[i], name);
+	for (int f = 0; f < p->nfields; f++) {
+		const struct kvt_field *field = &p->field[f];
+		const unsigned char *at = (const unsigned char *)bytes + field->at;
+
+		/* a float16 whose exponent is all ones is no number */
+		for (int64_t i = 0; field->role == KVT_FIELD_SCALES && i < field->count;
+		     i++, at += field->step)
+			if ((at[1] & 0x7c) == 0x7c)
+				return kvt_fail(err, KVT_BAD_INPUT,
+						"numbers are too large for the scales of %s",
+						name);
 	}
-	for (int64_t at = 0, n; at < caster->n; at += n) {
-		n = caster->n - at < CHUNK ? caster->n - at : CHUNK;
-		kvt_packing_decode(part, &caster->packing, kv, bytes, at, n);
-		for (int64_t i = 0; i < n; i++)
-			numbers[at + i] = (float)part[i];
-	}
+	return KVT_OK;
+}
+
+void kvt_cast_prove(const struct kvt_caster *caster, void *bytes, int64_t row,
+		    const float *numbers, int64_t kv, float scale)
+{
+	kvt_packing_prove(bytes, &caster->packing, row, kv, numbers, scale);
 }

@@ -380,17 +380,6 @@ enum kvt_status kvt_packing_readable(const struct kvt_packing *packing,
 	return check_rotation(packing, err);
 }
 
-enum kvt_status kvt_packing_writable(const struct kvt_packing *packing,
-				     struct kvt_error *err)
-{
-	const struct content_recipe *recipe = content_recipe_of(&packing->content);
-
-	if (!recipe->encode)
-		return kvt_fail(err, KVT_UNSUPPORTED, "numbers are not written as %s",
-				recipe->type.name);
-	return kvt_packing_readable(packing, err);
-}
-
 enum kvt_rotation kvt_packing_rotation(const struct kvt_packing *packing)
 {
 	for (int i = 0; i < packing->nfields; i++)

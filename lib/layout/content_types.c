@@ -49,22 +49,22 @@
 				 SCALES("scales", "float32", 1, 0) }
 /* 128 numbers and one scale a row, numbers before scales. */
 #define INDEXER(most) \
-	.nfields = 2, .page_rows = most, \
+	.nfields = 2, .page_rows = most, .unwritten = NOT_OF_CACHES, \
 	.field = { VALUES("values", "fp8", 128, 0, 1), \
 		   SCALES("scales", "float32", 1, 1) }
 /* Rows of 576 bytes, then for each 7 scales, of 64 values each, and a byte. */
 #define DSV4 \
-	.nfields = 4, .field = { VALUES("nope", "fp8", 448, 0, 2), \
+	.nfields = 4, .tile = &dsv4, .field = { VALUES("nope", "fp8", 448, 0, 2), \
 				 VALUES("rope", BF16, 64, 0, -1), \
 				 SCALES("scales", "float8_e8m0", 7, 1), \
 				 OTHER("pad", "uint8", 1, 1) }
 /* The rotary part is quantised with the rest; scales in that plane. */
 #define DSV41(in) \
-	.nfields = 2, .fp8 = E4M3, \
+	.nfields = 2, .fp8 = E4M3, .tile = &dsv4, \
 	.field = { VALUES("latent", "fp8", 512, 0, 1), \
 		   SCALES("scales", "float8_e8m0", 16, in) }
 #define DSV41_FP4(in) \
-	.nfields = 2, .field = { VALUES("latent", E2M1, 512, 0, 1), \
+	.nfields = 2, .tile = &dsv41_fp4, .field = { VALUES("latent", E2M1, 512, 0, 1), \
 				 SCALES("scales", E4M3, 32, in) }
 /* Without a rotary part; any scale, not powers of two only. */
 #define NOPE(fields) \
@@ -74,14 +74,14 @@
 		   OTHER("reserved", "uint8", 128, 0) }
 /* Data and scales of all keys, then of all values; order of the latter's scales. */
 #define NVFP4(how) \
-	.told = true, .step = 16, .halves = 2, .nfields = 4, \
+	.told = true, .step = 16, .halves = 2, .nfields = 4, .tile = &nvfp4_kv, \
 	.field = { HEAD("keys", E2M1, 0, 1), \
 		   HEAD_SCALES("key scales", E4M3, 16, 1, KVT_SCALES_IN_ORDER), \
 		   HEAD("values", E2M1, 2, 3), \
 		   HEAD_SCALES("value scales", E4M3, 16, 3, how) }
 /* Codes of the numbers of a unit vector, and its norm; rounded numbers of a value. */
 #define TURBOQUANT(key, value) \
-	.step = 8, .even = 2, .halves = 2, .nfields = 6, \
+	.step = 8, .even = 2, .halves = 2, .nfields = 6, .unwritten = NOT_ONE_SUM, \
 	.field = { { .name = "keys", .role = KVT_FIELD_VALUES, .type = key, .per = 1, \
 		     .scale = 1, .added = -1, .rotation = KVT_ROTATION_HADAMARD, \
 		     .unit = true }, \
@@ -108,9 +108,9 @@
 #define AFFINE_GROUPS(bits) \
 	AFFINE_TYPES(bits, 32), AFFINE_TYPES(bits, 64), AFFINE_TYPES(bits, 128)
 /* Small floats of mlx, which are bfloat16 when they are read. */
-#define MLX_FLOAT(label, text, of, group, by) \
+#define MLX_FLOAT(label, text, of, group, by, how) \
 	{ { label, text, KVT_FULL_ATTENTION, 1, false, true, NO_WORDS }, \
-	  .step = group, .result = BF16, .nfields = 2, \
+	  .step = group, .result = BF16, .nfields = 2, .tile = &how, \
 	  .field = { HEAD("values", of, 0, 1), \
 		     HEAD_SCALES("scales", by, group, 0, KVT_SCALES_IN_ORDER) } }
 /* One scale for a tensor, which each row has; the product is float32 first. */
@@ -122,7 +122,7 @@
 	  .field = { HEAD("values", E4M3, 0, 1), SCALES("scale", "float32", 1, 0) } }
 /* Bytes that only move. */
 #define BYTES(n, why) \
-	.step = n, .unreadable = why, .nfields = 1, \
+	.step = n, .unreadable = why, .unwritten = why, .nfields = 1, \
 	.field = { { .name = "bytes", .role = KVT_FIELD_OTHER, .type = "uint8", \
 		     .per = 1, .scale = -1, .added = -1 } }
 
@@ -147,21 +147,54 @@
 #define WHICH_ORDER "the order of the scales of values depends on the GPU: give " \
 		    "nvfp4-plain/N or nvfp4-sm100/N, N the numbers of a head vector"
 
+/* ---- how they are written ----------------------------------------------- */
+
+enum { OF_FP8 = -1 };			/* tile_rule.over */
+
+/* vLLM 0.32, but where it says mlx; those of DeepSeek get bfloat16. */
+static const struct tile_rule per_token_head = { /* its Triton kernel */
+	.over = OF_FP8, .floor = 1e-6f, .inverse = true };
+static const struct tile_rule ds_mla = { /* concat_and_cache_ds_mla, of CUDA */
+	.over = OF_FP8, .floor = 1.17549435e-38f };
+static const struct tile_rule nvfp4_ds_mla = { /* the Triton kernel of V3.2 */
+	.times = 1.0f / 6, .floor = 0x1p-9f, .kept = TILE_NEAREST, .inverse = true };
+static const struct tile_rule dsv4 = { /* quantize_and_insert_k_cache */
+	.least = 1e-4f, .over = OF_FP8, .kept = TILE_POWER };
+static const struct tile_rule dsv41_fp4 = { /* its kernel of rotary parts and rows */
+	.times = 1.0f / 6, .floor = 0x1p-9f, .kept = TILE_NEAREST };
+static const struct tile_rule nvfp4_kv = { /* ref_nvfp4_quant, with a scale of 1 */
+	.times = 1.0f / 6, .kept = TILE_NEAREST, .inverse = true };
+static const struct tile_rule mlx_nvfp4 = { /* mx.quantize on a CPU, of bfloat16 */
+	.over = 6, .kept = TILE_NEAREST, .first = true, .through = BF16 };
+static const struct tile_rule mlx_mxfp4 = {
+	.over = 6, .kept = TILE_POWER, .first = true, .through = BF16 };
+static const struct tile_rule mlx_mxfp8 = {
+	.over = OF_FP8, .kept = TILE_POWER, .through = BF16 };
+
+#define NOT_OF_ROWS "its rows have no scale; --cache-dtype=fp8 writes the same bytes, " \
+		    "and keeps theirs"
+#define NOT_OF_CACHES "it is not made of keys and values, or of latents"
+#define NOT_ONE_SUM "its vectors are rotated by sums whose order is the GPU's, so the " \
+		    "last bits are, too"
+#define NOT_RUN "no writer of it has been compared with this program"
+#define NOT_EXACT "vLLM's kernel divides with the GPU's approximation, so codes next " \
+		  "to a middle are the GPU's"
+
 static const struct content_recipe recipes[] = {
 	/* latents: rows */
 	{ { "fp8-ds-mla", "DeepSeek V3.2: 512 fp8, 4 float32 scales, 64 bf16",
 	    KVT_MLA, 1, false, false, "fp8_ds_mla", NULL, "V32", 0, 0, false },
-	  .fp8 = E4M3, .nfields = 3, .write = kvt_write_ds_mla,
+	  .fp8 = E4M3, .nfields = 3, .tile = &ds_mla,
 	  .field = { VALUES("nope", "fp8", 512, 0, 1), SCALES("scales", "float32", 4, 0),
 		     VALUES("rope", BF16, 64, 0, -1) } },
 	{ { "mla-fp8", "512 and 64 fp8, scaled by the layer",
 	    KVT_MLA, 1, false, false, NO_WORDS },
-	  .fp8 = E4M3, .nfields = 2,
+	  .fp8 = E4M3, .nfields = 2, .unwritten = NOT_OF_ROWS,
 	  .field = { VALUES("nope", "fp8", 512, 0, -1),
 		     VALUES("rope", "fp8", 64, 0, -1) } },
 	{ { "nvfp4-ds-mla", "512 of 4 bits, 64 fp8, 32 fp8 scales out of order",
 	    KVT_MLA, 1, false, false, OF_VLLM("nvfp4_ds_mla") },
-	  .nfields = 3,
+	  .nfields = 3, .tile = &nvfp4_ds_mla,
 	  .field = { VALUES("nope", E2M1, 512, 0, 2), VALUES("rope", E4M3, 64, 0, -1),
 		     { .name = "scales", .role = KVT_FIELD_SCALES, .type = E4M3,
 		       .n = 32, .scale = -1, .added = -1,
@@ -169,12 +202,13 @@ static const struct content_recipe recipes[] = {
 	{ { "glm53-nope", "GLM-5.3 without rotary part: 512 fp8, 4 float32 scales",
 	    KVT_MLA, 1, false, false, NULL, "V32_NO_ROPE", "GLM53_NOPE V32_NO_ROPE",
 	    0, 0, false },
-	  NOPE(2) },
+	  NOPE(2), .unwritten = NOT_RUN },
 	{ { "glm53-nope-656", "the same, padded to the 656 bytes of V3.2",
-	    KVT_MLA, 1, false, false, OF_VLLM("fp8_ds_mla") }, NOPE(3) },
+	    KVT_MLA, 1, false, false, OF_VLLM("fp8_ds_mla") },
+	  NOPE(3), .tile = &ds_mla },
 	{ { "dsv4-fp8", "DeepSeek V4: 448 and 64 fp8, scaled by the layer",
 	    KVT_MLA, 1, false, false, NO_WORDS },
-	  .fp8 = E4M3, .nfields = 2,
+	  .fp8 = E4M3, .nfields = 2, .unwritten = NOT_OF_ROWS,
 	  .field = { VALUES("nope", "fp8", 448, 0, -1),
 		     VALUES("rope", "fp8", 64, 0, -1) } },
 	{ { "dsv41-row", "DeepSeek V4.1: 512 fp8, then 16 scales",
@@ -201,7 +235,7 @@ static const struct content_recipe recipes[] = {
 	    576, 576, false }, DSV4 },
 	{ { "dsv4-nvfp4", "DeepSeek V4: 448 of 4 bits, 64 bf16, 28 fp8 scales; planes",
 	    KVT_MLA, 0, true, false, NULL, NULL, "DSV4_NVFP4", 0, 0, false },
-	  .nfields = 4,
+	  .nfields = 4, .unwritten = NOT_RUN,
 	  .field = { VALUES("nope", E2M1, 448, 0, 2), VALUES("rope", BF16, 64, 0, -1),
 		     SCALES("scales", E4M3, 28, 1), OTHER("owner", "uint8", 4, 1) } },
 	{ { "dsv41", "DeepSeek V4.1: 512 fp8, 16 scales; planes",
@@ -220,29 +254,33 @@ static const struct content_recipe recipes[] = {
 	    KVT_OPAQUE, 0, true, false, NO_WORDS }, INDEXER(128) },
 	{ { "indexer-mxfp4", "128 of 4 bits and 4 scales; planes",
 	    KVT_OPAQUE, 0, true, false, OF_VLLM("mxfp4") },
-	  .nfields = 2, .page_rows = 128,
+	  .nfields = 2, .page_rows = 128, .unwritten = NOT_OF_CACHES,
 	  .field = { VALUES("values", E2M1, 128, 0, 1),
 		     SCALES("scales", "float8_e8m0", 4, 1) } },
 	{ { "indexer-nvfp4", "MiniMax M3: 128 of 4 bits and 8 fp8 scales",
-	    KVT_OPAQUE, 1, false, false, NO_WORDS }, .nfields = 2,
+	    KVT_OPAQUE, 1, false, false, NO_WORDS },
+	  .nfields = 2, .unwritten = NOT_OF_CACHES,
 	  .field = { VALUES("values", E2M1, 128, 0, 1), SCALES("scales", E4M3, 8, 0) } },
 	{ { "kpool-indexer", "GLM-5.3: indexer rows of pooled keys, rotated; planes",
 	    KVT_OPAQUE, 0, true, false, NO_WORDS },
-	  .fp8 = E4M3, .nfields = 2, .page_rows = 64,
+	  .fp8 = E4M3, .nfields = 2, .page_rows = 64, .unwritten = NOT_OF_CACHES,
 	  .field = { ROTATED("values", "fp8", 128, 0, 1, KVT_ROTATION_HADAMARD),
 		     SCALES("scales", "float32", 1, 1) } },
 
 	/* rings of what is not a row of the cache yet */
 	{ { "kpool-tail", "GLM-5.3: ring of raw keys and gates, 128 bf16 each; planes",
-	    KVT_OPAQUE, 1, true, false, NO_WORDS }, .nfields = 2,
+	    KVT_OPAQUE, 1, true, false, NO_WORDS },
+	  .nfields = 2, .unwritten = NOT_OF_CACHES,
 	  .field = { VALUES("keys", BF16, 128, 0, -1),
 		     VALUES("gates", BF16, 128, 1, -1) } },
 	{ { "dsv41-ring", "DeepSeek V4.1: ring of the compressor, 512 and 512 float32",
-	    KVT_OPAQUE, 1, false, false, NO_WORDS }, .nfields = 2,
+	    KVT_OPAQUE, 1, false, false, NO_WORDS },
+	  .nfields = 2, .unwritten = NOT_OF_CACHES,
 	  .field = { VALUES("kv", "float32", 512, 0, -1),
 		     VALUES("scores", "float32", 512, 0, -1) } },
 	{ { "qsa-ring", "Qwen4: ring of raw keys, 128 bf16 and 3 positions",
-	    KVT_OPAQUE, 1, false, false, NO_WORDS }, .nfields = 2,
+	    KVT_OPAQUE, 1, false, false, NO_WORDS },
+	  .nfields = 2, .unwritten = NOT_OF_CACHES,
 	  .field = { VALUES("key", BF16, 128, 0, -1),
 		     OTHER("positions", "int64", 3, 0) } },
 
@@ -252,10 +290,10 @@ static const struct content_recipe recipes[] = {
 	  PER_TOKEN_HEAD("int8"), .write = kvt_write_int8 },
 	{ { "fp8-per-token-head", "fp8 and a float32 scale a head vector",
 	    KVT_FULL_ATTENTION, 1, false, true, OF_VLLM("fp8_per_token_head") },
-	  PER_TOKEN_HEAD("fp8"), .write = kvt_write_fp8 },
+	  PER_TOKEN_HEAD("fp8"), .tile = &per_token_head },
 	{ { "int4-per-token-head", "4 bits, scale and zero point a rotated head vector",
 	    KVT_FULL_ATTENTION, 1, false, true, OF_VLLM("int4_per_token_head") },
-	  .step = 2, .nfields = 2,
+	  .step = 2, .nfields = 2, .unwritten = NOT_ONE_SUM,
 	  .field = { { .name = "values", .role = KVT_FIELD_VALUES, .type = "uint4",
 		       .per = 1, .scale = 1, .added = 1,
 		       .rotation = KVT_ROTATION_SIGNED_HADAMARD },
@@ -273,7 +311,7 @@ static const struct content_recipe recipes[] = {
 	  NVFP4(KVT_SCALES_BY_ROWS) },
 	{ { "turboquant-k8v4", "rows of fp8 keys, 4-bit values",
 	    KVT_FULL_ATTENTION, 1, false, false, OF_VLLM("turboquant_k8v4") },
-	  .step = 8, .even = 2, .halves = 2, .nfields = 5,
+	  .step = 8, .even = 2, .halves = 2, .nfields = 5, .unwritten = NOT_EXACT,
 	  .field = { HEAD("keys", "fp8", 0, -1),
 		     { .name = "values", .role = KVT_FIELD_VALUES, .type = "uint4",
 		       .per = 1, .scale = 2, .added = 3 },
@@ -290,7 +328,7 @@ static const struct content_recipe recipes[] = {
 	  TURBOQUANT("index3", "uint3") },
 	{ { "ultraquant-4bit", "rows of rotated 4-bit keys, 4-bit values, their scales",
 	    KVT_FULL_ATTENTION, 1, false, false, OF_VLLM("ultraquant_4bit") },
-	  .step = 32, .halves = 2, .nfields = 4,
+	  .step = 32, .halves = 2, .nfields = 4, .unwritten = NOT_ONE_SUM,
 	  .field = { { .name = "keys", .role = KVT_FIELD_VALUES, .type = E2M1, .per = 1,
 		       .scale = 1, .added = -1, .rotation = KVT_ROTATION_HADAMARD },
 		     HEAD_SCALES("key scales", "float8_e8m0_or_0", 32, 0,
@@ -301,10 +339,11 @@ static const struct content_recipe recipes[] = {
 	AFFINE_GROUPS(2), AFFINE_GROUPS(3), AFFINE_GROUPS(4),
 	AFFINE_GROUPS(5), AFFINE_GROUPS(6), AFFINE_GROUPS(8),
 	MLX_FLOAT("mlx-mxfp4", "mlx: 4 bits, a power of two for 32",
-		  E2M1, 32, "float8_e8m0"),
+		  E2M1, 32, "float8_e8m0", mlx_mxfp4),
 	MLX_FLOAT("mlx-mxfp8", "mlx: fp8, a power of two for 32",
-		  E4M3, 32, "float8_e8m0"),
-	MLX_FLOAT("mlx-nvfp4", "mlx: 4 bits, an fp8 scale for 16", E2M1, 16, E4M3),
+		  E4M3, 32, "float8_e8m0", mlx_mxfp8),
+	MLX_FLOAT("mlx-nvfp4", "mlx: 4 bits, an fp8 scale for 16", E2M1, 16, E4M3,
+		  mlx_nvfp4),
 	TRANSFORMERS_FP8(BF16), TRANSFORMERS_FP8("float16"), TRANSFORMERS_FP8("float32"),
 	{ GGML(q4_0, "llama.cpp: 4 bits, a scale for 32"), .nfields = 2,
 	  .field = { BLOCK_SCALES,

@@ -40,6 +40,24 @@ struct ggml_block {
 	uint8_t code[GGML_BLOCK];
 };
 
+/*
+ * How an engine writes numbers that have a scale for so many of them.  All in float32;
+ * 'through': a type that its arithmetic rounds each step to.
+ */
+struct tile_rule {
+	float least;		/* what the largest magnitude is at least; */
+	float over, times;	/* over or times this, 0: not so, -1: over the fp8's; */
+	float floor;		/* what comes out is at least this, and kept as */
+	enum {
+		TILE_FLOAT,	/* it is */
+		TILE_NEAREST,	/* the nearest of the type of scales */
+		TILE_POWER,	/* the least power of two that is not less */
+	} kept;
+	bool inverse;		/* numbers times 1 / scale, not over it */
+	bool first;		/* 4 bits: of two as near the first; 0 has no sign */
+	const char *through;
+};
+
 struct content_recipe {
 	struct kvt_content_type type;
 	int nfields;
@@ -57,10 +75,12 @@ struct content_recipe {
 	void (*encode)(struct ggml_block *out, const float *numbers);
 	/* So many such blocks as they lie. */
 	void (*blocks)(uint8_t *to, const float *numbers, int64_t n);
-	/* A row, of zeros before; NULL: blocks are written, or nothing can be. */
-	void (*write)(unsigned char *row, const struct kvt_packing *packing,
-		      const float *numbers, float scale);
+	/* A row, of zeros before, by rules of its own or by 'tile'; NULL: not so. */
+	void (*write)(unsigned char *bytes, const struct kvt_packing *packing,
+		      int64_t row, const float *numbers, float scale);
+	const struct tile_rule *tile;
 	bool scaled;			/* that scale is for all rows of a tensor */
+	const char *unwritten;		/* why none of these; NULL: one is there */
 };
 const struct content_recipe *kvt_content_recipe_at(int i);	/* NULL past the last */
 
@@ -97,21 +117,28 @@ const struct content_coding *kvt_content_coding_at(int i);
 
 /* ---- writing ------------------------------------------------------------ */
 
-/* All bytes of a slot, as kvt_packing_encode(). */
-void kvt_packing_write(void *bytes, const struct kvt_packing *packing, int64_t kv,
-		       const float *numbers, float scale);
+/*
+ * Row 'row' of a slot, from numbers in the basis of the model, as the engine makes it
+ * (ggml's CPU backend on x86); the first comes first, and sets all bytes of the slot.
+ */
+void kvt_packing_write(void *bytes, const struct kvt_packing *packing, int64_t row,
+		       int64_t kv, const float *numbers, float scale);
+/* The same number by number, from the definitions; shares no code with it. */
+void kvt_packing_prove(void *bytes, const struct kvt_packing *packing, int64_t row,
+		       int64_t kv, const float *numbers, float scale);
+/* Of blocks, both: each block's codes and scales, or as they lie. */
+void kvt_packing_put_blocks(void *bytes, const struct kvt_packing *packing, int64_t kv,
+			    const float *numbers, bool one_by_one);
+/* The bit of the packing at which element i of a row begins. */
+int64_t kvt_field_bit(const struct kvt_field *field, int64_t row, int64_t i);
 
 /* Rows of contents that have a rule of their own (content_write.c). */
-void kvt_write_int8(unsigned char *row, const struct kvt_packing *packing,
+void kvt_write_int8(unsigned char *bytes, const struct kvt_packing *packing, int64_t row,
 		    const float *numbers, float scale);
-void kvt_write_fp8(unsigned char *row, const struct kvt_packing *packing,
-		   const float *numbers, float scale);
-void kvt_write_ds_mla(unsigned char *row, const struct kvt_packing *packing,
-		      const float *numbers, float scale);
-void kvt_write_transformers_fp8(unsigned char *row, const struct kvt_packing *packing,
-				const float *numbers, float scale);
-void kvt_write_affine(unsigned char *row, const struct kvt_packing *packing,
-		      const float *numbers, float scale);
+void kvt_write_transformers_fp8(unsigned char *bytes, const struct kvt_packing *packing,
+				int64_t row, const float *numbers, float scale);
+void kvt_write_affine(unsigned char *bytes, const struct kvt_packing *packing,
+		      int64_t row, const float *numbers, float scale);
 
 /* ---- blocks of ggml (ggml.c) -------------------------------------------- */
 

@@ -18,8 +18,7 @@
 
 /* ---- elements ----------------------------------------------------------- */
 
-/* The bit of the packing at which element i of a row begins. */
-static int64_t bit_of(const struct kvt_field *field, int64_t row, int64_t i)
+int64_t kvt_field_bit(const struct kvt_field *field, int64_t row, int64_t i)
 {
 	int64_t half = field->block / 2, before = 0;
 
@@ -47,14 +46,14 @@ static int64_t bit_of(const struct kvt_field *field, int64_t row, int64_t i)
 /* The byte in which it does. */
 static int64_t byte_of(const struct kvt_field *field, int64_t row, int64_t i)
 {
-	return bit_of(field, row, i) / 8;
+	return kvt_field_bit(field, row, i) / 8;
 }
 
 /* Its bits that lie in the field, first the lowest of the first byte. */
 static uint64_t own_bits(const struct kvt_field *field, const unsigned char *bytes,
 			int64_t row, int64_t i)
 {
-	int64_t at = bit_of(field, row, i);
+	int64_t at = kvt_field_bit(field, row, i);
 	const unsigned char *from = bytes + at / 8;
 	int shift = (int)(at % 8);
 	uint64_t bits = 0;
@@ -362,7 +361,7 @@ void kvt_packing_rounding(double *out, const struct kvt_packing *packing, int64_
 static void put_bits(unsigned char *bytes, const struct kvt_field *field, int64_t i,
 		     uint64_t bits)
 {
-	int64_t at = bit_of(field, 0, i);
+	int64_t at = kvt_field_bit(field, 0, i);
 
 	bits <<= at % 8;
 	for (int b = 0; bits; b++, bits >>= 8)
@@ -394,7 +393,7 @@ static void put_block(unsigned char *bytes, const struct kvt_packing *packing,
 /* Numbers that are rotated together, or a block, to the blocks from number 'at' on. */
 static void put_turn(unsigned char *bytes, const struct kvt_packing *packing, int64_t kv,
 		     const struct kvt_field *field, int64_t at, int64_t turn,
-		     double *vector)
+		     double *vector, bool one_by_one)
 {
 	const struct content_recipe *recipe = content_recipe_of(&packing->content);
 	float block[GGML_BLOCK];
@@ -408,14 +407,18 @@ static void put_turn(unsigned char *bytes, const struct kvt_packing *packing, in
 		block[i % GGML_BLOCK] = (float)vector[i];
 		if (i % GGML_BLOCK < GGML_BLOCK - 1)
 			continue;
+		if (!one_by_one) {
+			recipe->blocks(bytes + (at + i) / GGML_BLOCK * field->step, block,
+				       1);
+			continue;
+		}
 		recipe->encode(&out, block);
 		put_block(bytes, packing, field, (at + i) / GGML_BLOCK, &out);
 	}
 }
 
-/* Of float32 or, where that is NULL, of doubles. */
-static void put_blocks(void *bytes, const struct kvt_packing *packing, int64_t kv,
-		       const float *single, const double *numbers)
+void kvt_packing_put_blocks(void *bytes, const struct kvt_packing *packing, int64_t kv,
+			    const float *numbers, bool one_by_one)
 {
 	const struct kvt_field *field = packing->field;
 	double vector[MAX_ROTATED];
@@ -423,8 +426,8 @@ static void put_blocks(void *bytes, const struct kvt_packing *packing, int64_t k
 
 	while (field->role != KVT_FIELD_VALUES)
 		field++;
-	if (single && packing->turn[kv] <= 1) {
-		content_recipe_of(&packing->content)->blocks(bytes, single,
+	if (!one_by_one && packing->turn[kv] <= 1) {
+		content_recipe_of(&packing->content)->blocks(bytes, numbers,
 							     field->count / GGML_BLOCK);
 		return;
 	}
@@ -432,29 +435,9 @@ static void put_blocks(void *bytes, const struct kvt_packing *packing, int64_t k
 	memset(bytes, 0, (size_t)packing->nbytes);
 	for (int64_t at = 0; at < field->count; at += turn) {
 		for (int64_t i = 0; i < turn; i++)
-			vector[i] = single ? (double)single[at + i] :
-					     (double)(float)numbers[at + i];
-		put_turn(bytes, packing, kv, field, at, turn, vector);
+			vector[i] = (double)numbers[at + i];
+		put_turn(bytes, packing, kv, field, at, turn, vector, one_by_one);
 	}
-}
-
-void kvt_packing_encode(void *bytes, const struct kvt_packing *packing, int64_t kv,
-			const double *numbers)
-{
-	put_blocks(bytes, packing, kv, NULL, numbers);
-}
-
-void kvt_packing_write(void *bytes, const struct kvt_packing *packing, int64_t kv,
-		       const float *numbers, float scale)
-{
-	const struct content_recipe *recipe = content_recipe_of(&packing->content);
-
-	if (!recipe->write) {
-		put_blocks(bytes, packing, kv, numbers, NULL);
-		return;
-	}
-	memset(bytes, 0, (size_t)packing->nbytes);
-	recipe->write(bytes, packing, numbers, scale);
 }
 
 /* ---- where a number is -------------------------------------------------- */

@@ -46,8 +46,10 @@ struct kvt_text kvt_group_type(const struct kvt_group *group)
 
 bool kvt_group_casts(const struct kvt_group *group)
 {
+	/* pages of keys and values, which engines have as bytes */
+	if (group->kind == KVT_OPAQUE)
+		return group->content.type && group->content.type->all_heads;
 	return group->kind != KVT_MAMBA_CONV && group->kind != KVT_MAMBA_SSM &&
-	       group->kind != KVT_OPAQUE &&
 	       (group->content.type || group->dtype->is_float);
 }
 

@@ -108,6 +108,14 @@ element="g0: (request [ABC] token [0-9]+, )?$place $values"
 	finds '/new.npy$' "$element" import -f --no-sync --to=hnd --verify -o new.npy "$nhd"
 }
 
+@test "--cache-dtype --verify finds a wrong bit of a code or a scale" {
+	no_sanitizer
+	for type in nvfp4-plain q4_0/plain; do
+		finds '/new.npy$' "convert: new.npy: " convert -f --no-sync --verify \
+			--cache-dtype=$type "$gqa" new.npy
+	done
+}
+
 @test "slice and merge --verify find a wrong bit" {
 	no_sanitizer
 	finds '/new.npy$' "slice: new.npy: $element" slice -f --no-sync --request=A \

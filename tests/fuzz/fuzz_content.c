@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/kvt/content.h"
+#include "lib/kvt/cast.h"
+#include "lib/layout/content_types.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -49,18 +50,30 @@ static void check_numbers(const struct kvt_packing *p, const uint8_t *bytes, int
 	free(out);
 }
 
-/* Numbers that were read are written, to as many bytes as there are. */
+/* Numbers that were read are written, to as many bytes as there are, both ways. */
 static void check_written(const struct kvt_packing *p, const uint8_t *bytes)
 {
-	double *number = malloc((size_t)kvt_packing_values(p) * sizeof(*number) + 1);
-	uint8_t *out = malloc((size_t)p->nbytes);
+	const struct kvt_caster caster = { .packing = *p, .n = p->row_values };
+	int64_t n = p->row_values;
+	double *number = malloc((size_t)n * sizeof(*number) + 1);
+	float *row = malloc((size_t)n * sizeof(*row) + 1);
+	uint8_t *out[] = { malloc((size_t)p->nbytes), malloc((size_t)p->nbytes) };
 
-	if (number && out) {
-		kvt_packing_decode(number, p, 1, bytes, 0, kvt_packing_values(p));
-		kvt_packing_encode(out, p, 1, number);
+	for (int64_t r = 0; number && row && out[0] && out[1] && r < p->rows; r++) {
+		kvt_packing_decode(number, p, 1, bytes, r * n, n);
+		for (int64_t i = 0; i < n; i++)
+			row[i] = (float)number[i];
+		kvt_cast_row(&caster, out[0], r, row, 1, 0.5f);
+		kvt_cast_prove(&caster, out[1], r, row, 1, 0.5f);
+		/* blocks hold nothing else */
+		if (!kvt_cast_holds(&caster, out[0], row, NULL) &&
+		    memcmp(out[0], out[1], (size_t)p->nbytes))
+			abort();
 	}
 	free(number);
-	free(out);
+	free(row);
+	free(out[0]);
+	free(out[1]);
 }
 
 static void use(const struct kvt_content *content, const uint8_t *data, size_t size)
@@ -87,7 +100,8 @@ static void use(const struct kvt_content *content, const uint8_t *data, size_t s
 	memcpy(bytes, data + 16, (size_t)p.nbytes);
 	check_numbers(&p, bytes, kvt_packing_values(&p) < MOST_VALUES ?
 			     kvt_packing_values(&p) : MOST_VALUES);
-	if (!kvt_packing_writable(&p, NULL) && kvt_packing_values(&p) < MOST_VALUES)
+	if (!content_recipe_of(content)->unwritten &&
+	    kvt_packing_values(&p) < MOST_VALUES)
 		check_written(&p, bytes);
 	free(bytes);
 }

@@ -3,9 +3,9 @@
  * encode_content.c - numbers as a content: encode_content NAME COUNT [v]
  *
  * In: rows of COUNT float32.  Out: the bytes of each, of a key or of a value.  For
- * oracles, until a command writes such content.
+ * oracles: no command writes rows whose heads cut their blocks without a template.
  */
-#include "lib/kvt/content.h"
+#include "lib/kvt/cast.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +19,12 @@ static int fail(const char *why)
 int main(int argc, char **argv)
 {
 	int64_t count = argc > 2 ? strtoll(argv[2], NULL, 10) : 0;
-	struct kvt_shape shape = { { 1, 1, 1, 1, 1, 0 }, 1 };
+	const struct kvt_dtype *bytes = kvt_dtype_find("uint8");
 	struct kvt_content content;
-	struct kvt_packing packing;
+	struct kvt_caster caster;
 	struct kvt_error err = { "" };
-	float *row;
-	double *number;
-	void *bytes;
+	float *number;
+	void *row;
 
 	if (count < 1 || count > 1 << 20)
 		return fail("NAME COUNT [v]");
@@ -33,23 +32,17 @@ int main(int argc, char **argv)
 		return fail(err.text);
 	if (argc > 3)
 		content.turn[0] = content.turn[1];
-	shape.n[KVT_AXIS_D] = kvt_content_row_of(&content, count);
-	if (kvt_packing_init(&packing, &content, &shape, 1, &err) ||
-	    kvt_packing_writable(&packing, &err))
+	if (kvt_caster_init(&caster, bytes, &content, count, &err))
 		return fail(err.text);
-	row = calloc((size_t)count, sizeof(*row));
-	number = calloc((size_t)count, sizeof(*number));
-	bytes = malloc((size_t)packing.nbytes);
-	if (!row || !number || !bytes)
+	number = calloc((size_t)caster.n, sizeof(*number));
+	row = malloc((size_t)caster.nbytes);
+	if (!number || !row)
 		return fail("out of memory");
-	while (fread(row, sizeof(*row), (size_t)count, stdin) == (size_t)count) {
-		for (int64_t i = 0; i < count; i++)
-			number[i] = (double)row[i];
-		kvt_packing_encode(bytes, &packing, argc > 3, number);
-		fwrite(bytes, 1, (size_t)packing.nbytes, stdout);
+	while (fread(number, sizeof(*number), (size_t)count, stdin) == (size_t)count) {
+		kvt_cast_row(&caster, row, 0, number, argc > 3, 1);
+		fwrite(row, 1, (size_t)caster.nbytes, stdout);
 	}
-	free(row);
 	free(number);
-	free(bytes);
+	free(row);
 	return ferror(stdin) || fflush(stdout);
 }

@@ -10,6 +10,7 @@
 
 #include "lib/kvt/cast.h"
 #include "lib/kvt/kernels.h"
+#include "lib/layout/content_types.h"
 
 enum { MOST = 3000, GUARD = 16 };
 
@@ -99,12 +100,78 @@ static void test_scale(void **state)
 			 KVT_UNSUPPORTED);
 }
 
+/* Rows of numbers of any size, of zeros, of what is no number; of pages two. */
+static void put_rows(const struct kvt_caster *c, float *x, int kv, uint64_t *state)
+{
+	static uint8_t fast[1 << 16], slow[1 << 16];
+	struct kvt_error err;
+
+	for (int64_t r = 0; r < c->packing.rows; r++) {
+		for (int64_t i = 0; i < c->n; i++) {
+			uint32_t bits;
+
+			*state = *state * 6364136223846793005u + 1442695040888963407u;
+			bits = (uint32_t)(*state >> 32);
+			/* of the same size, in most rows; blocks hold no others */
+			if (r || content_recipe_of(&c->packing.content)->blocks)
+				bits = (bits & 0x80ffffff) | 0x3f000000;
+			memcpy(&x[i], &bits, sizeof(bits));
+		}
+		kvt_cast_row(c, fast, r, x, kv, 0.03f);
+		kvt_cast_prove(c, slow, r, x, kv, 0.03f);
+		assert_int_equal(kvt_cast_holds(c, fast, x, &err), KVT_OK);
+	}
+	assert_memory_equal(fast, slow, (size_t)c->nbytes);
+}
+
+/* Each content is written, in two ways that agree, or it is said why not. */
+static void test_contents(void **unused)
+{
+	static float x[1 << 14];
+	const struct content_recipe *recipe;
+	uint64_t state = 41;
+	int written = 0;
+
+	(void)unused;
+	for (int i = 0; (recipe = kvt_content_recipe_at(i)); i++) {
+		struct kvt_content content = { .type = &recipe->type, .turn = { 1, 1 } };
+		int64_t ratio = recipe->type.ratio ? recipe->type.ratio : 1, dim, page;
+		struct kvt_error err = { "" };
+		struct kvt_caster c;
+
+		content.fp8 = kvt_content_has_fp8(recipe) ? kvt_dtype_find("fp8_e4m3") :
+							    NULL;
+		dim = recipe->type.kind != KVT_MLA ? 128 :
+		      !strcmp(recipe->type.name, "fp8-ds-mla") ||
+		      !strcmp(recipe->type.name, "nvfp4-ds-mla") ? 576 : 512;
+		assert_int_equal(!recipe->unwritten, (recipe->write != NULL) +
+				 (recipe->tile != NULL) + (recipe->blocks != NULL));
+		if (recipe->unwritten) {
+			assert_int_equal(kvt_caster_init(&c, kvt_dtype_find("uint8"),
+							 &content, dim, &err),
+					 KVT_UNSUPPORTED);
+			assert_non_null(strstr(err.text, recipe->unwritten));
+			continue;
+		}
+		if (kvt_caster_init(&c, kvt_dtype_find("uint8"), &content, dim, &err) ||
+		    (recipe->type.planar &&
+		     kvt_caster_pages(&c, &page, recipe->page_rows == 2 ? 2 : 4,
+				      recipe->type.all_heads ? 2 : 1, ratio, &err)))
+			fail_msg("%s: %s", recipe->type.name, err.text);
+		for (int n = 0; n < 50; n++)
+			put_rows(&c, x, n % 2, &state);
+		written++;
+	}
+	assert_true(written > 70);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_kernels),
 		cmocka_unit_test(test_back),
 		cmocka_unit_test(test_scale),
+		cmocka_unit_test(test_contents),
 	};
 
 	cmocka_set_message_output(CM_OUTPUT_TAP);
