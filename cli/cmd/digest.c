@@ -15,6 +15,7 @@
 #include "cli/set.h"
 #include "print/out/json_out.h"
 #include "cli/opt.h"
+#include "lib/base/grow.h"
 #include "print/out/signals.h"
 #include "lib/run/device.h"
 #include "lib/ops/digest/digest.h"
@@ -40,23 +41,16 @@ struct row {
 _Static_assert(KVT_MAX_GROUPS <= 64, "a bit for each group");
 
 struct rows {
-	int64_t n, room;
+	int64_t n;
 	struct row *row;
 	bool failed;			/* out of memory */
 };
 
 static void add_row(struct rows *rows, struct row row)
 {
-	if (rows->n == rows->room) {
-		int64_t room = rows->room ? rows->room * 2 : 64;
-		struct row *more = realloc(rows->row, (size_t)room * sizeof(*more));
-
-		if (!more) {
-			rows->failed = true;
-			return;
-		}
-		rows->row = more;
-		rows->room = room;
+	if (!KVT_GROW(&rows->row, rows->n)) {
+		rows->failed = true;
+		return;
 	}
 	rows->row[rows->n++] = row;
 }

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "lib/base/grow.h"
 #include "lib/base/nearest.h"
 
 enum { VERSION = 1, MAX_CLAUSES = 4096 };
@@ -169,27 +170,11 @@ struct parser {
 	struct kvt_error *err;
 	int line;
 	bool begun;			/* the first line was there */
-	int room_sections, room_clauses;
 };
 
 static enum kvt_status bad(struct parser *p, enum kvt_status status, const char *why)
 {
 	return kvt_fail(p->err, status, "%s:%d: %.400s", p->name, p->line, why);
-}
-
-/* Doubles an array that is full. */
-static bool make_room(void **list, int *room, int n, size_t elem)
-{
-	void *more;
-
-	if (n < *room)
-		return true;
-	more = realloc(*list, (size_t)(n ? 2 * n : 16) * elem);
-	if (!more)
-		return false;
-	*list = more;
-	*room = n ? 2 * n : 16;
-	return true;
 }
 
 static enum kvt_status take_begin(struct parser *p, const char *line)
@@ -221,8 +206,7 @@ static enum kvt_status take_group(struct parser *p, const char *id)
 			return bad(p, KVT_BAD_INPUT, "this group is listed twice");
 	if (c->nsections == MAX_CLAUSES)
 		return bad(p, KVT_BAD_INPUT, "more than 4096 groups");
-	if (!make_room((void **)&c->section, &p->room_sections, c->nsections,
-		       sizeof(*c->section)))
+	if (!KVT_GROW(&c->section, c->nsections))
 		return bad(p, KVT_SYSTEM, "out of memory");
 	c->section[c->nsections] = (struct contract_section){ {
 		.line = p->line, .section = c->nsections, .name = "group",
@@ -268,8 +252,7 @@ static enum kvt_status add_clause(struct parser *p, const struct clause *clause)
 	}
 	if (c->nclauses == MAX_CLAUSES)
 		return bad(p, KVT_BAD_INPUT, "more than 4096 clauses");
-	if (!make_room((void **)&c->clause, &p->room_clauses, c->nclauses,
-		       sizeof(*c->clause)))
+	if (!KVT_GROW(&c->clause, c->nclauses))
 		return bad(p, KVT_SYSTEM, "out of memory");
 	c->clause[c->nclauses++] = *clause;
 	return KVT_OK;

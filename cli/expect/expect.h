@@ -71,7 +71,7 @@ struct expect_result {
 	char error[512];		/* why it could not be checked; "" */
 	enum kvt_status status;
 	unsigned releases;		/* of all clauses about vLLM together; 0: of none */
-	int noutcomes, room;
+	int noutcomes;
 	struct outcome *outcome;
 	bool out_of_memory;
 };

@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 /* What a clause is judged by. */
 struct subject {
 	const struct expect_dump *dump;
@@ -584,16 +586,9 @@ void outcome_text(char *out, size_t room, const struct outcome *o)
 
 static void add_outcome(struct expect_result *r, const struct outcome *outcome)
 {
-	if (r->noutcomes == r->room) {
-		int room = r->room ? 2 * r->room : 64;
-		struct outcome *more = realloc(r->outcome, (size_t)room * sizeof(*more));
-
-		if (!more) {
-			r->out_of_memory = true;
-			return;
-		}
-		r->outcome = more;
-		r->room = room;
+	if (!KVT_GROW(&r->outcome, r->noutcomes)) {
+		r->out_of_memory = true;
+		return;
 	}
 	r->outcome[r->noutcomes++] = *outcome;
 	if (!outcome->holds)

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "formats/events/cache_events.h"
+#include "lib/base/grow.h"
 #include "lib/base/print.h"
 #include "print/out/text_file.h"
 
@@ -25,16 +26,9 @@ static void keep(void *context, const struct kvt_cache_finding *f)
 
 	if (!r->w->all && t->found[f->what] > LISTED)
 		return;
-	if (r->nfindings == r->room) {
-		size_t room = 2 * r->room + 16;
-
-		more = realloc(r->finding, room * sizeof(*more));
-		if (!more) {
-			r->out_of_memory = true;
-			return;
-		}
-		r->finding = more;
-		r->room = room;
+	if (!KVT_GROW(&r->finding, r->nfindings)) {
+		r->out_of_memory = true;
+		return;
 	}
 	more = &r->finding[r->nfindings];
 	*more = (struct why_finding){ *f, { 0 }, strdup(f->text) };

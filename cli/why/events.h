@@ -29,7 +29,7 @@ struct why_replay {
 	struct why_reason *reason;	/* prompts times 'reasons' */
 	int reasons;
 	struct why_finding *finding;
-	size_t nfindings, room;
+	size_t nfindings;
 	bool out_of_memory;
 	struct kvt_cache_event last;
 };

@@ -15,22 +15,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/grow.h"
+
 /* ---- opening ------------------------------------------------------------ */
 
 static enum kvt_status grow(struct kvt_files *files, struct kvt_error *err)
 {
-	int64_t n = files->count;
-	struct kvt_file *file;
-
-	/* full whenever the count is a power of two */
-	if (n & (n - 1))
-		return KVT_OK;
-	file = realloc(files->file, (size_t)(n ? 2 * n : 1) * sizeof(*file));
-	if (!file)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory for %lld files",
-				(long long)n);
-	files->file = file;
-	return KVT_OK;
+	return KVT_GROW(&files->file, files->count) ? KVT_OK :
+	       kvt_fail(err, KVT_SYSTEM, "out of memory for %lld files",
+			(long long)files->count);
 }
 
 /*

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 /* The difference of all offsets, if that is all that differs. */
 static bool same_views(int64_t *delta, const struct kvt_views *a,
 		       const struct kvt_views *b)
@@ -48,15 +50,8 @@ static enum kvt_status share_views(struct kvt_placed *out, struct kvt_flat *flat
 	for (out->views = n - 1; out->views >= 0 && out->views >= n - LAST; out->views--)
 		if (same_views(&out->offset, &flat->views[out->views], views))
 			return KVT_OK;
-	/* full whenever the count is a power of two */
-	if (!(n & (n - 1))) {
-		struct kvt_views *more = n > INT32_MAX / 2 ? NULL :
-			realloc(flat->views, (size_t)(n ? 2 * n : 1) * sizeof(*more));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory for %d views", n);
-		flat->views = more;
-	}
+	if (n == INT32_MAX || !KVT_GROW(&flat->views, n))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory for %d views", n);
 	out->views = flat->nviews++;
 	out->offset = 0;
 	flat->views[n] = *views;
@@ -70,16 +65,9 @@ enum kvt_status kvt_flat_add(struct kvt_flat *flat, const struct kvt_file_part *
 	int64_t n = flat->nparts;
 	enum kvt_status status;
 
-	/* full whenever the count is a power of two */
-	if (!(n & (n - 1))) {
-		struct kvt_placed *more = realloc(flat->placed,
-				(size_t)(n ? 2 * n : 1) * sizeof(*more));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM,
-					"out of memory for %lld ranges", (long long)n);
-		flat->placed = more;
-	}
+	if (!KVT_GROW(&flat->placed, n))
+		return kvt_fail(err, KVT_SYSTEM,
+				"out of memory for %lld ranges", (long long)n);
 	if ((status = share_views(&placed, flat, &part->views, err)))
 		return status;
 	flat->placed[flat->nparts++] = placed;

@@ -13,19 +13,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/grow.h"
+
 enum kvt_status kvt_writer_folder(struct kvt_writer *w, const char *path,
 				  struct kvt_error *err)
 {
-	size_t n = (size_t)w->nfolders;
-	char **more, *own;
+	char *own;
 
-	/* room doubles at powers of two; nothing is made that nobody remembers */
-	if (!(n & (n - 1))) {
-		if (!(more = realloc(w->folder, (n ? 2 * n : 1) * sizeof(*more))))
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-		w->folder = more;
-	}
-	if (!(own = strdup(path)))
+	/* nothing is made that nobody remembers */
+	if (!KVT_GROW(&w->folder, w->nfolders) || !(own = strdup(path)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	if (!mkdir(path, 0777)) {
 		w->folder[w->nfolders++] = own;

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "lib/base/grow.h"
 #include "lib/tile/hash.h"
 #include "lib/base/print.h"
 
@@ -55,15 +56,11 @@ static enum kvt_status add_run(struct kvt_file_proof *proof, struct kvt_proof_ru
 			       struct kvt_error *err)
 {
 	int64_t n = proof->nruns, at = n;
+	bool room = KVT_GROW(&proof->run, n);
 	struct kvt_proof_run *more = proof->run;
 
 	run->state = calloc((size_t)run->nranges + 1, sizeof(*run->state));
-	/* full whenever the count is a power of two */
-	if (!(n & (n - 1)))
-		more = realloc(proof->run, (size_t)(n ? 2 * n : 1) * sizeof(*more));
-	if (more)
-		proof->run = more;
-	if (!run->state || !more || (!run->sum && (!run->crc || !run->member))) {
+	if (!run->state || !room || (!run->sum && (!run->crc || !run->member))) {
 		free_run(run);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory for %lld checksums",
 				(long long)run->nranges);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "formats/file/tree.h"
+#include "lib/base/grow.h"
 
 struct id {
 	dev_t dev;
@@ -23,7 +24,7 @@ struct id {
 
 struct ids {
 	struct id *id;
-	size_t n, room;
+	size_t n;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -35,16 +36,9 @@ static bool lost;			/* one had no memory: nobody knows which */
 
 static void keep(struct ids *ids, dev_t dev, ino_t ino)
 {
-	if (ids->n == ids->room) {
-		size_t room = ids->room ? 2 * ids->room : 64;
-		struct id *more = realloc(ids->id, room * sizeof(*more));
-
-		if (!more) {
-			lost = true;
-			return;
-		}
-		ids->id = more;
-		ids->room = room;
+	if (!KVT_GROW(&ids->id, ids->n)) {
+		lost = true;
+		return;
 	}
 	ids->id[ids->n++] = (struct id){ dev, ino };
 }

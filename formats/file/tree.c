@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib/base/grow.h"
 #include "lib/tile/hash.h"
 
 enum {
@@ -105,19 +106,13 @@ static enum kvt_status add(struct walk *w, const struct stat *st)
 {
 	struct kvt_tree *t = w->tree;
 	int64_t n = t->count;
-	struct kvt_tree_file *more;
 	char *name;
 
 	t->name_bytes += (int64_t)strlen(w->name) + 1;
 	if (t->name_bytes > MAX_NAME_BYTES)
 		return refuse(w, KVT_BAD_INPUT, "more names than kvtool supports");
-	/* full whenever the count is a power of two */
-	if (!(n & (n - 1))) {
-		more = realloc(t->file, (size_t)(n ? 2 * n : 1) * sizeof(*more));
-		if (!more)
-			return refuse(w, KVT_SYSTEM, "out of memory");
-		t->file = more;
-	}
+	if (!KVT_GROW(&t->file, n))
+		return refuse(w, KVT_SYSTEM, "out of memory");
 	if (!(name = strdup(w->name)))
 		return refuse(w, KVT_SYSTEM, "out of memory");
 	t->file[t->count++] = (struct kvt_tree_file){ name, st->st_size, st->st_dev,

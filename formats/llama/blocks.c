@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 /* Tokens of one entry of a table. */
 struct entry {
 	const struct kvt_llama_member *member;
@@ -177,17 +179,11 @@ static enum kvt_status offer(struct kvt_llama_blocks *b, const struct entry *e,
 			     uint32_t block)
 {
 	size_t n = (size_t)b->nshared;
-	struct kvt_llama_shared *more;
 
 	if (!b->chain)
 		return KVT_OK;
-	/* room doubles at powers of two */
-	if (!(n & (n - 1))) {
-		more = realloc(b->shared, (n ? 2 * n : 1) * sizeof(*more));
-		if (!more)
-			return kvt_llama_no_memory(b->o);
-		b->shared = more;
-	}
+	if (!KVT_GROW(&b->shared, n))
+		return kvt_llama_no_memory(b->o);
 	b->shared[n] = (struct kvt_llama_shared){ *e, block, *chain_of(b, e) };
 	*chain_of(b, e) = b->nshared++;
 	return KVT_OK;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "formats/store/pages.h"
+#include "lib/base/grow.h"
 #include "lib/base/print.h"
 
 const char *const kvt_lmcache_facts[] = {
@@ -31,18 +32,12 @@ enum kvt_status kvt_lmcache_add(struct kvt_lmcache *o, char *text,
 				const struct kvt_lmcache_part *part)
 {
 	int64_t n = o->count;
-	struct kvt_lmcache_part *more;
 	enum kvt_status status;
 	struct kvt_error why;
 
-	/* full whenever the count is a power of two */
-	if (!(n & (n - 1))) {
-		more = realloc(o->part, (size_t)(n ? 2 * n : 1) * sizeof(*more));
-		if (!more) {
-			free(text);
-			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
-		}
-		o->part = more;
+	if (!KVT_GROW(&o->part, n)) {
+		free(text);
+		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
 	}
 	o->part[n] = *part;
 	o->part[n].text = text;

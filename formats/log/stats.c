@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 /* ---- classes ------------------------------------------------------------ */
 
 enum rule {
@@ -458,19 +460,10 @@ static char *event_text(const json_t *event)
 
 static enum kvt_status make_room(struct kvt_event_bag *bag, struct kvt_error *err)
 {
-	size_t room = bag->room ? bag->room * 2 : 64;
-	int64_t *more;
-
 	if ((!bag->event && !(bag->event = json_array())) ||
 	    (!bag->index && !(bag->index = json_object())))
 		return no_memory(err);
-	if (bag->n < bag->room)
-		return KVT_OK;
-	if (!(more = realloc(bag->count, room * sizeof(*more))))
-		return no_memory(err);
-	bag->count = more;
-	bag->room = room;
-	return KVT_OK;
+	return KVT_GROW(&bag->count, bag->n) ? KVT_OK : no_memory(err);
 }
 
 static enum kvt_status add_event(struct kvt_event_bag *bag, const json_t *event,

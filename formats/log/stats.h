@@ -38,7 +38,7 @@ struct kvt_event_bag {
 	json_t *event;			/* array; each once, in the order of the log */
 	json_t *index;			/* where in it an event is, by its text */
 	int64_t *count;
-	size_t n, room;
+	size_t n;
 	int64_t workers;		/* that have a container */
 };
 KVT_MUST_CHECK enum kvt_status

@@ -21,6 +21,8 @@
 #include <string.h>
 #include <zstd.h>
 
+#include "lib/base/grow.h"
+
 enum { LINE_MOST = 1 << 24 };
 static const int64_t latest_ms = (int64_t)1 << 42;	/* ns fit 63 bits */
 
@@ -28,7 +30,7 @@ static const int64_t latest_ms = (int64_t)1 << 42;	/* ns fit 63 bits */
 
 static enum kvt_status add_hash(struct kvt_trace *t, int64_t hash, struct kvt_error *err)
 {
-	if (!trace_grow((void **)&t->hash, &t->hash_room, t->nhashes, sizeof(*t->hash)))
+	if (!KVT_GROW(&t->hash, t->nhashes))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	t->hash[t->nhashes++] = hash;
 	return KVT_OK;

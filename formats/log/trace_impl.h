@@ -14,9 +14,6 @@ struct trace_line {
 	char name[256];			/* of the file, and the number of the line */
 };
 
-/* Room for one more; false when out of memory. */
-bool trace_grow(void **at, int64_t *room, int64_t n, size_t each);
-
 KVT_MUST_CHECK enum kvt_status
 trace_add(struct kvt_trace *trace, const struct kvt_trace_row *row,
 	  const struct trace_line *line, struct kvt_error *err);

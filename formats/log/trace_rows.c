@@ -4,19 +4,7 @@
 
 #include <stdlib.h>
 
-bool trace_grow(void **at, int64_t *room, int64_t n, size_t each)
-{
-	int64_t more = *room ? 2 * *room : 256;
-	void *p;
-
-	if (n < *room)
-		return true;
-	if (!(p = realloc(*at, (size_t)more * each)))
-		return false;
-	*at = p;
-	*room = more;
-	return true;
-}
+#include "lib/base/grow.h"
 
 enum kvt_status trace_add(struct kvt_trace *t, const struct kvt_trace_row *row,
 			  const struct trace_line *line, struct kvt_error *err)
@@ -24,7 +12,7 @@ enum kvt_status trace_add(struct kvt_trace *t, const struct kvt_trace_row *row,
 	if (t->n == TRACE_MOST)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: more than %d requests",
 				line->name, TRACE_MOST);
-	if (!trace_grow((void **)&t->row, &t->room, t->n, sizeof(*t->row)))
+	if (!KVT_GROW(&t->row, t->n))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	t->row[t->n++] = *row;
 	return KVT_OK;

@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 enum { MAX_LINE = 16 << 20 };
 
 /* ---- keys --------------------------------------------------------------- */
@@ -340,7 +342,7 @@ struct reading {
 		struct kvt_log_line line;
 		long long number;
 	} *held;
-	size_t n, room;
+	size_t n;
 };
 
 static enum kvt_status pass_on(const struct reading *r,
@@ -372,16 +374,9 @@ static enum kvt_status release(struct reading *r, enum kvt_status status,
 static enum kvt_status hold(struct reading *r, struct kvt_log_line *line,
 			    long long number, struct kvt_error *err)
 {
-	if (r->n == r->room) {
-		size_t room = r->room ? r->room * 2 : 16;
-		struct held *more = realloc(r->held, room * sizeof(*more));
-
-		if (!more) {
-			kvt_log_free(line);
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", r->name);
-		}
-		r->held = more;
-		r->room = room;
+	if (!KVT_GROW(&r->held, r->n)) {
+		kvt_log_free(line);
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", r->name);
 	}
 	r->held_step = line->event.step;
 	r->held[r->n++] = (struct held){ *line, number };
@@ -433,7 +428,7 @@ static enum kvt_status take_line(const struct text *text, long long number,
 enum kvt_status kvt_log_read(FILE *in, const char *name, kvt_event_fn *take_event,
 			     void *context, struct kvt_error *err)
 {
-	struct reading r = { take_event, context, name, 0, -1, -1, NULL, 0, 0 };
+	struct reading r = { take_event, context, name, 0, -1, -1, NULL, 0 };
 	struct text line = { NULL, 0, 0 };
 	struct kvt_error why = { "" };
 	enum kvt_status status = KVT_OK;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
 #include "formats/describe/number_rows.h"
 #include "lib/base/number.h"
 #include "lib/base/print.h"
@@ -28,17 +29,15 @@ static enum kvt_status add(struct kvt_prompts *all, const char *name, const json
 			   struct kvt_error *err)
 {
 	size_t n = json_array_size(list);
-	struct kvt_prompt *more, *p;
+	struct kvt_prompt *p;
 	char number[24];
 
 	if (all->count == MOST_PROMPTS)
 		return kvt_fail(err, KVT_UNSUPPORTED, "--prompt: more than %d prompts",
 				MOST_PROMPTS);
 	snprintf(number, sizeof(number), "%lld", LL(all->count));
-	more = realloc(all->prompt, ((size_t)all->count + 1) * sizeof(*more));
-	if (!more)
+	if (!KVT_GROW(&all->prompt, all->count))
 		return no_memory(err);
-	all->prompt = more;
 	p = &all->prompt[all->count++];
 	*p = (struct kvt_prompt){ .name = strdup(*name ? name : number),
 				  .token = calloc(n + 1, sizeof(*p->token)),

@@ -19,6 +19,7 @@
 
 #include "formats/store/chains.h"
 #include "formats/tensor/safetensors_header.h"
+#include "lib/base/grow.h"
 #include "lib/base/print.h"
 
 /* ---- names --------------------------------------------------------------- */
@@ -71,15 +72,8 @@ static enum kvt_status add_file(struct kvt_mlx *o, int file)
 {
 	int64_t n = o->count;
 
-	/* full whenever the count is a power of two */
-	if (!(n & (n - 1))) {
-		size_t room = (size_t)(n ? 2 * n : 1);
-		struct kvt_mlx_file *more = realloc(o->file, room * sizeof(*more));
-
-		if (!more)
-			return no_memory(o);
-		o->file = more;
-	}
+	if (!KVT_GROW(&o->file, n))
+		return no_memory(o);
 	o->file[o->count++] = (struct kvt_mlx_file){ .file = file };
 	return KVT_OK;
 }

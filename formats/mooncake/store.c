@@ -25,6 +25,7 @@
 
 #include "formats/parse/little_endian.h"
 #include "formats/parse/protobuf.h"
+#include "lib/base/grow.h"
 #include "lib/base/print.h"
 
 enum { ALIGNED = KVT_MOONCAKE_ALIGNED };
@@ -79,7 +80,6 @@ enum kvt_status kvt_mooncake_values_add(struct kvt_mooncake_values *values,
 					struct kvt_error *err)
 {
 	int64_t n = values->count;
-	struct kvt_mooncake_value *more;
 	enum kvt_status status;
 	char *copy;
 
@@ -87,13 +87,8 @@ enum kvt_status kvt_mooncake_values_add(struct kvt_mooncake_values *values,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: key %lld has %lld bytes, expected 1 to %d", name, LL(n),
 				LL(ntext), KVT_MOONCAKE_KEY);
-	/* full whenever the count is a power of two */
-	if (!(n & (n - 1))) {
-		more = realloc(values->value, (size_t)(n ? 2 * n : 1) * sizeof(*more));
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
-		values->value = more;
-	}
+	if (!KVT_GROW(&values->value, n))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
 	if (!(copy = malloc((size_t)ntext + 1)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
 	memcpy(copy, text, (size_t)ntext);

@@ -31,6 +31,7 @@
 #include <string.h>
 
 #include "formats/parse/little_endian.h"
+#include "lib/base/grow.h"
 
 /* A stack deeper than this is no dict of tensors. */
 enum { MAX_STACK = 1 << 16, MAX_NODES = 1 << 20, MAX_MEMO = 1 << 20, MAX_NAME = 200,
@@ -42,7 +43,7 @@ struct machine {
 	struct kvt_error *err;
 	struct kvt_pickle *out;
 	int32_t *stack;
-	int32_t depth, room;
+	int32_t depth;
 	int32_t *memo;			/* -1: nothing */
 	int32_t nmemo;
 	bool stopped;
@@ -61,29 +62,13 @@ static enum kvt_status no_memory(const struct machine *m)
 
 /* ---- nodes and the stack ------------------------------------------------ */
 
-/* Room for one more of 'size' bytes each; what is there doubles. */
-static bool grow(void *array, int32_t *room, int32_t count, size_t size)
-{
-	int32_t more = *room ? 2 * *room : 16;
-	void *bigger;
-
-	if (count < *room)
-		return true;
-	if (*room > INT32_MAX / 2 ||
-	    !(bigger = realloc(*(void **)array, (size_t)more * size)))
-		return false;
-	*(void **)array = bigger;
-	*room = more;
-	return true;
-}
-
 static enum kvt_status push(struct machine *m, int32_t node)
 {
 	if (m->depth == MAX_STACK)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
 				"%s: pickle: stack deeper than %d",
 				m->name, MAX_STACK);
-	if (!grow(&m->stack, &m->room, m->depth, sizeof(*m->stack)))
+	if (!KVT_GROW(&m->stack, m->depth))
 		return no_memory(m);
 	m->stack[m->depth++] = node;
 	return KVT_OK;
@@ -94,7 +79,7 @@ static enum kvt_status push_new(struct machine *m, const struct kvt_pickle_node 
 	if (m->out->count == MAX_NODES)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
 				"%s: pickle of more than %d objects", m->name, MAX_NODES);
-	if (!grow(&m->out->node, &m->out->room, m->out->count, sizeof(*node)))
+	if (m->out->count == INT32_MAX || !KVT_GROW(&m->out->node, m->out->count))
 		return no_memory(m);
 	m->out->node[m->out->count++] = *node;
 	return push(m, m->out->count - 1);
@@ -121,7 +106,7 @@ static enum kvt_status add_item(struct machine *m, struct kvt_pickle_items *item
 {
 	if (m->out->node[node].kind == KVT_PICKLE_MARK)
 		return malformed(m, "a mark among data");
-	if (!grow(&items->node, &items->room, items->count, sizeof(*items->node)))
+	if (items->count == INT32_MAX || !KVT_GROW(&items->node, items->count))
 		return no_memory(m);
 	items->node[items->count++] = node;
 	return KVT_OK;
@@ -191,14 +176,8 @@ static enum kvt_status put(struct machine *m, uint32_t i)
 	if (!m->depth || i > (uint32_t)m->nmemo || i >= MAX_MEMO)
 		return malformed(m, "a memo of nothing, or with holes");
 	if (i == (uint32_t)m->nmemo) {
-		if (!(m->nmemo & (m->nmemo - 1))) {
-			size_t room = m->nmemo ? 2 * (size_t)m->nmemo : 1;
-			int32_t *more = realloc(m->memo, room * sizeof(*more));
-
-			if (!more)
-				return no_memory(m);
-			m->memo = more;
-		}
+		if (!KVT_GROW(&m->memo, m->nmemo))
+			return no_memory(m);
 		m->nmemo++;
 	}
 	m->memo[i] = m->stack[m->depth - 1];
@@ -377,18 +356,15 @@ static enum kvt_status make_tensor(struct machine *m, int global,
 	struct kvt_pickle_node made = { .kind = KVT_PICKLE_TENSOR, .global = global,
 					.number = fixed };
 	int32_t n = kvt_pickle_arguments(global);
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
 
 	if (arguments->items.count != n)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
 				"%s: pickle: call with %d arguments, expected %d", m->name,
 				arguments->items.count, n);
-	made.items.count = made.items.room = n;
-	if (!(made.items.node = malloc((size_t)n * sizeof(*made.items.node))))
-		return no_memory(m);
-	memcpy(made.items.node, arguments->items.node,
-	       (size_t)n * sizeof(*made.items.node));
-	if ((status = push_new(m, &made)) && !owned(m, &made.items))
+	for (int32_t i = 0; !status && i < n; i++)
+		status = add_item(m, &made.items, arguments->items.node[i]);
+	if ((status || (status = push_new(m, &made))) && !owned(m, &made.items))
 		free(made.items.node);
 	return status;
 }

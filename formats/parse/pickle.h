@@ -31,8 +31,8 @@ enum kvt_pickle_kind {
  * its dict, once it has one, and of a tensor that is an object what it was made of.
  */
 struct kvt_pickle_items {
-	int32_t count, room;
-	int32_t *node;			/* owned */
+	int32_t count;
+	int32_t *node;			/* owned; of lists and dicts by KVT_GROW() */
 };
 
 struct kvt_pickle_node {
@@ -47,7 +47,7 @@ struct kvt_pickle_node {
 };
 
 struct kvt_pickle {
-	int32_t count, room;
+	int32_t count;
 	struct kvt_pickle_node *node;	/* owned */
 	int32_t root;
 };

@@ -21,6 +21,7 @@
 #include "formats/file/tree.h"
 #include "formats/store/chains.h"
 #include "formats/store/pages.h"
+#include "lib/base/grow.h"
 #include "lib/base/print.h"
 
 enum { MAX_LIST = 64 << 20 };		/* bytes */
@@ -35,15 +36,8 @@ enum kvt_status kvt_chunks_add(struct kvt_chunks *c, const struct kvt_chunk *chu
 {
 	int64_t n = c->count;
 
-	/* full whenever the count is a power of two */
-	if (!(n & (n - 1))) {
-		struct kvt_chunk *more = realloc(c->chunk,
-						 (size_t)(n ? 2 * n : 1) * sizeof(*more));
-
-		if (!more)
-			return no_memory(c, err);
-		c->chunk = more;
-	}
+	if (!KVT_GROW(&c->chunk, n))
+		return no_memory(c, err);
 	c->chunk[c->count++] = *chunk;
 	return KVT_OK;
 }

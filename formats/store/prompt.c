@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
 #include "lib/base/print.h"
 
 /* ---- ways to make names --------------------------------------------------- */
@@ -324,14 +325,12 @@ enum kvt_status kvt_sought_add(struct kvt_leaf *leaf, const struct kvt_prompt *p
 			       int64_t each, int64_t reached,
 			       const struct kvt_hints *hints, struct kvt_error *err)
 {
-	struct kvt_sought *q = realloc(leaf->sought,
-				       ((size_t)leaf->nsought + 1) * sizeof(*q));
+	struct kvt_sought *q;
 	enum kvt_status status;
 
-	if (!q)
+	if (!KVT_GROW(&leaf->sought, leaf->nsought))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", leaf->path);
-	leaf->sought = q;
-	q = &q[leaf->nsought++];
+	q = &leaf->sought[leaf->nsought++];
 	*q = (struct kvt_sought){ .prompt = strdup(prompt->name), .files = count,
 				  .tokens = prompt->ntokens, .each = each,
 				  .reached = reached };

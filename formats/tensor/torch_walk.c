@@ -21,26 +21,21 @@
 
 #include "formats/parse/little_endian.h"
 #include "formats/parse/pickle.h"
+#include "lib/base/grow.h"
 #include "formats/tensor/names.h"
 
 enum { MAX_DEPTH = 16, MAX_STEPS = 1 << 20, MAX_NOTES = 256 };
 
 /* ---- tensors ------------------------------------------------------------ */
 
-/* A new tensor by the name of the path; full whenever the count is a power of two. */
+/* A new tensor by the name of the path. */
 static enum kvt_status add(struct kvt_tensor **out, struct torch_walk *w)
 {
 	struct kvt_tensors *list = w->out;
 	struct kvt_tensor *tensor;
 
-	if (!(list->count & (list->count - 1))) {
-		size_t room = list->count ? 2 * (size_t)list->count : 1;
-
-		if (!(tensor = realloc(list->tensor, room * sizeof(*tensor))))
-			return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory",
-					w->file->path);
-		list->tensor = tensor;
-	}
+	if (!KVT_GROW(&list->tensor, list->count))
+		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
 	tensor = &list->tensor[list->count];
 	*tensor = (struct kvt_tensor){
 		.name = strdup(w->path[0] ? w->path : "tensor"), .held = w->held };

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "lib/base/grow.h"
+
 enum { MAX_ENTRIES = 1 << 16 };
 
 static const char ending[] = ".safetensors";
@@ -29,18 +31,13 @@ static enum kvt_status add(struct kvt_connector_names *names, const char *name,
 			   const char *path, struct kvt_error *err)
 {
 	int64_t n = names->count;
-	char **more, *copy;
+	char *copy;
 
 	if (n == MAX_ENTRIES)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has more than %d entries, which no dump has", path, MAX_ENTRIES);
-	/* full whenever the count is a power of two */
-	if (!(n & (n - 1))) {
-		more = realloc(names->name, (size_t)(n ? 2 * n : 1) * sizeof(*more));
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
-		names->name = more;
-	}
+	if (!KVT_GROW(&names->name, n))
+		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	if (!(copy = strndup(name, length)))
 		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
 	names->name[names->count++] = copy;

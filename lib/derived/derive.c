@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
 #include "lib/snapshot/halves.h"
 
 /* ---- steps ---------------------------------------------------------------- */
@@ -73,17 +74,13 @@ static bool take_leaves(struct kvt_dump *dump, const struct derivation *d)
 		for (int l = 0; l < d->source[s]->nleaves; l++) {
 			struct kvt_leaf *leaf = d->source[s]->leaf[l];
 			bool known = false;
-			void *more;
 
 			for (int i = 0; i < dump->nleaves; i++)
 				known |= dump->leaf[i] == leaf;
 			if (known)
 				continue;
-			more = realloc(dump->leaf, ((size_t)dump->nleaves + 1) *
-					sizeof(struct kvt_leaf *));
-			if (!more)
+			if (!KVT_GROW(&dump->leaf, dump->nleaves))
 				return false;
-			dump->leaf = more;
 			dump->leaf[dump->nleaves++] = leaf;
 			atomic_fetch_add(&leaf->refs, 1);
 		}

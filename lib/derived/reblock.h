@@ -15,7 +15,7 @@ struct regroup {
 	uint32_t *live;			/* [B] slots with tokens; NULL: not known */
 	struct step_group *map;
 	struct kvt_reblocked *said;
-	int64_t nspans, room;
+	int64_t nspans;
 };
 
 static inline const struct kvt_group *group_before(const struct regroup *g)

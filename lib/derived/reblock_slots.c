@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "lib/base/grow.h"
+
 int64_t live_slots(const struct kvt_group *group, const struct kvt_request *request,
 		   int index)
 {
@@ -21,15 +23,8 @@ int64_t live_slots(const struct kvt_group *group, const struct kvt_request *requ
 enum kvt_status add_span(struct regroup *g, struct map_span span,
 			 struct kvt_error *err)
 {
-	if (g->nspans == g->room) {
-		int64_t room = g->room ? 2 * g->room : 1024;
-		void *p = realloc(g->map->span, (size_t)room * sizeof(span));
-
-		if (!p)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		g->map->span = p;
-		g->room = room;
-	}
+	if (!KVT_GROW(&g->map->span, g->nspans))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	g->map->span[g->nspans++] = span;
 	return KVT_OK;
 }

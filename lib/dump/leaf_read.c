@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 struct kvt_leaf *leaf_of(const struct kvt_dump *dump)
 {
 	assert(dump->is_leaf);
@@ -244,16 +246,8 @@ static enum kvt_status keep(struct range_kept **out, struct kvt_worker *w, int64
 	w->kept_bytes = (w->kept_bytes + 63) / 64 * 64;		/* whole cache lines */
 	if (w->kept_bytes + nbytes > worker_work(w)->buffer_bytes[RANGE_BUFFER])
 		w->nkept = w->kept_next = w->kept_bytes = 0;
-	if (w->nkept == w->kept_room) {
-		int room = w->kept_room ? 2 * w->kept_room : 16;
-		struct range_kept *more = realloc(w->kept,
-						  (size_t)room * sizeof(*more));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		w->kept = more;
-		w->kept_room = room;
-	}
+	if (!KVT_GROW(&w->kept, w->nkept))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	*out = &w->kept[w->nkept];
 	(*out)->at = w->kept_bytes;
 	return KVT_OK;

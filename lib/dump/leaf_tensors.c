@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
 #include "lib/kvt/device.h"
 
 /* ---- on a device ----------------------------------------------------------------- */
@@ -169,17 +170,14 @@ static enum kvt_status add_stages(struct tensors_leaf *t, struct kvt_error *err)
 {
 	for (int64_t i = 0; i < t->nparts; i++) {
 		struct kvt_device *device = t->part[i].device;
-		struct stage *grown;
 		int64_t k = 0;
 
 		while (k < t->nstages && t->stage[k].device != device)
 			k++;
 		if (!device || k < t->nstages)
 			continue;
-		grown = realloc(t->stage, (size_t)(t->nstages + 1) * sizeof(*grown));
-		if (!grown)
+		if (!KVT_GROW(&t->stage, t->nstages))
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		t->stage = grown;
 		t->stage[t->nstages++] = (struct stage){ .device = device };
 	}
 	return KVT_OK;

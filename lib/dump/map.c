@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 /* ---- lists ---------------------------------------------------------------- */
 
 static struct map_list *list_new(int64_t n)
@@ -175,24 +177,16 @@ static bool compose_list(struct map_list **out, struct map_list *here,
 }
 
 /* A growing list of spans for the block at hand. */
-static bool push_span(struct map_spans *spans, int64_t *room, int64_t *n,
-		      struct map_span span)
+static bool push_span(struct map_spans *spans, int64_t *n, struct map_span span)
 {
-	if (*n == *room) {
-		int64_t more = 2 * *room + 64;
-		void *p = realloc(spans->span, (size_t)more * sizeof(span));
-
-		if (!p)
-			return false;
-		spans->span = p;
-		*room = more;
-	}
+	if (!KVT_GROW(&spans->span, *n))
+		return false;
 	spans->span[(*n)++] = span;
 	return true;
 }
 
 /* What of 'span' the part has: whole blocks of a list, or spans that it meets. */
-static bool push_through(struct map_spans *out, int64_t *room, int64_t *n,
+static bool push_through(struct map_spans *out, int64_t *n,
 			 const struct map_span *span, const struct map_part *part)
 {
 	const struct map_spans *in = part->spans;
@@ -203,7 +197,7 @@ static bool push_through(struct map_spans *out, int64_t *room, int64_t *n,
 		int64_t block = list_at(part->blocks, span->block);
 
 		to.block = (uint32_t)block;
-		return block < 0 || push_span(out, room, n, to);
+		return block < 0 || push_span(out, n, to);
 	}
 	for (int64_t i = in->first[span->block]; i < in->first[span->block + 1]; i++) {
 		const struct map_span *s = &in->span[i];
@@ -211,7 +205,7 @@ static bool push_through(struct map_spans *out, int64_t *room, int64_t *n,
 		int64_t e = (int64_t)s->at + s->count < end ? (int64_t)s->at + s->count :
 							      end;
 
-		if (b < e && !push_span(out, room, n, (struct map_span){
+		if (b < e && !push_span(out, n, (struct map_span){
 				s->block, (uint32_t)(s->slot + b - s->at),
 				(uint32_t)(span->at + b - span->slot),
 				(uint32_t)(e - b) }))
@@ -242,9 +236,9 @@ static bool compose_spans(struct map_spans **out, const struct composing *c,
 			  const struct map_part *part)
 {
 	int64_t nblocks = c->here->shape.n[KVT_AXIS_B];
-	int64_t slots = c->here->shape.n[KVT_AXIS_S], n = 0, room = nblocks;
+	int64_t slots = c->here->shape.n[KVT_AXIS_S], n = 0;
 
-	if (!(*out = spans_new(nblocks, room)))
+	if (!(*out = spans_new(nblocks, 0)))
 		return false;
 	for (int64_t b = 0; b < nblocks; b++) {
 		int64_t begin = n, block = c->spans ? 0 : list_at(c->blocks, b);
@@ -252,7 +246,7 @@ static bool compose_spans(struct map_spans **out, const struct composing *c,
 
 		for (int64_t i = c->spans ? c->spans->first[b] : 0;
 		     i < (c->spans ? c->spans->first[b + 1] : block >= 0); i++)
-			if (!push_through(*out, &room, &n,
+			if (!push_through(*out, &n,
 					  c->spans ? &c->spans->span[i] : &all, part))
 				return false;
 		n = begin + join_spans((*out)->span + begin, n - begin);
@@ -342,7 +336,6 @@ static bool compose_part(struct map_group *map, struct composing *c,
 			 const struct step_part *step, const struct map_part *part)
 {
 	struct map_part out = { .leaf = part->leaf, .group = part->group };
-	void *more;
 
 	out.heads = meet(&step->heads, &part->heads);
 	out.kv = meet(&step->kv, &part->kv);
@@ -350,10 +343,8 @@ static bool compose_part(struct map_group *map, struct composing *c,
 		return true;
 	if (!meet_channels(&out, step, part))
 		return false;
-	more = realloc(map->part, ((size_t)map->nparts + 1) * sizeof(out));
-	if (more)
-		map->part = more;
-	if (!more || (out.nchannels && !compose_lists(&out, c, part))) {
+	if (!KVT_GROW(&map->part, map->nparts) ||
+	    (out.nchannels && !compose_lists(&out, c, part))) {
 		map_part_free(&out);
 		return false;
 	}

@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "lib/base/grow.h"
 #include "lib/dump/map.h"
 #include "lib/tile/hash.h"
 
@@ -23,7 +24,7 @@ struct watched {
 struct seen {
 	int64_t room, used;		/* bytes of cells */
 	struct watched *list;
-	int n, most;
+	int n;
 };
 
 enum kvt_status seen_new(struct seen **out, int64_t most, struct kvt_error *err)
@@ -90,15 +91,8 @@ static enum kvt_status watch_group(struct seen *seen, const struct kvt_leaf *lea
 	if (!n || !has_cells(leaf, group) || find(seen, leaf, group) ||
 	    n > (seen->room - seen->used) / (int64_t)sizeof(uint64_t))
 		return KVT_OK;
-	if (seen->n == seen->most) {
-		int most = seen->most ? 2 * seen->most : 8;
-		struct watched *more = realloc(seen->list, (size_t)most * sizeof(*more));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		seen->list = more;
-		seen->most = most;
-	}
+	if (!KVT_GROW(&seen->list, seen->n))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	w = &seen->list[seen->n];
 	*w = (struct watched){ leaf, group, calloc((size_t)n, sizeof(*w->cell)) };
 	if (!w->cell)

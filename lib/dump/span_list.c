@@ -9,18 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 enum kvt_status span_list_add(struct span_list *list, const struct target_span *w,
 			   struct kvt_error *err)
 {
-	if (list->n == list->room) {
-		int64_t room = list->room ? 2 * list->room : 1024;
-		void *p = realloc(list->at, (size_t)room * sizeof(*list->at));
-
-		if (!p)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		list->at = p;
-		list->room = room;
-	}
+	if (!KVT_GROW(&list->at, list->n))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	list->at[list->n++] = *w;
 	return KVT_OK;
 }

@@ -7,7 +7,7 @@
 
 /* Zeroed: empty.  Free with span_list_free(). */
 struct span_list {
-	int64_t n, room;
+	int64_t n;
 	struct target_span *at;
 };
 

@@ -43,7 +43,7 @@ struct kvt_unit {
 };
 
 struct kvt_work_list {
-	int64_t npasses, pass_room;
+	int64_t npasses;
 	struct kvt_pass *pass;		/* owned; labels are borrowed */
 	int64_t *first;			/* [npasses + 1] the first unit of each; owned */
 	int64_t nunits;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
 #include "lib/kvt/share.h"
 #include "lib/run/device.h"
 #include "lib/run/leaf.h"
@@ -199,21 +200,14 @@ enum kvt_status worker_touches(struct kvt_worker *worker, const struct kvt_leaf 
 			       struct kvt_error *err)
 {
 	struct kvt_leaf_list *list = &worker->touched;
-	const struct kvt_leaf **more;
 
 	if (!leaf->settles)
 		return KVT_OK;
 	for (int i = list->n; i > 0; i--)
 		if (list->leaf[i - 1] == leaf)
 			return KVT_OK;
-	/* full whenever the count is a power of two */
-	if (!(list->n & (list->n - 1))) {
-		more = realloc((void *)list->leaf,
-			       (list->n ? 2 * (size_t)list->n : 1) * sizeof(*more));
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		list->leaf = more;
-	}
+	if (!KVT_GROW(&list->leaf, list->n))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	list->leaf[list->n++] = leaf;
 	return KVT_OK;
 }

@@ -85,7 +85,7 @@ struct kvt_worker {
 	struct buffer_set *set;		/* of the device, while it is held */
 	/* what RANGE_BUFFER holds: boxes of several dumps read what they share once */
 	struct range_kept *kept;	/* owned */
-	int nkept, kept_room, kept_next;	/* next: the one after the last found */
+	int nkept, kept_next;	/* next: the one after the last found */
 	int64_t kept_bytes;
 	struct kvt_leaf_list {
 		const struct kvt_leaf **leaf;	/* owned; each once */

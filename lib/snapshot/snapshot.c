@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 void kvt_snapshot_init(struct kvt_snapshot *snapshot)
 {
 	*snapshot = (struct kvt_snapshot){
@@ -399,15 +401,9 @@ bool kvt_request_add_hole(struct kvt_request *request, int group, int64_t begin,
 			  int64_t end)
 {
 	size_t n = (size_t)request->nholes;
-	struct kvt_hole *more;
 
-	/* room doubles at powers of two */
-	if (!(n & (n - 1))) {
-		more = realloc(request->hole, (n ? 2 * n : 1) * sizeof(*more));
-		if (!more)
-			return false;
-		request->hole = more;
-	}
+	if (!KVT_GROW(&request->hole, n))
+		return false;
 	request->hole[request->nholes++] = (struct kvt_hole){ group, begin, end };
 	return true;
 }

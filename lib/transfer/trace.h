@@ -21,9 +21,9 @@ struct kvt_trace_row {
 };
 
 struct kvt_trace {
-	int64_t n, room;
+	int64_t n;
 	struct kvt_trace_row *row;	/* owned; by arrival */
-	int64_t nhashes, hash_room;
+	int64_t nhashes;
 	int64_t *hash;			/* owned */
 };
 

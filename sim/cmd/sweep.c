@@ -13,6 +13,7 @@
 #include "sim/print/transfer.h"
 #include "cli/progress.h"
 #include "cli/shard/shard.h"
+#include "lib/base/grow.h"
 #include "lib/run/pipeline.h"
 #include "lib/kvt/share.h"
 #include "lib/base/number.h"
@@ -115,22 +116,15 @@ struct axes {
 
 /* All of them, in the order of their rows. */
 struct choices {
-	int64_t n, room;
+	int64_t n;
 	struct choice *at;		/* owned */
 };
 
 static enum kvt_status add_choice(struct choices *to, const struct choice *c,
 				  struct kvt_error *err)
 {
-	if (to->n == to->room) {
-		int64_t room = to->room ? 2 * to->room : 64;
-		void *more = realloc(to->at, (size_t)room * sizeof(*to->at));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		to->at = more;
-		to->room = room;
-	}
+	if (!KVT_GROW(&to->at, to->n))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	to->at[to->n++] = *c;
 	return KVT_OK;
 }

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 /* ---- batches ------------------------------------------------------------- */
 
 static bool before(const struct kvt_batch *b, int64_t src, int64_t dst)
@@ -27,15 +29,8 @@ static struct kvt_batch *batch_of(struct kvt_batches *p, int64_t src, int64_t ds
 		at--;
 	if (at < p->n && p->batch[at].src_rank == src && p->batch[at].dst_rank == dst)
 		return &p->batch[at];
-	if (p->n == p->room) {
-		int64_t room = 2 * p->room + 16;
-		void *more = realloc(p->batch, (size_t)room * sizeof(*p->batch));
-
-		if (!more)
-			return NULL;
-		p->batch = more;
-		p->room = room;
-	}
+	if (!KVT_GROW(&p->batch, p->n))
+		return NULL;
 	memmove(&p->batch[at + 1], &p->batch[at],
 		(size_t)(p->n - at) * sizeof(*p->batch));
 	p->n++;

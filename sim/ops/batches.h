@@ -38,7 +38,7 @@ struct kvt_batch {
 };
 
 struct kvt_batches {
-	int64_t n, room;
+	int64_t n;
 	struct kvt_batch *batch;	/* owned; by destination, then source */
 	int64_t src_ranks, dst_ranks;
 	struct kvt_batch sum;

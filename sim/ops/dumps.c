@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 /* ---- waves --------------------------------------------------------------- */
 
 /*
@@ -27,7 +29,7 @@
  */
 struct wave {
 	struct kvt_transfer_move *move;
-	int64_t nmoves, room;
+	int64_t nmoves;
 	uint8_t *read;			/* bit: this source slot is moved */
 };
 
@@ -71,16 +73,8 @@ static bool fits(const struct wave *w, const uint8_t *written,
 static enum kvt_status add_range(struct wave *w, const struct kvt_transfer_move *m,
 				 int64_t begin, int64_t end, struct kvt_error *err)
 {
-	if (w->nmoves == w->room) {
-		int64_t room = 2 * w->room + 8;
-		struct kvt_transfer_move *more = realloc(w->move,
-							 (size_t)room * sizeof(*more));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		w->move = more;
-		w->room = room;
-	}
+	if (!KVT_GROW(&w->move, w->nmoves))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	w->move[w->nmoves] = *m;
 	w->move[w->nmoves].begin = begin;
 	w->move[w->nmoves++].end = end;
@@ -119,10 +113,9 @@ static enum kvt_status waves_add(struct waves *ws, const struct kvt_transfer_mov
 		i++;
 	if (i < ws->n)
 		return add_to_wave(&ws->wave[i], ws->written, m, err);
-	more = realloc(ws->wave, (size_t)(i + 1) * sizeof(*more));
-	if (!more)
+	if (!KVT_GROW(&ws->wave, i))
 		return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	ws->wave = more;
+	more = ws->wave;
 	more[i] = (struct wave){ .read = calloc(slots_of(&m->src), 1) };
 	ws->n++;
 	if (!more[i].read)

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "lib/base/grow.h"
+
 static bool sooner(const struct event *a, const struct event *b)
 {
 	return a->at != b->at ? a->at < b->at : a->serial < b->serial;
@@ -13,15 +15,8 @@ bool events_push(struct events *events, struct event e)
 {
 	int64_t i = events->n;
 
-	if (i == events->room) {
-		int64_t room = 2 * events->room + 64;
-		void *more = realloc(events->heap, (size_t)room * sizeof(e));
-
-		if (!more)
-			return false;
-		events->heap = more;
-		events->room = room;
-	}
+	if (!KVT_GROW(&events->heap, i))
+		return false;
 	e.serial = events->serial++;
 	events->n++;
 	for (; i && sooner(&e, &events->heap[(i - 1) / 2]); i = (i - 1) / 2)

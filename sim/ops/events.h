@@ -30,7 +30,7 @@ struct event {
 /* A binary heap, the next event first.  Empty if zeroed. */
 struct events {
 	struct event *heap;	/* owned */
-	int64_t n, room, serial;
+	int64_t n, serial;
 };
 
 /* Sets the serial number; false when out of memory. */

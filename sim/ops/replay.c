@@ -23,6 +23,7 @@
 
 #include <stdlib.h>
 
+#include "lib/base/grow.h"
 #include "sim/ops/events.h"
 
 /* ---- a replay under way ------------------------------------------------------ */
@@ -274,16 +275,9 @@ static void record_transfer(struct run *r, const struct job *j)
 {
 	struct kvt_replay *s = r->s;
 
-	if (s->ntransfers == s->transfer_room) {
-		int64_t room = 2 * s->transfer_room + 256;
-		void *more = realloc(s->transfer, (size_t)room * sizeof(*s->transfer));
-
-		if (!more) {
-			out_of_memory(r);
-			return;
-		}
-		s->transfer = more;
-		s->transfer_room = room;
+	if (!KVT_GROW(&s->transfer, s->ntransfers)) {
+		out_of_memory(r);
+		return;
 	}
 	s->transfer[s->ntransfers++] = (struct kvt_replay_transfer){
 		j->flow.end - j->post, j->posting, j->batch.bytes, j->batch.merged,

@@ -97,7 +97,7 @@ struct kvt_replay_transfer {
 struct kvt_replay {
 	int64_t n;
 	struct kvt_replay_request *request;	/* owned; as in the trace */
-	int64_t ntransfers, transfer_room;
+	int64_t ntransfers;
 	struct kvt_replay_transfer *transfer;	/* owned; as they arrive */
 	int64_t begin, end;		/* first arrival, last end */
 	int64_t peak;			/* requests that moved at once */

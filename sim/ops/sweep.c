@@ -12,20 +12,15 @@
 
 #include <stdlib.h>
 
+#include "lib/base/grow.h"
+
 /* ---- rows ------------------------------------------------------------------ */
 
 enum kvt_status kvt_sweep_add_row(struct kvt_sweep *s, const struct kvt_sweep_row *r,
 				  struct kvt_error *err)
 {
-	if (s->n == s->room) {
-		int64_t room = s->room ? 2 * s->room : 32;
-		void *more = realloc(s->row, (size_t)room * sizeof(*s->row));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		s->row = more;
-		s->room = room;
-	}
+	if (!KVT_GROW(&s->row, s->n))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	s->row[s->n++] = *r;
 	return KVT_OK;
 }
@@ -207,5 +202,5 @@ void kvt_sweep_free(struct kvt_sweep *s)
 {
 	free(s->row);
 	s->row = NULL;
-	s->n = s->room = 0;
+	s->n = 0;
 }

@@ -46,7 +46,7 @@ struct kvt_sweep {
 	const struct kvt_link *link;	/* borrowed */
 	const char *model;		/* borrowed; NULL */
 	int64_t tokens;
-	int64_t n, room;
+	int64_t n;
 	struct kvt_sweep_row *row;		/* owned; the best first */
 };
 

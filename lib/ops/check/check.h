@@ -52,7 +52,7 @@ struct kvt_looked_at {
 struct kvt_findings {
 	char path[512];
 	char format[32];		/* "": it could not be opened */
-	int nfindings, room;
+	int nfindings;
 	struct kvt_finding *finding;
 	int64_t count[KVT_MAX_RULES];	/* by rule, and by severity */
 	int64_t total[KVT_NSEVERITIES];

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 static const struct kvt_rule rules[] = {
 	{ "file.unreadable", KVT_ERROR, "a file, or its data, that cannot be read" },
 	{ "file.leftover", KVT_WARNING, "an incomplete output that a killed process "
@@ -211,17 +213,9 @@ static struct kvt_finding *new_finding(struct kvt_findings *r, int rule)
 	r->total[rules[rule].severity]++;
 	if (++r->count[rule] > KVT_MAX_FINDINGS)
 		return NULL;
-	if (r->nfindings == r->room) {
-		int room = r->room ? 2 * r->room : 16;
-		struct kvt_finding *more = realloc(r->finding,
-						    (size_t)room * sizeof(*more));
-
-		if (!more) {
-			r->out_of_memory = true;
-			return NULL;
-		}
-		r->finding = more;
-		r->room = room;
+	if (!KVT_GROW(&r->finding, r->nfindings)) {
+		r->out_of_memory = true;
+		return NULL;
 	}
 	return &r->finding[r->nfindings++];
 }
@@ -267,5 +261,5 @@ void kvt_findings_free(struct kvt_findings *r)
 	free(r->looked.written_by);
 	r->finding = NULL;
 	r->looked.unnoticed = r->looked.written_by = NULL;
-	r->nfindings = r->room = 0;
+	r->nfindings = 0;
 }

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
 #include "lib/base/print.h"
 
 enum { RAW, SCORES, ROOM };		/* buffers of a worker */
@@ -32,7 +33,7 @@ struct attend_box {
 
 struct attend {
 	struct diff_attention *out;
-	int64_t nboxes, room;
+	int64_t nboxes;
 	struct attend_box *box;		/* owned */
 	int64_t scores, rows, dim, rank, query_bytes;	/* the most of a box */
 	int64_t raw, blocks;		/* bytes, blocks that are read at once */
@@ -93,15 +94,8 @@ static enum kvt_status add_box(struct attend *a, struct attend_box box,
 {
 	const struct diff_attended *of = &a->out->of[box.of];
 
-	if (a->nboxes == a->room) {
-		int64_t room = a->room ? a->room * 2 : 64;
-		struct attend_box *more = realloc(a->box, (size_t)room * sizeof(*more));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		a->box = more;
-		a->room = room;
-	}
+	if (!KVT_GROW(&a->box, a->nboxes))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	a->box[a->nboxes++] = box;
 	measure_box(a, of, &box, of->own->request[box.request].span);
 	return KVT_OK;

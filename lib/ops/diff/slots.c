@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
 #include "lib/base/print.h"
 #include "lib/kvt/spec.h"
 #include "lib/ops/compare/pairs.h"
@@ -43,7 +44,6 @@ void unmatched_add(struct diff_unmatched *unmatched, int side, const char *forma
 
 struct segments {
 	struct diff_pair *p;
-	int64_t room;
 	bool failed;			/* out of memory */
 	const char *alone[NSIDES];	/* the first page that only this side has */
 };
@@ -52,17 +52,9 @@ static void add_segment(struct segments *to, struct diff_segment segment)
 {
 	struct diff_pair *p = to->p;
 
-	if (p->nsegments == to->room) {
-		int64_t room = to->room ? to->room * 2 : 256;
-		struct diff_segment *more = realloc(p->segment,
-						    (size_t)room * sizeof(*more));
-
-		if (!more) {
-			to->failed = true;
-			return;
-		}
-		p->segment = more;
-		to->room = room;
+	if (!KVT_GROW(&p->segment, p->nsegments)) {
+		to->failed = true;
+		return;
 	}
 	segment.ordinal = p->nsegments;
 	p->nslots += segment.count;

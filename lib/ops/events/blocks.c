@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "lib/base/grow.h"
+
 enum { MAX_PLACES = 4096 };
 
 /* ---- blocks ------------------------------------------------------------- */
@@ -100,17 +102,13 @@ const struct kvt_cache_copy *cache_copy_find(const struct kvt_cache_block *block
 
 struct kvt_cache_copy *cache_copy(struct kvt_cache_block *block, int64_t place)
 {
-	struct kvt_cache_copy *more;
-
 	for (int i = 0; i < block->ncopies; i++)
 		if (block->copy[i].place == place)
 			return &block->copy[i];
-	more = realloc(block->copy, (size_t)(block->ncopies + 1) * sizeof(*more));
-	if (!more)
+	if (!KVT_GROW(&block->copy, block->ncopies))
 		return NULL;
-	block->copy = more;
-	more[block->ncopies] = (struct kvt_cache_copy){ .place = place };
-	return &more[block->ncopies++];
+	block->copy[block->ncopies] = (struct kvt_cache_copy){ .place = place };
+	return &block->copy[block->ncopies++];
 }
 
 bool kvt_cache_resident(const struct kvt_cache_replay *r,
@@ -180,28 +178,20 @@ static bool with_kind(struct kvt_cache_place *place, const struct kvt_cache_even
 
 int64_t cache_place(struct kvt_cache_replay *r, const struct kvt_cache_event *event)
 {
-	struct kvt_cache_place *more;
-
 	for (int64_t i = 0; i < r->nplaces; i++)
 		if (r->place[i].publisher == r->now &&
 		    r->place[i].group == event->group &&
 		    !strcmp(r->place[i].medium, event->medium) &&
 		    !strcmp(r->place[i].owner, event->owner))
 			return with_kind(&r->place[i], event) ? i : -1;
-	if (r->nplaces >= MAX_PLACES)
-		return -1;
-	more = realloc(r->place, (size_t)(r->nplaces + 1) * sizeof(*more));
-	if (!more)
-		return -1;
-	r->place = more;
-	if (!fill_place(&more[r->nplaces], r, event))
+	if (r->nplaces >= MAX_PLACES || !KVT_GROW(&r->place, r->nplaces) ||
+	    !fill_place(&r->place[r->nplaces], r, event))
 		return -1;
 	return r->nplaces++;
 }
 
 int64_t cache_publisher(struct kvt_cache_replay *r, const struct kvt_cache_event *event)
 {
-	struct cache_publisher *more;
 	char *topic;
 
 	for (int64_t i = 0; i < r->npublishers; i++)
@@ -210,13 +200,11 @@ int64_t cache_publisher(struct kvt_cache_replay *r, const struct kvt_cache_event
 			return i;
 	if (r->npublishers >= MAX_PLACES || !(topic = copy_text(event->topic)))
 		return -1;
-	more = realloc(r->publisher, (size_t)(r->npublishers + 1) * sizeof(*more));
-	if (!more) {
+	if (!KVT_GROW(&r->publisher, r->npublishers)) {
 		free(topic);
 		return -1;
 	}
-	r->publisher = more;
-	more[r->npublishers] = (struct cache_publisher){
+	r->publisher[r->npublishers] = (struct cache_publisher){
 		.topic = topic, .rank = event->rank, .sequence = -1,
 	};
 	r->totals.publishers = ++r->npublishers;

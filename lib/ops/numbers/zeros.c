@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 /* Columns of a head that must hold something and are zeros. */
 static unsigned zero_columns(const struct kvt_looking *l, const uint64_t *list, int64_t h)
 {
@@ -45,15 +47,9 @@ static bool is_all_zero(const struct kvt_looking *l, const uint64_t *list)
 static bool add_zeros(struct kvt_looking *l, struct kvt_zeros zeros)
 {
 	struct kvt_numbers *n = l->out;
-	struct kvt_zeros *more = n->zeros;
 
-	/* a power of two is full */
-	if (!(n->nzeros & (n->nzeros - 1)))
-		more = realloc(n->zeros, (size_t)(n->nzeros ? 2 * n->nzeros : 1) *
-					 sizeof(*more));
-	if (!more)
+	if (!KVT_GROW(&n->zeros, n->nzeros))
 		return false;
-	n->zeros = more;
 	n->zeros[n->nzeros++] = zeros;
 	return true;
 }

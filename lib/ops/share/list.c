@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
 #include "lib/kvt/share.h"
 
 /* bytes times boxes, or times shards */
@@ -37,15 +38,8 @@ enum kvt_status kvt_work_list_add(struct kvt_work_list *list,
 				"two passes '%s' over part %lld of input %lld",
 				pass->label, (long long)pass->part,
 				(long long)pass->about);
-	if (list->npasses == list->pass_room) {
-		int64_t room = list->pass_room ? 2 * list->pass_room : 64;
-		void *more = realloc(list->pass, (size_t)room * sizeof(*list->pass));
-
-		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		list->pass = more;
-		list->pass_room = room;
-	}
+	if (!KVT_GROW(&list->pass, list->npasses))
+		return kvt_fail(err, KVT_SYSTEM, "out of memory");
 	list->pass[list->npasses++] = *pass;
 	return KVT_OK;
 }

@@ -10,8 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 struct names {
-	int64_t n, room;
+	int64_t n;
 	char **name;			/* owned */
 };
 
@@ -21,15 +23,8 @@ static int64_t number_of(struct names *list, const char *name)
 	for (int64_t i = 0; i < list->n; i++)
 		if (!strcmp(list->name[i], name))
 			return i;
-	if (list->n == list->room) {
-		int64_t room = list->room ? 2 * list->room : 16;
-		char **more = realloc(list->name, (size_t)room * sizeof(*more));
-
-		if (!more)
-			return -1;
-		list->name = more;
-		list->room = room;
-	}
+	if (!KVT_GROW(&list->name, list->n))
+		return -1;
 	if (!(list->name[list->n] = strdup(name)))
 		return -1;
 	return list->n++;
@@ -195,8 +190,8 @@ enum kvt_status kvt_shrink_names(struct kvt_snapshot *a, struct kvt_snapshot *b,
 				 bool tokens, struct kvt_error *err)
 {
 	struct kvt_snapshot *side[NSIDES] = { a, b };
-	struct kinds_of_names known = { { 0, 0, NULL }, { 0, 0, NULL }, { 0, 0, NULL },
-					{ 0, 0, NULL } };
+	struct kinds_of_names known = { { 0, NULL }, { 0, NULL }, { 0, NULL },
+					{ 0, NULL } };
 	enum kvt_status status = KVT_OK;
 
 	/* so that a name has one number, whichever side has it */

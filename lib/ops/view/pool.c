@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "lib/base/grow.h"
 #include "lib/ops/view/view.h"
 
 struct owner {
@@ -112,11 +113,9 @@ static bool add_runs(struct kvt_view_pool *pool, const struct owner *owner,
 		     const struct kvt_group *group)
 {
 	int64_t n = group->shape.n[KVT_AXIS_B];
-	int64_t room = 0;
 
 	for (int64_t b = 0; b < n; b++) {
 		struct kvt_view_run *last = b ? &pool->run[pool->nruns - 1] : NULL;
-		struct kvt_view_run *more;
 
 		if (last && owner[b].use == last->use &&
 		    owner[b].request == last->request &&
@@ -124,13 +123,8 @@ static bool add_runs(struct kvt_view_pool *pool, const struct owner *owner,
 			last->count++;
 			continue;
 		}
-		if (pool->nruns == room) {
-			room = room ? 2 * room : 64;
-			more = realloc(pool->run, (size_t)room * sizeof(*more));
-			if (!more)
-				return false;
-			pool->run = more;
-		}
+		if (!KVT_GROW(&pool->run, pool->nruns))
+			return false;
 		pool->run[pool->nruns++] = (struct kvt_view_run){
 			b, 1, owner[b].use, owner[b].request };
 	}

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 void kvt_why_hashes_free(struct kvt_why_hashes *h)
 {
 	free(h->prefix);
@@ -44,16 +46,8 @@ static enum kvt_status differs(struct kvt_why_hashes *h,
 			       const struct kvt_cache_event *event,
 			       const struct kvt_block_id *id, struct kvt_error *err)
 {
-	if (h->ndiffers == h->differs_room) {
-		int64_t room = 2 * h->differs_room + 16;
-		struct kvt_why_differs *more = realloc(h->differs,
-						       (size_t)room * sizeof(*more));
-
-		if (!more)
-			return no_memory(err);
-		h->differs = more;
-		h->differs_room = room;
-	}
+	if (!KVT_GROW(&h->differs, h->ndiffers))
+		return no_memory(err);
 	h->differs[h->ndiffers++] = (struct kvt_why_differs){
 		event->number, event->batch, event->sequence, *id };
 	return KVT_OK;

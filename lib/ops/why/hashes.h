@@ -17,7 +17,7 @@ struct kvt_why_hashes {
 	struct kvt_prefix *prefix;		/* by the block's index; nbytes 0: none */
 	size_t room;
 	int64_t same, unknown;			/* blocks; unknown: not told */
-	int64_t ndiffers, differs_room;
+	int64_t ndiffers;
 	struct kvt_why_differs *differs;
 };
 

@@ -11,6 +11,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "lib/base/grow.h"
+
 const char *kvt_why_gone_name(enum kvt_why_gone gone)
 {
 	static const char *const names[KVT_WHY_NGONE] = {
@@ -113,10 +115,9 @@ static enum kvt_status more_places(const struct kvt_why_watch *w,
 				break;
 		if (k < p->nin)
 			continue;
-		more = realloc(p->in, (size_t)(p->nin + 1) * sizeof(*more));
-		if (!more)
+		if (!KVT_GROW(&p->in, p->nin))
 			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-		p->in = more;
+		more = p->in;
 		more[p->nin] = (struct kvt_why_seen_in){
 			.publisher = place->publisher, .group = place->group,
 			.since = NAN, .elsewhere = -1,

@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/grow.h"
+
 enum { MAX_ENTRIES = 1 << 24 };
 
 /*
@@ -54,7 +56,7 @@ struct blocks {
 		bool engine_has;
 	} *bucket;			/* open addressing; 'room' is a power of two */
 	int64_t *id;			/* in the order of the log */
-	size_t n, room, id_room;
+	size_t n, room;
 };
 
 struct kvt_workers {
@@ -66,7 +68,7 @@ struct kvt_workers {
 	struct entry **bucket;		/* open addressing; 'room' is a power of two */
 	size_t nentries, room;
 	struct entry **emitted;		/* finished in this step */
-	size_t nemitted, emitted_room;
+	size_t nemitted;
 	struct blocks invalid;		/* of this step */
 };
 
@@ -203,15 +205,8 @@ static enum kvt_status note_worker(struct kvt_workers *w, struct entry *e,
 
 static enum kvt_status emit(struct kvt_workers *w, struct entry *e, struct kvt_error *err)
 {
-	if (w->nemitted == w->emitted_room) {
-		size_t room = w->emitted_room ? w->emitted_room * 2 : 64;
-		struct entry **more = realloc(w->emitted, room * sizeof(*more));
-
-		if (!more)
-			return no_memory(err);
-		w->emitted = more;
-		w->emitted_room = room;
-	}
+	if (!KVT_GROW(&w->emitted, w->nemitted))
+		return no_memory(err);
 	w->emitted[w->nemitted++] = e;
 	e->finished = w->step;
 	e->awaited = 0;
@@ -380,15 +375,9 @@ static enum kvt_status make_room(struct kvt_workers *w, struct kvt_error *err)
 {
 	struct blocks *b = &w->invalid, larger = *b;
 
-	if (b->n == b->id_room) {
-		size_t room = b->id_room ? b->id_room * 2 : 64;
-		int64_t *more = realloc(b->id, room * sizeof(*more));
-
-		if (!more)
-			return no_memory(err);
-		b->id = larger.id = more;
-		b->id_room = larger.id_room = room;
-	}
+	if (!KVT_GROW(&b->id, b->n))
+		return no_memory(err);
+	larger.id = b->id;
 	if (b->room && b->n < b->room / 2)
 		return KVT_OK;
 	larger.room = b->room ? b->room * 2 : 128;
