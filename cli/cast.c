@@ -86,7 +86,7 @@ enum kvt_status cast_open(struct kvt_dump **out, struct kvt_dump **proof,
 	enum kvt_status status;
 
 	if (!t)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	t->how.type = args->type;
 	if (!(status = take_scale(t, dump, args->scale, err)) &&
 	    !(status = take_from(t, dump, args->from, err)) &&

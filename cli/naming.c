@@ -102,7 +102,7 @@ enum kvt_status naming_take(struct kvt_prefix_key *key, int64_t *block_size,
 	for (int i = 0; !status && i < said->items.n; i++) {
 		said->copy[i] = strdup(said->items.s[i]);
 		status = said->copy[i] ? take_item(key, said, said->copy[i], err) :
-					 kvt_fail(err, KVT_SYSTEM, "out of memory");
+					 kvt_no_memory(err, NULL);
 	}
 	if (!status && said->lora)
 		status = naming_lora(key, said->lora_name, said->lora, err);

@@ -191,8 +191,7 @@ static enum kvt_status check(struct kvt_findings *r, const struct kvt_region_tab
 			r->looked.blocks = t->region[i].at.blocks;
 	snprintf(r->path, sizeof(r->path), "%s", path);
 	snprintf(r->format, sizeof(r->format), "regions");
-	return kvt_regions_check(r, t) ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	return kvt_regions_check(r, t) ? KVT_OK : kvt_no_memory(err, path);
 }
 
 enum kvt_status regions_check(struct kvt_findings *r, const char *path,
@@ -261,7 +260,7 @@ static enum kvt_status compare(struct kvt_findings r[NLISTS],
 		return status;
 	for (int i = 0; i < NLISTS; i++) {
 		if (r[i].out_of_memory)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		if (r[i].total[KVT_ERROR])
 			status = KVT_MISMATCH;
 	}
@@ -277,7 +276,7 @@ enum kvt_status regions_diff(const char *from, const char *to, bool json, bool q
 	size_t n[2];
 
 	if (!r)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	snprintf(r[BETWEEN].path, sizeof(r->path), "%.250s -> %.250s", from, to);
 	snprintf(r[BETWEEN].format, sizeof(r->format), "regions");
 	if (!(status = load(&a, &n[0], from, err)) &&

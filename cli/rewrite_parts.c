@@ -127,7 +127,7 @@ static enum kvt_status choose_patches(struct parts *p, struct kvt_error *err)
 		p->written[g] = calloc((size_t)p->patches[g].count + 1,
 				       sizeof(**p->written));
 		if (!p->written[g])
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 	}
 	return KVT_OK;
 }
@@ -156,8 +156,7 @@ static enum kvt_status read_part(struct written_part *out, const char *path,
 		kvt_fail(err, KVT_SYSTEM, "%s: cannot read: %s", path, strerror(errno));
 	if (fd >= 0)
 		close(fd);
-	return fd < 0 || n < 0 ? KVT_SYSTEM : bytes ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return fd < 0 || n < 0 ? KVT_SYSTEM : bytes ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 static bool proven(const struct written_part *said, const char *path,
@@ -370,7 +369,7 @@ static enum kvt_status open_parts(struct joined *j, struct parts *p,
 	j->path = calloc((size_t)j->n + 1, sizeof(*j->path));
 	j->virtual = calloc((size_t)j->n + 1, sizeof(*j->virtual));
 	if (!j->part || !j->patch || !j->path || !j->virtual)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int g = 0; !status && g < p->to.ngroups; g++)
 		for (int64_t b = 0; !status && b < p->patches[g].count && !interrupted;
 		     b++) {

@@ -98,7 +98,7 @@ static enum kvt_status name_output(struct pair *p, const struct rewrite *r,
 	if (asprintf(&p->out, "%s%s%.*s%s", dir, room && dir[room - 1] == '/' ? "" : "/",
 		     (int)n, base, ending_for(r, p->in, folder, same_format)) < 0) {
 		p->out = NULL;
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	return KVT_OK;
 }
@@ -116,7 +116,7 @@ static enum kvt_status refuse_twins(struct pair *pairs, int n, struct kvt_error 
 	enum kvt_status status = KVT_OK;
 
 	if (!sorted)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < n; i++)
 		sorted[i] = &pairs[i];
 	qsort(sorted, (size_t)n, sizeof(struct pair *), by_output);
@@ -274,7 +274,7 @@ enum kvt_status rewrite_each(struct rewrite *r, const struct command *command,
 				"--shard divides the writing of one dump, and --out-dir writes several; expected one of them");
 	n = pass_over_manifests(inputs, n, &r->hints);
 	if (!(pairs = calloc((size_t)n, sizeof(*pairs))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; !status && i < n; i++) {
 		pairs[i].in = inputs[i];
 		/* convert is for another format, the others keep it */

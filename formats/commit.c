@@ -77,7 +77,7 @@ enum kvt_status kvt_output_retype(struct kvt_dump **out, int from[KVT_MAX_GROUPS
 				"%s takes its types from no template; --cache-dtype=template goes with --format=ggsq or ggsn",
 				format->info.name);
 	if (!(writer = calloc(1, sizeof(*writer))))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	writer->format = format;
 	writer->options = *options;
 	status = kvt_snapshot_copy(&writer->head.snapshot, kvt_dump_snapshot(dump), err);
@@ -112,7 +112,7 @@ static enum kvt_status choose_names(struct kvt_writer *w, const char *path,
 	if (w->path && w->format->sidecar)
 		w->sidecar = kvt_manifest_name(w->path, 0);
 	if (!w->path || (w->format->sidecar && !w->sidecar))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	if (w->sidecar && kvt_path_ends(w->path, ".json"))
 		return kvt_fail(err, KVT_USAGE,
 				"%s: names that end in .json are for manifests; give the output another name",
@@ -179,7 +179,7 @@ static enum kvt_status sync_folder(const char *path, int depth, struct kvt_error
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
 		if (!(name = malloc(strlen(path) + strlen(entry->d_name) + 2))) {
-			status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+			status = kvt_no_memory(err, path);
 			break;
 		}
 		sprintf(name, "%s/%s", path, entry->d_name);
@@ -361,7 +361,7 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 				"%s is not a state of llama.cpp; --template, --context and --key-order go with --format=ggsq or ggsn",
 				format->info.name);
 	if (!(writer = calloc(1, sizeof(*writer))))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	writer->format = format;
 	writer->head.ops = &writer_ops;
 	writer->head.info = &format->info;
@@ -372,7 +372,7 @@ enum kvt_status kvt_create(struct kvt_writer **out, const char *path,
 	writer->behind = -1;
 	kvt_snapshot_init(&writer->head.snapshot);
 	if (options->format && !writer->options.format)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		status = kvt_no_memory(err, path);
 	else
 		status = start(writer, path, info, err);
 	if (status) {
@@ -399,7 +399,7 @@ enum kvt_status kvt_publish(struct kvt_writer *const *writers, int n,
 	int nstages = 0;
 
 	if (!stages)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < n; i++) {
 		assert(writers[i]->finished);
 		if (writers[i]->format->nowhere)

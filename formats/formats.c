@@ -206,7 +206,7 @@ static enum kvt_status settle(struct kvt_reader *reader, const struct kvt_hints 
 	if (!snapshot->source_format) {
 		snapshot->source_format = strdup(reader->format->info.name);
 		if (!snapshot->source_format)
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+			return kvt_no_memory(err, path);
 	}
 	return KVT_OK;
 }
@@ -240,7 +240,7 @@ static enum kvt_status open_source(struct kvt_dump **out, const struct kvt_reade
 	enum kvt_status status;
 
 	if (!path)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", whole);
+		return kvt_no_memory(err, whole);
 	memcpy(path, whole, n);
 	strcpy(path + n, source->path);
 	status = kvt_open(out, path, &hints, err);
@@ -296,7 +296,7 @@ static enum kvt_status join_sources(struct kvt_reader *reader, struct kvt_error 
 		status = kvt_fail(err, KVT_UNSUPPORTED,
 				  "%s: a virtual dataset is of a virtual dataset", path);
 	else if (!part || !patch)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		status = kvt_no_memory(err, path);
 	else if (!(status = open_sources(reader, part, patch, err)) &&
 		 (status = kvt_reader_join(reader, part, patch, reader->nsources, &why)))
 		kvt_fail_about(err, status, path, &why);
@@ -319,7 +319,7 @@ static enum kvt_status open_of_model(struct kvt_dump **out, const char *path,
 	enum kvt_status status;
 
 	if (!config)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	if (!(status = kvt_model_open(config, hints->model, &none, err))) {
 		told.of_model = &config->model;
 		status = kvt_open(out, path, &told, err);
@@ -337,7 +337,7 @@ enum kvt_status kvt_hints_of_model(struct kvt_hints *hints, struct kvt_error *er
 	if (!hints->model)
 		return KVT_OK;
 	if (!(config = malloc(sizeof(*config))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (!(status = kvt_model_open(config, hints->model, &none, err))) {
 		hints->of_model = &config->model;
 		status = kvt_hints_take_model(hints, NULL, err);
@@ -384,7 +384,7 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	reader = calloc(1, sizeof(*reader));
 	if (!reader || !(reader->leaf.path = strdup(path))) {
 		free(reader);
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	}
 	reader->format = format;
 	kvt_snapshot_init(&reader->leaf.snapshot);

@@ -75,7 +75,7 @@ enum kvt_status kvt_gpu_open(struct kvt_device **out,
 				vendor->name, vendor->compiler);
 	d = calloc(1, sizeof(*d));
 	if (!d)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", vendor->name);
+		return kvt_no_memory(err, vendor->name);
 	d->vendor = vendor;
 	d->index = index;
 	d->launch_max = INT_MAX;

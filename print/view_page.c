@@ -30,5 +30,5 @@ enum kvt_status view_page(FILE *f, const struct view *view, struct kvt_error *er
 	html_script(f);
 	html_end(f);
 	json_free(&out);
-	return bad ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
+	return bad ? kvt_no_memory(err, NULL) : KVT_OK;
 }

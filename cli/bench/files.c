@@ -142,12 +142,12 @@ static enum kvt_status add_request(struct kvt_snapshot *s, struct kvt_error *err
 	struct kvt_request *r = s->request = calloc(1, sizeof(*r));
 
 	if (!r)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	s->nrequests = 1;
 	r->id = strdup("A");
 	r->blocks[0] = malloc((size_t)n * sizeof(**r->blocks));
 	if (!r->id || !r->blocks[0])
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	r->ntokens = n * s->group[0].block_size;
 	r->nblocks[0] = n;
 	for (int64_t b = 0; b < n; b++)
@@ -176,7 +176,7 @@ static enum kvt_status make_source(struct timing *t, uint8_t **bytes,
 	    (status = kvt_shape_nbytes(&t->nbytes, &g->shape, err)))
 		return status;
 	if (!(*bytes = malloc((size_t)t->nbytes)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	/* sign, an exponent near that of 1, a mantissa */
 	for (int64_t i = 0; i < t->nbytes; i += 2) {
 		draw = draw * 1664525 + 1013904223;
@@ -224,7 +224,7 @@ enum kvt_status bench_files(struct file_rates *out, const char *folder, int64_t 
 	enum kvt_status status;
 
 	if (!t)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	t->nbytes = nbytes;
 	t->run = (struct kvt_run){ .threads = 1 };
 	snprintf(dir, sizeof(dir), "%s/kvtool-bench", folder);

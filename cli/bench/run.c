@@ -138,7 +138,7 @@ static enum kvt_status time_all(struct bench_result *out, const struct stage *s,
 	enum kvt_status status = KVT_OK;
 
 	if (!took)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int r = 0; !status && r < n; r++)
 		for (int i = 0; !status && i < BENCH_NCONTENDERS; i++) {
 			if (interrupted)
@@ -213,7 +213,7 @@ static enum kvt_status open_stage(struct stage *s, struct kvt_error *err)
 	s->dst = malloc((size_t)s->plan.dst_bytes);
 	s->want = malloc((size_t)s->plan.dst_bytes);
 	if (!s->src || !s->dst || !s->want)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	fill(s->src, s->plan.src_bytes);
 	for (int i = 0; i < plans->count; i++)
 		kvt_cpu_kernel(0)->copy(s->want, s->src, &plans->plan[i]);

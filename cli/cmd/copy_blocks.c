@@ -55,7 +55,7 @@ static enum kvt_status block_runs_parse(struct copy_blocks *copy, const char *te
 	for (const char *p = text; *p; p++)
 		room += *p == ',';
 	if (!(copy->run = calloc(room, sizeof(*copy->run))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (;;) {
 		enum kvt_status status = take_run(&copy->run[copy->nruns++], &text, err);
 

@@ -98,7 +98,7 @@ static enum kvt_status print_dump(const struct kvt_description *d,
 	if (asked->json)
 		return json_print(json, stream, err);
 	if (asked->set && !describe_add(asked->set, asked->nset, d))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", d->path);
+		return kvt_no_memory(err, d->path);
 	if (asked->quiet || asked->set)
 		return KVT_OK;
 	if (asked->map)
@@ -180,7 +180,7 @@ static enum kvt_status describe_dump(struct kvt_dump *dump, const char *path,
 	if (!d || !fits) {
 		free(d);
 		free(fits);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	status = kvt_describe(d, path, dump, err);
 	if (!status && asked->verify)
@@ -328,7 +328,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	asked.run = run_watched(threads, memory, asked.quiet);
 	if (n > 1 && is_plain(&asked) &&
 	    !(asked.set = calloc((size_t)n, sizeof(*asked.set))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = describe_all(&asked, argv, n);
 	if (asked.set)
 		describe_set_text(asked.set, n);

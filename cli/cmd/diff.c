@@ -345,7 +345,7 @@ static enum kvt_status open_side(struct diff *d, struct arguments *args, int s,
 
 	args->file[s] = file;
 	if (!file)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (args->in_order && (status = names_in_order(args->nfiles[s], names, err)))
 		return status;
 	for (int i = 0; i < args->nfiles[s]; i++) {
@@ -459,7 +459,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	int nargs;
 
 	if (!d)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	d->rows = -1;
 	const struct opt opts[] = {
 		{ "by", 0, OPT_STRING, &args.by, "UNIT",

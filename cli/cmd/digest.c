@@ -344,7 +344,7 @@ static enum kvt_status print_scope(const struct arguments *args, const char *pat
 			print_row(path, scope, args->by, &rows.row[i],
 				  args->types ? snap : NULL);
 	free(rows.row);
-	return rows.failed ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
+	return rows.failed ? kvt_no_memory(err, NULL) : KVT_OK;
 }
 
 /* 'before' is what the device had written before this file. */

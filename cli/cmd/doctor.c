@@ -151,7 +151,7 @@ static enum kvt_status examine(struct patient *p, const struct kvt_run *run,
 	p->strange = calloc((size_t)s->ngroups + 1, sizeof(*p->strange));
 	p->pages = calloc((size_t)s->ngroups + 1, sizeof(*p->pages));
 	if (!p->facts || !p->strange || !p->pages)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	p->status = kvt_describe(p->facts, p->name, p->dump, &why);
 	/* what cannot be read is a finding of the check */
 	for (int g = 0; !p->contradicted && g < s->ngroups; g++)
@@ -167,7 +167,7 @@ static enum kvt_status examine(struct patient *p, const struct kvt_run *run,
 	else if (p->status)
 		return kvt_fail(err, p->status, "%s", why.text);
 	if (p->check.out_of_memory)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", p->name);
+		return kvt_no_memory(err, p->name);
 	return KVT_OK;
 }
 
@@ -208,7 +208,7 @@ static enum kvt_status compare_both(struct doctor *d, struct rank_file file[NSID
 	enum kvt_status status;
 
 	if (!(d->diff = calloc(1, sizeof(*d->diff))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = compare(d, file, run, &d->apart);
 	d->compared = !status;
 	if (status == KVT_SYSTEM)
@@ -338,7 +338,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if (!d || !words) {
 		free(d);
 		free(words);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	memcpy(words, argv, (size_t)argc * sizeof(*words));
 	n = opt_parse(&cmd_doctor, opts, argc, argv, err);

@@ -89,13 +89,13 @@ static enum kvt_status open_dump(struct opened *o, const char *path, bool digest
 
 	*o = (struct opened){ .d = calloc(1, sizeof(*o->d)) };
 	if (!o->d)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	if ((status = kvt_open(&o->reader, path, &args->hints, err)) ||
 	    (status = kvt_describe(o->d, path, o->reader, err)))
 		return status;
 	describe_json(&o->json, o->d, &nothing);
 	if (o->json.failed)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	o->dump.d = o->d;
 	o->dump.json = o->json.root;
 	return digest ? compute_digests(o, path, args, err) : KVT_OK;
@@ -160,7 +160,7 @@ static enum kvt_status expect_write(struct arguments *args, char **argv, int n,
 		return status;
 	status = open_dump(&o, argv[0], args->digest, args, err);
 	if (!status && !(text = expect_contract(&o.dump, args->pool)))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	if (!status && to)
 		status = write_contract(to, text, argv[0], args, err);
 	else if (!status)
@@ -198,7 +198,7 @@ static void check_file(struct expect_result *r, const struct contract *c,
 	if (!status)
 		expect_judge_contract(r, c, &o.dump);
 	if (!status && r->out_of_memory)
-		status = kvt_fail(&err, KVT_SYSTEM, "%s: out of memory", r->path);
+		status = kvt_no_memory(&err, r->path);
 	r->status = worse(r->status, status);
 	snprintf(r->error, sizeof(r->error), "%s", err.text);
 	close_dump(&o);
@@ -279,10 +279,9 @@ static enum kvt_status make_report(struct text_output *out, const char *report,
 	}
 	out->path = file;
 	if (!(stream = text_output_open(out)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file);
+		return kvt_no_memory(err, file);
 	expect_report(stream, format, r);
-	return text_output_close(stream) ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file);
+	return text_output_close(stream) ? KVT_OK : kvt_no_memory(err, file);
 }
 
 static enum kvt_status write_reports(const struct opt_strings *reports, bool force,
@@ -294,7 +293,7 @@ static enum kvt_status write_reports(const struct opt_strings *reports, bool for
 	int n = 0;
 
 	if (!out)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < reports->n && !status; i++) {
 		status = make_report(&out[n], reports->s[i], r, err);
 		n += out[n].path != NULL;
@@ -379,7 +378,7 @@ static enum kvt_status expect_check(struct arguments *args, char **argv, int n,
 	if ((status = check_reports(args, argv, n, err)))
 		return status;
 	if (!(r.file = calloc((size_t)r.nfiles, sizeof(*r.file))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	r.nfiles = pass_over_manifests(argv + 1, n - 1, &args->hints);
 	for (int i = 0; i < r.nfiles; i++)
 		r.file[i].path = argv[1 + i];

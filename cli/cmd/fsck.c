@@ -297,7 +297,7 @@ static enum kvt_status check_all(struct asked *asked, char **argv, int n,
 	enum kvt_status status = KVT_OK;
 
 	if (!(run.rank = calloc((size_t)n, sizeof(*run.rank))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	json_start(&run.json);
 	run.list = json_put_array(&run.json, run.json.root, "files");
 	for (int i = 0; i < n && !interrupted; i++) {
@@ -328,7 +328,7 @@ static enum kvt_status check_as_model(struct asked *asked, char **argv, int n,
 	enum kvt_status status = KVT_OK;
 
 	if (asked->hints.model && !(config = malloc(sizeof(*config))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (config && !(status = kvt_model_open(config, asked->hints.model, &none, err)))
 		asked->hints.of_model = &config->model;
 	if (!status)

@@ -79,7 +79,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	r.nmore = nargs - 1;
 	files = calloc((size_t)nargs, sizeof(*files));
 	if (!files) {
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	} else {
 		signals_catch();
 		status = open_all(files, nargs, argv, &r.hints, in_order, &closer);

@@ -300,7 +300,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	int n;
 
 	if (!a)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	const struct opt opts[] = {
 		{ "output", 'o', OPT_STRING, &a->output, "DIR", "the folder to make" },
 		{ "while", 0, OPT_STRING, &a->c.command, "COMMAND",

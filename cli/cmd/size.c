@@ -581,7 +581,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return status;
 	if (held) {
 		if (!(r.held = calloc(1, sizeof(*r.held))))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		status = show_held(&r, &a, n, argv, err);
 		free(r.held);
 		return status;
@@ -596,7 +596,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return status;
 	note_blocks(&r.config, &a);
 	if (!(r.row = calloc(SIZE_ROWS, sizeof(*r.row))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = work(&r, &a, err);
 	free(r.row);
 	return status;

@@ -105,7 +105,7 @@ static enum kvt_status time_units(struct plan *p, struct kvt_error *err)
 
 	p->seconds = calloc((size_t)p->list.nunits + 1, sizeof(*p->seconds));
 	if (!p->seconds)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t u = 0; u < p->list.nunits; u++) {
 		const struct kvt_pass *pass = &p->list.pass[p->list.unit[u].pass];
 		size_t at = pass->label == tiled ? jobs[p->job].tiled :

@@ -68,7 +68,7 @@ enum kvt_status size_sample_read(struct size_sample *out, const char *path,
 	if ((d = calloc(1, sizeof(*d))))
 		status = measure(out, d, path, dump, err);
 	else
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	free(d);
 	kvt_dump_close(dump);
 	return status;

@@ -54,7 +54,7 @@ static enum kvt_status look_closer(struct view_dump *d, const char *path,
 	snprintf(d->found.path, sizeof(d->found.path), "%s", path);
 	status = kvt_check_dump(&d->found, d->dump, path, asked->all, &asked->run, &why);
 	if (!status && d->found.out_of_memory)
-		status = kvt_fail(&why, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(&why, NULL);
 	return status ? kvt_fail_about(err, status, path, &why) : KVT_OK;
 }
 
@@ -182,7 +182,7 @@ static enum kvt_status write_page(const struct view *view, const struct asked *a
 	enum kvt_status status = f ? draw(f, view, asked->output, err) : KVT_SYSTEM;
 
 	if (!f || !text_output_close(f))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	if (!status)
 		status = text_files_write(&out, 1, asked->force, err);
 	free(out.text);
@@ -247,7 +247,7 @@ static enum kvt_status view_dumps(const struct asked *asked, char **argv, int n,
 	enum kvt_status status = KVT_OK;
 
 	if (!(view.dump = calloc((size_t)n + 1, sizeof(*view.dump))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	while (!status && view.n < n) {
 		view.n++;
 		status = look_at(&view.dump[view.n - 1], argv[view.n - 1], asked, err);

@@ -140,10 +140,10 @@ static enum kvt_status draw(const struct watch *w, const struct seen *seen,
 	enum kvt_status status;
 
 	if (!f)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = print_frame(f, w, seen, err);
 	if (fclose(f) && !status)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	if (!status)
 		screen_frame(stdout, text);
 	free(text);
@@ -180,7 +180,7 @@ static enum kvt_status look(const struct watch *w, struct seen *seen,
 	enum kvt_status status;
 
 	if (!d)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = w->look(d, w->path, w->context, &why);
 	seen->at = now_ms();
 	if (!status) {

@@ -126,7 +126,7 @@ enum kvt_status contract_compare(struct contract_changes *out,
 		room += (size_t)contracts[i].nclauses + (size_t)contracts[i].nsections;
 	*out = (struct contract_changes){ .change = calloc(room, sizeof(*out->change)) };
 	if (!out->change)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < old->nclauses; i++) {
 		const struct clause *to = partner(new, old, &old->clause[i]);
 

@@ -311,7 +311,7 @@ enum kvt_status contract_parse(struct contract *out, const char *text, size_t nb
 
 	*out = (struct contract){ .text = malloc(nbytes + 1) };
 	if (!out->text)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
+		return kvt_no_memory(err, name);
 	if (nbytes)
 		memcpy(out->text, text, nbytes);
 	out->text[nbytes] = '\0';

@@ -95,7 +95,7 @@ static enum kvt_status expect_text(const struct expecting *all, const char *opti
 	enum kvt_status status;
 
 	if (!words)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	/* --expect-layout is short for this */
 	sprintf(words, "%s%s", *option ? "layout=" : "", text);
 	if (clause_parse(&e.clause, words, &why))

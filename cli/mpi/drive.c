@@ -235,7 +235,7 @@ static enum kvt_status store_unit(void *context, struct shard_unit unit,
 	    (status = shard_unit_write(&job.shard, job.words.dir, unit, r, err)))
 		return status;
 	if (skip + n + ntext > INT_MAX || !(bytes = malloc(skip + n + ntext)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	memcpy(bytes, head, skip);
 	if (n)
 		memcpy(bytes + skip, r->bytes, n);
@@ -349,7 +349,7 @@ static enum kvt_status prepare(struct kvt_error *err)
 		t->taken[f] = calloc(n, sizeof(**t->taken));
 		t->result[f] = calloc(n, sizeof(**t->result));
 		if (!t->taken[f] || !t->result[f])
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 	}
 	if (!job.words.dir)
 		return KVT_OK;

@@ -191,7 +191,7 @@ enum kvt_status shard_join(struct shard_job *job, char *const *dirs, int ndirs,
 	enum kvt_status status = KVT_OK;
 
 	if (!s.dir_of)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int d = 0; d < ndirs; d++)
 		shard_job_is_input(dirs[d]);
 	/* all of them are there before the first word is printed */

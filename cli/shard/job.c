@@ -101,7 +101,7 @@ static enum kvt_status fingerprint(struct shard_job *job, struct kvt_error *err)
 	struct kvt_digest d;
 
 	if (!out)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	fplainf(out, "kvtool %s %d\n", KVT_VERSION, RESULTS_VERSION);
 	for (int i = 0; !status && i < job->argc; i++)
 		status = describe_word(out, job, i, err);
@@ -113,7 +113,7 @@ static enum kvt_status fingerprint(struct shard_job *job, struct kvt_error *err)
 			(long long)pass->count, (long long)pass->nbytes);
 	}
 	if (!text_output_close(out))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (status) {
 		free(text.text);
 		return status;
@@ -175,7 +175,7 @@ static enum kvt_status same_text(const struct shard_job *job, const char *path,
 	enum kvt_status status;
 
 	if (!should)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (!(status = text_file_read_own(&is, &nbytes, path, MOST_JOB, err))) {
 		if (nbytes != strlen(should) || memcmp(is, should, nbytes))
 			status = kvt_fail(err, KVT_BAD_INPUT,

@@ -107,7 +107,7 @@ static enum kvt_status take_units(struct kvt_error *err)
 	now.result = calloc((size_t)(end - first) + 1, sizeof(*now.result));
 	now.todo = calloc((size_t)(end - first) + 1, sizeof(*now.todo));
 	if (!now.result || !now.todo)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	now.nresults = end - first;
 	for (int64_t u = first; !status && u < end; u++) {
 		bool todo = false;
@@ -199,7 +199,7 @@ static enum kvt_status store(void *context, const struct kvt_unit_result *result
 					  (struct shard_unit){ u, now.follows }, result,
 					  err);
 	if (!status && !keep(&now.result[u - now.job->list.first[now.pass]], result))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	now.open = status != KVT_OK;
 	return status;
 }
@@ -253,7 +253,7 @@ static enum kvt_status run_with(struct shard_job *job, bool listing, bool partia
 	enum kvt_status status;
 
 	if (!argv)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	/* who parses puts options before operands */
 	memcpy(argv, job->argv, (size_t)job->argc * sizeof(*argv));
 	now.job = job;

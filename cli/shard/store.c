@@ -78,7 +78,7 @@ enum kvt_status shard_unit_write(const struct shard_job *job, const char *dir,
 	if (!line || !text) {
 		free(line);
 		free(text);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	memcpy(text, line, n);
 	text[n++] = '\n';
@@ -115,7 +115,7 @@ static enum kvt_status take_header(json_t **out, const char **why, const char *f
 	*out = NULL;
 	*why = NULL;
 	if (end && !o && json_error_code(&bad) == json_error_out_of_memory)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (!o)
 		*why = "has no header";
 	else if (strcmp(text_of(o, "job"), job->fingerprint))

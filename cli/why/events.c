@@ -55,7 +55,7 @@ static enum kvt_status take(void *context, const struct kvt_cache_event *event,
 	if (!status && r->hashes.key)
 		status = kvt_why_hashes_take(&r->hashes, event, err);
 	if (!status && r->out_of_memory)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	return status;
 }
 
@@ -165,7 +165,7 @@ static enum kvt_status find_reasons(struct why_replay *r, struct kvt_error *err)
 			r->reasons = w->prompt[i].nin;
 	r->reason = calloc((size_t)(w->nprompts * r->reasons) + 1, sizeof(*r->reason));
 	if (!r->reason)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < w->nprompts; i++)
 		for (int k = 0; k < w->prompt[i].nin; k++) {
 			const struct kvt_why_seen_in *in = &w->prompt[i].in[k];
@@ -231,7 +231,7 @@ enum kvt_status why_events(struct why *w, struct kvt_error *err)
 	if (!status)
 		status = find_reasons(&r, err);
 	if (!status && r.out_of_memory)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", w->events);
+		status = kvt_no_memory(err, w->events);
 	if (!status && w->json) {
 		why_put_events(&r);
 		status = json_print(&w->out, false, err);

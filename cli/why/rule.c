@@ -30,7 +30,7 @@ enum kvt_status why_rules(struct why *w, struct kvt_error *err)
 		return status;
 	w->prompt = calloc((size_t)w->prompts.count + 1, sizeof(*w->prompt));
 	if (!w->prompt)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < w->prompts.count; i++)
 		w->prompt[i] = (struct kvt_why_prompt){
 			w->prompts.prompt[i].name, w->prompts.prompt[i].token,

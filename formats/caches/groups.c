@@ -174,8 +174,7 @@ static enum kvt_status add_tables(struct cache_opening *o, struct kvt_group *gro
 	enum kvt_status status;
 
 	if (!layer)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
+		return kvt_no_memory(o->err, o->reader->leaf.path);
 	for (int64_t i = 0; i < o->nlayers; i++) {
 		const struct cache_layer *l = &o->layer[i];
 

@@ -130,8 +130,7 @@ static enum kvt_status find_single(struct cache_layer *l, const struct cache_ope
 	enum kvt_status status = KVT_OK;
 
 	if (same && !bytes)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
+		return kvt_no_memory(o->err, o->reader->leaf.path);
 	for (int64_t b = 0; same && b < k->shape[CACHE_BATCH]; b++)
 		for (int64_t t = 0; same && t < k->shape[CACHE_TOKENS]; t++) {
 			status = read_row(bytes, o, k, b, t);
@@ -199,8 +198,7 @@ static enum kvt_status find_told(const struct kvt_tensor **keys,
 	char *name = strndup(names, comma ? (size_t)(comma - names) : strlen(names));
 
 	if (!name)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
+		return kvt_no_memory(o->err, o->reader->leaf.path);
 	*keys = kvt_tensors_find(&o->tensors, name);
 	*values = comma ? kvt_tensors_find(&o->tensors, comma + 1) : *keys;
 	free(name);
@@ -254,8 +252,7 @@ static enum kvt_status add_stack(struct cache_opening *o, const struct kvt_tenso
 				o->reader->leaf.path, keys->name, values->name, LL(n),
 				LL(at ? values->shape[at - o->axes] : 1));
 	if (!(o->layer = calloc((size_t)n, sizeof(*o->layer))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
+		return kvt_no_memory(o->err, o->reader->leaf.path);
 	for (int64_t l = 0; !status && l < n; l++)
 		status = add_layer(o, keys, values, l, l);
 	return status;
@@ -274,8 +271,7 @@ static enum kvt_status list_pairs(struct kvt_tensors *out, const struct cache_op
 	out->by_name = NULL;
 	out->tensor = calloc((size_t)o->tensors.count + 1, sizeof(*out->tensor));
 	if (!out->tensor)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
+		return kvt_no_memory(o->err, o->reader->leaf.path);
 	for (int64_t i = 0; i < o->tensors.count; i++) {
 		enum kvt_role role = kvt_cache_role(&o->tensors.tensor[i], &after);
 
@@ -406,8 +402,7 @@ static enum kvt_status add_parts(struct cache_opening *o)
 	int64_t n = 0;
 
 	if (!(list = calloc((size_t)o->tensors.count + 1, sizeof(const void *))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
+		return kvt_no_memory(o->err, o->reader->leaf.path);
 	for (int64_t i = 0; i < o->tensors.count; i++)
 		if (o->tensors.tensor[i].held.role == KVT_ROLE_KEYS ||
 		    o->tensors.tensor[i].held.role == KVT_ROLE_VALUES)
@@ -498,8 +493,7 @@ static enum kvt_status add_list(struct cache_opening *o)
 		status = check_apart(o, apart, list);
 	if (!status && !(o->layer = calloc((size_t)o->tensors.count + 1,
 					   sizeof(*o->layer))))
-		status = kvt_fail(o->err, KVT_SYSTEM,
-				  "%s: out of memory", o->reader->leaf.path);
+		status = kvt_no_memory(o->err, o->reader->leaf.path);
 	for (int64_t i = 0; !status && i < count; i++) {
 		const struct kvt_tensor *t = kvt_tensors_find(&o->tensors, list[i].name);
 

@@ -108,8 +108,7 @@ static enum kvt_status look_at(bool *odd, const struct cache_opening *o,
 	    n < elem || n > MOST_NUMBERS * elem)
 		return KVT_OK;
 	if (!(bytes = malloc((size_t)n)))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
+		return kvt_no_memory(o->err, o->reader->leaf.path);
 	status = kvt_file_read(&o->reader->files.file[o->file], bytes, n,
 			       o->tensors.data + t->begin, o->err);
 	*odd = !status && !in_order(bytes, n / elem, (int)elem, slots);

@@ -345,7 +345,7 @@ static enum kvt_status add_layers(struct cache_writing *w)
 	w->layer = calloc((size_t)n + 1, sizeof(*w->layer));
 	if (!entry || !w->layer) {
 		free(entry);
-		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(w->err, NULL);
 	}
 	n = 0;
 	for (int i = 0; i < w->nstrips; i++) {

@@ -300,8 +300,7 @@ enum kvt_status kvt_cache_rows(struct cache_opening *o, bool left)
 	bool known;
 
 	if (!(o->row = calloc((size_t)o->nrows + 1, sizeof(*o->row))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
+		return kvt_no_memory(o->err, o->reader->leaf.path);
 	find_mask(o);
 	if ((status = find_rows(&known, o)))
 		return status;

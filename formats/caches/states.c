@@ -104,8 +104,7 @@ enum kvt_status kvt_cache_find_states(struct cache_opening *o)
 	const char *after;
 
 	if (!(o->state = calloc((size_t)t->count + 1, sizeof(*o->state))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
+		return kvt_no_memory(o->err, o->reader->leaf.path);
 	for (int64_t i = 0; i < t->count; i++) {
 		enum kvt_role role = kvt_cache_role(&t->tensor[i], &after);
 

@@ -146,8 +146,7 @@ static enum kvt_status add_hole(struct cache_opening *o, const struct cache_laye
 			return status;
 		if (!kvt_request_add_hole(request, g, begin - o->row[r].begin,
 					  end - o->row[r].begin))
-			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-					o->reader->leaf.path);
+			return kvt_no_memory(o->err, o->reader->leaf.path);
 	}
 	return KVT_OK;
 }
@@ -222,8 +221,7 @@ static enum kvt_status add_gaps(struct cache_opening *o, int g, int64_t r,
 	if ((first > begin && !kvt_request_add_hole(request, g, begin, first)) ||
 	    (first + span->count < end &&
 	     !kvt_request_add_hole(request, g, first + span->count, end)))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-				o->reader->leaf.path);
+		return kvt_no_memory(o->err, o->reader->leaf.path);
 	return KVT_OK;
 }
 
@@ -429,8 +427,7 @@ static enum kvt_status add_two(const struct cache_opening *whole)
 		o.tensors.tensor = calloc((size_t)whole->tensors.count + 1,
 					  sizeof(*o.tensors.tensor));
 		if (!o.tensors.tensor)
-			return kvt_fail(o.err, KVT_SYSTEM, "%s: out of memory",
-					o.reader->leaf.path);
+			return kvt_no_memory(o.err, o.reader->leaf.path);
 		for (int64_t t = 0; t < whole->tensors.count; t++)
 			if (kvt_naming_is_of(whole->tensors.tensor[t].name, i) ||
 			    is_mask(&whole->tensors.tensor[t]))

@@ -445,7 +445,7 @@ static enum kvt_status make_room(struct output *o)
 	o->content = calloc(n * LAYER_TENSORS + 1, sizeof(*o->content));
 	o->tensors.note = calloc(n * LAYER_NOTES + FILE_NOTES, sizeof(*o->tensors.note));
 	return o->tensors.tensor && o->content && o->tensors.note ? KVT_OK :
-	       kvt_fail(o->w.err, KVT_SYSTEM, "out of memory");
+	       kvt_no_memory(o->w.err, NULL);
 }
 
 static enum kvt_status describe(struct output *o)
@@ -465,7 +465,7 @@ static enum kvt_status describe(struct output *o)
 		add_mlx_user(o);
 	else
 		add_hf_notes(o);
-	return o->failed ? kvt_fail(o->w.err, KVT_SYSTEM, "out of memory") : KVT_OK;
+	return o->failed ? kvt_no_memory(o->w.err, NULL) : KVT_OK;
 }
 
 static enum kvt_status write_numbers(const struct output *o, const struct kvt_file *file,
@@ -528,7 +528,7 @@ enum kvt_status kvt_cache_create(struct kvt_writer *writer, struct kvt_error *er
 	enum kvt_status status;
 
 	if (!o)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	o->form = find_form(writer);
 	o->w.writer = writer;
 	o->w.rules = &o->form->rules;

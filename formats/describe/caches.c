@@ -88,7 +88,7 @@ static enum kvt_status take_refs(struct kvt_caches *out, int g, const struct kvt
 		return kvt_fail(in->err, KVT_BAD_INPUT,
 				"%s: group_data_refs[%d] is not an array", in->name, g);
 	if (!(out->ref[g] = calloc(n + 1, sizeof(*out->ref[g]))))
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	for (size_t i = 0; i < n; i++) {
 		struct kvt_page_ref *ref = &out->ref[g][i];
 		struct kvt_json object;
@@ -117,7 +117,7 @@ static enum kvt_status take_all(struct kvt_caches *out, const struct kvt_json *i
 	enum kvt_status status = KVT_OK;
 
 	if (!(out->tensor = calloc(n + 1, sizeof(*out->tensor))))
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	for (size_t i = 0; !status && i < n; i++) {
 		struct kvt_json object;
 
@@ -147,7 +147,7 @@ enum kvt_status kvt_caches_parse(struct kvt_caches **out, const struct kvt_json 
 				"%s: has one of tensors and group_data_refs, expected both",
 				in->name);
 	if (!(*out = calloc(1, sizeof(**out))))
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	return take_all(*out, in, tensors, refs);
 }
 
@@ -176,9 +176,8 @@ static enum kvt_status take_names(struct kvt_group *group, const struct kvt_cach
 	group->layer_names = calloc((size_t)n + 1, sizeof(*group->layer_names));
 	for (int64_t i = 0; group->layer_names && i < n; i++)
 		if (!(group->layer_names[i] = strdup(c->ref[g][i].layer)))
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
-	return group->layer_names ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
+			return kvt_no_memory(err, name);
+	return group->layer_names ? KVT_OK : kvt_no_memory(err, name);
 }
 
 /* What is in a page, where one rank has all heads; a slot is a token then. */
@@ -243,7 +242,7 @@ static enum kvt_status order_refs(struct kvt_caches *c, const struct kvt_group *
 	if (!n || !old[0].layer)
 		return KVT_OK;
 	if (!(in_order = calloc((size_t)n + 1, sizeof(*in_order))))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
+		return kvt_no_memory(err, name);
 	qsort(old, (size_t)n, sizeof(*old), by_layer);
 	for (int64_t l = 0; l < n; l++) {
 		const struct kvt_page_ref key = { .layer = group->layer_names[l] };

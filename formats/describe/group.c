@@ -421,7 +421,7 @@ static enum kvt_status take_table(void **out, struct kvt_group *group,
 					  in->err)))
 		return status;
 	if (!(*out = calloc(n ? n : 1, elem)))
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	for (size_t i = 0; !status && i < n; i++) {
 		const char *s;
 		int64_t v = 0;
@@ -429,8 +429,7 @@ static enum kvt_status take_table(void **out, struct kvt_group *group,
 		if (text) {
 			status = kvt_json_string_at(&s, in, key, list, i);
 			if (!status && !(((char **)*out)[i] = strdup(s)))
-				status = kvt_fail(in->err, KVT_SYSTEM,
-						  "%s: out of memory", in->name);
+				status = kvt_no_memory(in->err, in->name);
 		} else {
 			status = kvt_json_int_at(&v, in, key, list, i, 0,
 						 elem == 8 ? KVT_MOST : UINT32_MAX);

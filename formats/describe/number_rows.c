@@ -36,7 +36,7 @@ struct source {
 
 static enum kvt_status out_of_memory(const struct source *s)
 {
-	return kvt_fail(s->err, KVT_SYSTEM, "%s: out of memory", s->path);
+	return kvt_no_memory(s->err, s->path);
 }
 
 /* What is padded with numbers below 0 ends before them. */

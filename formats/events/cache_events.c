@@ -157,7 +157,7 @@ static enum kvt_status grow(void **list, size_t *room, size_t n, size_t each,
 	if (n <= *room)
 		return KVT_OK;
 	if (!(more = realloc(*list, n * each)))
-		return kvt_fail(r->err, KVT_SYSTEM, "%.250s: out of memory", r->name);
+		return kvt_no_memory(r->err, r->name);
 	*list = more;
 	*room = n;
 	return KVT_OK;
@@ -404,11 +404,11 @@ static enum kvt_status read_line(struct reading *r, const char *line, size_t n)
 	json_t *record;
 
 	if (!copy)
-		return kvt_fail(r->err, KVT_SYSTEM, "%.250s: out of memory", r->name);
+		return kvt_no_memory(r->err, r->name);
 	record = kvt_json_load(copy, quote_large(copy, line, n), 0, &why);
 	free(copy);
 	if (!record && json_error_code(&why) == json_error_out_of_memory)
-		return kvt_fail(r->err, KVT_SYSTEM, "%.250s: out of memory", r->name);
+		return kvt_no_memory(r->err, r->name);
 	if (!record)
 		return kvt_fail(r->err, KVT_BAD_INPUT, "%.250s: %s: %.150s", r->name,
 				r->at, why.text);

@@ -87,7 +87,7 @@ static enum kvt_status take(struct kvt_file_hashes *names, const char *path,
 
 	if (!strcmp(base, "config.json") && !names->nconfigs++ &&
 	    !(names->config = kvt_path_join(path, file, "")))
-		return kvt_fail(err, KVT_SYSTEM, "%.200s: out of memory", path);
+		return kvt_no_memory(err, path);
 	if (!(n = find_hash(&hash, base)))
 		return KVT_OK;
 	*name = (struct kvt_file_hash){ .group = group_of(file) };
@@ -102,7 +102,7 @@ static enum kvt_status sort(struct kvt_file_hashes *names, struct kvt_error *err
 	names->by_end = malloc((size_t)(names->count + 1) *
 			       sizeof(struct kvt_file_hash *));
 	if (!names->by_end)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < names->count; i++)
 		if (strlen(names->name[i].hash) >= 16)
 			names->by_end[names->nends++] = &names->name[i];
@@ -122,7 +122,7 @@ enum kvt_status kvt_file_hashes_read(struct kvt_file_hashes *out, const char *pa
 	out->files = tree.count;
 	out->name = malloc((size_t)(tree.count + 1) * sizeof(*out->name));
 	if (!out->name)
-		status = kvt_fail(err, KVT_SYSTEM, "%.200s: out of memory", path);
+		status = kvt_no_memory(err, path);
 	for (int64_t i = 0; !status && i < tree.count; i++)
 		status = take(out, path, tree.file[i].name, err);
 	kvt_tree_free(&tree);

@@ -45,8 +45,7 @@ static enum kvt_status cut(const struct in *in)
 static enum kvt_status made(json_t **out, json_t *json, const struct in *in)
 {
 	*out = json;
-	return json ? KVT_OK : kvt_fail(in->err, KVT_SYSTEM, "%.250s: out of memory",
-					in->name);
+	return json ? KVT_OK : kvt_no_memory(in->err, in->name);
 }
 
 /* The next n bytes, 8 at most, as a number. */

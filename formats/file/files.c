@@ -72,7 +72,7 @@ static enum kvt_status add(struct kvt_files *files, int *index, int fd,
 				.path = copy, .unit = unit_of(&st) };
 			return KVT_OK;
 		}
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		status = kvt_no_memory(err, path);
 	}
 	close(fd);
 	return status;
@@ -122,7 +122,7 @@ enum kvt_status kvt_files_compute(struct kvt_files *files, int *index,
 	struct kvt_file made = { .fd = -1, .nbytes = nbytes, .path = strdup(path),
 				 .computed = computed };
 	enum kvt_status status = made.path ? kvt_files_list(files, index, &made, err) :
-				 kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+				 kvt_no_memory(err, path);
 
 	if (status) {
 		free(made.path);

@@ -22,7 +22,7 @@ enum kvt_status kvt_writer_folder(struct kvt_writer *w, const char *path,
 
 	/* nothing is made that nobody remembers */
 	if (!KVT_GROW(&w->folder, w->nfolders) || !(own = strdup(path)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	if (!mkdir(path, 0777)) {
 		w->folder[w->nfolders++] = own;
 		return KVT_OK;

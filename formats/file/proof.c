@@ -410,7 +410,7 @@ enum kvt_status kvt_read_whole(char **bytes, int64_t *nbytes, const char *path,
 				  "%s: %lld bytes are too many for %s, at most %lld",
 				  path, LL(*nbytes), what, LL(most));
 	else if (!(*bytes = malloc((size_t)*nbytes + 1)))
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		status = kvt_no_memory(err, path);
 	else
 		status = kvt_file_read(&files.file[index], *bytes, *nbytes, 0, err);
 	kvt_files_close(&files);

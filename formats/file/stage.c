@@ -123,7 +123,7 @@ static enum kvt_status make_folder(struct kvt_stage *stage, const char *path,
 		snprintf(end, sizeof(end), i ? "%s%ld-%d" : "%s%ld", suffix,
 			 (long)getpid(), i);
 		if (!(folder = with_end(path, end)))
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+			return kvt_no_memory(err, path);
 		if (!mkdir(folder, 0777)) {
 			stage->folder = folder;
 			return KVT_OK;
@@ -149,8 +149,7 @@ static enum kvt_status add(struct kvt_stage *stage, const char *path, bool folde
 		.old = kvt_path_join(stage->folder, kvt_path_base(path), ".old"),
 	};
 	stage->n++;
-	return f->path && f->file && f->old ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	return f->path && f->file && f->old ? KVT_OK : kvt_no_memory(err, path);
 }
 
 enum kvt_status kvt_stage_open(struct kvt_stage *stage, const char *path,
@@ -245,7 +244,7 @@ static enum kvt_status sync_parent(const char *path, struct kvt_error *err)
 		return kvt_sync_path(".", err);
 	parent = strndup(path, slash == path ? 1 : (size_t)(slash - path));
 	if (!parent)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	status = kvt_sync_path(parent, err);
 	free(parent);
 	return status;
@@ -390,7 +389,7 @@ static enum kvt_status find_place(struct place *out, const struct kvt_stage *sta
 	struct stat st;
 
 	if (!parent)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	snprintf(parent, n, "%s/..", stage->folder);
 	if (stat(parent, &st))
 		status = kvt_fail_errno(err, path, "look at the folder of");
@@ -408,7 +407,7 @@ enum kvt_status kvt_stage_settle(struct kvt_stage *const *stages, int n,
 	size_t nplaces = 0;
 
 	if (!place)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int s = 0; s < n && !status; s++)
 		for (int i = 0; i < stages[s]->n && !status; i++) {
 			const char *path = stages[s]->file[i].path;

@@ -361,7 +361,7 @@ enum kvt_status kvt_tree_list(struct kvt_files *files, int *index,
 	enum kvt_status status;
 
 	if (!path)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", tree->path);
+		return kvt_no_memory(err, tree->path);
 	status = kvt_files_list(files, index, &(struct kvt_file){
 				.fd = -1, .nbytes = file->nbytes, .dev = file->dev,
 				.ino = file->ino, .changed = file->changed,
@@ -386,7 +386,7 @@ enum kvt_status kvt_tree_text(char **out, size_t *nbytes, struct kvt_files *file
 				"%s: has %lld bytes, expected at most %lld", path,
 				(long long)file->nbytes, (long long)most);
 	if (!(*out = malloc((size_t)file->nbytes + 1)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	*nbytes = (size_t)file->nbytes;
 	(*out)[*nbytes] = '\0';
 	if ((status = kvt_file_read(file, *out, file->nbytes, 0, err))) {

@@ -415,7 +415,7 @@ static enum kvt_status open_pools(struct opening *o)
 	if ((status = kvt_tree_walk(&o->tree, o->path, o->err)))
 		return status;
 	if (!(o->file = calloc((size_t)o->tree.count + 1, sizeof(*o->file))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	if ((status = choose_files(o)) || (status = take_placement(o)))
 		return status;
 	if (block.groups)

@@ -216,8 +216,7 @@ static enum kvt_status split_texts(struct kvt_h5_in *in, hid_t object,
 	for (int i = 0; i < n && !status; i++) {
 		out[i] = kvt_h5_take_text(raw + (size_t)i * nbytes, nbytes);
 		if (!out[i])
-			status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory",
-					  in->path);
+			status = kvt_no_memory(err, in->path);
 		else if (!kvt_is_text(out[i]))
 			status = kvt_h5_bad(in, object, err,
 					    "attribute %s is not UTF-8", name);
@@ -246,7 +245,7 @@ static enum kvt_status read_texts(struct kvt_h5_in *in, hid_t object,
 		return status;
 	raw = malloc(nbytes * (size_t)attr->n);
 	if (!raw)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
+		return kvt_no_memory(err, in->path);
 	if (H5Aread(attr->id, attr->type, raw) < 0)
 		status = kvt_h5_bad(in, object, err,
 				    "attribute %s cannot be read", name);

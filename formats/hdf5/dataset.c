@@ -170,7 +170,7 @@ static enum kvt_status read_table(struct kvt_h5_in *in, hid_t dataset,
 		return status;
 	table = malloc(nbytes ? (size_t)nbytes : 1);
 	if (!table)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
+		return kvt_no_memory(err, in->path);
 	if (dim && H5Dread(dataset, h5type, H5S_ALL, H5S_ALL, H5P_DEFAULT,
 			   table) < 0) {
 		free(table);
@@ -209,8 +209,7 @@ static enum kvt_status split_texts(struct kvt_h5_in *in, hid_t dataset,
 	for (int64_t i = 0; i < n; i++) {
 		out[i] = kvt_h5_take_text(raw + (size_t)i * nbytes, nbytes);
 		if (!out[i])
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory",
-					in->path);
+			return kvt_no_memory(err, in->path);
 		if (!kvt_is_text(out[i]))
 			return kvt_h5_bad(in, dataset, err,
 					  "string %lld is not UTF-8",
@@ -239,7 +238,7 @@ static enum kvt_status read_texts(struct kvt_h5_in *in, hid_t dataset,
 	raw = malloc(n ? n * nbytes : 1);
 	table = calloc(n ? n : 1, sizeof(*table));
 	if (!raw || !table)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
+		status = kvt_no_memory(err, in->path);
 	else if (n && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT,
 			      raw) < 0)
 		status = kvt_h5_failed(err, KVT_BAD_INPUT, in->path,

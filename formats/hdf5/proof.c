@@ -205,7 +205,7 @@ enum kvt_status kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *
 	    (status = read_cells_sums(reader, in, err)))
 		return status;
 	if (!hash_tables(&is, snapshot, own))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
+		return kvt_no_memory(err, in->path);
 	if (is != expected)
 		return tell_damaged(in, is, expected, err);
 	reader->leaf.proven.tables = true;
@@ -341,7 +341,7 @@ enum kvt_status kvt_h5_write_proof(struct kvt_writer *writer, struct kvt_error *
 		return status;
 	kvt_h5_version(own->version);
 	if (!hash_tables(&sum, &writer->head.snapshot, own))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", writer->temporary);
+		return kvt_no_memory(err, writer->temporary);
 	if (!put_all_sums(writer) || !put_sum(own->file, tables_checksum, sum))
 		return kvt_h5_failed(err, KVT_SYSTEM, writer->temporary, "cannot write");
 	return KVT_OK;

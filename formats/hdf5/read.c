@@ -288,7 +288,7 @@ enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 	in.nbytes = in.left = reader->files.file[index].nbytes;
 	reader->own = own = kvt_h5_file_new();
 	if (!own)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	entry = kvt_h5_enter();
 	in.fault = &own->fault;
 	in.file = open_file(own, path);

@@ -254,7 +254,7 @@ static enum kvt_status read_holes_of(struct kvt_h5_in *in, hid_t tables, int g,
 			status = kvt_h5_bad(in, tables, err, "a hole of 2^63 tokens");
 		else if (!kvt_request_add_hole(request, g, (int64_t)pairs[i],
 					       (int64_t)pairs[i + 1]))
-			status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
+			status = kvt_no_memory(err, in->path);
 	}
 	free(pairs);
 	return status;
@@ -327,7 +327,7 @@ static enum kvt_status read_each(struct kvt_h5_in *in, hid_t parent,
 	snapshot->request = calloc((size_t)info.nlinks,
 				   sizeof(*snapshot->request));
 	if (!snapshot->request)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
+		return kvt_no_memory(err, in->path);
 	snapshot->nrequests = (int64_t)info.nlinks;
 	for (int64_t i = 0; i < snapshot->nrequests && !status; i++)
 		status = read_request(in, parent, i, snapshot,

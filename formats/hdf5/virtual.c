@@ -150,7 +150,7 @@ enum kvt_status kvt_h5_add_sources(struct kvt_reader *reader, int index, int pla
 		grown = realloc(reader->source,
 				((size_t)reader->nsources + n + 1) * sizeof(*grown));
 		if (!grown)
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", in->path);
+			return kvt_no_memory(err, in->path);
 		reader->source = grown;
 	}
 	if (reader->nsources + (int64_t)n > MOST_SOURCES ||

@@ -335,7 +335,7 @@ enum kvt_status kvt_h5_create(struct kvt_writer *writer, struct kvt_error *err)
 		return status;
 	own = writer->own = kvt_h5_file_new();
 	if (!own)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if ((status = prepare(writer, err)))
 		return status;
 	entry = kvt_h5_enter();

@@ -141,7 +141,7 @@ static enum kvt_status add_layers(struct opening *o)
 	enum kvt_status status;
 
 	if (!layer)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	for (int64_t i = 0; i < n; i++)
 		layer[i] = (struct kvt_layer){ o->tree.file[i].name, -1, i };
 	status = kvt_layers_sort(layer, n, o->path, o->err);

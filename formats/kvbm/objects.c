@@ -91,11 +91,6 @@ static bool objects_probe(const char *path, const uint8_t *head, int64_t nhead)
 
 /* ---- objects become chunks ------------------------------------------------ */
 
-static enum kvt_status no_memory(const struct opening *o)
-{
-	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
-}
-
 static const char *keep(struct opening *o, const char *format, int64_t n,
 			const struct kvt_name_part *part)
 {
@@ -117,7 +112,7 @@ static enum kvt_status take_object(struct opening *o, int64_t i,
 	if (!(chunk.id = keep(o, "%.0lld%.*s", 0, &name->id)) ||
 	    (name->position && !(chunk.parent = keep(o, "%lld:%.*s", name->position - 1,
 						     &name->parent))))
-		return no_memory(o);
+		return kvt_no_memory(o->err, o->path);
 	status = kvt_tree_list(&o->reader->files, &chunk.file, &o->tree, i, o->err);
 	return status ? status : kvt_chunks_add(&o->chunks, &chunk, o->err);
 }
@@ -194,7 +189,7 @@ static enum kvt_status check_marks(const struct opening *o)
 		if (!kvt_path_ends(name, ".meta"))
 			continue;
 		if (!(text = strndup(name, n)))
-			return no_memory(o);
+			return kvt_no_memory(o->err, o->path);
 		if (parse(&mark, text)) {
 			text[mark.id.s + mark.id.n - text] = '\0';
 			if (!kvt_chunks_find(&o->chunks, mark.id.s))
@@ -216,7 +211,7 @@ static enum kvt_status open_objects(struct opening *o)
 	if ((status = kvt_tree_walk(&o->tree, o->path, o->err)))
 		return status;
 	if (!(o->text = calloc((size_t)o->tree.count * 2 + 1, sizeof(*o->text))))
-		return no_memory(o);
+		return kvt_no_memory(o->err, o->path);
 	o->chunks.where = o->path;
 	o->reader->leaf.unlisted = true;
 	if ((status = describe(o, &group)) || (status = take_objects(o)))

@@ -29,7 +29,7 @@ struct kvt_llama_shared {
 
 enum kvt_status kvt_llama_no_memory(const struct kvt_llama_opening *o)
 {
-	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
+	return kvt_no_memory(o->err, o->reader->leaf.path);
 }
 
 /* ---- rows --------------------------------------------------------------- */

@@ -560,7 +560,7 @@ static enum kvt_status name_source(struct kvt_llama_opening *o)
 	if (o->state.arch[0] || told)
 		s->model = strdup(o->state.arch[0] ? o->state.arch : told);
 	return s->source_format && (s->model || !(o->state.arch[0] || told)) ? KVT_OK :
-	       kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->reader->leaf.path);
+	       kvt_no_memory(o->err, o->reader->leaf.path);
 }
 
 static bool llama_probe(const char *path, const uint8_t *head, int64_t nhead)

@@ -29,11 +29,6 @@ struct context {
 	bool unified;
 };
 
-static enum kvt_status no_memory(const struct kvt_llama_writing *w)
-{
-	return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
-}
-
 /* 'text' is what its texts are in. */
 static enum kvt_status take_context(struct context *c, char *text,
 				    const struct kvt_llama_writing *w)
@@ -267,7 +262,7 @@ static enum kvt_status name(struct kvt_llama_writing *w)
 	const size_t n = strlen(path) + sizeof("a context of ");
 
 	if (!(w->made = malloc(n)))
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	snprintf(w->made, n, "a context of %s", path);
 	w->path = w->made;
 	return KVT_OK;
@@ -296,7 +291,7 @@ static enum kvt_status tell_use(struct kvt_llama_writing *w, const struct contex
 		 w->like.kind, w->like.version, by_default(c->version), w->like.arch,
 		 rows, cells, by_default(c->sequences || c->unified));
 	w->writer->use = strdup(text);
-	return w->writer->use ? KVT_OK : no_memory(w);
+	return w->writer->use ? KVT_OK : kvt_no_memory(w->err, NULL);
 }
 
 static enum kvt_status make(struct kvt_llama_writing *w, const struct context *c,
@@ -322,7 +317,7 @@ static enum kvt_status make(struct kvt_llama_writing *w, const struct context *c
 	like->extra = m->llama.positions ? 12 : 0;
 	snprintf(like->arch, sizeof(like->arch), "%s", m->family);
 	if (make_caches(like, &m->llama, streams, transposed, type))
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	make_states(&like->states, &m->llama);
 	return tell_use(w, c, streams, type);
 }
@@ -333,7 +328,7 @@ enum kvt_status kvt_llama_make(struct kvt_llama_writing *w)
 	struct kvt_model_config *m = malloc(sizeof(*m));
 	char *text = strdup(said ? said : "");
 	struct context c = { .flash = NULL };
-	enum kvt_status status = m && text ? name(w) : no_memory(w);
+	enum kvt_status status = m && text ? name(w) : kvt_no_memory(w->err, NULL);
 
 	if (!status && said)
 		status = take_context(&c, text, w);

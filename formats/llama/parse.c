@@ -550,7 +550,7 @@ enum kvt_status kvt_llama_parse(struct kvt_llama_state *out, const struct kvt_fi
 
 	*out = (struct kvt_llama_state){ 0 };
 	if (!(s.cursor.window = malloc(KVT_LLAMA_WINDOW)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+		return kvt_no_memory(err, file->path);
 	status = parse(out, &s, asked);
 	free(s.cursor.window);
 	if (status)

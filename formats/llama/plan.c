@@ -14,11 +14,6 @@
 
 #include "lib/base/print.h"
 
-static enum kvt_status no_memory(const struct kvt_llama_writing *w)
-{
-	return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
-}
-
 /* ---- what can be written ------------------------------------------------ */
 
 static bool is_states(const struct kvt_group *g)
@@ -178,7 +173,7 @@ static enum kvt_status take_layers(struct kvt_llama_writing *w, int cache, int k
 				cache ? " with a window" : "", w->path,
 				LL(c->like->nlayers));
 	if (!(n = calloc((size_t)count + 1, sizeof(*n))))
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	count = 0;
 	for (int g = 0; g < w->snapshot->ngroups; g++) {
 		const struct kvt_group *group = &w->snapshot->group[g];
@@ -233,7 +228,7 @@ static enum kvt_status take_cache(struct kvt_llama_writing *w, int cache)
 				latent ? "keys and values" : "keys alone");
 	c->source = calloc(2 * (size_t)c->like->nlayers, sizeof(*c->source));
 	if (!c->source)
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	status = take_layers(w, cache, 0);
 	return status || !c->like->has_values ? status : take_layers(w, cache, 1);
 }
@@ -270,7 +265,7 @@ static enum kvt_status take_sequences(struct kvt_llama_writing *w)
 				LL(s->nrequests), KVT_LLAMA_SEQUENCES);
 	w->sequence = calloc((size_t)s->nrequests + 1, sizeof(*w->sequence));
 	if (!w->sequence)
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		w->sequence[r] = number_of(s->request[r].id);
 		named &= w->sequence[r] >= 0;
@@ -297,7 +292,7 @@ static enum kvt_status find_slots(struct kvt_llama_writing *w, int g, int64_t r)
 	int64_t from = w->foreign && needed ? needed - 1 : 0;
 
 	if (!(w->slot[g][r] = slot))
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	for (int64_t i = 0; i < q->ntokens; i++)
 		slot[i] = -1;
 	for (int64_t at = from > q->first_token ? from : q->first_token; at < end;) {
@@ -339,7 +334,7 @@ static enum kvt_status find_all_slots(struct kvt_llama_writing *w)
 			continue;
 		w->slot[g] = calloc((size_t)s->nrequests + 1, sizeof(*w->slot[g]));
 		if (!w->slot[g])
-			return no_memory(w);
+			return kvt_no_memory(w->err, NULL);
 		for (int64_t r = 0; !status && r < s->nrequests; r++)
 			status = find_slots(w, g, r);
 	}
@@ -558,7 +553,7 @@ static enum kvt_status hold_cells(struct kvt_llama_writing *w, int cache)
 	first = calloc((size_t)w->snapshot->nrequests + 1, sizeof(*first));
 	if (!c->held || !first) {
 		free(first);
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	}
 	for (int64_t r = 0; !status && r < w->snapshot->nrequests; r++)
 		status = hold_request(w, cache, r, first, &ncells);
@@ -665,7 +660,7 @@ static enum kvt_status take_states(struct kvt_llama_writing *w)
 	k->block = calloc(n + 1, sizeof(*k->block));
 	k->cell = calloc(n + 1, sizeof(*k->cell));
 	if (!status && (!k->block || !k->cell))
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	for (size_t r = 0; !status && r < n; r++)
 		status = take_state(w, (int64_t)r);
 	return status;

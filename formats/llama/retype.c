@@ -142,7 +142,7 @@ enum kvt_status kvt_llama_retype(struct kvt_dump **out, int from[KVT_MAX_GROUPS]
 
 	*out = NULL;
 	if (!r)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	r->rotates = rotation != NULL;
 	kvt_llama_writing_init(&r->w, writer, err);
 	r->w.retypes = true;

@@ -271,7 +271,7 @@ static enum kvt_status put_cache(struct fields *f, struct kvt_llama_writing *w, 
 
 	c->at = calloc((size_t)(2 * streams * layers + 1), sizeof(*c->at));
 	if (!c->at)
-		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(w->err, NULL);
 	if (w->like.streams)
 		put32(f, streams);
 	for (int64_t s = 0; !status && s < streams; s++) {
@@ -348,7 +348,7 @@ static enum kvt_status write_fields(struct kvt_llama_writing *w, int *file)
 	if (!status)
 		status = put_states(&f, w);
 	if (!status && f.failed)
-		status = kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(w->err, NULL);
 	if (!status)
 		status = kvt_files_create(&writer->files, file, writer->temporary, f.at,
 					  w->err);
@@ -628,7 +628,7 @@ static enum kvt_status number_layers(const struct kvt_llama_writing *w)
 			continue;
 		if (!(group->layer_ids = calloc((size_t)n + 1,
 						sizeof(*group->layer_ids))))
-			return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(w->err, NULL);
 	}
 	for (int i = 0; i < w->like.ncaches; i++) {
 		const struct kvt_llama_written *c = &w->cache[i];
@@ -781,7 +781,7 @@ enum kvt_status kvt_llama_create(struct kvt_writer *writer, struct kvt_error *er
 	int file = 0;
 
 	if (!w)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	kvt_llama_writing_init(w, writer, err);
 	(void)((status = kvt_llama_take_template(w)) ||
 	       (status = check_pairs(w)) || (status = kvt_llama_plan(w)) ||

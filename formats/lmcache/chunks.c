@@ -37,7 +37,7 @@ enum kvt_status kvt_lmcache_add(struct kvt_lmcache *o, char *text,
 
 	if (!KVT_GROW(&o->part, n)) {
 		free(text);
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	}
 	o->part[n] = *part;
 	o->part[n].text = text;
@@ -311,6 +311,6 @@ enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o)
 		return status;
 	o->chunks.named_by = o->part[0].key.group >= 0 ? "lmcache-mp" : "lmcache";
 	if (!(s->model = strdup(o->part[0].key.model)))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	return kvt_chunks_place(o->reader, &o->chunks, o->hints, o->err);
 }

@@ -85,7 +85,7 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 	int x, y;
 
 	if (!data)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	at = kvt_tree_find(tree, data);
 	free(data);
 	/* of a file without a byte nothing is left to compare */
@@ -130,7 +130,7 @@ static enum kvt_status take_file(struct kvt_lmcache *o, const struct kvt_tree *t
 	text = part.backend == KVT_LMCACHE_OBJECT ? strdup(tree->file[i].name) :
 						    strndup(name, stem);
 	if (!text)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	return kvt_lmcache_add(o, text, &part);
 }
 
@@ -183,7 +183,7 @@ static enum kvt_status take_single(struct kvt_lmcache *o)
 				"%s: its name is not that of a chunk of LMCache: KEY.data, KEY.pt, KEY.kvcache.safetensors or KEY.weka1",
 				o->path);
 	if (!(text = strndup(name, stem)))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	return kvt_lmcache_add(o, text, &part);
 }
 

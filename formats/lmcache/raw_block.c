@@ -68,7 +68,7 @@ static enum kvt_status read_text(char **out, size_t *nbytes, const struct index 
 				"%s: its checkpoint has %lld bytes; at most %d are read",
 				x->file->path, LL(n), MAX_TEXT);
 	if (!(*out = malloc((size_t)n)))
-		return kvt_fail(x->o->err, KVT_SYSTEM, "%s: out of memory", x->o->path);
+		return kvt_no_memory(x->o->err, x->o->path);
 	*nbytes = (size_t)n;
 	status = kvt_file_read(x->file, *out, n, at, x->o->err);
 	if (status || crc32(0, (const Bytef *)*out, (uInt)n) != kvt_le32(head + 28)) {
@@ -232,7 +232,7 @@ static enum kvt_status check_slot(struct index *x, bool *stale, const char *text
 	enum kvt_status status;
 
 	if (!copy)
-		return kvt_fail(x->o->err, KVT_SYSTEM, "%s: out of memory", x->o->path);
+		return kvt_no_memory(x->o->err, x->o->path);
 	if ((status = kvt_lmcache_key_parse(&key, copy, &why)))
 		status = kvt_fail(x->o->err, status, "%.200s: '%.100s' %s", x->file->path,
 				  text, why.text);
@@ -285,7 +285,7 @@ static enum kvt_status take_entry(struct index *x, const char *text, const json_
 		return KVT_OK;
 	}
 	if (!(copy = strdup(text)))
-		return kvt_fail(x->o->err, KVT_SYSTEM, "%s: out of memory", x->o->path);
+		return kvt_no_memory(x->o->err, x->o->path);
 	return kvt_lmcache_add(x->o, copy, &part);
 }
 

@@ -103,7 +103,7 @@ static enum kvt_status check_frame(const struct kvt_lmcache *o, const uint8_t *h
 	if (state && bytes)
 		XXH3_64bits_reset(state);
 	else
-		status = kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		status = kvt_no_memory(o->err, o->path);
 	for (; !status && at < end; at += n) {
 		n = end - at < READ_BYTES ? end - at : READ_BYTES;
 		if (!(status = kvt_file_read(file, bytes, n, at, o->err)))

@@ -97,7 +97,7 @@ enum kvt_status kvt_lmcache_check_workers(const struct kvt_lmcache *o)
 	enum kvt_status status = KVT_OK;
 
 	if (!part || !has)
-		status = kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		status = kvt_no_memory(o->err, o->path);
 	for (int64_t i = 0; !status && i < o->count; i++)
 		part[i] = &o->part[i];
 	if (!status)

@@ -135,11 +135,6 @@ enum kvt_status kvt_extras_check(const json_t *line, const char *name,
 
 /* ---- one step ----------------------------------------------------------- */
 
-static enum kvt_status no_memory(struct kvt_error *err)
-{
-	return kvt_fail(err, KVT_SYSTEM, "out of memory");
-}
-
 static void clear(struct kvt_extras *x)
 {
 	json_decref(x->stats);
@@ -169,7 +164,7 @@ static enum kvt_status tell_step(struct kvt_extras *x, struct kvt_error *err)
 	if (!x->bag.workers)
 		return KVT_OK;
 	if (!(common = kvt_event_bag_common(&x->bag)))
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	for (size_t i = 0; i < x->bag.n; i++)
 		all += x->bag.count[i];
 	tell->events(tell->context, x->step, x->bag.workers, all, common);
@@ -187,9 +182,10 @@ static enum kvt_status take_stats(struct kvt_extras *x, const json_t *stats,
 	if (!stats || json_is_null(stats))
 		return KVT_OK;
 	if (!x->stats)
-		return (x->stats = kvt_stats_copy(stats)) ? KVT_OK : no_memory(err);
+		return (x->stats = kvt_stats_copy(stats)) ? KVT_OK :
+		       kvt_no_memory(err, NULL);
 	if (!(later = kvt_stats_copy(stats)))
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	status = kvt_stats_add(x->stats, later, &why);
 	json_decref(later);
 	if (status == KVT_MISMATCH) {
@@ -239,7 +235,7 @@ static enum kvt_status compare_events(struct kvt_extras *x, const json_t *theirs
 {
 	struct kvt_event_bag bag = { .event = NULL };
 	json_t *common = kvt_event_bag_common(&x->bag);
-	enum kvt_status status = common ? KVT_OK : no_memory(err);
+	enum kvt_status status = common ? KVT_OK : kvt_no_memory(err, NULL);
 	bool same = true;
 
 	if (!status && !(status = kvt_event_bag_add(&bag, theirs, err)))
@@ -296,7 +292,7 @@ static enum kvt_status tell_requests(struct kvt_extras *x, const json_t *output,
 	size_t i, n = json_array_size(blocks);
 
 	if (!resumed)
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	json_array_foreach(json_object_get(output, "scheduled_new_reqs"), i, one)
 		tell->request(tell->context, x->step,
 			      json_string_value(json_object_get(one, "req_id")),
@@ -319,7 +315,7 @@ enum kvt_status kvt_extras_new(struct kvt_extras **out,
 			       struct kvt_error *err)
 {
 	if (!(*out = calloc(1, sizeof(**out))))
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	(*out)->tell = listener;
 	(*out)->step = -1;
 	return KVT_OK;

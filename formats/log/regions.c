@@ -223,7 +223,7 @@ static enum kvt_status take_name(struct reader *r, struct kvt_layer_view *v,
 		v->layer = t->nnames;
 		t->name[t->nnames++] = v->name;
 		if (json_object_set_new(r->numbers, v->name, json_integer(v->layer)))
-			return kvt_fail(r->err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(r->err, NULL);
 		return KVT_OK;
 	}
 	v->layer = json_integer_value(number);
@@ -370,7 +370,7 @@ static enum kvt_status take_list(struct reader *r, const struct kvt_json *in,
 		return kvt_fail(r->err, KVT_BAD_INPUT,
 				"%s: %s has %zu entries, at most %d", r->name, key, json_array_size(list), KVT_MOST_REGIONS);
 	if (!(*room = calloc(json_array_size(list) + 1, size)))
-		return kvt_fail(r->err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(r->err, NULL);
 	for (size_t i = 0; !status && i < json_array_size(list); i++) {
 		struct kvt_json entry = { json_array_get(list, i), at, r->err };
 
@@ -418,7 +418,7 @@ static enum kvt_status take_table(struct reader *r, const struct kvt_json *in)
 	t->name = calloc(json_array_size(layers) + 1, sizeof(*t->name));
 	r->out->members = calloc(KVT_MOST_MEMBERS, sizeof(*r->out->members));
 	if (!t->name || !r->out->members || !r->numbers)
-		return kvt_fail(r->err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(r->err, NULL);
 	if ((status = take_head(t, in)) ||
 	    (status = take_list(r, in, "groups", take_group, &t->ngroups,
 				(void **)&t->group, sizeof(*t->group))) ||

@@ -226,11 +226,6 @@ static enum kvt_status raises(struct kvt_error *err, const char *error, const ch
 	return kvt_fail(err, KVT_MISMATCH, "%s%s%.60s", error, *key ? ": " : "", key);
 }
 
-static enum kvt_status no_memory(struct kvt_error *err)
-{
-	return kvt_fail(err, KVT_SYSTEM, "out of memory");
-}
-
 /* Whole numbers stay whole; NULL: no memory, or it does not fit in 64 bits. */
 static json_t *sum(const json_t *a, const json_t *b)
 {
@@ -264,7 +259,7 @@ static enum kvt_status extend(json_t *list, const json_t *more, struct kvt_error
 	int failed = !copy || json_array_extend(list, copy);
 
 	json_decref(copy);
-	return failed ? no_memory(err) : KVT_OK;
+	return failed ? kvt_no_memory(err, NULL) : KVT_OK;
 }
 
 /* KVT_MISMATCH: a key that the engine looks at is missing. */
@@ -301,7 +296,7 @@ static enum kvt_status add_lists(json_t *into, const json_t *from,
 		if (!list && class->rule == LISTS)
 			return raises(err, "KeyError", key);
 		if (!list && json_object_set_new(into, key, json_array()))
-			return no_memory(err);
+			return kvt_no_memory(err, NULL);
 		if ((status = extend(json_object_get(into, key), value, err)))
 			return status;
 	}
@@ -333,7 +328,8 @@ static enum kvt_status add_metric(json_t *pairs, const json_t *pair, const char 
 		return raises(err, "AssertionError", key);
 	if (!old) {
 		new = json_deep_copy(pair);
-		return json_array_append_new(pairs, new) ? no_memory(err) : KVT_OK;
+		return json_array_append_new(pairs, new) ?
+		       kvt_no_memory(err, NULL) : KVT_OK;
 	}
 	if (histogram)
 		return json_is_array(json_array_get(old, 1)) ?
@@ -364,7 +360,7 @@ static enum kvt_status add_metrics(json_t *into, const json_t *from,
 		if ((!json_object_get(types, key) && json_object_set(types, key, type)) ||
 		    (!json_object_get(data, key) &&
 		     json_object_set_new(data, key, json_array())))
-			return no_memory(err);
+			return kvt_no_memory(err, NULL);
 		values = json_object_get(data, key);
 		json_array_foreach(value, i, pair)
 			if ((status = add_metric(values, pair, json_string_value(type),
@@ -389,7 +385,7 @@ static enum kvt_status add_several(json_t *into, const json_t *from,
 
 		if (!old) {
 			if (json_object_set_new(into, key, kvt_stats_copy(value)))
-				return no_memory(err);
+				return kvt_no_memory(err, NULL);
 			continue;
 		}
 		if (!is_a(value, text_of(old, "class")))
@@ -462,8 +458,8 @@ static enum kvt_status make_room(struct kvt_event_bag *bag, struct kvt_error *er
 {
 	if ((!bag->event && !(bag->event = json_array())) ||
 	    (!bag->index && !(bag->index = json_object())))
-		return no_memory(err);
-	return KVT_GROW(&bag->count, bag->n) ? KVT_OK : no_memory(err);
+		return kvt_no_memory(err, NULL);
+	return KVT_GROW(&bag->count, bag->n) ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 static enum kvt_status add_event(struct kvt_event_bag *bag, const json_t *event,
@@ -480,7 +476,7 @@ static enum kvt_status add_event(struct kvt_event_bag *bag, const json_t *event,
 	}
 	if (json_object_set_new(bag->index, text, json_integer((json_int_t)bag->n)) ||
 	    json_array_append_new(bag->event, json_deep_copy(event)))
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	bag->count[bag->n++] = 1;
 	return KVT_OK;
 }
@@ -495,7 +491,8 @@ enum kvt_status kvt_event_bag_add(struct kvt_event_bag *bag, const json_t *event
 	json_array_foreach((json_t *)events, i, event) {
 		char *text = event_text(event);
 
-		status = text ? add_event(bag, event, text, err) : no_memory(err);
+		status = text ? add_event(bag, event, text, err) :
+				kvt_no_memory(err, NULL);
 		free(text);
 		if (status)
 			return status;

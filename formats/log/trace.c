@@ -31,7 +31,7 @@ static const int64_t latest_ms = (int64_t)1 << 42;	/* ns fit 63 bits */
 static enum kvt_status add_hash(struct kvt_trace *t, int64_t hash, struct kvt_error *err)
 {
 	if (!KVT_GROW(&t->hash, t->nhashes))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	t->hash[t->nhashes++] = hash;
 	return KVT_OK;
 }
@@ -249,7 +249,7 @@ static enum kvt_status put(struct text *t, const char *data, size_t n, const cha
 		char *more = realloc(t->at, room);
 
 		if (!more)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		t->at = more;
 		t->room = room;
 	}
@@ -283,7 +283,7 @@ static enum kvt_status unpack(struct text *out, const struct text *packed,
 	bool full = true;	/* it may hold more than it could say */
 
 	if (!stream)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	while (!status && (in.pos < in.size || (left && full))) {
 		ZSTD_outBuffer to = { chunk, sizeof(chunk), 0 };
 

@@ -101,7 +101,7 @@ static enum kvt_status remember(struct trace_tasks *t, int64_t id, int64_t token
 	struct trace_task *task;
 
 	if (!make_room(t))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	task = find(t, id);
 	t->n += !task->tokens;
 	*task = (struct trace_task){ id, tokens };

@@ -13,7 +13,7 @@ enum kvt_status trace_add(struct kvt_trace *t, const struct kvt_trace_row *row,
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: more than %d requests",
 				line->name, TRACE_MOST);
 	if (!KVT_GROW(&t->row, t->n))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	t->row[t->n++] = *row;
 	return KVT_OK;
 }

@@ -162,7 +162,7 @@ static enum kvt_status keep_lists(struct kvt_log_line *out, const struct lists *
 	if (!n)
 		return KVT_OK;
 	if (!(out->lists = block = calloc(n, sizeof(*block))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (size_t i = 0; i < e->nblocks; i++)
 		block[i] = json_integer_value(json_array_get(in->blocks, i));
 	e->blocks = block;
@@ -309,7 +309,7 @@ static enum kvt_status read_line(struct text *line, bool *more, FILE *in,
 			char *s = realloc(line->s, room);
 
 			if (!s)
-				return kvt_fail(err, KVT_SYSTEM, "out of memory");
+				return kvt_no_memory(err, NULL);
 			line->s = s;
 			line->room = room;
 		}
@@ -376,7 +376,7 @@ static enum kvt_status hold(struct reading *r, struct kvt_log_line *line,
 {
 	if (!KVT_GROW(&r->held, r->n)) {
 		kvt_log_free(line);
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", r->name);
+		return kvt_no_memory(err, r->name);
 	}
 	r->held_step = line->event.step;
 	r->held[r->n++] = (struct held){ *line, number };

@@ -28,11 +28,6 @@ struct told {
 	struct kvt_error *err;
 };
 
-static enum kvt_status out_of_memory(const struct told *t)
-{
-	return kvt_fail(t->err, KVT_SYSTEM, "%s: out of memory", t->path);
-}
-
 /* Tables that one option says hold for groups whose blocks are alike. */
 static enum kvt_status find_blocks(struct told *t, const struct kvt_snapshot *s)
 {
@@ -89,7 +84,7 @@ static enum kvt_status take_range(struct told *t, json_t *list, const char **at,
 				LL(t->blocks));
 	for (int64_t i = first; i <= last; i++)
 		if (json_array_append_new(list, json_integer(i)))
-			return out_of_memory(t);
+			return kvt_no_memory(t->err, t->path);
 	return KVT_OK;
 }
 
@@ -107,7 +102,7 @@ static enum kvt_status take_blocks(struct told *t, const char *name, json_t *lis
 	if (*text++ != ':' || !kvt_number_parse(&tokens, text) || tokens < 1)
 		return bad_word(t, word);
 	return json_object_set_new(t->tokens, name, json_integer(tokens)) ?
-	       out_of_memory(t) : KVT_OK;
+	       kvt_no_memory(t->err, t->path) : KVT_OK;
 }
 
 /* "A=5,2,9:21": names of requests may have a '='. */
@@ -119,11 +114,12 @@ static enum kvt_status take_word(struct told *t, const char *word)
 	enum kvt_status status;
 
 	if (!name)
-		status = text && text > word ? out_of_memory(t) : bad_word(t, word);
+		status = text && text > word ? kvt_no_memory(t->err, t->path) :
+			 bad_word(t, word);
 	else if (json_object_get(t->tables, name))
 		status = has_twice(t, name);
 	else if (!list || json_object_set(t->tables, name, list))
-		status = out_of_memory(t);
+		status = kvt_no_memory(t->err, t->path);
 	else
 		status = take_blocks(t, name, list, text + 1, word);
 	json_decref(list);
@@ -144,7 +140,7 @@ static enum kvt_status take_file(struct told *t, const char *file)
 		if (!status && json_object_get(t->tables, name))
 			status = has_twice(t, name);
 		else if (!status && json_object_set(t->tables, name, row))
-			status = out_of_memory(t);
+			status = kvt_no_memory(t->err, t->path);
 	json_decref(rows);
 	return status;
 }
@@ -171,7 +167,7 @@ static enum kvt_status read_lengths(json_t **out, const struct told *t, const ch
 				text + 1);
 	}
 	if (!(*out = json_array()))
-		return out_of_memory(t);
+		return kvt_no_memory(t->err, t->path);
 	do {
 		int64_t n;
 
@@ -180,7 +176,7 @@ static enum kvt_status read_lengths(json_t **out, const struct told *t, const ch
 					"--seq-lens is '%.100s', expected how many tokens each request has: 21,40, or @FILE",
 					text);
 		if (json_array_append_new(*out, json_integer(n)))
-			return out_of_memory(t);
+			return kvt_no_memory(t->err, t->path);
 	} while (*at++ == ',');
 	return KVT_OK;
 }
@@ -202,7 +198,7 @@ static enum kvt_status take_lengths(struct told *t, const json_t *lengths)
 				", which have some in --blocks-of already" : "");
 	json_object_foreach(t->tables, name, row)
 		if (json_object_set(t->tokens, name, json_array_get(lengths, i++)))
-			return out_of_memory(t);
+			return kvt_no_memory(t->err, t->path);
 	return KVT_OK;
 }
 
@@ -217,7 +213,7 @@ static enum kvt_status take_slots(struct told *t, const char *name, const json_t
 
 	if (!list || json_object_set_new(t->tables, name, list) ||
 	    json_object_set_new(t->tokens, name, json_integer((json_int_t)n)))
-		return out_of_memory(t);
+		return kvt_no_memory(t->err, t->path);
 	for (size_t i = 0; i < n; i++) {
 		int64_t slot = json_integer_value(json_array_get(row, at + i));
 		bool begins = !(i % (size_t)t->each);
@@ -230,7 +226,7 @@ static enum kvt_status take_slots(struct told *t, const char *name, const json_t
 					LL(t->each));
 		before = slot;
 		if (begins && json_array_append_new(list, json_integer(slot / t->each)))
-			return out_of_memory(t);
+			return kvt_no_memory(t->err, t->path);
 	}
 	return KVT_OK;
 }
@@ -301,7 +297,7 @@ static enum kvt_status check_twice(const struct told *t, const char *name,
 	const json_t **sorted = calloc(n + 1, sizeof(const json_t *));
 
 	if (!sorted)
-		return out_of_memory(t);
+		return kvt_no_memory(t->err, t->path);
 	for (size_t k = 0; k < n; k++)
 		sorted[k] = json_array_get(row, k);
 	qsort(sorted, n, sizeof(*sorted), by_value);
@@ -326,7 +322,7 @@ static enum kvt_status finish_row(const struct told *t, const char *name, json_t
 	if (!need) {
 		tokens = (int64_t)json_array_size(row) * t->each;
 		if (json_object_set_new(t->tokens, name, json_integer(tokens)))
-			return out_of_memory(t);
+			return kvt_no_memory(t->err, t->path);
 	}
 	if (json_array_size(row) < need)
 		return kvt_fail(t->err, KVT_BAD_INPUT,
@@ -406,7 +402,7 @@ static enum kvt_status read_told(const struct told *t, struct kvt_snapshot *snap
 	enum kvt_status status;
 
 	if (!in.object || !told) {
-		status = out_of_memory(t);
+		status = kvt_no_memory(t->err, t->path);
 	} else {
 		*told = *snapshot;
 		told->nrequests = 0;
@@ -447,7 +443,7 @@ enum kvt_status kvt_manifest_blocks_of(struct kvt_snapshot *snapshot,
 		return status;
 	t.tables = json_object();
 	t.tokens = json_object();
-	status = !t.tables || !t.tokens ? out_of_memory(&t) : take_all(&t);
+	status = !t.tables || !t.tokens ? kvt_no_memory(err, path) : take_all(&t);
 	if (!status)
 		status = read_told(&t, snapshot);
 	json_decref(t.tables);

@@ -59,7 +59,7 @@ static enum kvt_status offer(struct search *s, const char *name, struct kvt_erro
 		file = NULL;
 	}
 	if (!manifest)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", s->path);
+		status = kvt_no_memory(err, s->path);
 	free(file);
 	free(manifest);
 	return status;
@@ -73,7 +73,7 @@ static enum kvt_status search(struct search *s, struct kvt_error *err)
 	const struct dirent *entry;
 
 	if (!folder)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", s->path);
+		status = kvt_no_memory(err, s->path);
 	/* of a folder that cannot be listed nothing is known: none is found */
 	while (dir && !status && (entry = readdir(dir)))
 		status = offer(s, entry->d_name, err);
@@ -110,7 +110,7 @@ static enum kvt_status choose(char **out, const struct kvt_manifest *m, struct s
 	struct stat st;
 
 	if (m->file[0] && !named)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", s->path);
+		return kvt_no_memory(err, s->path);
 	if (named && !stat(named, &st) && strcmp(named, s->path) != 0) {
 		*out = named;
 		return KVT_OK;
@@ -137,7 +137,7 @@ static enum kvt_status may_be_manifest(bool *out, const char *path, struct kvt_e
 	struct stat st;
 
 	if (!own)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	*out = n > 5 && !strcmp(path + n - 5, ".json") && stat(own, &st);
 	free(own);
 	return KVT_OK;
@@ -160,7 +160,7 @@ enum kvt_status kvt_manifest_data(char **out, const char *path,
 	if ((status = may_be_manifest(&may, path, err)) || !may)
 		return status;
 	if (!(name = strdup(path)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	if (kvt_manifest_read(&m, name, &why))
 		return KVT_OK;
 	status = choose(out, &m, &s, err);

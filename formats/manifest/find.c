@@ -117,7 +117,7 @@ static enum kvt_status find(struct kvt_manifest *out, bool *found, bool *passed_
 		bool there;
 
 		if (!name)
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", data->path);
+			return kvt_no_memory(err, data->path);
 		if ((status = kvt_manifest_there(&there, name, err)) || !there ||
 		    !strcmp(name, data->path)) {
 			free(name);
@@ -136,7 +136,7 @@ static enum kvt_status find_told(struct kvt_manifest *out, bool *found,
 	char *name = strdup(hints->manifest);
 
 	if (!name)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", data->path);
+		return kvt_no_memory(err, data->path);
 	return take(out, found, name, data, hints, err);
 }
 

@@ -19,11 +19,6 @@
 
 enum { MOST_PROMPTS = 1 << 16, MOST_NAME = 200 };
 
-static enum kvt_status no_memory(struct kvt_error *err)
-{
-	return kvt_fail(err, KVT_SYSTEM, "--prompt: out of memory");
-}
-
 /* Takes 'list' as a prompt; an empty name: its number. */
 static enum kvt_status add(struct kvt_prompts *all, const char *name, const json_t *list,
 			   struct kvt_error *err)
@@ -37,13 +32,13 @@ static enum kvt_status add(struct kvt_prompts *all, const char *name, const json
 				MOST_PROMPTS);
 	snprintf(number, sizeof(number), "%lld", LL(all->count));
 	if (!KVT_GROW(&all->prompt, all->count))
-		return no_memory(err);
+		return kvt_no_memory(err, "--prompt");
 	p = &all->prompt[all->count++];
 	*p = (struct kvt_prompt){ .name = strdup(*name ? name : number),
 				  .token = calloc(n + 1, sizeof(*p->token)),
 				  .ntokens = (int64_t)n };
 	if (!p->name || !p->token)
-		return no_memory(err);
+		return kvt_no_memory(err, "--prompt");
 	for (size_t i = 0; i < n; i++)
 		p->token[i] = json_integer_value(json_array_get(list, i));
 	if (!n)
@@ -61,7 +56,7 @@ static enum kvt_status add_list(struct kvt_prompts *all, const char *name,
 				const char *text, struct kvt_error *err)
 {
 	json_t *list = json_array();
-	enum kvt_status status = list ? KVT_OK : no_memory(err);
+	enum kvt_status status = list ? KVT_OK : kvt_no_memory(err, "--prompt");
 	const char *at = text;
 	int64_t token;
 
@@ -71,7 +66,7 @@ static enum kvt_status add_list(struct kvt_prompts *all, const char *name,
 					  "--prompt is '%.100s', expected tokens as 1,2,3",
 					  text);
 		else if (json_array_append_new(list, json_integer(token)))
-			status = no_memory(err);
+			status = kvt_no_memory(err, "--prompt");
 		at += *at == ',';
 	}
 	if (!status)
@@ -142,7 +137,7 @@ static enum kvt_status check_names(const struct kvt_prompts *all, struct kvt_err
 	enum kvt_status status = KVT_OK;
 
 	if (!(sorted = calloc((size_t)all->count + 1, sizeof(*sorted))))
-		return no_memory(err);
+		return kvt_no_memory(err, "--prompt");
 	for (int64_t i = 0; i < all->count; i++)
 		sorted[i] = &all->prompt[i];
 	qsort(sorted, (size_t)all->count, sizeof(*sorted), by_name);

@@ -105,7 +105,7 @@ static enum kvt_status names_neighbour(bool *out, const struct kvt_manifest *m,
 	struct stat st;
 
 	if (!path)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", m->path);
+		return kvt_no_memory(err, m->path);
 	memcpy(path, m->path, folder);
 	strcpy(path + folder, name);
 	*out = !stat(path, &st) && S_ISREG(st.st_mode);

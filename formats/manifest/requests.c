@@ -44,7 +44,7 @@ static enum kvt_status read_ids(struct ids *out, const struct kvt_group *group,
 	if (!group->block_ids)
 		return KVT_OK;
 	if (n > UINT32_MAX || !(out->id = calloc(n ? (size_t)n : 1, sizeof(*out->id))))
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	for (int64_t i = 0; i < n; i++)
 		out->id[i] = (struct id){ group->block_ids[i], (uint32_t)i };
 	qsort(out->id, (size_t)n, sizeof(*out->id), by_id);
@@ -87,8 +87,7 @@ static enum kvt_status add_names(json_t *index, const struct kvt_json *in,
 
 		if (!json_object_get(index, name) &&
 		    json_object_set_new(index, name, json_integer(next)))
-			return kvt_fail(in->err, KVT_SYSTEM,
-					"%s: out of memory", in->name);
+			return kvt_no_memory(in->err, in->name);
 	}
 	return KVT_OK;
 }
@@ -160,7 +159,7 @@ static enum kvt_status take_token_ids(struct kvt_request *request,
 	n = json_array_size(list);
 	request->token_ids = calloc(n ? n : 1, sizeof(*request->token_ids));
 	if (!request->token_ids)
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	request->ntoken_ids = (int64_t)n;
 	for (size_t i = 0; i < n; i++) {
 		int64_t id = 0;
@@ -187,8 +186,7 @@ static enum kvt_status take_table(struct kvt_request *request, int g,
 	n = json_array_size(list);
 	request->blocks[g] = calloc(n ? n : 1, sizeof(*request->blocks[g]));
 	if (!request->blocks[g])
-		return kvt_fail(tables->err, KVT_SYSTEM, "%s: out of memory",
-				tables->name);
+		return kvt_no_memory(tables->err, tables->name);
 	request->nblocks[g] = (int64_t)n;
 	for (size_t i = 0; i < n; i++) {
 		int64_t id = 0, index;
@@ -225,8 +223,7 @@ static enum kvt_status take_holes_of(struct kvt_request *request, int g,
 			status = kvt_json_int_at(&at[k], holes, request->id, pair, k, 0,
 						 KVT_MOST);
 		if (!status && !kvt_request_add_hole(request, g, at[0], at[1]))
-			status = kvt_fail(holes->err, KVT_SYSTEM, "%s: out of memory",
-					  holes->name);
+			status = kvt_no_memory(holes->err, holes->name);
 	}
 	return status;
 }
@@ -272,14 +269,13 @@ static enum kvt_status take_names(struct kvt_snapshot *out, json_t *index,
 	json_t *value;
 
 	if (n && !(out->request = calloc(n, sizeof(*out->request))))
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	json_object_foreach(index, name, value) {
 		struct kvt_request *request = &out->request[out->nrequests++];
 		enum kvt_status status;
 
 		if (!(request->id = strdup(name)))
-			return kvt_fail(in->err, KVT_SYSTEM,
-					"%s: out of memory", in->name);
+			return kvt_no_memory(in->err, in->name);
 		if ((status = take_ntokens(request, in)) ||
 		    (status = take_token_ids(request, in)))
 			return status;
@@ -351,7 +347,7 @@ enum kvt_status kvt_manifest_requests(struct kvt_snapshot *out,
 	enum kvt_status status;
 
 	if (!index)
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	(void)((status = collect_names(index, in, groups)) ||
 	       (status = take_names(out, index, in)) ||
 	       (status = take_interval(out, in)));

@@ -57,7 +57,7 @@ enum kvt_status kvt_sidecar_check(const char *sidecar, const char *path,
 	if ((status = kvt_manifest_there(&there, sidecar, err)) || !there)
 		return status;
 	if (!(name = strdup(sidecar)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	/* what is no manifest belongs to no file */
 	if ((status = kvt_manifest_read(&manifest, name, err)))
 		return status == KVT_BAD_INPUT ? KVT_OK : status;

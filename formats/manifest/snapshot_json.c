@@ -35,7 +35,7 @@ enum kvt_status kvt_snapshot_clone(struct kvt_snapshot **out,
 	enum kvt_status status;
 
 	if (!s)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if ((status = kvt_snapshot_copy(s, in, err)))
 		free(s);
 	else

@@ -30,8 +30,7 @@ enum { ALL_RANK = 4 };			/* of an array of all layers */
 
 static enum kvt_status no_memory(const struct cache_opening *c)
 {
-	return kvt_fail(c->err, KVT_SYSTEM, "%s: out of memory",
-			c->reader->files.file[c->file].path);
+	return kvt_no_memory(c->err, c->reader->files.file[c->file].path);
 }
 
 /* Layer l of such an array, with the axes that other files have. */

@@ -31,11 +31,6 @@ struct source {
 	struct kvt_error *err;
 };
 
-static enum kvt_status no_memory(const struct source *s)
-{
-	return kvt_fail(s->err, KVT_SYSTEM, "%s: out of memory", s->path);
-}
-
 /* ---- kinds --------------------------------------------------------------- */
 
 enum kvt_mlx_kind kvt_mlx_kind_of(const struct kvt_tensors *t)
@@ -154,7 +149,7 @@ static enum kvt_status take_ids(struct kvt_mlx_block *out, const struct source *
 				"%s: %s has %zu token_ids, expected %lld", s->path,
 				meta->name, json_array_size(list), LL(out->tokens));
 	if (!(out->ids = calloc((size_t)out->tokens, sizeof(*out->ids))))
-		return no_memory(s);
+		return kvt_no_memory(s->err, s->path);
 	for (size_t i = 0; i < json_array_size(list); i++) {
 		id = 0;
 		if ((status = kvt_json_int_at(&id, meta, "token_ids", list, i, INT32_MIN,
@@ -208,7 +203,7 @@ static enum kvt_status take_meta(struct kvt_mlx_block *out, const struct source 
 				"%s: block %lld is %lld in %s, but %lld in block_hashes",
 				s->path, LL(i), LL(here), key, LL(hash));
 	out->parent = parent ? hash_text(parent) : strdup("");
-	return out->parent ? KVT_OK : no_memory(s);
+	return out->parent ? KVT_OK : kvt_no_memory(s->err, s->path);
 }
 
 static enum kvt_status take_shard_block(struct kvt_mlx_file *out, const struct source *s,
@@ -227,7 +222,7 @@ static enum kvt_status take_shard_block(struct kvt_mlx_file *out, const struct s
 		return kvt_fail(s->err, KVT_BAD_INPUT, "%s: has more than 2^63 slots",
 				s->path);
 	if (!(block->id = hash_text(hash[i])))
-		return no_memory(s);
+		return kvt_no_memory(s->err, s->path);
 	return take_meta(block, s, i, hash[i]);
 }
 
@@ -245,7 +240,7 @@ static enum kvt_status take_shard(struct kvt_mlx_file *out, const struct source 
 	hash = calloc((size_t)n, sizeof(*hash));
 	out->block = calloc((size_t)n, sizeof(*out->block));
 	if (!hash || !out->block)
-		status = no_memory(s);
+		status = kvt_no_memory(s->err, s->path);
 	while (!status && out->count < n)
 		status = take_shard_block(out, s, &list, hash, size);
 	if (!status)
@@ -265,7 +260,7 @@ static enum kvt_status take_exact_ids(struct kvt_mlx_block *block, const struct 
 	if (n != block->tokens || !n)
 		return KVT_OK;
 	if (!(block->ids = calloc((size_t)n, sizeof(*block->ids))))
-		return no_memory(s);
+		return kvt_no_memory(s->err, s->path);
 	for (int64_t i = 0; i < n; i++) {
 		if (!next_number(&id, &at) || id < INT32_MIN || id > INT32_MAX)
 			return kvt_fail(s->err, KVT_BAD_INPUT,
@@ -319,12 +314,13 @@ static enum kvt_status take_exact(struct kvt_mlx_file *out, const struct source 
 	    (status = take_number(&hash, s, "c0_offset", 1, MOST_TOKENS)))
 		return status;
 	if (!(block = out->block = calloc(1, sizeof(*block))))
-		return no_memory(s);
+		return kvt_no_memory(s->err, s->path);
 	out->count = 1;
 	block->tokens = hash;
 	block->id = strndup(base, end ? (size_t)(end - base) : strlen(base));
 	block->parent = strdup("");
-	return block->id && block->parent ? take_exact_ids(block, s) : no_memory(s);
+	return block->id && block->parent ? take_exact_ids(block, s) :
+	       kvt_no_memory(s->err, s->path);
 }
 
 /* ---- oMLX ---------------------------------------------------------------- */
@@ -347,11 +343,11 @@ static enum kvt_status take_block(struct kvt_mlx_file *out, const struct source 
 				"%s: block_hash in its metadata is %.80s: the file was changed or renamed",
 				s->path, hash);
 	if (!(block = out->block = calloc(1, sizeof(*block))))
-		return no_memory(s);
+		return kvt_no_memory(s->err, s->path);
 	out->count = 1;
 	if ((status = take_number(&block->tokens, s, "token_count", 1, MOST_SIZE)))
 		return status;
-	return (block->id = strdup(hash)) ? KVT_OK : no_memory(s);
+	return (block->id = strdup(hash)) ? KVT_OK : kvt_no_memory(s->err, s->path);
 }
 
 /* ---- all kinds ----------------------------------------------------------- */

@@ -63,17 +63,12 @@ static bool blocks_probe(const char *path, const uint8_t *head, int64_t nhead)
 
 /* ---- files --------------------------------------------------------------- */
 
-static enum kvt_status no_memory(const struct kvt_mlx *o)
-{
-	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
-}
-
 static enum kvt_status add_file(struct kvt_mlx *o, int file)
 {
 	int64_t n = o->count;
 
 	if (!KVT_GROW(&o->file, n))
-		return no_memory(o);
+		return kvt_no_memory(o->err, o->path);
 	o->file[o->count++] = (struct kvt_mlx_file){ .file = file };
 	return KVT_OK;
 }
@@ -160,7 +155,7 @@ static enum kvt_status choose(bool *skip, struct choices *choices,
 		return status;
 	/* what says it is gone by the next file */
 	if (!(choices->model_name = strdup(name.s)))
-		return no_memory(o);
+		return kvt_no_memory(o->err, o->path);
 	choices->model.first.s = choices->model_name;
 	return KVT_OK;
 }
@@ -229,7 +224,7 @@ static enum kvt_status take_files(struct kvt_mlx *o)
 		status = kvt_store_chosen(&choices.model, o->path, o->err);
 	if (!status && choices.model_name && choices.model_name[0] &&
 	    !(o->reader->leaf.snapshot.model = strdup(choices.model_name)))
-		status = no_memory(o);
+		status = kvt_no_memory(o->err, o->path);
 	free(choices.model_name);
 	return status;
 }
@@ -260,7 +255,7 @@ static enum kvt_status say_all(struct kvt_mlx *o)
 	char *said = calloc(1, MOST_SAID);
 
 	if (!said)
-		return no_memory(o);
+		return kvt_no_memory(o->err, o->path);
 	o->reader->leaf.said = said;
 	if (c->nlost)
 		say(said,

@@ -274,7 +274,7 @@ enum kvt_status kvt_model_config_parse(struct kvt_model_config *out, const char 
 	enum kvt_status status;
 
 	if (!c)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	c->hints = hints;
 	c->out = &config;
 	if (!(status = kvt_json_parse_python(&root, text, nbytes, name, err)))

@@ -196,7 +196,7 @@ enum kvt_status kvt_config_enter_kind(struct config *c, int kind)
 				c->in.name, per_layer, LL(at));
 	c->layer = json_copy((json_t *)(uintptr_t)c->in.object);
 	if (!c->layer || json_object_update(c->layer, (json_t *)(uintptr_t)first))
-		return kvt_fail(c->in.err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(c->in.err, NULL);
 	c->of_all = c->in.object;
 	c->in.object = c->layer;
 	return KVT_OK;

@@ -789,7 +789,7 @@ enum kvt_status kvt_gguf_model(struct kvt_model_config *out, const struct kvt_gg
 	bool recurrent = false;
 
 	if (!r)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	*out = (struct kvt_model_config){ .block_size = 16, .cache_dtype = "float16" };
 	r->gguf = gguf;
 	r->out = out;

@@ -41,7 +41,7 @@ static enum kvt_status read_part(uint8_t **head, struct kvt_gguf *out, bool *mor
 
 	*more = false;
 	if (!(*head = malloc(nhead ? (size_t)nhead : 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if ((status = kvt_file_pread(file, *head, nhead, 0, err)))
 		return status;
 	return kvt_gguf_parse(out, more, *head, nhead, file->nbytes, file->path, err);

@@ -82,7 +82,7 @@ static enum kvt_status parse_file(struct kvt_model_config *out,
 				"%s: has %lld bytes, more than the %d of a config.json",
 				file->path, LL(file->nbytes), MOST);
 	if (!(text = malloc((size_t)file->nbytes + 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (!(status = kvt_file_pread(file, text, file->nbytes, 0, err)))
 		status = parse(out, text, (size_t)file->nbytes, file->path, hints, err);
 	if (!status)

@@ -77,7 +77,7 @@ enum kvt_status kvt_params_text(char **out, const char *text, size_t nbytes,
 	if (!status && json_is_object(root) && is_params(root) &&
 	    !(status = translate(config, root, name, err)) &&
 	    !(*out = kvt_json_dump(config, 0)))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	json_decref(root);
 	json_decref(config);
 	return status;

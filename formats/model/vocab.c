@@ -73,7 +73,7 @@ enum kvt_status kvt_vocab_init(struct kvt_vocab *v, const struct kvt_gguf *g,
 				g->path);
 	v->token = calloc((size_t)tokens->n + 1, sizeof(*v->token));
 	if (!v->token)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	at = tokens->value;
 	for (v->n = 0; v->n < tokens->n; v->n++) {
 		int64_t length;
@@ -198,7 +198,7 @@ enum kvt_status kvt_vocab_text(char **out, int64_t *nbytes, const struct kvt_voc
 					v->gguf->path, LL(n), LONGEST >> 20);
 	}
 	if (!(*out = malloc((size_t)room + 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < n; i++)
 		*nbytes += take_token(*out + *nbytes, v, ids[i]);
 	(*out)[*nbytes] = '\0';

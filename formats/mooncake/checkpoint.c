@@ -123,7 +123,7 @@ static enum kvt_status take_state(struct kvt_mooncake_checkpoint *out,
 				pb->name, (unsigned long long)f->value,
 				LL(STATE + (NODE + FREE) * n), LL(n));
 	if (!(out->extent = calloc((size_t)n + 1, sizeof(*out->extent))))
-		return kvt_fail(pb->err, KVT_SYSTEM, "%s: out of memory", pb->name);
+		return kvt_no_memory(pb->err, pb->name);
 	node = state + STATE;
 	for (int64_t i = 0; !status && i < n; i++, node += NODE)
 		if (node[NODE_USED])

@@ -38,7 +38,7 @@ static enum kvt_status read_whole(struct kvt_mooncake *o, uint8_t **out, int64_t
 				"%s: has %lld bytes, expected at most %lld",
 				file_at(o, *file)->path, LL(*nbytes), LL(most));
 	if (!(*out = malloc((size_t)*nbytes + 1)))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	status = kvt_file_read(file_at(o, *file), *out, *nbytes, 0, o->err);
 	if (status) {
 		free(*out);
@@ -268,7 +268,7 @@ enum kvt_status kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tr
 				o->path);
 	/* one file that all reads are of stays open */
 	path = kvt_path_join(tree->path, tree->file[data].name, "");
-	status = !path ? kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path) :
+	status = !path ? kvt_no_memory(o->err, o->path) :
 			 kvt_files_open(&o->reader->files, &index, path, o->err);
 	free(path);
 	if (status)

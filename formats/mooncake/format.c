@@ -207,8 +207,7 @@ static enum kvt_status open_lmcache(struct kvt_mooncake *o)
 		char *text = strdup(v->key);
 
 		status = text ? kvt_lmcache_add(&l, text, &part) :
-				kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-					 o->path);
+				kvt_no_memory(o->err, o->path);
 	}
 	if (!status)
 		status = kvt_lmcache_open(&l);

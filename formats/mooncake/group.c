@@ -161,7 +161,7 @@ static enum kvt_status share_layers(struct kvt_mooncake *o, struct kvt_group *gr
 	o->reader->leaf.snapshot.has_parallel = true;
 	group->layer_ids = calloc((size_t)n + 1, sizeof(*group->layer_ids));
 	if (!group->layer_ids)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	for (int64_t l = 0; l < n; l++)
 		group->layer_ids[l] = (uint32_t)(axis->rank * n + l);
 	return KVT_OK;

@@ -50,7 +50,7 @@ enum kvt_status kvt_mooncake_sum_is(bool *out, const struct kvt_file *file,
 	int64_t n;
 
 	if (!bytes)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+		return kvt_no_memory(err, file->path);
 	for (int64_t done = 0; !status && done < r->nbytes; done += n) {
 		n = r->nbytes - done < READ_BYTES ? r->nbytes - done : READ_BYTES;
 		if (!(status = kvt_file_read(file, bytes, n, r->value + done, err)))
@@ -160,7 +160,7 @@ static enum kvt_status scan_file(struct scan *s)
 	int64_t next = 0;
 
 	if (!bytes)
-		return kvt_fail(s->o->err, KVT_SYSTEM, "%s: out of memory", s->o->path);
+		return kvt_no_memory(s->o->err, s->o->path);
 	while (!status && next + HEAD <= s->file->nbytes) {
 		int64_t begin = next, n = s->file->nbytes - begin;
 

@@ -88,9 +88,9 @@ enum kvt_status kvt_mooncake_values_add(struct kvt_mooncake_values *values,
 				"%s: key %lld has %lld bytes, expected 1 to %d", name, LL(n),
 				LL(ntext), KVT_MOONCAKE_KEY);
 	if (!KVT_GROW(&values->value, n))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
+		return kvt_no_memory(err, name);
 	if (!(copy = malloc((size_t)ntext + 1)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
+		return kvt_no_memory(err, name);
 	memcpy(copy, text, (size_t)ntext);
 	copy[ntext] = '\0';
 	values->value[n] = *value;

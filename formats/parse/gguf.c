@@ -260,7 +260,7 @@ enum kvt_status kvt_gguf_parse(struct kvt_gguf *out, bool *more, const uint8_t *
 				  "%s: its header tells of %llu keys, more than there is room for: it is cut or damaged",
 				  path, (unsigned long long)n);
 	if (!status && n && !(out->key = calloc((size_t)n, sizeof(*out->key))))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	for (; !status && out->nkeys < (int64_t)n; out->nkeys++)
 		status = take_key(&w, &out->key[out->nkeys]);
 	if (!status)

@@ -106,7 +106,7 @@ enum kvt_status kvt_json_parse(json_t **out, const char *text, size_t nbytes,
 				MAX_DEPTH);
 	json = kvt_json_load(text, nbytes, 0, &why);
 	if (!json && json_error_code(&why) == json_error_out_of_memory)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
+		return kvt_no_memory(err, name);
 	if (!json)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: line %d: %.200s", name,
 				why.line, why.text);
@@ -172,7 +172,7 @@ enum kvt_status kvt_json_parse_python(json_t **out, const char *text, size_t nby
 	if (n == nbytes)
 		return kvt_json_parse(out, text, nbytes, name, err);
 	if (!(quoted = malloc(n)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", name);
+		return kvt_no_memory(err, name);
 	quote_words(quoted, text, nbytes);
 	status = kvt_json_parse(out, quoted, n, name, err);
 	free(quoted);
@@ -268,7 +268,7 @@ enum kvt_status kvt_json_copy_string(char **out, const struct kvt_json *in,
 	if ((status = kvt_json_string(&s, in, key)) || !s)
 		return status;
 	if (!(copy = strdup(s)))
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	free(*out);
 	*out = copy;
 	return KVT_OK;

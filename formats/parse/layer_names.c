@@ -67,5 +67,5 @@ enum kvt_status kvt_layers_tables(struct kvt_group *group,
 		group->layer_ids[i] = (uint32_t)layer[i].number;
 		ok = (group->layer_names[i] = strdup(layer[i].name)) != NULL;
 	}
-	return ok ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "%s: out of memory", where);
+	return ok ? KVT_OK : kvt_no_memory(err, where);
 }

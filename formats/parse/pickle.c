@@ -55,11 +55,6 @@ static enum kvt_status malformed(const struct machine *m, const char *what)
 			what, (long long)(m->at - m->begin));
 }
 
-static enum kvt_status no_memory(const struct machine *m)
-{
-	return kvt_fail(m->err, KVT_SYSTEM, "%s: out of memory", m->name);
-}
-
 /* ---- nodes and the stack ------------------------------------------------ */
 
 static enum kvt_status push(struct machine *m, int32_t node)
@@ -69,7 +64,7 @@ static enum kvt_status push(struct machine *m, int32_t node)
 				"%s: pickle: stack deeper than %d",
 				m->name, MAX_STACK);
 	if (!KVT_GROW(&m->stack, m->depth))
-		return no_memory(m);
+		return kvt_no_memory(m->err, m->name);
 	m->stack[m->depth++] = node;
 	return KVT_OK;
 }
@@ -80,7 +75,7 @@ static enum kvt_status push_new(struct machine *m, const struct kvt_pickle_node 
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
 				"%s: pickle of more than %d objects", m->name, MAX_NODES);
 	if (m->out->count == INT32_MAX || !KVT_GROW(&m->out->node, m->out->count))
-		return no_memory(m);
+		return kvt_no_memory(m->err, m->name);
 	m->out->node[m->out->count++] = *node;
 	return push(m, m->out->count - 1);
 }
@@ -107,7 +102,7 @@ static enum kvt_status add_item(struct machine *m, struct kvt_pickle_items *item
 	if (m->out->node[node].kind == KVT_PICKLE_MARK)
 		return malformed(m, "a mark among data");
 	if (items->count == INT32_MAX || !KVT_GROW(&items->node, items->count))
-		return no_memory(m);
+		return kvt_no_memory(m->err, m->name);
 	items->node[items->count++] = node;
 	return KVT_OK;
 }
@@ -177,7 +172,7 @@ static enum kvt_status put(struct machine *m, uint32_t i)
 		return malformed(m, "a memo of nothing, or with holes");
 	if (i == (uint32_t)m->nmemo) {
 		if (!KVT_GROW(&m->memo, m->nmemo))
-			return no_memory(m);
+			return kvt_no_memory(m->err, m->name);
 		m->nmemo++;
 	}
 	m->memo[i] = m->stack[m->depth - 1];

@@ -157,7 +157,7 @@ static enum kvt_status find_end(struct zip *z)
 		return malformed(z, "ends", size);
 	n = n < size ? n : size;
 	if (!(tail = malloc((size_t)n)))
-		return kvt_fail(z->err, KVT_SYSTEM, "%s: out of memory", z->file->path);
+		return kvt_no_memory(z->err, z->file->path);
 	if (!(status = kvt_file_read(z->file, tail, n, size - n, z->err))) {
 		int64_t i = n - END_BYTES;
 
@@ -235,8 +235,7 @@ static enum kvt_status take_name(char **out, struct zip *z, const uint8_t *name,
 	if (!n || n > MAX_NAME)
 		return malformed(z, "name of 0 or more than 4096 bytes", at);
 	*out = strndup((const char *)name, (size_t)n);
-	return *out ? KVT_OK : kvt_fail(z->err, KVT_SYSTEM, "%s: out of memory",
-					z->file->path);
+	return *out ? KVT_OK : kvt_no_memory(z->err, z->file->path);
 }
 
 /* One entry of the directory; 'left' bytes of it are there. */
@@ -335,8 +334,7 @@ static enum kvt_status read_local(struct zip *z, const struct facts *f,
 		return malformed(z, "member goes beyond the directory", at);
 	if (nbytes == NONE32 || stored == NONE32) {
 		if (!(extra = malloc((size_t)nextra + 1)))
-			return kvt_fail(z->err, KVT_SYSTEM, "%s: out of memory",
-					z->file->path);
+			return kvt_no_memory(z->err, z->file->path);
 		if (!(status = kvt_file_read(z->file, extra, nextra, m->data - nextra,
 					     z->err)))
 			status = read_extra(z, wide, 2, extra, nextra, at);
@@ -370,7 +368,7 @@ static enum kvt_status check_names(const struct zip *z)
 	enum kvt_status status = KVT_OK;
 
 	if (!name)
-		return kvt_fail(z->err, KVT_SYSTEM, "%s: out of memory", z->file->path);
+		return kvt_no_memory(z->err, z->file->path);
 	for (int64_t i = 0; i < n; i++)
 		name[i] = z->out->member[i].name;
 	qsort(name, (size_t)n, sizeof(*name), by_name);
@@ -429,7 +427,7 @@ enum kvt_status kvt_zip_read(struct kvt_zip *out, const struct kvt_file *file,
 	directory = malloc((size_t)z.nbytes + 1);
 	out->member = calloc((size_t)z.count + 1, sizeof(*out->member));
 	if (!directory || !out->member)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+		status = kvt_no_memory(err, file->path);
 	else if (!(status = kvt_file_read(file, directory, z.nbytes, z.end, err)))
 		status = read_members(&z, directory);
 	free(directory);

@@ -155,7 +155,7 @@ static enum kvt_status gather_shards(struct opening *o)
 	enum kvt_status status = KVT_OK;
 
 	if (!ranked)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	for (i = 0; !status && i < o->count; i += n) {
 		const struct kvt_hicache_name page = name_of(o, i);
 
@@ -211,7 +211,7 @@ static enum kvt_status gather_halves(struct opening *o)
 	enum kvt_status status = KVT_OK;
 
 	if (!half)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	for (int64_t i = 0; i < o->count; i++) {
 		struct kvt_hicache_name name = name_of(o, i);
 
@@ -322,7 +322,7 @@ static enum kvt_status describe(struct opening *o)
 				o->path);
 	group->shape.n[KVT_AXIS_B] = o->count / o->shards;
 	if (o->name.model.n && !(s->model = kvt_name_part_copy(&o->name.model)))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	return KVT_OK;
 }
 
@@ -389,7 +389,7 @@ static enum kvt_status add_pages(struct opening *o)
 		char **called = &group->block_names[i / o->shards];
 
 		if (!*called && !(*called = kvt_name_part_copy(&name.hash)))
-			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+			return kvt_no_memory(o->err, o->path);
 		status = add_file(o, i);
 	}
 	return status;
@@ -403,7 +403,7 @@ static enum kvt_status open_pages(struct opening *o)
 		return status;
 	o->file = calloc((size_t)o->tree.count + 1, sizeof(*o->file));
 	if (!o->file)
-		status = kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		status = kvt_no_memory(o->err, o->path);
 	else if (o->hints->inspector)
 		status = kvt_hicache_check_pools(&o->tree, o->hints, o->err);
 	if (!status && !(status = choose_pages(o)) &&

@@ -323,7 +323,7 @@ enum kvt_status kvt_hicache_check_pools(const struct kvt_tree *tree,
 	o.set = calloc(MAX_SETS, sizeof(*o.set));
 	o.page = calloc((size_t)tree->count + 1, sizeof(*o.page));
 	if (!o.set || !o.page)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", tree->path);
+		status = kvt_no_memory(err, tree->path);
 	else if (!take_files(&o))
 		status = kvt_fail(err, KVT_UNSUPPORTED,
 				  "%s: has pages of more than %d pools and ranks; give the folder of fewer",

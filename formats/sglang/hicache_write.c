@@ -160,7 +160,7 @@ static enum kvt_status create_page(struct writing *w, int64_t block)
 	    (status = kvt_shape_nbytes(&nbytes, &shape, w->err)))
 		return status;
 	if (!(path = kvt_path_join(w->writer->temporary, name, "")))
-		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(w->err, NULL);
 	if (!(status = kvt_files_create(files, &file, path, nbytes, w->err)))
 		status = kvt_pages_add_part(w->writer->flat, w->group, &box, file, 0,
 					     w->err);

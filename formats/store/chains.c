@@ -46,7 +46,7 @@ enum kvt_status kvt_chains_reserve(struct kvt_chains *order, int64_t requests,
 	order->chain = calloc((size_t)requests + 1, sizeof(*order->chain));
 	order->runs = calloc((size_t)runs + 1, sizeof(*order->runs));
 	if (!order->chain || !order->runs)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", where);
+		return kvt_no_memory(err, where);
 	return KVT_OK;
 }
 
@@ -227,7 +227,7 @@ enum kvt_status kvt_chains_order(struct kvt_chains *out, struct kvt_chunks *c,
 	enum kvt_status status;
 
 	if (!node || !way) {
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", c->where);
+		status = kvt_no_memory(err, c->where);
 	} else {
 		link_nodes(node, c);
 		if (!(status = measure(node, way, c, err)) &&

@@ -26,18 +26,13 @@
 
 enum { MAX_LIST = 64 << 20 };		/* bytes */
 
-static enum kvt_status no_memory(const struct kvt_chunks *c, struct kvt_error *err)
-{
-	return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", c->where);
-}
-
 enum kvt_status kvt_chunks_add(struct kvt_chunks *c, const struct kvt_chunk *chunk,
 			       struct kvt_error *err)
 {
 	int64_t n = c->count;
 
 	if (!KVT_GROW(&c->chunk, n))
-		return no_memory(c, err);
+		return kvt_no_memory(err, c->where);
 	c->chunk[c->count++] = *chunk;
 	return KVT_OK;
 }
@@ -121,7 +116,7 @@ enum kvt_status kvt_chunks_sort(struct kvt_chunks *c, int64_t *layers,
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: holds no chunk", c->where);
 	qsort(c->chunk, (size_t)c->count, sizeof(*c->chunk), by_id);
 	if (!(c->run = calloc((size_t)c->count, sizeof(*c->run))))
-		return no_memory(c, err);
+		return kvt_no_memory(err, c->where);
 	for (int64_t i = 0; i < c->count; i++) {
 		if (!i || strcmp(c->chunk[i].id, c->chunk[i - 1].id))
 			c->run[c->nruns++] = (struct kvt_chunk_run){ i, 0, -1 };
@@ -239,7 +234,7 @@ static enum kvt_status check_names(const struct kvt_chains *order, const char *p
 	if (!order->count)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: names no request", path);
 	if (!(by_name = calloc((size_t)order->count, sizeof(*by_name))))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	for (int64_t i = 0; i < order->count; i++)
 		by_name[i] = &order->chain[i];
 	qsort(by_name, (size_t)order->count, sizeof(*by_name), by_request);
@@ -320,7 +315,7 @@ static enum kvt_status name_blocks(struct kvt_group *group, const struct kvt_chu
 		return KVT_OK;
 	group->block_names = calloc((size_t)used + 1, sizeof(char *));
 	if (!group->block_names)
-		return no_memory(c, err);
+		return kvt_no_memory(err, c->where);
 	for (int64_t i = 0; i < c->nruns; i++) {
 		const struct kvt_chunk_run *run = &c->run[i];
 
@@ -328,7 +323,7 @@ static enum kvt_status name_blocks(struct kvt_group *group, const struct kvt_chu
 			continue;
 		group->block_names[run->block] = strdup(c->chunk[run->first].id);
 		if (!group->block_names[run->block])
-			return no_memory(c, err);
+			return kvt_no_memory(err, c->where);
 	}
 	return KVT_OK;
 }
@@ -400,7 +395,7 @@ static enum kvt_status set_tables(struct kvt_reader *reader, struct kvt_request 
 		request->blocks[g] = table;
 		request->nblocks[g] = n;
 		if (!table)
-			return no_memory(c, err);
+			return kvt_no_memory(err, c->where);
 		for (int64_t i = 0; i < chain->count; i++) {
 			const struct kvt_chunk_run *run = &c->run[chain->run[i]];
 			int64_t tokens = c->chunk[run->first].tokens;
@@ -422,7 +417,7 @@ static enum kvt_status set_ids(struct kvt_request *request, const struct kvt_chu
 	request->token_ids = calloc((size_t)request->ntokens + 1,
 				    sizeof(*request->token_ids));
 	if (!request->token_ids)
-		return no_memory(c, err);
+		return kvt_no_memory(err, c->where);
 	for (int64_t i = 0; i < chain->count; i++) {
 		const struct kvt_chunk *chunk = &c->chunk[c->run[chain->run[i]].first];
 
@@ -482,7 +477,7 @@ static enum kvt_status add_request(struct kvt_reader *reader, const struct kvt_c
 	s->nrequests++;
 	request->first_token = chain->first;
 	if (!(request->id = strdup(chain->request)))
-		return no_memory(c, err);
+		return kvt_no_memory(err, c->where);
 	if ((status = set_ids(request, c, chain, err)))
 		return status;
 	return set_tables(reader, request, c, chain, block_size, err);
@@ -530,7 +525,7 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 	reader->leaf.snapshot.request = calloc((size_t)order->count + 1,
 					  sizeof(*reader->leaf.snapshot.request));
 	if (!reader->leaf.snapshot.request)
-		return no_memory(c, err);
+		return kvt_no_memory(err, c->where);
 	for (int64_t r = 0; !status && r < order->count; r++)
 		status = add_request(reader, c, &order->chain[r], order->listed,
 				     block_size, err);

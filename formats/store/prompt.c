@@ -148,10 +148,9 @@ static enum kvt_status reserve(struct kvt_named *n, const char *path,
 
 		n->name[i] = calloc((size_t)most + 1, sizeof(*n->name[i]));
 		if (!n->name[i])
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+			return kvt_no_memory(err, path);
 	}
-	return n->name && n->count ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+	return n->name && n->count ? KVT_OK : kvt_no_memory(err, path);
 }
 
 static enum kvt_status name_prompt(struct kvt_named *n, int64_t i,
@@ -293,7 +292,7 @@ static enum kvt_status find_missing(struct kvt_sought *q, const bool *there,
 {
 	q->missing = calloc((size_t)q->files / 2 + 2, sizeof(*q->missing));
 	if (!q->missing)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	for (int64_t i = 0; i < q->files; i++) {
 		struct kvt_range *last = q->nmissing ?
 					 &q->missing[q->nmissing - 1] : NULL;
@@ -329,14 +328,14 @@ enum kvt_status kvt_sought_add(struct kvt_leaf *leaf, const struct kvt_prompt *p
 	enum kvt_status status;
 
 	if (!KVT_GROW(&leaf->sought, leaf->nsought))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", leaf->path);
+		return kvt_no_memory(err, leaf->path);
 	q = &leaf->sought[leaf->nsought++];
 	*q = (struct kvt_sought){ .prompt = strdup(prompt->name), .files = count,
 				  .tokens = prompt->ntokens, .each = each,
 				  .reached = reached };
 	snprintf(q->group, sizeof(q->group), "%s", group);
 	if (!q->prompt)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", leaf->path);
+		return kvt_no_memory(err, leaf->path);
 	if (!(status = find_missing(q, there, leaf->path, err)))
 		tell(q, hints);
 	return status;

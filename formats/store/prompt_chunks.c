@@ -37,8 +37,7 @@ static enum kvt_status take_prompt(struct kvt_chains *out, int64_t *used, int64_
 	struct kvt_chain *chain = &out->chain[out->count++];
 	int64_t n = out->named.count[i], left = prompt->ntokens;
 	bool *there = calloc((size_t)n + 1, sizeof(*there));
-	enum kvt_status status = there ? KVT_OK :
-		kvt_fail(err, KVT_SYSTEM, "%s: out of memory", c->where);
+	enum kvt_status status = there ? KVT_OK : kvt_no_memory(err, c->where);
 
 	*chain = (struct kvt_chain){ prompt->name, 0, &out->runs[*used], 0 };
 	for (int64_t k = 0; !status && k < n; k++, left -= c->full) {

@@ -51,7 +51,7 @@ static enum kvt_status make_index(struct index *out, const struct kvt_group *gro
 
 	*out = (struct index){ 0, calloc((size_t)n + 1, sizeof(*out->entry)) };
 	if (!out->entry)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	for (int64_t b = 0; b < n; b++) {
 		const char *name = group->block_names[b];
 		size_t length = name ? strcspn(name, ":") : 0;
@@ -100,7 +100,7 @@ struct placing {
 
 static enum kvt_status no_memory(const struct placing *p)
 {
-	return kvt_fail(p->err, KVT_SYSTEM, "%s: out of memory", p->reader->leaf.path);
+	return kvt_no_memory(p->err, p->reader->leaf.path);
 }
 
 static bool has_name(const void *context, const char *name)
@@ -322,7 +322,7 @@ enum kvt_status kvt_prompt_place(struct kvt_reader *reader, const struct kvt_hin
 				"%s: --prompt: its names are no hashes that kvtool knows how to make",
 				reader->leaf.path);
 	if (!(p = calloc(1, sizeof(*p))))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", reader->leaf.path);
+		return kvt_no_memory(err, reader->leaf.path);
 	*p = (struct placing){ .reader = reader, .hints = hints, .err = err };
 	status = place(p);
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {

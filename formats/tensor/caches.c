@@ -180,7 +180,7 @@ enum kvt_status kvt_caches_fit(struct kvt_reader *reader, struct kvt_manifest *m
 	    (status = kvt_caches_check(manifest, path, err)))
 		return status;
 	if (!(start = starts_of(c, manifest->skip)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	status = place_all(reader, manifest, start, index, err);
 	free(start);
 	if (status)

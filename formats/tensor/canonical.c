@@ -196,7 +196,7 @@ static enum kvt_status measure(struct kvt_rows *out, const struct kvt_snapshot *
 	for (int g = 0; g < s->ngroups; g++)
 		n += s->group[g].shape.n[KVT_AXIS_B];
 	if (!(block = calloc((size_t)n + 1, sizeof(*block))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	n = 0;
 	for (int g = 0; g < s->ngroups && !status; g++) {
 		const struct kvt_group *group = &s->group[g];

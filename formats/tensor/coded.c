@@ -330,7 +330,7 @@ static enum kvt_status say(struct kvt_reader *reader, const struct kvt_coded *c,
 		return KVT_OK;
 	memcpy(leaf->decoded, text, sizeof(text));
 	if (!(from = malloc(sizeof(text) + 40)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", leaf->path);
+		return kvt_no_memory(err, leaf->path);
 	snprintf(from, sizeof(text) + 40, "transformers, decoded from %s", text);
 	leaf->snapshot.source_format = from;
 	return KVT_OK;

@@ -336,7 +336,7 @@ enum kvt_status kvt_names_guess(char **out, const struct kvt_tensors *tensors,
 	for (int64_t i = 0; good && i < g.nfamilies; i++)
 		good = add_readings(&g, &g.family[i]);
 	if (!good || !add_four(&g)) {
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		status = kvt_no_memory(err, path);
 	} else if (g.nreadings == 1 && g.reading->tensors == g.total &&
 		   !g.reading->lists) {
 		*out = g.reading->names;

@@ -29,7 +29,7 @@ static enum kvt_status read_npy(struct kvt_tensors *out, const struct kvt_file *
 				file->path, h.rank, KVT_TENSOR_MAX_RANK);
 	if (!(out->tensor = calloc(1, sizeof(*out->tensor))) ||
 	    !(out->tensor->name = strdup("")))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+		return kvt_no_memory(err, file->path);
 	out->count = 1;
 	out->data = h.data;
 	out->tensor->dtype = h.dtype;
@@ -174,7 +174,7 @@ static enum kvt_status take(struct kvt_tensors *all, struct kvt_reader *reader, 
 		char *name = full_name(leaf, from->tensor[i].name, from->count == 1);
 
 		if (!name)
-			return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+			return kvt_no_memory(err, path);
 		*t = from->tensor[i];
 		from->tensor[i] = (struct kvt_tensor){ 0 };
 		free(t->name);
@@ -263,7 +263,7 @@ static enum kvt_status layer_files_open(struct kvt_reader *reader, const char *p
 		return status;
 	if (!(status = check_kinds(&tree, err)) &&
 	    !(all.tensor = calloc(2 * (size_t)tree.count + 1, sizeof(*all.tensor))))
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		status = kvt_no_memory(err, path);
 	for (int64_t i = 0; !status && i < tree.count; i++)
 		status = read_file(&all, reader, &tree, i, err);
 	kvt_tree_free(&tree);

@@ -37,7 +37,7 @@ static enum kvt_status read_rows(int64_t **out, const struct kvt_tensors *tensor
 	bytes = malloc((size_t)nbytes);
 	*out = malloc((size_t)batch->rows * sizeof(**out));
 	if (!bytes || !*out)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+		status = kvt_no_memory(err, file->path);
 	else
 		status = kvt_file_read(file, bytes, nbytes, tensors->data + t->begin,
 				       err);

@@ -56,7 +56,7 @@ static enum kvt_status read_array(struct kvt_tensor *out, const struct kvt_file 
 	memcpy(out->shape, header.shape, sizeof(out->shape));
 	memcpy(out->type, header.descr, sizeof(out->type));
 	if (!(out->name = strndup(m->name, nname - 4)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+		return kvt_no_memory(err, file->path);
 	return KVT_OK;
 }
 
@@ -73,7 +73,7 @@ enum kvt_status kvt_npz_read(struct kvt_tensors *out, const struct kvt_file *fil
 	if (out->tensor)
 		status = kvt_tensors_sums(out, &zip, false, err);
 	else
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+		status = kvt_no_memory(err, file->path);
 	while (!status && out->count < zip.count) {
 		status = read_array(&out->tensor[out->count], file,
 				    &zip.member[out->count], err);

@@ -41,7 +41,7 @@ static enum kvt_status look_at(bool *set, const struct kvt_reader *reader, int g
 	if ((status = kvt_shape_nbytes(&n, &shape, err)))
 		return status;
 	if (!(bytes = malloc((size_t)n)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = kvt_flat_read(&reader->flat[g], &reader->files, group, &box, bytes, err);
 	*set = false;
 	for (int64_t i = 0; !status && i < n; i++)
@@ -105,7 +105,7 @@ enum kvt_status kvt_tell_padding(struct kvt_reader *reader, struct kvt_error *er
 		if (!width || dims - width < LEAST)
 			continue;
 		if (!say_padding(reader, group, width))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 	}
 	return KVT_OK;
 }
@@ -131,7 +131,7 @@ static enum kvt_status check_zeros(const struct kvt_tensor *t, int64_t data,
 	enum kvt_status status = KVT_OK;
 
 	if (!bytes)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+		return kvt_no_memory(err, file->path);
 	for (int64_t row = 0; !status && row < rows; row += step) {
 		int64_t at = data + t->begin + (row * padded + width) * elem;
 

@@ -67,7 +67,7 @@ static enum kvt_status describe(struct part *out, const struct kvt_snapshot *s, 
 	snprintf(name, sizeof(name), "%s%s", s->ngroups == 1 ? "kv_cache" : group->id,
 		 k < 0 ? "" : k ? ".v" : ".k");
 	if (!(out->tensor.name = strdup(name)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	return KVT_OK;
 }
 

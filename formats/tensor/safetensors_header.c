@@ -131,7 +131,7 @@ static enum kvt_status take_tensor(struct kvt_tensors *out, const char *name,
 				"%s: header entry '%.100s' describes no tensor",
 				in->name, name);
 	if (!(tensor.name = strdup(name)))
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	/* from here on the name is freed with the list */
 	out->tensor[out->count++] = tensor;
 	if ((status = take_type(&tensor, &bits, &object)) ||
@@ -151,8 +151,7 @@ static enum kvt_status add_note(struct kvt_tensors *out, const char *key,
 	struct kvt_note *note = &out->note[out->nnotes++];
 
 	*note = (struct kvt_note){ strdup(key), strdup(text) };
-	return note->name && note->text ? KVT_OK :
-	       kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+	return note->name && note->text ? KVT_OK : kvt_no_memory(in->err, in->name);
 }
 
 static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entry,
@@ -167,7 +166,7 @@ static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entr
 		return kvt_fail(in->err, KVT_BAD_INPUT,
 				"%s: __metadata__ is not an object", in->name);
 	if (!(out->note = calloc(json_object_size(entry) + 1, sizeof(*out->note))))
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	json_object_foreach((json_t *)entry, key, value) {
 		if (!json_is_string(value))
 			return kvt_fail(in->err, KVT_BAD_INPUT,
@@ -181,8 +180,7 @@ static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entr
 		if ((status = kvt_json_string(&text, &metadata, key)))
 			return status;
 		if (!(out->manifest = strdup(text)))
-			return kvt_fail(in->err, KVT_SYSTEM,
-					"%s: out of memory", in->name);
+			return kvt_no_memory(in->err, in->name);
 	}
 	return KVT_OK;
 }
@@ -226,7 +224,7 @@ static enum kvt_status take_header(struct kvt_tensors *out, int64_t ndata,
 	json_t *entry;
 
 	if (!(out->tensor = calloc(n ? n : 1, sizeof(*out->tensor))))
-		return kvt_fail(in->err, KVT_SYSTEM, "%s: out of memory", in->name);
+		return kvt_no_memory(in->err, in->name);
 	json_object_foreach((json_t *)in->object, name, entry) {
 		if (!strcmp(name, "__metadata__"))
 			status = take_metadata(out, entry, in);
@@ -292,7 +290,7 @@ enum kvt_status kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file 
 				file->path, (long long)ntext,
 				(long long)(size - 8 < MAX_JSON ? size - 8 : MAX_JSON));
 	if (!(text = malloc((size_t)ntext + 1)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", file->path);
+		return kvt_no_memory(err, file->path);
 	if (!(status = kvt_file_read(file, text, ntext, 8, err)))
 		status = kvt_tensors_parse(out, text, ntext, size - 8 - ntext,
 					   file->path, err);

@@ -41,8 +41,7 @@ static enum kvt_status make_room(struct filling *f, int64_t heads)
 				f->group->id);
 	f->heads = heads;
 	f->scale = calloc((size_t)(layers * 2 * heads) + 1, sizeof(*f->scale));
-	return f->scale ? KVT_OK :
-	       kvt_fail(f->err, KVT_SYSTEM, "%s: out of memory", f->path);
+	return f->scale ? KVT_OK : kvt_no_memory(f->err, f->path);
 }
 
 static enum kvt_status check_all(const struct filling *f)
@@ -101,7 +100,7 @@ static enum kvt_status take_tensor(struct filling *f, const struct kvt_file *fil
 				"%s: %.100s has %lld numbers, others have %lld", f->path,
 				t->name, LL(n), LL(f->heads));
 	if (!(bytes = malloc((size_t)(n * elem) + 1)))
-		return kvt_fail(f->err, KVT_SYSTEM, "%s: out of memory", f->path);
+		return kvt_no_memory(f->err, f->path);
 	status = kvt_file_read(file, bytes, n * elem, data + t->begin, f->err);
 	for (int64_t h = 0; !status && h < n; h++)
 		f->scale[(l * 2 + half) * n + h] =

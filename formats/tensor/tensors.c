@@ -52,7 +52,7 @@ enum kvt_status kvt_tensors_sums(struct kvt_tensors *out, const struct kvt_zip *
 	enum kvt_status status = KVT_OK;
 
 	if (!(out->proof = calloc(1, sizeof(*out->proof))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; !status && i < zip->count; i++) {
 		const struct kvt_zip_member *m = &zip->member[i];
 
@@ -132,7 +132,7 @@ enum kvt_status kvt_tensors_index(struct kvt_tensors *tensors, const char *path,
 
 	tensors->by_name = calloc(n ? n : 1, sizeof(*tensors->by_name));
 	if (!tensors->by_name)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	for (size_t i = 0; i < n; i++)
 		tensors->by_name[i] = &tensors->tensor[i];
 	qsort(tensors->by_name, n, sizeof(*tensors->by_name), by_name);
@@ -370,7 +370,7 @@ enum kvt_status kvt_tensors_layers(struct kvt_layer **out, int64_t *count, bool 
 	enum kvt_status status;
 
 	if (!layer)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	*count = 0;
 	if (!tensors->count)
 		status = kvt_fail(err, KVT_BAD_INPUT, "%s: has no tensors", path);

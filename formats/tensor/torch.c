@@ -109,7 +109,7 @@ static enum kvt_status read_pickle(struct torch_walk *w, const struct kvt_zip_me
 				"%s: %.100s has %lld bytes, at most %d are supported",
 				w->file->path, m->name, (long long)m->nbytes, MAX_PICKLE);
 	if (!(bytes = malloc((size_t)m->nbytes + 1)))
-		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
+		return kvt_no_memory(w->err, w->file->path);
 	if (!(status = kvt_torch_take(w, bytes, m->nbytes, m->data)) &&
 	    !(status = kvt_pickle_read(&w->pickle, bytes, m->nbytes, w->file->path,
 				       w->err))) {

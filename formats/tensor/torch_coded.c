@@ -364,7 +364,7 @@ enum kvt_status kvt_torch_coded(struct kvt_coded **out, const struct torch_walk 
 	enum kvt_status status;
 
 	if (!c.out)
-		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
+		return kvt_no_memory(w->err, w->file->path);
 	c.out->quantiser = c.quantiser = pair ? "HQQ" : "quanto";
 	if (pair && node_at(&c, n->items.node[0])->kind == KVT_PICKLE_TENSOR &&
 	    node_at(&c, n->items.node[1])->kind == KVT_PICKLE_DICT)

@@ -35,12 +35,12 @@ static enum kvt_status add(struct kvt_tensor **out, struct torch_walk *w)
 	struct kvt_tensor *tensor;
 
 	if (!KVT_GROW(&list->tensor, list->count))
-		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
+		return kvt_no_memory(w->err, w->file->path);
 	tensor = &list->tensor[list->count];
 	*tensor = (struct kvt_tensor){
 		.name = strdup(w->path[0] ? w->path : "tensor"), .held = w->held };
 	if (!tensor->name)
-		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
+		return kvt_no_memory(w->err, w->file->path);
 	list->count++;
 	*out = tensor;
 	return KVT_OK;
@@ -641,13 +641,12 @@ static enum kvt_status add_note(struct torch_walk *w, const struct kvt_pickle_no
 	if (!w->path[0] || out->nnotes == MAX_NOTES)
 		return KVT_OK;
 	if (!out->note && !(out->note = calloc(MAX_NOTES, sizeof(*out->note))))
-		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
+		return kvt_no_memory(w->err, w->file->path);
 	note = &out->note[out->nnotes++];
 	note->name = strdup(w->path);
 	note->text = n->kind == KVT_PICKLE_STRING ?
 		     strndup(n->text, (size_t)n->ntext) : strdup(number);
-	return note->name && note->text ? KVT_OK :
-	       kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", w->file->path);
+	return note->name && note->text ? KVT_OK : kvt_no_memory(w->err, w->file->path);
 }
 
 static enum kvt_status walk_node(struct torch_walk *w, int32_t node, int depth)

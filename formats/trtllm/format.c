@@ -141,7 +141,7 @@ static enum kvt_status add_blocks(struct opening *o)
 
 	group->block_ids = calloc((size_t)o->count + 1, sizeof(*group->block_ids));
 	if (!group->block_ids)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	for (int64_t b = 0; !status && b < o->count; b++) {
 		int file;
 
@@ -167,7 +167,7 @@ static enum kvt_status trtllm_open(struct kvt_reader *reader, const char *path,
 		return status;
 	o.file = calloc((size_t)o.tree.count + 1, sizeof(*o.file));
 	if (!o.file)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		status = kvt_no_memory(err, path);
 	if (!status && !(status = choose_files(&o)) && !(status = describe(&o)))
 		status = add_blocks(&o);
 	free(o.file);

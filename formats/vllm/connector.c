@@ -34,7 +34,7 @@ static enum kvt_status read_source(struct kvt_connector *o,
 	enum kvt_status status;
 
 	if (!path)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", folder);
+		return kvt_no_memory(o->err, folder);
 	status = kvt_files_open(&o->reader->files, &out->file, path, o->err);
 	if (!status)
 		status = kvt_tensors_read(&tensors,
@@ -109,7 +109,7 @@ static enum kvt_status list_layers(struct kvt_connector *o, const char *folder)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: too many files", o->path);
 	o->layer = calloc((size_t)n, sizeof(*o->layer));
 	if (!o->layer)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	for (int64_t i = 0; i < n; i++)
 		o->layer[i] = (struct kvt_layer){ o->layers.name[i], -1, i };
 	return kvt_layers_sort(o->layer, n, folder, o->err);
@@ -124,13 +124,12 @@ static enum kvt_status read_requests(struct kvt_connector *o, bool single)
 			       kvt_path_join(o->path, o->requests.name[r], "");
 
 		if (!folder)
-			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+			return kvt_no_memory(o->err, o->path);
 		if (r == 0 && !(status = list_layers(o, folder))) {
 			o->source = calloc((size_t)(o->requests.count * o->layers.count),
 					   sizeof(*o->source));
 			if (!o->source)
-				status = kvt_fail(o->err, KVT_SYSTEM,
-						  "%s: out of memory", o->path);
+				status = kvt_no_memory(o->err, o->path);
 		}
 		if (!status)
 			status = read_request(o, r, folder);
@@ -157,7 +156,7 @@ static enum kvt_status list_requests(struct kvt_connector *o, bool *single)
 		if (!o->requests.name ||
 		    !(o->requests.name[0] = strdup(slash && slash[1] ? slash + 1 :
 								     o->path)))
-			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+			return kvt_no_memory(o->err, o->path);
 		o->requests.count = 1;
 	}
 	if (!o->requests.count)
@@ -249,7 +248,7 @@ static enum kvt_status add_requests(struct kvt_connector *o)
 
 	s->request = calloc((size_t)o->requests.count, sizeof(*s->request));
 	if (!s->request)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	for (int64_t r = 0; r < o->requests.count; r++) {
 		struct kvt_request *request = &s->request[s->nrequests++];
 		int64_t n = kvt_connector_nblocks(o, r);
@@ -258,7 +257,7 @@ static enum kvt_status add_requests(struct kvt_connector *o)
 		request->ntokens = kvt_connector_ntokens(o, r);
 		request->blocks[0] = calloc(n ? (size_t)n : 1, sizeof(uint32_t));
 		if (!request->id || !request->blocks[0])
-			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+			return kvt_no_memory(o->err, o->path);
 		request->nblocks[0] = n;
 		for (int64_t i = 0; i < n; i++)
 			request->blocks[0][i] = next++;

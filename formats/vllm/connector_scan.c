@@ -37,9 +37,9 @@ static enum kvt_status add(struct kvt_connector_names *names, const char *name,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has more than %d entries, which no dump has", path, MAX_ENTRIES);
 	if (!KVT_GROW(&names->name, n))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	if (!(copy = strndup(name, length)))
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+		return kvt_no_memory(err, path);
 	names->name[names->count++] = copy;
 	return KVT_OK;
 }
@@ -56,7 +56,7 @@ static enum kvt_status look(struct kvt_connector_names *tensors,
 	struct stat st;
 
 	if (!path)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", folder);
+		return kvt_no_memory(err, folder);
 	if (lstat(path, &st))
 		status = kvt_fail(err, KVT_SYSTEM, "%s: cannot stat: %s", path,
 				  strerror(errno));

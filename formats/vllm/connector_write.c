@@ -37,7 +37,7 @@ static enum kvt_status check_layers(const struct writing *w)
 	if (status)
 		return status;
 	if (!(layer = calloc((size_t)n + 1, sizeof(*layer))))
-		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(w->err, NULL);
 	for (int64_t l = 0; l < n; l++)
 		layer[l] = (struct kvt_layer){ w->group->layer_names[l], -1, l };
 	if (kvt_layers_sort(layer, n, format, w->err))
@@ -199,7 +199,7 @@ static enum kvt_status create_file(struct writing *w, int64_t l, const char *fol
 
 	set_shape(&tensor, w, request->ntokens);
 	if (!path)
-		return kvt_fail(w->err, KVT_SYSTEM, "%s: out of memory", folder);
+		return kvt_no_memory(w->err, folder);
 	(void)((status = kvt_tensors_print(&head, &nhead, &tensors, NULL, w->err)) ||
 	       (status = kvt_files_create(files, &index, path, nhead + tensor.end,
 					  w->err)) ||
@@ -221,7 +221,7 @@ static enum kvt_status create_request(struct writing *w,
 	enum kvt_status status;
 
 	if (!folder)
-		return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(w->err, NULL);
 	status = kvt_writer_folder(w->writer, folder, w->err);
 	for (int64_t l = 0; !status && l < w->group->shape.n[KVT_AXIS_L]; l++)
 		status = create_file(w, l, folder, request);

@@ -103,13 +103,13 @@ static enum kvt_status take_layers(struct kvt_offload *o, struct kvt_group *grou
 	group->layer_names = calloc((size_t)n + 1, sizeof(*group->layer_names));
 	group->layer_ids = calloc((size_t)n + 1, sizeof(*group->layer_ids));
 	if (!group->layer_names || !group->layer_ids)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	for (int64_t i = 0; i < n; i++) {
 		const char *name = json_string_value(json_array_get(from->layers,
 								    (size_t)i));
 
 		if (!(group->layer_names[i] = strdup(name)))
-			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+			return kvt_no_memory(o->err, o->path);
 		/* vLLM lists them in the order of its memory */
 		numbered = numbered && kvt_layer_number(&number, name) &&
 			   !has_number(group->layer_ids, i, number);
@@ -162,8 +162,7 @@ static enum kvt_status keep_config(struct kvt_offload *o)
 
 	s->model = strdup(o->config.model);
 	s->note = kvt_offload_note(&o->config, o->rows ? &o->row : NULL);
-	return s->model && s->note ? KVT_OK :
-	       kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	return s->model && s->note ? KVT_OK : kvt_no_memory(o->err, o->path);
 }
 
 static enum kvt_status describe(struct kvt_offload *o,

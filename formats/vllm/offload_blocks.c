@@ -63,7 +63,7 @@ enum kvt_status kvt_offload_name_blocks(struct kvt_offload *o, char **names, int
 			snprintf(text, sizeof(text), "%.*s:%lld", length, hash.s,
 				 LL(each - n + i));
 		if (!(names[i] = strdup(text)))
-			return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+			return kvt_no_memory(o->err, o->path);
 	}
 	return KVT_OK;
 }

@@ -89,7 +89,7 @@ enum kvt_status kvt_offload_walk(struct kvt_offload *o)
 	if (!watch.keep)
 		return kvt_tree_walk(&o->tree, o->folder, o->err);
 	if (!(o->census = calloc(1, sizeof(*o->census))))
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	o->census->o = o;
 	watch.context = o->census;
 	if ((status = kvt_tree_sample(&o->tree, o->folder, &watch, o->err)))

@@ -54,11 +54,6 @@ static const char *rank_of(const char *path, size_t *base)
 	return path + end;
 }
 
-static enum kvt_status no_memory(const struct kvt_offload *o)
-{
-	return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
-}
-
 typedef enum kvt_status entry_fn(struct kvt_offload *o, struct kvt_store_choice *choice,
 				 char **found, const char *folder, const char *name);
 
@@ -116,7 +111,7 @@ static enum kvt_status look_for_config(struct kvt_offload *o,
 	char *path = kvt_path_join(folder, name, "");
 
 	if (!path)
-		return no_memory(o);
+		return kvt_no_memory(o->err, o->path);
 	if (has_config(path))
 		return offer(o, choice, found, path, name);
 	free(path);
@@ -209,7 +204,7 @@ static enum kvt_status find_base(struct kvt_offload *o, const char **rank)
 	while (n > 1 && o->path[n - 1] == '/')
 		n--;
 	if (!(path = strndup(o->path, n)))
-		return no_memory(o);
+		return kvt_no_memory(o->err, o->path);
 	if ((*rank = rank_of(path, &base))) {
 		path[base] = '\0';
 		if (has_config(path)) {
@@ -239,12 +234,12 @@ static enum kvt_status read_config(struct kvt_offload *o)
 	enum kvt_status status;
 
 	if (!path)
-		return no_memory(o);
+		return kvt_no_memory(o->err, o->path);
 	if (!(status = kvt_tree_text(&text, &nbytes, &o->reader->files, path, MOST_CONFIG,
 				     o->err)))
 		status = kvt_offload_parse(&o->config, text, nbytes, path, o->err);
 	if (!status && !kvt_offload_digest(digest, o->config.json))
-		status = no_memory(o);
+		status = kvt_no_memory(o->err, o->path);
 	if (!status && (n < 13 || name[n - 13] != '_' || strcmp(name + n - 12, digest)))
 		status = kvt_fail(o->err, KVT_BAD_INPUT,
 				  "%.200s: its digest is %s, but the name of the folder is %.160s",
@@ -270,7 +265,7 @@ static enum kvt_status look_for_rank(struct kvt_offload *o,
 		return KVT_OK;
 	o->other_ranks |= strcmp(rank, "0") != 0;
 	if (!(path = kvt_path_join(folder, name, "")))
-		return no_memory(o);
+		return kvt_no_memory(o->err, o->path);
 	return offer(o, choice, found, path, path + strlen(path) - strlen(rank));
 }
 
@@ -286,7 +281,7 @@ static enum kvt_status find_rank(struct kvt_offload *o, const char *asked)
 	if (!rank.asked)
 		rank.asked = kvt_fact(o->hints, "rank");
 	if (!root)
-		return no_memory(o);
+		return kvt_no_memory(o->err, o->path);
 	status = each_entry(o, root, &rank, &o->folder, look_for_rank);
 	free(root);
 	if (!status && !o->folder)

@@ -151,7 +151,7 @@ enum kvt_status kvt_offload_set_form(json_t *config, struct kvt_offload_row *row
 		ok = !json_object_set_new(config, "parallel_agnostic", json_false());
 	if (ok && canonical)
 		ok = !json_object_set_new(config, "tp_size", json_integer(1));
-	return ok ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return ok ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 /* ---- how long ----------------------------------------------------------- */

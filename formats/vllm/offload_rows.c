@@ -186,8 +186,7 @@ static enum kvt_status differs(bool *out, const struct kvt_offload *o, int index
 {
 	const struct kvt_file *file = &o->reader->files.file[index];
 	uint8_t *buf = calloc(2, CHUNK);
-	enum kvt_status status = buf ? KVT_OK :
-		kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+	enum kvt_status status = buf ? KVT_OK : kvt_no_memory(o->err, o->path);
 
 	*out = false;
 	for (int64_t done = 0, some; !status && !*out && done < n; done += some) {

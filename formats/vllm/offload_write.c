@@ -33,11 +33,6 @@ struct writing {
 	char *folder;			/* of the rank */
 };
 
-static enum kvt_status no_memory(const struct writing *w)
-{
-	return kvt_fail(w->err, KVT_SYSTEM, "out of memory");
-}
-
 /* ---- the config --------------------------------------------------------- */
 
 /* Which block of its file a name means: "HASH:3" is the fourth of at least 4. */
@@ -217,7 +212,7 @@ static enum kvt_status set_config(struct writing *w)
 		ok = set_group(w, list, g);
 	if (ok && w->resized)
 		ok = set_resized(w, list);
-	return ok ? KVT_OK : no_memory(w);
+	return ok ? KVT_OK : kvt_no_memory(w->err, NULL);
 }
 
 /* Whose files: by the name of the format, or else those that the dump came from. */
@@ -242,7 +237,7 @@ static enum kvt_status make_config(struct writing *w)
 				"the name of an offload tree contains the model, and this dump has no model name");
 	else if (w->per_file = most_blocks(s), !new_config(w) ||
 		 (w->rows && !set_agnostic(w)))
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	return status ? status : set_config(w);
 }
 
@@ -299,14 +294,14 @@ static enum kvt_status set_row_ranks(struct writing *w)
 		w->row.page = 0;
 	w->row.ranks = ranks;
 	if (kvt_group_opaque(group) && !w->row.canonical)
-		return set_copies(w, ranks) ? KVT_OK : no_memory(w);
+		return set_copies(w, ranks) ? KVT_OK : kvt_no_memory(w->err, NULL);
 	if (w->row.canonical)
 		return KVT_OK;
 	if (group->shape.n[KVT_AXIS_H] % ranks)
 		ok = !json_object_set_new(w->config, "parallel_agnostic", json_false());
 	if (ok && json_object_get(w->config, "parallel_agnostic"))
 		ok = set_int(w->config, "tp_size", ranks);
-	return ok ? KVT_OK : no_memory(w);
+	return ok ? KVT_OK : kvt_no_memory(w->err, NULL);
 }
 
 static enum kvt_status check_rows(struct writing *w)
@@ -358,7 +353,7 @@ static enum kvt_status write_config(struct writing *w, const char *folder)
 	char *text = kvt_offload_text(w->config, JSON_INDENT(2) |
 						 (w->rows ? JSON_SORT_KEYS : 0));
 	char *path = kvt_path_join(folder, "config", ".json");
-	enum kvt_status status = text && path ? KVT_OK : no_memory(w);
+	enum kvt_status status = text && path ? KVT_OK : kvt_no_memory(w->err, NULL);
 	struct kvt_files *files = &w->writer->files;
 	int64_t nbytes = 0;
 	int file;
@@ -383,7 +378,7 @@ static enum kvt_status make_folders(struct writing *w)
 	char *folder;
 
 	if (!kvt_offload_digest(digest, w->config))
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	if (snprintf(name, sizeof(name), "%s_%s", model, digest) >= 220)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"the model's name is too long for that of a folder");
@@ -398,7 +393,7 @@ static enum kvt_status make_folders(struct writing *w)
 	folder = kvt_path_join(w->writer->temporary, name, "");
 	w->folder = kvt_path_join(w->writer->temporary, name, rank);
 	if (!folder || !w->folder)
-		status = no_memory(w);
+		status = kvt_no_memory(w->err, NULL);
 	else if (!(status = kvt_writer_folder(w->writer, w->writer->temporary, w->err)) &&
 		 !(status = kvt_writer_folder(w->writer, folder, w->err)) &&
 		 !(status = write_config(w, folder)))
@@ -462,7 +457,7 @@ static enum kvt_status make_path(const struct writing *w, const struct kvt_group
 	if (!kvt_offload_name(&hash, &number, text))
 		return bad_names(w, group, block);
 	if (!(path = kvt_path_join(w->folder, text, "")))
-		return no_memory(w);
+		return kvt_no_memory(w->err, NULL);
 	for (int i = 0; i < 2; i++) {
 		char *slash = strchr(path + n + 1, '/');
 

@@ -66,7 +66,7 @@ static enum kvt_status choose(struct looking *l, int number, int64_t most)
 	l->file = calloc((size_t)of + 1, sizeof(*l->file));
 	l->is = calloc((size_t)of + 1, sizeof(*l->is));
 	if (!l->file || !l->is)
-		return kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory", o->path);
+		return kvt_no_memory(o->err, o->path);
 	for (int64_t i = 0; i < o->tree.count; i++) {
 		if (kvt_offload_group_of(o, i) != number)
 			continue;
@@ -85,7 +85,7 @@ static enum kvt_status read_files(struct looking *l, int number, int64_t first)
 	enum kvt_status status = KVT_OK;
 
 	if (!buf)
-		return kvt_fail(l->o->err, KVT_SYSTEM, "%s: out of memory", l->o->path);
+		return kvt_no_memory(l->o->err, l->o->path);
 	for (int64_t i = 0; !status && next < l->n && i < l->o->tree.count; i++) {
 		int index = (int)at;
 
@@ -349,7 +349,7 @@ static enum kvt_status look(struct looking *l, int number, int64_t most, int64_t
 	if ((status = choose(l, number, most)))
 		return status;
 	if (!(l->whose = kvt_whose_new(&l->shape, l->n)))
-		return kvt_fail(l->o->err, KVT_SYSTEM, "%s: out of memory", l->o->path);
+		return kvt_no_memory(l->o->err, l->o->path);
 	if (!(status = read_files(l, number, first)))
 		judge(l);
 	return status;
@@ -377,8 +377,7 @@ enum kvt_status kvt_offload_written(struct kvt_offload *o, int g, int64_t first)
 		tell(&l);
 		o->reader->leaf.written_by = make_text(&l);
 		if (!o->reader->leaf.written_by)
-			status = kvt_fail(o->err, KVT_SYSTEM, "%s: out of memory",
-					  o->path);
+			status = kvt_no_memory(o->err, o->path);
 	}
 	looking_free(&l);
 	return status;

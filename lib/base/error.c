@@ -47,6 +47,12 @@ enum kvt_status kvt_fail_errno(struct kvt_error *err, const char *path, const ch
 			strerror(errno));
 }
 
+enum kvt_status kvt_no_memory(struct kvt_error *err, const char *path)
+{
+	return kvt_fail(err, KVT_SYSTEM, "%.400s%sout of memory", path ? path : "",
+			path ? ": " : "");
+}
+
 const char *kvt_version(void)
 {
 	return KVT_VERSION;

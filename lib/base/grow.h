@@ -7,7 +7,7 @@
  * grown here is allocated nowhere else:
  *
  *	if (!KVT_GROW(&rows->row, rows->n))
- *		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", path);
+ *		return kvt_no_memory(err, path);
  *	rows->row[rows->n++] = row;
  */
 #ifndef KVT_GROW_H

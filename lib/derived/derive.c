@@ -23,7 +23,7 @@ enum kvt_status step_whole(struct step_group *step, const struct kvt_group *grou
 	step->nparts = 1;
 	step->part = calloc(1, sizeof(*step->part));
 	if (!step->part)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	step->part->heads.count = group->shape.n[KVT_AXIS_H];
 	step->part->kv.count = group->shape.n[KVT_AXIS_K];
 	step->part->nchannels = 1;
@@ -125,7 +125,7 @@ enum kvt_status derive(struct kvt_dump **out, struct derivation *d, struct kvt_e
 	derivation_free(d);
 	if (!done) {
 		kvt_dump_close(dump);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	map_seal(dump, &dump->snapshot);
 	*out = dump;

@@ -77,7 +77,7 @@ static enum kvt_status take_spans(struct grafting *g, struct kvt_error *err)
 
 	g->first = calloc((size_t)nblocks + 2, sizeof(*g->first));
 	if (!g->first)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < g->graft->nspans; i++) {
 		const struct kvt_block_span *s = &g->graft->span[i];
 
@@ -91,7 +91,7 @@ static enum kvt_status take_spans(struct grafting *g, struct kvt_error *err)
 		total += span_blocks(s);
 	}
 	if (!(g->span = malloc(((size_t)total + 1) * sizeof(*g->span))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	/* first[b + 1] is where the next span of b goes, and ends as the end of b */
 	for (int64_t b = 0; b <= nblocks; b++)
 		g->first[b + 1] += g->first[b];
@@ -212,7 +212,7 @@ static enum kvt_status give(struct grafting *g, struct step_group *donor,
 	donor->part = calloc((size_t)n + 1, sizeof(*donor->part));
 	rest->part = calloc((size_t)n + 1, sizeof(*rest->part));
 	if (!donor->part || !rest->part)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i <= n; i++) {
 		int64_t end = i < n ? range[i].dst : here;
 
@@ -244,7 +244,7 @@ static enum kvt_status pair_layers(int64_t **out, const struct grafting *g,
 	int64_t n = g->base->shape.n[KVT_AXIS_L], there = g->donor->shape.n[KVT_AXIS_L];
 
 	if (!(*out = malloc(((size_t)n + 1) * sizeof(**out))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t l = 0; l < n; l++) {
 		uint64_t id = kvt_layer_id(g->base, l);
 		int64_t at = l < there && kvt_layer_id(g->donor, l) == id ? l : 0;
@@ -292,7 +292,7 @@ static enum kvt_status graft_slots(struct grafting *g, struct kvt_error *err)
 	donor = add_step(g);
 	if (!rest || !donor || !other_spans(keep, g) || !copy_spans(rest, g, true) ||
 	    !copy_spans(donor, g, false))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	rest->from = g->group;
 	donor->from = g->graft->from;
 	if (!(status = pair_layers(&donor->layer, g, err)))

@@ -68,7 +68,7 @@ enum kvt_status kvt_dump_patch(struct kvt_dump **out, const struct kvt_dump *dum
 	if (!status && (!step->layer || !step->block ||
 			!keep_layers(&d.snapshot.group[0], step->layer, patch->nlayers) ||
 			!keep_blocks(&d.snapshot.group[0], step->block, patch->nblocks)))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	if (!status)
 		return derive(out, &d, err);
 	derivation_free(&d);
@@ -120,15 +120,14 @@ static enum kvt_status add_part(struct derivation *d, struct step_group **last,
 	if (!step)
 		step = &d->group[patch->group];
 	else if (!(step = step->next = calloc(1, sizeof(*step))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	last[patch->group] = step;
 	if ((status = step_whole(step, here, 0, err)))
 		return status;
 	step->part->source = (int)i;
 	step->layer = list_of(here->shape.n[KVT_AXIS_L], patch->layer, patch->nlayers);
 	step->block = list_of(here->shape.n[KVT_AXIS_B], patch->block, patch->nblocks);
-	return step->layer && step->block ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return step->layer && step->block ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 static bool overlap(const struct kvt_patch *a, const struct kvt_patch *b)

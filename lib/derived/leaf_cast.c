@@ -63,7 +63,7 @@ static enum kvt_status copy_scales(struct cast_scales *out, const struct kvt_gro
 
 	out->heads = scales ? scales->heads : 1;
 	if (!(out->scale = malloc(((size_t)n + 1) * sizeof(*out->scale))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < n; i++) {
 		out->scale[i] = scales ? scales->scale[i] : 1;
 		if (!(out->scale[i] > 0) || !isfinite(out->scale[i]))
@@ -241,7 +241,7 @@ static enum kvt_status read_cast(struct kvt_worker *worker, const struct cast_le
 	if (!nbytes)
 		return KVT_OK;
 	if (!(bytes = malloc((size_t)nbytes)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	p.src = bytes;
 	status = kvt_dump_read(l->source, g, &there, &layout, bytes, err);
 	if (!status)
@@ -319,7 +319,7 @@ static enum kvt_status take_scales(struct cast_leaf *l, struct kvt_group *to, in
 	nbytes = to->shape.n[KVT_AXIS_L] * 2 * l->by[g].heads *
 		 (int64_t)sizeof(*to->scales);
 	if (!(to->scales = malloc((size_t)nbytes + 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	memcpy(to->scales, l->by[g].scale, (size_t)nbytes);
 	to->scale_heads = l->by[g].heads;
 	return KVT_OK;
@@ -397,7 +397,7 @@ enum kvt_status kvt_dump_cast(struct kvt_dump **out, const struct kvt_dump *dump
 	enum kvt_status status;
 
 	if (!l)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	l->one_by_one = cast->one_by_one;
 	if (!(status = make(l, dump, cast, err)))
 		return kvt_dump_of_leaf(out, &l->leaf, err);

@@ -261,7 +261,7 @@ static enum kvt_status decoded_read(const struct kvt_leaf *leaf, int g,
 	row = calloc((size_t)group->shape.n[KVT_AXIS_D] + 1, sizeof(*row));
 	d.bytes = bytes;
 	if (!bytes || !row)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	if (!status &&
 	    !(status = kvt_dump_read(l->source, g, &there, &kvt_layout_slots, bytes,
 				     err)))
@@ -342,7 +342,7 @@ enum kvt_status kvt_dump_decode(struct kvt_dump **out, const struct kvt_dump *du
 				"numbers are decoded to float32, float64, float16 or bfloat16, not to %s",
 				dtype->name);
 	if (!(l = calloc(1, sizeof(*l))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	l->told = scale != NULL;
 	for (int k = 0; scale && k < 2; k++)
 		l->scale[k] = scale[k];
@@ -356,7 +356,7 @@ enum kvt_status kvt_dump_decode_contents(struct kvt_dump **out,
 	struct decoded_leaf *l = calloc(1, sizeof(*l));
 
 	if (!l)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int g = 0; g < kvt_dump_snapshot(dump)->ngroups; g++)
 		l->as_is[g] = !kvt_dump_group(dump, g)->content.type ||
 			      !kvt_group_casts(kvt_dump_group(dump, g));

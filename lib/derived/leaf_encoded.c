@@ -293,7 +293,7 @@ static enum kvt_status read_encoded(const struct encoded_leaf *l, struct encodin
 	e->row = malloc(in + 1);
 	e->out = malloc((in > out ? in : out) + 1);
 	if (!rows || !e->row || !e->out)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	if (!status && !(status = kvt_dump_read(dump, e->target->from, &there,
 						&kvt_layout_slots, rows, err)))
 		status = encode_box(buf, e, l->pairs, rows, box, err);
@@ -384,7 +384,7 @@ enum kvt_status kvt_dump_encode(struct kvt_dump **out, int from[KVT_MAX_GROUPS],
 	enum kvt_status status;
 
 	if (!l)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	l->pairs = pairs;
 	if (!(status = take_sources(l, dump, to, err)) &&
 	    !(status = describe(&snapshot, l, to, err))) {

@@ -400,7 +400,7 @@ static enum kvt_status join_channels(struct step_group *map, struct kvt_group *g
 	enum kvt_status status = KVT_OK;
 
 	if (!stretch)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (!group->ncomponents)
 		status = kvt_fail(err, KVT_BAD_INPUT,
 				  "%s: %s has no parts x, B and C",
@@ -431,7 +431,7 @@ static enum kvt_status join_group(struct derivation *d, int g,
 	map->from = g;
 	map->part = calloc((size_t)nfiles, sizeof(*map->part));
 	if (!map->part)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; !status && i < nfiles; i++) {
 		struct kvt_error why = { "" };
 
@@ -488,7 +488,7 @@ enum kvt_status rank_files_join(struct kvt_dump **out, const struct rank_file *f
 	enum kvt_status status;
 
 	if (!source)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < nfiles; i++)
 		source[i] = files[i].reader;
 	kvt_snapshot_init(&d.snapshot);
@@ -507,7 +507,7 @@ enum kvt_status kvt_dump_merge(struct kvt_dump **out, const struct kvt_dump *con
 	enum kvt_status status;
 
 	if (!files)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < n; i++)
 		files[i] = (struct rank_file){
 			names[i], (struct kvt_dump *)(uintptr_t)dumps[i], /* only read */

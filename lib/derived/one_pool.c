@@ -69,11 +69,11 @@ static enum kvt_status list_blocks(struct pool *p, struct kvt_error *err)
 
 		p->list[g] = malloc(((size_t)blocks + 1) * sizeof(*p->list[g]));
 		if (!p->list[g])
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		n += blocks;
 	}
 	if (!(p->holder = calloc((size_t)n + 1, sizeof(*p->holder))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int g = 0; g < p->from->ngroups; g++)
 		list_group(p, g);
 	qsort(p->holder, (size_t)p->n, sizeof(*p->holder), by_id);
@@ -187,14 +187,14 @@ static enum kvt_status keep(struct derivation *d, const struct pool *p, int g,
 	place = d->group[g].block = calloc((size_t)n + 1, sizeof(*place));
 	if (!from || !place) {
 		free(from);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	for (int64_t b = 0; b < n; b++)
 		if (p->list[g][b] != LEFT_OUT)
 			from[kept++] = b;
 	if (!keep_blocks(&to->group[g], from, kept)) {
 		free(from);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	/* first where each block went, for the tables; then where each comes from */
 	for (int64_t b = 0; b < n; b++)

@@ -66,7 +66,7 @@ static enum kvt_status find_live(struct regroup *g, struct kvt_error *err)
 	g->live = calloc((size_t)nblocks + 1, sizeof(*g->live));
 	seen = calloc((size_t)nblocks + 1, sizeof(*seen));
 	if (!g->live || !seen)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	for (int64_t r = 0; !status && r < g->from->nrequests; r++)
 		status = count_live(g, &g->from->request[r], seen, r + 1, err);
 	free(seen);

@@ -97,7 +97,7 @@ static enum kvt_status new_table(struct gathering *x, int64_t r, struct kvt_erro
 	uint32_t *blocks = malloc(((size_t)n + 1) * sizeof(*blocks));
 
 	if (!blocks)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < n; i++) {
 		struct owner wanted = { .request = r, .first = i * g->slots };
 
@@ -184,7 +184,7 @@ static enum kvt_status fill_owners(struct gathering *x, struct kvt_error *err)
 
 	g->map->first = calloc((size_t)x->nowners + 1, sizeof(*g->map->first));
 	if (!g->map->first)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < x->nowners; i++) {
 		enum kvt_status status = fill_owner(x, &x->owner[i], &live, err);
 
@@ -213,7 +213,7 @@ enum kvt_status gather(struct regroup *g, struct kvt_error *err)
 	x.owner = calloc((size_t)n, sizeof(*x.owner));
 	x.bucket = malloc((size_t)n * sizeof(*x.bucket));
 	if (!x.owner || !x.bucket)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	for (int64_t i = 0; !status && i < n; i++)
 		x.bucket[i] = -1;
 	if (!status && x.null >= 0)

@@ -27,7 +27,7 @@ static enum kvt_status find_used(struct used *out, const struct kvt_snapshot *s,
 	for (int64_t r = 0; r < s->nrequests; r++)
 		entries += s->request[r].nblocks[g];
 	if (!(out->list = calloc((size_t)entries + 1, sizeof(*out->list))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t r = 0; r < s->nrequests; r++)
 		for (int64_t i = 0; i < s->request[r].nblocks[g]; i++) {
 			int64_t b = s->request[r].blocks[g][i];
@@ -92,7 +92,7 @@ static enum kvt_status number(struct kvt_group *group, int64_t null, uint64_t *n
 	uint64_t *ids = calloc((size_t)n + 1, sizeof(*ids));
 
 	if (!ids)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t b = 0; b < n; b++)
 		ids[b] = b == null ? 0 : (*next)++;
 	free(group->block_ids);

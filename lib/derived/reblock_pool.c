@@ -142,7 +142,7 @@ static enum kvt_status cut_pool(struct regroup *g, int64_t nblocks,
 
 	g->map->first = calloc((size_t)nblocks + 1, sizeof(*g->map->first));
 	if (!g->map->first)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t b = 0; b < nblocks; b++) {
 		for (int64_t at = 0; at < g->slots; at += count) {
 			int64_t row = b * g->slots + at;
@@ -190,7 +190,7 @@ static enum kvt_status cut_table(struct regroup *g, struct kvt_request *request,
 	if (g->size != g->slots)
 		n -= spare(g, request, n);
 	if (!(blocks = malloc(((size_t)n + 1) * sizeof(*blocks))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	/* the null block is one block still: its first part */
 	for (int64_t i = 0; i < n; i++)
 		blocks[i] = (uint32_t)(!parts ? old[i * k] / k :
@@ -231,7 +231,7 @@ enum kvt_status regroup(struct regroup *g, struct kvt_error *err)
 	if (group->block_ids) {
 		free(group->block_ids);
 		if (!(group->block_ids = cut_ids(g, n)))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 	}
 	for (int64_t r = 0; !status && r < g->to->nrequests; r++)
 		status = cut_table(g, &g->to->request[r], err);

@@ -24,7 +24,7 @@ enum kvt_status add_span(struct regroup *g, struct map_span span,
 			 struct kvt_error *err)
 {
 	if (!KVT_GROW(&g->map->span, g->nspans))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	g->map->span[g->nspans++] = span;
 	return KVT_OK;
 }

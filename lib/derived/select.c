@@ -94,7 +94,7 @@ enum kvt_status kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *du
 	step->nparts = 1;
 	if (!step->layer || !step->block || !step->part) {
 		derivation_free(&d);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	step->part->heads = select->heads;
 	step->part->kv = select->kv;

@@ -58,7 +58,7 @@ enum kvt_status check_ranges(const struct kvt_snapshot *snapshot,
 	enum kvt_status status = KVT_OK;
 
 	if (!(ids = all_ids(&n, snapshot, axis, id_of)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; !status && i < ranges->n; i++) {
 		uint64_t want = (uint64_t)ranges->range[i].begin;
 		int64_t at = 0;
@@ -314,7 +314,7 @@ static enum kvt_status renumber(struct kvt_snapshot *snapshot, int group,
 	int64_t count = snapshot->group[group].shape.n[KVT_AXIS_B];
 
 	if (!inverse)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < nblocks; i++)
 		inverse[i] = -1;
 	for (int64_t i = 0; i < count; i++)
@@ -399,7 +399,7 @@ static enum kvt_status slice_group(struct derivation *d, int *to, int from,
 	map->nparts = 1;
 	if ((some && !used) || !map->layer || !map->block || !map->part) {
 		free(used);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	free(used);
 	if (!wanted || !nl || !nb) {
@@ -411,7 +411,7 @@ static enum kvt_status slice_group(struct derivation *d, int *to, int from,
 		return KVT_OK;
 	}
 	if (!keep_layers(group, map->layer, nl) || !keep_blocks(group, map->block, nb))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	move_group(snapshot, *to, from);
 	group = &snapshot->group[(*to)++];
 	return renumber(snapshot, *to - 1, nblocks, map->block, err);
@@ -527,7 +527,7 @@ static enum kvt_status rename_requests(struct kvt_snapshot *s, const char *const
 		char *copy = strdup(name[r]);
 
 		if (!copy)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		free(s->request[r].id);
 		s->request[r].id = copy;
 	}
@@ -560,7 +560,7 @@ static enum kvt_status number_layers(struct kvt_snapshot *s,
 		free(group->layer_ids);
 		group->layer_ids = calloc((size_t)n + 1, sizeof(*group->layer_ids));
 		if (!group->layer_ids)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		for (int64_t l = 0; l < n; l++)
 			group->layer_ids[l] = (uint32_t)kvt_layer_id(&as->group[g], l);
 	}

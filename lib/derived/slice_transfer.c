@@ -76,7 +76,7 @@ static enum kvt_status prove(const struct kvt_transfer *t, struct kvt_error *err
 	while (kvt_move_next(&move, &walk, t))
 		n++;
 	if (!(moves = calloc((size_t)n + 1, sizeof(*moves))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	walk = (struct kvt_move_walk){ .range = 0 };
 	for (int64_t i = 0; i < n; i++)
 		(void)kvt_move_next(&moves[i], &walk, t);

@@ -84,7 +84,7 @@ enum kvt_status kvt_dump_tokens(struct kvt_dump **out, int64_t *first,
 	channels.count = t.group->shape.n[KVT_AXIS_D];
 	select.channel = &channels;
 	if (!layer || !block)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	else
 		status = kvt_dump_select(out, dump, &select, err);
 	if (!status)

@@ -120,7 +120,7 @@ enum kvt_status kvt_cut_gather(struct kvt_cut *cut, const struct kvt_cut *least,
 		*cut = wider;
 		now = rows(context, cut);
 	}
-	return now < 0 || best < 0 ? kvt_fail(err, KVT_SYSTEM, "out of memory") : KVT_OK;
+	return now < 0 || best < 0 ? kvt_no_memory(err, NULL) : KVT_OK;
 }
 
 struct kvt_box kvt_cut_box(const struct kvt_cut *cut, int64_t i)

@@ -71,7 +71,7 @@ enum kvt_status kvt_dump_of_leaf(struct kvt_dump **out, struct kvt_leaf *leaf,
 	if (!dump || !(dump->leaf = calloc(1, sizeof(struct kvt_leaf *))) ||
 	    !make_parts(dump, leaf)) {
 		leaf_drop(leaf);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	dump->is_leaf = true;
 	dump->leaf[dump->nleaves++] = leaf;

@@ -21,11 +21,6 @@ static const struct kvt_group *group_of(const struct kvt_leaf *leaf, int group)
 	return &leaf->snapshot.group[group];
 }
 
-static enum kvt_status no_memory(const struct kvt_leaf *leaf, struct kvt_error *err)
-{
-	return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", leaf->path);
-}
-
 /* Are these all slots and elements of the cells that the box has some of? */
 static bool has_whole_cells(const struct kvt_box *box, const struct kvt_shape *shape)
 {
@@ -93,7 +88,7 @@ static enum kvt_status compare(const struct kvt_leaf *leaf, int group,
 	enum kvt_status status;
 
 	if (!cells || !page)
-		status = no_memory(leaf, err);
+		status = kvt_no_memory(err, leaf->path);
 	else
 		status = leaf->ops->fetch_cells(leaf, group, box, cells, err);
 	for (int64_t l = box->begin[KVT_AXIS_L]; !status && l < box->end[KVT_AXIS_L]; l++)
@@ -126,7 +121,7 @@ enum kvt_status held_tile(const struct kvt_leaf *leaf, int group,
 	if ((status = kvt_codec_scratch_new(&scratch, err)))
 		return status;
 	if (!(tile.bytes = malloc((size_t)tiling->nbytes)))
-		status = no_memory(leaf, err);
+		status = kvt_no_memory(err, leaf->path);
 	else if (!(status = kvt_decode(tile.bytes, stored, tiling, scratch, err)))
 		status = compare(leaf, group, &tile, &box, err);
 	kvt_codec_scratch_free(scratch);
@@ -156,7 +151,7 @@ enum kvt_status held_box(const struct kvt_leaf *leaf, int group,
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)))
 		return status;
 	if (!(whole.bytes = malloc((size_t)nbytes + 1)))
-		return no_memory(leaf, err);
+		return kvt_no_memory(err, leaf->path);
 	if (!(status = leaf->ops->read_box(leaf, group, &whole.box, whole.bytes, err)) &&
 	    !(status = compare(leaf, group, &whole, &whole.box, err)))
 		status = copy_box(NULL, &out, &whole, box, g->shape.elem, err);

@@ -82,7 +82,7 @@ static enum kvt_status make(struct kvt_dump **out, const struct kvt_leaf_ops *op
 	enum kvt_status status;
 
 	if (!m)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	m->fill = fill;
 	for (int g = 0; bytes && g < info->ngroups; g++)
 		m->bytes[g] = bytes[g];

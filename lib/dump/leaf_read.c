@@ -247,7 +247,7 @@ static enum kvt_status keep(struct range_kept **out, struct kvt_worker *w, int64
 	if (w->kept_bytes + nbytes > worker_work(w)->buffer_bytes[RANGE_BUFFER])
 		w->nkept = w->kept_next = w->kept_bytes = 0;
 	if (!KVT_GROW(&w->kept, w->nkept))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	*out = &w->kept[w->nkept];
 	(*out)->at = w->kept_bytes;
 	return KVT_OK;

@@ -177,7 +177,7 @@ static enum kvt_status add_stages(struct tensors_leaf *t, struct kvt_error *err)
 		if (!device || k < t->nstages)
 			continue;
 		if (!KVT_GROW(&t->stage, t->nstages))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		t->stage[t->nstages++] = (struct stage){ .device = device };
 	}
 	return KVT_OK;
@@ -365,7 +365,7 @@ enum kvt_status kvt_dump_of_tensors(struct kvt_dump **out,
 		return status;
 	t = calloc(1, sizeof(*t) + (size_t)nparts * sizeof(*parts));
 	if (!t)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	t->nparts = nparts;
 	if (nparts)
 		memcpy(t->part, parts, (size_t)nparts * sizeof(*parts));

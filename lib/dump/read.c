@@ -422,7 +422,7 @@ enum kvt_status kvt_read_cells(const struct kvt_dump *dump, int group,
 		if (a != KVT_AXIS_S && a != KVT_AXIS_D)
 			count *= box->end[a] - box->begin[a];
 	if (!(c.spare = malloc((size_t)count * sizeof(*c.spare) + 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < dump->group[group].nparts; i++) {
 		const struct map_part *part = &dump->group[group].part[i];
 		struct ranges p = ranges_of(box, list_of(part->layers),

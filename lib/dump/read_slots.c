@@ -313,7 +313,7 @@ enum kvt_status read_spans(struct kvt_worker *worker, const struct map_part *par
 	if (!f.heads.count || !f.kv.count)
 		return KVT_OK;
 	if (!(wanted = wanted_of(&n, part, box)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t l = box->begin[KVT_AXIS_L]; !status && l < box->end[KVT_AXIS_L];
 	     l = next) {
 		struct kvt_box from = kvt_box_whole(&there->shape);

@@ -31,7 +31,7 @@ enum kvt_status seen_new(struct seen **out, int64_t most, struct kvt_error *err)
 {
 	*out = calloc(1, sizeof(**out));
 	if (!*out)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	(*out)->room = most;
 	return KVT_OK;
 }
@@ -92,11 +92,11 @@ static enum kvt_status watch_group(struct seen *seen, const struct kvt_leaf *lea
 	    n > (seen->room - seen->used) / (int64_t)sizeof(uint64_t))
 		return KVT_OK;
 	if (!KVT_GROW(&seen->list, seen->n))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	w = &seen->list[seen->n];
 	*w = (struct watched){ leaf, group, calloc((size_t)n, sizeof(*w->cell)) };
 	if (!w->cell)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	seen->n++;
 	seen->used += nbytes;
 	return KVT_OK;

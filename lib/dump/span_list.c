@@ -15,7 +15,7 @@ enum kvt_status span_list_add(struct span_list *list, const struct target_span *
 			   struct kvt_error *err)
 {
 	if (!KVT_GROW(&list->at, list->n))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	list->at[list->n++] = *w;
 	return KVT_OK;
 }

@@ -64,6 +64,8 @@ enum kvt_status kvt_fail_about(struct kvt_error *err, enum kvt_status status,
 			       const char *path, const struct kvt_error *why);
 /* KVT_SYSTEM, "path: cannot WHAT: " and what errno says. */
 enum kvt_status kvt_fail_errno(struct kvt_error *err, const char *path, const char *what);
+/* KVT_SYSTEM, "path: out of memory", or without a path, which is NULL then. */
+enum kvt_status kvt_no_memory(struct kvt_error *err, const char *path);
 
 /* ---- text --------------------------------------------------------------- */
 

@@ -61,7 +61,7 @@ enum kvt_status kvt_device_pool_new(struct kvt_device_pool **out, const char *sp
 		return KVT_OK;
 	d = calloc(1, sizeof(*d));
 	if (!d)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	d->run = *run;
 	d->automatic = !strcmp(spec, "auto");
 	pthread_mutex_init(&d->lock, NULL);

@@ -207,7 +207,7 @@ enum kvt_status worker_touches(struct kvt_worker *worker, const struct kvt_leaf 
 		if (list->leaf[i - 1] == leaf)
 			return KVT_OK;
 	if (!KVT_GROW(&list->leaf, list->n))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	list->leaf[list->n++] = leaf;
 	return KVT_OK;
 }
@@ -261,7 +261,7 @@ static enum kvt_status deliver(struct kvt_worker *w, int64_t i, struct kvt_error
 	good = p->kept ? kept_add(p->kept, w->result, w->nresult) :
 	       p->work->merge(p->work->context, i, w->result, w->nresult);
 	kvt_worker_unlock(w);
-	return good ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return good ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 static enum kvt_status do_box(struct kvt_worker *w, int64_t i, struct kvt_error *err)

@@ -16,7 +16,7 @@ enum kvt_status turn_new(struct turn **out, struct kvt_error *err)
 		return KVT_OK;
 	free(*out);
 	*out = NULL;
-	return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return kvt_no_memory(err, NULL);
 }
 
 void turn_free(struct turn *turn)

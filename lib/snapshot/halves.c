@@ -48,7 +48,7 @@ static enum kvt_status belong(bool *out, uint64_t *id, const struct kvt_snapshot
 	if (keys->kind != values->kind)
 		return KVT_OK;
 	if (!(list = id_index_of(values, KVT_AXIS_L)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t l = 0; !*out && l < keys->shape.n[KVT_AXIS_L]; l++) {
 		*id = kvt_layer_id(keys, l);
 		*out = id_index_find(list, n, *id) != NULL;

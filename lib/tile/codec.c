@@ -38,7 +38,7 @@ enum kvt_status kvt_codec_scratch_new(struct kvt_codec_scratch **out,
 	}
 	if (!scratch || !scratch->compress || !scratch->decompress) {
 		kvt_codec_scratch_free(scratch);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	*out = scratch;
 	return KVT_OK;

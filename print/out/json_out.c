@@ -168,9 +168,9 @@ enum kvt_status json_print(const struct json_out *out, bool one_line,
 		       (one_line ? JSON_COMPACT : JSON_INDENT(2));
 
 	if (out->failed)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (dump(out->root, stdout, flags))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	putchar('\n');
 	return KVT_OK;
 }

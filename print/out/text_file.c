@@ -246,7 +246,7 @@ enum kvt_status text_files_write(const struct text_output *out, int n, bool forc
 
 	signals_catch_all();
 	if (!stages || !staged)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	for (int i = 0; i < n && !status; i++)
 		if (is_stream(out[i].path) && nprinted++)
 			status = kvt_fail(err, KVT_USAGE,
@@ -318,7 +318,7 @@ enum kvt_status text_divert(struct text_diversion *out, const char *path, bool f
 		status = kvt_fail_errno(err, path, "create");
 	if (!status && !(out->stream = fopencookie(out, "w", (cookie_io_functions_t){
 						   .write = pass_on })))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	if (status) {
 		if (out->fd >= 0)
 			close(out->fd);

@@ -64,7 +64,7 @@ static enum kvt_status hold_out(struct calibration *c, struct kvt_error *err)
 
 	c->held.mean = -1;
 	if (!half)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < m->n; i++)
 		half[i % 2 ? odd + i / 2 : i / 2] = m->row[i];
 	if (odd >= FEWEST_ROWS && m->n > odd) {
@@ -184,7 +184,7 @@ static enum kvt_status write_link(const struct calibration *c,
 	       kvt_json_dump(out.root, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
 	json_free(&out);
 	if (!text)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = text_file_write(a->output, text, strlen(text), a->force, err);
 	free(text);
 	return status;
@@ -274,7 +274,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	if ((status = text_file_check(a.output, argv, n, a.force, err)))
 		return status;
 	if (!(c.in = malloc(sizeof(*c.in))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = calibrate(&c, &a, err);
 	free(c.in);
 	return status;

@@ -240,7 +240,7 @@ static enum kvt_status compare_files(struct comparison *c, char **path,
 		else
 			compare(c, "", a, b, 0);
 		if (c->no_memory)
-			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+			status = kvt_no_memory(err, NULL);
 		json_decref(b);
 	}
 	json_decref(a);

@@ -50,7 +50,7 @@ static enum kvt_status each_pair(const struct emit *e, const char *legend,
 
 		at.group = &e->transfer->group[g];
 		if (!(at.name = json_quoted(at.group->name)))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		while (!status && !ferror(stdout) &&
 		       kvt_pair_next(&at.pair, &walk, &at.group->xfer)) {
 			status = kvt_nest_init(&at.nest, &at.group->xfer, &at.pair, err);
@@ -272,7 +272,7 @@ static enum kvt_status emit_matrix(const struct emit *e, struct kvt_error *err)
 	ranks = p.src_ranks + p.dst_ranks;
 	if (!(row = calloc((size_t)ranks, sizeof(*row)))) {
 		kvt_batches_free(&p);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	for (int64_t y = 0; y < ranks; y++) {
 		memset(row, 0, (size_t)ranks * sizeof(*row));

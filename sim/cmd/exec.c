@@ -132,7 +132,7 @@ enum kvt_status exec_create(struct kvt_carried *out, const struct kvt_sides *sid
 	*out = (struct kvt_carried){ .n = sides->dst.n };
 	out->writer = calloc((size_t)out->n, sizeof(*out->writer));
 	if (!out->writer)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int r = 0; !status && r < out->n; r++)
 		status = create_output(&out->writer[r], sides, args, r, err);
 	return status;
@@ -146,7 +146,7 @@ static enum kvt_status open_outputs(struct kvt_ranks *after,
 	enum kvt_status status;
 
 	if (!name)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int r = 0; r < carried->n; r++)
 		name[r] = kvt_writer_staged(carried->writer[r]);
 	status = transfer_open_ranks(after, carried->n, name, NULL, err);

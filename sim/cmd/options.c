@@ -282,7 +282,7 @@ static enum kvt_status read_ids(struct kvt_id_pattern *out, struct side_ids *ids
 		ids->list = more;
 	}
 	if (!ids->list)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	else if (ferror(file))
 		status = kvt_fail(err, KVT_SYSTEM, "%s: cannot be read", path);
 	else
@@ -430,7 +430,7 @@ static enum kvt_status read_model(struct transfer_input *in, const char *model,
 	enum kvt_status status;
 
 	if (!(in->config = malloc(sizeof(*in->config))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if ((status = model_read(in->config, model, a->model.folder, &none, err)))
 		return status;
 	for (int i = 0; i < in->config->nnotes; i++)
@@ -457,7 +457,7 @@ static enum kvt_status read_specs(struct transfer_input *in,
 {
 	in->from.group = in->spec = calloc((size_t)a->spec.n, sizeof(*in->spec));
 	if (!in->spec)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < a->spec.n; i++) {
 		struct kvt_model_group *g = &in->spec[in->from.ngroups++];
 		struct kvt_error why = { "" };
@@ -520,7 +520,7 @@ enum kvt_status transfer_open_ranks(struct kvt_ranks *side, int n,
 	side->n = n;
 	side->file = calloc((size_t)n + 1, sizeof(*side->file));
 	if (!side->file)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < n; i++) {
 		side->file[i].name = names[i];
 		if ((status = open_one(&side->file[i].reader, names[i], words, err)))

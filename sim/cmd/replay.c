@@ -165,7 +165,7 @@ static enum kvt_status find_unit(struct kvt_trace_unit *out,
 		return status;
 	one = calloc((size_t)pairs->n * 2 + 1, sizeof(*one));
 	if (!one)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	two = one + pairs->n;
 	if (!(status = kvt_request_sizes_get(one, sizes, sizes->unit, err)) &&
 	    !(status = kvt_request_sizes_get(two, sizes, 2 * sizes->unit, err)))

@@ -214,7 +214,7 @@ static enum kvt_status fill_timeline(struct timeline *out,
 		.batch = calloc((size_t)posts->n + 1, sizeof(*out->batch)),
 	};
 	if (!out->batch)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < posts->n; i++) {
 		const struct kvt_batch *b = &posts->batch[i];
 		const struct kvt_batch_time *t = &times->batch[i];
@@ -257,10 +257,10 @@ static enum kvt_status put_file(struct text_output *out, const struct page *p,
 	enum kvt_status status;
 
 	if (!f)
-		return kvt_fail(err, KVT_SYSTEM, "%s: out of memory", out->path);
+		return kvt_no_memory(err, out->path);
 	status = put(f, p, err);
 	if (!text_output_close(f) && !status)
-		status = kvt_fail(err, KVT_SYSTEM, "%s: out of memory", out->path);
+		status = kvt_no_memory(err, out->path);
 	return status;
 }
 

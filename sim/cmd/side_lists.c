@@ -142,7 +142,7 @@ enum kvt_status side_set_make(struct side_set *out, const char *name,
 	out->side = calloc((size_t)n, sizeof(*out->side));
 	out->ids = calloc((size_t)n, sizeof(*out->ids));
 	if (!out->side || !out->ids)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; !status && i < n; i++)
 		status = make_side(&out->side[i], &out->ids[i], name, list, i, err);
 	return status;

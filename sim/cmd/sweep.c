@@ -124,7 +124,7 @@ static enum kvt_status add_choice(struct choices *to, const struct choice *c,
 				  struct kvt_error *err)
 {
 	if (!KVT_GROW(&to->at, to->n))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	to->at[to->n++] = *c;
 	return KVT_OK;
 }
@@ -281,7 +281,7 @@ static enum kvt_status try_choices(struct kvt_sweep *s, const struct axes *x,
 	if (!status)
 		status = kvt_work_run(&work, &run, err);
 	free(choices.at);
-	return status || !t.failed ? status : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return status || !t.failed ? status : kvt_no_memory(err, NULL);
 }
 
 /* --src and --dst must not have a key that a list varies. */

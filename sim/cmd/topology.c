@@ -72,8 +72,7 @@ static const struct kvt_key remote_keys[] = {
 
 static enum kvt_status copy_text(char **out, const char *text, struct kvt_error *err)
 {
-	return (*out = strdup(text)) ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return (*out = strdup(text)) ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 /* Rank -1 until it is said. */
@@ -370,7 +369,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	enum kvt_status status = KVT_OK;
 
 	if (!a)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (n < 0)
 		status = opt_status(n);
 	else if (n || !local || !remotes.n)

@@ -165,7 +165,7 @@ static enum kvt_status count_group(struct kvt_batches *p,
 					       .dst_rank = pair.dst_rank };
 
 		if (!(b = batch_of(p, pair.src_rank, pair.dst_rank)))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		status = is_scope(&how->posting) ?
 			 count_scope(&one, g, &pair, sizes, &how->posting, err) :
 			 count_walk(&one, g, &pair, how, err);
@@ -231,7 +231,7 @@ enum kvt_status kvt_batches_uniform(struct kvt_batches *out, int64_t ops, int64_
 				"%lld operations of %lld bytes are more than 2^63 bytes",
 				(long long)ops, (long long)size);
 	if (!(b = batch_of(&p, 0, 0)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	b->listed = b->merged = ops;
 	b->ops = ops * cuts;
 	b->bytes = ops * size;

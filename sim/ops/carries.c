@@ -28,7 +28,7 @@ enum kvt_status kvt_op_index_init(struct kvt_op_index *out,
 	*out = (struct kvt_op_index){ g, malloc(((size_t)g->norder + 1) *
 					     sizeof(*out->held)) };
 	if (!out->held)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < g->norder; i++)
 		out->held[i] = (struct kvt_held_slots){ g->order[i].src_block,
 						     g->order[i].src_slot,

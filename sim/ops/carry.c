@@ -118,7 +118,7 @@ static enum kvt_status put_ranks(struct kvt_worker *worker, const struct carryin
 	enum kvt_status status = KVT_OK;
 
 	if (!put)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int r = 0; !status && r < n; r++, to.bytes += c->cut.box_bytes) {
 		put[r] = put_of(worker, c, r, box);
 		if (!(status = spoil(c, r, &to, g->shape.elem, err)))

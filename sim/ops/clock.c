@@ -50,7 +50,7 @@ static enum kvt_status run_init(struct run *r, struct kvt_error *err)
 	r->flows = calloc(n + 1, sizeof(*r->flows));
 	r->order = calloc(n + 1, sizeof(*r->order));
 	if (!r->src_free || !r->dst_free || !r->nics || !r->flows || !r->order)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (size_t i = 0; i < src + dst; i++)
 		r->nics[i].rate = r->how->link.rate ? (double)r->how->link.rate : 1e30;
 	return KVT_OK;
@@ -187,7 +187,7 @@ enum kvt_status kvt_clock_run(struct kvt_batch_times *out,
 						     sizeof(*out->batch)) };
 	r.batch = out->batch;
 	status = out->batch ? run_init(&r, err)
-			    : kvt_fail(err, KVT_SYSTEM, "out of memory");
+			    : kvt_no_memory(err, NULL);
 	if (!status) {
 		set_posts(&r);
 		run_wire(&r);

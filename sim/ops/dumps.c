@@ -74,7 +74,7 @@ static enum kvt_status add_range(struct wave *w, const struct kvt_transfer_move 
 				 int64_t begin, int64_t end, struct kvt_error *err)
 {
 	if (!KVT_GROW(&w->move, w->nmoves))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	w->move[w->nmoves] = *m;
 	w->move[w->nmoves].begin = begin;
 	w->move[w->nmoves++].end = end;
@@ -108,18 +108,18 @@ static enum kvt_status waves_add(struct waves *ws, const struct kvt_transfer_mov
 	int i = 0;
 
 	if (!ws->written && !(ws->written = calloc(slots_of(&m->dst), 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	while (i < ws->n && !fits(&ws->wave[i], ws->written, m))
 		i++;
 	if (i < ws->n)
 		return add_to_wave(&ws->wave[i], ws->written, m, err);
 	if (!KVT_GROW(&ws->wave, i))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	more = ws->wave;
 	more[i] = (struct wave){ .read = calloc(slots_of(&m->src), 1) };
 	ws->n++;
 	if (!more[i].read)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	return add_to_wave(&more[i], ws->written, m, err);
 }
 

@@ -14,7 +14,7 @@ enum kvt_status kvt_figures_init(struct kvt_figures *out, struct kvt_error *err)
 {
 	*out = (struct kvt_figures){ .sizes.room = KVT_MOST_SIZES };
 	out->sizes.bin = malloc(KVT_MOST_SIZES * sizeof(*out->sizes.bin));
-	return out->sizes.bin ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return out->sizes.bin ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 void kvt_figures_free(struct kvt_figures *figures)
@@ -66,7 +66,7 @@ enum kvt_status kvt_plan_figures_init(struct kvt_plan_figures *out,
 
 	r.figures = calloc((size_t)transfer->ngroups + 1, sizeof(*r.figures));
 	if (!r.figures)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int g = 0; !status && g < transfer->ngroups; g++)
 		for (int s = 0; !status && s < KVT_NSCOPES; s++)
 			if (!(status = kvt_figures_init(&r.figures[g][s], err)))

@@ -83,7 +83,7 @@ static enum kvt_status find_incoming(struct incoming *out, const struct kvt_side
 			total += blocks_in(&plan->group[p].xfer.entry[i]);
 	}
 	if (!(out->span = malloc(((size_t)total + 1) * sizeof(*out->span))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int p = 0; p < plan->ngroups; p++)
 		for (int64_t i = 0; plan->group[p].dst_group == group &&
 				    i < plan->group[p].xfer.nentries; i++)
@@ -173,8 +173,7 @@ enum kvt_status kvt_sides_dumps(struct kvt_dump ***out, const struct kvt_sides *
 	int n = sides->dst.n, ngroups = kvt_ranks_snapshot(&sides->dst, 0)->ngroups;
 	struct kvt_dump **dumps = calloc((size_t)n + 1, sizeof(*dumps));
 	struct incoming in[KVT_MAX_GROUPS] = { { .part = -1 } };
-	enum kvt_status status = dumps ? KVT_OK :
-				 kvt_fail(err, KVT_SYSTEM, "out of memory");
+	enum kvt_status status = dumps ? KVT_OK : kvt_no_memory(err, NULL);
 
 	for (int g = 0; !status && g < ngroups; g++)
 		status = find_incoming(&in[g], sides, g, err);

@@ -46,7 +46,7 @@ static enum kvt_status check_ids(const struct kvt_block_table *table, const char
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: a pool of %lld blocks", side,
 				(long long)table->pool);
 	if (!(seen = calloc((size_t)table->pool / 8 + 1, 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = kvt_block_ids_check(table->ids, table->nids, table->pool, seen, &why);
 	free(seen);
 	return status ? kvt_fail(err, status, "%s: %.400s", side, why.text) : KVT_OK;
@@ -58,7 +58,7 @@ static enum kvt_status keep_order(struct kvt_transfer_group *g, int64_t n,
 {
 	g->order = malloc((size_t)(n + 1) * sizeof(*g->order));
 	if (!g->order)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	memcpy(g->order, g->entry, (size_t)n * sizeof(*g->order));
 	g->norder = n;
 	return KVT_OK;
@@ -90,7 +90,7 @@ static enum kvt_status add_entries(struct kvt_transfer_group *g, int64_t *n,
 	g->entry = malloc((size_t)(room + 1) * sizeof(*g->entry));
 	g->slot = malloc((size_t)(room + 1) * sizeof(*g->slot));
 	if (!g->entry || !g->slot)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < nmoves; i++) {
 		int64_t from = *n;
 
@@ -227,7 +227,7 @@ static enum kvt_status add_dealt(struct kvt_transfer_group *g, int64_t *n,
 	g->entry = malloc((size_t)(*n + 1) * sizeof(*g->entry));
 	g->slot = malloc((size_t)(*n + 1) * sizeof(*g->slot));
 	if (!g->entry || !g->slot)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	deal_entries(g, src, dst, begin, end);
 	return keep_order(g, *n, err);
 }
@@ -275,7 +275,7 @@ struct kvt_transfer_group *kvt_transfer_group_new(struct kvt_transfer_plan *tran
 	struct kvt_transfer_group *group = realloc(transfer->group, n * sizeof(*group));
 
 	if (!group) {
-		kvt_fail(err, KVT_SYSTEM, "out of memory");
+		kvt_no_memory(err, NULL);
 		return NULL;
 	}
 	transfer->group = group;
@@ -302,7 +302,7 @@ static enum kvt_status prove(const struct kvt_transfer_group *g, struct kvt_erro
 	enum kvt_status status;
 
 	if (!moves)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = kvt_xfer_prove(&proof, &g->xfer, moves, &why);
 	free(moves);
 	return status ? kvt_fail(err, status, "%s: %.400s", g->name, why.text) : KVT_OK;

@@ -305,7 +305,7 @@ enum kvt_status kvt_matrix_run(struct kvt_matrix *m, const struct kvt_run *run,
 
 	m->row = calloc((size_t)(m->nsrc * m->ndst) + 1, sizeof(*m->row));
 	if (!m->row)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	pairs.threads = m->threads;
 	pairs.share = inner.share = NULL;
 	inner.threads = 1;

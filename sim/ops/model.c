@@ -148,7 +148,7 @@ static enum kvt_status check_once(const struct kvt_transfer_plan *transfer, int 
 	int64_t twice = 0;
 
 	if (!written)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t rank = 0; rank < kvt_deal_size(&to->deal); rank++) {
 		memset(written, 0, nbytes);
 		for (int g = first; g < transfer->ngroups; g++) {

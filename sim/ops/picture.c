@@ -148,7 +148,7 @@ static enum kvt_status make_map(struct kvt_picture_side *m,
 	m->rows = rows * m->layers < MOST_ROWS ? rows * m->layers : MOST_ROWS;
 	m->cells = malloc((size_t)(cells * m->layers) * sizeof(*m->cells));
 	if (!m->cells)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	fill_cells(m, &side->views, run);
 	return KVT_OK;
 }

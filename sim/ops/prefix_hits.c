@@ -54,7 +54,7 @@ enum kvt_status kvt_trace_hits(int64_t *tokens, const struct kvt_trace *t,
 		buckets *= 2;
 	seen.mask = buckets - 1;
 	if (!(seen.bucket = calloc(buckets, sizeof(*seen.bucket))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t n = 0; n < t->n; n++)
 		tokens[n] = hits(&seen, t, &t->row[n]);
 	free(seen.bucket);

@@ -23,7 +23,7 @@ enum kvt_status kvt_receive_run(uint8_t *blocks, int64_t nblocks, const uint8_t 
 	uint8_t *before = malloc((size_t)nbytes);
 
 	if (!before)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t b = 0; b < nblocks; b++) {
 		if (!marked[b])
 			continue;
@@ -128,7 +128,7 @@ static enum kvt_status change(struct received *out, const struct kvt_group *g, b
 	enum kvt_status status = KVT_OK;
 
 	if (!each)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t b = 0; b < blocks; b++) {
 		memset(each + b * planes, marked[b], (size_t)planes);
 		out->nblocks += marked[b];
@@ -168,14 +168,14 @@ enum kvt_status kvt_receive_group(struct received *out, const struct kvt_dump *d
 
 	*out = (struct received){ .bytes = NULL };
 	if (!marked)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if ((status = choose(out, &apart, g, err)) ||
 	    (status = plan_of(out, g, apart, ratio, back, err)) ||
 	    (status = mark_all(marked, g, ids, nids, err)) ||
 	    (status = check_memory(&nbytes, g, run, err)))
 		goto end;
 	if (!(out->bytes = malloc((size_t)nbytes + 1)))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	else if (!(status = kvt_dump_read(dump, group, &whole, &out->layout, out->bytes,
 					  err)))
 		status = change(out, g, apart, marked, err);

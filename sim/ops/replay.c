@@ -60,7 +60,7 @@ struct run {
 static void out_of_memory(struct run *r)
 {
 	if (!r->status)
-		r->status = kvt_fail(r->err, KVT_SYSTEM, "out of memory");
+		r->status = kvt_no_memory(r->err, NULL);
 }
 
 static void push_event(struct run *r, int64_t at, enum event_kind kind, int64_t request,

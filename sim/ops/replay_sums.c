@@ -121,7 +121,7 @@ enum kvt_status kvt_replay_sum(struct kvt_replay_sums *t, const struct kvt_repla
 
 	*t = (struct kvt_replay_sums){ .seconds = (double)(s->end - s->begin) / 1e9 };
 	if (!(v = malloc((size_t)(most + 1) * sizeof(*v))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	sum_requests(t, s, slo_ns, v);
 	sum_transfers(t, s, v);
 	free(v);

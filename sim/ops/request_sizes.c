@@ -61,7 +61,7 @@ enum kvt_status kvt_request_sizes_init(struct kvt_request_sizes *out,
 		return status;
 	s.of = calloc((size_t)(2 * s.unit + 1), sizeof(*s.of));
 	if (!s.of)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	*out = s;
 	return KVT_OK;
 }

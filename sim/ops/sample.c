@@ -105,14 +105,14 @@ static enum kvt_status make_request(struct kvt_snapshot *s, int64_t tokens,
 	struct kvt_request *r = calloc(1, sizeof(*r));
 
 	if (!(s->request = r) || !(r->id = strdup("sample")))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	s->nrequests = 1;
 	r->ntokens = r->prompt_tokens = tokens;
 	for (int g = 0; g < s->ngroups; g++) {
 		r->nblocks[g] = nblocks[g];
 		r->blocks[g] = malloc((size_t)nblocks[g] * sizeof(**r->blocks) + 1);
 		if (!r->blocks[g])
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		for (int64_t b = 0; b < nblocks[g]; b++)
 			r->blocks[g][b] = (uint32_t)b;
 	}
@@ -169,7 +169,7 @@ enum kvt_status kvt_ranks_of_model(struct kvt_ranks *out, int64_t *mamba_groups,
 	*mamba_groups = 0;
 	*out = (struct kvt_ranks){ .n = 1, .made = calloc(1, sizeof(*out->made)) };
 	if (!out->made)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	kvt_snapshot_init(out->made);
 	return make_snapshot(out->made, mamba_groups, from, err);
 }

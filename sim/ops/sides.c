@@ -165,11 +165,11 @@ static enum kvt_status sort_spans(struct kvt_sides *sides, struct kvt_error *err
 
 		sides->span[i] = malloc((n + 1) * sizeof(**sides->span));
 		if (!sides->span[i])
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		memcpy(sides->span[i], x->entry, n * sizeof(**sides->span));
 		qsort(sides->span[i], n, sizeof(**sides->span), kvt_span_by_target);
 	}
-	return sides->span ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return sides->span ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 /* The first entry of a block or of one after it. */
@@ -294,7 +294,7 @@ static enum kvt_status new_tables(struct kvt_snapshot *s, int index, const uint3
 		uint32_t *blocks = malloc(((size_t)n + 1) * sizeof(*blocks));
 
 		if (!blocks)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		memcpy(blocks, ids, (size_t)n * sizeof(*blocks));
 		free(r->blocks[index]);
 		r->blocks[index] = blocks;
@@ -349,8 +349,7 @@ static enum kvt_status check_ids(const uint32_t *ids, int64_t n, int64_t pool,
 				 const char *group, struct kvt_error *err)
 {
 	bool *taken = calloc((size_t)pool + 1, sizeof(*taken));
-	enum kvt_status status = taken ? KVT_OK :
-				 kvt_fail(err, KVT_SYSTEM, "out of memory");
+	enum kvt_status status = taken ? KVT_OK : kvt_no_memory(err, NULL);
 
 	for (int64_t i = 0; !status && i < n; i++) {
 		if (ids[i] >= pool)
@@ -443,7 +442,7 @@ static enum kvt_status make_ranks(struct kvt_ranks *dst, const struct kvt_snapsh
 				"tp=%lld, expected at most %d", LL(n), KVT_MAX_RANKS);
 	dst->made = calloc((size_t)n, sizeof(*dst->made));
 	if (!dst->made)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	while (!status && dst->n < n) {
 		kvt_snapshot_init(&dst->made[dst->n]);
 		status = make_rank(&dst->made[dst->n], all,

@@ -20,7 +20,7 @@ enum kvt_status kvt_sweep_add_row(struct kvt_sweep *s, const struct kvt_sweep_ro
 				  struct kvt_error *err)
 {
 	if (!KVT_GROW(&s->row, s->n))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	s->row[s->n++] = *r;
 	return KVT_OK;
 }
@@ -155,7 +155,7 @@ enum kvt_status kvt_sweep_add_staged(struct kvt_sweep *s,
 	r.stage = stage->size;
 	r.copied = 2 * posts.sum.bytes;
 	if ((copies = copy_ns(&posts, stage->copy_rate)) < 0)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	else
 		status = add_timed(s, &r, &posts, copies, err);
 	kvt_batches_free(&posts);

@@ -63,7 +63,7 @@ enum kvt_status kvt_held_new(struct kvt_held_side *side, const struct kvt_ranks 
 			     sizeof(*side->bytes));
 	side->ranks.file = calloc((size_t)as->n + 1, sizeof(*side->ranks.file));
 	if (!side->bytes || !side->ranks.file)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	side->ranks.n = as->n;
 	for (int i = 0; i < as->n * side->ngroups; i++) {
 		int64_t n;
@@ -73,7 +73,7 @@ enum kvt_status kvt_held_new(struct kvt_held_side *side, const struct kvt_ranks 
 		if (status)
 			return status;
 		if (!(side->bytes[i] = malloc((size_t)n + 1)))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		memset(side->bytes[i], fill, (size_t)n);
 	}
 	return KVT_OK;
@@ -105,7 +105,7 @@ enum kvt_status kvt_ranks_hollow(struct kvt_ranks *out, const struct kvt_ranks *
 		.n = as->n, .file = calloc((size_t)as->n + 1, sizeof(*out->file)),
 	};
 	if (!out->file)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int r = 0; !status && r < as->n; r++) {
 		out->file[r].name = "nothing";
 		status = kvt_dump_of_constant(&out->file[r].reader,
@@ -245,8 +245,8 @@ static enum kvt_status make_marks(struct part *p, int n, struct kvt_error *err)
 	p->written = calloc((size_t)n, sizeof(*p->written));
 	for (int r = 0; p->written && r < n; r++)
 		if (!(p->written[r] = calloc((size_t)p->dst_nbytes + 1, 1)))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
-	return p->written ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
+	return p->written ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 static enum kvt_status run_part(const struct kvt_sides *sides,

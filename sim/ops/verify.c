@@ -78,7 +78,7 @@ static enum kvt_status pair_heads(struct verifying *v, struct kvt_error *err)
 
 	v->heads = calloc((size_t)(nsrc + 1) * (size_t)v->after->n, sizeof(*v->heads));
 	if (!v->heads)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int r = 0; !status && r < v->after->n; r++) {
 		for (int s = 0; !status && s < nsrc; s++) {
 			status = head_pairs_init(heads_of(v, s, r), source_of(v, s),
@@ -134,7 +134,7 @@ static enum kvt_status start_digests(struct verifying *v, struct kvt_error *err)
 	if (!v->digests)
 		return KVT_OK;
 	if (!(v->job = calloc((size_t)v->after->n, sizeof(struct digest_job *))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int r = 0; !status && r < v->after->n; r++)
 		status = digest_job_new(&v->job[r], &v->digests[r], v->group, err);
 	return status;
@@ -149,7 +149,7 @@ static enum kvt_status list_all(struct verifying *v, struct kvt_error *err)
 	v->filled = calloc((size_t)n, sizeof(*v->filled));
 	v->name = calloc((size_t)n, sizeof(*v->name));
 	if (!v->list || !v->filled || !v->name)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int r = 0; r < n; r++)
 		snprintf(v->name[r], sizeof(v->name[r]), "rank %d", r);
 	for (int s = 0; s < nsrc; s++)
@@ -271,7 +271,7 @@ enum kvt_status kvt_sides_verify(struct kvt_verified *out, const struct kvt_side
 	*out = (struct kvt_verified){ .bytes = 0 };
 	if (!status && same_requests(sides) &&
 	    !(digests = calloc((size_t)after->n, sizeof(*digests))))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	if (!status)
 		status = verify_groups(out, sides, after, digests, run, err);
 	if (!status && digests)

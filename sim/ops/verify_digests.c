@@ -131,8 +131,7 @@ enum kvt_status check_all_paired(const struct slot_pairs *pairs, struct pairs_si
 	const int64_t *na = pairs_group(a)->shape.n, *nb = pairs_group(b)->shape.n;
 	int64_t n;
 	struct held *held = list_held(&n, pairs, nb[KVT_AXIS_S], na[KVT_AXIS_S]);
-	enum kvt_status status = held ? KVT_OK :
-				 kvt_fail(err, KVT_SYSTEM, "out of memory");
+	enum kvt_status status = held ? KVT_OK : kvt_no_memory(err, NULL);
 
 	for (int64_t r = 0; !status && r < b.snapshot->nrequests; r++) {
 		const struct kvt_request *q = &b.snapshot->request[r];

@@ -93,7 +93,7 @@ enum kvt_status kvt_carry_window_init(struct kvt_carry_window *out,
 		list_blocks(&w, box);
 		status = plan(&w, box, err);
 	} else {
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	}
 	if (status)
 		kvt_carry_window_free(&w);

@@ -384,7 +384,7 @@ enum kvt_status wire_serve(const struct wire_peer *peer, const struct kvt_sides 
 	enum kvt_status status;
 
 	if (!s.frame)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	needs_of(&work, sides, s.room);
 	run.device = NULL;
 	run.progress = NULL;

@@ -95,7 +95,7 @@ static enum kvt_status print_group(struct listing *l,
 	enum kvt_status status = kvt_op_index_init(&places, group, err);
 
 	if (!status && !(l->name = json_quoted(group->name)))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	while (!status && kvt_pair_next(&pair, &walk, &group->xfer))
 		if (l->src < 0 || (pair.src_rank == l->src && pair.dst_rank == l->dst))
 			status = print_pair(l, &places, &pair, err);

@@ -149,10 +149,10 @@ enum kvt_status put_svg(FILE *f, const struct page *p, struct kvt_error *err)
 	enum kvt_status status;
 
 	if (!s.f)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = put_body(&s, p, err);
 	if (!text_output_close(s.f) && !status)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	if (!status) {
 		svg_document_begin(f, PICTURE_WIDTH + 2 * MARGIN, s.y, "KV transfer");
 		fwrite(body.text, 1, body.nbytes, f);

@@ -261,7 +261,7 @@ enum kvt_status put_trace(FILE *f, const struct timeline *p, int64_t most,
 		put_all(&t, &l, changes);
 		fputs("\n]}\n", f);
 	} else {
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	}
 	free(changes);
 	free(l.lane);

@@ -140,7 +140,7 @@ enum kvt_status wire_ucx_open(struct wire_ucx **out, const void **address,
 	size_t n = 0;
 
 	if (!u)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	u->fd = fd;
 	if (!(status = load(u, err))) {
 		got = make_worker(u);

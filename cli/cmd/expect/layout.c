@@ -469,7 +469,7 @@ static enum kvt_status answer(const struct asked *a, const struct kvt_dump *dump
 	enum kvt_status status;
 
 	if (!out)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	out->agrees = true;
 	out->release = a->release;
 	if (!(status = check_release(a, dump, err)) && !(status = take_with(&model, &a->with, err)))

@@ -30,7 +30,7 @@ static enum kvt_status same_scales(struct calibrated *out, const struct kvt_grou
 
 	out->heads = 1;
 	if (!(out->scale = malloc(((size_t)n + 1) * sizeof(*out->scale))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < n; i++)
 		out->scale[i] = (float)kv[i % 2];
 	return KVT_OK;
@@ -137,7 +137,7 @@ enum kvt_status cast_dump(struct kvt_dump **out, struct kvt_dump **proof,
 	enum kvt_status status;
 
 	if (!c)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	c->dump = dump;
 	c->how = how;
 	c->files = files;

@@ -111,7 +111,7 @@ static enum kvt_status settle(struct calibrated *out, const struct calibrating *
 	out->heads = c->heads;
 	out->scale = malloc(((size_t)(layers * 2 * c->heads) + 1) * sizeof(*out->scale));
 	if (!out->scale)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < layers * 2 * c->heads; i++) {
 		int64_t l = i / c->heads / 2, k = i / c->heads % 2, h = i % c->heads;
 		float most = c->most[i] * kvt_group_scale(group, l, h, half < 0 ? k : 0);
@@ -141,11 +141,10 @@ static enum kvt_status calibrate_group(struct calibrated *out, struct calibratin
 	enum kvt_status status;
 
 	if (s->nrequests && !live)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	c->live = live;
 	c->most = calloc(n + 1, sizeof(*c->most));
-	status = c->most ? measure(c, run, err) :
-			   kvt_fail(err, KVT_SYSTEM, "out of memory");
+	status = c->most ? measure(c, run, err) : kvt_no_memory(err, NULL);
 	if (!status)
 		status = settle(out, c, caster, err);
 	free(live);

@@ -351,10 +351,10 @@ static enum kvt_status read_group(struct kvt_integrity *v, struct kvt_numbers *n
 	enum kvt_status status;
 
 	if (!looking)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = kvt_check_integrity(v, dump, g, path, looking, run, err);
 	if (!status && !kvt_looking_finish(looking))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	kvt_looking_free(looking);
 	return status;
 }
@@ -402,7 +402,7 @@ enum kvt_status kvt_check_data(struct kvt_findings *r, struct kvt_dump *dump,
 	bool damaged = false;
 
 	if (!v || !n)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	else
 		status = check_members(r, dump, path, run, &damaged, err);
 	for (int g = 0; !status && !damaged && g < s->ngroups; g++)

@@ -70,7 +70,7 @@ enum kvt_status kvt_check(const struct kvt_dump *dump, bool data,
 	status = kvt_check_dump(&r, (struct kvt_dump *)(uintptr_t)dump, path ? path : "",
 				data, run ? run : &quiet, err);
 	if (!status && r.out_of_memory)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	for (int i = 0; !status && found && i < r.nfindings; i++) {
 		const struct kvt_rule *rule = kvt_rule_at(r.finding[i].rule);
 

@@ -416,7 +416,7 @@ enum kvt_status kvt_check_model(struct kvt_findings *r, const struct rank_file *
 	struct whole *w = calloc(1, sizeof(*w));
 
 	if (!w)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	w->r = r;
 	w->model = model;
 	w->part = part;
@@ -432,6 +432,5 @@ enum kvt_status kvt_check_model(struct kvt_findings *r, const struct rank_file *
 			check_group_requests(r, s, g);
 	}
 	free(w);
-	return compare_stages(r, files, nfiles) ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return compare_stages(r, files, nfiles) ? KVT_OK : kvt_no_memory(err, NULL);
 }

@@ -66,7 +66,7 @@ enum kvt_status addresses_init(struct addresses *out, const struct placed *at, i
 	    (status = views_half(&out->view, &views, k, err)))
 		return status;
 	return address_terms_init(&out->terms, &out->view) ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "out of memory");
+	       kvt_no_memory(err, NULL);
 }
 
 const uint8_t *address_of_block(const struct addresses *half,

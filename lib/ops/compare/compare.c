@@ -336,7 +336,7 @@ static enum kvt_status compare_with(struct kvt_worker *worker, struct found *f,
 	enum kvt_status status = KVT_OK;
 
 	if (!wanted || !left)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	for (int64_t l = box->begin[KVT_AXIS_L]; !status && n && l < end; l = next) {
 		int64_t layers[2] = { layer ? layer[l] : l, 0 };
 
@@ -430,14 +430,14 @@ static enum kvt_status compare_box(struct kvt_worker *worker, void *context, int
 	enum kvt_status status = KVT_OK;
 
 	if (!f)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	f->c = c;
 	f->nk = (int)c->cut.shape.n[KVT_AXIS_K];
 	f->placed = calloc((size_t)c->nb, sizeof(*f->placed));
 	f->address = calloc((size_t)(c->nb * f->nk) + 1, sizeof(*f->address));
 	f->nbytes = calloc((size_t)c->n, sizeof(*f->nbytes));
 	if (!f->placed || !f->address || !f->nbytes)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	else
 		status = read_box(worker, f, &box, err);
 	for (; !status && f->first < c->n; f->first = f->last) {
@@ -585,7 +585,7 @@ static enum kvt_status number_dumps(struct comparing *c, struct kvt_error *err)
 	c->b = calloc((size_t)c->n, sizeof(*c->b));
 	c->digest = calloc((size_t)c->n, sizeof(*c->digest));
 	if (!c->number || !c->b || !c->digest)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < c->n; i++) {
 		int r = 0;
 

@@ -73,7 +73,7 @@ enum kvt_status axis_pairs(int64_t **out, enum kvt_axis axis, const struct kvt_g
 	*out = map;
 	if (!known || !map) {
 		free(known);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	for (int64_t i = 0; i < na; i++)
 		known[i] = (struct id_index){ element_id(a, axis, i), i };
@@ -349,7 +349,7 @@ enum kvt_status slot_pairs_rest(struct slot_pairs *out, struct pairs_side b,
 
 	*out = (struct slot_pairs){ .layer = NULL };
 	if (!in)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	mark(in, other, n);
 	for (int64_t block = 0; !status && block < n[KVT_AXIS_B]; block++)
 		for (int64_t s = 0, end; !status && s < slots; s = end) {

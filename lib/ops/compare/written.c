@@ -99,7 +99,7 @@ static enum kvt_status pair_names(int64_t *map, const struct kvt_group *leaf,
 	struct named *list = malloc((n ? n : 1) * sizeof(*list));
 
 	if (!list)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (size_t i = 0; i < n; i++)
 		list[i] = (struct named){ leaf->block_names[i], (int64_t)i };
 	qsort(list, n, sizeof(*list), compare_named);
@@ -214,7 +214,7 @@ static enum kvt_status verify_group(const struct kvt_dump *source,
 	int n = 0;
 
 	if (!pairs || !list)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	for (int i = 0; !status && i < nleaves; i++) {
 		int from = kvt_dump_leaf_group(source, i, g);
 

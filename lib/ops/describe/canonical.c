@@ -148,7 +148,7 @@ static enum kvt_status count_tensors(struct kvt_canonical_facts *f, struct kvt_e
 			r->npositions = s->group[g].shape.n[KVT_AXIS_L];
 	f->tensor = calloc((size_t)r->npositions + 1, sizeof(*f->tensor));
 	if (!f->tensor)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	r->tensor_nbytes = f->tensor;
 	for (int g = s->ngroups - 1; g >= 0; g--) {
 		int64_t nbytes;
@@ -206,7 +206,7 @@ enum kvt_status kvt_describe_canonical(struct kvt_description *d, const char *la
 		return kvt_fail(err, status, "layout '%.100s': %s", layout, why.text);
 	d->canonical = calloc(1, sizeof(*d->canonical));
 	if (!d->canonical)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	d->canonical->snapshot = d->snapshot;
 	d->canonical->asked = asked;
 	status = ask(d->canonical, d->dump, layout != NULL, &why);

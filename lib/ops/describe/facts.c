@@ -34,7 +34,7 @@ static enum kvt_status count_uses(uint8_t **out, const struct kvt_snapshot *s,
 		return KVT_OK;
 	uses = calloc((size_t)nblocks, 1);
 	if (!uses)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t r = 0; r < s->nrequests; r++) {
 		const struct kvt_table t = kvt_table_of(s, g, &s->request[r]);
 
@@ -208,7 +208,7 @@ enum kvt_status kvt_describe_integrity(struct kvt_description *d,
 
 	for (int g = 0; !status && g < d->snapshot->ngroups; g++) {
 		if (!(d->group[g].integrity = calloc(1, sizeof(struct kvt_integrity))))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		status = kvt_check_integrity(d->group[g].integrity, d->dump, g, d->path,
 					     NULL, run, err);
 	}

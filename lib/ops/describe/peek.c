@@ -147,7 +147,7 @@ static enum kvt_status take_peek(struct kvt_peek *peek, const struct kvt_descrip
 	shape = &peek->group->shape;
 	scale = kvt_scale_of(scales, peek->group, peek->run.place.index[KVT_AXIS_K]);
 	if (!(bytes = malloc((size_t)(shape->n[KVT_AXIS_D] * shape->elem) + 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (!(status = read_place(bytes, d, peek, run, err))) {
 		if (peek->group->content.type)
 			peek_packed(peek, bytes, scale);
@@ -161,7 +161,7 @@ static enum kvt_status take_peek(struct kvt_peek *peek, const struct kvt_descrip
 	free(bytes);
 	for (int i = 0; i < peek->nfields; i++)
 		if (!peek->field[i].value)
-			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+			status = kvt_no_memory(err, NULL);
 	return status;
 }
 
@@ -175,7 +175,7 @@ enum kvt_status kvt_describe_peeks(struct kvt_description *d, const char *const 
 	d->peeks = calloc(1, sizeof(*d->peeks));
 	if (!d->peeks ||
 	    !(d->peeks->peek = calloc((size_t)n, sizeof(*d->peeks->peek))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; !status && i < n; i++)
 		status = take_peek(&d->peeks->peek[d->peeks->n++], d, places[i], scale,
 				   run,

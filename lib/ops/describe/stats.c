@@ -180,7 +180,7 @@ static enum kvt_status stats_group(struct kvt_description *d, int g,
 				why.text);
 	f->moments = calloc((size_t)(n[KVT_AXIS_L] * heads + 1), sizeof(*f->moments));
 	if (!f->moments)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < n[KVT_AXIS_L] * heads; i++)
 		f->moments[i] = nothing;
 	s.sum = f->moments;
@@ -205,7 +205,7 @@ static enum kvt_status look_at_group(struct kvt_description *d, int g,
 	f->numbers = calloc(1, sizeof(*f->numbers));
 	f->strange = calloc(1, sizeof(*f->strange));
 	if (!f->numbers || !f->strange)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if ((status = kvt_look(f->numbers, d->dump, g, run, err)))
 		return status;
 	return kvt_seek_strange(f->strange, d->dump, g, run, err);

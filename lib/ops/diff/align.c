@@ -97,7 +97,7 @@ static enum kvt_status pair_layers(struct diff_pair *p, struct kvt_error *err)
 		in[s] = kvt_dump_snapshot(p->side[s]->dump);
 		p->layer[s] = calloc((size_t)n + 1, sizeof(*p->layer[s]));
 		if (!status && (!list || !p->layer[s]))
-			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+			status = kvt_no_memory(err, NULL);
 	}
 	if (!status && is_numbered_apart(in)) {
 		status = pair_in_order(p, err);
@@ -144,7 +144,7 @@ static bool list_unmatched(char text[96], const struct kvt_snapshot *const in[NS
 	int used = 0;
 
 	if (!list) {
-		kvt_fail(err, KVT_SYSTEM, "out of memory");
+		kvt_no_memory(err, NULL);
 		return false;
 	}
 	text[0] = '\0';

@@ -277,7 +277,7 @@ static enum kvt_status read_side(struct search *f, int side, const struct kvt_ru
 	enum kvt_status status = KVT_OK;
 
 	if (n < 0 || !take_blocks(&c, n))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	else if (n)
 		status = read_blocks(&c, run, err);
 	free(c.sample);
@@ -465,13 +465,13 @@ static enum kvt_status search(struct search *f, const struct kvt_run *run,
 		return KVT_OK;		/* nothing can be compared: told later */
 	choose_layers(&f->p);
 	if (!make_grid(f))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	f->alike = calloc((size_t)(pairs * f->ngrid) + 1, 1);
 	for (int s = 0; s < NSIDES; s++)
 		f->sketch[s] = calloc((size_t)(f->n[s] * f->ngrid) + 1,
 				      sizeof(*f->sketch[s]));
 	if (!f->alike || !f->sketch[SIDE_A] || !f->sketch[SIDE_B])
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int s = 0; s < NSIDES; s++)
 		if ((status = read_side(f, s, run, err)))
 			return status;
@@ -487,7 +487,7 @@ enum kvt_status find_alike(struct diff_partners *out, const struct diff_side sid
 	enum kvt_status status = KVT_OK;
 
 	if (!list_requests(&f, out, side))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	if (!status && f.n[SIDE_A] + f.n[SIDE_B] <= MOST && find_groups(&f, side, how) &&
 	    !(status = search(&f, how->run, err)) && f.alike)
 		join_certain(out, &f);

@@ -95,7 +95,7 @@ static enum kvt_status add_box(struct attend *a, struct attend_box box,
 	const struct diff_attended *of = &a->out->of[box.of];
 
 	if (!KVT_GROW(&a->box, a->nboxes))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	a->box[a->nboxes++] = box;
 	measure_box(a, of, &box, of->own->request[box.request].span);
 	return KVT_OK;

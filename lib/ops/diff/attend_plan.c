@@ -194,7 +194,7 @@ static enum kvt_status start(struct diff_attended *of, const struct diff_result 
 	of->layer = calloc((size_t)p->nlayers + 1, sizeof(*of->layer));
 	if (!of->own || !of->layer ||
 	    !(of->own->from = calloc((size_t)p->nlayers + 1, sizeof(*of->own->from))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	of->own->meter[0] = results[i].meter;
 	of->own->meter[1] = results[of->pair[1]].meter;
 	of->own->kv[1] = p == v && p->nkv == 2;
@@ -364,7 +364,7 @@ static enum kvt_status plan_request(struct diff_attended *of, int64_t r, bool on
 				"%s: the prompt of request %.80s, which every query sees, is not said: prompt_tokens of the manifest",
 				of->key->id, a->request[r].id);
 	if (!(held = held_by(of->key, q)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (!same_tokens(of->key, of->value, r, held, q)) {
 		free(held);
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -377,7 +377,7 @@ static enum kvt_status plan_request(struct diff_attended *of, int64_t r, bool on
 	free(held);
 	of->nqueries += q->n;
 	of->nrequests++;
-	return made ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return made ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 static enum kvt_status plan_requests(struct diff_attended *of,
@@ -389,7 +389,7 @@ static enum kvt_status plan_requests(struct diff_attended *of,
 
 	of->own->request = calloc((size_t)n + 1, sizeof(*of->own->request));
 	if (!of->own->request)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t r = 0; r < n; r++)
 		with += has_segments(of->key, r);
 	for (int64_t r = 0; !status && r < n; r++)
@@ -478,7 +478,7 @@ static enum kvt_status read_sinks(struct diff_attended *of, struct kvt_error *er
 	of->own->sink = calloc((size_t)(of->nlayers * n) + 1, sizeof(*of->own->sink));
 	of->sinks = true;
 	if (!of->own->sink)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; !status && i < of->nlayers * n; i++) {
 		struct kvt_box box = kvt_box_whole(&g->shape);
 		uint8_t bytes[8] = { 0 };
@@ -524,7 +524,7 @@ static enum kvt_status plan_one(struct diff_attention *out, int i, int group,
 		return status;
 	of->cell = calloc((size_t)(of->nlayers * of->nheads * of->ratio) + 1,
 			  sizeof(*of->cell));
-	return of->cell ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return of->cell ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 static enum kvt_status nothing_fits(const struct diff_attention *out, int nattend,
@@ -561,7 +561,7 @@ enum kvt_status attend_plan(struct diff_attention *out, const struct diff_result
 	out->proxy = !queries;
 	out->of = calloc((size_t)pairs->n * (size_t)ngroups + 1, sizeof(*out->of));
 	if (!out->of)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; !status && i < pairs->n; i++) {
 		if (!is_attention(&pairs->pair[i]) || values_of(pairs, i) < 0)
 			continue;

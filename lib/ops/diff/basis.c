@@ -174,7 +174,7 @@ enum kvt_status pair_basis(struct diff_pair *p, struct kvt_error *err)
 		k.bytes[s] = malloc(rows * (size_t)row_bytes(p, s) + 1);
 		k.value[s] = calloc((size_t)p->content + 1, sizeof(double));
 		if (!k.bytes[s] || !k.value[s])
-			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+			status = kvt_no_memory(err, NULL);
 	}
 	if (!status && !(status = look_around(&k, err)))
 		decide(&k);

@@ -336,7 +336,7 @@ static enum kvt_status read_side(const struct excerpt *x, int side, bool pool,
 	for (int s = 0; s < NSIDES; s++)
 		r.pair.layer[s] += x->layer;
 	status = make_segments(&r, pool) ? run_reading(&r, run, err) :
-					kvt_fail(err, KVT_SYSTEM, "out of memory");
+					kvt_no_memory(err, NULL);
 	for (int s = 0; s < NSIDES; s++)
 		kvt_dump_close(r.pair.view[s]);
 	free(r.pair.segment);
@@ -376,7 +376,7 @@ static enum kvt_status excerpt_init(struct excerpt *x, const struct diff_result 
 	x->layer_ids = calloc(nlayers + 1, sizeof(*x->layer_ids));
 	if (!x->use || !x->prev || !x->next || !x->request || !x->entry ||
 	    !x->block_ids || !x->layer_ids)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	return set_facts(x, err);
 }
 
@@ -393,7 +393,7 @@ static enum kvt_status excerpt_data(struct excerpt *x, const struct kvt_run *run
 		x->data[s] = calloc((size_t)nbytes + 1, 1);
 	x->scratch = malloc((size_t)need + 1);
 	if (!x->data[SIDE_A] || !x->data[SIDE_B] || !x->scratch)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if ((status = read_side(x, SIDE_B, true, run, err)))
 		return status;
 	return read_side(x, SIDE_A, x->same_pool, run, err);
@@ -456,7 +456,7 @@ static enum kvt_status limit_requests(struct diff_diagnosis *d, const struct exc
 
 	d->requests = struck;
 	if (!struck)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t t = 0; t < w->ntables; t++)
 		for (int64_t e = 0; e < w->table[t].n; e++)
 			struck[t] |= d->found.struck.block[w->table[t].block[e]];
@@ -578,7 +578,7 @@ enum kvt_status kvt_diff_diagnose(struct diff_result *r, const struct kvt_fault 
 
 	r->diagnosis = d;
 	if (!d)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (!(status = excerpt_init(&x, r, run, err)) &&
 	    !(unread = status = excerpt_data(&x, run, err)) &&
 	    !(status = find_fault(&d->found, &x, only, err)))

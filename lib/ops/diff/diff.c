@@ -204,7 +204,7 @@ static enum kvt_status start(struct diff_result *out, const struct diff_pair *p,
 
 	*out = (struct diff_result){ .pair = p, .meter = calloc(1, sizeof(*out->meter)) };
 	if (!out->meter)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = meter_init(out->meter, p, criteria, err);
 	out->tolerance = out->meter->tolerance;
 	out->rounding = out->meter->rounding;

@@ -40,7 +40,7 @@ enum kvt_status kvt_diff_results(struct diff_result **out, const struct diff_pai
 
 	*out = result;
 	if (!result)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	/* a diagnosis is short, and no process shares it */
 	shortly.progress = NULL;
 	shortly.share = NULL;
@@ -171,7 +171,7 @@ static enum kvt_status tell_tables(const struct dumps_diff *d, int i,
 				   &t, told);
 		kvt_diff_table_free(&t);
 	}
-	return made ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return made ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 /* Those that are told, where there is room for them. */

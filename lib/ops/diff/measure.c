@@ -340,7 +340,7 @@ static enum kvt_status start_result(struct pass *c, struct kvt_error *err)
 	    !out->by_half || !out->by_head || !out->by_segment || !out->by_part ||
 	    !out->worst || !out->bad_slot || !out->bad_dim ||
 	    !out->by_slot != !c->table[DIFF_TOKEN] || !out->by_dim != !c->table[DIFF_DIM])
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	return KVT_OK;
 }
 

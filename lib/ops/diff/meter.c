@@ -280,7 +280,7 @@ enum kvt_status meter_init(struct meter *m, const struct diff_pair *p,
 		m->dtype[s] = p->group[s]->dtype;
 		m->packing[s] = p->packing[s].nfields ? &p->packing[s] : NULL;
 		if (m->dtype[s]->elem <= 2 && !(m->table[s] = table_of(m->dtype[s])))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 	}
 	m->bits &= kvt_group_same_type(p->group[SIDE_A], p->group[SIDE_B]);
 	find_top(m);

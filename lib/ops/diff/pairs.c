@@ -69,7 +69,7 @@ enum kvt_status kvt_diff_align(struct diff_pairs *out,
 				"AB"[!nb]);
 	out->pair = calloc((size_t)na * (size_t)nb + 1, sizeof(*out->pair));
 	if (!out->pair)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int s = 0; s < NSIDES; s++)
 		unmatched_layers(&out->unmatched, sides, s, &memory);
 	if (memory.text[0])

@@ -221,13 +221,13 @@ enum kvt_status find_partners(struct diff_partners *out,
 		n.of[s] = kvt_dump_snapshot(side[s].dump);
 		out->of[s] = calloc((size_t)n.of[s]->nrequests + 1, sizeof(*out->of[s]));
 		if (!out->of[s])
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		for (int64_t r = 0; r < n.of[s]->nrequests; r++)
 			out->of[s][r] = -1;
 	}
 	out->found = calloc((size_t)n.of[SIDE_A]->nrequests + 1, sizeof(*out->found));
 	if (!out->found)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (how->by == BY_BLOCKS || !n.of[SIDE_A]->nrequests || !n.of[SIDE_B]->nrequests)
 		return KVT_OK;
 	if ((status = join_matches(&n, how, err)))

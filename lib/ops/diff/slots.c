@@ -508,6 +508,6 @@ enum kvt_status pair_segments(struct diff_pair *p, const struct diff_alignment *
 	if (status)
 		return status;
 	if (to.failed || !sort_segments(p))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	return KVT_OK;
 }

@@ -85,7 +85,7 @@ enum kvt_status pair_view(struct diff_pair *p, int side, struct kvt_error *err)
 	int64_t *block;
 
 	if (!(block = calloc((size_t)nblocks + 1, sizeof(*block))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < p->nsegments; i++)
 		block[p->segment[i].at[side]] = p->segment[i].block[side];
 	if (p->row[side]) {		/* all of it, as it lies */

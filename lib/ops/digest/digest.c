@@ -381,7 +381,7 @@ static enum kvt_status index_uses(struct digest_job *job, struct kvt_error *err)
 	job->multiplier = calloc((size_t)snap->nrequests + 1, sizeof(*job->multiplier));
 	job->table = calloc((size_t)snap->nrequests + 1, sizeof(*job->table));
 	if (!job->first_use || !job->use || !job->multiplier || !job->table)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t r = 0; r < snap->nrequests; r++) {
 		const struct kvt_request *q = &snap->request[r];
 
@@ -420,7 +420,7 @@ static enum kvt_status allocate_sums(struct digest_group *g,
 		g->block[s] = calloc((size_t)nb + 1, sizeof(**g->block));
 		ok &= g->head[s] && g->block[s];
 	}
-	return ok ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return ok ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 /* ---- all of it ---------------------------------------------------------- */
@@ -446,7 +446,7 @@ enum kvt_status digests_init(struct digests *out, struct kvt_dump *reader,
 			out->version = out->group[g].version;
 	}
 	out->request = calloc((size_t)snap->nrequests + 1, sizeof(*out->request));
-	return out->request ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return out->request ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 void digest_job_free(struct digest_job *job)
@@ -467,7 +467,7 @@ enum kvt_status digest_job_new(struct digest_job **out, struct digests *digests,
 	enum kvt_status status;
 
 	if (!job)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	job->out = digests;
 	job->index = group;
 	job->group = kvt_dump_group(digests->reader, group);

@@ -22,11 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static enum kvt_status no_memory(struct kvt_cache_replay *r)
-{
-	return kvt_fail(r->err, KVT_SYSTEM, "out of memory");
-}
-
 /* ---- findings ----------------------------------------------------------- */
 
 void kvt_cache_replay_tell(struct kvt_cache_replay *r,
@@ -112,7 +107,7 @@ static enum kvt_status begin_batch(struct kvt_cache_replay *r,
 	struct kvt_cache_totals *t = &r->totals;
 
 	if ((r->now = cache_publisher(r, event)) < 0)
-		return no_memory(r);
+		return kvt_no_memory(r->err, NULL);
 	t->batches++;
 	if (!isnan(event->time)) {
 		t->begin = isnan(t->begin) ? event->time : t->begin;
@@ -231,7 +226,7 @@ static enum kvt_status take_removed(struct kvt_cache_replay *r, int64_t place)
 		struct kvt_cache_copy *copy = block ? cache_copy(block, place) : NULL;
 
 		if (!copy)
-			return no_memory(r);
+			return kvt_no_memory(r->err, NULL);
 		if (copy->copies)
 			take_away(r, block, copy);
 		else
@@ -380,7 +375,7 @@ static enum kvt_status take_stored(struct kvt_cache_replay *r, int64_t place)
 	const struct kvt_cache_block *parent = NULL;
 
 	if (e->has_parent && !(parent = cache_block(r, r->now, &e->parent)))
-		return no_memory(r);
+		return kvt_no_memory(r->err, NULL);
 	if (parent)
 		check_parent(r, parent, place);
 	check_span(r, place);
@@ -391,7 +386,7 @@ static enum kvt_status take_stored(struct kvt_cache_replay *r, int64_t place)
 		struct kvt_cache_copy *copy = block ? cache_copy(block, place) : NULL;
 
 		if (!copy)
-			return no_memory(r);
+			return kvt_no_memory(r->err, NULL);
 		if (dense && (!parent || ever_stored(parent)))
 			check_chain(r, block, copy, parent);
 		put_copy(r, block, copy);
@@ -422,7 +417,7 @@ enum kvt_status kvt_cache_replay_take(struct kvt_cache_replay *r,
 		return KVT_OK;
 	}
 	if ((place = cache_place(r, event)) < 0)
-		return no_memory(r);
+		return kvt_no_memory(r->err, NULL);
 	return event->kind == KVT_CACHE_STORED ? take_stored(r, place) :
 	       take_removed(r, place);
 }
@@ -458,7 +453,7 @@ enum kvt_status kvt_cache_replay_new(struct kvt_cache_replay **out,
 	struct kvt_cache_replay *r = calloc(1, sizeof(*r));
 
 	if (!r)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	r->tell = tell;
 	r->context = context;
 	r->totals.begin = r->totals.end = NAN;

@@ -69,7 +69,7 @@ static enum kvt_status narrow_use(struct fault_part *p, const struct kvt_snapsho
 	p->has = calloc((size_t)n[KVT_AXIS_B] + 1, sizeof(*p->has));
 	p->use = malloc((size_t)(n[KVT_AXIS_B] * slots) + 1);
 	if (!p->has || !p->use)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < request->nblocks[group]; i++)
 		p->has[request->blocks[group][i]] = true;
 	for (int64_t i = 0; i < n[KVT_AXIS_B] * slots; i++) {

@@ -130,7 +130,7 @@ static enum kvt_status plant_part(struct planted *out, const struct fault_part *
 	before = malloc((size_t)nbytes + 1);
 	after = malloc((size_t)nbytes + 1);
 	if (!before || !after) {
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	} else {
 		kvt_fault_part_copy(part, before, expected, false);
 		status = kvt_fault_plant(after, &out->strike, &part->window, before, err);
@@ -191,7 +191,7 @@ static enum kvt_status plant_group(struct planted *out, const struct kvt_dump *d
 	out->group = g;
 	out->bytes = malloc((size_t)nbytes + 1);
 	if (!expected || !out->bytes)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	else
 		status = plant_data(out, dump, asked, expected, nbytes, run, err);
 	free(expected);

@@ -113,7 +113,7 @@ enum kvt_status kvt_window_tables(struct kvt_window *window, int64_t *request,
 					     sizeof(*table));
 
 	if (!table)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < n; i++) {
 		request[i] = NO_REQUEST;
 		entry[i] = 0;
@@ -200,7 +200,7 @@ static enum kvt_status add_tables(struct kvt_window *out,
 		status = kvt_window_tables(out, request, entry, snapshot, group, 0, n,
 					   err);
 	else
-		kvt_fail(err, KVT_SYSTEM, "out of memory");
+		kvt_no_memory(err, NULL);
 	if (!status)
 		return KVT_OK;
 	free(request);
@@ -230,7 +230,7 @@ enum kvt_status kvt_window_init(struct kvt_window *out,
 	if (!out->use || !out->layer_ids || !out->block_ids ||
 	    (snapshot->nrequests && (!out->prev || !out->next))) {
 		kvt_window_free(out);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	return snapshot->nrequests ? add_tables(out, snapshot, group, err) : KVT_OK;
 }

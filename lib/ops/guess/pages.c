@@ -135,7 +135,7 @@ enum kvt_status kvt_guess_turn_pages(struct kvt_guess_pages *out,
 
 	*out = (struct kvt_guess_pages){ .fault = NULL };
 	if (!rows)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	turns = turns_of(undone, rows, &c->group);
 	status = turns.n > 1 ? kvt_guess_read_turned(is, &turns, c, s, dump, err) :
 			       KVT_OK;

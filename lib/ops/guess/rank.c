@@ -427,7 +427,7 @@ enum kvt_status kvt_guess(struct kvt_guess *out, const struct kvt_guess_source *
 	*out = (struct kvt_guess){ .confidence = INFINITY };
 	out->candidate = calloc(KVT_GUESS_CANDIDATES, sizeof(*out->candidate));
 	if (!out->candidate)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	if (!(status = refuse_stated(source, err)))
 		status = rank(out, &s, err);
 	out->read = s.read;

@@ -148,7 +148,7 @@ enum kvt_status kvt_guess_bytes(uint8_t **out, int64_t *nbytes,
 	n = npages(&choice);
 	buf = malloc((size_t)(n * choice.page_nbytes));
 	if (!buf)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; !status && i < n; i++)
 		status = read_page(buf + i * choice.page_nbytes, dump, group, &choice,
 				   i / choice.blocks, i % choice.blocks, err);
@@ -185,7 +185,7 @@ static enum kvt_status make_table(struct guess_sample *s, const struct kvt_dtype
 		return KVT_OK;
 	s->value = malloc((size_t)n * sizeof(*s->value));
 	if (!s->value)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int i = 0; i < n; i++) {
 		uint8_t bytes[2] = { (uint8_t)i, (uint8_t)(i >> 8) };
 		double x = kvt_dtype_decode(dtype, bytes);
@@ -261,13 +261,13 @@ static enum kvt_status page_init(struct page *page, const struct kvt_layout *lay
 		if ((status = views_half(&page->view[k], &views, k, err)))
 			return status;
 		if (!address_terms_init(&page->terms[k], &page->view[k]))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 	}
 	page->bytes = malloc((size_t)choice->page_nbytes);
 	page->rows = malloc((size_t)(n[KVT_AXIS_S] * n[KVT_AXIS_H] * n[KVT_AXIS_K] *
 				     n[KVT_AXIS_D]) * sizeof(double));
 	if (!page->bytes || !page->rows)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	return KVT_OK;
 }
 
@@ -327,7 +327,7 @@ enum kvt_status kvt_guess_read_turned(struct kvt_guess_measures *is,
 	sample.n[KVT_AXIS_B] = choice.blocks;
 	for (int i = 0; !status && i < turns->n; i++)
 		if (!kvt_guess_tally_init(&t[i], &sample))
-			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+			status = kvt_no_memory(err, NULL);
 	if (!status && !(status = page_init(&page, &c->layout, &choice, err)) &&
 	    !(status = tally(t, turns, s, dump, &choice, &page, err)))
 		for (int i = 0; i < turns->n; i++)

@@ -48,7 +48,7 @@ enum kvt_status kvt_look(struct kvt_numbers *out, struct kvt_dump *dump, int g,
 	enum kvt_status status;
 
 	if (!(p.looking = kvt_looking_new(out, s, g)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	p.cut = kvt_cut_choose(&s->group[g], kvt_dump_tiling(dump, g), NULL, NULL, limit);
 	if (!(status = kvt_shape_nbytes(&work.total_bytes, &s->group[g].shape, err))) {
 		work.count = work.total_bytes ? p.cut.nboxes : 0;
@@ -60,7 +60,7 @@ enum kvt_status kvt_look(struct kvt_numbers *out, struct kvt_dump *dump, int g,
 		status = kvt_work_run(&work, run, err);
 	}
 	if (!status && !kvt_looking_finish(p.looking))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	kvt_looking_free(p.looking);
 	return status;
 }

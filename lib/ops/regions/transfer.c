@@ -444,7 +444,7 @@ enum kvt_status kvt_regions_transfer(struct kvt_findings *r,
 	if (status)
 		return status;
 	if (!(partners = calloc((size_t)to->nregions, sizeof(const void *))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; i < to->nregions; i++)
 		partners[i] = partner(from, to, i);
 	if (!from->by_layer && from->nregions != to->nregions)

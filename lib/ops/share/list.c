@@ -39,7 +39,7 @@ enum kvt_status kvt_work_list_add(struct kvt_work_list *list,
 				pass->label, (long long)pass->part,
 				(long long)pass->about);
 	if (!KVT_GROW(&list->pass, list->npasses))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	list->pass[list->npasses++] = *pass;
 	return KVT_OK;
 }
@@ -99,7 +99,7 @@ enum kvt_status kvt_work_list_cut(struct kvt_work_list *list, struct kvt_error *
 	list->unit = calloc((size_t)nunits + 1, sizeof(*list->unit));
 	list->nunits = 0;
 	if (!list->first || !list->unit)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t p = 0; p < list->npasses; p++) {
 		list->first[p] = list->nunits;
 		cut_pass(list, p);

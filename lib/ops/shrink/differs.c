@@ -96,7 +96,7 @@ enum kvt_status kvt_shrink_pair(const struct shrink_differs *d, const struct kvt
 	const struct diff_partners *partners = &both.pairs.partners;
 
 	if (!status && !name)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	for (int64_t r = 0; !status && r < of_b->nrequests; r++)
 		name[r] = of_b->request[r].id;
 	for (int64_t i = 0; !status && i < partners->nfound; i++)

@@ -198,13 +198,13 @@ enum kvt_status kvt_shrink_names(struct kvt_snapshot *a, struct kvt_snapshot *b,
 	for (int s = 0; s < NSIDES && side[s]; s++)
 		for (int g = 0; g < side[s]->ngroups; g++)
 			if (!add_blocks(&known.blocks, &side[s]->group[g]))
-				status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+				status = kvt_no_memory(err, NULL);
 	sort_blocks(&known.blocks);
 
 	for (int s = 0; !status && s < NSIDES && side[s]; s++) {
 		forget(side[s]);
 		if (!rename_all(side[s], &known, tokens))
-			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+			status = kvt_no_memory(err, NULL);
 		else
 			status = kvt_snapshot_complete(side[s], err);
 	}

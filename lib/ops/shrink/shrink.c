@@ -171,7 +171,7 @@ static enum kvt_status items_of(struct items *out, const struct search *s,
 	*out = (struct items){ 0, calloc((size_t)room, sizeof(*out->item)) };
 	for (int i = 0; i < NSIDES; i++)
 		if (!out->item || (side[i] && !axis->add(out, side[i])))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 	qsort(out->item, (size_t)out->n, sizeof(*out->item), compare_items);
 	for (int64_t i = 0; i < out->n; i++)
 		if (kept && !compare_items(&out->item[kept - 1], &out->item[i]))
@@ -246,7 +246,7 @@ static enum kvt_status try_without(struct search *s, bool *shows,
 			break;
 		if (!keep_without(&kept[i], &own[i], gone, ngone) ||
 		    own[i].n > INT32_MAX)
-			status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+			status = kvt_no_memory(err, NULL);
 		nothing |= !kept[i].n;
 		set_kept(&options[i], axis, &kept[i]);
 		if (kept[i].n < own[i].n)

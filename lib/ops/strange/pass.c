@@ -428,14 +428,13 @@ enum kvt_status kvt_seek_strange(struct kvt_strangeness *out, struct kvt_dump *d
 	p.top = top;
 	if (!is_sought(p.seen.group))
 		return KVT_OK;
-	status = prepare(&p) ? pass(&p, run, err) :
-			       kvt_fail(err, KVT_SYSTEM, "out of memory");
+	status = prepare(&p) ? pass(&p, run, err) : kvt_no_memory(err, NULL);
 	out->elements = top[0];
 	out->top = top[1];
 	out->below = top[2];
 	if (!status && !(strange_measure(out, &p.seen) &&
 			 strange_find_twice(out, &p.seen) && strange_judge(out, &p.seen)))
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	duties_free(&p.duty);
 	free(p.sampled);
 	free(p.seen.sums);

@@ -282,7 +282,7 @@ static enum kvt_status list_blocks(struct viewing *v, const struct kvt_snapshot 
 	m->token = calloc((size_t)n + 1, sizeof(*m->token));
 	v->column = malloc(((size_t)n + 1) * sizeof(*v->column));
 	if (!m->block || !m->request || !m->token || !v->column)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t b = 0; b < n; b++)
 		v->column[b] = -1;
 	for (int64_t r = 0; r < s->nrequests; r++)
@@ -328,7 +328,7 @@ static enum kvt_status make_room(struct kvt_view_maps *m, int64_t cells,
 	m->exponent = calloc((size_t)(rows * KVT_VIEW_BINS), sizeof(*m->exponent));
 	if (m->by_head && m->by_position && m->exponent)
 		return KVT_OK;
-	return kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return kvt_no_memory(err, NULL);
 }
 
 static enum kvt_status view_boxes(struct viewing *v, int64_t most,

@@ -147,7 +147,7 @@ enum kvt_status kvt_view_pool(struct kvt_view_pool *pool, const struct kvt_snaps
 	good = good && mark_others(owner, s, g);
 	good = good && add_runs(pool, owner, &s->group[g]);
 	free(owner);
-	return good ? KVT_OK : kvt_fail(err, KVT_SYSTEM, "out of memory");
+	return good ? KVT_OK : kvt_no_memory(err, NULL);
 }
 
 void kvt_view_pool_free(struct kvt_view_pool *pool)

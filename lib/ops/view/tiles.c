@@ -112,7 +112,7 @@ enum kvt_status kvt_view_tiles(struct kvt_view_tiles *tiles, const struct kvt_du
 	rows.n = rows.total < MOST_ROWS ? rows.total : MOST_ROWS;
 	most = most / rows.n > 1 ? most / rows.n : 1;
 	if (!(tiles->row = calloc((size_t)rows.n, sizeof(*tiles->row))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	while (!status && tiles->nrows < rows.n) {
 		int64_t i = tiles->nrows++;
 

@@ -34,7 +34,7 @@ enum kvt_status kvt_why_chain(struct kvt_why_chain *out,
 	if ((status = kvt_prefix_start(&chain, &out->rule.key, err)))
 		return status;
 	if (!(out->block = malloc((size_t)(n + !n) * sizeof(*out->block))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (; out->nblocks < n; out->nblocks++) {
 		int64_t begin = out->nblocks * size, left = prompt->ntokens - begin;
 

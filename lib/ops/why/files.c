@@ -114,7 +114,7 @@ enum kvt_status kvt_why_files(struct kvt_why_files *out, struct kvt_cache_replay
 	while (kvt_cache_replay_at(replay, n))
 		n++;
 	if (!(l.state = malloc(n + 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t i = 0; (place = kvt_cache_replay_place(replay, i)); i++) {
 		if (!is_file(place->medium, medium))
 			continue;

@@ -20,11 +20,6 @@ void kvt_why_hashes_free(struct kvt_why_hashes *h)
 	*h = (struct kvt_why_hashes){ 0 };
 }
 
-static enum kvt_status no_memory(struct kvt_error *err)
-{
-	return kvt_fail(err, KVT_SYSTEM, "out of memory");
-}
-
 static enum kvt_status put(struct kvt_why_hashes *h, const struct kvt_cache_block *block,
 			   const struct kvt_prefix *prefix, struct kvt_error *err)
 {
@@ -33,7 +28,7 @@ static enum kvt_status put(struct kvt_why_hashes *h, const struct kvt_cache_bloc
 		struct kvt_prefix *more = realloc(h->prefix, room * sizeof(*more));
 
 		if (!more)
-			return no_memory(err);
+			return kvt_no_memory(err, NULL);
 		memset(more + h->room, 0, (room - h->room) * sizeof(*more));
 		h->prefix = more;
 		h->room = room;
@@ -47,7 +42,7 @@ static enum kvt_status differs(struct kvt_why_hashes *h,
 			       const struct kvt_block_id *id, struct kvt_error *err)
 {
 	if (!KVT_GROW(&h->differs, h->ndiffers))
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	h->differs[h->ndiffers++] = (struct kvt_why_differs){
 		event->number, event->batch, event->sequence, *id };
 	return KVT_OK;

@@ -32,7 +32,7 @@ enum kvt_status kvt_why_watch_new(struct kvt_why_watch *out,
 
 	*out = (struct kvt_why_watch){ .replay = replay, .changes = -1 };
 	if (!(out->prompt = calloc((size_t)(n + !n), sizeof(*out->prompt))))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (; !status && out->nprompts < n; out->nprompts++)
 		status = kvt_why_chain(&out->prompt[out->nprompts].chain,
 				       &prompt[out->nprompts], 0, err);
@@ -116,7 +116,7 @@ static enum kvt_status more_places(const struct kvt_why_watch *w,
 		if (k < p->nin)
 			continue;
 		if (!KVT_GROW(&p->in, p->nin))
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		more = p->in;
 		more[p->nin] = (struct kvt_why_seen_in){
 			.publisher = place->publisher, .group = place->group,
@@ -125,7 +125,7 @@ static enum kvt_status more_places(const struct kvt_why_watch *w,
 					sizeof(*more->block)),
 		};
 		if (!more[p->nin].block)
-			return kvt_fail(err, KVT_SYSTEM, "out of memory");
+			return kvt_no_memory(err, NULL);
 		p->nin++;
 	}
 	return KVT_OK;

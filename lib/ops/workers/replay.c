@@ -82,11 +82,6 @@ const char *kvt_worker_problem_name(enum kvt_worker_problem problem)
 	return names[problem];
 }
 
-static enum kvt_status no_memory(struct kvt_error *err)
-{
-	return kvt_fail(err, KVT_SYSTEM, "out of memory");
-}
-
 static void problem(struct kvt_workers *w, enum kvt_worker_problem which, int64_t worker,
 		    const char *id, const char *format, ...) KVT_PRINTF(5, 6);
 
@@ -145,7 +140,7 @@ static enum kvt_status grow(struct kvt_workers *w, struct kvt_error *err)
 	larger.room = w->room ? w->room * 2 : 64;
 	larger.bucket = calloc(larger.room, sizeof(*larger.bucket));
 	if (!larger.bucket)
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	for (size_t i = 0; i < w->room; i++)
 		if (w->bucket[i])
 			*find_bucket(&larger, w->bucket[i]->id,
@@ -170,7 +165,7 @@ static enum kvt_status entry_of(struct entry **out, struct kvt_workers *w, const
 	e = calloc(1, sizeof(*e));
 	if (!e || !(e->id = strdup(id))) {
 		free(e);
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	}
 	e->direction = direction;
 	e->finished = -1;
@@ -189,7 +184,7 @@ static enum kvt_status note_worker(struct kvt_workers *w, struct entry *e,
 	size_t nbytes = (size_t)(w->totals.workers + 7) / 8;
 
 	if (!e->from && !(e->from = calloc(1, nbytes)))
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	if (e->countdown.left == 0) {
 		memset(e->from, 0, nbytes);
 		e->since = w->step;
@@ -206,7 +201,7 @@ static enum kvt_status note_worker(struct kvt_workers *w, struct entry *e,
 static enum kvt_status emit(struct kvt_workers *w, struct entry *e, struct kvt_error *err)
 {
 	if (!KVT_GROW(&w->emitted, w->nemitted))
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	w->emitted[w->nemitted++] = e;
 	e->finished = w->step;
 	e->awaited = 0;
@@ -376,14 +371,14 @@ static enum kvt_status make_room(struct kvt_workers *w, struct kvt_error *err)
 	struct blocks *b = &w->invalid, larger = *b;
 
 	if (!KVT_GROW(&b->id, b->n))
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	larger.id = b->id;
 	if (b->room && b->n < b->room / 2)
 		return KVT_OK;
 	larger.room = b->room ? b->room * 2 : 128;
 	larger.bucket = calloc(larger.room, sizeof(*larger.bucket));
 	if (!larger.bucket)
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	for (size_t i = 0; i < b->n; i++)
 		*find_block(&larger, b->id[i], w->step) =
 			*find_block(b, b->id[i], w->step);
@@ -716,7 +711,7 @@ enum kvt_status kvt_workers_new(struct kvt_workers **out,
 	struct kvt_workers *w = calloc(1, sizeof(*w));
 
 	if (!w)
-		return no_memory(err);
+		return kvt_no_memory(err, NULL);
 	w->tell = listener;
 	w->step = w->worker = -1;
 	*out = w;

@@ -100,7 +100,7 @@ static enum kvt_status add_runs(struct listing *l, struct kvt_error *err)
 		ok &= pool_init(&pool[s]);
 	}
 	if (!ok)
-		status = kvt_fail(err, KVT_SYSTEM, "out of memory");
+		status = kvt_no_memory(err, NULL);
 	for (int64_t i = 0; !status && i < l->copy->nruns; i++)
 		status = add_run(l, pool, &l->copy->run[i], err);
 	for (int s = 0; s < NCOPY; s++)
@@ -238,7 +238,7 @@ static enum kvt_status fill(struct listing *l, struct kvt_error *err)
 	enum kvt_status status = KVT_OK;
 
 	if (!l->src || !l->dst || !l->seen || !l->block)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int64_t b = 0; b + 1 < l->room; b++)
 		l->block[b] = -1;
 	if (l->copy->nruns)
@@ -416,7 +416,7 @@ static enum kvt_status spans_of(struct kvt_block_span **out, int64_t *count,
 		return status;
 	if (!(*out = calloc((size_t)nblocks + 1, sizeof(**out)))) {
 		free(block);
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	}
 	for (int64_t b = 0; b < nblocks; b++)
 		if (block[b] >= 0)

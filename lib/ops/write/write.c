@@ -131,7 +131,7 @@ static enum kvt_status hold_cells(const struct moving *m, struct kvt_error *err)
 	    !kvt_dump_has_cells(source_of(m), x->group))
 		return KVT_OK;
 	if (!(cells = malloc((size_t)count * sizeof(*cells) + 1)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = kvt_read_cells(source_of(m), x->group, box, cells, err);
 	for (int64_t i = 0; !status && i < count; i++)
 		if (cells[i] != m->put.cells[i])
@@ -258,7 +258,7 @@ enum kvt_status transfer_box(struct kvt_worker *worker, void *context, int64_t i
 	int64_t nbytes;
 
 	if (!put)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	for (int w = 0; !status && w < x->t->n; w++) {
 		struct moving m = moving_of(worker, x, w, &box);
 
