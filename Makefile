@@ -482,10 +482,11 @@ FAULT_SECONDS ?= 0
 run-check-faults: $(OPENING) $(B)/fault_shim.so
 	@KVTOOL='$(abspath $(OPENING))' python3 tests/check_faults.py --seconds=$(FAULT_SECONDS)
 
-# What looks at the sources has nothing to tell there.
-DRIVERS := $(sort $(wildcard tests/cli/*.bats) \
-	   $(filter-out tests/check_style.sh tests/check_headers.sh, $(wildcard tests/check_*.sh)))
-run-check-environments: all $(TESTS) $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(OPENING) $(B)/fault_shim.so
+# What looks at the sources has nothing to tell there, but what reads the program's words.
+DRIVERS := $(sort $(wildcard tests/cli/*.bats) tests/check_man.sh tests/check_install.sh \
+	   $(filter-out $(SOURCES),$(wildcard tests/check_*.sh)))
+run-check-environments: all $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(LOSSY) $(OPENING) \
+		$(TOUR) $(B)/fault_shim.so
 	@B=$(B) JOBS=$(JOBS) scripts/environments.sh $(DRIVERS)
 
 # Optional: not part of check.  Each engine in an environment of its own in ENGINE_DIR.

@@ -31,7 +31,7 @@ make=(make --no-print-directory "-j${JOBS:-$(nproc)}" B="$b" JOBS="${JOBS:-$(npr
 (
 	cd "$copy"
 	rm -f "$b/models" "$b/kvtool" "$b/libkvt.a"
-	"${make[@]}" run-check TESTS=tests/check_layers.sh
+	"${make[@]}" run-check TESTS=tests/check_corpus.sh
 )
 chmod -R a+rX,a-w "$copy"
 chmod 755 "$outer"
