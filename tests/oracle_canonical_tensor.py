@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 import numpy as np
 
 import oracle
-from oracle import FULL, Tap, kvtool
+from oracle import FULL, SHARE, Tap, kvtool
 
 tap = Tap()
 rng = random.Random(31)
@@ -275,7 +275,7 @@ def check_pool(folder, pool):
 
 
 def test_pools(folder):
-    wrong, n = [], 330 if FULL else 110
+    wrong, n = [], 330 if FULL else 110 // SHARE
     for _ in range(n):
         pool = Pool()
         what = [(g.name, g.ids, t) for g, t in zip(pool.groups, pool.tables)]

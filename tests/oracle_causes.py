@@ -23,12 +23,12 @@ import numpy as np
 import cause_model as model
 import oracle
 from cause_model import CAUSES, H, L, Planted, decode, encode, make, plant
-from oracle import Tap, kvtool
+from oracle import SHARE, Tap, kvtool
 
 tap = Tap()
-SEEDS = 4
-NOISE = 80				# of each kind
-PAIRS = 64
+SEEDS = 4 // SHARE
+NOISE = 80 // SHARE				# of each kind
+PAIRS = 64 // SHARE
 THREADS = 3
 SLACK = {"factor": .1}			# fp8 tells no more of it
 # The bars: 0.95 of the faults and of the pairs, and nothing wrong.
@@ -376,14 +376,14 @@ def main():
     total = sum(all_of.values())
     print(f"# {total} faults: {dict(all_of)}; two at once: {dict(pairs)}; "
           f"claimed of noise: {sum(claimed.values())} of {noises}")
-    tap.ok(total >= 400, f"{total} faults were planted")
+    tap.ok(total >= 400 // SHARE, f"{total} faults were planted")
     tap.ok(all_of["right"] >= NAMED_RIGHTLY * total,
            f"{all_of['right']} of {total} faults are named with their limit")
     tap.ok(all_of["wrong"] <= NAMED_WRONGLY, f"{all_of['wrong']} are named wrongly")
     tap.ok(sum(moved.values()) >= 90 and not moved["wrong"] and
            moved["right"] >= NAMED_RIGHTLY * sum(moved.values()),
            f"in another pool of blocks {moved['right']} of {sum(moved.values())} are")
-    tap.ok(sum(pairs.values()) >= 50 and pairs["right"] >= PAIRS_RIGHTLY * PAIRS,
+    tap.ok(sum(pairs.values()) >= 50 // SHARE and pairs["right"] >= PAIRS_RIGHTLY * PAIRS,
            f"of two at once the larger is named, with its share: {pairs['right']}")
     tap.ok(sum(claimed.values()) <= NOISE_CLAIMED,
            f"{noises} differences that are no fault: {sum(claimed.values())} claimed")

@@ -34,7 +34,7 @@ from chain_model import Reblock, Refused, Slice
 from chain_programs import (Driver, Files, in_layout, made_leaves, real_leaves,
                             tiled_leaves)
 from kvd1 import xxhash
-from oracle import Tap
+from oracle import SHARE, Tap
 
 tap = Tap()
 
@@ -588,7 +588,7 @@ def run_all(count, args, tmp, run):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--through-files", action="store_true")
-    parser.add_argument("--chains", type=int, default=2000)
+    parser.add_argument("--chains", type=int, default=2000 // SHARE)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int)
     args = parser.parse_args()

@@ -22,7 +22,7 @@ import fault_model
 import oracle
 from fault_model import Cache
 from kvd1 import MambaDump
-from oracle import FULL, Tap, array_bytes, kvtool
+from oracle import FEW, FULL, Tap, array_bytes, kvtool
 from oracle_slice import States
 
 tap = Tap()
@@ -36,7 +36,7 @@ FAULTS = ("swap-heads", "copy-head", "rank-map", "swap-heads-slots", "swap-kv",
 QUICK = ("s260k/paged_bs16/packed_nhd.bf16", "s260k/paged_bs16/rocm_x.bf16",
          "s260k/paged_bs16/packed_nhd.fp32", "s260k/tp2/rank1.packed_nhd.bf16",
          "gqa64/paged_bs16/packed_hnd.bf16", "mla144/paged_bs16/mla_blsc.bf16",
-         "mamba2g4/tp1_SD/rank0", "mamba2g4/tp4_DS/rank2")
+         "mamba2g4/tp1_SD/rank0", "mamba2g4/tp4_DS/rank2")[::2 if FEW else 1]
 
 
 # ---- dumps ------------------------------------------------------------------

@@ -16,10 +16,10 @@ import numpy as np
 import oracle
 from foreign_files import (BF16, F16, F32, Q8_0, Cells, ggsn_bytes, ggsq_bytes,
                            memory_bytes, safetensors_bytes)
-from oracle import Tap, kvtool
+from oracle import SHARE, Tap, kvtool
 
 tap = Tap()
-STATES, BLOCK = 100, 16
+STATES, BLOCK = 100 // SHARE, 16
 # of ggml: bytes and elements of a block of a type
 TYPES = {F16: (2, 1), BF16: (2, 1), F32: (4, 1), Q8_0: (34, 32)}
 

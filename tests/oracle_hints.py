@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 
 import oracle
 import oracle_self
-from oracle import DATA, FULL, Tap, kvtool
+from oracle import DATA, FULL, SHARE, Tap, kvtool
 from oracle_self import Case
 
 tap = Tap()
@@ -183,12 +183,12 @@ def main():
                  *oracle_self.drawn_dumps(folder, range(40 if FULL else 8)),
                  *written_dumps(folder),
                  *oracle_self.listed_dumps(oracle_self.ENGINES,
-                                           f"{oracle_self.ENGINES}/samples.tsv")]
+                                           f"{oracle_self.ENGINES}/samples.tsv")][::SHARE]
         read = 0
         for case, bad in zip(cases, pool.map(lambda c: sweep(c, sayable), cases)):
             read += bad is not None
             tap.ok(not bad, case.name, "\n".join(bad or []))
-        tap.ok(read > 150, "most of them can be read", f"{read} of {len(cases)}")
+        tap.ok(read > 150 // SHARE, "most of them can be read", f"{read} of {len(cases)}")
     return tap.done()
 
 

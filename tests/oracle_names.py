@@ -18,10 +18,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import numpy as np                                          # noqa: E402
 import oracle                                               # noqa: E402
 from foreign_files import Tensor, npz_bytes, safetensors_bytes, torch_bytes  # noqa: E402
-from oracle import Tap, kvtool                              # noqa: E402
+from oracle import SHARE, Tap, kvtool                       # noqa: E402
 
 tap = Tap()
-CASES = int(os.environ.get("KVT_CASES", "400"))
+CASES = int(os.environ.get("KVT_CASES", 400 // SHARE))
 TYPES = {"F32": (np.float32, "FloatStorage"), "F16": (np.float16, "HalfStorage"),
          "BF16": (np.uint16, "BFloat16Storage")}
 

@@ -18,7 +18,7 @@ import numpy as np
 
 import oracle
 from kvd1 import whole
-from oracle import (FULL, Tap, array_bytes, kvtool, legal, preset_offsets,
+from oracle import (FULL, SHARE, Tap, array_bytes, kvtool, legal, preset_offsets,
                     safetensors_tensors)
 
 tap = Tap()
@@ -277,7 +277,7 @@ class Random:
 
 def check_random(tmp):
     rng = random.Random(29)
-    for n in range(600 if FULL else 150):
+    for n in range(600 if FULL else 150 // SHARE):
         d = Random(rng, tmp)
         new = rng.choice(SIZES[:10] + (d.size, 2 * d.size, 4 * d.size))
         options = rng.choice(MODES)
@@ -327,7 +327,7 @@ def tokens_of(path, size, live, lost=None):
 def check_chains(tmp):
     """However blocks were cut before: ceil(tokens / size) entries, the same tokens."""
     rng = random.Random(31)
-    for n in range(60 if FULL else 25):
+    for n in range(60 if FULL else 25 // SHARE):
         d = Random(rng, tmp)
         while d.layout != "nhd" or d.null is not None or not d.tables:
             d = Random(rng, tmp)

@@ -16,10 +16,10 @@ import numpy as np
 
 import oracle
 from foreign_files import npz_bytes, safetensors_bytes, torch_bytes
-from oracle import Tap, kvtool
+from oracle import SHARE, Tap, kvtool
 
 tap = Tap()
-CASES, H, D = 200, 2, 4
+CASES, H, D = 200 // SHARE, 2, 4
 
 
 # ---- caches: which token each slot holds, -1 none ---------------------------

@@ -23,7 +23,7 @@ import time
 import numpy as np
 import xxhash
 
-from oracle import DATA, KVTOOL, Tap, kvtool, need_program_and_data
+from oracle import DATA, FEW, KVTOOL, Tap, kvtool, need_program_and_data
 
 LAYERS, BLOCKS, HEADS, SLOTS, DIM = 5, 160, 4, 64, 128
 KILLS = int(os.environ.get("KVT_KILLS", "4"))
@@ -349,7 +349,7 @@ def check_written(tap, a):
     for text, want in cases:
         words = text.split()
         out = [w for w in words if w.startswith("out.")][0]
-        for n in (1, 3):
+        for n in (3,) if FEW else (1, 3):
             clear()
             must(*words)
             os.rename(out, "plain")
