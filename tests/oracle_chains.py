@@ -598,7 +598,7 @@ def main():
             run_all(args.chains, args, tmp, Driver(os.environ.get("KVT_BUILD", "build")))
     if args.through_files or args.only is None:
         with oracle.workdir() as tmp:
-            run_all(min(args.chains, 60), args, tmp, Files(tmp, random.Random(args.seed)))
+            run_all(min(args.chains, 60 // SHARE), args, tmp, Files(tmp, random.Random(args.seed)))
     return tap.done()
 
 
