@@ -359,7 +359,7 @@ $(FUZZ): $(B)/%: $(B)/%.o $(filter %.o,$(FUZZMAIN)) $(FORMATS) $(WORKS) $(LIB)
 		$(call new,$(filter %.o,$^) $(WORKS) $(LIB) $(FLIBS))
 
 # Texts that only the program reads.
-$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/,$(addprefix cli/,beside.o model_ids.o opt.o complain.o) sim/cmd/compare.o \
+$(B)/tests/fuzz/fuzz_compare: $(addprefix $(B)/,$(addprefix cli/,beside.o model_ids.o opt.o opt_mistakes.o complain.o) sim/cmd/compare.o \
 	$(addprefix print/out/,json_out.o leftovers.o plain.o streams.o signals.o text_file.o))
 
 $(MPIOBJS): ALL += $(MPIFLAGS)
