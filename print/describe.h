@@ -21,12 +21,6 @@ struct describe_options {
 	const struct describe_tokens *ids;	/* NULL: not asked for */
 };
 
-/* The first word of a line of text: label.c. */
-void print_label(const char *text);
-/* From now on lines are to be compared: a tab behind the label, and no sizes of files. */
-void labels_are_facts(bool yes);
-bool labels_facts_alone(void);
-
 void describe_text(const struct kvt_description *d,
 		   const struct describe_options *options);
 /* One of its groups: describe_group.c. */

@@ -265,7 +265,7 @@ static enum kvt_status cast_there(bool *done, struct kvt_worker *worker,
 	if ((status = kvt_layout_views(&views, layout, box, 1, err)))
 		return status;
 	if (!(table = make_table(&all.nfactors, &steps, p, box)))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	all.factors = table;
 	all.count = views.count;
 	for (int i = 0; i < views.count; i++) {

@@ -100,7 +100,7 @@ enum kvt_status cast_rows_of(const struct cast_job *p, struct cast_rows *r,
 		return status;
 	r->numbers = malloc((size_t)r->caster->n * sizeof(*r->numbers) + 1);
 	if (!r->numbers)
-		return kvt_fail(err, KVT_SYSTEM, "out of memory");
+		return kvt_no_memory(err, NULL);
 	status = cast_slots(p, r, err);
 	free(r->numbers);
 	return status;

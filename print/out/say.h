@@ -24,6 +24,14 @@ static inline enum kvt_status worse(enum kvt_status a, enum kvt_status b)
 	return a > b ? a : b;
 }
 
+/* ---- lines with a word before them: label.c ------------------------------ */
+
+/* The first word of a line of text: label.c. */
+void print_label(const char *text);
+/* From now on lines are to be compared: a tab behind the label, and no sizes of files. */
+void labels_are_facts(bool yes);
+bool labels_facts_alone(void);
+
 /* ---- for people: human.c ------------------------------------------------ */
 
 struct human {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* label.c - the first word of a line of text, and what is behind it */
-#include "print/describe.h"
+#include "print/out/say.h"
 
 /* Behind a tab what a label says, for describe_set.c, which compares it. */
 static bool facts_alone;
