@@ -114,10 +114,10 @@ refused() {
 @test "rows of contents are the CPU's, and that is said" {
 	big
 	run -0 --separate-stderr gpu convert --device=cuda --json -o q.h5 \
-		--cache-dtype=q8_0/plain "${dump[@]}"
-	[ "$(json 'o["device"], o["device_bytes"]' <<<"$output")" = "('cuda:0', 4456448)" ]
-	[ "$(said_alone)" = "kvtool: --device: g0: the CPU makes q8_0/plain of bfloat16, as cuda:0 does not" ]
-	kvtool convert -q -o cpu.h5 --cache-dtype=q8_0/plain "${dump[@]}"
+		--cache-dtype=int8-per-token-head "${dump[@]}"
+	[ "$(json 'o["device"], o["device_bytes"]' <<<"$output")" = "('cuda:0', 4325376)" ]
+	[ "$(said_alone)" = "kvtool: --device: g0: the CPU makes int8-per-token-head of bfloat16, as cuda:0 does not" ]
+	kvtool convert -q -o cpu.h5 --cache-dtype=int8-per-token-head "${dump[@]}"
 	cmp cpu.h5 q.h5
 }
 
