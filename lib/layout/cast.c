@@ -119,7 +119,7 @@ enum kvt_status kvt_caster_pages(struct kvt_caster *caster, int64_t *slots_of_pa
 	*slots_of_page = rows && rows < slots ? rows : slots;
 	if (slots % *slots_of_page || (!recipe->told && content.n > slots))
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"blocks of %lld slots are no pages of %lld rows of %s; reblock first",
+				"blocks of %lld slots do not divide into pages of %lld rows of %s; reblock first",
 				LL(slots), LL(rows), recipe->type.name);
 	if (heads > 1 && !recipe->type.all_heads)
 		return kvt_fail(err, KVT_UNSUPPORTED,
