@@ -486,7 +486,7 @@ run-check-faults: $(OPENING) $(B)/fault_shim.so
 DRIVERS := $(sort $(wildcard tests/cli/*.bats) tests/check_man.sh tests/check_install.sh \
 	   $(filter-out $(SOURCES),$(wildcard tests/check_*.sh)))
 run-check-environments: all $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLIB) $(LOSSY) $(OPENING) \
-		$(TOUR) $(B)/fault_shim.so
+		$(TOUR) $(B)/fault_shim.so $(B)/check_gpu
 	@B=$(B) JOBS=$(JOBS) scripts/environments.sh $(DRIVERS)
 
 # Optional: not part of check.  Each engine in an environment of its own in ENGINE_DIR.
