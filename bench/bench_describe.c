@@ -86,6 +86,7 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Milliseconds; below 0: it failed. */
 static double describe(const char *kvtool, const char *path, long *peak)
 {
 	struct timespec from, to;
@@ -102,7 +103,7 @@ static double describe(const char *kvtool, const char *path, long *peak)
 	}
 	if (wait4(pid, &status, 0, &usage) != pid || status) {
 		fprintf(stderr, "bench_describe: %s failed\n", kvtool);
-		exit(1);
+		return -1;
 	}
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	*peak = usage.ru_maxrss;
@@ -119,22 +120,38 @@ int main(int argc, char **argv)
 	struct stat st = { 0 };
 	double ms[RUNS];
 	long peak = 0;
-	int fd;
+	int fd, n;
 
 	(void)argc, (void)argv;
-	snprintf(path, sizeof(path), "%.400s/kvt-describe-XXXXXX.h5",
-		 folder && *folder ? folder : "/tmp");
-	fd = mkstemps(path, 3);
-	if (fd < 0 || close(fd) || make(path, &err)) {
+	/* the X are mkstemps()'s, which has a name for them */
+	n = snprintf(path, sizeof(path), "%s/kvt-describe-XXXXXX.h5",
+		     folder && *folder ? folder : "/tmp");
+	if (n < 0 || (size_t)n >= sizeof(path)) {
+		fprintf(stderr, "bench_describe: TMPDIR is too long\n");
+		return 1;
+	}
+	if ((fd = mkstemps(path, 3)) < 0) {
+		perror(path);
+		return 1;
+	}
+	close(fd);
+	if (make(path, &err)) {
 		fprintf(stderr, "bench_describe: %s\n", err.text);
+		unlink(path);
 		return 1;
 	}
 	if (stat(path, &st) || truncate(path, (off_t)70 << 30)) {
-		perror("bench_describe");
+		perror(path);
+		unlink(path);
 		return 1;
 	}
-	for (int i = 0; i < RUNS; i++)
+	for (int i = 0; i < RUNS; i++) {
 		ms[i] = describe(kvtool ? kvtool : "build/kvtool", path, &peak);
+		if (ms[i] < 0) {
+			unlink(path);
+			return 1;
+		}
+	}
 	unlink(path);
 	qsort(ms, RUNS, sizeof(ms[0]), by_value);
 	printf("describe of 100 GiB in %lld blocks, %d requests, %.1f MiB of metadata: "

@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pass.c - a pair in chunks: how it is cut, what a chunk reads, where its slots are */
+/*
+ * pass.c - a pair in chunks: how it is cut, what a chunk reads, where its slots are
+ *
+ * In: a pair, whose segments are in the order of reading.  Out: chunks, some layers x
+ * some segments, and for each side the box of blocks from that of the first segment to
+ * that of the last.  A segment is in one block of either side, and its block in a view
+ * is that of the segment before it or the next one (slots.c):
+ *
+ *	segment		0   1   2   3   4
+ *	at in A		0   0   1   1   2	blocks of 32 slots
+ *	at in B		0   1   2   3   4	blocks of 16
+ *
+ * So n segments are in at most n blocks, and as many pages of a side are room for what a
+ * chunk has of it.  What is cut, at the borders of tiles of both sides, is a group with
+ * one page, of the side whose are larger, for each layer and segment.
+ */
 #include "lib/ops/diff/pass.h"
 
 struct chunk pass_chunk(const struct pass *c, struct kvt_worker *worker, int64_t i)
@@ -24,7 +39,7 @@ struct chunk pass_chunk(const struct pass *c, struct kvt_worker *worker, int64_t
 }
 
 const uint8_t *pass_slots_at(const struct pass *c, const struct chunk *chunk, int side,
-			       int64_t layer, const struct diff_segment *segment)
+			     int64_t layer, const struct diff_segment *segment)
 {
 	const struct kvt_box *box = &chunk->box[side];
 	int64_t nblocks = box->end[KVT_AXIS_B] - box->begin[KVT_AXIS_B];
@@ -36,7 +51,7 @@ const uint8_t *pass_slots_at(const struct pass *c, const struct chunk *chunk, in
 }
 
 enum kvt_status pass_read(struct kvt_worker *worker, const struct pass *c,
-				  const struct chunk *chunk, struct kvt_error *err)
+			  const struct chunk *chunk, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 

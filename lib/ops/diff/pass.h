@@ -53,7 +53,7 @@ int64_t pass_elements(const struct pass *c, const struct chunk *chunk);
 
 /* Are there digests of all cells, and checksums that say they are of what is there? */
 bool pass_proven_cells(const struct kvt_dump *view);
-/* Cuts the pair, so that a chunk of both sides has at most 'limit' bytes. */
+/* Cuts the pair: a chunk has about 'limit' bytes of a side at most, but whole tiles. */
 void pass_cut(struct pass *c, int64_t limit);
 /* Work of 'fn' for each chunk; what it needs more than the chunk is the caller's. */
 struct kvt_work pass_work(struct pass *c, kvt_work_fn *fn, const char *label);
