@@ -17,6 +17,7 @@ proven_page() {
 # Examples come before the options, and so before the exit status: mdoc has that order
 # the other way round, and readers look for the examples.
 page_lint() {
+	! grep -q '^\.so ' "$1" || return 0
 	mandoc -T lint -W warning "$1" |
 		grep -v -x '.*: WARNING: sections out of conventional order: Sh \(EXIT STATUS\|FILES\|ENVIRONMENT\)'
 	:

@@ -104,6 +104,13 @@ def contents(body):
 def manual(path, ours):
     """A page by mandoc: its title and line of NAME above, sections one level down."""
     name, section = os.path.basename(path).rsplit(".", 1)
+    title = f"{name}({section})"
+    group = {"1": "commands", "3": "library"}.get(section, "concepts")
+    part_of = re.match(r"\.so man\d/(.*)\.(\d)$", read(path).strip())
+    if part_of:
+        to = f'<a href="{part_of[1]}.{part_of[2]}.html">{part_of[1]}({part_of[2]})</a>'
+        return Page(f"{name}.{section}.html", title, f"see {part_of[1]}({part_of[2]})",
+                    f"<article>\n<h1>{title}</h1>\n<p>A part of {to}.</p>\n</article>", group)
     body = run("mandoc", "-T", "html", "-O", "fragment,man=%N.%S.html", path)
     what = words(re.search(r'<span class="Nd">(.*?)</span>', body, re.S)[1])
     body = re.sub(r'<table class="(?:head|foot)">.*?</table>\n?', "", body, flags=re.S)
@@ -124,11 +131,10 @@ def manual(path, ours):
     body = re.sub(r'(<a class="Sx" href=")(#[^"]*">[^<]*</a>\s+(?:in|of)\s+<a class="Xr" href="([^"]*)")',
                   r"\1\3\2", body)
     body = anchored(re.sub(r'<a class="Xr" href="([^"]*)">(.*?)</a>', elsewhere, body))
-    title = f"{name}({section})"
     head = f'<header><h1>{title}</h1>\n<p class="lead">{html.escape(what)}</p></header>\n'
     return Page(f"{name}.{section}.html", title, what,
                 f'<div class="manual">\n{head}{contents(body)}<article>\n{body}</article>\n</div>',
-                {"1": "commands", "3": "library"}.get(section, "concepts"))
+                group)
 
 
 # ---- documents ------------------------------------------------------------------------

@@ -42,6 +42,19 @@ options_of_page() {
 	grep -h 'Fl ' "$@" | grep -o ' -[a-z][a-z-]*' | sed 's/ -/--/' | sort -u
 }
 
+# The page of a command; a file of one line says which other page has it.
+page_of() {
+	target=$(sed -n '1s,^\.so man1/,,p' "man/kvtool-$1.1")
+	echo "man/${target:-kvtool-$1.1}"
+}
+
+# The commands that have the page of this one.
+together() {
+	for other in $commands; do
+		[ "$(page_of "$other")" != "$(page_of "$1")" ] || echo "$other"
+	done
+}
+
 # Pages of modes that have one of their own.
 modes_of() {
 	[ "$1" != transfer-sim ] || ls man/kvtool-transfer-sim-*.1
@@ -52,12 +65,12 @@ same_options() {
 	own_options "$1" >"$tmp/own"
 	input_options "$1" >"$tmp/inputs"
 	# shellcheck disable=SC2046	# several pages
-	options_of_page "man/kvtool-$1.1" $(modes_of "$1") >"$tmp/page"
-	all_options "$1" >"$tmp/all"
+	options_of_page "$(page_of "$1")" $(modes_of "$1") >"$tmp/page"
+	for other in $(together "$1"); do all_options "$other"; done | sort -u >"$tmp/all"
 	[ -s "$tmp/own" ] && [ -s "$tmp/all" ] || return 1
 	! comm -23 "$tmp/own" "$tmp/page" | grep . && ! comm -13 "$tmp/all" "$tmp/page" | grep . &&
 		{ [ ! -s "$tmp/inputs" ] ||
-			grep -A1 'options that describe a file are those of$' "man/kvtool-$1.1" |
+			grep -A1 'options that describe a file are those of$' "$(page_of "$1")" |
 			grep -q '^.Xr kvtool 1'; }
 }
 
@@ -72,13 +85,14 @@ same_inputs() {
 
 # Short options of --help ("  -j, --json") against "Fl j" and "Fl jq" of the page.
 same_letters() {
-	modes=$("$kvtool" "$1" --list-modes 2>/dev/null) || modes=
-	for mode in "" $modes; do
-		# shellcheck disable=SC2086
-		"$kvtool" "$1" $mode --help
+	for other in $(together "$1"); do
+		modes_and_none "$other" | while read -r mode; do
+			# shellcheck disable=SC2086
+			"$kvtool" "$other" $mode --help
+		done
 	done | sed -n 's/^  -\([a-zA-Z]\), .*/\1/p' | grep -vx h | sort -u >"$tmp/command"
 	# shellcheck disable=SC2046
-	grep -oh 'Fl [a-zA-Z][a-zA-Z]*' "man/kvtool-$1.1" $(modes_of "$1") | sed 's/Fl //' |
+	grep -oh 'Fl [a-zA-Z][a-zA-Z]*' "$(page_of "$1")" $(modes_of "$1") | sed 's/Fl //' |
 		grep -o . | sort -u >"$tmp/page"
 	diff "$tmp/command" "$tmp/page"
 }
@@ -129,6 +143,7 @@ trap 'rm -rf "$tmp"' EXIT
 commands=$("$kvtool" --list-commands) || exit 1
 for command in $commands; do
 	ok "$command has a page" test -f "man/kvtool-$command.1"
+	ok "the page of $command has its name" grep -q "^\.Nm kvtool-$command\( ,\)*$" "$(page_of "$command")"
 	ok "kvtool(1) mentions $command" grep -q "^\.It Cm $command" man/kvtool.1
 	ok "the page of $command has its options and no others" same_options "$command"
 	ok "the page of $command has its short options" same_letters "$command"
