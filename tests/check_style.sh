@@ -30,7 +30,7 @@ ascii()  { written | LC_ALL=C xargs -r grep -nH "[^ -~$(printf '\t')]"; true; }
 blanks() { written ! -name LICENSE | xargs -r grep -nHE '[[:blank:]]+$'; true; }
 ending() { written -size +0 | while read -r f; do [ -z "$(tail -c 1 "$f")" ] || echo "$f"; done; }
 licence() { sources | while read -r f; do
-		head -n 3 "$f" | grep -q 'SPDX-License-Identifier: Apache-2.0' || echo "$f"
+		head -n 3 "$f" | grep -q -e "SPDX-License-Identifier: Apache-2.0" -e "^\.so man" || echo "$f"
 	done; }
 # a message may be longer: split, it could not be searched for
 width() { c_files | while read -r f; do
