@@ -40,32 +40,26 @@ struct attr {
 	int64_t n;
 };
 
-static void close_attr(const struct attr *attr)
-{
-	kvt_h5_drop(attr->type);
-	kvt_h5_drop(attr->id);
-}
-
 /* Keeps the first time that HDF5 could not tell. */
 static bool is_there(htri_t answer, struct kvt_h5_in *in, const char *name)
 {
-	if (answer < 0 && !in->status) {
+	if (answer < 0 && !in->untold) {
 		char what[80];
 
 		snprintf(what, sizeof(what), "cannot look for %.40s", name);
-		in->status = kvt_h5_failed(&in->err, KVT_BAD_INPUT, in->path, what);
+		in->untold = kvt_h5_failed(&in->why, KVT_BAD_INPUT, in->path, what);
 	}
 	return answer > 0;
 }
 
 bool kvt_h5_has_attr(struct kvt_h5_in *in, hid_t object, const char *name)
 {
-	return is_there(H5Aexists(object, name), in, name);
+	return !in->status && is_there(H5Aexists(object, name), in, name);
 }
 
 bool kvt_h5_has_link(struct kvt_h5_in *in, hid_t parent, const char *name)
 {
-	return is_there(H5Lexists(parent, name, H5P_DEFAULT), in, name);
+	return !in->status && is_there(H5Lexists(parent, name, H5P_DEFAULT), in, name);
 }
 
 static bool measure(struct attr *attr)
@@ -81,25 +75,26 @@ static bool measure(struct attr *attr)
 	return attr->n >= 0 && (simple || class == H5S_SCALAR);
 }
 
-static enum kvt_status open_attr(struct attr *out, struct kvt_h5_in *in,
-				 hid_t object, const char *name,
-				 struct kvt_error *err)
+/* One value if 'most' is 0, else a list of 1 to so many. */
+static bool open_attr(struct attr *attr, struct kvt_h5_in *in, hid_t object,
+		      const char *name, int most)
 {
-	struct attr attr = { .id = -1, .type = -1 };
-
 	if (!kvt_h5_has_attr(in, object, name))
-		return kvt_h5_bad(in, object, err, "attribute %s is missing",
-				  name);
-	attr.id = H5Aopen(object, name, H5P_DEFAULT);
-	attr.type = attr.id < 0 ? -1 : H5Aget_type(attr.id);
-	if (attr.type < 0 || !measure(&attr)) {
-		close_attr(&attr);
-		return kvt_h5_bad(in, object, err,
-				  "attribute %s is neither a value nor a list",
-				  name);
-	}
-	*out = attr;
-	return KVT_OK;
+		return kvt_h5_bad(in, object, "attribute %s is missing", name);
+	attr->id = H5Aopen(object, name, H5P_DEFAULT);
+	attr->type = attr->id < 0 ? -1 : H5Aget_type(attr->id);
+	if (attr->type < 0 || !measure(attr))
+		return kvt_h5_bad(in, object,
+				  "attribute %s is neither a value nor a list", name);
+	if (!most && attr->list)
+		return kvt_h5_bad(in, object,
+				  "attribute %s is a list, expected one value", name);
+	if (most && (!attr->list || attr->n < 1 || attr->n > most))
+		return kvt_h5_bad(in, object,
+				  "attribute %s is %s of %lld values, expected a list of 1 to %d",
+				  name, attr->list ? "a list" : "not a list",
+				  (long long)attr->n, most);
+	return true;
 }
 
 /* ---- integers ----------------------------------------------------------- */
@@ -122,169 +117,111 @@ static bool widen(int64_t *out, const uint8_t *raw, enum kvt_h5_int type)
 
 enum { MAX_LIST = 64 };
 
-static enum kvt_status read_ints(struct kvt_h5_in *in, hid_t object,
-				 const struct attr *attr, const char *name,
-				 enum kvt_h5_int type, int64_t *out,
-				 struct kvt_error *err)
+static bool read_ints(struct kvt_h5_in *in, hid_t object, const struct attr *attr,
+		      const char *name, enum kvt_h5_int type, int64_t *out)
 {
 	int size = kvt_h5_int_bytes(type);
 	uint8_t raw[MAX_LIST * 8];
 
 	if (H5Tequal(attr->type, kvt_h5_int_type(type)) <= 0)
-		return kvt_h5_bad(in, object, err,
+		return kvt_h5_bad(in, object,
 				  "attribute %s is not a little-endian integer of %d bytes, %s",
 				  name, size, type == KVT_H5_I32 || type == KVT_H5_I64 ?
 				  "signed" : "unsigned");
 	if (H5Aread(attr->id, attr->type, raw) < 0)
-		return kvt_h5_bad(in, object, err, "attribute %s cannot be read",
-				  name);
+		return kvt_h5_bad(in, object, "attribute %s cannot be read", name);
 	for (int64_t i = 0; i < attr->n; i++)
 		if (!widen(&out[i], raw + i * size, type))
-			return kvt_h5_bad(in, object, err,
-					  "attribute %s is above 2^63", name);
-	return KVT_OK;
-}
-
-/* One of a single value; close_attr() it. */
-static enum kvt_status open_value(struct attr *attr, struct kvt_h5_in *in,
-				  hid_t object, const char *name, struct kvt_error *err)
-{
-	enum kvt_status status = open_attr(attr, in, object, name, err);
-
-	if (status || !attr->list)
-		return status;
-	close_attr(attr);
-	return kvt_h5_bad(in, object, err,
-			  "attribute %s is a list, expected one value", name);
-}
-
-enum kvt_status kvt_h5_get_int(struct kvt_h5_in *in, hid_t object,
-			       const char *name, enum kvt_h5_int type,
-			       int64_t *out, struct kvt_error *err)
-{
-	struct attr attr;
-	enum kvt_status status = open_value(&attr, in, object, name, err);
-
-	if (status)
-		return status;
-	status = read_ints(in, object, &attr, name, type, out, err);
-	close_attr(&attr);
-	return status;
-}
-
-static enum kvt_status check_list(const struct kvt_h5_in *in, hid_t object,
-				  const struct attr *attr, const char *name,
-				  int most, struct kvt_error *err)
-{
-	if (!attr->list || attr->n < 1 || attr->n > most)
-		return kvt_h5_bad(in, object, err,
-				  "attribute %s is %s of %lld values, expected a list of 1 to %d",
-				  name, attr->list ? "a list" : "not a list",
-				  (long long)attr->n, most);
-	return KVT_OK;
-}
-
-enum kvt_status kvt_h5_get_ints(struct kvt_h5_in *in, hid_t object,
-				const char *name, enum kvt_h5_int type,
-				int64_t *out, int most, int *n,
-				struct kvt_error *err)
-{
-	struct attr attr;
-	enum kvt_status status = open_attr(&attr, in, object, name, err);
-
-	if (status)
-		return status;
-	if (!(status = check_list(in, object, &attr, name,
-				  most < MAX_LIST ? most : MAX_LIST, err)) &&
-	    !(status = read_ints(in, object, &attr, name, type, out, err)))
-		*n = (int)attr.n;
-	close_attr(&attr);
-	return status;
+			return kvt_h5_bad(in, object, "attribute %s is above 2^63", name);
+	return true;
 }
 
 /* ---- strings ------------------------------------------------------------ */
 
-static enum kvt_status split_texts(struct kvt_h5_in *in, hid_t object,
-				   const char *name, const char *raw,
-				   size_t nbytes, int n, char **out,
-				   struct kvt_error *err)
+static bool split_texts(struct kvt_h5_in *in, hid_t object, const char *name,
+			const char *raw, size_t nbytes, int n, char **out)
 {
-	enum kvt_status status = KVT_OK;
-
 	for (int i = 0; i < n; i++)
 		out[i] = NULL;
-	for (int i = 0; i < n && !status; i++) {
+	for (int i = 0; i < n && !in->status; i++) {
 		out[i] = kvt_h5_take_text(raw + (size_t)i * nbytes, nbytes);
 		if (!out[i])
-			status = kvt_no_memory(err, in->path);
+			in->status = kvt_no_memory(in->err, in->path);
 		else if (!kvt_is_text(out[i]))
-			status = kvt_h5_bad(in, object, err,
-					    "attribute %s is not UTF-8", name);
+			kvt_h5_bad(in, object, "attribute %s is not UTF-8", name);
 	}
-	for (int i = 0; i < n && status; i++) {
+	for (int i = 0; i < n && in->status; i++) {
 		free(out[i]);
 		out[i] = NULL;
 	}
-	return status;
+	return !in->status;
 }
 
-static enum kvt_status read_texts(struct kvt_h5_in *in, hid_t object,
-				  const struct attr *attr, const char *name,
-				  char **out, struct kvt_error *err)
+static bool read_texts(struct kvt_h5_in *in, hid_t object, const struct attr *attr,
+		       const char *name, char **out)
 {
 	size_t nbytes = kvt_h5_text_bytes(attr->type);
-	enum kvt_status status;
+	bool ok = false;
 	char *raw;
 
 	if (!nbytes)
-		return kvt_h5_bad(in, object, err,
-				  "attribute %s is not a string of fixed length",
-				  name);
+		return kvt_h5_bad(in, object,
+				  "attribute %s is not a string of fixed length", name);
 	/* at most MAX_LIST, of less than 2^32 bytes each */
-	if ((status = kvt_h5_spend(in, object, (int64_t)nbytes * attr->n, err)))
-		return status;
+	if (!kvt_h5_spend(in, object, (int64_t)nbytes * attr->n))
+		return false;
 	raw = malloc(nbytes * (size_t)attr->n);
 	if (!raw)
-		return kvt_no_memory(err, in->path);
-	if (H5Aread(attr->id, attr->type, raw) < 0)
-		status = kvt_h5_bad(in, object, err,
-				    "attribute %s cannot be read", name);
+		in->status = kvt_no_memory(in->err, in->path);
+	else if (H5Aread(attr->id, attr->type, raw) < 0)
+		kvt_h5_bad(in, object, "attribute %s cannot be read", name);
 	else
-		status = split_texts(in, object, name, raw, nbytes,
-				     (int)attr->n, out, err);
+		ok = split_texts(in, object, name, raw, nbytes, (int)attr->n, out);
 	free(raw);
-	return status;
+	return ok;
 }
 
-enum kvt_status kvt_h5_get_str(struct kvt_h5_in *in, hid_t object,
-			       const char *name, char **out,
-			       struct kvt_error *err)
-{
-	struct attr attr;
-	enum kvt_status status = open_value(&attr, in, object, name, err);
+/* ---- either ------------------------------------------------------------- */
 
-	if (status)
-		return status;
-	status = read_texts(in, object, &attr, name, out, err);
-	close_attr(&attr);
-	return status;
+/* Strings, or integers where 'text' is NULL; returns how many. */
+static int get(struct kvt_h5_in *in, hid_t object, const char *name, int most,
+	       char **text, enum kvt_h5_int type, int64_t *number)
+{
+	struct attr attr = { .id = -1, .type = -1 };
+	bool ok = open_attr(&attr, in, object, name, most < MAX_LIST ? most : MAX_LIST) &&
+		  (text ? read_texts(in, object, &attr, name, text) :
+			  read_ints(in, object, &attr, name, type, number));
+
+	kvt_h5_drop(attr.type);
+	kvt_h5_drop(attr.id);
+	return ok ? (int)attr.n : 0;
 }
 
-enum kvt_status kvt_h5_get_strs(struct kvt_h5_in *in, hid_t object,
-				const char *name, char **out, int most, int *n,
-				struct kvt_error *err)
+int64_t kvt_h5_get_int(struct kvt_h5_in *in, hid_t object, const char *name,
+		       enum kvt_h5_int type)
 {
-	struct attr attr;
-	enum kvt_status status = open_attr(&attr, in, object, name, err);
+	int64_t value = 0;
 
-	if (status)
-		return status;
-	if (!(status = check_list(in, object, &attr, name,
-				  most < MAX_LIST ? most : MAX_LIST, err)) &&
-	    !(status = read_texts(in, object, &attr, name, out, err)))
-		*n = (int)attr.n;
-	close_attr(&attr);
-	return status;
+	return get(in, object, name, 0, NULL, type, &value) ? value : 0;
+}
+
+int kvt_h5_get_ints(struct kvt_h5_in *in, hid_t object, const char *name,
+		    enum kvt_h5_int type, int64_t *out, int most)
+{
+	return get(in, object, name, most, NULL, type, out);
+}
+
+char *kvt_h5_get_str(struct kvt_h5_in *in, hid_t object, const char *name)
+{
+	char *text = NULL;
+
+	return get(in, object, name, 0, &text, 0, NULL) ? text : NULL;
+}
+
+int kvt_h5_get_strs(struct kvt_h5_in *in, hid_t object, const char *name, char **out,
+		    int most)
+{
+	return get(in, object, name, most, out, 0, NULL);
 }
 
 /* ---- writing ------------------------------------------------------------ */

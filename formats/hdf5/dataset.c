@@ -19,8 +19,7 @@
  * Bytes in other files, named by this one, are not this dump's: a hostile file
  * could have any file of the reader's be shown.
  */
-static enum kvt_status check_dataset(struct kvt_h5_in *in, hid_t dataset,
-				     const char *name, struct kvt_error *err)
+static bool check_dataset(struct kvt_h5_in *in, hid_t dataset, const char *name)
 {
 	hid_t dcpl = H5Dget_create_plist(dataset);
 	H5D_layout_t layout = H5Pget_layout(dcpl);
@@ -31,61 +30,43 @@ static enum kvt_status check_dataset(struct kvt_h5_in *in, hid_t dataset,
 
 	kvt_h5_drop(dcpl);
 	if (external != 0)
-		return kvt_h5_bad(in, dataset, err,
-				  "dataset keeps its data in other files");
+		return kvt_h5_bad(in, dataset, "dataset keeps its data in other files");
 	if (layout == H5D_VIRTUAL && !data)
-		return kvt_h5_refuse(in, dataset, KVT_UNSUPPORTED, err,
+		return kvt_h5_refuse(in, dataset, KVT_UNSUPPORTED,
 				     "virtual datasets are read only as kvtool reduce writes them; use its --one-file");
 	if (layout < 0)
-		return kvt_h5_bad(in, dataset, err, "dataset has no layout");
-	return KVT_OK;
+		return kvt_h5_bad(in, dataset, "dataset has no layout");
+	return true;
 }
 
-static enum kvt_status open_object(struct kvt_h5_in *in, hid_t parent,
-				   const char *name, H5I_type_t type, hid_t *out,
-				   struct kvt_error *err)
+hid_t kvt_h5_child(struct kvt_h5_in *in, hid_t parent, const char *name, H5I_type_t type)
 {
-	hid_t object = H5Oopen(parent, name, H5P_DEFAULT);
-	enum kvt_status status = KVT_OK;
-
-	if (object < 0 || H5Iget_type(object) != type)
-		status = kvt_h5_bad(in, parent, err, "%s is not a %s", name,
-				    type == H5I_GROUP ? "group" : "dataset");
-	else if (type == H5I_DATASET)
-		status = check_dataset(in, object, name, err);
-	if (status)
-		kvt_h5_drop(object);
-	else
-		*out = object;
-	return status;
-}
-
-enum kvt_status kvt_h5_child(struct kvt_h5_in *in, hid_t parent,
-			     const char *name, H5I_type_t type, hid_t *out,
-			     struct kvt_error *err)
-{
+	hid_t object = -1;
 	H5L_info_t link;
 
-	*out = -1;
 	if (!kvt_h5_has_link(in, parent, name))
-		return KVT_OK;
+		return -1;
 	if (H5Lget_info(parent, name, &link, H5P_DEFAULT) < 0 ||
 	    link.type != H5L_TYPE_HARD)
-		return kvt_h5_bad(in, parent, err,
-				  "%s is a link to another object", name);
-	return open_object(in, parent, name, type, out, err);
+		kvt_h5_bad(in, parent, "%s is a link to another object", name);
+	else if ((object = H5Oopen(parent, name, H5P_DEFAULT)) < 0 ||
+		 H5Iget_type(object) != type)
+		kvt_h5_bad(in, parent, "%s is not a %s", name,
+			   type == H5I_GROUP ? "group" : "dataset");
+	else if (type != H5I_DATASET || check_dataset(in, object, name))
+		return object;
+	kvt_h5_drop(object);
+	return -1;
 }
 
-enum kvt_status kvt_h5_need(struct kvt_h5_in *in, hid_t parent,
-			    const char *name, H5I_type_t type, hid_t *out,
-			    struct kvt_error *err)
+hid_t kvt_h5_need(struct kvt_h5_in *in, hid_t parent, const char *name, H5I_type_t type)
 {
-	enum kvt_status status = kvt_h5_child(in, parent, name, type, out, err);
+	hid_t object = kvt_h5_child(in, parent, name, type);
 
-	if (!status && *out < 0)
-		return kvt_h5_bad(in, parent, err, "%s %s is missing",
-				  type == H5I_GROUP ? "group" : "dataset", name);
-	return status;
+	if (object < 0)
+		kvt_h5_bad(in, parent, "%s %s is missing",
+			   type == H5I_GROUP ? "group" : "dataset", name);
+	return object;
 }
 
 /* ---- plain arrays ------------------------------------------------------- */
@@ -111,9 +92,8 @@ static bool get_dims(hid_t dataset, int rank, hsize_t *dims)
 	return ok;
 }
 
-enum kvt_status kvt_h5_check_plain(struct kvt_h5_in *in, hid_t dataset,
-				   hid_t type, int rank, hsize_t *dims,
-				   struct kvt_error *err)
+bool kvt_h5_check_plain(struct kvt_h5_in *in, hid_t dataset, hid_t type, int rank,
+			hsize_t *dims)
 {
 	hid_t is = H5Dget_type(dataset);
 	bool same = H5Tequal(is, type) > 0;
@@ -121,174 +101,112 @@ enum kvt_status kvt_h5_check_plain(struct kvt_h5_in *in, hid_t dataset,
 
 	kvt_h5_drop(is);
 	if (!same)
-		return kvt_h5_bad(in, dataset, err, "wrong element type");
+		return kvt_h5_bad(in, dataset, "wrong element type");
 	if (!get_dims(dataset, rank, dims))
-		return kvt_h5_bad(in, dataset, err, "expected rank %d", rank);
+		return kvt_h5_bad(in, dataset, "expected rank %d", rank);
 	if (!plain_layout(dataset))
-		return kvt_h5_bad(in, dataset, err,
-				  "table is chunked, expected contiguous");
+		return kvt_h5_bad(in, dataset, "table is chunked, expected contiguous");
 	for (int i = 0; i < rank; i++)
 		if (__builtin_mul_overflow(nbytes, dims[i], &nbytes))
-			return kvt_h5_bad(in, dataset, err, "table is too large");
+			return kvt_h5_bad(in, dataset, "table is too large");
 	if (H5Dget_storage_size(dataset) != nbytes)
-		return kvt_h5_bad(in, dataset, err,
+		return kvt_h5_bad(in, dataset,
 				  "table has %llu bytes in the file, expected %llu",
 				  (unsigned long long)H5Dget_storage_size(dataset),
 				  (unsigned long long)nbytes);
-	return KVT_OK;
+	return true;
 }
 
-/* ---- tables of integers ------------------------------------------------- */
+/* ---- tables ------------------------------------------------------------- */
 
-static enum kvt_status check_count(struct kvt_h5_in *in, hid_t dataset,
-				   hsize_t is, int64_t expected,
-				   struct kvt_error *err)
+/* All of it as it is in the file, to be freed. */
+static void *read_table(struct kvt_h5_in *in, hid_t dataset, hid_t type, int64_t expected,
+			int64_t *count)
 {
-	if (expected >= 0 && is != (hsize_t)expected)
-		return kvt_h5_bad(in, dataset, err,
-				  "table has %llu entries, expected %lld",
-				  (unsigned long long)is, (long long)expected);
-	return KVT_OK;
-}
-
-static enum kvt_status read_table(struct kvt_h5_in *in, hid_t dataset,
-				  enum kvt_h5_int type, int64_t n, void **out,
-				  int64_t *count, struct kvt_error *err)
-{
-	hid_t h5type = kvt_h5_int_type(type);
-	enum kvt_status status;
-	int64_t nbytes;
-	hsize_t dim;
+	size_t nbytes;
+	hsize_t n;
 	void *table;
 
-	if ((status = kvt_h5_check_plain(in, dataset, h5type, 1, &dim, err)) ||
-	    (status = check_count(in, dataset, dim, n, err)))
-		return status;
-	/* its bytes are in the file, so this is no large number */
-	nbytes = (int64_t)dim * kvt_h5_int_bytes(type);
-	if ((status = kvt_h5_spend(in, dataset, nbytes, err)))
-		return status;
-	table = malloc(nbytes ? (size_t)nbytes : 1);
-	if (!table)
-		return kvt_no_memory(err, in->path);
-	if (dim && H5Dread(dataset, h5type, H5S_ALL, H5S_ALL, H5P_DEFAULT,
-			   table) < 0) {
-		free(table);
-		return kvt_h5_failed(err, KVT_BAD_INPUT, in->path,
-				     "cannot read a table");
+	if (!kvt_h5_check_plain(in, dataset, type, 1, &n))
+		return NULL;
+	if (expected >= 0 && n != (hsize_t)expected) {
+		kvt_h5_bad(in, dataset, "table has %llu entries, expected %lld",
+			   (unsigned long long)n, (long long)expected);
+		return NULL;
 	}
-	*out = table;
-	*count = (int64_t)dim;
-	return KVT_OK;
+	/* its bytes are in the file, so this is no large number */
+	nbytes = n * H5Tget_size(type);
+	if (!kvt_h5_spend(in, dataset, (int64_t)nbytes))
+		return NULL;
+	table = malloc(nbytes ? nbytes : 1);
+	if (!table)
+		in->status = kvt_no_memory(in->err, in->path);
+	else if (n && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, table) < 0)
+		in->status = kvt_h5_failed(in->err, KVT_BAD_INPUT, in->path,
+					   "cannot read a table");
+	else
+		*count = (int64_t)n;
+	if (!in->status)
+		return table;
+	free(table);
+	return NULL;
 }
 
-enum kvt_status kvt_h5_get_table(struct kvt_h5_in *in, hid_t parent,
-				 const char *name, enum kvt_h5_int type,
-				 int64_t n, void **out, int64_t *count,
-				 struct kvt_error *err)
+void *kvt_h5_get_table(struct kvt_h5_in *in, hid_t parent, const char *name,
+		       enum kvt_h5_int type, int64_t n, int64_t *count)
 {
-	enum kvt_status status;
-	hid_t dataset;
+	hid_t dataset = kvt_h5_child(in, parent, name, H5I_DATASET);
+	void *table = NULL;
 
-	*out = NULL;
 	*count = 0;
-	status = kvt_h5_child(in, parent, name, H5I_DATASET, &dataset, err);
-	if (status || dataset < 0)
-		return status;
-	status = read_table(in, dataset, type, n, out, count, err);
+	if (dataset >= 0)
+		table = read_table(in, dataset, kvt_h5_int_type(type), n, count);
 	kvt_h5_drop(dataset);
-	return status;
+	return table;
 }
 
-/* ---- tables of strings -------------------------------------------------- */
-
-static enum kvt_status split_texts(struct kvt_h5_in *in, hid_t dataset,
-				   const char *raw, size_t nbytes, int64_t n,
-				   char **out, struct kvt_error *err)
+static char **split_texts(struct kvt_h5_in *in, hid_t dataset, const char *raw,
+			  size_t nbytes, int64_t n)
 {
-	for (int64_t i = 0; i < n; i++) {
+	char **out = calloc(n ? (size_t)n : 1, sizeof(*out));
+
+	if (!out)
+		in->status = kvt_no_memory(in->err, in->path);
+	for (int64_t i = 0; i < n && !in->status; i++) {
 		out[i] = kvt_h5_take_text(raw + (size_t)i * nbytes, nbytes);
 		if (!out[i])
-			return kvt_no_memory(err, in->path);
-		if (!kvt_is_text(out[i]))
-			return kvt_h5_bad(in, dataset, err,
-					  "string %lld is not UTF-8",
-					  (long long)i);
+			in->status = kvt_no_memory(in->err, in->path);
+		else if (!kvt_is_text(out[i]))
+			kvt_h5_bad(in, dataset, "string %lld is not UTF-8", (long long)i);
 	}
-	return KVT_OK;
+	if (!in->status)
+		return out;
+	kvt_names_free(out, n);
+	return NULL;
 }
 
-static enum kvt_status read_texts(struct kvt_h5_in *in, hid_t dataset,
-				  hid_t type, int64_t expected, char ***out,
-				  int64_t *count, struct kvt_error *err)
+char **kvt_h5_get_str_table(struct kvt_h5_in *in, hid_t parent, const char *name,
+			    int64_t n, int64_t *count)
 {
-	size_t nbytes = kvt_h5_text_bytes(type);
-	enum kvt_status status;
-	char *raw, **table;
-	hsize_t n;
+	hid_t dataset = kvt_h5_child(in, parent, name, H5I_DATASET), type;
+	char *raw = NULL, **table = NULL;
+	size_t nbytes;
 
-	if (!nbytes)
-		return kvt_h5_bad(in, dataset, err,
-				  "table has no strings of fixed length");
-	if ((status = kvt_h5_check_plain(in, dataset, type, 1, &n, err)) ||
-	    (status = check_count(in, dataset, n, expected, err)) ||
-	    /* its bytes are in the file: the product is no large number */
-	    (status = kvt_h5_spend(in, dataset, (int64_t)(n * nbytes), err)))
-		return status;
-	raw = malloc(n ? n * nbytes : 1);
-	table = calloc(n ? n : 1, sizeof(*table));
-	if (!raw || !table)
-		status = kvt_no_memory(err, in->path);
-	else if (n && H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT,
-			      raw) < 0)
-		status = kvt_h5_failed(err, KVT_BAD_INPUT, in->path,
-				       "cannot read a table");
-	else
-		status = split_texts(in, dataset, raw, nbytes, (int64_t)n, table,
-				     err);
-	free(raw);
-	*out = table;
-	*count = (int64_t)n;
-	return status;
-}
-
-static enum kvt_status read_str_table(struct kvt_h5_in *in, hid_t dataset,
-				      int64_t expected, char ***out,
-				      int64_t *count, struct kvt_error *err)
-{
-	hid_t type = H5Dget_type(dataset);
-	char **table = NULL;
-	int64_t n = 0;
-	enum kvt_status status;
-
-	status = read_texts(in, dataset, type, expected, &table, &n, err);
-	kvt_h5_drop(type);
-	if (status) {
-		for (int64_t i = 0; table && i < n; i++)
-			free(table[i]);
-		free(table);
-		return status;
-	}
-	*out = table;
-	*count = n;
-	return KVT_OK;
-}
-
-enum kvt_status kvt_h5_get_str_table(struct kvt_h5_in *in, hid_t parent,
-				     const char *name, int64_t n, char ***out,
-				     int64_t *count, struct kvt_error *err)
-{
-	enum kvt_status status;
-	hid_t dataset;
-
-	*out = NULL;
 	*count = 0;
-	status = kvt_h5_child(in, parent, name, H5I_DATASET, &dataset, err);
-	if (status || dataset < 0)
-		return status;
-	status = read_str_table(in, dataset, n, out, count, err);
+	if (dataset < 0)
+		return NULL;
+	type = H5Dget_type(dataset);
+	nbytes = kvt_h5_text_bytes(type);
+	if (!nbytes)
+		kvt_h5_bad(in, dataset, "table has no strings of fixed length");
+	else if ((raw = read_table(in, dataset, type, n, count)))
+		table = split_texts(in, dataset, raw, nbytes, *count);
+	if (!table)
+		*count = 0;
+	free(raw);
+	kvt_h5_drop(type);
 	kvt_h5_drop(dataset);
-	return status;
+	return table;
 }
 
 /* ---- writing ------------------------------------------------------------ */

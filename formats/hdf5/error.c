@@ -100,56 +100,50 @@ enum kvt_status kvt_h5_check_fault(const struct kvt_h5_fault *fault, const char 
 
 /* ---- complaints --------------------------------------------------------- */
 
-static enum kvt_status complain(const struct kvt_h5_in *in, hid_t object,
-				enum kvt_status status, struct kvt_error *err,
-				const char *format, va_list args)
+static void complain(struct kvt_h5_in *in, hid_t object, enum kvt_status status,
+		     const char *format, va_list args)
 {
 	char name[128] = "", text[320];
-	enum kvt_status broken;
 
 	/* what could not be read is no fault of the file */
-	if (in->fault && (broken = kvt_h5_check_fault(in->fault, in->path, err)))
-		return broken;
+	if (in->status || (in->status = kvt_h5_check_fault(in->fault, in->path, in->err)))
+		return;
 	vsnprintf(text, sizeof(text), format, args);
 	if (object >= 0)
 		H5Iget_name(object, name, sizeof(name));
 	make_printable(name);
 	make_printable(text);
-	return kvt_fail(err, status, "%s: %s%s%s", in->path, name,
-			name[0] ? ": " : "", text);
+	in->status = kvt_fail(in->err, status, "%s: %s%s%s", in->path, name,
+			      name[0] ? ": " : "", text);
 }
 
-enum kvt_status kvt_h5_bad(const struct kvt_h5_in *in, hid_t object,
-			   struct kvt_error *err, const char *format, ...)
-{
-	enum kvt_status status;
-	va_list args;
-
-	va_start(args, format);
-	status = complain(in, object, KVT_BAD_INPUT, err, format, args);
-	va_end(args);
-	return status;
-}
-
-enum kvt_status kvt_h5_refuse(const struct kvt_h5_in *in, hid_t object,
-			      enum kvt_status status, struct kvt_error *err,
-			      const char *format, ...)
+bool kvt_h5_bad(struct kvt_h5_in *in, hid_t object, const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	status = complain(in, object, status, err, format, args);
+	complain(in, object, KVT_BAD_INPUT, format, args);
 	va_end(args);
-	return status;
+	return false;
 }
 
-enum kvt_status kvt_h5_spend(struct kvt_h5_in *in, hid_t object, int64_t nbytes,
-			     struct kvt_error *err)
+bool kvt_h5_refuse(struct kvt_h5_in *in, hid_t object, enum kvt_status status,
+		   const char *format, ...)
 {
-	if (nbytes > in->left)
-		return kvt_h5_bad(in, object, err,
+	va_list args;
+
+	va_start(args, format);
+	complain(in, object, status, format, args);
+	va_end(args);
+	return false;
+}
+
+bool kvt_h5_spend(struct kvt_h5_in *in, hid_t object, int64_t nbytes)
+{
+	if (in->status || nbytes > in->left)
+		return kvt_h5_bad(in, object,
 				  "tables are larger than the file, which has %lld bytes",
 				  (long long)in->nbytes);
 	in->left -= nbytes;
-	return KVT_OK;
+	return true;
 }

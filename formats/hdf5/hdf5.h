@@ -70,34 +70,37 @@ enum kvt_status kvt_h5_failed(struct kvt_error *err, enum kvt_status status,
 
 /* ---- reading a foreign file --------------------------------------------- */
 
+/*
+ * The reader remembers its first error.  After it nothing is read and nothing said:
+ * numbers are 0, counts too, strings and tables NULL, ids negative.  So a caller asks
+ * once, at its end, and before what was read becomes a length or an index.
+ */
 struct kvt_h5_in {
 	const char *path;
 	const struct kvt_h5_fault *fault;
-	/* what HDF5 could not tell was not taken for absent: KVT_OK, or why not */
 	enum kvt_status status;
-	struct kvt_error err;
+	struct kvt_error *err;
+	/* what HDF5 could not tell was not taken for absent: KVT_OK, or why not */
+	enum kvt_status untold;
+	struct kvt_error why;
 	hid_t file;
 	int64_t nbytes;			/* of the file */
 	int64_t left;			/* see kvt_h5_spend() */
 	int64_t version[2];		/* of the schema, once the root is read */
 };
 
-/* "PATH: OBJECT: ..." as KVT_BAD_INPUT, or as the status given. */
-enum kvt_status kvt_h5_bad(const struct kvt_h5_in *in, hid_t object,
-			   struct kvt_error *err, const char *format, ...)
-			   KVT_PRINTF(4, 5);
-enum kvt_status kvt_h5_refuse(const struct kvt_h5_in *in, hid_t object,
-			      enum kvt_status status, struct kvt_error *err,
-			      const char *format, ...) KVT_PRINTF(5, 6);
+/* "PATH: OBJECT: ..." as KVT_BAD_INPUT, or as the status given; false. */
+bool kvt_h5_bad(struct kvt_h5_in *in, hid_t object, const char *format, ...)
+		KVT_PRINTF(3, 4);
+bool kvt_h5_refuse(struct kvt_h5_in *in, hid_t object, enum kvt_status status,
+		   const char *format, ...) KVT_PRINTF(4, 5);
 
 /*
  * Tables are stored as they are, each for itself, so that all of them together
  * cannot be larger than the file.  Counting what was read stops a file in which
  * a million links lead to one table.
  */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_spend(struct kvt_h5_in *in, hid_t object, int64_t nbytes,
-	     struct kvt_error *err);
+KVT_MUST_CHECK bool kvt_h5_spend(struct kvt_h5_in *in, hid_t object, int64_t nbytes);
 
 /* ---- integers and strings (attr.c, dataset.c) --------------------------- */
 
@@ -122,26 +125,20 @@ char *kvt_h5_join_texts(const char *const *value, int64_t n, size_t *nbytes);
 
 /*
  * Is there an attribute, or a link, of this name?  If HDF5 cannot tell, the answer
- * is no and in->status is set, which kvt_h5_open() looks at before it believes.
+ * is no and in->untold is set, which kvt_h5_open() looks at before it believes.
  */
 bool kvt_h5_has_attr(struct kvt_h5_in *in, hid_t object, const char *name);
 bool kvt_h5_has_link(struct kvt_h5_in *in, hid_t parent, const char *name);
 
 /* These require the attribute.  Strings are malloc()ed. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_get_int(struct kvt_h5_in *in, hid_t object, const char *name,
-	       enum kvt_h5_int type, int64_t *out, struct kvt_error *err);
-/* A list of 1 to 'most' numbers, '*n' of them. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_get_ints(struct kvt_h5_in *in, hid_t object, const char *name,
-		enum kvt_h5_int type, int64_t *out, int most, int *n,
-		struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_get_str(struct kvt_h5_in *in, hid_t object, const char *name,
-	       char **out, struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_get_strs(struct kvt_h5_in *in, hid_t object, const char *name,
-		char **out, int most, int *n, struct kvt_error *err);
+int64_t kvt_h5_get_int(struct kvt_h5_in *in, hid_t object, const char *name,
+		       enum kvt_h5_int type);
+char *kvt_h5_get_str(struct kvt_h5_in *in, hid_t object, const char *name);
+/* A list of 1 to 'most'; returns how many. */
+int kvt_h5_get_ints(struct kvt_h5_in *in, hid_t object, const char *name,
+		    enum kvt_h5_int type, int64_t *out, int most);
+int kvt_h5_get_strs(struct kvt_h5_in *in, hid_t object, const char *name, char **out,
+		    int most);
 
 /* False when HDF5 refused; its error stack says why. */
 bool kvt_h5_put_int(hid_t object, const char *name, enum kvt_h5_int type,
@@ -155,38 +152,31 @@ bool kvt_h5_put_strs(hid_t object, const char *name, const char *const *value,
 bool kvt_h5_put_labels(hid_t dataset, const char *const *label, int n);
 
 /*
- * Opens a group or a dataset at the end of a hard link of 'parent'.  KVT_OK with '*out'
- * negative if there is no such link.  A dataset comes checked for everything
- * that could make reading it reach outside the file.
+ * Opens a group or a dataset at the end of a hard link of 'parent'; negative if there
+ * is no such link.  A dataset comes checked for everything that could make reading it
+ * reach outside the file.
  */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_child(struct kvt_h5_in *in, hid_t parent, const char *name,
-	     H5I_type_t type, hid_t *out, struct kvt_error *err);
+hid_t kvt_h5_child(struct kvt_h5_in *in, hid_t parent, const char *name,
+		   H5I_type_t type);
 /* The same, and it is bad input if it is missing. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_need(struct kvt_h5_in *in, hid_t parent, const char *name,
-	    H5I_type_t type, hid_t *out, struct kvt_error *err);
+hid_t kvt_h5_need(struct kvt_h5_in *in, hid_t parent, const char *name,
+		  H5I_type_t type);
 
 /*
  * Is this dataset a plain array of 'rank' dimensions of 'type', all of it in
  * the file and unfiltered, so that H5Dread() is only a copy?
  */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_check_plain(struct kvt_h5_in *in, hid_t dataset, hid_t type, int rank,
-		   hsize_t *dims, struct kvt_error *err);
+KVT_MUST_CHECK bool kvt_h5_check_plain(struct kvt_h5_in *in, hid_t dataset, hid_t type,
+				       int rank, hsize_t *dims);
 
 /*
- * A one-dimensional table of 'n' entries, or of any number if 'n' is -1; '*out'
- * is malloc()ed, also if empty, and NULL if there is no such dataset.
+ * A one-dimensional table of 'n' entries, or of any number if 'n' is -1, to be freed,
+ * also if empty; NULL if there is no such dataset.
  */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_get_table(struct kvt_h5_in *in, hid_t parent, const char *name,
-		 enum kvt_h5_int type, int64_t n, void **out, int64_t *count,
-		 struct kvt_error *err);
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_get_str_table(struct kvt_h5_in *in, hid_t parent, const char *name,
-		     int64_t n, char ***out, int64_t *count,
-		     struct kvt_error *err);
+void *kvt_h5_get_table(struct kvt_h5_in *in, hid_t parent, const char *name,
+		       enum kvt_h5_int type, int64_t n, int64_t *count);
+char **kvt_h5_get_str_table(struct kvt_h5_in *in, hid_t parent, const char *name,
+			    int64_t n, int64_t *count);
 bool kvt_h5_put_table(hid_t parent, const char *name, enum kvt_h5_int type,
 		      const void *value, int64_t n);
 bool kvt_h5_put_str_table(hid_t parent, const char *name,
@@ -245,39 +235,30 @@ kvt_h5_choose_tiling(struct kvt_tiling *out, const struct kvt_group *group,
 		     const struct kvt_create_options *options,
 		     struct kvt_error *err);
 /* The tiles that a dataset has; 'dcpl' are its creation properties. */
-KVT_MUST_CHECK enum kvt_status
+KVT_MUST_CHECK bool
 kvt_h5_read_tiling(struct kvt_tiling *out, struct kvt_h5_in *in, hid_t dataset,
 		   hid_t dcpl, const struct kvt_group *group,
-		   const struct kvt_h5_axes *axes, struct kvt_error *err);
+		   const struct kvt_h5_axes *axes);
 bool kvt_h5_set_filters(hid_t dcpl, const struct kvt_tiling *tiling);
 
 /* ---- the schema (schema.c, tables.c) ------------------------------------ */
 
 /* Attributes of the root, the model, the ranks; then the groups' own. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_read_root(struct kvt_h5_in *in, struct kvt_snapshot *snapshot,
-		 struct kvt_error *err);
+void kvt_h5_read_root(struct kvt_h5_in *in, struct kvt_snapshot *snapshot);
 /* The version that new files have. */
 void kvt_h5_version(int64_t version[2]);
 bool kvt_h5_write_root(hid_t file, const struct kvt_snapshot *snapshot);
 
 /* Everything of a group but its data and tables; 'group->shape' is not set. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_read_group(struct kvt_h5_in *in, hid_t object, struct kvt_group *group,
-		  struct kvt_error *err);
+void kvt_h5_read_group(struct kvt_h5_in *in, hid_t object, struct kvt_group *group);
 /* What a group says of its shape must be what its data has. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object,
-		   const struct kvt_group *group, struct kvt_error *err);
+void kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object,
+			const struct kvt_group *group);
 bool kvt_h5_write_group(hid_t object, const struct kvt_group *group);
 
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_read_tables(struct kvt_h5_in *in, hid_t object, struct kvt_group *group,
-		   struct kvt_error *err);
+void kvt_h5_read_tables(struct kvt_h5_in *in, hid_t object, struct kvt_group *group);
 bool kvt_h5_write_tables(hid_t object, const struct kvt_group *group);
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_read_requests(struct kvt_h5_in *in, struct kvt_snapshot *snapshot,
-		     struct kvt_error *err);
+void kvt_h5_read_requests(struct kvt_h5_in *in, struct kvt_snapshot *snapshot);
 bool kvt_h5_write_requests(hid_t file, const struct kvt_snapshot *snapshot);
 
 /* ---- chunks, without their bytes (driver.c) ----------------------------- */
@@ -350,31 +331,26 @@ struct kvt_h5_file *kvt_h5_file_new(void);	/* NULL: out of memory */
 void kvt_h5_file_free(struct kvt_h5_file *file);
 
 /* The data of a group: layout, shape, and how it is stored. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_read_data(struct kvt_reader *reader, int index, struct kvt_h5_in *in,
-		 hid_t object, struct kvt_error *err);
+void kvt_h5_read_data(struct kvt_reader *reader, int index, struct kvt_h5_in *in,
+		      hid_t object);
 
 /* ---- data in other files (virtual.c) ------------------------------------- */
 
 /* Is it known which boxes of which files they are, without opening these? */
 bool kvt_h5_virtual_fixed(hid_t dcpl);
 /* Those of a plane, into reader->source. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_add_sources(struct kvt_reader *reader, int index, int plane, struct kvt_h5_in *in,
-		   hid_t data, hid_t dcpl, struct kvt_error *err);
+void kvt_h5_add_sources(struct kvt_reader *reader, int index, int plane,
+			struct kvt_h5_in *in, hid_t data, hid_t dcpl);
 
 /* ---- checksums (proof.c) ------------------------------------------------ */
 
 /* Does a file of this version have them? */
 bool kvt_h5_has_proof(const struct kvt_h5_in *in);
 /* Those of the data of a plane, if it has any. */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane,
-		 struct kvt_h5_in *in, hid_t object, struct kvt_error *err);
+void kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane,
+		      struct kvt_h5_in *in, hid_t object);
 /* When all else was read: is it what was written? */
-KVT_MUST_CHECK enum kvt_status
-kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *in,
-		   struct kvt_error *err);
+void kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *in);
 /* The same of content_digest, which is read when it is asked for. */
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_check_cells(const struct kvt_reader *reader, int index, struct kvt_error *err);

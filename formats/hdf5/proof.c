@@ -72,29 +72,27 @@ static bool hash_tables(uint64_t *out, const struct kvt_snapshot *snapshot,
 }
 
 /* All 64 bits are in use, which kvt_h5_get_int() takes for a mistake. */
-static enum kvt_status get_sum(struct kvt_h5_in *in, hid_t object, const char *name,
-			       uint64_t *out, struct kvt_error *err)
+static uint64_t get_sum(struct kvt_h5_in *in, hid_t object, const char *name)
 {
 	hid_t attr = -1, type = -1, space = -1;
-	enum kvt_status status = KVT_OK;
+	uint64_t sum = 0;
 
 	if (!kvt_h5_has_attr(in, object, name))
-		return kvt_h5_bad(in, object, err,
-				  "attribute %s is missing, which version %lld.%lld has",
-				  name,
-				  (long long)in->version[0], (long long)in->version[1]);
-	if ((attr = H5Aopen(object, name, H5P_DEFAULT)) < 0 ||
-	    (type = H5Aget_type(attr)) < 0 || (space = H5Aget_space(attr)) < 0 ||
-	    H5Tequal(type, kvt_h5_int_type(KVT_H5_U64)) <= 0 ||
-	    H5Sget_simple_extent_type(space) != H5S_SCALAR ||
-	    H5Aread(attr, type, out) < 0)
-		status = kvt_h5_bad(in, object, err,
-				    "attribute %s is not a little-endian integer of 8 bytes, unsigned",
-				    name);
+		kvt_h5_bad(in, object,
+			   "attribute %s is missing, which version %lld.%lld has", name,
+			   (long long)in->version[0], (long long)in->version[1]);
+	else if ((attr = H5Aopen(object, name, H5P_DEFAULT)) < 0 ||
+		 (type = H5Aget_type(attr)) < 0 || (space = H5Aget_space(attr)) < 0 ||
+		 H5Tequal(type, kvt_h5_int_type(KVT_H5_U64)) <= 0 ||
+		 H5Sget_simple_extent_type(space) != H5S_SCALAR ||
+		 H5Aread(attr, type, &sum) < 0)
+		kvt_h5_bad(in, object,
+			   "attribute %s is not a little-endian integer of 8 bytes, unsigned",
+			   name);
 	kvt_h5_drop(space);
 	kvt_h5_drop(type);
 	kvt_h5_drop(attr);
-	return status;
+	return sum;
 }
 
 static bool put_sum(hid_t object, const char *name, uint64_t sum)
@@ -110,21 +108,15 @@ bool kvt_h5_has_proof(const struct kvt_h5_in *in)
 	return in->version[0] > 1 || in->version[1] >= 1;
 }
 
-enum kvt_status kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane,
-				 struct kvt_h5_in *in, hid_t object,
-				 struct kvt_error *err)
+void kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane,
+		      struct kvt_h5_in *in, hid_t object)
 {
 	struct kvt_h5_group *own = &((struct kvt_h5_file *)reader->own)->group[index];
 	struct sums_name name = sums_name(&reader->leaf.snapshot.group[index], plane);
-	enum kvt_status status;
-	void *sum = NULL;
 
-	if (!kvt_h5_has_proof(in))
-		return KVT_OK;
-	status = kvt_h5_get_table(in, object, name.s, KVT_H5_U64, -1, &sum,
-				  &own->nsums[plane], err);
-	own->sum[plane] = sum;
-	return status;
+	if (kvt_h5_has_proof(in))
+		own->sum[plane] = kvt_h5_get_table(in, object, name.s, KVT_H5_U64, -1,
+						   &own->nsums[plane]);
 }
 
 /*
@@ -132,89 +124,77 @@ enum kvt_status kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane
  * their own, or one run in place of tiles, which then has none and is held against
  * the content cells.
  */
-static enum kvt_status prove_data(struct kvt_reader *reader, int index,
-				  const struct kvt_h5_in *in, struct kvt_error *err)
+static void prove_data(struct kvt_reader *reader, int index, struct kvt_h5_in *in)
 {
 	struct kvt_h5_file *own = reader->own;
 	struct kvt_h5_group *group = &own->group[index];
-	enum kvt_status status = KVT_OK;
 
 	if (reader->leaf.tiling[index].nbytes)
-		return KVT_OK;
+		return;
 	reader->leaf.proven.flat[index] = true;
-	for (int p = 0; !status && p < group->nplanes; p++)
+	for (int p = 0; !in->status && p < group->nplanes; p++)
 		if (!group->nbytes[p])
 			continue;
 		else if (!group->sum[p])
 			reader->leaf.held[index] = true;
 		else if (group->nsums[p] != kvt_range_count(group->nbytes[p]))
-			status = kvt_h5_bad(in, group->data[p], err,
-					    "data has %lld checksums, expected %lld",
-					    (long long)group->nsums[p],
-					    (long long)kvt_range_count(group->nbytes[p]));
+			kvt_h5_bad(in, group->data[p],
+				   "data has %lld checksums, expected %lld",
+				   (long long)group->nsums[p],
+				   (long long)kvt_range_count(group->nbytes[p]));
 		else
-			status = kvt_proof_add(&own->proof, group->at[p],
-					       group->nbytes[p], group->sum[p], err);
+			in->status = kvt_proof_add(&own->proof, group->at[p],
+						   group->nbytes[p], group->sum[p],
+						   in->err);
 	reader->leaf.proven.flat[index] &= !reader->leaf.held[index];
-	return status;
 }
 
-static enum kvt_status tell_damaged(const struct kvt_h5_in *in, uint64_t is,
-				    uint64_t expected, struct kvt_error *err)
+/* Of files of version 1.0, which have no checksums. */
+static void accept_old(struct kvt_reader *reader, struct kvt_h5_in *in)
 {
-	return kvt_h5_bad(in, -1, err,
-			  "tables or attributes are damaged: their XXH3 is %016llx, attribute %s says %016llx",
-			  (unsigned long long)is,
-			  tables_checksum, (unsigned long long)expected);
+	const struct kvt_h5_file *own = reader->own;
+
+	for (int g = 0; g < reader->leaf.snapshot.ngroups; g++)
+		reader->leaf.held[g] |= own->group[g].cells >= 0;
+	if (kvt_h5_has_attr(in, in->file, tables_checksum))
+		kvt_h5_bad(in, -1,
+			   "format_version is 1.0, which has no attribute %s, but there is one",
+			   tables_checksum);
 }
 
-static enum kvt_status read_cells_sums(struct kvt_reader *reader, struct kvt_h5_in *in,
-				       struct kvt_error *err)
-{
-	struct kvt_h5_file *own = reader->own;
-	enum kvt_status status = KVT_OK;
-
-	for (int g = 0; !status && g < reader->leaf.snapshot.ngroups; g++)
-		if (own->group[g].cells >= 0)
-			status = get_sum(in, own->group[g].cells, "checksum",
-					 &own->group[g].cells_sum, err);
-	return status;
-}
-
-enum kvt_status kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *in,
-				   struct kvt_error *err)
+void kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *in)
 {
 	struct kvt_h5_file *own = reader->own;
 	const struct kvt_snapshot *snapshot = &reader->leaf.snapshot;
-	enum kvt_status status;
 	uint64_t is, expected;
 
 	reader->leaf.proven.can_be = true;
 	own->version[0] = in->version[0];
 	own->version[1] = in->version[1];
 	if (!kvt_h5_has_proof(in)) {
-		for (int g = 0; g < snapshot->ngroups; g++)
-			reader->leaf.held[g] |= own->group[g].cells >= 0;
-		if (!kvt_h5_has_attr(in, in->file, tables_checksum))
-			return KVT_OK;
-		return kvt_h5_bad(in, -1, err,
-				  "format_version is 1.0, which has no attribute %s, but there is one",
-				  tables_checksum);
+		accept_old(reader, in);
+		return;
 	}
-	if ((status = get_sum(in, in->file, tables_checksum, &expected, err)) ||
-	    (status = read_cells_sums(reader, in, err)))
-		return status;
+	expected = get_sum(in, in->file, tables_checksum);
+	for (int g = 0; g < snapshot->ngroups; g++)
+		if (own->group[g].cells >= 0)
+			own->group[g].cells_sum = get_sum(in, own->group[g].cells,
+							  "checksum");
+	if (in->status)
+		return;
 	if (!hash_tables(&is, snapshot, own))
-		return kvt_no_memory(err, in->path);
-	if (is != expected)
-		return tell_damaged(in, is, expected, err);
-	reader->leaf.proven.tables = true;
-	for (int g = 0; !status && g < snapshot->ngroups; g++) {
+		in->status = kvt_no_memory(in->err, in->path);
+	else if (is != expected)
+		kvt_h5_bad(in, -1,
+			   "tables or attributes are damaged: their XXH3 is %016llx, attribute %s says %016llx",
+			   (unsigned long long)is, tables_checksum,
+			   (unsigned long long)expected);
+	reader->leaf.proven.tables = !in->status;
+	for (int g = 0; g < snapshot->ngroups && !in->status; g++) {
 		reader->leaf.proven.cells[g] = own->group[g].cells >= 0;
-		status = prove_data(reader, g, in, err);
+		prove_data(reader, g, in);
 	}
 	reader->files.file[0].proof = &own->proof;
-	return status;
 }
 
 /* ---- content cells ------------------------------------------------------ */

@@ -38,159 +38,121 @@ static herr_t list(hid_t parent, const char *name, const H5L_info_t *info,
 }
 
 /* The attribute 'ids' has the order; without it names do. */
-static enum kvt_status take_order(struct kvt_h5_in *in, hid_t parent,
-				  struct listing *listing, struct kvt_error *err)
+static void take_order(struct kvt_h5_in *in, hid_t parent, struct listing *listing)
 {
 	char *id[KVT_MAX_GROUPS];
-	enum kvt_status status;
-	int n = 0;
+	int n;
 
 	if (!kvt_h5_has_attr(in, parent, "ids"))
-		return KVT_OK;
-	status = kvt_h5_get_strs(in, parent, "ids", id, KVT_MAX_GROUPS, &n, err);
-	if (status)
-		return status;
+		return;
+	n = kvt_h5_get_strs(in, parent, "ids", id, KVT_MAX_GROUPS);
 	if (n != listing->n)
-		status = kvt_h5_bad(in, parent, err,
-				    "attribute ids lists %d groups, but there are %d",
-				    n, listing->n);
+		kvt_h5_bad(in, parent, "attribute ids lists %d groups, but there are %d",
+			   n, listing->n);
 	for (int i = 0; i < n; i++) {
-		if (!status && strlen(id[i]) < sizeof(listing->id[0]))
+		if (strlen(id[i]) < sizeof(listing->id[0]))
 			strcpy(listing->id[i], id[i]);
-		else if (!status)
-			status = kvt_h5_bad(in, parent, err,
-					    "attribute ids lists no group");
+		else
+			kvt_h5_bad(in, parent, "attribute ids lists no group");
 		free(id[i]);
 	}
-	return status;
 }
 
-static enum kvt_status list_groups(struct kvt_h5_in *in, hid_t parent,
-				   struct listing *out, struct kvt_error *err)
+static void list_groups(struct kvt_h5_in *in, hid_t parent, struct listing *out)
 {
+	if (in->status)
+		return;
 	if (H5Literate(parent, H5_INDEX_NAME, H5_ITER_INC, NULL, list, out) < 0)
-		return kvt_h5_failed(err, KVT_BAD_INPUT, in->path,
-				     "cannot list its groups");
-	if (out->too_many)
-		return kvt_h5_refuse(in, parent, KVT_UNSUPPORTED, err,
-				     "more than %d groups", KVT_MAX_GROUPS);
-	if (out->too_long)
-		return kvt_h5_bad(in, parent, err,
-				  "a group's name has more than %zu bytes",
-				  sizeof(out->id[0]) - 1);
-	if (out->n == 0)
-		return kvt_h5_bad(in, parent, err, "there are no groups");
-	return take_order(in, parent, out, err);
+		in->status = kvt_h5_failed(in->err, KVT_BAD_INPUT, in->path,
+					   "cannot list its groups");
+	else if (out->too_many)
+		kvt_h5_refuse(in, parent, KVT_UNSUPPORTED, "more than %d groups",
+			      KVT_MAX_GROUPS);
+	else if (out->too_long)
+		kvt_h5_bad(in, parent, "a group's name has more than %zu bytes",
+			   sizeof(out->id[0]) - 1);
+	else if (out->n == 0)
+		kvt_h5_bad(in, parent, "there are no groups");
+	else
+		take_order(in, parent, out);
 }
 
 /* ---- cells -------------------------------------------------------------- */
 
 /* Are they what kvt_fetch_cells() promises?  Other digests are left alone. */
-static enum kvt_status match_cells(struct kvt_h5_in *in, hid_t cells,
-				   const struct kvt_group *group, bool *match,
-				   struct kvt_error *err)
+static bool match_cells(struct kvt_h5_in *in, hid_t cells, const struct kvt_group *group)
 {
 	int64_t seed = 0, unit = group->shape.n[KVT_AXIS_S];
-	char *algorithm = NULL;
-	enum kvt_status status;
+	char *algorithm = kvt_h5_get_str(in, cells, "algorithm");
+	bool match = algorithm && !strcmp(algorithm, "xxh64");
 
-	status = kvt_h5_get_str(in, cells, "algorithm", &algorithm, err);
-	if (!status && kvt_h5_has_attr(in, cells, "seed"))
-		status = kvt_h5_get_int(in, cells, "seed", KVT_H5_U64, &seed, err);
-	if (!status && kvt_h5_has_attr(in, cells, "unit_states"))
-		status = kvt_h5_get_int(in, cells, "unit_states", KVT_H5_U64,
-					&unit, err);
-	*match = !status && !strcmp(algorithm, "xxh64") && seed == 0 &&
-		 unit == group->shape.n[KVT_AXIS_S];
+	if (kvt_h5_has_attr(in, cells, "seed"))
+		seed = kvt_h5_get_int(in, cells, "seed", KVT_H5_U64);
+	if (kvt_h5_has_attr(in, cells, "unit_states"))
+		unit = kvt_h5_get_int(in, cells, "unit_states", KVT_H5_U64);
 	free(algorithm);
-	return status;
+	return !in->status && match && seed == 0 && unit == group->shape.n[KVT_AXIS_S];
 }
 
-static enum kvt_status check_cells(struct kvt_h5_in *in, hid_t cells,
-				   const struct kvt_group *group,
-				   struct kvt_error *err)
+static bool check_cells(struct kvt_h5_in *in, hid_t cells, const struct kvt_group *group)
 {
 	hsize_t dims[KVT_H5_CELL_RANK], expected[KVT_H5_CELL_RANK];
 	int rank = kvt_h5_cell_dims(expected, group, group->shape.n);
-	enum kvt_status status;
 
-	status = kvt_h5_check_plain(in, cells, kvt_h5_int_type(KVT_H5_U64), rank,
-				    dims, err);
-	if (!status && memcmp(dims, expected, (size_t)rank * sizeof(dims[0])))
-		status = kvt_h5_bad(in, cells, err,
-				    "extents are not those of the data");
-	return status;
+	if (!kvt_h5_check_plain(in, cells, kvt_h5_int_type(KVT_H5_U64), rank, dims))
+		return false;
+	return !memcmp(dims, expected, (size_t)rank * sizeof(dims[0])) ||
+	       kvt_h5_bad(in, cells, "extents are not those of the data");
 }
 
-static enum kvt_status read_cells(struct kvt_h5_in *in, hid_t object,
-				  const struct kvt_group *group, hid_t *out,
-				  struct kvt_error *err)
+/* Negative: there are none that are to be used. */
+static hid_t read_cells(struct kvt_h5_in *in, hid_t object, const struct kvt_group *group)
 {
-	enum kvt_status status;
-	bool match = false;
-	hid_t cells;
+	hid_t cells = kvt_h5_child(in, object, "content_digest", H5I_DATASET);
 
-	status = kvt_h5_child(in, object, "content_digest", H5I_DATASET, &cells,
-			      err);
-	if (status || cells < 0)
-		return status;
-	status = match_cells(in, cells, group, &match, err);
-	if (!status && match)
-		status = check_cells(in, cells, group, err);
-	if (status || !match)
-		kvt_h5_drop(cells);
-	else
-		*out = cells;
-	return status;
+	if (cells >= 0 && match_cells(in, cells, group) && check_cells(in, cells, group))
+		return cells;
+	kvt_h5_drop(cells);
+	return -1;
 }
 
 /* ---- a group ------------------------------------------------------------ */
 
-static enum kvt_status read_group(struct kvt_reader *reader, int index,
-				  struct kvt_h5_in *in, hid_t object,
-				  struct kvt_error *err)
+static void read_group(struct kvt_reader *reader, int index, struct kvt_h5_in *in,
+		       hid_t object)
 {
 	struct kvt_group *group = &reader->leaf.snapshot.group[index];
 	struct kvt_h5_file *own = reader->own;
-	enum kvt_status status;
 
-	if ((status = kvt_h5_read_group(in, object, group, err)) ||
-	    (status = kvt_h5_read_data(reader, index, in, object, err)) ||
-	    (status = kvt_h5_check_shape(in, object, group, err)) ||
-	    (status = kvt_h5_read_tables(in, object, group, err)))
-		return status;
-	return read_cells(in, object, group, &own->group[index].cells, err);
+	kvt_h5_read_group(in, object, group);
+	kvt_h5_read_data(reader, index, in, object);
+	/* what follows works with its extents */
+	if (in->status)
+		return;
+	kvt_h5_check_shape(in, object, group);
+	kvt_h5_read_tables(in, object, group);
+	own->group[index].cells = read_cells(in, object, group);
 }
 
-static enum kvt_status read_groups(struct kvt_reader *reader,
-				   struct kvt_h5_in *in, hid_t parent,
-				   struct kvt_error *err)
+static void read_groups(struct kvt_reader *reader, struct kvt_h5_in *in, hid_t parent)
 {
 	struct kvt_snapshot *snapshot = &reader->leaf.snapshot;
 	struct listing listing = { 0 };
-	enum kvt_status status;
 
-	if ((status = list_groups(in, parent, &listing, err)))
-		return status;
-	if (kvt_h5_has_attr(in, parent, "null_block") &&
-	    (status = kvt_h5_get_int(in, parent, "null_block", KVT_H5_I64,
-				     &snapshot->null_block, err)))
-		return status;
-	for (int i = 0; i < listing.n; i++) {
-		hid_t object;
+	list_groups(in, parent, &listing);
+	if (kvt_h5_has_attr(in, parent, "null_block"))
+		snapshot->null_block = kvt_h5_get_int(in, parent, "null_block",
+						      KVT_H5_I64);
+	for (int i = 0; i < listing.n && !in->status; i++) {
+		hid_t object = kvt_h5_need(in, parent, listing.id[i], H5I_GROUP);
 
-		status = kvt_h5_need(in, parent, listing.id[i], H5I_GROUP,
-				     &object, err);
-		if (status)
-			return status;
+		if (object < 0)
+			return;
 		strcpy(snapshot->group[i].id, listing.id[i]);
 		snapshot->ngroups = i + 1;
-		status = read_group(reader, i, in, object, err);
+		read_group(reader, i, in, object);
 		kvt_h5_drop(object);
-		if (status)
-			return status;
 	}
-	return KVT_OK;
 }
 
 /* ---- the file ----------------------------------------------------------- */
@@ -199,8 +161,7 @@ static enum kvt_status read_groups(struct kvt_reader *reader,
  * Bytes before HDF5's own shift every offset; no writer of dumps makes them, so
  * they are refused.
  */
-static enum kvt_status check_user_block(struct kvt_h5_in *in,
-					struct kvt_error *err)
+static void check_user_block(struct kvt_h5_in *in)
 {
 	hid_t fcpl = H5Fget_create_plist(in->file);
 	hsize_t nbytes = 0;
@@ -208,40 +169,28 @@ static enum kvt_status check_user_block(struct kvt_h5_in *in,
 
 	kvt_h5_drop(fcpl);
 	if (failed < 0 || nbytes > 0)
-		return kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
-				     "HDF5 with a user block is not supported");
-	return KVT_OK;
-}
-
-static enum kvt_status read_file(struct kvt_reader *reader, struct kvt_h5_in *in,
-				 struct kvt_error *err)
-{
-	enum kvt_status status;
-	hid_t parent;
-
-	if ((status = check_user_block(in, err)) ||
-	    (status = kvt_h5_read_root(in, &reader->leaf.snapshot, err)) ||
-	    (status = kvt_h5_need(in, in->file, "groups", H5I_GROUP, &parent,
-				  err)))
-		return status;
-	status = read_groups(reader, in, parent, err);
-	kvt_h5_drop(parent);
-	if (status || (status = kvt_h5_read_requests(in, &reader->leaf.snapshot, err)))
-		return status;
-	return kvt_h5_check_proof(reader, in, err);
+		kvt_h5_refuse(in, -1, KVT_UNSUPPORTED,
+			      "HDF5 with a user block is not supported");
 }
 
 /* Whatever was said of the file is worth nothing if some of it could not be read. */
-static enum kvt_status read_all(struct kvt_reader *reader, struct kvt_h5_in *in,
-				struct kvt_error *err)
+static enum kvt_status read_all(struct kvt_reader *reader, struct kvt_h5_in *in)
 {
-	enum kvt_status status = read_file(reader, in, err), broken;
+	enum kvt_status broken;
+	hid_t parent;
 
-	if ((broken = kvt_h5_check_fault(in->fault, in->path, err)))
+	check_user_block(in);
+	kvt_h5_read_root(in, &reader->leaf.snapshot);
+	parent = kvt_h5_need(in, in->file, "groups", H5I_GROUP);
+	read_groups(reader, in, parent);
+	kvt_h5_drop(parent);
+	kvt_h5_read_requests(in, &reader->leaf.snapshot);
+	kvt_h5_check_proof(reader, in);
+	if ((broken = kvt_h5_check_fault(in->fault, in->path, in->err)))
 		return broken;
-	if (!status && in->status)
-		return kvt_fail(err, in->status, "%s", in->err.text);
-	return status;
+	if (!in->status && in->untold)
+		return kvt_fail(in->err, in->untold, "%s", in->why.text);
+	return in->status;
 }
 
 static hid_t open_file(struct kvt_h5_file *own, const char *path)
@@ -276,7 +225,7 @@ enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 			    const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct kvt_h5_entry entry;
-	struct kvt_h5_in in = { .path = path };
+	struct kvt_h5_in in = { .path = path, .err = err };
 	struct kvt_h5_file *own;
 	enum kvt_status status;
 	int index;
@@ -297,7 +246,7 @@ enum kvt_status kvt_h5_open(struct kvt_reader *reader, const char *path,
 		status = kvt_h5_failed(err, KVT_BAD_INPUT, path,
 				       "truncated or not an HDF5 file");
 	else if (!(status = check_same(&reader->files.file[index], own->catch->fd, err)))
-		status = read_all(reader, &in, err);
+		status = read_all(reader, &in);
 	kvt_h5_leave(&entry);
 	/* the one thing that a snapshot of another program may not say */
 	if (!status)

@@ -64,22 +64,16 @@ enum {
 	NPARALLEL = sizeof(parallel_fields) / sizeof(parallel_fields[0]),
 };
 
-static enum kvt_status read_fields(struct kvt_h5_in *in, hid_t object,
-				   const struct field *field, int n, void *out,
-				   struct kvt_error *err)
+static void read_fields(struct kvt_h5_in *in, hid_t object, const struct field *field,
+			int n, void *out)
 {
 	for (int i = 0; i < n; i++) {
 		int64_t value = field[i].absent;
-		enum kvt_status status = KVT_OK;
 
 		if (field[i].required || kvt_h5_has_attr(in, object, field[i].name))
-			status = kvt_h5_get_int(in, object, field[i].name,
-						field[i].type, &value, err);
-		if (status)
-			return status;
+			value = kvt_h5_get_int(in, object, field[i].name, field[i].type);
 		memcpy((char *)out + field[i].at, &value, sizeof(value));
 	}
-	return KVT_OK;
 }
 
 static bool write_fields(hid_t object, const struct field *field, int n,
@@ -98,56 +92,40 @@ static bool write_fields(hid_t object, const struct field *field, int n,
 }
 
 /* A string that may be missing: NULL then. */
-static enum kvt_status read_optional(struct kvt_h5_in *in, hid_t object,
-				     const char *name, char **out,
-				     struct kvt_error *err)
+static char *read_optional(struct kvt_h5_in *in, hid_t object, const char *name)
 {
-	if (object < 0 || !kvt_h5_has_attr(in, object, name))
-		return KVT_OK;
-	return kvt_h5_get_str(in, object, name, out, err);
+	return object >= 0 && kvt_h5_has_attr(in, object, name) ?
+	       kvt_h5_get_str(in, object, name) : NULL;
 }
 
 /* ---- the root ----------------------------------------------------------- */
 
-static enum kvt_status check_format(struct kvt_h5_in *in, struct kvt_error *err)
+static void check_format(struct kvt_h5_in *in)
 {
-	enum kvt_status status;
-	char *format = NULL;
+	char *format;
 
 	if (!kvt_h5_has_attr(in, in->file, "format"))
-		return kvt_h5_bad(in, -1, err,
-				  "an HDF5 file, but not a kvtool snapshot: attribute format is missing");
-	if ((status = kvt_h5_get_str(in, in->file, "format", &format, err)))
-		return status;
-	if (strcmp(format, SCHEMA))
-		status = kvt_h5_bad(in, -1, err, "format is '%s', expected '%s'",
-				    format, SCHEMA);
+		kvt_h5_bad(in, -1,
+			   "an HDF5 file, but not a kvtool snapshot: attribute format is missing");
+	format = kvt_h5_get_str(in, in->file, "format");
+	if (format && strcmp(format, SCHEMA))
+		kvt_h5_bad(in, -1, "format is '%s', expected '%s'", format, SCHEMA);
 	free(format);
-	return status;
 }
 
-static enum kvt_status check_version(struct kvt_h5_in *in, struct kvt_error *err)
+static void check_version(struct kvt_h5_in *in)
 {
-	int64_t version[2];
-	enum kvt_status status;
-	int n = 0;
+	int n = kvt_h5_get_ints(in, in->file, "format_version", KVT_H5_U32, in->version,
+				2);
 
-	status = kvt_h5_get_ints(in, in->file, "format_version", KVT_H5_U32,
-				 version, 2, &n, err);
-	if (status)
-		return status;
-	if (n != 2 || version[0] < 1)
-		return kvt_h5_bad(in, -1, err,
-				  "format_version is not a major and a minor number");
+	if (n != 2 || in->version[0] < 1)
+		kvt_h5_bad(in, -1, "format_version is not a major and a minor number");
 	/* A higher minor number only adds what may be ignored. */
-	if (version[0] > MAJOR)
-		return kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
-				     "snapshot version %lld.%lld, this program reads up to %d.%d",
-				     (long long)version[0],
-				     (long long)version[1], MAJOR, MINOR);
-	in->version[0] = version[0];
-	in->version[1] = version[1];
-	return KVT_OK;
+	else if (in->version[0] > MAJOR)
+		kvt_h5_refuse(in, -1, KVT_UNSUPPORTED,
+			      "snapshot version %lld.%lld, this program reads up to %d.%d",
+			      (long long)in->version[0], (long long)in->version[1], MAJOR,
+			      MINOR);
 }
 
 static bool is_known(const char *feature)
@@ -158,97 +136,62 @@ static bool is_known(const char *feature)
 	return false;
 }
 
-static enum kvt_status check_features(struct kvt_h5_in *in, struct kvt_error *err)
+static void check_features(struct kvt_h5_in *in)
 {
 	enum { MOST = 32 };
 	char *feature[MOST];
-	enum kvt_status status;
 	int n = 0;
 
-	if (!kvt_h5_has_attr(in, in->file, "required_features"))
-		return KVT_OK;
-	status = kvt_h5_get_strs(in, in->file, "required_features", feature,
-				 MOST, &n, err);
-	if (status)
-		return status;
+	if (kvt_h5_has_attr(in, in->file, "required_features"))
+		n = kvt_h5_get_strs(in, in->file, "required_features", feature, MOST);
 	for (int i = 0; i < n; i++) {
-		if (!status && !is_known(feature[i]))
-			status = kvt_h5_refuse(in, -1, KVT_UNSUPPORTED, err,
-					       "snapshot requires the feature '%s', which this program does not know",
-					       feature[i]);
+		if (!is_known(feature[i]))
+			kvt_h5_refuse(in, -1, KVT_UNSUPPORTED,
+				      "snapshot requires the feature '%s', which this program does not know",
+				      feature[i]);
 		free(feature[i]);
 	}
-	return status;
 }
 
-static enum kvt_status check_complete(struct kvt_h5_in *in, struct kvt_error *err)
+static void check_complete(struct kvt_h5_in *in)
 {
-	int64_t complete = 0;
-	enum kvt_status status = KVT_OK;
-
-	if (kvt_h5_has_attr(in, in->file, "complete"))
-		status = kvt_h5_get_int(in, in->file, "complete", KVT_H5_U8,
-					&complete, err);
-	if (!status && complete != 1)
-		status = kvt_h5_bad(in, -1, err,
-				    "snapshot is not complete: its writer stopped early");
-	return status;
+	if (!kvt_h5_has_attr(in, in->file, "complete") ||
+	    kvt_h5_get_int(in, in->file, "complete", KVT_H5_U8) != 1)
+		kvt_h5_bad(in, -1, "snapshot is not complete: its writer stopped early");
 }
 
-static enum kvt_status read_parallel(struct kvt_h5_in *in,
-				     struct kvt_snapshot *snapshot,
-				     struct kvt_error *err)
+static void read_parallel(struct kvt_h5_in *in, struct kvt_snapshot *snapshot)
 {
-	enum kvt_status status;
-	hid_t object;
+	hid_t object = kvt_h5_child(in, in->file, "parallel", H5I_GROUP);
 
-	status = kvt_h5_child(in, in->file, "parallel", H5I_GROUP, &object, err);
-	if (status || object < 0)
-		return status;
-	status = read_fields(in, object, parallel_fields, NPARALLEL,
-			     &snapshot->parallel, err);
-	snapshot->has_parallel = !status;
+	if (object < 0)
+		return;
+	read_fields(in, object, parallel_fields, NPARALLEL, &snapshot->parallel);
+	snapshot->has_parallel = true;
 	kvt_h5_drop(object);
-	return status;
 }
 
 /* Model and provenance: strings that say where the data is from. */
-static enum kvt_status read_texts(struct kvt_h5_in *in,
-				  struct kvt_snapshot *snapshot,
-				  struct kvt_error *err)
+static void read_texts(struct kvt_h5_in *in, struct kvt_snapshot *snapshot)
 {
-	hid_t model, from = -1;
-	enum kvt_status status;
+	hid_t model = kvt_h5_child(in, in->file, "model", H5I_GROUP);
+	hid_t from = kvt_h5_child(in, in->file, "provenance", H5I_GROUP);
 
-	status = kvt_h5_child(in, in->file, "model", H5I_GROUP, &model, err);
-	if (!status)
-		status = kvt_h5_child(in, in->file, "provenance", H5I_GROUP,
-				      &from, err);
-	if (!status)
-		status = read_optional(in, model, "name", &snapshot->model, err);
-	if (!status)
-		status = read_optional(in, from, "source_format",
-				       &snapshot->source_format, err);
-	if (!status)
-		status = read_optional(in, from, "note", &snapshot->note, err);
+	snapshot->model = read_optional(in, model, "name");
+	snapshot->source_format = read_optional(in, from, "source_format");
+	snapshot->note = read_optional(in, from, "note");
 	kvt_h5_drop(from);
 	kvt_h5_drop(model);
-	return status;
 }
 
-enum kvt_status kvt_h5_read_root(struct kvt_h5_in *in,
-				 struct kvt_snapshot *snapshot,
-				 struct kvt_error *err)
+void kvt_h5_read_root(struct kvt_h5_in *in, struct kvt_snapshot *snapshot)
 {
-	enum kvt_status status;
-
-	if ((status = check_format(in, err)) ||
-	    (status = check_version(in, err)) ||
-	    (status = check_features(in, err)) ||
-	    (status = check_complete(in, err)) ||
-	    (status = read_parallel(in, snapshot, err)))
-		return status;
-	return read_texts(in, snapshot, err);
+	check_format(in);
+	check_version(in);
+	check_features(in);
+	check_complete(in);
+	read_parallel(in, snapshot);
+	read_texts(in, snapshot);
 }
 
 static bool write_texts(hid_t file, const struct kvt_snapshot *snapshot)
@@ -320,146 +263,95 @@ bool kvt_h5_write_root(hid_t file, const struct kvt_snapshot *snapshot)
 
 /* ---- a group ------------------------------------------------------------ */
 
-static enum kvt_status read_kind(struct kvt_h5_in *in, hid_t object,
-				 struct kvt_group *group, struct kvt_error *err)
+static void read_kind(struct kvt_h5_in *in, hid_t object, struct kvt_group *group)
 {
-	enum kvt_status status;
-	char *kind = NULL;
+	char *kind = kvt_h5_get_str(in, object, "kind");
 
-	if ((status = kvt_h5_get_str(in, object, "kind", &kind, err)))
-		return status;
-	if (!kvt_kind_find(&group->kind, kind))
-		status = kvt_h5_refuse(in, object, KVT_UNSUPPORTED, err,
-				       "kind '%s' is not known", kind);
+	if (kind && !kvt_kind_find(&group->kind, kind))
+		kvt_h5_refuse(in, object, KVT_UNSUPPORTED, "kind '%s' is not known",
+			      kind);
 	free(kind);
-	return status;
 }
 
-static enum kvt_status read_dtype(struct kvt_h5_in *in, hid_t object,
-				  struct kvt_group *group, struct kvt_error *err)
+static void read_dtype(struct kvt_h5_in *in, hid_t object, struct kvt_group *group)
 {
-	enum kvt_status status;
-	char *dtype = NULL;
+	char *dtype = kvt_h5_get_str(in, object, "dtype");
 
-	if ((status = kvt_h5_get_str(in, object, "dtype", &dtype, err)))
-		return status;
-	group->dtype = kvt_dtype_find(dtype);
-	if (!group->dtype)
-		status = kvt_h5_refuse(in, object, KVT_UNSUPPORTED, err,
-				       "dtype '%s' is not known", dtype);
-	else
+	if (dtype && !(group->dtype = kvt_dtype_find(dtype)))
+		kvt_h5_refuse(in, object, KVT_UNSUPPORTED, "dtype '%s' is not known",
+			      dtype);
+	if (group->dtype)
 		group->shape.elem = group->dtype->elem;
 	free(dtype);
-	return status;
 }
 
-static enum kvt_status read_content_type(struct kvt_h5_in *in, hid_t object,
-					 struct kvt_group *group, struct kvt_error *err)
+static void read_content_type(struct kvt_h5_in *in, hid_t object, struct kvt_group *group)
 {
-	char *name = NULL;
+	char *name = read_optional(in, object, "content_type");
 	struct kvt_error why;
-	enum kvt_status status = read_optional(in, object, "content_type", &name, err);
-	enum kvt_status found = status || !name ? KVT_OK :
-				kvt_content_parse(&group->content, name, &why);
+	enum kvt_status found = name ? kvt_content_parse(&group->content, name, &why) :
+				KVT_OK;
 
 	if (found == KVT_USAGE)
-		status = kvt_h5_refuse(in, object, KVT_UNSUPPORTED, err,
-				       "content_type '%.60s' is not known", name);
+		kvt_h5_refuse(in, object, KVT_UNSUPPORTED,
+			      "content_type '%.60s' is not known", name);
 	else if (found)
-		status = kvt_h5_refuse(in, object, found, err, "%.400s", why.text);
+		kvt_h5_refuse(in, object, found, "%.400s", why.text);
 	free(name);
-	return status;
 }
 
-static enum kvt_status read_cast(struct kvt_h5_in *in, hid_t object,
-				 struct kvt_group *group, struct kvt_error *err)
+/* A string that may be missing, in a field of 'room' bytes. */
+static void read_name(struct kvt_h5_in *in, hid_t object, const char *name, char *out,
+		      size_t room, const char *what)
 {
-	char *name = NULL;
-	enum kvt_status status = read_optional(in, object, "cast_from", &name, err);
+	char *text = read_optional(in, object, name);
 
-	if (!status && name && strlen(name) >= sizeof(group->cast_from))
-		status = kvt_h5_bad(in, object, err,
-				    "cast_from has more than %zu bytes",
-				    sizeof(group->cast_from) - 1);
-	if (!status && name)
-		strcpy(group->cast_from, name);
-	free(name);
-	return status;
-}
-
-/* Its own null block, and with whom it shares its blocks. */
-static enum kvt_status read_pool(struct kvt_h5_in *in, hid_t object,
-				 struct kvt_group *group, struct kvt_error *err)
-{
-	char *name = NULL;
-	enum kvt_status status = KVT_OK;
-
-	group->has_null = kvt_h5_has_attr(in, object, "null_block");
-	if (group->has_null)
-		status = kvt_h5_get_int(in, object, "null_block", KVT_H5_I64,
-					&group->null_block, err);
-	if (!status)
-		status = read_optional(in, object, "pool", &name, err);
-	if (!status && name && strlen(name) >= sizeof(group->pool))
-		status = kvt_h5_bad(in, object, err,
-				    "the name of its pool has more than %zu bytes",
-				    sizeof(group->pool) - 1);
-	if (!status && name)
-		strcpy(group->pool, name);
-	free(name);
-	return status;
+	if (text && strlen(text) >= room)
+		kvt_h5_bad(in, object, "%s has more than %zu bytes", what, room - 1);
+	else if (text)
+		strcpy(out, text);
+	free(text);
 }
 
 /* Of a conv state all of it is said elsewhere, of an SSM state the number of heads. */
-static enum kvt_status read_state(struct kvt_h5_in *in, hid_t object,
-				  struct kvt_group *group, struct kvt_error *err)
+static void read_state(struct kvt_h5_in *in, hid_t object, struct kvt_group *group)
 {
 	int64_t shape[KVT_STATE_AXES];
-	enum kvt_status status;
 	int n = 0;
 
-	if (!kvt_h5_has_attr(in, object, "state_shape"))
-		return KVT_OK;
-	status = kvt_h5_get_ints(in, object, "state_shape", KVT_H5_U64, shape,
-				 KVT_STATE_AXES, &n, err);
-	if (!status && group->kind == KVT_MAMBA_SSM && n > 1)
+	if (kvt_h5_has_attr(in, object, "state_shape"))
+		n = kvt_h5_get_ints(in, object, "state_shape", KVT_H5_U64, shape,
+				    KVT_STATE_AXES);
+	if (group->kind == KVT_MAMBA_SSM && n > 1)
 		kvt_group_set_state(group, shape + 1, n - 1);
-	return status;
 }
 
-static enum kvt_status read_state_order(struct kvt_h5_in *in, hid_t object,
-					struct kvt_group *group, struct kvt_error *err)
+static void read_state_order(struct kvt_h5_in *in, hid_t object, struct kvt_group *group)
 {
-	char *name = NULL;
-	enum kvt_status status;
+	char *name = read_optional(in, object, "state_order");
 
-	if (!kvt_h5_has_attr(in, object, "state_order"))
-		return KVT_OK;
-	if ((status = kvt_h5_get_str(in, object, "state_order", &name, err)))
-		return status;
-	group->state_order = kvt_state_order_find(name);
-	if (group->state_order == KVT_STATE_ORDERS)
-		status = kvt_h5_bad(in, object, err,
-				    "state_order is '%.60s', expected vk, kv or either", name);
+	if (name && (group->state_order = kvt_state_order_find(name)) == KVT_STATE_ORDERS)
+		kvt_h5_bad(in, object,
+			   "state_order is '%.60s', expected vk, kv or either", name);
 	free(name);
-	return status;
 }
 
-enum kvt_status kvt_h5_read_group(struct kvt_h5_in *in, hid_t object,
-				  struct kvt_group *group, struct kvt_error *err)
+void kvt_h5_read_group(struct kvt_h5_in *in, hid_t object, struct kvt_group *group)
 {
-	enum kvt_status status;
-
-	if ((status = read_kind(in, object, group, err)) ||
-	    (status = read_dtype(in, object, group, err)) ||
-	    (status = read_content_type(in, object, group, err)) ||
-	    (status = read_state(in, object, group, err)) ||
-	    (status = read_state_order(in, object, group, err)) ||
-	    (status = read_cast(in, object, group, err)))
-		return status;
-	if ((status = read_fields(in, object, group_fields, NGROUP, group, err)))
-		return status;
-	return read_pool(in, object, group, err);
+	read_kind(in, object, group);
+	read_dtype(in, object, group);
+	read_content_type(in, object, group);
+	read_state(in, object, group);
+	read_state_order(in, object, group);
+	read_name(in, object, "cast_from", group->cast_from, sizeof(group->cast_from),
+		  "cast_from");
+	read_fields(in, object, group_fields, NGROUP, group);
+	/* its own null block, and with whom it shares its blocks */
+	group->has_null = kvt_h5_has_attr(in, object, "null_block");
+	if (group->has_null)
+		group->null_block = kvt_h5_get_int(in, object, "null_block", KVT_H5_I64);
+	read_name(in, object, "pool", group->pool, sizeof(group->pool),
+		  "the name of its pool");
 }
 
 static int64_t slot_bytes(const struct kvt_group *group)
@@ -469,56 +361,41 @@ static int64_t slot_bytes(const struct kvt_group *group)
 }
 
 /* content_shape and content_axes: as many names as numbers. */
-static enum kvt_status check_content(struct kvt_h5_in *in, hid_t object,
-				     const struct kvt_group *group,
-				     struct kvt_error *err)
+static void check_content(struct kvt_h5_in *in, hid_t object,
+			  const struct kvt_group *group)
 {
 	enum { MOST = 8 };
 	int64_t shape[MOST], nbytes = group->shape.elem;
-	enum kvt_status status;
 	char *name[MOST];
-	int n = 0, names = 0;
+	int n = kvt_h5_get_ints(in, object, "content_shape", KVT_H5_U64, shape, MOST);
+	int names = kvt_h5_get_strs(in, object, "content_axes", name, MOST);
 
-	status = kvt_h5_get_ints(in, object, "content_shape", KVT_H5_U64, shape,
-				 MOST, &n, err);
-	if (!status)
-		status = kvt_h5_get_strs(in, object, "content_axes", name, MOST,
-					 &names, err);
-	if (status)
-		return status;
 	for (int i = 0; i < names; i++)
 		free(name[i]);
 	for (int i = 0; i < n; i++)
 		if (__builtin_mul_overflow(nbytes, shape[i], &nbytes))
 			nbytes = -1;
 	if (nbytes != slot_bytes(group) || n != names)
-		return kvt_h5_bad(in, object, err,
-				  "content_shape and content_axes do not describe %lld bytes a slot and head",
-				  (long long)slot_bytes(group));
-	return KVT_OK;
+		kvt_h5_bad(in, object,
+			   "content_shape and content_axes do not describe %lld bytes a slot and head",
+			   (long long)slot_bytes(group));
 }
 
 /* What was read of it, and what the data has, is all of it. */
-static enum kvt_status check_state(struct kvt_h5_in *in, hid_t object,
-				   const struct kvt_group *group, struct kvt_error *err)
+static void check_state(struct kvt_h5_in *in, hid_t object, const struct kvt_group *group)
 {
 	int64_t said[KVT_STATE_AXES], is[KVT_STATE_AXES];
-	enum kvt_status status;
-	int n = 0, known = kvt_group_state_shape(is, group);
+	int n, known = kvt_group_state_shape(is, group);
 
 	if (!kvt_h5_has_attr(in, object, "state_shape"))
-		return KVT_OK;
-	status = kvt_h5_get_ints(in, object, "state_shape", KVT_H5_U64, said,
-				 KVT_STATE_AXES, &n, err);
-	if (!status && (n != known || memcmp(said, is, (size_t)n * sizeof(*is))))
-		return kvt_h5_bad(in, object, err,
-				  "state_shape is not the shape of a recurrent state of the data");
-	return status;
+		return;
+	n = kvt_h5_get_ints(in, object, "state_shape", KVT_H5_U64, said, KVT_STATE_AXES);
+	if (n != known || memcmp(said, is, (size_t)n * sizeof(*is)))
+		kvt_h5_bad(in, object,
+			   "state_shape is not the shape of a recurrent state of the data");
 }
 
-enum kvt_status kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object,
-				   const struct kvt_group *group,
-				   struct kvt_error *err)
+void kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object, const struct kvt_group *group)
 {
 	const struct {
 		const char *name;
@@ -528,24 +405,16 @@ enum kvt_status kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object,
 		{ "state_content_size", slot_bytes(group) },
 	};
 
-	enum kvt_status status;
-
 	for (int i = 0; i < 2; i++) {
-		int64_t value = 0;
+		int64_t value = kvt_h5_get_int(in, object, rows[i].name, KVT_H5_U64);
 
-		status = kvt_h5_get_int(in, object, rows[i].name, KVT_H5_U64,
-					&value, err);
-		if (status)
-			return status;
 		if (value != rows[i].expected)
-			return kvt_h5_bad(in, object, err,
-					  "%s is %lld, but the data has %lld",
-					  rows[i].name, (long long)value,
-					  (long long)rows[i].expected);
+			kvt_h5_bad(in, object, "%s is %lld, but the data has %lld",
+				   rows[i].name, (long long)value,
+				   (long long)rows[i].expected);
 	}
-	if ((status = check_content(in, object, group, err)))
-		return status;
-	return check_state(in, object, group, err);
+	check_content(in, object, group);
+	check_state(in, object, group);
 }
 
 static bool write_content(hid_t object, const struct kvt_group *group)

@@ -17,90 +17,70 @@
 /* ---- components --------------------------------------------------------- */
 
 /* One column of the component table; any number of rows. */
-static enum kvt_status read_column(struct kvt_h5_in *in, hid_t object,
-				   const char *name, int64_t n, int64_t *out,
-				   struct kvt_error *err)
+static void read_column(struct kvt_h5_in *in, hid_t object, const char *name, int64_t n,
+			int64_t *out)
 {
-	enum kvt_status status;
-	uint64_t *value = NULL;
 	int64_t count;
+	uint64_t *value = kvt_h5_get_table(in, object, name, KVT_H5_U64, n, &count);
 
-	status = kvt_h5_get_table(in, object, name, KVT_H5_U64, n,
-				  (void **)&value, &count, err);
-	if (!status && !value)
-		return kvt_h5_bad(in, object, err, "dataset %s is missing", name);
-	for (int64_t i = 0; !status && i < count; i++) {
+	if (!value)
+		kvt_h5_bad(in, object, "dataset %s is missing", name);
+	for (int64_t i = 0; i < count; i++) {
 		out[i] = (int64_t)value[i];
 		if (value[i] > INT64_MAX)
-			status = kvt_h5_bad(in, object, err,
-					    "component %lld: %s is above 2^63",
-					    (long long)i, name);
+			kvt_h5_bad(in, object, "component %lld: %s is above 2^63",
+				   (long long)i, name);
 	}
 	free(value);
-	return status;
 }
 
-static enum kvt_status read_columns(struct kvt_h5_in *in, hid_t object,
-				    char *const *name, int n,
-				    struct kvt_group *group,
-				    struct kvt_error *err)
+static void read_columns(struct kvt_h5_in *in, hid_t object, char *const *name, int n,
+			 struct kvt_group *group)
 {
 	int64_t start[KVT_MAX_COMPONENTS], length[KVT_MAX_COMPONENTS];
 	int64_t global[KVT_MAX_COMPONENTS];
 	bool sharded = kvt_h5_has_link(in, object, "global_start");
-	enum kvt_status status;
 
-	if ((status = read_column(in, object, "start", n, start, err)) ||
-	    (status = read_column(in, object, "length", n, length, err)) ||
-	    (sharded && (status = read_column(in, object, "global_start", n,
-					      global, err))))
-		return status;
-	for (int i = 0; i < n; i++) {
+	read_column(in, object, "start", n, start);
+	read_column(in, object, "length", n, length);
+	if (sharded)
+		read_column(in, object, "global_start", n, global);
+	for (int i = 0; i < n && !in->status; i++) {
 		struct kvt_component *c = &group->component[i];
 
 		if (!name[i][0] || strlen(name[i]) >= sizeof(c->name))
-			return kvt_h5_bad(in, object, err,
-					  "component %d has a name of %zu bytes, expected 1 to %zu",
-					  i, strlen(name[i]), sizeof(c->name) - 1);
-		strcpy(c->name, name[i]);
+			kvt_h5_bad(in, object,
+				   "component %d has a name of %zu bytes, expected 1 to %zu",
+				   i, strlen(name[i]), sizeof(c->name) - 1);
+		else
+			strcpy(c->name, name[i]);
 		c->start = start[i];
 		c->length = length[i];
 		c->global_start = sharded ? global[i] : start[i];
 	}
 	group->ncomponents = n;
-	return KVT_OK;
 }
 
-static enum kvt_status read_components(struct kvt_h5_in *in, hid_t parent,
-				       struct kvt_group *group,
-				       struct kvt_error *err)
+static void read_components(struct kvt_h5_in *in, hid_t parent, struct kvt_group *group)
 {
-	enum kvt_status status;
+	hid_t object = kvt_h5_child(in, parent, "components", H5I_GROUP);
 	char **name = NULL;
 	int64_t n = 0;
-	hid_t object;
 
-	status = kvt_h5_child(in, parent, "components", H5I_GROUP, &object, err);
-	if (status || object < 0)
-		return status;
 	/* Fields of mixed types have offsets instead; they are no ranges. */
-	if (kvt_h5_has_link(in, object, "start")) {
-		status = kvt_h5_get_str_table(in, object, "name", -1, &name, &n,
-					      err);
-		if (!status && n > KVT_MAX_COMPONENTS)
-			status = kvt_h5_refuse(in, object, KVT_UNSUPPORTED, err,
-					       "%lld components, expected at most %d",
-					       (long long)n, KVT_MAX_COMPONENTS);
-		if (!status && !name)
-			status = kvt_h5_bad(in, object, err,
-					    "dataset name is missing");
-		if (!status)
-			status = read_columns(in, object, name, (int)n, group,
-					      err);
+	if (object >= 0 && kvt_h5_has_link(in, object, "start")) {
+		name = kvt_h5_get_str_table(in, object, "name", -1, &n);
+		if (n > KVT_MAX_COMPONENTS)
+			kvt_h5_refuse(in, object, KVT_UNSUPPORTED,
+				      "%lld components, expected at most %d",
+				      (long long)n, KVT_MAX_COMPONENTS);
+		else if (!name)
+			kvt_h5_bad(in, object, "dataset name is missing");
+		else
+			read_columns(in, object, name, (int)n, group);
 	}
 	kvt_names_free(name, n);
 	kvt_h5_drop(object);
-	return status;
 }
 
 static bool put_column(hid_t object, const char *name,
@@ -142,48 +122,36 @@ static bool write_components(hid_t parent, const struct kvt_group *group)
 
 /* ---- tables along layers and blocks ------------------------------------- */
 
-static enum kvt_status read_scales(struct kvt_h5_in *in, hid_t object,
-				   struct kvt_group *group, struct kvt_error *err)
+static void read_scales(struct kvt_h5_in *in, hid_t object, struct kvt_group *group)
 {
 	int64_t pairs = 2 * group->shape.n[KVT_AXIS_L], n;
-	enum kvt_status status = kvt_h5_get_table(in, object, "scales", KVT_H5_F32, -1,
-						  (void **)&group->scales, &n, err);
 
-	if (status || !group->scales)
-		return status;
+	group->scales = kvt_h5_get_table(in, object, "scales", KVT_H5_F32, -1, &n);
+	if (!group->scales)
+		return;
 	if (!pairs || n % pairs)
-		return kvt_h5_bad(in, object, err,
-				  "%lld scales are not as many for each key and value of %lld layers",
-				  (long long)n, (long long)(pairs / 2));
-	group->scale_heads = n / pairs;
-	return KVT_OK;
+		kvt_h5_bad(in, object,
+			   "%lld scales are not as many for each key and value of %lld layers",
+			   (long long)n, (long long)(pairs / 2));
+	else
+		group->scale_heads = n / pairs;
 }
 
-enum kvt_status kvt_h5_read_tables(struct kvt_h5_in *in, hid_t object,
-				   struct kvt_group *group,
-				   struct kvt_error *err)
+void kvt_h5_read_tables(struct kvt_h5_in *in, hid_t object, struct kvt_group *group)
 {
 	int64_t layers = group->shape.n[KVT_AXIS_L];
 	int64_t blocks = group->shape.n[KVT_AXIS_B], n;
-	enum kvt_status status;
 
-	if ((status = kvt_h5_get_str_table(in, object, "layer_names", layers,
-					   &group->layer_names, &n, err)) ||
-	    (status = kvt_h5_get_table(in, object, "layer_ids", KVT_H5_U32,
-				       layers, (void **)&group->layer_ids, &n,
-				       err)) ||
-	    (status = kvt_h5_get_table(in, object, "block_ids", KVT_H5_U64,
-				       blocks, (void **)&group->block_ids, &n,
-				       err)) ||
-	    (status = kvt_h5_get_table(in, object, "block_valid", KVT_H5_U32,
-				       blocks, (void **)&group->block_valid, &n,
-				       err)) ||
-	    (status = kvt_h5_get_str_table(in, object, "block_names", blocks,
-					   &group->block_names, &n, err)))
-		return status;
-	if ((status = read_scales(in, object, group, err)))
-		return status;
-	return read_components(in, object, group, err);
+	group->layer_names = kvt_h5_get_str_table(in, object, "layer_names", layers, &n);
+	group->layer_ids = kvt_h5_get_table(in, object, "layer_ids", KVT_H5_U32, layers,
+					    &n);
+	group->block_ids = kvt_h5_get_table(in, object, "block_ids", KVT_H5_U64, blocks,
+					    &n);
+	group->block_valid = kvt_h5_get_table(in, object, "block_valid", KVT_H5_U32,
+					      blocks, &n);
+	group->block_names = kvt_h5_get_str_table(in, object, "block_names", blocks, &n);
+	read_scales(in, object, group);
+	read_components(in, object, group);
 }
 
 bool kvt_h5_write_tables(hid_t object, const struct kvt_group *group)
@@ -216,138 +184,98 @@ bool kvt_h5_write_tables(hid_t object, const struct kvt_group *group)
 
 /* ---- requests ----------------------------------------------------------- */
 
-static enum kvt_status read_blocks(struct kvt_h5_in *in, hid_t object,
-				   const struct kvt_snapshot *snapshot,
-				   struct kvt_request *request,
-				   struct kvt_error *err)
+static void read_blocks(struct kvt_h5_in *in, hid_t object,
+			const struct kvt_snapshot *snapshot, struct kvt_request *request)
 {
-	enum kvt_status status;
-	hid_t tables;
+	hid_t tables = kvt_h5_child(in, object, "block_table", H5I_GROUP);
 
-	status = kvt_h5_child(in, object, "block_table", H5I_GROUP, &tables, err);
-	if (status || tables < 0)
-		return status;
-	for (int g = 0; g < snapshot->ngroups && !status; g++)
-		status = kvt_h5_get_table(in, tables, snapshot->group[g].id,
-					  KVT_H5_U32, -1,
-					  (void **)&request->blocks[g],
-					  &request->nblocks[g], err);
+	for (int g = 0; g < snapshot->ngroups && tables >= 0; g++)
+		request->blocks[g] = kvt_h5_get_table(in, tables, snapshot->group[g].id,
+						      KVT_H5_U32, -1,
+						      &request->nblocks[g]);
 	kvt_h5_drop(tables);
-	return status;
 }
 
 /* Pairs of numbers: where a hole begins and where it ends. */
-static enum kvt_status read_holes_of(struct kvt_h5_in *in, hid_t tables, int g,
-				     const struct kvt_group *group,
-				     struct kvt_request *request, struct kvt_error *err)
+static void read_holes_of(struct kvt_h5_in *in, hid_t tables, int g,
+			  const struct kvt_group *group, struct kvt_request *request)
 {
-	uint64_t *pairs = NULL;
-	int64_t n = 0;
-	enum kvt_status status;
+	int64_t n;
+	uint64_t *pairs = kvt_h5_get_table(in, tables, group->id, KVT_H5_U64, -1, &n);
 
-	status = kvt_h5_get_table(in, tables, group->id, KVT_H5_U64, -1,
-				  (void **)&pairs, &n, err);
-	if (!status && n % 2)
-		status = kvt_h5_bad(in, tables, err, "an odd number of hole positions");
-	for (int64_t i = 0; !status && i < n; i += 2) {
+	if (n % 2)
+		kvt_h5_bad(in, tables, "an odd number of hole positions");
+	for (int64_t i = 0; i < n && !in->status; i += 2)
 		if (pairs[i] > INT64_MAX || pairs[i + 1] > INT64_MAX)
-			status = kvt_h5_bad(in, tables, err, "a hole of 2^63 tokens");
+			kvt_h5_bad(in, tables, "a hole of 2^63 tokens");
 		else if (!kvt_request_add_hole(request, g, (int64_t)pairs[i],
 					       (int64_t)pairs[i + 1]))
-			status = kvt_no_memory(err, in->path);
-	}
+			in->status = kvt_no_memory(in->err, in->path);
 	free(pairs);
-	return status;
 }
 
-static enum kvt_status read_holes(struct kvt_h5_in *in, hid_t object,
-				  const struct kvt_snapshot *snapshot,
-				  struct kvt_request *request, struct kvt_error *err)
+static void read_holes(struct kvt_h5_in *in, hid_t object,
+		       const struct kvt_snapshot *snapshot, struct kvt_request *request)
 {
-	enum kvt_status status;
-	hid_t tables;
+	hid_t tables = kvt_h5_child(in, object, "holes", H5I_GROUP);
 
-	status = kvt_h5_child(in, object, "holes", H5I_GROUP, &tables, err);
-	if (status || tables < 0)
-		return status;
-	for (int g = 0; g < snapshot->ngroups && !status; g++)
-		status = read_holes_of(in, tables, g, &snapshot->group[g], request, err);
+	for (int g = 0; g < snapshot->ngroups && tables >= 0; g++)
+		read_holes_of(in, tables, g, &snapshot->group[g], request);
 	kvt_h5_drop(tables);
-	return status;
 }
 
-static enum kvt_status read_request(struct kvt_h5_in *in, hid_t parent,
-				    int64_t index,
-				    const struct kvt_snapshot *snapshot,
-				    struct kvt_request *request,
-				    struct kvt_error *err)
+static void read_request(struct kvt_h5_in *in, hid_t parent, int64_t index,
+			 const struct kvt_snapshot *snapshot, struct kvt_request *request)
 {
-	enum kvt_status status;
 	char name[24];
 	hid_t object;
 
 	snprintf(name, sizeof(name), "%lld", (long long)index);
-	if ((status = kvt_h5_need(in, parent, name, H5I_GROUP, &object, err)))
-		return status;
-	if (!(status = kvt_h5_get_str(in, object, "request_id", &request->id,
-				      err)) &&
-	    !(status = kvt_h5_get_int(in, object, "num_computed_tokens",
-				      KVT_H5_U64, &request->ntokens, err)) &&
-	    (!kvt_h5_has_attr(in, object, "first_token") ||
-	     !(status = kvt_h5_get_int(in, object, "first_token", KVT_H5_U64,
-				       &request->first_token, err))) &&
-	    (!kvt_h5_has_attr(in, object, "prompt_tokens") ||
-	     !(status = kvt_h5_get_int(in, object, "prompt_tokens", KVT_H5_U64,
-				       &request->prompt_tokens, err))) &&
-	    !(status = kvt_h5_get_table(in, object, "token_ids", KVT_H5_I32, -1,
-					(void **)&request->token_ids,
-					&request->ntoken_ids, err)) &&
-	    !(status = read_blocks(in, object, snapshot, request, err)))
-		status = read_holes(in, object, snapshot, request, err);
+	object = kvt_h5_need(in, parent, name, H5I_GROUP);
+	request->id = kvt_h5_get_str(in, object, "request_id");
+	request->ntokens = kvt_h5_get_int(in, object, "num_computed_tokens", KVT_H5_U64);
+	if (kvt_h5_has_attr(in, object, "first_token"))
+		request->first_token = kvt_h5_get_int(in, object, "first_token",
+						      KVT_H5_U64);
+	if (kvt_h5_has_attr(in, object, "prompt_tokens"))
+		request->prompt_tokens = kvt_h5_get_int(in, object, "prompt_tokens",
+							KVT_H5_U64);
+	request->token_ids = kvt_h5_get_table(in, object, "token_ids", KVT_H5_I32, -1,
+					      &request->ntoken_ids);
+	read_blocks(in, object, snapshot, request);
+	read_holes(in, object, snapshot, request);
 	kvt_h5_drop(object);
-	return status;
 }
 
-static enum kvt_status read_each(struct kvt_h5_in *in, hid_t parent,
-				 struct kvt_snapshot *snapshot,
-				 struct kvt_error *err)
+static void read_each(struct kvt_h5_in *in, hid_t parent, struct kvt_snapshot *snapshot)
 {
 	enum { LEAST = 64 };		/* bytes of a request in a file */
-	enum kvt_status status;
 	H5G_info_t info;
 
 	if (H5Gget_info(parent, &info) < 0 ||
-	    info.nlinks > (hsize_t)(in->left / LEAST))
-		return kvt_h5_bad(in, parent, err,
-				  "more requests than fit into the file");
-	if (info.nlinks == 0)
-		return KVT_OK;
-	if ((status = kvt_h5_spend(in, parent, (int64_t)info.nlinks * LEAST, err)))
-		return status;
-	snapshot->request = calloc((size_t)info.nlinks,
-				   sizeof(*snapshot->request));
-	if (!snapshot->request)
-		return kvt_no_memory(err, in->path);
+	    info.nlinks > (hsize_t)(in->left / LEAST)) {
+		kvt_h5_bad(in, parent, "more requests than fit into the file");
+		return;
+	}
+	if (!info.nlinks || !kvt_h5_spend(in, parent, (int64_t)info.nlinks * LEAST))
+		return;
+	snapshot->request = calloc((size_t)info.nlinks, sizeof(*snapshot->request));
+	if (!snapshot->request) {
+		in->status = kvt_no_memory(in->err, in->path);
+		return;
+	}
 	snapshot->nrequests = (int64_t)info.nlinks;
-	for (int64_t i = 0; i < snapshot->nrequests && !status; i++)
-		status = read_request(in, parent, i, snapshot,
-				      &snapshot->request[i], err);
-	return status;
+	for (int64_t i = 0; i < snapshot->nrequests && !in->status; i++)
+		read_request(in, parent, i, snapshot, &snapshot->request[i]);
 }
 
-enum kvt_status kvt_h5_read_requests(struct kvt_h5_in *in,
-				     struct kvt_snapshot *snapshot,
-				     struct kvt_error *err)
+void kvt_h5_read_requests(struct kvt_h5_in *in, struct kvt_snapshot *snapshot)
 {
-	enum kvt_status status;
-	hid_t parent;
+	hid_t parent = kvt_h5_child(in, in->file, "requests", H5I_GROUP);
 
-	status = kvt_h5_child(in, in->file, "requests", H5I_GROUP, &parent, err);
-	if (status || parent < 0)
-		return status;
-	status = read_each(in, parent, snapshot, err);
+	if (parent >= 0)
+		read_each(in, parent, snapshot);
 	kvt_h5_drop(parent);
-	return status;
 }
 
 static bool write_blocks(hid_t object, const struct kvt_snapshot *snapshot,

@@ -185,15 +185,14 @@ static bool take_filter(struct kvt_tiling *tiling, H5Z_filter_t id,
 	return true;
 }
 
-static enum kvt_status read_filters(struct kvt_tiling *tiling,
-				    struct kvt_h5_in *in, hid_t dataset,
-				    hid_t dcpl, struct kvt_error *err)
+static bool read_filters(struct kvt_tiling *tiling, struct kvt_h5_in *in, hid_t dataset,
+			 hid_t dcpl)
 {
 	enum { VALUES = 8 };
 	int count = H5Pget_nfilters(dcpl);
 
 	if (count < 0)
-		return kvt_h5_bad(in, dataset, err, "unreadable filters");
+		return kvt_h5_bad(in, dataset, "unreadable filters");
 	for (int i = 0; i < count; i++) {
 		unsigned flags, config, values[VALUES] = { 0 };
 		size_t nvalues = VALUES;
@@ -203,31 +202,28 @@ static enum kvt_status read_filters(struct kvt_tiling *tiling,
 						 name, &config);
 
 		if (id < 0)
-			return kvt_h5_bad(in, dataset, err, "unreadable filters");
+			return kvt_h5_bad(in, dataset, "unreadable filters");
 		/* HDF5 counts them all, also those that found no room */
 		if (nvalues > VALUES)
 			nvalues = VALUES;
 		if (!take_filter(tiling, id, values, nvalues))
-			return kvt_h5_refuse(in, dataset, KVT_UNSUPPORTED, err,
+			return kvt_h5_refuse(in, dataset, KVT_UNSUPPORTED,
 					     "filter %d (%s) as stage %d, expected shuffle, zstd (%d), fletcher32",
 					     (int)id, name, i, KVT_ZSTD_FILTER);
 		if (id == H5Z_FILTER_SHUFFLE &&
 		    (nvalues < 1 || values[0] != (unsigned)tiling->elem))
-			return kvt_h5_bad(in, dataset, err,
+			return kvt_h5_bad(in, dataset,
 					  "shuffle of %u bytes on elements of %lld",
 					  values[0], (long long)tiling->elem);
 	}
-	return KVT_OK;
+	return true;
 }
 
 /* ---- foreign files: extents --------------------------------------------- */
 
 /* A chunk is a tile if it is a box of L B S H K D: no cut through a split. */
-static enum kvt_status read_extents(struct kvt_tiling *tiling,
-				    struct kvt_h5_in *in, hid_t dataset,
-				    const hsize_t *chunk,
-				    const struct kvt_h5_axes *axes,
-				    struct kvt_error *err)
+static bool read_extents(struct kvt_tiling *tiling, struct kvt_h5_in *in, hid_t dataset,
+			 const hsize_t *chunk, const struct kvt_h5_axes *axes)
 {
 	for (int a = 0; a < KVT_NAXES; a++)
 		tiling->n[a] = 1;
@@ -236,7 +232,7 @@ static enum kvt_status read_extents(struct kvt_tiling *tiling,
 		hsize_t most = (hsize_t)axes->extent[i];
 
 		if (part->kind == KVT_INNER && chunk[i] != most)
-			return kvt_h5_refuse(in, dataset, KVT_UNSUPPORTED, err,
+			return kvt_h5_refuse(in, dataset, KVT_UNSUPPORTED,
 					     "chunks cut %s, which has %llu, into %llu",
 					     kvt_h5_label(axes, i),
 					     (unsigned long long)most,
@@ -244,7 +240,7 @@ static enum kvt_status read_extents(struct kvt_tiling *tiling,
 		if (part->kind == KVT_INNER)
 			continue;
 		if (part->axis != KVT_AXIS_B && most > 0 && chunk[i] > most)
-			return kvt_h5_refuse(in, dataset, KVT_UNSUPPORTED, err,
+			return kvt_h5_refuse(in, dataset, KVT_UNSUPPORTED,
 					     "chunks of %llu along %s, which has %llu",
 					     (unsigned long long)chunk[i],
 					     kvt_h5_label(axes, i),
@@ -252,7 +248,7 @@ static enum kvt_status read_extents(struct kvt_tiling *tiling,
 		/* below 2^32 times a split that divides a checked extent */
 		tiling->n[part->axis] = (int64_t)chunk[i] * axes->split[i];
 	}
-	return KVT_OK;
+	return true;
 }
 
 /*
@@ -260,10 +256,8 @@ static enum kvt_status read_extents(struct kvt_tiling *tiling,
  * makes at most 128 KiB out of 4 bytes.  A file that promises more than it can
  * hold would only make its reader ask for memory.
  */
-static enum kvt_status check_plausible(const struct kvt_tiling *tiling,
-				       struct kvt_h5_in *in, hid_t dataset,
-				       const struct kvt_shape *shape,
-				       struct kvt_error *err)
+static bool check_plausible(const struct kvt_tiling *tiling, struct kvt_h5_in *in,
+			    hid_t dataset, const struct kvt_shape *shape)
 {
 	int64_t ntiles = 1, least = tiling->zstd ? tiling->nbytes >> 15 :
 				    tiling->nbytes;
@@ -277,36 +271,30 @@ static enum kvt_status check_plausible(const struct kvt_tiling *tiling,
 	}
 	if (least < 8)
 		least = 8;
-	if (ntiles > in->nbytes / least)
-		return kvt_h5_bad(in, dataset, err,
-				  "%lld tiles of %lld bytes are not in a file of %lld bytes",
-				  (long long)ntiles, (long long)tiling->nbytes,
-				  (long long)in->nbytes);
-	return KVT_OK;
+	return ntiles <= in->nbytes / least ||
+	       kvt_h5_bad(in, dataset,
+			  "%lld tiles of %lld bytes are not in a file of %lld bytes",
+			  (long long)ntiles, (long long)tiling->nbytes,
+			  (long long)in->nbytes);
 }
 
-enum kvt_status kvt_h5_read_tiling(struct kvt_tiling *out, struct kvt_h5_in *in,
-				   hid_t dataset, hid_t dcpl,
-				   const struct kvt_group *group,
-				   const struct kvt_h5_axes *axes,
-				   struct kvt_error *err)
+bool kvt_h5_read_tiling(struct kvt_tiling *out, struct kvt_h5_in *in, hid_t dataset,
+			hid_t dcpl, const struct kvt_group *group,
+			const struct kvt_h5_axes *axes)
 {
 	struct kvt_tiling tiling = { .elem = group->shape.elem };
 	struct kvt_shape shape = { .elem = group->shape.elem };
 	hsize_t chunk[KVT_MAX_PARTS];
-	enum kvt_status status;
 
 	if (H5Pget_chunk(dcpl, axes->rank, chunk) != axes->rank)
-		return kvt_h5_bad(in, dataset, err, "unreadable chunk extents");
-	if ((status = read_extents(&tiling, in, dataset, chunk, axes, err)) ||
-	    (status = read_filters(&tiling, in, dataset, dcpl, err)))
-		return status;
+		return kvt_h5_bad(in, dataset, "unreadable chunk extents");
+	if (!read_extents(&tiling, in, dataset, chunk, axes) ||
+	    !read_filters(&tiling, in, dataset, dcpl))
+		return false;
 	memcpy(shape.n, tiling.n, sizeof(shape.n));
 	if (kvt_shape_nbytes(&tiling.nbytes, &shape, NULL) ||
 	    tiling.nbytes < 1 || tiling.nbytes > UINT32_MAX)
-		return kvt_h5_bad(in, dataset, err, "chunks of 4 GiB or more");
-	if ((status = check_plausible(&tiling, in, dataset, &group->shape, err)))
-		return status;
+		return kvt_h5_bad(in, dataset, "chunks of 4 GiB or more");
 	*out = tiling;
-	return KVT_OK;
+	return check_plausible(&tiling, in, dataset, &group->shape);
 }

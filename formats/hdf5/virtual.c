@@ -96,10 +96,9 @@ static bool take_group(char out[sizeof(((struct kvt_source *)0)->group)],
 }
 
 /* Source i, of all of the dataset there. */
-static enum kvt_status take_source(struct kvt_source *out, const struct kvt_h5_axes *axes,
-				   const struct kvt_group *group, int plane,
-				   struct kvt_h5_in *in, hid_t data, hid_t dcpl, size_t i,
-				   struct kvt_error *err)
+static bool take_source(struct kvt_source *out, const struct kvt_h5_axes *axes,
+			const struct kvt_group *group, int plane, struct kvt_h5_in *in,
+			hid_t data, hid_t dcpl, size_t i)
 {
 	hid_t space = H5Pget_virtual_vspace(dcpl, i);
 	hid_t there = H5Pget_virtual_srcspace(dcpl, i);
@@ -115,11 +114,11 @@ static enum kvt_status take_source(struct kvt_source *out, const struct kvt_h5_a
 	if (!all || !box || length[0] < 1 || length[0] >= (ssize_t)sizeof(out->path) ||
 	    length[1] < 1 || length[1] >= (ssize_t)sizeof(dataset) ||
 	    !take_group(out->group, dataset, kvt_h5_plane_name(&group->layout, plane)))
-		return kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
+		return kvt_h5_refuse(in, data, KVT_UNSUPPORTED,
 				     "source %zu of a virtual dataset is not a box of whole layers and blocks of a group",
 				     i);
-	return is_below(out->path) ? KVT_OK :
-	       kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
+	return is_below(out->path) ||
+	       kvt_h5_refuse(in, data, KVT_UNSUPPORTED,
 			     "a virtual dataset is of %.200s, which is not in its file's folder; use kvtool reduce --one-file",
 			     out->path);
 }
@@ -133,14 +132,12 @@ static bool same_source(const struct kvt_source *a, const struct kvt_source *b)
 }
 
 /* Of the first plane they are added; the other has the same. */
-enum kvt_status kvt_h5_add_sources(struct kvt_reader *reader, int index, int plane,
-				   struct kvt_h5_in *in, hid_t data, hid_t dcpl,
-				   struct kvt_error *err)
+void kvt_h5_add_sources(struct kvt_reader *reader, int index, int plane,
+			struct kvt_h5_in *in, hid_t data, hid_t dcpl)
 {
 	struct kvt_h5_file *own = reader->own;
 	struct kvt_h5_group *group = &own->group[index];
 	struct kvt_source *grown, one;
-	enum kvt_status status = KVT_OK;
 	size_t n = 0;
 
 	H5Pget_virtual_count(dcpl, &n);
@@ -149,27 +146,27 @@ enum kvt_status kvt_h5_add_sources(struct kvt_reader *reader, int index, int pla
 		group->nsources = (int64_t)n;
 		grown = realloc(reader->source,
 				((size_t)reader->nsources + n + 1) * sizeof(*grown));
-		if (!grown)
-			return kvt_no_memory(err, in->path);
+		if (!grown) {
+			in->status = kvt_no_memory(in->err, in->path);
+			return;
+		}
 		reader->source = grown;
 	}
 	if (reader->nsources + (int64_t)n > MOST_SOURCES ||
 	    (plane && group->nsources != (int64_t)n))
-		return kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
-				     "%zu sources of a virtual dataset: too many, or not those of the keys",
-				     n);
-	for (size_t i = 0; !status && i < n; i++) {
-		status = take_source(&one, &group->axes[plane],
-				     &reader->leaf.snapshot.group[index], plane, in,
-				     data, dcpl, i, err);
+		kvt_h5_refuse(in, data, KVT_UNSUPPORTED,
+			      "%zu sources of a virtual dataset: too many, or not those of the keys",
+			      n);
+	for (size_t i = 0; i < n && !in->status; i++) {
+		if (!take_source(&one, &group->axes[plane],
+				 &reader->leaf.snapshot.group[index], plane, in, data,
+				 dcpl, i))
+			return;
 		one.patch.group = index;
-		if (status)
-			break;
 		if (!plane)
 			reader->source[reader->nsources++] = one;
 		else if (!same_source(&one, reader->source + group->first_source + i))
-			status = kvt_h5_refuse(in, data, KVT_UNSUPPORTED, err,
-					       "source %zu is not that of the keys", i);
+			kvt_h5_refuse(in, data, KVT_UNSUPPORTED,
+				      "source %zu is not that of the keys", i);
 	}
-	return status;
 }
