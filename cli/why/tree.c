@@ -67,8 +67,8 @@ static enum kvt_status read_config(struct config *out, struct why *w,
 				   struct kvt_error *err)
 {
 	struct kvt_offload_config config;
-	struct kvt_json in = { NULL, w->files.config, err };
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, w->files.config, err, &status };
 	size_t nbytes;
 	char *text;
 

@@ -18,137 +18,103 @@
 
 /* ---- parsing ------------------------------------------------------------ */
 
-static enum kvt_status take_flag(int64_t *out, const struct kvt_json *in, const char *key)
+static void take_flag(int64_t *out, const struct kvt_json *in, const char *key)
 {
 	const json_t *value = json_object_get(in->object, key);
 
 	*out = -1;
 	if (!value || json_is_null(value))
-		return KVT_OK;
+		return;
 	if (!json_is_boolean(value))
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s is not true or false",
-				in->name, key);
+		kvt_json_bad(in, "%s is not true or false", key);
 	*out = json_is_true(value);
-	return KVT_OK;
 }
 
-static enum kvt_status take_object(struct kvt_json *out, const struct kvt_json *in,
-				   const char *key, const json_t *list, size_t i)
+static struct kvt_json take_object(const struct kvt_json *in, const char *key,
+				   const json_t *list, size_t i)
 {
-	*out = (struct kvt_json){ json_array_get(list, i), in->name, in->err };
-	return json_is_object(out->object) ? KVT_OK :
-	       kvt_fail(in->err, KVT_BAD_INPUT, "%s: an entry of %s is not an object",
-			in->name, key);
+	const json_t *object = json_array_get(list, i);
+
+	if (!json_is_object(object))
+		kvt_json_bad(in, "an entry of %s is not an object", key);
+	return kvt_json_of(in, object);
 }
 
-static enum kvt_status take_tensor(struct kvt_rows *out, const struct kvt_json *in)
+static void take_tensor(struct kvt_rows *out, const struct kvt_json *in)
 {
-	enum kvt_status status;
-
-	if ((status = kvt_json_int(&out->rows, in, "num_blocks", 1, KVT_MOST)) ||
-	    (status = kvt_json_int(&out->row_bytes, in, "page_size_bytes", 1, KVT_MOST)))
-		return status;
+	kvt_json_int(&out->rows, in, "num_blocks", 1, KVT_MOST);
+	kvt_json_int(&out->row_bytes, in, "page_size_bytes", 1, KVT_MOST);
 	if (!out->rows || !out->row_bytes)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: a tensor has no num_blocks or page_size_bytes",
-				in->name);
-	return KVT_OK;
+		kvt_json_bad(in, "a tensor has no num_blocks or page_size_bytes");
 }
 
-static enum kvt_status take_ref(struct kvt_page_ref *out, const struct kvt_json *in)
+static void take_ref(struct kvt_page_ref *out, const struct kvt_json *in)
 {
-	enum kvt_status status;
-
 	*out = (struct kvt_page_ref){ .tensor = -1, .page_bytes = -1, .n_heads = -1,
 				      .h_stride = -1, .bs_stride = -1 };
-	if ((status = kvt_json_copy_string(&out->layer, in, "layer_name")) ||
-	    (status = kvt_json_int(&out->tensor, in, "tensor_idx", 0, KVT_MOST)) ||
-	    (status = kvt_json_int(&out->offset, in, "offset", 0, KVT_MOST)) ||
-	    (status = kvt_json_int(&out->page_bytes, in, "page_size_bytes", 0,
-				   KVT_MOST)) ||
-	    (status = kvt_json_int(&out->n_heads, in, "n_heads", 0, KVT_MOST)) ||
-	    (status = kvt_json_int(&out->h_stride, in, "h_stride", 0, KVT_MOST)) ||
-	    (status = kvt_json_int(&out->bs_stride, in, "bs_stride", 0, KVT_MOST)) ||
-	    (status = take_flag(&out->replicated, in, "replicated")))
-		return status;
+	kvt_json_copy_string(&out->layer, in, "layer_name");
+	kvt_json_int(&out->tensor, in, "tensor_idx", 0, KVT_MOST);
+	kvt_json_int(&out->offset, in, "offset", 0, KVT_MOST);
+	kvt_json_int(&out->page_bytes, in, "page_size_bytes", 0, KVT_MOST);
+	kvt_json_int(&out->n_heads, in, "n_heads", 0, KVT_MOST);
+	kvt_json_int(&out->h_stride, in, "h_stride", 0, KVT_MOST);
+	kvt_json_int(&out->bs_stride, in, "bs_stride", 0, KVT_MOST);
+	take_flag(&out->replicated, in, "replicated");
 	if (out->tensor < 0)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: a reference of group_data_refs has no tensor_idx",
-				in->name);
-	return KVT_OK;
+		kvt_json_bad(in, "a reference of group_data_refs has no tensor_idx");
 }
 
-static enum kvt_status take_refs(struct kvt_caches *out, int g, const struct kvt_json *in,
-				 const json_t *list)
+static void take_refs(struct kvt_caches *out, int g, const struct kvt_json *in,
+		      const json_t *list)
 {
 	size_t n = json_array_size(list);
-	enum kvt_status status;
 
 	if (!json_is_array(list))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: group_data_refs[%d] is not an array", in->name, g);
-	if (!(out->ref[g] = calloc(n + 1, sizeof(*out->ref[g]))))
-		return kvt_no_memory(in->err, in->name);
-	for (size_t i = 0; i < n; i++) {
+		kvt_json_bad(in, "group_data_refs[%d] is not an array", g);
+	else if (!(out->ref[g] = calloc(n + 1, sizeof(*out->ref[g]))))
+		kvt_json_no_memory(in);
+	for (size_t i = 0; !*in->status && i < n; i++) {
+		struct kvt_json object = take_object(in, "group_data_refs", list, i);
 		struct kvt_page_ref *ref = &out->ref[g][i];
-		struct kvt_json object;
 
 		out->nrefs[g]++;
-		if ((status = take_object(&object, in, "group_data_refs", list, i)) ||
-		    (status = take_ref(ref, &object)))
-			return status;
+		take_ref(ref, &object);
 		if (ref->tensor >= out->ntensors)
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: tensor_idx is %lld, but there are %lld tensors",
-					in->name, (long long)ref->tensor,
-					(long long)out->ntensors);
+			kvt_json_bad(in, "tensor_idx is %lld, but there are %lld tensors",
+				     (long long)ref->tensor, (long long)out->ntensors);
 		if (!ref->layer != !out->ref[g][0].layer)
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: some references of group_data_refs[%d] have no layer_name",
-					in->name, g);
+			kvt_json_bad(in,
+				     "some references of group_data_refs[%d] have no layer_name",
+				     g);
 	}
-	return KVT_OK;
 }
 
-static enum kvt_status take_all(struct kvt_caches *out, const struct kvt_json *in,
-				const json_t *tensors, const json_t *refs)
-{
-	size_t n = json_array_size(tensors), ngroups = json_array_size(refs);
-	enum kvt_status status = KVT_OK;
-
-	if (!(out->tensor = calloc(n + 1, sizeof(*out->tensor))))
-		return kvt_no_memory(in->err, in->name);
-	for (size_t i = 0; !status && i < n; i++) {
-		struct kvt_json object;
-
-		if (!(status = take_object(&object, in, "tensors", tensors, i)))
-			status = take_tensor(&out->tensor[out->ntensors++], &object);
-	}
-	if (!status && ngroups > KVT_MAX_GROUPS)
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: more than %d groups",
-				in->name, KVT_MAX_GROUPS);
-	for (size_t g = 0; !status && g < ngroups; g++)
-		status = take_refs(out, out->ngroups++, in, json_array_get(refs, g));
-	return status;
-}
-
-enum kvt_status kvt_caches_parse(struct kvt_caches **out, const struct kvt_json *in)
+void kvt_caches_parse(struct kvt_caches **out, const struct kvt_json *in)
 {
 	const json_t *tensors = NULL, *refs = NULL;
-	enum kvt_status status;
+	struct kvt_caches *c;
+	size_t n;
 
-	if ((status = kvt_json_array(&tensors, in, "tensors")) ||
-	    (status = kvt_json_array(&refs, in, "group_data_refs")))
-		return status;
-	if (!tensors && !refs)
-		return KVT_OK;
-	if (!tensors || !refs)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: has one of tensors and group_data_refs, expected both",
-				in->name);
-	if (!(*out = calloc(1, sizeof(**out))))
-		return kvt_no_memory(in->err, in->name);
-	return take_all(*out, in, tensors, refs);
+	kvt_json_array(&tensors, in, "tensors");
+	kvt_json_array(&refs, in, "group_data_refs");
+	if (!tensors != !refs)
+		kvt_json_bad(in, "has one of tensors and group_data_refs, expected both");
+	if (!tensors || *in->status)
+		return;
+	n = json_array_size(tensors);
+	*out = c = calloc(1, sizeof(*c));
+	if (!c || !(c->tensor = calloc(n + 1, sizeof(*c->tensor))))
+		kvt_json_no_memory(in);
+	for (size_t i = 0; !*in->status && i < n; i++) {
+		struct kvt_json object = take_object(in, "tensors", tensors, i);
+
+		take_tensor(&c->tensor[c->ntensors++], &object);
+	}
+	n = json_array_size(refs);
+	if (n > KVT_MAX_GROUPS)
+		kvt_json_bad(in, "more than %d groups", KVT_MAX_GROUPS);
+	for (size_t g = 0; !*in->status && g < n; g++)
+		take_refs(c, c->ngroups++, in, json_array_get(refs, g));
 }
 
 void kvt_caches_free(struct kvt_caches *caches)

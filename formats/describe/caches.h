@@ -25,8 +25,7 @@ struct kvt_caches {
 };
 
 /* NULL in *out if the manifest has none. */
-KVT_MUST_CHECK enum kvt_status
-kvt_caches_parse(struct kvt_caches **out, const struct kvt_json *in);
+void kvt_caches_parse(struct kvt_caches **out, const struct kvt_json *in);
 void kvt_caches_free(struct kvt_caches *caches);	/* NULL is allowed */
 
 /* Extents and names that the references tell, where nothing else does. */

@@ -43,21 +43,20 @@ void kvt_snapshot_hint_content(struct kvt_snapshot *s, const struct kvt_hints *h
 	}
 }
 
-enum kvt_status kvt_manifest_take_content_type(struct kvt_group *group,
-					       const struct kvt_json *in)
+void kvt_manifest_take_content_type(struct kvt_group *group, const struct kvt_json *in)
 {
 	const char *text = NULL;
-	enum kvt_status status = kvt_json_string(&text, in, "content_type");
+	enum kvt_status status = KVT_OK;
 	struct kvt_error why;
 
-	if (status || !text)
-		return status;
-	status = kvt_content_parse(&group->content, text, &why);
+	kvt_json_string(&text, in, "content_type");
+	if (text)
+		status = kvt_content_parse(&group->content, text, &why);
 	if (status == KVT_USAGE)
-		return kvt_fail(in->err, KVT_UNSUPPORTED,
-				"%s: unknown content_type '%.60s'", in->name, text);
-	return status ? kvt_fail(in->err, status, "%s: %.400s", in->name, why.text) :
-			KVT_OK;
+		kvt_json_refuse(in, KVT_UNSUPPORTED, "unknown content_type '%.60s'",
+				text);
+	else if (status)
+		kvt_json_refuse(in, status, "%.400s", why.text);
 }
 
 /* ---- what follows from them --------------------------------------------- */

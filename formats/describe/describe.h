@@ -21,12 +21,10 @@
 #include "formats/parse/json.h"
 
 /* The one group that an object without "groups" describes. */
-KVT_MUST_CHECK enum kvt_status
-kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,
-		   const struct kvt_json *in);
+void kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,
+			const struct kvt_json *in);
 /* Layout "mamba-page": a conv and an SSM group in one page. */
-KVT_MUST_CHECK enum kvt_status
-kvt_manifest_mamba(struct kvt_manifest *out, const struct kvt_json *in);
+void kvt_manifest_mamba(struct kvt_manifest *out, const struct kvt_json *in);
 
 /* What a group needs that follows from the rest of it and from TP. */
 KVT_MUST_CHECK enum kvt_status
@@ -56,19 +54,14 @@ kvt_manifest_spec(struct kvt_group *group, const struct kvt_hints *hints,
 #define KVT_MOST INT64_C(0x3fffffffffffffff)
 
 /* Keys of a group, each as far as it is there. */
-KVT_MUST_CHECK enum kvt_status
-kvt_manifest_take_extent(struct kvt_group *group, enum kvt_axis axis,
-			 const struct kvt_json *in, const char *key);
-KVT_MUST_CHECK enum kvt_status
-kvt_manifest_take_dtype(struct kvt_group *group, const struct kvt_json *in);
-KVT_MUST_CHECK enum kvt_status
-kvt_manifest_take_content_type(struct kvt_group *group, const struct kvt_json *in);
-KVT_MUST_CHECK enum kvt_status
-kvt_manifest_take_tables(struct kvt_group *group, const struct kvt_json *in);
-KVT_MUST_CHECK enum kvt_status
-kvt_manifest_add_component(struct kvt_group *group, const char *name,
-			   int64_t start, int64_t length, int64_t global,
-			   const struct kvt_json *in);
+void kvt_manifest_take_extent(struct kvt_group *group, enum kvt_axis axis,
+			      const struct kvt_json *in, const char *key);
+void kvt_manifest_take_dtype(struct kvt_group *group, const struct kvt_json *in);
+void kvt_manifest_take_content_type(struct kvt_group *group, const struct kvt_json *in);
+void kvt_manifest_take_tables(struct kvt_group *group, const struct kvt_json *in);
+void kvt_manifest_add_component(struct kvt_group *group, const char *name, int64_t start,
+				int64_t length, int64_t global,
+				const struct kvt_json *in);
 
 /*
  * What follows from the rest where there is no array to fit it to: KVT_BAD_INPUT if

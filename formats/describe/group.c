@@ -53,15 +53,22 @@ enum kvt_status kvt_manifest_extent(struct kvt_group *group, enum kvt_axis axis,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_manifest_take_extent(struct kvt_group *group, enum kvt_axis axis,
-				   const struct kvt_json *in, const char *key)
+static void take_extent(struct kvt_group *group, enum kvt_axis axis, int64_t n,
+			const char *what, const struct kvt_json *in)
 {
-	enum kvt_status status;
+	if (!*in->status)
+		*in->status = kvt_manifest_extent(group, axis, n, what, in->name,
+						  in->err);
+}
+
+void kvt_manifest_take_extent(struct kvt_group *group, enum kvt_axis axis,
+			      const struct kvt_json *in, const char *key)
+{
 	int64_t n = -1;
 
-	if ((status = kvt_json_int(&n, in, key, 0, KVT_MOST)) || n < 0)
-		return status;
-	return kvt_manifest_extent(group, axis, n, key, in->name, in->err);
+	kvt_json_int(&n, in, key, 0, KVT_MOST);
+	if (n >= 0)
+		take_extent(group, axis, n, key, in);
 }
 
 /* ---- layout ------------------------------------------------------------- */
@@ -93,397 +100,318 @@ bool kvt_layout_latent(const struct kvt_layout *layout)
 	return false;
 }
 
-static enum kvt_status parse_layout(struct kvt_layout *out, const char *text,
-				    const struct kvt_json *in)
+static void parse_layout(struct kvt_layout *out, const char *text,
+			 const struct kvt_json *in)
 {
 	struct kvt_error why;
 	enum kvt_status status = kvt_layout_parse(out, text, &why);
 
-	if (!status)
-		return KVT_OK;
 	/* the mistake is the file's, not the user's */
-	return kvt_fail(in->err, status == KVT_USAGE ? KVT_BAD_INPUT : status,
-			"%s: %s", in->name, why.text);
+	if (status)
+		kvt_json_refuse(in, status == KVT_USAGE ? KVT_BAD_INPUT : status, "%s",
+				why.text);
 }
 
-/* ["L", "B", "S", "C"] as an axis string. */
-static enum kvt_status take_axes(struct kvt_layout *out, bool *found,
-				 const struct kvt_json *in)
+/* ["L", "B", "S", "C"] as an axis string; false: there are none. */
+static bool take_axes(struct kvt_layout *out, const struct kvt_json *in)
 {
 	const json_t *axes = NULL;
-	enum kvt_status status;
 	char text[160] = "";
-	const char *axis;
 	size_t used = 0;
 
-	*found = false;
-	if ((status = kvt_json_array(&axes, in, "file_axes")) || !axes)
-		return status;
+	kvt_json_array(&axes, in, "file_axes");
 	for (size_t i = 0; i < json_array_size(axes); i++) {
-		if ((status = kvt_json_string_at(&axis, in, "file_axes", axes, i)))
-			return status;
+		const char *axis = "";
+
+		kvt_json_string_at(&axis, in, "file_axes", axes, i);
 		if (strlen(axis) + 2 > sizeof(text) - used)
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: file_axes has too many entries", in->name);
-		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
-					 used ? " " : "", axis);
+			kvt_json_bad(in, "file_axes has too many entries");
+		else
+			used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s",
+						 used ? " " : "", axis);
 	}
-	*found = true;
-	return parse_layout(out, text, in);
+	if (axes && !*in->status)
+		parse_layout(out, text, in);
+	return axes && !*in->status;
 }
 
-static enum kvt_status take_layout(struct kvt_group *group, const struct kvt_json *in)
+static void take_layout(struct kvt_group *group, const struct kvt_json *in)
 {
 	struct kvt_layout axes;
 	const char *text = NULL;
-	enum kvt_status status;
 	bool has_axes;
 
-	if ((status = kvt_json_string(&text, in, "layout")) ||
-	    (status = take_axes(&axes, &has_axes, in)))
-		return status;
-	if (!text) {
-		if (has_axes)
-			group->layout = axes;
-		return KVT_OK;
-	}
-	if ((status = parse_layout(&group->layout, text, in)))
-		return status;
-	if (has_axes && !kvt_layout_equal(&axes, &group->layout))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: layout is %s, but file_axes are %s", in->name,
-				kvt_layout_string(&group->layout).s,
-				kvt_layout_string(&axes).s);
-	return KVT_OK;
+	kvt_json_string(&text, in, "layout");
+	has_axes = take_axes(&axes, in);
+	if (text)
+		parse_layout(&group->layout, text, in);
+	else if (has_axes)
+		group->layout = axes;
+	if (text && has_axes && !kvt_layout_equal(&axes, &group->layout))
+		kvt_json_bad(in, "layout is %s, but file_axes are %s",
+			     kvt_layout_string(&group->layout).s,
+			     kvt_layout_string(&axes).s);
 }
 
 /* ---- kind, element type, sizes ------------------------------------------ */
 
-static enum kvt_status take_kind(struct kvt_group *group, const struct kvt_json *in)
+static void take_kind(struct kvt_group *group, const struct kvt_json *in)
 {
 	const char *kind = NULL;
-	enum kvt_status status = kvt_json_string(&kind, in, "kind");
 
-	if (status || !kind || kvt_kind_find(&group->kind, kind))
-		return status;
-	return kvt_fail(in->err, KVT_UNSUPPORTED, "%s: unknown kind '%.40s'",
-			in->name, kind);
+	kvt_json_string(&kind, in, "kind");
+	if (kind && !kvt_kind_find(&group->kind, kind))
+		kvt_json_refuse(in, KVT_UNSUPPORTED, "unknown kind '%.40s'", kind);
 }
 
-enum kvt_status kvt_manifest_take_dtype(struct kvt_group *group,
-					const struct kvt_json *in)
+void kvt_manifest_take_dtype(struct kvt_group *group, const struct kvt_json *in)
 {
 	const char *dtype = NULL;
-	enum kvt_status status = kvt_json_string(&dtype, in, "dtype");
 
-	if (status || !dtype)
-		return status;
-	group->dtype = kvt_dtype_find(dtype);
-	if (!group->dtype)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: dtype '%.40s' is not an element type", in->name, dtype);
-	group->shape.elem = group->dtype->elem;
-	return KVT_OK;
+	kvt_json_string(&dtype, in, "dtype");
+	if (dtype && !(group->dtype = kvt_dtype_find(dtype)))
+		kvt_json_bad(in, "dtype '%.40s' is not an element type", dtype);
+	else if (dtype)
+		group->shape.elem = group->dtype->elem;
 }
 
 /* The content is a K and a V of head_dim elements, or opaque. */
-static enum kvt_status take_content(struct kvt_group *group,
-				    const struct kvt_json *sizes)
+static void take_content(struct kvt_group *group, const struct kvt_json *sizes)
 {
 	int64_t head_dim = -1, content = -1;
-	enum kvt_status status;
 
-	if ((status = kvt_json_int(&head_dim, sizes, "head_dim", 0, KVT_MOST)) ||
-	    (status = kvt_json_int(&content, sizes, "content", 0, KVT_MOST)))
-		return status;
+	kvt_json_int(&head_dim, sizes, "head_dim", 0, KVT_MOST);
+	kvt_json_int(&content, sizes, "content", 0, KVT_MOST);
 	if (head_dim >= 0 && content >= 0)
-		return kvt_fail(sizes->err, KVT_BAD_INPUT,
-				"%s: sizes give head_dim %lld and content %lld, expected one of them",
-				sizes->name, LL(head_dim), LL(content));
+		kvt_json_bad(sizes,
+			     "sizes give head_dim %lld and content %lld, expected one of them",
+			     LL(head_dim), LL(content));
 	if (head_dim >= 0 || content >= 0) {
 		group->shape.n[KVT_AXIS_K] = head_dim >= 0 ? 2 : 1;
 		group->shape.n[KVT_AXIS_D] = head_dim >= 0 ? head_dim : content;
 	}
-	return KVT_OK;
 }
 
-static enum kvt_status take_sizes(struct kvt_group *group, const struct kvt_json *in)
+static void take_sizes(struct kvt_group *group, const struct kvt_json *in)
 {
 	struct kvt_json sizes;
-	enum kvt_status status;
 
-	if ((status = kvt_json_object(&sizes, in, "sizes")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_L, &sizes, "layers")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_B, &sizes,
-					       "num_blocks")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_S, &sizes, "slots")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_S, &sizes, "states")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_H, &sizes,
-					       "num_kv_heads")) ||
-	    (status = kvt_manifest_take_extent(group, KVT_AXIS_H, in, "head_count")) ||
-	    (status = kvt_json_int(&group->block_size, &sizes, "block_size", 0,
-				   KVT_MOST)))
-		return status;
-	return take_content(group, &sizes);
+	kvt_json_object(&sizes, in, "sizes");
+	kvt_manifest_take_extent(group, KVT_AXIS_L, &sizes, "layers");
+	kvt_manifest_take_extent(group, KVT_AXIS_B, &sizes, "num_blocks");
+	kvt_manifest_take_extent(group, KVT_AXIS_S, &sizes, "slots");
+	kvt_manifest_take_extent(group, KVT_AXIS_S, &sizes, "states");
+	kvt_manifest_take_extent(group, KVT_AXIS_H, &sizes, "num_kv_heads");
+	kvt_manifest_take_extent(group, KVT_AXIS_H, in, "head_count");
+	kvt_json_int(&group->block_size, &sizes, "block_size", 0, KVT_MOST);
+	take_content(group, &sizes);
 }
 
 /* By its name, or the one it had before; by both only if they agree. */
-static enum kvt_status take_tokens_per_slot(struct kvt_group *group,
-					    const struct kvt_json *in)
+static void take_tokens_per_slot(struct kvt_group *group, const struct kvt_json *in)
 {
 	static const char *const keys[] = { "tokens_per_slot", "tokens_per_state" };
-	int64_t said = 0, n;
+	int64_t said = 0;
 
 	for (int i = 0; i < 2; i++) {
-		enum kvt_status status;
+		int64_t n = 0;
 
 		if (!json_object_get(in->object, keys[i]))
 			continue;
-		n = 0;
-		if ((status = kvt_json_int(&n, in, keys[i], -1, KVT_MOST)))
-			return status;
+		kvt_json_int(&n, in, keys[i], -1, KVT_MOST);
 		if (!n)
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: %s is 0, expected -1, 1 or more", in->name,
-					keys[i]);
+			kvt_json_bad(in, "%s is 0, expected -1, 1 or more", keys[i]);
 		if (said && said != n)
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: %s is %lld, but %s, its old name, is %lld",
-					in->name, keys[0], LL(said), keys[1], LL(n));
+			kvt_json_bad(in, "%s is %lld, but %s, its old name, is %lld",
+				     keys[0], LL(said), keys[1], LL(n));
 		said = group->tokens_per_slot = n;
 	}
-	return KVT_OK;
 }
 
-static enum kvt_status take_numbers(struct kvt_group *group, const struct kvt_json *in)
+static void take_numbers(struct kvt_group *group, const struct kvt_json *in)
 {
-	const struct {
-		const char *key;
-		int64_t *out, min;
-	} rows[] = {
-		{ "total_kv_heads",   &group->total_heads,       1 },
-		{ "head_start",       &group->head_start,        0 },
-		{ "replicas",         &group->replication,       1 },
-		{ "page_bytes",       &group->page_bytes,        0 },
-		{ "page_offset",      &group->page_offset,       0 },
-		{ "window",           &group->window,            0 },
-		{ "retained_tokens",  &group->retained,          0 },
-	};
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		enum kvt_status status = kvt_json_int(rows[i].out, in, rows[i].key,
-						      rows[i].min, KVT_MOST);
-
-		if (status)
-			return status;
-	}
-	return take_tokens_per_slot(group, in);
+	kvt_json_int(&group->total_heads, in, "total_kv_heads", 1, KVT_MOST);
+	kvt_json_int(&group->head_start, in, "head_start", 0, KVT_MOST);
+	kvt_json_int(&group->replication, in, "replicas", 1, KVT_MOST);
+	kvt_json_int(&group->page_bytes, in, "page_bytes", 0, KVT_MOST);
+	kvt_json_int(&group->page_offset, in, "page_offset", 0, KVT_MOST);
+	kvt_json_int(&group->window, in, "window", 0, KVT_MOST);
+	kvt_json_int(&group->retained, in, "retained_tokens", 0, KVT_MOST);
+	take_tokens_per_slot(group, in);
 }
 
-static enum kvt_status take_state_order(struct kvt_group *group,
-					const struct kvt_json *in)
+static void take_state_order(struct kvt_group *group, const struct kvt_json *in)
 {
 	const char *name = NULL;
-	enum kvt_status status = kvt_json_string(&name, in, "state_order");
 
-	if (status || !name)
-		return status;
-	group->state_order = kvt_state_order_find(name);
-	if (group->state_order == KVT_STATE_ORDERS)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: state_order is '%.60s', expected vk, kv or either",
-				in->name, name);
-	return KVT_OK;
+	kvt_json_string(&name, in, "state_order");
+	if (name && (group->state_order = kvt_state_order_find(name)) == KVT_STATE_ORDERS)
+		kvt_json_bad(in, "state_order is '%.60s', expected vk, kv or either",
+			     name);
 }
 
 /*
  * state_shape: [channels, taps] of a conv state, [heads, head_dim, state] and the like
  * of an SSM state.  It says extents, as sizes do.
  */
-static enum kvt_status take_state(struct kvt_group *group, const struct kvt_json *in)
+static void take_state(struct kvt_group *group, const struct kvt_json *in)
 {
 	static const char key[] = "state_shape";
 	bool conv = group->kind == KVT_MAMBA_CONV;
 	int64_t n[KVT_STATE_AXES] = { 0 }, rest = 1;
 	const json_t *list = NULL;
-	enum kvt_status status = kvt_json_array(&list, in, key);
-	size_t count = json_array_size(list);
+	size_t count;
 
-	if (status || (status = take_state_order(group, in)) || !list)
-		return status;
+	kvt_json_array(&list, in, key);
+	take_state_order(group, in);
+	if (!list || *in->status)
+		return;
+	count = json_array_size(list);
 	if (!kvt_is_recurrent(group->kind) || count < 2 ||
-	    count > (conv ? 2 : KVT_STATE_AXES))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: state_shape has %zu extents, expected 2 of kind mamba_conv, or 2 to %d of mamba_ssm",
-				in->name, count, KVT_STATE_AXES);
-	for (size_t i = 0; i < count; i++) {
-		if ((status = kvt_json_int_at(&n[i], in, key, list, i, 1, KVT_MOST)))
-			return status;
-		if (i && __builtin_mul_overflow(rest, n[i], &rest))
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: state_shape overflows", in->name);
+	    count > (conv ? 2 : KVT_STATE_AXES)) {
+		kvt_json_bad(in,
+			     "state_shape has %zu extents, expected 2 of kind mamba_conv, or 2 to %d of mamba_ssm",
+			     count, KVT_STATE_AXES);
+		return;
 	}
-	if ((status = kvt_manifest_extent(group, conv ? KVT_AXIS_D : KVT_AXIS_H, n[0],
-					  key, in->name, in->err)))
-		return status;
-	if (!conv)
+	for (size_t i = 0; i < count; i++) {
+		kvt_json_int_at(&n[i], in, key, list, i, 1, KVT_MOST);
+		if (i && __builtin_mul_overflow(rest, n[i], &rest))
+			kvt_json_bad(in, "state_shape overflows");
+	}
+	take_extent(group, conv ? KVT_AXIS_D : KVT_AXIS_H, n[0], key, in);
+	if (!conv && !*in->status)
 		kvt_group_set_state(group, n + 1, (int)count - 1);
-	return kvt_manifest_extent(group, conv ? KVT_AXIS_S : KVT_AXIS_D, rest, key,
-				   in->name, in->err);
+	take_extent(group, conv ? KVT_AXIS_S : KVT_AXIS_D, rest, key, in);
 }
 
 /* ---- components of the content ------------------------------------------ */
 
-enum kvt_status kvt_manifest_add_component(struct kvt_group *group, const char *name,
-				     int64_t start, int64_t length, int64_t global,
-				     const struct kvt_json *in)
+void kvt_manifest_add_component(struct kvt_group *group, const char *name, int64_t start,
+				int64_t length, int64_t global, const struct kvt_json *in)
 {
 	struct kvt_component *c = &group->component[group->ncomponents];
 
 	if (group->ncomponents == KVT_MAX_COMPONENTS)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: more than %d components of the content", in->name,
-				KVT_MAX_COMPONENTS);
-	if (!*name || strlen(name) >= sizeof(c->name))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: component name '%.40s' has not 1 to %zu characters",
-				in->name, name, sizeof(c->name) - 1);
+		kvt_json_bad(in, "more than %d components of the content",
+			     KVT_MAX_COMPONENTS);
+	else if (!*name || strlen(name) >= sizeof(c->name))
+		kvt_json_bad(in, "component name '%.40s' has not 1 to %zu characters",
+			     name, sizeof(c->name) - 1);
+	if (*in->status)
+		return;
 	strcpy(c->name, name);
 	c->start = start;
 	c->length = length;
 	c->global_start = global;
 	group->ncomponents++;
-	return KVT_OK;
 }
 
 /* ["k_pe", 16] follows the one before it; an object says where it starts. */
-static enum kvt_status take_component(struct kvt_group *group, int64_t *end,
-				      const json_t *entry, const struct kvt_json *in)
+static void take_component(struct kvt_group *group, int64_t *end, const json_t *entry,
+			   const struct kvt_json *in)
 {
-	struct kvt_json object = { entry, in->name, in->err };
+	const struct kvt_json object = kvt_json_of(in, entry);
 	int64_t start = *end, length = -1, global = -1;
 	const char *name = NULL;
-	enum kvt_status status;
 
 	if (json_is_array(entry) && json_array_size(entry) == 2) {
-		if ((status = kvt_json_string_at(&name, in, "content", entry,
-						 0)) ||
-		    (status = kvt_json_int_at(&length, in, "content", entry, 1,
-					      0, KVT_MOST)))
-			return status;
+		kvt_json_string_at(&name, in, "content", entry, 0);
+		kvt_json_int_at(&length, in, "content", entry, 1, 0, KVT_MOST);
 	} else if (json_is_object(entry)) {
-		if ((status = kvt_json_string(&name, &object, "name")) ||
-		    (status = kvt_json_int(&start, &object, "start", 0,
-					   KVT_MOST)) ||
-		    (status = kvt_json_int(&length, &object, "length", 0,
-					   KVT_MOST)) ||
-		    (status = kvt_json_int(&global, &object, "global_start", 0,
-					   KVT_MOST)))
-			return status;
+		kvt_json_string(&name, &object, "name");
+		kvt_json_int(&start, &object, "start", 0, KVT_MOST);
+		kvt_json_int(&length, &object, "length", 0, KVT_MOST);
+		kvt_json_int(&global, &object, "global_start", 0, KVT_MOST);
 	}
-	if (!name || length < 0 || start > KVT_MOST - length)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: content has an entry without a name and a length",
-				in->name);
+	if (!name || length < 0 || start > KVT_MOST - length) {
+		kvt_json_bad(in, "content has an entry without a name and a length");
+		return;
+	}
 	*end = start + length;
-	return kvt_manifest_add_component(group, name, start, length,
-					  global < 0 ? start : global,
-			     in);
+	kvt_manifest_add_component(group, name, start, length,
+				   global < 0 ? start : global, in);
 }
 
-static enum kvt_status take_components(struct kvt_group *group, const struct kvt_json *in)
+static void take_components(struct kvt_group *group, const struct kvt_json *in)
 {
 	const json_t *list = NULL;
-	enum kvt_status status = kvt_json_array(&list, in, "content");
 	int64_t end = 0;
 
-	for (size_t i = 0; !status && i < json_array_size(list); i++)
-		status = take_component(group, &end, json_array_get(list, i), in);
-	return status;
+	kvt_json_array(&list, in, "content");
+	for (size_t i = 0; !*in->status && i < json_array_size(list); i++)
+		take_component(group, &end, json_array_get(list, i), in);
 }
 
 /* ---- tables ------------------------------------------------------------- */
 
-/* A table as long as an axis, whose length therefore says the extent. */
-static enum kvt_status take_table(void **out, struct kvt_group *group,
-				  enum kvt_axis axis, const struct kvt_json *in,
-				  const char *key, size_t elem)
+/* A table as long as an axis, whose length therefore says the extent; NULL: none. */
+static void *take_table(struct kvt_group *group, enum kvt_axis axis,
+			const struct kvt_json *in, const char *key, size_t elem)
 {
 	bool text = strstr(key, "_names") != NULL;
 	const json_t *list = NULL;
-	enum kvt_status status;
+	void *out;
 	size_t n;
 
-	if ((status = kvt_json_array(&list, in, key)) || !list)
-		return status;
+	kvt_json_array(&list, in, key);
+	if (!list)
+		return NULL;
 	n = json_array_size(list);
-	if ((status = kvt_manifest_extent(group, axis, (int64_t)n, key, in->name,
-					  in->err)))
-		return status;
-	if (!(*out = calloc(n ? n : 1, elem)))
-		return kvt_no_memory(in->err, in->name);
-	for (size_t i = 0; !status && i < n; i++) {
+	take_extent(group, axis, (int64_t)n, key, in);
+	if (*in->status)
+		return NULL;
+	if (!(out = calloc(n ? n : 1, elem)))
+		kvt_json_no_memory(in);
+	for (size_t i = 0; !*in->status && i < n; i++) {
 		const char *s;
 		int64_t v = 0;
 
 		if (text) {
-			status = kvt_json_string_at(&s, in, key, list, i);
-			if (!status && !(((char **)*out)[i] = strdup(s)))
-				status = kvt_no_memory(in->err, in->name);
-		} else {
-			status = kvt_json_int_at(&v, in, key, list, i, 0,
-						 elem == 8 ? KVT_MOST : UINT32_MAX);
-			if (elem == 8)
-				((uint64_t *)*out)[i] = (uint64_t)v;
-			else
-				((uint32_t *)*out)[i] = (uint32_t)v;
+			if (!kvt_json_string_at(&s, in, key, list, i) &&
+			    !(((char **)out)[i] = strdup(s)))
+				kvt_json_no_memory(in);
+			continue;
 		}
+		kvt_json_int_at(&v, in, key, list, i, 0,
+				elem == 8 ? KVT_MOST : UINT32_MAX);
+		if (elem == 8)
+			((uint64_t *)out)[i] = (uint64_t)v;
+		else
+			((uint32_t *)out)[i] = (uint32_t)v;
 	}
-	return status;
+	/* also on failure: the snapshot frees it */
+	return out;
 }
 
-enum kvt_status kvt_manifest_take_tables(struct kvt_group *group,
-					 const struct kvt_json *in)
+void kvt_manifest_take_tables(struct kvt_group *group, const struct kvt_json *in)
 {
-	void *names = NULL, *layers = NULL, *ids = NULL, *valid = NULL, *stored = NULL;
-	enum kvt_status status;
-
-	(void)((status = take_table(&names, group, KVT_AXIS_L, in, "layer_names",
-				    sizeof(char *))) ||
-	       (status = take_table(&layers, group, KVT_AXIS_L, in, "layer_ids",
-				    sizeof(uint32_t))) ||
-	       (status = take_table(&ids, group, KVT_AXIS_B, in, "block_ids",
-				    sizeof(uint64_t))) ||
-	       (status = take_table(&valid, group, KVT_AXIS_B, in, "block_valid",
-				    sizeof(uint32_t))) ||
-	       (status = take_table(&stored, group, KVT_AXIS_B, in, "block_names",
-				    sizeof(char *))));
-	/* also on failure: the snapshot frees them */
-	group->layer_names = names;
-	group->layer_ids = layers;
-	group->block_ids = ids;
-	group->block_valid = valid;
-	group->block_names = stored;
-	return status;
+	group->layer_names = take_table(group, KVT_AXIS_L, in, "layer_names",
+					sizeof(char *));
+	group->layer_ids = take_table(group, KVT_AXIS_L, in, "layer_ids",
+				      sizeof(uint32_t));
+	group->block_ids = take_table(group, KVT_AXIS_B, in, "block_ids",
+				      sizeof(uint64_t));
+	group->block_valid = take_table(group, KVT_AXIS_B, in, "block_valid",
+					sizeof(uint32_t));
+	group->block_names = take_table(group, KVT_AXIS_B, in, "block_names",
+					sizeof(char *));
 }
 
 /* ---- a group ------------------------------------------------------------ */
 
 /* The name of something, in a field of 'room' bytes. */
-static enum kvt_status take_name(char *out, size_t room, const struct kvt_json *in,
-				 const char *key, const char *what)
+static void take_name(char *out, size_t room, const struct kvt_json *in, const char *key,
+		      const char *what)
 {
 	const char *name = NULL;
-	enum kvt_status status = kvt_json_string(&name, in, key);
 
-	if (status || !name)
-		return status;
-	if (!*name || strlen(name) >= room)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %s '%.40s' has not 1 to %zu characters",
-				in->name, what, name, room - 1);
-	strcpy(out, name);
-	return KVT_OK;
+	kvt_json_string(&name, in, key);
+	if (name && (!*name || strlen(name) >= room))
+		kvt_json_bad(in, "%s '%.40s' has not 1 to %zu characters", what, name,
+			     room - 1);
+	else if (name)
+		strcpy(out, name);
 }
 
 /* Those of a layer: [[keys], [values]], of as many heads as the first. */
@@ -517,53 +445,44 @@ static bool take_layer_scales(struct kvt_group *group, int64_t l, const json_t *
 }
 
 /* "cast": { "from": TYPE, "scales": [[[...], [...]], ...] } */
-static enum kvt_status take_cast(struct kvt_group *group, const struct kvt_json *in)
+static void take_cast(struct kvt_group *group, const struct kvt_json *in)
 {
 	const json_t *cast = json_object_get(in->object, "cast"), *list = NULL;
-	struct kvt_json object = { cast, in->name, in->err };
-	enum kvt_status status;
+	const struct kvt_json object = kvt_json_of(in, cast);
 
 	if (!cast)
-		return KVT_OK;
+		return;
 	if (!json_is_object(cast))
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: cast is not an object",
-				in->name);
-	if ((status = take_name(group->cast_from, sizeof(group->cast_from), &object,
-				"from", "cast's from")) ||
-	    (status = kvt_json_array(&list, &object, "scales")) ||
-	    (list && (status = kvt_manifest_extent(group, KVT_AXIS_L,
-						   (int64_t)json_array_size(list),
-						   "scales", in->name, in->err))))
-		return status;
+		kvt_json_bad(in, "cast is not an object");
+	take_name(group->cast_from, sizeof(group->cast_from), &object, "from",
+		  "cast's from");
+	kvt_json_array(&list, &object, "scales");
+	if (list)
+		take_extent(group, KVT_AXIS_L, (int64_t)json_array_size(list), "scales",
+			    in);
 	if (!group->cast_from[0])
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: cast does not say from what type", in->name);
-	for (size_t l = 0; l < json_array_size(list); l++)
+		kvt_json_bad(in, "cast does not say from what type");
+	for (size_t l = 0; !*in->status && l < json_array_size(list); l++)
 		if (!take_layer_scales(group, (int64_t)l, json_array_get(list, l)))
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: scales of layer %zu are not a list of numbers for keys and one for values, as long as those of the first",
-					in->name, l);
-	return KVT_OK;
+			kvt_json_bad(in,
+				     "scales of layer %zu are not a list of numbers for keys and one for values, as long as those of the first",
+				     l);
 }
 
-enum kvt_status kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,
-				   const struct kvt_json *in)
+void kvt_manifest_group(struct kvt_manifest *out, struct kvt_group *group,
+			const struct kvt_json *in)
 {
-	enum kvt_status status;
-
-	if ((status = take_name(group->id, sizeof(group->id), in, "id", "group id")) ||
-	    (status = take_name(group->pool, sizeof(group->pool), in, "pool", "pool")) ||
-	    (status = take_kind(group, in)) ||
-	    (status = kvt_manifest_take_dtype(group, in)) ||
-	    (status = kvt_manifest_take_content_type(group, in)) ||
-	    (status = take_layout(group, in)) ||
-	    (status = take_sizes(group, in)) ||
-	    (status = take_state(group, in)) ||
-	    (status = take_numbers(group, in)) ||
-	    (status = take_components(group, in)) ||
-	    (status = kvt_manifest_take_tables(group, in)) ||
-	    (status = take_cast(group, in)))
-		return status;
+	take_name(group->id, sizeof(group->id), in, "id", "group id");
+	take_name(group->pool, sizeof(group->pool), in, "pool", "pool");
+	take_kind(group, in);
+	kvt_manifest_take_dtype(group, in);
+	kvt_manifest_take_content_type(group, in);
+	take_layout(group, in);
+	take_sizes(group, in);
+	take_state(group, in);
+	take_numbers(group, in);
+	take_components(group, in);
+	kvt_manifest_take_tables(group, in);
+	take_cast(group, in);
 	out->has_layout = group->layout.nplanes > 0;
-	return KVT_OK;
 }

@@ -138,15 +138,14 @@ enum kvt_status kvt_hints_window(int64_t *out, const struct kvt_hints *hints,
 static enum kvt_status take_parts(struct kvt_group *group, const struct kvt_spec *spec,
 				  const char *name, struct kvt_error *err)
 {
-	const struct kvt_json in = { NULL, name, err };
 	enum kvt_status status = KVT_OK;
+	const struct kvt_json in = { NULL, name, err, &status };
 	int64_t at = 0;
 
 	for (int i = 0; !status && i < spec->nparts; i++) {
 		int64_t rows = spec->part[i].units * spec->part[i].rows;
 
-		status = kvt_manifest_add_component(group, spec->part[i].name, at, rows,
-						    at, &in);
+		kvt_manifest_add_component(group, spec->part[i].name, at, rows, at, &in);
 		at += rows;
 	}
 	return status;

@@ -180,7 +180,7 @@ static enum kvt_status take_regions(struct kvt_kvbm *out, const struct kvt_json 
 {
 	const json_t *list = NULL;
 	enum kvt_status status = kvt_json_array(&list, in, "memory_descriptors");
-	struct kvt_json first = { json_array_get(list, 0), in->name, in->err };
+	struct kvt_json first = kvt_json_of(in, json_array_get(list, 0));
 
 	if (status || !list)
 		return status;
@@ -214,8 +214,8 @@ static enum kvt_status take_descriptor(struct kvt_kvbm *out, const struct kvt_js
 enum kvt_status kvt_kvbm_parse(struct kvt_kvbm *out, const char *text, size_t nbytes,
 			       const char *name, struct kvt_error *err)
 {
-	struct kvt_json in = { NULL, name, err };
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, name, err, &status };
 	json_t *json;
 
 	*out = (struct kvt_kvbm){ .alignment = 1 };

@@ -334,7 +334,7 @@ static enum kvt_status gds_arrays(struct kvt_lmcache_header *h, const struct kvt
 
 static enum kvt_status gds_version(const struct kvt_json *in)
 {
-	struct kvt_json metadata = { NULL, in->name, in->err };
+	struct kvt_json metadata = kvt_json_of(in, NULL);
 	const char *version = NULL;
 	enum kvt_status status;
 
@@ -397,9 +397,9 @@ enum kvt_status kvt_lmcache_gds_parse(struct kvt_lmcache_header *out, const uint
 				      struct kvt_error *err)
 {
 	struct kvt_lmcache_header h = { .data = KVT_LMCACHE_GDS_HEADER };
-	struct kvt_json in = { NULL, name, err }, tensor;
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, name, err, &status }, tensor;
 	int64_t payload = 0;
-	enum kvt_status status;
 	json_t *json;
 
 	if (nhead < h.data || nbytes < h.data)

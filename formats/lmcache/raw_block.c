@@ -112,9 +112,9 @@ static enum kvt_status take_container(struct index *x, int64_t at, int64_t align
 /* Where containers and slots are, by the text that was found. */
 static enum kvt_status take_geometry(struct index *x, int64_t *meta)
 {
-	struct kvt_json in = { x->json, x->file->path, x->o->err };
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { x->json, x->file->path, x->o->err, &status };
 	int64_t version = 0, align = x->align, base = -1;
-	enum kvt_status status;
 
 	x->header = x->slot = *meta = 0;
 	if ((status = kvt_json_int(&version, &in, "version", 0, INT32_MAX)) ||
@@ -195,11 +195,11 @@ static uint64_t identity_of(const char *text, const struct kvt_lmcache_key *key)
 static enum kvt_status take_shape(const struct index *x, struct kvt_lmcache_part *part,
 				  const json_t *entry)
 {
-	struct kvt_json in = { entry, x->file->path, x->o->err };
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { entry, x->file->path, x->o->err, &status };
 	const char *fmt = NULL, *dtype = NULL;
 	const json_t *list = NULL;
 	int64_t shape[MAX_SHAPE];
-	enum kvt_status status;
 	size_t n;
 
 	if ((status = kvt_json_string(&fmt, &in, "fmt")) ||
@@ -249,9 +249,9 @@ static enum kvt_status check_slot(struct index *x, bool *stale, const char *text
 static enum kvt_status take_entry(struct index *x, const char *text, const json_t *entry)
 {
 	struct kvt_lmcache_part part = { .backend = KVT_LMCACHE_SLOT, .file = x->at };
-	struct kvt_json in = { entry, x->file->path, x->o->err };
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { entry, x->file->path, x->o->err, &status };
 	int64_t slot = -1;
-	enum kvt_status status;
 	bool stale = false;
 	char *copy;
 

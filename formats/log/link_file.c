@@ -101,8 +101,8 @@ static enum kvt_status get_figures(struct kvt_link *link, const struct kvt_json 
 enum kvt_status link_parse(struct link_file *out, const char *text, size_t nbytes,
 			   const char *path, struct kvt_error *err)
 {
-	struct kvt_json in = { NULL, path, err };
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, path, err, &status };
 	json_t *root;
 
 	memset(out, 0, sizeof(*out));

@@ -372,7 +372,8 @@ static enum kvt_status take_list(struct reader *r, const struct kvt_json *in,
 	if (!(*room = calloc(json_array_size(list) + 1, size)))
 		return kvt_no_memory(r->err, NULL);
 	for (size_t i = 0; !status && i < json_array_size(list); i++) {
-		struct kvt_json entry = { json_array_get(list, i), at, r->err };
+		struct kvt_json entry = { json_array_get(list, i), at, r->err,
+					  in->status };
 
 		snprintf(at, sizeof(at), "%.250s: %s[%zu]", r->name, key, i);
 		if (!json_is_object(entry.object))
@@ -435,8 +436,8 @@ enum kvt_status kvt_regions_parse(struct kvt_regions *out, const char *text,
 				  size_t nbytes, const char *name, struct kvt_error *err)
 {
 	struct reader r = { out, NULL, name, err, 0 };
-	struct kvt_json in = { NULL, name, err };
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, name, err, &status };
 	json_t *json;
 
 	*out = (struct kvt_regions){ .members = NULL };

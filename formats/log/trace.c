@@ -140,8 +140,8 @@ struct reader {
 static enum kvt_status take_json(struct reader *r, const struct trace_line *line,
 				 struct kvt_error *err)
 {
-	struct kvt_json in = { NULL, line->name, err };
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, line->name, err, &status };
 	json_t *root;
 
 	if ((status = kvt_json_parse(&root, line->text, line->nbytes, line->name, err)))

@@ -262,9 +262,9 @@ enum kvt_status kvt_log_parse(struct kvt_log_line *out, const char *text, size_t
 			      const char *name, struct kvt_error *err)
 {
 	struct kvt_log_line line = { .event = { .step = -1, .worker = -1 } };
-	struct kvt_json in = { NULL, name, err };
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, name, err, &status };
 	struct lists lists = { .blocks = NULL };
-	enum kvt_status status;
 	json_t *json;
 
 	if ((status = kvt_json_parse(&json, text, nbytes, name, err)))

@@ -393,13 +393,13 @@ static enum kvt_status compare(const struct told *t, const struct kvt_snapshot *
 /* Nothing but the requests of the copy is its own. */
 static enum kvt_status read_told(const struct told *t, struct kvt_snapshot *snapshot)
 {
+	enum kvt_status status = KVT_OK;
 	const struct kvt_json in = {
 		json_pack("{s:O, s:O}", "block_table", t->tables, "num_tokens",
 			  t->tokens),
-		t->path, t->err
+		t->path, t->err, &status
 	};
 	struct kvt_snapshot *told = malloc(sizeof(*told));
-	enum kvt_status status;
 
 	if (!in.object || !told) {
 		status = kvt_no_memory(t->err, t->path);
@@ -407,8 +407,8 @@ static enum kvt_status read_told(const struct told *t, struct kvt_snapshot *snap
 		*told = *snapshot;
 		told->nrequests = 0;
 		told->request = NULL;
-		if (!(status = kvt_manifest_requests(told, &in, NULL)) &&
-		    snapshot->nrequests)
+		kvt_manifest_requests(told, &in, NULL);
+		if (!status && snapshot->nrequests)
 			status = compare(t, told, snapshot);
 		if (!status && !snapshot->nrequests) {
 			snapshot->nrequests = told->nrequests;

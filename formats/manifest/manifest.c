@@ -15,8 +15,7 @@
 
 /* ---- the top level ------------------------------------------------------ */
 
-static enum kvt_status take_parallel(struct kvt_snapshot *out,
-				     const struct kvt_json *in)
+static void take_parallel(struct kvt_snapshot *out, const struct kvt_json *in)
 {
 	struct kvt_parallel *p = &out->parallel;
 	const struct {
@@ -30,113 +29,93 @@ static enum kvt_status take_parallel(struct kvt_snapshot *out,
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		enum kvt_status status = kvt_json_int(rows[i].out, in, rows[i].key,
-						      rows[i].min, INT32_MAX);
-
-		if (status)
-			return status;
+		kvt_json_int(rows[i].out, in, rows[i].key, rows[i].min, INT32_MAX);
 		out->has_parallel |= json_object_get(in->object, rows[i].key) != NULL;
 	}
-	return KVT_OK;
 }
 
-static enum kvt_status take_file(struct kvt_manifest *out, const struct kvt_json *in)
+static void take_file(struct kvt_manifest *out, const struct kvt_json *in)
 {
-	const char *file = NULL, *dtype = NULL;
+	const char *file = "", *dtype = "";
 	const json_t *shape = NULL;
-	enum kvt_status status;
 
-	if ((status = kvt_json_string(&file, in, "file")) ||
-	    (status = kvt_json_string(&dtype, in, "npy_dtype")) ||
-	    (status = kvt_json_array(&shape, in, "file_shape")) ||
-	    (status = kvt_json_int(&out->skip, in, "skip", 0, KVT_MOST)) ||
-	    (status = kvt_json_int(&out->tensor.rows, in, "rows", 1, KVT_MOST)) ||
-	    (status = kvt_json_int(&out->tensor.row_bytes, in, "row_bytes", 1,
-				   KVT_MOST)) ||
-	    (status = kvt_manifest_take_sum(&out->sum, in)))
-		return status;
-	if ((status = kvt_caches_parse(&out->caches, in)))
-		return status;
+	kvt_json_string(&file, in, "file");
+	kvt_json_string(&dtype, in, "npy_dtype");
+	kvt_json_array(&shape, in, "file_shape");
+	kvt_json_int(&out->skip, in, "skip", 0, KVT_MOST);
+	kvt_json_int(&out->tensor.rows, in, "rows", 1, KVT_MOST);
+	kvt_json_int(&out->tensor.row_bytes, in, "row_bytes", 1, KVT_MOST);
+	kvt_manifest_take_sum(&out->sum, in);
+	kvt_caches_parse(&out->caches, in);
 	if (out->caches && out->tensor.rows)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: has rows and tensors, expected one of them", in->name);
+		kvt_json_bad(in, "has rows and tensors, expected one of them");
 	if (!out->tensor.rows != !out->tensor.row_bytes)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: has one of rows and row_bytes, expected both",
-				in->name);
-	if ((file && strlen(file) >= sizeof(out->file)) ||
-	    (dtype && strlen(dtype) >= sizeof(out->npy_dtype)))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: file or npy_dtype is too long", in->name);
-	if (file)
-		strcpy(out->file, file);
-	if (dtype)
-		strcpy(out->npy_dtype, dtype);
+		kvt_json_bad(in, "has one of rows and row_bytes, expected both");
+	if (strlen(file) >= sizeof(out->file) || strlen(dtype) >= sizeof(out->npy_dtype))
+		kvt_json_bad(in, "file or npy_dtype is too long");
 	if (json_array_size(shape) > 8)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: file_shape has %zu extents, expected at most 8",
-				in->name, json_array_size(shape));
-	for (; (size_t)out->rank < json_array_size(shape); out->rank++) {
-		status = kvt_json_int_at(&out->file_shape[out->rank], in, "file_shape",
-					 shape, (size_t)out->rank, 0, KVT_MOST);
-		if (status)
-			return status;
-	}
-	return KVT_OK;
+		kvt_json_bad(in, "file_shape has %zu extents, expected at most 8",
+			     json_array_size(shape));
+	if (*in->status)
+		return;
+	strcpy(out->file, file);
+	strcpy(out->npy_dtype, dtype);
+	for (; (size_t)out->rank < json_array_size(shape); out->rank++)
+		kvt_json_int_at(&out->file_shape[out->rank], in, "file_shape", shape,
+				(size_t)out->rank, 0, KVT_MOST);
 }
 
-static enum kvt_status take_groups(struct kvt_manifest *out, const struct kvt_json *in,
-				   const json_t *groups)
+static struct kvt_group *add_group(struct kvt_manifest *out, const char *id,
+				   const struct kvt_json *in)
+{
+	struct kvt_group *group = NULL;
+
+	if (!*in->status)
+		*in->status = kvt_manifest_add_group(&group, &out->snapshot, id, in->name,
+						     in->err);
+	return group;
+}
+
+static void take_groups(struct kvt_manifest *out, const struct kvt_json *in,
+			const json_t *groups)
 {
 	struct kvt_group *group;
-	const char *layout = NULL;
-	enum kvt_status status;
+	const char *layout = json_string_value(json_object_get(in->object, "layout"));
 	char id[32];
 
-	if (json_is_string(json_object_get(in->object, "layout")))
-		layout = json_string_value(json_object_get(in->object, "layout"));
-	if (layout && !strcmp(layout, "mamba-page"))
-		return kvt_manifest_mamba(out, in);
-	if (!groups) {
-		if ((status = kvt_manifest_add_group(&group, &out->snapshot, "g0",
-						     in->name, in->err)))
-			return status;
-		return kvt_manifest_group(out, group, in);
+	if (layout && !strcmp(layout, "mamba-page")) {
+		kvt_manifest_mamba(out, in);
+		return;
 	}
+	if (!groups && (group = add_group(out, "g0", in)))
+		kvt_manifest_group(out, group, in);
 	for (size_t g = 0; g < json_array_size(groups); g++) {
-		struct kvt_json object = { json_array_get(groups, g), in->name, in->err };
+		const struct kvt_json object = kvt_json_of(in, json_array_get(groups, g));
 
 		if (!json_is_object(object.object))
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: groups[%zu] is not an object", in->name, g);
+			kvt_json_bad(in, "groups[%zu] is not an object", g);
 		snprintf(id, sizeof(id), "g%zu", g);
-		if ((status = kvt_manifest_add_group(&group, &out->snapshot, id,
-						     in->name, in->err)) ||
-		    (status = kvt_manifest_group(out, group, &object)))
-			return status;
+		if (!(group = add_group(out, id, in)))
+			return;
+		kvt_manifest_group(out, group, &object);
 		if (!out->has_layout)
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: group %s has no layout", in->name, group->id);
+			kvt_json_bad(in, "group %s has no layout", group->id);
 	}
-	return KVT_OK;
 }
 
-static enum kvt_status take_manifest(struct kvt_manifest *out,
-				     const struct kvt_json *in)
+static void take_manifest(struct kvt_manifest *out, const struct kvt_json *in)
 {
 	struct kvt_snapshot *s = &out->snapshot;
 	const json_t *groups = NULL;
-	enum kvt_status status;
 
-	if ((status = kvt_json_array(&groups, in, "groups")) ||
-	    (status = kvt_json_copy_string(&s->model, in, "model")) ||
-	    (status = kvt_json_copy_string(&s->note, in, "note")) ||
-	    (status = kvt_json_copy_string(&s->source_format, in, "source_format")) ||
-	    (status = take_parallel(s, in)) ||
-	    (status = take_file(out, in)) ||
-	    (status = take_groups(out, in, groups)))
-		return status;
-	return kvt_manifest_requests(s, in, groups);
+	kvt_json_array(&groups, in, "groups");
+	kvt_json_copy_string(&s->model, in, "model");
+	kvt_json_copy_string(&s->note, in, "note");
+	kvt_json_copy_string(&s->source_format, in, "source_format");
+	take_parallel(s, in);
+	take_file(out, in);
+	take_groups(out, in, groups);
+	kvt_manifest_requests(s, in, groups);
 }
 
 /* ---- parsing ------------------------------------------------------------ */
@@ -170,15 +149,16 @@ enum kvt_status kvt_manifest_parse(struct kvt_manifest *out, const char *text,
 				   const struct kvt_hints *hints,
 				   struct kvt_error *err)
 {
-	struct kvt_json in = { NULL, name, err };
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, name, err, &status };
 	json_t *json;
 
 	kvt_manifest_init(out);
 	if ((status = kvt_json_parse(&json, text, nbytes, name, err)))
 		return status;
 	in.object = whole(json);
-	if (!(status = take_manifest(out, &in)))
+	take_manifest(out, &in);
+	if (!status)
 		status = kvt_manifest_hints(out, hints, name, err);
 	json_decref(json);
 	if (status)

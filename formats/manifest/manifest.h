@@ -16,8 +16,7 @@
 #include "formats/describe/describe.h"
 
 /* What it says of its file. */
-KVT_MUST_CHECK enum kvt_status
-kvt_manifest_take_sum(struct kvt_file_sum *out, const struct kvt_json *in);
+void kvt_manifest_take_sum(struct kvt_file_sum *out, const struct kvt_json *in);
 /*
  * Holds a manifest against the file beside it, or that it was named for in
  * hints->manifest: sets ->proof, or refuses it with KVT_BAD_INPUT.  'own' is
@@ -36,9 +35,8 @@ KVT_MUST_CHECK enum kvt_status
 kvt_manifest_read(struct kvt_manifest *out, char *name, struct kvt_error *err);
 
 /* Requests and their tables; 'groups' is the array of group objects or NULL. */
-KVT_MUST_CHECK enum kvt_status
-kvt_manifest_requests(struct kvt_snapshot *out, const struct kvt_json *in,
-		      const json_t *groups);
+void kvt_manifest_requests(struct kvt_snapshot *out, const struct kvt_json *in,
+			   const json_t *groups);
 
 /*
  * Requests as hints->blocks_of, seq_lens and slot_mapping tell them.  KVT_BAD_INPUT if

@@ -35,26 +35,26 @@ static int by_id(const void *a, const void *b)
 	return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static enum kvt_status read_ids(struct ids *out, const struct kvt_group *group,
-				const struct kvt_json *in)
+static void read_ids(struct ids *out, const struct kvt_group *group,
+		     const struct kvt_json *in)
 {
 	int64_t n = group->shape.n[KVT_AXIS_B];
 
 	*out = (struct ids){ .count = -1 };
 	if (!group->block_ids)
-		return KVT_OK;
-	if (n > UINT32_MAX || !(out->id = calloc(n ? (size_t)n : 1, sizeof(*out->id))))
-		return kvt_no_memory(in->err, in->name);
+		return;
+	if (n > UINT32_MAX || !(out->id = calloc(n ? (size_t)n : 1, sizeof(*out->id)))) {
+		kvt_json_no_memory(in);
+		return;
+	}
 	for (int64_t i = 0; i < n; i++)
 		out->id[i] = (struct id){ group->block_ids[i], (uint32_t)i };
 	qsort(out->id, (size_t)n, sizeof(*out->id), by_id);
 	out->count = n;
 	for (int64_t i = 1; i < n; i++)
 		if (out->id[i].id == out->id[i - 1].id)
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: block_ids has %llu twice", in->name,
-					(unsigned long long)out->id[i].id);
-	return KVT_OK;
+			kvt_json_bad(in, "block_ids has %llu twice",
+				     (unsigned long long)out->id[i].id);
 }
 
 /* -1: not in this dump. */
@@ -72,296 +72,257 @@ static int64_t find_id(const struct ids *ids, int64_t id)
 /* ---- names of requests -------------------------------------------------- */
 
 /* Appends the keys of an object; the JSON object 'index' is a set in order. */
-static enum kvt_status add_names(json_t *index, const struct kvt_json *in,
-				 const char *key)
+static void add_names(json_t *index, const struct kvt_json *in, const char *key)
 {
 	struct kvt_json object;
-	enum kvt_status status = kvt_json_object(&object, in, key);
 	const char *name;
 	json_t *value;
 
-	if (status || !object.object)
-		return status;
+	kvt_json_object(&object, in, key);
 	json_object_foreach((json_t *)object.object, name, value) {
 		json_int_t next = (json_int_t)json_object_size(index);
 
 		if (!json_object_get(index, name) &&
 		    json_object_set_new(index, name, json_integer(next)))
-			return kvt_no_memory(in->err, in->name);
+			kvt_json_no_memory(in);
 	}
-	return KVT_OK;
 }
 
-static enum kvt_status collect_names(json_t *index, const struct kvt_json *in,
-				     const json_t *groups)
+static void collect_names(json_t *index, const struct kvt_json *in, const json_t *groups)
 {
-	enum kvt_status status;
-
-	if ((status = add_names(index, in, "num_tokens")) ||
-	    (status = add_names(index, in, "tokens_seen")) ||
-	    (status = add_names(index, in, "block_table")) ||
-	    (status = add_names(index, in, "token_ids")))
-		return status;
+	add_names(index, in, "num_tokens");
+	add_names(index, in, "tokens_seen");
+	add_names(index, in, "block_table");
+	add_names(index, in, "token_ids");
 	for (size_t g = 0; g < json_array_size(groups); g++) {
-		struct kvt_json group = { json_array_get(groups, g), in->name, in->err };
+		struct kvt_json group = kvt_json_of(in, json_array_get(groups, g));
 
-		if ((status = add_names(index, &group, "block_table")))
-			return status;
+		add_names(index, &group, "block_table");
 	}
-	return KVT_OK;
 }
 
 /* ---- one request -------------------------------------------------------- */
 
-static enum kvt_status take_ntokens(struct kvt_request *request,
-				    const struct kvt_json *in)
+static void take_ntokens(struct kvt_request *request, const struct kvt_json *in)
 {
 	struct kvt_json tokens, seen, first, prompt;
 	const json_t *list = NULL;
 	int64_t n = -1;
-	enum kvt_status status;
 
-	if ((status = kvt_json_object(&tokens, in, "num_tokens")) ||
-	    (status = kvt_json_object(&seen, in, "tokens_seen")) ||
-	    (status = kvt_json_object(&first, in, "first_token")) ||
-	    (status = kvt_json_object(&prompt, in, "prompt_tokens")) ||
-	    (status = kvt_json_int(&request->first_token, &first, request->id, 0,
-				   KVT_MOST)) ||
-	    (status = kvt_json_int(&request->prompt_tokens, &prompt, request->id, 0,
-				   KVT_MOST)) ||
-	    (status = kvt_json_int(&n, &tokens, request->id, 0, KVT_MOST)) ||
-	    (status = kvt_json_array(&list, &seen, request->id)))
-		return status;
+	kvt_json_object(&tokens, in, "num_tokens");
+	kvt_json_object(&seen, in, "tokens_seen");
+	kvt_json_object(&first, in, "first_token");
+	kvt_json_object(&prompt, in, "prompt_tokens");
+	kvt_json_int(&request->first_token, &first, request->id, 0, KVT_MOST);
+	kvt_json_int(&request->prompt_tokens, &prompt, request->id, 0, KVT_MOST);
+	kvt_json_int(&n, &tokens, request->id, 0, KVT_MOST);
+	kvt_json_array(&list, &seen, request->id);
 	/* recurrent states: one entry a block, the last is where it stands */
-	if (n < 0 && json_array_size(list) &&
-	    (status = kvt_json_int_at(&n, &seen, request->id, list,
-				      json_array_size(list) - 1, 0, KVT_MOST)))
-		return status;
+	if (n < 0 && json_array_size(list))
+		kvt_json_int_at(&n, &seen, request->id, list, json_array_size(list) - 1,
+				0, KVT_MOST);
 	if (n < 0)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: num_tokens lacks request %.64s", in->name,
-				request->id);
+		kvt_json_bad(in, "num_tokens lacks request %.64s", request->id);
 	request->ntokens = n;
-	return KVT_OK;
 }
 
-static enum kvt_status take_token_ids(struct kvt_request *request,
-				      const struct kvt_json *in)
+static void take_token_ids(struct kvt_request *request, const struct kvt_json *in)
 {
 	struct kvt_json object;
 	const json_t *list = NULL;
-	enum kvt_status status;
 	size_t n;
 
-	if ((status = kvt_json_object(&object, in, "token_ids")) ||
-	    (status = kvt_json_array(&list, &object, request->id)) || !list)
-		return status;
+	kvt_json_object(&object, in, "token_ids");
+	kvt_json_array(&list, &object, request->id);
+	if (!list)
+		return;
 	n = json_array_size(list);
 	request->token_ids = calloc(n ? n : 1, sizeof(*request->token_ids));
 	if (!request->token_ids)
-		return kvt_no_memory(in->err, in->name);
-	request->ntoken_ids = (int64_t)n;
-	for (size_t i = 0; i < n; i++) {
+		kvt_json_no_memory(in);
+	else
+		request->ntoken_ids = (int64_t)n;
+	for (size_t i = 0; i < n && !*in->status; i++) {
 		int64_t id = 0;
 
-		status = kvt_json_int_at(&id, &object, request->id, list, i,
-					 INT32_MIN, INT32_MAX);
-		if (status)
-			return status;
+		kvt_json_int_at(&id, &object, request->id, list, i, INT32_MIN, INT32_MAX);
 		request->token_ids[i] = (int32_t)id;
 	}
-	return KVT_OK;
 }
 
-static enum kvt_status take_table(struct kvt_request *request, int g,
-				  const struct kvt_json *tables,
-				  const struct ids *ids)
+static void take_table(struct kvt_request *request, int g, const struct kvt_json *tables,
+		       const struct ids *ids)
 {
 	const json_t *list = NULL;
-	enum kvt_status status;
 	size_t n;
 
-	if ((status = kvt_json_array(&list, tables, request->id)) || !list)
-		return status;
+	kvt_json_array(&list, tables, request->id);
+	if (!list)
+		return;
 	n = json_array_size(list);
 	request->blocks[g] = calloc(n ? n : 1, sizeof(*request->blocks[g]));
 	if (!request->blocks[g])
-		return kvt_no_memory(tables->err, tables->name);
-	request->nblocks[g] = (int64_t)n;
-	for (size_t i = 0; i < n; i++) {
+		kvt_json_no_memory(tables);
+	else
+		request->nblocks[g] = (int64_t)n;
+	for (size_t i = 0; i < n && !*tables->status; i++) {
 		int64_t id = 0, index;
 
-		status = kvt_json_int_at(&id, tables, request->id, list, i, 0,
-					 ids->count < 0 ? UINT32_MAX : KVT_MOST);
-		if (status)
-			return status;
+		kvt_json_int_at(&id, tables, request->id, list, i, 0,
+				ids->count < 0 ? UINT32_MAX : KVT_MOST);
 		index = find_id(ids, id);
 		if (index < 0)
-			return kvt_fail(tables->err, KVT_BAD_INPUT,
-					"%s: request %.64s: block %lld is not in block_ids",
-					tables->name, request->id, LL(id));
+			kvt_json_bad(tables,
+				     "request %.64s: block %lld is not in block_ids",
+				     request->id, LL(id));
 		request->blocks[g][i] = (uint32_t)index;
 	}
-	return KVT_OK;
 }
 
-static enum kvt_status take_holes_of(struct kvt_request *request, int g,
-				     const struct kvt_json *holes)
+static void take_holes_of(struct kvt_request *request, int g,
+			  const struct kvt_json *holes)
 {
 	const json_t *list = NULL;
-	enum kvt_status status = kvt_json_array(&list, holes, request->id);
 
-	for (size_t i = 0; !status && list && i < json_array_size(list); i++) {
+	kvt_json_array(&list, holes, request->id);
+	for (size_t i = 0; !*holes->status && i < json_array_size(list); i++) {
 		const json_t *pair = json_array_get(list, i);
 		int64_t at[2] = { 0, 0 };
 
 		if (json_array_size(pair) != 2)
-			return kvt_fail(holes->err, KVT_BAD_INPUT,
-					"%s: holes of request %.64s are not pairs of positions",
-					holes->name, request->id);
-		for (size_t k = 0; !status && k < 2; k++)
-			status = kvt_json_int_at(&at[k], holes, request->id, pair, k, 0,
-						 KVT_MOST);
-		if (!status && !kvt_request_add_hole(request, g, at[0], at[1]))
-			status = kvt_no_memory(holes->err, holes->name);
+			kvt_json_bad(holes,
+				     "holes of request %.64s are not pairs of positions",
+				     request->id);
+		for (size_t k = 0; k < 2; k++)
+			kvt_json_int_at(&at[k], holes, request->id, pair, k, 0, KVT_MOST);
+		if (!*holes->status && !kvt_request_add_hole(request, g, at[0], at[1]))
+			kvt_json_no_memory(holes);
 	}
-	return status;
 }
 
 /* Positions that requests lack, of a group or of all of them. */
-static enum kvt_status take_holes(struct kvt_snapshot *out, int g,
-				  const struct kvt_json *in, const json_t *groups)
+static void take_holes(struct kvt_snapshot *out, int g, const struct kvt_json *in,
+		       const json_t *groups)
 {
-	struct kvt_json object = { json_array_get(groups, (size_t)g), in->name, in->err };
+	struct kvt_json object = kvt_json_of(in, json_array_get(groups, (size_t)g));
 	struct kvt_json holes;
-	enum kvt_status status = kvt_json_object(&holes, &object, "holes");
 
-	if (!status && !holes.object && out->group[g].tokens_per_slot >= 0)
-		status = kvt_json_object(&holes, in, "holes");
-	for (int64_t r = 0; !status && r < out->nrequests; r++)
-		status = take_holes_of(&out->request[r], g, &holes);
-	return status;
+	kvt_json_object(&holes, &object, "holes");
+	if (!holes.object && out->group[g].tokens_per_slot >= 0)
+		kvt_json_object(&holes, in, "holes");
+	for (int64_t r = 0; r < out->nrequests; r++)
+		take_holes_of(&out->request[r], g, &holes);
 }
 
 /* The tables of a group: its own, or those that hold for all groups. */
-static enum kvt_status take_tables(struct kvt_snapshot *out, int g,
-				   const struct kvt_json *in, const json_t *groups,
-				   const struct ids *ids)
+static void take_tables(struct kvt_snapshot *out, int g, const struct kvt_json *in,
+			const json_t *groups, const struct ids *ids)
 {
-	struct kvt_json object = { json_array_get(groups, (size_t)g), in->name, in->err };
+	struct kvt_json object = kvt_json_of(in, json_array_get(groups, (size_t)g));
 	struct kvt_json tables;
-	enum kvt_status status = kvt_json_object(&tables, &object, "block_table");
 
-	if (!status && !tables.object)
-		status = kvt_json_object(&tables, in, "block_table");
-	for (int64_t r = 0; !status && r < out->nrequests; r++)
-		status = take_table(&out->request[r], g, &tables, ids);
-	return status;
+	kvt_json_object(&tables, &object, "block_table");
+	if (!tables.object)
+		kvt_json_object(&tables, in, "block_table");
+	for (int64_t r = 0; r < out->nrequests; r++)
+		take_table(&out->request[r], g, &tables, ids);
 }
 
 /* ---- all of it ---------------------------------------------------------- */
 
-static enum kvt_status take_names(struct kvt_snapshot *out, json_t *index,
-				  const struct kvt_json *in)
+static void take_names(struct kvt_snapshot *out, json_t *index, const struct kvt_json *in)
 {
 	size_t n = json_object_size(index);
 	const char *name;
 	json_t *value;
 
-	if (n && !(out->request = calloc(n, sizeof(*out->request))))
-		return kvt_no_memory(in->err, in->name);
+	if (*in->status || !n)
+		return;
+	if (!(out->request = calloc(n, sizeof(*out->request)))) {
+		kvt_json_no_memory(in);
+		return;
+	}
 	json_object_foreach(index, name, value) {
 		struct kvt_request *request = &out->request[out->nrequests++];
-		enum kvt_status status;
 
-		if (!(request->id = strdup(name)))
-			return kvt_no_memory(in->err, in->name);
-		if ((status = take_ntokens(request, in)) ||
-		    (status = take_token_ids(request, in)))
-			return status;
+		if (!(request->id = strdup(name))) {
+			kvt_json_no_memory(in);
+			return;
+		}
+		take_ntokens(request, in);
+		take_token_ids(request, in);
 	}
-	return KVT_OK;
 }
 
 /*
  * Its own one must be among its blocks.  One that is said for all groups is that of
  * those which have it: where only used blocks were kept, a group may have used none.
  */
-static enum kvt_status take_null_block(struct kvt_snapshot *out, int g,
-				       const struct kvt_json *in, const json_t *groups,
-				       const struct ids *ids)
+static void take_null_block(struct kvt_snapshot *out, int g, const struct kvt_json *in,
+			    const json_t *groups, const struct ids *ids)
 {
-	struct kvt_json object = { json_array_get(groups, (size_t)g), in->name, in->err };
+	struct kvt_json object = kvt_json_of(in, json_array_get(groups, (size_t)g));
 	int64_t all = -1, own = -2, index;
-	enum kvt_status status;
 
-	if ((status = kvt_json_int(&all, in, "null_block", -1, KVT_MOST)) ||
-	    (status = kvt_json_int(&own, &object, "null_block", -1, KVT_MOST)))
-		return status;
+	kvt_json_int(&all, in, "null_block", -1, KVT_MOST);
+	kvt_json_int(&own, &object, "null_block", -1, KVT_MOST);
 	if (own > -2)
 		all = own;
 	index = all < 0 ? -1 : find_id(ids, all);
 	kvt_set_null(out, g, index);
-	return own < 0 || index >= 0 ? KVT_OK :
-	       kvt_fail(in->err, KVT_BAD_INPUT,
-			"%s: group %s: null block %lld is not in block_ids", in->name,
-			out->group[g].id, LL(own));
+	if (own >= 0 && index < 0)
+		kvt_json_bad(in, "group %s: null block %lld is not in block_ids",
+			     out->group[g].id, LL(own));
 }
 
 /*
  * Tokens a block, where only tokens_seen tells: all states of a request but its
  * last are taken after full blocks.
  */
-static enum kvt_status take_interval(struct kvt_snapshot *out,
-				     const struct kvt_json *in)
+static void take_interval(struct kvt_snapshot *out, const struct kvt_json *in)
 {
 	struct kvt_json seen;
-	enum kvt_status status = kvt_json_object(&seen, in, "tokens_seen");
 	int64_t interval = 0;
 
-	for (int64_t r = 0; !status && r < out->nrequests; r++) {
+	kvt_json_object(&seen, in, "tokens_seen");
+	for (int64_t r = 0; !*in->status && r < out->nrequests; r++) {
 		const json_t *list = NULL;
 		int64_t n = 0;
 
-		status = kvt_json_array(&list, &seen, out->request[r].id);
-		if (!status && json_array_size(list) > 1)
-			status = kvt_json_int_at(&n, &seen, out->request[r].id, list, 0,
-						 1, KVT_MOST);
+		kvt_json_array(&list, &seen, out->request[r].id);
+		if (json_array_size(list) > 1)
+			kvt_json_int_at(&n, &seen, out->request[r].id, list, 0, 1,
+					KVT_MOST);
 		if (n && interval && n != interval)
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: tokens_seen begins with %lld and with %lld",
-					in->name, LL(interval), LL(n));
+			kvt_json_bad(in, "tokens_seen begins with %lld and with %lld",
+				     LL(interval), LL(n));
 		interval = n ? n : interval;
 	}
 	for (int g = 0; g < out->ngroups; g++)
 		if (out->group[g].tokens_per_slot == -1 && out->group[g].block_size < 0)
 			out->group[g].block_size = interval;
-	return status;
 }
 
-enum kvt_status kvt_manifest_requests(struct kvt_snapshot *out,
-				      const struct kvt_json *in,
-				      const json_t *groups)
+void kvt_manifest_requests(struct kvt_snapshot *out, const struct kvt_json *in,
+			   const json_t *groups)
 {
 	json_t *index = json_object();
-	enum kvt_status status;
 
 	if (!index)
-		return kvt_no_memory(in->err, in->name);
-	(void)((status = collect_names(index, in, groups)) ||
-	       (status = take_names(out, index, in)) ||
-	       (status = take_interval(out, in)));
+		kvt_json_no_memory(in);
+	collect_names(index, in, groups);
+	take_names(out, index, in);
+	take_interval(out, in);
 	json_decref(index);
-	for (int g = 0; !status && g < out->ngroups; g++) {
+	for (int g = 0; !*in->status && g < out->ngroups; g++) {
 		struct ids ids;
 
-		(void)((status = read_ids(&ids, &out->group[g], in)) ||
-		       (status = take_tables(out, g, in, groups, &ids)) ||
-		       (status = take_holes(out, g, in, groups)) ||
-		       (status = take_null_block(out, g, in, groups, &ids)));
+		read_ids(&ids, &out->group[g], in);
+		take_tables(out, g, in, groups, &ids);
+		take_holes(out, g, in, groups);
+		take_null_block(out, g, in, groups, &ids);
 		free(ids.id);
 	}
-	if (!status && out->ngroups)
+	if (!*in->status && out->ngroups)
 		kvt_share_null(out);
-	return status;
 }

@@ -186,7 +186,7 @@ static enum kvt_status take_meta(struct kvt_mlx_block *out, const struct source 
 	if (!json_object_get(json, "parent_hash")) {
 		status = kvt_fail(s->err, KVT_BAD_INPUT, "%s has no parent_hash", name);
 	} else {
-		const struct kvt_json meta = { json, name, s->err };
+		const struct kvt_json meta = { json, name, s->err, &status };
 
 		here = hash;
 		(void)((status = kvt_json_int(&here, &meta, "block_hash", INT64_MIN,

@@ -95,9 +95,11 @@ static enum kvt_status set_fact(json_t *object, const char *text, struct kvt_err
 static enum kvt_status set_facts(json_t *root, const struct kvt_config_hints *hints,
 				 struct kvt_error *err)
 {
-	struct kvt_json outer = { root, "--set", err }, in;
-	enum kvt_status status = hints->nset ? kvt_config_text(&in, &outer) : KVT_OK;
+	enum kvt_status status = KVT_OK;
+	struct kvt_json outer = { root, "--set", err, &status }, in;
 
+	if (hints->nset)
+		status = kvt_config_text(&in, &outer);
 	for (int i = 0; !status && i < hints->nset; i++) {
 		int n = (int)strcspn(hints->set[i], "=") + 1;
 
@@ -250,11 +252,11 @@ static enum kvt_status read_config(struct config *c, const struct kvt_json *oute
 static enum kvt_status read_root(struct config *c, json_t *root, const char *name,
 				 struct kvt_error *err)
 {
-	struct kvt_json outer = { root, name, err };
+	enum kvt_status status = KVT_OK;
+	struct kvt_json outer = { root, name, err, &status };
 	const json_t *groups = NULL;
-	enum kvt_status status = kvt_json_array(&groups, &outer, "groups");
 
-	if (status)
+	if (kvt_json_array(&groups, &outer, "groups"))
 		return status;
 	if (groups && !json_object_get(root, "model_type"))
 		return kvt_config_list(c->out, &outer, groups, c->hints);

@@ -172,8 +172,7 @@ static enum kvt_status check_block(const struct kvt_json *in, int64_t layer)
 static enum kvt_status block_heads(int64_t *out, struct config *c, const json_t *list,
 				   int64_t layer, int64_t queries)
 {
-	struct kvt_json block = { json_array_get(list, (size_t)layer), c->in.name,
-				  c->in.err };
+	struct kvt_json block = kvt_json_of(&c->in, json_array_get(list, (size_t)layer));
 	struct kvt_json in;
 	int64_t group = 0;
 	enum kvt_status status;

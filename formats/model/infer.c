@@ -169,20 +169,18 @@ enum kvt_status kvt_config_text(struct kvt_json *out, const struct kvt_json *out
 		"decoder_config",
 	};
 	struct kvt_json in;
-	enum kvt_status status = KVT_OK;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if ((i && (json_object_get(outer->object, "num_hidden_layers") ||
-			   !json_is_object(json_object_get(outer->object, names[i])))) ||
-		    (status = kvt_json_object(&in, outer, names[i])))
+		if ((i && json_object_get(outer->object, "num_hidden_layers")) ||
+		    !json_is_object(json_object_get(outer->object, names[i])))
 			continue;
-		if (!in.object)
-			continue;
+		in = kvt_json_of(outer, json_object_get(outer->object, names[i]));
 		if (!strcmp(names[i], "thinker_config"))
 			return kvt_config_text(out, &in);
 		*out = in;
 		return KVT_OK;
 	}
 	*out = *outer;
-	return status;
+	/* it is none, but may be something else */
+	return kvt_json_object(&in, outer, names[0]);
 }

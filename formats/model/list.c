@@ -54,7 +54,7 @@ static enum kvt_status take_groups(struct kvt_model_config *out,
 				"%s: groups has %zu caches, expected 1 to %d", in->name, n,
 				KVT_MODEL_GROUPS);
 	for (size_t i = 0; !status && i < n; i++) {
-		struct kvt_json object = { json_array_get(groups, i), in->name, in->err };
+		struct kvt_json object = kvt_json_of(in, json_array_get(groups, i));
 
 		if (!json_is_object(object.object))
 			return kvt_fail(in->err, KVT_BAD_INPUT,

@@ -10,6 +10,7 @@
 #include "formats/parse/json.h"
 
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,6 +180,47 @@ enum kvt_status kvt_json_parse_python(json_t **out, const char *text, size_t nby
 	return status;
 }
 
+/* ---- complaints --------------------------------------------------------- */
+
+static enum kvt_status complain(const struct kvt_json *in, enum kvt_status status,
+				const char *format, va_list args)
+{
+	char text[sizeof(in->err->text)];
+
+	if (*in->status)
+		return *in->status;
+	vsnprintf(text, sizeof(text), format, args);
+	return *in->status = kvt_fail(in->err, status, "%s: %s", in->name, text);
+}
+
+enum kvt_status kvt_json_bad(const struct kvt_json *in, const char *format, ...)
+{
+	enum kvt_status status;
+	va_list args;
+
+	va_start(args, format);
+	status = complain(in, KVT_BAD_INPUT, format, args);
+	va_end(args);
+	return status;
+}
+
+enum kvt_status kvt_json_refuse(const struct kvt_json *in, enum kvt_status status,
+				const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	status = complain(in, status, format, args);
+	va_end(args);
+	return status;
+}
+
+enum kvt_status kvt_json_no_memory(const struct kvt_json *in)
+{
+	return *in->status ? *in->status :
+	       (*in->status = kvt_no_memory(in->err, in->name));
+}
+
 /* ---- values ------------------------------------------------------------- */
 
 static const char *type_name(const json_t *value)
@@ -194,81 +236,99 @@ static const char *type_name(const json_t *value)
 	}
 }
 
-/* NULL if absent: files write null for what they do not know. */
+static void wrong_type(const struct kvt_json *in, const char *key, const json_t *value,
+		       const char *expected)
+{
+	kvt_json_bad(in, "%.64s is %s, expected %s", key, type_name(value), expected);
+}
+
+/* NULL if absent: files write null for what they do not know; and after an error. */
 static const json_t *value_of(const struct kvt_json *in, const char *key)
 {
-	const json_t *value = in->object ? json_object_get(in->object, key) : NULL;
+	const json_t *value = in->object && !*in->status ?
+			      json_object_get(in->object, key) : NULL;
 
 	return value && !json_is_null(value) ? value : NULL;
 }
 
-static enum kvt_status wrong_type(const struct kvt_json *in, const char *key,
-				  const json_t *value, const char *expected)
+static const json_t *entry_of(const struct kvt_json *in, const char *key,
+			      const json_t *array, size_t i)
 {
-	return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %.64s is %s, expected %s",
-			in->name, key, type_name(value), expected);
+	const json_t *value = *in->status ? NULL : json_array_get(array, i);
+
+	if (!value)
+		kvt_json_bad(in, "%.64s has %zu entries, expected more", key,
+			     json_array_size(array));
+	return value;
 }
 
+/* 'value' may be NULL in these two: it is absent. */
 static enum kvt_status take_int(int64_t *out, const struct kvt_json *in,
 				const char *key, const json_t *value,
 				int64_t min, int64_t max)
 {
-	int64_t n;
+	int64_t n = json_integer_value(value);
 
-	if (!json_is_integer(value))
-		return wrong_type(in, key, value, "an integer");
-	n = json_integer_value(value);
-	if (n < min || n > max)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %.64s is %lld, expected %lld to %lld", in->name, key,
-				(long long)n, (long long)min, (long long)max);
-	*out = n;
-	return KVT_OK;
+	if (value && !json_is_integer(value))
+		wrong_type(in, key, value, "an integer");
+	else if (value && (n < min || n > max))
+		kvt_json_bad(in, "%.64s is %lld, expected %lld to %lld", key,
+			     (long long)n, (long long)min, (long long)max);
+	else if (value)
+		*out = n;
+	return *in->status;
 }
 
 /* A NUL inside would cut the string short silently. */
 static enum kvt_status take_string(const char **out, const struct kvt_json *in,
 				   const char *key, const json_t *value)
 {
-	const char *s;
+	const char *s = json_string_value(value);
 
-	if (!json_is_string(value))
-		return wrong_type(in, key, value, "a string");
-	s = json_string_value(value);
-	if (strlen(s) != json_string_length(value))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %.64s holds a NUL character", in->name, key);
-	*out = s;
-	return KVT_OK;
+	if (value && !s)
+		wrong_type(in, key, value, "a string");
+	else if (value && strlen(s) != json_string_length(value))
+		kvt_json_bad(in, "%.64s holds a NUL character", key);
+	else if (value)
+		*out = s;
+	return *in->status;
 }
 
 enum kvt_status kvt_json_int(int64_t *out, const struct kvt_json *in,
 			     const char *key, int64_t min, int64_t max)
 {
-	const json_t *value = value_of(in, key);
-
-	return value ? take_int(out, in, key, value, min, max) : KVT_OK;
+	return take_int(out, in, key, value_of(in, key), min, max);
 }
 
 enum kvt_status kvt_json_string(const char **out, const struct kvt_json *in,
 				const char *key)
 {
-	const json_t *value = value_of(in, key);
+	return take_string(out, in, key, value_of(in, key));
+}
 
-	return value ? take_string(out, in, key, value) : KVT_OK;
+enum kvt_status kvt_json_int_at(int64_t *out, const struct kvt_json *in,
+				const char *key, const json_t *array, size_t i,
+				int64_t min, int64_t max)
+{
+	return take_int(out, in, key, entry_of(in, key, array, i), min, max);
+}
+
+enum kvt_status kvt_json_string_at(const char **out, const struct kvt_json *in,
+				   const char *key, const json_t *array, size_t i)
+{
+	return take_string(out, in, key, entry_of(in, key, array, i));
 }
 
 enum kvt_status kvt_json_copy_string(char **out, const struct kvt_json *in,
 				     const char *key)
 {
 	const char *s = NULL;
-	enum kvt_status status;
 	char *copy;
 
-	if ((status = kvt_json_string(&s, in, key)) || !s)
-		return status;
+	if (kvt_json_string(&s, in, key) || !s)
+		return *in->status;
 	if (!(copy = strdup(s)))
-		return kvt_no_memory(in->err, in->name);
+		return kvt_json_no_memory(in);
 	free(*out);
 	*out = copy;
 	return KVT_OK;
@@ -280,10 +340,15 @@ enum kvt_status kvt_json_array(const json_t **out, const struct kvt_json *in,
 	const json_t *value = value_of(in, key);
 
 	if (value && !json_is_array(value))
-		return wrong_type(in, key, value, "an array");
-	if (value)
+		wrong_type(in, key, value, "an array");
+	else if (value)
 		*out = value;
-	return KVT_OK;
+	return *in->status;
+}
+
+struct kvt_json kvt_json_of(const struct kvt_json *in, const json_t *object)
+{
+	return (struct kvt_json){ object, in->name, in->err, in->status };
 }
 
 enum kvt_status kvt_json_object(struct kvt_json *out, const struct kvt_json *in,
@@ -292,34 +357,9 @@ enum kvt_status kvt_json_object(struct kvt_json *out, const struct kvt_json *in,
 	const json_t *value = value_of(in, key);
 
 	if (value && !json_is_object(value))
-		return wrong_type(in, key, value, "an object");
-	*out = (struct kvt_json){ value, in->name, in->err };
-	return KVT_OK;
-}
-
-enum kvt_status kvt_json_int_at(int64_t *out, const struct kvt_json *in,
-				const char *key, const json_t *array, size_t i,
-				int64_t min, int64_t max)
-{
-	const json_t *value = json_array_get(array, i);
-
-	if (!value)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %.64s has %zu entries, expected more", in->name, key,
-				json_array_size(array));
-	return take_int(out, in, key, value, min, max);
-}
-
-enum kvt_status kvt_json_string_at(const char **out, const struct kvt_json *in,
-				   const char *key, const json_t *array, size_t i)
-{
-	const json_t *value = json_array_get(array, i);
-
-	if (!value)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %.64s has %zu entries, expected more", in->name, key,
-				json_array_size(array));
-	return take_string(out, in, key, value);
+		wrong_type(in, key, value, "an object");
+	*out = kvt_json_of(in, json_is_object(value) ? value : NULL);
+	return *in->status;
 }
 
 enum kvt_status kvt_json_only(const struct kvt_json *in, const char *const *known)
@@ -333,8 +373,7 @@ enum kvt_status kvt_json_only(const struct kvt_json *in, const char *const *know
 		while (known[i] && strcmp(known[i], key))
 			i++;
 		if (!known[i])
-			return kvt_fail(in->err, KVT_BAD_INPUT, "%s: unknown key '%.64s'",
-					in->name, key);
+			return kvt_json_bad(in, "unknown key '%.64s'", key);
 	}
-	return KVT_OK;
+	return *in->status;
 }

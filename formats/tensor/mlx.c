@@ -259,7 +259,8 @@ static enum kvt_status read_exact(struct facts *out, const struct source *s,
 /* The hash of the block that one follows. */
 static bool read_parent(int64_t *parent, const char *meta)
 {
-	struct kvt_json in = { NULL, "meta", NULL };
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, "meta", NULL, &status };
 	json_t *json;
 	bool told;
 

@@ -121,7 +121,7 @@ static enum kvt_status take_tensor(struct kvt_tensors *out, const char *name,
 				   const json_t *entry, int64_t ndata,
 				   const struct kvt_json *in)
 {
-	struct kvt_json object = { entry, in->name, in->err };
+	struct kvt_json object = kvt_json_of(in, entry);
 	struct kvt_tensor tensor = { .rank = 0 };
 	enum kvt_status status;
 	int bits;
@@ -157,7 +157,7 @@ static enum kvt_status add_note(struct kvt_tensors *out, const char *key,
 static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entry,
 				     const struct kvt_json *in)
 {
-	struct kvt_json metadata = { entry, in->name, in->err };
+	struct kvt_json metadata = kvt_json_of(in, entry);
 	const char *key, *text;
 	enum kvt_status status;
 	json_t *value;
@@ -242,8 +242,8 @@ enum kvt_status kvt_tensors_parse(struct kvt_tensors *out, const char *text,
 				  int64_t ntext, int64_t ndata, const char *name,
 				  struct kvt_error *err)
 {
-	struct kvt_json in = { NULL, name, err };
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, name, err, &status };
 	json_t *json;
 
 	*out = (struct kvt_tensors){ 0 };

@@ -51,7 +51,7 @@ static enum kvt_status take_either(int64_t *out, const struct kvt_json *in,
 static enum kvt_status take_group(struct kvt_offload_group *out, const json_t *entry,
 				  const struct kvt_json *in)
 {
-	struct kvt_json group = { entry, in->name, in->err };
+	struct kvt_json group = kvt_json_of(in, entry);
 	enum kvt_status status;
 	const char *name;
 
@@ -146,8 +146,8 @@ static enum kvt_status take_config(struct kvt_offload_config *out,
 enum kvt_status kvt_offload_parse(struct kvt_offload_config *out, const char *text,
 				  size_t nbytes, const char *name, struct kvt_error *err)
 {
-	struct kvt_json in = { NULL, name, err };
-	enum kvt_status status;
+	enum kvt_status status = KVT_OK;
+	struct kvt_json in = { NULL, name, err, &status };
 
 	*out = (struct kvt_offload_config){ .tp_size = 1, .pp_size = 1, .pcp_size = 1,
 					    .dcp_size = 1 };
