@@ -12,90 +12,74 @@
 #include "formats/parse/json.h"
 
 /* A number of 0 or more as a whole one of smaller units; null is 0. */
-static enum kvt_status get_figure(int64_t *out, const struct kvt_json *in,
-				  const char *key, double unit)
+static void get_figure(int64_t *out, const struct kvt_json *in, const char *key,
+		       double unit)
 {
 	const json_t *value = json_object_get(in->object, key);
 	double x = json_number_value(value) * unit;
 
 	if (json_is_null(value))
-		return KVT_OK;
+		return;
 	if (!json_is_number(value) || !(x >= 0 && x < 9e18))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: '%s' is not a number of 0 or more", in->name, key);
-	*out = (int64_t)(x + 0.5);
-	return KVT_OK;
+		kvt_json_bad(in, "'%s' is not a number of 0 or more", key);
+	else
+		*out = (int64_t)(x + 0.5);
 }
 
-static enum kvt_status get_overlap(int *out, const struct kvt_json *in)
+static void get_overlap(int *out, const struct kvt_json *in)
 {
 	const json_t *value = json_object_get(in->object, "overlap");
 	const char *word = json_string_value(value);
 	json_int_t k = json_integer_value(value);
 
-	if (word && !strcmp(word, "inf")) {
+	if (word && !strcmp(word, "inf"))
 		*out = KVT_OVERLAP_FULL;
-		return KVT_OK;
-	}
-	if (k != 1 && k != 2 && k != 4)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: 'overlap' is not 1, 2, 4 or \"inf\"", in->name);
-	*out = (int)k;
-	return KVT_OK;
+	else if (k == 1 || k == 2 || k == 4)
+		*out = (int)k;
+	else
+		kvt_json_bad(in, "'overlap' is not 1, 2, 4 or \"inf\"");
 }
 
-static enum kvt_status get_word(char *out, size_t room, const struct kvt_json *in,
-				const char *key)
+static void get_word(char *out, size_t room, const struct kvt_json *in, const char *key)
 {
 	const char *word = NULL;
-	enum kvt_status status = kvt_json_string(&word, in, key);
 
-	if (status || !word)
-		return status;
-	if (snprintf(out, room, "%s", word) >= (int)room)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: '%s' is longer than %zu bytes",
-				in->name, key, room - 1);
-	return KVT_OK;
+	kvt_json_string(&word, in, key);
+	if (word && snprintf(out, room, "%s", word) >= (int)room)
+		kvt_json_bad(in, "'%s' is longer than %zu bytes", key, room - 1);
 }
 
-static enum kvt_status get_quality(enum kvt_quality *out, const struct kvt_json *in)
+static void get_quality(enum kvt_quality *out, const struct kvt_json *in)
 {
 	char word[32] = "given";
-	enum kvt_status status = get_word(word, sizeof(word), in, "quality");
 	int q = 0;
 
-	while (!status && q < KVT_NQUALITIES &&
-	       strcmp(word, kvt_quality_name((enum kvt_quality)q)))
+	get_word(word, sizeof(word), in, "quality");
+	while (q < KVT_NQUALITIES && strcmp(word, kvt_quality_name((enum kvt_quality)q)))
 		q++;
 	if (q == KVT_NQUALITIES)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: there is no quality '%s'", in->name, word);
-	*out = (enum kvt_quality)q;
-	return status;
+		kvt_json_bad(in, "there is no quality '%s'", word);
+	else
+		*out = (enum kvt_quality)q;
 }
 
-static enum kvt_status get_figures(struct kvt_link *link, const struct kvt_json *in)
+static void get_figures(struct kvt_link *link, const struct kvt_json *in)
 {
 	static const char *const needed[] = {
 		"overlap", "setup_us", "op_ns", "rate_gbps",
 	};
-	enum kvt_status status;
 
 	for (size_t i = 0; i < sizeof(needed) / sizeof(needed[0]); i++)
 		if (!json_object_get(in->object, needed[i]))
-			return kvt_fail(in->err, KVT_BAD_INPUT, "%s: there is no '%s'",
-					in->name, needed[i]);
-	if ((status = get_overlap(&link->overlap, in)) ||
-	    (status = get_figure(&link->setup_ns, in, "setup_us", 1e3)) ||
-	    (status = get_figure(&link->op_ps, in, "op_ns", 1e3)) ||
-	    (status = get_figure(&link->rate, in, "rate_gbps", 1e9)) ||
-	    (status = kvt_json_int(&link->slice, in, "slice", 0, INT64_MAX)))
-		return status;
+			kvt_json_bad(in, "there is no '%s'", needed[i]);
+	get_overlap(&link->overlap, in);
+	get_figure(&link->setup_ns, in, "setup_us", 1e3);
+	get_figure(&link->op_ps, in, "op_ns", 1e3);
+	get_figure(&link->rate, in, "rate_gbps", 1e9);
+	kvt_json_int(&link->slice, in, "slice", 0, INT64_MAX);
 	link->post_ps = link->op_ps / 2;
 	if (json_object_get(in->object, "post_ns"))
-		return get_figure(&link->post_ps, in, "post_ns", 1e3);
-	return KVT_OK;
+		get_figure(&link->post_ps, in, "post_ns", 1e3);
 }
 
 enum kvt_status link_parse(struct link_file *out, const char *text, size_t nbytes,
@@ -112,10 +96,11 @@ enum kvt_status link_parse(struct link_file *out, const char *text, size_t nbyte
 		return status;
 	in.object = root;
 	snprintf(out->name, sizeof(out->name), "%.60s", path);
-	if (!(status = get_word(out->name, sizeof(out->name), &in, "name")) &&
-	    !(status = get_word(out->source, sizeof(out->source), &in, "source")) &&
-	    !(status = get_quality(&out->link.quality, &in)) &&
-	    !(status = get_figures(&out->link, &in)))
+	get_word(out->name, sizeof(out->name), &in, "name");
+	get_word(out->source, sizeof(out->source), &in, "source");
+	get_quality(&out->link.quality, &in);
+	get_figures(&out->link, &in);
+	if (!status)
 		status = kvt_link_check(&out->link, err);
 	json_decref(root);
 	return status;

@@ -59,17 +59,14 @@ static const char *const region_keys[] = {
 
 static enum kvt_status missing(const struct kvt_json *in, const char *key)
 {
-	return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s is missing", in->name, key);
+	return kvt_json_bad(in, "%s is missing", key);
 }
 
 static enum kvt_status need_int(int64_t *out, const struct kvt_json *in, const char *key,
 				int64_t min, int64_t max)
 {
-	enum kvt_status status;
-
 	*out = -1;
-	if ((status = kvt_json_int(out, in, key, min, max)))
-		return status;
+	kvt_json_int(out, in, key, min, max);
 	return *out >= 0 ? KVT_OK : missing(in, key);
 }
 
@@ -85,9 +82,9 @@ static enum kvt_status need_address(int64_t *out, const struct kvt_json *in)
 		return need_int(out, in, "base", 0, KVT_MOST_ADDRESS);
 	n = strtoull(text, &end, 16);
 	if (strncmp(text, "0x", 2) || !text[2] || *end || n > KVT_MOST_ADDRESS)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: base is '%.40s', expected a number or a string such as 0x7f0000000000",
-				in->name, text);
+		return kvt_json_bad(in,
+				    "base is '%.40s', expected a number or a string such as 0x7f0000000000",
+				    text);
 	*out = (int64_t)n;
 	return KVT_OK;
 }
@@ -105,8 +102,8 @@ static enum kvt_status take_word(int *out, const struct kvt_json *in, const char
 			*out = i;
 			return KVT_OK;
 		}
-	return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s is '%.40s', expected %s or %s",
-			in->name, key, text, words[0], words[1]);
+	return kvt_json_bad(in, "%s is '%.40s', expected %s or %s", key, text, words[0],
+			    words[1]);
 }
 
 static enum kvt_status take_part(enum kvt_region_part *out, const struct kvt_json *in)
@@ -122,9 +119,8 @@ static enum kvt_status take_part(enum kvt_region_part *out, const struct kvt_jso
 			*out = (enum kvt_region_part)p;
 			return KVT_OK;
 		}
-	return kvt_fail(in->err, KVT_BAD_INPUT,
-			"%s: part is '%.40s', expected kv, k, v or state (recurrent)", in->name,
-			text);
+	return kvt_json_bad(in, "part is '%.40s', expected kv, k, v or state (recurrent)",
+			    text);
 }
 
 static enum kvt_status take_rows(struct kvt_rows *out, const struct kvt_json *in)
@@ -141,9 +137,8 @@ static enum kvt_status take_rows(struct kvt_rows *out, const struct kvt_json *in
 	    (out->blocks - 1) * out->stride <= most - out->base &&
 	    kvt_rows_end(out) <= most)
 		return KVT_OK;
-	return kvt_fail(in->err, KVT_BAD_INPUT,
-			"%s: %lld blocks every %lld bytes end beyond 2^60", in->name,
-			LL(out->blocks), LL(out->stride));
+	return kvt_json_bad(in, "%lld blocks every %lld bytes end beyond 2^60",
+			    LL(out->blocks), LL(out->stride));
 }
 
 /* ---- entries ------------------------------------------------------------ */
@@ -176,14 +171,12 @@ static enum kvt_status take_group(struct reader *r, int64_t i, const struct kvt_
 		return status;
 	for (int64_t k = 0; k < i; k++)
 		if (t->group[k].id == g->id)
-			return kvt_fail(r->err, KVT_BAD_INPUT,
-					"%s: there are two groups of id %lld", in->name,
-					LL(g->id));
+			return kvt_json_bad(in, "there are two groups of id %lld",
+					    LL(g->id));
 	if (g->block_size % g->kernel_size)
-		return kvt_fail(r->err, KVT_BAD_INPUT,
-				"%s: block_size is %lld, expected a multiple of kernel_block_size, which is %lld",
-				in->name, LL(g->block_size),
-				LL(g->kernel_size));
+		return kvt_json_bad(in,
+				    "block_size is %lld, expected a multiple of kernel_block_size, which is %lld",
+				    LL(g->block_size), LL(g->kernel_size));
 	return KVT_OK;
 }
 
@@ -230,19 +223,18 @@ static enum kvt_status take_name(struct reader *r, struct kvt_layer_view *v,
 	return KVT_OK;
 }
 
-static enum kvt_status check_view(const struct reader *r, const struct kvt_layer_view *v,
+static enum kvt_status check_view(const struct kvt_layer_view *v,
 				  const struct kvt_json *in)
 {
 	if (v->at.blocks < v->ratio || v->at.stride > KVT_MOST_ADDRESS / v->ratio)
-		return kvt_fail(r->err, KVT_BAD_INPUT,
-				"%s: %lld blocks of the kernel, expected at least the %lld of one block of the manager",
-				in->name, LL(v->at.blocks), LL(v->ratio));
+		return kvt_json_bad(in,
+				    "%lld blocks of the kernel, expected at least the %lld of one block of the manager",
+				    LL(v->at.blocks), LL(v->ratio));
 	if (v->at.blocks > 1 && v->padded > v->at.stride)
-		return kvt_fail(r->err, KVT_BAD_INPUT,
-				"%s: %s is %lld, expected at most the stride, which is %lld",
-				in->name,
-				v->padded > v->at.len ? "padded_block_len" : "block_len",
-				LL(v->padded), LL(v->at.stride));
+		return kvt_json_bad(in,
+				    "%s is %lld, expected at most the stride, which is %lld",
+				    v->padded > v->at.len ? "padded_block_len" :
+				    "block_len", LL(v->padded), LL(v->at.stride));
 	return KVT_OK;
 }
 
@@ -266,13 +258,13 @@ static enum kvt_status take_layer(struct reader *r, int64_t i, const struct kvt_
 		return status;
 	v->shares = shares != NULL;
 	if (v->heads && t->tp_size > 1 && !json_object_get(in->object, "first_head"))
-		return kvt_fail(r->err, KVT_BAD_INPUT,
-				"%s: first_head is missing: which heads of the model has rank %lld?",
-				in->name, LL(t->tp_rank));
+		return kvt_json_bad(in,
+				    "first_head is missing: which heads of the model has rank %lld?",
+				    LL(t->tp_rank));
 	v->ratio = ratio_of(t, v->group);
 	for (int64_t k = 0; k < i; k++)
 		v->nth += t->layer[k].layer == v->layer && t->layer[k].part == v->part;
-	return check_view(r, v, in);
+	return check_view(v, in);
 }
 
 static int by_number(const void *a, const void *b)
@@ -293,23 +285,22 @@ static enum kvt_status take_members(struct reader *r, struct kvt_registered *reg
 	region->layer = member;
 	region->nlayers = (int64_t)json_array_size(list);
 	if (!status && r->nmembers + region->nlayers > KVT_MOST_MEMBERS)
-		return kvt_fail(r->err, KVT_BAD_INPUT,
-				"%s: more than %d layers of regions", in->name, KVT_MOST_MEMBERS);
+		return kvt_json_bad(in, "more than %d layers of regions",
+				    KVT_MOST_MEMBERS);
 	for (int64_t k = 0; !status && k < region->nlayers; k++) {
 		if ((status = kvt_json_string_at(&name, in, "layers", list, (size_t)k)))
 			return status;
 		if (!(number = json_object_get(r->numbers, name)))
-			return kvt_fail(r->err, KVT_BAD_INPUT,
-					"%s: '%.100s' is none of the table's layers",
-					in->name, name);
+			return kvt_json_bad(in, "'%.100s' is none of the table's layers",
+					    name);
 		member[k] = json_integer_value(number);
 	}
 	r->nmembers += region->nlayers;
 	qsort(member, (size_t)region->nlayers, sizeof(*member), by_number);
 	for (int64_t k = 1; !status && k < region->nlayers; k++)
 		if (member[k] == member[k - 1])
-			return kvt_fail(r->err, KVT_BAD_INPUT, "%s: names '%.100s' twice",
-					in->name, r->out->table.name[member[k]]);
+			return kvt_json_bad(in, "names '%.100s' twice",
+					    r->out->table.name[member[k]]);
 	return status;
 }
 
@@ -347,9 +338,8 @@ static enum kvt_status take_region(struct reader *r, int64_t i, const struct kvt
 		return status;
 	region->manager = ids == 1;
 	if (ids < 0 && ids_matter(&r->out->table, region))
-		return kvt_fail(r->err, KVT_BAD_INPUT,
-				"%s: ids is missing: do the ids of its blocks count kernel blocks or the manager's?",
-				in->name);
+		return kvt_json_bad(in,
+				    "ids is missing: do the ids of its blocks count kernel blocks or the manager's?");
 	return KVT_OK;
 }
 
@@ -394,9 +384,9 @@ static enum kvt_status take_head(struct kvt_region_table *t, const struct kvt_js
 	if ((status = need_int(&version, in, "kvtool_regions", 0, INT32_MAX)))
 		return status;
 	if (version != VERSION)
-		return kvt_fail(in->err, KVT_UNSUPPORTED,
-				"%s: is of version %lld, this kvtool reads version %d",
-				in->name, LL(version), VERSION);
+		return kvt_json_refuse(in, KVT_UNSUPPORTED,
+				       "is of version %lld, this kvtool reads version %d",
+				       LL(version), VERSION);
 	t->tp_size = 1;
 	if ((status = kvt_json_only(in, top_keys)) ||
 	    (status = kvt_json_string(&t->engine, in, "engine")) ||

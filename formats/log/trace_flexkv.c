@@ -136,8 +136,7 @@ static enum kvt_status need(const json_t **out, const struct kvt_json *data,
 	enum kvt_status status = kvt_json_array(out, data, key);
 
 	return status || *out ? status :
-	       kvt_fail(data->err, KVT_BAD_INPUT, "%s: there is no '%s'", data->name,
-			key);
+	       kvt_json_bad(data, "there is no '%s'", key);
 }
 
 static enum kvt_status take_request(struct kvt_trace *trace, struct trace_tasks *t,

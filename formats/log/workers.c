@@ -71,9 +71,8 @@ static enum kvt_status find_kind(enum kvt_event_kind *out, const struct kvt_json
 			*out = tells[i].kind;
 			return kvt_json_only(in, keys_of[*out]);
 		}
-	return kvt_fail(in->err, KVT_BAD_INPUT,
-			"%s: expected a worker, workers, output, aggregated, scheduler_output or awaited",
-			in->name);
+	return kvt_json_bad(in,
+			    "expected a worker, workers, output, aggregated, scheduler_output or awaited");
 }
 
 /* ---- values ------------------------------------------------------------- */
@@ -83,52 +82,37 @@ struct lists {
 	const json_t *ids[KVT_NDIRECTIONS], *failed, *blocks, *fresh;
 };
 
-static enum kvt_status take_ids(const json_t **out, const char *key,
-				const struct kvt_json *in)
+static void take_ids(const json_t **out, const char *key, const struct kvt_json *in)
 {
 	const json_t *list = NULL;
-	enum kvt_status status;
-	const char *id;
 
-	if ((status = kvt_json_array(&list, in, key)))
-		return status;
+	kvt_json_array(&list, in, key);
 	for (size_t i = 0; i < json_array_size(list); i++) {
-		if ((status = kvt_json_string_at(&id, in, key, list, i)))
-			return status;
+		const char *id = "";
+
+		kvt_json_string_at(&id, in, key, list, i);
 		if (!*id)
-			return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s has an empty id",
-					in->name, key);
+			kvt_json_bad(in, "%s has an empty id", key);
 	}
 	*out = list;
-	return KVT_OK;
 }
 
-static enum kvt_status take_directions(struct lists *out, const struct kvt_json *in)
+static void take_directions(struct lists *out, const struct kvt_json *in)
 {
-	enum kvt_status status = KVT_OK;
-
-	for (int d = 0; !status && d < KVT_NDIRECTIONS; d++)
-		status = take_ids(&out->ids[d],
-				  kvt_direction_name((enum kvt_direction)d), in);
-	return status;
+	for (int d = 0; d < KVT_NDIRECTIONS; d++)
+		take_ids(&out->ids[d], kvt_direction_name((enum kvt_direction)d), in);
 }
 
-static enum kvt_status take_lists(struct lists *out, const struct kvt_json *in)
+static void take_lists(struct lists *out, const struct kvt_json *in)
 {
 	static const char key[] = "invalid_block_ids";
-	const json_t *list = NULL;
-	enum kvt_status status;
 	int64_t block;
 
-	if ((status = take_directions(out, in)) ||
-	    (status = take_ids(&out->failed, "failed_recving", in)) ||
-	    (status = kvt_json_array(&list, in, key)))
-		return status;
-	for (size_t i = 0; i < json_array_size(list); i++)
-		if ((status = kvt_json_int_at(&block, in, key, list, i, 0, INT64_MAX)))
-			return status;
-	out->blocks = list;
-	return KVT_OK;
+	take_directions(out, in);
+	take_ids(&out->failed, "failed_recving", in);
+	kvt_json_array(&out->blocks, in, key);
+	for (size_t i = 0; i < json_array_size(out->blocks); i++)
+		kvt_json_int_at(&block, in, key, out->blocks, i, 0, INT64_MAX);
 }
 
 /* Ids are strings, or objects that have them as "req_id". */
@@ -177,83 +161,67 @@ static enum kvt_status keep_lists(struct kvt_log_line *out, const struct lists *
 static enum kvt_status need_int(int64_t *out, const struct kvt_json *in, const char *key,
 				int64_t min, int64_t max)
 {
-	enum kvt_status status;
-
 	*out = -1;
-	if ((status = kvt_json_int(out, in, key, min, max)))
-		return status;
-	return *out >= 0 ? KVT_OK :
-	       kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s is missing", in->name, key);
+	kvt_json_int(out, in, key, min, max);
+	return *out >= 0 ? KVT_OK : kvt_json_bad(in, "%s is missing", key);
 }
 
 /* Only the absence of an output says anything. */
-static enum kvt_status take_output(const struct kvt_json *in)
+static void take_output(const struct kvt_json *in)
 {
-	const json_t *value = json_object_get(in->object, "output");
-
-	if (json_is_false(value))
-		return KVT_OK;
-	return kvt_fail(in->err, KVT_BAD_INPUT, "%s: output is not false", in->name);
+	if (!json_is_false(json_object_get(in->object, "output")))
+		kvt_json_bad(in, "output is not false");
 }
 
 /* The new requests of a scheduler output, and what the engine waits for. */
-static enum kvt_status take_scheduled(struct lists *lists, const struct kvt_json *in)
+static void take_scheduled(struct lists *lists, const struct kvt_json *in)
 {
 	struct kvt_json awaited;
-	enum kvt_status status;
 
 	lists->fresh = json_object_get(json_object_get(in->object, "scheduler_output"),
 				       "scheduled_new_reqs");
-	if ((status = kvt_json_object(&awaited, in, "awaited")) || !awaited.object ||
-	    (status = kvt_json_only(&awaited, awaited_keys)))
-		return status;
-	return take_directions(lists, &awaited);
+	kvt_json_object(&awaited, in, "awaited");
+	kvt_json_only(&awaited, awaited_keys);
+	take_directions(lists, &awaited);
 }
 
 /* Of a log that does not say it, it is what the engine takes by default. */
-static enum kvt_status take_head(struct kvt_worker_event *out, const struct kvt_json *in)
+static void take_head(struct kvt_worker_event *out, const struct kvt_json *in)
 {
-	enum kvt_status status;
-
-	if ((status = need_int(&out->workers, in, "workers", 1, KVT_MAX_WORKERS)))
-		return status;
 	out->output_rank = -1;
-	return kvt_json_int(&out->output_rank, in, "output_rank", 0, out->workers - 1);
+	if (!need_int(&out->workers, in, "workers", 1, KVT_MAX_WORKERS))
+		kvt_json_int(&out->output_rank, in, "output_rank", 0, out->workers - 1);
 }
 
-static enum kvt_status take(struct kvt_worker_event *out, struct lists *lists,
-			    const struct kvt_json *in)
+static void take(struct kvt_worker_event *out, struct lists *lists,
+		 const struct kvt_json *in)
 {
-	const int64_t most = INT32_MAX;
 	struct kvt_json aggregated;
-	enum kvt_status status;
 
-	if ((status = find_kind(&out->kind, in)))
-		return status;
+	if (find_kind(&out->kind, in))
+		return;
 	if (out->kind == KVT_EVENT_HEAD)
-		status = take_head(out, in);
+		take_head(out, in);
 	else
-		status = need_int(&out->step, in, "step", 0, INT64_MAX - 1);
-	if (!status && out->kind == KVT_EVENT_WORKER)
-		status = need_int(&out->worker, in, "worker", 0, KVT_MAX_WORKERS - 1);
-	if (!status)
-		status = kvt_json_int(&out->expected, in, "expected_finished_count", 0,
-				      most);
-	if (!status && json_object_get(in->object, "output")) {
-		status = take_output(in);
+		need_int(&out->step, in, "step", 0, INT64_MAX - 1);
+	if (out->kind == KVT_EVENT_WORKER)
+		need_int(&out->worker, in, "worker", 0, KVT_MAX_WORKERS - 1);
+	kvt_json_int(&out->expected, in, "expected_finished_count", 0, INT32_MAX);
+	if (json_object_get(in->object, "output")) {
+		take_output(in);
 		out->silent = out->kind == KVT_EVENT_WORKER;
 	}
-	if (!status && out->kind == KVT_EVENT_WORKER)
-		status = take_lists(lists, in);
-	if (!status)
-		status = kvt_extras_check(in->object, in->name, in->err);
-	if (!status && out->kind == KVT_EVENT_SCHEDULED)
-		status = take_scheduled(lists, in);
-	if (!status && out->kind == KVT_EVENT_AGGREGATED &&
-	    !(status = kvt_json_object(&aggregated, in, "aggregated")) &&
-	    !(status = kvt_json_only(&aggregated, set_keys)))
-		status = take_lists(lists, &aggregated);
-	return status;
+	if (out->kind == KVT_EVENT_WORKER)
+		take_lists(lists, in);
+	if (!*in->status)
+		*in->status = kvt_extras_check(in->object, in->name, in->err);
+	if (out->kind == KVT_EVENT_SCHEDULED)
+		take_scheduled(lists, in);
+	if (out->kind == KVT_EVENT_AGGREGATED) {
+		kvt_json_object(&aggregated, in, "aggregated");
+		kvt_json_only(&aggregated, set_keys);
+		take_lists(lists, &aggregated);
+	}
 }
 
 /* ---- a line ------------------------------------------------------------- */
@@ -272,8 +240,8 @@ enum kvt_status kvt_log_parse(struct kvt_log_line *out, const char *text, size_t
 	in.object = json;
 	line.json = json;
 	line.event.json = json;
-	if ((status = take(&line.event, &lists, &in)) ||
-	    (status = keep_lists(&line, &lists, err))) {
+	take(&line.event, &lists, &in);
+	if (status || (status = keep_lists(&line, &lists, err))) {
 		json_decref(json);
 		return status;
 	}
