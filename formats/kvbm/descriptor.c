@@ -65,9 +65,8 @@ static enum kvt_status custom_axes(char axes[8], const json_t *value,
 			}
 	}
 	if (n != 4 || json_array_size(list) != 4)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: a custom kv_block_layout is not an order of Layer, Outer, Page and Head",
-				in->name);
+		return kvt_json_bad(in,
+				    "a custom kv_block_layout is not an order of Layer, Outer, Page and Head");
 	strcpy(axes + 4, "D");
 	return KVT_OK;
 }
@@ -87,9 +86,9 @@ static enum kvt_status block_axes(char axes[8], const struct kvt_json *details)
 			strcpy(axes, orders[i].axes);
 			return KVT_OK;
 		}
-	return kvt_fail(details->err, KVT_UNSUPPORTED,
-			"%s: kv_block_layout is '%.40s', which is not known", details->name,
-			name ? name : "not a text");
+	return kvt_json_refuse(details, KVT_UNSUPPORTED,
+			       "kv_block_layout is '%.40s', which is not known",
+			       name ? name : "not a text");
 }
 
 /* The axes of the file, blocks and all; content that is one has no K. */
@@ -125,28 +124,26 @@ static enum kvt_status take_details(struct kvt_kvbm *out, const struct kvt_json 
 	    (status = kvt_json_object(&apart, &details, "LayerSeparate")))
 		return status;
 	if (!whole.object == !apart.object)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: layout_type_details is neither FullyContiguous nor LayerSeparate",
-				in->name);
+		return kvt_json_bad(in,
+				    "layout_type_details is neither FullyContiguous nor LayerSeparate");
 	out->separate = apart.object != NULL;
 	if ((status = block_axes(axes, out->separate ? &apart : &whole)) ||
 	    (status = kvt_json_string(&dim, &apart, "block_dim")))
 		return status;
 	second = dim && !strcmp(dim, "BlockIsSecondDim");
 	if (out->separate && !second && (!dim || strcmp(dim, "BlockIsFirstDim")))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: block_dim is '%.40s', expected BlockIsFirstDim or BlockIsSecondDim",
-				in->name, dim ? dim : "missing");
+		return kvt_json_bad(in,
+				    "block_dim is '%.40s', expected BlockIsFirstDim or BlockIsSecondDim",
+				    dim ? dim : "missing");
 	if (out->separate && axes[0] && strncmp(axes, "LK", 2))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: separate layers can have only NHD or HND order", in->name);
+		return kvt_json_bad(in, "separate layers can have only NHD or HND order");
 	join_axes(out, axes, second);
 	return KVT_OK;
 }
 
 /* ---- numbers ------------------------------------------------------------ */
 
-static enum kvt_status take_config(struct kvt_kvbm *out, const struct kvt_json *config)
+static void take_config(struct kvt_kvbm *out, const struct kvt_json *config)
 {
 	const struct {
 		const char *key;
@@ -164,51 +161,42 @@ static enum kvt_status take_config(struct kvt_kvbm *out, const struct kvt_json *
 	enum { REQUIRED = 6 };
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		enum kvt_status status = kvt_json_int(rows[i].out, config, rows[i].key, 1,
-						      rows[i].most);
-
-		if (status)
-			return status;
+		kvt_json_int(rows[i].out, config, rows[i].key, 1, rows[i].most);
 		if (i < REQUIRED && !*rows[i].out)
-			return kvt_fail(config->err, KVT_BAD_INPUT, "%s: %s is missing",
-					config->name, rows[i].key);
+			kvt_json_bad(config, "%s is missing", rows[i].key);
 	}
-	return KVT_OK;
 }
 
-static enum kvt_status take_regions(struct kvt_kvbm *out, const struct kvt_json *in)
+static void take_regions(struct kvt_kvbm *out, const struct kvt_json *in)
 {
 	const json_t *list = NULL;
-	enum kvt_status status = kvt_json_array(&list, in, "memory_descriptors");
-	struct kvt_json first = kvt_json_of(in, json_array_get(list, 0));
+	struct kvt_json first;
 
-	if (status || !list)
-		return status;
-	if (!json_is_object(first.object))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: memory_descriptors has an entry that is not an object",
-				in->name);
-	return kvt_json_int(&out->region, &first, "size", 0, INT64_MAX);
+	kvt_json_array(&list, in, "memory_descriptors");
+	first = kvt_json_of(in, json_array_get(list, 0));
+	if (list && !json_is_object(first.object))
+		kvt_json_bad(in, "memory_descriptors has an entry that is not an object");
+	kvt_json_int(&out->region, &first, "size", 0, INT64_MAX);
 }
 
-static enum kvt_status take_descriptor(struct kvt_kvbm *out, const struct kvt_json *in)
+static void take_descriptor(struct kvt_kvbm *out, const struct kvt_json *in)
 {
 	struct kvt_json config;
 	int64_t version = -1;
-	enum kvt_status status;
 
-	if ((status = kvt_json_int(&version, in, "version", 0, INT64_MAX)) ||
-	    (status = kvt_json_object(&config, in, "layout_config")))
-		return status;
-	if (!config.object && version < 0)
-		return take_config(out, in);
+	kvt_json_int(&version, in, "version", 0, INT64_MAX);
+	kvt_json_object(&config, in, "layout_config");
+	if (!config.object && version < 0) {
+		take_config(out, in);
+		return;
+	}
 	if (version != 1)
-		return kvt_fail(in->err, version < 0 ? KVT_BAD_INPUT : KVT_UNSUPPORTED,
-				"%s: version of the descriptor is %lld, expected 1", in->name,
+		kvt_json_refuse(in, version < 0 ? KVT_BAD_INPUT : KVT_UNSUPPORTED,
+				"version of the descriptor is %lld, expected 1",
 				LL(version));
-	if ((status = take_config(out, &config)) || (status = take_details(out, in)))
-		return status;
-	return take_regions(out, in);
+	take_config(out, &config);
+	take_details(out, in);
+	take_regions(out, in);
 }
 
 enum kvt_status kvt_kvbm_parse(struct kvt_kvbm *out, const char *text, size_t nbytes,
@@ -222,7 +210,7 @@ enum kvt_status kvt_kvbm_parse(struct kvt_kvbm *out, const char *text, size_t nb
 	if ((status = kvt_json_parse(&json, text, nbytes, name, err)))
 		return status;
 	in.object = json;
-	status = take_descriptor(out, &in);
+	take_descriptor(out, &in);
 	json_decref(json);
 	return status;
 }

@@ -294,8 +294,7 @@ static enum kvt_status gds_shape(struct said *out, const struct kvt_json *in,
 	enum kvt_status status;
 
 	if (n < 1 || n > 4)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %s has %zu extents, expected 1 to 4", in->name, key, n);
+		return kvt_json_bad(in, "%s has %zu extents, expected 1 to 4", key, n);
 	for (size_t i = 0; i < n; i++)
 		if ((status = kvt_json_int_at(&out->shape[i], in, key, array, i, 0,
 					      INT64_MAX)))
@@ -312,16 +311,15 @@ static enum kvt_status gds_arrays(struct kvt_lmcache_header *h, const struct kvt
 	enum kvt_status status;
 
 	if (n < 1 || n > KVT_MAX_GROUPS || n != json_array_size(dtypes))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %zu shapes and %zu dtypes, expected as many, 1 to %d",
-				in->name, n, json_array_size(dtypes), KVT_MAX_GROUPS);
+		return kvt_json_bad(in,
+				    "%zu shapes and %zu dtypes, expected as many, 1 to %d",
+				    n, json_array_size(dtypes), KVT_MAX_GROUPS);
 	for (size_t i = 0; i < n; i++) {
 		struct said said = { .rank = 0 };
 		const char *dtype = NULL;
 
 		if (!json_is_array(json_array_get(shapes, i)))
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: shapes[%zu] is not an array", in->name, i);
+			return kvt_json_bad(in, "shapes[%zu] is not an array", i);
 		if ((status = kvt_json_string_at(&dtype, in, "dtypes", dtypes, i)) ||
 		    (status = gds_dtype(&said.dtype, dtype, in->name, in->err)) ||
 		    (status = gds_shape(&said, in, "shapes",
@@ -342,10 +340,10 @@ static enum kvt_status gds_version(const struct kvt_json *in)
 	    (status = kvt_json_string(&version, &metadata, "lmcache_version")))
 		return status;
 	if (!version || strcmp(version, "1"))
-		return kvt_fail(in->err, version ? KVT_UNSUPPORTED : KVT_BAD_INPUT,
-				"%s: lmcache_version is %s%.20s%s, expected '1'", in->name,
-				version ? "'" : "", version ? version : "missing",
-				version ? "'" : "");
+		return kvt_json_refuse(in, version ? KVT_UNSUPPORTED : KVT_BAD_INPUT,
+				       "lmcache_version is %s%.20s%s, expected '1'",
+				       version ? "'" : "", version ? version : "missing",
+				       version ? "'" : "");
 	return KVT_OK;
 }
 
@@ -358,9 +356,8 @@ static enum kvt_status gds_payload(int64_t *out, const struct kvt_json *in)
 	if ((status = kvt_json_array(&offsets, in, "data_offsets")))
 		return status;
 	if (json_array_size(offsets) != 2)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: data_offsets has %zu numbers, expected 2", in->name,
-				json_array_size(offsets));
+		return kvt_json_bad(in, "data_offsets has %zu numbers, expected 2",
+				    json_array_size(offsets));
 	if ((status = kvt_json_int_at(&begin, in, "data_offsets", offsets, 0, 0, 0)))
 		return status;
 	return kvt_json_int_at(out, in, "data_offsets", offsets, 1, 0, INT64_MAX);
@@ -375,7 +372,7 @@ static enum kvt_status gds_tensor(struct kvt_lmcache_header *h, int64_t *payload
 	enum kvt_status status;
 
 	if (!json_object_get(in->object, "fmt"))
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: fmt is missing", in->name);
+		return kvt_json_bad(in, "fmt is missing");
 	if ((status = gds_version(in)) || (status = gds_payload(payload, in)) ||
 	    (status = kvt_json_int(&h->fmt, in, "fmt", INT32_MIN, INT32_MAX)) ||
 	    (status = check_fmt(h->fmt, in->name, in->err)) ||

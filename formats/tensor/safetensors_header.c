@@ -51,9 +51,9 @@ static enum kvt_status take_type(struct kvt_tensor *out, int *bits,
 		if (!strcmp(type, others[i].name))
 			*bits = others[i].bits;
 	if (!*bits)
-		return kvt_fail(in->err, KVT_UNSUPPORTED,
-				"%s: tensor %.100s has dtype %.40s", in->name, out->name,
-				type ? type : "(none)");
+		return kvt_json_refuse(in, KVT_UNSUPPORTED,
+				       "tensor %.100s has dtype %.40s", out->name,
+				       type ? type : "(none)");
 	snprintf(out->type, sizeof(out->type), "%s", type);
 	return KVT_OK;
 }
@@ -66,9 +66,8 @@ static enum kvt_status take_shape(struct kvt_tensor *out, const struct kvt_json 
 	if (status)
 		return status;
 	if (!shape || json_array_size(shape) > KVT_TENSOR_MAX_RANK)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s has %s", in->name, out->name,
-				shape ? "more than 32 axes" : "no shape");
+		return kvt_json_bad(in, "tensor %.100s has %s", out->name,
+				    shape ? "more than 32 axes" : "no shape");
 	for (; (size_t)out->rank < json_array_size(shape); out->rank++)
 		if ((status = kvt_json_int_at(&out->shape[out->rank], in, "shape", shape,
 					      (size_t)out->rank, 0, INT64_MAX)))
@@ -89,9 +88,8 @@ static enum kvt_status take_offsets(struct kvt_tensor *out, const struct kvt_jso
 				      out->begin, ndata)))
 		return status;
 	if (json_array_size(offsets) != 2)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s has %zu data_offsets, expected 2",
-				in->name, out->name, json_array_size(offsets));
+		return kvt_json_bad(in, "tensor %.100s has %zu data_offsets, expected 2",
+				    out->name, json_array_size(offsets));
 	return KVT_OK;
 }
 
@@ -109,11 +107,11 @@ static enum kvt_status check_size(const struct kvt_tensor *t, int bits,
 	if (empty)
 		n = 0;
 	if (overflow || n % 8 || n / 8 != t->end - t->begin)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: tensor %.100s has %lld bytes, but its shape and type make %lld%s",
-				in->name, t->name, (long long)(t->end - t->begin),
-				overflow ? INT64_MAX : (long long)(n / 8),
-				overflow ? " or more" : n % 8 ? " and a part" : "");
+		return kvt_json_bad(in,
+				    "tensor %.100s has %lld bytes, but its shape and type make %lld%s",
+				    t->name, (long long)(t->end - t->begin),
+				    overflow ? INT64_MAX : (long long)(n / 8),
+				    overflow ? " or more" : n % 8 ? " and a part" : "");
 	return KVT_OK;
 }
 
@@ -127,11 +125,10 @@ static enum kvt_status take_tensor(struct kvt_tensors *out, const char *name,
 	int bits;
 
 	if (!json_is_object(entry) || !*name || strlen(name) > MAX_NAME)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: header entry '%.100s' describes no tensor",
-				in->name, name);
+		return kvt_json_bad(in, "header entry '%.100s' describes no tensor",
+				    name);
 	if (!(tensor.name = strdup(name)))
-		return kvt_no_memory(in->err, in->name);
+		return kvt_json_no_memory(in);
 	/* from here on the name is freed with the list */
 	out->tensor[out->count++] = tensor;
 	if ((status = take_type(&tensor, &bits, &object)) ||
@@ -151,7 +148,7 @@ static enum kvt_status add_note(struct kvt_tensors *out, const char *key,
 	struct kvt_note *note = &out->note[out->nnotes++];
 
 	*note = (struct kvt_note){ strdup(key), strdup(text) };
-	return note->name && note->text ? KVT_OK : kvt_no_memory(in->err, in->name);
+	return note->name && note->text ? KVT_OK : kvt_json_no_memory(in);
 }
 
 static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entry,
@@ -163,15 +160,14 @@ static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entr
 	json_t *value;
 
 	if (!json_is_object(entry))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: __metadata__ is not an object", in->name);
+		return kvt_json_bad(in, "__metadata__ is not an object");
 	if (!(out->note = calloc(json_object_size(entry) + 1, sizeof(*out->note))))
-		return kvt_no_memory(in->err, in->name);
+		return kvt_json_no_memory(in);
 	json_object_foreach((json_t *)entry, key, value) {
 		if (!json_is_string(value))
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: __metadata__ entry %.60s is not a string",
-					in->name, key);
+			return kvt_json_bad(in,
+					    "__metadata__ entry %.60s is not a string",
+					    key);
 		if (strcmp(key, "kvtool")) {
 			if ((status = add_note(out, key, json_string_value(value), in)))
 				return status;
@@ -180,7 +176,7 @@ static enum kvt_status take_metadata(struct kvt_tensors *out, const json_t *entr
 		if ((status = kvt_json_string(&text, &metadata, key)))
 			return status;
 		if (!(out->manifest = strdup(text)))
-			return kvt_no_memory(in->err, in->name);
+			return kvt_json_no_memory(in);
 	}
 	return KVT_OK;
 }
@@ -224,7 +220,7 @@ static enum kvt_status take_header(struct kvt_tensors *out, int64_t ndata,
 	json_t *entry;
 
 	if (!(out->tensor = calloc(n ? n : 1, sizeof(*out->tensor))))
-		return kvt_no_memory(in->err, in->name);
+		return kvt_json_no_memory(in);
 	json_object_foreach((json_t *)in->object, name, entry) {
 		if (!strcmp(name, "__metadata__"))
 			status = take_metadata(out, entry, in);

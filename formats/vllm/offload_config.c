@@ -31,116 +31,91 @@ enum { MAX_BLOCKS_PER_FILE = 1 << 20, MIN_HASH = 6 };
 /* ---- the config --------------------------------------------------------- */
 
 /* Keys changed their names; both at once contradict each other. */
-static enum kvt_status take_either(int64_t *out, const struct kvt_json *in,
-				   const char *key, const char *other, int64_t max)
+static void take_either(int64_t *out, const struct kvt_json *in, const char *key,
+			const char *other, int64_t max)
 {
 	int64_t a = -1, b = -1;
-	enum kvt_status status;
 
-	if ((status = kvt_json_int(&a, in, key, 1, max)) ||
-	    (status = kvt_json_int(&b, in, other, 1, max)))
-		return status;
+	kvt_json_int(&a, in, key, 1, max);
+	kvt_json_int(&b, in, other, 1, max);
 	if (a >= 0 && b >= 0 && a != b)
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: %s is %lld, but %s is %lld",
-				in->name, key, (long long)a, other, (long long)b);
+		kvt_json_bad(in, "%s is %lld, but %s is %lld", key, (long long)a, other,
+			     (long long)b);
 	if (a >= 0 || b >= 0)
 		*out = a >= 0 ? a : b;
-	return KVT_OK;
 }
 
-static enum kvt_status take_group(struct kvt_offload_group *out, const json_t *entry,
-				  const struct kvt_json *in)
+static void take_group(struct kvt_offload_group *out, const json_t *entry,
+		       const struct kvt_json *in)
 {
-	struct kvt_json group = kvt_json_of(in, entry);
-	enum kvt_status status;
+	const struct kvt_json group = kvt_json_of(in, entry);
 	const char *name;
 
 	if (!json_is_object(entry))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: kv_cache_groups has an entry that is not an object", in->name);
-	if ((status = take_either(&out->block_size, &group, "block_size",
-				  "tokens_per_block", 1 << 24)) ||
-	    (status = kvt_json_array(&out->layers, &group, "layer_names")))
-		return status;
+		kvt_json_bad(in, "kv_cache_groups has an entry that is not an object");
+	take_either(&out->block_size, &group, "block_size", "tokens_per_block", 1 << 24);
+	kvt_json_array(&out->layers, &group, "layer_names");
 	out->nlayers = (int64_t)json_array_size(out->layers);
 	if (!out->block_size || !out->nlayers)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: a group has no %s", in->name,
-				out->block_size ? "layer_names" : "block_size");
-	for (int64_t i = 0; !status && i < out->nlayers; i++)
-		status = kvt_json_string_at(&name, &group, "layer_names", out->layers,
-					    (size_t)i);
-	return status;
+		kvt_json_bad(in, "a group has no %s",
+			     out->block_size ? "layer_names" : "block_size");
+	for (int64_t i = 0; i < out->nlayers; i++)
+		kvt_json_string_at(&name, &group, "layer_names", out->layers, (size_t)i);
 }
 
-static enum kvt_status take_groups(struct kvt_offload_config *out,
-				   const struct kvt_json *in)
+static void take_groups(struct kvt_offload_config *out, const struct kvt_json *in)
 {
 	const json_t *list = NULL;
-	enum kvt_status status = kvt_json_array(&list, in, "kv_cache_groups");
-	size_t n = json_array_size(list);
+	size_t n;
 
-	if (!status && n > KVT_MAX_GROUPS)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: has %zu groups, at most %d are supported", in->name, n,
-				KVT_MAX_GROUPS);
-	for (size_t i = 0; !status && i < n; i++)
-		status = take_group(&out->group[out->ngroups++], json_array_get(list, i),
-				    in);
-	return status;
+	kvt_json_array(&list, in, "kv_cache_groups");
+	n = json_array_size(list);
+	if (n > KVT_MAX_GROUPS)
+		kvt_json_bad(in, "has %zu groups, at most %d are supported", n,
+			     KVT_MAX_GROUPS);
+	for (size_t i = 0; !*in->status && i < n; i++)
+		take_group(&out->group[out->ngroups++], json_array_get(list, i), in);
 }
 
 /* true, false, or as it was without the key. */
-static enum kvt_status take_bool(bool *out, bool *said, const struct kvt_json *in,
-				 const char *key)
+static void take_bool(bool *out, bool *said, const struct kvt_json *in, const char *key)
 {
 	const json_t *value = json_object_get(in->object, key);
 
 	*said = value != NULL;
-	if (!value)
-		return KVT_OK;
-	if (!json_is_boolean(value))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: %s is neither true nor false", in->name, key);
-	*out = json_is_true(value);
-	return KVT_OK;
+	if (value && !json_is_boolean(value))
+		kvt_json_bad(in, "%s is neither true nor false", key);
+	else if (value)
+		*out = json_is_true(value);
 }
 
-static enum kvt_status take_config(struct kvt_offload_config *out,
-				   const struct kvt_json *in)
+static void take_config(struct kvt_offload_config *out, const struct kvt_json *in)
 {
 	const int64_t most = KVT_OFFLOAD_MOST_RANKS;
-	enum kvt_status status;
 	bool said;
 
 	out->older_keys = json_object_get(in->object, "gpu_blocks_per_file") != NULL;
-	if ((status = kvt_json_string(&out->model, in, "model_name")) ||
-	    (status = kvt_json_string(&out->dtype, in, "dtype")) ||
-	    (status = kvt_json_string(&out->canonical, in, "canonical_format")) ||
-	    (status = take_either(&out->blocks_per_file, in, "gpu_blocks_per_file",
-				  "blocks_per_file", MAX_BLOCKS_PER_FILE)) ||
-	    (status = kvt_json_int(&out->tokens_per_hash, in, "hash_block_size", 1,
-				   INT32_MAX)) ||
-	    (status = kvt_json_int(&out->tokens_per_hash, in, "tokens_per_hash", 1,
-				   INT32_MAX)) ||
-	    (status = kvt_json_int(&out->tp_size, in, "tp_size", 1, most)) ||
-	    (status = kvt_json_int(&out->pp_size, in, "pp_size", 1, most)) ||
-	    (status = kvt_json_int(&out->pcp_size, in, "pcp_size", 1, most)) ||
-	    (status = kvt_json_int(&out->dcp_size, in, "dcp_size", 1, most)) ||
-	    (status = take_bool(&out->agnostic, &out->says_agnostic, in,
-				"parallel_agnostic")) ||
-	    (status = take_bool(&out->replicated, &said, in, "replicated_layout")) ||
-	    (status = take_groups(out, in)))
-		return status;
+	kvt_json_string(&out->model, in, "model_name");
+	kvt_json_string(&out->dtype, in, "dtype");
+	kvt_json_string(&out->canonical, in, "canonical_format");
+	take_either(&out->blocks_per_file, in, "gpu_blocks_per_file", "blocks_per_file",
+		    MAX_BLOCKS_PER_FILE);
+	kvt_json_int(&out->tokens_per_hash, in, "hash_block_size", 1, INT32_MAX);
+	kvt_json_int(&out->tokens_per_hash, in, "tokens_per_hash", 1, INT32_MAX);
+	kvt_json_int(&out->tp_size, in, "tp_size", 1, most);
+	kvt_json_int(&out->pp_size, in, "pp_size", 1, most);
+	kvt_json_int(&out->pcp_size, in, "pcp_size", 1, most);
+	kvt_json_int(&out->dcp_size, in, "dcp_size", 1, most);
+	take_bool(&out->agnostic, &out->says_agnostic, in, "parallel_agnostic");
+	take_bool(&out->replicated, &said, in, "replicated_layout");
+	take_groups(out, in);
 	if (!out->model || !out->blocks_per_file)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: is not the config of an offload tree: %s is missing", in->name,
-				out->model ? "blocks_per_file" : "model_name");
+		kvt_json_bad(in, "is not the config of an offload tree: %s is missing",
+			     out->model ? "blocks_per_file" : "model_name");
 	if (out->pcp_size > 1)
-		return kvt_fail(in->err, KVT_UNSUPPORTED,
-				"%s: pcp_size is %lld; it is not known how its ranks share a block",
-				in->name, (long long)out->pcp_size);
-	return KVT_OK;
+		kvt_json_refuse(in, KVT_UNSUPPORTED,
+				"pcp_size is %lld; it is not known how its ranks share a block",
+				(long long)out->pcp_size);
 }
 
 enum kvt_status kvt_offload_parse(struct kvt_offload_config *out, const char *text,
@@ -154,7 +129,8 @@ enum kvt_status kvt_offload_parse(struct kvt_offload_config *out, const char *te
 	if ((status = kvt_json_parse(&out->json, text, nbytes, name, err)))
 		return status;
 	in.object = out->json;
-	if ((status = take_config(out, &in)))
+	take_config(out, &in);
+	if (status)
 		kvt_offload_free(out);
 	return status;
 }
