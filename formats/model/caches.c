@@ -62,9 +62,8 @@ static enum kvt_status check_window(struct config *c)
 	enum kvt_status status = kvt_config_flag(&used, c, "use_sliding_window");
 
 	if (!status && !used)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: layer_types has sliding_attention, but use_sliding_window is false",
-				c->in.name);
+		return kvt_json_bad(&c->in,
+				    "layer_types has sliding_attention, but use_sliding_window is false");
 	return status;
 }
 
@@ -76,9 +75,9 @@ static enum kvt_status blocks(bool *found, struct config *c)
 	enum kvt_status status = kvt_config_block_heads(heads, found, c);
 
 	if (!status && *found && c->count[LAYER_FULL] != c->nlayers)
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: block_configs, and %lld of %lld layers are of full attention: give the caches with --spec", c->in.name,
-				LL(c->count[LAYER_FULL]), LL(c->nlayers));
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "block_configs, and %lld of %lld layers are of full attention: give the caches with --spec",
+				       LL(c->count[LAYER_FULL]), LL(c->nlayers));
 	if (status || !*found || (status = kvt_config_head_dim(&args.head_dim, c)))
 		return status;
 	for (int64_t i = 0; i < c->nlayers; i++) {
@@ -92,8 +91,9 @@ static enum kvt_status blocks(bool *found, struct config *c)
 		if (!heads[i] || before)
 			continue;
 		if (c->out->model.ngroups == KVT_MODEL_GROUPS)
-			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: block_configs has more than %d numbers of heads", c->in.name, KVT_MODEL_GROUPS);
+			return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+					       "block_configs has more than %d numbers of heads",
+					       KVT_MODEL_GROUPS);
 		snprintf(name, sizeof(name), "full-%lld", LL(heads[i]));
 		args.heads = heads[i];
 		kvt_config_add_some(c, name, "gqa", layers, i, &args);
@@ -170,8 +170,8 @@ enum kvt_status kvt_caches_gqa(struct config *c)
 enum kvt_status kvt_caches_cca(struct config *c)
 {
 	if (!c->hints->held)
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: cca_time0 says that a layer keeps a convolution beside its keys and values, and what vLLM makes of it is not known: --engine=transformers has it, or give the caches with --spec", c->in.name);
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "cca_time0 says that a layer keeps a convolution beside its keys and values, and what vLLM makes of it is not known: --engine=transformers has it, or give the caches with --spec");
 	return kvt_caches_gqa(c);
 }
 
@@ -284,9 +284,8 @@ enum kvt_status kvt_config_indexer(struct config *c)
 	if ((status = kvt_config_need(&dim, c, "index_head_dim")))
 		return status;
 	if (dim != 128)
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: index_head_dim is %lld, expected 128", c->in.name,
-				LL(dim));
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "index_head_dim is %lld, expected 128", LL(dim));
 	return KVT_OK;
 }
 
@@ -337,13 +336,13 @@ static enum kvt_status check_v4_rates(struct config *c)
 				   1 << 20)))
 		return status;
 	if (four != 4 || heavy != 128)
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: compress_rates are %lld and %lld, expected 4 and 128",
-				c->in.name, LL(four), LL(heavy));
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "compress_rates are %lld and %lld, expected 4 and 128",
+				       LL(four), LL(heavy));
 	if (json_is_number(rotated) && json_number_value(rotated) * 512 != 64)
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: partial_rotary_factor is %g, expected 0.125",
-				c->in.name, json_number_value(rotated));
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "partial_rotary_factor is %g, expected 0.125",
+				       json_number_value(rotated));
 	return KVT_OK;
 }
 
@@ -367,9 +366,9 @@ static enum kvt_status check_v4(struct config *c)
 						kvt_config_get(&n, c, facts[i].key)))
 			return status;
 		if (n != facts[i].value)
-			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: %s is %lld, expected %lld", c->in.name,
-					facts[i].key, LL(n), LL(facts[i].value));
+			return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+					       "%s is %lld, expected %lld", facts[i].key,
+					       LL(n), LL(facts[i].value));
 	}
 	return status;
 }

@@ -27,15 +27,14 @@ static enum kvt_status find_family(struct config *c, const struct kvt_json *oute
 	if (c->hints->family)
 		inner = c->hints->family;
 	if (!inner && !type)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: model_type is missing; --as=FAMILY gives it",
-				c->in.name);
+		return kvt_json_bad(&c->in,
+				    "model_type is missing; --as=FAMILY gives it");
 	c->type = inner ? inner : type;
 	if (!(c->family = kvt_config_family(c->type))) {
 		if (c->hints->family)
-			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: model_type '%.60s' is not known: give --as=FAMILY to use the rules of another, such as llama, or the caches with --spec",
-					c->in.name, c->type);
+			return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+					       "model_type '%.60s' is not known: give --as=FAMILY to use the rules of another, such as llama, or the caches with --spec",
+					       c->type);
 		kvt_config_infer(c);
 	}
 	snprintf(c->out->family, sizeof(c->out->family), "%s", c->type);
@@ -164,10 +163,8 @@ static enum kvt_status check_kinds(struct config *c)
 
 	for (int k = 0; k < LAYER_KINDS; k++)
 		if (c->count[k] && !(can & KIND(k)))
-			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %lld %s layers, which %s has not",
-					c->in.name, (long long)c->count[k], words[k],
-					c->type);
+			return kvt_json_bad(&c->in, "%lld %s layers, which %s has not",
+					    (long long)c->count[k], words[k], c->type);
 	return KVT_OK;
 }
 
@@ -244,8 +241,7 @@ static enum kvt_status read_config(struct config *c, const struct kvt_json *oute
 	c->out->draft_layers = draft_layers(&c->in);
 	number_layers(c);
 	if (!c->out->model.ngroups)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT, "%s: no layer caches anything",
-				c->in.name);
+		return kvt_json_bad(&c->in, "no layer caches anything");
 	return c->hints->held ? kvt_config_hold(c) : KVT_OK;
 }
 

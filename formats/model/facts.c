@@ -73,9 +73,8 @@ enum kvt_status kvt_config_get(int64_t *out, struct config *c, const char *keys)
 		if ((status = kvt_json_int(&n, &c->in, key, 1, MOST)))
 			return status;
 		if (n && found && n != found)
-			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s is %lld, but %s is %lld", c->in.name,
-					first, (long long)found, key, (long long)n);
+			return kvt_json_bad(&c->in, "%s is %lld, but %s is %lld", first,
+					    (long long)found, key, (long long)n);
 		if (n && !found) {
 			found = n;
 			snprintf(first, sizeof(first), "%s", key);
@@ -103,9 +102,9 @@ enum kvt_status kvt_config_need(int64_t *out, struct config *c, const char *keys
 		return status;
 	next_key(key, keys);
 	if (!n)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is missing, which %s needs; --set=%s=N gives it",
-				c->in.name, key, c->type, key);
+		return kvt_json_bad(&c->in,
+				    "%s is missing, which %s needs; --set=%s=N gives it",
+				    key, c->type, key);
 	*out = n;
 	return KVT_OK;
 }
@@ -113,9 +112,8 @@ enum kvt_status kvt_config_need(int64_t *out, struct config *c, const char *keys
 enum kvt_status kvt_config_need_layers(struct config *c)
 {
 	if (!c->nlayers)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: num_hidden_layers is missing; --set=num_hidden_layers=N gives it",
-				c->in.name);
+		return kvt_json_bad(&c->in,
+				    "num_hidden_layers is missing; --set=num_hidden_layers=N gives it");
 	return KVT_OK;
 }
 
@@ -126,8 +124,7 @@ enum kvt_status kvt_config_flag(bool *out, struct config *c, const char *key)
 	if (!value || json_is_null(value))
 		return KVT_OK;
 	if (!json_is_boolean(value))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is not true or false", c->in.name, key);
+		return kvt_json_bad(&c->in, "%s is not true or false", key);
 	*out = json_is_true(value);
 	return KVT_OK;
 }
@@ -182,18 +179,17 @@ enum kvt_status kvt_config_enter_kind(struct config *c, int kind)
 		if (c->kind[i] != kind)
 			continue;
 		if (at >= 0 && !same_facts(facts, first))
-			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: %s: layer %lld differs from layer %lld, which is of its kind: give the caches with --spec",
-					c->in.name, per_layer, LL(i), LL(at));
+			return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+					       "%s: layer %lld differs from layer %lld, which is of its kind: give the caches with --spec",
+					       per_layer, LL(i), LL(at));
 		first = facts;
 		at = at < 0 ? i : at;
 	}
 	if (kvt_config_is_off(first))
 		return KVT_OK;
 	if (!json_is_object(first))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s: what layer %lld has is not an object",
-				c->in.name, per_layer, LL(at));
+		return kvt_json_bad(&c->in, "%s: what layer %lld has is not an object",
+				    per_layer, LL(at));
 	c->layer = json_copy((json_t *)(uintptr_t)c->in.object);
 	if (!c->layer || json_object_update(c->layer, (json_t *)(uintptr_t)first))
 		return kvt_no_memory(c->in.err, NULL);
@@ -223,9 +219,9 @@ static enum kvt_status check_length(struct config *c, const char *key, size_t n)
 	if (status)
 		return status;
 	if (n < 1 || n > CONFIG_LAYERS || (c->nlayers && (more < 0 || more > drafts)))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s has %zu layers, but num_hidden_layers is %lld",
-				c->in.name, key, n, LL(c->nlayers));
+		return kvt_json_bad(&c->in,
+				    "%s has %zu layers, but num_hidden_layers is %lld",
+				    key, n, LL(c->nlayers));
 	if (!c->nlayers)
 		c->nlayers = (int64_t)n;
 	return KVT_OK;

@@ -67,8 +67,9 @@ static enum kvt_status kv_heads(int64_t *out, struct config *c)
 	if (one && (status = kvt_config_get(out, c, "num_key_value_heads")))
 		return status;
 	if (one && *out > 1)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: multi_query is true, but num_key_value_heads is %lld", c->in.name, LL(*out));
+		return kvt_json_bad(&c->in,
+				    "multi_query is true, but num_key_value_heads is %lld",
+				    LL(*out));
 	if (one)
 		*out = 1;
 	if (*out || (status = named_heads(out, c)) || *out ||
@@ -105,9 +106,9 @@ enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c)
 	    (status = kvt_config_need(&hidden, c, KEYS_HIDDEN)))
 		return status;
 	if (hidden % heads && !(c->hints->held && hidden > heads))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: head_dim is missing, and hidden_size %lld is not a multiple of num_attention_heads %lld",
-				c->in.name, LL(hidden), LL(heads));
+		return kvt_json_bad(&c->in,
+				    "head_dim is missing, and hidden_size %lld is not a multiple of num_attention_heads %lld",
+				    LL(hidden), LL(heads));
 	*out = hidden / heads;
 	kvt_config_note(c, "head_dim is missing: %lld, hidden_size / num_attention_heads",
 			LL(*out));
@@ -162,8 +163,9 @@ static enum kvt_status check_block(const struct kvt_json *in, int64_t layer)
 		while (i < 5 && strcmp(key, known[i]))
 			i++;
 		if (i == 5 && !kvt_config_is_off(value))
-			return kvt_fail(in->err, KVT_UNSUPPORTED,
-					"%s: block_configs: %.40s of layer %lld may concern its cache, and no rule knows it: give the caches with --spec", in->name, key, LL(layer));
+			return kvt_json_refuse(in, KVT_UNSUPPORTED,
+					       "block_configs: %.40s of layer %lld may concern its cache, and no rule knows it: give the caches with --spec",
+					       key, LL(layer));
 	}
 	return KVT_OK;
 }
@@ -179,9 +181,8 @@ static enum kvt_status block_heads(int64_t *out, struct config *c, const json_t 
 
 	*out = 0;
 	if (!json_is_object(block.object))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: block_configs: layer %lld is not an object",
-				c->in.name, LL(layer));
+		return kvt_json_bad(&c->in, "block_configs: layer %lld is not an object",
+				    LL(layer));
 	if ((status = kvt_json_object(&in, &block, "attention")) || !in.object ||
 	    json_is_true(json_object_get(in.object, "no_op")) ||
 	    json_is_true(json_object_get(in.object, "replace_with_linear")) ||
@@ -192,9 +193,9 @@ static enum kvt_status block_heads(int64_t *out, struct config *c, const json_t 
 	if (group && !(queries % group) && (!*out || *out == queries / group))
 		*out = queries / group;
 	else if (group || !*out)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: block_configs: layer %lld has groups of %lld heads, of %lld query heads", c->in.name, LL(layer), LL(group),
-				LL(queries));
+		return kvt_json_bad(&c->in,
+				    "block_configs: layer %lld has groups of %lld heads, of %lld query heads",
+				    LL(layer), LL(group), LL(queries));
 	return KVT_OK;
 }
 

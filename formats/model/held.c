@@ -169,9 +169,9 @@ static enum kvt_status hold_group(struct config *c, int g)
 	while (i < sizeof(specs) / sizeof(specs[0]) && strcmp(specs[i].spec, group->spec))
 		i++;
 	if (i == sizeof(specs) / sizeof(specs[0]) || !c->kinds[g])
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: what transformers holds of %s, %s, is not known: without --engine it is what vLLM has",
-				c->in.name, c->type, group->name);
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "what transformers holds of %s, %s, is not known: without --engine it is what vLLM has",
+				       c->type, group->name);
 	for (int kind = 0; kind < LAYER_KINDS; kind++)
 		if (c->count[kind] && (c->kinds[g] & KIND(kind)))
 			specs[i].hold(&c->hints->held->of[kind], c, kind, &group->args);

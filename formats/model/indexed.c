@@ -27,9 +27,9 @@ static enum kvt_status share_letters(struct config *c, const char *pattern)
 {
 	if ((int64_t)strlen(pattern) < c->nlayers ||
 	    pattern[strspn(pattern, "FS")] != '\0')
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: index_topk_pattern is '%.20s', expected F or S for each of %lld layers",
-				c->in.name, pattern, LL(c->nlayers));
+		return kvt_json_bad(&c->in,
+				    "index_topk_pattern is '%.20s', expected F or S for each of %lld layers",
+				    pattern, LL(c->nlayers));
 	for (int64_t i = 0; i < c->nlayers; i++)
 		if (c->kind[i] == LAYER_SPARSE && pattern[i] == 'S')
 			c->kind[i] = LAYER_SHARED;
@@ -70,17 +70,18 @@ enum kvt_status kvt_choose_listed(struct config *c)
 	enum kvt_status status = kvt_json_array(&list, &c->in, key);
 
 	if (!status && list && (int64_t)json_array_size(list) != c->nlayers)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s has %zu layers, but num_hidden_layers is %lld",
-				c->in.name, key, json_array_size(list), LL(c->nlayers));
+		return kvt_json_bad(&c->in,
+				    "%s has %zu layers, but num_hidden_layers is %lld",
+				    key, json_array_size(list), LL(c->nlayers));
 	for (int64_t i = 0; !status && i < c->nlayers; i++) {
 		word = i == 0 || (i - 1) % 4 == 0 ? "full" : "shared";
 		if (list && (status = kvt_json_string_at(&word, &c->in, key, list,
 							 (size_t)i)))
 			return status;
 		if (strcmp(word, "full") && strcmp(word, "shared"))
-			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %lld is '%.40s', expected full or shared", c->in.name, key, LL(i), word);
+			return kvt_json_bad(&c->in,
+					    "%s: layer %lld is '%.40s', expected full or shared",
+					    key, LL(i), word);
 		if (c->kind[i] == LAYER_SPARSE && !strcmp(word, "shared"))
 			c->kind[i] = LAYER_SHARED;
 	}
@@ -96,9 +97,8 @@ static enum kvt_status check_no_rope(struct config *c)
 					      1 << 20);
 
 	if (!status && rope)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: qk_rope_head_dim is %lld, expected 0", c->in.name,
-				LL(rope));
+		return kvt_json_bad(&c->in, "qk_rope_head_dim is %lld, expected 0",
+				    LL(rope));
 	return status;
 }
 
@@ -146,9 +146,8 @@ static enum kvt_status add_keys(struct config *c)
 	    (status = kvt_config_get(&heads, c, "indexer_kv_heads")))
 		return status;
 	if (heads != 1)
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: indexer_kv_heads is %lld, expected 1", c->in.name,
-				LL(heads));
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "indexer_kv_heads is %lld, expected 1", LL(heads));
 	ring.head_dim = key.latent + (has_mrope(c) ? 12 : 0);
 	ring.block_size = key.ratio;
 	kvt_config_add(c, "raw-key", "ring", KIND(LAYER_SPARSE), &ring);
@@ -188,10 +187,10 @@ enum kvt_status kvt_layers_freq(struct config *c)
 	    (status = kvt_json_array(&list, &in, key)))
 		return status;
 	if (!list || (int64_t)json_array_size(list) != c->nlayers)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s.%s has %zu layers, expected %lld; without it transformers and vLLM have other defaults",
-				c->in.name, m3_key, key,
-				list ? json_array_size(list) : 0, LL(c->nlayers));
+		return kvt_json_bad(&c->in,
+				    "%s.%s has %zu layers, expected %lld; without it transformers and vLLM have other defaults",
+				    m3_key, key, list ? json_array_size(list) : 0,
+				    LL(c->nlayers));
 	for (int64_t i = 0; !status && i < c->nlayers; i++) {
 		status = kvt_json_int_at(&sparse, &in, key, list, (size_t)i, 0, 1);
 		if (!status)
@@ -252,8 +251,9 @@ enum kvt_status kvt_caches_dots3(struct config *c)
 	c->rope[LAYER_SPARSE] = c->rope[LAYER_SHARED] = rope;
 	args.latent = c->rank[LAYER_WINDOW] + c->rope[LAYER_WINDOW];
 	if (rank + rope > args.latent)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: latents of %lld, expected at most the %lld of the window", c->in.name, LL(rank + rope), LL(args.latent));
+		return kvt_json_bad(&c->in,
+				    "latents of %lld, expected at most the %lld of the window",
+				    LL(rank + rope), LL(args.latent));
 	args.leader = c->count[LAYER_SHARED] > 0;
 	kvt_config_add(c, "mla", "mla", KIND(LAYER_SPARSE), &args);
 	kvt_config_add(c, "indexer", "indexer", KIND(LAYER_SPARSE), &none);
@@ -298,10 +298,10 @@ enum kvt_status kvt_layers_dsv41(struct config *c)
 	if (status || (status = kvt_json_array(&list, &c->in, key)))
 		return status;
 	if (!list || (int64_t)json_array_size(list) < c->nlayers)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s has %zu layers, but num_hidden_layers is %lld",
-				c->in.name, key, list ? json_array_size(list) : 0,
-				LL(c->nlayers));
+		return kvt_json_bad(&c->in,
+				    "%s has %zu layers, but num_hidden_layers is %lld",
+				    key, list ? json_array_size(list) : 0,
+				    LL(c->nlayers));
 	memset(c->kind, LAYER_WINDOW, (size_t)c->nlayers);
 	if ((status = mark_sources(c, list)))
 		return status;
@@ -309,9 +309,9 @@ enum kvt_status kvt_layers_dsv41(struct config *c)
 		status = kvt_json_int_at(&ratio, &c->in, key, list, (size_t)i, 0, 2);
 		before |= c->kind[i] != LAYER_WINDOW;
 		if (!status && ratio && !before)
-			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: layer %lld has %s of %lld, and kv_source_layer_ids has no layer before it",
-					c->in.name, LL(i), key, LL(ratio));
+			return kvt_json_bad(&c->in,
+					    "layer %lld has %s of %lld, and kv_source_layer_ids has no layer before it",
+					    LL(i), key, LL(ratio));
 	}
 	return status;
 }
@@ -329,9 +329,8 @@ enum kvt_status kvt_caches_dsv41(struct config *c)
 	    (status = kvt_config_indexer(c)))
 		return status;
 	if (dim != 512)
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: head_dim is %lld, expected 512", c->in.name,
-				LL(dim));
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "head_dim is %lld, expected 512", LL(dim));
 	ring.heads = 2;
 	ring.head_dim = 512;
 	ring.elem = 4;

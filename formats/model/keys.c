@@ -247,9 +247,9 @@ static enum kvt_status check_key(const struct config *c, const char *key, bool s
 		return KVT_OK;
 	if (strict ? has_no_effect(key) : !has_word(everywhere, key))
 		return KVT_OK;
-	return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-			"%s: %.60s may concern the cache, and the rules of %s do not know it: give --as=FAMILY of another, --set=%.60s=null if it does not, or the caches with --spec", c->in.name, key,
-			c->type, key);
+	return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+			       "%.60s may concern the cache, and the rules of %s do not know it: give --as=FAMILY of another, --set=%.60s=null if it does not, or the caches with --spec",
+			       key, c->type, key);
 }
 
 /* What per_layer_config has of a layer is known, or refused, whatever the family. */

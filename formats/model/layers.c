@@ -66,16 +66,15 @@ static enum kvt_status take_length(struct config *c, const char *key, size_t n)
 	if (status)
 		return status;
 	if (n < 1 || n > CONFIG_LAYERS)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s has %zu layers, expected 1 to %d", c->in.name,
-				key, n, CONFIG_LAYERS);
+		return kvt_json_bad(&c->in, "%s has %zu layers, expected 1 to %d", key, n,
+				    CONFIG_LAYERS);
 	if (c->nlayers && n <= CONFIG_LAYERS && (int64_t)n == c->nlayers + drafts)
 		return KVT_OK;
 	if (c->nlayers && c->nlayers != (int64_t)n) {
 		if (!c->family->list_rules)
-			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s has %zu layers, but num_hidden_layers is %lld",
-					c->in.name, key, n, LL(c->nlayers));
+			return kvt_json_bad(&c->in,
+					    "%s has %zu layers, but num_hidden_layers is %lld",
+					    key, n, LL(c->nlayers));
 		kvt_config_note(c,
 				"num_hidden_layers is %lld, but %s has %zu layers, which are used",
 				LL(c->nlayers), key, n);
@@ -95,9 +94,9 @@ static enum kvt_status take_words(struct config *c, const char *key, const json_
 		if ((status = kvt_json_string_at(&word, &c->in, key, list, i)))
 			return status;
 		if ((kind = kind_of(word, c->family->attention)) < 0)
-			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %zu is '%.40s', which is not a known kind",
-					c->in.name, key, i, word);
+			return kvt_json_bad(&c->in,
+					    "%s: layer %zu is '%.40s', which is not a known kind",
+					    key, i, word);
 		c->kind[i] = (unsigned char)kind;
 	}
 	return status;
@@ -124,9 +123,8 @@ enum kvt_status kvt_layers_pairs(struct config *c)
 	if (!json_is_integer(json_object_get(c->in.object, "num_hidden_layers")))
 		c->nlayers *= 2;
 	if (c->nlayers > CONFIG_LAYERS)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %lld caches, expected %d at most", c->in.name,
-				LL(c->nlayers), CONFIG_LAYERS);
+		return kvt_json_bad(&c->in, "%lld caches, expected %d at most",
+				    LL(c->nlayers), CONFIG_LAYERS);
 	return all(c, LAYER_FULL);
 }
 
@@ -169,9 +167,8 @@ enum kvt_status kvt_layers_upper_window(struct config *c)
 				   CONFIG_LAYERS)))
 		return status;
 	if (first < 0)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: use_sliding_window is true, but max_window_layers is missing",
-				c->in.name);
+		return kvt_json_bad(&c->in,
+				    "use_sliding_window is true, but max_window_layers is missing");
 	for (int64_t i = first; i < c->nlayers; i++)
 		c->kind[i] = LAYER_WINDOW;
 	return KVT_OK;
@@ -207,9 +204,9 @@ static enum kvt_status by_letters(struct config *c, const char *key, const char 
 		return status;
 	if (!n || n != strspn(letters, "LG") ||
 	    letters[(size_t)(c->nlayers - 1) % n] != 'G')
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: %s is '%.20s', expected L and G that end the %lld layers with G: give layer_types, or the caches with --spec",
-				c->in.name, key, letters, LL(c->nlayers));
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "%s is '%.20s', expected L and G that end the %lld layers with G: give layer_types, or the caches with --spec",
+				       key, letters, LL(c->nlayers));
 	for (int64_t i = 0; i < c->nlayers; i++)
 		if (letters[(size_t)i % n] == 'L')
 			c->kind[i] = LAYER_WINDOW;
@@ -270,8 +267,7 @@ enum kvt_status kvt_layers_period(struct config *c)
 	    (status = kvt_json_int(&offset, &c->in, "attn_layer_offset", 0, period - 1)))
 		return status;
 	if (offset < 0)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: attn_layer_offset is missing", c->in.name);
+		return kvt_json_bad(&c->in, "attn_layer_offset is missing");
 	for (int64_t i = offset; i < c->nlayers; i += period)
 		c->kind[i] = LAYER_FULL;
 	return KVT_OK;
@@ -325,17 +321,16 @@ enum kvt_status kvt_layers_letters(struct config *c)
 	if ((status = kvt_json_string(&text, &c->in, key)))
 		return status;
 	if (!text)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: layers_block_type is missing, and %s too",
-				c->in.name, key);
+		return kvt_json_bad(&c->in, "layers_block_type is missing, and %s too",
+				    key);
 	status = take_length(c, key, strlen(text));
 	for (size_t i = 0; !status && text[i]; i++) {
 		const char *at = strchr(letters, text[i]);
 
 		if (!at)
-			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %zu is '%.1s', expected one of %s",
-					c->in.name, key, i, text + i, letters);
+			return kvt_json_bad(&c->in,
+					    "%s: layer %zu is '%.1s', expected one of %s",
+					    key, i, text + i, letters);
 		c->kind[i] = kinds[at - letters];
 	}
 	return status;
@@ -373,9 +368,9 @@ enum kvt_status kvt_layers_ratios(struct config *c)
 					      128)))
 			return status;
 		if (ratio && ratio != 4 && ratio != 128)
-			return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-					"%s: %s: layer %lld has %lld, expected 0, 4 or 128",
-					c->in.name, v4_key, LL(i), LL(ratio));
+			return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+					       "%s: layer %lld has %lld, expected 0, 4 or 128",
+					       v4_key, LL(i), LL(ratio));
 		c->kind[i] = !ratio ? LAYER_WINDOW : ratio == 4 ? LAYER_C4 : LAYER_C128;
 	}
 	return status;
@@ -423,9 +418,8 @@ static enum kvt_status mark(struct config *c, const struct kvt_json *in, const c
 					      c->nlayers - 1 + base)))
 			return status;
 		if (c->kind[at - base] != LAYER_KINDS)
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: %s: layer %lld is listed twice", in->name, key,
-					LL(at));
+			return kvt_json_bad(in, "%s: layer %lld is listed twice", key,
+					    LL(at));
 		c->kind[at - base] = (unsigned char)kind;
 	}
 	return status;
@@ -469,9 +463,9 @@ enum kvt_status kvt_layers_kda(struct config *c)
 		return status;
 	for (int64_t i = 0; i < c->nlayers; i++)
 		if (c->kind[i] == LAYER_KINDS && full == kda)
-			return kvt_fail(in.err, KVT_BAD_INPUT,
-					"%s: %s: layer %lld is in neither kda_layers nor full_attn_layers",
-					in.name, key, LL(i + 1));
+			return kvt_json_bad(&in,
+					    "%s: layer %lld is in neither kda_layers nor full_attn_layers",
+					    key, LL(i + 1));
 	mark_rest(c, full ? LAYER_STATE : LAYER_FULL);
 	return KVT_OK;
 }
@@ -506,8 +500,9 @@ enum kvt_status kvt_layers_inkling(struct config *c)
 	if (status || (status = mark(c, &c->in, key, 0, LAYER_WINDOW, &listed)))
 		return status;
 	if (!listed)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is missing, and layer_types too: transformers and vLLM have other defaults", c->in.name, key);
+		return kvt_json_bad(&c->in,
+				    "%s is missing, and layer_types too: transformers and vLLM have other defaults",
+				    key);
 	mark_rest(c, LAYER_FULL);
 	return KVT_OK;
 }
@@ -534,9 +529,8 @@ static enum kvt_status drop_shared(struct config *c)
 	if (status || shared < 1)
 		return status;
 	if (shared >= c->nlayers)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is %lld, of %lld layers", c->in.name, key,
-				LL(shared), LL(c->nlayers));
+		return kvt_json_bad(&c->in, "%s is %lld, of %lld layers", key, LL(shared),
+				    LL(c->nlayers));
 	memset(c->kind + c->nlayers - shared, LAYER_NONE, (size_t)shared);
 	kvt_config_note(c,
 		"the last %lld layers use the caches of other layers and have none",
@@ -561,15 +555,15 @@ static enum kvt_status count_layers(struct config *c)
 		if (c->unknown && i > 2 && c->nlayers && n != c->nlayers &&
 		    !json_object_get(c->in.object, keys[0]) &&
 		    !json_object_get(c->in.object, keys[1]))
-			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s is %lld, but there are %lld layers by another key",
-					c->in.name, keys[i], LL(n), LL(c->nlayers));
+			return kvt_json_bad(&c->in,
+					    "%s is %lld, but there are %lld layers by another key",
+					    keys[i], LL(n), LL(c->nlayers));
 		c->nlayers = c->nlayers ? c->nlayers : n;
 	}
 	if (!status && c->unknown && !c->nlayers && !c->family->types_key)
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: model_type '%.60s' is not known, and its keys do not say how many layers there are: give --as=FAMILY to use the rules of another, such as llama, or the caches with --spec",
-				c->in.name, c->type);
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "model_type '%.60s' is not known, and its keys do not say how many layers there are: give --as=FAMILY to use the rules of another, such as llama, or the caches with --spec",
+				       c->type);
 	return status;
 }
 
@@ -604,15 +598,15 @@ static enum kvt_status repeat_passes(struct config *c)
 	if (status || (status = kvt_json_string(&mode, &c->in, mode_key)) || n == 1)
 		return status;
 	if (strcmp(mode, "per_loop"))
-		return kvt_fail(c->in.err, KVT_UNSUPPORTED,
-				"%s: %s is '%.40s', expected per_loop: give the caches with --spec",
-				c->in.name, mode_key, mode);
+		return kvt_json_refuse(&c->in, KVT_UNSUPPORTED,
+				       "%s is '%.40s', expected per_loop: give the caches with --spec",
+				       mode_key, mode);
 	if (begin >= end || end > c->nlayers ||
 	    c->nlayers + (n - 1) * (end - begin) > CONFIG_LAYERS)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: layers %lld to %lld, of %lld, run %lld times: expected layers of the model, and %d caches at most",
-				c->in.name, LL(begin), LL(end), LL(c->nlayers), LL(n),
-				CONFIG_LAYERS);
+		return kvt_json_bad(&c->in,
+				    "layers %lld to %lld, of %lld, run %lld times: expected layers of the model, and %d caches at most",
+				    LL(begin), LL(end), LL(c->nlayers), LL(n),
+				    CONFIG_LAYERS);
 	memcpy(once, c->kind, sizeof(once));
 	for (int64_t i = 0, pass = 1; i < c->nlayers; i++) {
 		if (once[i] != LAYER_NONE)
@@ -644,9 +638,9 @@ enum kvt_status kvt_config_layers(struct config *c)
 		if ((status = kvt_layers_letters(c)))
 			return status;
 		if (memcmp(before, c->kind, sizeof(before)))
-			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: %s and hybrid_override_pattern contradict each other",
-					c->in.name, key);
+			return kvt_json_bad(&c->in,
+					    "%s and hybrid_override_pattern contradict each other",
+					    key);
 	}
 	if ((status = kvt_config_variants(c, list != NULL)) ||
 	    (status = drop_shared(c)))

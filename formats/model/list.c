@@ -28,16 +28,14 @@ static enum kvt_status take_group(struct kvt_model_group *out, const struct kvt_
 	    (status = kvt_json_string(&spec, in, "spec")))
 		return status;
 	if (!name || !*name || strlen(name) >= sizeof(g.name) || !spec)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: groups[%zu] needs a name of at most %zu characters and a spec",
-				in->name, i, sizeof(g.name) - 1);
+		return kvt_json_bad(in,
+				    "groups[%zu] needs a name of at most %zu characters and a spec",
+				    i, sizeof(g.name) - 1);
 	if (kvt_model_group_parse(&g, spec, &why))
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: groups[%zu]: %.200s",
-				in->name, i, why.text);
+		return kvt_json_bad(in, "groups[%zu]: %.200s", i, why.text);
 	if (g.layers < 1 || g.layers > CONFIG_LAYERS)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: groups[%zu] has %lld layers, expected 1 to %d",
-				in->name, i, (long long)g.layers, CONFIG_LAYERS);
+		return kvt_json_bad(in, "groups[%zu] has %lld layers, expected 1 to %d",
+				    i, (long long)g.layers, CONFIG_LAYERS);
 	snprintf(g.name, sizeof(g.name), "%s", name);
 	*out = g;
 	return KVT_OK;
@@ -50,15 +48,13 @@ static enum kvt_status take_groups(struct kvt_model_config *out,
 	enum kvt_status status = KVT_OK;
 
 	if (n < 1 || n > KVT_MODEL_GROUPS)
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: groups has %zu caches, expected 1 to %d", in->name, n,
-				KVT_MODEL_GROUPS);
+		return kvt_json_bad(in, "groups has %zu caches, expected 1 to %d", n,
+				    KVT_MODEL_GROUPS);
 	for (size_t i = 0; !status && i < n; i++) {
 		struct kvt_json object = kvt_json_of(in, json_array_get(groups, i));
 
 		if (!json_is_object(object.object))
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: groups[%zu] is not an object", in->name, i);
+			return kvt_json_bad(in, "groups[%zu] is not an object", i);
 		status = take_group(&out->model.group[i], &object, i);
 		out->layers += status ? 0 : out->model.group[i].layers;
 	}
@@ -72,10 +68,10 @@ static enum kvt_status check_layers(const struct kvt_model_config *c,
 {
 	for (int i = 0; i < c->model.ngroups; i++)
 		if (c->model.group[i].layers > c->layers)
-			return kvt_fail(in->err, KVT_BAD_INPUT,
-					"%s: groups[%d] has %lld layers, the model has %lld",
-					in->name, i, (long long)c->model.group[i].layers,
-					(long long)c->layers);
+			return kvt_json_bad(in,
+					    "groups[%d] has %lld layers, the model has %lld",
+					    i, (long long)c->model.group[i].layers,
+					    (long long)c->layers);
 	return KVT_OK;
 }
 
@@ -91,8 +87,7 @@ static enum kvt_status take_layout(struct kvt_model_config *out,
 	if (status || !name)
 		return status;
 	if (kvt_kv_layout_parse(&layout, name, &why))
-		return kvt_fail(in->err, KVT_BAD_INPUT, "%s: layout: %.200s", in->name,
-				why.text);
+		return kvt_json_bad(in, "layout: %.200s", why.text);
 	out->model.layout = kvt_kv_layout_name(layout);
 	return KVT_OK;
 }
@@ -120,13 +115,11 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 	enum kvt_status status;
 
 	if (hints->held)
-		return kvt_fail(in->err, KVT_UNSUPPORTED,
-				"%s: is a list of caches of vLLM; --engine=transformers needs the model's config.json",
-				in->name);
+		return kvt_json_refuse(in, KVT_UNSUPPORTED,
+				       "is a list of caches of vLLM; --engine=transformers needs the model's config.json");
 	if (hints->family || hints->nset || hints->ssm_dtype)
-		return kvt_fail(in->err, KVT_USAGE,
-				"%s: is a list of caches, not a config.json; leave out --as, --set and --ssm-dtype",
-				in->name);
+		return kvt_json_refuse(in, KVT_USAGE,
+				       "is a list of caches, not a config.json; leave out --as, --set and --ssm-dtype");
 	if ((status = take_groups(out, in, groups)) ||
 	    (status = kvt_json_int(&out->layers, in, "layers", 1, CONFIG_LAYERS)) ||
 	    (status = check_layers(out, in)) || (status = take_layout(out, in)) ||
@@ -139,13 +132,12 @@ enum kvt_status kvt_config_list(struct kvt_model_config *out, const struct kvt_j
 	    (status = kvt_json_string(&dtype, in, "dtype")))
 		return status;
 	if (dtype && !(out->dtype = kvt_dtype_find(dtype)))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: dtype is '%.40s', which is not an element type",
-				in->name, dtype);
+		return kvt_json_bad(in, "dtype is '%.40s', which is not an element type",
+				    dtype);
 	if (cached && strlen(cached) >= sizeof(out->cache_dtype))
-		return kvt_fail(in->err, KVT_BAD_INPUT,
-				"%s: cache_dtype is '%.40s', which is not a cache type",
-				in->name, cached);
+		return kvt_json_bad(in,
+				    "cache_dtype is '%.40s', which is not a cache type",
+				    cached);
 	if (cached || out->dtype)
 		kvt_config_set_auto(out, cached ? cached :
 				    kvt_config_run_type(out->dtype));

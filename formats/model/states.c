@@ -70,10 +70,9 @@ static enum kvt_status check_inter(struct config *c, const struct kvt_spec_args 
 				   int64_t inter, const char *what)
 {
 	if (inter && inter != args->heads * args->head_dim)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is %lld, but %lld heads of %lld are %lld",
-				c->in.name, what, LL(inter), LL(args->heads),
-				LL(args->head_dim), LL(args->heads * args->head_dim));
+		return kvt_json_bad(&c->in, "%s is %lld, but %lld heads of %lld are %lld",
+				    what, LL(inter), LL(args->heads), LL(args->head_dim),
+				    LL(args->heads * args->head_dim));
 	return KVT_OK;
 }
 
@@ -97,9 +96,9 @@ static enum kvt_status width_of(struct kvt_spec_args *args, struct config *c,
 	if (!is_auto(c, key))
 		return kvt_config_need(&args->head_dim, c, key);
 	if (!inter || inter % args->heads)
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is not given, and %lld channels are not those of %lld heads",
-				c->in.name, key, LL(inter), LL(args->heads));
+		return kvt_json_bad(&c->in,
+				    "%s is not given, and %lld channels are not those of %lld heads",
+				    key, LL(inter), LL(args->heads));
 	args->head_dim = inter / args->heads;
 	return KVT_OK;
 }

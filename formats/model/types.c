@@ -32,9 +32,9 @@ static enum kvt_status find_type(const struct kvt_dtype **out, struct config *c,
 		if ((status = kvt_json_string(&name, in[i / 2], keys[i % 2])))
 			return status;
 	if (name && strcmp(name, "auto") && !(*out = kvt_dtype_find(name)))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: torch_dtype is '%.40s', which is not an element type",
-				c->in.name, name);
+		return kvt_json_bad(&c->in,
+				    "torch_dtype is '%.40s', which is not an element type",
+				    name);
 	return KVT_OK;
 }
 
@@ -206,9 +206,8 @@ static enum kvt_status elem_of(int64_t *out, struct config *c, const char *name,
 	const struct kvt_dtype *dtype = kvt_dtype_find(name);
 
 	if (!dtype && strcmp(name, "auto"))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: %s is '%.40s', which is not an element type",
-				c->in.name, key, name);
+		return kvt_json_bad(&c->in, "%s is '%.40s', which is not an element type",
+				    key, name);
 	*out = dtype ? dtype->elem : CONFIG_RUN_ELEM;
 	return KVT_OK;
 }
@@ -235,8 +234,9 @@ static enum kvt_status told_elem(int64_t *out, struct config *c)
 	if (c->family->state_key || !type)
 		return elem_of(out, c, told, "--ssm-dtype");
 	if (strcmp(told, "auto") && strcmp(told, type) && strcmp(told, "bfloat16"))
-		return kvt_fail(c->in.err, KVT_BAD_INPUT,
-				"%s: --ssm-dtype is '%.40s', expected auto, float32 or bfloat16 for %s", c->in.name, told, c->type);
+		return kvt_json_bad(&c->in,
+				    "--ssm-dtype is '%.40s', expected auto, float32 or bfloat16 for %s",
+				    told, c->type);
 	return elem_of(out, c, strcmp(told, "auto") ? told : type, "--ssm-dtype");
 }
 

@@ -27,8 +27,9 @@ static enum kvt_status windows(struct config *c, bool listed)
 			return status;
 		kind = window ? LAYER_WINDOW : LAYER_FULL;
 		if (listed && c->kind[i] != kind)
-			return kvt_fail(c->in.err, KVT_BAD_INPUT,
-					"%s: layer_types and %s contradict each other at layer %lld", c->in.name, key, LL(i));
+			return kvt_json_bad(&c->in,
+					    "layer_types and %s contradict each other at layer %lld",
+					    key, LL(i));
 		c->kind[i] = kind;
 	}
 	return status;
