@@ -93,10 +93,9 @@ static enum kvt_status take_word(int *out, const struct kvt_json *in, const char
 				 const char *const *words)
 {
 	const char *text = NULL;
-	enum kvt_status status = kvt_json_string(&text, in, key);
 
-	if (status || !text)
-		return status;
+	if (kvt_json_string(&text, in, key) || !text)
+		return *in->status;
 	for (int i = 0; words[i]; i++)
 		if (!strcmp(words[i], text)) {
 			*out = i;
@@ -109,11 +108,10 @@ static enum kvt_status take_word(int *out, const struct kvt_json *in, const char
 static enum kvt_status take_part(enum kvt_region_part *out, const struct kvt_json *in)
 {
 	const char *text = NULL;
-	enum kvt_status status = kvt_json_string(&text, in, "part");
 
 	*out = KVT_REGION_KV;
-	if (status || !text)
-		return status;
+	if (kvt_json_string(&text, in, "part") || !text)
+		return *in->status;
 	for (int p = 0; p < KVT_NREGION_PARTS; p++)
 		if (!strcmp(kvt_region_part_name((enum kvt_region_part)p), text)) {
 			*out = (enum kvt_region_part)p;
@@ -126,13 +124,12 @@ static enum kvt_status take_part(enum kvt_region_part *out, const struct kvt_jso
 static enum kvt_status take_rows(struct kvt_rows *out, const struct kvt_json *in)
 {
 	const int64_t most = KVT_MOST_ADDRESS;
-	enum kvt_status status;
 
-	if ((status = need_address(&out->base, in)) ||
-	    (status = need_int(&out->stride, in, "stride", 1, most)) ||
-	    (status = need_int(&out->blocks, in, "blocks", 1, most)) ||
-	    (status = need_int(&out->len, in, "block_len", 1, most)))
-		return status;
+	if (need_address(&out->base, in) ||
+	    need_int(&out->stride, in, "stride", 1, most) ||
+	    need_int(&out->blocks, in, "blocks", 1, most) ||
+	    need_int(&out->len, in, "block_len", 1, most))
+		return *in->status;
 	if (out->blocks - 1 <= most / out->stride &&
 	    (out->blocks - 1) * out->stride <= most - out->base &&
 	    kvt_rows_end(out) <= most)
@@ -159,16 +156,14 @@ static enum kvt_status take_group(struct reader *r, int64_t i, const struct kvt_
 	struct kvt_region_table *t = &r->out->table;
 	struct kvt_region_group *g = &t->group[i];
 	const int64_t most = INT32_MAX;
-	enum kvt_status status;
 
-	if ((status = kvt_json_only(in, group_keys)) ||
-	    (status = need_int(&g->id, in, "id", 0, most)) ||
-	    (status = need_int(&g->block_size, in, "block_size", 1, most)))
-		return status;
+	kvt_json_only(in, group_keys);
+	need_int(&g->id, in, "id", 0, most);
+	need_int(&g->block_size, in, "block_size", 1, most);
 	g->kernel_size = g->block_size;
-	if ((status = kvt_json_int(&g->kernel_size, in, "kernel_block_size", 1, most)) ||
-	    (status = kvt_json_int(&g->blocks, in, "blocks", 1, KVT_MOST_ADDRESS)))
-		return status;
+	kvt_json_int(&g->kernel_size, in, "kernel_block_size", 1, most);
+	if (kvt_json_int(&g->blocks, in, "blocks", 1, KVT_MOST_ADDRESS))
+		return *in->status;
 	for (int64_t k = 0; k < i; k++)
 		if (t->group[k].id == g->id)
 			return kvt_json_bad(in, "there are two groups of id %lld",
@@ -183,12 +178,10 @@ static enum kvt_status take_group(struct reader *r, int64_t i, const struct kvt_
 static enum kvt_status take_memory(struct reader *r, int64_t i, const struct kvt_json *in)
 {
 	struct kvt_memory *m = &r->out->table.memory[i];
-	enum kvt_status status;
 
-	if ((status = kvt_json_only(in, memory_keys)) ||
-	    (status = need_address(&m->base, in)) ||
-	    (status = need_int(&m->length, in, "length", 1, KVT_MOST_ADDRESS - m->base)))
-		return status;
+	kvt_json_only(in, memory_keys);
+	if (!need_address(&m->base, in))
+		need_int(&m->length, in, "length", 1, KVT_MOST_ADDRESS - m->base);
 	return kvt_json_string(&m->device, in, "device");
 }
 
@@ -205,11 +198,9 @@ static enum kvt_status take_name(struct reader *r, struct kvt_layer_view *v,
 				 const struct kvt_json *in)
 {
 	struct kvt_region_table *t = &r->out->table;
-	enum kvt_status status = kvt_json_string(&v->name, in, "name");
 	const json_t *number;
 
-	if (status)
-		return status;
+	kvt_json_string(&v->name, in, "name");
 	if (!v->name || !*v->name)
 		return missing(in, "name");
 	if (!(number = json_object_get(r->numbers, v->name))) {
@@ -243,19 +234,18 @@ static enum kvt_status take_layer(struct reader *r, int64_t i, const struct kvt_
 	struct kvt_region_table *t = &r->out->table;
 	struct kvt_layer_view *v = &t->layer[i];
 	const char *shares = NULL;
-	enum kvt_status status;
 
-	if ((status = kvt_json_only(in, layer_keys)) || (status = take_name(r, v, in)) ||
-	    (status = kvt_json_int(&v->group, in, "group", 0, INT32_MAX)) ||
-	    (status = take_part(&v->part, in)) || (status = take_rows(&v->at, in)))
-		return status;
+	if (kvt_json_only(in, layer_keys) || take_name(r, v, in))
+		return *in->status;
+	kvt_json_int(&v->group, in, "group", 0, INT32_MAX);
+	take_part(&v->part, in);
+	take_rows(&v->at, in);
 	v->padded = v->at.len;
-	if ((status = kvt_json_int(&v->padded, in, "padded_block_len", v->at.len,
-				   KVT_MOST_ADDRESS)) ||
-	    (status = kvt_json_int(&v->heads, in, "heads", 1, INT32_MAX)) ||
-	    (status = kvt_json_int(&v->first_head, in, "first_head", 0, INT32_MAX)) ||
-	    (status = kvt_json_string(&shares, in, "shares")))
-		return status;
+	kvt_json_int(&v->padded, in, "padded_block_len", v->at.len, KVT_MOST_ADDRESS);
+	kvt_json_int(&v->heads, in, "heads", 1, INT32_MAX);
+	kvt_json_int(&v->first_head, in, "first_head", 0, INT32_MAX);
+	if (kvt_json_string(&shares, in, "shares"))
+		return *in->status;
 	v->shares = shares != NULL;
 	if (v->heads && t->tp_size > 1 && !json_object_get(in->object, "first_head"))
 		return kvt_json_bad(in,
@@ -324,18 +314,17 @@ static enum kvt_status take_region(struct reader *r, int64_t i, const struct kvt
 {
 	static const char *const words[] = { "kernel", "manager", NULL };
 	struct kvt_registered *region = &r->out->table.region[i];
-	enum kvt_status status;
 	int ids = -1;
 
 	region->group = -1;
-	if ((status = kvt_json_only(in, region_keys)) ||
-	    (status = take_rows(&region->at, in)) ||
-	    (status = take_part(&region->part, in)) ||
-	    (status = kvt_json_int(&region->group, in, "group", -1, INT32_MAX)) ||
-	    (status = take_word(&ids, in, "ids", words)) ||
-	    (status = kvt_json_string(&region->device, in, "device")) ||
-	    (status = take_members(r, region, in)))
-		return status;
+	kvt_json_only(in, region_keys);
+	take_rows(&region->at, in);
+	take_part(&region->part, in);
+	kvt_json_int(&region->group, in, "group", -1, INT32_MAX);
+	take_word(&ids, in, "ids", words);
+	kvt_json_string(&region->device, in, "device");
+	if (take_members(r, region, in))
+		return *in->status;
 	region->manager = ids == 1;
 	if (ids < 0 && ids_matter(&r->out->table, region))
 		return kvt_json_bad(in,
@@ -377,27 +366,24 @@ static enum kvt_status take_list(struct reader *r, const struct kvt_json *in,
 static enum kvt_status take_head(struct kvt_region_table *t, const struct kvt_json *in)
 {
 	static const char *const words[] = { "order", "layer", NULL };
-	enum kvt_status status;
 	int64_t version;
 	int pairing = 0;
 
-	if ((status = need_int(&version, in, "kvtool_regions", 0, INT32_MAX)))
-		return status;
+	need_int(&version, in, "kvtool_regions", 0, INT32_MAX);
 	if (version != VERSION)
 		return kvt_json_refuse(in, KVT_UNSUPPORTED,
 				       "is of version %lld, this kvtool reads version %d",
 				       LL(version), VERSION);
 	t->tp_size = 1;
-	if ((status = kvt_json_only(in, top_keys)) ||
-	    (status = kvt_json_string(&t->engine, in, "engine")) ||
-	    (status = kvt_json_string(&t->connector, in, "connector")) ||
-	    (status = kvt_json_string(&t->role, in, "role")) ||
-	    (status = kvt_json_int(&t->tp_size, in, "tp_size", 1, 65536)) ||
-	    (status = kvt_json_int(&t->tp_rank, in, "tp_rank", 0, t->tp_size - 1)) ||
-	    (status = take_word(&pairing, in, "pairing", words)))
-		return status;
+	kvt_json_only(in, top_keys);
+	kvt_json_string(&t->engine, in, "engine");
+	kvt_json_string(&t->connector, in, "connector");
+	kvt_json_string(&t->role, in, "role");
+	kvt_json_int(&t->tp_size, in, "tp_size", 1, 65536);
+	kvt_json_int(&t->tp_rank, in, "tp_rank", 0, t->tp_size - 1);
+	take_word(&pairing, in, "pairing", words);
 	t->by_layer = pairing == 1;
-	return KVT_OK;
+	return *in->status;
 }
 
 static enum kvt_status take_table(struct reader *r, const struct kvt_json *in)
