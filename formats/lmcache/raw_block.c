@@ -117,27 +117,24 @@ static enum kvt_status take_geometry(struct index *x, int64_t *meta)
 	int64_t version = 0, align = x->align, base = -1;
 
 	x->header = x->slot = *meta = 0;
-	if ((status = kvt_json_int(&version, &in, "version", 0, INT32_MAX)) ||
-	    (status = kvt_json_int(&align, &in, "block_align", 1, MAX_ALIGN)) ||
-	    (status = kvt_json_int(&x->header, &in, "header_bytes", SLOT_HEAD,
-				   1 << 30)) ||
-	    (status = kvt_json_int(&x->slot, &in, "slot_bytes", 1, INT64_MAX)) ||
-	    (status = kvt_json_int(meta, &in, "meta_total_bytes", 1, INT64_MAX)) ||
-	    (status = kvt_json_int(&base, &in, "data_base_offset", 0, INT64_MAX)) ||
-	    (status = kvt_json_int(&x->next, &in, "next_slot", 0, INT64_MAX)))
-		return status;
+	kvt_json_int(&version, &in, "version", 0, INT32_MAX);
+	kvt_json_int(&align, &in, "block_align", 1, MAX_ALIGN);
+	kvt_json_int(&x->header, &in, "header_bytes", SLOT_HEAD, 1 << 30);
+	kvt_json_int(&x->slot, &in, "slot_bytes", 1, INT64_MAX);
+	kvt_json_int(meta, &in, "meta_total_bytes", 1, INT64_MAX);
+	kvt_json_int(&base, &in, "data_base_offset", 0, INT64_MAX);
+	kvt_json_int(&x->next, &in, "next_slot", 0, INT64_MAX);
 	if (version != 1)
-		return kvt_fail(x->o->err, KVT_UNSUPPORTED,
-				"%s: version %lld of its checkpoint is not one that kvtool knows, 1",
-				x->file->path, LL(version));
+		kvt_json_refuse(&in, KVT_UNSUPPORTED,
+				"version %lld of its checkpoint is not one that kvtool knows, 1",
+				LL(version));
 	x->base = base < 0 ? *meta : base;
 	if (!x->header || x->slot <= x->header || !*meta || x->base != *meta ||
 	    align != x->align)
-		return kvt_fail(x->o->err, KVT_BAD_INPUT,
-				"%s: its checkpoint says slots of %lld bytes with headers of %lld from %lld on, aligned to %lld, which contradict each other",
-				x->file->path, LL(x->slot), LL(x->header), LL(x->base),
-				LL(align));
-	return KVT_OK;
+		kvt_json_bad(&in,
+			     "its checkpoint says slots of %lld bytes with headers of %lld from %lld on, aligned to %lld, which contradict each other",
+			     LL(x->slot), LL(x->header), LL(x->base), LL(align));
+	return status;
 }
 
 /* No container is whole: why, and what to do. */
@@ -202,16 +199,14 @@ static enum kvt_status take_shape(const struct index *x, struct kvt_lmcache_part
 	int64_t shape[MAX_SHAPE];
 	size_t n;
 
-	if ((status = kvt_json_string(&fmt, &in, "fmt")) ||
-	    (status = kvt_json_string(&dtype, &in, "dtype")) ||
-	    (status = kvt_json_array(&list, &in, "shape")))
-		return status;
-	n = list ? json_array_size(list) : 0;
+	kvt_json_string(&fmt, &in, "fmt");
+	kvt_json_string(&dtype, &in, "dtype");
+	kvt_json_array(&list, &in, "shape");
+	n = json_array_size(list);
 	if (!fmt || !dtype || !n || n > MAX_SHAPE)
-		return KVT_OK;
+		return status;
 	for (size_t i = 0; i < n; i++)
-		if ((status = kvt_json_int_at(&shape[i], &in, "shape", list, i, 0,
-					      INT64_MAX)))
+		if (kvt_json_int_at(&shape[i], &in, "shape", list, i, 0, INT64_MAX))
 			return status;
 	if (!strncmp(dtype, "torch.", 6))
 		dtype += 6;
