@@ -354,8 +354,13 @@ struct kvt_format {
 	 * a regular file; for a directory head is NULL.
 	 */
 	bool (*probe)(const char *path, const uint8_t *head, int64_t nhead);
+	/* Does a folder look so that has a file of this name below it?  Or NULL. */
+	bool (*holds)(const char *name);
 
-	/* Fills reader->leaf.snapshot and the flats or tilings.  NULL: write only. */
+	/*
+	 * Fills reader->leaf.snapshot and the flats or tilings; hints are never NULL.
+	 * NULL: write only.
+	 */
 	enum kvt_status (*open)(struct kvt_reader *reader, const char *path,
 				const struct kvt_hints *hints,
 				struct kvt_error *err);

@@ -7,6 +7,7 @@
  * in commit.c.
  */
 #include "formats/format.h"
+#include "formats/file/tree.h"
 #include "formats/manifest/manifest.h"
 #include "formats/model/config.h"
 #include "formats/store/prompt.h"
@@ -96,12 +97,19 @@ enum kvt_status kvt_format_unknown(const char *name, struct kvt_error *err)
 
 enum { HEAD_BYTES = 4096 };
 
+static bool looks_like(const struct kvt_format *format, const char *path,
+		       const uint8_t *head, int64_t nhead)
+{
+	return (format->probe && format->probe(path, head, nhead)) ||
+	       (!head && format->holds && kvt_tree_has(path, format->holds));
+}
+
 static enum kvt_status probe(const struct kvt_format **out, const char *path,
 			     const uint8_t *head, int64_t nhead,
 			     struct kvt_error *err)
 {
 	for (int i = 0; i < NFORMATS; i++)
-		if (formats[i]->probe && formats[i]->probe(path, head, nhead)) {
+		if (looks_like(formats[i], path, head, nhead)) {
 			*out = formats[i];
 			return KVT_OK;
 		}
@@ -361,6 +369,7 @@ static enum kvt_status open_with(struct kvt_dump **out, const char *path,
 enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 			 const struct kvt_hints *hints, struct kvt_error *err)
 {
+	static const struct kvt_hints none;
 	const struct kvt_format *format = NULL;
 	struct kvt_reader *reader;
 	enum kvt_status status;
@@ -388,7 +397,7 @@ enum kvt_status kvt_open(struct kvt_dump **out, const char *path,
 	}
 	reader->format = format;
 	kvt_snapshot_init(&reader->leaf.snapshot);
-	if ((status = format->open(reader, path, hints, err)) ||
+	if ((status = format->open(reader, path, hints ? hints : &none, err)) ||
 	    (reader->nsources && (status = join_sources(reader, err))) ||
 	    (hints && hints->prompts.n &&
 	     (status = kvt_prompt_place(reader, hints, err))) ||

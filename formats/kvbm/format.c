@@ -201,9 +201,7 @@ static enum kvt_status read_descriptor(struct opening *o)
 static enum kvt_status kvbm_open(struct kvt_reader *reader, const char *path,
 				 const struct kvt_hints *hints, struct kvt_error *err)
 {
-	static const struct kvt_hints none;
-	struct opening o = { .reader = reader, .path = path, .err = err,
-			     .hints = hints ? hints : &none };
+	struct opening o = { .reader = reader, .path = path, .hints = hints, .err = err };
 	enum kvt_status status;
 	struct stat st;
 

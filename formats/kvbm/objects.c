@@ -83,12 +83,6 @@ static bool is_object(const char *name)
 	return parse(&parsed, name);
 }
 
-static bool objects_probe(const char *path, const uint8_t *head, int64_t nhead)
-{
-	(void)nhead;
-	return !head && kvt_tree_has(path, is_object);
-}
-
 /* ---- objects become chunks ------------------------------------------------ */
 
 static const char *keep(struct opening *o, const char *format, int64_t n,
@@ -230,9 +224,7 @@ static enum kvt_status open_objects(struct opening *o)
 static enum kvt_status objects_open(struct kvt_reader *reader, const char *path,
 				    const struct kvt_hints *hints, struct kvt_error *err)
 {
-	static const struct kvt_hints none;
-	struct opening o = { .reader = reader, .path = path, .err = err,
-			     .hints = hints ? hints : &none };
+	struct opening o = { .reader = reader, .path = path, .hints = hints, .err = err };
 	enum kvt_status status = open_objects(&o);
 
 	for (int64_t i = 0; i < o.ntexts; i++)
@@ -251,6 +243,6 @@ const struct kvt_format kvt_kvbm_objects_format = {
 	.facts = facts,
 	.checks = "names, parents, lengths",
 	.in_layout = kvt_chunks_in_page_layout,
-	.probe = objects_probe,
+	.holds = is_object,
 	.open = objects_open,
 };

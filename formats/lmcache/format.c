@@ -54,10 +54,8 @@ static bool is_name(const char *path)
 
 static bool lmcache_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
-	if (head)
-		return is_name(path) || kvt_lmcache_is_gds(head, nhead) ||
-		       kvt_lmcache_is_raw_block(head, nhead);
-	return kvt_tree_has(path, is_name);
+	return head && (is_name(path) || kvt_lmcache_is_gds(head, nhead) ||
+			kvt_lmcache_is_raw_block(head, nhead));
 }
 
 /* ---- folders ------------------------------------------------------------- */
@@ -190,9 +188,8 @@ static enum kvt_status take_single(struct kvt_lmcache *o)
 static enum kvt_status lmcache_open(struct kvt_reader *reader, const char *path,
 				    const struct kvt_hints *hints, struct kvt_error *err)
 {
-	static const struct kvt_hints none;
 	struct kvt_lmcache o = { .reader = reader, .path = path, .err = err,
-				 .hints = hints ? hints : &none };
+				 .hints = hints };
 	enum kvt_status status;
 	struct stat st;
 
@@ -212,5 +209,6 @@ const struct kvt_format kvt_lmcache_format = {
 	.in_layout = kvt_chunks_in_layout,
 	.takes = KVT_TAKES_PROMPT,
 	.probe = lmcache_probe,
+	.holds = is_name,
 	.open = lmcache_open,
 };

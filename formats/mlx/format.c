@@ -58,7 +58,7 @@ static bool is_block(const char *path)
 /* One file is taken if it says that it is a shard; others are whole caches. */
 static bool blocks_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
-	return head ? kvt_mlx_is_shard(path, head, nhead) : kvt_tree_has(path, is_block);
+	return head && kvt_mlx_is_shard(path, head, nhead);
 }
 
 /* ---- files --------------------------------------------------------------- */
@@ -303,9 +303,8 @@ static enum kvt_status place_all(struct kvt_mlx *o)
 static enum kvt_status blocks_open(struct kvt_reader *reader, const char *path,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
-	static const struct kvt_hints none;
 	struct kvt_mlx o = { .reader = reader, .path = path, .err = err, .like = -1,
-			     .hints = hints ? hints : &none };
+			     .hints = hints };
 	enum kvt_status status;
 
 	o.chunks = (struct kvt_chunks){ .where = path, .again = true, .elsewhere = true };
@@ -328,5 +327,6 @@ const struct kvt_format kvt_mlx_blocks_format = {
 	.facts = facts,
 	.checks = "names, headers, extents, parents",
 	.probe = blocks_probe,
+	.holds = is_block,
 	.open = blocks_open,
 };

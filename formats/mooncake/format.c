@@ -453,9 +453,8 @@ static enum kvt_status collect(struct kvt_mooncake *o)
 static enum kvt_status mooncake_open(struct kvt_reader *reader, const char *path,
 				     const struct kvt_hints *hints, struct kvt_error *err)
 {
-	static const struct kvt_hints none;
 	struct kvt_mooncake o = { .reader = reader, .path = path, .err = err,
-				  .hints = hints ? hints : &none };
+				  .hints = hints };
 	enum kvt_status status;
 	enum kind kind;
 
@@ -485,7 +484,8 @@ static bool is_name(const char *name)
 
 static bool mooncake_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
-	return head ? kvt_mooncake_is_tensor(head, nhead) : kvt_tree_has(path, is_name);
+	(void)path;
+	return head && kvt_mooncake_is_tensor(head, nhead);
 }
 
 const struct kvt_format kvt_mooncake_format = {
@@ -496,5 +496,6 @@ const struct kvt_format kvt_mooncake_format = {
 	.takes = KVT_TAKES_PROMPT,
 	.in_layout = kvt_chunks_in_page_layout,
 	.probe = mooncake_probe,
+	.holds = is_name,
 	.open = mooncake_open,
 };

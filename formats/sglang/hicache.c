@@ -44,12 +44,6 @@ static bool is_page(const char *name)
 	return kvt_hicache_find(&parsed, name);
 }
 
-static bool hicache_probe(const char *path, const uint8_t *head, int64_t nhead)
-{
-	(void)nhead;
-	return !head && kvt_tree_has(path, is_page);
-}
-
 /* ---- which files -------------------------------------------------------- */
 
 /* Shards of the same pages, but for the DCP rank. */
@@ -420,7 +414,7 @@ static enum kvt_status hicache_open(struct kvt_reader *reader, const char *path,
 				    const struct kvt_hints *hints, struct kvt_error *err)
 {
 	struct opening o = { .reader = reader, .path = path, .err = err };
-	struct kvt_hints named = hints ? *hints : (struct kvt_hints){ 0 };
+	struct kvt_hints named = *hints;
 
 	/* the format's other names are those of layouts */
 	if (named.format && strcmp(named.format, "hicache")) {
@@ -449,7 +443,7 @@ const struct kvt_format kvt_hicache_format = {
 	.in_layout = kvt_store_in_layout,
 	.takes = KVT_TAKES_PROMPT,
 	.directory = true,
-	.probe = hicache_probe,
+	.holds = is_page,
 	.open = hicache_open,
 	.create = kvt_hicache_create,
 	.finish = kvt_hicache_finish,

@@ -33,7 +33,7 @@ static bool is_block_file(const char *name)
 static bool offload_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
 	(void)nhead;
-	return !head && (kvt_offload_is_base(path) || kvt_tree_has(path, is_block_file));
+	return !head && kvt_offload_is_base(path);
 }
 
 /* ---- files -------------------------------------------------------------- */
@@ -214,9 +214,8 @@ static enum kvt_status open_tree(struct kvt_offload *o)
 static enum kvt_status offload_open(struct kvt_reader *reader, const char *path,
 				    const struct kvt_hints *hints, struct kvt_error *err)
 {
-	static const struct kvt_hints none;
 	struct kvt_offload o = { .reader = reader, .path = path, .err = err,
-				 .hints = hints ? hints : &none };
+				 .hints = hints };
 	enum kvt_status status = open_tree(&o);
 
 	kvt_tree_free(&o.tree);
@@ -243,6 +242,7 @@ const struct kvt_format kvt_offload_format = {
 	.takes = KVT_TAKES_PROMPT,
 	.in_layout = kvt_offload_in_layout,
 	.probe = offload_probe,
+	.holds = is_block_file,
 	.open = offload_open,
 	.create = kvt_offload_create,
 	.finish = kvt_offload_finish,
