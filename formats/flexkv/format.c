@@ -28,18 +28,16 @@
 
 enum { MAX_BLOCKS = 1 << 20, MAX_NUMBER = 1 << 16 };
 
-struct pool_file {
-	int64_t device, number, at;	/* at: in the tree */
-};
+/* What kvt_store_file.number has: _<device>_<number>.bin */
+enum { DEVICE, NUMBER };
 
 struct opening {
 	struct kvt_reader *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;
-	struct kvt_tree tree;
-	struct pool_file *file;		/* by device, then number */
-	int64_t count, devices, files;	/* files: of one device */
+	struct kvt_store_files pools;	/* by device, then number */
+	int64_t devices, files;		/* files: of one device */
 	int64_t each, round_robin;	/* each: blocks of one file */
 	bool interleaved;
 };
@@ -59,70 +57,52 @@ static bool take_number(int64_t *out, const char *begin, const char **end)
 	return *out < MAX_NUMBER;
 }
 
-static bool parse_name(struct pool_file *out, struct kvt_name_part *prefix,
-		       const char *path)
+static bool parse_name(struct kvt_store_file *out, const char *path)
 {
 	const char *name = kvt_path_base(path);
 	size_t n = strlen(name);
 	const char *end = name + n - 4;
 
-	if (n < 5 || strcmp(end, ".bin") || !take_number(&out->number, name, &end) ||
-	    !take_number(&out->device, name, &end) || end == name)
+	if (n < 5 || strcmp(end, ".bin") ||
+	    !take_number(&out->number[NUMBER], name, &end) ||
+	    !take_number(&out->number[DEVICE], name, &end) || end == name)
 		return false;
-	*prefix = (struct kvt_name_part){ name, (size_t)(end - name) };
+	out->part = (struct kvt_name_part){ name, (size_t)(end - name) };
 	return true;
-}
-
-static bool find_prefix(struct kvt_name_part *prefix, const char *name)
-{
-	struct pool_file file;
-
-	return parse_name(&file, prefix, name);
 }
 
 static bool is_pool(const char *path)
 {
 	const char *name = kvt_path_base(path);
-	struct kvt_name_part prefix;
+	struct kvt_store_file file;
 
 	return !strncmp(name, "flexkv_", 7) && strstr(name, "ssdcache") &&
-	       find_prefix(&prefix, path);
+	       parse_name(&file, path);
 }
 
-static bool flexkv_probe(const char *path, const uint8_t *head, int64_t nhead)
-{
-	(void)nhead;
-	return !head && kvt_tree_has(path, is_pool);
-}
+static const struct kvt_store_names names = {
+	.key = "cache", .what = "caches", .parse = parse_name,
+	.expected = "not a file of FlexKV, expected PREFIX_DEVICE_FILE.bin",
+};
 
 /* ---- files -------------------------------------------------------------- */
-
-static int by_place(const void *a, const void *b)
-{
-	const struct pool_file *x = a, *y = b;
-
-	if (x->device != y->device)
-		return x->device < y->device ? -1 : 1;
-	return x->number < y->number ? -1 : x->number > y->number;
-}
 
 /* Every device has files 0 to n - 1, all of one size. */
 static enum kvt_status check_grid(struct opening *o)
 {
-	const struct kvt_tree_file *first = &o->tree.file[o->file[0].at];
+	const struct kvt_tree_file *first = kvt_store_file(&o->pools, 0);
 
-	qsort(o->file, (size_t)o->count, sizeof(*o->file), by_place);
-	o->devices = o->file[o->count - 1].device + 1;
-	o->files = o->file[o->count - 1].number + 1;
-	for (int64_t i = 0; i < o->count; i++) {
-		const struct kvt_tree_file *f = &o->tree.file[o->file[i].at];
+	o->devices = o->pools.file[o->pools.count - 1].number[DEVICE] + 1;
+	o->files = o->pools.file[o->pools.count - 1].number[NUMBER] + 1;
+	for (int64_t i = 0; i < o->pools.count; i++) {
+		const struct kvt_tree_file *f = kvt_store_file(&o->pools, i);
 
-		if (o->count != o->devices * o->files ||
-		    o->file[i].device != i / o->files ||
-		    o->file[i].number != i % o->files)
+		if (o->pools.count != o->devices * o->files ||
+		    o->pools.file[i].number[DEVICE] != i / o->files ||
+		    o->pools.file[i].number[NUMBER] != i % o->files)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: has %lld files of %lld devices, expected files 0 to %lld of each",
-					o->path, LL(o->count), LL(o->devices),
+					o->path, LL(o->pools.count), LL(o->devices),
 					LL(o->files - 1));
 		if (f->nbytes != first->nbytes)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
@@ -131,26 +111,6 @@ static enum kvt_status check_grid(struct opening *o)
 					LL(first->nbytes));
 	}
 	return KVT_OK;
-}
-
-static enum kvt_status choose_files(struct opening *o)
-{
-	struct kvt_store_choice cache = { .key = "cache", .what = "caches" };
-	enum kvt_status status;
-
-	cache.asked = kvt_fact(o->hints, "cache");
-	if ((status = kvt_store_keep(&o->tree, &cache, find_prefix,
-				     "not a file of FlexKV, expected "
-				     "PREFIX_DEVICE_FILE.bin",
-				     o->err)))
-		return status;
-	for (; o->count < o->tree.count; o->count++) {
-		struct kvt_name_part prefix;
-
-		o->file[o->count].at = o->count;
-		parse_name(&o->file[o->count], &prefix, o->tree.file[o->count].name);
-	}
-	return check_grid(o);
 }
 
 /* ---- where blocks are --------------------------------------------------- */
@@ -182,12 +142,24 @@ static enum kvt_status take_placement(struct opening *o)
 	return KVT_OK;
 }
 
-static int64_t block_at(const struct opening *o, const struct pool_file *f, int64_t at)
+/* Each device has whole turns of blocks. */
+static enum kvt_status check_turns(const struct opening *o)
 {
-	int64_t i = o->interleaved ? at * o->files + f->number :
-				     f->number * o->each + at;
+	int64_t blocks = o->each * o->files;
 
-	return (i / o->round_robin * o->devices + f->device) * o->round_robin +
+	return blocks % o->round_robin == 0 ? KVT_OK :
+	       kvt_fail(o->err, KVT_BAD_INPUT,
+			"%s: a device has %lld blocks, not a multiple of round-robin=%lld",
+			o->path, LL(blocks), LL(o->round_robin));
+}
+
+static int64_t block_at(const struct opening *o, const struct kvt_store_file *f,
+			int64_t at)
+{
+	int64_t i = o->interleaved ? at * o->files + f->number[NUMBER] :
+				     f->number[NUMBER] * o->each + at;
+
+	return (i / o->round_robin * o->devices + f->number[DEVICE]) * o->round_robin +
 	       i % o->round_robin;
 }
 
@@ -208,14 +180,15 @@ static enum kvt_status add_run(struct opening *o, const struct kvt_group *in_fil
 	return kvt_flat_add(&o->reader->flat[0], &part, o->err);
 }
 
-static enum kvt_status add_file(struct opening *o, const struct pool_file *f,
+static enum kvt_status add_file(struct opening *o, const struct kvt_store_file *f,
 				const struct kvt_group *in_file)
 {
 	enum kvt_status status;
 	int64_t n;
 	int file;
 
-	if ((status = kvt_tree_list(&o->reader->files, &file, &o->tree, f->at, o->err)))
+	if ((status = kvt_tree_list(&o->reader->files, &file, &o->pools.tree, f->at,
+				    o->err)))
 		return status;
 	for (int64_t at = 0; !status && at < o->each; at += n) {
 		int64_t block = block_at(o, f, at);
@@ -234,7 +207,7 @@ static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 {
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
 	char name[512];
-	const struct kvt_tree_file *first = &o->tree.file[o->file[0].at];
+	const struct kvt_tree_file *first = kvt_store_file(&o->pools, 0);
 	struct kvt_pages_known known = { .name = name,
 		.nbytes = first->nbytes,
 		.unnoticed = &o->reader->leaf.unnoticed };
@@ -245,22 +218,20 @@ static enum kvt_status describe(struct opening *o, struct kvt_group *in_file)
 	int64_t total;
 
 	/* of one size are all of them */
-	snprintf(name, sizeof(name), "%.300s%s%.200s", o->path, o->count > 1 ? "" : "/",
-		 o->count > 1 ? "" : first->name);
+	snprintf(name, sizeof(name), "%.300s%s%.200s", o->path,
+		 o->pools.count > 1 ? "" : "/", o->pools.count > 1 ? "" : first->name);
 	said.blocks = 0;		/* of all files, not of one */
 	if ((status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
 	    (status = kvt_pages_fit(group, &known, &said, o->err)))
 		return status;
 	o->each = group->shape.n[KVT_AXIS_B];
-	total = o->each > MAX_BLOCKS ? MAX_BLOCKS + 1 : o->each * o->count;
+	total = o->each > MAX_BLOCKS ? MAX_BLOCKS + 1 : o->each * o->pools.count;
 	if (total > MAX_BLOCKS)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: at most %d blocks are supported", o->path,
 				MAX_BLOCKS);
-	if (o->each * o->files % o->round_robin)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: a device has %lld blocks, not a multiple of round-robin=%lld",
-				o->path, LL(o->each * o->files), LL(o->round_robin));
+	if ((status = check_turns(o)))
+		return status;
 	*in_file = *group;
 	o->reader->leaf.unlisted = true;
 	/* the name of a file that was cut, which kvt_open() does not know */
@@ -327,8 +298,9 @@ static enum kvt_status take_group(struct opening *o, struct block *b, int g)
 
 static enum kvt_status count_blocks(struct opening *o, const struct block *b)
 {
-	const struct kvt_tree_file *first = &o->tree.file[o->file[0].at];
+	const struct kvt_tree_file *first = kvt_store_file(&o->pools, 0);
 	struct kvt_snapshot *s = &o->reader->leaf.snapshot;
+	enum kvt_status status;
 	int64_t blocks;
 
 	if (!b->nbytes || first->nbytes % b->nbytes || !first->nbytes)
@@ -336,15 +308,13 @@ static enum kvt_status count_blocks(struct opening *o, const struct block *b)
 				"%s/%.120s: has %lld bytes, not a multiple of %lld, those of a block of these groups",
 				o->path, first->name, LL(first->nbytes), LL(b->nbytes));
 	o->each = first->nbytes / b->nbytes;
-	if (o->each > MAX_PARTS / o->count / b->groups / b->ranks)
+	if (o->each > MAX_PARTS / o->pools.count / b->groups / b->ranks)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: its blocks have more than %d parts", o->path,
 				MAX_PARTS);
-	blocks = o->each * o->count;
-	if (o->each * o->files % o->round_robin)
-		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: a device has %lld blocks, not a multiple of round-robin=%lld",
-				o->path, LL(o->each * o->files), LL(o->round_robin));
+	blocks = o->each * o->pools.count;
+	if ((status = check_turns(o)))
+		return status;
 	for (int g = 0; g < s->ngroups; g++)
 		s->group[g].shape.n[KVT_AXIS_B] = blocks;
 	o->reader->leaf.unlisted = true;
@@ -387,13 +357,14 @@ static enum kvt_status open_groups(struct opening *o, struct block *b)
 		b->nbytes = 0;
 	if ((status = count_blocks(o, b)))
 		return status;
-	for (int64_t i = 0; !status && i < o->count; i++) {
+	for (int64_t i = 0; !status && i < o->pools.count; i++) {
+		const struct kvt_store_file *f = &o->pools.file[i];
 		int file;
 
-		status = kvt_tree_list(&o->reader->files, &file, &o->tree, o->file[i].at,
+		status = kvt_tree_list(&o->reader->files, &file, &o->pools.tree, f->at,
 				       o->err);
 		for (int64_t at = 0; !status && at < o->each; at++)
-			status = add_block(o, b, file, block_at(o, &o->file[i], at), at);
+			status = add_block(o, b, file, block_at(o, f, at), at);
 	}
 	return status;
 }
@@ -412,31 +383,25 @@ static enum kvt_status open_pools(struct opening *o)
 	if (!block.groups && kvt_fact(o->hints, "tp-size"))
 		return kvt_fail(o->err, KVT_USAGE,
 				"tp-size is of blocks of several groups: give --set groups=N, too");
-	if ((status = kvt_tree_walk(&o->tree, o->path, o->err)))
-		return status;
-	if (!(o->file = calloc((size_t)o->tree.count + 1, sizeof(*o->file))))
-		return kvt_no_memory(o->err, o->path);
-	if ((status = choose_files(o)) || (status = take_placement(o)))
+	if ((status = kvt_store_list(&o->pools, o->path, &names, o->hints, o->err)) ||
+	    (status = check_grid(o)) || (status = take_placement(o)))
 		return status;
 	if (block.groups)
 		return open_groups(o, &block);
 	if ((status = describe(o, &in_file)))
 		return status;
-	for (int64_t i = 0; !status && i < o->count; i++)
-		status = add_file(o, &o->file[i], &in_file);
+	for (int64_t i = 0; !status && i < o->pools.count; i++)
+		status = add_file(o, &o->pools.file[i], &in_file);
 	return status;
 }
 
 static enum kvt_status flexkv_open(struct kvt_reader *reader, const char *path,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
-	static const struct kvt_hints none;
-	struct opening o = { .reader = reader, .path = path, .err = err,
-			     .hints = hints ? hints : &none };
+	struct opening o = { .reader = reader, .path = path, .hints = hints, .err = err };
 	enum kvt_status status = open_pools(&o);
 
-	free(o.file);
-	kvt_tree_free(&o.tree);
+	kvt_store_files_free(&o.pools);
 	return status;
 }
 
@@ -448,6 +413,6 @@ const struct kvt_format kvt_flexkv_format = {
 		  .reads = true, .writes = false },
 	.facts = facts,
 	.checks = "names, lengths",
-	.probe = flexkv_probe,
+	.holds = is_pool,
 	.open = flexkv_open,
 };

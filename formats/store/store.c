@@ -75,40 +75,62 @@ enum kvt_status kvt_store_chosen(const struct kvt_store_choice *choice, const ch
 			choice->key, choice->asked);
 }
 
-enum kvt_status kvt_store_keep(struct kvt_tree *tree, struct kvt_store_choice *choice,
-			       kvt_name_part_fn *part, const char *expected,
-			       struct kvt_error *err)
-{
-	enum kvt_status status = KVT_OK;
-	int64_t kept = 0, i;
+/* ---- files whose names have numbers --------------------------------------- */
 
-	for (i = 0; i < tree->count; i++) {
-		struct kvt_tree_file *file = &tree->file[i];
-		struct kvt_name_part here;
+static int by_number(const void *a, const void *b)
+{
+	const struct kvt_store_file *x = a, *y = b;
+	int i = x->number[0] == y->number[0];
+
+	return x->number[i] < y->number[i] ? -1 : x->number[i] > y->number[i];
+}
+
+static enum kvt_status choose_files(struct kvt_store_files *out,
+				    const struct kvt_store_names *names,
+				    const struct kvt_hints *hints, struct kvt_error *err)
+{
+	struct kvt_store_choice choice = { .key = names->key, .what = names->what,
+					   .asked = kvt_fact(hints, names->key) };
+	const char *path = out->tree.path;
+	enum kvt_status status;
+
+	for (int64_t i = 0; i < out->tree.count; i++) {
+		struct kvt_store_file file = { .at = i };
 		bool skip;
 
-		if (!part(&here, file->name))
-			status = kvt_fail(err, KVT_BAD_INPUT, "%.200s/%.200s: is %s",
-					  tree->path, file->name, expected);
-		else
-			status = kvt_store_choose(&skip, choice, &here, tree->path, err);
-		if (status)
-			break;
-		/* a name that is dropped is freed with the others */
-		if (!skip && kept++ != i) {
-			struct kvt_tree_file dropped = tree->file[kept - 1];
-
-			tree->file[kept - 1] = *file;
-			*file = dropped;
-		}
+		if (!names->parse(&file, out->tree.file[i].name))
+			return kvt_fail(err, KVT_BAD_INPUT, "%.200s/%.200s: is %s", path,
+					out->tree.file[i].name, names->expected);
+		if ((status = kvt_store_choose(&skip, &choice, &file.part, path, err)))
+			return status;
+		if (!skip)
+			out->file[out->count++] = file;
 	}
-	if (status || (status = kvt_store_chosen(choice, tree->path, err)))
+	if ((status = kvt_store_chosen(&choice, path, err)))
 		return status;
-	if (!kept)
-		return kvt_fail(err, KVT_BAD_INPUT, "%s: holds no files", tree->path);
-	while (tree->count > kept)
-		free(tree->file[--tree->count].name);
+	if (!out->count)
+		return kvt_fail(err, KVT_BAD_INPUT, "%s: holds no files", path);
+	qsort(out->file, (size_t)out->count, sizeof(*out->file), by_number);
 	return KVT_OK;
+}
+
+enum kvt_status kvt_store_list(struct kvt_store_files *out, const char *path,
+			       const struct kvt_store_names *names,
+			       const struct kvt_hints *hints, struct kvt_error *err)
+{
+	enum kvt_status status = kvt_tree_walk(&out->tree, path, err);
+
+	if (status)
+		return status;
+	out->file = calloc((size_t)out->tree.count + 1, sizeof(*out->file));
+	return out->file ? choose_files(out, names, hints, err) :
+			   kvt_no_memory(err, path);
+}
+
+void kvt_store_files_free(struct kvt_store_files *files)
+{
+	free(files->file);
+	kvt_tree_free(&files->tree);
 }
 
 /* ---- layouts ------------------------------------------------------------ */

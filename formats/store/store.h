@@ -40,15 +40,38 @@ kvt_store_chosen(const struct kvt_store_choice *choice, const char *path,
 		 struct kvt_error *err);
 
 /*
- * Keeps those files of the tree that have the choice's value: 'part' finds it in
- * a name, or says that no file of this store is called so; 'expected' tells the
- * user how they are.  KVT_BAD_INPUT if none is left.
+ * Folders of files without a header whose names have numbers: how files are named is a
+ * row and a function of the format; what is chosen of them, and in which order, is not.
  */
-typedef bool kvt_name_part_fn(struct kvt_name_part *out, const char *name);
+struct kvt_store_file {
+	int64_t number[2];		/* files are in this order; 0: a name has none */
+	struct kvt_name_part part;	/* what all of them must share */
+	int64_t at;			/* in the tree; not the format's */
+};
+struct kvt_store_names {
+	const char *key, *what;		/* of the choice: "pool", "pools" */
+	const char *expected;		/* "not a block of ..., expected ..." */
+	bool (*parse)(struct kvt_store_file *out, const char *name);
+};
+struct kvt_store_files {
+	struct kvt_tree tree;		/* of all files */
+	struct kvt_store_file *file;	/* owned: those that are chosen */
+	int64_t count;
+};
+/*
+ * KVT_BAD_INPUT where a file has another name, where what is to be shared is not and the
+ * user has not chosen, and if none is left.
+ */
 KVT_MUST_CHECK enum kvt_status
-kvt_store_keep(struct kvt_tree *tree, struct kvt_store_choice *choice,
-	       kvt_name_part_fn *part,
-	       const char *expected, struct kvt_error *err);
+kvt_store_list(struct kvt_store_files *out, const char *path,
+	       const struct kvt_store_names *names, const struct kvt_hints *hints,
+	       struct kvt_error *err);
+static inline const struct kvt_tree_file *
+kvt_store_file(const struct kvt_store_files *files, int64_t i)
+{
+	return &files->tree.file[files->file[i].at];
+}
+void kvt_store_files_free(struct kvt_store_files *files);
 
 /* A copy of a part; NULL when out of memory. */
 char *kvt_name_part_copy(const struct kvt_name_part *part);

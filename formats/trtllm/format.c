@@ -20,19 +20,15 @@
 #include "formats/describe/describe.h"
 #include "formats/store/store.h"
 
-struct block_file {
-	int64_t id, at;			/* at: in the tree */
-};
-
 struct opening {
 	struct kvt_reader *reader;
 	const char *path;
 	const struct kvt_hints *hints;
 	struct kvt_error *err;
-	struct kvt_tree tree;
-	struct block_file *file;
-	int64_t count;
+	struct kvt_store_files files;	/* by id */
 };
+
+/* ---- names -------------------------------------------------------------- */
 
 /* Digits without a leading zero, up to 2^31. */
 static const char *take_number(int64_t *out, const char *s)
@@ -45,67 +41,29 @@ static const char *take_number(int64_t *out, const char *s)
 	return *out > INT32_MAX ? NULL : s + n;
 }
 
-static bool parse_name(int64_t *id, struct kvt_name_part *pool, const char *name)
+static bool parse_name(struct kvt_store_file *out, const char *name)
 {
 	const char *p, *q;
-	int64_t number;
+	int64_t pool;
 
-	if (strncmp(name, "block_", 6) || !(p = take_number(id, name + 6)) ||
-	    strncmp(p, "_pool_", 6) || !(q = take_number(&number, p + 6)))
+	if (strncmp(name, "block_", 6) || !(p = take_number(&out->number[0], name + 6)) ||
+	    strncmp(p, "_pool_", 6) || !(q = take_number(&pool, p + 6)))
 		return false;
-	*pool = (struct kvt_name_part){ p + 6, (size_t)(q - p - 6) };
+	out->part = (struct kvt_name_part){ p + 6, (size_t)(q - p - 6) };
 	return !strcmp(q, ".bin");
-}
-
-static bool find_pool(struct kvt_name_part *pool, const char *name)
-{
-	int64_t id;
-
-	return parse_name(&id, pool, name);
 }
 
 static bool is_block(const char *name)
 {
-	struct kvt_name_part pool;
+	struct kvt_store_file file;
 
-	return find_pool(&pool, name);
+	return parse_name(&file, name);
 }
 
-static bool trtllm_probe(const char *path, const uint8_t *head, int64_t nhead)
-{
-	(void)nhead;
-	return !head && kvt_tree_has(path, is_block);
-}
-
-/* ---- files -------------------------------------------------------------- */
-
-static int by_id(const void *a, const void *b)
-{
-	const struct block_file *x = a, *y = b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
-
-static enum kvt_status choose_files(struct opening *o)
-{
-	struct kvt_store_choice pool = { .key = "pool", .what = "pools" };
-	enum kvt_status status;
-
-	pool.asked = kvt_fact(o->hints, "pool");
-	if ((status = kvt_store_keep(&o->tree, &pool, find_pool,
-				     "not a block of TensorRT-LLM, expected "
-				     "block_ID_pool_POOL.bin",
-				     o->err)))
-		return status;
-	for (; o->count < o->tree.count; o->count++) {
-		struct kvt_name_part part;
-
-		o->file[o->count].at = o->count;
-		parse_name(&o->file[o->count].id, &part, o->tree.file[o->count].name);
-	}
-	qsort(o->file, (size_t)o->count, sizeof(*o->file), by_id);
-	return KVT_OK;
-}
+static const struct kvt_store_names names = {
+	.key = "pool", .what = "pools", .parse = parse_name,
+	.expected = "not a block of TensorRT-LLM, expected block_ID_pool_POOL.bin",
+};
 
 /* ---- the snapshot ------------------------------------------------------- */
 
@@ -119,9 +77,9 @@ static enum kvt_status describe(struct opening *o)
 	enum kvt_status status;
 
 	/* of files of unlike lengths the shorter ones were cut */
-	for (int64_t i = 0; i < o->count; i++)
-		if (o->tree.file[i].nbytes > known.nbytes)
-			known.nbytes = o->tree.file[i].nbytes;
+	for (int64_t i = 0; i < o->files.count; i++)
+		if (kvt_store_file(&o->files, i)->nbytes > known.nbytes)
+			known.nbytes = kvt_store_file(&o->files, i)->nbytes;
 	o->reader->leaf.unlisted = true;
 	if ((status = kvt_manifest_add_group(&group, s, "g0", o->path, o->err)) ||
 	    (status = kvt_layout_parse(&group->layout, said.content ? "BLSC" :
@@ -129,7 +87,7 @@ static enum kvt_status describe(struct opening *o)
 		return status;
 	group->shape.n[KVT_AXIS_B] = 1;
 	status = kvt_pages_fit(group, &known, o->hints, o->err);
-	group->shape.n[KVT_AXIS_B] = o->count;
+	group->shape.n[KVT_AXIS_B] = o->files.count;
 	return status;
 }
 
@@ -139,17 +97,18 @@ static enum kvt_status add_blocks(struct opening *o)
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	enum kvt_status status = KVT_OK;
 
-	group->block_ids = calloc((size_t)o->count + 1, sizeof(*group->block_ids));
+	group->block_ids = calloc((size_t)o->files.count + 1, sizeof(*group->block_ids));
 	if (!group->block_ids)
 		return kvt_no_memory(o->err, o->path);
-	for (int64_t b = 0; !status && b < o->count; b++) {
+	for (int64_t b = 0; !status && b < o->files.count; b++) {
+		const struct kvt_store_file *from = &o->files.file[b];
 		int file;
 
 		box.begin[KVT_AXIS_B] = b;
 		box.end[KVT_AXIS_B] = b + 1;
-		group->block_ids[b] = (uint64_t)o->file[b].id;
-		(void)((status = kvt_tree_list(&o->reader->files, &file, &o->tree,
-					       o->file[b].at, o->err)) ||
+		group->block_ids[b] = (uint64_t)from->number[0];
+		(void)((status = kvt_tree_list(&o->reader->files, &file, &o->files.tree,
+					       from->at, o->err)) ||
 		       (status = kvt_pages_add(o->reader, 0, file, &box, 0, 0, o->err)));
 	}
 	return status;
@@ -158,20 +117,13 @@ static enum kvt_status add_blocks(struct opening *o)
 static enum kvt_status trtllm_open(struct kvt_reader *reader, const char *path,
 				   const struct kvt_hints *hints, struct kvt_error *err)
 {
-	static const struct kvt_hints none;
-	struct opening o = { .reader = reader, .path = path, .err = err,
-			     .hints = hints ? hints : &none };
+	struct opening o = { .reader = reader, .path = path, .hints = hints, .err = err };
 	enum kvt_status status;
 
-	if ((status = kvt_tree_walk(&o.tree, path, err)))
-		return status;
-	o.file = calloc((size_t)o.tree.count + 1, sizeof(*o.file));
-	if (!o.file)
-		status = kvt_no_memory(err, path);
-	if (!status && !(status = choose_files(&o)) && !(status = describe(&o)))
+	if (!(status = kvt_store_list(&o.files, path, &names, hints, err)) &&
+	    !(status = describe(&o)))
 		status = add_blocks(&o);
-	free(o.file);
-	kvt_tree_free(&o.tree);
+	kvt_store_files_free(&o.files);
 	return status;
 }
 
@@ -183,6 +135,6 @@ const struct kvt_format kvt_trtllm_format = {
 	.facts = facts,
 	.checks = "names, lengths",
 	.in_layout = kvt_store_in_layout,
-	.probe = trtllm_probe,
+	.holds = is_block,
 	.open = trtllm_open,
 };
