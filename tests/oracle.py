@@ -9,15 +9,23 @@ destination side from the axis strings that a layout is documented with.
 import itertools
 import json
 import os
-import struct
+import re
 import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
 KVTOOL = os.path.abspath(os.environ.get("KVTOOL", "build/kvtool"))
 DATA = os.path.abspath(os.environ.get("KVT_DATA", "testdata/kv"))
+# What engines wrote; another folder may have more of it.
+ENGINES = os.path.abspath(os.environ.get("KVT_ENGINES", "testdata/engines"))
+# Of who imports the module kvtool after this one.
+sys.path.insert(1, f"{ROOT}/python")
+os.environ.setdefault("KVTOOL", KVTOOL)
+os.environ.setdefault("KVTOOL_LIBRARY", f"{BUILD}/libkvt.so.0")
 FULL = os.environ.get("KVT_FULL", "0") not in ("", "0")
 # A program with sanitizers runs where another one has proven the values already: of cases
 # that are alike, and many, it gets one of so many.
@@ -59,18 +67,21 @@ class Tap:
         return 1 if self.failed else 0
 
 
+tap = Tap()
+
+
+def run(*checks):
+    """All of a test: its checks, each with a folder of its own if it takes one."""
+    need_program_and_data()
+    for check in checks:
+        with workdir() as tmp:
+            check(*[tmp][:check.__code__.co_argcount])
+    sys.exit(tap.done())
+
+
 def bail(why):
     print(f"Bail out! {why}")
     sys.exit(1)
-
-
-def copy_manifest(dump, copy):
-    """The manifest beside a dump, which has no checksum, for a copy of the dump."""
-    with open(os.path.splitext(dump)[0] + ".json") as f:
-        side = json.load(f)
-    side["file"] = os.path.basename(copy)
-    with open(os.path.splitext(copy)[0] + ".json", "w") as f:
-        json.dump(side, f)
 
 
 def need_program_and_data():
@@ -87,6 +98,10 @@ class Result:
     def __str__(self):
         return (f"{' '.join(self.args)}\nexit {self.code}\n"
                 f"{self.out[-400:]}{self.err[-400:]}")
+
+    @property
+    def json(self):
+        return json.loads(self.out)
 
 
 _runs = itertools.count()
@@ -109,6 +124,39 @@ def kvtool(*args, folder=None):
         return Result(args, "timeout", "", "")
     return Result(args, p.returncode, p.stdout.decode(errors="replace"),
                   p.stderr.decode(errors="replace"))
+
+
+def has(text, words):
+    """Whether words are in a text: a string, or each of some."""
+    return all(w in text for w in ((words,) if isinstance(words, str) else words))
+
+
+def runs(name, *args, says="", folder=None):
+    """A test point: the program ends with 0, and prints these words.  What it said."""
+    r = kvtool(*args, folder=folder)
+    tap.ok(r.code == 0 and has(r.out, says), name, r)
+    return r
+
+
+def complains(r, status, words):
+    """Whether it ended with this status and these words, in one sentence without a stop."""
+    return r.code == status and r.err.count("\n") == 1 and has(r.err, words) and \
+        not re.search(r"[^.]\.\n$", r.err)
+
+
+def refused(name, status, words, *args, folder=None):
+    """A test point: the program ends with this status, and complains in these words."""
+    r = kvtool(*args, folder=folder)
+    return tap.ok(complains(r, status, words), name, r)
+
+
+def raises(error, call, *words):
+    """The sentence of an exception of that class with these words; '' if none came."""
+    try:
+        call()
+    except error as e:
+        return str(e) if has(str(e), words) else ""
+    return ""
 
 
 def unprove(snapshot):
@@ -134,6 +182,10 @@ def workdir():
 
 # ---- values -----------------------------------------------------------------
 
+UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
+ITEMSIZE = {"bfloat16": 2, "float16": 2, "float32": 4}
+
+
 def small_float(exponent, mantissa, bias, nan):
     """Values of all 256 codes of an fp8 type without infinities."""
     code = np.arange(256)
@@ -149,14 +201,23 @@ E4M3 = small_float(4, 3, 7, [0x7f, 0xff])
 
 
 def values(bits, dtype):
+    """What bits of a type mean; others than these are float8_e4m3fn."""
+    if dtype not in ITEMSIZE:
+        return E4M3[bits]
     if dtype == "bfloat16":
-        with np.errstate(invalid="ignore"):
-            return (bits.astype(np.uint32) << 16).view(np.float32).astype(float)
+        bits = bits.astype(np.uint32) << 16
+    with np.errstate(invalid="ignore"):
+        return bits.view(np.float16 if dtype == "float16" else np.float32).astype(float)
+
+
+def round_to(numbers, dtype):
+    """fp32 rounded once, to nearest even, as bits."""
+    if dtype == "bfloat16":
+        u = np.ascontiguousarray(numbers, np.float32).view(np.uint32).astype(np.uint64)
+        return ((u + 0x7fff + ((u >> 16) & 1)) >> 16).astype(np.uint16)
     if dtype == "float16":
-        return bits.view(np.float16).astype(float)
-    if dtype == "float32":
-        return bits.view(np.float32).astype(float)
-    return E4M3[bits]
+        return numbers.astype(np.float16).view(np.uint16)
+    return numbers.astype(np.float32).view(np.uint32)
 
 
 # ---- axis strings -----------------------------------------------------------
@@ -287,6 +348,13 @@ def preset_offsets(name, dims, itemsize):
                      for k in range(dims["K"])])
 
 
+def place(cells, layout, itemsize):
+    """The bytes of cells[K, L, B, S, H, D] in this layout."""
+    out = np.zeros(cells.size, cells.dtype)
+    out[preset_offsets(layout, dict(zip("KLBSHD", cells.shape)), itemsize)] = cells
+    return out.tobytes()
+
+
 def map_offsets(address_map, dims):
     """The same from a sidecar's address_map."""
     out = []
@@ -318,17 +386,71 @@ def legal(name, dims, itemsize):
 
 # ---- files ------------------------------------------------------------------
 
+def read_bytes(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def write_bytes(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+    return path
+
+
+def read_text(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def write_text(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def read_json(path):
+    return json.loads(read_bytes(path))
+
+
+def write_json(path, value):
+    write_text(path, json.dumps(value))
+
+
+def manifest_of(path):
+    """What stands beside a dump; a test that lacks it has failed before."""
+    return read_json(os.path.splitext(path)[0] + ".json")
+
+
+def copy_manifest(dump, copy):
+    """The manifest beside a dump, which has no checksum, for a copy of the dump."""
+    write_json(os.path.splitext(copy)[0] + ".json",
+               {**manifest_of(dump), "file": os.path.basename(copy)})
+
+
+def safetensors_parts(path):
+    """The header of a safetensors file, and the bytes behind it."""
+    raw = read_bytes(path)
+    n = 8 + int.from_bytes(raw[:8], "little")
+    return json.loads(raw[8:n]), raw[n:]
+
+
 def safetensors_tensors(path):
     """{name: (dtype, shape, bytes)} in file order."""
-    with open(path, "rb") as f:
-        raw = f.read()
-    n = struct.unpack("<Q", raw[:8])[0]
-    header = json.loads(raw[8:8 + n])
-    header.pop("__metadata__", None)
-    return {name: (t["dtype"], t["shape"],
-                   raw[8 + n + t["data_offsets"][0]:
-                       8 + n + t["data_offsets"][1]])
-            for name, t in header.items()}
+    header, data = safetensors_parts(path)
+    return {name: (t["dtype"], t["shape"], data[slice(*t["data_offsets"])])
+            for name, t in header.items() if name != "__metadata__"}
+
+
+def manifest_in(path):
+    """What kvtool says in the header of a safetensors file."""
+    return json.loads(safetensors_parts(path)[0]["__metadata__"]["kvtool"])
+
+
+def written_groups(path):
+    """The manifest in a safetensors file of kvtool's; {id: (of a group, its tensor)}."""
+    manifest, tensors = manifest_in(path), safetensors_tensors(path)
+    groups = {g.get("id", "g0"): g for g in manifest.get("groups", [manifest])}
+    return manifest, {name: (g, tensors[name if name in tensors else "kv_cache"])
+                      for name, g in groups.items()}
 
 
 def in_kv_order(path, *options):
@@ -339,9 +461,7 @@ def in_kv_order(path, *options):
     flat = path + ".flat.safetensors"
     r = kvtool("relayout", "-f", "--to=LKBSHD", "-o", flat, path + ".out.safetensors")
     assert r.code == 0, r
-    with open(flat, "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-    return json.loads(header["__metadata__"]["kvtool"]), safetensors_tensors(flat), r
+    return manifest_in(flat), safetensors_tensors(flat), r
 
 
 def array_bytes(path):
@@ -355,20 +475,6 @@ def array_bytes(path):
     if len(tensors) != 1:
         raise ValueError(f"{path}: {len(tensors)} tensors, expected 1")
     return next(iter(tensors.values()))[2]
-
-
-UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
-ITEMSIZE = {"bfloat16": 2, "float16": 2, "float32": 4}
-
-
-def round_to(values, dtype):
-    """fp32 rounded once, to nearest even, as bits."""
-    if dtype == "bfloat16":
-        u = values.astype(np.float32).view(np.uint32).astype(np.uint64)
-        return ((u + 0x7fff + ((u >> 16) & 1)) >> 16).astype(np.uint16)
-    if dtype == "float16":
-        return values.astype(np.float16).view(np.uint16)
-    return values.astype(np.float32).view(np.uint32)
 
 
 class Dump:
@@ -419,6 +525,11 @@ class Dump:
     def is_true(self, cells):
         return all(np.array_equal(self.tokens(cells, r), self.canonical(r))
                    for r in self.tables)
+
+
+def dump(name):
+    """One of testdata/kv by its name, MODEL/FOLDER/FILE."""
+    return Dump(name.split("/")[0], f"{DATA}/{name}.json")
 
 
 def sidecars(model, folders=None):
