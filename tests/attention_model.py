@@ -11,7 +11,7 @@ import os
 
 import numpy as np
 
-from oracle import E4M3, values
+from oracle import E4M3, values, write_json
 
 KINDS = ("full_attention", "sliding_window", "chunked_local", "rswa", "mla", "cross")
 
@@ -39,8 +39,7 @@ def stored(x, dtype):
 
 def save(path, array, manifest):
     np.save(path, array)
-    with open(path[:-3] + "json", "w") as f:
-        json.dump({"file": os.path.basename(path), **manifest}, f)
+    write_json(path[:-3] + "json", {"file": os.path.basename(path), **manifest})
 
 
 def write_groups(path, groups, manifest):

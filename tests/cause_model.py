@@ -8,9 +8,10 @@ an array like it: that of a rank, a layer, keys alone.  Where several names pred
 same bytes, all of them are right: they are found by what moved, not by who moved it.
 Nothing here knows how kvtool does it, nor uses kvtool mutate.
 """
-import json
 
 import numpy as np
+
+from oracle import write_json
 
 L, B, S, H, K, D = range(6)
 FLOATS = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16,
@@ -107,8 +108,7 @@ class Cache:
         if self.parts:
             side["content"] = [list(p) for p in self.parts]
         np.save(path, np.ascontiguousarray(self.bits.transpose(order[self.layout])))
-        with open(path[:-4] + ".json", "w") as f:
-            json.dump(side, f)
+        write_json(path[:-4] + ".json", side)
 
 
 SHAPES = (   # layers, blocks, slots, heads, kv, dim
@@ -365,8 +365,6 @@ def stale_blocks(c, rng):
     n = int(rng.integers(2, min(len(used) // 2, 5) + 1))
     which = rng.choice(used, 2 * n, replace=False)
     return put_blocks(c, which[:n], which[n:], {"stale-blocks"})
-
-
 
 
 # ---- tokens

@@ -9,7 +9,6 @@ status, and the number or path of the new dump.
 import json
 import os
 import random
-import struct
 import subprocess
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 import oracle
 import random_dumps
 from chain_model import Dump, Group, Request
-from oracle import UNSIGNED, kvtool
+from oracle import UNSIGNED, kvtool, read_json
 
 AXES = "LBSHKD"
 UINT = dict(UNSIGNED) | {8: np.uint64}
@@ -61,9 +60,8 @@ def real_leaves():
     for d in oracle.attention_dumps():
         yield Leaf(d.name, d.path, (), [d.cells.transpose(1, 2, 3, 4, 0, 5)])
     for s in oracle.sidecars("mamba2g4"):
-        with open(s) as f:
-            yield Leaf(s[len(oracle.DATA) + 1:-5],
-                       os.path.join(os.path.dirname(s), json.load(f)["file"]))
+        yield Leaf(s[len(oracle.DATA) + 1:-5],
+                   os.path.join(os.path.dirname(s), read_json(s)["file"]))
 
 
 class Made(random_dumps.Dump):
@@ -149,26 +147,19 @@ def dump_of(said, arrays):
 
 def dump_of_file(path):
     """Of a safetensors file of kvtool's, by the manifest in it."""
-    with open(path, "rb") as f:
-        raw = f.read()
-    n = struct.unpack("<Q", raw[:8])[0]
-    header = json.loads(raw[8:8 + n])
-    m = json.loads(header.pop("__metadata__")["kvtool"])
-    listed = m.get("groups", [m])
+    m, found = oracle.written_groups(path)
+    listed = [g for g, _ in found.values()]
     groups, arrays, tables = [], [], []
-    for i, g in enumerate(listed):
+    for ident, (g, (_, _, raw)) in found.items():
         z = g["sizes"]
         tps = g.get("tokens_per_slot", g.get("tokens_per_state", 1))
         extent = {"L": z["layers"], "B": z["num_blocks"], "H": z["num_kv_heads"],
                   "K": 2 if "head_dim" in z else 1,
                   "S": z.get("slots", z["block_size"] // max(tps, 1)),
                   "D": z.get("head_dim", z.get("content"))}
-        ident = g.get("id", f"g{i}")
-        tensor = header[ident] if len(listed) > 1 else next(iter(header.values()))
-        a, b = tensor["data_offsets"]
         axes = [x for x in g["layout"].replace("C", "KD")]
-        elem = (b - a) // int(np.prod([extent[x] for x in AXES]))
-        array = np.frombuffer(raw[8 + n + a:8 + n + b], UINT[elem]).reshape(
+        elem = len(raw) // int(np.prod([extent[x] for x in AXES]))
+        array = np.frombuffer(raw, UINT[elem]).reshape(
             [extent[x] for x in axes])
         rest = [x for x in AXES if x not in axes]
         array = array.reshape(list(array.shape) + [1] * len(rest)).transpose(

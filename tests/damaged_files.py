@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 damaged_files.py - every byte of a file may be wrong
@@ -11,16 +11,12 @@ was given (a flat format has no checksum: there a flip inside the data is data).
 import json
 import os
 import struct
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import FULL, Tap, kvtool
+from oracle import FULL, kvtool, read_bytes, tap, write_bytes, write_json
 
-tap = Tap()
 SHAPE = (2, 3, 16, 2, 2, 8)     # L B S H K D, nhd
 NBYTES = int(np.prod(SHAPE)) * 2
 MANIFEST = {
@@ -58,13 +54,11 @@ class Victim:
         r = kvtool("convert", *options, f"{tmp}/in.npy", self.path)
         self.made = tap.ok(r.code == 0, f"{name}: made", r)
         if self.made:
-            with open(self.path, "rb") as f:
-                self.bytes = f.read()
+            self.bytes = read_bytes(self.path)
         self.counts = {}
 
     def put(self, data):
-        with open(self.path, "wb") as f:
-            f.write(data)
+        write_bytes(self.path, data)
 
     def convert(self):
         """(result, values or None)"""
@@ -298,11 +292,9 @@ MANIFESTS = [
 
 
 def check_refused(name, tmp, file, data, sidecar, codes=(3,)):
-    with open(f"{tmp}/{file}", "wb") as f:
-        f.write(data)
+    write_bytes(f"{tmp}/{file}", data)
     if sidecar is not None:
-        with open(f"{tmp}/{file[:file.rindex('.')]}.json", "wb") as f:
-            f.write(sidecar)
+        write_bytes(f"{tmp}/{file[:file.rindex('.')]}.json", sidecar)
     out = f"{tmp}/refused.h5"
     r = kvtool("convert", f"{tmp}/{file}", out)
     tap.ok(sound(r) and r.code in codes and not os.path.exists(out), name,
@@ -325,28 +317,21 @@ def lies(tmp):
     # and the honest ones are taken, so that nothing above is refused for
     # another reason than its own
     for file, data in (("in.npy", npy()), ("in.safetensors", st(tensor()))):
-        with open(f"{tmp}/{file}", "wb") as f:
-            f.write(data)
-        with open(f"{tmp}/in.json", "wb") as f:
-            f.write(changed(file=file))
+        write_bytes(f"{tmp}/{file}", data)
+        write_bytes(f"{tmp}/in.json", changed(file=file))
         r = kvtool("convert", "-f", f"{tmp}/{file}", f"{tmp}/honest.h5")
         tap.ok(r.code == 0, f"an honest {file} is taken", say(r))
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     # compressible as caches are: like exponents, unlike mantissas
     values = oracle.round_to(np.random.default_rng(1).normal(size=SHAPE),
                              "bfloat16")
     values[:, 0] = 0
-    with oracle.workdir() as tmp:
-        np.save(f"{tmp}/in.npy", values)
-        with open(f"{tmp}/in.json", "w") as f:
-            json.dump(MANIFEST, f)
-        flips(tmp, values.tobytes())
-        lies(tmp)
-    return tap.done()
+    np.save(f"{tmp}/in.npy", values)
+    write_json(f"{tmp}/in.json", MANIFEST)
+    flips(tmp, values.tobytes())
+    lies(tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

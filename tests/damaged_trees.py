@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 damaged_trees.py - folders of engines' stores that lie (TAP)
@@ -12,15 +12,14 @@ import json
 import os
 import resource
 import subprocess
-import sys
 
 import numpy as np
 
 import oracle
+from oracle import tap
 import store_trees as st
 from foreign_files import npy_bytes
 
-tap = oracle.Tap()
 DIMS = {"K": 2, "L": 3, "B": 4, "S": 8, "H": 2, "D": 4}
 CELLS = np.arange(2 * 3 * 4 * 8 * 2 * 4, dtype=np.uint16).reshape(
     [DIMS[a] for a in st.AXES])
@@ -219,14 +218,11 @@ def odd_names():
 
 
 def main():
-    oracle.need_program_and_data()
     for make in (hicache, offload, trtllm, flexkv, kvbm, layers):
         damage_files(make)
     lying_offload()
     lying_kvbm()
     odd_names()
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

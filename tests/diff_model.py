@@ -5,14 +5,13 @@ diff_model.py - what kvtool diff must find, in numpy
 Sides bring elements and their file offsets through the sidecars' address maps;
 Expected puts two of them in one order and computes every figure of --json again.
 """
-import json
 import os
 
 import numpy as np
 
 import oracle
 from kvd1 import connector_cells
-from oracle import E4M3, kvtool, values
+from oracle import kvtool, read_json, values
 
 
 # ---- values ----------------------------------------------------------------------
@@ -60,8 +59,7 @@ def ranks_side(name, dumps):
 
 
 def connector_side(top, heads):
-    with open(f"{top}/layout.json") as f:
-        side = json.load(f)
+    side = read_json(f"{top}/layout.json")
     bits = {}
     for folder in sorted(side["requests"]):
         cells = connector_cells(f"{top}/{folder}", side["shape"], heads)
@@ -363,6 +361,6 @@ def wrong(group, e, ntop):
 def diff(a, b, *options):
     r = kvtool("diff", "--json", *options, *a.operands, ":", *b.operands)
     try:
-        return r, json.loads(r.out)
+        return r, r.json
     except ValueError:
         return r, None

@@ -8,6 +8,8 @@ hits or spares.  Nothing here knows how kvtool does it.
 """
 import numpy as np
 
+from oracle import values
+
 L, B, S, H, K, D = range(6)
 PAGE = (L, B)
 
@@ -26,15 +28,6 @@ class Cache:
 
     def tokens(self):
         return self.kind in ("attention", "mla")
-
-
-def values(bits, dtype):
-    if dtype == "bfloat16":
-        bits, as_float = bits.astype(np.uint32) << 16, np.float32
-    else:
-        as_float = np.float16 if dtype == "float16" else np.float32
-    with np.errstate(invalid="ignore"):
-        return bits.view(as_float).astype(np.float64)
 
 
 # ---- elements taken from elsewhere ------------------------------------------

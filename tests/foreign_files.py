@@ -178,6 +178,13 @@ def torch_bytes(o, prefix="cache", **changed):
 
 # ---- safetensors ------------------------------------------------------------
 
+def headed(header, data):
+    """A safetensors file: its header, padded as safetensors' own, and the bytes."""
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
 def safetensors_bytes(tensors, metadata=None):
     """{name: (type, array)}, and what the header says besides"""
     header, at = {"__metadata__": metadata} if metadata else {}, 0
@@ -185,10 +192,8 @@ def safetensors_bytes(tensors, metadata=None):
         header[name] = {"dtype": kind, "shape": list(a.shape),
                         "data_offsets": [at, at + a.nbytes]}
         at += a.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + b"".join(
-        np.ascontiguousarray(a).tobytes() for _, a in tensors.values())
+    return headed(header, b"".join(np.ascontiguousarray(a).tobytes()
+                                   for _, a in tensors.values()))
 
 
 # ---- state files of llama.cpp -----------------------------------------------

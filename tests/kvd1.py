@@ -5,7 +5,6 @@ kvd1.py - the digest of kvtool-digest(1), written down a second time
 Hashes every cell of a dump from its sidecar and from the definition alone; the
 program's own output is only read, by printed() and whole().
 """
-import json
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ import sys
 import numpy as np
 
 import oracle
-from oracle import kvtool
+from oracle import kvtool, read_json
 
 try:
     import xxhash
@@ -56,6 +55,12 @@ def weight(request):
 def fold(hashes):
     """Lane sums modulo 2^64 over all but the last axis."""
     return hashes.reshape(-1, 2).sum(axis=0, dtype=np.uint64)
+
+
+def lanes_of(value):
+    """What text() was given."""
+    bits = value.split(":")[2]
+    return int(bits[16:], 16), int(bits[:16], 16)
 
 
 def text(scope, lanes):
@@ -199,8 +204,7 @@ def conv_heads(conv):
 
 class MambaDump:
     def __init__(self, sidecar):
-        with open(sidecar) as f:
-            self.side = json.load(f)
+        self.side = read_json(sidecar)
         self.name = sidecar[len(oracle.DATA) + 1:-5]
         self.folder = os.path.basename(os.path.dirname(sidecar))
         self.path = os.path.join(os.path.dirname(sidecar), self.side["file"])
@@ -251,8 +255,7 @@ def connector_cells(path, shape, heads):
 
 def connector_pool(top, model):
     """All requests side by side: a pool of one block as long as the tokens."""
-    with open(f"{top}/layout.json") as f:
-        side = json.load(f)
+    side = read_json(f"{top}/layout.json")
     heads = {"s260k": 4, "gqa64": 2, "mla144": 0}[model]
     cells, live, at = [], {}, 0
     for folder in sorted(side["requests"]):
@@ -291,6 +294,13 @@ def printed(path, *options):
             return None, f"line '{line}' of {r}"
         found.setdefault(m[2], {})[m[3] or ""] = m[1]
     return (found if r.code == 0 else None), str(r)
+
+
+def by_request(path, *options):
+    """The digests of the requests, in the order of the file, without names."""
+    r = kvtool("digest", "--scope=tokens", "--by=request", *options, path)
+    lines = [line.split()[0] for line in r.out.splitlines()]
+    return lines if r.code == 0 and lines else str(r)
 
 
 def whole(path, *options):

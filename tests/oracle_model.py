@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_model.py - --model of a dump: what it fills in, and what it refuses
@@ -8,15 +8,10 @@ a config.json, are described as they are with --heads, --head-dim and --layers.
 """
 import json
 import os
-import sys
-import tempfile
-
-sys.dont_write_bytecode = True
 
 import gguf_headers as G
-from oracle import Tap, kvtool
+from oracle import kvtool, run, tap, write_bytes, write_json, write_text
 
-tap = Tap()
 STATES = "testdata/engines/llama.cpp"
 
 
@@ -75,7 +70,7 @@ def two_kinds(folder):
               ["sliding-window:layers=2,heads=2,head-dim=64,window=16",
                "gqa:layers=2,heads=1,head-dim=64"], "two kinds of layers")
     r = kvtool("describe", "--json", f"--model={path}", f"{STATES}/gemma2.fa0_u0.ggsn")
-    tap.ok(r.code == 0 and {g["heads"] for g in json.loads(r.out)["groups"]} == {2},
+    tap.ok(r.code == 0 and {g["heads"] for g in r.json["groups"]} == {2},
            "keys of 128 elements are of the kind that has them", r.err)
     wide = {**model.keys, "attention.head_count_kv": [2, 1, 2, 1],
             "attention.key_length": 128, "attention.value_length": 128}
@@ -88,14 +83,12 @@ def two_kinds(folder):
 def raw(folder):
     """Bytes without a header, of 3 layers, 5 blocks, 16 slots, 4 heads of 8."""
     file, config = os.path.join(folder, "pool.bin"), os.path.join(folder, "config.json")
-    with open(file, "wb") as f:
-        f.write(bytes(i % 60 for i in range(3 * 5 * 16 * 2 * 4 * 8 * 2)))
+    write_bytes(file, bytes(i % 60 for i in range(3 * 5 * 16 * 2 * 4 * 8 * 2)))
     facts = {"model_type": "llama", "num_hidden_layers": 3, "num_attention_heads": 8,
              "num_key_value_heads": 4, "hidden_size": 64, "torch_dtype": "float16"}
 
     def model(**more):
-        with open(config, "w", encoding="ascii") as f:
-            json.dump({**facts, **more}, f)
+        write_json(config, {**facts, **more})
         return config
 
     common = ["--layout=nhd", "--dtype=float16", "--block-size=16"]
@@ -136,21 +129,19 @@ def safetensors(path, *types):
                            [at, at + nbytes]}
         at += nbytes
     text = json.dumps(header).encode()
-    with open(path, "wb") as f:
-        f.write(len(text).to_bytes(8, "little") + text)
+    write_bytes(path, len(text).to_bytes(8, "little") + text)
 
 
 def put(folder, name, value):
     path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="ascii") as f:
-        f.write(value if isinstance(value, str) else json.dumps(value))
+    write_text(path, value if isinstance(value, str) else json.dumps(value))
     return path
 
 
 def sized(*args):
     r = kvtool("size", "--json", "--tp=1", *args)
-    return (json.loads(r.out), r) if r.code == 0 else (None, r)
+    return (r.json, r) if r.code == 0 else (None, r)
 
 
 def weights(root):
@@ -175,8 +166,7 @@ def weights(root):
         tap.equal(said["dtype"], "float16", "but not where the file has one")
     for bad in b"", b"x", bytes(8), b"\xff" * 8 + b"{}", (9).to_bytes(8, "little") + b"{":
         put(folder, "config.json", LLAMA)
-        with open(os.path.join(folder, "model-00001-of-00002.safetensors"), "wb") as f:
-            f.write(bad)
+        write_bytes(os.path.join(folder, "model-00001-of-00002.safetensors"), bad)
         said, r = sized("--cache-dtype=bfloat16", folder)
         tap.ok(said and said["dtype"] is None, f"damaged weights say nothing: {bad}", r.err)
 
@@ -234,16 +224,4 @@ def params(root):
            r.err)
 
 
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        states(folder)
-        two_kinds(folder)
-        raw(folder)
-        weights(folder)
-        folders(folder)
-        params(folder)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+run(states, two_kinds, raw, weights, folders, params)

@@ -11,11 +11,12 @@ and its digests follow from the values alone, by the definition of kvtool-digest
 import copy
 import json
 import random
-import struct
 
 import numpy as np
 
+from foreign_files import headed
 from kvd1 import CONTENT, KEY, VALUE, cell_hashes, fold, hash_rows, text, weight
+from oracle import write_bytes, write_json
 
 # name, bytes of an element, type in safetensors
 TYPES = [("float16", 2, "F16"), ("bfloat16", 2, "BF16"), ("float32", 4, "F32"),
@@ -188,10 +189,9 @@ class Dump:
         data = [g.data() for g in self.groups]
         path = f"{folder}/r{self.seed}"
         if self.single:
-            with open(f"{path}.bin", "wb") as f:
-                f.write(data[0])
-            with open(f"{path}.bin.json", "w") as f:
-                json.dump(self.manifest() | {"file": f"r{self.seed}.bin"}, f)
+            write_bytes(f"{path}.bin", data[0])
+            write_json(f"{path}.bin.json",
+                       self.manifest() | {"file": f"r{self.seed}.bin"})
             return f"{path}.bin"
         head, at = {"__metadata__": {"kvtool": json.dumps(self.manifest())}}, 0
         for g, d in zip(self.groups, data):
@@ -199,10 +199,7 @@ class Dump:
             head[name] = {"dtype": g.type[2], "shape": g.shape(),
                           "data_offsets": [at, at + len(d)]}
             at += len(d)
-        text_of = json.dumps(head).encode()
-        text_of += b" " * (-len(text_of) % 8)
-        with open(f"{path}.safetensors", "wb") as f:
-            f.write(struct.pack("<Q", len(text_of)) + text_of + b"".join(data))
+        write_bytes(f"{path}.safetensors", headed(head, b"".join(data)))
         return f"{path}.safetensors"
 
     def digests(self):

@@ -13,6 +13,8 @@ import os
 
 import numpy as np
 
+from oracle import read_bytes, write_bytes
+
 AXES = "KLBSHD"
 
 
@@ -44,13 +46,11 @@ def unordered(raw, axes, dims, dtype):
 
 def put(path, raw):
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as f:
-        f.write(raw)
+    write_bytes(path, raw)
 
 
 def get(path):
-    with open(path, "rb") as f:
-        return f.read()
+    return read_bytes(path)
 
 
 def tree(path):
