@@ -1,15 +1,13 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 capture_module.py - what contrib/kvtool_capture.py writes of arrays in memory is
 the cache that they are, whatever their axes and strides
 """
 import ast
-import json
 import os
 import sys
 
-sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "contrib"))
 
@@ -18,13 +16,7 @@ import numpy as np
 import kvtool_capture
 import oracle
 from kvd1 import whole
-from oracle import Dump, Tap, kvtool
-
-tap = Tap()
-
-
-def source(model, name="packed_nhd.bf16"):
-    return Dump(model, f"{oracle.DATA}/{model}/paged_bs16/{name}.json")
+from oracle import kvtool, runs, tap, write_json
 
 
 def told(dump):
@@ -45,7 +37,7 @@ def layers(dump, memory, axes):
 
 
 def check_strides(tmp):
-    dump = source("s260k")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     want = whole(dump.path)
     for memory, axes in (("BSHKD", "BSHKD"), ("BSHKD", "BHSKD"), ("BHSKD", "BHSKD"),
                          ("BHSKD", "BSHKD"), ("KBSHD", "KBHSD"), ("BKHSD", "KBSHD"),
@@ -54,13 +46,12 @@ def check_strides(tmp):
         kvtool_capture.capture(path, layers(dump, memory, axes), axes.replace("S", "N"),
                                **told(dump))
         tap.equal(whole(path), want, f"memory {memory}, indexed as {axes}")
-        r = kvtool("describe", f"--expect-layout=L{memory}", path)
-        tap.ok(r.code == 0, f"the layout is L{memory}", r)
+        runs(f"the layout is L{memory}", "describe", f"--expect-layout=L{memory}", path)
 
 
 def check_pairs(tmp):
     """Keys and values in arrays of their own."""
-    dump = source("s260k")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     for memory in "BSKHD", "KBHSD":
         all_of = layers(dump, memory, "KBSHD")
         pairs = {n: (a[0], a[1]) for n, a in all_of.items()}
@@ -74,14 +65,14 @@ def check_pairs(tmp):
 
 
 def check_content(tmp):
-    dump = source("gqa64")
+    dump = oracle.dump("gqa64/paged_bs16/packed_nhd.bf16")
     nhd = layers(dump, "BSHKD", "BHSKD")
     flat = {n: np.lib.stride_tricks.as_strided(
         a, a.shape[:3] + (2 * a.shape[4],), a.strides[:3] + (2,)) for n, a in nhd.items()}
     path = f"{tmp}/c.safetensors"
     kvtool_capture.capture(path, flat, "BHNC", **told(dump))
     tap.equal(whole(path), whole(dump.path), "keys and values as one content")
-    dump = source("mla144", "mla_lbsc.bf16")
+    dump = oracle.dump("mla144/paged_bs16/mla_lbsc.bf16")
     latent = {n: c[0, :, :, None, 0].swapaxes(1, 2)
               for n, c in zip(dump.side["layer_names"], dump.cells.swapaxes(0, 1))}
     kvtool_capture.capture(path, latent, "BHNC", latent=True, **told(dump))
@@ -90,7 +81,7 @@ def check_content(tmp):
 
 def check_used(tmp):
     """Only the blocks of tables: the tokens are the same, the file is smaller."""
-    dump = source("s260k")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     path = f"{tmp}/used.safetensors"
     more = told(dump)
     more["block_tables"] = {"C": dump.tables["C"]}
@@ -104,7 +95,7 @@ def check_used(tmp):
 
 def check_groups(tmp):
     """Layers of two shapes are two groups with tables of their own."""
-    dump = source("s260k")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     all_of = layers(dump, "BSHKD", "BSHKD")
     names = list(all_of)
     for n in names[3:]:
@@ -118,8 +109,7 @@ def check_groups(tmp):
     want = np.stack([all_of[n] for n in names[3:]])
     tap.ok(r.code == 0 and oracle.safetensors_tensors(f"{tmp}/again.safetensors")["g1"][2]
            == want.tobytes(), "two groups", r)
-    r = kvtool("fsck", path)
-    tap.ok(r.code == 0, "fsck finds nothing", r)
+    runs("fsck finds nothing", "fsck", path)
 
 
 def check_hybrid(tmp):
@@ -134,10 +124,10 @@ def check_hybrid(tmp):
                                groups=groups, null_block=0, num_tokens={"A": 14},
                                block_tables={"A": [[0, 0, 3, 4], [5, 6, 7, 8]]})
         r = kvtool("fsck", "--json", path)
-        found = {f["name"] for f in json.loads(r.out)["files"][0]["findings"]}
+        found = {f["name"] for f in r.json["files"][0]["findings"]}
         tap.ok(r.code == 0 and found <= {"null.nonzero"},
                f"hybrid, blocks {blocks}: nothing stale, shared or repeated", r)
-        said = json.loads(kvtool("describe", "--json", path).out)["groups"]
+        said = kvtool("describe", "--json", path).json["groups"]
         tap.equal([(g["kind"], g["window"], g["pool"], g["layers"]) for g in said],
                   [("sliding_window", 5, "pool0", 2), ("full_attention", None, "pool0", 2)],
                   f"hybrid, blocks {blocks}: its groups")
@@ -152,7 +142,7 @@ def check_hybrid(tmp):
 
 def check_ranks(tmp):
     """Each rank captures its heads; merged they are the whole."""
-    dump = source("s260k")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     paths = []
     for rank in range(2):
         mine = {n: a[:, :, 2 * rank:2 * rank + 2] for n, a in
@@ -167,7 +157,7 @@ def check_ranks(tmp):
 
 def check_proof(tmp):
     """A manifest of one's own with file_proof() is proven; of other data it is not."""
-    dump = source("s260k")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     side = {k: v for k, v in dump.side.items() if k != "file"}
     for name in "own.npy", "own.bin":
         path = f"{tmp}/{name}"
@@ -176,12 +166,11 @@ def check_proof(tmp):
         for data in array, array[::-1]:
             np.save(path, data) if name == "own.npy" else data.tofile(path)
             if data is array:
-                with open(beside, "w") as f:
-                    json.dump({**side, **kvtool_capture.file_proof(path)}, f)
+                write_json(beside, {**side, **kvtool_capture.file_proof(path)})
             r = kvtool("describe", "--json", path)
             if data is array:
-                tap.ok(r.code == 0 and json.loads(r.out)["manifest"]["proof"] ==
-                       "samples", f"file_proof() of {name}", r)
+                tap.ok(r.code == 0 and r.json["manifest"]["proof"] == "samples",
+                       f"file_proof() of {name}", r)
             else:
                 tap.ok(r.code == 3 and "sample" in r.err, f"{name} of other data", r)
 
@@ -191,7 +180,7 @@ def check_torch(tmp):
     if not oracle.FULL:
         return
     import torch
-    dump = source("s260k")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     tensors = {n: torch.from_numpy(a.view(np.int16)).view(torch.bfloat16)
                for n, a in layers(dump, "BSHKD", "BSHKD").items()}
     strided = {n: t.permute(0, 2, 1, 3, 4) for n, t in tensors.items()}
@@ -225,8 +214,7 @@ def check_queries(tmp):
     tap.equal((manifest["note"], sinks["id"], data["sinks"].view(np.float32).tolist()),
               ("attention scale=0.25,cap=30.0", "sinks", [1, 2, 3, 4, 3, 4, 5, 6]),
               "queries: what the layers do")
-    r = kvtool("fsck", path)
-    tap.ok(r.code == 0, "queries: fsck is content", r)
+    runs("queries: fsck is content", "fsck", path)
     heard.hear(3, "A", 29, every[3, "A"][:1], 0.5)
     try:
         heard.write(path)
@@ -259,22 +247,6 @@ def check_refusals(tmp):
     refused(tmp, "tables for other groups", a, "BSHC", block_tables={"A": [[0], [1]]})
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_strides(tmp)
-        check_pairs(tmp)
-        check_content(tmp)
-        check_used(tmp)
-        check_groups(tmp)
-        check_hybrid(tmp)
-        check_ranks(tmp)
-        check_proof(tmp)
-        check_torch(tmp)
-        check_queries(tmp)
-        check_refusals(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_strides, check_pairs, check_content, check_used, check_groups,
+           check_hybrid, check_ranks, check_proof, check_torch, check_queries,
+           check_refusals)

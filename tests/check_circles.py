@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 check_circles.py [FOLDER...] - who calls whom: no circles, and no room one above it

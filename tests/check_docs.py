@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 check_docs.py [FILE...] - every command that the documents in Markdown show (TAP)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 check_html.py [OUT] - the manual in a browser: pages, links, index (TAP)
@@ -19,18 +19,15 @@ import subprocess
 import sys
 import urllib.parse
 
-sys.dont_write_bytecode = True
 import oracle
 from browser import CHROMIUM, Browser
-from oracle import KVTOOL, Tap, kvtool
+from oracle import KVTOOL, kvtool, read_text, tap, write_text
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.abspath(os.environ.get("KVT_BUILD", f"{ROOT}/build"))
 SOURCES = sorted(glob.glob(f"{ROOT}/man/*.[1357]") + glob.glob(f"{BUILD}/man3/*.3"))
 MOST = 3 << 20
 VOID = {"area", "br", "col", "hr", "img", "input", "link", "meta", "wbr"}
-
-tap = Tap()
 
 
 class Look(html.parser.HTMLParser):
@@ -39,8 +36,7 @@ class Look(html.parser.HTMLParser):
     def __init__(self, path):
         super().__init__()
         self.ids, self.links, self.wrong, self.open, self.text = [], [], [], [], ""
-        with open(path, encoding="utf-8") as f:
-            self.feed(f.read())
+        self.feed(read_text(path))
         self.wrong += [f"{t} is not closed" for t in self.open]
         self.wrong += [f"id {i} twice" for i in set(self.ids) if self.ids.count(i) > 1]
 
@@ -103,8 +99,7 @@ def bites(tmp):
     os.makedirs(f"{tmp}/planted")
     for name, body in {**planted, "alone": "", "index": "".join(
             f'<a href="{n}.html">{n}</a>' for n in planted)}.items():
-        with open(f"{tmp}/planted/{name}.html", "w", encoding="ascii") as f:
-            f.write(f"<html><body>{body}</body></html>")
+        write_text(f"{tmp}/planted/{name}.html", f"<html><body>{body}</body></html>")
     wrong = look(f"{tmp}/planted")[1]
     found = {w.split(".html")[0] for w in wrong}
     tap.equal(sorted(found), sorted([*planted, "alone"]), "what is wrong with a page is found")
@@ -163,31 +158,28 @@ def in_browser(out, pages):
     tap.equal(said, [], "no page says anything on the console")
 
 
-def main():
+def main(tmp):
     if not importlib.util.find_spec("markdown") or not shutil.which("mandoc"):
         tap.ok(True, "the manual in a browser # SKIP this needs python3-markdown and mandoc")
-        return tap.done()
-    with oracle.workdir() as tmp:
-        bites(tmp)
-        out = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else f"{tmp}/html"
-        tap.ok(*(lambda r: (r[0], "the pages are written", r[1]))(generate(out)))
-        generate(f"{tmp}/again", TZ="Pacific/Auckland", LC_ALL="C", PYTHONHASHSEED="7")
-        tap.ok(same(out, f"{tmp}/again"), "the same bytes twice")
-        pages, wrong = look(out)
-        tap.equal(wrong, [], "links lead to pages, and pages are whole")
-        wanted = {f"{os.path.basename(p)}.html" for p in SOURCES} | {
-            os.path.basename(p)[:-3] + ".html" for p in glob.glob(f"{ROOT}/*.md") +
-            glob.glob(f"{ROOT}/docs/*.md")}
-        tap.ok(len(SOURCES) > 50 and wanted <= set(pages), "each page and document is there",
-               sorted(wanted - set(pages)))
-        index(pages["index.html"])
-        size = sum(os.path.getsize(p) for p in glob.glob(f"{out}/**", recursive=True)
-                   if os.path.isfile(p))
-        tap.ok(size < MOST, "all of it is small", f"{size} bytes, at most {MOST}")
-        print(f"# {len(pages)} pages, {size} bytes")
-        in_browser(out, pages)
-    return tap.done()
+        return
+    bites(tmp)
+    out = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else f"{tmp}/html"
+    tap.ok(*(lambda r: (r[0], "the pages are written", r[1]))(generate(out)))
+    generate(f"{tmp}/again", TZ="Pacific/Auckland", LC_ALL="C", PYTHONHASHSEED="7")
+    tap.ok(same(out, f"{tmp}/again"), "the same bytes twice")
+    pages, wrong = look(out)
+    tap.equal(wrong, [], "links lead to pages, and pages are whole")
+    wanted = {f"{os.path.basename(p)}.html" for p in SOURCES} | {
+        os.path.basename(p)[:-3] + ".html" for p in glob.glob(f"{ROOT}/*.md") +
+        glob.glob(f"{ROOT}/docs/*.md")}
+    tap.ok(len(SOURCES) > 50 and wanted <= set(pages), "each page and document is there",
+           sorted(wanted - set(pages)))
+    index(pages["index.html"])
+    size = sum(os.path.getsize(p) for p in glob.glob(f"{out}/**", recursive=True)
+               if os.path.isfile(p))
+    tap.ok(size < MOST, "all of it is small", f"{size} bytes, at most {MOST}")
+    print(f"# {len(pages)} pages, {size} bytes")
+    in_browser(out, pages)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 check_notebook.py - docs/python.ipynb without torch: its form, and the page made of it
@@ -15,19 +15,14 @@ import os
 import re
 import sys
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-sys.path[:0] = [HERE, os.path.join(ROOT, "python"), os.path.join(ROOT, "scripts")]
-os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(
-    os.path.abspath(os.environ.get("KVT_BUILD", "build")), "libkvt.so.0"))
+from oracle import ROOT, run, tap
 
-import kvtool                                               # noqa: E402
-import notebook_page                                        # noqa: E402
-from kvtool._report import Report                           # noqa: E402
-from kvtool._view import View                               # noqa: E402
-from notebook_page import text_of                           # noqa: E402
-from oracle import Tap                                      # noqa: E402
+sys.path.insert(1, f"{ROOT}/scripts")
+import kvtool
+import notebook_page
+from kvtool._report import Report
+from kvtool._view import View
+from notebook_page import text_of
 
 MOST = 400000
 OF_A_MACHINE = re.compile(r"(?<![\w.>/-])/(?:bin|dev|etc|home|opt|proc|root|run|srv|tmp|usr|var|work)/\w"
@@ -156,7 +151,7 @@ PLANTED = [("model", unrun, form), ("save", failed, form), ("read", silent, form
 
 
 def main():
-    tap, nb = Tap(), notebook_page.load()
+    nb = notebook_page.load()
     for rule in RULES:
         wrong = list(rule(nb))
         tap.ok(not wrong, f"docs/python.ipynb: {rule.__doc__.splitlines()[0].rstrip('.')}: nothing",
@@ -167,8 +162,6 @@ def main():
         wrong = copy.deepcopy(nb)
         change(next(c for c in wrong["cells"] if c["id"] == name))
         tap.ok(list(rule(wrong)), f"found where it is wrong: {name}, {change.__name__}")
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 check_structs.py - structs of the Python module lie as a C compiler lays them out
@@ -9,18 +9,10 @@ import ctypes
 import os
 import shlex
 import subprocess
-import sys
 import tempfile
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-sys.path[:0] = [HERE, os.path.join(ROOT, "python")]
-os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(
-    os.path.abspath(os.environ.get("KVT_BUILD", "build")), "libkvt.so.0"))
-
-from kvtool import _native                                  # noqa: E402
-from oracle import Tap                                      # noqa: E402
+from oracle import ROOT, run, tap, write_text
+from kvtool import _native
 
 NAMES = {
     "ErrorText": "kvt_error", "Text": "kvt_text", "Range": "kvt_range",
@@ -66,8 +58,7 @@ def of_compiler(structs):
                          f"sizeof(((struct {name} *)0)->{field}));")
     with tempfile.TemporaryDirectory() as tmp:
         path = os.path.join(tmp, "structs.c")
-        with open(path, "w", encoding="ascii") as f:
-            f.write("\n".join(lines + ["\treturn 0;", "}", ""]))
+        write_text(path, "\n".join(lines + ["\treturn 0;", "}", ""]))
         subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=c11",
                         "-D_DEFAULT_SOURCE", "-I", ROOT, "-o", path[:-2], path],
                        check=True)
@@ -83,7 +74,6 @@ def of_compiler(structs):
 
 
 def main():
-    tap = Tap()
     mine = of_module()
     tap.equal(sorted(mine), sorted(NAMES.values()), "each struct has a name in C")
     theirs = of_compiler(mine)
@@ -95,8 +85,6 @@ def main():
                f"module   {mine[name]}\ncompiler {theirs[name]}")
     mine["kvt_box"][1][0] = ("begin", 8, 48)
     tap.ok(mine != theirs, "another place is noticed")
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

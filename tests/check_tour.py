@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 check_tour.py - the tour of CONTRIBUTING.md names functions that there are, and the order
@@ -13,12 +13,9 @@ import re
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True
-
 import oracle
-from oracle import DATA, Tap
+from oracle import DATA, read_bytes, read_text, tap
 
-tap = Tap()
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
 TOUR = os.path.join(os.environ.get("KVT_BUILD", f"{ROOT}/build"), "tests", "kvtool_tour")
 NHD = f"{DATA}/s260k/paged_bs16/packed_nhd.bf16.npy"
@@ -33,8 +30,7 @@ COMMANDS = {
 
 def stops():
     """{command: [(file, function)]} of the document."""
-    with open(f"{ROOT}/CONTRIBUTING.md", encoding="ascii") as f:
-        text = f.read().split("## A tour\n")[1].split("\n## ")[0]
+    text = read_text(f"{ROOT}/CONTRIBUTING.md").split("## A tour\n")[1].split("\n## ")[0]
     out = {}
     for line in text.splitlines():
         if begins := re.match(r"`kvtool ([a-z-]+) ", line):
@@ -59,8 +55,7 @@ def calls(folder, args, names):
     log = f"{folder}/log"
     subprocess.run([TOUR, *args], cwd=folder, check=True, stdout=subprocess.DEVNULL,
                    env={**os.environ, "KVT_TOUR": log})
-    with open(log, "rb") as f:
-        data = f.read()
+    data = read_bytes(log)
     os.unlink(log)
     ats = [int.from_bytes(data[i:i + 8], sys.byteorder, signed=True)
            for i in range(0, len(data), 8)]
@@ -68,8 +63,8 @@ def calls(folder, args, names):
 
 
 def defines(path, function):
-    with open(f"{ROOT}/{path}", encoding="ascii") as f:
-        return re.search(rf"^\w[\w *]*[ *]{function}\(", f.read(), re.M) is not None
+    return re.search(rf"^\w[\w *]*[ *]{function}\(", read_text(f"{ROOT}/{path}"),
+                     re.M) is not None
 
 
 def in_order(functions, called):
@@ -77,25 +72,21 @@ def in_order(functions, called):
     return -1 not in places and places == sorted(places)
 
 
-def main():
-    oracle.need_program_and_data()
+def main(folder):
     tour, names = stops(), symbols()
     tap.equal(sorted(tour), sorted(COMMANDS), "the commands of the tour")
-    with oracle.workdir() as folder:
-        for command, args in COMMANDS.items():
-            steps = tour.get(command, [])
-            functions = [function for _, function in steps]
-            tap.equal(len(steps), 12, f"{command}: twelve steps")
-            tap.equal([s for s in steps if not defines(*s)], [],
-                      f"{command}: each file has its function")
-            called = calls(folder, args, names)
-            tap.ok(in_order(functions, called), f"{command}: they are called in this order",
-                   [(f, called.index(f) if f in called else None) for f in functions])
-            swapped = [functions[1], functions[0], *functions[2:]]
-            tap.ok(not in_order(swapped, called), f"{command}: two that are swapped")
+    for command, args in COMMANDS.items():
+        steps = tour.get(command, [])
+        functions = [function for _, function in steps]
+        tap.equal(len(steps), 12, f"{command}: twelve steps")
+        tap.equal([s for s in steps if not defines(*s)], [],
+                  f"{command}: each file has its function")
+        called = calls(folder, args, names)
+        tap.ok(in_order(functions, called), f"{command}: they are called in this order",
+               [(f, called.index(f) if f in called else None) for f in functions])
+        swapped = [functions[1], functions[0], *functions[2:]]
+        tap.ok(not in_order(swapped, called), f"{command}: two that are swapped")
     tap.ok(not defines("cli/main.c", "kvt_open"), "a file without the function")
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

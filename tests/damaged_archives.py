@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 damaged_archives.py - one wrong bit in an archive of numpy or torch
@@ -12,25 +12,17 @@ import json
 import os
 import random
 import struct
-import sys
 import warnings
 import zipfile
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
-BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
-os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(BUILD, "libkvt.so.0"))
+import numpy as np
+import oracle
+from oracle import FULL, kvtool, read_bytes, read_json, tap, write_bytes, write_json
 
-import numpy as np                                          # noqa: E402
-import oracle                                               # noqa: E402
-from oracle import FULL, Tap, kvtool                        # noqa: E402
-
-tap = Tap()
 kv = oracle.python_module()
 READ = ["read"] if kv else []
 
-TORCH = os.path.abspath(os.path.join(oracle.DATA, "../engines/transformers"))
+TORCH = f"{oracle.ROOT}/testdata/engines/transformers"
 SHAPE = (2, 12, 16, 2, 2, 128)          # L B S H K D: ranges of 64 KiB, and a rest
 rng = random.Random(10)
 
@@ -65,13 +57,12 @@ def savez(path, arrays, streamed=False, method=zipfile.ZIP_STORED):
 
 def manifest(path, dtype="float16"):
     layers, blocks, slots, heads, _, dim = SHAPE
-    with open(os.path.splitext(path)[0] + ".json", "w", encoding="ascii") as f:
-        json.dump({"file": os.path.basename(path), "layout": "nhd", "dtype": dtype,
-                   "sizes": {"layers": layers, "num_blocks": blocks,
-                             "block_size": slots, "num_kv_heads": heads,
-                             "head_dim": dim},
-                   "block_table": {"A": [3, 1, 4], "B": [5, 9]},
-                   "num_tokens": {"A": 40, "B": 32}}, f)
+    write_json(os.path.splitext(path)[0] + ".json",
+               {"file": os.path.basename(path), "layout": "nhd", "dtype": dtype,
+                "sizes": {"layers": layers, "num_blocks": blocks, "block_size": slots,
+                          "num_kv_heads": heads, "head_dim": dim},
+                "block_table": {"A": [3, 1, 4], "B": [5, 9]},
+                "num_tokens": {"A": 40, "B": 32}})
 
 
 class Victim:
@@ -79,18 +70,14 @@ class Victim:
 
     def __init__(self, name, path, tmp, commands, out="out.npy"):
         self.name, self.path = name, path
-        with open(path, "rb") as f:
-            self.bytes = f.read()
+        self.bytes = read_bytes(path)
         self.other = f"{tmp}/sound{os.path.splitext(path)[1]}"
-        with open(self.other, "wb") as f:
-            f.write(self.bytes)
+        write_bytes(self.other, self.bytes)
         side = os.path.splitext(path)[0] + ".json"
         if os.path.exists(side):
-            with open(side) as f:
-                text = json.load(f)
+            text = read_json(side)
             text["file"] = os.path.basename(self.other)
-            with open(f"{tmp}/sound.json", "w") as f:
-                json.dump(text, f)
+            write_json(f"{tmp}/sound.json", text)
         self.out = f"{tmp}/{out}"
         self.commands = commands
         self.sound = {c: self.run(c) for c in [*commands, *READ]}
@@ -98,8 +85,7 @@ class Victim:
         tap.ok(not bad, f"{name}: all commands take the sound file", bad)
 
     def put(self, data):
-        with open(self.path, "wb") as f:
-            f.write(data)
+        write_bytes(self.path, data)
 
     def read(self):
         """Of the Python module: blocks of one layer after the other."""
@@ -122,8 +108,7 @@ class Victim:
         r = kvtool(*args)
         data = b""
         if os.path.exists(self.out):
-            with open(self.out, "rb") as f:
-                data = f.read()
+            data = read_bytes(self.out)
         if r.code and data:
             return 0, "an output of a run that failed"
         return r.code, (r.out, data)
@@ -186,7 +171,7 @@ def told(victim, names):
             data[after - 1] ^= 16
     victim.put(data)
     r = kvtool("fsck", "--json", victim.path)
-    found = [f["problem"] for f in json.loads(r.out)["files"][0]["findings"]
+    found = [f["problem"] for f in r.json["files"][0]["findings"]
              if f["name"] == "tile.damaged"]
     tap.ok(r.code == 1 and len(found) == len(names) and
            all(any(n in f and "CRC-32" in f for f in found) for n in names),
@@ -209,7 +194,7 @@ def untouched(tmp):
         tap.ok(r.code == code and ("layers.1.npy is" in r.out + r.err) == (code > 0),
                f"layer 1 damaged: {args[0]} {' '.join(args[1:2])}: {code}", r)
     r = kvtool("describe", "--json", path)
-    tap.equal(json.loads(r.out)["groups"][0]["checksum"], "crc32", "checksum is crc32")
+    tap.equal(r.json["groups"][0]["checksum"], "crc32", "checksum is crc32")
     for args, looked in ((), True), (("--fast",), False):
         sound = f"{TORCH}/4.57.6/dynamic.pt"
         a, b = kvtool("fsck", *args, sound), kvtool("fsck", "--json", *args, sound)
@@ -221,8 +206,7 @@ def untouched(tmp):
 def no_checksums(tmp):
     """torch.serialization.set_crc32_options(False): 0 stands for none."""
     path = f"{tmp}/none.pt"
-    with open(f"{TORCH}/4.57.6/dynamic.pt", "rb") as f:
-        data = bytearray(f.read())
+    data = bytearray(read_bytes(f"{TORCH}/4.57.6/dynamic.pt"))
     with zipfile.ZipFile(io.BytesIO(data)) as z:
         for m in z.infolist():
             struct.pack_into("<I", data, m.header_offset + 14, 0)
@@ -234,13 +218,12 @@ def no_checksums(tmp):
         for m in z.infolist():
             struct.pack_into("<I", data, at + 16, 0)
             at += 46 + sum(struct.unpack_from("<HHH", data, at + 28))
-    with open(path, "wb") as f:
-        f.write(data)
+    write_bytes(path, data)
     a, b = kvtool("digest", path), kvtool("digest", f"{TORCH}/4.57.6/dynamic.pt")
     tap.ok(a.code == 0 and a.out.split()[0] == b.out.split()[0],
            "an archive without checksums is read", a)
     r = kvtool("describe", "--json", path)
-    tap.equal(json.loads(r.out)["groups"][0]["checksum"], None, "it says so")
+    tap.equal(r.json["groups"][0]["checksum"], None, "it says so")
 
 
 # ---- all --------------------------------------------------------------------
@@ -253,33 +236,29 @@ BLOCKS = ["relayout -q -f --verify --to=hnd {path} {out}",
           "describe --peek=layer=1,request=A,token=33 {path}"]
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     warnings.simplefilter("ignore")
     whole = np.random.default_rng(3).standard_normal(SHAPE).astype("f2")
-    with oracle.workdir() as tmp:
-        for name, streamed in (("stored", False), ("streamed", True)):
-            path = f"{tmp}/{name}.npz"
-            savez(path, {"kv": whole}, streamed)
-            manifest(path)
-            Victim(f"npz, {name}", path, tmp, COMMON + BLOCKS).flip()
-            os.remove(f"{tmp}/sound.json")
-        path = f"{tmp}/deflated.npz"
-        savez(path, {"kv": whole}, method=zipfile.ZIP_DEFLATED)
+    for name, streamed in (("stored", False), ("streamed", True)):
+        path = f"{tmp}/{name}.npz"
+        savez(path, {"kv": whole}, streamed)
         manifest(path)
-        r = kvtool("digest", path)
-        tap.ok(r.code == 4 and "savez()" in r.err, "deflated members are refused", r)
-        for name in ("4.57.6/dynamic", "5.23.0/dynamic", "4.57.6/window_dynamic"):
-            path = f"{tmp}/torch.pt"
-            with open(f"{TORCH}/{name}.pt", "rb") as f, open(path, "wb") as g:
-                g.write(f.read())
-            v = Victim(f"torch, {name}", path, tmp, COMMON, "out.h5")
-            v.flip()
-            told(v, ("/data/0", "/data/3", "/version"))
-        untouched(tmp)
-        no_checksums(tmp)
-    return tap.done()
+        Victim(f"npz, {name}", path, tmp, COMMON + BLOCKS).flip()
+        os.remove(f"{tmp}/sound.json")
+    path = f"{tmp}/deflated.npz"
+    savez(path, {"kv": whole}, method=zipfile.ZIP_DEFLATED)
+    manifest(path)
+    r = kvtool("digest", path)
+    tap.ok(r.code == 4 and "savez()" in r.err, "deflated members are refused", r)
+    for name in ("4.57.6/dynamic", "5.23.0/dynamic", "4.57.6/window_dynamic"):
+        path = f"{tmp}/torch.pt"
+        with open(f"{TORCH}/{name}.pt", "rb") as f, open(path, "wb") as g:
+            g.write(f.read())
+        v = Victim(f"torch, {name}", path, tmp, COMMON, "out.h5")
+        v.flip()
+        told(v, ("/data/0", "/data/3", "/version"))
+    untouched(tmp)
+    no_checksums(tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

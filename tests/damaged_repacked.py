@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 damaged_repacked.py - snapshots whose data another program has stored again
@@ -7,19 +7,13 @@ Repacking may leave out the filters that have checksums, or make one run of the 
 Such data is read if it is what content_digest says, and with one bit flipped anywhere no
 command ends with status 0 and something else.  Without a digest it is refused.
 """
-import json
 import os
 import random
 import sys
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
-BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
-os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(BUILD, "libkvt.so.0"))
 
-import oracle                                               # noqa: E402
-from oracle import FULL, Tap, kvtool                        # noqa: E402
+import oracle
+from oracle import FULL, kvtool, read_bytes, tap, write_bytes
 
 try:
     import h5py
@@ -28,7 +22,6 @@ except ImportError as missing:
     print(f"1..0 # SKIP python3-{missing.name} is not installed")
     sys.exit(0)
 
-tap = Tap()
 kv = oracle.python_module()
 READ = ["read"] if kv else []
 
@@ -89,9 +82,8 @@ COMMANDS = ["digest -q {path}", "diff -q {sound} {path}", "convert -q -f {path} 
 class Victim:
     def __init__(self, tmp, path, sound):
         self.path, self.other, self.out = path, sound, f"{tmp}/out.h5"
-        with open(path, "rb") as f:
-            self.bytes = f.read()
-        told = json.loads(kvtool("describe", "--json", path).out)
+        self.bytes = read_bytes(path)
+        told = kvtool("describe", "--json", path).json
         self.id = told["requests"][0]["id"]
         self.sound = {c: self.run(c) for c in [*COMMANDS, *READ]}
 
@@ -113,8 +105,7 @@ class Victim:
                      for a in command.split()))
         data = b""
         if os.path.exists(self.out):
-            with open(self.out, "rb") as f:
-                data = f.read()
+            data = read_bytes(self.out)
         return r.code, (r.out, data)
 
     def extents(self):
@@ -135,16 +126,14 @@ class Victim:
             bit = 8 * rng.randrange(begin, end) + rng.randrange(8)
             data = bytearray(self.bytes)
             data[bit // 8] ^= 1 << bit % 8
-            with open(self.path, "wb") as f:
-                f.write(data)
+            write_bytes(self.path, data)
             for c in [*COMMANDS, *READ]:
                 code, said = self.run(c)
                 runs += 1
                 refused += code != 0
                 if code not in (0, 1, 3) or not code and said != self.sound[c][1]:
                     wrong.append(f"bit {bit}: {c}: {code}")
-        with open(self.path, "wb") as f:
-            f.write(self.bytes)
+        write_bytes(self.path, self.bytes)
         tap.ok(not wrong and refused, f"{name}: {runs} runs, {refused} refused",
                "\n".join(wrong))
 
@@ -156,35 +145,31 @@ def refused(path, name, status):
            f"{name}: {status}", r)
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     source = f"{oracle.DATA}/s260k/paged_bs16/packed_nhd.bf16.npy"
-    with oracle.workdir() as tmp:
-        plain, path = f"{tmp}/plain.h5", f"{tmp}/packed.h5"
-        kvtool("convert", "-q", "--uncompressed", source, plain)
+    plain, path = f"{tmp}/plain.h5", f"{tmp}/packed.h5"
+    kvtool("convert", "-q", "--uncompressed", source, plain)
 
-        def make(*options, **storage):
-            kvtool("convert", "-q", "-f", *options, source, path)
-            repack(path, plain, **storage)
-        for name, storage in KINDS.items():
-            make(**storage)
-            Victim(tmp, path, plain).flip(name, 60 if FULL else 6)
-            with h5py.File(path, "r+") as f:
-                oracle.unprove(f)
-                del f["groups/g0/content_digest"].attrs["checksum"]
-            Victim(tmp, path, plain).flip(f"{name}, of version 1.0", 20 if FULL else 2)
-            make("--no-digest", **storage)
-            refused(path, f"{name}, no digest", 4)
-            with h5py.File(path, "r+") as f:
-                oracle.unprove(f)
-            refused(path, f"{name}, of version 1.0, no digest",
-                    4 if "chunk" in storage else 0)
-        make(chunk=halves)
-        refused(path, "chunks of half a block", 4)
-        make("--no-digest", chunk=halves, fletcher=True)
-        refused(path, "chunks of half a block, with Fletcher-32", 0)
-    return tap.done()
+    def make(*options, **storage):
+        kvtool("convert", "-q", "-f", *options, source, path)
+        repack(path, plain, **storage)
+    for name, storage in KINDS.items():
+        make(**storage)
+        Victim(tmp, path, plain).flip(name, 60 if FULL else 6)
+        with h5py.File(path, "r+") as f:
+            oracle.unprove(f)
+            del f["groups/g0/content_digest"].attrs["checksum"]
+        Victim(tmp, path, plain).flip(f"{name}, of version 1.0", 20 if FULL else 2)
+        make("--no-digest", **storage)
+        refused(path, f"{name}, no digest", 4)
+        with h5py.File(path, "r+") as f:
+            oracle.unprove(f)
+        refused(path, f"{name}, of version 1.0, no digest",
+                4 if "chunk" in storage else 0)
+    make(chunk=halves)
+    refused(path, "chunks of half a block", 4)
+    make("--no-digest", chunk=halves, fletcher=True)
+    refused(path, "chunks of half a block, with Fletcher-32", 0)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 damaged_snapshots.py - a snapshot that is not what was written is never taken
@@ -11,16 +11,14 @@ ones, h5py and xxhash say.
 """
 import collections
 import hashlib
-import json
 import os
 import random
 import struct
 import sys
 
-sys.dont_write_bytecode = True
-
 import oracle
-from oracle import FULL, Tap, kvtool
+from oracle import (FULL, kvtool, read_bytes, read_json, refused, runs, tap, write_bytes,
+                    write_json)
 
 try:
     import h5py
@@ -30,7 +28,6 @@ except ImportError as missing:
     print(f"1..0 # SKIP python3-{missing.name} is not installed")
     sys.exit(0)
 
-tap = Tap()
 KINDS = {"compressed": [], "uncompressed": ["--uncompressed"],
          "no digest": ["--no-digest"],
          "neither": ["--uncompressed", "--no-digest"]}
@@ -181,11 +178,9 @@ OTHERS = ("s260k/tp4/rank1.packed_hnd.bf16.safetensors",
 
 
 def check_others(tmp, source):
-    with open(source.replace(".npy", ".json"), encoding="utf-8") as f:
-        manifest = json.load(f)
+    manifest = read_json(source.replace(".npy", ".json"))
     manifest["block_names"] = [f"{i:08x}" for i in range(48)]
-    with open(f"{tmp}/named.json", "w", encoding="utf-8") as f:
-        json.dump(manifest, f)
+    write_json(f"{tmp}/named.json", manifest)
     named = ["--manifest", f"{tmp}/named.json", source]
     path = f"{tmp}/other.h5"
     engines = f"{os.path.dirname(oracle.DATA)}/engines/llama.cpp"
@@ -203,8 +198,7 @@ def check_others(tmp, source):
 # ---- what commands make of a file -------------------------------------------
 
 def sha(path):
-    with open(path, "rb") as f:
-        return hashlib.sha1(f.read()).hexdigest()
+    return hashlib.sha1(read_bytes(path)).hexdigest()
 
 
 class Victim:
@@ -213,10 +207,9 @@ class Victim:
     def __init__(self, tmp, name, options, source):
         self.tmp, self.name = tmp, name
         self.good, self.bad = f"{tmp}/good.h5", f"{tmp}/bad.h5"
-        r = kvtool("convert", "-q", "-f", "--no-sync", *options, source, self.good)
-        tap.ok(r.code == 0, f"{name}: made", r)
-        with open(self.good, "rb") as f:
-            self.bytes = f.read()
+        runs(f"{name}: made", "convert", "-q", "-f", "--no-sync", *options, source,
+             self.good)
+        self.bytes = read_bytes(self.good)
         self.data = self.extents()
         self.options = options
         self.counts = collections.Counter()
@@ -238,8 +231,7 @@ class Victim:
         return out
 
     def put(self, data):
-        with open(self.bad, "wb") as f:
-            f.write(data)
+        write_bytes(self.bad, data)
 
     def out(self, *names):
         """One name for what is in these outputs."""
@@ -380,7 +372,7 @@ def check_old(tmp, source):
                 del g["content_digest"].attrs["checksum"]
             at = g["data"].id.get_offset()
         r = kvtool("describe", "--verify", "--json", old)
-        d = json.loads(r.out)
+        d = r.json
         g = d["groups"][0]
         tap.ok(r.code == 0 and d["tables_proven"] is False and
                g["content_cells_proven"] is False and
@@ -399,9 +391,9 @@ def check_old(tmp, source):
             byte = f.read(1)[0]
             f.seek(at + 100000)
             f.write(bytes([byte ^ 1]))
-        r = kvtool("convert", "-q", "-f", "--no-sync", *options, old, f"{tmp}/new.h5")
-        tap.ok(r.code == 3 and "does not match content_digest" in r.err,
-               f"{name}, of version 1.0: a digest of other data is not copied", r)
+        refused(f"{name}, of version 1.0: a digest of other data is not copied", 3,
+                "does not match content_digest", "convert", "-q", "-f", "--no-sync",
+                *options, old, f"{tmp}/new.h5")
 
 
 def check_told(tmp, source):
@@ -410,7 +402,7 @@ def check_told(tmp, source):
     for name, options in KINDS.items():
         kvtool("convert", "-q", "-f", "--no-sync", *options, source, path)
         r = kvtool("describe", "--json", path)
-        d = json.loads(r.out)
+        d = r.json
         g = d["groups"][0]
         tap.ok(d["tables_proven"] is True and
                g["content_cells_proven"] == ("--no-digest" not in options) and
@@ -427,33 +419,29 @@ def check_told(tmp, source):
             f.write(bytes([byte ^ 1]))
         # ranges are of 64 KiB: it is the second, of 32 blocks of 2 KiB
         r = kvtool("describe", "--verify", "--json", path)
-        v = json.loads(r.out)["groups"][0]["verify"]
+        v = r.json["groups"][0]["verify"]
         tap.ok(r.code == 3 and v["tiles_damaged"] == 32 and
                [(f["layer"], f["block"]) for f in v["findings"]] ==
                [(0, b) for b in range(32, 48)] and
                f"between bytes {at + RANGE} and {at + 2 * RANGE}" in r.err,
                f"{name}: describe --verify names the blocks of a damaged range", r)
         r = kvtool("fsck", "--json", path)
-        found = json.loads(r.out)["files"][0]["counts"]
+        found = r.json["files"][0]["counts"]
         tap.ok(r.code == 1 and found.get("tile.damaged") == 32,
                f"{name}: so does fsck", r)
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     source = f"{oracle.DATA}/s260k/paged_bs16/packed_nhd.bf16.npy"
-    with oracle.workdir() as tmp:
-        for name, options in KINDS.items():
-            if name not in (sys.argv[1:] or KINDS):
-                continue
-            victim = Victim(tmp, name, options, source)
-            check_documented(victim.good, name)
-            damage(victim)
-        check_others(tmp, source)
-        check_told(tmp, source)
-        check_old(tmp, source)
-    return tap.done()
+    for name, options in KINDS.items():
+        if name not in (sys.argv[1:] or KINDS):
+            continue
+        victim = Victim(tmp, name, options, source)
+        check_documented(victim.good, name)
+        damage(victim)
+    check_others(tmp, source)
+    check_told(tmp, source)
+    check_old(tmp, source)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

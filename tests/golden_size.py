@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 golden_size.py - kvtool size against known numbers, each with where it is from
@@ -6,15 +6,10 @@ golden_size.py - kvtool size against known numbers, each with where it is from
 A number is either published, and then its place is named, or follows from the shapes
 of a cache: then its place is the product, which is worked out here, too.
 """
-import json
 import os
 import sys
 
-sys.dont_write_bytecode = True
-
-from oracle import Tap, bail, kvtool
-
-tap = Tap()
+from oracle import bail, kvtool, tap
 
 
 def size(model, *args):
@@ -26,7 +21,7 @@ def size(model, *args):
     if r.code:
         bail(f"{model}: {r}")
     rows = {}
-    for row in json.loads(r.out)["sizes"]:
+    for row in r.json["sizes"]:
         rows.setdefault(row["tp"], row)
     return rows
 
