@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_attention.py - what kvtool diff --attention says, against a softmax in float64
@@ -7,16 +7,10 @@ oracle_attention.py - what kvtool diff --attention says, against a softmax in fl
 types, keys and values apart, several requests; with queries of a dump, and with keys that
 stand in for them; with little memory, so that the work is cut, and threads.
 """
-import json
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 from attention_model import Case
-from oracle import FULL, Tap, kvtool, workdir
-
-tap = Tap()
+from oracle import FULL, kvtool, run, tap
 
 
 def check(seed, work):
@@ -31,7 +25,7 @@ def check(seed, work):
     if r.code not in (0, 1):
         tap.ok(False, name, r)
         return 0
-    said = json.loads(r.out)["attention"]
+    said = r.json["attention"]
     if all(not any(case.held_of(q)[p] for p in at) for q, at in case.at.items()):
         tap.ok(False, name, "no query is left")
         return 0
@@ -40,13 +34,11 @@ def check(seed, work):
     return most
 
 
-def main():
+def main(work):
     most = 0
-    with workdir() as work:
-        for seed in range(500 if FULL else 24):
-            most = max(most, check(seed, work))
+    for seed in range(500 if FULL else 24):
+        most = max(most, check(seed, work))
     tap.ok(most < 1e-5, f"the largest error is {most:.2g}")
-    return tap.done()
 
 
-sys.exit(main())
+run(main)

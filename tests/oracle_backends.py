@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_backends.py - who could have written a dump: kvtool against three releases of vLLM
@@ -9,17 +9,11 @@ the source text of the wheels.  Dumps of zeros in every named order, and in rand
 are asked about.
 """
 import csv
-import json
 import os
 import random
-import sys
-import tempfile
 
-sys.dont_write_bytecode = True
+from oracle import DATA, kvtool, run, tap, write_json
 
-from oracle import DATA, Tap, kvtool
-
-tap = Tap()
 QUESTIONS = 1200
 NAMES = {"K:LKBHD/xSx V:LKBHDS": "rocm-paged", "K:LBKHD/xSx V:LBKHDS": "rocm-paged-page",
          "K:LBKHD/xSx V:LBKHS/xDS%x": "aiter-shuffle",
@@ -51,39 +45,35 @@ def ask(folder, key, layout):
         f.truncate(2 * 3 * int(block) * int(head) * (1 if mla else 8) * 2)
     sizes = {"layers": 2, "num_blocks": 3, "block_size": int(block)}
     sizes |= {"content": int(head)} if mla else {"num_kv_heads": 4, "head_dim": int(head)}
-    with open(path + ".json", "w", encoding="ascii") as f:
-        json.dump({"layout": layout, "dtype": "bfloat16", "sizes": sizes}, f)
+    write_json(path + ".json", {"layout": layout, "dtype": "bfloat16", "sizes": sizes})
     words = ["--with=sparse"] * (sparse == "sparse") + ["--with=connector"] * connector
     words += [f"--on={on}"] * (on != "-")
     r = kvtool("expect", "backend", "--json", f"--release={release}", *words,
                f"--cache-dtype={cache}", path)
     if r.code:
         return {"exit": r.code, "said": r.err}
-    return {b["backend"]: b["possible"]
-            for b in json.loads(r.out)["groups"][0]["backends"]}
+    return {b["backend"]: b["possible"] for b in r.json["groups"][0]["backends"]}
 
 
-def main():
+def main(folder):
     facts, rng = read(), random.Random(int(os.environ.get("SEED", "31")))
     wrong, verdicts, yes = [], 0, 0
-    with tempfile.TemporaryDirectory() as folder:
-        for i in range(QUESTIONS):
-            key = rng.choice(list(facts))
-            orders = ["LBSC", "BLSC", "LSBC"] if key[1].startswith("mla") else \
-                ORDERS + ["".join(rng.sample("LBSHKD", 6))]
-            layout = rng.choice(orders)
-            got = ask(folder, key, layout)
-            for backend, layouts in facts[key].items():
-                verdicts += 1
-                yes += layout in layouts
-                if got.get(backend) != (layout in layouts):
-                    wrong.append(f"{key} {layout} {backend}: kvtool says "
-                                 f"{got.get(backend, got.get('said'))}, its source has "
-                                 f"{sorted(layouts)}")
+    for i in range(QUESTIONS):
+        key = rng.choice(list(facts))
+        orders = ["LBSC", "BLSC", "LSBC"] if key[1].startswith("mla") else \
+            ORDERS + ["".join(rng.sample("LBSHKD", 6))]
+        layout = rng.choice(orders)
+        got = ask(folder, key, layout)
+        for backend, layouts in facts[key].items():
+            verdicts += 1
+            yes += layout in layouts
+            if got.get(backend) != (layout in layouts):
+                wrong.append(f"{key} {layout} {backend}: kvtool says "
+                             f"{got.get(backend, got.get('said'))}, its source has "
+                             f"{sorted(layouts)}")
     tap.ok(not wrong, f"{verdicts} verdicts, {yes} of them yes, over {len(facts)} settings",
            "\n".join(wrong[:20]))
     tap.ok(yes > 100, "many are yes")
-    return tap.done()
 
 
-sys.exit(main())
+run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_batches.py - rows of a batch are requests of their own lengths, and the caches of a
@@ -7,24 +7,19 @@ CacheList are groups of their own, in prompt caches of mlx-lm
 What mlx-lm wrote is held against what it gave of each row and part; what is made up here
 against the rules of its classes, in both forms; and numbers that do not fit are refused.
 """
-import os
 import random
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import oracle
 import oracle_transformers as of
 from foreign_files import safetensors_bytes
-from oracle import Tap, kvtool
+from oracle import kvtool, refused, runs, tap, write_bytes
 
 import h5py
 import numpy as np
 
-tap = Tap()
 H, D = 2, 4
-HERE = os.path.abspath(os.environ.get("KVT_ENGINES", "testdata/engines")) + "/mlx"
+HERE = f"{oracle.ENGINES}/mlx"
 
 
 # ---- what is told --------------------------------------------------------------
@@ -135,8 +130,7 @@ def check_samples(tmp):
                     told, held, name, at)
         tap.ok(not wrong, f"{sample}: what mlx-lm held", wrong)
         for command in ("fsck", "-q"), ("diff", "-q", path):
-            r = kvtool(*command, path)
-            tap.ok(r.code == 0, f"{sample}: {command[0]}", r)
+            runs(f"{sample}: {command[0]}", *command, path)
         sums = {kvtool("digest", p).out.split()[-2] for p in (path, f"{tmp}/x.h5")}
         tap.equal(len(sums), 1, f"{sample}: the digest of its snapshot is the same")
 
@@ -168,8 +162,7 @@ def check_v41(tmp):
         tap.equal((wrong, sorted(left)), ([], []), f"{sample}: what mlx-lm held")
         r = kvtool("fsck", path)
         tap.ok(r.code == 0 and "warning" not in r.out, f"{sample}: sound", r)
-        r = kvtool("diff", "-q", path, f"{tmp}/x.h5")
-        tap.ok(r.code == 0, f"{sample}: equal to its snapshot", r)
+        runs(f"{sample}: equal to its snapshot", "diff", "-q", path, f"{tmp}/x.h5")
     tensors = oracle.safetensors_tensors(f"{HERE}/v41.032.safetensors")
     types = {"F16": "<f2", "F32": "<f4", "I32": "<i4"}
     good = {n: (t, np.frombuffer(raw, types[t]).reshape(shape))
@@ -183,10 +176,9 @@ def check_v41(tmp):
                           ("-1 tokens", "1.5", np.array(-1, "<i4")),
                           ("no rows", "1.1", np.zeros((1, 7, 2, 4), "<f2"))):
         of_type = {"<f2": "F16", "<f4": "F32", "<i4": "I32"}[a.dtype.str]
-        with open(f"{tmp}/h.safetensors", "wb") as f:
-            f.write(safetensors_bytes(good | {name: (of_type, a)}, meta))
-        r = kvtool("describe", f"{tmp}/h.safetensors")
-        tap.ok(r.code == 4 and "LayerCache" in r.err, f"V4.1: {what}", r)
+        write_bytes(f"{tmp}/h.safetensors",
+                    safetensors_bytes(good | {name: (of_type, a)}, meta))
+        refused(f"V4.1: {what}", 4, "LayerCache", "describe", f"{tmp}/h.safetensors")
 
 
 # ---- batches by the rules of their classes ------------------------------------------
@@ -326,8 +318,7 @@ def check_generated(tmp):
     for seed in range(160):
         caches, values = make(seed), content(seed)
         form = ("cut", "whole")[seed % 2]
-        with open(path, "wb") as f:
-            f.write(save(caches, form, values))
+        write_bytes(path, save(caches, form, values))
         told = Told(path, tmp)
         if told.r.code:
             wrong.append(f"{seed} {form}: {told.r}")
@@ -353,15 +344,13 @@ def check_one_row(tmp):
     for n in (6, 1, 1, 1):
         for c in one:
             c.give(n)
-    with open(f"{tmp}/two.safetensors", "wb") as f:
-        f.write(save(both, "whole", values))
-    with open(f"{tmp}/one.safetensors", "wb") as f:
-        f.write(save(one, "cut", lambda l, half, r, t: values(l, half, 1, t)))
-    r = kvtool("slice", "-f", "--request=1", "-o", f"{tmp}/row.h5",
-               f"{tmp}/two.safetensors")
-    tap.ok(r.code == 0, "a row by itself", r)
-    r = kvtool("diff", "--match=1=0", f"{tmp}/row.h5", f"{tmp}/one.safetensors")
-    tap.ok(r.code == 0, "equals the prompt that was run alone", r)
+    write_bytes(f"{tmp}/two.safetensors", save(both, "whole", values))
+    write_bytes(f"{tmp}/one.safetensors",
+                save(one, "cut", lambda l, half, r, t: values(l, half, 1, t)))
+    runs("a row by itself", "slice", "-f", "--request=1", "-o", f"{tmp}/row.h5",
+         f"{tmp}/two.safetensors")
+    runs("equals the prompt that was run alone", "diff", "--match=1=0", f"{tmp}/row.h5",
+         f"{tmp}/one.safetensors")
 
 
 # ---- what is refused -----------------------------------------------------------------
@@ -411,12 +400,10 @@ def check_hostile(tmp):
         ring.give(n)
         plain.give(n)
     for what, form, change, status, part in HOSTILE:
-        with open(path, "wb") as f:
-            f.write(save([ring, plain], form, content(1), change))
+        write_bytes(path, save([ring, plain], form, content(1), change))
         r = kvtool("describe", path)
         tap.ok(r.code == status and part in r.err and r.err.count("\n") == 1, what, r)
-    with open(path, "wb") as f:
-        f.write(save([ring, plain], "whole", content(1)))
+    write_bytes(path, save([ring, plain], "whole", content(1)))
     for options, status, part in ((["tokens=11,9,6"], 0, "6 tokens"),
                                   (["tokens=11,9,7"], 3, "row 2 has 6 tokens"),
                                   (["slots=12"], 3, "11 slots"),
@@ -454,27 +441,13 @@ def check_lists(tmp):
              put("0.7", ("F32", np.zeros((1, H, 5, D), "f4"))), 4, "unnamed parts"),
             ("of other lengths", "KVCache", put("0.1.0.2", array("I32", 4)), 3,
              "received 5 tokens")):
-        with open(path, "wb") as f:
-            f.write(listed(name, change))
+        write_bytes(path, listed(name, change))
         r = kvtool("describe", path)
         tap.ok(r.code == status and part in r.out + r.err, f"lists: {what}", r)
-    with open(path, "wb") as f:
-        f.write(listed("KVCache"))
+    write_bytes(path, listed("KVCache"))
     r = kvtool("describe", "--set=names={l}.0.0.0,{l}.0.0.1", path)
     tap.ok(r.code == 0 and "g1 " not in r.out, "lists: one part, by its names", r)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_samples(tmp)
-        check_generated(tmp)
-        check_one_row(tmp)
-        check_v41(tmp)
-        check_hostile(tmp)
-        check_lists(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_samples, check_generated, check_one_row, check_v41, check_hostile,
+           check_lists)

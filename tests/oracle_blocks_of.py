@@ -1,23 +1,17 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_blocks_of.py - requests told on the command line: tables, lengths and slot
 mappings as engines log them, in each form, give the tokens that numpy takes out of
 the pool by the same table; what does not fit the pool or itself is refused
 """
-import json
-import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import Tap, kvtool
+from oracle import kvtool, read_json, tap, write_json
 
-tap = Tap()
 CASES = 60
 SIZES = ["--layout=KBSHD", "--dtype=float16"]
 
@@ -70,14 +64,11 @@ def forms(pool, rng, folder):
     lens = "--seq-lens=" + ",".join(map(str, pool.lengths))
     yield "words and lengths", [f"--blocks-of={n}={','.join(map(str, t))}" for n, t in
                                 zip(names, pool.tables)] + [lens], names
-    with open(f"{folder}/rows.json", "w", encoding="ascii") as f:
-        json.dump(pool.tables, f)
-    with open(f"{folder}/lens.json", "w", encoding="ascii") as f:
-        json.dump(pool.lengths, f)
+    write_json(f"{folder}/rows.json", pool.tables)
+    write_json(f"{folder}/lens.json", pool.lengths)
     yield "JSON rows", [f"--blocks-of=@{folder}/rows.json",
                         f"--seq-lens=@{folder}/lens.json"], numbers
-    with open(f"{folder}/named.json", "w", encoding="ascii") as f:
-        json.dump(dict(zip(names, pool.tables)), f)
+    write_json(f"{folder}/named.json", dict(zip(names, pool.tables)))
     yield "JSON object", [f"--blocks-of=@{folder}/named.json", lens], names
     # as an engine's tensor: rows of one width, behind each whatever was there
     width = max(map(len, pool.tables)) + rng.randint(0, 4)
@@ -91,8 +82,7 @@ def forms(pool, rng, folder):
     every = [s for r in range(len(numbers)) for s in pool.slots(r)]
     np.save(f"{folder}/slots.npy", np.array(every + [-1] * rng.randint(0, 3), "<i8"))
     yield "slots", [f"--slot-mapping={folder}/slots.npy", lens], numbers
-    with open(f"{folder}/slots.json", "w", encoding="ascii") as f:
-        json.dump([pool.slots(r) for r in range(len(numbers))], f)
+    write_json(f"{folder}/slots.json", [pool.slots(r) for r in range(len(numbers))])
     yield "slots of each", [f"--slot-mapping={folder}/slots.json"], numbers
 
 
@@ -103,8 +93,7 @@ def look(pool, said, names, folder):
         done = kvtool("slice", "-f", *SIZES, *said, f"--request={name}", pool.path, out)
         if done.code:
             return done.err
-        with open(f"{folder}/out.json", encoding="utf-8") as f:
-            told = json.load(f)
+        told = read_json(f"{folder}/out.json")
         if told["num_tokens"] != {name: pool.lengths[r]}:
             return f"{name}: {told['num_tokens']}"
         ids = told["block_ids"]
@@ -135,8 +124,7 @@ def refusals(folder):
              "deep.json": [[[1]]], "minus.json": [[1, -1, 2]], "real.json": [[1.5]],
              "gap.json": [4, 5, 6, 7, 9], "middle.json": [6, 7]}
     for name, value in files.items():
-        with open(f"{folder}/{name}", "w", encoding="ascii") as f:
-            json.dump(value, f)
+        write_json(f"{folder}/{name}", value)
     np.save(f"{folder}/real.npy", np.zeros(4))
     np.save(f"{folder}/three.npy", np.zeros((1, 1, 1), np.int32))
     with open(f"{folder}/wide.npy", "wb") as f:
@@ -178,13 +166,4 @@ def refusals(folder):
         tap.ok(r.code == code, f"beside what a dump says, {said}: {code}", r.err)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as folder:
-        sweep(folder)
-        refusals(folder)
-    tap.done()
-
-
-if __name__ == "__main__":
-    main()
+oracle.run(sweep, refusals)

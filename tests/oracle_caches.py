@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_caches.py - vLLM's CanonicalKVCaches as JSON, read and told, beside numpy
@@ -12,16 +12,12 @@ are put where it says, and read by what it printed.
 import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import FULL, Tap, kvtool
+from oracle import FULL, kvtool, refused, runs, tap, write_bytes, write_json, write_text
 
-tap = Tap()
 rng = random.Random(46954)
 LAYOUTS = ("BLHSC", "BLSHC", "BLKSHD", "LBHSC", "LBSHC", "LBKHSD")
 
@@ -81,11 +77,9 @@ def draw():
 
 def write(folder, name, data, manifest=None):
     path = os.path.join(folder, name)
-    with open(path, "wb") as f:
-        f.write(data)
+    write_bytes(path, data)
     if manifest is not None:
-        with open(path + ".json", "w", encoding="ascii") as f:
-            json.dump(manifest, f)
+        write_json(path + ".json", manifest)
     return path
 
 
@@ -163,7 +157,7 @@ def test_tell(folder):
         groups = draw()
         source = write_dense(folder, groups)
         r = kvtool("describe", "--canonical", "--json", source)
-        caches = json.loads(r.out)["canonical"]["caches"] if not r.code else None
+        caches = r.json["canonical"]["caches"] if not r.code else None
         if not caches:
             wrong.append(("told", r))
             continue
@@ -180,8 +174,7 @@ def test_tell(folder):
             wrong.append(("tensors", caches, want, refs))
             continue
         path = write(folder, "told.bin", place(caches, groups))
-        with open(os.path.join(folder, "told.json"), "w", encoding="ascii") as f:
-            f.write(r.out)          # as it was printed
+        write_text(os.path.join(folder, "told.json"), r.out)
         r = kvtool("convert", "-qf", "--manifest", os.path.join(folder, "told.json"),
                    path, os.path.join(folder, "told.h5"))
         if r.code or kvtool("diff", source, os.path.join(folder, "told.h5")).code:
@@ -205,10 +198,10 @@ def test_little(folder):
     r = kvtool("convert", "-f", *said, path, out)
     tap.ok(r.code == 0 and kvtool("diff", write_dense(folder, [g]), out).code == 0,
            "layers, blocks, slots and heads follow from references", r)
-    r = kvtool("convert", "-f", *said[:2], path, out)
-    tap.ok(r.code == 3 and "is not given" in r.err, "what they do not tell is asked", r)
-    r = kvtool("describe", *said, "--heads=5", path)
-    tap.ok(r.code == 3 and "heads" in r.err, "what is said otherwise is refused", r)
+    refused("what they do not tell is asked", 3, "is not given", "convert", "-f",
+            *said[:2], path, out)
+    refused("what is said otherwise is refused", 3, "heads", "describe", *said,
+            "--heads=5", path)
 
 
 def hybrid(folder):
@@ -231,27 +224,26 @@ def hybrid(folder):
             now["sizes"] = {**side["sizes"], "num_kv_heads": 1}
         path = write(folder, "kind.bin", bytes(2 * n), now)
         r = kvtool("describe", "--canonical", "--json", path)
-        ref = r.code or json.loads(r.out)["canonical"]["caches"]["group_data_refs"][0][0]
+        ref = r.code or r.json["canonical"]["caches"]["group_data_refs"][0][0]
         tap.ok(r.code == 0 and tuple(ref[k] for k in (
             "n_heads", "h_stride", "bs_stride", "replicated")) == want, what, (r, ref))
     path = f"{oracle.DATA}/mamba2g4/tp1_DS/rank0.npy"
     r = kvtool("describe", "--canonical", "--json", path)
-    caches = {} if r.code else json.loads(r.out)["canonical"]["caches"]
+    caches = {} if r.code else r.json["canonical"]["caches"]
     refs = [[(ref["tensor_idx"], ref["offset"], ref["page_size_bytes"], ref["n_heads"],
               ref["replicated"]) for ref in refs] for refs in caches["group_data_refs"]]
     layers = len(refs[0])
     tap.equal((caches["tensors"][0]["page_size_bytes"], refs), (18688, [
         [(i, 0, 2304, 0, False) for i in range(layers)],
         [(i, 2304, 16384, 0, False) for i in range(layers)]]), "states share a page")
-    with open(os.path.join(folder, "m.json"), "w", encoding="ascii") as f:
-        json.dump(caches, f)
+    write_json(os.path.join(folder, "m.json"), caches)
     raw = write(folder, "mamba.bin", np.load(path).tobytes())
     out = os.path.join(folder, "mamba.h5")
     r = kvtool("convert", "-f", "--manifest", os.path.join(folder, "m.json"), raw, out)
     tap.ok(r.code == 0 and kvtool("diff", path, out).code == 0, "and are read there", r)
     path = write(folder, "kind.bin", bytes(64), {**side, "layout": "LKBSHD"})
     r = kvtool("describe", "--canonical", "--json", path)
-    tap.ok(r.code == 0 and json.loads(r.out)["canonical"]["caches"] is None,
+    tap.ok(r.code == 0 and r.json["canonical"]["caches"] is None,
            "keys and values apart are no pages", r)
 
 
@@ -265,15 +257,14 @@ def test_refused(folder):
     good = {"tensors": [{"num_blocks": 3, "page_size_bytes": row}],
             "group_data_refs": refs, "groups": [a.manifest(), b.manifest()]}
     data = place(good, [a, b])
-    r = kvtool("describe", write(folder, "bad.bin", data, good))
-    tap.ok(r.code == 0, "sound", r)
+    runs("sound", "describe", write(folder, "bad.bin", data, good))
 
     def bad(what, text, code=3, **change):
         side = json.loads(json.dumps(good))
         for key, value in change.items():
             side[key] = value
-        r = kvtool("describe", write(folder, "bad.bin", data, side))
-        tap.ok(r.code == code and text in r.err, f"refused: {what}", r)
+        refused(f"refused: {what}", code, text, "describe",
+                write(folder, "bad.bin", data, side))
 
     def ref(**change):
         out = json.loads(json.dumps(refs))
@@ -311,17 +302,9 @@ def test_refused(folder):
     groups[1].update(layout="KBLSHD" if not b.latent else "SBLC")
     bad("another order", "blocks are outermost", 4, groups=groups)
     np.save(os.path.join(folder, "t.npy"), np.zeros((3, row), np.int8))
-    with open(os.path.join(folder, "t.json"), "w", encoding="ascii") as f:
-        json.dump({**good, "file": "t.npy"}, f)
-    r = kvtool("describe", os.path.join(folder, "t.npy"))
-    tap.ok(r.code == 3 and "has tensors, which are of a file without" in r.err,
-           "refused: an npy file", r)
+    write_json(os.path.join(folder, "t.json"), {**good, "file": "t.npy"})
+    refused("refused: an npy file", 3, "has tensors, which are of a file without",
+            "describe", os.path.join(folder, "t.npy"))
 
 
-with oracle.workdir() as work:
-    test_read(work)
-    test_tell(work)
-    test_little(work)
-    hybrid(work)
-    test_refused(work)
-sys.exit(tap.done())
+oracle.run(test_read, test_tell, test_little, hybrid, test_refused)

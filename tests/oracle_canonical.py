@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_canonical.py - describe --canonical against the allocation done in numpy
@@ -9,19 +9,13 @@ and strides of each layer are then those of numpy's view.  The conditions are
 asked again here, in plain words.  The pool has the rows that a file says, or one for
 each block id up to the greatest, however many blocks a group has.
 """
-import json
-import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import DATA, Tap, kvtool
+from oracle import DATA, kvtool, tap, write_json
 
-tap = Tap()
 ATTENTION = ("full_attention", "sliding_window", "chunked_local", "mla", "cross")
 
 
@@ -100,7 +94,7 @@ def check(path, groups, name, *args, rows=None):
     r = kvtool("describe", "--canonical", "--json", *args, path)
     if r.code:
         return tap.ok(False, name, r)
-    got, want = json.loads(r.out)["canonical"], reasons(groups)
+    got, want = r.json["canonical"], reasons(groups)
     if not tap.equal(set(got["reasons"]), want, f"{name}: reasons") or want:
         return tap.equal((got["applies"], got["first_reason"] in want),
                          (not want, bool(want)), f"{name}: the first of them")
@@ -139,7 +133,7 @@ def real_dumps():
                       f"{d.name} as {layout}", f"--canonical-layout={layout}")
     path = f"{DATA}/mamba2g4/tp1_DS/rank0.npy"
     r = kvtool("describe", "--canonical", "--json", path)
-    got = json.loads(r.out)["canonical"] if r.code == 0 else {}
+    got = r.json["canonical"] if r.code == 0 else {}
     tap.ok("non_attention_group" in got.get("reasons", []) and
            got["first_reason"] == "non_attention_group", "pages of Mamba", r)
 
@@ -167,8 +161,7 @@ def write_hybrid(tmp, groups, rows=None):
             "layer_names": [f"{g['id']}.{i}" for i in range(n["L"])]})
         if g.get("ids"):
             side["groups"][-1]["block_ids"] = g["ids"]
-    with open(f"{tmp}/hybrid.json", "w") as f:
-        json.dump(side, f)
+    write_json(f"{tmp}/hybrid.json", side)
     return path
 
 
@@ -246,7 +239,7 @@ def kernel_blocks(tmp):
             g["dims"]["B"] = 4
         row = page_of(groups[0]) * max(layers) + rng.choice((0, 64))
         path = write_hybrid(tmp, groups, (20, row))
-        out = json.loads(kvtool("describe", "--canonical", "--json", path).out)
+        out = kvtool("describe", "--canonical", "--json", path).json
         got = out["canonical"]
         n = {**groups[0]["dims"], "L": max(layers), "S": k, "r": r}
         order = "r" + rest + "KD"
@@ -267,7 +260,7 @@ def kernel_blocks(tmp):
 def vector(tmp):
     """The numbers of the pull request's own test."""
     path = write_hybrid(tmp, HYBRIDS["three groups, blocks then layers"])
-    o = json.loads(kvtool("describe", "--canonical", "--json", path).out)
+    o = kvtool("describe", "--canonical", "--json", path).json
     layer = o["canonical"]["references"][0]["layers"][1]
     at = {"K": 1, "B": 3, "S": 5, "H": 2}
     tap.equal(layer["offset"] + sum(layer["strides"][a] * i
@@ -275,19 +268,16 @@ def vector(tmp):
               "full.1, block 3, V, token 5, head 2 is byte 15712")
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     real_dumps()
-    with oracle.workdir() as tmp:
-        for name, groups in HYBRIDS.items():
-            check(write_hybrid(tmp, groups), groups, name)
-        vector(tmp)
-        uneven = hybrid("BLSHC", (2, 2))
-        uneven[1]["dims"]["B"] = 7
-        check(write_hybrid(tmp, uneven), uneven, "unequal numbers of blocks")
-        pools(tmp)
-        kernel_blocks(tmp)
-    return tap.done()
+    for name, groups in HYBRIDS.items():
+        check(write_hybrid(tmp, groups), groups, name)
+    vector(tmp)
+    uneven = hybrid("BLSHC", (2, 2))
+    uneven[1]["dims"]["B"] = 7
+    check(write_hybrid(tmp, uneven), uneven, "unequal numbers of blocks")
+    pools(tmp)
+    kernel_blocks(tmp)
 
 
-sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_canonical_tensor.py - one tensor for all groups, read and written, beside numpy
@@ -7,19 +7,15 @@ A model's groups are made twice: as dense arrays one after the other, and as vLL
 allocates them, as bytes in a row that numpy sees as positions and permutes.  kvtool must
 find both equal, write the second from the first to the byte, and refuse what cannot be.
 """
-import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import FULL, SHARE, Tap, kvtool
+from oracle import (FULL, SHARE, kvtool, read_json, refused, runs, tap, write_bytes,
+                    write_json)
 
-tap = Tap()
 rng = random.Random(31)
 
 
@@ -63,10 +59,8 @@ class Group:
 
 def write(folder, name, data, manifest):
     path = os.path.join(folder, name)
-    with open(path, "wb") as f:
-        f.write(data)
-    with open(path + ".json", "w", encoding="ascii") as f:
-        json.dump({"file": name, **manifest}, f)
+    write_bytes(path, data)
+    write_json(path + ".json", {"file": name, **manifest})
     return path
 
 
@@ -131,8 +125,7 @@ def test_random(folder):
         if r.code or np.fromfile(out, np.uint8).tobytes() != t.tobytes():
             wrong.append(("write", [vars(g) for g in groups], r))
             continue
-        with open(out + ".json", encoding="ascii") as f:
-            side = json.load(f)
+        side = read_json(out + ".json")
         if (side["rows"], side["row_bytes"]) != t.shape or kvtool("diff", engine,
                                                                   out).code:
             wrong.append(("sidecar", side))
@@ -150,8 +143,8 @@ def test_vector(folder):
     element = groups[0].data[1, 1, 1, 5, 2, 0]          # block 3, layer 1, V, token 5
     tap.equal(int(t.reshape(-1)[15712:15714].view(np.uint16)[0]), int(element),
               "numpy has the element at byte 15712")
-    r = kvtool("where", engine, "group=full,layer=1,block=3,kv=v,slot=5,head=2,dim=0")
-    tap.ok(r.code == 0 and "15712" in r.out, "so does kvtool", r)
+    runs("so does kvtool", "where", engine,
+         "group=full,layer=1,block=3,kv=v,slot=5,head=2,dim=0", says="15712")
     tap.equal(kvtool("diff", dense(folder, groups), engine).code, 0, "all of it")
 
 
@@ -200,16 +193,14 @@ class Pool:
 
     def write(self, folder):
         path = dense(folder, self.groups)
-        with open(path + ".json", encoding="ascii") as f:
-            side = json.load(f)
+        side = read_json(path + ".json")
         for g, tables in zip(side["groups"], self.tables):
             g["block_table"] = tables
         side["num_tokens"] = self.tokens
         if self.null is not None:
             for g in side["groups"]:
                 g["null_block"] = self.null if self.null in g["block_ids"] else -1
-        with open(path + ".json", "w", encoding="ascii") as f:
-            json.dump(side, f)
+        write_json(path + ".json", side)
         return path
 
     def kept(self):
@@ -266,7 +257,7 @@ def check_pool(folder, pool):
     if kvtool("diff", dense(folder, pool.groups), out).code:
         return "every block", kvtool("diff", dense(folder, pool.groups), out)
     r = kvtool("describe", "--canonical", "--json", out)
-    said = json.loads(r.out)["canonical"]
+    said = r.json["canonical"]
     pages = {g.page for g in pool.groups}
     if said["applies"] != (len(pages) == 1) or said["applies"] and \
             (said["blocks"], said["row_bytes"], said["bytes"]) != (*want.shape, want.size):
@@ -296,14 +287,12 @@ def test_shared(folder):
             ("no tables of one", ([1, 2], []), 0, "no request tells")):
         groups = [Group(n, 1, list(range(5)), "BLHSC") for n in "ab"]
         path = dense(folder, groups)
-        with open(path + ".json", encoding="ascii") as f:
-            side = json.load(f)
+        side = read_json(path + ".json")
         for g, table in zip(side["groups"], tables):
             if table:
                 g["block_table"] = {"r": table}
         side |= {"null_block": null, "num_tokens": {"r": 2 * groups[0].slots}}
-        with open(path + ".json", "w", encoding="ascii") as f:
-            json.dump(side, f)
+        write_json(path + ".json", side)
         r = kvtool("convert", "-f", "--verify", "--format=canonical", "-o", out, path)
         if text:
             tap.ok(r.code == 3 and text in r.err, f"refused: {what}", r)
@@ -339,36 +328,22 @@ def test_refused(folder):
             ("rows that overflow", {"rows": 1 << 61, "row_bytes": 1 << 61}, 3,
              "rows of")):
         path, t = canonical(folder, good, 3)
-        with open(path + ".json", encoding="ascii") as f:
-            side = json.load(f)
+        side = read_json(path + ".json")
         side.update(change)
         if side["rows"] is None:
             del side["rows"]
-        with open(path + ".json", "w", encoding="ascii") as f:
-            json.dump(side, f)
-        r = kvtool("describe", path)
-        tap.ok(r.code == code and text in r.err, f"refused: {what}", r)
+        write_json(path + ".json", side)
+        refused(f"refused: {what}", code, text, "describe", path)
     path, _ = canonical(folder, good, 3)
-    with open(path + ".json", encoding="ascii") as f:
-        side = json.load(f)
+    side = read_json(path + ".json")
     side["groups"][1]["block_ids"] = [9]
-    with open(path + ".json", "w", encoding="ascii") as f:
-        json.dump(side, f)
-    r = kvtool("describe", path)
-    tap.ok(r.code == 3 and "has block 9, but there are 3 rows" in r.err,
-           "refused: a block without a row", r)
+    write_json(path + ".json", side)
+    refused("refused: a block without a row", 3, "has block 9, but there are 3 rows",
+            "describe", path)
     np.save(os.path.join(folder, "t.npy"), np.zeros((3, 96), np.int8))
-    with open(os.path.join(folder, "t.json"), "w", encoding="ascii") as f:
-        json.dump({**side, "file": "t.npy"}, f)
-    r = kvtool("describe", os.path.join(folder, "t.npy"))
-    tap.ok(r.code == 3 and "which are of a file without a header" in r.err,
-           "refused: an npy file", r)
+    write_json(os.path.join(folder, "t.json"), {**side, "file": "t.npy"})
+    refused("refused: an npy file", 3, "which are of a file without a header", "describe",
+            os.path.join(folder, "t.npy"))
 
 
-with oracle.workdir() as work:
-    test_vector(work)
-    test_random(work)
-    test_pools(work)
-    test_shared(work)
-    test_refused(work)
-sys.exit(tap.done())
+oracle.run(test_vector, test_random, test_pools, test_shared, test_refused)

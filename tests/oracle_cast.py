@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """Numbers as another type, against the definition of the types in exact integers.
 
@@ -7,40 +7,20 @@ a table of all numbers of a type, in ascending order, and of the middles between
 says what is nearest, and to which even code a middle goes (encoder_model.py).  Nothing is
 shared with the program, which works on the bits of exponents.
 
-All 65,536 bfloat16 and float16, and random patterns of float32 (KVTOOL_FULL: 10^7),
+All 65,536 bfloat16 and float16, and random patterns of float32 (KVT_FULL: 10^7),
 go through a dump; then scales by tensor and head, other layouts, and back.  Contents are
 those of oracle_encoders.py.
 """
 import json
 import os
 import struct
-import subprocess
-import sys
-import tempfile
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 from encoder_model import ALL as KINDS
+from oracle import FULL, array_bytes, kvtool, manifest_in, run, tap
 
-KVTOOL = os.environ["KVTOOL"]
-FULL = bool(os.environ.get("KVTOOL_FULL"))
 ALL = {n: t for n, t in KINDS.items() if t.bits > 4}
-count = 0
-
-
-def ok(good: bool, what: str) -> None:
-    global count
-    count += 1
-    print("%s %d - %s" % ("ok" if good else "not ok", count, what), flush=True)
-    if not good:
-        ok.bad = True
-ok.bad = False
-
-
-def run(*args: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([KVTOOL, *args], capture_output=True, text=True)
 
 
 def as_float(words: np.ndarray, name: str) -> np.ndarray:
@@ -64,25 +44,19 @@ WORD = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16,
 def read_words(path: str, name: str) -> np.ndarray:
     """All elements of a dump in LBSHKD, by safetensors' own header."""
     out = path + ".st"
-    r = run("relayout", "--to=LBSHKD", "--format=safetensors", "--force", path, out)
-    assert r.returncode == 0, r.stderr
-    data = open(out, "rb").read()
-    n = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + n])
-    tensors = [v for k, v in header.items() if k != "__metadata__"]
-    assert len(tensors) == 1, header.keys()
-    begin, end = tensors[0]["data_offsets"]
-    return np.frombuffer(data[8 + n + begin:8 + n + end], WORD[name])
+    r = kvtool("relayout", "--to=LBSHKD", "--format=safetensors", "--force", path, out)
+    assert r.code == 0, r.err
+    return np.frombuffer(array_bytes(out), WORD[name])
 
 
 def dump_of(folder: str, name: str, words: np.ndarray, shape, what: str) -> str:
     raw, out = (os.path.join(folder, what + e) for e in (".bin", ".h5"))
     L, B, S, H, K, D = shape
     words.tofile(raw)
-    r = run("convert", "--format=hdf5", "--uncompressed", "--force", "--layout=LBSHKD",
-            "--dtype=" + name, "--layers=%d" % L, "--blocks=%d" % B,
-            "--block-size=%d" % S, "--heads=%d" % H, "--head-dim=%d" % D, raw, out)
-    assert r.returncode == 0, r.stderr
+    r = kvtool("convert", "--format=hdf5", "--uncompressed", "--force", "--layout=LBSHKD",
+               "--dtype=" + name, "--layers=%d" % L, "--blocks=%d" % B,
+               "--block-size=%d" % S, "--heads=%d" % H, "--head-dim=%d" % D, raw, out)
+    assert r.code == 0, r.err
     return out
 
 
@@ -107,18 +81,18 @@ def each_pair(folder: str, rng: np.random.Generator) -> None:
             args = ["--scale=%r,%r" % scale] if target.startswith("float8") else []
             if source.startswith("float8"):
                 args += ["--from-scale=1"]
-            r = run("convert", "--verify", "--force", "--cache-dtype=" + target, *args, path,
-                    out)
-            if r.returncode:
-                ok(False, "%s to %s: %s" % (source, target, r.stderr.strip()))
+            r = kvtool("convert", "--verify", "--force", "--cache-dtype=" + target, *args,
+                       path, out)
+            if r.code:
+                tap.ok(False, "%s to %s: %s" % (source, target, r.err.strip()))
                 continue
             by = np.tile(np.repeat(np.array(scale, np.float32), 64), len(words) // 128)
             with np.errstate(all="ignore"):
                 wanted = words if source == target and not args else \
                     encode((x / by).astype(np.float32), target)
             got = read_words(out, target)
-            ok(same(got, wanted, target),
-               "%s to %s: all %d" % (source, target, len(words)))
+            tap.ok(same(got, wanted, target),
+                   "%s to %s: all %d" % (source, target, len(words)))
 
 
 def idempotent(folder: str, rng: np.random.Generator) -> None:
@@ -126,13 +100,15 @@ def idempotent(folder: str, rng: np.random.Generator) -> None:
     path = dump_of(folder, "bfloat16", words, (4, 4, 16, 2, 2, 64), "again")
     for target in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2"):
         first, back, second = (os.path.join(folder, n) for n in ("1.h5", "2.h5", "3.h5"))
-        r = [run("convert", "--force", "--cache-dtype=" + target, "--scale=0.25", path, first),
-             run("convert", "--force", "--cache-dtype=bfloat16", first, back),
-             run("convert", "--force", "--cache-dtype=" + target, "--scale=0.25", back,
-                 second)]
-        good = not any(x.returncode for x in r)
-        ok(good and same(read_words(first, target), read_words(second, target), target),
-           "%s: there, back and there again is once there" % target)
+        r = [kvtool("convert", "--force", "--cache-dtype=" + target, "--scale=0.25", path,
+                    first),
+             kvtool("convert", "--force", "--cache-dtype=bfloat16", first, back),
+             kvtool("convert", "--force", "--cache-dtype=" + target, "--scale=0.25", back,
+                    second)]
+        good = not any(x.code for x in r)
+        tap.ok(good and
+               same(read_words(first, target), read_words(second, target), target),
+               "%s: there, back and there again is once there" % target)
 
 
 def scales(folder: str, rng: np.random.Generator) -> None:
@@ -146,10 +122,10 @@ def scales(folder: str, rng: np.random.Generator) -> None:
         for layout in ("LBSHKD", "hnd", "K L B H D S", "L B K H D/8 S D%8",
                        "K:L K B H D/x S x V:L K B H D S"):
             out = os.path.join(folder, "s.h5")
-            r = run("relayout", "--to=" + layout, "--force", "--verify",
-                    "--cache-dtype=fp8", "--scale=" + how, path, out)
-            if r.returncode:
-                ok(False, "%s in %s: %s" % (how, layout, r.stderr.strip()))
+            r = kvtool("relayout", "--to=" + layout, "--force", "--verify",
+                       "--cache-dtype=fp8", "--scale=" + how, path, out)
+            if r.code:
+                tap.ok(False, "%s in %s: %s" % (how, layout, r.err.strip()))
                 continue
             most = np.abs(x).max(axis=axes, keepdims=True)
             scale = (most / np.float32(448)).astype(np.float32)
@@ -162,34 +138,30 @@ def scales(folder: str, rng: np.random.Generator) -> None:
             good = np.array_equal(got, wanted) and said["from"] == "bfloat16" and \
                 np.array_equal(told, scale[:, 0, 0, :, :, 0].transpose(0, 2, 1)
                                .reshape(L, 2, heads))
-            ok(good, "%s in %s: bytes, and what the manifest says" % (how, layout))
+            tap.ok(good, "%s in %s: bytes, and what the manifest says" % (how, layout))
     back = os.path.join(folder, "b.h5")
-    run("convert", "--force", "--cache-dtype=float32", out, back)
+    kvtool("convert", "--force", "--cache-dtype=float32", out, back)
     wanted = (ALL["float8_e4m3fn"].decode(got) * np.broadcast_to(scale, x.shape))
-    ok(np.array_equal(read_words(back, "float32").view(np.float32).reshape(x.shape),
-                      wanted.astype(np.float32)), "scales of heads multiply it back")
-    r = run("diff", "--tolerance=auto", path, out)
-    ok(r.returncode == 0, "diff --tolerance=auto takes the scales: " + r.stderr.strip())
+    tap.ok(np.array_equal(read_words(back, "float32").view(np.float32).reshape(x.shape),
+                          wanted.astype(np.float32)),
+           "scales of heads multiply it back")
+    r = kvtool("diff", "--tolerance=auto", path, out)
+    tap.ok(r.code == 0, "diff --tolerance=auto takes the scales: " + r.err.strip())
     for file, said in ((path, []), (out, ["bfloat16 to float8_e4m3fn, "])):
-        got = json.loads(run("digest", "--json", file).stdout)["digests"][0]["casts"]
-        ok(len(got) == len(said) and all(g.startswith(s) for g, s in zip(got, said)),
-           "digest says what was cast: %s" % got)
+        got = kvtool("digest", "--json", file).json["digests"][0]["casts"]
+        tap.ok(len(got) == len(said) and all(g.startswith(s) for g, s in zip(got, said)),
+               "digest says what was cast: %s" % got)
     part = os.path.join(folder, "p.h5")
-    r = run("slice", "--layers=1:2", "--heads=1:2", "--force", "-o", part, out)
-    run("convert", "--force", "--cache-dtype=float32", part, back)
-    ok(r.returncode == 0 and np.array_equal(
-        read_words(back, "float32").view(np.float32),
-        wanted[1:2, :, :, 1:2].astype(np.float32).reshape(-1)),
-       "a slice keeps the scales of its layer and head")
+    r = kvtool("slice", "--layers=1:2", "--heads=1:2", "--force", "-o", part, out)
+    kvtool("convert", "--force", "--cache-dtype=float32", part, back)
+    tap.ok(r.code == 0 and
+           np.array_equal(read_words(back, "float32").view(np.float32),
+                          wanted[1:2, :, :, 1:2].astype(np.float32).reshape(-1)),
+           "a slice keeps the scales of its layer and head")
 
 
 def manifest_of(path: str):
-    data = open(path, "rb").read()
-    n = struct.unpack("<Q", data[:8])[0]
-    text = json.loads(data[8:8 + n])["__metadata__"]
-    found = [json.loads(v) for v in text.values() if '"cast"' in v]
-    assert found, text
-    m = found[0]
+    m = manifest_in(path)
     return m["cast"] if "cast" in m else m["groups"][0]["cast"]
 
 
@@ -206,9 +178,9 @@ def refusals(folder: str, rng: np.random.Generator) -> None:
             (2, "neither an element type", ["--cache-dtype=fp9", bf]),
             (4, "not written as", ["--cache-dtype=int8", bf]),
             (3, "not all finite", ["--cache-dtype=fp8", "--scale=auto", bf])):
-        r = run("convert", *args, out)
-        ok(r.returncode == status and what in r.stderr and not os.path.exists(out),
-           "refused: %s (%d, %s)" % (what, r.returncode, r.stderr.strip()[:100]))
+        r = kvtool("convert", *args, out)
+        tap.ok(r.code == status and what in r.err and not os.path.exists(out),
+               "refused: %s (%d, %s)" % (what, r.code, r.err.strip()[:100]))
 
 
 def files(folder: str, rng: np.random.Generator) -> None:
@@ -230,25 +202,18 @@ def files(folder: str, rng: np.random.Generator) -> None:
                "scaling_factor": {"0": {"0": 0.5, "1": 0.25}}}}, open(js, "w"))
     out = os.path.join(folder, "o.h5")
     for file, kv in ((st, np.stack([k, v], 1)), (js, np.stack([k, k], 1))):
-        r = run("convert", "--force", "--verify", "--cache-dtype=fp8", "--scale=" + file, path,
-                out)
+        r = kvtool("convert", "--force", "--verify", "--cache-dtype=fp8",
+                   "--scale=" + file, path, out)
         by = kv.reshape(2, 1, 1, 1, 2, 1)
         wanted = ALL["float8_e4m3fn"].encode((x / by).astype(np.float32)).reshape(-1)
-        ok(r.returncode == 0 and np.array_equal(read_words(out, "float8_e4m3fn"), wanted),
-           "scales from %s %s" % (os.path.basename(file), r.stderr.strip()))
+        tap.ok(r.code == 0 and np.array_equal(read_words(out, "float8_e4m3fn"), wanted),
+               "scales from %s %s" % (os.path.basename(file), r.err.strip()))
 
 
-def main() -> int:
+def main(folder: str) -> None:
     rng = np.random.default_rng(int(os.environ.get("SEED", "40")))
-    with tempfile.TemporaryDirectory() as folder:
-        each_pair(folder, rng)
-        idempotent(folder, rng)
-        scales(folder, rng)
-        files(folder, rng)
-        refusals(folder, rng)
-    print("1..%d" % count)
-    return 1 if ok.bad else 0
+    for check in each_pair, idempotent, scales, files, refusals:
+        check(folder, rng)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

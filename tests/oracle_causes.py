@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_causes.py - does diff name the cause of a difference, and never a wrong one?
@@ -16,16 +16,13 @@ import json
 import os
 import sys
 
-sys.dont_write_bytecode = True
-
 import numpy as np
 
 import cause_model as model
 import oracle
 from cause_model import CAUSES, H, L, Planted, decode, encode, make, plant
-from oracle import SHARE, Tap, kvtool
+from oracle import SHARE, kvtool, tap
 
-tap = Tap()
 SEEDS = 4 // SHARE
 NOISE = 80 // SHARE				# of each kind
 PAIRS = 64 // SHARE
@@ -363,7 +360,6 @@ def write_case(cause, limit, seed, folder):
 def main():
     if len(sys.argv) == 5:
         return write_case(*sys.argv[1:])
-    oracle.need_program_and_data()
     with oracle.workdir() as tmp, \
             concurrent.futures.ThreadPoolExecutor(THREADS) as pool:
         table = check_faults(pool, tmp)
@@ -387,8 +383,6 @@ def main():
            f"of two at once the larger is named, with its share: {pairs['right']}")
     tap.ok(sum(claimed.values()) <= NOISE_CLAIMED,
            f"{noises} differences that are no fault: {sum(claimed.values())} claimed")
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

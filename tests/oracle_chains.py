@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_chains.py - dumps made of dumps made of dumps, against numpy
@@ -22,9 +22,6 @@ import collections
 import os
 import random
 import re
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
@@ -34,9 +31,7 @@ from chain_model import Reblock, Refused, Slice
 from chain_programs import (Driver, Files, in_layout, made_leaves, real_leaves,
                             tiled_leaves)
 from kvd1 import xxhash
-from oracle import SHARE, Tap
-
-tap = Tap()
+from oracle import SHARE, tap
 
 
 # ---- steps ---------------------------------------------------------------------------
@@ -592,15 +587,12 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", type=int)
     args = parser.parse_args()
-    oracle.need_program_and_data()
     if not args.through_files:
         with oracle.workdir() as tmp:
             run_all(args.chains, args, tmp, Driver(os.environ.get("KVT_BUILD", "build")))
     if args.through_files or args.only is None:
         with oracle.workdir() as tmp:
             run_all(min(args.chains, 60 // SHARE), args, tmp, Files(tmp, random.Random(args.seed)))
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

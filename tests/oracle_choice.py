@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_choice.py - expect backend, layout and connector against what vLLM 0.32 answers
@@ -9,14 +9,9 @@ Rows marked SOURCE are of backends that no CPU can import: they were read.
 import json
 import os
 import re
-import sys
 
-sys.dont_write_bytecode = True
+from oracle import DATA, kvtool, run, tap
 
-import oracle
-from oracle import DATA, Tap, kvtool
-
-tap = Tap()
 
 # ---- the reasons of all backends ------------------------------------------------
 
@@ -85,7 +80,7 @@ def backends(*args):
     r = kvtool("expect", "backend", "-j", *args)
     if r.code:
         return {}, r
-    group = json.loads(r.out)["groups"][0]
+    group = r.json["groups"][0]
     return {b["backend"]: b for b in group["backends"]}, group
 
 
@@ -198,7 +193,7 @@ MULTI = [("Nixl", "LBHNC", "none"), ("Nixl Example", "LBHNC", "none"),
 
 
 def test_connectors():
-    rows = json.loads(kvtool("expect", "connector", "-j").out)["connectors"]
+    rows = kvtool("expect", "connector", "-j").json["connectors"]
     tap.equal([r["connector"] for r in rows], list(CONNECTORS), "names of connectors")
     for r in rows:
         got = [r[k] or "-" for k in ("plain", "mla", "no_model", "hisparse")]
@@ -256,13 +251,13 @@ COMMON = [
 def test_layouts():
     for what, args, want in CHOICES:
         r = kvtool("expect", "layout", "-j", *args)
-        got = r.code if r.code else json.loads(r.out)["layout"]
+        got = r.code if r.code else r.json["layout"]
         tap.equal(got, want, f"layout: {what}")
         if what in WHY:
-            tap.equal(json.loads(r.out)["why"], WHY[what], f"layout: why, {what}")
+            tap.equal(r.json["why"], WHY[what], f"layout: why, {what}")
     for names, want in COMMON:
         r = kvtool("expect", "layout", "-j", *[f"--backend={n}" for n in names])
-        got = r.code if r.code else " ".join(json.loads(r.out)["possible"])
+        got = r.code if r.code else " ".join(r.json["possible"])
         tap.equal(got, want, f"layouts of {', '.join(names)}")
 
 
@@ -284,9 +279,9 @@ ZEROING = [
 def test_zeroing():
     for what, caches, want in ZEROING:
         args = [f"--cache={c}" for c in caches.split()]
-        got = json.loads(kvtool("expect", "layout", "-j", *args).out)["zeroing"]
+        got = kvtool("expect", "layout", "-j", *args).json["zeroing"]
         tap.equal(got, want, f"zeroing: {what}")
-    got = json.loads(kvtool("expect", "layout", "-j").out)["zeroing"]
+    got = kvtool("expect", "layout", "-j").json["zeroing"]
     tap.equal(got, None, "zeroing: of no cache nothing is said")
 
 
@@ -300,11 +295,11 @@ def test_dumps():
     for dump in dumps:
         path = os.path.join(DATA, dump)
         r = kvtool("expect", "layout", "-j", path)
-        groups = json.loads(r.out)["groups"]
+        groups = r.json["groups"]
         tap.equal(r.code, 0 if all(g["agrees"] for g in groups) else 1,
                   f"{dump}: the status is what it says")
         r = kvtool("expect", "backend", "-j", path)
-        for group in json.loads(r.out)["groups"]:
+        for group in r.json["groups"]:
             rows = group["backends"]
             tap.equal(len(rows), 46, f"{dump}: all backends")
             tap.equal([b["backend"] for b in rows
@@ -314,7 +309,4 @@ def test_dumps():
     tap.ok(len(dumps) > 10, "there are dumps")
 
 
-for test in (test_backends, test_orders, test_connectors, test_layouts, test_zeroing,
-             test_dumps):
-    test()
-sys.exit(tap.done())
+run(test_backends, test_orders, test_connectors, test_layouts, test_zeroing, test_dumps)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_complete.py - fsck --model: what a model keeps and a dump has not
@@ -8,21 +8,15 @@ requests or ranks that lack it must be named, by the rule that is for it; what i
 rightly a part is no error.  Besides: what transformers made of hybrids.
 """
 import json
-import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import gguf_headers
 import oracle
-from oracle import Tap, kvtool
+from oracle import kvtool, read_json, refused, tap, write_json
 from oracle_groups import numbers, write_raw
 
-tap = Tap()
-SAMPLES = os.path.join(os.path.abspath(os.environ.get("KVT_ENGINES", "testdata/engines")),
-                       "transformers/5.24.0")
+SAMPLES = f"{oracle.ENGINES}/transformers/5.24.0"
 COMMON = {"hidden_size": 32, "num_attention_heads": 4, "torch_dtype": "bfloat16"}
 GQA = {**COMMON, "model_type": "llama", "num_hidden_layers": 6, "num_key_value_heads": 2,
        "head_dim": 8}
@@ -97,7 +91,7 @@ def fsck(model, *args):
     r = kvtool("fsck", "--json", f"--model={model}", *args)
     found = {}
     try:
-        for report in json.loads(r.out)["files"]:
+        for report in r.json["files"]:
             for f in report["findings"]:
                 found.setdefault(f["name"], []).append(f"{f['at']} {f['problem']}")
     except ValueError:
@@ -124,8 +118,7 @@ def lacks(what, model, want, *args):
 
 
 def config(tmp, name, value):
-    with open(f"{tmp}/{name}.json", "w") as f:
-        json.dump(value, f)
+    write_json(f"{tmp}/{name}.json", value)
     return f"{tmp}/{name}.json"
 
 
@@ -276,13 +269,11 @@ def check_stages(tmp):
     lacks("a layer between stages", model,
           {"model.state-missing": ["1 of 6", "layer 3"]}, first,
           stage(f"{tmp}/q1.bin", (4, 5), 1))
-    with open(f"{tmp}/p1.json") as f:
-        side = json.load(f)
+    side = read_json(f"{tmp}/p1.json")
     for group in side["groups"]:
         del group["block_table"]["B"]
     del side["num_tokens"]["B"]
-    with open(f"{tmp}/p1.json", "w") as f:
-        json.dump(side, f)
+    write_json(f"{tmp}/p1.json", side)
     for files in ((first, last), (last, first)):
         lacks("a request of a stage", model,
               {"model.request": ["request=B", "6 tokens", "p0.bin", "p1.bin"]}, *files)
@@ -358,23 +349,8 @@ def check_samples(tmp):
         tap.ok(r.code == 1 and set(found) & {"model.layer-missing",
                                              "model.state-missing"},
                f"transformers: {name} of more layers", f"{found}\n{r}")
-    r = kvtool("fsck", "--part", f"{SAMPLES}/jamba.pt")
-    tap.ok(r.code == 2 and "--model" in r.err, "--part of no model", r)
+    refused("--part of no model", 2, "--model", "fsck", "--part", f"{SAMPLES}/jamba.pt")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_plain(tmp)
-        check_hybrid(tmp)
-        check_gguf(tmp)
-        check_requests(tmp)
-        check_zeros(tmp)
-        check_stages(tmp)
-        check_ranks(tmp)
-        check_samples(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_plain, check_hybrid, check_gguf, check_requests, check_zeros,
+           check_stages, check_ranks, check_samples)

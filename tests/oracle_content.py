@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_content.py - packed contents: moved exactly, never torn
@@ -6,23 +6,16 @@ oracle_content.py - packed contents: moved exactly, never torn
 Rows and pages come from content_model.py, which writes and reads each type by
 itself; where they lie in a layout says oracle.py.
 """
-import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import h5py
 import numpy as np
 
 import content_model as model
-from oracle import (ONE_PLANE, LATENT, SEPARATE, TWO_PLANES, Tap, array_bytes, kvtool,
-                    legal, need_program_and_data, safetensors_tensors, unprove,
-                    workdir)
-from oracle_slice import manifest, place
-
-tap = Tap()
+from oracle import (LATENT, ONE_PLANE, SEPARATE, TWO_PLANES, array_bytes, kvtool, legal,
+                    manifest_of, place, run, runs, safetensors_tensors, tap, unprove,
+                    write_json)
 
 
 class Packed:
@@ -43,8 +36,7 @@ class Packed:
                 "sizes": {"layers": L, "num_blocks": B, "block_size": S,
                           "num_kv_heads": H, "head_dim" if K == 2 else "content": D},
                 **self.said}
-        with open(path[:-4] + ".json", "w") as f:
-            json.dump(side, f)
+        write_json(path[:-4] + ".json", side)
         return path
 
 
@@ -55,7 +47,7 @@ def attention(content, rng, D=24, S=16, L=2, B=4, H=4, **said):
 
 def said_of(path):
     r = kvtool("describe", "--json", path)
-    return json.loads(r.out)["groups"][0] if r.code == 0 else {"content_type": r}
+    return r.json["groups"][0] if r.code == 0 else {"content_type": r}
 
 
 def data_of(path):
@@ -120,9 +112,8 @@ def check_parts(d, tmp):
     ranks = []
     for rank in range(2):
         ranks.append(f"{tmp}/rank{rank}.safetensors")
-        r = kvtool("slice", "-f", "--tp-size=2", f"--tp-rank={rank}", "-o", ranks[-1],
-                   path)
-        tap.ok(r.code == 0, f"{d.content}: rank {rank} of 2", r)
+        runs(f"{d.content}: rank {rank} of 2", "slice", "-f", "--tp-size=2",
+             f"--tp-rank={rank}", "-o", ranks[-1], path)
     r = kvtool("merge", "-f", "--verify", "-o", out, *ranks)
     moved(f"{d.content}: ranks joined", r, out, place(d.cells, "nhd", 1), d.content)
     other = Packed("int4-per-token-head", d.cells, None, **d.said)
@@ -134,10 +125,10 @@ def check_parts(d, tmp):
 
 def check_formats(d, layout, tmp):
     path = d.write(f"{tmp}/origin.npy", layout)
-    r = kvtool("convert", "-f", "--verify", path, f"{tmp}/a.h5")
-    tap.ok(r.code == 0, f"{d.content}: into a snapshot", r)
-    r = kvtool("convert", "-f", "--verify", f"{tmp}/a.h5", f"{tmp}/b.safetensors")
-    tap.ok(r.code == 0, f"{d.content}: into safetensors", r)
+    runs(f"{d.content}: into a snapshot", "convert", "-f", "--verify", path,
+         f"{tmp}/a.h5")
+    runs(f"{d.content}: into safetensors", "convert", "-f", "--verify", f"{tmp}/a.h5",
+         f"{tmp}/b.safetensors")
     r = kvtool("convert", "-f", "--verify", f"{tmp}/b.safetensors", f"{tmp}/c.npy")
     moved(f"{d.content}: and back", r, f"{tmp}/c.npy", array_bytes(path), d.content)
     for name in ("a.h5", "b.safetensors"):
@@ -153,8 +144,8 @@ def check_page(d, tokens, rows, row, tmp):
     array = d.cells.reshape(d.L, d.B, rows, row)
     np.save(f"{tmp}/rows.npy", array)
     hints = ("--layout=mla", f"--content-type={name}", f"--block-size={tokens}")
-    r = kvtool("convert", "-f", "--verify", *hints, f"{tmp}/rows.npy", f"{tmp}/page.h5")
-    tap.ok(r.code == 0, f"{name}: rows become a page", r)
+    runs(f"{name}: rows become a page", "convert", "-f", "--verify", *hints,
+         f"{tmp}/rows.npy", f"{tmp}/page.h5")
     said = said_of(f"{tmp}/page.h5")
     tap.equal((said["slots"], said["tokens_per_slot"], said["dim"], said["rows"]),
               (1, tokens, rows * row, rows), f"{name}: of one slot")
@@ -204,8 +195,7 @@ def check_nvfp4(rng, tmp):
     groups = [plane(*n, w, int(e) - H * S * w, page, sizes, "hnd")
               for n, w, e in zip(names, widths, ends)]
     groups[3]["layout"] = "L B H S/4 D S%4"
-    with open(f"{tmp}/nv.json", "w") as f:
-        json.dump({"groups": groups}, f)
+    write_json(f"{tmp}/nv.json", {"groups": groups})
 
     def holds(name, r, path, want):
         if tap.ok(r.code == 0, f"nvfp4: {name}", r):
@@ -228,11 +218,10 @@ def check_nvfp4(rng, tmp):
 
 def check_refusals(d, tmp):
     path = d.write(f"{tmp}/good.npy", "mla")
-    side = manifest(path)
+    side = manifest_of(path)
 
     def refused(code, says, name, **other):
-        with open(f"{tmp}/good.json", "w") as f:
-            json.dump({**side, **other}, f)
+        write_json(f"{tmp}/good.json", {**side, **other})
         r = kvtool("describe", path)
         tap.ok(r.code == code and says in r.err, f"refused: {name}", r)
         return kvtool("fsck", path)
@@ -257,8 +246,7 @@ def check_refusals(d, tmp):
     tap.ok(r.code == 1 and "error: content.torn" in r.out, "fsck names it", r)
     sizes.update(content=656, num_blocks=d.B // 2, num_kv_heads=2)
     refused(3, "has no heads", "two heads", sizes=sizes, layout="nhd")
-    with open(f"{tmp}/good.json", "w") as f:
-        json.dump(side, f)
+    write_json(f"{tmp}/good.json", side)
     r = kvtool("describe", "--content-type=indexer", path)
     tap.ok(r.code == 3 and "--content-type is indexer, but group g0 has fp8-ds-mla" in r.err,
            "refused: another than it says", r)
@@ -281,8 +269,8 @@ def check_meaning(d, tmp):
     for byte, says in ((0, "nope 0 (float8_e4m3fn, byte 0)"),
                        (519, "scales 1 (float32, byte 3)"),
                        (655, "rope 63 (bfloat16, byte 1)")):
-        r = kvtool("where", f"--offset={header + 5 * 656 + byte}", path)
-        tap.ok(r.code == 0 and says in r.out, f"byte {byte} of a row is {says}", r)
+        runs(f"byte {byte} of a row is {says}", "where",
+             f"--offset={header + 5 * 656 + byte}", path, says=says)
     r = kvtool("expect", "write", path)
     tap.ok("content_type = fp8-ds-mla\n" in r.out and
            "backend = FLASHINFER_MLA_SPARSE_SM120 | FLASHMLA_SPARSE\n" in r.out,
@@ -294,9 +282,9 @@ def check_meaning(d, tmp):
     r = kvtool("describe", "--dtype=fp8_ds_mla", path)
     tap.ok(r.code == 2 and "give one of fp8-ds-mla, glm53-nope-656" in r.err,
            "nor is a word for several", r)
-    side = manifest(path)
-    with open(f"{tmp}/rows.json", "w") as f:
-        json.dump({**side, "block_table": {"A": [1, 0]}, "num_tokens": {"A": 100}}, f)
+    side = manifest_of(path)
+    write_json(f"{tmp}/rows.json",
+               {**side, "block_table": {"A": [1, 0]}, "num_tokens": {"A": 100}})
     r = kvtool("transfer-sim", "exec", "-f", "--dst=tp=1,layout=L B H D/x S x", "-o",
                f"{tmp}/x.h5", path)
     tap.ok(r.code == 4 and "does not keep the rows" in r.err, "a transfer tears nothing", r)
@@ -336,40 +324,37 @@ def check_snapshot(d, tmp):
     tap.ok(r.code == 3 and "one page of planes" in r.err, "rows that are no page", r)
     r = with_attribute(None)
     tap.ok(r.code == 0 and "mla, uint8\n" in r.out, "bytes of which nobody says more", r)
-    r = kvtool("describe", "--content-type=fp8-ds-mla/e4m3fnuz", said)
-    tap.ok(r.code == 0 and "mla, fp8-ds-mla/e4m3fnuz\n" in r.out, "but the user", r)
+    runs("but the user", "describe", "--content-type=fp8-ds-mla/e4m3fnuz", said,
+         says="mla, fp8-ds-mla/e4m3fnuz\n")
 
 
-def main():
-    need_program_and_data()
+def main(tmp):
     rng, draw = np.random.default_rng(20), random.Random(20)
     ds = Packed("fp8-ds-mla", *model.ds_mla(rng, 2, 4, 64, "e4m3fn"), kind="mla")
     int8 = attention("int8-per-token-head", rng)
-    with workdir() as tmp:
-        check_relayout(int8, [*ONE_PLANE, *SEPARATE], draw, tmp)
-        check_relayout(ds, list(LATENT), draw, tmp)
-        check_torn(attention("int8-per-token-head", rng, D=28, S=32), tmp)
-        check_parts(int8, tmp)
-        check_parts(attention("fp8-per-token-head/e5m2", rng, D=8), tmp)
-        check_formats(int8, "hnd", tmp)
-        check_formats(ds, "mla", tmp)
-        for name, D in (("turboquant-4bit-nc", 134), ("turboquant-k8v4", 196)):
-            row = Packed(name, *model.opaque(rng, 1, 2, 4, 16, 4, D),
-                         kind="full_attention")
-            check_formats(row, "nhd", tmp)
-        for name, tokens, rows in (("indexer", 64, 64), ("dsv4-indexer/e4m3fn", 64, 16)):
-            p = Packed(name, *model.indexer(rng, 2, 4, rows, "e4m3fn"))
-            check_page(p, tokens, rows, 132, tmp)
-        p = Packed("dsv4-c4a/e4m3fnuz", *model.dsv4(rng, 2, 4, 16, "e4m3fnuz"))
-        check_page(p, 64, 16, 584, tmp)
-        p = Packed("nvfp4", *model.opaque(rng, 1, 2, 4, 1, 1, 16 * 144))
-        check_page(p, 16, 16, 144, tmp)
-        check_nvfp4(rng, tmp)
-        check_refusals(ds, tmp)
-        check_meaning(ds, tmp)
-        check_snapshot(ds, tmp)
-    return tap.done()
+    check_relayout(int8, [*ONE_PLANE, *SEPARATE], draw, tmp)
+    check_relayout(ds, list(LATENT), draw, tmp)
+    check_torn(attention("int8-per-token-head", rng, D=28, S=32), tmp)
+    check_parts(int8, tmp)
+    check_parts(attention("fp8-per-token-head/e5m2", rng, D=8), tmp)
+    check_formats(int8, "hnd", tmp)
+    check_formats(ds, "mla", tmp)
+    for name, D in (("turboquant-4bit-nc", 134), ("turboquant-k8v4", 196)):
+        row = Packed(name, *model.opaque(rng, 1, 2, 4, 16, 4, D),
+                     kind="full_attention")
+        check_formats(row, "nhd", tmp)
+    for name, tokens, rows in (("indexer", 64, 64), ("dsv4-indexer/e4m3fn", 64, 16)):
+        p = Packed(name, *model.indexer(rng, 2, 4, rows, "e4m3fn"))
+        check_page(p, tokens, rows, 132, tmp)
+    p = Packed("dsv4-c4a/e4m3fnuz", *model.dsv4(rng, 2, 4, 16, "e4m3fnuz"))
+    check_page(p, 64, 16, 584, tmp)
+    p = Packed("nvfp4", *model.opaque(rng, 1, 2, 4, 1, 1, 16 * 144))
+    check_page(p, 16, 16, 144, tmp)
+    check_nvfp4(rng, tmp)
+    check_refusals(ds, tmp)
+    check_meaning(ds, tmp)
+    check_snapshot(ds, tmp)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_content_types.py - every content type: random bytes, and the numbers in them
@@ -11,17 +11,13 @@ to levels that are written down here with six digits.
 import json
 import os
 import subprocess
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import content_model as model
 from encoder_model import BOOK, ggml_bytes
-from oracle import Tap, kvtool, need_program_and_data, safetensors_tensors, workdir
+from oracle import kvtool, refused, run, runs, safetensors_tensors, tap, write_json
 
-tap = Tap()
 rows_read = 0
 modelled = set()
 
@@ -320,10 +316,12 @@ def write(path, cells, content, layout, **said):
     L, B, S, H, K, D = cells.shape
     modelled.add(content.split("/")[0])
     np.save(path, cells)
-    with open(path[:-4] + ".json", "w") as f:
-        json.dump({"layout": layout, "content_type": content, "sizes": {
-            "layers": L, "num_blocks": B, "block_size": said.pop("tokens", S),
-            "num_kv_heads": H, "head_dim" if K == 2 else "content": D}, **said}, f)
+    write_json(path[:-4] + ".json",
+               {"layout": layout, "content_type": content,
+                "sizes": {"layers": L, "num_blocks": B,
+                          "block_size": said.pop("tokens", S), "num_kv_heads": H,
+                          "head_dim" if K == 2 else "content": D},
+                **said})
 
 
 def decoded(path, *options):
@@ -333,7 +331,7 @@ def decoded(path, *options):
     if r.code:
         return None, r
     out = kvtool("describe", "--json", path[:-4] + ".f64.npy")
-    return np.load(path[:-4] + ".f64.npy"), json.loads(out.out)["groups"][0]
+    return np.load(path[:-4] + ".f64.npy"), out.json["groups"][0]
 
 
 def compare(name, path, want, near=0, *options):
@@ -380,7 +378,7 @@ def check_pages(tmp, name, form, ratio, page=0):
     said = f"{name}/{page}" if page else name
     write(path, cells, said, "mla", tokens=48 * ratio, tokens_per_slot=ratio)
     compare(said, path, values.reshape(2, 5, 48, 1, 1, -1))
-    group = json.loads(kvtool("describe", "--json", path).out)["groups"][0]
+    group = kvtool("describe", "--json", path).json["groups"][0]
     tap.equal((group["slots"], group["tokens_per_slot"], group["rows"],
                group["row_tokens"]), (pages, rows * ratio, rows, ratio),
               f"{said}: {pages} pages of {rows} rows, {ratio} tokens each")
@@ -432,8 +430,7 @@ def check_ggml(tmp, rng):
         got, r = decoded(path)
         tap.ok(got is None and r.code == 3 and f"{name}/plain if not, {name}/k128/v64 if" in
                r.err, f"{name}: whether it is rotated is not guessed", r)
-        r = kvtool("diff", path, path)
-        tap.ok(r.code == 0, f"{name}: but its bytes are compared", r)
+        runs(f"{name}: but its bytes are compared", "diff", path, path)
 
 
 def encoded(name, rows, *kv):
@@ -522,9 +519,8 @@ def check_kernel_pages(tmp, rng):
     compare("kpool-indexer/32 of 288 rows", path, values.reshape(2, 3, 288, 1, 1, 128))
     write(f"{tmp}/unsaid.npy", cells.reshape(2, 3, 288, 1, 1, 132), "kpool-indexer", "mla",
           tokens=1152, tokens_per_slot=4)
-    r = kvtool("describe", f"{tmp}/unsaid.npy")
-    tap.ok(r.code == 3 and "at most 64" in r.err and "kpool-indexer/64" in r.err,
-           "a block with more rows than a page of any kernel is refused", r)
+    refused("a block with more rows than a page of any kernel is refused", 3,
+            ("at most 64", "kpool-indexer/64"), "describe", f"{tmp}/unsaid.npy")
     r = kvtool("convert", "-f", "-q", "--content-type=kpool-indexer/7", "--layout=mla",
                "--block-size=1152", path, f"{tmp}/x.h5")
     tap.ok(r.code in (2, 3), "nor do pages of 7 rows fill it", r)
@@ -534,8 +530,8 @@ def check_kernel_pages(tmp, rng):
             values.reshape(2, 3, 288, 1, 1, 128))
     write(f"{tmp}/block.npy", cells.reshape(2, 3, 1, 1, 1, -1), "kpool-indexer", "mla",
           tokens=1152, tokens_per_slot=1152)
-    r = kvtool("describe", f"{tmp}/block.npy")
-    tap.ok(r.code == 3 and "at most 64" in r.err, "which is refused without a number", r)
+    refused("which is refused without a number", 3, "at most 64", "describe",
+            f"{tmp}/block.npy")
     r = kvtool("reblock", "-f", "-q", "--verify", "--block-size=128", "-o",
                f"{tmp}/small.npy", path)
     tap.ok(r.code == 0 and np.array_equal(np.load(f"{tmp}/small.npy").ravel(),
@@ -543,10 +539,10 @@ def check_kernel_pages(tmp, rng):
     compare("blocks of one page", f"{tmp}/small.npy",
             values.reshape(2, 27, 32, 1, 1, 128))
     for size in (64, 192):
-        r = kvtool("reblock", "-f", f"--block-size={size}", "-o", f"{tmp}/x.npy", path)
-        tap.ok(r.code == 4 and "cannot be divided" in r.err, f"blocks of {size} tokens", r)
+        refused(f"blocks of {size} tokens", 4, "cannot be divided", "reblock", "-f",
+                f"--block-size={size}", "-o", f"{tmp}/x.npy", path)
     out = kvtool("describe", "--json", "--peek=layer=1,block=2,slot=8,row=31,count=4", path)
-    peek = json.loads(out.out)["peeks"][0]["fields"][0]["values"] if not out.code else out
+    peek = out.json["peeks"][0]["fields"][0]["values"] if not out.code else out
     tap.ok(np.allclose(peek, values.reshape(2, 3, 288, 128)[1, 2, 287, :4], 1e-14, 0),
            "a row of the last page", peek)
 
@@ -623,28 +619,25 @@ def check_diff(tmp, rng):
     r = kvtool("diff", "--exact", "--json", a, b)
     tap.equal((r.code, rotation(r)), (0, ("signed_hadamard", "none", True)),
               "int4 is what its numbers are, rotated back")
-    r = kvtool("diff", "--exact", b, a)
-    tap.ok(r.code == 0 and "rotated none in A, signed_hadamard in B: undone" in r.out,
-           "and the text says so", r)
+    runs("and the text says so", "diff", "--exact", b, a,
+         says="rotated none in A, signed_hadamard in B: undone")
     r = kvtool("diff", "--json", a, a)
     tap.equal((r.code, rotation(r)), (0, ("signed_hadamard", "signed_hadamard", False)),
               "bytes of one rotated content are compared as stored")
     codes_as_numbers = codes(cells[:, :32], 4).astype("<f8")
     np.save(other, codes_as_numbers.reshape(shape))
-    with open(f"{tmp}/other.json", "w") as f:
-        json.dump({"layout": "L B S H K D", "dtype": "float64", "kind": "full_attention",
-                   "sizes": {"layers": 2, "num_blocks": 3, "block_size": 16,
-                             "num_kv_heads": 2, "head_dim": 64}}, f)
+    write_json(f"{tmp}/other.json",
+               {"layout": "L B S H K D", "dtype": "float64", "kind": "full_attention",
+                "sizes": {"layers": 2, "num_blocks": 3, "block_size": 16,
+                          "num_kv_heads": 2, "head_dim": 64}})
     r = kvtool("diff", "--exact", a, other)
     tap.ok(r.code == 1, "codes are no numbers of the model", r)
     r = kvtool("diff", "--exact", "--json", b, other)
-    tap.ok(r.code == 1 and json.loads(r.out)["groups"][0]["rotation"] is None,
+    tap.ok(r.code == 1 and r.json["groups"][0]["rotation"] is None,
            "where nothing is rotated, nothing is said", r)
-    r = kvtool("diff", "--tolerance=auto", a, b)
-    tap.ok(r.code == 4 and "is not known; give a tolerance" in r.err,
-           "no tolerance follows from a rotated vector", r)
-    r = kvtool("diff", "--tolerance=atol=1e-3", a, b)
-    tap.ok(r.code == 0, "but one can be given", r)
+    refused("no tolerance follows from a rotated vector", 4,
+            "is not known; give a tolerance", "diff", "--tolerance=auto", a, b)
+    runs("but one can be given", "diff", "--tolerance=atol=1e-3", a, b)
     (cells,), values = turboquant(rng, 192, 64, 4, 4)
     write(a, cells.reshape(2, 3, 16, 2, 1, -1), "turboquant_4bit_nc", "L B S H K D",
           kind="full_attention")
@@ -653,9 +646,8 @@ def check_diff(tmp, rng):
     write(other, paged(planes, 2, 5, 1, 48).reshape(2, 5, 48, 1, 1, 528), "V41", "mla")
     kvtool("convert", "-f", "-q", "--decode=float64", other, f"{tmp}/numbers.npy")
     for x, y, which in ((a, b, "A"), (b, a, "B"), (other, f"{tmp}/numbers.npy", "A")):
-        r = kvtool("diff", "--exact", x, y)
-        tap.ok(r.code == 3 and f"kvtool convert --decode=float32 of {which}" in r.err,
-               "slots of another shape: what to type", r)
+        refused("slots of another shape: what to type", 3,
+                f"kvtool convert --decode=float32 of {which}", "diff", "--exact", x, y)
     r = kvtool("diff", "--json", a, a)
     tap.equal((r.code, rotation(r)), (0, ("hadamard", "hadamard", False)), "turboquant")
 
@@ -696,17 +688,16 @@ def check_refused(tmp, rng):
                        (["--decode=fp7"], "is not an element type"),
                        (["--scale=2"], "--scale is for --decode"),
                        (["--decode=float32", "--scale=0"], "--scale is")):
-        r = kvtool("convert", "-f", *args, path, f"{tmp}/x.npy")
-        tap.ok(r.code == 2 and says in r.err, f"refused: {' '.join(args)}", r)
+        refused(f"refused: {' '.join(args)}", 2, says, "convert", "-f", *args, path,
+                f"{tmp}/x.npy")
     write(path, cells.reshape(2, 5, 48, 1, 1, -1), "mla-per-token-head", "mla", kind="mla")
     r = kvtool("convert", "-f", "--decode=float32", path, f"{tmp}/x.npy")
     tap.ok(r.code == 4 and "cannot be read" in r.err and
            not os.path.exists(f"{tmp}/x.npy"), "refused: what nobody knows", r)
     for layout in ("LBDS", "L B D/16 S D%16"):
         write(path, cells.reshape(2, 5, 48, 1, 1, -1), "nvfp4-ds-mla", layout, kind="mla")
-        r = kvtool("describe", path)
-        tap.ok(r.code == 3 and "does not keep the rows" in r.err,
-               f"refused: rows torn by {layout}", r)
+        refused(f"refused: rows torn by {layout}", 3, "does not keep the rows",
+                "describe", path)
 
 
 def check_torn(tmp, rng):
@@ -721,23 +712,22 @@ def check_torn(tmp, rng):
             (["--tp-size=2", "--tp-rank=1"], 4, "divided among ranks"),
             (["--tokens=0:5"], 3, "within a slot of 16"),
             (["--component=v"], 3, "no component")):
-        r = kvtool("slice", "-f", *args, "-o", f"{tmp}/x.npy", path)
-        tap.ok(r.code == code and says in r.err, f"nvfp4: {args[0]} tears nothing", r)
+        refused(f"nvfp4: {args[0]} tears nothing", code, says, "slice", "-f", *args, "-o",
+                f"{tmp}/x.npy", path)
     for name, width, ratio in (("dsv41", 528, 2), ("dsv41-fp4", 288, 1),
                                ("dsv4-nvfp4", 384, 4)):
         cells = any_bytes(rng, 2 * 3 * 64, width)
         write(path, cells.reshape(2, 3, 64, 1, 1, width), name, "mla", tokens=64 * ratio,
               tokens_per_slot=ratio, block_table={"A": [2, 0]}, num_tokens={"A": 65 * ratio})
-        r = kvtool("slice", "-f", f"--tokens=0:{ratio}", "-o", f"{tmp}/x.npy", path)
-        tap.ok(r.code == 3 and "within a slot" in r.err, f"{name}: a row alone", r)
+        refused(f"{name}: a row alone", 3, "within a slot", "slice", "-f",
+                f"--tokens=0:{ratio}", "-o", f"{tmp}/x.npy", path)
         for size in (32 * ratio, 128 * ratio):
-            r = kvtool("reblock", "-f", f"--block-size={size}", "-o", f"{tmp}/x.npy", path)
-            tap.ok(r.code == 4 and "cannot be divided" in r.err,
-                   f"{name}: blocks of {size} tokens", r)
+            refused(f"{name}: blocks of {size} tokens", 4, "cannot be divided", "reblock",
+                    "-f", f"--block-size={size}", "-o", f"{tmp}/x.npy", path)
         r = kvtool("slice", "-f", "-q", "--tp-size=2", "--tp-rank=1", "-o",
                    f"{tmp}/x.safetensors", path)
         said = kvtool("describe", "--json", f"{tmp}/x.safetensors")
-        group = json.loads(said.out)["groups"][0]
+        group = said.json["groups"][0]
         tap.ok(r.code == 0 and (group["replication"], group["content_type"]) == (2, name),
                f"{name}: each rank has all of it", group)
         r = kvtool("relayout", "-f", "--to=LBCS", "-o", f"{tmp}/x.npy", path)
@@ -771,66 +761,63 @@ def check_all_modelled():
               f"each of {len(names)} contents has a model")
 
 
-def main():
-    need_program_and_data()
+def main(tmp):
     rng = np.random.default_rng(41)
-    with workdir() as tmp:
-        for name, form in (
-                ("mla-fp8", mla_fp8(rng, 480, 512, 64)),
-                ("dsv4-fp8", mla_fp8(rng, 480, 448, 64)),
-                ("nvfp4-ds-mla", dsv32_nvfp4(rng, 480)), ("glm53-nope", nope(rng, 480)),
-                ("glm53-nope-656", nope(rng, 480, 128)),
-                ("dsv41-row", joined(dsv41(rng, 480))),
-                ("dsv41-fp4-row", joined(four_bits(rng, 480, 512, 16, e4m3))),
-                ("indexer-nvfp4", joined(four_bits(rng, 480, 128, 16, e4m3))),
-                ("dsv41-ring", compressor(rng, 480)), ("qsa-ring", qsa(rng, 480))):
-            check_rows(tmp, name, form)
-        for name, make, ratio in (
-                ("dsv4-swa/e4m3fn", dsv4, 1), ("dsv4/e4m3fn", dsv4, 2),
-                ("dsv4-c4a/e4m3fn", dsv4, 4),
-                ("dsv4-nvfp4", dsv4_nvfp4, 4), ("dsv41", dsv41, 2),
-                ("dsv41-fp4", lambda r, n: four_bits(r, n, 512, 16, e4m3), 1),
-                ("indexer/e4m3fn", indexer, 1), ("dsv4-indexer/e4m3fn", indexer, 4),
-                ("dsv41-indexer/e4m3fn", indexer, 2),
-                ("indexer-mxfp4", lambda r, n: four_bits(r, n, 128, 32, power), 2),
-                ("kpool-indexer", pooled, 4), ("kpool-tail", tail, 1)):
-            check_pages(tmp, name, make(rng, 480), ratio)
-            check_pages(tmp, name, make(rng, 480), ratio, 16)
-        check_pages(tmp, "dsv4-c128a/e4m3fn", dsv4(rng, 480), 128, 2)
-        for D in (2, 8, 24, 64, 96, 128, 256, 576):
-            check_pairs(tmp, "int4-per-token-head", D, int4(rng, 384, D))
-        for D in (8, 32, 64, 128, 256):
-            for name, key, value in (("turboquant-k8v4/e4m3fn", 8, 4),
-                                     ("turboquant-4bit-nc", 4, 4),
-                                     ("turboquant-k3v4-nc", 3, 4),
-                                     ("turboquant-3bit-nc", 3, 3)):
-                check_halves(tmp, name, D, turboquant(rng, 192, D, key, value),
-                             0 if key == 8 else 6e-5)
-        for D in (32, 64, 128, 256):
-            check_halves(tmp, "ultraquant-4bit", D, ultraquant(rng, 192, D))
-        for of in ("bfloat16", "float16", "float32"):
-            for bits in (2, 3, 4, 5, 6, 8):
-                for group in (32, 64, 128):
-                    check_pairs(tmp, f"mlx-affine/{bits}/{group}/{of}", 2 * group,
-                                affine(rng, 384, 2 * group, bits, group, of))
-            check_pairs(tmp, f"transformers-fp8/{of}", 40, scaled_fp8(rng, 384, 40, of))
-        for name, bits, group in (("mlx-mxfp4", 4, 32), ("mlx-mxfp8", 8, 32),
-                                  ("mlx-nvfp4", 4, 16)):
-            check_pairs(tmp, name, 96, mlx_float(rng, 384, 96, bits, group))
-        check_ggml(tmp, rng)
-        check_encoded(rng)
-        check_nvfp4(tmp, rng)
-        check_kernel_pages(tmp, rng)
-        check_writer(tmp)
-        check_diff(tmp, rng)
-        check_floats(tmp, np.random.default_rng(7))
-        check_refused(tmp, rng)
-        check_torn(tmp, rng)
-        check_single(tmp, rng)
+    for name, form in (
+            ("mla-fp8", mla_fp8(rng, 480, 512, 64)),
+            ("dsv4-fp8", mla_fp8(rng, 480, 448, 64)),
+            ("nvfp4-ds-mla", dsv32_nvfp4(rng, 480)), ("glm53-nope", nope(rng, 480)),
+            ("glm53-nope-656", nope(rng, 480, 128)),
+            ("dsv41-row", joined(dsv41(rng, 480))),
+            ("dsv41-fp4-row", joined(four_bits(rng, 480, 512, 16, e4m3))),
+            ("indexer-nvfp4", joined(four_bits(rng, 480, 128, 16, e4m3))),
+            ("dsv41-ring", compressor(rng, 480)), ("qsa-ring", qsa(rng, 480))):
+        check_rows(tmp, name, form)
+    for name, make, ratio in (
+            ("dsv4-swa/e4m3fn", dsv4, 1), ("dsv4/e4m3fn", dsv4, 2),
+            ("dsv4-c4a/e4m3fn", dsv4, 4),
+            ("dsv4-nvfp4", dsv4_nvfp4, 4), ("dsv41", dsv41, 2),
+            ("dsv41-fp4", lambda r, n: four_bits(r, n, 512, 16, e4m3), 1),
+            ("indexer/e4m3fn", indexer, 1), ("dsv4-indexer/e4m3fn", indexer, 4),
+            ("dsv41-indexer/e4m3fn", indexer, 2),
+            ("indexer-mxfp4", lambda r, n: four_bits(r, n, 128, 32, power), 2),
+            ("kpool-indexer", pooled, 4), ("kpool-tail", tail, 1)):
+        check_pages(tmp, name, make(rng, 480), ratio)
+        check_pages(tmp, name, make(rng, 480), ratio, 16)
+    check_pages(tmp, "dsv4-c128a/e4m3fn", dsv4(rng, 480), 128, 2)
+    for D in (2, 8, 24, 64, 96, 128, 256, 576):
+        check_pairs(tmp, "int4-per-token-head", D, int4(rng, 384, D))
+    for D in (8, 32, 64, 128, 256):
+        for name, key, value in (("turboquant-k8v4/e4m3fn", 8, 4),
+                                 ("turboquant-4bit-nc", 4, 4),
+                                 ("turboquant-k3v4-nc", 3, 4),
+                                 ("turboquant-3bit-nc", 3, 3)):
+            check_halves(tmp, name, D, turboquant(rng, 192, D, key, value),
+                         0 if key == 8 else 6e-5)
+    for D in (32, 64, 128, 256):
+        check_halves(tmp, "ultraquant-4bit", D, ultraquant(rng, 192, D))
+    for of in ("bfloat16", "float16", "float32"):
+        for bits in (2, 3, 4, 5, 6, 8):
+            for group in (32, 64, 128):
+                check_pairs(tmp, f"mlx-affine/{bits}/{group}/{of}", 2 * group,
+                            affine(rng, 384, 2 * group, bits, group, of))
+        check_pairs(tmp, f"transformers-fp8/{of}", 40, scaled_fp8(rng, 384, 40, of))
+    for name, bits, group in (("mlx-mxfp4", 4, 32), ("mlx-mxfp8", 8, 32),
+                              ("mlx-nvfp4", 4, 16)):
+        check_pairs(tmp, name, 96, mlx_float(rng, 384, 96, bits, group))
+    check_ggml(tmp, rng)
+    check_encoded(rng)
+    check_nvfp4(tmp, rng)
+    check_kernel_pages(tmp, rng)
+    check_writer(tmp)
+    check_diff(tmp, rng)
+    check_floats(tmp, np.random.default_rng(7))
+    check_refused(tmp, rng)
+    check_torn(tmp, rng)
+    check_single(tmp, rng)
     check_all_modelled()
     tap.ok(rows_read >= 10000, f"{rows_read} rows were decoded")
-    return tap.done()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

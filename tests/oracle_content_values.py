@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_content_values.py - the numbers of packed contents, against numpy
@@ -6,23 +6,16 @@ oracle_content_values.py - the numbers of packed contents, against numpy
 content_model.py reads every number from the documented bytes; --stats and --peek
 must see the same ones, in any layout and format, and diff must compare them.
 """
-import json
 import math
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import h5py
 import numpy as np
 
 import content_model as model
-from oracle import Tap, kvtool, need_program_and_data, unprove, workdir
+from oracle import kvtool, place, refused, run, tap, unprove, write_json
 from oracle_content import Packed
 from oracle_content_types import ggml
-from oracle_slice import place
-
-tap = Tap()
 
 
 def near(a, b):
@@ -42,7 +35,7 @@ def same_runs(got, want):
 
 def said(path, *options):
     r = kvtool("describe", "--json", *options, path)
-    return (json.loads(r.out) if r.code == 0 else None), r
+    return (r.json if r.code == 0 else None), r
 
 
 # ---- statistics -------------------------------------------------------------
@@ -103,8 +96,7 @@ def check_missing(d, path):
     for text, says in (("dim=576", "expected 0 to 575"), ("row=1", "row is 1"),
                        ("count=5000", "expected 0 to 4096"), ("byte=1", "no key 'byte'"),
                        ("layer", "expected KEY=VALUE"), ("kv=k", "not keys and values")):
-        r = kvtool("describe", f"--peek={text}", path)
-        tap.ok(r.code == 2 and says in r.err, f"--peek={text} is refused", r)
+        refused(f"--peek={text} is refused", 2, says, "describe", f"--peek={text}", path)
 
 
 def check_tokens(tmp):
@@ -140,8 +132,8 @@ def check_scale(tmp):
     half = Packed("", cells[1:], d.values[1:])
     check_stats("--scale, values alone", half, f"{tmp}/half.npy", "--scale=0.5,0.0625")
     for text in ("0", "1,2,3", "x"):
-        r = kvtool("describe", f"--scale={text}", path)
-        tap.ok(r.code == 2 and "--scale is" in r.err, f"--scale={text} is refused", r)
+        refused(f"--scale={text} is refused", 2, "--scale is", "describe",
+                f"--scale={text}", path)
 
 
 # ---- what cannot be read ----------------------------------------------------
@@ -165,8 +157,8 @@ def check_unreadable(tmp):
                f"{name}: but its bytes", r)
     d = Packed("fp8-per-token-head", *model.opaque(rng, 2, 1, 2, 16, 2, 12),
                kind="full_attention")
-    r = kvtool("describe", "--stats", d.write(f"{tmp}/which.npy", "nhd"))
-    tap.ok(r.code == 3 and "unknown fp8 type" in r.err, "fp8 of no flavour", r)
+    refused("fp8 of no flavour", 3, "unknown fp8 type", "describe", "--stats",
+            d.write(f"{tmp}/which.npy", "nhd"))
 
 
 # ---- differences ------------------------------------------------------------
@@ -176,17 +168,17 @@ def write_bf16(path, values, layout):
     bits = model.to_bf16(values)
     K, L, B, S, H, D = values.shape
     np.save(path, np.frombuffer(place(bits, layout, 2), "<u2"))
-    with open(path[:-4] + ".json", "w") as f:
-        json.dump({"layout": layout, "dtype": "bfloat16", "sizes": {
-            "layers": L, "num_blocks": B, "block_size": S, "num_kv_heads": H,
-            "head_dim" if K == 2 else "content": D},
-            "kind": "full_attention" if K == 2 else "mla"}, f)
+    write_json(path[:-4] + ".json",
+               {"layout": layout, "dtype": "bfloat16",
+                "sizes": {"layers": L, "num_blocks": B, "block_size": S,
+                          "num_kv_heads": H, "head_dim" if K == 2 else "content": D},
+                "kind": "full_attention" if K == 2 else "mla"})
     return model.bf16(bits.view(np.uint8)).reshape(values.shape)
 
 
 def compared(a, b, *options):
     r = kvtool("diff", "--json", *options, a, b)
-    return (json.loads(r.out)["groups"][0] if r.out.startswith("{") else None), r
+    return (r.json["groups"][0] if r.out.startswith("{") else None), r
 
 
 def check_metrics(name, a, b, va, vb):
@@ -207,8 +199,7 @@ def check_rounding(name, d, path, other, at, byte):
     """What was rounded once is within; a scale that is off is found."""
     r = kvtool("diff", "--tolerance=auto", path, other)
     tap.ok(r.code == 0, f"{name}: within its rounding", r)
-    r = kvtool("diff", path, other)
-    tap.ok(r.code == 3 and "--tolerance=auto" in r.err, f"{name}: or says how to", r)
+    refused(f"{name}: or says how to", 3, "--tolerance=auto", "diff", path, other)
     cells = d.cells.copy()
     cells[at][byte:byte + 4] = (model.f32(cells[at][byte:byte + 4]) * 1.5) \
         .astype("<f4").view(np.uint8)
@@ -271,66 +262,62 @@ def check_same_numbers(tmp):
     with h5py.File(bare, "a") as f:
         unprove(f)
         del f["groups/g0"].attrs["content_type"]
-    r = kvtool("diff", "--exact", f"{tmp}/once.npy", bare)
-    tap.ok(r.code == 3 and "give --content-type" in r.err, "numbers and bytes", r)
+    refused("numbers and bytes", 3, "give --content-type", "diff", "--exact",
+            f"{tmp}/once.npy", bare)
     r = kvtool("diff", "--exact", "--content-type=fp8-ds-mla", f"{tmp}/once.npy", bare)
     tap.ok(r.code == 0, "bytes that are told to be numbers", r)
     d = Packed("mla-per-token-head", cells, None, kind="mla")
     d.write(f"{tmp}/packed.npy", "mla")
-    r = kvtool("diff", "--exact", f"{tmp}/once.npy", f"{tmp}/packed.npy")
-    tap.ok(r.code == 4 and "cannot be read" in r.err, "nobody knows these numbers", r)
+    refused("nobody knows these numbers", 4, "cannot be read", "diff", "--exact",
+            f"{tmp}/once.npy", f"{tmp}/packed.npy")
     r = kvtool("diff", f"{tmp}/packed.npy", f"{tmp}/packed.npy")
     tap.ok(r.code == 0, "but that their bytes are equal", r)
 
 
-def main():
-    need_program_and_data()
+def main(tmp):
     rng, draw = np.random.default_rng(30), random.Random(30)
-    with workdir() as tmp:
-        made = [("fp8-ds-mla", model.ds_mla(rng, 2, 3, 16, "e4m3fn"), "mla", 1,
-                 {"nope": 512, "rope": 64}),
-                ("fp8-ds-mla/e5m2fnuz", model.ds_mla(rng, 2, 3, 16, "e5m2fnuz"), "mla", 1,
-                 {"nope": 512, "rope": 64}),
-                ("int8-per-token-head",
-                 model.per_token_head(rng, 2, 3, 16, 2, 30, "int8"), "hnd", 1,
-                 {"values": 30})]
-        made += [(f"fp8-per-token-head/{f}",
-                  model.per_token_head(rng, 1, 3, 16, 2, 13, f), "bhlsc", 1,
-                  {"values": 13}) for f in model.FP8]
-        for name in ("q5_1", "q8_0"):
-            (cells,), values = ggml(rng, 384, 96, name)
-            shape = (2, 2, 3, 16, 2, -1)
-            made.append((name, (cells.reshape(shape), values.reshape(shape)), "hnd", 1,
-                         {"values": 96}))
-        for name, (cells, values), layout, rows, fields in made:
-            d = Packed(name, cells, values, kind="mla" if layout == "mla" else
-                       "full_attention")
-            d.fields = fields
-            path = d.write(f"{tmp}/d.npy", layout)
-            kvtool("convert", "-f", "-q", path, f"{tmp}/d.h5")
-            for p in (path, f"{tmp}/d.h5"):
-                check_stats(f"{name} {p[-4:]}", d, p)
-                check_peek(f"{name} {p[-4:]}", d, p, draw)
-            if name == "fp8-ds-mla":
-                check_missing(d, path)
-        for name, make, fields in (
-                ("indexer/e4m3fnuz", model.indexer, {"values": 128}),
-                ("dsv4-swa/e4m3fn", model.dsv4, {"nope": 448, "rope": 64})):
-            cells, values = make(rng, 2, 3, 16, name.split("/")[1])
-            d = Packed(name, cells, values.reshape(1, 2, 3, 1, 1, -1))
-            d.fields = fields
-            np.save(f"{tmp}/rows.npy", cells.reshape(2, 3, 16, -1))
-            kvtool("convert", "-f", "-q", "--layout=mla", f"--content-type={name}",
-                   "--block-size=16", f"{tmp}/rows.npy", f"{tmp}/d.h5")
-            check_stats(name, d, f"{tmp}/d.h5")
-            check_peek(name, d, f"{tmp}/d.h5", draw, rows=16)
-        check_tokens(tmp)
-        check_diff(tmp)
-        check_same_numbers(tmp)
-        check_scale(tmp)
-        check_unreadable(tmp)
-    return tap.done()
+    made = [("fp8-ds-mla", model.ds_mla(rng, 2, 3, 16, "e4m3fn"), "mla", 1,
+             {"nope": 512, "rope": 64}),
+            ("fp8-ds-mla/e5m2fnuz", model.ds_mla(rng, 2, 3, 16, "e5m2fnuz"), "mla", 1,
+             {"nope": 512, "rope": 64}),
+            ("int8-per-token-head",
+             model.per_token_head(rng, 2, 3, 16, 2, 30, "int8"), "hnd", 1,
+             {"values": 30})]
+    made += [(f"fp8-per-token-head/{f}",
+              model.per_token_head(rng, 1, 3, 16, 2, 13, f), "bhlsc", 1,
+              {"values": 13}) for f in model.FP8]
+    for name in ("q5_1", "q8_0"):
+        (cells,), values = ggml(rng, 384, 96, name)
+        shape = (2, 2, 3, 16, 2, -1)
+        made.append((name, (cells.reshape(shape), values.reshape(shape)), "hnd", 1,
+                     {"values": 96}))
+    for name, (cells, values), layout, rows, fields in made:
+        d = Packed(name, cells, values, kind="mla" if layout == "mla" else
+                   "full_attention")
+        d.fields = fields
+        path = d.write(f"{tmp}/d.npy", layout)
+        kvtool("convert", "-f", "-q", path, f"{tmp}/d.h5")
+        for p in (path, f"{tmp}/d.h5"):
+            check_stats(f"{name} {p[-4:]}", d, p)
+            check_peek(f"{name} {p[-4:]}", d, p, draw)
+        if name == "fp8-ds-mla":
+            check_missing(d, path)
+    for name, make, fields in (
+            ("indexer/e4m3fnuz", model.indexer, {"values": 128}),
+            ("dsv4-swa/e4m3fn", model.dsv4, {"nope": 448, "rope": 64})):
+        cells, values = make(rng, 2, 3, 16, name.split("/")[1])
+        d = Packed(name, cells, values.reshape(1, 2, 3, 1, 1, -1))
+        d.fields = fields
+        np.save(f"{tmp}/rows.npy", cells.reshape(2, 3, 16, -1))
+        kvtool("convert", "-f", "-q", "--layout=mla", f"--content-type={name}",
+               "--block-size=16", f"{tmp}/rows.npy", f"{tmp}/d.h5")
+        check_stats(name, d, f"{tmp}/d.h5")
+        check_peek(name, d, f"{tmp}/d.h5", draw, rows=16)
+    check_tokens(tmp)
+    check_diff(tmp)
+    check_same_numbers(tmp)
+    check_scale(tmp)
+    check_unreadable(tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

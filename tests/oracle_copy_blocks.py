@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_copy_blocks.py - what kvtool copy-blocks writes, against numpy
@@ -10,18 +10,12 @@ can stand for one of the other, FROM is random where it is not another real dump
 import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from kvd1 import MambaDump, conv_cells
-from oracle import FULL, Dump, Tap, array_bytes, kvtool
-from oracle_slice import place
-
-tap = Tap()
+from oracle import FULL, array_bytes, kvtool, place, refused, tap, write_json
 
 
 # ---- two dumps --------------------------------------------------------------
@@ -39,8 +33,7 @@ class Twin:
         side = {k: v for k, v in d.side.items() if k not in
                 ("address_map", "npy_dtype", "file_shape", "file_axes")}
         side.update(file=os.path.basename(path), layout=layout, **said)
-        with open(path[:-4] + ".json", "w") as f:
-            json.dump(side, f)
+        write_json(path[:-4] + ".json", side)
         self.tables = side["block_table"]
 
 
@@ -91,7 +84,7 @@ def judge(name, r, out, want, base, count):
 
 
 def requests_of(path):
-    said = json.loads(kvtool("describe", "--json", "--block-tables", path).out)
+    said = kvtool("describe", "--json", "--block-tables", path).json
     return said["requests"], said["groups"][0].get("block_ids")
 
 
@@ -165,7 +158,7 @@ def check_moved(d, tmp):
         snapshot(other, from_tile, f"{tmp}/from.h5")
         r = kvtool("copy-blocks", "-f", "--json", "--blocks", blocks, "-o",
                    f"{tmp}/out.h5", f"{tmp}/from.h5", f"{tmp}/base.h5")
-        g = json.loads(r.out)["groups"][0] if r.code == 0 else {}
+        g = r.json["groups"][0] if r.code == 0 else {}
         tap.equal((g.get("tiles", 0) > 0, g.get("tiles_moved")),
                   (True, g.get("tiles") if moves else 0),
                   f"{blocks} of {other.layout} {from_tile} into {base_tile}: "
@@ -256,23 +249,18 @@ def check_mamba(tmp):
                 for s, d in pairs:
                     want[:, d] = parts[2][i][:, s]
                 tap.ok(np.array_equal(parts[0][i], want), f"{name}: {what}")
-    r = kvtool("copy-blocks", "-f", "--blocks", "1:2", "-o", f"{tmp}/no.npy",
-               dumps[2].path, f"{top}/tp4_DS/rank1.npy")
-    tap.ok(r.code == 3, "another rank has other channels", r)
+    refused("another rank has other channels", 3, "", "copy-blocks", "-f", "--blocks",
+            "1:2", "-o", f"{tmp}/no.npy", dumps[2].path, f"{top}/tp4_DS/rank1.npy")
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     dumps = oracle.attention_dumps()
     first = next(d for d in dumps if d.name == "s260k/paged_bs16/packed_nhd.bf16")
-    with oracle.workdir() as tmp:
-        check_dumps(dumps, tmp)
-        check_tiles(first, tmp)
-        check_requests(first, tmp)
-        check_ids(first, tmp)
-        check_mamba(tmp)
-    return tap.done()
+    check_dumps(dumps, tmp)
+    check_tiles(first, tmp)
+    check_requests(first, tmp)
+    check_ids(first, tmp)
+    check_mamba(tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

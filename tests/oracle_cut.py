@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_cut.py - files that were cut or emptied, in every format without a header
@@ -14,16 +14,13 @@ import re
 import struct
 import sys
 
-sys.dont_write_bytecode = True
-
 import numpy as np
 
 import store_files as sf
 import store_trees as st
 from kvd1 import whole
-from oracle import Tap, kvtool, workdir
+from oracle import kvtool, runs, tap, workdir
 
-tap = Tap()
 K, L, H, D, S, B = 2, 3, 2, 4, 8, 4
 rng = np.random.default_rng(29)
 # a bit of every exponent is not set: no NaN
@@ -257,7 +254,7 @@ def cut(name, make):
         files = of_folder(folder)
         bytes_of = {f: st.get(f) for f in files}
         sound = whole(path, *options)
-        for f in {files[0], files[-1]}:
+        for f in dict.fromkeys((files[0], files[-1])):
             for how, to in cuts(len(bytes_of[f])).items():
                 os.truncate(f, to)
                 look(f"{name}: {'last' if f == files[-1] else 'first'} file cut {how}",
@@ -308,13 +305,12 @@ def shorter():
         path, options = STORES["LMCache disk"](f"{work}/in")
         victim = of_folder(path)[1]
         os.truncate(victim, os.path.getsize(victim) // 2)
-        r = kvtool("fsck", *options, path)
-        tap.ok(r.code == 0 and "note: file.short" in r.out and
-               f"has {S // 2} tokens, a whole one {S}" in r.out, "file.short", r)
-        looked = json.loads(kvtool("fsck", "-j", *options, path).out)["files"][0]
+        runs("file.short", "fsck", *options, path,
+             says=("note: file.short", f"has {S // 2} tokens, a whole one {S}"))
+        looked = kvtool("fsck", "-j", *options, path).json["files"][0]
         tap.ok(looked["looked_at"]["missing_files_noticed"] is False and
                "cut file" in looked["looked_at"]["unnoticed"], "fsck in JSON", looked)
-        told = json.loads(kvtool("describe", "-j", *options, path).out)
+        told = kvtool("describe", "-j", *options, path).json
         tap.ok(told["missing_files_noticed"] is False and "cut file" in told["unnoticed"],
                "describe in JSON", told)
 
