@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_dealt.py - transfer-sim between ranks that deal tokens out, byte for byte
@@ -8,18 +8,12 @@ of the source is filled with numbers that say layer, token, head and byte; the o
 of --ops copy them, and each rank of the destination must then hold what it would hold if
 it had computed its tokens itself.
 """
-import json
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import FULL, Tap, kvtool
-
-tap = Tap()
+from oracle import FULL, kvtool, refused, tap, write_bytes, write_json
 
 
 class Side:
@@ -93,7 +87,7 @@ def run(src, dst, spec, layers, row, tokens, cached):
     tap.ok(all((w == g).all() for w, g in zip(want, new)) and
            all((w == (m >= 0)).all() for w, m in zip(wrote, want)), f"{what}: the bytes")
     r = kvtool(*words, "--json")
-    groups = json.loads(r.out)["groups"]
+    groups = r.json["groups"]
     tap.equal({(g["src"]["dcp_size"], g["dst"]["dcp_size"]) for g in groups},
               {(src.dcp, dst.dcp)}, f"{what}: JSON")
     if src.dcp != dst.dcp:
@@ -117,8 +111,7 @@ def check_refused():
               "--dst=tp=4,dcp=4"], 4, "one token"),
             ([f"{oracle.DATA}/s260k/paged_bs16/packed_nhd.bf16.npy", "--dst=tp=2,dcp=2"], 4,
              "of a model's sides")):
-        r = kvtool("transfer-sim", *words)
-        tap.ok(r.code == code and why in r.err, f"refused: {why}", r)
+        refused(f"refused: {why}", code, why, "transfer-sim", *words)
 
 
 def check_dumps(tmp):
@@ -126,14 +119,13 @@ def check_dumps(tmp):
     files = []
     for tp, dcp in ((1, 1), (2, 2), (2, 1)):
         files.append(f"{tmp}/tp{tp}dcp{dcp}.bin")
-        with open(files[-1], "wb") as f:
-            f.write(bytes(16 * 4 * 8))
-        with open(files[-1].replace(".bin", ".json"), "w") as f:
-            json.dump({"file": files[-1].rsplit("/", 1)[1], "layout": "LBSC", "kind": "mla",
-                       "dtype": "uint8", "tp_size": tp, "dcp_size": dcp,
-                       "sizes": {"layers": 1, "num_blocks": 4, "block_size": 16,
-                                 "content": 8}, "num_tokens": {"A": 40},
-                       "block_table": {"A": [2, 0, 1]}}, f)
+        write_bytes(files[-1], bytes(16 * 4 * 8))
+        write_json(files[-1].replace(".bin", ".json"),
+                   {"file": files[-1].rsplit("/", 1)[1], "layout": "LBSC", "kind": "mla",
+                    "dtype": "uint8", "tp_size": tp, "dcp_size": dcp,
+                    "sizes": {"layers": 1, "num_blocks": 4, "block_size": 16,
+                              "content": 8},
+                    "num_tokens": {"A": 40}, "block_table": {"A": [2, 0, 1]}})
     for a in files:
         for b in files:
             r = kvtool("transfer-sim", a, b)
@@ -142,10 +134,8 @@ def check_dumps(tmp):
                    f"{a[len(tmp) + 1:]} to {b[len(tmp) + 1:]}", r)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_dumps(tmp)
+def main(tmp):
+    check_dumps(tmp)
     rng = random.Random(41)
     for _ in range(400 if FULL else 60):
         heads = rng.choice((1, 1, 2, 4))
@@ -156,13 +146,11 @@ def main():
         run(Side(rng, heads, tokens), Side(rng, heads, tokens), spec, layers, row, tokens,
             rng.choice((0, 0, rng.randrange(tokens))))
     r = kvtool("transfer-sim", "-m", "deepseek-v3", "--dst=tp=4,dcp=4", "-t", 2048, "--json")
-    groups = json.loads(r.out)["groups"]
+    groups = r.json["groups"]
     tap.equal([(g["group"], g["slots"], g["dst"]["dcp_rank"]) for g in groups],
               [("attn", 512, 0), ("attn.2", 512, 1), ("attn.3", 512, 2), ("attn.4", 512, 3)],
               "a quarter of the tokens for each rank")
     check_refused()
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,34 +1,28 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_describe.py - what describe says of real dumps, against their sidecars,
 numpy and files damaged on purpose
 """
-import json
 import os
 import shutil
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import Tap, kvtool, walk
+from oracle import kvtool, runs, tap, values, walk
 
 try:
     import h5py
 except ImportError:
     h5py = None
 
-tap = Tap()
-
 
 def describe(path, *args):
     """(result, object); the object is None unless one was printed."""
     r = kvtool("describe", "--json", *args, path)
     try:
-        return r, json.loads(r.out)
+        return r, r.json
     except ValueError:
         return r, None
 
@@ -100,13 +94,6 @@ def check_blocks(dump, obj):
 
 # ---- statistics -------------------------------------------------------------
 
-def values_of(bits, dtype):
-    if dtype == "bfloat16":
-        return (bits.astype(np.uint32) << 16).view(np.float32).astype(float)
-    kind = np.float16 if dtype == "float16" else np.float32
-    return bits.view(kind).astype(float)
-
-
 def check_stats(name, rows, values, head_start=0):
     """rows as printed; values[K, L, B, S, H, D]."""
     good, why = len(rows) == np.prod([values.shape[i] for i in (0, 1, 4)]), ""
@@ -170,8 +157,8 @@ def places(findings):
 
 def check_damage(dump, tmp):
     sound, bad = f"{tmp}/sound.h5", f"{tmp}/bad.h5"
-    r = kvtool("convert", "-q", dump.path, sound)
-    if not tap.ok(r.code == 0, "verify: a snapshot to work with", r):
+    r = runs("verify: a snapshot to work with", "convert", "-q", dump.path, sound)
+    if r.code:
         return
     r, obj = describe(sound, "--verify")
     verify = obj["groups"][0]["verify"] if obj else {}
@@ -220,8 +207,7 @@ def check_damage(dump, tmp):
 
 # ---- all of it --------------------------------------------------------------
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     dumps = oracle.attention_dumps()
     for dump in dumps:
         r, obj = describe(dump.path, "--stats", "--block-tables")
@@ -232,19 +218,16 @@ def main():
         check_sizes(dump, group)
         check_blocks(dump, obj)
         check_stats(f"{dump.name}: statistics", group["stats"],
-                    values_of(dump.cells, dump.dtype), dump.head_start)
+                    values(dump.cells, dump.dtype), dump.head_start)
     one, many = (kvtool("describe", "--stats", f"--threads={n}",
                         "--mem-limit=8M", dumps[0].path) for n in (1, 4))
     tap.ok(one.code == 0 and one.out == many.out,
            "statistics do not depend on the number of threads", many)
-    with oracle.workdir() as tmp:
-        check_odd_values(tmp)
-        if h5py:
-            check_damage(next(d for d in dumps if d.model == "gqa64"), tmp)
-        else:
-            tap.ok(True, "verify # SKIP this needs the package python3-h5py")
-    return tap.done()
+    check_odd_values(tmp)
+    if h5py:
+        check_damage(next(d for d in dumps if d.model == "gqa64"), tmp)
+    else:
+        tap.ok(True, "verify # SKIP this needs the package python3-h5py")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_diagnose.py - is every planted fault found, located and named?
@@ -10,11 +10,7 @@ cases; whatever it names must be what was planted.
 """
 import collections
 import itertools
-import json
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
@@ -22,10 +18,9 @@ import fault_model
 import oracle
 from fault_model import Cache
 from kvd1 import MambaDump
-from oracle import FEW, FULL, Tap, array_bytes, kvtool
+from oracle import FEW, FULL, array_bytes, kvtool, tap
 from oracle_slice import States
 
-tap = Tap()
 ENOUGH = 0.95
 
 FAULTS = ("swap-heads", "copy-head", "rank-map", "swap-heads-slots", "swap-kv",
@@ -179,7 +174,7 @@ def check_fault(p, fault, seed, tmp, table):
         return False
     if not tap.ok(r.code == 0, f"{name}: mutate", r):
         return True
-    said = json.loads(r.out)
+    said = r.json
     suspect = p.read(out)
     found = fault_model.explanations(p.cache, suspect)
     if check_planted(p, name, said, suspect, found):
@@ -234,7 +229,7 @@ def judge(p, name, said, names, suspect, out, table):
     if not tap.ok(r.code == 1, f"{name}: found", r):
         return
     row["found"] += 1
-    found = json.loads(r.out)
+    found = r.json
     row["located"] += tap.ok(located(p, found, suspect), f"{name}: located",
                              f"{said}\n{r.out[:3000]}")
     diagnosis = diagnosed(p, found)
@@ -320,25 +315,21 @@ def print_table(table):
         print(f"# {name:18}" + "".join(f"{row[c]:10}" for c in COLUMNS))
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     table = collections.defaultdict(collections.Counter)
     seeds = range(1, 6 if FULL else 2)
-    with oracle.workdir() as tmp:
-        for p in patients():
-            done = [check_fault(p, f, s, tmp, table) for f in FAULTS for s in seeds]
-            tap.ok(sum(done) > len(done) // 3, f"{p.name}: most faults apply")
-        for p in itertools.islice(patients(), 0, None, 3):
-            if p.cache.tokens():
-                check_limited(p, tmp)
+    for p in patients():
+        done = [check_fault(p, f, s, tmp, table) for f in FAULTS for s in seeds]
+        tap.ok(sum(done) > len(done) // 3, f"{p.name}: most faults apply")
+    for p in itertools.islice(patients(), 0, None, 3):
+        if p.cache.tokens():
+            check_limited(p, tmp)
     print_table(table)
     for fault in FAULTS:
         tap.ok(table[fault]["distinct"], f"{fault}: planted where it can be told")
     named, distinct = (sum(r[c] for r in table.values()) for c in ("named", "distinct"))
     tap.ok(named >= ENOUGH * distinct, f"{named} of {distinct} faults that can be "
            "told are named")
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

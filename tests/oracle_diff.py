@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_diff.py - what kvtool diff finds, against numpy
@@ -8,14 +8,10 @@ maps) as diff_model.py computes it: for layouts, block sizes, ranks and types wi
 each other, and for changes planted anywhere.
 """
 import itertools
-import json
 import os
 import random
 import shutil
-import sys
 import xml.etree.ElementTree
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
@@ -23,9 +19,8 @@ import oracle
 from diff_model import (TABLES, Expected, Side, connector_side, data_start, diff,
                         dump_side, ranks_side, wrong, wrong_tables)
 from kvd1 import MambaDump, conv_heads
-from oracle import E4M3, FULL, Dump, Tap, kvtool, values
+from oracle import E4M3, FULL, Dump, kvtool, read_json, read_text, tap, values, write_json
 
-tap = Tap()
 rng = random.Random(20)
 
 
@@ -95,8 +90,7 @@ def reblocked(work, dump, slots):
                       "num_kv_heads": H, "head_dim": D},
             "layer_names": dump.side["layer_names"], "block_table": tables,
             "num_tokens": dump.ntokens, "null_block": 0}
-    with open(path[:-3] + "json", "w") as f:
-        json.dump(side, f)
+    write_json(path[:-3] + "json", side)
     made = Side(f"blocks of {slots}", [path], dump.dtype, slots, dump.ntokens,
                 whole.bits, {r: o + head for r, o in offsets.items()}, 0)
     made.blocks = tables
@@ -255,8 +249,7 @@ def fp8_side(work, dump, scale):
     path = os.path.join(work, "fp8.npy")
     np.save(path, flat.reshape(np.load(dump.path).shape))
     side = dict(dump.side, file="fp8.npy", dtype="float8_e4m3fn", npy_dtype="|u1")
-    with open(path[:-3] + "json", "w") as f:
-        json.dump(side, f)
+    write_json(path[:-3] + "json", side)
     copy = Dump.__new__(Dump)
     copy.__dict__.update(dump.__dict__, path=path, dtype="float8_e4m3fn", itemsize=1,
                          cells=order[i].astype(np.uint8), name="fp8")
@@ -364,7 +357,7 @@ def check_mamba(work):
         ranks = every[2].copy()
         ranks[i % 2] = name
         r = kvtool("diff", "--json", *every[1], ":", *ranks)
-        o = json.loads(r.out) if r.out else {"groups": [{"first": None}]}
+        o = r.json if r.out else {"groups": [{"first": None}]}
         first, head = o["groups"][0]["first"], conv_heads(conv)[0][c]
         tap.ok(r.code == 1 and first and
                [first[k] for k in ("layer", "request", "token", "dim", "head")] ==
@@ -394,14 +387,12 @@ def check_files(work):
              for r in tree.iter("{http://www.w3.org/2000/svg}rect") if r.get("x")]
     tap.ok(all(x >= 0 and x + w <= width + 0.1 and y + h <= height
                for x, y, w, h in boxes), "all of it is inside the picture")
-    with open(os.path.join(work, "map.csv")) as f:
-        lines = f.read().splitlines()
+    lines = read_text(os.path.join(work, "map.csv")).splitlines()
     rows = [x.replace('"', "").split(",") for x in lines[1:]]
     L, H = e.bad.shape[1:3]
     tap.equal(len(rows), L * H + L * len(e.columns), "CSV: a row for each cell")
     tap.equal(sum(int(r[5]) for r in rows), 2 * int(e.bad.sum()), "CSV: each counts once")
-    with open(os.path.join(work, "map.json")) as f:
-        o = json.load(f)
+    o = read_json(os.path.join(work, "map.json"))
     tap.equal(len(o["groups"][0]["by_head"]), len(e.by_head()), "JSON: the map by head")
 
 
@@ -413,7 +404,7 @@ def check_snapshots(work):
     kvtool("relayout", "--to=hnd", "-o", names[1], names[0])
     for options, n in (((), None), (("--deep",), 0)):
         r = kvtool("diff", "--json", *options, *names[:2])
-        g = json.loads(r.out)["groups"][0]
+        g = r.json["groups"][0]
         tap.ok(r.code == 0 and g["by_digest"] == (g["elements"] if n is None else n),
                f"equal snapshots {options}", r)
     K, L, B, S, H, D = dump.cells.shape
@@ -424,12 +415,11 @@ def check_snapshots(work):
         r = kvtool("diff", "--json", names[0], names[2])
         e = Expected(sides[dump.name], side)
         e.offsets = [None, None]
-        said = wrong(json.loads(r.out)["groups"][0], e, 5) if r.out else r
+        said = wrong(r.json["groups"][0], e, 5) if r.out else r
         tap.ok(r.code == 1 and not said, f"{at} differs in a snapshot", said)
 
 
 def main():
-    oracle.need_program_and_data()
     check_pairs()
     whole = sides["s260k/paged_bs16/packed_nhd.bf16"]
     for folder in ("tp2", "tp4"):
@@ -442,8 +432,6 @@ def main():
                  check_mamba, check_files, check_snapshots):
         with oracle.workdir() as work:
             what(work)
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_digest.py - what kvtool digest prints, against kvd1.py
@@ -7,20 +7,14 @@ Every form over every dump, then what must be equal (layouts, block sizes, ranks
 that add up, connector generations, formats) and what must not.
 """
 import copy
-import json
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from kvd1 import (BYS, MASK, SCOPES, MambaDump, attention_pool, connector_pool,
+from kvd1 import (BYS, MASK, SCOPES, MambaDump, attention_pool, connector_pool, lanes_of,
                   printed, text, whole)
-from oracle import FULL, Tap, kvtool
-
-tap = Tap()
+from oracle import FULL, kvtool, tap, write_json
 
 
 def compare(name, got, want):
@@ -59,7 +53,7 @@ def check_json(name, path, pool):
     for by in ("whole", "request", "head", "block"):
         r = kvtool("digest", "--json", "--by", by, path)
         try:
-            said = json.loads(r.out)
+            said = r.json
             said = said[0] if isinstance(said, list) else said
             got = {}
             for row in said["digests"]:
@@ -127,9 +121,9 @@ def in_type(dump, dtype, tmp):
     array[dump.offsets] = other.cells
     other.path = f"{tmp}/{dtype}.npy"
     np.save(other.path, array.reshape(dump.side["file_shape"]))
-    with open(f"{tmp}/{dtype}.json", "w") as f:
-        json.dump(dict(dump.side, file=f"{dtype}.npy", dtype=dtype,
-                       npy_dtype=array.dtype.str), f)
+    write_json(f"{tmp}/{dtype}.json",
+               dict(dump.side, file=f"{dtype}.npy", dtype=dtype,
+                    npy_dtype=array.dtype.str))
     return other
 
 
@@ -145,11 +139,6 @@ def check_types(dump, tmp):
            f"{dump.model}: three element types, three digests", tokens)
 
 
-def lanes(value):
-    bits = value.split(":")[2]
-    return int(bits[16:], 16), int(bits[:16], 16)
-
-
 def check_ranks(name, whole_path, rank_paths):
     """Digests of disjoint heads add up to that of all of them."""
     total = [0, 0]
@@ -158,7 +147,7 @@ def check_ranks(name, whole_path, rank_paths):
         if value is None:
             tap.ok(False, name, f"{path}: no digest")
             return
-        total = [(a + b) & MASK for a, b in zip(total, lanes(value))]
+        total = [(a + b) & MASK for a, b in zip(total, lanes_of(value))]
     value = whole(whole_path)[0]
     tap.equal(text("tokens", total), value, name)
 
@@ -231,8 +220,7 @@ def check_converted(dumps, pools, tmp):
                            pools[d.name], ("whole",))
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     dumps = oracle.attention_dumps()
     pools = {d.name: attention_pool(d) for d in dumps}
     mamba = [MambaDump(s) for s in oracle.sidecars("mamba2g4")]
@@ -241,12 +229,9 @@ def main():
     check_parallel(dumps, mamba)
     check_mamba(mamba)
     check_connectors(pools)
-    with oracle.workdir() as tmp:
-        # in nhd, whose order does not depend on the type
-        check_types(next(d for d in dumps if d.layout == "nhd"), tmp)
-        check_converted(dumps, pools, tmp)
-    return tap.done()
+    # in nhd, whose order does not depend on the type
+    check_types(next(d for d in dumps if d.layout == "nhd"), tmp)
+    check_converted(dumps, pools, tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

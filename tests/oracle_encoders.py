@@ -1,28 +1,23 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_encoders.py - every content that numbers are written as, byte by byte
 
 All 65,536 bfloat16, among neighbours of their size and among any, and random patterns of
 float32, go through convert --cache-dtype and its --verify, and must be what a model in
-numpy has (encoder_model.py).  KVTOOL_FULL takes all float16 and 10^7 float32, and affine
+numpy has (encoder_model.py).  KVT_FULL takes all float16 and 10^7 float32, and affine
 codes of every kind.  What is read back and written again is the same, but where DOUBLED
 and LOOSE say why not.
 """
-import json
 import os
 import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import encoder_model as model
 from encoder_model import ALL, F
-from oracle import Tap, kvtool, safetensors_tensors, workdir
+from oracle import FULL, run, runs, safetensors_tensors, tap
 
-FULL = bool(os.environ.get("KVTOOL_FULL"))
-tap = Tap()
 BLOCKS = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl"}
 SCALE = (0.0371, 1.7)           # of keys, values, where it is the tensor's
 
@@ -168,9 +163,9 @@ def check(folder, rng, source, name, dim, latent, encode):
     path, said = write(folder, source, words, shape, latent)
     out = os.path.join(folder, "out.safetensors")
     scale = ["--scale=%r,%r" % SCALE] if name[:12] == "transformers" else []
-    r = kvtool("convert", "-f", "-q", "--verify", *said, "--cache-dtype=" + name, *scale,
-               path, out)
-    if not tap.ok(r.code == 0, f"{source} to {name}: written and verified", r):
+    r = runs(f"{source} to {name}: written and verified", "convert", "-f", "-q",
+             "--verify", *said, "--cache-dtype=" + name, *scale, path, out)
+    if r.code:
         return
     with np.errstate(all="ignore"):
         want = encode(x.reshape(shape)).reshape(-1)
@@ -189,9 +184,11 @@ def again(folder, rng, name, dim, latent):
     names = [os.path.join(folder, f"{i}.safetensors") for i in range(4)]
     scale = ["--scale=%r,%r" % SCALE] if name[:12] == "transformers" else []
     for i, out in enumerate(names):
-        r = kvtool("convert", "-f", "-q", *(said if not i else []), "--cache-dtype=" +
-                   ("float32" if i % 2 else name), *([] if i % 2 else scale), path, out)
-        if not tap.ok(r.code == 0, f"{name}: read, and written again ({i})", r):
+        r = runs(f"{name}: read, and written again ({i})", "convert", "-f", "-q",
+                 *(said if not i else []),
+                 "--cache-dtype=" + ("float32" if i % 2 else name),
+                 *([] if i % 2 else scale), path, out)
+        if r.code:
             return
         path = out
     a, b = (content_of(p).view(F) for p in names[1::2])
@@ -205,19 +202,16 @@ def again(folder, rng, name, dim, latent):
                f"{name}: the same bytes when they are written again")
 
 
-def main():
+def main(folder):
     rng = np.random.default_rng(int(os.environ.get("SEED", "41")))
     only = sys.argv[1:]
-    with workdir() as folder:
-        for case in cases():
-            if only and not any(o in case[0] for o in only):
-                continue
-            for source in ("bfloat16", "float16", "float32") if FULL else \
-                    ("bfloat16", "float32"):
-                check(folder, rng, source, *case)
-            again(folder, rng, *case[:3])
-    return tap.done()
+    for case in cases():
+        if only and not any(o in case[0] for o in only):
+            continue
+        for source in ("bfloat16", "float16", "float32") if FULL else \
+                ("bfloat16", "float32"):
+            check(folder, rng, source, *case)
+        again(folder, rng, *case[:3])
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_engine_stores.py - stores that LMCache, Mooncake and SGLang wrote themselves
@@ -9,23 +9,18 @@ reads is compared with them element by element: the tables beside the samples,
 or keys that say it, tell which tokens a block must hold.  KVT_ENGINES is another
 folder of such samples of LMCache and SGLang; those that are not there are left out.
 """
-import json
 import os
 import re
 import shutil
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
-from oracle import DATA, Tap, kvtool, need_program_and_data, workdir
+from oracle import (DATA, ENGINES, kvtool, read_bytes, read_json, refused, run, tap,
+                    write_text)
 from oracle_stores import sf_arrays
 
 HERE = os.path.abspath("testdata/engines")
-ENGINES = os.path.abspath(os.environ.get("KVT_ENGINES", HERE))
 
-tap = Tap()
 caches = {}
 
 
@@ -40,8 +35,7 @@ def cache(model, request):
 
 
 def table(kind):
-    with open(f"{HERE}/{kind}/order.json") as f:
-        return json.load(f)
+    return read_json(f"{HERE}/{kind}/order.json")
 
 
 def sample(path):
@@ -57,8 +51,7 @@ def blocks(top, path, options):
     r = kvtool("convert", "--no-sync", "-f", *options, path, out + ".npy")
     if r.code:
         return r, None
-    with open(out + ".json") as f:
-        side = json.load(f)
+    side = read_json(out + ".json")
     axes = side["layout"]
     array = np.load(out + ".npy").view("<u2").reshape(side["file_shape"])
     order = "BLSHKD" if "H" in axes else "BLSC"
@@ -83,13 +76,6 @@ def compare(what, got, where, nblocks, heads=slice(None), layers=slice(None)):
     n = nblocks if ENGINES == HERE else len(got)
     return tap.ok(not bad and len(got) == n, what,
                   f"{len(got)} blocks, expected {n}; differ: {bad[:3]}")
-
-
-def refused(name, status, words, *args):
-    r = kvtool(*args)
-    lines = r.err.splitlines()
-    tap.ok(r.code == status and len(lines) == 1 and all(w in r.err for w in words) and
-           not lines[0].endswith("."), name, r)
 
 
 # ---- LMCache ------------------------------------------------------------------
@@ -124,8 +110,7 @@ def lmcache_order(top):
     path = sample("lmcache/fs_meta")
     if not path:
         return
-    with open(f"{top}/order", "w") as f:
-        f.write("C -78760ac32d6fc120 -18f13b8241c8f724\n")
+    write_text(f"{top}/order", "C -78760ac32d6fc120 -18f13b8241c8f724\n")
     got, side = blocks(top, path, HEADS + ["--set", f"order={top}/order"])
     tap.equal((side["num_tokens"], [len(t) for t in side["block_table"].values()]),
               ({"C": 80}, [2]), "LMCache: two chunks are a request of 80 tokens")
@@ -139,7 +124,7 @@ def lmcache_two_groups(top, chunk):
     r = kvtool("convert", "--no-sync", "-f", *HEADS, path, f"{top}/two.safetensors")
     got = sf_arrays(f"{top}/two.safetensors") if r.code == 0 else {}
     side = kvtool("describe", "--json", "--block-tables", *HEADS, path)
-    names = json.loads(side.out)["groups"][0]["block_names"] if got else []
+    names = side.json["groups"][0]["block_names"] if got else []
     for group, layers in ("g0", slice(0, 3)), ("g1", slice(3, 5)):
         bad = [] if got else ["nothing"]
         for b, name in enumerate(names):
@@ -344,8 +329,7 @@ def sglang(top):
 
 
 def contents(path):
-    with open(path, "rb") as f:
-        return f.read()
+    return read_bytes(path)
 
 
 def written_back(top, name, path, options, n):
@@ -386,14 +370,4 @@ def sglang_dcp(top, path, page):
             "describe", *LATENT, copy)
 
 
-def main():
-    need_program_and_data()
-    with workdir() as top:
-        lmcache(top)
-        mooncake(top)
-        sglang(top)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+run(lmcache, mooncake, sglang)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_examples.py - messages that say what to type: each is provoked, what it says is typed
@@ -8,22 +8,17 @@ must do its work, or get past what the message was about.  Every sentence in the
 that has such an example must have a row here, or a reason in LEFT.
 """
 import glob
-import json
 import os
 import re
 import shlex
 import subprocess
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import Tensor, torch_bytes
-from oracle import DATA, KVTOOL, Tap, kvtool
+from oracle import DATA, KVTOOL, kvtool, read_text, tap, write_bytes, write_json
 
-tap = Tap()
 SIZES = ["--layers=32", "--block-size=16", "--heads=4", "--head-dim=8"]
 EXAMPLE = re.compile(r"for example|such as '?(?:--[a-z-]+=|kvtool )|'kvtool [a-z]|"
                      r": kvtool [a-z]+|(?:see|use|or|with) kvtool [a-z]+ [^%\"]*[A-Za-z]")
@@ -140,8 +135,7 @@ def world():
 
     def dump(name, array, more=manifest):
         np.save(name, array)
-        with open(name.replace(".npy", ".json"), "w") as f:
-            json.dump({**more, "file": name}, f)
+        write_json(name.replace(".npy", ".json"), {**more, "file": name})
 
     dump("nhd.npy", a)
     dump("dump.npy", a)
@@ -172,15 +166,14 @@ def world():
     mamba = f"{DATA}/mamba2g4/tp1_SD/rank0.npy"
     subprocess.run(["cp", mamba, "groups.npy"], check=True)
     oracle.copy_manifest(mamba, "groups.npy")
-    with open("raw.bin", "wb") as f:
-        f.write(a.tobytes())
-    with open("dump.bin", "wb") as f:
-        f.write(rng.bytes(32 * 8 * 16 * 8 * 128 * 2 * 2))
-    with open("empty.json", "w") as f:
-        json.dump({"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4,
-                   "num_key_value_heads": 4, "hidden_size": 64}, f)
-    with open("keys.pt", "wb") as f:
-        f.write(torch_bytes({"keys": Tensor("HalfStorage", np.zeros((2, 2, 1, 4, 9, 8), "<u2"))}))
+    write_bytes("raw.bin", a.tobytes())
+    write_bytes("dump.bin", rng.bytes(32 * 8 * 16 * 8 * 128 * 2 * 2))
+    write_json("empty.json",
+               {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4,
+                "num_key_value_heads": 4, "hidden_size": 64})
+    write_bytes("keys.pt",
+                torch_bytes({"keys": Tensor("HalfStorage",
+                                            np.zeros((2, 2, 1, 4, 9, 8), "<u2"))}))
     with open("trace.jsonl", "w") as f:
         f.write('{"timestamp": 0, "input_length": 100, "output_length": 5, "hash_ids": [1]}\n')
 
@@ -253,8 +246,7 @@ def sentences():
     files = [f for room in ("cli", "sim", "print", "formats", "lib")
              for f in glob.glob(f"{root}/{room}/**/*.c", recursive=True)]
     for path in sorted(files):
-        with open(path) as f:
-            text = f.read()
+        text = read_text(path)
         text = re.sub(r"\.(?:examples|summary|how)\s*=\s*(?:\"(?:[^\"\\]|\\.)*\"\s*)+", "", text)
         for m in re.finditer(r"\"((?:[^\"\\\n]|\\.)*)\"", text):
             if EXAMPLE.search(m.group(1)):
@@ -272,29 +264,25 @@ def uncovered():
             if not any(is_of(row, name, text) for row in have)]
 
 
-def main():
+def main(folder):
     global KEPT
-    oracle.need_program_and_data()
     where = os.getcwd()
-    with oracle.workdir() as folder:
-        os.chdir(folder)
-        world()
-        KEPT = set(glob.glob("*"))
-        names = kvtool("--list-commands").out.split()
-        tap.ok(len(names) >= 20, "there are commands", names)
-        for name in names:
-            r = typed(f"kvtool {name} --none </dev/null")
-            if r.returncode == 2 and name not in RUNS:
-                tap.equal(look(f"{name} </dev/null"), "", f"{name} without operands")
-                clean()
-        for said, _, *how in ROWS:
-            tap.equal(look(said, *how), "", said)
+    os.chdir(folder)
+    world()
+    KEPT = set(glob.glob("*"))
+    names = kvtool("--list-commands").out.split()
+    tap.ok(len(names) >= 20, "there are commands", names)
+    for name in names:
+        r = typed(f"kvtool {name} --none </dev/null")
+        if r.returncode == 2 and name not in RUNS:
+            tap.equal(look(f"{name} </dev/null"), "", f"{name} without operands")
             clean()
-        os.chdir(where)
+    for said, _, *how in ROWS:
+        tap.equal(look(said, *how), "", said)
+        clean()
+    os.chdir(where)
     missing = uncovered()
     tap.ok(not missing, "every sentence with an example has a row", "\n".join(missing))
-    tap.done()
 
 
-if __name__ == "__main__":
-    main()
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_exec.py - what kvtool transfer-sim exec writes, against numpy
@@ -8,20 +8,15 @@ capture where its tables and the address map of its sidecar say, and poison
 everywhere else.  KVT_FULL=1 tries all pairs of layout, TP and block size.
 """
 import csv
-import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import (DATA, FULL, UNSIGNED, Dump, Tap, array_bytes, kvtool,
-                    preset_offsets)
+from oracle import (DATA, FULL, UNSIGNED, Dump, array_bytes, kvtool, preset_offsets,
+                    read_bytes, read_json, tap, write_bytes)
 
-tap = Tap()
 POISON = 0x5a
 transfers = 0
 
@@ -49,12 +44,10 @@ def name_of(side):
 def poisoned(path, folder):
     """A copy whose data are poison, with its sidecar; the path."""
     out = f"{folder}/poisoned.{os.path.basename(path)}"
-    with open(path, "rb") as f:
-        raw = bytearray(f.read())
+    raw = bytearray(read_bytes(path))
     n = len(array_bytes(path))
     raw[len(raw) - n:] = bytes([POISON]) * n
-    with open(out, "wb") as f:
-        f.write(raw)
+    write_bytes(out, raw)
     oracle.copy_manifest(path, out)
     return out
 
@@ -74,7 +67,7 @@ def exec_json(*args):
     global transfers
     transfers += 1
     r = kvtool("transfer-sim", "exec", "--json", "--no-sync", "--force", *args)
-    return r, json.loads(r.out) if r.code == 0 else {}
+    return r, r.json if r.code == 0 else {}
 
 
 # ---- into real dumps ------------------------------------------------------------
@@ -146,8 +139,7 @@ def into_new(src, layout, tp, size, ids, ext, folder):
         whole.dims["H"] * len(src)
     for rank in range(tp):
         path = f"{folder}/new.{rank}.npy"
-        with open(path[:-4] + ".json") as f:
-            m = json.load(f)
+        m = read_json(path[:-4] + ".json")
         bits = np.frombuffer(array_bytes(path), np.uint16)
         held = max(heads // tp, 1)
         per = whole.dims["L"] * size * held * whole.dims["K"] * whole.dims["D"]
@@ -211,8 +203,7 @@ def mamba(folder):
                              "--mamba-groups=4", *sides[a], *into)
             good = r.code == 0 and o["digest"] == want_digest
             for i, path in enumerate(sides[b] if good else ()):
-                with open(path[:-4] + ".json") as f:
-                    tables = json.load(f)["block_table"]
+                tables = read_json(path[:-4] + ".json")["block_table"]
                 want = np.full_like(np.load(path), POISON)
                 for table in tables.values():
                     want[:, table] = np.load(path)[:, table]
@@ -244,16 +235,12 @@ def corrupted(folder):
                f"op {n} corrupted", f"{r}\n{want}")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as folder:
-        real_dumps(folder)
-        new_dumps(folder)
-        mamba(folder)
-        corrupted(folder)
+def main(folder):
+    real_dumps(folder)
+    new_dumps(folder)
+    mamba(folder)
+    corrupted(folder)
     print(f"# {transfers} transfers")
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

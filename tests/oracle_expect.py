@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_expect.py - layout contracts: what is written holds, what is broken is told
@@ -12,18 +12,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import xml.etree.ElementTree as xml
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import DATA, Tap, kvtool
+from oracle import DATA, kvtool, read_text, refused, runs, tap, write_bytes, write_text
 
-tap = Tap()
 SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                       "../cli/expect/keys.c")
 NHD = f"{DATA}/s260k/paged_bs16/packed_nhd.bf16.npy"
@@ -38,8 +34,7 @@ RANK = f"{DATA}/s260k/tp4/rank1.packed_hnd.bf16.safetensors"
 
 def known_keys():
     """Every clause that the program has."""
-    with open(SOURCE) as f:
-        text = f.read()
+    text = read_text(SOURCE)
     text = text[text.index("keys[] = {"):text.index("enum { NKEYS")]
     return re.findall(r'(?:\{|INT\(|IS\(|OF_RANK\()\s*"([a-z_.]+)"', text)
 
@@ -49,8 +44,8 @@ class Contract:
         self.path = f"{tmp}/c.kvc"
 
     def put(self, *lines):
-        with open(self.path, "w") as f:
-            f.write("kvtool-contract 1\n" + "".join(line + "\n" for line in lines))
+        write_text(self.path,
+                   "kvtool-contract 1\n" + "".join(line + "\n" for line in lines))
 
     def check(self, dump, *options):
         """(status, [(line, sentence)])"""
@@ -108,8 +103,7 @@ def check_written(d, contract):
     tap.ok(int(atleast["alignment"]) <= bits & -bits and
            bits % int(atleast["alignment"]) == 0, f"{d.name}: the alignment",
            (atleast, bits))
-    with open(contract.path, "w") as f:
-        f.write(r.out)
+    write_text(contract.path, r.out)
     r, broken = contract.check(d.path)
     tap.ok(r.code == 0 and not broken, f"{d.name}: holds to its own contract", r)
 
@@ -224,8 +218,7 @@ def check_clauses(contract):
     missing = set(known_keys()) - set(CLAUSES) - {"release", "kernel_block_size"}
     tap.ok(len(known_keys()) > 45 and not missing, "every clause was broken", missing)
     page = os.path.join(os.path.dirname(SOURCE), "../../man/kvtool-contract.5")
-    with open(page) as f:
-        text = f.read()
+    text = read_text(page)
     missing = [k for k in known_keys() if not re.search(rf"\b{re.escape(k)}\b", text)]
     tap.ok(not missing, "the page has every clause", missing)
 
@@ -259,8 +252,8 @@ def check_releases(contract):
             contract.put("group g0", clause)
     contract.put("group g0", "backend = FLEX_ATTENTION@0.26 | FLASH_ATTN@0.32",
                  "connector = equal_tp", "supports_kv_connector = FLASH_ATTN@0.32")
-    r = kvtool("expect", "check", contract.path, NHD)
-    tap.ok(r.code == 0 and "(3 clauses; of vLLM 0.32)" in r.out, "all clauses together", r)
+    runs("all clauses together", "expect", "check", contract.path, NHD,
+         says="(3 clauses; of vLLM 0.32)")
     contract.put("group g0", "backend = FLASH_ATTN@0.32", "connector = equal_tp",
                  "group *", "backend = FLEX_ATTENTION@0.26",
                  "supports_kv_connector = FLASH_ATTN@0.24")
@@ -277,11 +270,10 @@ def check_releases(contract):
     for line, text in (("release = 0.25", "expected a release of vLLM such as 0.32"),
                        ("release != 0.26", "only = makes sense")):
         contract.put(line)
-        r = kvtool("expect", "check", contract.path, NHD)
-        tap.ok(r.code == 3 and text in r.err, f"{line} is refused", r)
+        refused(f"{line} is refused", 3, text, "expect", "check", contract.path, NHD)
     contract.put("group g0", "backend = FLASHINFER")
-    r = kvtool("expect", "check", "--on=cuda:10", contract.path, NHD)
-    tap.ok(r.code == 2 and "--on is 'cuda:10', expected cuda:9.0" in r.err, "--on", r)
+    refused("--on", 2, "--on is 'cuda:10', expected cuda:9.0", "expect", "check",
+            "--on=cuda:10", contract.path, NHD)
 
 
 def check_alone(contract):
@@ -348,24 +340,20 @@ def check_malformed(contract, tmp):
                                                   "control"),
     ]
     for text, line, part in cases:
-        with open(contract.path, "w") as f:
-            f.write(text)
+        write_text(contract.path, text)
         r = kvtool("expect", "check", contract.path, NHD)
         tap.ok(r.code == 3 and r.err.startswith(
             f"kvtool expect: {contract.path}:{line}: ") and part in r.err and
                r.err.count("\n") == 1 and not r.out, f"refused: {text[-40:]!r}", r)
-    with open(contract.path, "w") as f:
-        f.write("kvtool-contract 2\nnew words\n")
-    r = kvtool("expect", "check", contract.path, NHD)
-    tap.ok(r.code == 4, "a later version is valid, but not here", r)
-    with open(contract.path, "wb") as f:
-        f.write(b"kvtool-contract 1\r\ngroup g0\r\nlayout = nhd\r\n")
+    write_text(contract.path, "kvtool-contract 2\nnew words\n")
+    refused("a later version is valid, but not here", 4, "", "expect", "check",
+            contract.path, NHD)
+    write_bytes(contract.path, b"kvtool-contract 1\r\ngroup g0\r\nlayout = nhd\r\n")
     tap.equal(kvtool("expect", "check", contract.path, NHD).code, 0,
               "lines may end as on Windows")
-    with open(f"{tmp}/big", "wb") as f:
-        f.write(b"#" * (1 << 20) + b"\n")
-    r = kvtool("expect", "check", f"{tmp}/big", NHD)
-    tap.ok(r.code == 3 and "1048576" in r.err, "more than 1 MiB is no contract", r)
+    write_bytes(f"{tmp}/big", b"#" * (1 << 20) + b"\n")
+    refused("more than 1 MiB is no contract", 3, "1048576", "expect", "check",
+            f"{tmp}/big", NHD)
 
 
 # ---- no data is read --------------------------------------------------------
@@ -416,8 +404,7 @@ def check_reports(contract, tmp):
     tap.ok(p.returncode and "Failed 6/11 subtests" in p.stdout, "TAP: prove counts",
            p.stdout[-600:])
     r = kvtool("expect", "check", "--report=tap=-", contract.path, NHD)
-    with open(taps) as f:
-        whole = f.read().splitlines()
+    whole = read_text(taps).splitlines()
     tap.equal(r.out.splitlines()[2:], whole[2:7], "TAP on standard output is the same")
     contract.put("model = stories260K", "group g0", "layout = nhd | hnd")
     kvtool("expect", "check", "-f", "--report", f"tap={taps}", contract.path, NHD, HND)
@@ -433,7 +420,7 @@ def check_reports(contract, tmp):
     r = kvtool("expect", "check", "--github", contract.path, odd)
     tap.ok("%25: " in r.out and "\x01" not in r.out, "annotations are escaped", r)
     r = kvtool("expect", "check", "--json", contract.path, NHD, HND)
-    o = json.loads(r.out)
+    o = r.json
     tap.equal([(f["holds"], [(c["line"], c["group"], c["clause"], c["holds"],
                               c["expected"]) for c in f["clauses"]])
                for f in o["files"]],
@@ -459,37 +446,33 @@ def check_groups(contract):
 def check_kernel_blocks(contract, tmp):
     """Blocks that are two of a kernel's."""
     dump = f"{tmp}/kernel.npy"
-    r = kvtool("relayout", "-f", "--to=B L S/8 H S%8 C", "-o", dump, f"{NHD}")
-    tap.ok(r.code == 0, "blocks of 16 that are two of 8", r)
+    runs("blocks of 16 that are two of 8", "relayout", "-f", "--to=B L S/8 H S%8 C", "-o",
+         dump, f"{NHD}")
     for clause, code in (("= 8", 0), ("= 16", 1)):
         contract.put("group g0", f"kernel_block_size {clause}")
         r, broken = contract.check(dump)
         tap.ok(r.code == code and len(broken) == code, f"kernel_block_size {clause}", r)
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     kvtool("import", "-q", "--no-sync", "--layout=nhd", "--block-size=16", "-o", FOLDER,
            f"{DATA}/s260k/connector/example_2026_07")
-    with oracle.workdir() as tmp:
-        contract = Contract(tmp)
-        for d in oracle.attention_dumps():
-            check_written(d, contract)
-        for side in oracle.sidecars("mamba2g4"):
-            dump = side[:-4] + "npy"
-            r = kvtool("expect", "write", "-f", "-o", contract.path, dump)
-            tap.ok(r.code == 0 and not contract.check(dump)[1],
-                   f"{os.path.relpath(dump, DATA)}: holds to its own contract", r)
-        check_clauses(contract)
-        check_releases(contract)
-        check_kernel_blocks(contract, tmp)
-        check_alone(contract)
-        check_malformed(contract, tmp)
-        check_no_data(contract, tmp)
-        check_reports(contract, tmp)
-        check_groups(contract)
-    return tap.done()
+    contract = Contract(tmp)
+    for d in oracle.attention_dumps():
+        check_written(d, contract)
+    for side in oracle.sidecars("mamba2g4"):
+        dump = side[:-4] + "npy"
+        r = kvtool("expect", "write", "-f", "-o", contract.path, dump)
+        tap.ok(r.code == 0 and not contract.check(dump)[1],
+               f"{os.path.relpath(dump, DATA)}: holds to its own contract", r)
+    check_clauses(contract)
+    check_releases(contract)
+    check_kernel_blocks(contract, tmp)
+    check_alone(contract)
+    check_malformed(contract, tmp)
+    check_no_data(contract, tmp)
+    check_reports(contract, tmp)
+    check_groups(contract)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

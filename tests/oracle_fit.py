@@ -1,23 +1,17 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_fit.py - what describe --fit says of fp8, in numpy; of other types, what diff says
 of a dump that was written
 """
-import json
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from attention_model import stored
 from diff_model import dump_side
-from oracle import Tap, kvtool, values
-
-tap = Tap()
+from oracle import kvtool, refused, runs, tap, values
 
 
 def figures(a, b):
@@ -40,10 +34,11 @@ def check_fp8(dump):
     scale = np.float32(abs(a).max(axis=(0, 2, 4), keepdims=True)) / np.float32(448)
     exact = (a.astype(np.float32) / scale).astype(float)
     b = stored(exact, "float8_e4m3fn")[1] * scale
-    r = kvtool("describe", "--json", "--fit=fp8=0.0268,fp8", dump.path)
-    if not tap.ok(r.code == 0, f"{dump.name}: fits", r):
+    r = runs(f"{dump.name}: fits", "describe", "--json", "--fit=fp8=0.0268,fp8",
+             dump.path)
+    if r.code:
         return
-    strict, usual = json.loads(r.out)["fit"]
+    strict, usual = r.json["fit"]
     group = strict["groups"][0]
     layers = {(x["layer"], x["kv"]): x for x in group["layers"]}
     heads = {(x["layer"], x["head"]): x for x in group["heads"]}
@@ -67,7 +62,7 @@ def check_fp8(dump):
 def check_written(work, dump, type_):
     path = os.path.join(work, "cast.safetensors")
     r = kvtool("describe", "--json", f"--fit={type_}", dump.path)
-    fit = json.loads(r.out)["fit"][0]
+    fit = r.json["fit"][0]
     made = kvtool("convert", "-q", "-f", f"--cache-dtype={type_}", "-o", path, dump.path)
     if made.code:
         tap.ok(fit["holds"] is None and fit["why"], f"{type_}: not possible", r)
@@ -76,33 +71,30 @@ def check_written(work, dump, type_):
         made = kvtool("convert", "-q", "-f", "--cache-dtype=float32", "-o",
                       path[:-12] + ".npy", path)
         path = path[:-12] + ".npy"
-    said = json.loads(kvtool("diff", "--json", "--no-diagnosis", "--exact", dump.path,
-                             path).out)["groups"][0]["lost"]["layers"]
+    said = kvtool("diff", "--json", "--no-diagnosis", "--exact", dump.path,
+                  path).json["groups"][0]["lost"]["layers"]
     want = {(x["layer"], x["kv"]): told(x) for x in said}
     got = {(x["layer"], x["kv"]): told(x) for x in fit["groups"][0]["layers"]}
     tap.equal(got, want, f"{type_}: as of a dump that was written")
 
 
-def main():
+def main(work):
     dumps = {d.name: d for d in oracle.attention_dumps()}
     for name in ("s260k/paged_bs16/packed_nhd.bf16", "gqa64/paged_bs16/packed_nhd.bf16",
                  "s260k/paged_bs16/rocm_x.fp16"):
         if name in dumps:
             check_fp8(dumps[name])
-    with oracle.workdir() as work:
-        for type_ in ("q4_0/plain", "q8_0/plain", "nvfp4-plain", "nvfp4-sm100", "mlx-nvfp4",
-                      "int4-per-token-head", "mlx-affine/4/64/bfloat16"):
-            check_written(work, dumps["gqa64/paged_bs16/packed_nhd.bf16"], type_)
-        for word, type_ in (("nvfp4", "nvfp4-plain"), ("int4", "q4_0/plain")):
-            r = kvtool("describe", "--json", f"--fit={word}",
-                       dumps["gqa64/paged_bs16/packed_nhd.bf16"].path)
-            fit = json.loads(r.out)["fit"][0]
-            tap.ok(fit["type"] == type_ and fit["holds"], f"{word} is {type_}", fit["type"])
+    for type_ in ("q4_0/plain", "q8_0/plain", "nvfp4-plain", "nvfp4-sm100", "mlx-nvfp4",
+                  "int4-per-token-head", "mlx-affine/4/64/bfloat16"):
+        check_written(work, dumps["gqa64/paged_bs16/packed_nhd.bf16"], type_)
+    for word, type_ in (("nvfp4", "nvfp4-plain"), ("int4", "q4_0/plain")):
+        r = kvtool("describe", "--json", f"--fit={word}",
+                   dumps["gqa64/paged_bs16/packed_nhd.bf16"].path)
+        fit = r.json["fit"][0]
+        tap.ok(fit["type"] == type_ and fit["holds"], f"{word} is {type_}", fit["type"])
     for wrong in ("fp9", "fp8=0", "fp8=x", "", "fp8,"):
-        r = kvtool("describe", f"--fit={wrong}", dumps["gqa64/paged_bs16/packed_nhd.bf16"]
-                   .path)
-        tap.ok(r.code == 2, f"--fit={wrong}: wrong command line", r)
-    return tap.done()
+        refused(f"--fit={wrong}: wrong command line", 2, "", "describe", f"--fit={wrong}",
+                dumps["gqa64/paged_bs16/packed_nhd.bf16"] .path)
 
 
-sys.exit(main())
+oracle.run(main)

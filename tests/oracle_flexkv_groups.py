@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_flexkv_groups.py - blocks of several groups in FlexKV's SSD cache
@@ -8,17 +8,13 @@ in a share the groups one after the other, in a group layers, keys and values, s
 heads.  What kvtool makes of them is compared group by group.
 """
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import store_files as sf
-from oracle import Tap, kvtool, workdir
+from oracle import kvtool, run, tap
 from oracle_stores import sf_arrays
 
-tap = Tap()
 TYPES = {"float16": np.uint16, "uint8": np.uint8}
 
 
@@ -67,54 +63,51 @@ def write(folder, groups, blocks, ranks, devices, files, rr, interleaved):
         sf.write(f"{folder}/flexkv_ssdcache_0a1b2c_{d}_{f}.bin", *parts)
 
 
-def main():
-    with workdir() as top:
-        for seed in range(16):
-            r = random.Random(seed)
-            ranks = r.choice([1, 1, 2, 4])
-            groups = [Group(r, ranks == 1 and r.random() < 0.4)
-                      for _ in range(r.randrange(2, 5))]
-            devices, files, rr = r.choice([1, 2]), r.choice([1, 2]), r.choice([1, 2])
-            interleaved = r.random() < 0.5
-            blocks = devices * files * rr * r.randrange(1, 4)
-            for g in groups:
-                g.fill(r, blocks)
-            folder = f"{top}/{seed}"
-            write(folder, groups, blocks, ranks, devices, files, rr, interleaved)
-            said = [f"--set=groups={len(groups)}", f"--set=tp-size={ranks}",
-                    f"--set=round-robin={rr}",
-                    f"--set=placement={'interleaved' if interleaved else 'consecutive'}"]
-            said += [f"--of-group=g{i}:{g.said()}" for i, g in enumerate(groups)]
-            result = kvtool("convert", "--no-sync", "-f", *said, folder,
-                            f"{folder}.safetensors")
-            got = sf_arrays(f"{folder}.safetensors") if not result.code else {}
-            good = len(got) == len(groups)
-            for i, g in enumerate(groups):
-                want = g.cells.transpose(2, 1, 0, 3, 4, 5)
-                good = good and np.array_equal(got.get(f"g{i}", np.zeros(0)).ravel(),
-                                               want.ravel())
-            tap.ok(good, f"{len(groups)} groups, {ranks} ranks, {devices} devices, "
-                   f"{files} files, seed {seed}", f"{result}\n{list(got)}")
+def main(top):
+    for seed in range(16):
+        r = random.Random(seed)
+        ranks = r.choice([1, 1, 2, 4])
+        groups = [Group(r, ranks == 1 and r.random() < 0.4)
+                  for _ in range(r.randrange(2, 5))]
+        devices, files, rr = r.choice([1, 2]), r.choice([1, 2]), r.choice([1, 2])
+        interleaved = r.random() < 0.5
+        blocks = devices * files * rr * r.randrange(1, 4)
+        for g in groups:
+            g.fill(r, blocks)
+        folder = f"{top}/{seed}"
+        write(folder, groups, blocks, ranks, devices, files, rr, interleaved)
+        said = [f"--set=groups={len(groups)}", f"--set=tp-size={ranks}",
+                f"--set=round-robin={rr}",
+                f"--set=placement={'interleaved' if interleaved else 'consecutive'}"]
+        said += [f"--of-group=g{i}:{g.said()}" for i, g in enumerate(groups)]
+        result = kvtool("convert", "--no-sync", "-f", *said, folder,
+                        f"{folder}.safetensors")
+        got = sf_arrays(f"{folder}.safetensors") if not result.code else {}
+        good = len(got) == len(groups)
+        for i, g in enumerate(groups):
+            want = g.cells.transpose(2, 1, 0, 3, 4, 5)
+            good = good and np.array_equal(got.get(f"g{i}", np.zeros(0)).ravel(),
+                                           want.ravel())
+        tap.ok(good, f"{len(groups)} groups, {ranks} ranks, {devices} devices, "
+               f"{files} files, seed {seed}", f"{result}\n{list(got)}")
 
-        def refused(what, words, *args, status=3):
-            r = kvtool("describe", *args, folder)
-            tap.ok(r.code == status and all(w in r.err for w in words), what, r)
+    def refused(what, words, *args, status=3):
+        r = kvtool("describe", *args, folder)
+        tap.ok(r.code == status and all(w in r.err for w in words), what, r)
 
-        more = said[:-1] + [said[-1].replace("layers=", "layers=1")]
-        refused("a group of other sizes", ["not a multiple of", "block of these groups"],
-                *more)
-        refused("one group less", ["not a multiple"],
-                *[s for s in said if f"g{len(groups) - 1}:" not in s
-                  and "groups=" not in s], f"--set=groups={len(groups) - 1}")
-        refused("layers outermost", ["blocks of several groups are whole"],
-                *[s.replace("BLOCKFIRST", "LAYERFIRST").replace("mla-cross", "mla")
-                  for s in said])
-        refused("a number of ranks without groups", ["give --set groups=N"],
-                "--set=tp-size=2", "--layout=flexkv:BLOCKFIRST", status=2)
-        refused("ranks that cannot share heads", ["3 ranks cannot share"],
-                *[s for s in said if "tp-size" not in s], "--set=tp-size=3")
-    return tap.done()
+    more = said[:-1] + [said[-1].replace("layers=", "layers=1")]
+    refused("a group of other sizes", ["not a multiple of", "block of these groups"],
+            *more)
+    refused("one group less", ["not a multiple"],
+            *[s for s in said if f"g{len(groups) - 1}:" not in s
+              and "groups=" not in s], f"--set=groups={len(groups) - 1}")
+    refused("layers outermost", ["blocks of several groups are whole"],
+            *[s.replace("BLOCKFIRST", "LAYERFIRST").replace("mla-cross", "mla")
+              for s in said])
+    refused("a number of ranks without groups", ["give --set groups=N"],
+            "--set=tp-size=2", "--layout=flexkv:BLOCKFIRST", status=2)
+    refused("ranks that cannot share heads", ["3 ranks cannot share"],
+            *[s for s in said if "tp-size" not in s], "--set=tp-size=3")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

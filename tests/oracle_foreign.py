@@ -1,39 +1,16 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_foreign.py - files that other programs write have the digest of the cache
 they were made of
 """
-import json
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import Tensor, npz_bytes, safetensors_bytes, torch_bytes
-from kvd1 import whole
-from oracle import Dump, Tap, kvtool
-
-tap = Tap()
-
-
-def source(model, name="packed_nhd.bf16"):
-    return Dump(model, f"{oracle.DATA}/{model}/paged_bs16/{name}.json")
-
-
-def write(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-    return path
-
-
-def by_request(path, *options):
-    """The digests of the requests, in the order of the file, without names."""
-    r = kvtool("digest", "--scope=tokens", "--by=request", *options, path)
-    lines = [line.split()[0] for line in r.out.splitlines()]
-    return lines if r.code == 0 and lines else str(r)
+from kvd1 import by_request, whole
+from oracle import kvtool, refused, tap, write_bytes, write_json
 
 
 # ---- arrays of an engine's blocks -------------------------------------------
@@ -41,27 +18,26 @@ def by_request(path, *options):
 def sidecar(path, dump):
     """What the array files of testdata/ have beside them, but for the array."""
     keys = ("block_table", "num_tokens", "null_block", "model")
-    with open(path.rsplit(".", 1)[0] + ".json", "w") as f:
-        json.dump({k: dump.side[k] for k in keys}, f)
+    write_json(path.rsplit(".", 1)[0] + ".json", {k: dump.side[k] for k in keys})
 
 
 def check_blocks(tmp):
-    dump = source("s260k")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     want = whole(dump.path)
     nhd = dump.cells.transpose(1, 2, 3, 4, 0, 5)        # L B S H K D
     names = dump.side["layer_names"]
     heads = ("--heads", 4, "--head-dim", 8)
 
-    path = write(f"{tmp}/a.npz", npz_bytes(dict(zip(names, nhd))))
+    path = write_bytes(f"{tmp}/a.npz", npz_bytes(dict(zip(names, nhd))))
     sidecar(path, dump)
     tap.equal(whole(path, "--layout=nhd", "--dtype=bf16", *heads), want,
               "npz: an array for each layer")
     named = {f"at{i}end": a for i, a in enumerate(nhd)} | {"more": np.zeros(3)}
-    path = write(f"{tmp}/n.npz", npz_bytes(named))
+    path = write_bytes(f"{tmp}/n.npz", npz_bytes(named))
     sidecar(path, dump)
     tap.equal(whole(path, "--layout=nhd", "--dtype=bf16", *heads, "--set",
                     "names=at{l}end"), want, "npz: names that are told")
-    path = write(f"{tmp}/one.npz", npz_bytes({"kv": nhd}))
+    path = write_bytes(f"{tmp}/one.npz", npz_bytes({"kv": nhd}))
     sidecar(path, dump)
     tap.equal(whole(path, "--layout=nhd", "--dtype=bf16"), want, "npz: one array")
 
@@ -72,7 +48,7 @@ def check_blocks(tmp):
         layout = "--layout=hnd" if what != "tensors" else "--layout=nhd"
         for kind, o in ("dict", dict(zip(names, layers))), ("list", layers), \
                 ("dict with more", {"block_size": 16, "layers": layers}):
-            path = write(f"{tmp}/t.pt", torch_bytes(o))
+            path = write_bytes(f"{tmp}/t.pt", torch_bytes(o))
             sidecar(path, dump)
             tap.equal(whole(path, layout, "--head-dim=8"), want,
                       f"torch: a {kind} of {what}")
@@ -95,7 +71,7 @@ def padded(dump, left):
 
 def check_transformers(tmp):
     for model in "s260k", "gqa64":
-        dump = source(model)
+        dump = oracle.dump(f"{model}/paged_bs16/packed_nhd.bf16")
         want = by_request(dump.path)
         n = ",".join(str(dump.ntokens[r]) for r in dump.tables)
         for left in False, True:
@@ -122,7 +98,7 @@ def check_transformers(tmp):
                     ("torch, a tuple of pairs", "p.pt", torch_bytes(pairs), []),
                     ("torch, two lists", "l.pt", torch_bytes(lists), []),
                     ("npz", "a.npz", npz_bytes(arrays), ["--dtype=bf16"])):
-                path = write(f"{tmp}/{name}", data)
+                path = write_bytes(f"{tmp}/{name}", data)
                 tap.equal(by_request(path, *told, *more), want,
                           f"{model}, padding {side}: {what}")
     r = kvtool("relayout", "--from=transformers", "--set", f"tokens={n}", "--to=nhd",
@@ -135,7 +111,7 @@ def check_transformers(tmp):
 def check_refusals(tmp):
     a = np.zeros((1, 2, 5, 4), np.float32)
     two = {f"layers.0.{x}": ("F32", a) for x in "kv"}
-    path = write(f"{tmp}/two.safetensors", safetensors_bytes(two))
+    path = write_bytes(f"{tmp}/two.safetensors", safetensors_bytes(two))
     for tokens, status in (("6", 2), ("x", 2), ("1,2", 2), ("5,", 2), ("5", 0), ("0", 0)):
         r = kvtool("describe", "--from=transformers", "--set", f"tokens={tokens}", path)
         tap.ok(r.code == status, f"transformers: tokens={tokens}", r)
@@ -159,7 +135,7 @@ def check_refusals(tmp):
              {"l.0.k": ("F32", a), "l.0.v": ("F32", a[:, :, :2])}, 4, "differ"),
             ("a layer that keeps nothing", {f"l.{l}.{x}": ("F32", a) for l in (0, 2)
                                             for x in "kv"}, 0, "")):
-        path = write(f"{tmp}/no.safetensors", safetensors_bytes(tensors))
+        path = write_bytes(f"{tmp}/no.safetensors", safetensors_bytes(tensors))
         r = kvtool("describe", "--from=transformers", path)
         tap.ok(r.code == status and part in r.err and
                r.err.count("\n") == (status != 0), f"transformers: {what}", r)
@@ -182,7 +158,7 @@ def check_torch_refusals(tmp):
             ("a storage by itself", {"cache_data.pkl": b"\x80\x02(X\7\0\0\0storage"
                                      b"ctorch\nHalfStorage\nX\1\0\0\0" b"0X\3\0\0\0cpu"
                                      b"K\1tQ."}, 4, "storage")):
-        path = write(f"{tmp}/r.pt", torch_bytes({"layers.0": a, "layers.1": a}, **changed))
+        path = write_bytes(f"{tmp}/r.pt", torch_bytes({"layers.0": a, "layers.1": a}, **changed))
         r = kvtool("describe", "--layout=nhd", "--head-dim=4", path)
         tap.ok(r.code == status and part in r.err and
                r.err.count("\n") == (status != 0), f"torch: {what}", r)
@@ -192,20 +168,8 @@ def check_torch_refusals(tmp):
                                          for i in range(4)) + b"."
     for what, data in ("a list in itself", loop), ("tuples in tuples", deep), \
             ("a tuple 10^12 times", wide):
-        path = write(f"{tmp}/r.pt", torch_bytes({}, **{"cache_data.pkl": data}))
-        r = kvtool("describe", path)
-        tap.ok(r.code == 4 and "nested" in r.err, f"torch: {what}", r)
+        path = write_bytes(f"{tmp}/r.pt", torch_bytes({}, **{"cache_data.pkl": data}))
+        refused(f"torch: {what}", 4, "nested", "describe", path)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_blocks(tmp)
-        check_transformers(tmp)
-        check_refusals(tmp)
-        check_torch_refusals(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_blocks, check_transformers, check_refusals, check_torch_refusals)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_fsck.py - each finding of kvtool fsck, planted
@@ -12,21 +12,17 @@ import json
 import os
 import re
 import shutil
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import DATA, Tap, kvtool
+from oracle import DATA, kvtool, read_json, read_text, tap, write_json
 
 try:
     import h5py
 except ImportError:
     h5py = None
 
-tap = Tap()
 NHD = f"{DATA}/s260k/paged_bs16/packed_nhd.bf16"
 TP4 = [f"{DATA}/s260k/tp4/rank{r}.packed_hnd.bf16" for r in range(4)]
 PAGES = f"{DATA}/mamba2g4/tp2_SD/rank1"
@@ -38,7 +34,7 @@ def fsck(*args):
     r = kvtool("fsck", "--json", *args)
     found = {}
     try:
-        for report in json.loads(r.out)["files"]:
+        for report in r.json["files"]:
             for f in report["findings"]:
                 found.setdefault(f["name"], []).append(f["at"] or "")
     except ValueError:
@@ -77,13 +73,11 @@ class Broken:
     def __init__(self, tmp, stem=NHD, ending="npy"):
         self.path = f"{tmp}/broken.{ending}"
         shutil.copyfile(f"{stem}.{ending}", self.path)
-        with open(f"{stem}.json") as f:
-            self.side = json.load(f)
+        self.side = read_json(f"{stem}.json")
         self.side["file"] = os.path.basename(self.path)
 
     def save(self):
-        with open(os.path.splitext(self.path)[0] + ".json", "w") as f:
-            json.dump(self.side, f)
+        write_json(os.path.splitext(self.path)[0] + ".json", self.side)
         return self.path
 
     def array(self):
@@ -378,15 +372,13 @@ def check_later(tmp):
     r, found = fsck(part)
     tap.ok(r.code == 0 and set(found) <= {"stale.slots"},
            "tokens from 37 on are clean", r)
-    with open(part[:-3] + "json") as f:
-        side = json.load(f)
+    side = read_json(part[:-3] + "json")
     side["token_ids"] = {"A": list(range(113)), "B": list(range(113)), "C": [1, 2]}
     side["block_table"]["B"][1] = side["block_table"]["A"][1]
     side["block_table"]["B"][0] = side["block_table"]["A"][0]
 
     def save():
-        with open(part[:-3] + "json", "w") as f:
-            json.dump(side, f)
+        write_json(part[:-3] + "json", side)
         return part
     r, found = fsck("--fast", save())
     tap.ok(r.code == 0 and set(found) == {"request.token-ids"},
@@ -486,39 +478,33 @@ def check_names():
                  "oracle_nonfinite.py", "oracle_offload.py", "oracle_cut.py",
                  "oracle_regions.py", "oracle_complete.py", "oracle_whose.py",
                  "oracle_pools.py", "oracle_store_kinds.py", "oracle_prompts.py"):
-        with open(f"{here}/{name}") as f:
-            there |= set(re.findall(r'[" ]([a-z]+\.[a-z-]+)"', f.read()))
+        there |= set(re.findall(r'[" ]([a-z]+\.[a-z-]+)"', read_text(f"{here}/{name}")))
     missing = set(SEVERITY) - planted - there
     tap.ok(len(SEVERITY) > 50 and not missing, "all findings were planted", missing)
     tap.ok(planted <= set(SEVERITY), "no other names", planted - set(SEVERITY))
-    with open(f"{here}/../man/kvtool-fsck.1") as f:
-        page = f.read()
+    page = read_text(f"{here}/../man/kvtool-fsck.1")
     missing = [n for n, s in SEVERITY.items()
                if f".It Li {n}\n{s[0].upper()} " not in page]
     tap.ok(not missing, "the page has all findings, as severe as they are", missing)
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     check_real_dumps()
-    with oracle.workdir() as tmp:
-        check_manifests(tmp)
-        check_all_told(tmp)
-        check_terminal(tmp)
-        check_data(tmp)
-        check_padding(tmp)
-        check_page_offset(tmp)
-        check_later(tmp)
-        check_ranks(tmp)
-        check_folder(tmp)
-        if h5py:
-            check_snapshots(tmp)
-        else:
-            tap.ok(True, "snapshots # SKIP this needs the package python3-h5py")
+    check_manifests(tmp)
+    check_all_told(tmp)
+    check_terminal(tmp)
+    check_data(tmp)
+    check_padding(tmp)
+    check_page_offset(tmp)
+    check_later(tmp)
+    check_ranks(tmp)
+    check_folder(tmp)
+    if h5py:
+        check_snapshots(tmp)
+    else:
+        tap.ok(True, "snapshots # SKIP this needs the package python3-h5py")
     if h5py:
         check_names()
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

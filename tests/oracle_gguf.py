@@ -1,23 +1,17 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_gguf.py - kvtool size of GGUF headers, against layers that are listed by hand
 
 Then headers that are damaged: each gets one sentence and status 3.
 """
-import json
 import os
 import random
-import sys
-import tempfile
-
-sys.dont_write_bytecode = True
 
 import gguf_headers as G
 from gguf_headers import ARRAY, BOOL, F32, I32, I64, STRING, U8, U16, U32, U64, Header
-from oracle import Tap, kvtool
+from oracle import kvtool, run, tap, write_bytes
 
-tap = Tap()
 rng = random.Random(9)
 LLAMA = G.MODELS["llama"]
 SHAPES = {"full": False, "both": False, "window": True}
@@ -50,7 +44,7 @@ def check(name, model, path):
         if not tap.equal(r.code, 0, f"{name}: {c}"):
             print(f"# {r.err}")
             continue
-        said = json.loads(r.out)["llama_cpp"]
+        said = r.json["llama_cpp"]
         want = G.expected(model, c)
         got = {part: sum(k[part] for k in said["caches"]) for part in
                ("key_bytes", "value_bytes", "indexer_bytes", "state_bytes")}
@@ -91,7 +85,7 @@ def elements(spec):
 
 def check_groups(name, model, path):
     """The groups that other engines would have are of the same elements."""
-    said = json.loads(kvtool("size", "--json", path).out)
+    said = kvtool("size", "--json", path).json
     sums = {"token": 0, "state": 0}
     for group in said["groups"]:
         what, n = elements(group["spec"])
@@ -123,8 +117,7 @@ def refused(name, path, words, code=3):
 
 def put(folder, data):
     path = os.path.join(folder, "bad.gguf")
-    with open(path, "wb") as f:
-        f.write(data)
+    write_bytes(path, data)
     return path
 
 
@@ -247,19 +240,16 @@ def lengths(folder):
               "the first of two files")
 
 
-def main():
-    with tempfile.TemporaryDirectory() as folder:
-        for name, model in G.MODELS.items():
-            path = G.write(os.path.join(folder, "model.gguf"), model)
-            check(name, model, path)
-            check_groups(name, model, path)
-        for name in rng.sample(sorted(G.MODELS), 8):
-            check_orders(name, G.MODELS[name], folder)
-        hostile(folder)
-        facts(folder)
-        lengths(folder)
-    return tap.done()
+def main(folder):
+    for name, model in G.MODELS.items():
+        path = G.write(os.path.join(folder, "model.gguf"), model)
+        check(name, model, path)
+        check_groups(name, model, path)
+    for name in rng.sample(sorted(G.MODELS), 8):
+        check_orders(name, G.MODELS[name], folder)
+    hostile(folder)
+    facts(folder)
+    lengths(folder)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

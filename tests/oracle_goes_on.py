@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_goes_on.py - one request of a pool, as a cache of mlx-lm or of transformers
@@ -11,18 +11,13 @@ leave nothing behind.
 import json
 import os
 import random
-import struct
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from foreign_files import Cells, ggsn_bytes, memory_bytes
-from oracle import Tap, kvtool
+from foreign_files import Cells, ggsn_bytes, headed, memory_bytes
+from oracle import kvtool, refused, runs, safetensors_parts, tap, write_bytes
 
-tap = Tap()
 CASES = 120 if oracle.FULL else 12
 TYPES = {"F16": ("float16", np.uint16), "BF16": ("bfloat16", np.uint16),
          "F32": ("float32", np.uint32), "F64": ("float64", np.uint64)}
@@ -124,10 +119,7 @@ class Pool:
             head[name] = {"dtype": g.type, "data_offsets": [at, at + len(d)],
                           "shape": [g.bits.shape["LBSHKD".index(a)] for a in g.axes]}
             at += len(d)
-        text = json.dumps(head).encode()
-        text += b" " * (-len(text) % 8)
-        with open(path, "wb") as f:
-            f.write(struct.pack("<Q", len(text)) + text + b"".join(data))
+        write_bytes(path, headed(head, b"".join(data)))
 
 
 # ---- what must come of a request ------------------------------------------------
@@ -197,17 +189,14 @@ def expect_transformers(pool, name):
 
 
 def header(path):
-    with open(path, "rb") as f:
-        raw = f.read()
-    n = struct.unpack("<Q", raw[:8])[0]
-    head = json.loads(raw[8:8 + n])
+    head, data = safetensors_parts(path)
     at = 0
     for t in sorted(head.items(), key=lambda t: t[1].get("data_offsets", [0, 0])):
         if t[0] != "__metadata__":
             assert t[1]["data_offsets"][0] == at, f"{t}: not at {at}"
             at = t[1]["data_offsets"][1]
-    assert at == len(raw) - 8 - n, "the data do not end where the file does"
-    return head, raw[8 + n:]
+    assert at == len(data), "the data do not end where the file does"
+    return head, data
 
 
 def listed(meta, scalars):
@@ -320,8 +309,8 @@ def check_refused(tmp):
     for form in FORMS:
         r = kvtool("convert", "-f", f"--format={form}", path, out)
         tap.equal(r.code, 0 if form == "transformers" else 4, f"a gap of layers, {form}")
-    r = kvtool("convert", "-f", "--request=r", path, f"{tmp}/a.h5")
-    tap.ok(r.code == 2 and "slice" in r.err, "--request of another format", r)
+    refused("--request of another format", 2, "slice", "convert", "-f", "--request=r",
+            path, f"{tmp}/a.h5")
 
 
 def check_names(tmp):
@@ -337,13 +326,12 @@ def check_names(tmp):
         tap.equal(head, "\n".join(lines), f"{name!r}: they are in the file, too")
         code = compile(head, "lines", "exec")
         tap.ok(not {"os", "n"} & set(code.co_names), f"{name!r}: and nothing else is run")
-        r = kvtool("describe", out)
-        tap.ok(r.code == 0 and "window    5 tokens" in r.out, f"{name!r}: is read", r)
+        runs(f"{name!r}: is read", "describe", out, says="window    5 tokens")
     r = kvtool("convert", "-f", "--json", "--format=transformers",
                f"{tmp}/plain.safetensors", out)
-    tap.equal(json.loads(r.out)["use"], head, "JSON has them")
+    tap.equal(r.json["use"], head, "JSON has them")
     r = kvtool("convert", "-f", "--json", "--format=mlx", f"{tmp}/plain.safetensors", out)
-    tap.ok("use" not in json.loads(r.out), "and not for mlx-lm", r)
+    tap.ok("use" not in r.json, "and not for mlx-lm", r)
 
 
 def check_notes(tmp):
@@ -351,17 +339,12 @@ def check_notes(tmp):
     path, out = f"{tmp}/plain.safetensors", f"{tmp}/note.safetensors"
     plain("sliding_window", tokens=9).write(path)
     kvtool("convert", "-f", "--format=transformers", path, out)
-    with open(out, "rb") as f:
-        raw = f.read()
-    n = struct.unpack("<Q", raw[:8])[0]
-    head, data = json.loads(raw[8:8 + n]), raw[8 + n:]
+    head, data = safetensors_parts(out)
     for name, text in [(k, t) for k in ("kvtool_tokens", "layers.1.sliding_window",
                                         "kvtool_cache")
                        for t in ("", "-1", "0", "99999999999", "1e3", "9" * 40, "x")]:
         said = {**head, "__metadata__": {**head["__metadata__"], name: text}}
-        coded = json.dumps(said).encode()
-        with open(out, "wb") as f:
-            f.write(struct.pack("<Q", len(coded)) + coded + data)
+        write_bytes(out, headed(said, data))
         r = kvtool("describe", out)
         tap.ok(r.code in (3, 4) and r.err.count("\n") == 1, f"{name} is {text!r}", r)
 
@@ -392,7 +375,7 @@ def codes_of(path):
 
 def check_codes(tmp):
     """Codes, scales and biases keep their bytes in each form, and all that says them."""
-    folder = os.environ.get("KVT_ENGINES", "testdata/engines") + "/mlx"
+    folder = f"{oracle.ENGINES}/mlx"
     for name in ("llama_q8.026", "mlx0.32.2_q4_f16", "quant234_bf16.032",
                  "quant568_f16.028", "quant234_f32.026"):
         path, out = f"{folder}/{name}.safetensors", f"{tmp}/codes.safetensors"
@@ -403,10 +386,10 @@ def check_codes(tmp):
             first = header(out)[0]["__metadata__"].get("0.0.0")
             tap.equal(first, {"mlx-0.26": "256", "mlx-0.28": str(want[0][0])}.get(form),
                       f"{name}, {form}: its first number")
-        r = kvtool("convert", "-f", "--format=transformers", path, out)
-        tap.ok(r.code == 4 and "--decode" in r.err, f"{name}: not for transformers", r)
-        r = kvtool("convert", "-f", "--decode=float32", "--format=transformers", path, out)
-        tap.ok(r.code == 0, f"{name}: its numbers are", r)
+        refused(f"{name}: not for transformers", 4, "--decode", "convert", "-f",
+                "--format=transformers", path, out)
+        runs(f"{name}: its numbers are", "convert", "-f", "--decode=float32",
+             "--format=transformers", path, out)
 
 
 def check_llama(tmp):
@@ -416,32 +399,18 @@ def check_llama(tmp):
     cells = Cells([(i, [0]) for i in range(9)],
                   *([[row.tobytes() for row in l] for l in half] for half in (k, v)))
     path, out = f"{tmp}/state.ggsn", f"{tmp}/llama.safetensors"
-    with open(path, "wb") as f:
-        f.write(ggsn_bytes(memory_bytes([cells])))
+    write_bytes(path, ggsn_bytes(memory_bytes([cells])))
     for form in FORMS:
         options = ["-f", "--heads=2", f"--format={form}", path, out]
         r = kvtool("convert", *options)
         tap.ok(r.code == 4 and "--as-is" in r.err and not os.path.exists(out),
                f"a state of llama.cpp, {form}: asked about", r)
-        r = kvtool("convert", "--as-is", "--verify", *options)
-        tap.ok(r.code == 0, f"a state of llama.cpp, {form}: as it is", r)
+        runs(f"a state of llama.cpp, {form}: as it is", "convert", "--as-is", "--verify",
+             *options)
         both = [kvtool("digest", "--by=request", *o).out.split()[0]
                 for o in (["--heads=2", path], [out])]
         tap.equal(both[0], both[1], f"a state of llama.cpp, {form}: its digest")
         os.unlink(out)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_refused(tmp)
-        check_names(tmp)
-        check_notes(tmp)
-        check_codes(tmp)
-        check_llama(tmp)
-        check_pools(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_refused, check_names, check_notes, check_codes, check_llama, check_pools)

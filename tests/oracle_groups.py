@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_groups.py - slice and merge of dumps of several groups, against numpy
@@ -9,19 +9,14 @@ hash of its place in the model.
 """
 import json
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from kvd1 import whole
-from oracle import FULL, Tap, array_bytes, kvtool
+from oracle import FULL, array_bytes, kvtool, refused, runs, tap, write_bytes, write_json
 from oracle_parts import total
 from oracle_slice import owned
-
-tap = Tap()
 
 
 def numbers(shape, salt):
@@ -35,8 +30,8 @@ def write_raw(path, arrays, groups, **rest):
     with open(path, "wb") as f:
         for a in arrays:
             f.write(np.ascontiguousarray(a).tobytes())
-    with open(os.path.splitext(path)[0] + ".json", "w") as f:
-        json.dump({"file": os.path.basename(path), "groups": groups, **rest}, f)
+    write_json(os.path.splitext(path)[0] + ".json",
+               {"file": os.path.basename(path), "groups": groups, **rest})
 
 
 GDN = {"nk": 4, "nv": 8, "dk": 3, "dv": 5, "L": 2, "B": 3}
@@ -70,17 +65,15 @@ def check_gdn_page(path, conv, ssm, tmp):
     flat = [np.ascontiguousarray(a).view(np.uint8).reshape(g["L"], g["B"], -1)
             for a in (conv, ssm)]
     page = np.concatenate(flat, axis=2)
-    with open(f"{tmp}/page.bin", "wb") as f:
-        f.write(page.tobytes())
-    with open(f"{tmp}/page.json", "w") as f:
-        json.dump({"file": "page.bin", "layout": "mamba-page",
-                   "page_bytes": page.shape[2], "conv_layout": "DS",
-                   "sizes": {"layers": g["L"], "num_blocks": g["B"], "block_size": 64},
-                   "conv": {"byte_offset": 0, "dtype": "bfloat16",
-                            "shape": [2 * q + v, 3],
-                            "q": [0, q], "k": [q, 2 * q], "v": [2 * q, 2 * q + v]},
-                   "ssm": {"byte_offset": flat[0].shape[2], "dtype": "bfloat16",
-                           "shape": [g["nv"], g["dv"], g["dk"]]}}, f)
+    write_bytes(f"{tmp}/page.bin", page.tobytes())
+    write_json(f"{tmp}/page.json",
+               {"file": "page.bin", "layout": "mamba-page", "page_bytes": page.shape[2],
+                "conv_layout": "DS",
+                "sizes": {"layers": g["L"], "num_blocks": g["B"], "block_size": 64},
+                "conv": {"byte_offset": 0, "dtype": "bfloat16", "shape": [2 * q + v, 3],
+                         "q": [0, q], "k": [q, 2 * q], "v": [2 * q, 2 * q + v]},
+                "ssm": {"byte_offset": flat[0].shape[2], "dtype": "bfloat16",
+                        "shape": [g["nv"], g["dv"], g["dk"]]}})
     tap.ok(whole(f"{tmp}/page.bin") == whole(path), "gated delta net: pages",
            kvtool("digest", f"{tmp}/page.bin"))
     for rank in range(2):
@@ -117,16 +110,14 @@ def check_gdn(tmp):
         r = kvtool("merge", "-f", "--verify", "-o", f"{tmp}/gdn.all.h5", *ranks)
         tap.ok(r.code == 0 and whole(f"{tmp}/gdn.all.h5") == whole(path),
                f"gated delta net: {size} ranks merged", r)
-    r = kvtool("slice", "--tp-size", 8, "--tp-rank", 0, "-o", f"{tmp}/no.h5", path)
-    tap.ok(r.code == 3 and "4 heads of q" in r.err, "4 heads of q on 8 ranks", r)
-    r = kvtool("slice", "--tp-size", 2, "--tp-rank", 0, "--mamba-groups", 2, "-o",
-               f"{tmp}/no.h5", path)
-    tap.ok(r.code == 3 and "show 4 groups" in r.err, "a number of heads that is not", r)
+    refused("4 heads of q on 8 ranks", 3, "4 heads of q", "slice", "--tp-size", 8,
+            "--tp-rank", 0, "-o", f"{tmp}/no.h5", path)
+    refused("a number of heads that is not", 3, "show 4 groups", "slice", "--tp-size", 2,
+            "--tp-rank", 0, "--mamba-groups", 2, "-o", f"{tmp}/no.h5", path)
     kvtool("slice", "-f", *(f"--component={n}" for n in "qkv"), "-o", f"{tmp}/gc.h5",
            path)
-    r = kvtool("slice", "--tp-size", 2, "--tp-rank", 0, "-o", f"{tmp}/no.h5",
-               f"{tmp}/gc.h5")
-    tap.ok(r.code == 3 and "--mamba-groups" in r.err, "q, k and v without states", r)
+    refused("q, k and v without states", 3, "--mamba-groups", "slice", "--tp-size", 2,
+            "--tp-rank", 0, "-o", f"{tmp}/no.h5", f"{tmp}/gc.h5")
     got = []
     for s in range(4):
         out = f"{tmp}/gt{s}.h5"
@@ -198,15 +189,14 @@ def check_hybrid(tmp):
     # the first block of A's window is null: that group has lost these tokens
     r = kvtool("slice", "-f", "--request", "A", "--tokens", "0:6", "-o",
                f"{tmp}/hy.h5", path)
-    said = json.loads(kvtool("describe", "--json", f"{tmp}/hy.h5").out)
+    said = kvtool("describe", "--json", f"{tmp}/hy.h5").json
     tap.equal([g["id"] for g in said["groups"]], ["full", "latent"],
               "hybrid: tokens that the window no longer has")
     parts = []
     for name in "kv":
         parts.append(f"{tmp}/hy.{name}.h5")
-        r = kvtool("slice", "-f", "--verify", "--component", name, "-o", parts[-1],
-                   path)
-        tap.ok(r.code == 0, f"hybrid: {name} of both groups that have it", r)
+        runs(f"hybrid: {name} of both groups that have it", "slice", "-f", "--verify",
+             "--component", name, "-o", parts[-1], path)
     kvtool("slice", "-f", "--layers", "0:4,5", "-o", f"{tmp}/hy.h5", path)
     tap.equal(total(parts, "blocks"), whole(f"{tmp}/hy.h5")[1],
               "hybrid: keys and values add up to the groups that have them")
@@ -214,7 +204,7 @@ def check_hybrid(tmp):
     for s, ids in ((0, ["full", "window", "latent"]), (1, ["full", "window"])):
         r = kvtool("slice", "-f", "--for-transfer", "--src-tp", 4, "--src-rank", s,
                    "--dst-tp", 2, "--dst-rank", 0, "-o", f"{tmp}/hy.h5", path)
-        said = json.loads(kvtool("describe", "--json", f"{tmp}/hy.h5").out)
+        said = kvtool("describe", "--json", f"{tmp}/hy.h5").json
         tap.equal([g["id"] for g in said["groups"]], ids,
                   f"hybrid: groups of which rank {s} of 4 gives to 0 of 2")
 
@@ -233,10 +223,9 @@ def check_head_counts(tmp):
         for size in range(1, 33 if FULL else 13):
             ranks = [f"{tmp}/rank{rank}.npy" for rank in range(size)]
             if heads % size and size % heads:
-                r = kvtool("slice", "-f", "--tp-size", size, "--tp-rank", 0, "-o",
-                           ranks[0], path)
-                tap.ok(r.code == 3 and f"{heads} heads" in r.err,
-                       f"{heads} heads on {size} ranks are refused", r)
+                refused(f"{heads} heads on {size} ranks are refused", 3, f"{heads} heads",
+                        "slice", "-f", "--tp-size", size, "--tp-rank", 0, "-o", ranks[0],
+                        path)
                 continue
             wrong = []
             for rank, out in enumerate(ranks):
@@ -264,12 +253,12 @@ def check_some_moved(tmp):
     for a, b, moved in ((0, 400, "all"), (0, 397, "some"), (2, 393, "some"),
                         (0, 398, "all"), (3, 399, "no")):
         name = f"tiles of blocks {a}:{b}"
-        r = kvtool("slice", "-f", "--json", "--verify", "--no-sync", "--blocks",
-                   f"{a}:{b}", "--mem-limit", "6M", "-o", f"{tmp}/moved.h5",
-                   f"{tmp}/big.h5")
-        if not tap.ok(r.code == 0, f"{name}: exit 0", r):
+        r = runs(f"{name}: exit 0", "slice", "-f", "--json", "--verify", "--no-sync",
+                 "--blocks", f"{a}:{b}", "--mem-limit", "6M", "-o", f"{tmp}/moved.h5",
+                 f"{tmp}/big.h5")
+        if r.code:
             continue
-        g = json.loads(r.out)["groups"][0]
+        g = r.json["groups"][0]
         n = g["tiles_moved"]
         tap.equal("all" if n == g["tiles"] else "some" if n else "no", moved,
                   f"{name}: {moved} move, in {g['boxes']} boxes")
@@ -279,15 +268,5 @@ def check_some_moved(tmp):
                cells[:, a:b].tobytes(), f"{name}: the bytes, and checksums of cells", r)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_gdn(tmp)
-        check_hybrid(tmp)
-        check_head_counts(tmp)
-        check_some_moved(tmp)
-    return tap.done()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    oracle.run(check_gdn, check_hybrid, check_head_counts, check_some_moved)

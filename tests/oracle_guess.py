@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_guess.py - how often kvtool guess is right, on real and made-up caches
@@ -15,16 +15,12 @@ nothing that is right does it say so.
 """
 import json
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import DATA, FULL, SHARE, Tap, kvtool
+from oracle import DATA, FULL, SHARE, kvtool, read_bytes, tap, write_bytes, write_json
 
-tap = Tap()
 
 # right answers of the dumps, by what is said; see kvtool-guess(1).  Without
 # KVT_FULL one level is asked about all dumps, the others about every fourth.
@@ -45,7 +41,7 @@ def ask(path, *args):
     r = kvtool("guess", "--json", *args, path)
     if r.code not in (0, 3) or r.code == 3 and not r.out:
         return r.code == 3 and "declined" or f"failed: {r}", None
-    answer = json.loads(r.out)
+    answer = r.json
     if answer["told"] != (r.code == 0):
         return f"failed: told and status disagree: {r}", None
     if answer["told"] != (answer["confidence"] >= 1 and not answer["why_not"]):
@@ -89,8 +85,7 @@ def real_dumps(tmp):
         if i % SHARE:
             continue
         raw = f"{tmp}/dump.bin"
-        with open(raw, "wb") as f:
-            f.write(oracle.array_bytes(d.path))
+        write_bytes(raw, oracle.array_bytes(d.path))
         shape, dtype = shape_args(d.dims), [f"--dtype={d.dtype}"]
         levels = {"size": [], "type": dtype, "shape": shape,
                   "shape, type": shape + dtype}
@@ -114,10 +109,8 @@ def real_dumps(tmp):
         if d == "canonical":
             continue
         bare = f"{tmp}/page.npy"
-        with open(f"{DATA}/mamba2g4/{d}/rank0.npy", "rb") as f:
-            data = f.read()
-        with open(bare, "wb") as f:
-            f.write(data)
+        data = read_bytes(f"{DATA}/mamba2g4/{d}/rank0.npy")
+        write_bytes(bare, data)
         # no layout that guess knows is right here
         how, _ = ask(bare)
         table["array"].append((d, "wrong" if how == "told" else how))
@@ -233,7 +226,7 @@ def contradiction(path, *args):
     r = kvtool("doctor", "--json", *args, path)
     if r.code > 1:
         return f"failed: {r}"
-    found = json.loads(r.out)["files"][0]["pages"]
+    found = r.json["files"][0]["pages"]
     return found and (found["fault"], found["arguments"])
 
 
@@ -258,12 +251,10 @@ def beside(d, path, x):
     """The dump with these cells, and all that it says of itself."""
     flat = np.empty(d.nelements, x.dtype)
     flat[d.offsets] = x
-    with open(d.path, "rb") as f:
-        data = f.read()
-    with open(path, "wb") as f:
-        f.write(data[:len(data) - flat.nbytes] + flat.tobytes())
-    with open(os.path.splitext(path)[0] + ".json", "w") as f:
-        json.dump(dict(d.side, file=os.path.basename(path)), f)
+    data = read_bytes(d.path)
+    write_bytes(path, data[:len(data) - flat.nbytes] + flat.tobytes())
+    write_json(os.path.splitext(path)[0] + ".json",
+               dict(d.side, file=os.path.basename(path)))
 
 
 def pages(tmp):
@@ -383,24 +374,21 @@ def containers(tmp, rng):
                f"{axes}: each container has the same answer", said)
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     rng = np.random.default_rng(7)
-    with oracle.workdir() as tmp:
-        check_table("real dumps", real_dumps(tmp), RECORDED)
-        alarms = []
-        table = {kind: made_up(tmp, rng, kind, COUNT, alarms) for kind in MADE_UP}
-        check_table("made up", table, MADE_UP)
-        table = {"noise": made_up(tmp, rng, "noise", COUNT, alarms),
-                 "order unnamed": without_a_name(tmp, rng, COUNT)}
-        for kind, rows in table.items():
-            odd = [r for r in rows if r[1] != "declined"]
-            print(f"# {kind}: {len(rows) - len(odd)} of {len(rows)} declined")
-            tap.ok(not odd, f"{kind} is declined", odd)
-        tap.ok(not alarms, "doctor contradicts no layout that is right", alarms)
-        pages(tmp)
-        containers(tmp, rng)
-    return tap.done()
+    check_table("real dumps", real_dumps(tmp), RECORDED)
+    alarms = []
+    table = {kind: made_up(tmp, rng, kind, COUNT, alarms) for kind in MADE_UP}
+    check_table("made up", table, MADE_UP)
+    table = {"noise": made_up(tmp, rng, "noise", COUNT, alarms),
+             "order unnamed": without_a_name(tmp, rng, COUNT)}
+    for kind, rows in table.items():
+        odd = [r for r in rows if r[1] != "declined"]
+        print(f"# {kind}: {len(rows) - len(odd)} of {len(rows)} declined")
+        tap.ok(not odd, f"{kind} is declined", odd)
+    tap.ok(not alarms, "doctor contradicts no layout that is right", alarms)
+    pages(tmp)
+    containers(tmp, rng)
 
 
-sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_heads.py - keys and values of a layer have the same heads, whatever their
@@ -7,18 +7,14 @@ of transformers; and what says otherwise is refused
 """
 import json
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import (BF16, F16, F32, Q8_0, Cells, ggsn_bytes, ggsq_bytes,
                            memory_bytes, safetensors_bytes)
-from oracle import SHARE, Tap, kvtool
+from oracle import SHARE, kvtool, runs, tap, write_bytes
 
-tap = Tap()
 STATES, BLOCK = 100 // SHARE, 16
 # of ggml: bytes and elements of a block of a type
 TYPES = {F16: (2, 1), BF16: (2, 1), F32: (4, 1), Q8_0: (34, 32)}
@@ -78,14 +74,9 @@ class State:
 
 def groups_of(path):
     """Groups of what kvtool wrote as safetensors: id -> [L, T, H, bytes] and first."""
-    with open(path, "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-    manifest = json.loads(header["__metadata__"]["kvtool"])
-    tensors = oracle.safetensors_tensors(path)
+    manifest, groups = oracle.written_groups(path)
     out = {}
-    for g in manifest["groups"]:
-        name = g.get("id", "g0")
-        _, shape, raw = tensors[name if name in tensors else "kv_cache"]
+    for name, (g, (_, shape, raw)) in groups.items():
         assert g["layout"] in ("LBSHD", "L B S H D", "LBHSD"), g["layout"]
         a = np.frombuffer(raw, np.uint8).reshape(*shape[:4], -1)
         if g["layout"] == "LBHSD":
@@ -111,8 +102,7 @@ def check_states(tmp):
     for seed in range(STATES):
         state = State(seed)
         path = f"{tmp}/state.bin"
-        with open(path, "wb") as f:
-            f.write(state.data)
+        write_bytes(path, state.data)
         for asked in state.asked:
             for what, command in (
                     ("all", ("convert", "-f")),
@@ -152,8 +142,7 @@ def check_sentences(tmp):
     rng = random.Random(1)
     c = Cache(rng, (48, 32), (F16, F16), 4, 9, 0)
     path = f"{tmp}/state.bin"
-    with open(path, "wb") as f:
-        f.write(ggsq_bytes(memory_bytes([c.stream()])))
+    write_bytes(path, ggsq_bytes(memory_bytes([c.stream()])))
     for options, status, parts in (
             (("--head-dim=48",), 0, ("H 4",)),
             ((), 3, ("192 elements", "give --heads or --head-dim")),
@@ -176,8 +165,7 @@ def check_holes(tmp):
     state = next(s for s in map(State, range(STATES))
                  if len(s.caches) == 2 and s.caches[1].first)
     path = f"{tmp}/state.bin"
-    with open(path, "wb") as f:
-        f.write(state.data)
+    write_bytes(path, state.data)
     r = kvtool("describe", state.asked[0], path)
     lines = [l.strip().split(":")[0] for l in r.out.splitlines() if " missing in " in l]
     tap.equal(lines, [f"{state.caches[1].first} missing in g1.{half}" for half in "kv"],
@@ -202,8 +190,8 @@ def open_groups(tmp, *groups):
         s = g["sizes"]
         shape = [s["layers"], 2, 4, s["num_kv_heads"], s["content"]]
         arrays[g["id"]] = np.arange(np.prod(shape)).astype(np.uint8).reshape(shape)
-    with open(f"{tmp}/groups.safetensors", "wb") as f:
-        f.write(safetensors_bytes({k: ("U8", a) for k, a in arrays.items()},
+    write_bytes(f"{tmp}/groups.safetensors",
+                safetensors_bytes({k: ("U8", a) for k, a in arrays.items()},
                                   {"kvtool": json.dumps(manifest)}))
     return f"{tmp}/groups.safetensors"
 
@@ -248,13 +236,11 @@ def check_caches(tmp):
         arrays = {f"layers.{l}.{name}": rng.integers(0, 1 << 16, (1, H, T, d), np.uint16)
                   for l in range(L) for name, d in (("keys", dk), ("values", dv))}
         path = f"{tmp}/cache.safetensors"
-        with open(path, "wb") as f:
-            f.write(safetensors_bytes({k: ("F16", a)
-                                       for k, a in arrays.items()}))
+        write_bytes(path, safetensors_bytes({k: ("F16", a) for k, a in arrays.items()}))
         for rank in range(2):
-            r = kvtool("slice", "-f", "--from=transformers", f"--tp={rank}/2",
-                       "-o", f"{tmp}/out.safetensors", path)
-            if not tap.ok(r.code == 0, f"cache {seed}, rank {rank}", r):
+            r = runs(f"cache {seed}, rank {rank}", "slice", "-f", "--from=transformers",
+                     f"--tp={rank}/2", "-o", f"{tmp}/out.safetensors", path)
+            if r.code:
                 continue
             groups = groups_of(f"{tmp}/out.safetensors")
             part = slice(rank * H // 2, (rank + 1) * H // 2)
@@ -265,16 +251,4 @@ def check_caches(tmp):
             tap.ok(good, f"cache {seed}, rank {rank}: the heads of keys and of values")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_states(tmp)
-        check_sentences(tmp)
-        check_holes(tmp)
-        check_groups(tmp)
-        check_caches(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_states, check_sentences, check_holes, check_groups, check_caches)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_hints.py - what is said of an input agrees with it and changes nothing, or is refused
@@ -12,16 +12,12 @@ import concurrent.futures
 import json
 import os
 import re
-import sys
-
-sys.dont_write_bytecode = True
 
 import oracle
 import oracle_self
-from oracle import DATA, FULL, SHARE, Tap, kvtool
+from oracle import DATA, FULL, SHARE, kvtool, tap
 from oracle_self import Case
 
-tap = Tap()
 ALIASES = {"page-size": "block-size", "tokens-per-block": "block-size",
            "content": "content-size"}
 # What these formats leave to the user, or say of the model and not of its cache.
@@ -171,7 +167,6 @@ def sweep(case, options):
 
 
 def main():
-    oracle.need_program_and_data()
     options = input_options()
     sayable = [o for o in options if wrong(ALIASES.get(o, o), [])]
     tap.equal(sorted(set(options) - set(sayable)),
@@ -189,8 +184,6 @@ def main():
             read += bad is not None
             tap.ok(not bad, case.name, "\n".join(bad or []))
         tap.ok(read > 150 // SHARE, "most of them can be read", f"{read} of {len(cases)}")
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

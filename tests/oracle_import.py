@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_import.py - folders of engines' stores against writers and readers made
@@ -10,17 +10,16 @@ the same to a reader that knows the description alone.
 """
 import json
 import os
-import sys
 
 import numpy as np
 
 import oracle
+from oracle import complains, read_text, refused, runs, tap
 import store_trees as st
 
-tap = oracle.Tap()
 oracle.need_program_and_data()
-DUMP = oracle.Dump("s260k", f"{oracle.DATA}/s260k/paged_bs16/packed_nhd.bf16.json")
-LATENT = oracle.Dump("mla144", f"{oracle.DATA}/mla144/paged_bs16/mla_lbsc.bf16.json")
+DUMP = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
+LATENT = oracle.dump("mla144/paged_bs16/mla_lbsc.bf16")
 MODEL = "org/stories-260K"
 
 
@@ -37,11 +36,6 @@ def geometry(dump, layout, heads=None):
     if dump.latent:
         return out + [f"--content={dump.dims['D']}"]
     return out + [f"--heads={heads or dump.dims['H']}", f"--head-dim={dump.dims['D']}"]
-
-
-def says(run, code, *parts):
-    lines = run.err.splitlines()
-    return run.code == code and len(lines) == 1 and all(p in run.err for p in parts)
 
 
 def round_trip(name, folder, dump, args, form, work):
@@ -89,9 +83,9 @@ def hicache_ranks():
             st.write_hicache(folder, DUMP.cells[:, :, :, :, r:r + 1],
                              "hicache-page-first", MODEL, f"_{r}_4")
         said = geometry(DUMP, "hicache-page-first", 1) + ["--set=total-heads=4"]
-        run = oracle.kvtool("import", *said, "-o", work + "/x.h5", folder)
-        tap.ok(says(run, 3, "ranks '0_4' and '1_4'", "--set rank="),
-               "hicache: ranks in one folder are a conflict", run)
+        refused("hicache: ranks in one folder are a conflict", 3,
+                ("ranks '0_4' and '1_4'", "--set rank="), "import", *said, "-o",
+                work + "/x.h5", folder)
         for r in range(4):
             oracle.kvtool("import", "-q", "--no-sync", *said, f"--set=rank={r}_4", "-o",
                           f"{work}/r{r}.h5", folder)
@@ -121,8 +115,8 @@ def hicache_pools():
                          pool=".draft_swa")
         said = geometry(DUMP, "hicache-page-first")
         run = oracle.kvtool("describe", *said, folder)
-        tap.ok(says(run, 3, "pools 'kv' and 'draft_swa'") or
-               says(run, 3, "pools 'draft_swa' and 'kv'"),
+        tap.ok(complains(run, 3, "pools 'kv' and 'draft_swa'") or
+               complains(run, 3, "pools 'draft_swa' and 'kv'"),
                "hicache: pools in one folder are a conflict", run)
         tap.equal(digest(*said, "--set=pool=kv", folder), WANT[DUMP.model],
                   "hicache: the pool of keys and values")
@@ -155,9 +149,8 @@ def offload(name, layout, dump=DUMP, per_file=1, pad=0, later=False, names=None,
         said += ["--from=llmd"] if llmd else []
         if pad:
             step = st.ordered(dump.cells[:, :1, :1], order)
-            run = oracle.kvtool("describe", *said, root)
-            tap.ok(says(run, 3, "bytes, expected", "--set block-bytes"),
-                   f"offload {name}: not read in part", run)
+            refused(f"offload {name}: not read in part", 3,
+                    ("bytes, expected", "--set block-bytes"), "describe", *said, root)
             said += [f"--set=block-bytes={len(step) + pad}"]
             tap.equal(digest(*said, root), WANT[dump.model], f"offload {name}: digest")
             return
@@ -173,14 +166,12 @@ def offload_ranks():
             st.write_offload(root, config, DUMP.cells[:, :, :, :, 2 * r:2 * r + 2],
                              "SHKD", rank=r)
         said = ["--layout=nhd", "--heads=2", "--head-dim=8", "--set=total-heads=4"]
-        run = oracle.kvtool("describe", *said, root)
-        tap.ok(says(run, 3, "ranks '", "--set rank="),
-               "offload: ranks in one tree are a conflict", run)
+        refused("offload: ranks in one tree are a conflict", 3,
+                ("ranks '", "--set rank="), "describe", *said, root)
         base = os.path.join(root, st.offload_base(config))
         for r in range(2):
-            run = oracle.kvtool("import", "-q", "--no-sync", *said, "-o",
-                                f"{work}/{r}.h5", f"{base}_r{r}")
-            tap.ok(run.code == 0, f"offload: the folder of rank {r}", run)
+            runs(f"offload: the folder of rank {r}", "import", "-q", "--no-sync", *said,
+                 "-o", f"{work}/{r}.h5", f"{base}_r{r}")
         run = oracle.kvtool("merge", "-q", "--no-sync", "-o", work + "/all.h5",
                             work + "/0.h5", work + "/1.h5")
         tap.ok(run.code == 0 and digest(work + "/all.h5") == WANT[DUMP.model],
@@ -204,10 +195,9 @@ def offload_replicas():
         config = st.offload_config([(16, NAMES[:3])], tp=2)
         for r in range(2):
             st.write_offload(root, config, LATENT.cells, "SD", rank=r)
-            run = oracle.kvtool("import", "-q", "--no-sync", "--layout=mla",
-                                "--content=144", f"--set=rank={r}", "-o",
-                                f"{work}/{r}.h5", root)
-            tap.ok(run.code == 0, f"offload: rank {r} of latent content", run)
+            runs(f"offload: rank {r} of latent content", "import", "-q", "--no-sync",
+                 "--layout=mla", "--content=144", f"--set=rank={r}", "-o",
+                 f"{work}/{r}.h5", root)
         run = oracle.kvtool("merge", "-q", "--no-sync", "-o", work + "/all.h5",
                             work + "/0.h5", work + "/1.h5")
         tap.ok(run.code == 0 and digest(work + "/all.h5") == WANT[LATENT.model],
@@ -221,9 +211,9 @@ def offload_no_groups():
         config = dict(st.offload_config([(16, NAMES)], dtype="auto"),
                       kv_cache_groups=[])
         st.write_offload(root, config, DUMP.cells, "SHKD")
-        run = oracle.kvtool("describe", "--layout=nhd", "--heads=4", root)
-        tap.ok(says(run, 3, "give --dtype, --layers, --block-size, --head-dim"),
-               "offload: no groups, so layers are asked for", run)
+        refused("offload: no groups, so layers are asked for", 3,
+                "give --dtype, --layers, --block-size, --head-dim", "describe",
+                "--layout=nhd", "--heads=4", root)
         round_trip("offload without groups", root, DUMP,
                    geometry(DUMP, "nhd") + ["--layers=5"], "offload", work)
 
@@ -253,21 +243,19 @@ def offload_wrong():
         root = os.path.join(work, "in")
         config = st.offload_config([(16, NAMES)])
         st.write_offload(root, config, DUMP.cells, "SHKD")
-        run = oracle.kvtool("describe", root)
-        tap.ok(says(run, 3, "give --layout, --heads, --head-dim"),
-               "offload: the sentence lists what is missing", run)
+        refused("offload: the sentence lists what is missing", 3,
+                "give --layout, --heads, --head-dim", "describe", root)
         other = st.offload_config([(16, NAMES)], model="other/model")
         st.write_offload(root, other, DUMP.cells[:, :, :2], "SHKD")
         said = ["--layout=nhd", "--heads=4"]
-        run = oracle.kvtool("describe", *said, root)
-        tap.ok(says(run, 3, "caches '", "--set cache="),
-               "offload: two caches in one root", run)
+        refused("offload: two caches in one root", 3, ("caches '", "--set cache="),
+                "describe", *said, root)
         tap.equal(digest(*said, "--set=cache=" + st.offload_base(config), root),
                   WANT[DUMP.model], "offload: one cache of two")
         path = os.path.join(root, st.offload_base(config), "config.json")
         st.put(path, st.get(path).replace(b"16", b"32"))
-        run = oracle.kvtool("describe", *said, os.path.dirname(path))
-        tap.ok(says(run, 3, "its digest is"), "offload: a config that was changed", run)
+        refused("offload: a config that was changed", 3, "its digest is", "describe",
+                *said, os.path.dirname(path))
 
 
 # ---- TensorRT-LLM, FlexKV, KVBM -------------------------------------------------
@@ -284,13 +272,12 @@ def trtllm():
         said = [a for a in geometry(DUMP, "") if "layout" not in a]
         st.write_trtllm(work + "/in", DUMP.cells[:, :, :5], ids)
         st.write_trtllm(work + "/in", DUMP.cells[:, :, :5], ids, pool=1)
-        run = oracle.kvtool("describe", *said, work + "/in")
-        tap.ok(says(run, 3, "pools '", "--set pool="), "trtllm: two pools", run)
+        refused("trtllm: two pools", 3, ("pools '", "--set pool="), "describe", *said,
+                work + "/in")
         run = oracle.kvtool("convert", "-q", "--no-sync", *said, "--set=pool=1",
                             work + "/in", work + "/a.npy")
         want = DUMP.cells[:, :, np.argsort(ids)]
-        with open(work + "/a.json", encoding="ascii") as f:
-            side = f.read()
+        side = read_text(work + "/a.json")
         tap.ok(run.code == 0 and "200" in side and
                np.load(work + "/a.npy").tobytes() == st.ordered(want, "BLKHSD"),
                "trtllm: blocks by their ids", run)
@@ -318,15 +305,14 @@ def flexkv():
     with oracle.workdir() as work:
         st.write_flexkv(work, DUMP.cells, "LKBSHD", 2, 2)
         said = geometry(DUMP, "flexkv:LAYERFIRST") + ["--layers=5"]
-        run = oracle.kvtool("describe", *said, work)
-        tap.ok(says(run, 3, "2 devices; give --set round-robin"),
-               "flexkv: asks for round-robin", run)
-        run = oracle.kvtool("describe", *said, "--set=round-robin=1", work)
-        tap.ok(says(run, 3, "2 files on a device; give --set placement="),
-               "flexkv: asks for the placement", run)
+        refused("flexkv: asks for round-robin", 3, "2 devices; give --set round-robin",
+                "describe", *said, work)
+        refused("flexkv: asks for the placement", 3,
+                "2 files on a device; give --set placement=", "describe", *said,
+                "--set=round-robin=1", work)
         os.remove(work + "/disk1/flexkv_ssdcache_12ab_1_0.bin")
-        run = oracle.kvtool("describe", *said, "--set=round-robin=1", work)
-        tap.ok(says(run, 3, "has 3 files of 2 devices"), "flexkv: a file is missing", run)
+        refused("flexkv: a file is missing", 3, "has 3 files of 2 devices", "describe",
+                *said, "--set=round-robin=1", work)
 
 
 KVBM = {"OperationalNHD": "BLKSHD", "OperationalHND": "BLKHSD", "UniversalTP": "BHLKSD",
@@ -345,7 +331,7 @@ def kvbm_case(name, dump, kind, write, *more, want=None, **descriptor):
             tap.equal(digest(*args), WANT[dump.model], f"kvbm {name}")
         else:
             run = oracle.kvtool("describe", *args)
-            tap.ok(says(run, *want), f"kvbm {name}", run)
+            tap.ok(complains(run, want[0], want[1:]), f"kvbm {name}", run)
 
 
 def kvbm():
@@ -415,8 +401,6 @@ def main():
     trtllm()
     flexkv()
     kvbm()
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

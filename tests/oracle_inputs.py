@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_inputs.py - no output replaces what its own run reads
@@ -15,18 +15,15 @@ one sentence, and every file be there as it was.
 """
 import concurrent.futures
 import hashlib
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True
+from oracle import (DATA, KVTOOL, bail, need_program_and_data, read_bytes, read_json, tap,
+                    workdir, write_bytes, write_json)
 
-from oracle import DATA, KVTOOL, Tap, bail, need_program_and_data, workdir
-
-tap = Tap()
 SHIM = os.path.join(os.environ.get("KVT_BUILD", "build"), "fault_shim.so")
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 ENGINES = os.path.join(DATA, "..", "engines")
@@ -50,8 +47,7 @@ def run(*words, folder=None, env=None):
 
 
 def sanitized():
-    with open(KVTOOL, "rb") as f:
-        return re.search(rb"__[at]san_init", f.read()) is not None
+    return re.search(rb"__[at]san_init", read_bytes(KVTOOL)) is not None
 
 
 def lines(*words):
@@ -158,11 +154,9 @@ CASES = [Case(*c) for c in (
 
 def retitle(folder, name, file):
     """The manifest of in.npy as one of another file."""
-    with open(os.path.join(folder, "in.json"), encoding="utf-8") as f:
-        side = json.load(f)
+    side = read_json(os.path.join(folder, "in.json"))
     side["file"] = file
-    with open(os.path.join(folder, name), "w", encoding="utf-8") as f:
-        json.dump(side, f)
+    write_json(os.path.join(folder, name), side)
 
 
 def make_inputs(place):
@@ -208,8 +202,7 @@ def tree(folder):
             elif os.path.isdir(path):
                 what = "folder"
             else:
-                with open(path, "rb") as f:
-                    what = hashlib.md5(f.read()).hexdigest()
+                what = hashlib.md5(read_bytes(path)).hexdigest()
             found[os.path.relpath(path, folder)] = what
     return found
 
@@ -299,8 +292,7 @@ def try_case(inputs, parent, number, case):
         wrong.append(f"{case.words}: does not read {case.reads - read} of {read}")
     # what is not of the input is replaced as always
     if case.option != "write-manifest" and not case.folder:
-        with open(os.path.join(place, "fresh" + case.ending), "wb") as f:
-            f.write(b"old")
+        write_bytes(os.path.join(place, "fresh" + case.ending), b"old")
         p = case.run(place, "fresh" + case.ending)
         if p.returncode not in (0, 1) or tree(place)["fresh" + case.ending] == \
                 hashlib.md5(b"old").hexdigest():

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_keys.py - kvtool size never leaves a key aside that concerns a cache
@@ -9,17 +9,13 @@ walked one by one here.  What kvtool says must be that; where no rule knows what
 must be a refusal with the name of a key that the config has.  Keys without effect change
 nothing.
 """
-import json
 import os
 import random
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True
+from oracle import kvtool, tap, write_json
 
-from oracle import Tap, kvtool
-
-tap = Tap()
 rng = random.Random(29)
 RUNS = 600
 
@@ -186,8 +182,7 @@ def case():
 # ---- kvtool ----------------------------------------------------------------------
 
 def check(path, config, layers, family):
-    with open(path, "w", encoding="ascii") as f:
-        json.dump(config, f)
+    write_json(path, config)
     r = kvtool("size", "--json", "--tp=1", "--cache-dtype=auto", f"--as={family}", path)
     if r.code:
         named = any(key in r.err for key in [*config, "kv_lora_rank is missing",
@@ -197,7 +192,7 @@ def check(path, config, layers, family):
         return False, f"refused, or not by its name: {r}"
     if layers is None:
         return True, f"taken, but no rule knows it: {r.out[:300]}"
-    row = json.loads(r.out)["sizes"][0]
+    row = r.json["sizes"][0]
     full = sum(layer.nbytes() for layer in layers if not layer.window)
     window = sum(layer.nbytes() for layer in layers if layer.window)
     got = row["token_bytes"], row["window_token_bytes"]
