@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_layer_files.py - a folder with a file for each layer: every element is where numpy
@@ -7,17 +7,13 @@ has it, and files that are not the layers of one cache are refused by name
 import os
 import random
 import re
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import Tensor, npy_bytes, npz_bytes, safetensors_bytes, torch_bytes
-from oracle import Tap, kvtool
+from oracle import kvtool, read_bytes, tap, write_bytes
 
-tap = Tap()
 ENDINGS = ".npy", ".npz", ".pt", ".pth", ".safetensors"
 NAMES = ("layer_{}", "{}", "kv_layer{:02d}", "model.layers.{}.self_attn.attn", "rank0_layer_{}")
 
@@ -41,8 +37,7 @@ def contents(ending, named):
 def write(folder, files):
     os.makedirs(folder)
     for name, data in files.items():
-        with open(f"{folder}/{name}", "wb") as f:
-            f.write(data)
+        write_bytes(f"{folder}/{name}", data)
     return folder
 
 
@@ -52,8 +47,7 @@ def values(path, tmp, *options):
     run = kvtool("relayout", "--to=LBSHKD", "--format=raw", *options, path, raw)
     if run.code:
         return run.err
-    with open(raw, "rb") as f:
-        data = f.read()
+    data = read_bytes(raw)
     os.remove(raw)
     os.remove(raw + ".json")
     return data
@@ -154,15 +148,11 @@ def beside(tmp):
            got if isinstance(got, str) else "other bytes")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        cases(random.Random(11), tmp)
-        refused(tmp)
-        places(tmp)
-        beside(tmp)
-    tap.done()
+def main(tmp):
+    cases(random.Random(11), tmp)
+    refused(tmp)
+    places(tmp)
+    beside(tmp)
 
 
-if __name__ == "__main__":
-    main()
+oracle.run(main)

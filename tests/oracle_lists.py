@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_lists.py - every list of KEY=VALUE of the program, and what each makes of a fault
@@ -8,14 +8,10 @@ another, no value, no key, no number, a sign, a space, a unit.  All that is refu
 status 2, and a sentence of the same form.
 """
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import oracle
-from oracle import Tap, kvtool
+from oracle import kvtool, tap, write_text
 
-tap = Tap()
 NHD = f"{oracle.DATA}/s260k/paged_bs16/packed_nhd.bf16.npy"
 
 #: name: (arguments with %s for the list, what the sentence begins with, keys with a value
@@ -142,19 +138,16 @@ def check(name):
                        (one, other))
 
 
-def main():
-    with oracle.workdir() as folder:
-        before = os.getcwd()
-        os.chdir(folder)
-        with open("config.json", "w", encoding="ascii") as f:
-            f.write('{"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, '
-                    '"num_attention_heads": 4, "num_key_value_heads": 2, '
-                    '"torch_dtype": "float16"}')
-        for name in LISTS:
-            check(name)
-        os.chdir(before)
-    return tap.done()
+def main(folder):
+    before = os.getcwd()
+    os.chdir(folder)
+    write_text("config.json",
+               '{"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, '
+               '"num_attention_heads": 4, "num_key_value_heads": 2, '
+               '"torch_dtype": "float16"}')
+    for name in LISTS:
+        check(name)
+    os.chdir(before)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

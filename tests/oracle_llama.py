@@ -1,41 +1,19 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_llama.py - state files of llama.cpp have the digest of the cache they were
 made of, in every way that builds have written them
 """
-import json
 import random
 import struct
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import (BF16, F16, F32, Q4_0, Q8_0, Cells, ggsn_bytes, ggsq_bytes,
                            memory_bytes, recurrent_bytes, sequence_bytes, u32)
-from kvd1 import whole
-from oracle import Dump, Tap, kvtool
-
-tap = Tap()
-
-
-def source(model, name):
-    return Dump(model, f"{oracle.DATA}/{model}/paged_bs16/{name}.json")
-
-
-def write(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-    return path
-
-
-def by_request(path, *options):
-    r = kvtool("digest", "--scope=tokens", "--by=request", *options, path)
-    lines = [line.split()[0] for line in r.out.splitlines()]
-    return lines if r.code == 0 and lines else str(r)
+from kvd1 import by_request, whole
+from oracle import kvtool, refused, runs, tap, write_bytes
 
 
 def rows(a):
@@ -68,7 +46,7 @@ def stream(dump, requests, order=None, **how):
 
 def check_readings(tmp):
     """Every version, and whatever else a build may have done."""
-    dump = source("s260k", "packed_nhd.bf16")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     want = by_request(dump.path)
     all_of = list(enumerate(dump.tables))
     one = [stream(dump, all_of)]
@@ -96,7 +74,7 @@ def check_readings(tmp):
         "a sequence out of memory": sequence_bytes(memory_bytes(turned)),
     }
     for name, data in cases.items():
-        path = write(f"{tmp}/state.bin", data)
+        path = write_bytes(f"{tmp}/state.bin", data)
         tap.equal(by_request(path, "--heads=4"), want, name)
     tap.equal(by_request(path, "--head-dim=8", "--block-size=7"), want,
               "heads by their width, blocks of 7")
@@ -105,14 +83,14 @@ def check_readings(tmp):
 
 def check_transposed(tmp):
     """What is said of the layout is where the bytes are."""
-    dump = source("s260k", "packed_nhd.bf16")
-    path = write(f"{tmp}/state.bin", ggsn_bytes(memory_bytes(
-        [stream(dump, [(0, "A")], elem=2)])))
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
+    path = write_bytes(f"{tmp}/state.bin",
+                       ggsn_bytes(memory_bytes([stream(dump, [(0, "A")], elem=2)])))
     for kv, letter in enumerate("kv"):
         at = f"request=0,token=69,layer=3,head=2,kv={letter},dim=4"
         r = kvtool("where", "--json", f"--at={at}", "--heads=4", path)
         want = int(dump.tokens(dump.cells, "A")[kv, 3, 69, 2, 4])
-        offset = json.loads(r.out)["matches"][0]["offset"] if r.code == 0 else -2
+        offset = r.json["matches"][0]["offset"] if r.code == 0 else -2
         with open(path, "rb") as f:
             f.seek(max(offset, 0))
             got = int.from_bytes(f.read(2), "little")
@@ -125,9 +103,9 @@ def check_transposed(tmp):
 
 
 def check_latent(tmp):
-    dump = source("mla144", "mla_lbsc.bf16")
-    path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(
-        [stream(dump, list(enumerate(dump.tables)))])))
+    dump = oracle.dump("mla144/paged_bs16/mla_lbsc.bf16")
+    held = stream(dump, list(enumerate(dump.tables)))
+    path = write_bytes(f"{tmp}/state.bin", ggsq_bytes(memory_bytes([held])))
     tap.equal(by_request(path), by_request(dump.path), "latent rows, no values")
 
 
@@ -141,10 +119,8 @@ def snapshot_of(path, tmp, *options):
     r = kvtool("convert", "-f", *options, path, f"{tmp}/out.safetensors")
     if r.code:
         return None, r
-    with open(f"{tmp}/out.safetensors", "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-    tensors = oracle.safetensors_tensors(f"{tmp}/out.safetensors")
-    return (json.loads(header["__metadata__"]["kvtool"]), tensors), r
+    out = f"{tmp}/out.safetensors"
+    return (oracle.manifest_in(out), oracle.safetensors_tensors(out)), r
 
 
 def check_window(tmp):
@@ -155,7 +131,7 @@ def check_window(tmp):
     cells = [(t, [0]) for t in range(T)]
     memory = b"".join(memory_bytes([Cells(c, rows(k), rows(v), (F16, F16))])
                       for c, (k, v) in ((cells, full), (cells[-W:], some)))
-    path = write(f"{tmp}/state.bin", ggsn_bytes(memory))
+    path = write_bytes(f"{tmp}/state.bin", ggsn_bytes(memory))
     found, r = snapshot_of(path, tmp, "--heads=2")
     if not tap.ok(found, "two caches are two groups", r):
         return
@@ -173,14 +149,12 @@ def check_window(tmp):
         got = a[:, :, table[t // 16], t % 16]                # L K T H D
         want = np.stack(arrays, axis=1).reshape(got.shape)
         tap.ok(np.array_equal(got, want), f"rows of {name} ({order})")
-    r = kvtool("fsck", "--heads=2", path)
-    tap.ok(r.code == 0, "fsck finds nothing", r)
+    runs("fsck finds nothing", "fsck", "--heads=2", path)
     r = kvtool("convert", "-f", "--heads=2", f"--set=window={W}", path, f"{tmp}/out.h5")
     d = kvtool("describe", "--json", f"{tmp}/out.h5")
-    tap.equal(json.loads(d.out)["groups"][1].get("window"), W, "but one may be said")
-    r = kvtool("describe", "--heads=2", f"--set=window={W + 1}", path)
-    tap.ok(r.code == 3 and f"needs token {T - W - 1}" in r.err,
-           "none that needs more than there is", r)
+    tap.equal(d.json["groups"][1].get("window"), W, "but one may be said")
+    refused("none that needs more than there is", 3, f"needs token {T - W - 1}",
+            "describe", "--heads=2", f"--set=window={W + 1}", path)
 
 
 def check_uneven(tmp):
@@ -191,9 +165,10 @@ def check_uneven(tmp):
         for turned in (0, 2):
             k = [made_up((1, T, h * D), 10 + l) for l, h in enumerate(heads)]
             v = [made_up((1, T, h * D), 50 + l) for l, h in enumerate(heads)]
-            path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(
-                [Cells(cells, *([rows(a)[0] for a in half] for half in (k, v)), (F16, F16),
-                       elem=turned)]), version=3))
+            held = Cells(cells, *([rows(a)[0] for a in half] for half in (k, v)),
+                         (F16, F16), elem=turned)
+            path = write_bytes(f"{tmp}/state.bin",
+                               ggsq_bytes(memory_bytes([held]), version=3))
             name = f"heads {heads}" + ", transposed" * (turned > 0)
             found, r = snapshot_of(path, tmp, f"--head-dim={D}", f"--block-size={T}")
             if not tap.ok(found, f"{name}: is read", r):
@@ -212,16 +187,15 @@ def check_uneven(tmp):
                 one = oracle.safetensors_tensors(f"{tmp}/one.safetensors")
                 want = np.stack([[k[l][0], v[l][0]] for l in mine])
                 tap.ok(one[g["id"]][2] == want.tobytes(), f"{name}: {h} heads", r)
-            r = kvtool("fsck", f"--head-dim={D}", path)
-            tap.ok(r.code == 0 and "clean" in r.out, f"{name}: nothing is strange", r)
-            r = kvtool("describe", "--heads=2", path)
-            tap.ok(r.code == 3 and "may be true of some only" in r.err,
-                   f"{name}: one number of heads", r)
+            runs(f"{name}: nothing is strange", "fsck", f"--head-dim={D}", path,
+                 says="clean")
+            refused(f"{name}: one number of heads", 3, "may be true of some only",
+                    "describe", "--heads=2", path)
     k = [made_up((1, T, h * D), 10 + l) for l, h in enumerate(range(1, 29))]
-    path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(
-        [Cells(cells, *([rows(a)[0] for a in k] for _ in "kv"), (F16, F16))]), version=3))
-    r = kvtool("describe", f"--head-dim={D}", path)
-    tap.ok(r.code == 4 and "layers of more kinds" in r.err, "too many kinds of layers", r)
+    held = Cells(cells, *([rows(a)[0] for a in k] for _ in "kv"), (F16, F16))
+    path = write_bytes(f"{tmp}/state.bin", ggsq_bytes(memory_bytes([held]), version=3))
+    refused("too many kinds of layers", 4, "layers of more kinds", "describe",
+            f"--head-dim={D}", path)
 
 
 def check_quantised(tmp):
@@ -229,39 +203,33 @@ def check_quantised(tmp):
     L, T, H, n = 2, 32, 2, 68
     k, v = (made_up((L, T, H * n // 2), s).view(np.uint8) for s in (7, 8))
     cells = [(t, [0]) for t in range(T)]
-    path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(
-        [Cells(cells, rows(k), rows(v), (Q8_0, Q8_0))])))
+    held = Cells(cells, rows(k), rows(v), (Q8_0, Q8_0))
+    path = write_bytes(f"{tmp}/state.bin", ggsq_bytes(memory_bytes([held])))
     plain = np.stack([k, v]).reshape(2, L, 2, 16, H, n).transpose(1, 2, 3, 4, 0, 5)
-    write(f"{tmp}/plain.bin", np.ascontiguousarray(plain).tobytes())
+    write_bytes(f"{tmp}/plain.bin", np.ascontiguousarray(plain).tobytes())
     same = whole(f"{tmp}/plain.bin", "--layout=nhd", "--dtype=uint8", "--layers=2",
                  "--blocks=2", "--block-size=16", "--heads=2", f"--head-dim={n}")
     tap.equal(whole(path, "--heads=2")[1], same[1], "quantised rows are bytes")
-    r = kvtool("describe", "--heads=4", path)
-    tap.ok(r.code == 0 and "q8_0" in r.out, "a head is a block", r)
-    r = kvtool("relayout", "-f", "--verify", "--heads=2", "--to=hnd", "-o",
-               f"{tmp}/out.h5", path)
-    tap.ok(r.code == 0, "quantised rows move", r)
-    r = kvtool("relayout", "-f", "--heads=2", "--to=L B K H D S", "-o", f"{tmp}/out.h5",
-               path)
-    tap.ok(r.code == 4 and "contiguous" in r.err, "but not apart", r)
-    latent = write(f"{tmp}/latent.bin", ggsq_bytes(memory_bytes(
-        [Cells(cells, rows(k), None, (Q8_0, Q8_0))])))
-    r = kvtool("fsck", latent)
-    tap.ok(r.code == 0, "quantised latent rows", r)
-    r = kvtool("describe", "--heads=8", path)
-    tap.ok(r.code == 0 and "q8_0/16" in r.out and "S 16 x D 136" in r.out,
-           "heads that would tear blocks apart stay one row", r)
+    runs("a head is a block", "describe", "--heads=4", path, says="q8_0")
+    runs("quantised rows move", "relayout", "-f", "--verify", "--heads=2", "--to=hnd",
+         "-o", f"{tmp}/out.h5", path)
+    refused("but not apart", 4, "contiguous", "relayout", "-f", "--heads=2",
+            "--to=L B K H D S", "-o", f"{tmp}/out.h5", path)
+    held = Cells(cells, rows(k), None, (Q8_0, Q8_0))
+    latent = write_bytes(f"{tmp}/latent.bin", ggsq_bytes(memory_bytes([held])))
+    runs("quantised latent rows", "fsck", latent)
+    runs("heads that would tear blocks apart stay one row", "describe", "--heads=8", path,
+         says=("q8_0/16", "S 16 x D 136"))
     for fact, code, says in (("none", 0, "q8_0/plain"), ("hadamard", 0, "q8_0/k64/v64"),
                              ("k", 0, "q8_0/k64"), ("v64", 0, "q8_0/v64"),
                              ("k512/v64", 3, "rotated by 512"), ("k3", 2, "expected none")):
         r = kvtool("describe", "--heads=2", f"--set=rotation={fact}", path)
         tap.ok(r.code == code and says in r.out + r.err, f"rotation={fact}", r)
-    r = kvtool("fsck", "--heads=2", path)
-    tap.ok(r.code == 0 and "warning: content.rotation" in r.out, "fsck cannot tell", r)
+    runs("fsck cannot tell", "fsck", "--heads=2", path, says="warning: content.rotation")
 
     values = made_up((L, T, 64), 9)
-    path = write(f"{tmp}/state.bin", ggsq_bytes(memory_bytes(
-        [Cells(cells, rows(k), rows(values), (Q8_0, F16))])))
+    held = Cells(cells, rows(k), rows(values), (Q8_0, F16))
+    path = write_bytes(f"{tmp}/state.bin", ggsq_bytes(memory_bytes([held])))
     found, r = snapshot_of(path, tmp, "--heads=2")
     if tap.ok(found, "keys and values of different types", r):
         manifest, tensors = found
@@ -312,7 +280,8 @@ def check_rotation(tmp):
     plain, coded = f"{tmp}/plain.bin", f"{tmp}/coded.bin"
 
     def put(path, k, v, types):
-        write(path, ggsq_bytes(memory_bytes([Cells(cells, rows(k), rows(v), types)]),
+        write_bytes(path,
+                    ggsq_bytes(memory_bytes([Cells(cells, rows(k), rows(v), types)]),
                                version=3))
 
     for dim in (32, 64, 96, 128, 192, 256):
@@ -328,14 +297,13 @@ def check_rotation(tmp):
                            plain, coded)
                 want = {"keys": (True, turn[0]), "values": (True, turn[1])} \
                     if dim % 64 == 0 else {}
-                tap.ok(r.code == 0 and slots_of(json.loads(r.out)) == want,
-                       f"{name}: found", r)
+                tap.ok(r.code == 0 and slots_of(r.json) == want, f"{name}: found", r)
                 told = "/".join(f"{h}{n}" for h, n in zip("kv", turn) if n > 1) or "none"
                 r = kvtool("convert", "-f", "-q", "--decode=float64", f"--set=rotation={told}",
                            f"--head-dim={dim}", coded, f"{tmp}/told.safetensors")
                 s = kvtool("diff", "--json", "--exact", f"--head-dim={dim}",
                            f"{tmp}/told.safetensors", coded)
-                tap.ok(r.code == 0 and s.code == 0 and slots_of(json.loads(s.out)) == want,
+                tap.ok(r.code == 0 and s.code == 0 and slots_of(s.json) == want,
                        f"{name}: told is what is found, to the bit", s)
         # one half alone is quantised
         for half in range(2):
@@ -345,8 +313,8 @@ def check_rotation(tmp):
             r = kvtool("diff", "--json", "--tolerance=auto", f"--head-dim={dim}", plain,
                        coded)
             want = {("keys", "values")[half]: (True, own[half])} if dim % 64 == 0 else {}
-            tap.ok(r.code == 0 and slots_of(json.loads(r.out)) == want,
-                   f"{dim}: {'kv'[half]} alone", r)
+            tap.ok(r.code == 0 and slots_of(r.json) == want, f"{dim}: {'kv'[half]} alone",
+                   r)
             r = kvtool("fsck", f"--head-dim={dim}", coded)
             tap.equal((r.code, r.out.count("content.rotation")), (0, int(dim % 64 == 0)),
                       f"{dim}: fsck warns where it cannot tell")
@@ -361,24 +329,22 @@ def check_rotation(tmp):
         r = kvtool("diff", "--tolerance=auto", f"--head-dim={dim}",
                    f"--b=set=rotation={fact}", plain, coded)
         tap.ok(r.code == code and says in r.out + r.err, f"rotation={fact}", r)
-    r = kvtool("describe", f"--head-dim={dim}", "--set=rotation=none", plain)
-    tap.ok(r.code == 2 and "neither keys nor values are quantised" in r.err,
-           "of float32 nothing is rotated", r)
+    refused("of float32 nothing is rotated", 2, "neither keys nor values are quantised",
+            "describe", f"--head-dim={dim}", "--set=rotation=none", plain)
     other = [rng.standard_normal((L, T, H * dim)) for _ in range(2)]
     put(coded, *(blocks(a, 8) for a in other), (Q8_0, Q8_0))
     r = kvtool("diff", "--tolerance=auto", f"--head-dim={dim}", plain, coded)
     tap.ok(r.code == 1 and r.out.count("none found, taken as stored") == 2,
            "other numbers: no basis is found, and that is said", r)
     put(plain, *(blocks(a, 4) for a in other), (Q4_0, Q4_0))
-    r = kvtool("diff", "--tolerance=auto", f"--head-dim={dim}", plain, coded)
-    tap.ok(r.code == 3 and "is not said" in r.err, "neither side says it", r)
-    r = kvtool("diff", "--tolerance=rel-l2=.2", f"--head-dim={dim}",
-               "--set=rotation=hadamard", plain, coded)
-    tap.ok(r.code == 0 and "rotated hadamard in A, hadamard in B" in r.out,
-           "told of both", r)
+    refused("neither side says it", 3, "is not said", "diff", "--tolerance=auto",
+            f"--head-dim={dim}", plain, coded)
+    runs("told of both", "diff", "--tolerance=rel-l2=.2", f"--head-dim={dim}",
+         "--set=rotation=hadamard", plain, coded,
+         says="rotated hadamard in A, hadamard in B")
     # builds that wrote outputs are older than rotation
-    write(coded, ggsn_bytes(memory_bytes([Cells(cells, *(rows(blocks(a, 8)) for a in other),
-                                                (Q8_0, Q8_0))]), outputs=1))
+    held = Cells(cells, *(rows(blocks(a, 8)) for a in other), (Q8_0, Q8_0))
+    write_bytes(coded, ggsn_bytes(memory_bytes([held]), outputs=1))
     r = kvtool("describe", f"--head-dim={dim}", coded)
     s = kvtool("describe", f"--head-dim={dim}", "--set=rotation=k64", coded)
     tap.ok("q8_0/plain" in r.out and "q8_0/k64" in s.out, "outputs tell, unless told", r)
@@ -391,16 +357,14 @@ def check_rotation(tmp):
     s = kvtool("diff", "--tolerance=rel-l2=.01", "--heads=4", plain, f"{tmp}/rows.h5")
     tap.ok(r.code == 0 and s.code == 0 and "4 heads x 160" in s.out,
            "heads that cut blocks are told apart as numbers", s)
-    r = kvtool("diff", "--tolerance=auto", "--heads=4", plain, coded)
-    tap.ok(r.code == 3 and "convert --decode=float32 of B" in r.err, "how, is said", r)
+    refused("how, is said", 3, "convert --decode=float32 of B", "diff",
+            "--tolerance=auto", "--heads=4", plain, coded)
     for args in (["--heads=0:1"], ["--tp-size=2", "--tp-rank=1"]):
-        r = kvtool("slice", "-f", "--head-dim=80", *args, "-o",
-                   f"{tmp}/part.h5", coded)
-        tap.ok(r.code == 4 and "4 heads are one row" in r.err, f"{args[0]}: not divided", r)
+        refused(f"{args[0]}: not divided", 4, "4 heads are one row", "slice", "-f",
+                "--head-dim=80", *args, "-o", f"{tmp}/part.h5", coded)
     put(coded, blocks(x[0], 8), x[1].astype("<f2").view(np.uint8), (Q8_0, F16))
     for args in (["fsck"], ["digest"], ["describe", "--stats"]):
-        r = kvtool(*args, "--heads=4", coded)
-        tap.ok(r.code == 0, f"keys in rows, values by head: {args[0]}", r)
+        runs(f"keys in rows, values by head: {args[0]}", *args, "--heads=4", coded)
 
 
 def check_states(tmp):
@@ -414,7 +378,7 @@ def check_states(tmp):
     memory = memory_bytes([Cells(cells, rows(k), rows(v), (F16, F16))])
     for what, data, options in (("alone", states, ()),
                                 ("beside a cache", memory + states, ("--heads=2",))):
-        path = write(f"{tmp}/state.bin", ggsn_bytes(data, version=10))
+        path = write_bytes(f"{tmp}/state.bin", ggsn_bytes(data, version=10))
         found, why = snapshot_of(path, tmp, *options)
         if not tap.ok(found, f"states {what}", why):
             continue
@@ -429,8 +393,9 @@ def check_states(tmp):
                   ({"3": [1 + null], "7": [null]}, {"3": 5, "7": T}),
                   f"states {what}: requests")
     none = np.zeros((L, 2, 0), np.float32)
-    path = write(f"{tmp}/state.bin", ggsn_bytes(recurrent_bytes(
-        [(19, [7]), (4, [3])], r, none), version=10))
+    path = write_bytes(f"{tmp}/state.bin",
+                       ggsn_bytes(recurrent_bytes([(19, [7]), (4, [3])], r, none),
+                                  version=10))
     q = kvtool("fsck", path)
     d = kvtool("describe", path)
     tap.ok(q.code == 0 and d.out.count("opaque") == 1,
@@ -438,13 +403,13 @@ def check_states(tmp):
 
 
 def check_tokens(tmp):
-    dump = source("s260k", "packed_nhd.bf16")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     memory = memory_bytes([stream(dump, [(0, "C")])])
     n = dump.ntokens["C"]
     for what, tokens, known in (("ids", range(n), True), ("too few", range(n - 1), False),
                                 ("too many", range(n + 1), False),
                                 ("a blob", [0x31415926 + i for i in range(n)], False)):
-        path = write(f"{tmp}/state.bin", ggsq_bytes(memory, tokens=list(tokens)))
+        path = write_bytes(f"{tmp}/state.bin", ggsq_bytes(memory, tokens=list(tokens)))
         found, r = snapshot_of(path, tmp, "--heads=4")
         ids = found and found[0].get("token_ids", {}).get("0")
         tap.ok(found and bool(ids) == known and (not known or ids == list(tokens)),
@@ -478,16 +443,15 @@ def check_refusals(tmp):
             ("nothing", state(b""), 3, "fits the length"),
             ("a byte more", state(memory_bytes([good]) + b"x"), 3,
              "may end at byte 313, but the file has 314 bytes")):
-        path = write(f"{tmp}/state.bin", data)
+        path = write_bytes(f"{tmp}/state.bin", data)
         r = kvtool("describe", "--heads=2", path)
         tap.ok(r.code == status and part in r.err and r.err.count("\n") == 1,
                f"refused: {what}", r)
-    path = write(f"{tmp}/state.bin", state(memory_bytes([good])))
+    path = write_bytes(f"{tmp}/state.bin", state(memory_bytes([good])))
     for options, status, part in (((), 3, "--heads"), (("--heads=3",), 3, "--heads is 3, but tokens have 8"),
                                   (("--heads=2", "--head-dim=5"), 3, "5"),
                                   (("--heads=2", "--layout=nhd"), 3, "--layout")):
-        r = kvtool("describe", *options, path)
-        tap.ok(r.code == status and part in r.err, f"options {options}", r)
+        refused(f"options {options}", status, part, "describe", *options, path)
 
 
 # ---- what is whole of a file, and whose it is ---------------------------------
@@ -508,16 +472,16 @@ def check_wholeness(tmp):
     cells = [(t, [0]) for t in range(T)]
     cache = Cells(cells, rows(k), rows(v), (F16, F16))
     good = ggsq_bytes(memory_bytes([cache]), version=3, tokens=range(T))
-    path = write(f"{tmp}/state.bin", good)
+    path = write_bytes(f"{tmp}/state.bin", good)
     want = by_request(path, "--heads=2")
 
     # a program's own copy of what ggsn has behind the tokens
     for version, how in ((9, {"outputs": 2}), (9, {}), (10, {})):
         whole_state = ggsn_bytes(memory_bytes([cache], version == 10 or not how),
                                  version=version, **how)[12:]
-        write(path, whole_state)
+        write_bytes(path, whole_state)
         r = kvtool("describe", "--json", "--heads=2", path)
-        out = json.loads(r.out) if r.code == 0 else {}
+        out = r.json if r.code == 0 else {}
         tap.ok(by_request(path, "--heads=2") == want and out["model"] == "llama" and
                out["source_format"] == "llama.cpp state 0",
                f"llama_state_get_data(), as of version {version} {how}", r)
@@ -526,7 +490,7 @@ def check_wholeness(tmp):
     row, start = 32 * T, len(good) - 2 * L * (12 + 32 * T)
     cells_at = 12 + 4 * T + 8
     for n in range(0, len(good), 5):
-        write(path, good[:n])
+        write_bytes(path, good[:n])
         r = kvtool("describe", "--heads=2", path)
         layer, left = divmod(n - start, 12 + row)
         says = "is empty" if not n else "no format" if n < 8 else ""
@@ -547,25 +511,26 @@ def check_wholeness(tmp):
                           f"{2 * len(good)} bytes"),
             (good + bytes(7), f"may end at byte {len(good)}, but the file has "
                               f"{len(good) + 7} bytes")):
-        write(path, data)
-        r = kvtool("describe", "--heads=2", path)
-        tap.ok(r.code == 3 and says in r.err, says, r)
+        write_bytes(path, data)
+        refused(says, 3, says, "describe", "--heads=2", path)
     hollow = u32(0xaf143cd8, 0) + memory_bytes([cache])
     end = len(hollow) - 2 * L * (12 + row)
     parts = [hollow[end + i * (12 + row):][:12] for i in range(2 * L)]
-    write(path, hollow[:end] + b"".join(parts))
-    r = kvtool("describe", "--heads=2", path)
-    tap.ok(r.code == 3 and "LLAMA_STATE_SEQ_FLAGS_ON_DEVICE" in r.err,
-           "rows that stayed on a device", r)
-    write(path, u32(0xaf143cd8, 0) + recurrent_bytes([(8, [])], *(
-        np.ones((2, 1, 5), np.float32) for _ in "rs")))
+    write_bytes(path, hollow[:end] + b"".join(parts))
+    refused("rows that stayed on a device", 3, "LLAMA_STATE_SEQ_FLAGS_ON_DEVICE",
+            "describe", "--heads=2", path)
+    write_bytes(path,
+                u32(0xaf143cd8, 0) +
+                recurrent_bytes([(8, [])],
+                                *(np.ones((2, 1, 5), np.float32) for _ in "rs")))
     r = kvtool("describe", path)
     tap.ok(r.code == 0 and "states alone: of a recurrent model, or a part" in r.out and
            r.out.count("after token 8 of request 0; nothing earlier can be restored") == 2,
            "states alone, and of which token", r)
     late = [(t + 20, [0]) for t in range(T)]
-    write(path, u32(0xaf143cd8, 0) + memory_bytes(
-        [Cells(late, rows(k), rows(v), (F16, F16))]))
+    write_bytes(path,
+                u32(0xaf143cd8, 0) +
+                memory_bytes([Cells(late, rows(k), rows(v), (F16, F16))]))
     r = kvtool("describe", "--heads=2", path)
     s = kvtool("describe", "--heads=2", "--set=window=9", path)
     tap.ok("or without its first 20 tokens" in r.out and "window alone" not in s.out,
@@ -586,32 +551,14 @@ def check_forks(tmp):
             ("3, without values", ik_bytes(k, v, [0], values=2)),
             ("3, of windows", u32(0x67677371, 3, 0, 0x53574143) + bytes(64)),
             ("4, since 2026-07", ik_bytes(k, v, [0, 0], version=4))):
-        path = write(f"{tmp}/state.bin", data)
-        r = kvtool("describe", "--heads=2", path)
-        tap.ok(r.code == 4 and "ik_llama.cpp" in r.err, f"ik_llama.cpp: {what}", r)
+        path = write_bytes(f"{tmp}/state.bin", data)
+        refused(f"ik_llama.cpp: {what}", 4, "ik_llama.cpp", "describe", "--heads=2", path)
     # its older layout is that of llama.cpp
-    path = write(f"{tmp}/state.bin", ik_bytes(k, v, [], version=2))
-    r = kvtool("describe", "--heads=2", path)
-    tap.ok(r.code == 0 and "7 tokens" in r.out, "version 2 of both is one layout", r)
+    path = write_bytes(f"{tmp}/state.bin", ik_bytes(k, v, [], version=2))
+    runs("version 2 of both is one layout", "describe", "--heads=2", path,
+         says="7 tokens")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_readings(tmp)
-        check_transposed(tmp)
-        check_latent(tmp)
-        check_window(tmp)
-        check_uneven(tmp)
-        check_quantised(tmp)
-        check_rotation(tmp)
-        check_states(tmp)
-        check_tokens(tmp)
-        check_refusals(tmp)
-        check_wholeness(tmp)
-        check_forks(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_readings, check_transposed, check_latent, check_window, check_uneven,
+           check_quantised, check_rotation, check_states, check_tokens, check_refusals,
+           check_wholeness, check_forks)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_llama_engine.py - states that llama.cpp wrote, and made ones of the same
@@ -6,22 +6,18 @@ kinds, are read cell by cell: what a reader of this file's own finds there, and 
 arrays that were taken from the engine's memory, are what kvtool hands on
 """
 import glob
-import json
 import os
 import random
 import struct
 import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import (F16, F32, Q8_0, Cells, ggsn_bytes, ggsq_bytes, memory_bytes,
                            recurrent_bytes, sequence_bytes)
-from oracle import Tap, kvtool
+from oracle import kvtool, read_bytes, refused, tap, write_bytes
 
-tap = Tap()
 ENGINES = f"{os.path.dirname(oracle.DATA)}/engines"
 GGSN, GGSQ, SEQUENCE = 0x6767736e, 0x67677371, 0xaf143cd8
 
@@ -156,15 +152,10 @@ class Read:
         self.good = self.r.code == 0
         if not self.good:
             return
-        with open(out, "rb") as f:
-            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-        self.m = json.loads(header["__metadata__"]["kvtool"])
-        tensors = oracle.safetensors_tensors(out)
-        groups = self.m.get("groups") or [self.m]
-        self.group = {g.get("id", "g0"): g for g in groups}
+        self.m, groups = oracle.written_groups(out)
+        self.group = {name: g for name, (g, _) in groups.items()}
         self.bytes = {}
-        for name, g in self.group.items():
-            raw = tensors[name if name in tensors else next(iter(tensors))][2]
+        for name, (g, (_, _, raw)) in groups.items():
             n = g.get("sizes") or self.m["sizes"]
             blocks = n["num_blocks"]
             if name in ("r", "s"):
@@ -359,8 +350,7 @@ def check_samples(tmp, top):
             name = os.path.basename(path)
             if ".empty" in name:
                 continue
-            with open(path, "rb") as f:
-                state = state_of(folder, name, f.read())
+            state = state_of(folder, name, read_bytes(path))
             what = f"{folder}/{name}"
             base = path.rsplit(".", 1)[0]
             if base[-3:-1] == ".s":
@@ -375,7 +365,7 @@ def check_empty():
     r = kvtool("describe", files[0])
     tap.ok(r.code == 0 and "holds     nothing" in r.out, "an empty state is described", r)
     r = kvtool("describe", "--json", files[0])
-    tap.ok(r.code == 0 and json.loads(r.out)["groups"] == [], "also as JSON", r)
+    tap.ok(r.code == 0 and r.json["groups"] == [], "also as JSON", r)
     for path in files:
         r = kvtool("digest", path)
         zero = "kvd1:tokens:" + 32 * "0"
@@ -384,24 +374,24 @@ def check_empty():
             r = kvtool("diff", path, other)
             tap.ok(r.code == 0 and r.out == "equal: both are empty\n", "equal to another",
                    r)
-    r = kvtool("diff", "--heads=4", files[0], f"{ENGINES}/{NEW}/s260k.hole.ggsn")
-    tap.ok(r.code == 3 and "A is empty" in r.err, "but not to one that is not", r)
-    r = kvtool("slice", "-o", "/dev/null/x.h5", files[0])
-    tap.ok(r.code == 3 and "empty state" in r.err, "nothing can be taken from it", r)
+    refused("but not to one that is not", 3, "A is empty", "diff", "--heads=4", files[0],
+            f"{ENGINES}/{NEW}/s260k.hole.ggsn")
+    refused("nothing can be taken from it", 3, "empty state", "slice", "-o",
+            "/dev/null/x.h5", files[0])
 
 
 def check_ambiguous():
     for name in "mamba.ggsq", "mamba.seq":
         path = f"{ENGINES}/{OLD}/{name}"
-        r = kvtool("describe", "--from=llama.cpp", path)
-        tap.ok(r.code == 3 and "--set memory=attention or memory=recurrent" in r.err,
-               f"{name} may be two things, and the option is named", r)
-    r = kvtool("describe", "--set", "memory=hybrid", f"{ENGINES}/{OLD}/mamba.ggsq")
-    tap.ok(r.code == 3 and "memory=hybrid" in r.err, "it is no third", r)
-    r = kvtool("describe", f"{ENGINES}/{OLD}/mamba.seq")
-    tap.ok(r.code == 3, "bytes without a beginning are taken for nothing", r)
-    r = kvtool("describe", "--set", "memory=x", f"{ENGINES}/{OLD}/mamba.ggsq")
-    tap.ok(r.code == 2 and "attention, recurrent or hybrid" in r.err, "a bad fact", r)
+        refused(f"{name} may be two things, and the option is named", 3,
+                "--set memory=attention or memory=recurrent", "describe",
+                "--from=llama.cpp", path)
+    refused("it is no third", 3, "memory=hybrid", "describe", "--set", "memory=hybrid",
+            f"{ENGINES}/{OLD}/mamba.ggsq")
+    refused("bytes without a beginning are taken for nothing", 3, "", "describe",
+            f"{ENGINES}/{OLD}/mamba.seq")
+    refused("a bad fact", 2, "attention, recurrent or hybrid", "describe", "--set",
+            "memory=x", f"{ENGINES}/{OLD}/mamba.ggsq")
 
 
 def check_recurrent(tmp):
@@ -409,14 +399,12 @@ def check_recurrent(tmp):
     for folder, name in ((NEW, "lfm2.fa0_u0.s0.ggsq"), (NEW, "mamba.fa0_u0.s1.ggsq"),
                          (OLD, "lfm2.ggsq"), (NEW, "jamba.fa0_u0.ggsn")):
         path, options = f"{ENGINES}/{folder}/{name}", options_of(folder, name)
-        with open(path, "rb") as f:
-            data = bytearray(f.read())
+        data = bytearray(read_bytes(path))
         state = state_of(folder, name, bytes(data))
         last = sorted(state.states)[-1]
         row = state.states[last][3][-1] or state.states[last][2][-1]
         data[data.rindex(row) + 3] ^= 1
-        with open(f"{tmp}/flipped.bin", "wb") as f:
-            f.write(data)
+        write_bytes(f"{tmp}/flipped.bin", data)
         lines = [[line.split("  ")[0] for line in kvtool(
             "digest", "--by=request", *options, p).out.splitlines()]
             for p in (path, f"{tmp}/flipped.bin")]
@@ -430,7 +418,7 @@ def check_recurrent(tmp):
         kvtool("convert", "-q", "-f", *options, path, f"{tmp}/whole.h5")
         r = kvtool("slice", "-q", "-f", f"--request={q}", "-o", f"{tmp}/slice.h5",
                    f"{tmp}/whole.h5")
-        d = json.loads(kvtool("describe", "--json", f"{tmp}/slice.h5").out)
+        d = kvtool("describe", "--json", f"{tmp}/slice.h5").json
         names = [g["id"] for g in d["groups"]]
         tap.ok(r.code == 0 and ("s" in names or "r" in names),
                f"{name}: a slice of the request keeps its state", f"{r} {names}")
@@ -442,7 +430,7 @@ def check_holes(tmp):
     r = kvtool("describe", "--heads=4", path)
     tap.ok("60 tokens in 4 blocks" in r.out and
            "12 missing in g0: tokens 8 to 19" in r.out, "describe shows a hole", r)
-    d = json.loads(kvtool("describe", "--json", "--heads=4", path).out)
+    d = kvtool("describe", "--json", "--heads=4", path).json
     tap.equal(d["requests"][0]["holes"], [{"group": "g0", "begin": 8, "end": 20}],
               "also as JSON")
     want = kvtool("digest", "--scope=tokens", "--heads=4", path).out.split()[0]
@@ -459,30 +447,28 @@ def check_holes(tmp):
            .split()[0] == want, "blocks of 4 keep it", r)
     r = kvtool("slice", "-q", "-f", "--tokens=4:12", "-o", f"{tmp}/part.h5",
                f"{tmp}/hole.h5")
-    d = json.loads(kvtool("describe", "--json", f"{tmp}/part.h5").out)
+    d = kvtool("describe", "--json", f"{tmp}/part.h5").json
     tap.equal(d["requests"][0]["holes"], [{"group": "g0", "begin": 8, "end": 12}],
               "a slice has what is left of it")
     whole = f"{ENGINES}/{NEW}/s260k.shifted.s0.ggsq"
-    r = kvtool("diff", "--heads=4", path, whole)
-    tap.ok(r.code == 3 and "--common" in r.err, "one side has what the other lacks", r)
+    refused("one side has what the other lacks", 3, "--common", "diff", "--heads=4", path,
+            whole)
     r = kvtool("diff", "--heads=4", "--common", path, whole)
     tap.ok("only in B: tokens 8 to 19 of request 0 in g0" in r.out, "and it is named", r)
 
 
 def check_windows(tmp):
     path = f"{ENGINES}/{NEW}/gemma2.fa0_u0.ggsn"
-    d = json.loads(kvtool("describe", "--json", "--heads=2", path).out)
+    d = kvtool("describe", "--json", "--heads=2", path).json
     g = d["groups"][1]
     tap.ok(g["kind"] == "sliding_window" and not g.get("window"),
            "no window is made up of cells", str(g.get("window")))
     r = kvtool("describe", "--heads=2", path)
     tap.ok("sliding_window of unknown length, float16" in r.out, "and that is said", r)
-    d = json.loads(kvtool("describe", "--json", "--heads=2", "--set", "window=16",
-                          path).out)
+    d = kvtool("describe", "--json", "--heads=2", "--set", "window=16", path).json
     tap.equal(d["groups"][1].get("window"), 16, "one that is said is taken")
     short = f"{ENGINES}/{NEW}/gemma3.fa1_swafull0.partial.seq"
-    d = json.loads(kvtool("describe", "--json", "--heads=2", "--set", "window=32",
-                          short).out)
+    d = kvtool("describe", "--json", "--heads=2", "--set", "window=32", short).json
     tap.equal((d["groups"][0]["kind"], d["requests"][0]["first_token"]),
               ("sliding_window", 48), "also of a single cache")
 
@@ -542,8 +528,7 @@ def random_state(rng, seed):
 def check_random(tmp):
     for seed in range(120 if os.environ.get("KVT_FULL") else 24):
         data, options, state = random_state(random.Random(seed), seed)
-        with open(f"{tmp}/made.bin", "wb") as f:
-            f.write(data)
+        write_bytes(f"{tmp}/made.bin", data)
         check(f"made {seed}", f"{tmp}/made.bin", options, state, tmp)
 
 
@@ -551,10 +536,9 @@ def check_repeated(tmp):
     """Cells of an image have one position: tokens are counted, and have no ids."""
     rows = [[bytes([i] * 16) for i in range(6)]]
     cells = Cells([(p, [0]) for p in (0, 1, 1, 1, 4, 5)], rows, rows, (F16, F16), 12)
-    with open(f"{tmp}/image.bin", "wb") as f:
-        f.write(ggsq_bytes(memory_bytes([cells]), 3, range(6)))
+    write_bytes(f"{tmp}/image.bin", ggsq_bytes(memory_bytes([cells]), 3, range(6)))
     r = kvtool("describe", "--json", "--heads=2", f"{tmp}/image.bin")
-    q = json.loads(r.out)["requests"][0] if r.code == 0 else {}
+    q = r.json["requests"][0] if r.code == 0 else {}
     tap.ok(q.get("tokens") == 6 and q.get("holes") == [], "positions that repeat", r)
 
 
@@ -562,29 +546,25 @@ def check_far(tmp):
     """Memory is not that of positions."""
     rows = [[bytes(16)] * 2]
     cells = Cells([(0, [0]), (2**31 - 2, [0])], rows, rows, (F16, F16))
-    with open(f"{tmp}/far.bin", "wb") as f:
-        f.write(ggsq_bytes(memory_bytes([cells]), 3))
-    r = kvtool("describe", "--heads=2", f"{tmp}/far.bin")
-    tap.ok(r.code == 4 and "2147483647 positions" in r.err, "two cells far apart", r)
+    write_bytes(f"{tmp}/far.bin", ggsq_bytes(memory_bytes([cells]), 3))
+    refused("two cells far apart", 4, "2147483647 positions", "describe", "--heads=2",
+            f"{tmp}/far.bin")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        if len(sys.argv) > 1:
-            check_samples(tmp, sys.argv[1])
-            return tap.done()
-        check_samples(tmp, ENGINES)
-        check_empty()
-        check_ambiguous()
-        check_recurrent(tmp)
-        check_holes(tmp)
-        check_windows(tmp)
-        check_random(tmp)
-        check_repeated(tmp)
-        check_far(tmp)
-    return tap.done()
+def main(tmp):
+    if len(sys.argv) > 1:
+        check_samples(tmp, sys.argv[1])
+        return
+    check_samples(tmp, ENGINES)
+    check_empty()
+    check_ambiguous()
+    check_recurrent(tmp)
+    check_holes(tmp)
+    check_windows(tmp)
+    check_random(tmp)
+    check_repeated(tmp)
+    check_far(tmp)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    oracle.run(main)

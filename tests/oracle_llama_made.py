@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_llama_made.py - states of llama.cpp that are written by a GGUF's keys alone
@@ -8,18 +8,14 @@ template gives; and the engine's own file again where that is of one sequence, i
 order of its positions, with its tokens.
 """
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import gguf_headers as G
 import oracle
 from foreign_files import F16, Cells, ggsn_bytes, memory_bytes
-from oracle import Tap, kvtool
+from oracle import kvtool, read_bytes, refused, runs, tap, write_bytes, write_text
 from oracle_llama_engine import ENGINES, NEW, OLD, options_of
 from oracle_llama_write import template
 
-tap = Tap()
 
 # heads, heads of keys, width of a head, layers, width of the model, and further keys
 RECURRENT = {"ssm.conv_kernel": 4, "ssm.state_size": 16}
@@ -69,8 +65,7 @@ CASES = [
 
 
 def read(path):
-    with open(path, "rb") as f:
-        return f.read()
+    return read_bytes(path)
 
 
 def write_gguf(path, name, **more):
@@ -95,13 +90,15 @@ def check_samples(tmp, models):
     for folder, name, context, own in CASES:
         path, form = f"{ENGINES}/{folder}/{name}", name[-4:]
         dump, out = f"{tmp}/dump.h5", f"{tmp}/made.bin"
-        r = kvtool("convert", "-q", "-f", *options_of(folder, name), path, dump)
-        if not tap.ok(r.code == 0, f"{folder}/{name} is read", r):
+        r = runs(f"{folder}/{name} is read", "convert", "-q", "-f",
+                 *options_of(folder, name), path, dump)
+        if r.code:
             continue
-        r = kvtool("convert", "-q", "-f", "--verify", f"--format={form}", dump, out,
-                   f"--model={models[name.split('.', maxsplit=1)[0]]}",
-                   *[f"--context={context}"] * (context != ""))
-        if not tap.ok(r.code == 0, f"{folder}/{name} is written by a GGUF", r):
+        r = runs(f"{folder}/{name} is written by a GGUF", "convert", "-q", "-f",
+                 "--verify", f"--format={form}", dump, out,
+                 f"--model={models[name.split('.', maxsplit=1)[0]]}",
+                 *[f"--context={context}"] * (context != ""))
+        if r.code:
             continue
         made = read(out)
         r = kvtool("convert", "-q", "-f", f"--format={form}", f"--template={path}", dump,
@@ -121,9 +118,8 @@ def check_foreign(tmp, models):
     by = {"template": [f"--template={like}"],
           "GGUF": [f"--model={models['s260k']}", "--context=unified"]}
     for how, said in by.items():
-        r = kvtool("convert", "-q", "-f", "--verify", "--format=ggsn", base,
-                   f"{tmp}/{how}.ggsn", *said)
-        tap.ok(r.code == 0, f"a dump of vLLM is written by a {how}", r)
+        runs(f"a dump of vLLM is written by a {how}", "convert", "-q", "-f", "--verify",
+             "--format=ggsn", base, f"{tmp}/{how}.ggsn", *said)
     tap.ok(read(f"{tmp}/GGUF.ggsn") == read(f"{tmp}/template.ggsn"), "as by a template")
 
 
@@ -135,8 +131,7 @@ def check_layers(tmp):
     state = ggsn_bytes(memory_bytes([Cells([(t, [0]) for t in range(5)], rows[:3],
                                            rows[3:], (F16, F16))]), 10, [], "deci")
     path, dump, out = (f"{tmp}/layers.{e}" for e in ("ggsn", "h5", "made"))
-    with open(path, "wb") as f:
-        f.write(state)
+    write_bytes(path, state)
     r = kvtool("convert", "-q", "-f", "--head-dim=32", path, dump)
     s = kvtool("convert", "-q", "-f", "--verify", "--format=ggsn", f"--model={gguf}", dump,
                out)
@@ -155,10 +150,9 @@ def check_use(tmp, models):
             ("version=3,flash-attn=off,sequences=4", "ggsq 3 of llama, keys f16, values "
              "f16, flash attention off, 4 sequences with cells of their own\n"),
             ("unified", "flash attention on (default), one sequence, or unified cells\n")):
-        r = kvtool("convert", "-f", "--format=ggsq", f"--model={models['s260k']}", dump,
-                   f"{tmp}/use.ggsq", *[f"--context={context}"] * (context != ""))
-        tap.ok(r.code == 0 and says in r.out, f"says what it took: {context or 'nothing'}",
-               r)
+        runs(f"says what it took: {context or 'nothing'}", "convert", "-f",
+             "--format=ggsq", f"--model={models['s260k']}", dump, f"{tmp}/use.ggsq",
+             *[f"--context={context}"] * (context != ""), says=says)
 
 
 def check_refusals(tmp, models):
@@ -175,9 +169,9 @@ def check_refusals(tmp, models):
                                  "attention.head_count_kv": [4, 0, 4, 4, 4, 4]})
     gguf["new"] = G.write(f"{tmp}/new.gguf", G.Model(
         "newest", G.keys(5, 64, 8, 4), [], 0))
-    with open(f"{tmp}/config.json", "w", encoding="ascii") as f:
-        f.write('{"model_type": "llama", "num_hidden_layers": 5, "hidden_size": 64,'
-                '"num_attention_heads": 8, "num_key_value_heads": 4}')
+    write_text(f"{tmp}/config.json",
+               '{"model_type": "llama", "num_hidden_layers": 5, "hidden_size": 64,'
+               '"num_attention_heads": 8, "num_key_value_heads": 4}')
     gguf["config"] = f"{tmp}/config.json"
     gguf.update(models)
     out = f"{tmp}/no.bin"
@@ -213,22 +207,19 @@ def check_refusals(tmp, models):
                    *[f"--context={context}"] * (context != ""))
         tap.ok(r.code in (3, 4) and says in r.err and not os.path.exists(out),
                f"{model} is refused", r)
-    r = kvtool("convert", "--format=ggsq", "--context=unified", dump, "-o", out,
-               f"--template={ENGINES}/{NEW}/s260k.hole.s0.ggsq")
-    tap.ok(r.code == 2 and "is for --model" in r.err, "a template has a context", r)
+    refused("a template has a context", 2, "is for --model", "convert", "--format=ggsq",
+            "--context=unified", dump, "-o", out,
+            f"--template={ENGINES}/{NEW}/s260k.hole.s0.ggsq")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        models = {n: write_gguf(f"{tmp}/{n}.gguf", n) for n in MODELS}
-        check_samples(tmp, models)
-        check_foreign(tmp, models)
-        check_layers(tmp)
-        check_use(tmp, models)
-        check_refusals(tmp, models)
-    return tap.done()
+def main(tmp):
+    models = {n: write_gguf(f"{tmp}/{n}.gguf", n) for n in MODELS}
+    check_samples(tmp, models)
+    check_foreign(tmp, models)
+    check_layers(tmp)
+    check_use(tmp, models)
+    check_refusals(tmp, models)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_llama_retype.py - states of llama.cpp that get the types of their template: each
@@ -9,20 +9,16 @@ import json
 import os
 import random
 import struct
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import Cells, ggsn_bytes, ggsq_bytes, memory_bytes
-from oracle import Dump, Tap, kvtool
+from oracle import Dump, kvtool, read_bytes, refused, runs, tap, write_bytes
 from oracle_content_types import ggml_bytes, sylvester
 from oracle_llama_engine import State
 from oracle_llama_write import in_pairs
 
-tap = Tap()
 IDS = {"f32": 0, "f16": 1, "bf16": 30, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7,
        "q8_0": 8, "iq4_nl": 20}
 PLAIN = {"f32": "<f4", "f16": "<f2", "bf16": None}
@@ -67,9 +63,9 @@ def write(path, keys, values, kinds, elem=0):
                                  [[r.tobytes() for r in x] for x in values],
                                  tuple(IDS[k] for k in kinds), elem=elem)])
     tokens = list(range(len(keys[0])))
-    with open(path, "wb") as f:
-        f.write(ggsq_bytes(memory, 3, tokens) if path.endswith("ggsq") else
-                ggsn_bytes(memory, 10, tokens))
+    write_bytes(path,
+                ggsq_bytes(memory, 3, tokens) if path.endswith("ggsq")
+                else ggsn_bytes(memory, 10, tokens))
     return path
 
 
@@ -87,8 +83,7 @@ def retype(source, template, out, *options):
 
 def rows_of(path):
     """[keys, values][layers, tokens] as bytes"""
-    with open(path, "rb") as f:
-        cells = State(f.read(), 1).of(0, 0)
+    cells = State(read_bytes(path), 1).of(0, 0)
     return [np.array([[np.frombuffer(x, np.uint8) for x in cells[p][kv]]
                       for p in sorted(cells)]).swapaxes(0, 1) for kv in (1, 2)]
 
@@ -204,8 +199,7 @@ def check_scales(tmp):
     for args in (["--head-dim=64", "--cache-dtype=fp8", "--scale=auto-heads", path],
                  ["--cache-dtype=float32", f"{tmp}/0.h5"]):
         out = f"{tmp}/{len(got)}"
-        r = kvtool("convert", "-f", *args, out + ".h5")
-        tap.ok(r.code == 0, "fp8 with scales, or its numbers", r)
+        runs("fp8 with scales, or its numbers", "convert", "-f", *args, out + ".h5")
         r = retype(out + ".h5", template, out + ".ggsq", "--rotation=none")
         if tap.ok(r.code == 0, "fp8 with scales, or its numbers: is written", r):
             got.append(open(out + ".ggsq", "rb").read())
@@ -290,8 +284,8 @@ def check_refusals(tmp):
                    *([f"--template={template}"] if template else []), source)
         tap.ok(r.code == code and says in r.err and not os.path.exists(out),
                f"status {code}, {says}", r)
-    r = kvtool("convert", asked, "--heads=2", plain, f"{tmp}/no.npy")
-    tap.ok(r.code == 2 and "takes its types from no template" in r.err, "not of .npy", r)
+    refused("not of .npy", 2, "takes its types from no template", "convert", asked,
+            "--heads=2", plain, f"{tmp}/no.npy")
 
 
 def check_damage(tmp):
@@ -302,15 +296,13 @@ def check_damage(tmp):
     crashed = []
     for seed in range(60 if not os.environ.get("KVT_FULL") else 2000):
         rng = random.Random(seed)
-        with open(template, "rb") as f:
-            bad = bytearray(f.read())
+        bad = bytearray(read_bytes(template))
         at = rng.randrange(len(bad) - 4)
         if seed % 2:
             struct.pack_into("<I", bad, at // 4 * 4, rng.choice([0, 1, 2, 8, 30, 1 << 31]))
         else:
             bad[at] = rng.randrange(256)
-        with open(f"{tmp}/bad.ggsq", "wb") as f:
-            f.write(bad)
+        write_bytes(f"{tmp}/bad.ggsq", bad)
         r = retype(path, f"{tmp}/bad.ggsq", f"{tmp}/out.ggsq", "--heads=1",
                    "--rotation=hadamard")
         if r.code not in (0, 2, 3, 4) or not r.err != (r.code == 0):
@@ -318,18 +310,5 @@ def check_damage(tmp):
     tap.ok(not crashed, "a damaged template is refused, or fits", "\n".join(crashed[:2]))
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_types(tmp)
-        check_from_blocks(tmp)
-        check_scales(tmp)
-        check_kept(tmp)
-        check_foreign(tmp)
-        check_refusals(tmp)
-        check_damage(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_types, check_from_blocks, check_scales, check_kept, check_foreign,
+           check_refusals, check_damage)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_llama_saved.py - what describe says of a slot: tokens and their text, windows,
@@ -7,22 +7,17 @@ recurrent states, and what a context must be like that takes it back
 A reader and a decoder of this file's own say the same of the same bytes: of vocabularies
 in GGUFs that it writes, and of states that engines wrote.
 """
-import json
 import os
 import random
 import struct
-import sys
-
-sys.dont_write_bytecode = True
 
 import gguf_headers as G
 import oracle
 from foreign_files import F16, Cells, ggsq_bytes, memory_bytes
-from oracle import Tap, kvtool
+from oracle import kvtool, read_bytes, refused, tap, write_bytes
 from oracle_llama_engine import ENGINES, NEW, OLD, options_of, runs, state_of
 from oracle_llama_made import MODELS, write_gguf
 
-tap = Tap()
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
 
 
@@ -128,8 +123,8 @@ def slot_of(path, ids):
     """A state whose list is these ids, one for each position."""
     row = [[bytes(8)] * len(ids)]
     cells = [(t, [0]) for t in range(len(ids))]
-    with open(path, "wb") as f:
-        f.write(ggsq_bytes(memory_bytes([Cells(cells, row, row, (F16, F16))]), 3, ids))
+    write_bytes(path,
+                ggsq_bytes(memory_bytes([Cells(cells, row, row, (F16, F16))]), 3, ids))
     return path
 
 
@@ -153,26 +148,26 @@ def check_text(tmp):
             slot = slot_of(f"{tmp}/slot.ggsq", ids)
             want = shown(decode(gguf, ids))
             p = kvtool("describe", "--json", "--token-ids", f"--model={gguf}", slot)
-            said = json.loads(p.out)["requests"][0] if p.code == 0 else {}
+            said = p.json["requests"][0] if p.code == 0 else {}
             tap.ok(said.get("text") == want and said["token_ids"] == ids,
                    f"{model} {i}: text of {len(ids)} ids", f"{want!r}\n{p}")
         q = kvtool("describe", "--json", f"--model={gguf}", slot)
         told = kvtool("describe", "--json", "--token-ids", "--heads=1", slot)
-        said = json.loads(told.out)["requests"][0]
+        said = told.json["requests"][0]
         tap.ok('"token_ids"' not in q.out and '"text"' not in q.out and
                said["text"] is None and "--model=" in said["no_text"],
                f"{model} {i}: nothing unasked, no text without a GGUF", q)
     # some ids of which no vocabulary can be
-    r = kvtool("describe", "--token-ids", f"--model={tmp}/v3.gguf", slot)
-    tap.ok(r.code == 3 and "it is of another model" in r.err and
-           "has 4 tokens" in r.err, "ids of another model are refused", r)
+    refused("ids of another model are refused", 3,
+            ("it is of another model", "has 4 tokens"), "describe", "--token-ids",
+            f"--model={tmp}/v3.gguf", slot)
     other = write_vocabulary(f"{tmp}/bert.gguf", "bert", {}, ["a"], None)
     r = kvtool("describe", "--token-ids", f"--model={other}", slot)
     tap.ok(r.code == 0 and "not known" in r.out and "tokenizer 'bert'" in r.out,
            "a tokenizer that is not known is named", r)
     two = write_vocabulary(f"{tmp}/two.gguf", "llama", {}, ["a", "b"], [NORMAL])
-    r = kvtool("describe", "--token-ids", f"--model={two}", slot)
-    tap.ok(r.code == 3 and "of another length" in r.err, "kinds of other tokens", r)
+    refused("kinds of other tokens", 3, "of another length", "describe", "--token-ids",
+            f"--model={two}", slot)
 
 
 # ---- slots ------------------------------------------------------------------------------
@@ -252,13 +247,12 @@ def windows_of(state, groups):
 def check_slots():
     for folder, name in SAMPLES:
         path = f"{ENGINES}/{folder}/{name}"
-        with open(path, "rb") as f:
-            data = f.read()
+        data = read_bytes(path)
         state = state_of(folder, name, data)
         r = kvtool("describe", "--json", *options_of(folder, name), path)
         if not tap.ok(r.code == 0, f"{folder}/{name} is described", r):
             continue
-        said = json.loads(r.out)
+        said = r.json
         slot, groups = said["saved"], [g["id"] for g in said["groups"]]
         tap.equal(slot["restore"], restore_of(data, state), f"{folder}/{name}: restore")
         got = [{k: w[k] for k in ("group", "request", "begin", "end")}
@@ -325,14 +319,4 @@ def check_words(tmp):
         tap.ok(f"decoded, {word}, from 0:" in r.out, f"--peek: {word}", r)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_text(tmp)
-        check_slots()
-        check_words(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_text, check_slots, check_words)

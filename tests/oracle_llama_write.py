@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_llama_write.py - states of llama.cpp that kvtool writes: with itself as the
@@ -11,17 +11,13 @@ import random
 import struct
 import sys
 
-sys.dont_write_bytecode = True
-
 import numpy as np
 
 import oracle
 from foreign_files import BF16, F16, F32, Cells, ggsn_bytes, ggsq_bytes, memory_bytes
-from oracle import Dump, Tap, kvtool
+from oracle import Dump, kvtool, read_bytes, tap, write_bytes
 from oracle_llama_engine import (ENGINES, NEW, OLD, State, options_of, random_state,
                                  state_of)
-
-tap = Tap()
 
 
 def convert(source, template, out, form, *options):
@@ -30,8 +26,7 @@ def convert(source, template, out, form, *options):
 
 
 def read(path):
-    with open(path, "rb") as f:
-        return f.read()
+    return read_bytes(path)
 
 
 def snapshot(path, tmp, *options):
@@ -134,8 +129,7 @@ def check_positions(tmp):
             return ggsq_bytes(bytes(memory), version, ids[:tokens])
         paths = f"{tmp}/text.ggsq", f"{tmp}/one.ggsq"
         for path, data in zip(paths, (state(4, ids), state(1, [3]))):
-            with open(path, "wb") as f:
-                f.write(data)
+            write_bytes(path, data)
         dump, out = snapshot(paths[0], tmp, "--heads=1"), f"{tmp}/again.ggsq"
         r = convert(dump, paths[1], out, "ggsq")
         tap.ok(r.code == 0 and read(out) == read(paths[0]),
@@ -151,9 +145,9 @@ def template(path, layers, width, form, arch="llama", streams=1, kind=BF16):
     row = [[bytes(width)]] * layers
     empty = [Cells([], [], [], (kind, kind))] * (streams - 1)
     memory = memory_bytes([Cells([(0, [0])], row, row, (kind, kind)), *empty])
-    with open(path, "wb") as f:
-        f.write(ggsq_bytes(memory, 3, [7]) if form == "ggsq" else
-                ggsn_bytes(memory, 10, [7], arch))
+    write_bytes(path,
+                ggsq_bytes(memory, 3, [7]) if form == "ggsq"
+                else ggsn_bytes(memory, 10, [7], arch))
     return path
 
 
@@ -206,8 +200,8 @@ def check_windows(tmp):
     one = [Cells([(0, [0]), (1, [0])], [row] * n, [row] * n, (F32, F32)) for n in (1, 2)]
     like, out = f"{tmp}/like.ggsn", f"{tmp}/out.ggsn"
     for arch, pairs in ("gemma3", False), ("llama", True):
-        with open(like, "wb") as f:
-            f.write(ggsn_bytes(memory_bytes(one[:1]) + memory_bytes(one[1:]), 10, [7, 8],
+        write_bytes(like,
+                    ggsn_bytes(memory_bytes(one[:1]) + memory_bytes(one[1:]), 10, [7, 8],
                                arch))
         r = convert(base + ".pt", like, out, "ggsn")
         if not tap.ok(r.code == 0, f"windows of transformers as {arch}: written, verified",
@@ -260,8 +254,7 @@ def check_random(tmp):
         if not form:
             continue
         path, out = f"{tmp}/made.bin", f"{tmp}/again.bin"
-        with open(path, "wb") as f:
-            f.write(data)
+        write_bytes(path, data)
         dump = snapshot(path, tmp, *options)
         r = convert(dump, path, out, form, "--as-is")
         # states of another position than the last, and cells without layers, are made up
@@ -269,8 +262,7 @@ def check_random(tmp):
         tap.ok(not plain or r.code == 0 and read(out) == data,
                f"made {seed} is written again", r)
         for i in range(10):
-            with open(f"{tmp}/bad.bin", "wb") as f:
-                f.write(damaged(data, random.Random(f"{seed}/{i}")))
+            write_bytes(f"{tmp}/bad.bin", damaged(data, random.Random(f"{seed}/{i}")))
             r = kvtool("convert", "-q", "-f", f"--format={form}", dump, out,
                        f"--template={tmp}/bad.bin")
             if r.code not in (0, 3, 4) or not r.err != (r.code == 0):
@@ -325,18 +317,15 @@ def check_refusals(tmp):
     tap.ok(r.code == 4 and "several positions" in r.err, "M-RoPE needs token ids", r)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_itself(tmp, sys.argv[1] if len(sys.argv) > 1 else ENGINES)
-        check_others(tmp)
-        check_positions(tmp)
-        check_foreign(tmp)
-        check_windows(tmp)
-        check_random(tmp)
-        check_refusals(tmp)
-    return tap.done()
+def main(tmp):
+    check_itself(tmp, sys.argv[1] if len(sys.argv) > 1 else ENGINES)
+    check_others(tmp)
+    check_positions(tmp)
+    check_foreign(tmp)
+    check_windows(tmp)
+    check_random(tmp)
+    check_refusals(tmp)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    oracle.run(main)

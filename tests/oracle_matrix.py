@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_matrix.py - what transfer-sim matrix says of pairs, worked out a second time
@@ -8,19 +8,14 @@ the shares of heads, all in numpy.  Runs of bytes that follow each other on both
 are counted for the operations of scope rfc.  Of dumps the digest that every pair ends
 with is that of the dump, by kvd1.py.
 """
-import json
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from kvd1 import attention_pool, text
-from oracle import FULL, Dump, Tap, kvtool, preset_offsets
+from oracle import FULL, Dump, kvtool, preset_offsets, tap
 
-tap = Tap()
 LAYOUTS = ("nhd", "hnd", "blshc", "bhlsc", "lhbsc", "blhsc")
 
 
@@ -95,7 +90,7 @@ def side_of(row, which):
 
 def matrix(*args):
     r = kvtool("transfer-sim", "matrix", "--json", *args)
-    return r, json.loads(r.out) if r.out else {"rows": []}
+    return r, r.json if r.out else {"rows": []}
 
 
 # ---- models -----------------------------------------------------------------------
@@ -183,7 +178,6 @@ def check_spoilt(rng):
 
 
 def main():
-    oracle.need_program_and_data()
     rng = random.Random(31)
     for kind in ("gqa", "mla", "window"):
         for _ in range(12 if FULL else 3):
@@ -192,8 +186,6 @@ def main():
     check_dump(rng, "s260k", ["paged_bs16"])
     check_dump(rng, "mla144", ["paged_bs16"])
     check_spoilt(rng)
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_mlx_blocks.py - folders of blocks that mlx-vlm and oMLX would have kept, made up
@@ -10,18 +10,13 @@ import json
 import os
 import random
 import shutil
-import struct
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from foreign_files import safetensors_bytes
-from oracle import Tap, kvtool
+from foreign_files import headed, safetensors_bytes
+from oracle import kvtool, read_bytes, refused, runs, tap, write_bytes
 
-tap = Tap()
 CASES = 160
 TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 
@@ -167,8 +162,7 @@ def omlx(model, b, version=3, name="tiny"):
 def put(folder, name, data):
     path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "wb") as f:
-        f.write(data)
+    write_bytes(path, data)
     return path
 
 
@@ -181,14 +175,9 @@ def read(path, *options):
     r = kvtool("convert", "-f", *options, path, out)
     if r.code:
         return None, r, None
-    with open(out, "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-    manifest = json.loads(header["__metadata__"]["kvtool"])
-    tensors = oracle.safetensors_tensors(out)
-    groups = manifest.get("groups", [manifest])
+    manifest, groups = oracle.written_groups(out)
     layers, requests = {}, {}
-    for g in groups:
-        of, _, raw = tensors[g.get("id", "g0") if len(tensors) > 1 else "kv_cache"]
+    for g, (of, _, raw) in groups.values():
         s = g.get("sizes", manifest.get("sizes"))
         n = len(g["layer_ids"])
         a = np.frombuffer(raw, TYPES[of])
@@ -211,7 +200,7 @@ def read(path, *options):
     for q, n in manifest.get("num_tokens", {}).items():
         requests[q] = (manifest.get("first_token", {}).get(q, 0),
                        manifest.get("token_ids", {}).get(q), layers[q])
-    return requests, r, groups
+    return requests, r, [g for g, _ in groups.values()]
 
 
 def is_same(got, model, chain, first, ids=True):
@@ -359,23 +348,16 @@ def fixed(tmp, name="d", size=4):
 
 
 def change(path, old, new, count=1):
-    with open(path, "rb") as f:
-        data = f.read()
+    data = read_bytes(path)
     assert old in data, (path, old)
-    with open(path, "wb") as f:
-        f.write(data.replace(old, new, count))
+    write_bytes(path, data.replace(old, new, count))
 
 
 def header(path, edit, tensors=False):
     """Writes the file anew with other metadata, or tensors."""
-    with open(path, "rb") as f:
-        data = f.read()
-    n = struct.unpack("<Q", data[:8])[0]
-    head = json.loads(data[8:8 + n])
+    head, data = oracle.safetensors_parts(path)
     edit(head if tensors else head["__metadata__"])
-    text = json.dumps(head).encode()
-    with open(path, "wb") as f:
-        f.write(struct.pack("<Q", len(text)) + text + data[8 + n:])
+    write_bytes(path, headed(head, data))
 
 
 def check_damage(tmp):
@@ -427,54 +409,44 @@ def check_damage(tmp):
                f"refused: {what}", r)
     fixed(tmp)
     os.truncate(paths[1], os.path.getsize(paths[1]) - 1)
-    r = kvtool("describe", folder)
-    tap.ok(r.code == 3 and name in r.err, "refused: a file that was cut", r)
+    refused("refused: a file that was cut", 3, name, "describe", folder)
     fixed(tmp)
     put(folder, "notes.txt", b"mine")
-    r = kvtool("describe", folder)
-    tap.ok(r.code == 3 and "notes.txt" in r.err, "refused: a file of somebody else", r)
+    refused("refused: a file of somebody else", 3, "notes.txt", "describe", folder)
     fixed(tmp)
     header(paths[0], inner("parent_hash", blocks[2].hash))
-    r = kvtool("describe", folder)
-    tap.ok(r.code == 3 and "follows itself" in r.err, "refused: a circle", r)
+    refused("refused: a circle", 3, "follows itself", "describe", folder)
 
 
 def check_words(tmp):
     folder, paths, blocks, model, rng = fixed(tmp)
     a, b, c = blocks
-    r = kvtool("describe", folder)
-    tap.ok(r.code == 0 and f"{c.hash}: 12 tokens in 3 blocks" in r.out and
-           "mlx-blocks" in r.out and "unused" in r.out, "a request of three files", r)
+    runs("a request of three files", "describe", folder,
+         says=(f"{c.hash}: 12 tokens in 3 blocks", "mlx-blocks", "unused"))
     # --- the one in the middle is lost
     os.unlink(paths[1])
-    r = kvtool("describe", folder)
-    tap.ok(r.code == 0 and f"{a.hash}: 4 tokens in 1 block" in r.out and "1 unused" in r.out and
-           f"the first is {c.hash}, after {b.hash}" in r.out and f"before={b.hash}:N" in r.out,
-           "what follows a block that is not there", r)
-    r = kvtool("fsck", folder)
-    tap.ok(r.code == 0 and f"the first is {c.hash}, after {b.hash}" in r.out,
-           "and fsck says so", r)
+    runs("what follows a block that is not there", "describe", folder,
+         says=(f"{a.hash}: 4 tokens in 1 block", "1 unused",
+               f"the first is {c.hash}, after {b.hash}", f"before={b.hash}:N"))
+    runs("and fsck says so", "fsck", folder,
+         says=f"the first is {c.hash}, after {b.hash}")
     r = kvtool("describe", f"--set=before={b.hash}:8", folder)
     tap.ok(r.code == 0 and f"{c.hash}: 4 tokens" in r.out and "8" in r.out and
            "of no request" not in r.out, "with the tokens before it", r)
     for said, why in ((f"{b.hash}:6", "multiple of 4"), (f"{b.hash}", "expected BLOCK"),
                       ("7:4", "no block follows a missing one 7"),
                       (f"{b.hash}:x", "expected BLOCK"), (f"{b.hash}:8,7:4", "missing one 7")):
-        r = kvtool("describe", f"--set=before={said}", folder)
-        tap.ok(r.code == 2 and why in r.err, f"before={why}", r)
+        refused(f"before={why}", 2, why, "describe", f"--set=before={said}", folder)
     # --- one file alone
-    r = kvtool("describe", paths[0])
-    tap.ok(r.code == 0 and f"{a.hash}: 4 tokens" in r.out, "a first file alone", r)
+    runs("a first file alone", "describe", paths[0], says=f"{a.hash}: 4 tokens")
     r = kvtool("describe", paths[2])
     tap.ok(r.code == 0 and "requests" not in r.out and "1 block is of no request" in r.out,
            "a later file alone", r)
     # --- leftovers
-    with open(paths[0], "rb") as f:
-        data = f.read()
+    data = read_bytes(paths[0])
     put(folder, os.path.basename(paths[0]).replace(".safetensors", ".77-140.safetensors"),
         data[:99])
-    r = kvtool("fsck", folder)
-    tap.ok(r.code == 0 and "file.leftover" in r.out, "a file that was not finished", r)
+    runs("a file that was not finished", "fsck", folder, says="file.leftover")
 
 
 def check_choices(tmp):
@@ -485,18 +457,14 @@ def check_choices(tmp):
     r = kvtool("describe", root)
     tap.ok(r.code == 3 and "--set cache=" in r.err.replace("=cache", " cache"),
            "two caches: asked", r)
-    r = kvtool("describe", "--set=cache=other", root)
-    tap.ok(r.code == 0 and "12 tokens" in r.out, "one of two caches", r)
+    runs("one of two caches", "describe", "--set=cache=other", root, says="12 tokens")
     put(f"{root}/one", *Exact(rng, model).file(model, "rotating_kv", keep=4, max_size=12,
                                                idx=7))
-    r = kvtool("describe", f"{root}/one")
-    tap.ok(r.code == 0 and "1 whole cache" in r.out and "exact_" in r.out,
-           "a ring beside shards is said", r)
+    runs("a ring beside shards is said", "describe", f"{root}/one",
+         says=("1 whole cache", "exact_"))
     for b, name in zip(blocks, ("a", "b", "a")):
         put(f"{tmp}/models", *omlx(model, b, name=name))
-    r = kvtool("describe", f"{tmp}/models")
-    tap.ok(r.code == 3 and "model" in r.err and "'a'" in r.err and "'b'" in r.err,
-           "two models: asked", r)
+    refused("two models: asked", 3, ("model", "'a'", "'b'"), "describe", f"{tmp}/models")
     r = kvtool("describe", "--set=model=b", f"{tmp}/models")
     tap.ok(r.code == 0 and "model     b" in r.out and r.out.count("16 tokens") <= 1,
            "one of two models", r)
@@ -505,23 +473,10 @@ def check_choices(tmp):
         name, data = omlx(model, blocks[0])
         path = put(folder, name, data)
         header(path, lambda m: m.update(layer_cache_types=json.dumps(["KVCache", word])))
-        r = kvtool("describe", folder)
-        tap.ok(r.code == 4 and word in r.err and os.path.basename(name) in r.err,
-               "a layer of another class", r)
+        refused("a layer of another class", 4, (word, os.path.basename(name)), "describe",
+                folder)
     path = put(f"{tmp}/name", f"a/{'a' * 64}.safetensors", data)
-    r = kvtool("describe", f"{tmp}/name")
-    tap.ok(r.code == 3 and "renamed" in r.err and "aaaa" in r.err, "another name", r)
+    refused("another name", 3, ("renamed", "aaaa"), "describe", f"{tmp}/name")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_random(tmp)
-        check_damage(tmp)
-        check_words(tmp)
-        check_choices(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_random, check_damage, check_words, check_choices)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_models.py - kvtool size --engine=transformers against caches of transformers
@@ -14,12 +14,9 @@ import os
 import subprocess
 import sys
 
-sys.dont_write_bytecode = True
-
 from held_caches import TOKENS, first_difference
-from oracle import DATA, KVTOOL, Tap
+from oracle import DATA, KVTOOL, tap
 
-tap = Tap()
 LINES = os.path.join(os.path.dirname(DATA), "transformers", "caches.jsonl.gz")
 # what a class does that no key says: its type has rules of its own
 NAMED = {"deepseek_v4", "dots3_note", "mimo_v2_flash", "minimax"}

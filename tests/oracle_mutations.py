@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_mutations.py - does the digest notice?
@@ -8,19 +8,13 @@ each other's place.  Both the program and kvd1.py must find the same new value,
 and the tokens digest must see exactly what belongs to a live token.
 """
 import copy
-import json
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from kvd1 import SCOPES, attention_pool, table_live, text, whole
-from oracle import FULL, Tap
-
-tap = Tap()
+from oracle import FULL, tap, write_json
 
 
 class Patient:
@@ -39,8 +33,7 @@ class Patient:
         bits[d.offsets] = cells
         path = f"{folder}/{os.path.basename(d.path)}"
         np.save(path, bits.reshape(d.side["file_shape"]))
-        with open(path[:-4] + ".json", "w") as f:
-            json.dump(side or d.side, f)
+        write_json(path[:-4] + ".json", side or d.side)
         return path
 
     def check(self, name, cells, changed, side=None):
@@ -149,22 +142,18 @@ def check_names(dump, tmp):
            f"{dump.name}: swap two request ids: blocks stays")
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     dumps = {d.name: d for d in oracle.attention_dumps()}
-    with oracle.workdir() as tmp:
-        for n, name in enumerate(("gqa64/paged_bs16/packed_nhd.bf16",
-                                  "mla144/paged_bs16/mla_blsc.bf16",
-                                  "gqa64/paged_bs16/rocm_x.bf16")):
-            os.mkdir(f"{tmp}/p{n}")
-            patient = Patient(dumps[name], f"{tmp}/p{n}")
-            check_flips(patient, 200 if FULL else 12, 100 + n)
-            check_swaps(patient)
-            check_moves(patient)
-        os.mkdir(f"{tmp}/ids")
-        check_names(dumps["gqa64/paged_bs16/packed_nhd.bf16"], f"{tmp}/ids")
-    return tap.done()
+    for n, name in enumerate(("gqa64/paged_bs16/packed_nhd.bf16",
+                              "mla144/paged_bs16/mla_blsc.bf16",
+                              "gqa64/paged_bs16/rocm_x.bf16")):
+        os.mkdir(f"{tmp}/p{n}")
+        patient = Patient(dumps[name], f"{tmp}/p{n}")
+        check_flips(patient, 200 if FULL else 12, 100 + n)
+        check_swaps(patient)
+        check_moves(patient)
+    os.mkdir(f"{tmp}/ids")
+    check_names(dumps["gqa64/paged_bs16/packed_nhd.bf16"], f"{tmp}/ids")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_names.py - caches that people save by names of their own, in any container
@@ -7,20 +7,15 @@ Each is made here: names, container, order of axes, gaps between layers, type.  
 as numpy has it by layer, or the message has an option that, given as it is printed, makes
 that true; no reading is wrong.
 """
-import json
 import os
 import random
 import re
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import numpy as np                                          # noqa: E402
 import oracle                                               # noqa: E402
 from foreign_files import Tensor, npz_bytes, safetensors_bytes, torch_bytes  # noqa: E402
-from oracle import SHARE, Tap, kvtool                       # noqa: E402
+from oracle import SHARE, kvtool, refused, runs, tap, write_bytes, write_json  # noqa: E402
 
-tap = Tap()
 CASES = int(os.environ.get("KVT_CASES", 400 // SHARE))
 TYPES = {"F32": (np.float32, "FloatStorage"), "F16": (np.float16, "HalfStorage"),
          "BF16": (np.uint16, "BFloat16Storage")}
@@ -203,8 +198,7 @@ def check_generated(tmp):
     for seed in range(CASES):
         c, data, axes, names, what = make(seed)
         path = f"{tmp}/c"
-        with open(path, "wb") as f:
-            f.write(data)
+        write_bytes(path, data)
         asked, bad = answer(c, axes, names, path)
         known = what.startswith("known")
         silent += not asked
@@ -306,21 +300,20 @@ BESIDE = [
 def check_beside(tmp):
     path = f"{tmp}/b.safetensors"
     for what, tensors, metadata, options, status, part in BESIDE:
-        with open(path, "wb") as f:
-            f.write(safetensors_bytes(tensors, metadata))
+        write_bytes(path, safetensors_bytes(tensors, metadata))
         r = kvtool("describe", *options, path)
         tap.ok(r.code == status and part in r.out + r.err and
                r.err.count("\n") == (status != 0), what, r)
     config = f"{tmp}/config.json"
-    with open(config, "w", encoding="ascii") as f:
-        json.dump({"model_type": "mistral", "num_hidden_layers": 4, "hidden_size": 8,
-                   "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4,
-                   "sliding_window": 5, "torch_dtype": "float32"}, f)
-    with open(path, "wb") as f:
-        f.write(safetensors_bytes({f"layers.{l}.{x}": f32(1, 2, 5, 4) for l in range(4)
+    write_json(config,
+               {"model_type": "mistral", "num_hidden_layers": 4, "hidden_size": 8,
+                "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4,
+                "sliding_window": 5, "torch_dtype": "float32"})
+    write_bytes(path,
+                safetensors_bytes({f"layers.{l}.{x}": f32(1, 2, 5, 4) for l in range(4)
                                    for x in "kv"}))
-    r = kvtool("describe", FROM, f"--model={config}", path)
-    tap.ok(r.code == 3 and "by the window of the model" in r.err, "a model's window", r)
+    refused("a model's window", 3, "by the window of the model", "describe", FROM,
+            f"--model={config}", path)
 
 
 def check_rings(tmp):
@@ -347,10 +340,8 @@ def check_rings(tmp):
             continue
         r = kvtool("relayout", "-f", "--to=LKBSHD", "-o", path + ".flat.safetensors",
                    path + ".safetensors")
-        with open(path + ".flat.safetensors", "rb") as f:
-            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-        m = json.loads(header["__metadata__"]["kvtool"])
-        _, shape, raw = oracle.safetensors_tensors(path + ".flat.safetensors")["kv_cache"]
+        m, groups = oracle.written_groups(path + ".flat.safetensors")
+        _, shape, raw = groups["g0"][1]
         a = np.frombuffer(raw, "<f4").reshape(shape)[:, :, m["block_table"]["0"]]
         a = a.reshape(2, 2, -1, 2, 4)
         first = m.get("first_token", {}).get("0", 0)
@@ -366,21 +357,18 @@ def check_rings(tmp):
 def check_gaps(tmp):
     """Layers have the model's numbers, whatever there is between them."""
     by_name, by_list = f"{tmp}/n.safetensors", f"{tmp}/n.pt"
-    with open(by_name, "wb") as f:
-        f.write(safetensors_bytes(PAIRS))
+    write_bytes(by_name, safetensors_bytes(PAIRS))
     rows = [None if l not in (1, 3) else tuple(
         Tensor("FloatStorage", PAIRS[f"layers.{l}.{x}"][1]) for x in "kv")
         for l in range(4)]
-    with open(by_list, "wb") as f:
-        f.write(torch_bytes(rows))
-    r = kvtool("diff", "-q", FROM, by_name, by_list)
-    tap.ok(r.code == 0, "a gap is a layer of None", r)
+    write_bytes(by_list, torch_bytes(rows))
+    runs("a gap is a layer of None", "diff", "-q", FROM, by_name, by_list)
     r = kvtool("describe", "--json", FROM, by_name)
-    tap.equal(json.loads(r.out)["groups"][0]["layer_ids"], [1, 3], "numbers of the model")
-    r = kvtool("slice", "-f", FROM, "--layers=3", "-o", f"{tmp}/s.h5", by_name)
-    tap.ok(r.code == 0, "a layer by its number", r)
+    tap.equal(r.json["groups"][0]["layer_ids"], [1, 3], "numbers of the model")
+    runs("a layer by its number", "slice", "-f", FROM, "--layers=3", "-o", f"{tmp}/s.h5",
+         by_name)
     r = kvtool("describe", "--json", f"{tmp}/s.h5")
-    tap.equal(json.loads(r.out)["groups"][0]["layer_ids"], [3], "and its number stays")
+    tap.equal(r.json["groups"][0]["layer_ids"], [3], "and its number stays")
     r = kvtool("slice", "-f", FROM, "--layers=2", "-o", f"{tmp}/s.h5", by_name)
     tap.ok(r.code != 0 and "no layer 2" in r.err, "a layer that is not there", r)
 
@@ -397,8 +385,7 @@ def check_damaged(tmp):
                 (0, 0xff, rng.randrange(256), ord("9"), ord("{")))
         if rng.random() < .2:
             del data[rng.randrange(len(data)):]
-        with open(f"{tmp}/d", "wb") as f:
-            f.write(data)
+        write_bytes(f"{tmp}/d", data)
         for options in ([], [FROM]):
             r = kvtool("describe", *options, f"{tmp}/d")
             if r.code not in (0, 3, 4) or r.err.count("\n") != (r.code != 0):
@@ -406,16 +393,5 @@ def check_damaged(tmp):
     tap.equal(wrong[:3], [], "damaged files")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_generated(tmp)
-        check_beside(tmp)
-        check_rings(tmp)
-        check_gaps(tmp)
-        check_damaged(tmp)
-    return tap.done()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    oracle.run(check_generated, check_beside, check_rings, check_gaps, check_damaged)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_nonfinite.py - NaN, infinities and zeros, planted where they are known
@@ -9,21 +9,16 @@ and fsck must tell just that: where, by which name, and nothing else.  What is w
 which bits are no number, is worked out here.
 """
 import collections
-import json
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import content_model as model
 import oracle
 from foreign_files import Q8_0, Cells, ggsq_bytes, memory_bytes
-from oracle import DATA, FULL, Tap, kvtool
-from oracle_slice import place
+from oracle import (DATA, FULL, kvtool, place, read_json, runs, tap, write_bytes,
+                    write_json)
 
-tap = Tap()
 CASES = 1000 if FULL else 240
 
 # bits of NaN, of infinity; the mask of the exponent, which all numbers here have part of
@@ -105,8 +100,7 @@ class Dump:
                           "head_dim" if K == 2 else "content": int(D)}}
         if self.known:
             side.update(null_block=NULL, block_table=TABLES, num_tokens=TOKENS)
-        with open(self.path[:-4] + ".json", "w") as f:
-            json.dump(side, f)
+        write_json(self.path[:-4] + ".json", side)
         return self.path
 
     def at(self, layer, block, slot, head, kv, dim):
@@ -120,7 +114,7 @@ def judge(name, path, want, *args):
     """Just these, each (name, at) as often as that; then what the text must say."""
     r = kvtool("fsck", "--json", *args, path)
     try:
-        report = json.loads(r.out)["files"][0]
+        report = r.json["files"][0]
     except ValueError:
         return tap.ok(False, name, r)
     found = collections.Counter((f["name"], f["at"]) for f in report["findings"]
@@ -268,13 +262,12 @@ def pack(tmp, content, cells, tables=TABLES, tokens=TOKENS, per_slot=1, block=SL
     K, L, B, S, H, D = cells.shape
     path = f"{tmp}/p.npy"
     np.save(path, np.frombuffer(place(cells, "nhd" if K == 2 else "blshc", 1), np.uint8))
-    with open(path[:-4] + ".json", "w") as f:
-        json.dump({"file": "p.npy", "layout": "nhd" if K == 2 else "blshc",
-                   "content_type": content, "tokens_per_slot": per_slot,
-                   "null_block": NULL, "block_table": tables, "num_tokens": tokens,
-                   "sizes": {"layers": L, "num_blocks": B, "block_size": block,
-                             "num_kv_heads": H, "head_dim" if K == 2 else "content": D}},
-                  f)
+    write_json(path[:-4] + ".json",
+               {"file": "p.npy", "layout": "nhd" if K == 2 else "blshc",
+                "content_type": content, "tokens_per_slot": per_slot, "null_block": NULL,
+                "block_table": tables, "num_tokens": tokens,
+                "sizes": {"layers": L, "num_blocks": B, "block_size": block,
+                          "num_kv_heads": H, "head_dim" if K == 2 else "content": D}})
     return path
 
 
@@ -332,9 +325,9 @@ def check_blocks(tmp):
     rows[1, 6, 2, 3, :2] = 0x00, 0x7c
     k, v = ([[row.tobytes() for row in half]] for half in rows)
     path = os.path.join(tmp, "blocks.bin")
-    with open(path, "wb") as f:
-        f.write(ggsq_bytes(memory_bytes([
-            Cells([(t, [0]) for t in range(tokens)], k, v, (Q8_0, Q8_0))])))
+    write_bytes(path,
+                ggsq_bytes(memory_bytes([Cells([(t, [0]) for t in range(tokens)], k, v,
+                                               (Q8_0, Q8_0))])))
     r = kvtool("fsck", f"--head-dim={32 * each}", "--set=rotation=none", path)
     found = [line.split("block=0,")[1] for line in r.out.splitlines()
              if "live.nonfinite" in line]
@@ -367,8 +360,7 @@ def check_pages(tmp):
 def check_states(tmp):
     """Of a real dump: a page has the taps, then the states."""
     stem = f"{DATA}/mamba2g4/tp1_SD/rank0"
-    with open(f"{stem}.json") as f:
-        side = json.load(f)
+    side = read_json(f"{stem}.json")
     side["file"] = "s.npy"
     pages = np.load(f"{stem}.npy").reshape(side["file_shape"])
     shape = pages.shape
@@ -380,8 +372,7 @@ def check_states(tmp):
         bad = raw.copy()
         change(bad[1, table[-1]])
         np.save(f"{tmp}/s.npy", bad.view(pages.dtype).reshape(shape))
-        with open(f"{tmp}/s.json", "w") as f:
-            json.dump(side, f)
+        write_json(f"{tmp}/s.json", side)
         return f"{tmp}/s.npy"
 
     def last_float(page):
@@ -409,7 +400,7 @@ def check_states(tmp):
 
 def describe_heads(path):
     r = kvtool("describe", "--json", path)
-    ssm = [g for g in json.loads(r.out)["groups"] if g["id"] == "ssm"][0]
+    ssm = [g for g in r.json["groups"] if g["id"] == "ssm"][0]
     return ssm["heads"], ssm["dim"]
 
 
@@ -427,7 +418,7 @@ def check_describe(tmp):
     d.bits[1, 2, live[5][0], live[5][1], 1, 3] = 0xfc00
     d.bits[0, 0, unused[0][0], unused[0][1], 0, :] = 0x7e00
     path = d.save()
-    g = json.loads(kvtool("describe", "--stats", "--json", path).out)["groups"][0]
+    g = kvtool("describe", "--stats", "--json", path).json["groups"][0]
     odd = g["nonfinite"]
     first = d.at(2, *live[5], 1, 0, 7)
     tap.equal((odd["nan"], odd["inf"], odd["slots"], odd["first"],
@@ -451,25 +442,12 @@ def check_describe(tmp):
         tap.ok(np.allclose([float(v) for v in t[2:6]],
                            [x.min(), x.max(), x.mean(), x.std()], rtol=6e-4, atol=1e-6),
                f"totals of {t[1]} are those of all elements", t)
-    r = kvtool("describe", f"--peek={first},count=1", path)
-    tap.ok(r.code == 0 and "nan" in r.out, "--peek takes the place of a finding", r)
+    runs("--peek takes the place of a finding", "describe", f"--peek={first},count=1",
+         path, says="nan")
     r = kvtool("fsck", "--fast", path)
     tap.ok(r.code == 0 and "nonfinite" not in r.out and "; not at the data\n" in r.out,
            "--fast reads no data, and says so", r)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_generated(tmp)
-        check_parts(tmp)
-        check_packed(tmp)
-        check_blocks(tmp)
-        check_pages(tmp)
-        check_states(tmp)
-        check_describe(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_generated, check_parts, check_packed, check_blocks, check_pages,
+           check_states, check_describe)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_notebook.py - what Python draws: pages, pictures, and numbers against numpy
@@ -14,36 +14,18 @@ import random
 import sys
 import types
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
-os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(
-    os.path.abspath(os.environ.get("KVT_BUILD", "build")), "libkvt.so.0"))
-
-import numpy as np                                          # noqa: E402
-import oracle                                               # noqa: E402
-from oracle import DATA, KVTOOL, Tap, kvtool                # noqa: E402
-
-os.environ["KVTOOL"] = KVTOOL
-tap = Tap()
-import kvtool as kv                                         # noqa: E402
+import numpy as np
+import oracle
+from oracle import DATA, kvtool, raises, read_text, tap, write_bytes
+import kvtool as kv
 
 FOLDER = f"{DATA}/s260k/paged_bs16"
 HOSTILE = '</script><script>alert("x")//\' onload=\'&quot;$\\frac$'
 
 
-def refused(error, make, *words):
-    try:
-        make()
-    except error as e:
-        return all(w in str(e) for w in words)
-    return False
-
-
 def page_of(*arguments):
     r = kvtool("view", "-q", "-f", "-o", "page.html", *arguments, folder=os.getcwd())
-    with open("page.html", encoding="utf-8") as f:
-        return f.read() if not r.code else ""
+    return read_text("page.html") if not r.code else ""
 
 
 def data_of(view):
@@ -129,16 +111,16 @@ def numbers():
     large = kv.from_tensors([np.ones((2, 512, 16, 8, 64), "f4")], layout="KBSHD")
     part = large.plot(sample=1 << 20, threads=2, memory=64 << 20)
     tap.ok(part.read_bytes < part.data_bytes == large.plot(all=True).read_bytes == 32 << 20 and
-           refused(kv.UsageError, lambda: d.plot(sample=1, all=True), "exclude"),
+           raises(kv.UsageError, lambda: d.plot(sample=1, all=True), "exclude"),
            "a sample says how much it read")
-    several = kv.open(os.path.join(HERE, "..", "testdata/engines/transformers/5.23.0/"
+    several = kv.open(os.path.join(oracle.ROOT, "testdata/engines/transformers/5.23.0/"
                                                "dynamic.pt"))
     tap.ok(several.plot(group="g1").rows == (2,) and
-           refused(kv.UsageError, several.plot, "give group=") and
-           refused(kv.UsageError, lambda: d.plot("mean"), "'mean'", "nonfinite") and
-           refused(kv.UsageError, lambda: d.plot(by=("layer", "dim")), "dim") and
-           refused(kv.UsageError, lambda: d.plot(by="layer"), "by is") and
-           refused(kv.UsageError, lambda: kv.from_tensors(
+           raises(kv.UsageError, several.plot, "give group=") and
+           raises(kv.UsageError, lambda: d.plot("mean"), "'mean'", "nonfinite") and
+           raises(kv.UsageError, lambda: d.plot(by=("layer", "dim")), "dim") and
+           raises(kv.UsageError, lambda: d.plot(by="layer"), "by is") and
+           raises(kv.UsageError, lambda: kv.from_tensors(
                [np.zeros((2, 3, 4, 1, 8), "f4")], layout="KBSHD").plot(
                    by=("layer", "token")), "no requests"), "what cannot be drawn is said")
 
@@ -194,9 +176,8 @@ def pages(tmp):
            "a notebook has it in a frame, and words where frames are taken away",
            (frame.tags, frame.attrs.get("sandbox"), frame.text))
     view.save("saved.html")
-    with open("saved.html", encoding="utf-8") as f:
-        same = f.read() == view.html
-    tap.ok(same and refused(kv.SystemFailure, lambda: view.save("saved.html"),
+    same = read_text("saved.html") == view.html
+    tap.ok(same and raises(kv.SystemFailure, lambda: view.save("saved.html"),
                             "overwrite=True"), "it is saved, and replaces nothing unasked")
     view.save("saved.html", overwrite=True)
     # what was told of a file, and a path that looks like an option
@@ -218,7 +199,7 @@ def pages(tmp):
     huge = kv.open(good)
     import kvtool._view as module
     before, module.COPIED = module.COPIED, 1000
-    tap.ok(refused(kv.UsageError, huge.reblock(32).view, "no copy", "1000"),
+    tap.ok(raises(kv.UsageError, huge.reblock(32).view, "no copy", "1000"),
            "none of a large one")
     module.COPIED, module.CHEAP = before, 1000
     shown = huge._repr_html_()
@@ -227,20 +208,19 @@ def pages(tmp):
     module.CHEAP = 16 << 20
     named, os.environ["KVTOOL"] = os.environ["KVTOOL"], f"{tmp}/none"
     tap.ok("<img" not in d._repr_html_() and "<table" in d._repr_html_() and
-           refused(kv.SystemFailure, d.view, "none"), "without the program there are tables")
+           raises(kv.SystemFailure, d.view, "none"), "without the program there are tables")
     os.environ["KVTOOL"] = named
     d.close()
-    tap.ok(refused(kv.UsageError, d.view, "closed") and
-           refused(kv.UsageError, d.plot, "closed"), "a closed dump is not drawn")
-    with open("cut.npy", "wb") as f:
-        f.write(open(good, "rb").read())
+    tap.ok(raises(kv.UsageError, d.view, "closed") and
+           raises(kv.UsageError, d.plot, "closed"), "a closed dump is not drawn")
+    write_bytes("cut.npy", open(good, "rb").read())
     oracle.copy_manifest(good, "cut.npy")
     changed = kv.open("cut.npy")
     with open("cut.npy", "r+b") as f:
         f.seek(200)
         f.write(b"\xff" * 9)
     os.utime("cut.npy", (1, 1))
-    tap.ok(refused(kv.Error, changed.view, "cut.npy"), "a file that changed is not drawn")
+    tap.ok(raises(kv.Error, changed.view, "cut.npy"), "a file that changed is not drawn")
     compared(good, other)
 
 
@@ -283,23 +263,20 @@ def compared(good, other):
            "of dumps that are closed, whose files are opened again")
     del pool, changed, one, two
     gc.collect()
-    tap.ok(refused(kv.UsageError, plain.view, "gone") and
-           refused(kv.UsageError, report.view, "gone") and "<table" in report._repr_html_(),
+    tap.ok(raises(kv.UsageError, plain.view, "gone") and
+           raises(kv.UsageError, report.view, "gone") and "<table" in report._repr_html_(),
            "a report holds no memory")
 
 
-def main():
+def main(tmp):
     numbers()
     plotted()
-    with oracle.workdir() as tmp:
-        before = os.getcwd()
-        os.chdir(tmp)
-        try:
-            pages(tmp)
-        finally:
-            os.chdir(before)
-    return tap.done()
+    before = os.getcwd()
+    os.chdir(tmp)
+    try:
+        pages(tmp)
+    finally:
+        os.chdir(before)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

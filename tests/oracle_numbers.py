@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_numbers.py - every command names a block by its id in the engine's pool
@@ -12,17 +12,14 @@ import json
 import os
 import re
 import shutil
-import sys
-
-sys.dont_write_bytecode = True
 
 import h5py
 import numpy as np
 
 import oracle
-from oracle import Tap, kvtool, safetensors_tensors
+from oracle import (kvtool, read_text, refused, runs, safetensors_tensors, tap,
+                    write_json, write_text)
 
-tap = Tap()
 L, S, H, D = 2, 4, 2, 8
 IDS = {"full": [100, 7, 55, 1, 20, 4], "local": [100, 9, 0, 77, 2, 50]}
 TABLES = {"full": {"A": [7, 55, 4], "B": [20, 1]},
@@ -51,9 +48,9 @@ def write(path, tables=TABLES, one=False):
     with open(path, "wb") as f:
         for g in names:
             f.write(cells_of(g).tobytes())
-    with open(os.path.splitext(path)[0] + ".json", "w") as f:
-        json.dump({"file": os.path.basename(path), "null_block": NULL,
-                   "num_tokens": TOKENS, "groups": groups}, f)
+    write_json(os.path.splitext(path)[0] + ".json",
+               {"file": os.path.basename(path), "null_block": NULL, "num_tokens": TOKENS,
+                "groups": groups})
     return path
 
 
@@ -66,7 +63,7 @@ def offset(group, b, layer=0, s=0, h=0, k=0, d=0, start=0):
 
 def run(*args):
     r = kvtool(*args)
-    return r, (json.loads(r.out) if r.code in (0, 1) and r.out[:1] == "{" else None)
+    return r, (r.json if r.code in (0, 1) and r.out[:1] == "{" else None)
 
 
 def said(r, name, *words, code=None):
@@ -91,10 +88,8 @@ def check_describe(dump, h5):
                    for t in TABLES.values() for q in t), f"describe {what}: tables", r)
         tap.equal(r.out.count("block 100 null"), 2, f"describe {what}: null blocks")
     contract = os.path.join(os.path.dirname(dump), "contract")
-    with open(contract, "w") as f:
-        f.write(f"kvtool-contract 1\nnull_block = {NULL}\n")
-    r = kvtool("expect", "check", contract, dump)
-    tap.ok(r.code == 0, "expect: the null block by its id", r)
+    write_text(contract, f"kvtool-contract 1\nnull_block = {NULL}\n")
+    runs("expect: the null block by its id", "expect", "check", contract, dump)
 
 
 def check_places(dump):
@@ -123,9 +118,8 @@ def check_places(dump):
                "--at=group=local,request=B,token=4,layer=0,head=0,kv=k,dim=0")
     tap.equal(o["matches"][0]["block"], 77, "where: the block of a token")
     for key in ("block=3", "position=6"):
-        r = kvtool("where", dump,
-                   f"--at=group=full,layer=0,{key},slot=0,head=0,kv=k,dim=0")
-        tap.ok(r.code == 2, f"where: there is no {key}", r)
+        refused(f"where: there is no {key}", 2, "", "where", dump,
+                f"--at=group=full,layer=0,{key},slot=0,head=0,kv=k,dim=0")
 
 
 def check_digest(dump):
@@ -161,8 +155,7 @@ def check_fault(dump, tmp):
         maps = {}
         for form in ("svg", "csv", "txt", "json"):
             kvtool("diff", "-f", "--by=blocks", f"--heatmap={tmp}/map.{form}", dump, bad)
-            with open(f"{tmp}/map.{form}") as f:
-                maps[form] = f.read()
+            maps[form] = read_text(f"{tmp}/map.{form}")
         tap.equal({int(x) for x in re.findall(rf"{g},position,.*block (\d+)",
                                               maps["csv"])}, set(IDS[g]),
                   f"diff: a map's columns, as CSV ({g})")
@@ -260,23 +253,19 @@ def check_views(dump, tmp):
               [("7", "destination"), ("7", "source")], "transfer-sim report --html")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        dump, h5 = write(f"{tmp}/two.bin"), f"{tmp}/two.h5"
-        r = kvtool("convert", "--tile=64", dump, h5)
-        if tap.ok(r.code == 0, "two groups, two pools", r):
-            check_describe(dump, h5)
-            check_places(dump)
-            check_digest(dump)
-            check_fault(dump, tmp)
-            check_verify(h5, tmp)
-            check_tables(tmp)
-            check_slice(tmp)
-            check_copy(tmp)
-            check_views(dump, tmp)
-    return tap.done()
+def main(tmp):
+    dump, h5 = write(f"{tmp}/two.bin"), f"{tmp}/two.h5"
+    r = kvtool("convert", "--tile=64", dump, h5)
+    if tap.ok(r.code == 0, "two groups, two pools", r):
+        check_describe(dump, h5)
+        check_places(dump)
+        check_digest(dump)
+        check_fault(dump, tmp)
+        check_verify(h5, tmp)
+        check_tables(tmp)
+        check_slice(tmp)
+        check_copy(tmp)
+        check_views(dump, tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_odd.py - what describe --stats and doctor find in a dump that has nothing beside it
@@ -9,19 +9,14 @@ faults are planted into real caches and must be found, with the place where they
 of everything that engines have written, and of the caches as they were, nothing may be said.
 KVT_FULL=1 plants more.
 """
-import json
 import os
 import shlex
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import DATA, FULL, Tap, kvtool
+from oracle import DATA, FULL, kvtool, read_json, round_to, tap, values, write_json
 
-tap = Tap()
 ENGINES = os.path.join(os.path.dirname(DATA), "engines")
 BASES = ("s260k", "gqa64")
 
@@ -34,8 +29,7 @@ class Cache:
     def __init__(self, model):
         self.path = f"{DATA}/{model}/paged_bs16/packed_nhd.bf16.npy"
         self.bits = np.load(self.path)
-        with open(self.path[:-4] + ".json") as f:
-            self.side = json.load(f)
+        self.side = read_json(self.path[:-4] + ".json")
         self.tables = self.side["block_table"]
 
     def live(self):
@@ -53,18 +47,8 @@ class Cache:
         side = dict(self.side, file=os.path.basename(path), dtype=dtype,
                     npy_dtype="<u2" if bits.dtype == np.uint16 else "|u1")
         side.pop("address_map", None)
-        with open(path[:-4] + ".json", "w") as f:
-            json.dump(side, f)
+        write_json(path[:-4] + ".json", side)
         return path
-
-
-def numbers(bits):
-    return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-
-
-def to_bits(x):
-    u = np.ascontiguousarray(x, np.float32).view(np.uint32).astype(np.uint64)
-    return ((u + 0x7fff + (u >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def e4m3():
@@ -86,7 +70,7 @@ def strange(path, *options):
     r = kvtool("describe", "--stats", "--json", *options, path)
     if r.code:
         return None if r.code == 4 or "has no values" in r.err else r
-    return [g["strange"] for g in json.loads(r.out)["groups"]]
+    return [g["strange"] for g in r.json["groups"]]
 
 
 def verdicts(said):
@@ -120,7 +104,7 @@ def unit(x):
 
 
 def check_measures(cache, name):
-    x, live = numbers(cache.bits), cache.live()
+    x, live = values(cache.bits, "bfloat16"), cache.live()
     nl, _, _, nh, nk, _ = x.shape
     said = strange(cache.path)[0]
     pair = live[:, 1:] & live[:, :-1]
@@ -170,26 +154,26 @@ def factor(rng, least):
 
 
 def scale_layer(cache, rng):
-    x = numbers(cache.bits)
+    x = values(cache.bits, "bfloat16")
     l, k = int(rng.integers(1, x.shape[0] - 1)), int(rng.integers(2))
     x[l, ..., k, :] *= factor(rng, 8)
-    return to_bits(x), "scale", f"group=g0,layer={l}"
+    return round_to(x, "bfloat16"), "scale", f"group=g0,layer={l}"
 
 
 def scale_end(cache, rng):
-    x = numbers(cache.bits)
+    x = values(cache.bits, "bfloat16")
     l, k = int(rng.choice([0, x.shape[0] - 1])), int(rng.integers(2))
     x[l, ..., k, :] *= factor(rng, 24)
-    return to_bits(x), "scale", f"group=g0,layer={l}"
+    return round_to(x, "bfloat16"), "scale", f"group=g0,layer={l}"
 
 
 def scale_rank(cache, rng):
-    x, (h, n) = numbers(cache.bits), ranges(cache, rng)
+    x, (h, n) = values(cache.bits, "bfloat16"), ranges(cache, rng)
     k = int(rng.integers(2))
     x[:, :, :, h:h + n, k] *= factor(rng, 12)
     # of two halves either may be the wrong one
     first = 0 if 2 * n == x.shape[3] else h
-    return to_bits(x), "scale", f"group=g0,head={first}"
+    return round_to(x, "bfloat16"), "scale", f"group=g0,head={first}"
 
 
 def two_blocks(cache, rng, requests=2):
@@ -242,7 +226,7 @@ def keys_as_values(cache, rng):
 
 
 def cut_off(cache, rng):
-    x = numbers(cache.bits)
+    x = values(cache.bits, "bfloat16")
     most = np.quantile(np.abs(x[:, cache.live()]), rng.uniform(0.9, 0.995))
     return to_fp8(x * 448 / most), "cut-off", "group=g0"
 
@@ -268,7 +252,7 @@ def plant(folder, cache, name, count):
 
 def check_fp8(folder, cache, name):
     """A type's largest number is no news where the scale has room for all."""
-    x = numbers(cache.bits)
+    x = values(cache.bits, "bfloat16")
     bits = to_fp8(x * 448 / np.abs(x[:, cache.live()]).max())
     said = strange(cache.write(os.path.join(folder, "sound.npy"), bits, "float8_e4m3fn"))
     seen = bits[:, cache.live()] & 0x7f
@@ -314,7 +298,7 @@ def check_doctor(folder, cache, name, count):
             path = cache.write(os.path.join(folder, "wrong.npy"),
                                made[0] if isinstance(made, tuple) else made)
             r = kvtool("doctor", "--json", path)
-            if r.code != 1 or json.loads(r.out)["verdict"] != "wrong":
+            if r.code != 1 or r.json["verdict"] != "wrong":
                 missed.append((i, str(r)))
         tap.ok(not missed, f"{name}: {make.__name__} is wrong, {count} planted", missed)
 
@@ -339,9 +323,9 @@ def unused_copy(cache, rng):
 
 
 def a_little_larger(cache, rng):
-    x = numbers(cache.bits)
+    x = values(cache.bits, "bfloat16")
     x[int(rng.integers(x.shape[0])), ..., int(rng.integers(2)), :] *= rng.uniform(0.5, 2)
-    return to_bits(x)
+    return round_to(x, "bfloat16")
 
 
 def heads_in_another_order(cache, rng):
@@ -350,7 +334,7 @@ def heads_in_another_order(cache, rng):
 
 def noise(cache, rng):
     """No structure at all: nothing can be told of it."""
-    return to_bits(rng.normal(size=cache.bits.shape) * rng.uniform(0.01, 10))
+    return round_to(rng.normal(size=cache.bits.shape) * rng.uniform(0.01, 10), "bfloat16")
 
 
 def drawn_scales(cache, rng):
@@ -359,7 +343,7 @@ def drawn_scales(cache, rng):
     x = rng.normal(size=cache.bits.shape)
     x *= np.exp(0.25 * rng.normal(size=(nl, 1, 1, nh, nk, 1)))
     x *= np.where(rng.random((nl, 1, 1, nh, nk, dim)) < 0.05, 30, 1)
-    return to_bits(x)
+    return round_to(x, "bfloat16")
 
 
 def turning_at_random(cache, rng):
@@ -372,7 +356,7 @@ def turning_at_random(cache, rng):
     for i in range(1, len(x)):
         x[i] = np.einsum("lhkde,lhke->lhkd", mix, x[i - 1]) + rng.normal(size=x[0].shape)
     x = x.reshape(nblocks, slots, nl, nh, nk, dim).transpose(2, 0, 1, 3, 4, 5)
-    return to_bits(x)
+    return round_to(x, "bfloat16")
 
 
 SOUND = (same_prefix, unused_copy, a_little_larger, heads_in_another_order, noise, drawn_scales,
@@ -431,20 +415,16 @@ def check_sound():
     tap.ok(measured >= 100, f"numbers of {measured} of them were looked at", measured)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as folder:
-        for name in BASES:
-            cache = Cache(name)
-            check_measures(cache, name)
-            check_fp8(folder, cache, name)
-            plant(folder, cache, name, 25 if FULL else 5)
-            check_doctor(folder, cache, name, 25 if FULL else 4)
-            check_quiet(folder, cache, name, 25 if FULL else 4)
-            check_no_tables(folder, cache, name)
+def main(folder):
+    for name in BASES:
+        cache = Cache(name)
+        check_measures(cache, name)
+        check_fp8(folder, cache, name)
+        plant(folder, cache, name, 25 if FULL else 5)
+        check_doctor(folder, cache, name, 25 if FULL else 4)
+        check_quiet(folder, cache, name, 25 if FULL else 4)
+        check_no_tables(folder, cache, name)
     check_sound()
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

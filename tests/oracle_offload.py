@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_offload.py - rows of vLLM's file-system tier against what the engine put in
@@ -12,22 +12,16 @@ import glob
 import json
 import os
 import shutil
-import sys
 
 import numpy as np
 
 import oracle
+from oracle import complains, read_json, refused, runs, tap, write_json
 import store_trees as st
 
-tap = oracle.Tap()
 oracle.need_program_and_data()
 RNG = np.random.default_rng(7)
-ENGINES = os.environ.get("KVT_ENGINES", os.path.join(oracle.DATA, "../engines/vllm"))
-
-
-def says(run, code, *parts):
-    lines = run.err.splitlines()
-    return run.code == code and len(lines) == 1 and all(p in run.err for p in parts)
+ENGINES = os.environ.get("KVT_ENGINES", f"{oracle.ENGINES}/vllm")
 
 
 # ---- what kvtool reads ----------------------------------------------------------
@@ -41,21 +35,10 @@ def read(said, root, work, to="nhd"):
                         f"--to={to}", *said, "-o", out + "/x.safetensors", root)
     if run.code:
         return run
-    with open(out + "/x.safetensors", "rb") as f:
-        raw = f.read()
-    n = int.from_bytes(raw[:8], "little")
-    header = json.loads(raw[8:8 + n])
-    manifest = json.loads(header["__metadata__"]["kvtool"])
-    groups = {}
-    for group in manifest.get("groups", [manifest]):
-        name = group.get("id", "g0")
-        entry = header[name if name in header else "kv_cache"]
-        begin, end = entry["data_offsets"]
-        size = {"F32": "<f4", "BF16": "<u2", "F16": "<u2", "U8": "u1"}[entry["dtype"]]
-        array = np.frombuffer(raw[8 + n + begin:8 + n + end], size)
-        array = array.reshape(entry["shape"])
-        groups[name] = (array, group["block_names"], group["layer_names"])
-    return groups
+    size = {"F32": "<f4", "BF16": "<u2", "F16": "<u2", "U8": "u1"}
+    return {name: (np.frombuffer(raw, size[dtype]).reshape(shape), group["block_names"],
+                   group["layer_names"]) for name, (group, (dtype, shape, raw)) in
+            oracle.written_groups(out + "/x.safetensors")[1].items()}
 
 
 def by_name(groups):
@@ -83,8 +66,7 @@ SAMPLES = {
 
 def equal_to_oracle(folder, groups):
     """All blocks of order.json, and how many that were."""
-    with open(folder + "/order.json") as f:
-        order = json.load(f)["order"]
+    order = read_json(folder + "/order.json")["order"]
     found, count = by_name(groups), 0
     for key, names in order.items():
         prompt, group = key.rsplit("_", 1)
@@ -126,14 +108,13 @@ def sample(name, layout, *said):
                              work + "/s.h5", again)
         tap.ok(back.code == 0 and st.tree(again) == st.tree(root),
                f"{name}: and by way of a snapshot", f"{run}\n{back}")
-        run = oracle.kvtool("fsck", *said, root)
-        tap.ok(run.code == 0 and "looked at" in run.out and "no list of its files" in run.out,
-               f"{name}: fsck", run)
+        runs(f"{name}: fsck", "fsck", *said, root,
+             says=("looked at", "no list of its files"))
         agnostic = [a for a in said if "tp-size" in a]
         if agnostic:
             said.remove(agnostic[0])
-            run = oracle.kvtool("describe", *said, root)
-            tap.ok(says(run, 3, "--set tp-size=N"), f"{name}: TP is asked for", run)
+            refused(f"{name}: TP is asked for", 3, "--set tp-size=N", "describe", *said,
+                    root)
 
 
 def latents():
@@ -163,13 +144,12 @@ def example():
     want = np.load(os.path.join(ENGINES, "example_vec_bs32/oracle_0.npy"))[:, :64]
     request = "f762fcf564a3e667c593ce4fe36b33a9"
     with oracle.workdir() as work:
-        run = oracle.kvtool("describe", root)
-        tap.ok(says(run, 3, "--layout=nhd, or cpu-vec"), "rows of what is asked for", run)
-        run = oracle.kvtool("describe", "--from=vllm-2026-07", "--block-size=32", root)
-        tap.ok(says(run, 3, "--layout=nhd, or cpu-vec"), "a generation does not say it",
-               run)
-        run = oracle.kvtool("describe", "--layout=cpu-vec", root)
-        tap.ok(says(run, 3, "--block-size"), "and no block size is assumed", run)
+        refused("rows of what is asked for", 3, "--layout=nhd, or cpu-vec", "describe",
+                root)
+        refused("a generation does not say it", 3, "--layout=nhd, or cpu-vec", "describe",
+                "--from=vllm-2026-07", "--block-size=32", root)
+        refused("and no block size is assumed", 3, "--block-size", "describe",
+                "--layout=cpu-vec", root)
         run = oracle.kvtool("relayout", "-q", "--no-sync", "--verify", "--to=nhd",
                             "--layout=cpu-vec", "--block-size=32", "-o", work + "/x.npy",
                             f"{root}/{request}")
@@ -184,8 +164,8 @@ def example():
         tap.ok(sorted(ours) == names and
                all(data_of(ours[n]) == data_of(st.tree(root)[n]) for n in names),
                "example_vec_bs32: written again", run)
-        run = oracle.kvtool("fsck", "--layout=cpu-vec", "--block-size=32", root)
-        tap.ok(run.code == 0, "example_vec_bs32: fsck", run)
+        runs("example_vec_bs32: fsck", "fsck", "--layout=cpu-vec", "--block-size=32",
+             root)
 
 
 def data_of(raw):
@@ -343,8 +323,8 @@ def group_numbers():
         tap.equal([g[2] for g in groups.values()],
                   [[NAMES[0], NAMES[2]], [NAMES[1], NAMES[3]]], "and of their layers")
         st.write_rows(work + "/t", conf, b, PAGES["LBNHC"], group=4)
-        run = oracle.kvtool("describe", *geometry("LBNHC"), work + "/t")
-        tap.ok(says(run, 3, "3 groups", "lists 2"), "three of a config of two", run)
+        refused("three of a config of two", 3, ("3 groups", "lists 2"), "describe",
+                *geometry("LBNHC"), work + "/t")
 
 
 def replicas():
@@ -386,16 +366,15 @@ def canonical():
             check(f"canonical {family}, two groups", work + "/t", geometry(layout), want,
                   work)
             other = "LBHNC" if layout == "LBNHC" else "LBNHC"
-            run = oracle.kvtool("describe", *geometry(other), work + "/t")
-            tap.ok(says(run, 3, "canonical_format"), f"{family} is not {other}", run)
+            refused(f"{family} is not {other}", 3, "canonical_format", "describe",
+                    *geometry(other), work + "/t")
         conf = config([range(2)], canonical_format="v1-" + family)
         with oracle.workdir() as work:
             c = cells(2, 3, heads=2)
             st.write_rows(work + "/t", conf, c, PAGES[layout], 8, canonical=True)
             said = geometry(layout, heads=2)
-            run = oracle.kvtool("describe", *said, work + "/t")
-            tap.ok(says(run, 3, "bytes, expected", "tp-size"),
-                   f"canonical {family} of 8 ranks: room for copies is asked for", run)
+            refused(f"canonical {family} of 8 ranks: room for copies is asked for", 3,
+                    ("bytes, expected", "tp-size"), "describe", *said, work + "/t")
             check(f"canonical {family}, 2 heads of 8 ranks", work + "/t",
                   said + ["--set=tp-size=8"], {"g0": c}, work)
 
@@ -406,9 +385,8 @@ def padding():
     with oracle.workdir() as work:
         st.write_rows(work + "/t", conf, c, PAGES["LBNHC"], 2, block_bytes=page + 96)
         said = geometry("LBNHC") + ["--set=tp-size=2"]
-        run = oracle.kvtool("describe", *said, work + "/t")
-        tap.ok(says(run, 3, "has", "expected", "block-bytes"),
-               "pages that are longer are not read without a word", run)
+        refused("pages that are longer are not read without a word", 3,
+                ("has", "expected", "block-bytes"), "describe", *said, work + "/t")
         check("padded pages", work + "/t", said + [f"--set=block-bytes={page + 96}"],
               {"g0": c}, work, again=False)
     with oracle.workdir() as work:
@@ -419,7 +397,7 @@ def padding():
 
 # ---- what is refused ------------------------------------------------------------
 
-def refused():
+def refusals():
     c, conf = cells(3, 4), config([range(3)], 2)
     with oracle.workdir() as work:
         root = work + "/t"
@@ -443,20 +421,19 @@ def refused():
                 run = oracle.kvtool(command, *said, root)
                 tap.ok(run.code == 3 and all(p in run.err + run.out for p in parts),
                        f"{command}: {name}", run)
-        run = oracle.kvtool("describe", "--layout=hicache-layer-first", *good[1:], root)
-        tap.ok(says(run, 4, "cannot have layout"), "a layout that no row can have", run)
+        refused("a layout that no row can have", 4, "cannot have layout", "describe",
+                "--layout=hicache-layer-first", *good[1:], root)
         path = sorted(glob.glob(root + "/*_r0/*/*/*.bin"))[0]
         os.truncate(path, 32768)
-        run = oracle.kvtool("describe", *good, root)
-        tap.ok(says(run, 3, "32768 bytes, expected 36864"), "a file that was cut", run)
+        refused("a file that was cut", 3, "32768 bytes, expected 36864", "describe",
+                *good, root)
     with oracle.workdir() as work:
         # 3 layers x 16 x 4 x 46 x 2 = 17664 bytes and zeros up to 20480
         c = cells(3, 2, dim=23)
         st.write_rows(work + "/t", config([range(3)]), c, PAGES["LBNHC"])
         tp = "--set=tp-size=1"
-        run = oracle.kvtool("describe", *geometry("LBNHC", dim=22), tp, work + "/t")
-        tap.ok(says(run, 3, "are not zero"), "less than what is stored, in one length",
-               run)
+        refused("less than what is stored, in one length", 3, "are not zero", "describe",
+                *geometry("LBNHC", dim=22), tp, work + "/t")
         run = oracle.kvtool("fsck", *geometry("LBNHC", dim=22), tp, work + "/t")
         tap.ok(run.code == 1 and run.out.count("row.tail") == 2, "fsck names all files",
                run)
@@ -475,9 +452,8 @@ def refused():
         with oracle.workdir() as work:
             conf = config([range(3)], **more)
             st.write_rows(work + "/t", conf, cells(3, 1), PAGES["LBNHC"])
-            run = oracle.kvtool("describe", *geometry("LBNHC"), "--set=tp-size=1",
-                                work + "/t")
-            tap.ok(says(run, code, parts), name, run)
+            refused(name, code, parts, "describe", *geometry("LBNHC"), "--set=tp-size=1",
+                    work + "/t")
 
 
 def wrong_trees():
@@ -507,20 +483,17 @@ def wrong_trees():
                     len(own["layer_names"]), 4, slots=own["tokens_per_block"]),
                     PAGES["LBNHC"], group=g, block_bytes=6144 * len(conf["kv_cache_groups"]))
             run = oracle.kvtool("describe", *said, work + "/t")
-            tap.ok(says(run, code, *parts), f"refused: {name}", run)
+            tap.ok(complains(run, code, parts), f"refused: {name}", run)
     with oracle.workdir() as work:
         st.write_rows(work + "/t", both, cells(3, 4), PAGES["LBNHC"])
         shutil.rmtree(glob.glob(work + "/t/*_r0")[0])
-        run = oracle.kvtool("describe", "--from=offload", *geometry("LBNHC"), *one,
-                            work + "/t")
-        tap.ok(says(run, 3, "has no folder", "_r0 of a rank"),
-               "refused: a config without a rank", run)
+        refused("refused: a config without a rank", 3, ("has no folder", "_r0 of a rank"),
+                "describe", "--from=offload", *geometry("LBNHC"), *one, work + "/t")
     with oracle.workdir() as work:
         old = st.offload_config([(16, NAMES[:2])])
         st.write_offload(work + "/t", old, cells(2, 2), "SHKD", rank=5)
-        run = oracle.kvtool("describe", "--from=llmd", *geometry("LBNHC"),
-                            "--set=rank=5", work + "/t")
-        tap.ok(says(run, 3, "rank 5 of a config with 1"), "refused: a rank too many", run)
+        refused("refused: a rank too many", 3, "rank 5 of a config with 1", "describe",
+                "--from=llmd", *geometry("LBNHC"), "--set=rank=5", work + "/t")
 
 
 def no_trees():
@@ -545,7 +518,7 @@ def no_trees():
             run = oracle.kvtool("convert", "-q", f"--format={form}",
                                 *(["--row-ranks=70000"] if "ranks" in name else []),
                                 work + "/d.bin", work + "/x")
-            tap.ok(says(run, 4, part) and not os.path.exists(work + "/x"),
+            tap.ok(complains(run, 4, part) and not os.path.exists(work + "/x"),
                    f"not written: {name}", run)
 
 
@@ -557,29 +530,27 @@ def writers():
         root = work + "/t"
         st.write_offload(root, conf, c, "SHKD")
         said = geometry("LBNHC", dim=32)
-        run = oracle.kvtool("describe", *said, root)
-        tap.ok(says(run, 3, "--from=llmd", "--from=vllm-offload"),
-               "older keys: the writer is asked for", run)
+        refused("older keys: the writer is asked for", 3,
+                ("--from=llmd", "--from=vllm-offload"), "describe", *said, root)
         for fact, part in (("tp-size=2", "tp_size is 1, but 2 was given"),
                            ("row-align=4096", "no row-align")):
-            run = oracle.kvtool("describe", *said, "--from=llmd", f"--set={fact}", root)
-            tap.ok(says(run, 3, part), f"llm-d: {fact}", run)
+            refused(f"llm-d: {fact}", 3, part, "describe", *said, "--from=llmd",
+                    f"--set={fact}", root)
         groups = read([*said, "--from=llmd"], root, work)
         tap.ok(same(groups, {"g0": c}), "older keys: llm-d", groups)
     with oracle.workdir() as work:
         few = st.offload_config([(16, NAMES[:2])], blocks_per_file=4)
         f = cells(2, 3)
         st.write_offload(work + "/t", few, f, "SHKD")
-        run = oracle.kvtool("describe", "--from=llmd", *geometry("LBNHC"), work + "/t")
-        tap.ok(says(run, 3, "no file has all 4 blocks", "--set block-bytes=6144"),
-               "llm-d: beginnings of ranges that are missing, or longer blocks", run)
+        refused("llm-d: beginnings of ranges that are missing, or longer blocks", 3,
+                ("no file has all 4 blocks", "--set block-bytes=6144"), "describe",
+                "--from=llmd", *geometry("LBNHC"), work + "/t")
         groups = read(["--from=llmd", *geometry("LBNHC"), "--set=block-bytes=6144"],
                       work + "/t", work)
         tap.ok(same(groups, {"g0": f}), "llm-d: the last blocks of a range", groups)
         for heads in (2, 8):
             run = oracle.kvtool("fsck", "--from=llmd", *geometry("LBNHC", heads=heads),
-                                "--set=block-bytes=6144" if heads == 8 else "-q",
-                                work + "/t")
+                                "--set=block-bytes=6144" if heads == 8 else "-q", work + "/t")
             tap.ok(run.code == 3, f"llm-d: fsck, {heads} heads of 4", run)
     with oracle.workdir() as work:
         root = work + "/t"
@@ -588,8 +559,8 @@ def writers():
               said + ["--from=vllm-offload", "--set=tp-size=2"], {"g0": c}, work)
         os.rename(glob.glob(root + "/*_r0")[0],
                   glob.glob(root + "/*_r0")[0][:-1] + "1")
-        run = oracle.kvtool("describe", *said, "--from=vllm-offload", root)
-        tap.ok(says(run, 3, "is of rank 1"), "rows of another rank", run)
+        refused("rows of another rank", 3, "is of rank 1", "describe", *said,
+                "--from=vllm-offload", root)
     conf = config([range(2)])
     with oracle.workdir() as work:
         c = cells(2, 2)
@@ -605,12 +576,11 @@ def writers():
                "rows become a tree of llm-d", run)
         oracle.kvtool("slice", "-q", "--no-sync", "--tp-size=2", "--tp-rank=0", "-o",
                       work + "/r.h5", work + "/s.h5")
-        run = oracle.kvtool("convert", "-q", "--no-sync", "--format=offload",
-                            work + "/r.h5", work + "/x")
-        tap.ok(says(run, 4, "merge them first"), "one rank makes no row", run)
-        run = oracle.kvtool("relayout", "-q", "--no-sync", "--to=KLBSHD",
-                            "--format=offload", "-o", work + "/x", work + "/s.h5")
-        tap.ok(says(run, 4, "cannot have layout"), "a layout without rows is not written", run)
+        refused("one rank makes no row", 4, "merge them first", "convert", "-q",
+                "--no-sync", "--format=offload", work + "/r.h5", work + "/x")
+        refused("a layout without rows is not written", 4, "cannot have layout",
+                "relayout", "-q", "--no-sync", "--to=KLBSHD", "--format=offload", "-o",
+                work + "/x", work + "/s.h5")
 
 
 def other_ranks():
@@ -627,10 +597,9 @@ def other_ranks():
                                 *geometry("LBHNC", heads=heads), "--set=tp-size=1", a, got)
             tap.ok(run.code == 0 and st.tree(got) == st.tree(b),
                    f"{heads} heads of one rank become rows of {tp}", run)
-        run = oracle.kvtool("convert", "--row-ranks=3", "--format=offload",
-                            *geometry("LBHNC", heads=heads), "--set=tp-size=1", a,
-                            work + "/x")
-        tap.ok(says(run, 3, "cannot be divided among 3 ranks"), "3 ranks of 2 heads", run)
+        refused("3 ranks of 2 heads", 3, "cannot be divided among 3 ranks", "convert",
+                "--row-ranks=3", "--format=offload", *geometry("LBHNC", heads=heads),
+                "--set=tp-size=1", a, work + "/x")
         c = cells(2, 3, heads=1, kv=1, dim=40)
         pair = (config([range(2)], parallel_agnostic=False),
                 config([range(2)], replicated_layout=True))
@@ -644,10 +613,9 @@ def other_ranks():
             tap.ok(run.code == 0 and st.tree(f"{work}/n{i}") == st.tree(f"{work}/m{1 - i}"),
                    f"latents for {1 if i else 2} ranks", run)
         for form in ("llmd", "hdf5"):
-            run = oracle.kvtool("convert", "--row-ranks=2", f"--format={form}",
-                                *geometry("LBHNC", heads=heads), "--set=tp-size=1", a,
-                                work + "/x")
-            tap.ok(says(run, 2, "files of several ranks"), f"{form} has no rows", run)
+            refused(f"{form} has no rows", 2, "files of several ranks", "convert",
+                    "--row-ranks=2", f"--format={form}", *geometry("LBHNC", heads=heads),
+                    "--set=tp-size=1", a, work + "/x")
 
 
 def other_forms():
@@ -684,13 +652,12 @@ def other_forms():
                 (["--row-form=x", "--format=offload"], 2, "expected canonical or ranks"),
                 (["--row-form=ranks", "--format=hdf5"], 2, "--row-form are only for offload"),
                 (["--row-form=ranks", "--format=llmd"], 2, "leave out --row-ranks")):
-            run = oracle.kvtool("convert", *args, *geometry("LBNHC"), "--set=tp-size=4",
-                                work + "/aLBNHC", work + "/x")
-            tap.ok(says(run, code, part), f"refused: {args}", run)
+            refused(f"refused: {args}", code, part, "convert", *args, *geometry("LBNHC"),
+                    "--set=tp-size=4", work + "/aLBNHC", work + "/x")
         st.write_rows(work + "/o", config([range(3)], 2), cells(3, 4), PAGES["BLNHC"], 2)
-        run = oracle.kvtool("convert", "--row-form=canonical", "--format=offload",
-                            *geometry("BLNHC"), "--set=tp-size=2", work + "/o", work + "/x")
-        tap.ok(says(run, 3, "layers must be outermost"), "blocks outermost", run)
+        refused("blocks outermost", 3, "layers must be outermost", "convert",
+                "--row-form=canonical", "--format=offload", *geometry("BLNHC"),
+                "--set=tp-size=2", work + "/o", work + "/x")
 
 
 def other_blocks():
@@ -707,13 +674,11 @@ def other_blocks():
             oracle.kvtool("reblock", "-q", "--no-sync", "-b", "8", "-o", work + "/x.npy",
                           *geometry("LBNHC"), "--set=tp-size=1", "--set=block-bytes=8192",
                           a)
-            with open(work + "/x.json") as f:
-                side = json.load(f)
+            side = read_json(work + "/x.json")
             side["block_names"] = [
                 st.block_name(i - i % per_file) + (f":{i % per_file}" if per_file > 1
                                                    else "") for i in range(8)]
-            with open(work + "/x.json", "w") as f:
-                json.dump(side, f)
+            write_json(work + "/x.json", side)
             run = oracle.kvtool("convert", "-q", "--no-sync", "--verify",
                                 "--format=offload", work + "/x.npy", got)
             tap.ok(run.code == 0 and st.tree(got) == st.tree(b),
@@ -725,11 +690,9 @@ def other_blocks():
 def other_order(work, side):
     """A store has blocks in the order of their names, a dump in its own."""
     side["block_names"].reverse()
-    with open(work + "/x.json", "w") as f:
-        json.dump(side, f)
-    run = oracle.kvtool("convert", "-q", "--no-sync", "--verify", "--format=offload",
-                        work + "/x.npy", work + "/d")
-    tap.ok(run.code == 0, "blocks whose names do not ascend are verified by name", run)
+    write_json(work + "/x.json", side)
+    runs("blocks whose names do not ascend are verified by name", "convert", "-q",
+         "--no-sync", "--verify", "--format=offload", work + "/x.npy", work + "/d")
     one, two = (read(how, work + f, work) for how, f in
                 (([], "/x.npy"), (geometry("LBNHC") + ["--set=tp-size=1"], "/d")))
     same_order = [two["g0"][1].index(name) for name in one["g0"][1]]
@@ -752,9 +715,8 @@ def parts_of_chunks():
         tap.ok(run.code == 0 and st.tree(work + "/a") == whole, "one file of two", run)
         oracle.kvtool("slice", "-q", "--no-sync", "--blocks=5:8", "-o", work + "/b.h5",
                       work + "/s.h5")
-        run = oracle.kvtool("convert", "-q", "--no-sync", "--format=offload",
-                            work + "/b.h5", work + "/b")
-        tap.ok(says(run, 4, "all of them"), "a part of a row is not written", run)
+        refused("a part of a row is not written", 4, "all of them", "convert", "-q",
+                "--no-sync", "--format=offload", work + "/b.h5", work + "/b")
 
 
 def leftovers():
@@ -771,7 +733,7 @@ def leftovers():
                "leftovers are named", run)
         run = oracle.kvtool("fsck", "--json", *geometry("LBNHC"), "--set=tp-size=1",
                             work + "/t")
-        looked = json.loads(run.out)["files"][0]["looked_at"]
+        looked = run.json["files"][0]["looked_at"]
         size = sum(len(b) for b in st.tree(work + "/t").values())
         tap.equal((looked["files"], looked["bytes"], looked["groups"], looked["blocks"],
                    looked["data"], looked["missing_files_noticed"]),
@@ -790,7 +752,7 @@ def main():
     replicas()
     canonical()
     padding()
-    refused()
+    refusals()
     wrong_trees()
     no_trees()
     writers()
@@ -799,8 +761,6 @@ def main():
     other_blocks()
     parts_of_chunks()
     leftovers()
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

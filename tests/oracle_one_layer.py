@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_one_layer.py - tensors as engines index them, of one layer, of each or of all, alone,
@@ -6,22 +6,17 @@ in a list or a dict, in npy, npz, torch and safetensors: the layout that wrote t
 among those that the message lists, with its sizes; with that layout each element is where
 numpy has it; and what guess tries is what the message lists
 """
-import json
 import os
 import random
 import re
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 import oracle_names
 from foreign_files import Tensor, npy_bytes, npz_bytes, safetensors_bytes, torch_bytes
-from oracle import FULL, SHARE, Tap, kvtool
+from oracle import FULL, SHARE, kvtool, tap, write_bytes
 
-tap = Tap()
 SEEDS = 12 if FULL else 1
 LEAST = 200 // SHARE
 GUESSED = ("x.pt", "x.list.pt", "x.tuple.pt", "x.tuples.pt")    # one of each arrangement
@@ -203,8 +198,8 @@ def wrong_guess(listed, path, of):
     if r.code not in (0, 3):
         return str(r)
     told = {of[name] for name, n in listed.items() if n[1] is not None}
-    tried = [{c["layout"], *c["same_bytes"]}
-             for c in (json.loads(r.out)["candidates"] if r.out else [])]
+    tried = [{c["layout"], *c["same_bytes"]} for c in
+             (r.json["candidates"] if r.out else [])]
     if told - set().union(*tried) or any(not told & same for same in tried):
         return f"listed {sorted(told)}, tried {tried}: {r.err}"
     return ""
@@ -259,43 +254,37 @@ def written(folder):
         c = Case(rng, "nhd", "LBSHC")
         n = [c.n[a] for a in "LBSHD"]
         path, packed = f"{folder}/plain.npy", f"{folder}/packed.npy"
-        with open(path, "wb") as f:
-            f.write(npy_bytes(c.of(0, c.n["L"])[0]))
+        write_bytes(path, npy_bytes(c.of(0, c.n["L"])[0]))
         r = kvtool("relayout", "-f", "--layout=nhd", f"--to={layout}", "-o", packed, path)
         os.unlink(f"{folder}/packed.json")
         d = kvtool("describe", "--json", f"--layout={layout}", packed)
-        g = json.loads(d.out)["groups"][0] if not d.code else {}
+        g = d.json["groups"][0] if not d.code else {}
         got = [g.get(k) for k in ("layers", "blocks", "slots", "heads", "dim")]
         tap.ok(not r.code and (d.code == 3 or got == n), f"{layout} as kvtool writes it",
                f"{got}, not {n}: {r} {d}")
 
 
-def main():
-    oracle.need_program_and_data()
+def main(folder):
     of = orders()
     rows = [("layer", *x) for x in LAYER] + [("all", *x) for x in ALL] + \
         [("pair", *x) for x in PAIR] + [("layer", *x) for x in STRIDED] + \
         [("layers", *x) for x in LAYERS]
     total = 0
-    with oracle.workdir() as folder:
-        for seed in range(SEEDS):
-            for arrangement, *row in rows[::SHARE]:
-                rng, bad, cases = random.Random(f"{seed} {row}"), [], 0
-                c = Case(rng, *row)
-                for form, data, first, end in files(c, rng, arrangement):
-                    path = f"{folder}/x.{form.replace(' ', '-')}"
-                    with open(path, "wb") as f:
-                        f.write(data)
-                    why = look(c, path, first, end, of)
-                    cases += 1
-                    if why:
-                        bad.append(f"{form}: {why}")
-                total += cases
-                tap.equal(bad[:2], [], f"seed {seed}: {' '.join(row)}, {cases} files")
-        written(folder)
+    for seed in range(SEEDS):
+        for arrangement, *row in rows[::SHARE]:
+            rng, bad, cases = random.Random(f"{seed} {row}"), [], 0
+            c = Case(rng, *row)
+            for form, data, first, end in files(c, rng, arrangement):
+                path = f"{folder}/x.{form.replace(' ', '-')}"
+                write_bytes(path, data)
+                why = look(c, path, first, end, of)
+                cases += 1
+                if why:
+                    bad.append(f"{form}: {why}")
+            total += cases
+            tap.equal(bad[:2], [], f"seed {seed}: {' '.join(row)}, {cases} files")
+    written(folder)
     tap.ok(total >= LEAST, f"{total} files, at least {LEAST}")
-    tap.done()
 
 
-if __name__ == "__main__":
-    main()
+oracle.run(main)
