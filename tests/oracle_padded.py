@@ -1,21 +1,17 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_padded.py - heads that an engine has padded to 128 elements: describe says it where
 zeros show it, and only there; what is read without the padding is what was put in
 """
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import Tensor, npz_bytes, safetensors_bytes, torch_bytes
-from oracle import Tap, kvtool
+from oracle import kvtool, refused, runs, tap, write_bytes
 
-tap = Tap()
 CASES = 40
 FORMS = "pt", "npz", "safetensors"
 WORDS = "as of heads that were padded"
@@ -45,8 +41,7 @@ def case(tmp, seed):
     width = rng.choice((64, 80, 96, 112, padded, padded - 8))
     rows, b, s, h = make(rng, width, padded)
     path = f"{tmp}/{FORMS[seed % 3]}.bin"
-    with open(path, "wb") as f:
-        f.write(save(FORMS[seed % 3], list(rows)))
+    write_bytes(path, save(FORMS[seed % 3], list(rows)))
     r = kvtool("describe", "--layout=nhd", path)
     seen = padded - width >= 16 and rows.any()
     if r.code or (WORDS in r.out) != seen or (seen and f"--head-dim={width} " not in r.out):
@@ -68,8 +63,7 @@ def check_refused(tmp):
     path = f"{tmp}/r.npz"
 
     def write(a):
-        with open(path, "wb") as f:
-            f.write(save("npz", a))
+        write_bytes(path, save("npz", a))
 
     write(list(rows))
     for what, options, status, word in (
@@ -77,29 +71,24 @@ def check_refused(tmp):
             ("as many", ("--set=padded=128", "--head-dim=128"), 2, "fewer"),
             ("rows of another length", ("--set=padded=96", "--head-dim=64"), 3, "96"),
             ("no number", ("--set=padded=x", "--head-dim=64"), 2, "padded")):
-        r = kvtool("describe", "--layout=nhd", *options, path)
-        tap.ok(r.code == status and word in r.err, f"refused: {what}", r)
+        refused(f"refused: {what}", status, word, "describe", "--layout=nhd", *options,
+                path)
     rows[-1, -1, -1, -1, -1, 100] = 1
     write(list(rows))
-    r = kvtool("describe", "--layout=nhd", "--set=padded=128", "--head-dim=64", path)
-    tap.ok(r.code == 3 and "no padding" in r.err and f"layers.{len(rows) - 1}" in r.err,
-           "refused: it is not zero", r)
+    refused("refused: it is not zero", 3, ("no padding", f"layers.{len(rows) - 1}"),
+            "describe", "--layout=nhd", "--set=padded=128", "--head-dim=64", path)
     r = kvtool("fsck", "--layout=nhd", "--set=padded=128", "--head-dim=80", path)
     tap.ok(r.code == 3 and "element 80" in r.err + r.out, "and fsck says so", r)
     rows[-1, -1, -1, -1, -1, 100] = 0
     write(list(rows))
-    r = kvtool("fsck", "--layout=nhd", "--set=padded=128", "--head-dim=64", path)
-    tap.ok(r.code == 0 and "some rows" in r.out, "fsck says what was not looked at", r)
+    runs("fsck says what was not looked at", "fsck", "--layout=nhd", "--set=padded=128",
+         "--head-dim=64", path, says="some rows")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        wrong = [f"{seed}: {why}" for seed in range(CASES) if (why := case(tmp, seed))]
-        tap.equal(wrong[:3], [], f"{CASES} caches with and without padding")
-        check_refused(tmp)
-    return tap.done()
+def main(tmp):
+    wrong = [f"{seed}: {why}" for seed in range(CASES) if (why := case(tmp, seed))]
+    tap.equal(wrong[:3], [], f"{CASES} caches with and without padding")
+    check_refused(tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_pages.py - pages of kvtool view in a browser: what they say is what kvtool says
@@ -6,21 +6,17 @@ oracle_pages.py - pages of kvtool view in a browser: what they say is what kvtoo
 With a folder as argument it writes a picture of each page there.
 """
 import json
-import os
 import random
 import re
 import shlex
 import sys
 
-sys.dont_write_bytecode = True
-
 import numpy as np
 
 import oracle
 from browser import CHROMIUM, Browser
-from oracle import Tap, kvtool
+from oracle import kvtool, tap
 
-tap = Tap()
 KV = oracle.DATA
 CELLS = 200
 
@@ -160,7 +156,7 @@ def commands(browser, tmp):
         words_byte = int(re.match(r"byte ([\d,]+)", words).group(1).replace(",", ""))
         asked = shlex.split(command[command.index("kvtool where"):])[2:]
         r = kvtool("where", "--json", *asked)
-        got = json.loads(r.out) if r.code == 0 else {}
+        got = r.json if r.code == 0 else {}
         memory = got.get("matches", [{}])[0].get("memory_offset")
         if memory != words_byte:
             bad.append(f"{words} / {command}: {memory} {r.err}")
@@ -172,7 +168,7 @@ def pool(browser, operands, tmp):
     browser.open(f"{tmp}/plain.html")
     picture = browser.run("[...document.querySelectorAll('svg.pic')].findIndex(s => s.getAttribute('aria-label') === 'the pool')")
     rng, bad, asked = random.Random(6), [], {}
-    blocks = json.loads(kvtool("view", "--json", *operands).out)["dumps"][0]["groups"][0]["shape"]["B"]
+    blocks = kvtool("view", "--json", *operands).json["dumps"][0]["groups"][0]["shape"]["B"]
     for b in [rng.randrange(blocks) for _ in range(CELLS)]:
         say(browser, picture, b)
         # at once: what is told moves the picture, and another block under the pointer
@@ -185,7 +181,7 @@ def pool(browser, operands, tmp):
         command = told[told.index("kvtool where"):]
         if command not in asked:
             r = kvtool("where", "--json", *shlex.split(command)[2:])
-            asked[command] = json.loads(r.out)["matches"][0] if r.code == 0 else {}
+            asked[command] = r.json["matches"][0] if r.code == 0 else {}
         got = asked[command]
         who = {(q["id"] if "id" in q else q["request"], q["token"]) for q in got.get("requests", [])}
         mine = {(w, int(t)) for t, w in re.findall(r"tokens? (\d+)(?: to \d+)? of (\w+)", told)}
@@ -207,7 +203,7 @@ def maps(browser, name, tmp, pattern, want):
 
 
 def heads(operands):
-    v = json.loads(kvtool("view", "--json", *operands).out)["dumps"][0]["groups"][0]
+    v = kvtool("view", "--json", *operands).json["dumps"][0]["groups"][0]
     n = v["numbers"]
 
     def want(found):
@@ -218,7 +214,7 @@ def heads(operands):
 
 
 def shares(operands):
-    d = json.loads(kvtool("diff", "--json", *operands).out)["groups"][0]
+    d = kvtool("diff", "--json", *operands).json["groups"][0]
     cells = {(c["layer"], c["head"]): c for c in d["by_head"]}
 
     def want(found):
@@ -286,8 +282,8 @@ def peeks(operands):
         layer, block, slot, head, part, dim, a, b, at_a, at_b = found.groups()
         place = f"layer={layer},block={block},slot={slot},head={head},kv={kv[part]},dim={dim}"
         for path, number, at in zip(operands, (a, b), (at_a, at_b)):
-            peek = json.loads(kvtool("describe", "--json", f"--peek={place}", path).out)["peeks"][0]
-            byte = json.loads(kvtool("where", "--json", path, place).out)["matches"][0]["offset"]
+            peek = kvtool("describe", "--json", f"--peek={place}", path).json["peeks"][0]
+            byte = kvtool("where", "--json", path, place).json["matches"][0]["offset"]
             x = peek["fields"][0]["values"][0]
             if abs(float(number) - x) > 0.006 * abs(x) or int(at.replace(",", "")) != byte:
                 return False
@@ -295,32 +291,29 @@ def peeks(operands):
     return want
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     if not CHROMIUM:
         tap.ok(True, "pages in a browser # SKIP this needs the package chromium")
-        return tap.done()
+        return
     pictures = sys.argv[1] if len(sys.argv) > 1 else None
-    with oracle.workdir() as tmp:
-        browser = Browser()
-        try:
-            drawn = dumps(tmp)
-            for name, operands in drawn.items():
-                look(browser, name, operands, tmp, pictures)
-            keyboard(browser, tmp)
-            opening(browser, tmp)
-            commands(browser, tmp)
-            pool(browser, drawn["plain"], tmp)
-            maps(browser, "plain", tmp, r"layer (\d+), head (\d+), (\w+): root mean square (\S+)",
-                 heads(drawn["plain"]))
-            questions(browser, tmp, pictures)
-            maps(browser, "bug", tmp, r"layer (\d+), head (\d+): (.*)", shares(drawn["bug"]))
-            maps(browser, "shifted", tmp, r"layer (\d+), .*; first block (\d+) slot (\d+), head (\d+), (\w+), "
-                 r"element (\d+): (\S+) and (\S+), at bytes ([\d,]+) and ([\d,]+)", peeks(drawn["shifted"]))
-        finally:
-            browser.close()
-    return tap.done()
+    browser = Browser()
+    try:
+        drawn = dumps(tmp)
+        for name, operands in drawn.items():
+            look(browser, name, operands, tmp, pictures)
+        keyboard(browser, tmp)
+        opening(browser, tmp)
+        commands(browser, tmp)
+        pool(browser, drawn["plain"], tmp)
+        maps(browser, "plain", tmp, r"layer (\d+), head (\d+), (\w+): root mean square (\S+)",
+             heads(drawn["plain"]))
+        questions(browser, tmp, pictures)
+        maps(browser, "bug", tmp, r"layer (\d+), head (\d+): (.*)", shares(drawn["bug"]))
+        maps(browser, "shifted", tmp, r"layer (\d+), .*; first block (\d+) slot (\d+), head (\d+), (\w+), "
+             r"element (\d+): (\S+) and (\S+), at bytes ([\d,]+) and ([\d,]+)", peeks(drawn["shifted"]))
+    finally:
+        browser.close()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    oracle.run(main)

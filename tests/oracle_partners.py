@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_partners.py - which request is which, where names do not say
@@ -9,18 +9,13 @@ request is which.  A pair that is told must be that one; where contents are told
 must be paired; where two requests hold the same, or nothing tells, status 3 must name the
 option to type, and with that option the two must be comparable.
 """
-import json
 import os
 import re
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
-from oracle import FULL, Tap, kvtool, need_program_and_data, workdir
+from oracle import FULL, kvtool, run, tap, write_json
 
-tap = Tap()
 L, H, D = 4, 2, 16
 TYPES = {"float32": np.float32, "float16": np.float16}
 
@@ -44,12 +39,12 @@ def write(r, name, requests, slots=16, layout="L B S H K D", dtype="float32"):
             cells[:, tables[k][t // slots], t % slots] = token
     order = ["LBSHKD".index(c) for c in layout.split()]
     np.save(name, np.ascontiguousarray(cells.transpose(order)))
-    with open(name[:-3] + "json", "w") as f:
-        json.dump({"file": name, "layout": layout, "dtype": dtype, "null_block": 0,
-                   "sizes": {"layers": L, "num_blocks": cells.shape[1],
-                             "block_size": slots, "num_kv_heads": H, "head_dim": D},
-                   "block_table": tables,
-                   "num_tokens": {k: len(v) for k, v in requests.items()}}, f)
+    write_json(name[:-3] + "json",
+               {"file": name, "layout": layout, "dtype": dtype, "null_block": 0,
+                "sizes": {"layers": L, "num_blocks": cells.shape[1], "block_size": slots,
+                          "num_kv_heads": H, "head_dim": D},
+                "block_table": tables,
+                "num_tokens": {k: len(v) for k, v in requests.items()}})
 
 
 def suffix(r):
@@ -58,7 +53,7 @@ def suffix(r):
 
 def paired(name, *options):
     result = kvtool("diff", "--json", "--no-diagnosis", *options, "a.npy", "b.npy")
-    o = json.loads(result.out) if result.out else None
+    o = result.json if result.out else None
     pairs = {p["a"]: p["b"] for p in o["paired"]} if o else {}
     return result, o, pairs
 
@@ -169,17 +164,13 @@ def check_asked(r):
     tap.ok(result.code == 3 and "--match=a0=ba0 " in result.err, "280 are too many", result)
 
 
-def main():
-    need_program_and_data()
+def main(work):
     r = np.random.default_rng(35)
-    with workdir() as work:
-        os.chdir(work)
-        check_contents(r)
-        check_suffixes(r)
-        check_asked(r)
-        os.chdir("/")
-    return tap.done()
+    os.chdir(work)
+    check_contents(r)
+    check_suffixes(r)
+    check_asked(r)
+    os.chdir("/")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

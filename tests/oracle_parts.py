@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_parts.py - slices by tokens, by component and for transfers, against numpy
@@ -8,19 +8,14 @@ which come from its sidecar.
 """
 import json
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from kvd1 import (KEY, VALUE, MASK, MambaDump, attention_content, cell_hashes, fold,
-                  printed, text, whole)
-from oracle import FULL, Tap, array_bytes, kvtool
-from oracle_slice import States, lanes, manifest, owned, place
-
-tap = Tap()
+                  lanes_of, printed, text, whole)
+from oracle import FULL, array_bytes, kvtool, manifest_of, place, refused, runs, tap
+from oracle_slice import States, owned
 
 
 def total(parts, scope):
@@ -28,7 +23,7 @@ def total(parts, scope):
     out = [0, 0]
     for part in parts:
         value = whole(part)[("tokens", "blocks").index(scope)]
-        out = [(a + b) & MASK for a, b in zip(out, lanes(value))]
+        out = [(a + b) & MASK for a, b in zip(out, lanes_of(value))]
     return text(scope, out)
 
 
@@ -49,13 +44,13 @@ def expected_tokens(d, request, a, b):
 def check_cut(d, request, a, b, ending, tmp):
     S, name = d.dims["S"], f"{d.name} {request} tokens {a}:{b} to {ending}"
     out = f"{tmp}/t.{ending}"
-    r = kvtool("slice", "-f", "--verify", "--request", request, "--tokens", f"{a}:{b}",
-               "-o", out, d.path)
-    if not tap.ok(r.code == 0, f"{name}: exit 0", r):
+    r = runs(f"{name}: exit 0", "slice", "-f", "--verify", "--request", request,
+             "--tokens", f"{a}:{b}", "-o", out, d.path)
+    if r.code:
         return
     table = d.tables[request][a // S:(b - 1) // S + 1]
     used = sorted(set(table))
-    said = json.loads(kvtool("describe", "--json", "--block-tables", out).out)
+    said = kvtool("describe", "--json", "--block-tables", out).json
     q, g = said["requests"][0], said["groups"][0]
     tap.equal((len(said["requests"]), q["first_token"], q["tokens"],
                q["block_tables"][0], g["block_ids"]),
@@ -93,7 +88,7 @@ def check_tokens(d, tmp):
     # by blocks, from a dump that begins later: what precedes the first lost block
     kvtool("slice", "-f", "--blocks", ",".join(map(str, d.tables["A"][3:9])), "-o",
            f"{tmp}/cut.npy", f"{tmp}/once.h5")
-    m = manifest(f"{tmp}/cut.npy")
+    m = manifest_of(f"{tmp}/cut.npy")
     tap.equal((m.get("first_token"), m["num_tokens"]), ({"A": 50}, {"A": 9 * 16 - 50}),
               "blocks of a dump that begins with token 50")
     ranks = []
@@ -105,12 +100,11 @@ def check_tokens(d, tmp):
     tap.ok(r.code == 0 and whole(f"{tmp}/merged.h5") == whole(f"{tmp}/once.h5"),
            "ranks of some tokens are merged", r)
     # where knows the position, and finds it again
-    r = kvtool("where", "--at", "request=A,token=77,layer=2,head=1,kv=v,dim=3",
-               f"{tmp}/twice.npy")
-    tap.ok(r.code == 2, "where: a token that was left out", r)
+    refused("where: a token that was left out", 2, "", "where", "--at",
+            "request=A,token=77,layer=2,head=1,kv=v,dim=3", f"{tmp}/twice.npy")
     r = kvtool("where", "--json", "--at",
                "request=A,token=107,layer=2,head=1,kv=v,dim=3", f"{tmp}/twice.npy")
-    at = json.loads(r.out)["matches"][0]["offset"] if r.code == 0 else 0
+    at = r.json["matches"][0]["offset"] if r.code == 0 else 0
     r = kvtool("where", "--offset", at, f"{tmp}/twice.npy")
     tap.ok("A token 107" in r.out, "where: a token by its position, and back", r)
 
@@ -155,8 +149,8 @@ def check_half_ranks(d, tmp):
            "values of 8 ranks are merged", r)
     kvtool("slice", "-f", "--component", "k", "--tp-size", 8, "--tp-rank", 3, "-o",
            ranks[3], d.path)
-    r = kvtool("merge", "-f", "-o", f"{tmp}/never.h5", *ranks)
-    tap.ok(r.code == 3 and "v3.h5" in r.err, "keys of a rank among values", r)
+    refused("keys of a rank among values", 3, "v3.h5", "merge", "-f", "-o",
+            f"{tmp}/never.h5", *ranks)
 
 
 # ---- transfers of attention -------------------------------------------------
@@ -193,7 +187,7 @@ def check_pair(d, source, ns, s, nd, t, tmp):
                f"{name}: nothing", r)
         return []
     if tap.ok(r.code == 0 and os.path.exists(out), f"{name}: exit 0", r):
-        m = manifest(out)
+        m = manifest_of(out)
         tap.ok(array_bytes(out) == place(d.cells[:, :, :, :, heads], d.layout,
                                          d.itemsize) and
                (m["head_start"], m["head_count"], m["tp_size"], m["tp_rank"]) ==
@@ -236,7 +230,7 @@ def check_state_parts(m, tmp):
         tap.ok(r.code == 0 and array_bytes(files[-1]) ==
                np.ascontiguousarray(want).tobytes() and
                [(c["name"], c["global_start"]) for c in
-                manifest(files[-1])["content"]] == [(name, start)],
+                manifest_of(files[-1])["content"]] == [(name, start)],
                f"{m.folder}: {name} alone", r)
     files.append(f"{tmp}/ssm.npy")
     r = kvtool("slice", "-f", "--verify", "--component", "ssm", "-o", files[-1], m.path)
@@ -281,7 +275,7 @@ def check_state_transfers(m, tmp):
                         continue
                     kvtool("slice", "-f", "--component", "ssm", "-o", f"{tmp}/s.npy",
                            out)
-                    h = manifest(f"{tmp}/s.npy")
+                    h = manifest_of(f"{tmp}/s.npy")
                     a, n = h["head_start"], h["head_count"]
                     got_heads += range(a, a + n)
                     tap.ok(array_bytes(f"{tmp}/s.npy") ==
@@ -292,7 +286,7 @@ def check_state_transfers(m, tmp):
                     for name in names:
                         kvtool("slice", "-f", "--component", name, "-o",
                                f"{tmp}/s.npy", out)
-                        c = manifest(f"{tmp}/s.npy")["content"][0]
+                        c = manifest_of(f"{tmp}/s.npy")["content"][0]
                         a, n = c["global_start"], c["length"]
                         want = states.conv[:, :, a:a + n]
                         want = want if states.ds else want.transpose(0, 1, 3, 2)
@@ -312,25 +306,22 @@ def check_state_transfers(m, tmp):
                           "each channel and head once")
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     dumps = oracle.attention_dumps()
     mamba = [MambaDump(s) for s in oracle.sidecars("mamba2g4")]
     nhd = next(d for d in dumps if d.name == "s260k/paged_bs16/packed_nhd.bf16")
     rocm = next(d for d in dumps if d.name == "s260k/paged_bs16/rocm_x.bf16")
-    with oracle.workdir() as tmp:
-        check_tokens(nhd, tmp)
-        check_halves(dumps if FULL else dumps[::4] + [rocm], tmp)
-        check_half_ranks(nhd, tmp)
-        check_transfers(nhd, tmp)
-        for m in mamba:
-            if m.folder.startswith("tp1"):
-                check_state_parts(m, tmp)
-                check_state_transfers(m, tmp)
-                if not FULL:
-                    break
-    return tap.done()
+    check_tokens(nhd, tmp)
+    check_halves(dumps if FULL else dumps[::4] + [rocm], tmp)
+    check_half_ranks(nhd, tmp)
+    check_transfers(nhd, tmp)
+    for m in mamba:
+        if m.folder.startswith("tp1"):
+            check_state_parts(m, tmp)
+            check_state_transfers(m, tmp)
+            if not FULL:
+                break
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    oracle.run(main)

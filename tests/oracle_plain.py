@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_plain.py - names from files cannot act on a terminal or forge a line
@@ -13,15 +13,11 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import unicodedata
 
-sys.dont_write_bytecode = True
-
 import oracle
-from oracle import DATA, KVTOOL, Tap, kvtool
+from oracle import DATA, KVTOOL, kvtool, read_bytes, read_json, tap, write_json
 
-tap = Tap()
 EVIL = "\nkvd1:forged\r\t\x1b[31m\x07\x7f\u009b2J\u0085\u2028\u202e\u2066\u200f  block=3\\"
 SEEN = r"\nkvd1:forged\r\t\x1b[31m\x07\x7f\xc2\x9b2J\xc2\x85\xe2\x80\xa8\xe2\x80\xae" \
     r"\xe2\x81\xa6\xe2\x80\x8f"
@@ -40,8 +36,7 @@ def plant(folder, evil):
     """A dump in each format that holds names, in a folder of its own."""
     os.makedirs(folder)
     os.chdir(folder)
-    with open(f"{NHD}.json") as f:
-        m = json.load(f)
+    m = read_json(f"{NHD}.json")
     name = lambda s: s + evil
     m["file"] = name("in") + ".npy"
     m["model"] = name("model-x")
@@ -49,8 +44,7 @@ def plant(folder, evil):
     for key in ("block_table", "num_tokens"):
         m[key] = {name(f"request-{r}-"): v for r, v in m[key].items()}
     shutil.copy(f"{NHD}.npy", name("in") + ".npy")
-    with open(name("in") + ".json", "w") as f:
-        json.dump(m, f)
+    write_json(name("in") + ".json", m)
     for other, key in (("b", "model"), ("c", "num_tokens")):
         changed = dict(m, file=name(other) + ".npy")
         if key == "num_tokens":
@@ -58,8 +52,7 @@ def plant(folder, evil):
         data = bytearray(open(f"{NHD}.npy", "rb").read())
         data[-5000] ^= 0x44
         open(name(other) + ".npy", "wb").write(data)
-        with open(name(other) + ".json", "w") as f:
-            json.dump(changed, f)
+        write_json(name(other) + ".json", changed)
     for out in (name("in") + ".h5", name("in") + ".safetensors"):
         r = kvtool("convert", "-q", "--no-sync", name("in") + ".npy", out)
         if r.code:
@@ -136,34 +129,31 @@ def check_digest(folder):
     os.chdir("/")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.tempfile.TemporaryDirectory() as folder:
-        got = []
-        for name, evil in (("tame", ""), ("evil", EVIL)):
-            plant(f"{folder}/{name}", evil)
-            got.append([(what, *run(*args)) for what, args in commands(evil)])
-            os.chdir("/")
-        shown = 0
-        for (what, *tame), (_, *evil) in zip(*got):
-            bad = raw(evil[1]) + raw(evil[2])
-            if what.startswith("expect write"):     # no line of a contract can hold them
-                tame[1] = b"".join(x for x in tame[1].splitlines(True)
-                                   if not x.startswith((b"model =", b"layer_names =")))
-            if "--matrix-file" in what:             # refused
-                tame = [2, b"", evil[2]]
-            same = tame[0] == evil[0] and [x.count(b"\n") for x in tame[1:]] == \
-                [x.count(b"\n") for x in evil[1:]]
-            tap.ok(not bad and same, f"plain: {what}",
-                   f"{bad}\n{tame[0]} {evil[0]}\n{tame}\n{evil}")
-            shown += SEEN.encode() in evil[1] + evil[2]
-        tap.ok(shown >= len(got[0]) // 2, "names are shown, escaped",
-               f"in {shown} of {len(got[0])}")
-        check_digest(folder)
-        for page in ("html", "svg"):
-            with open(f"{folder}/evil/p{EVIL}.{page}", "rb") as f:
-                tap.equal(raw(f.read()), [], f"plain: the page of report --{page}")
-    return tap.done()
+def main(folder):
+    got = []
+    for name, evil in (("tame", ""), ("evil", EVIL)):
+        plant(f"{folder}/{name}", evil)
+        got.append([(what, *run(*args)) for what, args in commands(evil)])
+        os.chdir("/")
+    shown = 0
+    for (what, *tame), (_, *evil) in zip(*got):
+        bad = raw(evil[1]) + raw(evil[2])
+        if what.startswith("expect write"):     # no line of a contract can hold them
+            tame[1] = b"".join(x for x in tame[1].splitlines(True)
+                               if not x.startswith((b"model =", b"layer_names =")))
+        if "--matrix-file" in what:             # refused
+            tame = [2, b"", evil[2]]
+        same = tame[0] == evil[0] and [x.count(b"\n") for x in tame[1:]] == \
+            [x.count(b"\n") for x in evil[1:]]
+        tap.ok(not bad and same, f"plain: {what}",
+               f"{bad}\n{tame[0]} {evil[0]}\n{tame}\n{evil}")
+        shown += SEEN.encode() in evil[1] + evil[2]
+    tap.ok(shown >= len(got[0]) // 2, "names are shown, escaped",
+           f"in {shown} of {len(got[0])}")
+    check_digest(folder)
+    for page in ("html", "svg"):
+        tap.equal(raw(read_bytes(f"{folder}/evil/p{EVIL}.{page}")), [],
+                  f"plain: the page of report --{page}")
 
 
-sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_plan.py - how many shards, worked out a second time; a thousand workers
@@ -8,13 +8,10 @@ kvtool-cluster(7) has them.  Then units are handed to simulated workers of which
 slow or die: the figures of bench/RESULTS.md are what comes out here.
 """
 import heapq
-import json
 import os
 import random
-import sys
-import tempfile
 
-from oracle import Tap, kvtool, need_program_and_data
+from oracle import kvtool, read_text, refused, run, tap, write_json
 
 MIB = 1 << 20
 UNIT, MOST = 64 * MIB, 16384
@@ -58,20 +55,19 @@ def make_dump(name, layers, blocks):
     """Zeros that take no disk: blocks of 64 KiB, so that a box is 64 of them."""
     with open(name + ".bin", "wb") as f:
         f.truncate(layers * blocks * 65536)
-    with open(name + ".json", "w") as f:
-        json.dump({"file": name + ".bin", "layout": "nhd", "dtype": "bfloat16",
-                   "sizes": {"layers": layers, "num_blocks": blocks, "block_size": 16,
-                             "num_kv_heads": 8, "head_dim": 128}}, f)
+    write_json(name + ".json",
+               {"file": name + ".bin", "layout": "nhd", "dtype": "bfloat16",
+                "sizes": {"layers": layers, "num_blocks": blocks, "block_size": 16,
+                          "num_kv_heads": 8, "head_dim": 128}})
     return layers * blocks // 64, layers * blocks * 65536
 
 
-def check_model(tap):
+def check_model():
     rates = {"start_seconds": 0.01, "unit_seconds": 0.002}
     for i, key in enumerate(("digest", "digest_hdf5", "diff", "fsck", "fsck_hdf5",
                              "write", "write_hdf5")):
         rates[key + "_bytes_per_second"] = (i + 1) * 1e8
-    with open("rates.json", "w") as f:
-        json.dump({"rates": rates}, f)
+    write_json("rates.json", {"rates": rates})
     rng = random.Random(4)
     for case in range(6):
         files, passes = [], []
@@ -85,7 +81,7 @@ def check_model(tap):
         threads, limit = rng.randint(1, 3), rng.uniform(0.1, 3)
         r = kvtool("size", "--plan=rates.json", f"--job={job}", f"--threads={threads}",
                    f"--time={limit}", "--json", *files)
-        got = json.loads(r.out)
+        got = r.json
         want = [n for n in range(1, len(units) + 1)
                 if model(units, n, rate, threads, rates) <= limit]
         tap.equal((got["units"], got["bytes"], got["shards"], r.code),
@@ -93,8 +89,8 @@ def check_model(tap):
                    0 if want else 1), f"{job} of {len(files)} files in {limit:.2f} s")
         tap.ok(all(abs(t["seconds"] - model(units, t["shards"], rate, threads, rates)) <
                    1e-9 for t in got["times"]), "the times of its table", got)
-    r = kvtool("size", "--plan=c0f0.json", "--time=1", "c0f0.bin")
-    tap.ok(r.code == 3 and "bench --files=DIR --json" in r.err, "rates that are none", r)
+    refused("rates that are none", 3, "bench --files=DIR --json", "size",
+            "--plan=c0f0.json", "--time=1", "c0f0.bin")
 
 
 # ---- a thousand workers ---------------------------------------------------------
@@ -153,28 +149,22 @@ def simulate():
             "resumed": resumed, "mpi": handed_out(slow), "dead": died + len(left), "redone": len(left)}
 
 
-def check_page(tap, figures):
-    with open(PAGE) as f:
-        text = f.read()
+def check_page(figures):
+    text = read_text(PAGE)
     for key, value in figures.items():
         tap.ok(f"{value:g} s" in text or f"{value:g} units" in text,
                f"the page has {value:g} ({key})")
 
 
-def main():
-    need_program_and_data()
-    tap = Tap()
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
-        check_model(tap)
-        os.chdir("/")
+def main(folder):
+    os.chdir(folder)
+    check_model()
+    os.chdir("/")
     figures = simulate()
     print("#", figures)
     tap.ok(figures["resumed"] < figures["mpi"] < figures["again"] < figures["slow"],
            "what is handed out waits least for the slow")
-    check_page(tap, figures)
-    return tap.done()
+    check_page(figures)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

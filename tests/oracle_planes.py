@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_planes.py - rows of latents whose parts are two tensors of a layer, as vLLM on Ascend
@@ -6,17 +6,13 @@ keeps them: a latent of each token in one, its rotary part in the other; what is
 the rows that both make together
 """
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import Tensor, npz_bytes, safetensors_bytes, torch_bytes
-from oracle import Tap, kvtool
+from oracle import kvtool, tap, write_bytes
 
-tap = Tap()
 CASES = 60
 FORMS = "pt list", "pt dict", "npz", "npz stacked", "safetensors"
 
@@ -66,8 +62,7 @@ def case(tmp, seed):
         rng.sample(range(1, 40), 2)
     made, rows = planes(rng, l, b, s, widths, split, rng.random() < .7)
     path = f"{tmp}/p.bin"
-    with open(path, "wb") as f:
-        f.write(save(form, made))
+    write_bytes(path, save(form, made))
     options = ["--layout=L B D/4 S D%4", "--heads=1", f"--blocks={b}", f"--block-size={s}",
                f"--content-size={sum(widths)}"] if split else ["--layout=mla"]
     if form == "safetensors":
@@ -87,8 +82,7 @@ def check_refused(tmp):
 
     def write(change):
         pairs = [change(i, *pair) for i, pair in enumerate(made)]
-        with open(path, "wb") as f:
-            f.write(save("npz", pairs))
+        write_bytes(path, save("npz", pairs))
 
     for what, change, options, word in (
             ("nothing said", lambda i, k, v: (k, v), (), "--layout"),
@@ -106,14 +100,10 @@ def check_refused(tmp):
                f"refused: {what}", r)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        wrong = [f"{seed}: {why}" for seed in range(CASES) if (why := case(tmp, seed))]
-        tap.equal(wrong[:3], [], f"{CASES} caches of two planes")
-        check_refused(tmp)
-    return tap.done()
+def main(tmp):
+    wrong = [f"{seed}: {why}" for seed in range(CASES) if (why := case(tmp, seed))]
+    tap.equal(wrong[:3], [], f"{CASES} caches of two planes")
+    check_refused(tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

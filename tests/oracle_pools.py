@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_pools.py - pools and ranks of HiCache folders, broken on purpose
@@ -9,18 +9,13 @@ size.  fsck must name the rule, the page and the pool, and nothing else; in a so
 folder nothing, whatever holes its windows and states have.
 """
 import hashlib
-import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
-from oracle import FULL, Tap, kvtool, workdir
+from oracle import FULL, kvtool, run, tap, write_bytes
 
-tap = Tap()
 ALL = ["indexer", "draft", "deepseek_v4_c4", "deepseek_v4_c4_indexer",
        "deepseek_v4_c4_indexer_scale", "deepseek_v4_c128_rope"]
 TRAILING = ["mamba", "swa", "draft_swa", "deepseek_v4_c4_state"]
@@ -64,8 +59,7 @@ class Folder:
             for h, size in pages.items():
                 name = f"{h}{'' if pool == 'kv' else '.' + pool}_{self.model}{rank}.bin"
                 bits = np.frombuffer(self.r.randbytes(size), np.uint16) & 0x3bff | 1
-                with open(os.path.join(path, name), "wb") as f:
-                    f.write(bits.tobytes())
+                write_bytes(os.path.join(path, name), bits.tobytes())
 
     # each break: (rule, words of the text), or None where the folder has no such pool
 
@@ -156,13 +150,12 @@ def lmcache_workers(top):
                 if c == broken and w == gone and kind == "size":
                     tokens = 16
                 bits = np.frombuffer(r.randbytes(64 * tokens), np.uint16) & 0x3bff | 1
-                with open(os.path.join(folder, name), "wb") as f:
-                    f.write(bits.tobytes())
+                write_bytes(os.path.join(folder, name), bits.tobytes())
         other = (gone + 1) % world
         result = kvtool("fsck", "--json", "--layers=2", "--heads=2", "--head-dim=4",
                         "--dtype=float16", f"--set=worker={other}",
                         f"--set=total-heads={2 * world}", folder)
-        found = json.loads(result.out)["files"][0]["findings"]
+        found = result.json["files"][0]["findings"]
         found = [(f["name"], f["problem"]) for f in found if f["name"] != "file.short"]
         words = {"missing": f"chunk {broken} is of worker",
                  "size": f"chunk {broken} has"}.get(kind)
@@ -179,46 +172,43 @@ def looked(path, folder):
         rank.append(f"--set=total-heads={2 * tp}")
     r = kvtool("fsck", "--json", *SAID, *rank, path)
     try:
-        found = json.loads(r.out)["files"][0]["findings"]
+        found = r.json["files"][0]["findings"]
     except (ValueError, KeyError, IndexError):
         return r, None
     return r, [(f["name"], f["problem"]) for f in found]
 
 
-def main():
+def main(top):
     breaks = [Folder.missing, Folder.several, Folder.orphan, Folder.size, Folder.rank_size]
     times = 4 if FULL else 1
-    with workdir() as top:
-        for seed in range(40 * times):
-            r = random.Random(seed)
-            folder = Folder(r)
-            folder.write(f"{top}/sound{seed}")
-            result, found = looked(f"{top}/sound{seed}", folder)
-            tap.ok(result.code == 0 and found == [], f"a sound folder, seed {seed}: "
-                   f"{folder.kv} {folder.all} {folder.trailing}", f"{result}\n{found}")
-        done = seed = 0
-        while done < 40 * times:
-            seed += 1
-            r = random.Random(1000 + seed)
-            folder = Folder(r)
-            said = breaks[done % len(breaks)](folder)
-            if not said:
-                continue
-            done += 1
-            rule, words, *n = said
-            folder.write(f"{top}/broken{seed}")
-            result, found = looked(f"{top}/broken{seed}", folder)
-            of = [t for name, t in found or [] if name == rule]
-            others = [f for f in found or [] if f[0] != rule]
-            tap.ok(len(of) == (n or [1])[0] and not others and
-                   all(w in of[0] for w in words) and
-                   result.code == (0 if rule == "pool.orphan" else 1),
-                   f"{breaks[(done - 1) % len(breaks)].__name__}, seed {seed}: {words}",
-                   f"{result}\n{found}")
-        partial(top)
-        lmcache_workers(top)
-    return tap.done()
+    for seed in range(40 * times):
+        r = random.Random(seed)
+        folder = Folder(r)
+        folder.write(f"{top}/sound{seed}")
+        result, found = looked(f"{top}/sound{seed}", folder)
+        tap.ok(result.code == 0 and found == [], f"a sound folder, seed {seed}: "
+               f"{folder.kv} {folder.all} {folder.trailing}", f"{result}\n{found}")
+    done = seed = 0
+    while done < 40 * times:
+        seed += 1
+        r = random.Random(1000 + seed)
+        folder = Folder(r)
+        said = breaks[done % len(breaks)](folder)
+        if not said:
+            continue
+        done += 1
+        rule, words, *n = said
+        folder.write(f"{top}/broken{seed}")
+        result, found = looked(f"{top}/broken{seed}", folder)
+        of = [t for name, t in found or [] if name == rule]
+        others = [f for f in found or [] if f[0] != rule]
+        tap.ok(len(of) == (n or [1])[0] and not others and
+               all(w in of[0] for w in words) and
+               result.code == (0 if rule == "pool.orphan" else 1),
+               f"{breaks[(done - 1) % len(breaks)].__name__}, seed {seed}: {words}",
+               f"{result}\n{found}")
+    partial(top)
+    lmcache_workers(top)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

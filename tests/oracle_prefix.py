@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_prefix.py - kvtool prefix against tests/prefix_model.py, and against engines' files
@@ -8,37 +8,30 @@ all files that engines wrote, from the prompts that they were given.  KVT_ENGINE
 another folder of such samples, in which more of the files are left.
 """
 import glob
-import json
 import os
 import random
 import re
 import subprocess
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import prefix_model as model
-from oracle import DATA, KVTOOL, Tap, kvtool, need_program_and_data, workdir
+from oracle import (DATA, ENGINES, KVTOOL, kvtool, read_json, run, tap, write_json,
+                    write_text)
 
 HERE = os.path.abspath("testdata/engines")
 PROMPTS = os.path.abspath("testdata/prompts/vllm.json")
-ENGINES = os.path.abspath(os.environ.get("KVT_ENGINES", HERE))
 SEED = int(os.environ.get("KVT_SEED", "0"))
-tap = Tap()
 
 
 def names(prompts, size, *options):
     """{prompt: [name]} that kvtool prints; or the failed run."""
-    with open("prompts.json", "w") as f:
-        json.dump(prompts, f)
+    write_json("prompts.json", prompts)
     r = kvtool("prefix", "--json", "--prompt=prompts.json", f"--block-size={size}",
                *options)
     if r.code:
         return r
-    return {p["name"]: [b["hash"] for b in p["blocks"]]
-            for p in json.loads(r.out)["prompts"]}
+    return {p["name"]: [b["hash"] for b in p["blocks"]] for p in r.json["prompts"]}
 
 
 def agree(what, prompts, size, options, function, *args, **key):
@@ -119,10 +112,8 @@ def inputs():
     want = list(model.sglang(tokens, 4))
     np.save("a.npy", np.array(tokens, "<i4"))
     np.save("b.npy", np.array(tokens, "<i8"))
-    with open("c.txt", "w") as f:
-        f.write("\n".join(map(str, tokens)) + "\n")
-    with open("d.json", "w") as f:
-        json.dump(tokens, f)
+    write_text("c.txt", "\n".join(map(str, tokens)) + "\n")
+    write_json("d.json", tokens)
     said = ",".join(map(str, tokens))
     for prompt in "a.npy", "b.npy", "c.txt", "d.json", said, "N=d.json", f"N={said}":
         r = kvtool("prefix", "--engine=sglang", "--block-size=4", f"--prompt={prompt}")
@@ -139,16 +130,14 @@ def inputs():
 # ---- samples --------------------------------------------------------------------
 
 def vllm_prompts():
-    with open(PROMPTS) as f:
-        return json.load(f)
+    return read_json(PROMPTS)
 
 
 def vllm_samples():
     """Files, and among them those whose names follow from a prompt."""
     found = total = 0
     for tree in sorted(glob.glob(f"{ENGINES}/vllm/offload_*/root")):
-        with open(glob.glob(f"{tree}/*/config.json")[0]) as f:
-            config = json.load(f)
+        config = read_json(glob.glob(f"{tree}/*/config.json")[0])
         each = config["blocks_per_file"]
         expected = set()
         for g, group in enumerate(config["kv_cache_groups"]):
@@ -156,7 +145,7 @@ def vllm_samples():
                        f"--prompt={PROMPTS}",
                        f"--block-size={config['tokens_per_hash']}",
                        f"--blocks-per-file={each * group['tokens_per_block'] // config['tokens_per_hash']}")
-            for p in json.loads(r.out)["prompts"]:
+            for p in r.json["prompts"]:
                 expected |= {b["file"] for b in p["blocks"]}
         files = glob.glob(f"{tree}/*_r0/*/*/*.bin")
         total += len(files)
@@ -165,8 +154,7 @@ def vllm_samples():
 
 
 def store_samples(kind, pattern, sizes, options):
-    with open(f"{DATA}/s260k/canonical/requests.json") as f:
-        prompts = json.load(f)["token_ids"]
+    prompts = read_json(f"{DATA}/s260k/canonical/requests.json")["token_ids"]
     prompts["MLA"] = list(range(133))
     expected = set()
     for size in sizes:
@@ -183,21 +171,18 @@ def store_samples(kind, pattern, sizes, options):
                    f"{len(here & expected)} of {len(here)} names", here - expected)
 
 
-def main():
-    need_program_and_data()
+def main(top):
     rng = random.Random(SEED)
-    with workdir() as top:
-        os.chdir(top)
-        vllm_rules(rng)
-        other_rules(rng)
-        long_block()
-        inputs()
-        vllm_samples()
-        # hashes of the second level were made up
-        store_samples("lmcache", r"(?:@|%40)\d+(?:@|%40)\d+(?:@|%40)(-?[0-9a-f]{8,16})(?:@|%40)",
-                      (64,), ("--engine=lmcache", "--without-vllm"))
-        store_samples("sglang", r"^([0-9a-f]{64})_.*\.bin$", (16, 32), ("--engine=sglang",))
-    return tap.done()
+    os.chdir(top)
+    vllm_rules(rng)
+    other_rules(rng)
+    long_block()
+    inputs()
+    vllm_samples()
+    # hashes of the second level were made up
+    store_samples("lmcache", r"(?:@|%40)\d+(?:@|%40)\d+(?:@|%40)(-?[0-9a-f]{8,16})(?:@|%40)",
+                  (64,), ("--engine=lmcache", "--without-vllm"))
+    store_samples("sglang", r"^([0-9a-f]{64})_.*\.bin$", (16, 32), ("--engine=sglang",))
 
 
-sys.exit(main())
+run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_prompts.py - --prompt: which files of a tree or store are whose, and which are not there
@@ -8,23 +8,19 @@ alike, with files missing, files of nobody, groups with windows and files of sev
 What kvtool says of each prompt, and the tables of its requests, are worked out here once
 more; that a block of a name has its bytes is what the other oracles prove.
 """
-import json
 import os
 import random
 import shutil
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import prefix_model as model
 import store_files as sf
 import store_trees as st
-from oracle import DATA, Tap, kvtool, need_program_and_data, workdir
+from oracle import (DATA, kvtool, read_bytes, read_json, refused, run, tap, write_json,
+                    write_text)
 
 SEED = int(os.environ.get("KVT_SEED", "0"))
-tap = Tap()
 
 
 def random_prompts(rng, size):
@@ -67,12 +63,11 @@ def needed(end, each, window):
 
 def check(what, folder, said, prompts, names, kept, each, windows, per_file=1):
     """names[g][prompt]: of its files; kept[g]: those that are there."""
-    with open("prompts.json", "w") as f:
-        json.dump(prompts, f)
+    write_json("prompts.json", prompts)
     r = kvtool("describe", "--json", "--block-tables", "--prompt=prompts.json", *said, folder)
     if r.code:
         return tap.ok(False, what, r)
-    got = json.loads(r.out)
+    got = r.json
     want_prompts, want_tables, ntokens = [], {}, {}
     for p, tokens in prompts.items():
         there = {g: [n in kept[g] for n in names[g][p]] for g in names}
@@ -103,7 +98,7 @@ def check_findings(what, folder, said, prompts):
             "prompt.missing": sum(q["present"] < q["files"] and q["present"] <= q["reached"]
                                   for q in prompts)}
     r = kvtool("fsck", "--json", "--prompt=prompts.json", *said, folder)
-    counts = json.loads(r.out)["files"][0]["counts"] if r.out else {}
+    counts = r.json["files"][0]["counts"] if r.out else {}
     tap.equal({k: counts.get(k, 0) for k in want}, want, f"{what}: findings")
 
 
@@ -202,14 +197,13 @@ def lmcache_tree(rng, number):
         else:
             sf.chunk_ids = lambda *_: [(name, 0, part.shape[2])]
             sf.lmcache_dump(f"chunks{number}", "fs", {p: part}, {p: None}, size, "bfloat16", 1)
-    with open("prompts.json", "w") as f:
-        json.dump(prompts, f)
+    write_json("prompts.json", prompts)
     said = ["--heads=2"] + (["--head-dim=4", "--layers=3", "--dtype=bf16"] if second else [])
     said += [f"--set=seed={seed}"] if seed == "41" and not second else []
     r = kvtool("describe", "--json", "--prompt=prompts.json", *said, f"chunks{number}")
     if r.code:
         return tap.ok(False, f"LMCache {number}", r)
-    got = json.loads(r.out)
+    got = r.json
     want, tokens = [], {}
     for p, row in chains.items():
         there = [n in kept for n in row]
@@ -227,10 +221,8 @@ def lmcache_tree(rng, number):
 
 def by_token():
     """Chunks of an engine, and a capture of the same requests."""
-    with open(f"{DATA}/s260k/canonical/requests.json") as f:
-        tokens = json.load(f)["token_ids"]["C"]
-    with open("c.txt", "w") as f:
-        f.write("\n".join(map(str, tokens)))
+    tokens = read_json(f"{DATA}/s260k/canonical/requests.json")["token_ids"]["C"]
+    write_text("c.txt", "\n".join(map(str, tokens)))
     capture = f"{DATA}/s260k/paged_bs16/packed_nhd.bf16.npy"
     chunks = os.path.abspath(f"{DATA}/../engines/lmcache/fs_meta")
     r = kvtool("diff", "--heads=4", "--common", "--prompt=C=c.txt", chunks, ":", capture)
@@ -241,15 +233,8 @@ def by_token():
     tap.ok(r.code == 0 and again.code == 0 and "60 tokens" in again.out,
            "slice of a request that a prompt made", f"{r}\n{again}")
     for name in "part.npy", "part.json":
-        with open(name, "rb") as f:
-            tap.ok(b"token_ids" not in f.read(), f"{name} has no token ids")
+        tap.ok(b"token_ids" not in read_bytes(name), f"{name} has no token ids")
     return chunks, tokens
-
-
-def refused(what, status, words, *args):
-    r = kvtool(*args)
-    tap.ok(r.code == status and all(w in r.err for w in words) and
-           len(r.err.splitlines()) == 1, what, r)
 
 
 def refusals(chunks, tokens):
@@ -273,24 +258,19 @@ def refusals(chunks, tokens):
            "all of it was said, so nothing of the prompt is there", r)
 
 
-def main():
-    need_program_and_data()
+def main(top):
     rng = random.Random(SEED)
-    with workdir() as top:
-        os.chdir(top)
-        with open("empty.json", "w") as f:
-            f.write("[]")
-        with open("bad.txt", "w") as f:
-            f.write("1\nx\n")
-        for number in range(14):
-            vllm_tree(rng, number)
-            sglang_tree(rng, number)
-            lmcache_tree(rng, number)
-            for name in os.listdir():
-                if os.path.isdir(name):
-                    shutil.rmtree(name)
-        refusals(*by_token())
-    return tap.done()
+    os.chdir(top)
+    write_text("empty.json", "[]")
+    write_text("bad.txt", "1\nx\n")
+    for number in range(14):
+        vllm_tree(rng, number)
+        sglang_tree(rng, number)
+        lmcache_tree(rng, number)
+        for name in os.listdir():
+            if os.path.isdir(name):
+                shutil.rmtree(name)
+    refusals(*by_token())
 
 
-sys.exit(main())
+run(main)

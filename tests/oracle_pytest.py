@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """oracle_pytest.py - runs tests/python by pytest, and tells each test as TAP"""
 import os

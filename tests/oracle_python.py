@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_python.py - the Python module against numpy
@@ -12,23 +12,13 @@ import json
 import os
 import random
 import signal
-import sys
 import threading
 import time
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
-BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
-os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(BUILD, "libkvt.so.0"))
-
-import numpy as np                                          # noqa: E402
-import oracle                                               # noqa: E402
-from oracle import DATA, Tap, kvtool                        # noqa: E402
-
-tap = Tap()
-os.environ.setdefault("KVTOOL", oracle.KVTOOL)
-import kvtool as kv                                         # noqa: E402
+import numpy as np
+import oracle
+from oracle import DATA, kvtool, raises, runs, tap
+import kvtool as kv
 
 SLICES = 10000
 FILES = ["packed_nhd.bf16", "packed_hnd.bf16", "packed_bhlsc.bf16", "rocm_x.bf16",
@@ -38,15 +28,6 @@ FILES = ["packed_nhd.bf16", "packed_hnd.bf16", "packed_bhlsc.bf16", "rocm_x.bf16
 
 def dump_of(name):
     return oracle.Dump("s260k", f"{DATA}/s260k/paged_bs16/{name}.json")
-
-
-def refused(error, call, *words):
-    """The sentence of an exception of that class; '' if none came."""
-    try:
-        call()
-    except error as e:
-        return str(e) if all(w in str(e) for w in words) else ""
-    return ""
 
 
 # ---- random reads ---------------------------------------------------------------------
@@ -186,7 +167,7 @@ def packed():
         tap.ok(np.array_equal(d.read(blocks=slice(None), bits=True), dump.cells) and
                kv.diff(d, dump.path).same, f"bytes in layout {dump.layout}")
     for what, change in [("no whole blocks", {"heads": 5}), ("no block size", {"block_size": 0})]:
-        tap.ok(refused(kv.UsageError, lambda c=change: kv.from_tensors(
+        tap.ok(raises(kv.UsageError, lambda c=change: kv.from_tensors(
             list(layers), layout=dump.layout, **{**size, **c})), f"{what}: refused")
 
 
@@ -252,7 +233,7 @@ def masks_and_dimensions(cells):
                           kv.from_tensors([t], layout=a), kv.UsageError, "dimensions"))
             few = few[..., 0]
     for what, call, error, words in cases:
-        tap.ok(refused(error, call, words), f"{what} is refused")
+        tap.ok(raises(error, call, words), f"{what} is refused")
     c = np.ascontiguousarray(keys).reshape(keys.shape[:3] + (-1,))
     want = kv.from_tensors([keys], layout="BSHKD").read(**whole)
     tap.ok(all(np.array_equal(kv.from_tensors([c], layout=a).read(**whole), want)
@@ -281,7 +262,7 @@ def one_layer(cells):
     tap.ok(d.groups[0].layers == every.shape[0], "a tensor with L keeps all layers")
     for tensor, layout, words in ((cells[:, 0], "blocks-first-nhd", "expected 2"),
                                   (cells[0, 0], "kv-first-nhd", "dimensions")):
-        tap.ok(refused(kv.UsageError, lambda t=tensor, l=layout:
+        tap.ok(raises(kv.UsageError, lambda t=tensor, l=layout:
                        kv.from_tensors(t, layout=l), words),
                f"{tensor.shape} in {layout} is refused")
 
@@ -322,7 +303,7 @@ def refusals(cells):
             ("a layer that is not there",
              lambda: kv.from_tensors(one, layout="KBSHD", block_table={"r": [1]}).read(
                  layer=7), kv.UsageError, "no layer 7")]:
-        tap.ok(refused(error, call, words), f"{what} is refused")
+        tap.ok(raises(error, call, words), f"{what} is refused")
 
 
 def alive(cells, facts):
@@ -367,17 +348,16 @@ def derived(tmp):
                          (None, "d.bin")]:
         path = os.path.join(tmp, name)
         whole.write(path, layout=layout)
-        r = kvtool("diff", path, dump.path)
-        tap.ok(r.code == 0, f"what write() wrote as {layout}, {name}, kvtool diff calls equal",
-               r)
+        runs(f"what write() wrote as {layout}, {name}, kvtool diff calls equal", "diff",
+             path, dump.path)
     path = os.path.join(tmp, "a.h5")
     before = os.stat(path).st_ino
-    tap.ok(refused(kv.SystemFailure, lambda: whole.write(path), "exists") and
+    tap.ok(raises(kv.SystemFailure, lambda: whole.write(path), "exists") and
            os.stat(path).st_ino == before, "an existing file is not replaced")
     whole.write(path, overwrite=True)
     tap.ok(os.stat(path).st_ino != before, "but where it is told to")
     never_over_itself(tmp)
-    tap.ok(refused(kv.UsageError, lambda: whole.write(os.path.join(tmp, "x.unknown"))) and
+    tap.ok(raises(kv.UsageError, lambda: whole.write(os.path.join(tmp, "x.unknown"))) and
            sorted(os.listdir(tmp)) == sorted(n for n in os.listdir(tmp) if ".tmp-" not in n),
            "an unknown ending is refused, and nothing is left")
 
@@ -404,7 +384,7 @@ def never_over_itself(tmp):
         before = bytes_of()
         del d
         for way, part in list(ways.items())[1:]:
-            over = [refused(kv.UsageError, lambda p=p, part=part: part.write(
+            over = [raises(kv.UsageError, lambda p=p, part=part: part.write(
                 p, overwrite=True), "belongs to the input") for p in (path, hard, soft)]
             tap.ok(all(over) and bytes_of() == before,
                    f"{name}: {way} is not written over it", over)
@@ -415,10 +395,9 @@ def never_over_itself(tmp):
 
 def numbers(tmp):
     """What a library quantised, as it dequantises it: mlx, and transformers' fp8."""
-    engines = os.path.abspath(os.environ.get("KVT_ENGINES", "testdata/engines"))
     for name, ending in (("mlx/quant568_bf16.032.safetensors", ""),
                          ("transformers/5.24.0/quant_fp8.pt", "_dequantized")):
-        path, wrong, n = os.path.join(engines, name), [], 0
+        path, wrong, n = os.path.join(oracle.ENGINES, name), [], 0
         with kv.open(path) as d, np.load(os.path.splitext(path)[0] + ".oracle.npz") as z:
             for dtype in ("float32", "float64"):
                 decoded = d.decode(dtype)
@@ -432,7 +411,7 @@ def numbers(tmp):
                             wrong.append((layer, half, dtype))
             tap.ok(n and not wrong, f"{name}: decode() of {n} halves", wrong)
             tap.ok(d.read(layer=0, kv="k").dtype == "uint8", f"{name}: read() gives bytes")
-            tap.ok(refused(kv.UsageError, lambda: d.decode("bfloat16"), "float64"),
+            tap.ok(raises(kv.UsageError, lambda: d.decode("bfloat16"), "float64"),
                    f"{name}: decode() to bfloat16 is refused")
     plain = kv.open(dump_of("packed_nhd.bf16").path)
     got, bits = plain.decode().read(layer=1, request="A"), plain.read(
@@ -462,7 +441,7 @@ def check_attention(path):
            "attention, bounded")
     tap.ok(not len(kv.diff(path, other, exact=True).attention), "attention, not asked for")
     for wrong in ({"scales": 1}, {"scale": 0}):
-        tap.ok(refused(kv.UsageError, lambda w=wrong: kv.diff(path, other, attention=True,
+        tap.ok(raises(kv.UsageError, lambda w=wrong: kv.diff(path, other, attention=True,
                                                               attend=w)),
                f"attend={wrong} is refused")
 
@@ -482,12 +461,12 @@ def told(tmp):
     g = json.loads(r.out)["groups"][0]
     tap.ok(g["metrics"]["different"] == group.unequal and g["elements"] == group.elements,
            "it counts what kvtool diff counts", r)
-    tap.ok(refused(TypeError, lambda: bool(report), ".same"), "a report is not true or false")
+    tap.ok(raises(TypeError, lambda: bool(report), ".same"), "a report is not true or false")
     check_attention(good)
     tap.ok("differ" in str(report) and "<table" in report._repr_html_() and
            "<table" in kv.open(good)._repr_html_(), "reports and dumps show themselves")
     tap.ok(kv.diff(good, dump_of("packed_nhd.fp16").path, atol=0.1).same and
-           refused(kv.BadInput, lambda: kv.diff(good, dump_of("packed_nhd.fp16").path)),
+           raises(kv.BadInput, lambda: kv.diff(good, dump_of("packed_nhd.fp16").path)),
            "types that differ need a tolerance")
     findings = kv.open(bad).fsck()
     tap.ok(findings and {f.severity for f in findings} <= {"note", "warning", "error"} and
@@ -513,7 +492,7 @@ def blocks_told(tmp):
         name = "A" if isinstance(blocks, dict) else "0"
         got = d.read(kv="v", layer=0, request=name, bits=True)
         tap.equal(got.tobytes(), want, f"open(blocks_of={str(blocks).replace(tmp, '')})")
-    tap.ok(refused(kv.UsageError, lambda: kv.open(
+    tap.ok(raises(kv.UsageError, lambda: kv.open(
         f"{tmp}/pool.npy", layout="KBSHD", blocks_of={str(i): [1] for i in range(65)}),
         "at most 64"), "more requests than it takes are refused")
 
@@ -528,7 +507,7 @@ def lifetimes():
     tap.equal(said.digest(), d.digest(), "what is said and true changes nothing")
     d.close()
     d.close()
-    tap.ok(refused(kv.UsageError, d.digest, "closed") and "closed" in repr(d),
+    tap.ok(raises(kv.UsageError, d.digest, "closed") and "closed" in repr(d),
            "a closed dump is refused")
     tap.ok(part.read(layer=1, request="A", bits=True).size, "what was made of it is not")
     for what, call, error in [
@@ -553,7 +532,7 @@ def lifetimes():
             ("blocks of no token", lambda: part.reblock(0), kv.UsageError),
             ("less than no thread", lambda: part.digest(threads=-1), kv.UsageError),
             ("101 elements", lambda: kv.diff(part, part, most=101), kv.UsageError)]:
-        tap.ok(refused(error, call) or error is TypeError and refused(TypeError, call),
+        tap.ok(raises(error, call) or error is TypeError and raises(TypeError, call),
                f"{what}: {error.__name__}")
     tap.ok(issubclass(kv.SystemFailure, OSError) and issubclass(kv.BadInput, ValueError) and
            kv.BadInput.status == 3, "exceptions are those of Python, too")
@@ -646,19 +625,5 @@ def interrupted(tmp):
            os.listdir(folder))
 
 
-def main():
-    random_reads()
-    in_memory()
-    lifetimes()
-    with oracle.workdir() as tmp:
-        derived(tmp)
-        numbers(tmp)
-        told(tmp)
-        blocks_told(tmp)
-        doctests(tmp)
-        interrupted(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(random_reads, in_memory, lifetimes, derived, numbers, told, blocks_told,
+           doctests, interrupted)

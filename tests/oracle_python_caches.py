@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_python_caches.py - caches and tensors as they are in a notebook
@@ -22,22 +22,14 @@ import tempfile
 import types
 import xml.dom.minidom
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
-BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
-os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(BUILD, "libkvt.so.0"))
 sys.modules["ml_dtypes"] = None             # an import of it fails
 
-import numpy as np                                          # noqa: E402
-import foreign_files as ff                                  # noqa: E402
-import oracle                                               # noqa: E402
-from oracle import Tap                                      # noqa: E402
-
-tap = Tap()
-os.environ.setdefault("KVTOOL", oracle.KVTOOL)
-import kvtool as kv                                         # noqa: E402
-from kvtool import _native                                  # noqa: E402
+import numpy as np
+import foreign_files as ff
+import oracle
+from oracle import raises, read_text, tap, write_bytes
+import kvtool as kv
+from kvtool import _native
 
 
 class Layer:
@@ -62,14 +54,6 @@ class OldCache:
 
     def __init__(self, pairs):
         self.key_cache, self.value_cache = [k for k, _ in pairs], [v for _, v in pairs]
-
-
-def refused(error, call):
-    try:
-        call()
-    except error as e:
-        return str(e)
-    return ""
 
 
 def drawn(r, rows=1, dtype=np.float32):
@@ -128,13 +112,13 @@ def caches():
                 np.zeros((1, 1, 9, 2), "f4"),) * 2)], seen=n + 9), "torch.save"),
             ("layers of other heads", Cache([pairs[0], tuple(np.concatenate([h, h], 1)
                                                              for h in pairs[0])]), "others")]:
-        tap.ok(words in refused(kv.UsageError, lambda c=cache: kv.from_tensors(c)),
+        tap.ok(words in raises(kv.UsageError, lambda c=cache: kv.from_tensors(c)),
                f"without torch: {what} is refused")
     for name, value in (("_quantized_keys", object()), ("is_sliding", True),
                         ("sliding_window", 8), ("states", {0: pairs[0][0]})):
         other = Cache(pairs)
         setattr(other.layers[0], name, value)
-        tap.ok("torch.save() writes it" in refused(kv.UsageError,
+        tap.ok("torch.save() writes it" in raises(kv.UsageError,
                                                    lambda: kv.from_tensors(other)),
                f"without torch: one with {name} is refused")
 
@@ -236,8 +220,7 @@ def in_memory(tmp):
     sys.modules["torch"], wrong, kinds = Torch, [], set()
     for what, made, options, *_ in OBJECTS:
         facts = dict(o.partition("=")[::2] for o in options if "=" in o)
-        with open(f"{tmp}/o.pt", "wb") as f:
-            f.write(ff.torch_bytes(made))
+        write_bytes(f"{tmp}/o.pt", ff.torch_bytes(made))
         want = answer(lambda: kv.open(f"{tmp}/o.pt", facts=facts))
         got = answer(lambda: kv.from_tensors(Torch.read(made), facts=facts) if facts else
                      kv.from_tensors(Torch.read(made)))
@@ -259,7 +242,7 @@ def object_of_numbers():
         "values": ff.Tensor("FloatStorage", np.ones((2, 2, 3, 4), "f4")),
         "cumulative_length": 9, "sliding_window": 4})
     cache = Torch.read(ff.Object("DynamicCache", {"layers": [layer]}))
-    said = refused(kv.BadInput, lambda: kv.from_tensors(cache))
+    said = raises(kv.BadInput, lambda: kv.from_tensors(cache))
     tap.ok('tokens=N or [N, N...], and padding="left"' in said and
            "decoder_" not in said and said.startswith("the cache") and
            "attention_mask=" in said and "/proc" not in said,
@@ -267,19 +250,19 @@ def object_of_numbers():
     half = ff.Tensor("FloatStorage", np.ones((1, 2, 5, 4), "f4"))
     own = Torch.read(ff.Object("DynamicCache", {"layers": [
         ff.Object("OwnLayer", {"keys": half, "values": half}, "__main__")]}))
-    said = refused(kv.Error, lambda: kv.from_tensors(own))
+    said = raises(kv.Error, lambda: kv.from_tensors(own))
     again = re.search(r"give (tuple\(.*layers\))", said)
     tap.ok(again and kv.from_tensors(eval(again.group(1), {"cache": own})).requests[
         "0"].tokens == 5, "of a class that nobody knows its pairs are asked for", said)
     both = Torch.read(ff.Object("EncoderDecoderCache", {}))
     both.self_attention_cache = both.cross_attention_cache = cache
-    said = refused(kv.BadInput, lambda: kv.from_tensors(both, attention_mask=[[1] * 9] * 2))
+    said = raises(kv.BadInput, lambda: kv.from_tensors(both, attention_mask=[[1] * 9] * 2))
     tap.ok("; or decoder_attention_mask=" in said, "of two caches the other mask is named", said)
     cache.layers[0].stream = lambda: 0
-    said = refused(kv.Unsupported, lambda: kv.from_tensors(cache))
+    said = raises(kv.Unsupported, lambda: kv.from_tensors(cache))
     tap.ok("torch.save() cannot write the DynamicCache" in said, "what pickle refuses", said)
     for name, value in (("block_table", {"r": [0]}), ("kind", "mla"), ("latent", True)):
-        said = refused(kv.UsageError, lambda: kv.from_tensors(cache, **{name: value}))
+        said = raises(kv.UsageError, lambda: kv.from_tensors(cache, **{name: value}))
         tap.ok(f"{name}= is for" in said, f"{name}= is not for it", said)
 
 
@@ -292,7 +275,7 @@ def containers():
             ("pairs", [(half, half)], "axes"),
             ("names of a cache", {"layers.0.keys": half, "layers.0.values": half}, "axes"),
             ("lists of a cache", {"key_cache": [half], "value_cache": [half]}, "axes")]:
-        said = refused(kv.Error, lambda: kv.from_tensors(thing))
+        said = raises(kv.Error, lambda: kv.from_tensors(thing))
         tap.ok(words in said, f"{what}: {words}", said)
     told = kv.from_tensors([(half, half)], format="transformers", facts={"axes": "BHTD"})
     tap.ok(told.requests["0"].tokens == 5, "what a message tells to give is taken")
@@ -309,8 +292,8 @@ def containers():
         tap.ok(r.returncode == 0, "and there they do")
     report = kv.diff(told, told.slice(heads=1), common=True)
     del told
-    tap.ok("gone" in refused(kv.UsageError, report.view), "and not looked for once it is gone")
-    said = refused(kv.BadInput, lambda: kv.diff([(half, half)], [(half, half)]))
+    tap.ok("gone" in raises(kv.UsageError, report.view), "and not looked for once it is gone")
+    said = raises(kv.BadInput, lambda: kv.diff([(half, half)], [(half, half)]))
     tap.ok(said.startswith("a: ") and "from_tensors() takes these" in said,
            "diff() says who takes that", said)
 
@@ -356,11 +339,11 @@ def padded(tmp):
     given = types.SimpleNamespace(past_key_values=Cache(pairs), logits=None)
     tap.ok(kv.from_tensors(given, **told).digest() == d.digest(), "what a model gave back")
     given = types.SimpleNamespace(past_key_values=None, logits=pair[0])
-    said = refused(kv.UsageError, lambda: kv.from_tensors(given))
+    said = raises(kv.UsageError, lambda: kv.from_tensors(given))
     tap.ok("use_cache=True" in said, "what one gave back without a cache", said)
     given = types.SimpleNamespace(cache_params=Cache((pair,)), logits=pair[0])
     tap.ok(len(kv.from_tensors(given, tokens=4).requests) == 2, "one of Mamba")
-    said = refused(kv.UsageError, lambda: kv.from_tensors("cache.pt"))
+    said = raises(kv.UsageError, lambda: kv.from_tensors("cache.pt"))
     tap.ok("kvtool.open()" in said, "a path is not what is in a file", said)
     for what, error, words, told in [
             ("a hole", kv.BadInput, "between", {"attention_mask": [[1, 0, 1, 1]] * 2}),
@@ -381,7 +364,7 @@ def padded(tmp):
             ("another argument", kv.UsageError, "is for a cache",
              {"skip": 3, "layout": "BHDS"}),
             ("an argument that is none", TypeError, "from_tensors() got", {"slots": 3})]:
-        said = refused(error, lambda: kv.from_tensors((pair,), **told))
+        said = raises(error, lambda: kv.from_tensors((pair,), **told))
         tap.ok(words in said, f"padding: {what}", said)
 
 
@@ -439,7 +422,7 @@ def compared(tmp):
     tap.ok(set(equal.by_token.cosine) == {1.0} and not equal.by_dim.max_abs.any() and
            equal.by_kv.elements.sum() == equal.by_token.elements.sum() ==
            equal.groups[0].elements, "and rows")
-    tap.ok("no 'cosines'" in refused(AttributeError, lambda: equal.by_layer.cosines),
+    tap.ok("no 'cosines'" in raises(AttributeError, lambda: equal.by_layer.cosines),
            "a column that is none")
     tensors_and_scales()
 
@@ -479,12 +462,12 @@ def tensors_and_scales():
            "tensors of other strides are compared by their axes", report)
     for shape in ((5, 4, 3), (5, 4, 3, 8), (2, 5, 4, 3, 8), (3, 2, 5, 4, 3, 8)):
         t = np.zeros(shape, "f4")
-        said = refused(kv.UsageError, lambda t=t: kv.diff(t, t))
+        said = raises(kv.UsageError, lambda t=t: kv.diff(t, t))
         layout = re.search(r'layout="(\w+)"', said)
         tap.ok(said.startswith("a: ") and layout and len(layout.group(1)) == t.ndim,
                f"{t.ndim} dimensions: a layout is asked for", said)
-    tap.ok("int is no dump" in refused(kv.UsageError, lambda: kv.diff(3, a)) and
-           "int is no dump" in refused(kv.UsageError, lambda: kv.from_tensors(3, layout="B")),
+    tap.ok("int is no dump" in raises(kv.UsageError, lambda: kv.diff(3, a)) and
+           "int is no dump" in raises(kv.UsageError, lambda: kv.from_tensors(3, layout="B")),
            "a number is no cache")
     half = (a.astype("f8") / 2).astype("f4")
     tap.ok(kv.diff([a], [half], layout="KBSHD", exact=True, scale_b=2).same and
@@ -497,7 +480,7 @@ def tensors_and_scales():
         tap.ok(kv.diff([a], [half], layout="KBSHD", exact=True, scale_b=two).same,
                f"a scale {two!r}")
     for scale in (0, -1, float("nan"), (1, 2, 3), "2", np.ones(3), []):
-        tap.ok(refused(kv.UsageError, lambda s=scale: kv.diff([a], [a], layout="KBSHD",
+        tap.ok(raises(kv.UsageError, lambda s=scale: kv.diff([a], [a], layout="KBSHD",
                                                              scale_a=s)), f"scale {scale}")
     one, other = (kv.from_tensors([a], layout="KBSHD", block_table={n: [3, 1]})
                   for n in ("x", "y"))
@@ -505,7 +488,7 @@ def tensors_and_scales():
     tap.ok(found.same and "x of A is y of B" in found.paired[0] and found.paired[0] in str(found),
            "requests of other names are paired by what they hold", found)
     other = kv.from_tensors([-a], layout="KBSHD", block_table={"y": [3, 1]})
-    said = refused(kv.BadInput, lambda: kv.diff(one, other))
+    said = raises(kv.BadInput, lambda: kv.diff(one, other))
     tap.ok("match=" in said and kv.diff(one, other, match={"x": "y"}).differs,
            "and by match where these do not say", said)
     report = kv.diff([a], [b], layout="KBSHD", tolerance="auto")
@@ -549,14 +532,14 @@ def mixed(tmp):
     tap.ok(not wrong and len(seen) > 40, f"{len(seen)} mixtures of sides", wrong)
     a = np.zeros((2, 3, 4, 2, 8), "f4")
     for layout in (("KBSHD",), 3, ["KBSHD", None]):
-        said = refused(kv.UsageError, lambda: kv.diff([a], [a], layout=layout))
+        said = raises(kv.UsageError, lambda: kv.diff([a], [a], layout=layout))
         tap.ok("layout" in said and "Traceback" not in said, f"layout={layout}", said)
-    tap.ok("a: " in refused(kv.UsageError, lambda: kv.diff([a], [a], layout=(None, "KBSHD"))),
+    tap.ok("a: " in raises(kv.UsageError, lambda: kv.diff([a], [a], layout=(None, "KBSHD"))),
            "the side that lacks a layout is named")
     same = kv.from_tensors([a], layout="KBSHD")
     report = kv.diff(same, kv.from_tensors([a + 1], layout="KBSHD"))
     tap.ok(str(report).startswith("a and b: differ"), "sides of one name are a and b", report)
-    d = kv.open(os.path.join(HERE, "..", "testdata/engines/transformers/5.24.0/falcon_h1.pt"))
+    d = kv.open(os.path.join(oracle.ROOT, "testdata/engines/transformers/5.24.0/falcon_h1.pt"))
     for side, words in ((d, "both are bfloat16 and float32, of"), (d.decode(), "float32 in ssm, of"),
                         (d.decode("float64"), "")):
         note = kv.diff(d, side, tolerance="auto").note
@@ -575,10 +558,10 @@ def asserted():
     from kvtool.pytest_plugin import assert_same_kv
     pairs = drawn(random.Random(11))
     assert_same_kv(Cache(pairs), tuple(pairs))
-    failed = refused(BaseException, lambda: assert_same_kv(
+    failed = raises(BaseException, lambda: assert_same_kv(
         Cache(pairs), [(k + 1, v) for k, v in pairs], tolerance=2))
     tap.ok("layout=" in failed, "assert_same_kv() takes caches, and asks of tensors", failed)
-    failed = refused(BaseException, lambda: assert_same_kv(
+    failed = raises(BaseException, lambda: assert_same_kv(
         Cache(pairs), tuple((k + 1, v) for k, v in pairs)))
     tap.ok("unequal" in failed or "differ" in failed, "and says what differs", failed)
 
@@ -608,7 +591,7 @@ def numbers():
     want = np.where((eight & 127) == 127, np.nan, np.where(eight > 127, -want, want))
     tap.ok(np.array_equal(d.read(dtype="float32").ravel(), want.ravel(), equal_nan=True),
            "fp8")
-    said = refused(kv.Unsupported, d.read)
+    said = raises(kv.Unsupported, d.read)
     tap.ok('read(dtype="float32")' in said and "bits=True" in said,
            "without it ml_dtypes is missed, and what does without is named", said)
     for what, call in [("another type", lambda: d.read(dtype="bfloat16")),
@@ -627,7 +610,7 @@ def numbers():
                        ("blocks in words", lambda: d.read(blocks="0")),
                        ("half a block", lambda: d.read(blocks=0.5)),
                        ("a slot too many", lambda: d.read(tokens=128))]:
-        tap.ok(refused(kv.UsageError, call), f"{what}: refused")
+        tap.ok(raises(kv.UsageError, call), f"{what}: refused")
 
 
 class Shown(html.parser.HTMLParser):
@@ -681,16 +664,16 @@ def notebook(tmp):
     bits = np.arange(1 << 12, dtype="<u2").reshape(2, 2, 16, 4, 16)
     d = kv.from_tensors([bits], layout="KBSHD", dtype="bfloat16")
     want = (bits.astype("<u4") << 16).view("<f4")[:, None]
-    tap.ok(np.array_equal(np.asarray(d, "f4"), want) and "float32" in refused(
+    tap.ok(np.array_equal(np.asarray(d, "f4"), want) and "float32" in raises(
         kv.Unsupported, lambda: np.asarray(d)), "an array of bfloat16, as float32")
-    tap.ok("copies" in refused(ValueError, lambda: d.__array__(copy=False)), "without a copy")
+    tap.ok("copies" in raises(ValueError, lambda: d.__array__(copy=False)), "without a copy")
     name = '<script>alert("x")&amp;\u202e</script>'
     path = f"{tmp}/<b>&.npy"
     pool = np.zeros((2, 5, 4, 3, 8), "f4")
     np.save(path, pool)
     d = kv.open(path, layout="KBSHD", blocks_of={name: [1, 2]})
     other = kv.from_tensors([pool + 1], layout="KBSHD", block_table={name: [1, 2]})
-    several = kv.open(os.path.join(HERE, "..", "testdata/engines/transformers/5.23.0/"
+    several = kv.open(os.path.join(oracle.ROOT, "testdata/engines/transformers/5.23.0/"
                                                 "dynamic.pt"))
     many = kv.from_tensors([pool], layout="KBSHD",
                            block_table={str(i): [1] for i in range(90)})
@@ -707,8 +690,8 @@ def notebook(tmp):
                "-1" not in shown.cells and len(shown.pictures) == (
                    what not in ("equal", "layers", "heads", "halves", "tokens")),
                f"HTML of {what}: tables that need nothing, and escaped", (shown.bad, said))
-    tap.ok("shapes of their own: g0 (2, 2, 3, 16, 2, 4), g1" in refused(
-        kv.UsageError, lambda: several.shape) and len(several) == 3 and 'group="g0"' in refused(
+    tap.ok("shapes of their own: g0 (2, 2, 3, 16, 2, 4), g1" in raises(
+        kv.UsageError, lambda: several.shape) and len(several) == 3 and 'group="g0"' in raises(
             kv.UsageError, lambda: np.asarray(several)), "of several groups each is an array")
     d.close()
     tap.ok("closed" in d._repr_html_(), "HTML of a dump that is closed")
@@ -729,9 +712,9 @@ def slots():
            np.array_equal(d.read(layer=0, kv="v", tokens=-1), rows[1, -1]),
            "300 spans of slots of a pool", wrong)
     state = kv.from_tensors([pool], layout="KBSHD", block_size=8)
-    tap.ok("blocks=0" in refused(kv.UsageError, lambda: state.read(layer=0)),
+    tap.ok("blocks=0" in raises(kv.UsageError, lambda: state.read(layer=0)),
            "where slots are not tokens, blocks are asked for")
-    tap.ok("block_table=" in refused(kv.BadInput, lambda: d.slice(tokens=3)),
+    tap.ok("block_table=" in raises(kv.BadInput, lambda: d.slice(tokens=3)),
            "tokens of a part need requests, and it is said how they are named")
 
 
@@ -793,7 +776,7 @@ def reads():
 
 def groups_of_a_layer():
     """Of layers with a window what is still there; of a layer in several groups its half."""
-    root = os.path.join(HERE, "..", "testdata", "engines", "transformers")
+    root = os.path.join(oracle.ROOT, "testdata", "engines", "transformers")
     for name in ("5.23.0/dynamic", "4.57.6/latent"):
         d = kv.open(f"{root}/{name}.pt")
         rows = np.load(f"{root}/{name}.npy").view("<f4")[0]         # [L, T, H, K, D]
@@ -809,7 +792,7 @@ def groups_of_a_layer():
         tap.ok(not wrong, f"{name}: each layer by its number", wrong)
         first, last = (d.read(layer=at, kv="k") for at in (-1, len(rows) - 1))
         tap.ok(np.array_equal(first, last), f"{name}: the last layer is -1")
-    said = refused(kv.UsageError, lambda: d.read(layer=0))
+    said = raises(kv.UsageError, lambda: d.read(layer=0))
     tap.ok("group= one of g0.k, g0.v" in said and np.array_equal(
         d.read(group="g0.v", layer=0), d.read(group=1, layer=0)), "groups have numbers", said)
 
@@ -834,8 +817,7 @@ def literals(root):
     """Every text of the library, those that the compiler joins as one."""
     for path in sorted(glob.glob(f"{root}/lib/**/*.c", recursive=True) +
                        glob.glob(f"{root}/formats/**/*.c", recursive=True)):
-        with open(path, encoding="utf-8") as f:
-            text = re.sub(r'"\s*\n\s*"', "", f.read())
+        text = re.sub(r'"\s*\n\s*"', "", read_text(path))
         for literal in re.findall(r'"((?:[^"\\\n]|\\.)*)"', text):
             if re.search(r"(?<![\w-])--[a-z]", literal):
                 yield os.path.relpath(path, root), literal
@@ -843,7 +825,7 @@ def literals(root):
 
 def words():
     """Every message of the library that names an option of an input, said in Python."""
-    root, left, seen = os.path.dirname(HERE), [], set()
+    root, left, seen = oracle.ROOT, [], set()
     known = set(_native.HINTS)
     for f in (kv.open, kv.from_tensors, kv.diff, kv.Dump.slice, kv.Dump.write,
               kv.Dump.astype, kv.Dump.reblock, kv.Dump.read):
@@ -915,37 +897,37 @@ def slices():
     for which in ({"heads": [0, 2]}, {"tokens": [1, 5]}, {"layers": []}, {"layers": "0"},
                   {"layers": 1.0}, {"blocks": slice(0, 8, 2)}, {"layers": (1, 2, 3)},
                   {"heads": True}):
-        tap.ok(refused(kv.UsageError, lambda: d.slice(**which)), f"a slice of {which}")
+        tap.ok(raises(kv.UsageError, lambda: d.slice(**which)), f"a slice of {which}")
 
 
 def told_by_messages(tmp):
     """What a message tells to give is an argument, and does it."""
-    root = os.path.join(HERE, "..", "testdata", "engines")
+    root = os.path.join(oracle.ROOT, "testdata", "engines")
     d = kv.open(f"{root}/transformers/5.24.0/falcon_h1.pt")
     part = d.slice(components="ssm")
     tap.ok([g.id for g in part.groups] == ["ssm"] and np.array_equal(
-        part.read(layer=2), d.read(group="ssm", layer=2)) and "k, v, ssm" in refused(
+        part.read(layer=2), d.read(group="ssm", layer=2)) and "k, v, ssm" in raises(
             kv.BadInput, lambda: d.slice(components=["k", "x"])), "components of a slice")
-    tap.ok("mamba_groups is -1" in refused(kv.UsageError, lambda: d.slice(mamba_groups=-1)),
+    tap.ok("mamba_groups is -1" in raises(kv.UsageError, lambda: d.slice(mamba_groups=-1)),
            "a number that is none")
     d = kv.open(f"{root}/llama.cpp/qwen2vl.fa0_u0.ggsn", head_dim=16).slice(requests="0")
-    said = refused(kv.Error, lambda: d.write(f"{tmp}/o.safetensors", format="transformers"))
+    said = raises(kv.Error, lambda: d.write(f"{tmp}/o.safetensors", format="transformers"))
     d.write(f"{tmp}/o.safetensors", format="transformers", as_is=True)
     tap.ok("as_is=True writes" in said and len(kv.open(f"{tmp}/o.safetensors")) == len(d),
            "as_is= of write()", said)
     like = f"{root}/llama.cpp/s260k.hole.s0.ggsq"
     d = kv.open(like, heads=4)
-    said = refused(kv.UsageError, lambda: d.write(f"{tmp}/o.ggsq"))
+    said = raises(kv.UsageError, lambda: d.write(f"{tmp}/o.ggsq"))
     d.write(f"{tmp}/o.ggsq", template=like, as_is=True)
     with open(like, "rb") as a, open(f"{tmp}/o.ggsq", "rb") as b:
         tap.ok('template="STATE"' in said and a.read() == b.read(),
                "template= of write(), which gives the engine's own file again", said)
     several = kv.open(f"{root}/llama.cpp/s260k.streams4.ggsn", heads=4)
-    said = refused(kv.BadInput, lambda: several.write(f"{tmp}/p.ggsq", template=like))
+    said = raises(kv.BadInput, lambda: several.write(f"{tmp}/p.ggsq", template=like))
     tap.ok("this dump has 3" in said, "a state of one sequence is of one request", said)
     pools = [kv.from_tensors([np.zeros((2, 3, 4, 2, 8), "f4")], layout="KBSHD", **more)
              for more in ({}, {})]
-    said = refused(kv.BadInput, lambda: kv.merge(pools))
+    said = raises(kv.BadInput, lambda: kv.merge(pools))
     tap.ok("--" not in said, "merge() of ranks without numbers names no option", said)
 
 
@@ -970,38 +952,19 @@ def shown(tmp):
     text = oracle.kvtool("help", "python").out.partition("Without it")[0]
     lines = re.findall(r"^  (?:>>>|\.\.\.) (.*)$", text, re.M)
     with contextlib.redirect_stdout(io.StringIO()):
-        run = refused(BaseException, lambda: exec("\n".join(lines), dict(names)))
+        run = raises(BaseException, lambda: exec("\n".join(lines), dict(names)))
     tap.ok(not run and len(lines) > 9 and os.path.exists("live.h5"),
            f"{len(lines)} lines of help python", run)
-    with open(os.path.join(HERE, "..", "man", "kvtool-python.7"), encoding="utf-8") as f:
-        blocks = re.findall(r"^\.Bd -literal\n(.*?)^\.Ed", f.read(), re.M | re.S)
+    blocks = re.findall(r"^\.Bd -literal\n(.*?)^\.Ed",
+                        read_text(f"{oracle.ROOT}/man/kvtool-python.7"),
+                        re.M | re.S)
     for i, block in enumerate(blocks):
         with contextlib.redirect_stdout(io.StringIO()):
-            run = refused(BaseException, lambda b=block: exec(b, dict(names)))
+            run = raises(BaseException, lambda b=block: exec(b, dict(names)))
         tap.ok(not run, f"block {i} of the manual page", run)
     tap.ok(len(blocks) > 4, "there are such blocks")
-    os.chdir(HERE)
+    os.chdir(oracle.ROOT)
 
 
-def main():
-    caches()
-    asserted()
-    numbers()
-    slots()
-    reads()
-    slices()
-    groups_of_a_layer()
-    words()
-    with oracle.workdir() as tmp:
-        compared(tmp)
-        padded(tmp)
-        notebook(tmp)
-        told_by_messages(tmp)
-        mixed(tmp)
-        in_memory(tmp)
-        shown(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(caches, asserted, numbers, slots, reads, slices, groups_of_a_layer, words,
+           compared, padded, notebook, told_by_messages, mixed, in_memory, shown)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_python_device.py - tensors on a GPU as dumps, against numpy
@@ -16,7 +16,6 @@ import sys
 import tempfile
 import types
 
-sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "python")]
 BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
@@ -36,7 +35,7 @@ def again():
             os.symlink(os.path.join(BUILD, "gpu_executor.so"), os.path.join(tmp, name))
         env = {k: v for k, v in os.environ.items() if "VISIBLE_DEVICES" not in k}
         env.update(LD_LIBRARY_PATH=tmp, KVT_DEVICE_TEST="1")
-        return subprocess.run([sys.executable, __file__, *sys.argv[1:]], env=env,
+        return subprocess.run([sys.executable, "-B", __file__, *sys.argv[1:]], env=env,
                               check=False).returncode
 
 
@@ -44,11 +43,10 @@ if __name__ == "__main__" and not REAL and "KVT_DEVICE_TEST" not in os.environ:
     sys.exit(again())
 
 import numpy as np                                          # noqa: E402
-from oracle import Tap                                      # noqa: E402
+from oracle import raises, run, tap                         # noqa: E402
 import kvtool as kv                                         # noqa: E402
 from kvtool import _native, _tensors                        # noqa: E402
 
-tap = Tap()
 lib = _native.lib
 for function, arguments in (
         ("alloc", [ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p, ctypes.c_int64]),
@@ -85,14 +83,6 @@ class OnDevice:
 
     def __del__(self):
         lib.kvt_device_free(self.device, self.base)
-
-
-def refused(error, call, *words):
-    try:
-        call()
-    except error as e:
-        return all(w in str(e) for w in words)
-    return False
 
 
 # ---- reads ------------------------------------------------------------------------------
@@ -244,7 +234,7 @@ def of_torch(vendor):
                   f"{vendor}: a tensor of torch, whose stream was waited for")
         other = FakeTorch.Tensor(OnDevice(vendor, array))
         other.device.type = "xpu"
-        tap.ok(refused(kv.Unsupported, lambda: kv.from_tensors([other], layout="KBSHD"),
+        tap.ok(raises(kv.Unsupported, lambda: kv.from_tensors([other], layout="KBSHD"),
                        ".cpu()"), f"{vendor}: one of another device is refused")
     finally:
         del sys.modules["torch"]
@@ -257,14 +247,14 @@ def streams_and_types(vendor):
               np.ascontiguousarray(array[:, 0]).tobytes(), f"{vendor}: the default stream")
     swapped = OnDevice(vendor, array)
     swapped.__cuda_array_interface__["typestr"] = ">f4"
-    tap.ok(refused(kv.Unsupported, lambda: kv.from_tensors([swapped], layout="KBSHD"),
+    tap.ok(raises(kv.Unsupported, lambda: kv.from_tensors([swapped], layout="KBSHD"),
                    ">f4"), f"{vendor}: another byte order is refused")
     elsewhere = OnDevice(vendor, array)
     elsewhere.kind = 4                          # OpenCL
-    tap.ok(refused(kv.Unsupported, lambda: kv.from_tensors([elsewhere], layout="KBSHD"),
+    tap.ok(raises(kv.Unsupported, lambda: kv.from_tensors([elsewhere], layout="KBSHD"),
                    "DLPack type 4"), f"{vendor}: DLPack's other devices are refused")
     backwards = OnDevice(vendor, array[:, ::-1])
-    tap.ok(refused(kv.Unsupported, lambda: kv.from_tensors([backwards], layout="KBSHD"),
+    tap.ok(raises(kv.Unsupported, lambda: kv.from_tensors([backwards], layout="KBSHD"),
                    "negative"), f"{vendor}: negative strides are refused")
 
 
@@ -276,8 +266,6 @@ def main():
         derived(vendor)
         of_torch(vendor)
         streams_and_types(vendor)
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

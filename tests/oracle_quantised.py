@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_quantised.py - caches that a library quantised: bytes are kept, numbers are its own
@@ -8,21 +8,15 @@ gave, bit for bit.  Others are made up here, in each form that mlx-lm saved them
 bits, shape and type, and read whole, sliced, in other layouts and blocks; and files whose
 parts do not fit each other must be refused, with a word about what does not.
 """
-import json
 import os
-import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import numpy as np
 
 import content_model as model
 from foreign_files import Object, Tensor, safetensors_bytes, torch_bytes
-from oracle import Tap, kvtool, need_program_and_data, workdir
+from oracle import ENGINES, kvtool, refused, run, runs, tap, write_bytes, written_groups
 
-tap = Tap()
-HERE = os.path.abspath(os.environ.get("KVT_ENGINES", "testdata/engines"))
 NUMPY = {"F16": "<f2", "F32": "<f4"}
 LONG = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
 BITS, GROUPS, FORMS = (2, 3, 4, 5, 6, 8), (32, 64, 128), ("cut4", "cut3", "whole")
@@ -95,17 +89,11 @@ def save(layers, form, room=0):
     return tensors, meta
 
 
-def write(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-    return path
-
-
 # ---- what kvtool reads ------------------------------------------------------
 
 def groups_of(path, *options):
     r = kvtool("describe", "--json", *options, path)
-    return json.loads(r.out)["groups"] if r.code == 0 else r
+    return r.json["groups"] if r.code == 0 else r
 
 
 def decoded(tmp, path, *options):
@@ -114,17 +102,10 @@ def decoded(tmp, path, *options):
     r = kvtool("convert", "-f", "-q", "--verify", "--decode=float64", *options, path, out)
     if r.code:
         return r
-    with open(out, "rb") as f:
-        data = f.read()
-    n = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:n])
-    manifest = json.loads(header.pop("__metadata__")["kvtool"])
-    for g in manifest.get("groups", [manifest]):
-        array = header[g.get("id", "g0")] if len(header) > 1 else header.popitem()[1]
-        begin, end = array["data_offsets"]
-        a = np.frombuffer(data[n + begin:n + end], "<f8").reshape(array["shape"])
+    for g, (_, shape, raw) in written_groups(out)[1].values():
         if g["kind"].startswith("mamba"):
             continue
+        a = np.frombuffer(raw, "<f8").reshape(shape)
         if g["layout"] == "LBSC":
             a = a[:, None, :, None]
         elif a.ndim == 5:                       # LBHSD
@@ -181,16 +162,14 @@ def check_kept(tmp, path, name):
         again = kvtool("digest", f"{tmp}/{out}")
         tap.ok(r.code == 0 and [line.split()[0] for line in again.out.splitlines()] == digest,
                f"{name}: {command} to {out} keeps its digest", f"{r} {again}")
-        r = kvtool("diff", "-q", path, f"{tmp}/{out}")
-        tap.ok(r.code == 0, f"{name}: equal to that", r)
-    r = kvtool("fsck", "-q", path)
-    tap.ok(r.code == 0, f"{name}: sound", r)
+        runs(f"{name}: equal to that", "diff", "-q", path, f"{tmp}/{out}")
+    runs(f"{name}: sound", "fsck", "-q", path)
 
 
 def check_samples(tmp):
     for name in SAMPLES:
-        compare(tmp, f"{HERE}/{name}", oracle_of(f"{HERE}/{name}"), name)
-        check_kept(tmp, f"{HERE}/{name}", name)
+        compare(tmp, f"{ENGINES}/{name}", oracle_of(f"{ENGINES}/{name}"), name)
+        check_kept(tmp, f"{ENGINES}/{name}", name)
 
 
 # ---- caches made here -------------------------------------------------------
@@ -211,7 +190,7 @@ def check_forms(tmp, rng):
             layers.append([Half(rng, (1, heads, tokens, dim), bits, group, kind)
                            for _ in range(2)])
         tensors, meta = save(layers, form, int(rng.integers(0, 20)))
-        write(path, safetensors_bytes(tensors, meta))
+        write_bytes(path, safetensors_bytes(tensors, meta))
         compare(tmp, path, {l: numbers_of(p) for l, p in enumerate(layers)},
                 f"{form}, {heads} heads, {tokens} tokens, {len(layers)} layers")
         said = groups_of(path)
@@ -225,10 +204,10 @@ def check_shapes(tmp, rng):
     """Keys and values of different widths, latents, several rows of a batch."""
     path = f"{tmp}/a.safetensors"
     pair = [Half(rng, (1, 2, 9, d), 4, 32, "BF16") for d in (96, 64)]
-    write(path, safetensors_bytes(*save([pair], "whole", 7)))
+    write_bytes(path, safetensors_bytes(*save([pair], "whole", 7)))
     compare(tmp, path, {0: numbers_of(pair)}, "keys wider than values")
     pair = [Half(rng, (1, 1, 9, d), 8, 64, "F16") for d in (512, 64)]
-    write(path, safetensors_bytes(*save([pair], "cut3")))
+    write_bytes(path, safetensors_bytes(*save([pair], "cut3")))
     want = np.concatenate([h.numbers[0] for h in pair], -1)
     got = decoded(tmp, path)
     tap.ok(isinstance(got, dict) and np.array_equal(got[0][0][:, :9], want),
@@ -237,7 +216,7 @@ def check_shapes(tmp, rng):
     tap.equal((said[0]["kind"], said[0]["content_type"]), ("mla", "mlx-affine/8/64/float16"),
               "of MLA")
     pair = [Half(rng, (3, 2, 9, 64), 5, 32, "F32") for d in range(2)]
-    write(path, safetensors_bytes(*save([pair], "whole", 3)))
+    write_bytes(path, safetensors_bytes(*save([pair], "whole", 3)))
     want = [np.concatenate([np.pad(row, ((0, 0), (0, 7), (0, 0))) for row in h.numbers], 1)
             for h in pair]
     got = decoded(tmp, path, "--set=tokens=9,9,9")
@@ -256,7 +235,7 @@ def check_mixed(tmp, rng):
         tensors |= {"1.0": ("F16", plain[0]), "1.1": ("F16", plain[1]),
                     "2.0": ("F16", np.ones((1, 3, 20), "<f2"))}
         meta |= {"2.1": "KVCache", "2.2": "ArraysCache"}
-        write(path, safetensors_bytes(tensors, meta))
+        write_bytes(path, safetensors_bytes(tensors, meta))
         said = groups_of(path)
         tap.equal([(g["id"], g["content_type"], g["layer_ids"]) for g in said]
                   if isinstance(said, list) else said,
@@ -266,8 +245,8 @@ def check_mixed(tmp, rng):
         tap.ok(isinstance(got, dict) and all(
             np.array_equal(a[:, :9], b) for l, b2 in ((0, numbers_of(pair)), (1, plain[:, 0]))
             for a, b in zip(got[l], b2)), f"{form}: both are what they were", got)
-    r = kvtool("describe", "--set=names={l}.0.1,{l}.1.1", path)
-    tap.ok(r.code == 0 and "float16" in r.out, "scales alone, where they are asked for", r)
+    runs("scales alone, where they are asked for", "describe",
+         "--set=names={l}.0.1,{l}.1.1", path, says="float16")
 
 
 def check_commands(tmp, rng):
@@ -276,20 +255,19 @@ def check_commands(tmp, rng):
     near = [[rng.standard_normal((1, 4, 37, 64)) for _ in range(2)] for l in range(3)]
     near = [[rounded(x, "BF16") for x in pair] for pair in near]
     layers = [[Half(rng, x.shape, 8, 32, "BF16", x) for x in pair] for pair in near]
-    write(path, safetensors_bytes(*save(layers, "whole", 5)))
+    write_bytes(path, safetensors_bytes(*save(layers, "whole", 5)))
     for options, layer, head, token in (
             (["--heads=1:3"], slice(0, 3), slice(1, 3), slice(0, 37)),
             (["--layers=1:3"], slice(1, 3), slice(0, 4), slice(0, 37)),
             (["--tokens=16:32"], slice(0, 3), slice(0, 4), slice(16, 32)),
             (["--heads=2", "--layers=2", "--tokens=0:16"], slice(2, 3), slice(2, 3),
              slice(0, 16))):
-        r = kvtool("slice", "-f", "-q", *options, "-o", out, path)
-        tap.ok(r.code == 0, f"slice {' '.join(options)}", r)
+        runs(f"slice {' '.join(options)}", "slice", "-f", "-q", *options, "-o", out, path)
         compare(tmp, out, {l: tuple(h.numbers[0][head, token] for h in layers[l])
                            for l in range(3)[layer]}, f"slice {' '.join(options)}")
     for size in (8, 32):
-        r = kvtool("reblock", "-f", "-q", f"--block-size={size}", "-o", out, path)
-        tap.ok(r.code == 0, f"blocks of {size}", r)
+        runs(f"blocks of {size}", "reblock", "-f", "-q", f"--block-size={size}", "-o",
+             out, path)
         compare(tmp, out, {l: numbers_of(p) for l, p in enumerate(layers)},
                 f"blocks of {size}")
     for to, code in (("L B S H K D", 0), ("L B H D/x S K x", 4)):
@@ -298,19 +276,19 @@ def check_commands(tmp, rng):
     plain = f"{tmp}/plain.safetensors"
     tensors = {f"{l}.{i}": ("BF16", model.to_bf16(x))
                for l, pair in enumerate(near) for i, x in enumerate(pair)}
-    write(plain, safetensors_bytes(tensors, {f"2.{l}": "KVCache" for l in range(3)}))
+    write_bytes(plain, safetensors_bytes(tensors, {f"2.{l}": "KVCache" for l in range(3)}))
     worst = max(np.abs(h.numbers - x).max() for p, q in zip(layers, near)
                 for h, x in zip(p, q))
     for a, b in ((path, plain), (plain, path)):
-        r = kvtool("diff", f"--tolerance=atol={worst}", a, b)
-        tap.ok(r.code == 0, "numbers are as near as they were rounded", r)
+        runs("numbers are as near as they were rounded", "diff",
+             f"--tolerance=atol={worst}", a, b)
         r = kvtool("diff", f"--tolerance=atol={worst * .99}", a, b)
         tap.ok(r.code == 1 and f"max abs {worst:.5g}" in r.out, "and no nearer", r)
-    r = kvtool("diff", "--tolerance=auto", path, plain)
-    tap.ok(r.code == 4 and "give a tolerance" in r.err, "no tolerance follows", r)
+    refused("no tolerance follows", 4, "give a tolerance", "diff", "--tolerance=auto",
+            path, plain)
     fewer = f"{tmp}/fewer.safetensors"
     low = [[Half(rng, x.shape, 4, 64, "BF16", x) for x in pair] for pair in near]
-    write(fewer, safetensors_bytes(*save(low, "cut4")))
+    write_bytes(fewer, safetensors_bytes(*save(low, "cut4")))
     worst = max(np.abs(h.numbers - x.numbers).max() for p, q in zip(layers, low)
                 for h, x in zip(p, q))
     r = kvtool("diff", f"--tolerance=atol={worst}", path, fewer)
@@ -319,13 +297,12 @@ def check_commands(tmp, rng):
     at = layers[1][1].numbers[0, 2, 21, 5:9]
     r = kvtool("describe", "--json",
                "--peek=layer=1,block=1,slot=5,head=2,kv=1,dim=5,count=4", path)
-    peek = json.loads(r.out)["peeks"][0]["fields"][0]["values"] if r.code == 0 else r
+    peek = r.json["peeks"][0]["fields"][0]["values"] if r.code == 0 else r
     tap.equal(peek, at.tolist(), "--peek shows numbers")
     fields = groups_of(path)[0]["fields"]
     tap.equal([fields[0][k] for k in ("scale", "added", "product", "result")],
               ["scales", "biases", "bfloat16", "bfloat16"], "JSON says how they are made")
-    r = kvtool("diff", path, plain)
-    tap.ok(r.code == 3 and "--tolerance=atol=X" in r.err, "what to type is what works", r)
+    refused("what to type is what works", 3, "--tolerance=atol=X", "diff", path, plain)
 
 
 # ---- transformers -----------------------------------------------------------
@@ -358,7 +335,7 @@ def check_fp8(tmp, rng):
         tokens = int(rng.integers(1, 40))
         made = [fp8_layer(rng, tokens, str(rng.choice(list(LONG))), 1 + n % 3)
                 for _ in range(3)]
-        write(path, fp8_cache(*[m[0] for m in made]))
+        write_bytes(path, fp8_cache(*[m[0] for m in made]))
         compare(tmp, path, {l: m[1] for l, m in enumerate(made)}, f"fp8, {tokens} tokens")
     check_kept(tmp, path, "fp8")
     codes = Tensor(None, np.zeros((1, 2, 5, 16), np.uint8), None, "float8_e5m2")
@@ -380,7 +357,7 @@ def check_fp8(tmp, rng):
             ("fewer values", {"_quantized_values": (Tensor(
                 None, np.zeros((1, 2, 4, 16), np.uint8), None, "float8_e4m3fn"), one)}, 4,
              "differ in shape or type")):
-        write(path, fp8_cache(fp8_layer(rng, 5, "BF16", **changed)[0]))
+        write_bytes(path, fp8_cache(fp8_layer(rng, 5, "BF16", **changed)[0]))
         r = kvtool("describe", path)
         tap.ok(r.code == code and says in r.err and r.err.count("\n") == 1,
                f"fp8: {name} is refused", r)
@@ -407,7 +384,7 @@ def check_damage(tmp, rng):
                 (meta if isinstance(value, str) else tensors)[key] = value
             for key in drop:
                 (meta if key in meta else tensors).pop(key, None)
-            write(path, safetensors_bytes(tensors, meta))
+            write_bytes(path, safetensors_bytes(tensors, meta))
             r = kvtool("describe", path)
             tap.ok(r.code == code and says in r.err + r.out and r.err.count("\n") <= 1,
                    f"{form}: {name}", r)
@@ -460,23 +437,19 @@ def check_damage(tmp, rng):
     tensors, meta = save([pair], "whole")
     for i in (3, 4):
         del tensors[f"0.{i}"]
-    write(path, safetensors_bytes(tensors, meta))
+    write_bytes(path, safetensors_bytes(tensors, meta))
     compare(tmp, path, {0: numbers_of(pair)}, "bits that only one coding can have")
 
 
-def main():
-    need_program_and_data()
+def main(tmp):
     rng = np.random.default_rng(33)
-    with workdir() as tmp:
-        check_samples(tmp)
-        check_forms(tmp, rng)
-        check_shapes(tmp, rng)
-        check_mixed(tmp, rng)
-        check_commands(tmp, rng)
-        check_fp8(tmp, rng)
-        check_damage(tmp, rng)
-    return tap.done()
+    check_samples(tmp)
+    check_forms(tmp, rng)
+    check_shapes(tmp, rng)
+    check_mixed(tmp, rng)
+    check_commands(tmp, rng)
+    check_fp8(tmp, rng)
+    check_damage(tmp, rng)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_reblock.py - what kvtool reblock writes, against plain lists of tokens
@@ -7,21 +7,16 @@ Where every slot of the new pool must come from is worked out with Python lists;
 cells come from a sidecar's address map, those of the output from the axis string
 that a layout is documented with.
 """
-import json
-import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from kvd1 import whole
-from oracle import (FULL, SHARE, Tap, array_bytes, kvtool, legal, preset_offsets,
-                    safetensors_tensors)
+from oracle import (FULL, SHARE, array_bytes, kvtool, legal, manifest_of, place,
+                    preset_offsets, refused, runs, safetensors_tensors, tap, write_bytes,
+                    write_json)
 
-tap = Tap()
 SIZES = (1, 2, 3, 4, 5, 8, 16, 24, 32, 48, 64, 100)
 MODES = ((), ("--compact",), ("--stale", "keep"), ("--stale", "zero"),
          ("--compact", "--stale", "keep"))
@@ -135,24 +130,11 @@ class Plan:
         return out
 
 
-def manifest(path):
-    with open(os.path.splitext(path)[0] + ".json") as f:
-        return json.load(f)
-
-
-def place(cells, layout, itemsize):
-    K, L, B, S, H, D = cells.shape
-    dims = {"K": K, "L": L, "B": B, "S": S, "H": H, "D": D}
-    out = np.zeros(cells.size, cells.dtype)
-    out[preset_offsets(layout, dims, itemsize)] = cells
-    return out.tobytes()
-
-
 def judge(name, r, path, plan, cells, layout, itemsize):
     if not tap.ok(r.code == 0, f"{name}: exit 0", r):
         return
     want = plan.cells(cells)
-    m = manifest(path)
+    m = manifest_of(path)
     tables = {q: t for q, t in m.get("block_table", {}).items() if t}
     expected = {q: t for q, t in plan.after.items() if t}
     if not tap.equal((tables, m.get("null_block"), m["sizes"]["block_size"]),
@@ -213,7 +195,7 @@ def check_siblings(dumps, tmp):
         tap.equal((r.code, whole(out)[0]), (0, whole(other.path)[0]),
                   f"{d.name} in blocks of {size} has the digest of {other.name}")
         kvtool("convert", "-f", out, f"{tmp}/sibling.npy")
-        tables = manifest(f"{tmp}/sibling.npy")["block_table"]
+        tables = manifest_of(f"{tmp}/sibling.npy")["block_table"]
         cells = np.frombuffer(array_bytes(f"{tmp}/sibling.npy"), d.cells.dtype)
         dims = dict(d.dims, S=size, B=cells.size // (
             d.nelements // d.dims["B"] // d.dims["S"] * size))
@@ -271,8 +253,7 @@ class Random:
                 "block_table": self.tables, "num_tokens": self.live}
         if self.null is not None:
             side["null_block"] = self.null
-        with open(f"{tmp}/random.json", "w") as f:
-            json.dump(side, f)
+        write_json(f"{tmp}/random.json", side)
 
 
 def check_random(tmp):
@@ -310,7 +291,7 @@ def check_random(tmp):
 
 def tokens_of(path, size, live, lost=None):
     """The tokens of each request, and how many entries its table has."""
-    m, out = manifest(path), {}
+    m, out = manifest_of(path), {}
     n = m["sizes"]
     dims = {"L": n["layers"], "B": n["num_blocks"], "S": size,
             "H": n["num_kv_heads"], "K": 2, "D": n["head_dim"]}
@@ -357,12 +338,12 @@ def check_windows(tmp):
     for tokens, table, new, code in ((20, [2, 3, 4, 5], 8, 3), (20, [2, 3, 4], 8, 0),
                                      (20, [2, 3, 4, 5], 2, 0), (18, [5, 1, 7], 1, 0),
                                      (20, [4, 5], 16, 3), (21, [4, 5], 16, 0)):
-        with open(f"{tmp}/w.json", "w") as f:
-            json.dump({"file": "w.npy", "layout": "nhd", "dtype": "bfloat16",
-                       "kind": "sliding_window", "window": 8,
-                       "sizes": {"layers": 2, "num_blocks": 8, "block_size": 4,
-                                 "num_kv_heads": 2, "head_dim": 8},
-                       "block_table": {"A": table}, "num_tokens": {"A": tokens}}, f)
+        write_json(f"{tmp}/w.json",
+                   {"file": "w.npy", "layout": "nhd", "dtype": "bfloat16",
+                    "kind": "sliding_window", "window": 8,
+                    "sizes": {"layers": 2, "num_blocks": 8, "block_size": 4,
+                              "num_kv_heads": 2, "head_dim": 8},
+                    "block_table": {"A": table}, "num_tokens": {"A": tokens}})
         r = kvtool("reblock", "-f", "--verify", "-b", new, "-o", f"{tmp}/w2.npy",
                    f"{tmp}/w.npy")
         name = f"a window of {tokens} tokens, {len(table)} blocks left, to {new}"
@@ -404,20 +385,19 @@ def check_groups(tmp):
         groups.append({"id": name, "kind": kind, "layout": axes, "dtype": "bfloat16",
                        "tokens_per_slot": tps, "sizes": sizes,
                        "block_table": table})
-    with open(f"{tmp}/groups.bin", "wb") as f:
-        f.write(b"".join(parts))
-    with open(f"{tmp}/groups.json", "w") as f:
-        json.dump({"file": "groups.bin", "null_block": 0, "num_tokens": tokens,
-                   "groups": groups}, f)
+    write_bytes(f"{tmp}/groups.bin", b"".join(parts))
+    write_json(f"{tmp}/groups.json",
+               {"file": "groups.bin", "null_block": 0, "num_tokens": tokens,
+                "groups": groups})
     before = whole(f"{tmp}/groups.bin")[0]
     tap.ok(before is not None, "four groups in one file",
            kvtool("digest", f"{tmp}/groups.bin"))
     for new in (4, 8, 16, 24, 32, 64):
         for options in ((), ("--compact",)):
             name = f"four groups to {new} {' '.join(options)}"
-            r = kvtool("reblock", "-f", "--verify", "-b", new, *options, "-o",
-                       f"{tmp}/out.safetensors", f"{tmp}/groups.bin")
-            if not tap.ok(r.code == 0, f"{name}: exit 0", r):
+            r = runs(f"{name}: exit 0", "reblock", "-f", "--verify", "-b", new, *options,
+                     "-o", f"{tmp}/out.safetensors", f"{tmp}/groups.bin")
+            if r.code:
                 continue
             tap.equal(whole(f"{tmp}/out.safetensors")[0], before, f"{name}: digest")
             want = {}
@@ -433,9 +413,8 @@ def check_groups(tmp):
             got = {n: t[2] for n, t in safetensors_tensors(
                 f"{tmp}/out.safetensors").items()}
             tap.ok(got == want, f"{name}: every byte")
-    r = kvtool("reblock", "-f", "-b", 6, "-o", f"{tmp}/never.bin",
-               f"{tmp}/groups.bin")
-    tap.ok(r.code == 3 and "slots of 4" in r.err, "6 tokens are no slots of 4", r)
+    refused("6 tokens are no slots of 4", 3, "slots of 4", "reblock", "-f", "-b", 6, "-o",
+            f"{tmp}/never.bin", f"{tmp}/groups.bin")
 
 
 # ---- stored tiles -----------------------------------------------------------
@@ -444,17 +423,15 @@ def check_moved(d, tmp):
     """Tiles of 8 blocks stay what they are wherever the pool stays in place."""
     src = f"{tmp}/tiles.h5"
     kvtool("convert", "--tile", "2K", d.path, src)
-    one = kvtool("describe", "--json", src)
-    tap.ok(one.code == 0, "a snapshot with tiles of 8 blocks", one)
+    runs("a snapshot with tiles of 8 blocks", "describe", "--json", src)
     for size, moves in ((1, 1), (4, 1), (8, 1), (16, 1), (24, 0), (64, 0)):
         out = f"{tmp}/moved.h5"
         r = kvtool("reblock", "-f", "--json", "-b", size, "-o", out, src)
-        g = json.loads(r.out)["groups"][0] if r.code == 0 else {}
+        g = r.json["groups"][0] if r.code == 0 else {}
         tap.equal((g.get("tiles", 0) > 0, g.get("tiles_moved")),
                   (True, g.get("tiles") if moves else 0),
                   f"tiles to {size}: {'all' if moves else 'none'} move")
-        r = kvtool("describe", "--verify", out)
-        tap.ok(r.code == 0, f"tiles to {size}: every cell has its checksum", r)
+        runs(f"tiles to {size}: every cell has its checksum", "describe", "--verify", out)
         kvtool("reblock", "-f", "-b", 16, "--json", "-o", f"{tmp}/back.h5", out)
         kvtool("convert", "-f", f"{tmp}/back.h5", f"{tmp}/back.npy")
         if moves:
@@ -472,14 +449,13 @@ def check_ends(d, tmp):
                 if k not in ("null_block", "free_blocks", "address_map")}
         side.update(file=d.path, block_table={"A": table},
                     num_tokens={"A": 16 * len(table)})
-        with open(f"{tmp}/ends.json", "w") as f:
-            json.dump(side, f)
+        write_json(f"{tmp}/ends.json", side)
         kvtool("convert", "-f", "--tile", "2K", "--manifest", f"{tmp}/ends.json",
                d.path, f"{tmp}/ends.h5")
         r = kvtool("reblock", "-f", "--json", "--compact", "-b", size, "-o",
                    f"{tmp}/ends.out.h5", f"{tmp}/ends.h5")
         name = f"blocks {table[0]} to {table[-1]} alone, in blocks of {size}"
-        g = json.loads(r.out)["groups"][0] if r.code == 0 else {}
+        g = r.json["groups"][0] if r.code == 0 else {}
         tap.equal((g.get("tiles", 0) > 0, g.get("tiles_moved")),
                   (True, g.get("tiles") if moves else 0),
                   f"{name}: {'all tiles' if moves else 'no tile'} moved")
@@ -489,21 +465,17 @@ def check_ends(d, tmp):
         judge(name, r, f"{tmp}/ends.npy", plan, d.cells, d.layout, d.itemsize)
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     dumps = oracle.attention_dumps()
     first = next(d for d in dumps if d.name == "s260k/paged_bs16/packed_nhd.bf16")
-    with oracle.workdir() as tmp:
-        check_dumps(dumps, tmp)
-        check_siblings(dumps, tmp)
-        check_random(tmp)
-        check_chains(tmp)
-        check_windows(tmp)
-        check_groups(tmp)
-        check_moved(first, tmp)
-        check_ends(first, tmp)
-    return tap.done()
+    check_dumps(dumps, tmp)
+    check_siblings(dumps, tmp)
+    check_random(tmp)
+    check_chains(tmp)
+    check_windows(tmp)
+    check_groups(tmp)
+    check_moved(first, tmp)
+    check_ends(first, tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_receive.py - transfer-sim receive and topology
@@ -7,19 +7,14 @@ Receive: vLLM's two functions on blocks of 0, 1, 2, ..., as they were run, by th
 that is printed and by the dump that is written; then random blocks against numpy.
 Topology: cases whose answers the engine's classes gave.
 """
-import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import Tap, kvtool
+from oracle import kvtool, refused, tap
 
-tap = Tap()
 rng = random.Random(5)
 
 
@@ -61,7 +56,7 @@ def by_plan(shape, ids, ratio, to):
                f"--block-size={slots}", f"--content-size={content}", f"--ratio={ratio}")
     if r.code:
         return None
-    plan = json.loads(r.out)
+    plan = r.json
     page, n = heads * slots * content, plan["run_bytes"]
     out = list(range(blocks * page))
     for b in set(ids):
@@ -163,7 +158,7 @@ KEYS = ("handshake_ranks", "attention_ranks", "mamba_ranks", "all_ranks",
 def topology(local, *remotes):
     r = kvtool("transfer-sim", "topology", "-j", f"--local={local}",
                *[f"--remote={x}" for x in remotes])
-    return (json.loads(r.out)["remotes"] if r.code == 0 else None), r
+    return (r.json["remotes"] if r.code == 0 else None), r
 
 
 def test_topology():
@@ -196,8 +191,8 @@ def test_topology():
             ("tp=2,heads=8,mla=1", ["tp=2"], 2, "mla is '1', expected no value")):
         _, r = topology(local, *remotes)
         tap.ok(r.code == code and text in r.err and not r.out, f"refused: {text}", r)
-    r = kvtool("transfer-sim", "topology")
-    tap.ok(r.code == 2 and "expected --local and --remote" in r.err, "nothing said", r)
+    refused("nothing said", 2, "expected --local and --remote", "transfer-sim",
+            "topology")
 
 
 def test_refused(folder):
@@ -227,9 +222,4 @@ def test_refused(folder):
                not os.path.exists(os.path.join(folder, "o.bin")), f"refused: {text}", r)
 
 
-with oracle.workdir() as work:
-    test_tables(work)
-    test_random(work)
-    test_refused(work)
-test_topology()
-sys.exit(tap.done())
+oracle.run(test_tables, test_random, test_refused, test_topology)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_regions.py - tables of registered regions: fsck and diff against made faults
@@ -11,14 +11,10 @@ second time, byte by byte over a map of what lies where.
 import copy
 import json
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import oracle
-from oracle import FULL, Tap, kvtool
+from oracle import FULL, kvtool, tap, write_bytes, write_json
 
-tap = Tap()
 rng = random.Random(7)
 EACH = 120 if FULL else 60
 KINDS = ("gqa", "split", "mla", "hybrid", "hybrid_apart", "packed", "row", "padded",
@@ -438,8 +434,7 @@ TWO = [
 
 def write(tmp, name, t):
     path = f"{tmp}/{name}.json"
-    with open(path, "w") as f:
-        json.dump(t, f)
+    write_json(path, t)
     return path
 
 
@@ -597,8 +592,7 @@ def check_damage(tmp):
                 text[at:at] = rng.choice((b"9" * 18, b"[" * 90, b"null", b"-1", b"1e9"))
             if len(text) < 30:
                 break
-        with open(f"{tmp}/x.json", "wb") as f:
-            f.write(text)
+        write_bytes(f"{tmp}/x.json", text)
         for command in (("fsck",), ("describe",), ("diff", f"{tmp}/x.json")):
             r = kvtool(*command, f"{tmp}/x.json")
             lines = r.err.splitlines()
@@ -609,15 +603,4 @@ def check_damage(tmp):
            "\n".join(map(str, wrong[:3])))
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_sound(tmp)
-        check_planted(tmp)
-        check_bytes(tmp)
-        check_damage(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_sound, check_planted, check_bytes, check_damage)

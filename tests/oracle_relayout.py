@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_relayout.py - every byte that relayout and convert write, against an
@@ -11,18 +11,14 @@ pairs.
 """
 import itertools
 import os
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import (FULL, LATENT, ONE_PLANE, SEPARATE, SIX, TWO_PLANES, Tap,
-                    array_bytes, cached_offsets, kvtool, legal, order_terms,
-                    parse_order, preset_offsets)
+from oracle import (FULL, LATENT, ONE_PLANE, SEPARATE, SIX, TWO_PLANES, array_bytes,
+                    cached_offsets, kvtool, legal, order_terms, parse_order,
+                    preset_offsets, tap, write_bytes)
 
-tap = Tap()
 
 # L=3 B=5 S=32 H=4 D=64, two bytes each; l=1 b=3 s=17 h=1 d=13: key, value
 GOLDEN_DIMS = {"L": 3, "B": 5, "S": 32, "H": 4, "K": 2, "D": 64}
@@ -271,8 +267,7 @@ class Made:
         bits = np.random.default_rng(seed).integers(
             0, 1 << (8 * itemsize), self.nelements, dtype=np.uint64)
         bits = bits.astype(oracle.UNSIGNED[itemsize])
-        with open(path, "wb") as f:
-            f.write(bits.tobytes())
+        write_bytes(path, bits.tobytes())
         self.cells = bits[preset_offsets("nhd", dims, itemsize)]
 
     def hints(self):
@@ -299,21 +294,17 @@ def check_made(tmp):
                          made.path))
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     dumps = oracle.attention_dumps()
     siblings = {(d.model, d.folder, d.layout, d.dtype): d for d in dumps
                 if not d.folder.startswith("tp")}
     check_golden()
     check_sources(dumps)
-    with oracle.workdir() as tmp:
-        check_pairs(dumps, siblings, tmp)
-        check_separate(dumps, siblings, tmp)
-        check_refused(dumps)
-        check_chains(dumps, siblings, tmp)
-        check_made(tmp)
-    return tap.done()
+    check_pairs(dumps, siblings, tmp)
+    check_separate(dumps, siblings, tmp)
+    check_refused(dumps)
+    check_chains(dumps, siblings, tmp)
+    check_made(tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_releases.py - what is said of vLLM, by release: one truth wherever one asks
@@ -8,19 +8,14 @@ transfer-sim time --emulate and to guess; answers must not contradict each other
 rows by hand, from the sources of each release, say what some of them must be.
 """
 import itertools
-import json
 import os
 import re
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import Tap, kvtool
+from oracle import kvtool, tap, write_text
 
-tap = Tap()
 RELEASES = ("0.22", "0.24", "0.26", "0.32")
 LAYOUTS = ("nhd hnd blshc blhsc bhlsc lhbsc kv-first-nhd kv-first-hnd blocks-first-nhd "
            "blocks-first-hnd flex-split cross-nhd cross-hnd cross-flex cross-head "
@@ -41,9 +36,8 @@ def possible(args, *more):
     r = kvtool("expect", "backend", "-j", *args, *more)
     if r.code:
         return None
-    group = json.loads(r.out)["groups"][0]
-    out = {json.loads(r.out)["release"]: [b["backend"] for b in group["backends"]
-                                          if b["possible"]]}
+    group = r.json["groups"][0]
+    out = {r.json["release"]: [b["backend"] for b in group["backends"] if b["possible"]]}
     out |= {o["release"]: o["possible"] for o in group["other_releases"]}
     return out
 
@@ -52,7 +46,7 @@ def possible(args, *more):
 
 def names():
     r = kvtool("expect", "backend", "-j")
-    return [b["backend"] for b in json.loads(r.out)["groups"][0]["backends"]]
+    return [b["backend"] for b in r.json["groups"][0]["backends"]]
 
 
 def test_contracts(tmp):
@@ -71,7 +65,7 @@ def test_contracts(tmp):
                 f.writelines(f"group {g}\nbackend = {b}\n"
                              for g, b in zip(("g0", "*"), pair, strict=True))
             r = kvtool("expect", "check", "-j", contract, *args)
-            result = json.loads(r.out)["files"][0]
+            result = r.json["files"][0]
             together = set()        # the releases of those that hold so far
             for backend, clause in zip(pair, result["clauses"], strict=True):
                 want = [release for release in RELEASES if backend in could[release]]
@@ -98,9 +92,9 @@ def test_connectors(tmp):
     for layout, equal in itertools.product(LAYOUTS, (True, False)):
         args = dump(tmp, layout, 16, 128, 8)
         contract = os.path.join(tmp, "tp.kvc")
-        with open(contract, "w") as f:
-            f.write("kvtool-contract 1\ngroup g0\nconnector = "
-                    f"{'' if equal else 'un'}equal_tp\n")
+        write_text(contract,
+                   "kvtool-contract 1\ngroup g0\nconnector = "
+                   f"{'' if equal else 'un'}equal_tp\n")
         for release in RELEASES:
             check = kvtool("expect", "check", f"--release={release}", contract, *args)
             time = kvtool("transfer-sim", "time",
@@ -212,32 +206,22 @@ def test_orders():
     for release, on, word, want in ORDERS:
         r = kvtool("expect", "backend", "-j", f"--release={release}", f"--on={on}",
                    f"--with={word}")
-        tap.equal(", ".join(json.loads(r.out)["groups"][0]["asked"]), want,
+        tap.equal(", ".join(r.json["groups"][0]["asked"]), want,
                   f"{release} on {on}, {word}: the order")
 
 
-def test_guess():
+def test_guess(tmp):
     path = os.path.join(oracle.DATA, "s260k/paged_bs16/packed_nhd.bf16.npy")
-    with oracle.workdir() as tmp:
-        bare = os.path.join(tmp, "bare.bin")
-        np.load(path).tofile(bare)
-        sizes = ["--layers=5", "--heads=4", "--head-dim=8", "--block-size=16",
-                 "--dtype=bf16"]
-        r = kvtool("guess", "-j", bare, *sizes)
-        writers = {w["release"]: w["possible"] for w in json.loads(r.out)["writers"]}
-        tap.equal(writers, possible([bare, "--layout=nhd", *sizes]), "guess: who wrote it")
-        r = kvtool("guess", bare, "--release=0.26", *sizes)
-        tap.ok("vLLM 0.26" in r.out and "vLLM 0.32" not in r.out, "guess: one release", r)
+    bare = os.path.join(tmp, "bare.bin")
+    np.load(path).tofile(bare)
+    sizes = ["--layers=5", "--heads=4", "--head-dim=8", "--block-size=16",
+             "--dtype=bf16"]
+    r = kvtool("guess", "-j", bare, *sizes)
+    writers = {w["release"]: w["possible"] for w in r.json["writers"]}
+    tap.equal(writers, possible([bare, "--layout=nhd", *sizes]), "guess: who wrote it")
+    r = kvtool("guess", bare, "--release=0.26", *sizes)
+    tap.ok("vLLM 0.26" in r.out and "vLLM 0.32" not in r.out, "guess: one release", r)
 
 
-def main():
-    with oracle.workdir() as tmp:
-        for test in (test_contracts, test_connectors, test_help, test_writers,
-                     test_conditions):
-            test(tmp)
-    test_orders()
-    test_guess()
-
-
-main()
-sys.exit(tap.done())
+oracle.run(test_contracts, test_connectors, test_help, test_writers, test_conditions,
+           test_orders, test_guess)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """Replays and faults, held against a second account of each request (TAP).
 
@@ -9,32 +9,19 @@ import datetime
 import json
 import os
 import random
-import subprocess
-import sys
-import tempfile
 
 import numpy as np
 
-KVTOOL = os.environ.get('KVTOOL', 'build/kvtool')
+from oracle import kvtool, run, tap
+
 MODEL = ['--spec=gqa:layers=4,heads=2,head-dim=8']
 ROW = 4 * 2 * 2 * 8 * 2		# bytes of a token
-count = failed = 0
-
-
-def ok(good, name, why=''):
-    global count, failed
-    count += 1
-    if not good:
-        failed += 1
-        print('# ' + str(why)[:900])
-    print('%sok %d - %s' % ('' if good else 'not ', count, name))
 
 
 def replay(*words, mode='replay'):
-    done = subprocess.run([KVTOOL, 'transfer-sim', mode, '--json', '--requests',
-                           *MODEL, *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    done = kvtool('transfer-sim', mode, '--json', '--requests', *MODEL, *words)
+    assert done.code == 0, done
+    return done.json
 
 
 def make_trace(path, rng, n):
@@ -94,7 +81,7 @@ def alone(path, rows, prefill):
     bad = [(g, ends[i], ready[i]) for i, g in enumerate(got)
            if g['moved_tokens'] != moved[i] or abs(g['end_ns'] - ends[i]) > 2 or
            g['bytes'] != (-(-moved[i] // 16)) * 16 * ROW or g['outcome'] != 'done']
-    ok(not bad, 'each request alone, prefill rate %s' % prefill, bad)
+    tap.ok(not bad, 'each request alone, prefill rate %s' % prefill, bad)
     figures(o, posts)
 
 
@@ -131,7 +118,7 @@ def figures(o, posts):
         # one microsecond where a rounded nanosecond decides
         bad += [(k, o['vllm'][k], v) for k, v in log.items()
                 if abs(o['vllm'][k] - v) > 2e-3 * max(1, v / 1e2)]
-    ok(not bad, 'percentiles, sums, and figures as vLLM computes them', bad)
+    tap.ok(not bad, 'percentiles, sums, and figures as vLLM computes them', bad)
 
 
 BOUNDS = {'xfer_time_seconds': [.005, .01, .025, .05, .075, .1, .2, .3, .5, .75, 1, 5],
@@ -164,7 +151,7 @@ def metrics(path):
             bad.append((k, got[k]))
     if got['num_failed_transfers']['count'] or got['num_kv_expired_reqs']['count']:
         bad.append('failed')
-    ok(not bad and rs, 'the histograms of vLLM', bad)
+    tap.ok(not bad and rs, 'the histograms of vLLM', bad)
 
 
 def queue(path):
@@ -179,7 +166,7 @@ def queue(path):
             free = end
         if abs(r['start_ns'] - start) > 50 or abs(r['end_ns'] - end) > 50:
             bad.append((r, start, end))
-    ok(not bad and o['peak_concurrency'] == 1, 'a queue of one', bad)
+    tap.ok(not bad and o['peak_concurrency'] == 1, 'a queue of one', bad)
 
 
 def overlapped(path):
@@ -190,7 +177,7 @@ def overlapped(path):
     bad = [(a, b) for a, b in zip(whole['requests'], parts['requests'])
            if a['ready_ns'] != b['ready_ns'] or a['bytes'] != b['bytes'] or
            abs((b['end_ns'] - b['ready_ns']) * 4 - (a['end_ns'] - a['ready_ns'])) > 16]
-    ok(not bad and parts['bytes_transferred'] == whole['bytes'], 'layers overlap', bad)
+    tap.ok(not bad and parts['bytes_transferred'] == whole['bytes'], 'layers overlap', bad)
 
 
 def conserved(o, name):
@@ -204,7 +191,7 @@ def conserved(o, name):
         ('retried_bytes', 'retried_bytes'), ('retries', 'retries'))]
     sums += [(o[k], sum(r['outcome'] == k for r in rs)) for k in ('done', 'failed', 'expired')]
     sums.append((o['vllm']['num_kv_expired_reqs'], o['expired']))
-    ok(not bad and all(a == b for a, b in sums), name, (bad, sums))
+    tap.ok(not bad and all(a == b for a, b in sums), name, (bad, sums))
 
 
 def faults(path):
@@ -221,14 +208,14 @@ def faults(path):
         seen |= {k for k in ('done', 'failed', 'expired', 'retries', 'abandoned_bytes')
                  if o[k]}
         if more == ['--drop=1', '--lease=3']:
-            ok(o['done'] == sum(not r['bytes'] for r in o['requests']),
-               'nothing arrives over a link that loses all', o['done'])
+            tap.ok(o['done'] == sum(not r['bytes'] for r in o['requests']),
+                   'nothing arrives over a link that loses all', o['done'])
         if more == ['--corrupt=0.3']:
             n = o['vllm']['num_successful_transfers']
             share = o['retries'] / (n + o['retries'])
-            ok(abs(share - 0.3) < 0.09 and o['failed'] == 0, 'chance is as told', share)
-    ok(seen == {'done', 'failed', 'expired', 'retries', 'abandoned_bytes'},
-       'every outcome among them', seen)
+            tap.ok(abs(share - 0.3) < 0.09 and o['failed'] == 0, 'chance is as told', share)
+    tap.ok(seen == {'done', 'failed', 'expired', 'retries', 'abandoned_bytes'},
+           'every outcome among them', seen)
 
 
 def flexkv(path, rng):
@@ -271,8 +258,8 @@ def flexkv(path, rng):
         f.writelines(json.dumps(x, separators=(',', ':')) + '\n' for x in lines)
     o = replay('--trace', path, '--concurrent=9999')
     got = [(r['tokens'], r['moved_tokens'], r['arrival_ns']) for r in o['requests']]
-    ok(got == [(t, s, 1000 * us) for t, s, us in want] and len(got) > 100,
-       'the loads of a FlexKV trace', f'{got[:3]} {want[:3]}')
+    tap.ok(got == [(t, s, 1000 * us) for t, s, us in want] and len(got) > 100,
+           'the loads of a FlexKV trace', f'{got[:3]} {want[:3]}')
 
 
 def vllm_log(path, rng):
@@ -295,26 +282,22 @@ def vllm_log(path, rng):
         f.writelines(lines)
     o = replay('--trace', path, '--dst=tp=2', '--concurrent=9999')
     got = [(r['arrival_ns'], r['bytes'], r['tokens']) for r in o['requests']]
-    ok(got == sorted(want) and len(got) > 60, 'the transfers of a log of vLLM',
-       f'{got[:4]} {sorted(want)[:4]}')
+    tap.ok(got == sorted(want) and len(got) > 60, 'the transfers of a log of vLLM',
+           f'{got[:4]} {sorted(want)[:4]}')
 
 
-def main():
+def main(tmp):
     rng = random.Random(4)
-    with tempfile.TemporaryDirectory() as tmp:
-        path = os.path.join(tmp, 'trace.jsonl')
-        rows = make_trace(path, rng, 90)
-        alone(path, rows, 0)
-        alone(path, rows, 30000)
-        metrics(path)
-        queue(path)
-        overlapped(path)
-        faults(path)
-        flexkv(path, rng)
-        vllm_log(path, rng)
-    print('1..%d' % count)
-    return 1 if failed else 0
+    path = os.path.join(tmp, 'trace.jsonl')
+    rows = make_trace(path, rng, 90)
+    alone(path, rows, 0)
+    alone(path, rows, 30000)
+    metrics(path)
+    queue(path)
+    overlapped(path)
+    faults(path)
+    flexkv(path, rng)
+    vllm_log(path, rng)
 
 
-if __name__ == '__main__':
-    sys.exit(main())
+run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_rings.py - each slot is numbered as the token that it holds, or nothing is read:
@@ -6,19 +6,14 @@ caches of mlx-lm, mlx-vlm and oMLX, made up here by the rules of their classes i
 each form that they were saved in, read with and without options
 """
 import json
-import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import npz_bytes, safetensors_bytes, torch_bytes
-from oracle import SHARE, Tap, kvtool
+from oracle import SHARE, kvtool, runs, tap, write_bytes
 
-tap = Tap()
 CASES, H, D = 200 // SHARE, 2, 4
 
 
@@ -241,8 +236,7 @@ def check_generated(tmp):
         values = content(seed)
         data, names = save(caches, form, values)
         path = f"{tmp}/c.safetensors"
-        with open(path, "wb") as f:
-            f.write(data)
+        write_bytes(path, data)
         halves = "kv" if form == "exact" else (0, 1)
         told = "--set=names=" + ",".join(names.format("{l}", h) for h in halves)
         # oMLX says of a ring that it is one, and not where it stands
@@ -287,9 +281,10 @@ def check_shards(tmp):
                 "b1_meta": json.dumps({"block_hash": -2, "parent_hash": -1}),
                 "b2_meta": json.dumps({"block_hash": -3, "parent_hash": -9})}
         path = f"{tmp}/s.safetensors"
-        with open(path, "wb") as f:
-            f.write(safetensors_bytes({f"{n}{l}": ("F32", values(l, h, slots))
-                                       for l in range(2) for h, n in enumerate("kv")},
+        write_bytes(path,
+                    safetensors_bytes({f"{n}{l}": ("F32", values(l, h, slots)) for l in
+                                       range(2) for h,
+                                       n in enumerate("kv")},
                                       meta))
         got, r = tokens_of(path, "--from=transformers")
         good = got is not None and not r.code and all(
@@ -332,8 +327,7 @@ def check_others(tmp):
     ]
     path = f"{tmp}/o.safetensors"
     for what, tensors, meta, told in cases:
-        with open(path, "wb") as f:
-            f.write(safetensors_bytes(tensors, meta))
+        write_bytes(path, safetensors_bytes(tensors, meta))
         r = kvtool("describe", path)
         good = r.code == 4 and told in r.err if isinstance(told, str) else (
             r.code == 0 and all(f"\n  {t}" in r.out for t in told))
@@ -351,8 +345,7 @@ def check_words(tmp):
     for form in FORMS:
         data, _ = save([ring], form, values)
         path = f"{tmp}/w.safetensors"
-        with open(path, "wb") as f:
-            f.write(data)
+        write_bytes(path, data)
         r = kvtool("describe", "--from=transformers", path)
         if form == "omlx":                      # which does not say where it stands
             tap.ok(r.code == 3 and "12 slots" in r.err and r.err.count("\n") == 1,
@@ -371,17 +364,14 @@ def check_words(tmp):
                for h in range(2) for p in range(3)}
     tensors |= {"0.2": ("I32", np.array(5, np.int32))}
     path = f"{tmp}/q.safetensors"
-    with open(path, "wb") as f:
-        f.write(safetensors_bytes(tensors, {"1.0": "QuantizedKVCache", "2.0": ""}))
+    write_bytes(path, safetensors_bytes(tensors, {"1.0": "QuantizedKVCache", "2.0": ""}))
     r = kvtool("describe", "--from=transformers", path)
     tap.ok(r.code == 4 and "QuantizedKVCache" in r.err, "a quantised one", r)
-    r = kvtool("describe", "--from=transformers", "--set=names={l}.0.0,{l}.1.0",
-               "--dtype=int32", path)
-    tap.ok(r.code == 0 and "5 tokens" in r.out, "its packed numbers, as many as tokens", r)
+    runs("its packed numbers, as many as tokens", "describe", "--from=transformers",
+         "--set=names={l}.0.0,{l}.1.0", "--dtype=int32", path, says="5 tokens")
     quantised.name = "OtherCache"
     data, _ = save([quantised], "whole", values)
-    with open(path, "wb") as f:
-        f.write(data)
+    write_bytes(path, data)
     r = kvtool("describe", "--from=transformers", path)
     tap.ok(r.code == 4 and "OtherCache" in r.err, "a class that is not known", r)
 
@@ -393,7 +383,7 @@ GONE = {"mlx0.28.3_rot12_f32": range(4, 15)}
 
 
 def check_files(tmp):
-    folder = os.environ.get("KVT_ENGINES", "testdata/engines") + "/mlx"
+    folder = f"{oracle.ENGINES}/mlx"
     for name, layers in FILES.items():
         with np.load(f"{folder}/{name}.oracle.npz") as z:
             held = {k: z[k] for k in z.files}
@@ -412,8 +402,7 @@ def check_files(tmp):
                           if not np.array_equal(v, want[:, t])]
         tap.ok(not wrong, f"mlx-lm: {name}", wrong[:3])
         for command in ("fsck", "-q"), ("diff", "-q", path):
-            r = kvtool(*command, path)
-            tap.ok(r.code == 0, f"mlx-lm: {name}, {command[0]}", r)
+            runs(f"mlx-lm: {name}, {command[0]}", *command, path)
 
 
 def arrays(**states):
@@ -434,10 +423,8 @@ def check_states(tmp):
     """Recurrent states, taps before channels."""
     path = f"{tmp}/a.safetensors"
     tensors, data = arrays(shapes=[(1, 3, 12), (1, 4, 8, 6)])
-    with open(path, "wb") as f:
-        f.write(data)
-    r = kvtool("convert", "-f", path, f"{tmp}/a.out.safetensors")
-    tap.ok(r.code == 0, "states and attention", r)
+    write_bytes(path, data)
+    runs("states and attention", "convert", "-f", path, f"{tmp}/a.out.safetensors")
     out = oracle.safetensors_tensors(f"{tmp}/a.out.safetensors")
     tap.equal([out["conv"][2], out["ssm"][2]],
               [tensors["0.0.0"][1].tobytes(), tensors["0.0.1"][1].tobytes()],
@@ -450,23 +437,10 @@ def check_states(tmp):
             ("a third one", {"shapes": [(1, 3, 12), (1, 4, 8, 6), (1, 4)]}, "ArraysCache"),
             ("of a list of caches", {"shapes": [(1, 3, 12)], "name": "CacheList"},
              "CacheList")):
-        with open(path, "wb") as f:
-            f.write(arrays(**more)[1])
+        write_bytes(path, arrays(**more)[1])
         r = kvtool("describe", path)
         tap.ok(r.code == 4 and part in r.err, f"states: {what}", r)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        check_generated(tmp)
-        check_shards(tmp)
-        check_others(tmp)
-        check_words(tmp)
-        check_files(tmp)
-        check_states(tmp)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(check_generated, check_shards, check_others, check_words, check_files,
+           check_states)
