@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_self.py [--root=FOLDER] [--list=FILE] [--random=A:B] - a dump equals itself
@@ -22,18 +22,14 @@ import json
 import os
 import re
 import shlex
-import sys
 import zlib
-
-sys.dont_write_bytecode = True
 
 import oracle
 import store_trees as st
 from foreign_files import Tensor, npz_bytes, torch_bytes
-from oracle import DATA, FULL, SHARE, Tap, kvtool
+from oracle import DATA, FULL, SHARE, kvtool, read_json, tap
 from random_dumps import Dump
 
-tap = Tap()
 ENGINES = os.path.abspath(f"{DATA}/../engines")
 OWN = ("h5", "npy", "bin", "safetensors")
 # Generations of vLLM's folders, and what each has to be told beside its heads.
@@ -93,7 +89,7 @@ def made_dumps():
 
 def foreign_dumps(folder):
     """The cache of testdata as other programs keep it, where no sample does."""
-    dump = oracle.Dump("s260k", f"{DATA}/s260k/paged_bs16/packed_nhd.bf16.json")
+    dump = oracle.dump("s260k/paged_bs16/packed_nhd.bf16")
     shape = ["--dtype=bf16", "--block-size=16", "--heads=4", "--head-dim=8"]
     st.write_trtllm(f"{folder}/trtllm", dump.cells, range(48))
     yield Case("trtllm", f"{folder}/trtllm", shape)
@@ -352,8 +348,7 @@ class Walk:
         raw = self.write("names.bin", "convert", self.base)
         if not raw:
             return self.about["format"] == "offload"
-        with open(f"{raw}.json") as f:
-            said = json.load(f)
+        said = read_json(f"{raw}.json")
         return said["block_names"] == sorted(said["block_names"]) and "block_ids" not in said
 
     def ids(self, by):
@@ -526,7 +521,6 @@ def main():
     parser.add_argument("--list")
     parser.add_argument("--random")
     args = parser.parse_args()
-    oracle.need_program_and_data()
     if not args.list and not args.random:
         check_bite()
         if os.path.exists(f"{args.root}/samples.tsv"):
@@ -535,8 +529,7 @@ def main():
             concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for done in pool.map(walk, list(cases_of(args, folder))[::SHARE]):
             report(done)
-    return tap.done()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_shards.py - shards of a command, joined, are the command
@@ -16,14 +16,13 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 
 import numpy as np
 import xxhash
 
-from oracle import DATA, FEW, KVTOOL, Tap, kvtool, need_program_and_data
+from oracle import DATA, FEW, KVTOOL, kvtool, read_json, run, tap, write_bytes, write_json
 
 LAYERS, BLOCKS, HEADS, SLOTS, DIM = 5, 160, 4, 64, 128
 KILLS = int(os.environ.get("KVT_KILLS", "4"))
@@ -44,20 +43,17 @@ def make_data():
                           "num_kv_heads": HEADS, "head_dim": DIM},
                 "block_table": {"A": blocks[:40], "B": blocks[30:90]},
                 "num_tokens": {"A": 40 * SLOTS - 3, "B": 60 * SLOTS}, "null_block": 0}
-    with open("a.json", "w") as f:
-        json.dump(manifest, f)
+    write_json("a.json", manifest)
     b = a.copy()
     b[3, 150, 1, 2, 9, 77] = 0x5000
     np.save("b.npy", b)
     manifest["file"] = "b.npy"
-    with open("b.json", "w") as f:
-        json.dump(manifest, f)
+    write_json("b.json", manifest)
     os.link("b.npy", "c.npy")
     manifest["file"] = "c.npy"          # under other names
     for key in ("block_table", "num_tokens"):
         manifest[key] = {f"run-{k}": v for k, v in manifest[key].items()}
-    with open("c.json", "w") as f:
-        json.dump(manifest, f)
+    write_json("c.json", manifest)
     for r in range(2):
         must("slice", "-q", f"--tp={r}/2", "-o", f"r{r}.h5", "a.npy")
     shutil.copy("r0.h5", "damaged.h5")
@@ -93,7 +89,7 @@ def shards(words, n, folder="d"):
     return None
 
 
-def same(tap, words, counts=COUNTS):
+def same(words, counts=COUNTS):
     plain = kvtool(*words)
     for n in counts:
         bad = shards(words, n)
@@ -131,11 +127,10 @@ def units_of(folder):
     return out
 
 
-def check_list(tap):
+def check_list():
     """128 MiB in a file are units of 64 MiB of 4 MiB boxes: each box is in one."""
     shards(["digest", "a.npy", "b.npy"], 3)
-    with open("d/job.json") as f:
-        job = json.load(f)
+    job = read_json("d/job.json")
     per_pass = {}
     for u in units_of("d"):
         per_pass.setdefault((u["input"], u["part"]), []).append((u["begin"], u["end"]))
@@ -153,7 +148,7 @@ def check_list(tap):
     tap.ok(before == after, "units do not depend on the number of shards")
 
 
-def refused(tap, name, want, *args):
+def refused(name, want, *args):
     r = kvtool(*args)
     tap.ok(r.code == 3 and want in r.err and r.err.count("\n") == 1 and not r.out,
            f"refused: {name}", r)
@@ -167,38 +162,36 @@ def forged(unit, change, nbytes=None):
     return data + xxhash.xxh3_128_hexdigest(data).encode() + b"\n"
 
 
-def check_refusals(tap):
+def check_refusals():
     words = ["digest", "a.npy", "b.npy"]
     shards(words, 2)
     path = sorted(glob.glob("d/*.unit"))[1]
     good = open(path, "rb").read()
     os.remove(path)
-    refused(tap, "a unit is missing", "unit 1 of 4 is not done", "reduce", "d")
+    refused("a unit is missing", "unit 1 of 4 is not done", "reduce", "d")
     for at in range(0, len(good), max(1, len(good) // 5)):
         bad = bytearray(good)
         bad[at] ^= 4
-        with open(path, "wb") as f:
-            f.write(bad)
-        refused(tap, f"byte {at} of a unit is another", "unit 1 of 4", "reduce", "d")
-    with open(path, "wb") as f:
-        f.write(good[:-20])
-    refused(tap, "a unit is cut short", "digest", "reduce", "d")
+        write_bytes(path, bad)
+        refused(f"byte {at} of a unit is another", "unit 1 of 4", "reduce", "d")
+    write_bytes(path, good[:-20])
+    refused("a unit is cut short", "digest", "reduce", "d")
     r = shard(words, 0, 2)
     tap.ok("1 done now, 1 before" in r.out, "its shard does that unit, and no other", r)
     shards(["digest", "b.npy", "a.npy"], 2, "e")
-    refused(tap, "folders of two commands", "different commands", "reduce", "d", "e")
-    refused(tap, "a folder that is given twice", "both in d and in ./d", "reduce", "d",
+    refused("folders of two commands", "different commands", "reduce", "d", "e")
+    refused("a folder that is given twice", "both in d and in ./d", "reduce", "d",
             "./d")
-    refused(tap, "no folder of shards", "job.json", "reduce", ".")
+    refused("no folder of shards", "job.json", "reduce", ".")
     r = shard(["digest", "b.npy"], 0, 2)
     tap.ok(r.code == 3 and "another command" in r.err, "another command in the folder", r)
     os.utime("b.npy", (1, 1))
-    refused(tap, "an input that has changed", "inputs have changed", "reduce", "d")
+    refused("an input that has changed", "inputs have changed", "reduce", "d")
     r = shard(words, 0, 2)
     tap.ok(r.code == 3 and "have changed" in r.err, "and by its shard", r)
 
 
-def check_again(tap):
+def check_again():
     """What cannot be opened has no list; what could not be read is read again."""
     shutil.rmtree("d", ignore_errors=True)
     r = kvtool("digest", "--shard=0/1", "--shard-dir=d", "later.npy", "a.npy")
@@ -212,7 +205,7 @@ def check_again(tap):
     tap.ok(" 1 done now, 0 before" in r.out, "and it is done again", r)
 
 
-def check_hostile(tap):
+def check_hostile():
     """Results with other bytes and a right digest say something, and crash nothing."""
     rng = random.Random(9)
     real = f"{DATA}/s260k/paged_bs16/packed_nhd.bf16.npy"
@@ -231,17 +224,15 @@ def check_hostile(tap):
                 # of diff, elements are at the end
                 at = rng.randrange(rng.choice((begin, max(begin, end - 500))), end)
                 unit[at] = rng.choice((0, 127, 128, 255, rng.randrange(256)))
-            with open(path, "wb") as f:
-                f.write(forged(bytes(unit), {}))
+            write_bytes(path, forged(bytes(unit), {}))
             r = kvtool("reduce", "d")
             if r.code not in (0, 1, 3):
                 bad.append(r)
-            with open(path, "wb") as f:
-                f.write(good)
+            write_bytes(path, good)
         tap.ok(not bad, f"{text}: 60 forged results", "\n".join(map(str, bad[:2])))
 
 
-def check_headers(tap):
+def check_headers():
     """A header that does not fit the list, or its bytes, is none of this unit."""
     shards(["digest", "a.npy", "b.npy"], 1)
     path = "d/000001.unit"
@@ -252,13 +243,11 @@ def check_headers(tap):
                    {"begin": 2**63 - 1, "end": 2**63 - 1}, {"end": 16}, {"pass": "other"},
                    {"pass": None}, {"unit": 2}, {"job": ""}, {"status": -1},
                    {"begin": 10**7, "end": 10**7 + 1}):
-        with open(path, "wb") as f:
-            f.write(forged(good, change))
-        refused(tap, f"a unit with {change}", "unit 1 of 4", "reduce", "d")
+        write_bytes(path, forged(good, change))
+        refused(f"a unit with {change}", "unit 1 of 4", "reduce", "d")
     nbytes = len(good[:-33].split(b"\n", 1)[1])
     for cut in (8, 16, nbytes - 8):
-        with open(path, "wb") as f:
-            f.write(forged(good, {"bytes": cut}, cut))
+        write_bytes(path, forged(good, {"bytes": cut}, cut))
         r = kvtool("reduce", "d")
         tap.ok(r.code == 3 and "a.npy: hashing: the result of boxes 16 to" in r.err and
                "a.npy" not in r.out, f"a unit with {cut} bytes of its result", r)
@@ -281,7 +270,7 @@ def virtual(name, *sources, axes=None):
     return kvtool("digest", name)
 
 
-def check_virtual(tap):
+def check_virtual():
     """Files that name other files: only snapshots below their folder, as boxes."""
     import h5py
     clear()
@@ -333,7 +322,7 @@ def check_virtual(tap):
     tap.ok(r.code in (3, 4) and not r.out, "so is another file in its place", r)
 
 
-def check_written(tap, a):
+def check_written(a):
     import h5py
     os.environ.setdefault("HDF5_PLUGIN_PATH", must("--plugin-dir").out.strip())
     cases = [
@@ -375,7 +364,7 @@ def check_written(tap, a):
                    open(out, "rb").read() == open("plain", "rb").read(),
                    f"{text}: one file of {n} shards has the same bytes", bad or one)
             os.remove("plain")
-    check_virtual(tap)
+    check_virtual()
     clear()
     shards("convert a.npy out.h5".split(), 2)
     part = sorted(glob.glob("d/part-*.h5"))[0]
@@ -384,7 +373,7 @@ def check_written(tap, a):
         was = f.read(1)
         f.seek(-1, 1)
         f.write(bytes([was[0] ^ 1]))
-    refused(tap, "a part that has changed", "not what was written", "reduce", "d")
+    refused("a part that has changed", "not what was written", "reduce", "d")
     r = shard("convert a.npy out.h5".split(), 0, 2)
     tap.ok("1 done now" in r.out, "its shard writes that part again", r)
 
@@ -394,7 +383,7 @@ def clear():
         os.remove(name)
 
 
-def check_kills(tap):
+def check_kills():
     """What a killed shard has done is not done again, and all is what it was."""
     words = ["digest", "a.npy", "b.npy", "r0.h5", "r1.h5"]
     plain = kvtool(*words)
@@ -428,24 +417,20 @@ def check_kills(tap):
 
 
 def main():
-    need_program_and_data()
-    tap = Tap()
     random.seed(3)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:      # too much for memory
         os.chdir(folder)
         a = make_data()
         for text in COMMANDS:
-            same(tap, text.split())
-        check_list(tap)
-        check_headers(tap)
-        check_written(tap, a)
-        check_kills(tap)
-        check_refusals(tap)
-        check_again(tap)
-        check_hostile(tap)
+            same(text.split())
+        check_list()
+        check_headers()
+        check_written(a)
+        check_kills()
+        check_refusals()
+        check_again()
+        check_hostile()
         os.chdir("/")
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

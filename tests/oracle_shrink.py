@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_shrink.py - is a case right, is it the smallest, and whose is it?
@@ -16,18 +16,15 @@ import os
 import re
 import sys
 
-sys.dont_write_bytecode = True
-
 import numpy as np
 
-from oracle import KVTOOL, Tap, kvtool, need_program_and_data, workdir
+from oracle import KVTOOL, kvtool, read_bytes, read_json, run, tap, write_json, write_text
 
 os.environ["HDF5_PLUGIN_PATH"] = os.environ.get("KVT_PLUGIN_DIR", "build/plugin")
 os.environ["PATH"] = os.path.dirname(KVTOOL) + ":" + os.environ["PATH"]
 
 import h5py                                                  # noqa: E402
 
-tap = Tap()
 
 L, B, S, H, D = 6, 24, 4, 5, 8
 REQUESTS = {"secret-one": (21, 41), "secret-two": (3, 30), "secret-three": (0, 12)}
@@ -57,8 +54,7 @@ def write(path, values, blocks):
         side["num_tokens"] = {name: REQUESTS[name][1] for name in blocks}
         side["token_ids"] = {name: list(range(70000, 70000 + REQUESTS[name][1]))
                              for name in blocks}
-    with open(path[:-4] + ".json", "w", encoding="utf-8") as f:
-        json.dump(side, f)
+    write_json(path[:-4] + ".json", side)
 
 
 # ---- faults, on [L, B, S, H, 2, D] --------------------------------------------------
@@ -188,8 +184,7 @@ def check_smallest(name, case, fault):
 def check_names(name, case):
     found = []
     for path in sorted(glob.glob(f"{case}/*")):
-        with open(path, "rb") as f:
-            data = f.read()
+        data = read_bytes(path)
         found += [(os.path.basename(path), s) for s in SECRET if s.encode() in data]
     text = kvtool("describe", "--json", f"{case}/a.h5").out
     found += [s for s in SECRET if s in text]
@@ -217,7 +212,7 @@ def check_fault(tmp, number, fault, seed):
     if not tap.equal(r.code, 0, f"{name}: shrink"):
         print(r.err)
         return
-    said = json.loads(r.out)
+    said = r.json
     tap.equal(said["fault"], cause, f"{name}: it keeps the fault {cause}")
     tap.equal(fault_of(f"{case}/a.h5", f"{case}/b.h5"), (1, cause),
               f"{name}: and diff finds it in the case")
@@ -238,19 +233,16 @@ def check_while(tmp):
     b, s = slots(blocks, "secret-two", 13, 14)[0]
     values[3, b, s, 2, 1, 5] = np.nan
     write(f"{tmp}/nan.npy", values, blocks)
-    with open(f"{tmp}/look.py", "w", encoding="utf-8") as f:
-        f.write("import os, sys\nimport h5py, numpy as np\n"
-                "def look(n, o):\n"
-                "    if n.endswith('/data') and np.isnan(o[...].astype(float)).any():\n"
-                "        sys.exit(9)\n"
-                "if os.environ['A'].endswith('npy'):\n"
-                "    sys.exit(9)\n"
-                "h5py.File(os.environ['A'], 'r').visititems(look)\n")
+    write_text(f"{tmp}/look.py",
+               "import os, sys\nimport h5py, numpy as np\n" "def look(n, o):\n"
+               "    if n.endswith('/data') and np.isnan(o[...].astype(float)).any():\n"
+               "        sys.exit(9)\n" "if os.environ['A'].endswith('npy'):\n"
+               "    sys.exit(9)\n" "h5py.File(os.environ['A'], 'r').visititems(look)\n")
     r = kvtool("shrink", "--json", "-o", f"{tmp}/nan",
                f"--while={sys.executable} {tmp}/look.py", f"{tmp}/nan.npy")
     if not tap.equal(r.code, 0, "a program that looks at values"):
         return print(r.err)
-    said = json.loads(r.out)
+    said = r.json
     tap.equal((said["status"], said["after"]["layers"], said["after"]["heads"],
                said["after"]["blocks"], said["after"]["tokens"]), (9, 1, 1, 1, 1),
               "it is left with one of each")
@@ -268,7 +260,7 @@ def check_pool(tmp):
         write(f"{tmp}/{name}.npy", values, {})
     r = kvtool("shrink", "--json", "-o", f"{tmp}/pool", f"{tmp}/pa.npy", f"{tmp}/pb.npy")
     tap.equal(r.code, 0, "a pool without requests")
-    after = json.loads(r.out)["after"]
+    after = r.json["after"]
     tap.ok(after["layers"] == 1 and after["blocks"] <= 2, "it is left with its blocks", after)
     check_values("pool", f"{tmp}/pool/a.h5", None, good, {})
     check_values("pool", f"{tmp}/pool/b.h5", None, bad, {})
@@ -288,7 +280,7 @@ def check_layouts(tmp):
     r = kvtool("shrink", "--json", "--tokens", "-o", f"{tmp}/lay", f"{tmp}/la.h5",
                f"{tmp}/lb.safetensors")
     tap.equal(r.code, 0, "two formats and layouts")
-    tap.equal(json.loads(r.out)["fault"], "swap-heads", "the fault is that of the whole")
+    tap.equal(r.json["fault"], "swap-heads", "the fault is that of the whole")
     tap.equal(fault_of(f"{tmp}/lay/a.h5", f"{tmp}/lay/b.h5"), (1, "swap-heads"),
               "and of the case")
     with h5py.File(f"{tmp}/lay/a.h5", "r") as f:
@@ -306,19 +298,17 @@ def check_paired(tmp):
     bad[3][:, :, [1, 3]] = bad[3][:, :, [3, 1]]
     write(f"{tmp}/na.npy", good, blocks)
     write(f"{tmp}/nb.npy", bad, blocks)
-    with open(f"{tmp}/nb.json", encoding="utf-8") as f:
-        side = json.load(f)
+    side = read_json(f"{tmp}/nb.json")
     del side["token_ids"]
     for key in "block_table", "num_tokens":
         side[key] = {f"{name}-5e1f{i}": side[key][name] for i, name in enumerate(REQUESTS)}
-    with open(f"{tmp}/nb.json", "w", encoding="utf-8") as f:
-        json.dump(side, f)
+    write_json(f"{tmp}/nb.json", side)
     cause = fault_of(f"{tmp}/na.npy", f"{tmp}/nb.npy")
     tap.equal(cause, (1, "swap-heads"), "other names: the whole pairs")
     r = kvtool("shrink", "--json", "-o", f"{tmp}/paired", f"{tmp}/na.npy", f"{tmp}/nb.npy")
     if not tap.equal(r.code, 0, "other names: shrink"):
         return print(r.err)
-    after = json.loads(r.out)["after"]
+    after = r.json["after"]
     tap.equal((after["requests"], after["tokens"]), (1, 1), "requests are left out of both")
     tap.equal(fault_of(f"{tmp}/paired/a.h5", f"{tmp}/paired/b.h5"), cause,
               "and the one that is left pairs by its new name")
@@ -331,40 +321,34 @@ def check_cost(tmp):
     blocks = tables(rng)
     write(f"{tmp}/cost.npy", rng.standard_normal((L, B, S, H, 2, D)).astype(np.float16),
           blocks)
-    with open(f"{tmp}/weigh.py", "w", encoding="utf-8") as f:
-        f.write("import os, subprocess, sys, json\n"
-                "a = os.environ['A']\n"
-                "d = json.loads(subprocess.run([sys.argv[2], 'describe', '--json', a],\n"
-                "                              capture_output=True).stdout)\n"
-                "g = d['groups'][0]\n"
-                "print(g['layers'] * g['blocks'] * g['heads'], "
-                "file=open(sys.argv[1], 'a'))\n"
-                "ids = g['layer_ids'] or list(range(g['layers']))\n"
-                "sys.exit(7 if {1, 4} <= set(ids) else 0)\n")
+    write_text(f"{tmp}/weigh.py",
+               "import os, subprocess, sys, json\n" "a = os.environ['A']\n"
+               "d = json.loads(subprocess.run([sys.argv[2], 'describe', '--json', a],\n"
+               "                              capture_output=True).stdout)\n"
+               "g = d['groups'][0]\n" "print(g['layers'] * g['blocks'] * g['heads'], "
+               "file=open(sys.argv[1], 'a'))\n"
+               "ids = g['layer_ids'] or list(range(g['layers']))\n"
+               "sys.exit(7 if {1, 4} <= set(ids) else 0)\n")
     r = kvtool("shrink", "--json", "-o", f"{tmp}/cost",
                f"--while={sys.executable} {tmp}/weigh.py {tmp}/sizes {KVTOOL}",
                f"{tmp}/cost.npy")
     if not tap.equal(r.code, 0, "two layers that matter together"):
         return print(r.err)
-    tap.equal(json.loads(r.out)["after"]["layers"], 2, "are left")
+    tap.equal(r.json["after"]["layers"], 2, "are left")
     with open(f"{tmp}/sizes", encoding="utf-8") as f:
         sizes = [int(line) for line in f]
     tap.ok(sum(sizes) < 5 * sizes[0], "halves of all axes come before single layers",
            f"{sum(sizes) / sizes[0]:.1f} times the whole, in {len(sizes)} parts")
 
 
-def main():
-    need_program_and_data()
-    with workdir() as tmp:
-        for number, fault in enumerate(FAULTS):
-            check_fault(tmp, number, fault, 100 + number)
-        check_while(tmp)
-        check_pool(tmp)
-        check_layouts(tmp)
-        check_paired(tmp)
-        check_cost(tmp)
-    return tap.done()
+def main(tmp):
+    for number, fault in enumerate(FAULTS):
+        check_fault(tmp, number, fault, 100 + number)
+    check_while(tmp)
+    check_pool(tmp)
+    check_layouts(tmp)
+    check_paired(tmp)
+    check_cost(tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

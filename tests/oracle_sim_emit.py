@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_sim_emit.py - what transfer-sim emit prints, read by others
@@ -10,14 +10,9 @@ import itertools
 import json
 import random
 import re
-import sys
 
-sys.dont_write_bytecode = True
-
-from oracle import Tap, kvtool
+from oracle import kvtool, run, tap
 from sim_cases import csv_ops, random_case
-
-tap = Tap()
 
 
 # ---- readers -------------------------------------------------------------------
@@ -158,7 +153,4 @@ def bench_test():
            "emit: the YAML names its matrix", r)
 
 
-emit_test()
-place_test()
-bench_test()
-sys.exit(tap.done())
+run(emit_test, place_test, bench_test)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_sim_views.py - what transfer-sim report writes, read by others
@@ -6,25 +6,19 @@ oracle_sim_views.py - what transfer-sim report writes, read by others
 The page and the trace are read with Python's parsers, and held against the list
 of operations; the page is drawn by a browser where one is installed.
 """
-import json
 import os
 import random
 import re
 import shutil
 import struct
 import subprocess
-import sys
 import tempfile
 import zlib
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
-sys.dont_write_bytecode = True
-
-from oracle import Tap, kvtool, workdir
+from oracle import kvtool, read_bytes, read_json, read_text, run, tap
 from sim_cases import AXES, csv_ops, random_case
-
-tap = Tap()
 
 
 # ---- the page ------------------------------------------------------------------
@@ -192,16 +186,14 @@ def size_test(folder):
     r = kvtool("transfer-sim", "report", "-m", "llama-3.1-405b", "-t", "131072",
                "--src=layout=nhd,tp=8,ids=random:1", "--dst=tp=4,block-size=48",
                f"--html={path}")
-    with open(path) as f:
-        text = f.read()
+    text = read_text(path)
     _, why = check_page(text)
     tap.ok(r.code == 0 and len(text) < 2000000 and not why,
            f"report: 63 GiB make a page of {len(text) >> 10} KiB", f"{r}{why}")
     path = os.path.join(folder, "ranks.html")
     r = kvtool("transfer-sim", "report", "-m", "deepseek-r1", "--dst=tp=200",
                f"--html={path}")
-    with open(path) as f:
-        text = f.read()
+    text = read_text(path)
     page, why = check_page(text)
     tap.ok(r.code == 0 and len(text) < 2000000 and not why and "ranks-t" in page.ids
            and "ranks from" in text, "report: 200 ranks are bundled", f"{r}{why}")
@@ -231,8 +223,7 @@ def screenshot_test(folder, kind):
 
 def png_colours(path):
     """The colours of an image of 8 bits a channel."""
-    with open(path, "rb") as f:
-        data = f.read()
+    data = read_bytes(path)
     at, packed, size = 8, b"", None
     while at < len(data):
         n, kind = struct.unpack(">I4s", data[at:at + 8])
@@ -311,11 +302,10 @@ def trace_test(folder):
         path = os.path.join(folder, name)
         r = kvtool("transfer-sim", "report", *args, f"--trace-out={path}",
                    f"--trace-max={most}")
-        with open(path) as f:
-            o = json.load(f)
+        o = read_json(path)
         why, threads = check_trace(o["traceEvents"], o["otherData"]["duration_ns"] / 1000)
-        plan = json.loads(kvtool("transfer-sim", *(a for a in args if "--link" not in a),
-                                 "--json").out)
+        plan = kvtool("transfer-sim", *(a for a in args if "--link" not in a),
+                      "--json").json
         want = (sum(g["bytes"] for g in plan["groups"]),
                 sum(g["scopes"]["rfc"]["ops"] for g in plan["groups"]))
         src = {g["src"]["ranks"] for g in plan["groups"]}.pop()
@@ -331,11 +321,9 @@ def trace_test(folder):
                "\n".join(why) + r.err)
 
 
-with workdir() as folder:
-    map_test(folder)
-    svg_test(folder)
-    size_test(folder)
+def screenshots_test(folder):
     screenshot_test(folder, "html")
     screenshot_test(folder, "svg")
-    trace_test(folder)
-sys.exit(tap.done())
+
+
+run(map_test, svg_test, size_test, screenshots_test, trace_test)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_size.py - kvtool size against a second reading
@@ -6,17 +6,13 @@ oracle_size.py - kvtool size against a second reading
 Configs drawn at random, whose layers are walked one by one here, with every byte
 counted from shapes.  (Known numbers: golden_size.py)
 """
-import json
 import os
 import random
 import sys
 import tempfile
 
-sys.dont_write_bytecode = True
+from oracle import FULL, kvtool, tap, write_json
 
-from oracle import FULL, Tap, kvtool
-
-tap = Tap()
 rng = random.Random(6)
 
 
@@ -254,7 +250,7 @@ def check(path, c):
         return None if r.code == 3 else r
     if r.code:
         return r
-    rows = {row["tp"]: row for row in json.loads(r.out)["sizes"]}
+    rows = {row["tp"]: row for row in r.json["sizes"]}
     for tp in tps:
         want, row = plan_of(c, tp, block, elem), rows[tp]
         if want is None or row["error"]:
@@ -286,8 +282,7 @@ with tempfile.TemporaryDirectory() as folder:
     RUNS = 1500 if FULL else 250
     for _ in range(RUNS):
         config = made_up()
-        with open(config_path, "w", encoding="utf-8") as f:
-            json.dump(config, f)
+        write_json(config_path, config)
         why = check(config_path, config)
         if why:
             wrong.append(f"{config}: {why}")

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_slice.py - what kvtool slice and merge write, against numpy
@@ -7,20 +7,16 @@ The part that is wanted is cut out of the cells of the whole dump, which come
 from its sidecar, and put where the axis string says; the bytes must agree.  Real
 dumps of tensor parallel ranks, written by another program, are the other witness.
 """
-import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from kvd1 import MASK, MambaDump, printed, text, whole
-from oracle import FULL, SHARE, Tap, array_bytes, kvtool, preset_offsets
+from kvd1 import MASK, MambaDump, lanes_of, printed, text, whole
+from oracle import (FULL, SHARE, array_bytes, kvtool, manifest_of, place, read_bytes, tap,
+                    write_bytes)
 
-tap = Tap()
 AXIS = {"L": 1, "B": 2, "H": 4}
 
 
@@ -31,21 +27,6 @@ def owned(units, size, rank):
     if units % size == 0:
         return rank * units // size, (rank + 1) * units // size
     return rank * units // size, rank * units // size + 1
-
-
-def place(cells, layout, itemsize):
-    """The bytes of cells[K, L, B, S, H, D] in this layout."""
-    K, L, B, S, H, D = cells.shape
-    dims = {"K": K, "L": L, "B": B, "S": S, "H": H, "D": D}
-    out = np.zeros(cells.size, cells.dtype)
-    out[preset_offsets(layout, dims, itemsize)] = cells
-    return out.tobytes()
-
-
-def manifest(path):
-    """What stands beside an output; a test that lacks it has failed before."""
-    with open(os.path.splitext(path)[0] + ".json") as f:
-        return json.load(f)
 
 
 def restricted(dump, blocks):
@@ -72,7 +53,7 @@ def judge(name, r, path, dump, layers, blocks, heads):
         :, :, :, :, first:first + heads[1] - heads[0]]
     want = place(cells, dump.layout, dump.itemsize)
     tap.ok(array_bytes(path) == want, f"{name}: the bytes", r)
-    m = manifest(path)
+    m = manifest_of(path)
     tables, tokens = restricted(dump, set(blocks))
     got = (m.get("layer_ids", list(range(dump.dims["L"]))),
            m.get("block_ids", list(range(dump.dims["B"]))),
@@ -153,7 +134,7 @@ def check_moved(d, tmp):
         name = f"{d.name} in tiles {option} {value}"
         if not tap.ok(r.code == 0, f"{name}: exit 0", r):
             continue
-        g = json.loads(r.out)["groups"][0]
+        g = r.json["groups"][0]
         tap.equal((g["tiles"] > 0, g["tiles_moved"]),
                   (True, g["tiles"] if n < 3 else 0),
                   f"{name}: {'all' if n < 3 else 'no'} tiles move")
@@ -176,11 +157,6 @@ def check_again(d, tmp):
 
 # ---- digests ----------------------------------------------------------------
 
-def lanes(value):
-    bits = value.split(":")[2]
-    return int(bits[16:], 16), int(bits[:16], 16)
-
-
 def add_up(name, scope, parts, path):
     total = [0, 0]
     for part in parts:
@@ -188,7 +164,7 @@ def add_up(name, scope, parts, path):
         if not value:
             tap.ok(False, name, f"{part}: no digest of {scope}")
             return
-        total = [(a + b) & MASK for a, b in zip(total, lanes(value))]
+        total = [(a + b) & MASK for a, b in zip(total, lanes_of(value))]
     tap.equal(text(scope, total),
               whole(path)[("tokens", "blocks").index(scope)], name)
 
@@ -222,7 +198,7 @@ def check_digests(d, tmp):
                    f"request {r} keeps its digest, {ending}", said)
     r = kvtool("slice", "-f", "--request", "A", "--request", "C", "-o",
                f"{tmp}/two.npy", d.path)
-    tap.ok(r.code == 0 and list(manifest(f"{tmp}/two.npy")["num_tokens"]) ==
+    tap.ok(r.code == 0 and list(manifest_of(f"{tmp}/two.npy")["num_tokens"]) ==
            ["A", "C"], "two requests", r)
 
 
@@ -252,7 +228,7 @@ def check_real_ranks(dumps, tmp):
                           array_bytes(out) == array_bytes(one.path),
                           f"merge: the {kind} ranks of {folder} are tp1", said):
                 continue
-            m = manifest(out)
+            m = manifest_of(out)
             tap.equal((m["tp_size"], m["head_start"], m["head_count"],
                        m["replicas"]), (1, 0, 4, 1),
                       f"merge: {folder} {kind}: no rank any more")
@@ -269,7 +245,7 @@ def round_trip(name, d, size, ending, tmp):
             return
         if ending == "npy":
             want = place(d.cells[:, :, :, :, begin:end], d.layout, d.itemsize)
-            m = manifest(files[-1])
+            m = manifest_of(files[-1])
             tap.ok(array_bytes(files[-1]) == want and
                    (m["head_start"], m["tp_rank"], m["replicas"]) ==
                    (begin, rank, max(1, size // total)),
@@ -377,7 +353,7 @@ def check_groups(mamba, tmp):
                     r = kvtool("slice", "-f", "--tp-size", size, "--tp-rank", rank,
                                "--mamba-groups", groups, "-o", files[-1], m.path)
                     page, starts, head = states.rank(size, rank, groups)
-                    got = manifest(files[-1])["groups"]
+                    got = manifest_of(files[-1])["groups"]
                     tap.ok(r.code == 0 and array_bytes(files[-1]) == page and
                            [c["global_start"] for c in got[0]["content"]] == starts
                            and got[1]["head_start"] == head,
@@ -415,12 +391,11 @@ def check_replicas(d, tmp):
     rng = random.Random(3)
     for n in range(40 if FULL else 8):
         rank = rng.randrange(8)
-        with open(files[rank], "rb") as f:
-            good = f.read()
+        good = read_bytes(files[rank])
         head = len(good) - L * B * S * 2 * D * d.itemsize
         at = rng.randrange(len(good) - head)
-        with open(files[rank], "wb") as f:
-            f.write(good[:head + at] + bytes([good[head + at] ^ 0x10]) +
+        write_bytes(files[rank],
+                    good[:head + at] + bytes([good[head + at] ^ 0x10]) +
                     good[head + at + 1:])
         i = at // d.itemsize
         i, dim = divmod(i, D)
@@ -434,29 +409,25 @@ def check_replicas(d, tmp):
         tap.ok(r.code == 1 and want in r.err and
                not os.path.exists(f"{tmp}/never.npy"),
                f"replicas differ in {want}", r)
-        with open(files[rank], "wb") as f:
-            f.write(good)
+        write_bytes(files[rank], good)
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     dumps = oracle.attention_dumps()
     mamba = [MambaDump(s) for s in oracle.sidecars("mamba2g4")]
     nhd = next(d for d in dumps if d.name == "s260k/paged_bs16/packed_nhd.bf16")
-    with oracle.workdir() as tmp:
-        check_parts(dumps, tmp)
-        check_moved(nhd, tmp)
-        check_again(nhd, tmp)
-        check_digests(nhd, tmp)
-        check_real_ranks(dumps, tmp)
-        check_round_trips(dumps, tmp)
-        check_mixed(nhd, tmp)
-        check_real_states(mamba, tmp)
-        check_groups(mamba, tmp)
-        check_twice(mamba, tmp)
-        check_replicas(nhd, tmp)
-    return tap.done()
+    check_parts(dumps, tmp)
+    check_moved(nhd, tmp)
+    check_again(nhd, tmp)
+    check_digests(nhd, tmp)
+    check_real_ranks(dumps, tmp)
+    check_round_trips(dumps, tmp)
+    check_mixed(nhd, tmp)
+    check_real_states(mamba, tmp)
+    check_groups(mamba, tmp)
+    check_twice(mamba, tmp)
+    check_replicas(nhd, tmp)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    oracle.run(main)

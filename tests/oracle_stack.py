@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """What stacks post, held against plain loops over every byte (TAP).
 
@@ -7,13 +7,12 @@ the counts of --json, must be those that the rules below give.  Refusals too.
 """
 import csv
 import io
-import json
 import os
 import random
-import subprocess
-import tempfile
 
-KVTOOL = os.environ.get('KVTOOL', 'build/kvtool')
+import oracle
+from oracle import kvtool, tap
+
 CASES = 600
 ELEM = 2
 LAYOUTS = {'hnd': 'LBHSKD', 'nhd': 'LBSHKD', 'blshc': 'BLSHKD', 'bhlsc': 'BHLSKD',
@@ -197,7 +196,7 @@ def expected(case):
 
 
 def run(case, output):
-    words = [KVTOOL, 'transfer-sim', 'time', output, '--link=infinite', '--rate=1',
+    words = ['transfer-sim', 'time', output, '--link=infinite', '--rate=1',
              '--emulate=' + case['stack'], '--coalesce=' + case['coalesce'],
              '--sge=%d' % case['sge'], '--tokens=%d' % case['tokens'],
              '--spec=gqa:layers=%d,heads=%d,head-dim=%d' % (
@@ -207,7 +206,7 @@ def run(case, output):
         words.append('--merge-descending')
     if case['slice']:
         words.append('--slice=%d' % case['slice'])
-    return subprocess.run(words, capture_output=True, text=True)
+    return kvtool(*words)
 
 
 def draw(rng):
@@ -230,11 +229,11 @@ def compare(case):
     try:
         want, listed, merged = expected(case)
     except Refused:
-        assert done.returncode == 3, (done.stdout, done.stderr)
-        assert len(done.stderr.splitlines()) == 1
+        assert done.code == 3, (done.out, done.err)
+        assert len(done.err.splitlines()) == 1
         return 'refused'
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert done.code == 0, done.err
+    rows = list(csv.DictReader(io.StringIO(done.out)))
     got = [tuple(int(row[k]) for k in ('src_rank', 'dst_rank', 'src_off', 'dst_off', 'len'))
            for row in rows]
     assert got == want, (got, want)
@@ -243,7 +242,7 @@ def compare(case):
         times = [int(row[k]) for k in ('t_start', 't_end')]
         assert last.get(row['pair'], 0) <= times[0] <= times[1]
         last[row['pair']] = times[1]
-    o = json.loads(run(case, '--json').stdout)
+    o = run(case, '--json').json
     r = o['request']
     assert (r['descriptors_listed'], r['num_descriptors'], r['posted_ops']) == \
         (listed, merged, len(want)), (r, listed, merged)
@@ -278,48 +277,38 @@ def agreement(folder):
                 if name == 'LHBNC' and clause == 'unequal_tp' and layers == 1:
                     continue
                 want = may(name, layers, tp > 1) and may(name, layers, False)
-                told = subprocess.run(
-                    [KVTOOL, 'describe', '--layout=' + name, '--dtype=bfloat16',
-                     '--layers=%d' % layers, '--blocks=8', '--block-size=16',
-                     '--heads=4', '--head-dim=8', '--expect', 'connector=' + clause,
-                     path], capture_output=True).returncode == 0
-                done = subprocess.run(
-                    [KVTOOL, 'transfer-sim', 'time', '--emulate=nixl', '--tokens=64',
-                     '--spec=gqa:layers=%d,heads=4,head-dim=8' % layers,
-                     '--src=tp=1,layout=' + name, '--dst=tp=%d' % tp],
-                    capture_output=True).returncode == 0
+                told = kvtool('describe', '--layout=' + name, '--dtype=bfloat16',
+                              '--layers=%d' % layers, '--blocks=8', '--block-size=16',
+                              '--heads=4', '--head-dim=8', '--expect',
+                              'connector=' + clause, path).code == 0
+                done = kvtool('transfer-sim', 'time', '--emulate=nixl', '--tokens=64',
+                              '--spec=gqa:layers=%d,heads=4,head-dim=8' % layers,
+                              '--src=tp=1,layout=' + name, '--dst=tp=%d' % tp).code == 0
                 if (told, done) != (want, want):
                     wrong.append((name, layers, clause, told, done))
     return wrong
 
 
-def main():
+def main(folder):
     rng = random.Random(11)
-    seen = {}
-    failed = 0
+    seen, failed = {}, []
     for i in range(CASES):
         case = draw(rng)
         try:
             how = case['stack'], compare(case)
             seen[how] = seen.get(how, 0) + 1
         except AssertionError as e:
-            failed += 1
-            print('# case %d: %s %s -> %s: %s' % (
+            failed.append('case %d: %s %s -> %s: %s' % (
                 i, {k: v for k, v in case.items() if k not in ('src', 'dst')},
                 case['src'].option(), case['dst'].option(), str(e)[:600]))
     print('# ' + ', '.join('%s %s: %d' % (*k, n) for k, n in sorted(seen.items())))
-    print('%sok 1 - %d random transfers' % ('not ' if failed else '', CASES))
-    enough = all(seen.get((s, h), 0) > 2 for s in ('nixl', 'mooncake')
-                 for h in ('refused', 'merged', 'plain')) and \
-        seen.get(('nixl-packed', 'merged'), 0) + seen.get(('nixl-packed', 'plain'), 0) > 2
-    print('%sok 2 - every outcome among them' % ('' if enough else 'not '))
-    with tempfile.TemporaryDirectory() as folder:
-        wrong = agreement(folder)
-    print('%sok 3 - contracts and nixl agree on the layouts of vLLM %s' % (
-        'not ' if wrong else '', wrong or ''))
-    print('1..3')
-    return 1 if failed or wrong or not enough else 0
+    tap.ok(not failed, '%d random transfers' % CASES, '\n'.join(failed))
+    tap.ok(all(seen.get((s, h), 0) > 2 for s in ('nixl', 'mooncake')
+               for h in ('refused', 'merged', 'plain')) and
+           seen.get(('nixl-packed', 'merged'), 0) + seen.get(('nixl-packed', 'plain'), 0) > 2,
+           'every outcome among them')
+    wrong = agreement(folder)
+    tap.ok(not wrong, 'contracts and nixl agree on the layouts of vLLM', wrong)
 
 
-if __name__ == '__main__':
-    raise SystemExit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_state_orders.py - one recurrent state, as each engine stores it, is equal in diff
@@ -14,9 +14,6 @@ import json
 import os
 import random
 import struct
-import sys
-
-sys.dont_write_bytecode = True
 
 import h5py
 import numpy as np
@@ -24,13 +21,11 @@ import numpy as np
 import oracle
 from foreign_files import (Object, Tensor, ggsn_bytes, ggsq_bytes, recurrent_bytes,
                            safetensors_bytes, torch_bytes)
-from oracle import Tap, kvtool
+from oracle import kvtool, read_bytes, read_json, runs, tap, write_bytes, write_json
 from oracle_groups import write_raw
 
-tap = Tap()
 CASES, TOKENS, BLOCK, OWN = 40, 7, 4, "--common"
-HERE = os.path.join(os.path.abspath(os.environ.get("KVT_ENGINES", "testdata/engines")),
-                    "recurrent")
+HERE = f"{oracle.ENGINES}/recurrent"
 
 
 # ---- the update rules, each in the order of the engine's axes ---------------
@@ -125,8 +120,7 @@ def transformers(path, layers, numbers, kernel, alone=False):
             states[0] = Tensor("FloatStorage", f32(s[None]))
         held[n] = Object("LinearAttentionLayer", {
             "conv_states": {0: Tensor("FloatStorage", conv)}, "recurrent_states": states})
-    with open(path, "wb") as f:
-        f.write(torch_bytes(Object("DynamicCache", {"layers": held})))
+    write_bytes(path, torch_bytes(Object("DynamicCache", {"layers": held})))
 
 
 def mlx(path, layers, numbers, kernel):
@@ -150,8 +144,7 @@ def mlx(path, layers, numbers, kernel):
         tensors |= {f"{n}.{i}": ("F32", np.zeros(0, np.float32)) for i in (1, 2)}
     for i, name in enumerate(scalars, 1):
         meta |= {f"2.{i}.0": name, f"2.{i}.1": "scalar"}
-    with open(path, "wb") as f:
-        f.write(safetensors_bytes(tensors, meta))
+    write_bytes(path, safetensors_bytes(tensors, meta))
 
 
 def placed(rng, states, blocks, at):
@@ -258,8 +251,7 @@ def check_found(what, a, b, at, *options):
            found[0]["first"]["b"]["offset"] == at and
            found[0]["first"]["b"]["value"] == 77.0, f"{what}: where it differs", r)
     first = found[0]["first"] if found else None
-    with open(a, "rb") as f:
-        data = f.read()
+    data = read_bytes(a)
     tap.ok(first and struct.unpack_from("<f", data, first["a"]["offset"])[0] ==
            first["a"]["value"], f"{what}: and what A has there", r)
     tap.ok(first and (first["head"] is None or first["dim"] == first["a"]["dim"]),
@@ -366,7 +358,7 @@ def check_samples():
         own += ["--head-dim=8"] if other == "ggsn" and model != "mamba2" else []
         own += ["--set", f"recurrent={order[model]}"] if other != "ggsn" else []
         r = kvtool("diff", *own, f"{HERE}/{model}.pt", f"{HERE}/{name}")
-        kinds = [g["kind"] for g in json.loads(r.out)["groups"]] if r.code == 0 else []
+        kinds = [g["kind"] for g in r.json["groups"]] if r.code == 0 else []
         want = ["full_attention"] * (model != "mamba2") + ["mamba_conv"] + \
             ["mamba_ssm"] * (model != "lfm2")
         tap.ok(kinds == want, f"engines: {name}", r)
@@ -397,21 +389,18 @@ def check_snapshots(tmp, rng):
     for ext in "h5", "safetensors":
         kvtool("convert", "-f", "--set", "recurrent=kv", hf, f"{tmp}/c.{ext}")
         r = kvtool("describe", "--json", f"{tmp}/c.{ext}")
-        tap.equal([g["state_order"] for g in json.loads(r.out)["groups"]],
-                  [None, None, "kv"], f"{ext}: the order is kept")
+        tap.equal([g["state_order"] for g in r.json["groups"]], [None, None, "kv"],
+                  f"{ext}: the order is kept")
     kvtool("convert", "-f", hf, f"{tmp}/c.h5")
-    r = kvtool("diff", hf, f"{tmp}/c.h5")
-    tap.ok(r.code == 0, "both as transformers has them", r)
+    runs("both as transformers has them", "diff", hf, f"{tmp}/c.h5")
     with h5py.File(f"{tmp}/c.h5", "r+") as f:
         f["groups/ssm"].attrs["state_order"] = "sideways"
     r = kvtool("describe", f"{tmp}/c.h5")
     tap.ok(r.code == 3 and "state_order" in r.err, "h5: no order", r)
     vllm(f"{tmp}/v.bin", [Sequence(rng, "delta", 4, 4, 4, 4)], [0], 4, rng, "sd")
-    with open(f"{tmp}/v.json") as f:
-        said = json.load(f)
+    said = read_json(f"{tmp}/v.json")
     said["groups"][1]["state_order"] = "sideways"
-    with open(f"{tmp}/v.json", "w") as f:
-        json.dump(said, f)
+    write_json(f"{tmp}/v.json", said)
     r = kvtool("describe", f"{tmp}/v.bin")
     tap.ok(r.code == 3 and "state_order" in r.err, "manifest: no order", r)
 
@@ -425,33 +414,27 @@ def check_ranks(tmp, rng):
         for rank in range(2):
             rng.setstate(state)
             vllm(f"{tmp}/r{rank}.bin", layers, [1, 4], 4, rng, "sd", rank=(2, rank))
-        r = kvtool("diff", "--exact", OWN, f"{tmp}/hf.pt", ":", f"{tmp}/r0.bin",
-                   f"{tmp}/r1.bin")
-        tap.ok(r.code == 0, f"{rule}: ranks", r)
+        runs(f"{rule}: ranks", "diff", "--exact", OWN, f"{tmp}/hf.pt", ":",
+             f"{tmp}/r0.bin", f"{tmp}/r1.bin")
         llama(f"{tmp}/l.ggsn", layers, 4, "qwen3next" if rule == "delta" else "mamba2")
-        r = kvtool("diff", "--exact", OWN, f"{tmp}/r0.bin", f"{tmp}/r1.bin", ":",
-                   f"{tmp}/l.ggsn")
-        tap.ok(r.code == 0, f"{rule}: ranks, and rows of all heads", r)
+        runs(f"{rule}: ranks, and rows of all heads", "diff", "--exact", OWN,
+             f"{tmp}/r0.bin", f"{tmp}/r1.bin", ":", f"{tmp}/l.ggsn")
         r = diff(f"{tmp}/r0.bin", f"{tmp}/l.ggsn", OWN)
         tap.ok(r.code == 3, f"{rule}: a rank, and rows of all heads", r)
         r = diff(f"{tmp}/hf.pt", f"{tmp}/r0.bin", OWN)
         tap.ok(r.code == 3, f"{rule}: one rank alone", r)
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     rng = random.Random(33)
-    with oracle.workdir() as tmp:
-        for number in range(CASES):
-            check_engines(tmp, rng, number)
-        check_unknown(tmp, rng)
-        check_refused(tmp, rng)
-        check_ranks(tmp, rng)
-        check_alone(tmp, rng)
-        check_snapshots(tmp, rng)
+    for number in range(CASES):
+        check_engines(tmp, rng, number)
+    check_unknown(tmp, rng)
+    check_refused(tmp, rng)
+    check_ranks(tmp, rng)
+    check_alone(tmp, rng)
+    check_snapshots(tmp, rng)
     check_samples()
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_states.py - the shape of recurrent states goes through everything
@@ -7,20 +7,14 @@ Random states: a conv state of channels and taps, an SSM state whose heads hold 
 or three extents.  Whatever a dump is made into, state_shape stays what numpy has, h5py
 finds it beside the old attributes, and what contradicts it is refused.
 """
-import json
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import h5py
 import numpy as np
 
 import oracle
-from oracle import Tap, kvtool
+from oracle import kvtool, read_json, refused, runs, tap, write_bytes, write_json
 from oracle_groups import write_raw
-
-tap = Tap()
 
 
 def make(path, rng, shape, page):
@@ -37,8 +31,7 @@ def make(path, rng, shape, page):
               for s in (held, shape)]
     if page:
         arrays = [a.reshape(layers, blocks, -1) for a in arrays]
-        with open(path, "wb") as f:
-            f.write(np.concatenate(arrays, axis=2).tobytes())
+        write_bytes(path, np.concatenate(arrays, axis=2).tobytes())
         said = {"file": path.rsplit("/", 1)[1], "layout": "mamba-page",
                 "conv_layout": order, "sizes": sizes,
                 "page_bytes": arrays[0].shape[2] + arrays[1].shape[2],
@@ -46,8 +39,7 @@ def make(path, rng, shape, page):
                          **{n: ends[i:i + 2] for i, n in enumerate("xBC")}},
                 "ssm": {"byte_offset": arrays[0].shape[2], "dtype": "float16",
                         "shape": shape}}
-        with open(path.replace(".bin", ".json"), "w") as f:
-            json.dump(said, f)
+        write_json(path.replace(".bin", ".json"), said)
         return conv
     same = {"dtype": "float16", "tokens_per_slot": -1}
     write_raw(path, arrays, [
@@ -61,7 +53,7 @@ def make(path, rng, shape, page):
 
 def shapes(path):
     r = kvtool("describe", "--json", path)
-    return [g["state_shape"] for g in json.loads(r.out)["groups"]] if r.code == 0 else r
+    return [g["state_shape"] for g in r.json["groups"]] if r.code == 0 else r
 
 
 def check_ranks(tmp, path, conv, shape, what):
@@ -107,14 +99,12 @@ def edited(tmp, source, **changes):
     out = f"{tmp}/edited.bin"
     with open(source, "rb") as f, open(out, "wb") as g:
         g.write(f.read())
-    with open(source.replace(".bin", ".json")) as f:
-        said = json.load(f)
+    said = read_json(source.replace(".bin", ".json"))
     said["file"] = "edited.bin"
     ssm = said["groups"][1]
     for key, value in changes.items():
         ssm.pop(key) if value is None else ssm.update({key: value})
-    with open(f"{tmp}/edited.json", "w") as f:
-        json.dump(said, f)
+    write_json(f"{tmp}/edited.json", said)
     return out
 
 
@@ -123,22 +113,20 @@ def check_refused(tmp, rng):
     conv = make(path, rng, [4, 3, 5], False)
     sizes = {"num_kv_heads": 4, "content": 15, "layers": None, "num_blocks": None,
              "block_size": 16}
-    with open(path.replace(".bin", ".json")) as f:
-        sizes = {**sizes, **json.load(f)["groups"][1]["sizes"]}
+    sizes = {**sizes, **read_json(path.replace(".bin", ".json"))["groups"][1]["sizes"]}
     for shape, why in (([4, 3, 6], "state_shape is 18"), ([4, 0, 5], "state_shape is 0"),
                        ([4], "has 1 extents"), ([4, 1, 3, 5, 1], "has 5 extents"),
                        ([2, 15], "state_shape is 2"), ([4, 1 << 40, 1 << 40], "overflows"),
                        ([4, -3, -5], "state_shape is -3"), ("4,3,5", "state_shape")):
-        r = kvtool("describe", edited(tmp, path, sizes=sizes, state_shape=shape))
-        tap.ok(r.code == 3 and why in r.err, f"{shape} is refused", r)
+        refused(f"{shape} is refused", 3, why, "describe",
+                edited(tmp, path, sizes=sizes, state_shape=shape))
     bare = edited(tmp, path, sizes=sizes, state_shape=None)
     tap.equal(shapes(bare), [conv, None], "a manifest of before: what it does not say")
     kvtool("convert", "-f", bare, f"{tmp}/bare.h5")
     tap.equal(shapes(f"{tmp}/bare.h5"), [conv, None], "converted, unknown still")
-    r = kvtool("diff", path, f"{tmp}/bare.h5")
-    tap.ok(r.code == 0, "known against unknown: the bytes are compared", r)
-    r = kvtool("diff", path, edited(tmp, path, sizes=sizes, state_shape=[4, 5, 3]))
-    tap.ok(r.code == 3 and "3 x 5 in A and 5 x 3 in B" in r.err, "diff: transposed", r)
+    runs("known against unknown: the bytes are compared", "diff", path, f"{tmp}/bare.h5")
+    refused("diff: transposed", 3, "3 x 5 in A and 5 x 3 in B", "diff", path,
+            edited(tmp, path, sizes=sizes, state_shape=[4, 5, 3]))
     spec = "mamba2-ssm:heads=4,head-dim={},state-size={}"
     for a, b, code in ((3, 5, 0), (5, 3, 3)):
         r = kvtool("describe", f"--spec={spec.format(a, b)},elem=2", path)
@@ -165,16 +153,12 @@ def check_snapshots(tmp, rng):
     tap.equal(shapes(f"{tmp}/h.h5"), [conv, None], "a snapshot of before")
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     rng = random.Random(31)
-    with oracle.workdir() as tmp:
-        for number in range(24):
-            check_round(tmp, rng, number)
-        check_refused(tmp, rng)
-        check_snapshots(tmp, rng)
-    return tap.done()
+    for number in range(24):
+        check_round(tmp, rng, number)
+    check_refused(tmp, rng)
+    check_snapshots(tmp, rng)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_store_kinds.py - stores without an index, and with their own, read back
@@ -12,18 +12,14 @@ import os
 import random
 import shutil
 import struct
-import sys
 import urllib.parse
 import zlib
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import store_files as sf
-from oracle import Tap, kvtool, workdir
+from oracle import kvtool, read_json, run, tap
 
-tap = Tap()
 SHAPE = (2, 2, 8, 2, 4)                         # K, L, T, H, D
 SAID = ["--layout=KLSHD", "--layers=2", "--heads=2", "--head-dim=4", "--dtype=float16"]
 
@@ -41,8 +37,7 @@ def read(path, *options, to="KLBSHD"):
                path)
     if r.code:
         return r
-    with open(out[:-4] + ".json") as f:
-        side = json.load(f)
+    side = read_json(out[:-4] + ".json")
     array = np.load(out).view(np.uint16)
     if to == "LBSC":
         array = array[None, :, :, :, None]
@@ -469,7 +464,7 @@ def kvbm_objects(top):
         for path in f"{folder}/0", f"{folder}/1":
             r2 = kvtool("describe", "-j", *said, f"{folder}/pre/{path[-1]}")
             first = {q["id"]: q["first_token"] for q in
-                     json.loads(r2.out)["requests"]} if not r2.code else r2
+                     r2.json["requests"]} if not r2.code else r2
             tap.equal(first, {q: 16 * (q == late[-1].rsplit(":", 1)[0]) for q in want},
                       "and where requests begin")
         refused("two ranks", 3, ["holds ranks '0' and '1'"], "describe", *said, folder)
@@ -565,23 +560,9 @@ def blocks(path, *options):
                path)
     if r.code:
         return r
-    with open(out[:-4] + ".json") as f:
-        names = json.load(f)["block_names"]
+    names = read_json(out[:-4] + ".json")["block_names"]
     return dict(zip(names, np.load(out).view(np.uint16).transpose(2, 0, 1, 3, 4, 5)))
 
 
-def main():
-    with workdir() as top:
-        scanned(top)
-        raw_block(top)
-        objects(top)
-        sglang_pages(top)
-        other_stores(top)
-        kvbm_objects(top)
-        objects_of_vllm(top)
-        unread(top)
-    return tap.done()
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+run(scanned, raw_block, objects, sglang_pages, other_stores, kvbm_objects,
+    objects_of_vllm, unread)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_stores.py - chunks that LMCache and Mooncake wrote, against the cache they
@@ -12,23 +12,18 @@ import json
 import os
 import shutil
 import struct
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import store_files as sf
 from kvd1 import whole
-from oracle import DATA, Dump, Tap, kvtool, need_program_and_data, workdir
-
-tap = Tap()
+from oracle import (DATA, Dump, kvtool, read_json, refused, run, runs,
+                    safetensors_tensors, tap, write_bytes, write_text)
 
 
 def dump(model, name):
     d = Dump(model, f"{DATA}/{model}/{name}.json")
-    with open(f"{DATA}/{model}/canonical/requests.json") as f:
-        d.ids = json.load(f)["token_ids"]
+    d.ids = read_json(f"{DATA}/{model}/canonical/requests.json")["token_ids"]
     d.requests = {r: d.tokens(d.cells, r) for r in d.tables}
     return d
 
@@ -37,14 +32,6 @@ def same_tokens(name, path, options, want):
     got = whole(path, *options)
     tap.ok(want and got[0] == want, name,
            f"got {got[0]} want {want}\n{kvtool('digest', *options, path)}")
-
-
-def refused(name, status, words, *args):
-    r = kvtool(*args)
-    lines = r.err.splitlines()
-    tap.ok(r.code == status and len(lines) == 1 and
-           all(w in r.err for w in words) and not lines[0].endswith("."),
-           name, r)
 
 
 # ---- LMCache ----------------------------------------------------------------
@@ -107,12 +94,10 @@ def lmcache_ranks(top, want):
     refused("two workers are a conflict", 3, ["worker '0'", "worker '1'",
             "--set worker="], "describe", *said, f"{top}/tp2")
     for worker in 0, 1:
-        r = kvtool("convert", "--no-sync", *said, "--set", f"worker={worker}",
-                   f"{top}/tp2", f"{top}/rank{worker}.h5")
-        tap.ok(r.code == 0, f"worker {worker} is chosen", r)
-    r = kvtool("merge", "--no-sync", "-o", f"{top}/whole.h5",
-               f"{top}/rank0.h5", f"{top}/rank1.h5")
-    tap.ok(r.code == 0, "workers are merged", r)
+        runs(f"worker {worker} is chosen", "convert", "--no-sync", *said, "--set",
+             f"worker={worker}", f"{top}/tp2", f"{top}/rank{worker}.h5")
+    runs("workers are merged", "merge", "--no-sync", "-o", f"{top}/whole.h5",
+         f"{top}/rank0.h5", f"{top}/rank1.h5")
     same_tokens("merged workers are the cache", f"{top}/whole.h5", [], want)
     refused("heads of the model are asked for", 3, ["--set total-heads=N"],
             "describe", "--heads", "2", "--set", "worker=0", f"{top}/tp2")
@@ -131,8 +116,8 @@ def each_chunk_alone(top, d):
     for request, cells in d.requests.items():
         for chunk, first, end in sf.chunk_ids(d.ids[request], cells.shape[2], 32):
             chunks[chunk] = cells[:, :, first:end]
-    r = kvtool("convert", "--no-sync", "--heads", "4", name, f"{top}/alone.npy")
-    tap.ok(r.code == 0, "chunks without a list are converted", r)
+    runs("chunks without a list are converted", "convert", "--no-sync", "--heads", "4",
+         name, f"{top}/alone.npy")
     side = json.load(open(f"{top}/alone.json"))
     array = np.load(f"{top}/alone.npy").view(np.uint16)
     tap.equal(sorted(chunks), sorted(side["block_table"]),
@@ -170,18 +155,9 @@ def lmcache_several_arrays(top):
 
 
 def sf_arrays(path):
-    with open(path, "rb") as f:
-        raw = f.read()
-    n = struct.unpack("<Q", raw[:8])[0]
-    out = {}
-    for name, t in json.loads(raw[8:8 + n]).items():
-        if name != "__metadata__":
-            begin, end = t["data_offsets"]
-            out[name.split(".")[0]] = np.frombuffer(
-                raw[8 + n + begin:8 + n + end],
-                np.uint8 if t["dtype"] in ("U8", "F8_E4M3", "F8_E5M2") else np.uint16
-            ).reshape(t["shape"])
-    return out
+    return {name.split(".")[0]: np.frombuffer(
+                raw, np.uint8 if dtype in ("U8", "F8_E4M3", "F8_E5M2") else np.uint16)
+            .reshape(shape) for name, (dtype, shape, raw) in safetensors_tensors(path).items()}
 
 
 def lmcache_several_types(top):
@@ -215,10 +191,10 @@ def lmcache_several_types(top):
                     "a1", arrays, 6, ["uint8", "bfloat16"],
                     [sf.lmcache_array(a, 6)[1] for a in arrays])
     r = kvtool("describe", "-j", f"{top}/glm")
-    groups = json.loads(r.out)["groups"] if r.code == 0 else []
+    groups = r.json["groups"] if r.code == 0 else []
     tap.equal([(g["dtype"], g["layers"], g["block_size"]) for g in groups],
               [("uint8", 78, 256), ("bfloat16", 78, 256)], "an indexer of 78 layers")
-    tap.equal(json.loads(r.out)["data_bytes"], 25638912, "of as many bytes as reported")
+    tap.equal(r.json["data_bytes"], 25638912, "of as many bytes as reported")
 
 
 # ---- what serdes make of chunks --------------------------------------------------
@@ -235,8 +211,7 @@ def lmcache_serdes(top, d):
     coded = np.random.default_rng(5).integers(0, 1 << 8, len(raw) // 2, dtype=np.uint8)
 
     def describe(what, data, code, words, *options):
-        with open(path, "wb") as f:
-            f.write(data)
+        write_bytes(path, data)
         r = kvtool("describe", *said, *options, f"{top}/serde")
         tap.ok(r.code == code and all(w in r.out + r.err for w in words), what, r)
 
@@ -353,8 +328,7 @@ def lmcache_lies(top, d):
         os.unlink(f[1]), os.truncate(f[0], 4095)), "good-gds")
 
     def listed(what, words, text):
-        with open(f"{top}/list", "w") as f:
-            f.write(text)
+        write_text(f"{top}/list", text)
         refused(what, 3, words, "describe", "--heads", "4", "--set",
                 f"order={top}/list", f"{top}/good")
 
@@ -367,9 +341,8 @@ def lmcache_lies(top, d):
            f"C {order['C'][2]} {order['C'][1]}\n")
     refused("nothing that says a shape", 3, ["--layers", "--heads", "--head-dim",
             "--content"], "describe", disk_file(top, d))
-    r = kvtool("describe", "--heads", "4",
-               f"{top}/good/{os.listdir(top + '/good')[0]}")
-    tap.ok(r.code == 0 and "lmcache" in r.out, "a chunk by itself is read", r)
+    runs("a chunk by itself is read", "describe", "--heads", "4",
+         f"{top}/good/{os.listdir(top + '/good')[0]}", says="lmcache")
 
 
 def disk_file(top, d):
@@ -470,9 +443,8 @@ def mooncake_ranks(top, want):
     for rank in 0, 1:
         kvtool("convert", "--no-sync", "-f", *said, "--set", f"tp-rank={rank}",
                f"{top}/tp", f"{top}/tp{rank}.h5")
-    r = kvtool("merge", "--no-sync", "-f", "-o", f"{top}/tp.h5", f"{top}/tp0.h5",
-               f"{top}/tp1.h5")
-    tap.ok(r.code == 0, "Mooncake: TP shards are merged", r)
+    runs("Mooncake: TP shards are merged", "merge", "--no-sync", "-f", "-o",
+         f"{top}/tp.h5", f"{top}/tp0.h5", f"{top}/tp1.h5")
     same_tokens("Mooncake: and are the cache", f"{top}/tp.h5", [], want)
 
 
@@ -569,33 +541,29 @@ def mooncake_lies(top, d):
         sf.write(f"{f}/kv_cache.data", bytes(4096)),
         sf.write(f"{f}/kv_cache.meta", sf.checkpoint([], 1, 4096, [], version=2))))
     sf.write(f"{top}/one.tensor", good["k0"])
-    r = kvtool("describe", *layout, f"{top}/one.tensor")
-    tap.ok(r.code == 0 and "one.tensor: 32 tokens" in r.out,
-           "a tensor object by itself is read", r)
+    runs("a tensor object by itself is read", "describe", *layout, f"{top}/one.tensor",
+         says="one.tensor: 32 tokens")
 
 
-def main():
-    need_program_and_data()
+def main(top):
     d = dump("s260k", "paged_bs16/packed_nhd.bf16")
     want = whole(d.path)[0]
-    with workdir() as top:
-        lmcache_round_trips(top, d, want)
-        lmcache_l2(top, d, want)
-        lmcache_latent(top)
-        lmcache_ranks(top, want)
-        each_chunk_alone(top, d)
-        lmcache_several_arrays(top)
-        lmcache_several_types(top)
-        lmcache_lies(top, d)
-        lmcache_serdes(top, d)
-        mooncake_round_trips(top, d, want)
-        mooncake_of_lmcache(top, d, want)
-        mooncake_records(top, d)
-        mooncake_ranks(top, want)
-        mooncake_stages(top, d)
-        mooncake_lies(top, d)
-    return tap.done()
+    lmcache_round_trips(top, d, want)
+    lmcache_l2(top, d, want)
+    lmcache_latent(top)
+    lmcache_ranks(top, want)
+    each_chunk_alone(top, d)
+    lmcache_several_arrays(top)
+    lmcache_several_types(top)
+    lmcache_lies(top, d)
+    lmcache_serdes(top, d)
+    mooncake_round_trips(top, d, want)
+    mooncake_of_lmcache(top, d, want)
+    mooncake_records(top, d)
+    mooncake_ranks(top, want)
+    mooncake_stages(top, d)
+    mooncake_lies(top, d)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

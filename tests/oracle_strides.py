@@ -1,25 +1,19 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_strides.py - tensors of torch whose memory has another order than their indices:
 what describe says of the order of memory is numpy's, and each element is read, and
 found by 'where', as the index says
 """
-import json
-import os
 import random
 import re
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 from foreign_files import Tensor, torch_bytes
-from oracle import Tap, kvtool
+from oracle import kvtool, tap, write_bytes
 
-tap = Tap()
 CASES = 80
 # axes as engines index them, with the letters of one layer
 INDEXED = {"kv-first-nhd": "KBSHD", "blocks-first-nhd": "BKSHD", "nhd": "BSHC",
@@ -61,15 +55,16 @@ def look(rng, folder, seed):
                       [order.index(i) for i in range(len(axes))]) for a in layers]
     views = [t.bits.transpose([order.index(i) for i in range(len(axes))]) for t in tensors]
     path = f"{folder}/t.pt"
-    with open(path, "wb") as f:
-        f.write(torch_bytes(tensors[0] if form != "layers" else
-                            rng.choice((tensors, {f"layers.{i}": t
-                                                  for i, t in enumerate(tensors)}))))
+    write_bytes(path,
+                torch_bytes(tensors[0] if form != "layers"
+                            else rng.choice((tensors,
+                                             {f"layers.{i}": t for i,
+                                              t in enumerate(tensors)}))))
     said = ["--layout=" + name]
     r = kvtool("describe", "--json", *said, path)
     if r.code:
         return f"{form} {name} {order}: {r.err}"
-    g = json.loads(r.out)["groups"][0]
+    g = r.json["groups"][0]
     big = [a for a in order if shape[a] > 1]
     # axes of extent 1 stand anywhere
     there = [a for a in "LBSHKD" if a != "K" or name != "mla"]
@@ -110,34 +105,29 @@ def look(rng, folder, seed):
     return None
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as folder:
-        bad = [why for why in (look(random.Random(seed), folder, seed)
-                               for seed in range(CASES)) if why]
-        tap.equal(bad[:5], [], f"{CASES} tensors in another order than their indices")
-        # the words of a contract judge memory
-        a = np.zeros((2, 4, 3, 5, 8), "<u2")
-        with open(f"{folder}/hnd.pt", "wb") as f:
-            f.write(torch_bytes(Tensor("HalfStorage", a, (0, 1, 3, 2, 4))))
-        for layout, code in (("kv-first-hnd", 0), ("kv-first-nhd", 1)):
-            r = kvtool("describe", "--layout=kv-first-nhd", f"--expect-layout={layout}",
-                       "hnd.pt", folder=folder)
-            tap.equal(r.code, code, f"expected {layout}: {code}")
-        r = kvtool("describe", "--layout=kv-first-nhd", "hnd.pt", folder=folder)
-        tap.ok("LKBHSD (kv-first-hnd" in r.out and "indexed   LKBSHD (kv-first-nhd" in r.out,
-               "both orders are shown", r.out)
-        # with gaps there is no other order
-        gaps = Tensor("HalfStorage", a, (0, 1, 3, 2, 4))
-        gaps.stride[0] += 16
-        gaps.bits = np.zeros(2 * 4 * 3 * 5 * 8 + 200, "<u2")
-        with open(f"{folder}/gaps.pt", "wb") as f:
-            f.write(torch_bytes(gaps))
-        r = kvtool("describe", "--json", "--layout=kv-first-nhd", "gaps.pt", folder=folder)
-        tap.ok(r.code == 0 and not json.loads(r.out)["groups"][0]["indexed_layout"],
-               "rows with gaps keep the order of indices", r.err)
-    tap.done()
+def main(folder):
+    bad = [why for why in (look(random.Random(seed), folder, seed)
+                           for seed in range(CASES)) if why]
+    tap.equal(bad[:5], [], f"{CASES} tensors in another order than their indices")
+    # the words of a contract judge memory
+    a = np.zeros((2, 4, 3, 5, 8), "<u2")
+    write_bytes(f"{folder}/hnd.pt",
+                torch_bytes(Tensor("HalfStorage", a, (0, 1, 3, 2, 4))))
+    for layout, code in (("kv-first-hnd", 0), ("kv-first-nhd", 1)):
+        r = kvtool("describe", "--layout=kv-first-nhd", f"--expect-layout={layout}",
+                   "hnd.pt", folder=folder)
+        tap.equal(r.code, code, f"expected {layout}: {code}")
+    r = kvtool("describe", "--layout=kv-first-nhd", "hnd.pt", folder=folder)
+    tap.ok("LKBHSD (kv-first-hnd" in r.out and "indexed   LKBSHD (kv-first-nhd" in r.out,
+           "both orders are shown", r.out)
+    # with gaps there is no other order
+    gaps = Tensor("HalfStorage", a, (0, 1, 3, 2, 4))
+    gaps.stride[0] += 16
+    gaps.bits = np.zeros(2 * 4 * 3 * 5 * 8 + 200, "<u2")
+    write_bytes(f"{folder}/gaps.pt", torch_bytes(gaps))
+    r = kvtool("describe", "--json", "--layout=kv-first-nhd", "gaps.pt", folder=folder)
+    tap.ok(r.code == 0 and not r.json["groups"][0]["indexed_layout"],
+           "rows with gaps keep the order of indices", r.err)
 
 
-if __name__ == "__main__":
-    main()
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_transformers.py - caches that transformers made and torch.save() wrote hold
@@ -7,12 +7,9 @@ what the model handed to them
 The oracle arrays were taken where a model calls its cache; see record.py beside
 them.  What kvtool reads of the file is looked at in a snapshot, by h5py.
 """
-import json
 import os
 import sys
 
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import oracle                                               # noqa: E402
 
 os.environ["HDF5_PLUGIN_PATH"] = os.path.join(os.path.dirname(oracle.KVTOOL), "plugin")
@@ -25,10 +22,9 @@ except ImportError:
     sys.exit(0)
 from foreign_files import (Name, Object, Parameter, Tensor, Wrapper, npz_bytes,  # noqa: E402
                            safetensors_bytes, torch_bytes)
-from oracle import Tap, kvtool                              # noqa: E402
+from oracle import kvtool, read_json, refused, runs, tap, write_bytes  # noqa: E402
 
-tap = Tap()
-HERE = os.path.abspath(os.environ.get("KVT_ENGINES", "testdata/engines"))
+HERE = oracle.ENGINES
 FROM = "--from=transformers"
 WINDOW = {8: (0, 1)}                # layers of the small Gemma 3 that have one
 ALL = {8: (0, 1, 2)}
@@ -124,8 +120,8 @@ class Group:
 
 def check(path, options, windows, names, tmp):
     file = f"{HERE}/transformers/{path}"
-    r = kvtool("convert", "-f", *options, file, f"{tmp}/x.h5")
-    if not tap.ok(r.code == 0, f"{path} is read", r):
+    r = runs(f"{path} is read", "convert", "-f", *options, file, f"{tmp}/x.h5")
+    if r.code:
         return
     folder = os.path.dirname(file) if not names else os.path.join(
         os.path.dirname(os.path.dirname(file)))
@@ -204,8 +200,8 @@ def wanted(oracle_of, name, layer):
 def check_kinds(tmp, model):
     path = model if "/" in model else f"5.24.0/{model}"
     file = f"{HERE}/transformers/{path}.pt"
-    r = kvtool("convert", "-f", file, f"{tmp}/x.h5")
-    if not tap.ok(r.code == 0, f"{path} is read", r):
+    r = runs(f"{path} is read", "convert", "-f", file, f"{tmp}/x.h5")
+    if r.code:
         return
     with np.load(file.replace(".pt", ".oracle.npz")) as z:
         held = {k: z[k] for k in z.files}
@@ -228,10 +224,8 @@ def check_kinds(tmp, model):
                       if a.shape != b.shape or not np.array_equal(a, b)]
             compared += len(want)
     tap.ok(not wrong and compared, f"{path}: what the library held", wrong)
-    r = kvtool("diff", "-q", file, f"{tmp}/x.h5")
-    tap.ok(r.code == 0, f"{path}: equal to its snapshot", r)
-    r = kvtool("fsck", "-q", file)
-    tap.ok(r.code == 0, f"{path}: sound", r)
+    runs(f"{path}: equal to its snapshot", "diff", "-q", file, f"{tmp}/x.h5")
+    runs(f"{path}: sound", "fsck", "-q", file)
 
 
 # ---- DeepSeek V4 ----------------------------------------------------------------
@@ -249,8 +243,8 @@ for _id, _key in ("", "compressor"), ("i", "indexer"):
 
 def check_v4(tmp, model, tokens):
     file = f"{HERE}/transformers/5.24.0/{model}.pt"
-    r = kvtool("convert", "-f", file, f"{tmp}/x.h5")
-    if not tap.ok(r.code == 0, f"5.24.0/{model} is read", r):
+    r = runs(f"5.24.0/{model} is read", "convert", "-f", file, f"{tmp}/x.h5")
+    if r.code:
         return
     with np.load(file.replace(".pt", ".oracle.npz")) as z:
         held = {k: z[k] for k in z.files}
@@ -277,8 +271,7 @@ def check_v4(tmp, model, tokens):
         q = f["requests"]["0"]
         tap.equal(int(q.attrs["num_computed_tokens"]), tokens, f"5.24.0/{model}: tokens")
     tap.equal((wrong, sorted(left)), ([], []), f"5.24.0/{model}: what the library held")
-    r = kvtool("diff", "-q", file, f"{tmp}/x.h5")
-    tap.ok(r.code == 0, f"5.24.0/{model}: equal to its snapshot", r)
+    runs(f"5.24.0/{model}: equal to its snapshot", "diff", "-q", file, f"{tmp}/x.h5")
     r = kvtool("fsck", file)
     tap.ok(r.code == 0 and "warning" not in r.out, f"5.24.0/{model}: sound", r)
     sums = {kvtool("digest", p).out.split()[0] for p in (file, f"{tmp}/x.h5")}
@@ -310,10 +303,11 @@ def check_coded(tmp, name, said):
         held = {k: z[k] for k in z.files}
     for size in (16, 5):
         options = [f"--block-size={size}"]
-        r = kvtool("convert", "-f", *options, file, f"{tmp}/x.h5")
-        if not tap.ok(r.code == 0, f"{name} is read, {size} tokens a block", r):
+        r = runs(f"{name} is read, {size} tokens a block", "convert", "-f", *options,
+                 file, f"{tmp}/x.h5")
+        if r.code:
             return
-        d = json.loads(kvtool("describe", "--json", *options, file).out)
+        d = kvtool("describe", "--json", *options, file).json
         tap.equal(d["decoded"], said, f"{name}: says what was decoded")
         wrong = []
         with h5py.File(f"{tmp}/x.h5") as f:
@@ -330,10 +324,9 @@ def check_coded(tmp, name, said):
         r = kvtool("describe", f"{tmp}/x.h5")
         tap.ok(f"decoded from {said}" in r.out, f"{name}: a snapshot says it, too", r)
         for other in (file, f"{tmp}/x.h5"):
-            r = kvtool("diff", "-q", *options, file, other)
-            tap.ok(r.code == 0, f"{name}: equal to itself and its snapshot", r)
-    r = kvtool("fsck", "-q", file)
-    tap.ok(r.code == 0, f"{name}: sound", r)
+            runs(f"{name}: equal to itself and its snapshot", "diff", "-q", *options,
+                 file, other)
+    runs(f"{name}: sound", "fsck", "-q", file)
 
 
 def check_where(tmp):
@@ -342,19 +335,17 @@ def check_where(tmp):
     r = kvtool("where", "--json", file, at)
     tap.ok(r.code == 0 and '"memory_offset"' in r.out and '"file_offset"' not in r.out,
            "where: no offset in the file", r)
-    r = kvtool("where", file, "5000")
-    tap.ok(r.code == 4 and "packed together" in r.err, "where: a byte is no element", r)
+    refused("where: a byte is no element", 4, "packed together", "where", file, "5000")
 
 
 def check_itself(tmp):
     """Keys and values that are groups of their own are compared with their like."""
     latent = f"{HERE}/transformers/4.57.6/latent.pt"
-    r = kvtool("diff", latent, latent)
-    tap.ok(r.code == 0 and "g0.k: equal" in r.out and "g0.v: equal" in r.out,
-           "halves of unlike widths equal themselves", r)
+    runs("halves of unlike widths equal themselves", "diff", latent, latent,
+         says=("g0.k: equal", "g0.v: equal"))
     kvtool("convert", latent, f"{tmp}/halves.safetensors")
-    r = kvtool("diff", latent, f"{tmp}/halves.safetensors")
-    tap.ok(r.code == 0, "and what is written of them to safetensors", r)
+    runs("and what is written of them to safetensors", "diff", latent,
+         f"{tmp}/halves.safetensors")
 
 
 def check_row(f, groups, r, row, options):
@@ -412,7 +403,6 @@ def rolled(slots, seen):
 
 
 NOTHING = Object("DynamicLayer", {"keys": None, "values": None})
-
 
 
 def linear(conv=None, state=None, name="LinearAttentionLayer", **more):
@@ -756,8 +746,8 @@ def check_leftpad(tmp):
     folder = f"{HERE}/transformers/5.24.0"
     with np.load(f"{folder}/leftpad_mask.oracle.npz") as z:
         held = {k: z[k] for k in z.files}
-    r = kvtool("convert", "-f", f"{folder}/leftpad_mask.pt", f"{tmp}/x.h5")
-    tap.ok(r.code == 0, "a batch and its mask are read", r)
+    runs("a batch and its mask are read", "convert", "-f", f"{folder}/leftpad_mask.pt",
+         f"{tmp}/x.h5")
     wrong = []
     with h5py.File(f"{tmp}/x.h5") as f:
         g = Group(f, "g0")
@@ -772,8 +762,8 @@ def check_leftpad(tmp):
                 wrong += [] if np.array_equal(got[l], want) else [(row, l)]
     tap.equal(wrong, [], "rows of it are what the library held")
     pair = [f"{folder}/leftpad_mask.pt", f"{folder}/leftpad_alone.pt"]
-    r = kvtool("diff", "-q", "--common", "--match=1=0", "--atol=1e-6", *pair)
-    tap.ok(r.code == 0, "and close to the prompt that was run alone", r)
+    runs("and close to the prompt that was run alone", "diff", "-q", "--common",
+         "--match=1=0", "--atol=1e-6", *pair)
     r = kvtool("diff", "-q", "--common", "--match=0=0", "--atol=1e-6", *pair)
     tap.ok(r.code, "which the other row is not", r)
 
@@ -830,8 +820,7 @@ COMPRESSED = [
 
 
 def run(path, data, what, options, status, part, asked=True):
-    with open(path, "wb") as f:
-        f.write(data)
+    write_bytes(path, data)
     told = [f"--set={o}" for o in options]
     r = kvtool("describe", *([FROM] if asked else []), *told, path)
     tap.ok(r.code == status and part in r.out + r.err and
@@ -842,21 +831,19 @@ def check_objects(tmp):
     for what, o, options, status, part in OBJECTS:
         run(f"{tmp}/o.pt", torch_bytes(o), f"objects: {what}", options, status, part,
             asked=False)
-    with open(f"{tmp}/o.pt", "wb") as f:
-        f.write(torch_bytes([(None, None), (tensor(1, 2, 5, 4),) * 2]))
-    r = kvtool("convert", "-f", FROM, f"{tmp}/o.pt", f"{tmp}/o.npy")
-    with open(f"{tmp}/o.json", encoding="ascii") as f:
-        tap.equal(json.load(f).get("layer_ids"), [1], "what is advised keeps the numbers")
+    write_bytes(f"{tmp}/o.pt", torch_bytes([(None, None), (tensor(1, 2, 5, 4),) * 2]))
+    kvtool("convert", "-f", FROM, f"{tmp}/o.pt", f"{tmp}/o.npy")
+    tap.equal(read_json(f"{tmp}/o.json").get("layer_ids"), [1],
+              "what is advised keeps the numbers")
     # 8 slots, which torch.compile() was told of: not the 8 tokens of a window of 9
-    r = kvtool("describe", FROM, "--set=window=9", "--set=slots=19",
-               f"{HERE}/transformers/5.23.0/static_pairs.pt")
-    tap.ok(r.code == 3 and "window of 9" in r.err, "a static cache keeps a window", r)
-    r = kvtool("describe", "--from=torch", f"{HERE}/transformers/5.23.0/static.pt")
-    tap.ok(r.code == 3 and FROM in r.err, "an object is no blocks of an engine", r)
-    with open(f"{tmp}/o.pt", "wb") as f:
-        f.write(torch_bytes([hqq(), hqq()]))
-    r = kvtool("describe", "--from=torch", "--layout=hnd", f"{tmp}/o.pt")
-    tap.ok(r.code == 3 and FROM in r.err, "nor are layers with codes", r)
+    refused("a static cache keeps a window", 3, "window of 9", "describe", FROM,
+            "--set=window=9", "--set=slots=19",
+            f"{HERE}/transformers/5.23.0/static_pairs.pt")
+    refused("an object is no blocks of an engine", 3, FROM, "describe", "--from=torch",
+            f"{HERE}/transformers/5.23.0/static.pt")
+    write_bytes(f"{tmp}/o.pt", torch_bytes([hqq(), hqq()]))
+    refused("nor are layers with codes", 3, FROM, "describe", "--from=torch",
+            "--layout=hnd", f"{tmp}/o.pt")
 
 
 # A class of the tree, an object in itself, and calls with the wrong arguments.
@@ -945,26 +932,23 @@ def check_plain(tmp):
          "a layer of None", [], 0, "L 1")
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        for sample in SAMPLES:
-            check(*sample, tmp)
-        for model in KINDS:
-            check_kinds(tmp, model)
-        for name, said in CODED.items():
-            check_coded(tmp, name, said)
-        check_where(tmp)
-        check_itself(tmp)
-        check_objects(tmp)
-        check_pickles(tmp)
-        check_plain(tmp)
-        check_masks(tmp)
-        check_zeros(tmp)
-        check_compressed(tmp)
-        check_leftpad(tmp)
-    return tap.done()
+def main(tmp):
+    for sample in SAMPLES:
+        check(*sample, tmp)
+    for model in KINDS:
+        check_kinds(tmp, model)
+    for name, said in CODED.items():
+        check_coded(tmp, name, said)
+    check_where(tmp)
+    check_itself(tmp)
+    check_objects(tmp)
+    check_pickles(tmp)
+    check_plain(tmp)
+    check_masks(tmp)
+    check_zeros(tmp)
+    check_compressed(tmp)
+    check_leftpad(tmp)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_types.py - a type that the library has a row of is one everywhere
@@ -11,23 +11,15 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import types
 
-sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-sys.path[:0] = [HERE, os.path.join(ROOT, "python")]
-os.environ.setdefault("KVTOOL_LIBRARY", os.path.join(
-    os.path.abspath(os.environ.get("KVT_BUILD", "build")), "libkvt.so.0"))
+import numpy as np
 
-import numpy as np                                          # noqa: E402
-import kvtool as kv                                         # noqa: E402
-from kvtool import _arrays, _native                         # noqa: E402
-from foreign_files import Tensor, torch_bytes               # noqa: E402
-from oracle import Tap, kvtool                                # noqa: E402
+from foreign_files import Tensor, torch_bytes
+from oracle import ROOT, kvtool, read_text, run, tap, write_bytes
+import kvtool as kv
+from kvtool import _arrays, _native
 
-tap = Tap()
 #: of formats and specs, which are no element types of dumps
 OTHERS = {"F4", "F6_E2M3", "F6_E3M2", "float4_e2m1", "uint1", "uint2", "uint3", "uint4", "uint5",
           "uint6", "fp8", "int4", "float8", "fp8_inc", "torch.storage", "torch.serialization"}
@@ -51,9 +43,10 @@ def check_lists(rows):
     told = [line.split()[:4] for line in kvtool("help", "dtypes").out.splitlines()[1:]]
     tap.equal(told, [[r["name"], str(r["elem"]), r["safetensors"] or "-", r["npy"]]
                      for r in rows], "help dtypes prints the table")
-    with open(os.path.join(ROOT, "contrib/kvtool_capture.py"), encoding="utf-8") as f:
-        names = next(ast.literal_eval(node.value) for node in ast.parse(f.read()).body
-                     if isinstance(node, ast.Assign) and node.targets[0].id == "_TYPES")
+    names = next(ast.literal_eval(node.value) for node in
+                 ast.parse(read_text(os.path.join(ROOT,
+                                                  "contrib/kvtool_capture.py"))).body
+                 if isinstance(node, ast.Assign) and node.targets[0].id == "_TYPES")
     tap.equal(dict(sorted(names.items())), dict(sorted(
         (r["torch"], r["safetensors"]) for r in rows if r["torch"] and r["safetensors"])),
               "contrib/kvtool_capture.py captures every type of torch")
@@ -62,25 +55,19 @@ def check_lists(rows):
     strange = set()
     for name in files:
         if name.endswith((".c", ".h")) and os.path.exists(os.path.join(ROOT, name)):
-            with open(os.path.join(ROOT, name), encoding="ascii") as f:
-                strange |= {(name, word) for word in LITERAL.findall(f.read())
-                            if word not in OTHERS and
-                            not _native.lib.kvt_dtype_find(word.encode())}
+            strange |= {(name, word) for word in
+                        LITERAL.findall(read_text(os.path.join(ROOT, name)))
+                        if word not in OTHERS and
+                        not _native.lib.kvt_dtype_find(word.encode())}
     tap.ok(files and not strange, "a type that the sources name is in the table",
            sorted(strange))
 
 
 # ---- one type ----------------------------------------------------------------------
 
-def written(name, data):
-    with open(name, "wb") as f:
-        f.write(data)
-    return name
-
-
 def files_of(row, bits):
     """(format, file) of the same cache: kvtool writes two, numpy and torch one each."""
-    raw = written("r.bin", bits.tobytes())
+    raw = write_bytes("r.bin", bits.tobytes())
     size = dict(zip(("blocks", "block-size", "heads"), bits.shape))
     told = [f"--{k}={n}" for k, n in size.items()] + [
         "--layout=nhd", "--layers=1", f"--head-dim={bits.shape[3] // 2}",
@@ -94,7 +81,7 @@ def files_of(row, bits):
     np.save("c.npy", bits[None].view(np.dtype(row["npy"])))
     yield "npy", kv.open("c.npy", layout="nhd", dtype=row["name"])
     if row["torch"]:
-        written("c.pt", torch_bytes({"layers.0": Tensor(None, bits, dtype=row["torch"])}))
+        write_bytes("c.pt", torch_bytes({"layers.0": Tensor(None, bits, dtype=row["torch"])}))
         yield "torch", kv.open("c.pt", layout="nhd", heads=bits.shape[2],
                                block_size=bits.shape[1], blocks=bits.shape[0],
                                head_dim=bits.shape[3] // 2)
@@ -143,17 +130,14 @@ def check_python(row):
            f"{row['name']}: bytes", data[1:])
 
 
-def main():
+def main(folder):
     rows, rng, before = table(), np.random.default_rng(5), os.getcwd()
     check_lists(rows)
-    with tempfile.TemporaryDirectory(prefix="kvt-oracle-") as folder:
-        os.chdir(folder)
-        for row in rows:
-            check_files(row, rng)
-            check_python(row)
-        os.chdir(before)
-    return tap.done()
+    os.chdir(folder)
+    for row in rows:
+        check_files(row, rng)
+        check_python(row)
+    os.chdir(before)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_view.py - what kvtool view draws, against numpy: pool, maps, magnitudes, layouts
@@ -8,9 +8,6 @@ The numbers of a page are those of --json, which is looked for in the page itsel
 import json
 import os
 import re
-import sys
-
-sys.dont_write_bytecode = True
 
 import h5py
 import numpy as np
@@ -18,16 +15,15 @@ import numpy as np
 import oracle
 import oracle_windows as windows
 from diff_model import values
-from oracle import Tap, kvtool
+from oracle import kvtool, read_text, tap, write_json
 
-tap = Tap()
 LOW, BINS = -30, 50
 MOST = 6144
 
 
 def view(*args):
     r = kvtool("view", "--json", *args)
-    return json.loads(r.out) if r.code == 0 else r
+    return r.json if r.code == 0 else r
 
 
 def close(got, want):
@@ -195,8 +191,7 @@ def sampled(tmp):
 def page(tmp, *args):
     out = f"{tmp}/page.html"
     r = kvtool("view", "-f", "-o", out, *args)
-    with open(out) as f:
-        text = f.read()
+    text = read_text(out)
     got = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
     tap.ok(r.code == 0 and json.loads(got.group(1)) == view(*args), "a page has the same numbers", r.err)
     tap.ok(len(text) < 2 << 20, f"a page of {len(text)} bytes")
@@ -209,8 +204,9 @@ def hostile(tmp):
     """Names that are markup stay text."""
     name = "</script><img src=x onerror=alert(1)>"
     np.save(f"{tmp}/h.npy", np.full((2, 4, 4, 2, 2, 8), np.nan, np.float16))
-    with open(f"{tmp}/h.json", "w") as f:
-        json.dump({"layout": "LBSHKD", "requests": [{"id": name, "tokens": 5, "blocks": [1, 2]}]}, f)
+    write_json(f"{tmp}/h.json",
+               {"layout": "LBSHKD",
+                "requests": [{"id": name, "tokens": 5, "blocks": [1, 2]}]})
     r = kvtool("convert", "-f", f"--blocks-of={name}=1,2:5", "--layout=LBSHKD", f"{tmp}/h.npy", f"{tmp}/h.h5")
     text = page(tmp, f"{tmp}/h.h5")
     tap.ok(r.code == 0 and "<img" not in text, "markup in a name is not markup", r.err)
@@ -230,7 +226,7 @@ def compared(tmp):
     np.save(f"{tmp}/b.npy", y)
     options = ("--layout=LBSHKD",)
     v = view(*options, f"{tmp}/a.npy", f"{tmp}/b.npy")["diff"]
-    d = json.loads(kvtool("diff", "--json", *options, f"{tmp}/a.npy", f"{tmp}/b.npy").out)
+    d = kvtool("diff", "--json", *options, f"{tmp}/a.npy", f"{tmp}/b.npy").json
     g, h = v["groups"][0], d["groups"][0]
     tap.equal((v["result"], g["different"], g["elements"]),
               (d["result"], h["metrics"]["different"], h["elements"]), "how much differs")
@@ -288,7 +284,7 @@ def stored(tmp):
     np.save(f"{tmp}/odd.npy", x)
     for more, fsck in ((), ("--fast",)), (("--all",), ()):
         got = view("--layout=mla", "--blocks-of=A=2:1", "--blocks-of=B=2:1", *more, f"{tmp}/odd.npy")
-        want = json.loads(kvtool("fsck", "--json", "--layout=mla", "--blocks-of=A=2:1", "--blocks-of=B=2:1", *fsck, f"{tmp}/odd.npy").out)
+        want = kvtool("fsck", "--json", "--layout=mla", "--blocks-of=A=2:1", "--blocks-of=B=2:1", *fsck, f"{tmp}/odd.npy").json
         got = got["dumps"][0]["fsck"] if isinstance(got, dict) else got
         tap.equal(got, want["files"][0], f"findings as of fsck {' '.join(fsck)}")
 
@@ -303,10 +299,13 @@ def largest(f):
 def token_ids(tmp):
     """They are the prompt: nowhere but where they are asked for."""
     np.save(f"{tmp}/t.npy", np.ones((1, 4, 4, 1, 2, 8), np.float16))
-    with open(f"{tmp}/t.json", "w") as f:
-        json.dump({"layout": "LBSHKD", "sizes": {"layers": 1, "num_blocks": 4, "block_size": 4, "head_dim": 8, "num_kv_heads": 1},
-                   "dtype": "float16", "file": "t.npy", "block_table": {"A": [1, 2]}, "num_tokens": {"A": 6},
-                   "token_ids": {"A": [70001, 70002, 70003, 70004, 70005, 70006]}}, f)
+    write_json(f"{tmp}/t.json",
+               {"layout": "LBSHKD",
+                "sizes": {"layers": 1, "num_blocks": 4, "block_size": 4, "head_dim": 8,
+                          "num_kv_heads": 1},
+                "dtype": "float16", "file": "t.npy", "block_table": {"A": [1, 2]},
+                "num_tokens": {"A": 6},
+                "token_ids": {"A": [70001, 70002, 70003, 70004, 70005, 70006]}})
     text = page(tmp, f"{tmp}/t.npy")
     tap.ok("70003" not in text, "no ids of tokens")
     text = page(tmp, "--token-ids", f"{tmp}/t.npy")
@@ -328,7 +327,7 @@ def places(d, g):
     b = s["B"] // 2
     at = f"layer={g['numbers']['layers'][0]},block={b},slot=0,head={g['numbers']['heads'][0]},kv=k,dim=0"
     r = kvtool("where", "--json", d.path, at)
-    said = json.loads(r.out)["matches"][0] if r.code == 0 else {}
+    said = r.json["matches"][0] if r.code == 0 else {}
     got = g["pool"]["offsets"][b]
     if said.get("offset") is not None and got[1:] != [said["offset"]]:
         bad.append(f"offset of block {b}: {got}, not {said['offset']}")
@@ -385,22 +384,18 @@ def small(tmp):
         tap.equal([sum(r[i] for r in p.get("ranges", [])) for i in (1, 4)], [1000000, p["used"]], "its ranges are all blocks")
 
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     bad = [f"{d.name}: {why}" for d in oracle.attention_dumps() if (why := told(d))]
     tap.equal(bad[:5], [], "pool, maps and layouts of all dumps of attention")
-    with oracle.workdir() as tmp:
-        made(tmp)
-        many(tmp)
-        sampled(tmp)
-        hostile(tmp)
-        compared(tmp)
-        groups(tmp)
-        stored(tmp)
-        token_ids(tmp)
-        small(tmp)
-    return tap.done()
+    made(tmp)
+    many(tmp)
+    sampled(tmp)
+    hostile(tmp)
+    compared(tmp)
+    groups(tmp)
+    stored(tmp)
+    token_ids(tmp)
+    small(tmp)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

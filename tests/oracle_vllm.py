@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_vllm.py - caches that vLLM wrote, against what it was given to write
@@ -12,38 +12,24 @@ not have are left out.
 """
 import json
 import os
-import struct
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import Tap, kvtool
+from oracle import kvtool, runs, tap, write_json
 
-tap = Tap()
-ENGINES = os.path.abspath(os.environ.get("KVT_ENGINES", "testdata/engines"))
-VLLM = f"{ENGINES}/vllm"
+VLLM = f"{oracle.ENGINES}/vllm"
 TYPES = {"F32": "<f4", "BF16": "<u2", "F8_E4M3": "u1"}
 
 
 def groups_of(path):
     """{group id: (array as kvtool wrote it, manifest of the group)} of one file."""
-    with open(path, "rb") as f:
-        header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
-        data = f.read()
-    said = json.loads(header["__metadata__"]["kvtool"])
     out = {}
-    for group in said.get("groups", [said]):
-        name = group.get("id", "g0") if "groups" in said else "kv_cache"
-        tensor = header[name]
-        begin, end = tensor["data_offsets"]
+    for name, (group, (dtype, _, raw)) in oracle.written_groups(path)[1].items():
         sizes = group["sizes"]
         shape = [sizes["layers"], sizes["num_blocks"], sizes["block_size"],
                  sizes["num_kv_heads"], -1]
-        array = np.frombuffer(data[begin:end], TYPES[tensor["dtype"]]).reshape(shape)
-        out[group.get("id", "g0")] = array, group
+        out[name] = np.frombuffer(raw, TYPES[dtype]).reshape(shape), group
     return out
 
 
@@ -55,14 +41,6 @@ def tokens_of(array, group, request, first, end):
     t = np.arange(first, end)
     cells = array[:, np.array(at)[t // size], t % size]
     return cells.reshape(cells.shape[:3] + (2, -1))
-
-
-def e4m3(bits):
-    """Values of float8_e4m3fn."""
-    sign = np.where(bits & 0x80, -1.0, 1.0)
-    exponent, mantissa = (bits >> 3 & 15).astype(int), (bits & 7) / 8.0
-    return sign * np.where(exponent, (1 + mantissa) * 2.0 ** (exponent - 7),
-                           mantissa * 2.0 ** -6)
 
 
 def exact(got, want):
@@ -78,7 +56,7 @@ def computed(got, want):
 def truncated(got, want):
     """An fp8 code is the next one towards zero, or the nearest."""
     value = (want.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    near = e4m3(got)
+    near = oracle.E4M3[got]
     step = np.maximum(np.abs(value) / 8, 2.0 ** -9)
     return bool((np.abs(near - value) <= step * 1.0001).all() and
                 (np.abs(near) <= np.abs(value) * (1 + 1 / 16) + 2.0 ** -10).all())
@@ -99,8 +77,8 @@ SAMPLES = (
 def as_lbshc(name, tmp):
     """The dump with tokens in order; a copy, since sources may be read only."""
     out = f"{tmp}/{os.path.basename(name)}.lbshc.safetensors"
-    r = kvtool("relayout", "-f", "--to=nhd", "-o", out, f"{VLLM}/{name}")
-    tap.ok(r.code == 0, f"{name}: as LBSHC", r)
+    r = runs(f"{name}: as LBSHC", "relayout", "-f", "--to=nhd", "-o", out,
+             f"{VLLM}/{name}")
     return groups_of(out) if r.code == 0 else None
 
 
@@ -120,9 +98,8 @@ def check_tp2(tmp):
     """Both ranks together are what one of TP 1 has, but for rounding."""
     ranks = [f"{VLLM}/tp2_vec_bs32/right.rank{r}.safetensors" for r in (0, 1)]
     both = f"{tmp}/both.safetensors"
-    r = kvtool("merge", "-f", "--verify", "-o", both, *ranks)
-    tap.ok(r.code == 0, "tp2_vec_bs32: merged", r)
-    r = kvtool("relayout", "-f", "--to=nhd", "-o", f"{tmp}/tp2.safetensors", both)
+    runs("tp2_vec_bs32: merged", "merge", "-f", "--verify", "-o", both, *ranks)
+    kvtool("relayout", "-f", "--to=nhd", "-o", f"{tmp}/tp2.safetensors", both)
     groups = groups_of(f"{tmp}/tp2.safetensors")
     for i in (0, 1):
         path = f"{VLLM}/vec_bs32/oracle_{i}.npy"
@@ -144,20 +121,14 @@ def check_latents(tmp):
     manifest = {"layout": "mla", "dtype": "bfloat16", "kind": "mla", "sizes": {
         "layers": raw.shape[0], "num_blocks": raw.shape[1], "block_size": 32,
         "content": 576}, "block_table": tables, "num_tokens": facts["num_tokens"]}
-    with open(f"{tmp}/mla.json", "w") as f:
-        json.dump(manifest, f)
-    r = kvtool("convert", "-f", f"--manifest={tmp}/mla.json", f"{folder}/raw.npy",
-               f"{tmp}/mla.h5")
-    tap.ok(r.code == 0, "dsv2_bfloat16_bs32: a snapshot", r)
-    r = kvtool("relayout", "-f", "--to=mla-cross", "-o", f"{tmp}/mla.safetensors",
-               f"{tmp}/mla.h5")
-    tap.ok(r.code == 0, "dsv2_bfloat16_bs32: block by block", r)
-    with open(f"{tmp}/mla.safetensors", "rb") as f:
-        n = struct.unpack("<Q", f.read(8))[0]
-        f.seek(8 + n)
-        back = np.frombuffer(f.read(), "<u2")
+    write_json(f"{tmp}/mla.json", manifest)
+    runs("dsv2_bfloat16_bs32: a snapshot", "convert", "-f", f"--manifest={tmp}/mla.json",
+         f"{folder}/raw.npy", f"{tmp}/mla.h5")
+    runs("dsv2_bfloat16_bs32: block by block", "relayout", "-f", "--to=mla-cross", "-o",
+         f"{tmp}/mla.safetensors", f"{tmp}/mla.h5")
+    _, back = oracle.safetensors_parts(f"{tmp}/mla.safetensors")
     bits = np.ascontiguousarray(raw).view("<u2").reshape(raw.shape[:2] + (32, -1))
-    tap.ok(back.tobytes() == np.ascontiguousarray(bits.swapaxes(0, 1)).tobytes(),
+    tap.ok(back == np.ascontiguousarray(bits.swapaxes(0, 1)).tobytes(),
            "dsv2_bfloat16_bs32: every latent in its place")
 
 
@@ -179,8 +150,8 @@ def check_tables(tmp):
     """Tables of the scheduler are right, and those of the worker are found out."""
     folder = f"{VLLM}/gemma3_window"
     sched, changed = f"{folder}/sched", f"{folder}/sched_null_block_changed"
-    r = kvtool("diff", f"{sched}.safetensors", f"{changed}.safetensors")
-    tap.ok(r.code == 0, "gemma3_window: the null block counts for nothing", r)
+    runs("gemma3_window: the null block counts for nothing", "diff",
+         f"{sched}.safetensors", f"{changed}.safetensors")
     digests = [kvtool("digest", "--scope=tokens", f"{p}.safetensors").out.split()[0]
                for p in (sched, changed)]
     tap.equal(digests[0], digests[1], "gemma3_window: nor in the digest")
@@ -190,27 +161,24 @@ def check_tables(tmp):
                f"gemma3_window: fsck of the {name}'s tables", r)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        for name, want, how in SAMPLES:
-            if os.path.exists(f"{VLLM}/{name}"):
-                check_sample(name, want, how, tmp)
-        if os.path.exists(f"{VLLM}/proto_gemma3"):
-            check_hybrid(tmp)
-        if os.path.exists(f"{VLLM}/gemma3_window"):
-            check_tables(tmp)
-        preempted = f"{VLLM}/preempted_contrib.safetensors"
-        if os.path.exists(preempted):
-            r = kvtool("fsck", preempted)
-            tap.ok(r.code == 1 and "table.shared" in r.out, "a preempted request", r)
-        r = kvtool("fsck", f"{VLLM}/proto_gemma3/conn.rank0.safetensors")
-        tap.ok(r.code == 0 and "clean" in r.out, "proto_gemma3: fsck finds nothing", r)
-        if os.path.exists(f"{VLLM}/tp2_vec_bs32"):
-            check_tp2(tmp)
-        if os.path.exists(f"{VLLM}/dsv2_bfloat16_bs32"):
-            check_latents(tmp)
-    sys.exit(tap.done())
+def main(tmp):
+    for name, want, how in SAMPLES:
+        if os.path.exists(f"{VLLM}/{name}"):
+            check_sample(name, want, how, tmp)
+    if os.path.exists(f"{VLLM}/proto_gemma3"):
+        check_hybrid(tmp)
+    if os.path.exists(f"{VLLM}/gemma3_window"):
+        check_tables(tmp)
+    preempted = f"{VLLM}/preempted_contrib.safetensors"
+    if os.path.exists(preempted):
+        r = kvtool("fsck", preempted)
+        tap.ok(r.code == 1 and "table.shared" in r.out, "a preempted request", r)
+    runs("proto_gemma3: fsck finds nothing", "fsck",
+         f"{VLLM}/proto_gemma3/conn.rank0.safetensors", says="clean")
+    if os.path.exists(f"{VLLM}/tp2_vec_bs32"):
+        check_tp2(tmp)
+    if os.path.exists(f"{VLLM}/dsv2_bfloat16_bs32"):
+        check_latents(tmp)
 
 
-main()
+oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_watch.py - kvtool view on a terminal: what is on the screen, and how it is given back
@@ -15,16 +15,12 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import termios
 import time
 
-sys.dont_write_bytecode = True
+from oracle import DATA, KVTOOL, run, tap
 
-from oracle import DATA, KVTOOL, Tap
-
-tap = Tap()
 DUMP = os.path.join(DATA, "s260k/paged_bs16/packed_nhd.bf16")
 SIZES = (24, 80), (50, 200)
 ESCAPE = re.compile(rb"\x1b\[(\??)([0-9;]*)([A-Za-z])")
@@ -379,7 +375,7 @@ def maps():
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:       # its name is short
         for size in SIZES:
             looks_right(size, folder)
         for test in (changes, grows, resized, ended, stopped, twice_a_second, refused,
@@ -387,8 +383,6 @@ def main():
             test(folder)
     halves()
     maps()
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

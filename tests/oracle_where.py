@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_where.py - elements to bytes and back, against sidecars, the shapes of
@@ -7,18 +7,14 @@ connector files, pages laid out here, and h5py
 Coordinates are random but the same in every run.  Thirty-two of them go into
 one call, so that the whole takes seconds.
 """
-import json
 import os
 import random
 import struct
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import DATA, Tap, kvtool
+from oracle import DATA, kvtool, read_json, runs, tap, values, write_json
 
 # before h5py is there: it looks only once
 os.environ["HDF5_PLUGIN_PATH"] = os.path.abspath(
@@ -28,7 +24,6 @@ try:
 except ImportError:
     h5py = None
 
-tap = Tap()
 rng = random.Random(3)
 BATCH = 32
 
@@ -36,7 +31,7 @@ BATCH = 32
 def where(path, *args):
     """(result, places); no places unless the command succeeded."""
     r = kvtool("where", "--json", *args, path)
-    return r, json.loads(r.out)["matches"] if r.code == 0 else []
+    return r, r.json["matches"] if r.code == 0 else []
 
 
 def data_begin(path):
@@ -235,8 +230,7 @@ def check_padding(source, side, tmp):
     np.save(path, np.pad(pages, [(0, 0)] * 4 + [(0, more)]))
     side = dict(side, page_bytes=used + more, file="padded.npy",
                 file_shape=side["file_shape"][:4] + [used + more])
-    with open(f"{tmp}/padded.json", "w") as f:
-        json.dump(side, f)
+    write_json(f"{tmp}/padded.json", side)
     check_pages(path, side, "padded pages")
     base, blocks = data_begin(path), side["sizes"]["num_blocks"]
     options, want = [], []
@@ -326,18 +320,11 @@ AXIS = {"layer": "L", "block": "B", "state": "S", "head": "H", "kv": "K",
         "dim": "D", "content": "D"}
 
 
-def number(bits, dtype):
-    """What an element is, as HDF5 reads it."""
-    if dtype == "bfloat16":
-        return float((np.uint32(bits) << np.uint32(16)).view(np.float32))
-    return float(bits.view(np.float16 if dtype == "float16" else np.float32))
-
-
 def check_tiles(dump, tmp):
     """The bytes that a tile has there are the element's."""
     path, name = f"{tmp}/tiles.h5", f"{dump.name} .h5"
-    r = kvtool("convert", "-q", dump.path, path)
-    if not tap.ok(r.code == 0, f"{name}: written", r):
+    r = runs(f"{name}: written", "convert", "-q", dump.path, path)
+    if r.code:
         return
     chosen = list(choose(dump))
     options = [at_text({
@@ -365,7 +352,7 @@ def check_tiles(dump, tmp):
             tile[tuple(slice(0, n) for n in box.shape)] = box
             at, rest = divmod(g["tile"]["byte"], dump.itemsize)
             bits = dump.cells[tuple(c[a] for a in "KLBSHD")]
-            value = number(bits, dump.dtype)
+            value = float(values(bits.reshape(1), dump.dtype)[0])
             good = (float(tile.ravel()[at]) == value and not rest and
                     tile.size * dump.itemsize == g["tile"]["bytes"] and
                     not any(b % n for b, n in zip(begin, data.chunks)))
@@ -378,16 +365,14 @@ def check_tiles(dump, tmp):
 
 # ---- all of it --------------------------------------------------------------
 
-def main():
-    oracle.need_program_and_data()
+def main(tmp):
     dumps = oracle.attention_dumps()
     for dump in dumps:
         check_dump(dump)
         check_edges(dump)
     pages = list(oracle.sidecars("mamba2g4"))
     for sidecar in pages:
-        with open(sidecar) as f:
-            side = json.load(f)
+        side = read_json(sidecar)
         check_pages(os.path.join(os.path.dirname(sidecar), side["file"]), side,
                     os.path.relpath(sidecar, DATA)[:-5])
     for shape in ("shared_storage_2025", "example_2026_05", "example_2026_07"):
@@ -395,21 +380,17 @@ def main():
     check_folder(f"{DATA}/gqa64/connector/example_2026_07", "example_2026_07",
                  2, 64, False)
     check_folder(f"{DATA}/mla144/connector", "mla", 1, 144, True)
-    with oracle.workdir() as tmp:
-        sidecar = next(s for s in pages if "tp2_SD" in s)
-        with open(sidecar) as f:
-            side = json.load(f)
-        check_padding(os.path.join(os.path.dirname(sidecar), side["file"]),
-                      side, tmp)
-        for dump in dumps:
-            if not h5py or dump.layout not in ("nhd", "hnd", "mla"):
-                continue
-            check_tiles(dump, tmp)
-            os.unlink(f"{tmp}/tiles.h5")
-        if not h5py:
-            tap.ok(True, "tiles # SKIP this needs the package python3-h5py")
-    return tap.done()
+    sidecar = next(s for s in pages if "tp2_SD" in s)
+    side = read_json(sidecar)
+    check_padding(os.path.join(os.path.dirname(sidecar), side["file"]),
+                  side, tmp)
+    for dump in dumps:
+        if not h5py or dump.layout not in ("nhd", "hnd", "mla"):
+            continue
+        check_tiles(dump, tmp)
+        os.unlink(f"{tmp}/tiles.h5")
+    if not h5py:
+        tap.ok(True, "tiles # SKIP this needs the package python3-h5py")
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

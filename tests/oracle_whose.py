@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_whose.py - who wrote an offload tree: trees of known TP and pages, and breaks
@@ -14,19 +14,15 @@ import hashlib
 import json
 import os
 import shutil
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
 import store_trees as st
-from oracle import Tap, kvtool
+from oracle import kvtool, refused, runs, tap
 
-tap = Tap()
 RNG = np.random.default_rng(20261127)
-ENGINES = os.environ.get("KVT_ENGINES", os.path.join(oracle.DATA, "../engines/vllm"))
+ENGINES = os.environ.get("KVT_ENGINES", f"{oracle.ENGINES}/vllm")
 SLOTS, DIM, VOCABULARY = 16, 8, 60
 #: Zipf's law
 OFTEN = 1 / np.arange(1, VOCABULARY + 1)
@@ -119,7 +115,7 @@ def fsck(args):
     run = kvtool("fsck", "--json", *args)
     found = {}
     try:
-        report = json.loads(run.out)["files"][0]
+        report = run.json["files"][0]
     except (ValueError, KeyError, IndexError):
         return run, {"no JSON": [run.err]}, ""
     for f in report["findings"]:
@@ -320,10 +316,9 @@ def asked():
     with oracle.workdir() as work:
         tree = Tree(work + "/t", Model(4, 8), 1, 20)
         tree.write("LBHSKD", 4)
-        run = kvtool("describe", *tree.said("LBHSKD"))
-        tap.ok(run.code == 3 and "give --set tp-size=N" in run.err and
-               "its bytes fit TP 4, HND: likely" in run.err,
-               "who does not say TP is told what the bytes fit", run)
+        refused("who does not say TP is told what the bytes fit", 3,
+                ("give --set tp-size=N", "its bytes fit TP 4, HND: likely"), "describe",
+                *tree.said("LBHSKD"))
         run = kvtool("describe", *tree.said("LBHSKD", 4))
         tap.ok("TP 4, HND: likely" in run.out, "describe says it", run)
         run = kvtool("describe", "--json", *tree.said("LBHSKD", 4))
@@ -343,9 +338,8 @@ def sampled():
     with oracle.workdir() as work:
         tree = Tree(work + "/t", Model(3, 4), 1, 60)
         tree.write("LBSHKD", 2)
-        run = kvtool("fsck", "--sample=20", *tree.said("LBSHKD", 2))
-        tap.ok(run.code == 0 and "saw 60 files, looked at 21 files" in run.out and
-               "TP 2" in run.out, "a sample of a sound tree", run)
+        runs("a sample of a sound tree", "fsck", "--sample=20", *tree.said("LBSHKD", 2),
+             says=("saw 60 files, looked at 21 files", "TP 2"))
         # of any sample all names and lengths are seen
         for i in range(3, 23):
             os.truncate(tree.path(i), 100 if i % 2 else 4096)
@@ -353,7 +347,7 @@ def sampled():
         os.rename(tree.path(0), tree.path(0) + "_12.tmp")
         for n in (5, 59, 60, 1000):
             run = kvtool("fsck", "--json", f"--sample={n}", *tree.said("LBSHKD", 2))
-            report = json.loads(run.out)["files"][0]
+            report = run.json["files"][0]
             tap.ok(run.code == 1 and report["counts"] == {
                 "row.length": 20, "file.foreign": 1, "file.leftover": 1} and
                 report["looked_at"]["files_of"] == 59, f"counts, of a sample of {n}", run)
@@ -371,8 +365,6 @@ def main():
     real()
     asked()
     sampled()
-    return tap.done()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+oracle.run(main)

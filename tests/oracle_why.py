@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_why.py - kvtool why: each thing that it names, planted; and nothing where all is sound
@@ -11,15 +11,11 @@ KVT_SEED=N draws others, KVT_CASES=N more of each.
 import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import prefix_model as names
 import why_model as model
-from oracle import Tap, kvtool, workdir
+from oracle import kvtool, tap, workdir, write_bytes
 
-tap = Tap()
 SEED = int(os.environ.get("KVT_SEED", "1"))
 CASES = int(os.environ.get("KVT_CASES", "4"))
 folder = workdir()
@@ -31,8 +27,7 @@ def put(data, ending):
     global count
     count += 1
     path = os.path.join(folder.name, f"{count}.{ending}")
-    with open(path, "wb") as f:
-        f.write(data)
+    write_bytes(path, data)
     return path
 
 
@@ -274,8 +269,7 @@ def tree_of(hashes):
     root = count_before[:-2]
     for h in hashes:
         os.makedirs(f"{root}/m_0/{h[:3]}/{h[3:5]}_g0", exist_ok=True)
-        with open(f"{root}/m_0/{h[:3]}/{h[3:5]}_g0/{h}.bin", "wb") as f:
-            f.write(b"x")
+        write_bytes(f"{root}/m_0/{h[:3]}/{h[3:5]}_g0/{h}.bin", b"x")
     return root
 
 

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_windows.py - what a request no longer needs counts for nothing
@@ -9,17 +9,13 @@ block, is overwritten: no digest, no diff, no verdict of fsck may change.  What 
 live is changed, and all of them must.  Then groups that lie in one pool.
 """
 import json
-import sys
-
-sys.dont_write_bytecode = True
 
 import numpy as np
 
 import oracle
-from oracle import Tap, kvtool
+from oracle import kvtool, refused, runs, tap, write_json, write_text
 from kvd1 import KEY, VALUE, cell_hashes, fold, hash_rows, weight
 
-tap = Tap()
 L, B, S, H, D = 2, 12, 4, 2, 3
 
 
@@ -52,8 +48,7 @@ def write(path, cells, said):
     with open(f"{path}.bin", "wb") as f:
         for array in arrays:
             f.write(array.tobytes())
-    with open(f"{path}.json", "w") as f:
-        json.dump({"file": path.rsplit("/", 1)[1] + ".bin", **said}, f)
+    write_json(f"{path}.json", {"file": path.rsplit("/", 1)[1] + ".bin", **said})
     return f"{path}.bin"
 
 
@@ -77,7 +72,7 @@ def expected_digest(version, cells, table, positions):
 
 def findings(path, *options):
     r = kvtool("fsck", "--json", *options, path)
-    found = [f for report in json.loads(r.out)["files"] for f in report["findings"]]
+    found = [f for report in r.json["files"] for f in report["findings"]]
     return r, [f["name"] for f in found]
 
 
@@ -137,8 +132,7 @@ def check_case(tmp, kind, window, n, table, more):
         other[:, table[t // S], t % S] = cells[:, table[t // S], t % S]
     changed = write(f"{tmp}/b", other, said)
     tap.equal(digest(changed), digest(path), f"{name}: what is dead counts for nothing")
-    r = kvtool("diff", path, changed)
-    tap.ok(r.code == 0 and f"{len(live)} token" in r.out, f"{name}: nor in diff", r)
+    runs(f"{name}: nor in diff", "diff", path, changed, says=f"{len(live)} token")
     r, found = findings(changed)
     tap.ok(r.code == 0 and set(found) <= {"stale.slots", "null.nonzero", "table.spare"},
            f"{name}: nor in fsck", f"{found} {r}")
@@ -198,8 +192,7 @@ def check_live(tmp, name, path, said, cells, live):
 
 
 def check_digest(tmp, value, path):
-    with open(f"{tmp}/contract", "w") as f:
-        f.write(f"kvtool-contract 1\ndigest.tokens = {value}\n")
+    write_text(f"{tmp}/contract", f"kvtool-contract 1\ndigest.tokens = {value}\n")
     return kvtool("expect", "check", f"{tmp}/contract", path)
 
 
@@ -239,8 +232,8 @@ def check_end_of_table(tmp):
     tap.equal(digest(path), expected_digest(2, cells, [None, None, 3, 4, 5], live),
               "the end of a table: tokens keep their positions")
     whole, _ = said_of(SLIDING, 6, n, [0, 0, 3, 4, 5], {})
-    r = kvtool("diff", path, write(f"{tmp}/b", cells, whole))
-    tap.ok(r.code == 0, "the end of a table is equal to all of it", r)
+    runs("the end of a table is equal to all of it", "diff", path,
+         write(f"{tmp}/b", cells, whole))
 
 
 def check_full(tmp):
@@ -298,7 +291,7 @@ def check_pool(tmp):
 def check_pool_kept(tmp, path):
     for end in ("h5", "safetensors"):
         kvtool("convert", "-f", path, f"{tmp}/c.{end}")
-        said = json.loads(kvtool("describe", "--json", f"{tmp}/c.{end}").out)
+        said = kvtool("describe", "--json", f"{tmp}/c.{end}").json
         tap.equal([(g["pool"], g["null_block"]) for g in said["groups"]],
                   [("p", 0)] * 3, f"pool and null block in {end}")
         tap.equal(digest(f"{tmp}/c.{end}"), digest(path), f"its digest in {end}")
@@ -341,9 +334,9 @@ def check_used_blocks(tmp):
                   f"used blocks, the null block {what}: kept")
     bad = said(None, False)
     bad["groups"][2]["null_block"] = 0
-    r = kvtool("describe", write(f"{tmp}/b", cells, bad))
-    tap.ok(r.code == 3 and "g2: null block 0 is not in block_ids" in r.err,
-           "a group's own null block must be there", r)
+    refused("a group's own null block must be there", 3,
+            "g2: null block 0 is not in block_ids", "describe",
+            write(f"{tmp}/b", cells, bad))
 
 
 def check_stale_table(tmp):
@@ -361,16 +354,13 @@ def check_stale_table(tmp):
            "before a shared block one window may have passed", found)
 
 
-def main():
-    oracle.need_program_and_data()
-    with oracle.workdir() as tmp:
-        for case in CASES:
-            check_case(tmp, *case)
-        for check in (check_contract, check_unknown, check_end_of_table, check_full, check_pool,
-                      check_used_blocks, check_stale_table):
-            check(tmp)
-    sys.exit(tap.done())
+def main(tmp):
+    for case in CASES:
+        check_case(tmp, *case)
+    for check in (check_contract, check_unknown, check_end_of_table, check_full, check_pool,
+                  check_used_blocks, check_stale_table):
+        check(tmp)
 
 
 if __name__ == "__main__":
-    main()
+    oracle.run(main)

@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_worker_stats.py - kvtool workers: stats, events, failures, scheduler outputs
@@ -10,14 +10,10 @@ import collections
 import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import oracle
-from oracle import Tap, kvtool
+from oracle import kvtool, tap
 
-tap = Tap()
 rng = random.Random(23)
 NIXL = ["transfer_duration", "post_duration", "bytes_transferred", "num_descriptors",
         "num_failed_transfers", "num_failed_notifications", "num_failed_handshakes",
@@ -387,8 +383,4 @@ def test_random(folder):
            f"{wrong[:5]}\n" + "\n".join(f"{got[i]}\n{want[i]}" for i in wrong[:2]))
 
 
-with oracle.workdir() as work:
-    for test in (test_stats, test_events, test_failed, test_requests, test_refused,
-                 test_random):
-        test(work)
-sys.exit(tap.done())
+oracle.run(test_stats, test_events, test_failed, test_requests, test_refused, test_random)

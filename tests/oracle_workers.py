@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/python3 -B
 # SPDX-License-Identifier: Apache-2.0
 """
 oracle_workers.py - kvtool workers against a second replay of made-up logs
@@ -10,14 +10,10 @@ them; the four traces with which vLLM's own class was tried come first.
 import json
 import os
 import random
-import sys
-
-sys.dont_write_bytecode = True
 
 import oracle
-from oracle import FULL, Tap, kvtool
+from oracle import FULL, kvtool, tap, write_text
 
-tap = Tap()
 rng = random.Random(11)
 KEYS = ("finished_sending", "finished_recving")
 
@@ -103,13 +99,12 @@ def block_of(text):
 
 def compare(tmp, lines, name):
     path = f"{tmp}/log.jsonl"
-    with open(path, "w") as f:
-        f.write("".join(json.dumps(l) + "\n" for l in lines))
+    write_text(path, "".join(json.dumps(l) + "\n" for l in lines))
     r = kvtool("workers", "--json", path)
     finished, invalid, problems = replay(lines)
     if r.code != (1 if problems else 0):
         return tap.ok(False, name, f"wanted {problems}\n{r}")
-    o = json.loads(r.out)
+    o = r.json
     got = ([(f["step"], f["direction"], f["request"], f["reports"], f["since"])
             for f in o["finished"]],
            [(b["step"], b["block"]) for b in o["invalid_blocks"]],
@@ -285,25 +280,23 @@ def random_log():
     return lines
 
 
-def main():
+def main(tmp):
     if not os.access(oracle.KVTOOL, os.X_OK):
         oracle.bail(f"{oracle.KVTOOL}: no such program")
-    with oracle.workdir() as tmp:
-        traces(tmp)
-        for i in range(40 if FULL else 8):
-            lines = sound_log(rng.randrange(1, 9), 30)
-            tap.equal(replay(lines)[2], [], f"sound log {i} is sound")
-            compare(tmp, with_aggregates(lines), f"sound log {i}")
-        for fault, plant in FAULTS.items():
-            for i in range(20 if FULL else 4):
-                lines = with_aggregates(sound_log(rng.randrange(2, 9), 30))
-                if plant(lines) is False:
-                    continue
-                tap.ok(replay(lines)[2], f"{fault} {i}: is a problem")
-                compare(tmp, lines, f"{fault} {i}")
-        for i in range(300 if FULL else 40):
-            compare(tmp, random_log(), f"any log {i}")
-    return tap.done()
+    traces(tmp)
+    for i in range(40 if FULL else 8):
+        lines = sound_log(rng.randrange(1, 9), 30)
+        tap.equal(replay(lines)[2], [], f"sound log {i} is sound")
+        compare(tmp, with_aggregates(lines), f"sound log {i}")
+    for fault, plant in FAULTS.items():
+        for i in range(20 if FULL else 4):
+            lines = with_aggregates(sound_log(rng.randrange(2, 9), 30))
+            if plant(lines) is False:
+                continue
+            tap.ok(replay(lines)[2], f"{fault} {i}: is a problem")
+            compare(tmp, lines, f"{fault} {i}")
+    for i in range(300 if FULL else 40):
+        compare(tmp, random_log(), f"any log {i}")
 
 
-sys.exit(main())
+oracle.run(main)
