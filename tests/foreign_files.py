@@ -5,11 +5,12 @@ foreign_files.py - files of other programs, byte by byte
 Written from the descriptions of the formats; no library that reads or writes
 them is used, and nothing of kvtool.
 """
-import json
 import struct
 import zlib
 
 import numpy as np
+
+from plain_files import headed
 
 
 # ---- zip, npy, npz ----------------------------------------------------------
@@ -177,13 +178,6 @@ def torch_bytes(o, prefix="cache", **changed):
 
 
 # ---- safetensors ------------------------------------------------------------
-
-def headed(header, data):
-    """A safetensors file: its header, padded as safetensors' own, and the bytes."""
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + data
-
 
 def safetensors_bytes(tensors, metadata=None):
     """{name: (type, array)}, and what the header says besides"""

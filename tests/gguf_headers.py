@@ -245,6 +245,13 @@ Context = namedtuple("Context", "tokens sequences k v unified swa_full ubatch fl
                      defaults=(300, 1, "f16", "f16", False, False, 512, True))
 
 
+def options(c):
+    out = [f"--tokens={c.tokens}", f"--requests={c.sequences}", f"--cache-type-k={c.k}",
+           f"--cache-type-v={c.v}", f"--ubatch={c.ubatch}"]
+    return (out + ["--unified"] * c.unified + ["--swa-full"] * c.swa_full +
+            ["--no-flash-attn"] * (not c.flash))
+
+
 def up(n):
     return -(-n // 256) * 256
 

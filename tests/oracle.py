@@ -16,6 +16,9 @@ import tempfile
 
 import numpy as np
 
+from plain_files import (read_bytes, read_json, read_text, safetensors_parts, write_bytes,
+                         write_json, write_text)
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
 KVTOOL = os.path.abspath(os.environ.get("KVTOOL", "build/kvtool"))
@@ -386,35 +389,6 @@ def legal(name, dims, itemsize):
 
 # ---- files ------------------------------------------------------------------
 
-def read_bytes(path):
-    with open(path, "rb") as f:
-        return f.read()
-
-
-def write_bytes(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-    return path
-
-
-def read_text(path):
-    with open(path, encoding="utf-8") as f:
-        return f.read()
-
-
-def write_text(path, text):
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(text)
-
-
-def read_json(path):
-    return json.loads(read_bytes(path))
-
-
-def write_json(path, value):
-    write_text(path, json.dumps(value))
-
-
 def manifest_of(path):
     """What stands beside a dump; a test that lacks it has failed before."""
     return read_json(os.path.splitext(path)[0] + ".json")
@@ -424,13 +398,6 @@ def copy_manifest(dump, copy):
     """The manifest beside a dump, which has no checksum, for a copy of the dump."""
     write_json(os.path.splitext(copy)[0] + ".json",
                {**manifest_of(dump), "file": os.path.basename(copy)})
-
-
-def safetensors_parts(path):
-    """The header of a safetensors file, and the bytes behind it."""
-    raw = read_bytes(path)
-    n = 8 + int.from_bytes(raw[:8], "little")
-    return json.loads(raw[8:n]), raw[n:]
 
 
 def safetensors_tensors(path):

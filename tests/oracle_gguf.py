@@ -19,13 +19,6 @@ SHAPES = {"full": False, "both": False, "window": True}
 
 # ---- sizes ---------------------------------------------------------------------
 
-def options(c):
-    out = [f"--tokens={c.tokens}", f"--requests={c.sequences}", f"--cache-type-k={c.k}",
-           f"--cache-type-v={c.v}", f"--ubatch={c.ubatch}"]
-    return (out + ["--unified"] * c.unified + ["--swa-full"] * c.swa_full +
-            ["--no-flash-attn"] * (not c.flash))
-
-
 def context(model):
     heads = [model.keys.get(f"attention.{w}_length", 32) for w in ("key", "value")]
     k = rng.choice(list(G.BLOCKS))
@@ -40,7 +33,7 @@ def context(model):
 
 def check(name, model, path):
     for c in [G.Context()] + [context(model) for _ in range(5)]:
-        r = kvtool("size", "--json", *options(c), path)
+        r = kvtool("size", "--json", *G.options(c), path)
         if not tap.equal(r.code, 0, f"{name}: {c}"):
             print(f"# {r.err}")
             continue

@@ -15,8 +15,9 @@ import random
 import numpy as np
 
 import oracle
-from foreign_files import Cells, ggsn_bytes, headed, memory_bytes
+from foreign_files import Cells, ggsn_bytes, memory_bytes
 from oracle import kvtool, refused, runs, safetensors_parts, tap, write_bytes
+from plain_files import headed
 
 CASES = 120 if oracle.FULL else 12
 TYPES = {"F16": ("float16", np.uint16), "BF16": ("bfloat16", np.uint16),

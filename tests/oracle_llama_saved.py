@@ -15,6 +15,7 @@ import gguf_headers as G
 import oracle
 from foreign_files import F16, Cells, ggsq_bytes, memory_bytes
 from oracle import kvtool, read_bytes, refused, tap, write_bytes
+from plain_files import shown
 from oracle_llama_engine import ENGINES, NEW, OLD, options_of, runs, state_of
 from oracle_llama_made import MODELS, write_gguf
 
@@ -79,22 +80,6 @@ def decode(path, ids):
         elif kind == NORMAL:
             out += b"".join(bytes([byte[c]]) if c in byte else c.encode()
                             for c in token.decode())
-    return out
-
-
-def shown(raw):
-    """As a text of JSON: each byte that is no UTF-8, and a NUL, is U+FFFD."""
-    out = ""
-    while raw:
-        for n in range(1, 5):
-            try:
-                c = raw[:n].decode()
-                break
-            except UnicodeDecodeError:
-                c = ""
-        if c == "\0" or not c:
-            c, n = "\ufffd", 1
-        out, raw = out + c, raw[n:]
     return out
 
 

@@ -14,8 +14,9 @@ import shutil
 import numpy as np
 
 import oracle
-from foreign_files import headed, safetensors_bytes
+from foreign_files import safetensors_bytes
 from oracle import kvtool, read_bytes, refused, runs, tap, write_bytes
+from plain_files import headed
 
 CASES = 160
 TYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}

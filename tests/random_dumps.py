@@ -14,9 +14,9 @@ import random
 
 import numpy as np
 
-from foreign_files import headed
 from kvd1 import CONTENT, KEY, VALUE, cell_hashes, fold, hash_rows, text, weight
 from oracle import write_bytes, write_json
+from plain_files import headed
 
 # name, bytes of an element, type in safetensors
 TYPES = [("float16", 2, "F16"), ("bfloat16", 2, "BF16"), ("float32", 4, "F32"),

@@ -130,13 +130,6 @@ def by_layer(tensors):
     return out
 
 
-def options(c):
-    out = [f"--tokens={c.tokens}", f"--requests={c.sequences}", f"--cache-type-k={c.k}",
-           f"--cache-type-v={c.v}", f"--ubatch={c.ubatch}"]
-    return (out + ["--unified"] * c.unified + ["--swa-full"] * c.swa_full +
-            ["--no-flash-attn"] * (not c.flash))
-
-
 def fits(model, c):
     """llama.cpp wants heads of whole blocks, and latents of one type."""
     if "attention.key_length_mla" in model.keys and c.k != c.v:
@@ -157,7 +150,7 @@ def allocated(proof, path, c, state=""):
 
 
 def check_sizes(row, proof, name, path, c):
-    said = json.loads(proof.kvtool("size", "--json", *options(c), path).out)["llama_cpp"]
+    said = json.loads(proof.kvtool("size", "--json", *G.options(c), path).out)["llama_cpp"]
     got = by_layer(allocated(proof, path, c))
     for part, of in (("key_bytes", "k"), ("value_bytes", "v"), ("indexer_bytes",
                                                                 "indexer")):

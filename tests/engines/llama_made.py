@@ -7,7 +7,6 @@ Of every architecture of gguf_headers.py llama.cpp makes a model of the keys alo
 writes a state; kvtool reads it, and writes it again by the same GGUF.  Of models with
 weights the engine loads what kvtool wrote and goes on, with the same logits.
 """
-import json
 import os
 import random
 import sys
@@ -20,6 +19,7 @@ import llama_gguf
 from llama_engine import Engine
 from llama_models import MODELS, VOCABULARY, Shape, make
 from proof import Proof
+from plain_files import read_bytes
 
 proof = Proof("llama.cpp", f"in llama-cpp-python {llama_cpp.__version__}")
 OLD = llama_cpp.__version__ == "0.3.16"
@@ -30,8 +30,7 @@ CACHES = [("f16", "f16", True), ("f16", "f16", False), ("f32", "f32", False),
 
 
 def read(path):
-    with open(path, "rb") as f:
-        return f.read()
+    return read_bytes(path)
 
 
 def context_of(form, k, v, flash, streams=1):

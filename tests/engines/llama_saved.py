@@ -8,7 +8,6 @@ be like that takes a state back: a context that is so takes it, and one that is 
 thing does not.
 """
 import ctypes
-import json
 import os
 import random
 import sys
@@ -21,6 +20,7 @@ import llama_engine as E
 from foreign_files import F16, Cells, ggsq_bytes, memory_bytes
 from llama_models import MODELS, VOCABULARY, Shape, make
 from proof import Proof
+from plain_files import shown, write_bytes
 
 proof = Proof("llama.cpp", f"in llama-cpp-python {L.__version__}")
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
@@ -90,33 +90,20 @@ def pieces(path):
     return out
 
 
-def shown(raw):
-    out = ""
-    while raw:
-        for n in range(1, 5):
-            try:
-                c = raw[:n].decode()
-                break
-            except UnicodeDecodeError:
-                c = ""
-        c, n = (c, n) if c and c != "\0" else ("\ufffd", 1)
-        out, raw = out + c, raw[n:]
-    return out
-
-
 def check_text(row, name, path):
     made = pieces(path)
     r = random.Random(proof.seed)
     for ids in list(range(len(made))), [r.randrange(len(made)) for _ in range(2000)]:
         state = os.path.join(proof.work, "listed.ggsq")
         rows = [[bytes(8)] * len(ids)]
-        with open(state, "wb") as f:
-            f.write(ggsq_bytes(memory_bytes([Cells(
-                [(t, [0]) for t in range(len(ids))], rows, rows, (F16, F16))]), 3, ids))
+        write_bytes(state,
+                    ggsq_bytes(memory_bytes([Cells([(t, [0]) for t in range(len(ids))],
+                                                   rows, rows, (F16, F16))]),
+                               3, ids))
         got = proof.must("describe", "--json", "--token-ids", "--set=heads=1",
                          f"--model={path}", state)
-        row.ok(json.loads(got.out)["requests"][0]["text"] ==
-               shown(b"".join(made[i] for i in ids)), f"{name}: {len(ids)} tokens")
+        row.ok(got.json["requests"][0]["text"] == shown(b"".join(made[i] for i in ids)),
+               f"{name}: {len(ids)} tokens")
 
 
 def text():
@@ -175,8 +162,7 @@ def check_restore(row, name, path, said, how):
     for form in "ggsq", "ggsn":
         state = os.path.join(proof.work, f"taken.{form}")
         (e.save_sequence if form == "ggsq" else e.save)(state, [1])
-        need = json.loads(proof.must("describe", "--json", *said, state).out)["saved"][
-            "restore"]
+        need = proof.must("describe", "--json", *said, state).json["saved"]["restore"]
         what = f"{name}, {how}, {form}"
         fits = as_said(need)
         row.ok(takes(path, fits, state), f"{what}: {need} is enough")

@@ -24,6 +24,7 @@ from llama_engine import Engine, stored
 from llama_models import MODELS, VOCABULARY, Shape, make
 import page
 from proof import Proof
+from plain_files import read_bytes, safetensors_parts, write_bytes
 
 proof = Proof("llama.cpp", f"in llama-cpp-python {llama_cpp.__version__}")
 OLD = llama_cpp.__version__ == "0.3.16"
@@ -75,9 +76,7 @@ class Read:
     def __init__(self, path, options):
         out = os.path.join(proof.folder("read"), "read.safetensors")
         proof.must("relayout", "-q", "--to=kv-first-nhd", *options, "-o", out, path)
-        with open(out, "rb") as f:
-            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-            data = f.read()
+        header, data = safetensors_parts(out)
         self.side = json.loads(header.pop("__metadata__")["kvtool"])
         groups = self.side.get("groups") or [self.side]
         self.groups = {g.get("id", "g0"): {**self.side, **g} for g in groups}
@@ -143,8 +142,7 @@ class Run:
         for s in self.has:
             one = f"{folder}/one{s}"
             yield self.engine.save_sequence(one + ".ggsq", self.tokens[s], s), [s]
-            with open(one + ".seq", "wb") as f:
-                f.write(self.engine.sequence_bytes(s))
+            write_bytes(one + ".seq", self.engine.sequence_bytes(s))
             yield one + ".seq", [s]
 
     def layers(self, group):
@@ -309,8 +307,7 @@ class Blank:
     """A state file of one sequence, whose rows are found by what the engine stored."""
 
     def __init__(self, run, path):
-        with open(path, "rb") as f:
-            self.good = f.read()
+        self.good = read_bytes(path)
         self.run, self.places = run, []
         read = Read(path, options_of(run.name, path))
         request, = read.side["num_tokens"]
@@ -374,8 +371,7 @@ class Blank:
 def loaded(run, data, last, n=DECODED):
     """What a context that was given a file says next."""
     path = os.path.join(proof.work, "loaded.ggsq")
-    with open(path, "wb") as f:
-        f.write(data)
+    write_bytes(path, data)
     fresh = Engine(model(run.name), **run.how)
     if not fresh.load(path):
         raise RuntimeError("llama.cpp does not load the file")
@@ -485,8 +481,7 @@ def write_states(row, name, k, v, flash):
     dump, out = (os.path.join(proof.work, f"written.{e}") for e in ("h5", "bin"))
     for like in template(run):
         form = like[-4:]
-        with open(own + form, "rb") as f:
-            data = f.read()
+        data = read_bytes(own + form)
         if name in PERIOD:
             # cells of a window come back in other places, and sums round
             want = loaded(run, data, last, GREEDY)
@@ -495,8 +490,7 @@ def write_states(row, name, k, v, flash):
                          f"--template={like}", dump, out)
         if not row.ok(r.code == 0, f"{what}: is written as {form}", r):
             continue
-        with open(out, "rb") as f:
-            written = f.read()
+        written = read_bytes(out)
         if form == "ggsq":              # one of all has outputs of the template
             row.ok(written == data, f"{what}: as the engine writes it itself")
         got = loaded(run, written, last, GREEDY)
@@ -549,8 +543,7 @@ def write_from(row, name, dump, tokens):
                          *["--as-is"] * (name in ("mamba", "jamba")),
                          f"--template={like}", dump, out)
         if row.ok(r.code == 0, f"{name}: is written as {form}", r):
-            with open(out, "rb") as f:
-                got = loaded(run, f.read(), 5, GREEDY)
+            got = loaded(run, read_bytes(out), 5, GREEDY)
             row.equal(got[0], want[0], f"{name}: {GREEDY} tokens from a {form}")
     run.engine.close()
 

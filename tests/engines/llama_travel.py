@@ -21,6 +21,7 @@ import numpy as np
 import llama_cpp
 from llama_engine import Engine
 from proof import Proof
+from plain_files import read_json
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 proof = Proof("llama.cpp", f"in llama-cpp-python {llama_cpp.__version__}")
@@ -72,8 +73,7 @@ def in_pairs(w, heads):
 
 
 def write_gguf(folder, kind):
-    with open(f"{folder}/config.json", encoding="utf-8") as f:
-        c = json.load(f)
+    c = read_json(f"{folder}/config.json")
     heads = {"attn_q": c["num_attention_heads"], "attn_k": c["num_key_value_heads"]}
     path = f"{folder}/model.gguf"
     w = gguf.GGUFWriter(path, kind)

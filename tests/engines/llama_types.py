@@ -9,7 +9,6 @@ of rotation is the environment of a context: it is on or off, and a state of flo
 same tokens tells kvtool, which is not told, which of both it was.
 """
 import ctypes
-import json
 import os
 import random
 import subprocess
@@ -21,6 +20,7 @@ import llama_cpp
 import llama_engine as E
 from llama_models import VOCABULARY, Shape, make
 from proof import Proof
+from plain_files import read_bytes, write_bytes, write_json
 
 proof = Proof("llama.cpp", f"in llama-cpp-python {llama_cpp.__version__}")
 ROTATES = llama_cpp.__version__ != "0.3.16"
@@ -77,11 +77,10 @@ def read_by_kvtool(name, blocks):
     path = os.path.join(proof.folder("blocks"), "blocks.npy")
     cells = blocks.reshape(2, -1, 16, 1, 2, blocks.shape[-1])
     np.save(path, cells)
-    with open(path[:-4] + ".json", "w", encoding="ascii") as f:
-        json.dump({"layout": "L B S H K D", "content_type": name,
-                   "kind": "full_attention", "sizes": {
-                       "layers": 2, "num_blocks": cells.shape[1], "block_size": 16,
-                       "num_kv_heads": 1, "head_dim": blocks.shape[-1]}}, f)
+    write_json(path[:-4] + ".json",
+               {"layout": "L B S H K D", "content_type": name, "kind": "full_attention",
+                "sizes": {"layers": 2, "num_blocks": cells.shape[1], "block_size": 16,
+                          "num_kv_heads": 1, "head_dim": blocks.shape[-1]}})
     out = path[:-4] + ".numbers.npy"
     proof.must("convert", "-f", "-q", "--decode=float32", path, out)
     return np.load(out).reshape(-1, 32)
@@ -163,7 +162,7 @@ def found(plain, coded, dim):
     r = proof.kvtool("diff", "--json", "--no-diagnosis", "--tolerance=cosine=0.5",
                      f"--head-dim={dim}", plain, coded)
     halves = [None, None]
-    for g in json.loads(r.out)["groups"] if r.code in (0, 1) else []:
+    for g in r.json["groups"] if r.code in (0, 1) else []:
         for i, half in enumerate(("keys", "values")):
             if g["basis"] and g["basis"][half]:
                 b = g["basis"][half]
@@ -231,10 +230,9 @@ def latents():
         shape.latent = 96
         path = os.path.join(proof.work, "latents.gguf")
         make("mla", path, shape)
-        with open(state(shape, path, tokens, "q8_0", "q8_0", True), "rb") as f:
-            on = f.read()
-        with open(state(shape, path, tokens, "q8_0", "q8_0", False), "rb") as f:
-            row.ok(f.read() == on, "the files are the same, whatever the switch")
+        on = read_bytes(state(shape, path, tokens, "q8_0", "q8_0", True))
+        row.ok(read_bytes(state(shape, path, tokens, "q8_0", "q8_0", False)) == on,
+               "the files are the same, whatever the switch")
 
 
 # ---- what a program gets ----------------------------------------------------------
@@ -254,8 +252,7 @@ def copies():
             raw = (ctypes.c_uint8 * n)()
             n = llama_cpp.llama_state_get_data(engine.context, raw, n)
             copy = os.path.join(proof.work, f"{name}.bin")
-            with open(copy, "wb") as f:
-                f.write(bytes(raw)[:n])
+            write_bytes(copy, bytes(raw)[:n])
             own = engine.save(os.path.join(proof.work, f"{name}.ggsn"), tokens)
             engine.close()
             # that of before keeps a second copy of the latents, as values
@@ -264,8 +261,8 @@ def copies():
             r = proof.kvtool("diff", *options, copy, own)
             row.ok(r.code == 0, "all groups are equal", r)
             r = proof.kvtool("describe", "--json", *options, copy)
-            row.ok(r.code == 0 and json.loads(r.out)["source_format"] ==
-                   "llama.cpp state 0", "and it is told as what it is", r)
+            row.ok(r.code == 0 and r.json["source_format"] == "llama.cpp state 0",
+                   "and it is told as what it is", r)
 
 
 def main():

@@ -45,6 +45,7 @@ from lmcache.v1.token_database import ChunkedTokenDatabase
 import dumps
 import page
 from proof import Proof
+from plain_files import write_json, write_text
 
 NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 MODEL = "org/tiny"
@@ -452,7 +453,7 @@ def plain(proof, on, cache, kind, options):
             ["--engine=lmcache", "--without-vllm"]
         r = proof.must("prefix", "--json", f"--block-size={cache.chunk}",
                        f"--prompt={asked}", *said)
-        for p in json.loads(r.out)["prompts"]:
+        for p in r.json["prompts"]:
             want = [hash_of(store, key) for name, _, key, _ in chunks
                     if name == p["name"]]
             row.equal([b["hash"] for b in p["blocks"]][:len(want)], want,
@@ -461,8 +462,7 @@ def plain(proof, on, cache, kind, options):
 
 def prompts_file(folder, cache):
     path = folder + ".prompts.json"
-    with open(path, "w", encoding="ascii") as f:
-        json.dump({name: ids.tolist() for name, ids in cache.ids.items()}, f)
+    write_json(path, {name: ids.tolist() for name, ids in cache.ids.items()})
     return path
 
 
@@ -624,8 +624,7 @@ def configuration(proof, cache):
     folder = proof.folder("configuration")
     shown = page.block("lmcache").split("\n$ ")[0].split("\n", 1)[1]
     path = os.path.join(folder, "lmcache.yaml")
-    with open(path, "w", encoding="ascii") as f:
-        f.write(shown.replace("/var/tmp/lmcache", folder))
+    write_text(path, shown.replace("/var/tmp/lmcache", folder))
     with proof.row("the configuration of kvtool-dumps(7) is taken", "local disk") as row:
         config = LMCacheEngineConfig.from_file(path)
         config.validate()

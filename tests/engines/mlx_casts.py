@@ -6,7 +6,6 @@ bit
 All finite bfloat16, each among others of its size and among any, and as many normal ones.
 mlx's own scales of two bytes wrap below 2^-127, so less than that is left out.
 """
-import json
 import os
 import struct
 import sys
@@ -15,6 +14,7 @@ import mlx.core as mx
 import numpy as np
 
 from proof import Proof
+from plain_files import write_json
 
 WHAT = "numbers written as mlx's codes are those of mx.quantize"
 DIM = 128
@@ -41,8 +41,7 @@ def inputs(rng):
 
 def kvtool_rows(proof, folder, x, name):
     np.save(os.path.join(folder, "x.npy"), x.reshape(1, -1, 16, 2, 2, DIM))
-    with open(os.path.join(folder, "x.json"), "w", encoding="ascii") as f:
-        json.dump({"layout": "LBSHKD"}, f)
+    write_json(os.path.join(folder, "x.json"), {"layout": "LBSHKD"})
     proof.must("convert", "-f", "-q", "--cache-dtype=" + name, "x.npy", "y.safetensors",
                folder=folder)
     data = open(os.path.join(folder, "y.safetensors"), "rb").read()

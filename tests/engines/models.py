@@ -49,7 +49,7 @@ def _common(s):
                 tie_word_embeddings=False)
 
 
-def _config(s):
+def config_of(s):
     """The configuration and the class of the model."""
     import transformers as t
     base = _common(s)
@@ -98,7 +98,7 @@ def make(family, seed, dtype, folder):
     if os.path.exists(os.path.join(path, "config.json")):
         return path, shape
     torch.manual_seed(1000 + seed)
-    config, cls = _config(shape)
+    config, cls = config_of(shape)
     model = cls(config)
     with torch.no_grad():
         for parameter in model.parameters():

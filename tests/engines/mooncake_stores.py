@@ -21,7 +21,8 @@ import torch
 
 import dumps
 import page
-from proof import Proof
+from proof import Proof, free_port
+from plain_files import read_bytes, write_json, write_text
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MASTER = os.path.join(os.path.dirname(mooncake.__file__), "mooncake_master")
@@ -47,12 +48,6 @@ def bits(tensor):
 
 
 # ---- a store ------------------------------------------------------------------
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
 
 def takes(flag):
     """Whether the master of this release has a flag."""
@@ -101,8 +96,7 @@ class Client:
         if store.descriptor:
             setup |= {"enable_ssd_offload": "true", "ssd_offload_path": store.folder}
         path = store.folder + ".operations"
-        with open(path, "w", encoding="utf-8") as f:
-            json.dump(operations, f)
+        write_json(path, operations)
         with open(store.log, "ab") as err:
             # pylint: disable=consider-using-with
             self.process = subprocess.Popen(
@@ -176,8 +170,7 @@ class Store:
             for n in files:
                 names.add(n)
                 if n.endswith((".meta", ".data")):
-                    with open(os.path.join(at, n), "rb") as f:
-                        tables += f.read()
+                    tables += read_bytes(os.path.join(at, n))
         start = f"{tenant}_" if self.descriptor else ""
         return [k for k in keys if start + k.replace("/", "_") not in names and
                 f"{tenant}\0{k}".encode() not in tables]
@@ -261,8 +254,7 @@ class Cache:
         for name, keys in [(p, [f"{p}{i:04d}" for i in range(self.count)])
                            for p in ("t-", "tp-", "raw-")] + \
                 [("lm", [f"{x:x}" for x in self.ids])]:
-            with open(f"{path}.{name}", "w", encoding="ascii") as f:
-                f.write(f"all {' '.join(keys)}\n")
+            write_text(f"{path}.{name}", f"all {' '.join(keys)}\n")
         return path
 
     def facts(self):

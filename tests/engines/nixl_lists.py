@@ -22,6 +22,7 @@ os.environ.setdefault("NIXL_LOG_LEVEL", "WARN")
 import numpy as np
 
 from proof import Proof
+from plain_files import write_json, write_text
 
 GUARD = 4096            # bytes between the ranks of a process, that nothing may touch
 CASES = 12              # of each kind of TP
@@ -250,14 +251,13 @@ class Side:
         for rank, raw in enumerate(ranks):
             path = os.path.join(folder, f"{name}.{rank}.bin")
             raw.tofile(path)
-            with open(f"{path}.json", "w", encoding="ascii") as f:
-                json.dump({"layout": self.layout, "dtype": case.dtype, "sizes": sizes,
-                           "kind": "mla" if case.kind == "mla" else "full_attention",
-                           "tp_size": self.tp, "tp_rank": rank,
-                           "total_kv_heads": case.heads, "head_start": self.first[rank],
-                           "head_count": self.held,
-                           "replicas": max(self.tp // case.heads, 1),
-                           "block_table": self.tables, "num_tokens": case.tokens}, f)
+            write_json(f"{path}.json",
+                       {"layout": self.layout, "dtype": case.dtype, "sizes": sizes,
+                        "kind": "mla" if case.kind == "mla" else "full_attention",
+                        "tp_size": self.tp, "tp_rank": rank, "total_kv_heads": case.heads,
+                        "head_start": self.first[rank], "head_count": self.held,
+                        "replicas": max(self.tp // case.heads, 1),
+                        "block_table": self.tables, "num_tokens": case.tokens})
             out.append(path)
         return out
 
@@ -301,7 +301,7 @@ class Case:
 def lists_of(proof, style, *args):
     """The lists of each pair of ranks, as pairs of rows by side."""
     r = proof.must("transfer-sim", "emit", f"--format={style}", *args)
-    return json.loads(r.out)["pairs"]
+    return r.json["pairs"]
 
 
 # ---- proofs ------------------------------------------------------------------------
@@ -432,11 +432,10 @@ def calibrate(proof, row, folder, took):
     """Fits a link to what the batches took."""
     lines = [f"{n},{n * size},{us:.3f}" for (n, size), us in zip(BATCHES, took)]
     path, link = os.path.join(folder, "nixl.csv"), os.path.join(folder, "link.json")
-    with open(path, "w", encoding="ascii") as f:
-        f.write("\n".join(["n,bytes,us"] + lines) + "\n")
+    write_text(path, "\n".join(["n,bytes,us"] + lines) + "\n")
     r = proof.must("transfer-sim", "calibrate", "--json", "--tolerance=1000",
                    "-o", link, path)
-    fit = json.loads(r.out)
+    fit = r.json
     row.ok(len(fit["rows"]) == len(BATCHES), "calibrate reads all batches", r)
     a = fit["link"]
     row.figure(f"link: setup {a['setup_us']:.1f} us, {a['op_ns']:.0f} ns an operation, "
@@ -449,7 +448,7 @@ def predict(proof, link, args):
     """Microseconds of all pairs, one after the other."""
     r = proof.must("transfer-sim", "time", "--json", "--emulate=rfc", "--coalesce=nixl",
                    f"--link={link}", *args)
-    pairs = json.loads(r.out)["rank_pairs"]
+    pairs = r.json["rank_pairs"]
     return (sum(p["closed_form_ns"] for p in pairs) / 1000,
             sum(p["posted_ops"] for p in pairs))
 

@@ -14,9 +14,13 @@ import argparse
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import traceback
+
+# Where plain_files.py is, which oracles have too.
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 class Row:
@@ -131,6 +135,16 @@ class Result:
     def __str__(self):
         return (f"{' '.join(self.args)}\nexit {self.code}\n"
                 f"{self.out[-1500:]}{self.err[-1500:]}")
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def tokens_of(proof, dump, request, folder):

@@ -30,6 +30,7 @@ import transformers
 import notebook_page
 from notebook_page import text_of
 from proof import Proof
+from plain_files import write_text
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 VERSION = f"ipykernel {ipykernel.__version__}, matplotlib {matplotlib.__version__}"
@@ -207,8 +208,8 @@ def in_browser(proof, now):
         return
     page = notebook_page.Page(now)
     path = os.path.join(proof.folder("html"), "python.html")
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(HTMLExporter(require_js_url="", mathjax_url="").from_notebook_node(now)[0])
+    write_text(path,
+               HTMLExporter(require_js_url="", mathjax_url="").from_notebook_node(now)[0])
     with proof.row(what, on) as row:
         for dark in (False, True):
             one = browser.Browser()

@@ -22,6 +22,8 @@ import sys
 import dumps
 import page as manual
 from proof import Proof
+from plain_files import (headed, read_bytes, read_json, safetensors_parts, write_bytes,
+                         write_json)
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
                                 "contrib"))
@@ -297,8 +299,7 @@ def load(cache, layout, x, folder, page=None, keys=None, dcp=(0, 1), **ranks):
 def contents(folder):
     out = {}
     for name in os.listdir(folder):
-        with open(os.path.join(folder, name), "rb") as f:
-            out[name] = f.read()
+        out[name] = read_bytes(os.path.join(folder, name))
     return out
 
 
@@ -309,8 +310,7 @@ def read(path, options, mla):
     out = os.path.join(proof.folder("read"), "read.npy")
     to = "mla" if mla else "nhd"
     proof.must("relayout", "-q", f"--to={to}", *options, "-o", out, path)
-    with open(out[:-4] + ".json", encoding="ascii") as f:
-        side = json.load(f)
+    side = read_json(out[:-4] + ".json")
     n = side["sizes"]
     raw = np.load(out)
     raw = raw.view(np.uint8).reshape(n["layers"], n["num_blocks"], n["block_size"],
@@ -341,11 +341,10 @@ def check_read(row, what, path, options, cache, x, page=None, keys=None):
 def check_prompts(row, what, path, options, cache, keys, *said):
     """The same pages by the token ids of their prompts; keys: of each request."""
     asked = os.path.join(proof.folder("prompts"), "prompts.json")
-    with open(asked, "w", encoding="ascii") as f:
-        json.dump(cache.tokens, f)
+    write_json(asked, cache.tokens)
     r = proof.must("describe", "--json", "--block-tables", f"--prompt={asked}", *said,
                    *options, path)
-    got = json.loads(r.out)
+    got = r.json
     names = got["groups"][0]["block_names"]
     tables = [[names[b] for b in q["block_tables"][0]] for q in got["requests"]]
     row.equal(tables, keys, f"{what}: the pages of each prompt, in order")
@@ -385,8 +384,7 @@ def names_of_namespaces():
                    "salts, extra keys, pages of several sizes") as row:
         cache = Cache(proof.seed)
         asked = os.path.join(proof.folder("prompts"), "prompts.json")
-        with open(asked, "w", encoding="ascii") as f:
-            json.dump(cache.tokens, f)
+        write_json(asked, cache.tokens)
         spaces = [(None, None)]
         if namespace_seed:
             spaces += [(None, "tenant-1"), ("lora-7", None), ("lora-7", "s"), ("", "")]
@@ -397,8 +395,7 @@ def names_of_namespaces():
             for page in 1, 3, cache.page, 16:
                 r = proof.must("prefix", "--json", "--engine=sglang", f"--prompt={asked}",
                                f"--block-size={page}", *said)
-                got = [[b["hash"] for b in p["blocks"]]
-                       for p in json.loads(r.out)["prompts"]]
+                got = [[b["hash"] for b in p["blocks"]] for p in r.json["prompts"]]
                 want = [get_hash_str(t[:len(t) // page * page], seed, page_size=page)
                         for t in cache.tokens]
                 row.equal(got, want, f"extra key {extra}, salt {salt}, pages of {page}")
@@ -615,9 +612,7 @@ def with_tables(cache, layout, folder):
     """A dump of a folder whose pages are in tables: what the engine's tree knows."""
     plain = f"{proof.work}/tables.safetensors"
     proof.must("convert", "-q", "-f", *cache.options(layout), folder, plain)
-    with open(plain, "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-        data = f.read()
+    header, data = safetensors_parts(plain)
     side = json.loads(header["__metadata__"]["kvtool"])
     at = {name: b for b, name in enumerate(side["block_names"])}
     side["block_table"], side["num_tokens"] = {}, {}
@@ -631,17 +626,12 @@ def with_tables(cache, layout, folder):
 
 def write_safetensors(path, header, side, data):
     header["__metadata__"]["kvtool"] = json.dumps(side)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(len(text).to_bytes(8, "little") + text + data)
+    write_bytes(path, headed(header, data))
 
 
 def named(cache, path, page):
     """Blocks get the hashes of their tokens; tables have done their work."""
-    with open(path, "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-        data = f.read()
+    header, data = safetensors_parts(path)
     side = json.loads(header["__metadata__"]["kvtool"])
     names = [None] * side["sizes"]["num_blocks"]
     ids = side.get("block_ids") or list(range(len(names)))

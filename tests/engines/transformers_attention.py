@@ -9,7 +9,6 @@ attention: of each layer by itself with the other cache, and of the model that r
 it from the first layer on, where layers pass on what they got wrong.
 """
 import contextlib
-import json
 import os
 import random
 import sys
@@ -38,7 +37,7 @@ def attention(proof, *args):
     r = proof.kvtool("diff", "--no-diagnosis", "--top=0", "--json", *args)
     if r.code not in (0, 1):
         raise RuntimeError(f"kvtool failed\n{r}")
-    return json.loads(r.out)["attention"]
+    return r.json["attention"]
 
 
 # ---- torch's own attention --------------------------------------------------------

@@ -6,7 +6,6 @@ model handed over, and what kvtool writes a model goes on with
 Models have random weights.  The oracle of every element is the argument of the
 cache's own update(); that of a round trip are the model's logits and its next tokens.
 """
-import json
 import os
 import random
 import sys
@@ -23,6 +22,7 @@ from transformers import cache_utils
 import dumps
 import page
 from proof import Proof
+from plain_files import read_json
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..",
                                 "contrib"))
@@ -381,8 +381,7 @@ def halves(cells):
 def sidecar(path):
     """Shape and type of what lies in a file without a header."""
     name = path[:-4] + ".json" if path.endswith(".npy") else path + ".json"
-    with open(name, encoding="ascii") as f:
-        side = json.load(f)
+    side = read_json(name)
     n = side["sizes"]
     assert side["layout"] == "LKBHSD", side["layout"]
     return (n["layers"], 2, n["num_blocks"], n["num_kv_heads"], n["block_size"],
@@ -568,7 +567,7 @@ def broken(proof, on, case):
             proof.must("mutate", "-f", "-q", f"--fault={name}{MORE.get(name, '')}",
                        f"--seed={proof.seed}", "-o", bad, good)
             r = proof.kvtool("diff", "--json", good, bad)
-            said_ = json.loads(r.out)["groups"][0]["diagnosis"] or {}
+            said_ = r.json["groups"][0]["diagnosis"] or {}
             named = [f["fault"] for f in said_.get("faults", [])]
             row.ok(r.code == 1 and name in named, f"{name} is named", r)
             row.ok(said_.get("decided") in (None, name), f"{name}: no other name", r)

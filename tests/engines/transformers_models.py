@@ -25,6 +25,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.models.auto import modeling_auto
 
 from proof import Proof
+from plain_files import write_json
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from held_caches import TOKENS, first_difference
@@ -122,15 +123,14 @@ def write(path):
 def check(proof, row, case):
     """One type: 'same', 'refused' or 'differs'."""
     path = os.path.join(proof.work, f"{case['model_type']}.json")
-    with open(path, "w") as f:
-        json.dump(case["config"], f)
+    write_json(path, case["config"])
     p = proof.kvtool("size", "--engine=transformers", f"--tokens={TOKENS}", "--json",
                      path)
     if p.code:
         print(f"# {case['model_type']}: refused: {p.err.strip()}")
         row.ok(p.code in (3, 4), f"{case['model_type']}: refused with a sentence", p)
         return "refused"
-    why = first_difference(json.loads(p.out), case["cache"], case["layers"])
+    why = first_difference(p.json, case["cache"], case["layers"])
     row.ok(not why, f"{case['model_type']}: layers, shapes and types", why)
     return "differs" if why else "same"
 

@@ -8,12 +8,12 @@ Whether a state is kept at the end of each chunk is asked of the release, too: i
 from prefix caching, which some releases switch on for hybrids.
 """
 import contextlib
-import json
 import os
 import random
 
 import vllm_types
 from proof import Proof
+from plain_files import write_json
 from vllm_layouts import Dtype, World, release_of
 from vllm_types import NS
 
@@ -111,13 +111,12 @@ def blocks(proof, release, rng):
             states = vllm_types.engine_states(family, config, tp, "auto")
             if states is None:
                 continue
-            with open(path, "w", encoding="ascii") as f:
-                json.dump(config, f)
+            write_json(path, config)
             words = [f"--block-size={block}"] if block else []
             r = proof.kvtool("size", "--json", f"--tp={tp}", f"--release={release}", *words,
                              f"--cache-dtype={cache}", path)
             want = engine_block(w, family, config, tp, cache, block, states)
-            got = r.code or json.loads(r.out)["sizes"][0]["block_size"]
+            got = r.code or r.json["sizes"][0]["block_size"]
             row.ok(got == want, f"config {row.points}: {config}, tp {tp}, {words}, {cache}",
                    f"got {got}\nwant {want}\n{r.err}")
             seen[family[0]] = seen.get(family[0], 0) + 1

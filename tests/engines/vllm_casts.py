@@ -9,7 +9,6 @@ convert to fp8 as GPUs do: between two it takes the one farther from 0, it loses
 carried into an exponent, and of what is below the normal numbers it takes any.  Where kvtool
 has another number it must be nearer, or as near and even.
 """
-import json
 import os
 import sys
 from importlib import import_module
@@ -21,6 +20,7 @@ import numpy as np
 import torch
 
 from proof import Proof
+from plain_files import write_json
 from vllm_contents import interpreted
 
 WHAT = "numbers written as a content of vLLM are those of its own functions"
@@ -46,8 +46,8 @@ def kvtool_bytes(proof, name, x, heads):
     n, dim = x.shape
     pair = 2 if heads else 1
     np.save(os.path.join(folder, "x.npy"), x.reshape(1, -1, BLOCK, 1, pair, dim))
-    with open(os.path.join(folder, "x.json"), "w", encoding="ascii") as f:
-        json.dump({"layout": "LBSHKD", **({} if heads else {"kind": "mla"})}, f)
+    write_json(os.path.join(folder, "x.json"),
+               {"layout": "LBSHKD", **({} if heads else {"kind": "mla"})})
     proof.must("convert", "-f", "-q", "--cache-dtype=" + name, "x.npy", "y.safetensors",
                folder=folder)
     data = open(os.path.join(folder, "y.safetensors"), "rb").read()

@@ -5,7 +5,6 @@ vllm_contents.py - quantised contents: what vLLM's own functions write and read
 Random bytes, and pages that vLLM's writers filled, become dumps; kvtool convert --decode
 must give what vLLM's readers give.  Triton kernels run in its interpreter.
 """
-import json
 import os
 import sys
 from importlib import import_module
@@ -17,6 +16,7 @@ import numpy as np
 import torch
 
 from proof import Proof
+from plain_files import write_json
 
 WHAT = "decoded numbers are those of vLLM's own functions"
 LAYERS, BLOCKS, SLOTS, HEADS = 2, 16, 16, 4
@@ -40,10 +40,11 @@ def decoded(proof, folder, cells, content, layout, **said):
     L, B, S, H, K, D = cells.shape
     path = os.path.join(folder, "cells.npy")
     np.save(path, cells)
-    with open(path[:-4] + ".json", "w", encoding="ascii") as f:
-        json.dump({"layout": layout, "content_type": content, "sizes": {
-            "layers": L, "num_blocks": B, "block_size": S, "num_kv_heads": H,
-            "head_dim" if K == 2 else "content": D}, **said}, f)
+    write_json(path[:-4] + ".json",
+               {"layout": layout, "content_type": content,
+                "sizes": {"layers": L, "num_blocks": B, "block_size": S,
+                          "num_kv_heads": H, "head_dim" if K == 2 else "content": D},
+                **said})
     out = os.path.join(folder, "numbers.npy")
     proof.must("convert", "-f", "-q", "--decode=float64", path, out)
     return torch.from_numpy(np.load(out))

@@ -6,7 +6,10 @@ One engine a process.  What the engine hands to the operation that writes its ca
 recorded, and is the oracle of what the cache holds.
 """
 import os
+import subprocess
 import sys
+
+from proof import Proof
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CONTRIB = os.path.join(HERE, "..", "..", "contrib")
@@ -22,6 +25,30 @@ SETTINGS = {
 for key, value in SETTINGS.items():
     os.environ.setdefault(key, value)
 sys.path[:0] = [HERE, CONTRIB]
+
+
+def each_case(cases, prove):
+    """
+    main() of a script: each case in a process of its own, which has it in KVT_CASE and
+    does prove(proof, case).  That returns True where a case proves nothing by itself.
+    """
+    case = os.environ.get("KVT_CASE")
+    if case is None:
+        failed = 0
+        for case in cases:
+            p = subprocess.run([sys.executable, *sys.argv], check=False,
+                               env={**os.environ, "KVT_CASE": case})
+            if p.returncode:
+                print(f"not ok - {case} ended with {p.returncode}", flush=True)
+                failed = 1
+        return failed
+    import vllm
+    proof = Proof("vLLM", vllm.__version__)
+    nothing = prove(proof, case)
+    code = proof.done()
+    sys.stdout.flush()
+    # the engine's threads need not be waited for
+    os._exit(0 if nothing else code)
 
 
 def make(model, dtype, block_size=None, blocks=24, **more):

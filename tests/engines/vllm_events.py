@@ -6,25 +6,18 @@ An engine publishes, the recorder that users get subscribes.  A sound run has no
 each hash follows from its tokens by kvtool's rule; what kvtool says of a prompt is what
 the engine's own block pool says of its hashes.
 """
-import json
 import os
-import socket
 import subprocess
 import sys
 import time
 
 import vllm_engine as engine
 import models
-from proof import Proof
+from proof import free_port
+from plain_files import write_json
 
 RECORDER = os.path.join(engine.CONTRIB, "kvtool_events.py")
 BLOCK = 32
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Recorded:
@@ -93,11 +86,10 @@ def ask(proof, path, prompts, folder, *more):
     options = []
     for name, ids in prompts.items():
         file = os.path.join(folder, f"{name}.json")
-        with open(file, "w", encoding="ascii") as f:
-            json.dump(ids, f)
+        write_json(file, ids)
         options.append(f"--prompt={name}={file}")
     r = proof.kvtool("why", "--json", *options, *more, path)
-    return r, json.loads(r.out) if r.out else {}
+    return r, r.json if r.out else {}
 
 
 def prove(proof, algorithm, on):
@@ -118,7 +110,7 @@ def prove(proof, algorithm, on):
         path = r.end()
         alone = proof.kvtool("why", "--json", path)
         row.ok(alone.code == 0, "events alone", alone)
-        row.ok(json.loads(alone.out)["counts"] == {}, "nothing found, no note", alone)
+        row.ok(alone.json["counts"] == {}, "nothing found, no note", alone)
         said, got = ask(proof, path, prompts, r.folder, *rule)
         row.ok(said.code in (0, 1), "with prompts", said)
         row.equal({p["prompt"]: p["reachable"] for p in got["prompts"]}, want,
@@ -158,20 +150,18 @@ def prove_offload(proof, per_file, on):
     with proof.row("files are told of as they are", on) as row:
         alone = proof.kvtool("why", "--json", path)
         row.ok(alone.code == 0, "events alone", alone)
-        places = {p["medium"]: p for p in json.loads(alone.out)["media"]}
+        places = {p["medium"]: p for p in alone.json["media"]}
         row.ok({"GPU", "CPU", "STORAGE"} <= set(places), "in three media", places)
         both = proof.kvtool("why", "--json", "--all", path, root)
-        found = json.loads(both.out)
+        found = both.json
         row.equal(set(found["counts"]) - {"copy-stays", "stored-twice"},
                   {"not-alone"} if per_file > 1 else set(), "what no file has")
         options = ["--engine=vllm", f"--prompt=b={r.folder}/b.json"]
-        with open(f"{r.folder}/b.json", "w", encoding="ascii") as f:
-            json.dump(prompts["b"], f)
+        write_json(f"{r.folder}/b.json", prompts["b"])
         tree = proof.kvtool("why", "--json", *options, root)
         row.ok(tree.code == 0, "each file of a prompt, by its config.json alone", tree)
         wrong = proof.kvtool("why", "--json", *options, "--seed=5", root)
-        row.ok(json.loads(wrong.out)["prompts"][0]["near"] == ["seed"], "another seed",
-               wrong)
+        row.ok(wrong.json["prompts"][0]["near"] == ["seed"], "another seed", wrong)
         row.figure(f"{found['events']} events, {found['counts']}")
 
 
@@ -182,7 +172,7 @@ def prove_window(proof, on):
     r.run({"a": a, "b": a[:100] + models.prompt(60, 2), "c": models.prompt(230, 3)}, 20)
     with proof.row("spans that leave out blocks are named", on) as row:
         said = proof.kvtool("why", "--json", "--all", r.end())
-        found = json.loads(said.out)["problems"]
+        found = said.json["problems"]
         kinds = {p["problem"] for p in found if not p["note"]}
         row.ok(said.code == 1 and "span" in kinds, "a span", said)
         row.ok(kinds <= {"span", "parent-group", "parent-unknown"}, "and nothing else", kinds)
@@ -191,15 +181,7 @@ def prove_window(proof, on):
         row.figure(f"{sum(p['problem'] == 'span' for p in found)} spans")
 
 
-def main():
-    case = os.environ.get("KVT_CASE")
-    if case is None:
-        cases = ["sha256", "sha256_cbor", "offload:1", "offload:2", "window"]
-        return max(subprocess.run([sys.executable, *sys.argv], check=False,
-                                  env={**os.environ, "KVT_CASE": case}).returncode
-                   for case in cases)
-    import vllm
-    proof = Proof("vLLM", vllm.__version__)
+def prove_case(proof, case):
     if case.startswith("offload"):
         n = int(case[-1])
         prove_offload(proof, n, f"offloading, {n} block{'s' if n > 1 else ''} a file")
@@ -207,10 +189,8 @@ def main():
         prove_window(proof, models.FAMILIES[case])
     else:
         prove(proof, case, f"grouped heads, {case}, 24 blocks")
-    code = proof.done()
-    sys.stdout.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    cases = ["sha256", "sha256_cbor", "offload:1", "offload:2", "window"]
+    sys.exit(engine.each_case(cases, prove_case))

@@ -23,6 +23,7 @@ import sys
 import types
 
 from proof import Proof
+from plain_files import read_text, write_json
 from vllm_source import Anything, Release
 
 NS = types.SimpleNamespace
@@ -472,8 +473,7 @@ def write_dump(path, c, layout):
     values = 6 * c.block * c.head * (1 if c.mla else 8)
     with open(path, "wb") as f:
         f.truncate(values * DTYPES[c.dtype])
-    with open(path + ".json", "w", encoding="ascii") as f:
-        json.dump({"layout": layout, "dtype": c.dtype, "sizes": sizes}, f)
+    write_json(path + ".json", {"layout": layout, "dtype": c.dtype, "sizes": sizes})
 
 
 def words_of(c, release, on, path):
@@ -542,8 +542,8 @@ CASES = 300
 
 
 def release_of(root):
-    with open(os.path.join(root, "vllm", "_version.py"), encoding="utf-8") as f:
-        return re.search(r"version = '([0-9.]+)", f.read())[1]
+    return re.search(r"version = '([0-9.]+)",
+                     read_text(os.path.join(root, "vllm", "_version.py")))[1]
 
 
 # ---- facts ------------------------------------------------------------------------------

@@ -7,12 +7,10 @@ The oracle is the engine's own output of attention: of queries and cache, both a
 were captured, numpy computes it again.  Each case is an engine in a process of its own.
 """
 import os
-import subprocess
 import sys
 
 import vllm_engine as engine
 import models
-from proof import Proof
 
 CASES = {"gqa-fp32": ("gqa", "float32", 32), "gqa-bf16": ("gqa", "bfloat16", 64),
          "mqa-fp32": ("mqa", "float32", 64), "window-fp32": ("window", "float32", 32)}
@@ -128,24 +126,5 @@ def check(row, cache, heard, group, name, outputs):
     return most
 
 
-def main():
-    case = os.environ.get("KVT_CASE")
-    if case is None:
-        failed = 0
-        for case in CASES:
-            p = subprocess.run([sys.executable, *sys.argv], check=False,
-                               env={**os.environ, "KVT_CASE": case})
-            if p.returncode:
-                print(f"not ok - {case} ended with {p.returncode}", flush=True)
-                failed = 1
-        return failed
-    import vllm
-    proof = Proof("vLLM", vllm.__version__)
-    prove(proof, case)
-    code = proof.done()
-    sys.stdout.flush()
-    os._exit(code)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(engine.each_case(CASES, prove))

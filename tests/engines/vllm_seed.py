@@ -799,7 +799,7 @@ def prove_workers(proof, row, rng):
         if r.code not in (0, 1):
             row.ok(False, "the log is read", r)
             return
-        out = json.loads(r.out)
+        out = r.json
         mine = told_by_log(out, len(results))
         for step, theirs in enumerate(results):
             if isinstance(theirs, str):
@@ -844,7 +844,7 @@ def prove_requests(proof, row, rng):
     with open(path, "w", encoding="ascii") as f:
         f.writelines(json.dumps(line) + "\n" for line in lines)
     got = [[] for _ in range(CASES)]
-    for q in json.loads(proof.must("workers", "-j", path).out)["requests"]:
+    for q in proof.must("workers", "-j", path).json["requests"]:
         got[q["step"]].append([q["request"], q["block_ids"], q["preempted"]])
     wrong = [i for i in range(CASES) if got[i] != want[i]]
     row.ok(not wrong, f"{CASES} scheduler outputs: {len(wrong)} differ",

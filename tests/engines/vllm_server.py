@@ -18,7 +18,7 @@ import vllm_engine as engine
 import kvtool_capture
 import models
 import page
-from proof import Proof
+from plain_files import read_text, write_text
 from vllm_tokens import Plain, compare_written, compare_forward, real_tables
 
 NEW = 900
@@ -62,8 +62,7 @@ class Captures:
         self.count = 0
 
     def take(self, run, what, **wanted):
-        with open(f"{self.base}.now", "w", encoding="ascii") as f:
-            f.write(json.dumps(wanted) if wanted else "")
+        write_text(f"{self.base}.now", json.dumps(wanted) if wanted else "")
         run.step()
         path = wait_for(f"{self.base}.{self.count}.rank0.safetensors")
         self.count += 1
@@ -220,8 +219,7 @@ class Server:
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                with open(f"/proc/{pid}/comm", encoding="ascii") as f:
-                    name = f.read()
+                name = read_text(f"/proc/{pid}/comm")
                 if "EngineCor" in name and os.getpgid(int(pid)) == self.process.pid:
                     found.append(int(pid))
             except OSError:
@@ -310,11 +308,11 @@ def prove_example(proof, _):
     script = os.path.join(engine.HERE, "..", "..", "examples", "vllm_migrate.sh")
     # a kvtool that swaps keys and values on the way
     wrong = os.path.join(folder, "wrong")
-    with open(wrong, "w", encoding="ascii") as f:
-        f.write(f"#!/bin/sh\nset -e\nfor last; do :; done\n"
-                f"{proof.program} mutate -q -f --fault=swap-kv -o {folder}/bad.safetensors"
-                f" \"$last\"\nset -- \"$1\" \"$2\" \"$3\" \"$4\" \"$5\" \"$6\"\n"
-                f"exec {proof.program} \"$@\" {folder}/bad.safetensors\n")
+    write_text(wrong,
+               f"#!/bin/sh\nset -e\nfor last; do :; done\n"
+               f"{proof.program} mutate -q -f --fault=swap-kv -o {folder}/bad.safetensors"
+               f" \"$last\"\nset -- \"$1\" \"$2\" \"$3\" \"$4\" \"$5\" \"$6\"\n"
+               f"exec {proof.program} \"$@\" {folder}/bad.safetensors\n")
     os.chmod(wrong, 0o755)
     with proof.row("the example runs: a request goes on in another engine",
                    "examples/vllm_migrate.sh") as row:
@@ -333,24 +331,9 @@ CASES = {"example:": prove_example, "steps:gqa": prove_steps, "steps:window": pr
          "server:1": prove_server, "server:2": prove_server}
 
 
-def main():
-    case = os.environ.get("KVT_CASE")
-    if case is None:
-        failed = 0
-        for case in CASES:
-            p = subprocess.run([sys.executable, *sys.argv], check=False,
-                               env={**os.environ, "KVT_CASE": case})
-            if p.returncode:
-                print(f"not ok - {case} ended with {p.returncode}", flush=True)
-                failed = 1
-        return failed
-    import vllm
-    proof = Proof("vLLM", vllm.__version__)
+def prove(proof, case):
     CASES[case](proof, case.split(":")[1])
-    code = proof.done()
-    sys.stdout.flush()
-    os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(engine.each_case(CASES, prove))

@@ -18,7 +18,6 @@ What vLLM 0.32 does wrong, and is counted apart:
   no pool.
 """
 import ctypes
-import json
 import logging
 import math
 import os
@@ -254,7 +253,7 @@ def check_specs(proof, rng, calls):
                        f"--in-flight={demand['in_flight']}", f"--dcp={demand['dcp']}",
                        f"--encoder-tokens={demand['encoder']}",
                        *[f"--spec={x.words}" for x in caches])
-        for row in json.loads(r.out)["sizes"]:
+        for row in r.json["sizes"]:
             for cache, g in zip(caches, row["groups"]):
                 spec = cache.make(row["tp"])
                 want = (unpadded(spec), spec.page_size_bytes, type(spec).__name__,
@@ -307,7 +306,7 @@ def check_states(proof, rng, calls):
         r = proof.must("size", "--json", "--apart", "--cache-dtype=bfloat16",
                        "--tp=1,2,4,8,16", *[f"--spec={w},elem={e}" for w, e in
                                             zip(words, (2, 4))])
-        for row in json.loads(r.out)["sizes"]:
+        for row in r.json["sizes"]:
             spec = kv.MambaSpec(block_size=16, shapes=shapes(row["tp"]),
                                 dtypes=(BF16, F32))
             got = sum(g["page_bytes"] for g in row["groups"])
@@ -443,7 +442,7 @@ def check_pools(proof, rng, calls):
                        f"--block-size={block}", f"--layout={layout}", "--tokens=131072",
                        "--encoder-tokens=1500", *(["--apart"] if rng.random() < .5 else []),
                        *[f"--spec={w}" for w in words])
-        row = json.loads(r.out)["sizes"][0]
+        row = r.json["sizes"][0]
         specs = {}
         for i, (x, layers) in enumerate(caches):
             spec = x.make(tp)

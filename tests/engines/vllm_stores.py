@@ -8,7 +8,6 @@ the operation that writes its cache.  Then kvtool writes such folders, and a fre
 engine has to load them and go on with the tokens of one that computed all itself.
 """
 import hashlib
-import json
 import os
 import random
 import shutil
@@ -17,8 +16,10 @@ import sys
 
 import numpy as np
 
+import models
 import page
 from proof import Proof, tokens_of
+from plain_files import read_json, write_json
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LAYOUTS = {"vec": "cpu-vec", "vec16": "cpu-vec", "amx": "cpu-amx",
@@ -39,39 +40,17 @@ class Model:
         self.kv_heads = 4 if first else draw.choice([2, 4])
         self.heads = self.kv_heads * (2 if first else draw.choice([1, 2, 3]))
         self.hidden = 128 if first else draw.choice([96, 128, 192])
+        self.window = 64
         if family == "window":
             self.layers = 4
         # from here the engine finds it by this name, which is in names of trees
         self.name = f"models/{family}-{proof.seed}"
         self.save(os.path.join(proof.work, self.name))
 
-    def config(self):
-        import transformers as t
-        base = dict(vocab_size=512, hidden_size=self.hidden,
-                    intermediate_size=2 * self.hidden, num_hidden_layers=self.layers,
-                    num_attention_heads=self.heads, num_key_value_heads=self.kv_heads,
-                    max_position_embeddings=1024, bos_token_id=510, eos_token_id=511,
-                    tie_word_embeddings=False)
-        if self.family == "window":
-            return t.Gemma3TextConfig(
-                head_dim=self.head_dim, sliding_window=64, pad_token_id=509,
-                query_pre_attn_scalar=self.head_dim,
-                layer_types=["sliding_attention", "full_attention"] * 2,
-                **base), t.Gemma3ForCausalLM
-        if self.family == "mla":
-            # the kernels of the CPU engine know these sizes only
-            base.update(num_key_value_heads=self.heads)
-            return t.DeepseekV2Config(
-                moe_intermediate_size=64, kv_lora_rank=512, q_lora_rank=None,
-                qk_rope_head_dim=64, qk_nope_head_dim=64, v_head_dim=64,
-                n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1,
-                first_k_dense_replace=self.layers, **base), t.DeepseekV2ForCausalLM
-        return t.LlamaConfig(head_dim=self.head_dim, **base), t.LlamaForCausalLM
-
     def save(self, path):
         import torch
         torch.manual_seed(7000 + self.seed)
-        config, cls = self.config()
+        config, cls = models.config_of(self)
         model = cls(config)
         with torch.no_grad():
             for p in model.parameters():
@@ -102,8 +81,7 @@ class Ran:
     """What an engine did: see vllm_offload.py."""
 
     def __init__(self, result):
-        with open(result, encoding="ascii") as f:
-            self.__dict__.update(json.load(f))
+        self.__dict__.update(read_json(result))
         self.values = {}
         for key, array in np.load(result + ".npz").items():
             name, layer, first = key.split("|")
@@ -145,11 +123,11 @@ def run(proof, model, connector, root=None, dtype="float32",
     """An engine of its own process, from start to end; seed: PYTHONHASHSEED."""
     run.count = getattr(run, "count", 0) + 1
     base = os.path.join(proof.work, f"engine.{run.count}")
-    with open(base + ".job", "w", encoding="ascii") as f:
-        json.dump({"model": model.name, "dtype": dtype, "block_size": block_size,
-                   "tp": tp, "connector": connector, "root": root,
-                   "prompts": prompts(proof.seed), "max_tokens": 16, "again": again,
-                   "hash": algorithm, "salt": salt, "result": base + ".result"}, f)
+    write_json(base + ".job",
+               {"model": model.name, "dtype": dtype, "block_size": block_size, "tp": tp,
+                "connector": connector, "root": root, "prompts": prompts(proof.seed),
+                "max_tokens": 16, "again": again, "hash": algorithm, "salt": salt,
+                "result": base + ".result"})
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONHASHSEED"}
     if seed is not None:
         environment["PYTHONHASHSEED"] = seed
@@ -172,8 +150,7 @@ def read(proof, source, options, folder):
     out = os.path.join(folder, "read.npy")
     proof.must("relayout", "-f", "-q", "--no-sync", "--to=nhd", *options, "-o", out,
                source)
-    with open(out[:-4] + ".json", encoding="ascii") as f:
-        side = json.load(f)
+    side = read_json(out[:-4] + ".json")
     group = side["groups"][0] if "groups" in side else side
     n = group["sizes"]
     array = np.load(out)
@@ -194,8 +171,7 @@ def geometry(model, ran):
 def config_of(root):
     for folder, _, files in os.walk(root):
         if "config.json" in files:
-            with open(os.path.join(folder, "config.json"), encoding="ascii") as f:
-                return json.load(f)
+            return read_json(os.path.join(folder, "config.json"))
     raise RuntimeError(f"no config in {root}")
 
 
@@ -313,15 +289,14 @@ def prove_named(proof):
             ran = run(proof, model, offloading(root, per_file), root, block_size=size,
                       algorithm=algorithm, seed=seed, salt=salt)
             asked = os.path.join(proof.work, "prompts.json")
-            with open(asked, "w", encoding="ascii") as f:
-                json.dump(prompts(proof.seed), f)
+            write_json(asked, prompts(proof.seed))
             unit = config_of(root)["tokens_per_hash"]
             said = [f"--seed={seed}"] if seed is not None else []
             said += [f"--salt={salt}"] if salt else []
             r = proof.must("prefix", "--json", "--engine=vllm", f"--hash={algorithm}",
                            f"--block-size={unit}", f"--prompt={asked}", *said)
-            named = {p["name"]: [b["hash"] for b in p["blocks"]]
-                     for p in json.loads(r.out)["prompts"]}
+            named = {p["name"]: [b["hash"] for b in p["blocks"]] for p in
+                     r.json["prompts"]}
             for name, prompt in prompts(proof.seed).items():
                 # the engine goes on to name what it generates
                 row.equal(named[name], ran.hashes[name][:len(prompt) // unit],
@@ -329,7 +304,7 @@ def prove_named(proof):
             said = [f"--set={s[2:]}" for s in said] + geometry(model, ran)
             r = proof.must("describe", "--json", f"--prompt={asked}", "--set=tp-size=1",
                            *said, root)
-            for p in json.loads(r.out)["prompts"]:
+            for p in r.json["prompts"]:
                 row.ok(p["files"] and p["reached"] == p["present"] == p["files"],
                        f"all files of {p['request']}", p)
             row.figure(f"{len(files_of(root))} files")
@@ -487,13 +462,10 @@ def prove_other_blocks(proof, trees):
         # hashes are of the tokens of a block: what is new is the engine's own naming
         names = {h: own.hashes[r][2 * j:2 * j + 2] for r, hashes in wide.hashes.items()
                  for j, h in enumerate(hashes)}
-        with open(dump[:-4] + ".json", encoding="ascii") as f:
-            old = json.load(f)["block_names"]
-        with open(cut[:-4] + ".json", encoding="ascii") as f:
-            side = json.load(f)
+        old = read_json(dump[:-4] + ".json")["block_names"]
+        side = read_json(cut[:-4] + ".json")
         side["block_names"] = [n for h in old for n in names[h]]
-        with open(cut[:-4] + ".json", "w", encoding="ascii") as f:
-            json.dump(side, f)
+        write_json(cut[:-4] + ".json", side)
         out = os.path.join(proof.folder("written"), "tree")
         proof.must("convert", "-q", "--no-sync", "--verify", "--format=offload", cut, out)
         ran = run(proof, model, offloading(out), out)

@@ -6,13 +6,12 @@ goes on with the same tokens
 Each case is an engine in a process of its own: this script runs itself with --case.
 """
 import os
-import subprocess
 import sys
 
 import vllm_engine as engine
 import models
 import page
-from proof import Proof
+from plain_files import read_json, write_json
 
 # name: family, element type, type of the cache, tokens of a block (0: the engine's)
 CASES = {
@@ -324,25 +323,21 @@ def prove_faults(proof, case, llm, begun, base, reference, folder):
 
 def leave(proof, case, block, folder, name, **more):
     """A process that captures a run and goes on with it: its tokens are in a file."""
-    import json
     import kvtool_capture
     llm, _, _ = start(proof, case, block, **more)
     asked = prompts(proof.seed)
     run = engine.Run(llm, asked, NEW_TOKENS).step(STEPS)
     kvtool_capture.capture_vllm(llm, os.path.join(folder, name))
-    with open(os.path.join(folder, f"{name}.tokens"), "w", encoding="ascii") as f:
-        json.dump(run.finish(), f)
+    write_json(os.path.join(folder, f"{name}.tokens"), run.finish())
 
 
 def enter(proof, case, block, folder, came, kvtool_args, on, **more):
     """A process that goes on with what another one left."""
-    import json
     import kvtool_capture
     llm, _, _ = start(proof, case, block, **more)
     asked = prompts(proof.seed)
     ranks = more.get("tensor_parallel_size", 1)
-    with open(os.path.join(folder, f"{came}.tokens"), encoding="ascii") as f:
-        theirs = json.load(f)
+    theirs = read_json(os.path.join(folder, f"{came}.tokens"))
     with proof.row("taken over by an engine of another deployment: identical tokens",
                    on) as row:
         mine = engine.Run(llm, asked, NEW_TOKENS).finish()
@@ -459,19 +454,8 @@ OTHERS = [f"migrate:{how}:{part}" for how in ("32to64", "64to32", "tp1to2", "tp2
           for part in ("leave", "enter")] + ["cost", "page"]
 
 
-def main():
-    case = os.environ.get("KVT_CASE")
-    if case is None:
-        failed = 0
-        for case in [*CASES, *OTHERS]:
-            p = subprocess.run([sys.executable, *sys.argv], check=False,
-                               env={**os.environ, "KVT_CASE": case})
-            if p.returncode:
-                print(f"not ok - {case} ended with {p.returncode}", flush=True)
-                failed = 1
-        return failed
+def prove(proof, case):
     import vllm
-    proof = Proof("vLLM", vllm.__version__)
     why = NOT_HERE.get(".".join(vllm.__version__.split(".")[:2]), {}).get(case)
     if why:
         proof.skip("captured elements are what the engine wrote", words(case), why)
@@ -483,11 +467,8 @@ def main():
         prove_page(proof, case)
     else:
         prove_migration(proof, case)
-    code = proof.done()
-    sys.stdout.flush()
-    # the engine's threads need not be waited for
-    os._exit(0 if case.endswith("leave") else code)
+    return case.endswith("leave")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(engine.each_case([*CASES, *OTHERS], prove))

@@ -23,6 +23,7 @@ import types
 from importlib.metadata import PackageNotFoundError, version
 
 from proof import Proof
+from plain_files import read_text, write_json
 
 NS = types.SimpleNamespace
 ROOT = os.path.dirname(importlib.util.find_spec("vllm").origin)
@@ -49,8 +50,7 @@ class Quiet:
 
 
 def parse(path):
-    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
-        return ast.parse(f.read())
+    return ast.parse(read_text(os.path.join(ROOT, path)))
 
 
 def run(nodes, space):
@@ -293,8 +293,7 @@ def states(proof, rng):
             family, config = made_up(rng)
             told = rng.choice(["auto"] * 4 + ["float32", "bfloat16", "float16"])
             tp = rng.choice([1, 2, 4])
-            with open(path, "w", encoding="ascii") as f:
-                json.dump(config, f)
+            write_json(path, config)
             words = [f"--ssm-dtype={told}"] if told != "auto" else []
             r = proof.kvtool("size", "--json", f"--tp={tp}", "--apart", *words,
                              "--cache-dtype=bfloat16", path)
@@ -302,7 +301,7 @@ def states(proof, rng):
             if r.code or want is None:
                 row.ok(r.code == 3 and want is None, f"config {i}: {config} {want}", r)
                 continue
-            groups = json.loads(r.out)["sizes"][0]["groups"]
+            groups = r.json["sizes"][0]["groups"]
             got = [g["unpadded_bytes"] for g in groups if g["block_size"] is None]
             row.equal(got, want, f"config {i}, tp {tp}, {told}: {config}")
             seen[family[0]] = seen.get(family[0], 0) + 1
@@ -369,11 +368,10 @@ def auto(proof, rng):
                 config["sliding_window"] = 128
             if rng.random() < 0.8:
                 config["quantization_config"] = quantised(rng)
-            with open(path, "w", encoding="ascii") as f:
-                json.dump(config, f)
+            write_json(path, config)
             r = proof.kvtool("size", "--json", "--tp=1", "--cache-dtype=auto", path)
             want = engine_auto(config)
-            got = json.loads(r.out)["sizes"][0]["cache_dtype"] if r.code == 0 else None
+            got = r.json["sizes"][0]["cache_dtype"] if r.code == 0 else None
             row.ok(got == want and r.code in (0, 3), f"config {i}: {config}",
                    f"got {got}\nwant {want}\n{r}")
 
@@ -384,8 +382,8 @@ def release():
             return version(name)
         except PackageNotFoundError:
             pass
-    with open(os.path.join(ROOT, "_version.py"), encoding="utf-8") as f:
-        return re.search(r"version = '([0-9.]+)", f.read())[1]
+    return re.search(r"version = '([0-9.]+)",
+                     read_text(os.path.join(ROOT, "_version.py")))[1]
 
 
 def main():
