@@ -17,7 +17,8 @@ import zipfile
 
 import numpy as np
 import oracle
-from oracle import FULL, kvtool, read_bytes, read_json, tap, write_bytes, write_json
+from oracle import (FULL, kvtool, read_bytes, read_json, sizes, tap, write_bytes,
+                    write_json)
 
 kv = oracle.python_module()
 READ = ["read"] if kv else []
@@ -59,8 +60,7 @@ def manifest(path, dtype="float16"):
     layers, blocks, slots, heads, _, dim = SHAPE
     write_json(os.path.splitext(path)[0] + ".json",
                {"file": os.path.basename(path), "layout": "nhd", "dtype": dtype,
-                "sizes": {"layers": layers, "num_blocks": blocks, "block_size": slots,
-                          "num_kv_heads": heads, "head_dim": dim},
+                "sizes": sizes(L=layers, B=blocks, S=slots, H=heads, D=dim),
                 "block_table": {"A": [3, 1, 4], "B": [5, 9]},
                 "num_tokens": {"A": 40, "B": 32}})
 

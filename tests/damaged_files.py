@@ -19,16 +19,12 @@ from oracle import FULL, kvtool, read_bytes, tap, write_bytes, write_json
 
 SHAPE = (2, 3, 16, 2, 2, 8)     # L B S H K D, nhd
 NBYTES = int(np.prod(SHAPE)) * 2
-MANIFEST = {
-    "file": "in.npy", "layout": "nhd", "dtype": "bfloat16",
-    "npy_dtype": "<u2", "file_shape": list(SHAPE),
-    "file_axes": ["L", "B", "S", "H", "K", "D"],
-    "sizes": {"layers": 2, "num_blocks": 3, "block_size": 16,
-              "num_kv_heads": 2, "head_dim": 8},
-    "model": "made", "layer_names": ["layers.0.attn", "layers.1.attn"],
-    "block_table": {"A": [1, 2], "B": [2]}, "num_tokens": {"A": 20, "B": 16},
-    "null_block": 0,
-}
+MANIFEST = {"file": "in.npy", "layout": "nhd", "dtype": "bfloat16", "npy_dtype": "<u2",
+            "file_shape": list(SHAPE), "file_axes": ["L", "B", "S", "H", "K", "D"],
+            "sizes": oracle.sizes(L=2, B=3, S=16, H=2, D=8), "model": "made",
+            "layer_names": ["layers.0.attn", "layers.1.attn"],
+            "block_table": {"A": [1, 2], "B": [2]}, "num_tokens": {"A": 20, "B": 16},
+            "null_block": 0}
 
 
 def say(r):

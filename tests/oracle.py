@@ -394,6 +394,13 @@ def manifest_of(path):
     return read_json(os.path.splitext(path)[0] + ".json")
 
 
+def sizes(**extents):
+    """'sizes' of a manifest: of axes L, B, S, H, and D or C."""
+    names = {"L": "layers", "B": "num_blocks", "S": "block_size", "H": "num_kv_heads",
+             "D": "head_dim", "C": "content"}
+    return {names[axis]: n for axis, n in extents.items()}
+
+
 def copy_manifest(dump, copy):
     """The manifest beside a dump, which has no checksum, for a copy of the dump."""
     write_json(os.path.splitext(copy)[0] + ".json",

@@ -207,8 +207,7 @@ def test_little(folder):
 def hybrid(folder):
     """Kinds whose pages are opaque to who slices by heads."""
     side = {"layout": "LBSHC", "dtype": "float16", "kind": "full_attention",
-            "sizes": {"layers": 1, "num_blocks": 2, "block_size": 2, "num_kv_heads": 2,
-                      "head_dim": 2}}
+            "sizes": oracle.sizes(L=1, B=2, S=2, H=2, D=2)}
     for what, change, want in (
             ("one rank", {}, (2, 8, 16, False)),
             ("tokens dealt out", {"dcp_size": 2, "dcp_rank": 0}, (0, 0, 0, False)),

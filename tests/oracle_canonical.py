@@ -152,13 +152,11 @@ def write_hybrid(tmp, groups, rows=None):
         f.truncate(nbytes)
     for g in groups:
         n = g["dims"]
-        side["groups"].append({
-            "id": g["id"], "kind": g["kind"], "layout": g["layout"],
-            "dtype": "float16" if g["itemsize"] == 2 else "float32",
-            "sizes": {"layers": n["L"], "num_blocks": n["B"],
-                      "block_size": n["S"], "num_kv_heads": n["H"],
-                      "head_dim": n["D"]},
-            "layer_names": [f"{g['id']}.{i}" for i in range(n["L"])]})
+        side["groups"].append({"id": g["id"], "kind": g["kind"], "layout": g["layout"],
+                               "dtype": "float16" if g["itemsize"] == 2 else "float32",
+                               "sizes": oracle.sizes(L=n["L"], B=n["B"], S=n["S"],
+                                                     H=n["H"], D=n["D"]),
+                               "layer_names": [f"{g['id']}.{i}" for i in range(n["L"])]})
         if g.get("ids"):
             side["groups"][-1]["block_ids"] = g["ids"]
     write_json(f"{tmp}/hybrid.json", side)

@@ -13,8 +13,8 @@ import random
 import numpy as np
 
 import oracle
-from oracle import (FULL, SHARE, kvtool, read_json, refused, runs, tap, write_bytes,
-                    write_json)
+from oracle import (FULL, SHARE, kvtool, read_json, refused, runs, sizes, tap,
+                    write_bytes, write_json)
 
 rng = random.Random(31)
 
@@ -34,9 +34,8 @@ class Group:
     def manifest(self):
         out = {"id": self.name, "layout": self.layout, "dtype": "float16",
                "kind": "full_attention",
-               "sizes": {"layers": self.layers, "num_blocks": len(self.ids),
-                         "block_size": self.slots, "num_kv_heads": self.heads,
-                         "head_dim": self.dim},
+               "sizes": sizes(L=self.layers, B=len(self.ids), S=self.slots, H=self.heads,
+                              D=self.dim),
                "block_ids": self.ids, **self.more}
         if self.page != self.content:
             out.update(page_bytes=self.page, page_offset=0)

@@ -16,7 +16,7 @@ import numpy as np
 
 import content_model as model
 from encoder_model import BOOK, ggml_bytes
-from oracle import kvtool, refused, run, runs, safetensors_tensors, tap, write_json
+from oracle import kvtool, refused, run, runs, safetensors_tensors, sizes, tap, write_json
 
 rows_read = 0
 modelled = set()
@@ -628,8 +628,7 @@ def check_diff(tmp, rng):
     np.save(other, codes_as_numbers.reshape(shape))
     write_json(f"{tmp}/other.json",
                {"layout": "L B S H K D", "dtype": "float64", "kind": "full_attention",
-                "sizes": {"layers": 2, "num_blocks": 3, "block_size": 16,
-                          "num_kv_heads": 2, "head_dim": 64}})
+                "sizes": sizes(L=2, B=3, S=16, H=2, D=64)})
     r = kvtool("diff", "--exact", a, other)
     tap.ok(r.code == 1, "codes are no numbers of the model", r)
     r = kvtool("diff", "--exact", "--json", b, other)

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 import content_model as model
-from oracle import kvtool, place, refused, run, tap, unprove, write_json
+from oracle import kvtool, place, refused, run, sizes, tap, unprove, write_json
 from oracle_content import Packed
 from oracle_content_types import ggml
 
@@ -105,8 +105,7 @@ def check_tokens(tmp):
     d = Packed("dsv4-c4a/e4m3fn", *model.dsv4(rng, 1, 5, 8, "e4m3fn"),
                tokens_per_slot=32, block_table={"A": [3, 1, 4]}, num_tokens={"A": 90},
                kind="mla")
-    d.said["sizes"] = {"layers": 1, "num_blocks": 5, "block_size": 32,
-                       "num_kv_heads": 1, "content": d.D}
+    d.said["sizes"] = sizes(L=1, B=5, S=32, H=1, C=d.D)
     path, good = d.write(f"{tmp}/tokens.npy", "mla"), True
     for token in (0, 3, 4, 31, 32, 45, 89):
         out, r = said(path, f"--peek=request=A,token={token},count=3")

@@ -13,7 +13,7 @@ import random
 import numpy as np
 
 import oracle
-from oracle import FULL, kvtool, refused, tap, write_bytes, write_json
+from oracle import FULL, kvtool, refused, sizes, tap, write_bytes, write_json
 
 
 class Side:
@@ -123,9 +123,8 @@ def check_dumps(tmp):
         write_json(files[-1].replace(".bin", ".json"),
                    {"file": files[-1].rsplit("/", 1)[1], "layout": "LBSC", "kind": "mla",
                     "dtype": "uint8", "tp_size": tp, "dcp_size": dcp,
-                    "sizes": {"layers": 1, "num_blocks": 4, "block_size": 16,
-                              "content": 8},
-                    "num_tokens": {"A": 40}, "block_table": {"A": [2, 0, 1]}})
+                    "sizes": sizes(L=1, B=4, S=16, C=8), "num_tokens": {"A": 40},
+                    "block_table": {"A": [2, 0, 1]}})
     for a in files:
         for b in files:
             r = kvtool("transfer-sim", a, b)

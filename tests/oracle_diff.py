@@ -19,7 +19,8 @@ import oracle
 from diff_model import (TABLES, Expected, Side, connector_side, data_start, diff,
                         dump_side, ranks_side, wrong, wrong_tables)
 from kvd1 import MambaDump, conv_heads
-from oracle import E4M3, FULL, Dump, kvtool, read_json, read_text, tap, values, write_json
+from oracle import (E4M3, FULL, Dump, kvtool, read_json, read_text, sizes, tap, values,
+                    write_json)
 
 rng = random.Random(20)
 
@@ -86,8 +87,7 @@ def reblocked(work, dump, slots):
     np.save(path, cells)
     head = os.path.getsize(path) - cells.nbytes
     side = {"file": os.path.basename(path), "layout": "nhd", "dtype": dump.dtype,
-            "sizes": {"layers": L, "num_blocks": blocks, "block_size": slots,
-                      "num_kv_heads": H, "head_dim": D},
+            "sizes": sizes(L=L, B=blocks, S=slots, H=H, D=D),
             "layer_names": dump.side["layer_names"], "block_table": tables,
             "num_tokens": dump.ntokens, "null_block": 0}
     write_json(path[:-3] + "json", side)

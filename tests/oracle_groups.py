@@ -43,7 +43,7 @@ def gdn_dump(path):
     q, v = g["nk"] * g["dk"], g["nv"] * g["dv"]
     conv = numbers((g["L"], g["B"], 2 * q + v, 3), 1)
     ssm = numbers((g["L"], g["B"], g["nv"], g["dv"] * g["dk"]), 2)
-    sizes = {"layers": g["L"], "num_blocks": g["B"], "block_size": 64}
+    sizes = oracle.sizes(L=g["L"], B=g["B"], S=64)
     same = {"dtype": "bfloat16", "tokens_per_slot": -1}
     write_raw(path, [conv, ssm], [
         {"id": "conv", "kind": "mamba_conv", "layout": "conv-ds", **same,
@@ -68,8 +68,7 @@ def check_gdn_page(path, conv, ssm, tmp):
     write_bytes(f"{tmp}/page.bin", page.tobytes())
     write_json(f"{tmp}/page.json",
                {"file": "page.bin", "layout": "mamba-page", "page_bytes": page.shape[2],
-                "conv_layout": "DS",
-                "sizes": {"layers": g["L"], "num_blocks": g["B"], "block_size": 64},
+                "conv_layout": "DS", "sizes": oracle.sizes(L=g["L"], B=g["B"], S=64),
                 "conv": {"byte_offset": 0, "dtype": "bfloat16", "shape": [2 * q + v, 3],
                          "q": [0, q], "k": [q, 2 * q], "v": [2 * q, 2 * q + v]},
                 "ssm": {"byte_offset": flat[0].shape[2], "dtype": "bfloat16",
@@ -215,11 +214,10 @@ def check_head_counts(tmp):
     for heads in (1, 2, 3, 4, 6, 8, 16) if FULL else (3, 6):
         cells = numbers((L, B, S, heads, 2, D), 7)
         path = f"{tmp}/n{heads}.bin"
-        write_raw(path, [cells], [
-            {"id": "g0", "kind": "full_attention", "layout": "nhd",
-             "dtype": "bfloat16", "sizes": {
-                 "layers": L, "num_blocks": B, "block_size": S, "num_kv_heads": heads,
-                 "head_dim": D}}])
+        write_raw(path, [cells],
+                  [{"id": "g0", "kind": "full_attention", "layout": "nhd",
+                    "dtype": "bfloat16",
+                    "sizes": oracle.sizes(L=L, B=B, S=S, H=heads, D=D)}])
         for size in range(1, 33 if FULL else 13):
             ranks = [f"{tmp}/rank{rank}.npy" for rank in range(size)]
             if heads % size and size % heads:
@@ -244,10 +242,9 @@ def check_some_moved(tmp):
     """Where a range cuts tiles, only the boxes that have these are decoded."""
     L, B = 2, 400
     cells = numbers((L, B, 16, 2, 2, 64), 8)
-    write_raw(f"{tmp}/big.bin", [cells], [
-        {"id": "g0", "kind": "full_attention", "layout": "nhd", "dtype": "bfloat16",
-         "sizes": {"layers": L, "num_blocks": B, "block_size": 16, "num_kv_heads": 2,
-                   "head_dim": 64}}])
+    write_raw(f"{tmp}/big.bin", [cells],
+              [{"id": "g0", "kind": "full_attention", "layout": "nhd",
+                "dtype": "bfloat16", "sizes": oracle.sizes(L=L, B=B, S=16, H=2, D=64)}])
     kvtool("convert", "-f", "--no-sync", "--tile", "4K", f"{tmp}/big.bin",
            f"{tmp}/big.h5")		# tiles of 2 blocks
     for a, b, moved in ((0, 400, "all"), (0, 397, "some"), (2, 393, "some"),

@@ -19,7 +19,7 @@ import numpy as np
 
 import kvtool_capture
 import oracle
-from oracle import kvtool, read_json, read_text, refused, tap, write_json
+from oracle import kvtool, read_json, read_text, refused, sizes, tap, write_json
 
 MIB = 1 << 20
 
@@ -55,8 +55,7 @@ def from_page():
 
 def describes(size):
     """A manifest for that many bytes."""
-    return {"layout": "mla", "dtype": "uint8",
-            "sizes": {"layers": 1, "num_blocks": 1, "block_size": 1, "content": size}}
+    return {"layout": "mla", "dtype": "uint8", "sizes": sizes(L=1, B=1, S=1, C=size)}
 
 
 def write_manifest(path, *parts):

@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 import oracle
-from oracle import (kvtool, read_text, refused, runs, safetensors_tensors, tap,
+from oracle import (kvtool, read_text, refused, runs, safetensors_tensors, sizes, tap,
                     write_json, write_text)
 
 L, S, H, D = 2, 4, 2, 8
@@ -40,11 +40,11 @@ def cells_of(group):
 def write(path, tables=TABLES, one=False):
     """Both groups, or the first alone, as a raw file with a manifest."""
     names = ["full"] if one else ["full", "local"]
-    groups = [{"id": g, "kind": "full_attention", "layout": "nhd",
-               "dtype": "float32", "block_ids": IDS[g], "block_table": tables[g],
+    groups = [{"id": g, "kind": "full_attention", "layout": "nhd", "dtype": "float32",
+               "block_ids": IDS[g], "block_table": tables[g],
                "layer_ids": [0, 1] if g == "full" else [2, 3],
-               "sizes": {"layers": L, "num_blocks": 6, "block_size": S,
-                         "num_kv_heads": H, "head_dim": D}} for g in names]
+               "sizes": sizes(L=L, B=6, S=S, H=H, D=D)}
+              for g in names]
     with open(path, "wb") as f:
         for g in names:
             f.write(cells_of(g).tobytes())

@@ -16,7 +16,7 @@ import shutil
 import numpy as np
 
 import oracle
-from oracle import complains, read_json, refused, runs, tap, write_json
+from oracle import complains, read_json, refused, runs, sizes, tap, write_json
 import store_trees as st
 
 oracle.need_program_and_data()
@@ -498,8 +498,7 @@ def wrong_trees():
 
 def no_trees():
     """Dumps that no tree can hold."""
-    size = {"layers": 2, "num_blocks": 3, "block_size": 4, "num_kv_heads": 2,
-            "head_dim": 8}
+    size = sizes(L=2, B=3, S=4, H=2, D=8)
     group = {"layout": "nhd", "dtype": "bf16", "sizes": size,
              "block_names": [st.block_name(i) for i in range(3)]}
     more = dict(group, sizes=dict(size, num_kv_heads=4))

@@ -14,7 +14,7 @@ import re
 
 import numpy as np
 
-from oracle import FULL, kvtool, run, tap, write_json
+from oracle import FULL, kvtool, run, sizes, tap, write_json
 
 L, H, D = 4, 2, 16
 TYPES = {"float32": np.float32, "float16": np.float16}
@@ -41,8 +41,7 @@ def write(r, name, requests, slots=16, layout="L B S H K D", dtype="float32"):
     np.save(name, np.ascontiguousarray(cells.transpose(order)))
     write_json(name[:-3] + "json",
                {"file": name, "layout": layout, "dtype": dtype, "null_block": 0,
-                "sizes": {"layers": L, "num_blocks": cells.shape[1], "block_size": slots,
-                          "num_kv_heads": H, "head_dim": D},
+                "sizes": sizes(L=L, B=cells.shape[1], S=slots, H=H, D=D),
                 "block_table": tables,
                 "num_tokens": {k: len(v) for k, v in requests.items()}})
 

@@ -11,7 +11,7 @@ import heapq
 import os
 import random
 
-from oracle import kvtool, read_text, refused, run, tap, write_json
+from oracle import kvtool, read_text, refused, run, sizes, tap, write_json
 
 MIB = 1 << 20
 UNIT, MOST = 64 * MIB, 16384
@@ -57,8 +57,7 @@ def make_dump(name, layers, blocks):
         f.truncate(layers * blocks * 65536)
     write_json(name + ".json",
                {"file": name + ".bin", "layout": "nhd", "dtype": "bfloat16",
-                "sizes": {"layers": layers, "num_blocks": blocks, "block_size": 16,
-                          "num_kv_heads": 8, "head_dim": 128}})
+                "sizes": sizes(L=layers, B=blocks, S=16, H=8, D=128)})
     return layers * blocks // 64, layers * blocks * 65536
 
 

@@ -248,8 +248,7 @@ class Random:
         np.save(self.path, np.frombuffer(
             place(self.cells, self.layout, 2), "<u2"))
         side = {"file": "random.npy", "layout": self.layout, "dtype": "bfloat16",
-                "sizes": {"layers": L, "num_blocks": B, "block_size": self.size,
-                          "num_kv_heads": H, "head_dim": 32},
+                "sizes": oracle.sizes(L=L, B=B, S=self.size, H=H, D=32),
                 "block_table": self.tables, "num_tokens": self.live}
         if self.null is not None:
             side["null_block"] = self.null
@@ -341,8 +340,7 @@ def check_windows(tmp):
         write_json(f"{tmp}/w.json",
                    {"file": "w.npy", "layout": "nhd", "dtype": "bfloat16",
                     "kind": "sliding_window", "window": 8,
-                    "sizes": {"layers": 2, "num_blocks": 8, "block_size": 4,
-                              "num_kv_heads": 2, "head_dim": 8},
+                    "sizes": oracle.sizes(L=2, B=8, S=4, H=2, D=8),
                     "block_table": {"A": table}, "num_tokens": {"A": tokens}})
         r = kvtool("reblock", "-f", "--verify", "-b", new, "-o", f"{tmp}/w2.npy",
                    f"{tmp}/w.npy")
@@ -379,8 +377,7 @@ def check_groups(tmp):
         cells[name] = (c, table, tps, S, B)
         axes = "LBSC" if kind == "mla" else "LBSHC"
         parts.append(place(c, axes, 2))
-        sizes = {"layers": 2, "num_blocks": B, "block_size": size or 64,
-                 "num_kv_heads": H}
+        sizes = oracle.sizes(L=2, B=B, S=size or 64, H=H)
         sizes["content" if K == 1 else "head_dim"] = 4
         groups.append({"id": name, "kind": kind, "layout": axes, "dtype": "bfloat16",
                        "tokens_per_slot": tps, "sizes": sizes,

@@ -22,7 +22,8 @@ import time
 import numpy as np
 import xxhash
 
-from oracle import DATA, FEW, KVTOOL, kvtool, read_json, run, tap, write_bytes, write_json
+from oracle import (DATA, FEW, KVTOOL, kvtool, read_json, run, sizes, tap, write_bytes,
+                    write_json)
 
 LAYERS, BLOCKS, HEADS, SLOTS, DIM = 5, 160, 4, 64, 128
 KILLS = int(os.environ.get("KVT_KILLS", "4"))
@@ -39,8 +40,7 @@ def make_data():
     np.save("a.npy", a)
     blocks = rng.permutation(np.arange(1, BLOCKS)).tolist()
     manifest = {"file": "a.npy", "layout": "L B K H S D", "dtype": "float16",
-                "sizes": {"layers": LAYERS, "num_blocks": BLOCKS, "block_size": SLOTS,
-                          "num_kv_heads": HEADS, "head_dim": DIM},
+                "sizes": sizes(L=LAYERS, B=BLOCKS, S=SLOTS, H=HEADS, D=DIM),
                 "block_table": {"A": blocks[:40], "B": blocks[30:90]},
                 "num_tokens": {"A": 40 * SLOTS - 3, "B": 60 * SLOTS}, "null_block": 0}
     write_json("a.json", manifest)

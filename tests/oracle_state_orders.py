@@ -176,7 +176,7 @@ def vllm(path, layers, numbers, kernel, rng, how, said=True, shape=True, rank=No
     conv = [q.conv(kernel - 1)[:, channels] for q in layers]
     conv = placed(rng, [c if how == "sd" else c.T for c in conv], blocks, at)
     names = [f"model.layers.{n}.mixer" for n in numbers]
-    sizes = {"layers": len(layers), "num_blocks": blocks, "block_size": BLOCK}
+    sizes = oracle.sizes(L=len(layers), B=blocks, S=BLOCK)
     same = {"dtype": "float32", "tokens_per_slot": -1, "layer_names": names, "layer_ids": numbers,
             "block_table": {"0": [ids[e] for e in entries]}, "block_ids": ids}
     groups = [{"id": "conv", "kind": "mamba_conv", "layout": f"conv-{how}", **same,

@@ -24,7 +24,7 @@ def make(path, rng, shape, page):
     order = rng.choice(("SD", "DS"))
     ends = np.cumsum([0] + parts).tolist()
     conv = [sum(parts), taps]
-    sizes = {"layers": layers, "num_blocks": blocks, "block_size": 16}
+    sizes = oracle.sizes(L=layers, B=blocks, S=16)
     data = np.random.default_rng(rng.randint(0, 1 << 30))
     held = conv if order == "DS" else conv[::-1]
     arrays = [data.integers(0, 256, (layers, blocks, *s, 2), dtype=np.uint8)
@@ -111,8 +111,7 @@ def edited(tmp, source, **changes):
 def check_refused(tmp, rng):
     path = f"{tmp}/r.bin"
     conv = make(path, rng, [4, 3, 5], False)
-    sizes = {"num_kv_heads": 4, "content": 15, "layers": None, "num_blocks": None,
-             "block_size": 16}
+    sizes = oracle.sizes(H=4, C=15, L=None, B=None, S=16)
     sizes = {**sizes, **read_json(path.replace(".bin", ".json"))["groups"][1]["sizes"]}
     for shape, why in (([4, 3, 6], "state_shape is 18"), ([4, 0, 5], "state_shape is 0"),
                        ([4], "has 1 extents"), ([4, 1, 3, 5, 1], "has 5 extents"),

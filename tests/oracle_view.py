@@ -15,7 +15,7 @@ import numpy as np
 import oracle
 import oracle_windows as windows
 from diff_model import values
-from oracle import kvtool, read_text, tap, write_json
+from oracle import kvtool, read_text, sizes, tap, write_json
 
 LOW, BINS = -30, 50
 MOST = 6144
@@ -300,9 +300,7 @@ def token_ids(tmp):
     """They are the prompt: nowhere but where they are asked for."""
     np.save(f"{tmp}/t.npy", np.ones((1, 4, 4, 1, 2, 8), np.float16))
     write_json(f"{tmp}/t.json",
-               {"layout": "LBSHKD",
-                "sizes": {"layers": 1, "num_blocks": 4, "block_size": 4, "head_dim": 8,
-                          "num_kv_heads": 1},
+               {"layout": "LBSHKD", "sizes": sizes(L=1, B=4, S=4, D=8, H=1),
                 "dtype": "float16", "file": "t.npy", "block_table": {"A": [1, 2]},
                 "num_tokens": {"A": 6},
                 "token_ids": {"A": [70001, 70002, 70003, 70004, 70005, 70006]}})

@@ -118,9 +118,9 @@ def check_latents(tmp):
     raw = np.load(f"{folder}/raw.npy")
     tables = {r: t[0] if isinstance(t[0], list) else t
               for r, t in facts["block_tables"].items()}
-    manifest = {"layout": "mla", "dtype": "bfloat16", "kind": "mla", "sizes": {
-        "layers": raw.shape[0], "num_blocks": raw.shape[1], "block_size": 32,
-        "content": 576}, "block_table": tables, "num_tokens": facts["num_tokens"]}
+    manifest = {"layout": "mla", "dtype": "bfloat16", "kind": "mla",
+                "sizes": oracle.sizes(L=raw.shape[0], B=raw.shape[1], S=32, C=576),
+                "block_table": tables, "num_tokens": facts["num_tokens"]}
     write_json(f"{tmp}/mla.json", manifest)
     runs("dsv2_bfloat16_bs32: a snapshot", "convert", "-f", f"--manifest={tmp}/mla.json",
          f"{folder}/raw.npy", f"{tmp}/mla.h5")

@@ -13,7 +13,7 @@ import json
 import numpy as np
 
 import oracle
-from oracle import kvtool, refused, runs, tap, write_json, write_text
+from oracle import kvtool, refused, runs, sizes, tap, write_json, write_text
 from kvd1 import KEY, VALUE, cell_hashes, fold, hash_rows, weight
 
 L, B, S, H, D = 2, 12, 4, 2, 3
@@ -38,8 +38,7 @@ def cells_of(seed):
 
 def group_of(kind, window, table, **more):
     return {"kind": kind, "window": window, "layout": "nhd", "dtype": "bfloat16",
-            "sizes": {"layers": L, "num_blocks": B, "block_size": S, "num_kv_heads": H,
-                      "head_dim": D}, "block_table": {"A": table}, **more}
+            "sizes": sizes(L=L, B=B, S=S, H=H, D=D), "block_table": {"A": table}, **more}
 
 
 def write(path, cells, said):
