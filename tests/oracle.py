@@ -162,6 +162,14 @@ def raises(error, call, *words):
     return ""
 
 
+def ranks_of(path, size, out, *options):
+    """Slices of all tensor parallel ranks of a dump; %d in their name is the rank."""
+    for rank in range(size):
+        kvtool("slice", "-f", "--tp-size", size, "--tp-rank", rank, *options, "-o",
+               out % rank, path)
+    return [out % rank for rank in range(size)]
+
+
 def unprove(snapshot):
     """
     What h5py is about to change is no longer what kvtool wrote: then it may not say

@@ -303,10 +303,7 @@ def check_ranks(tmp):
     model, ranks = config(tmp, "gqa", GQA), []
     for layers in ([0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4]):
         whole = write(f"{tmp}/w.bin", [attention(layers)])
-        for tp in range(2):
-            ranks.append(f"{tmp}/l{len(layers)}tp{tp}.h5")
-            kvtool("slice", "-f", "--tp-size=2", f"--tp-rank={tp}", "-o", ranks[-1],
-                   whole)
+        ranks += oracle.ranks_of(whole, 2, f"{tmp}/l{len(layers)}tp%d.h5")
     sound("two ranks", model, *ranks[:2])
     lacks("a layer on both ranks", model,
           {"model.layer-missing": ["rank 1 of 2", "layer 5"]}, *ranks[2:])

@@ -412,11 +412,8 @@ def check_ranks(tmp):
     expect("half of the heads of rank 0", "ranks.coverage", "", part, two[0],
            also=("tp.partial",))
 
-    shares = []
-    for rank in range(8):
-        shares.append(f"{tmp}/share{rank}.npy")
-        kvtool("slice", "-f", "--tp-size", "8", "--tp-rank", rank, "-o", shares[-1],
-               f"{DATA}/s260k/paged_bs16/packed_hnd.bf16.npy")
+    shares = oracle.ranks_of(f"{DATA}/s260k/paged_bs16/packed_hnd.bf16.npy", 8,
+                             f"{tmp}/share%d.npy")
     r, found = fsck(*shares)
     tap.ok(r.code == 0 and set(found) == {"stale.slots"}, "replicas are clean", r)
     bits = np.load(shares[5])

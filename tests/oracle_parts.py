@@ -91,11 +91,7 @@ def check_tokens(d, tmp):
     m = manifest_of(f"{tmp}/cut.npy")
     tap.equal((m.get("first_token"), m["num_tokens"]), ({"A": 50}, {"A": 9 * 16 - 50}),
               "blocks of a dump that begins with token 50")
-    ranks = []
-    for rank in range(2):
-        ranks.append(f"{tmp}/r{rank}.h5")
-        kvtool("slice", "-f", "--tp-size", 2, "--tp-rank", rank, "-o", ranks[-1],
-               f"{tmp}/once.h5")
+    ranks = oracle.ranks_of(f"{tmp}/once.h5", 2, f"{tmp}/r%d.h5")
     r = kvtool("merge", "-f", "--verify", "-o", f"{tmp}/merged.h5", *ranks)
     tap.ok(r.code == 0 and whole(f"{tmp}/merged.h5") == whole(f"{tmp}/once.h5"),
            "ranks of some tokens are merged", r)
@@ -139,11 +135,7 @@ def check_halves(dumps, tmp):
 def check_half_ranks(d, tmp):
     """Values alone are dealt to ranks, merged and refused like both."""
     kvtool("slice", "-f", "--component", "v", "-o", f"{tmp}/v.h5", d.path)
-    ranks = []
-    for rank in range(8):
-        ranks.append(f"{tmp}/v{rank}.h5")
-        kvtool("slice", "-f", "--tp-size", 8, "--tp-rank", rank, "-o", ranks[-1],
-               f"{tmp}/v.h5")
+    ranks = oracle.ranks_of(f"{tmp}/v.h5", 8, f"{tmp}/v%d.h5")
     r = kvtool("merge", "-f", "--verify", "-o", f"{tmp}/all.h5", *ranks)
     tap.ok(r.code == 0 and whole(f"{tmp}/all.h5") == whole(f"{tmp}/v.h5"),
            "values of 8 ranks are merged", r)
@@ -242,11 +234,7 @@ def check_state_parts(m, tmp):
                f"{tmp}/xC.h5", m.path)
     for name, options in (("B", ["--component", "B"]),
                           ("x and C", ["--component", "x", "--component", "C"])):
-        ranks = []
-        for rank in range(4):
-            ranks.append(f"{tmp}/p{rank}.h5")
-            kvtool("slice", "-f", "--tp-size", 4, "--tp-rank", rank, "--mamba-groups",
-                   2, *options, "-o", ranks[-1], m.path)
+        ranks = oracle.ranks_of(m.path, 4, f"{tmp}/p%d.h5", "--mamba-groups", 2, *options)
         r = kvtool("merge", "-f", "--verify", "-o", f"{tmp}/again.npy", *ranks)
         kvtool("slice", "-f", *options, "-o", f"{tmp}/once.npy", m.path)
         tap.ok(r.code == 0 and array_bytes(f"{tmp}/again.npy") ==
