@@ -11,7 +11,7 @@ import os
 
 import numpy as np
 
-from oracle import E4M3, values, write_json
+from oracle import E4M3, ITEMSIZE, round_to, values, write_json
 
 KINDS = ("full_attention", "sliding_window", "chunked_local", "rswa", "mla", "cross")
 
@@ -20,13 +20,8 @@ KINDS = ("full_attention", "sliding_window", "chunked_local", "rswa", "mla", "cr
 
 def stored(x, dtype):
     """float64 as bits of a type, and the numbers that these are."""
-    if dtype == "float32":
-        bits = x.astype(np.float32).view(np.uint32)
-    elif dtype == "float16":
-        bits = x.astype(np.float16).view(np.uint16)
-    elif dtype == "bfloat16":
-        wide = x.astype(np.float32).view(np.uint32).astype(np.uint64)
-        bits = ((wide + 0x7fff + (wide >> 16 & 1)) >> 16).astype(np.uint16)
+    if dtype in ITEMSIZE:
+        bits = round_to(x, dtype)
     else:
         finite = np.where(np.isnan(E4M3), 1e9, E4M3)
         order = np.argsort(finite[:127])

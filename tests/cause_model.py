@@ -11,7 +11,7 @@ Nothing here knows how kvtool does it, nor uses kvtool mutate.
 
 import numpy as np
 
-from oracle import write_json
+from oracle import E4M3, small_float, values, write_json
 
 L, B, S, H, K, D = range(6)
 FLOATS = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16,
@@ -20,25 +20,13 @@ FLOATS = {"float32": np.uint32, "float16": np.uint16, "bfloat16": np.uint16,
 
 # ---- types ------------------------------------------------------------------
 
-def fp8_values(exponent, mantissa, bias):
-    """What the 256 bytes of an fp8 type mean, infinities and NaN left out."""
-    byte = np.arange(256)
-    e, m = byte >> mantissa & (1 << exponent) - 1, byte & (1 << mantissa) - 1
-    value = np.where(e == 0, m / 2.0 ** mantissa * 2.0 ** (1 - bias),
-                     (1 + m / 2.0 ** mantissa) * 2.0 ** (e - float(bias)))
-    nan = (byte & 127) == 127 if exponent == 4 else e == 31
-    return np.where(nan, np.nan, np.where(byte > 127, -value, value))
-
-
-FP8 = {"float8_e4m3fn": fp8_values(4, 3, 7), "float8_e5m2": fp8_values(5, 2, 15)}
+# Infinities are left out, as NaN are.
+FP8 = {"float8_e4m3fn": E4M3,
+       "float8_e5m2": small_float(5, 2, 15, [n for n in range(256) if n & 0x7c == 0x7c])}
 
 
 def decode(bits, dtype):
-    if dtype in FP8:
-        return FP8[dtype][bits]
-    if dtype == "bfloat16":
-        return (bits.astype(np.uint32) << 16).view(np.float32).astype(float)
-    return bits.view(np.float16 if dtype == "float16" else np.float32).astype(float)
+    return FP8[dtype][bits] if dtype in FP8 else values(bits, dtype)
 
 
 def encode(x, dtype):

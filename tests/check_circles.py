@@ -17,7 +17,8 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from oracle import ROOT, run, tap
+
 BUILD = os.environ.get("KVT_BUILD", f"{ROOT}/build")
 
 # ---- who uses whom ------------------------------------------------------------
@@ -165,33 +166,20 @@ def planted(sources):
 # ---- all of it ----------------------------------------------------------------
 
 def main():
-    count, failed = 0, False
-
-    def ok(name, holds, why=""):
-        nonlocal count, failed
-        count += 1
-        failed |= not holds
-        print(f"{'ok' if holds else 'not ok'} {count} - {name}")
-        for line in why.splitlines() if not holds else ():
-            print(f"#   {line}", file=sys.stderr)
-
     for name, bad, sources in PLANTED:
-        ok(name, bool(planted(sources)) == bad)
+        tap.ok(bool(planted(sources)) == bad, name)
     for a in BELOW:
         wrong = list(planted_rooms(a))
-        ok(f"knows what {a} may call, and finds what not", not wrong, " ".join(wrong))
+        tap.ok(not wrong, f"knows what {a} may call, and finds what not", " ".join(wrong))
     uses = graph(objects(BUILD, ROOT, sys.argv[1:] or ["formats", "lib", "kernels", "print", "sim", "cli"]))
-    ok("there are objects", len(uses) > 50, f"{BUILD} has {len(uses)} of them")
+    tap.ok(len(uses) > 50, "there are objects", f"{BUILD} has {len(uses)} of them")
     found = [a for a in uses if room(a) not in BELOW]
-    ok("each is in a room", not found, "\n".join(found))
+    tap.ok(not found, "each is in a room", "\n".join(found))
     found = circles(uses)
-    ok("no files call each other in a circle", not found,
-       "\n\n".join(describe(c, uses) for c in found))
+    tap.ok(not found, "no files call each other in a circle",
+           "\n\n".join(describe(c, uses) for c in found))
     found = upwards(uses)
-    ok("no room calls one above it", not found, "\n".join(found))
-    print(f"1..{count}")
-    return failed
+    tap.ok(not found, "no room calls one above it", "\n".join(found))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+run(main)

@@ -141,7 +141,7 @@ def index(page):
 
 def in_browser(out, pages):
     if not CHROMIUM:
-        tap.ok(True, "pages in a browser # SKIP this needs the package chromium")
+        tap.skip("pages in a browser", "this needs the package chromium")
         return
     browser, wide, said = Browser(), [], []
     try:
@@ -160,7 +160,7 @@ def in_browser(out, pages):
 
 def main(tmp):
     if not importlib.util.find_spec("markdown") or not shutil.which("mandoc"):
-        tap.ok(True, "the manual in a browser # SKIP this needs python3-markdown and mandoc")
+        tap.skip("the manual in a browser", "this needs python3-markdown and mandoc")
         return
     bites(tmp)
     out = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else f"{tmp}/html"

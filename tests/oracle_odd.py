@@ -15,7 +15,7 @@ import shlex
 import numpy as np
 
 import oracle
-from oracle import DATA, FULL, kvtool, read_json, round_to, tap, values, write_json
+from oracle import DATA, E4M3, FULL, kvtool, read_json, round_to, tap, values, write_json
 
 ENGINES = os.path.join(os.path.dirname(DATA), "engines")
 BASES = ("s260k", "gqa64")
@@ -51,15 +51,8 @@ class Cache:
         return path
 
 
-def e4m3():
-    """The numbers that a byte stands for, and its code of each from 0 to the largest."""
-    codes = np.arange(0x7f)
-    e, m = codes >> 3, codes & 7
-    return np.where(e > 0, (1 + m / 8) * 2.0 ** (e - 7), m / 8 * 2.0 ** -6)
-
-
 def to_fp8(x):
-    table = e4m3()
+    table = E4M3[:0x7f]
     at = np.clip(np.searchsorted(table, np.abs(x)), 1, len(table) - 1)
     at -= np.abs(x) - table[at - 1] < table[at] - np.abs(x)
     return (at + 128 * (x < 0)).astype(np.uint8)
