@@ -237,41 +237,27 @@ class Victim:
         """One name for what is in these outputs."""
         return tuple(sha(f"{self.tmp}/{n}") for n in names)
 
-    def convert(self):
-        r = kvtool("convert", "-q", "-f", "--no-sync", self.bad, f"{self.tmp}/o.npy")
-        return r, r.code == 0 and self.out("o.npy", "o.json")
-
-    def digest(self):
-        r = kvtool("digest", "-q", self.bad)
-        return r, r.out
-
-    def relayout(self):
-        """Into the same kind, so that tiles, cells and tables go over."""
-        r = kvtool("relayout", "-q", "-f", "--no-sync", "--to=hnd", *self.options,
-                   "-o", f"{self.tmp}/o.h5", self.bad)
-        return r, r.code == 0 and self.out("o.h5")
-
-    def diff(self):
-        """Equal: what the two say must then be equal."""
-        r = kvtool("diff", "-q", self.good, self.bad)
-        return r, r.out
-
-    def slice(self):
-        r = kvtool("slice", "-q", "-f", "--no-sync", "--layers=1:3", *self.options,
-                   "-o", f"{self.tmp}/s.h5", self.bad)
-        return r, r.code == 0 and self.out("s.h5")
-
-    def verify(self):
-        r = kvtool("describe", "-q", "--verify", self.bad)
-        return r, r.out
-
-    def fsck(self):
-        r = kvtool("fsck", "-q", self.bad)
-        return r, r.out
+    def run(self, how):
+        """What a command makes of the copy: what it prints, or one name for what it writes."""
+        tmp, bad = self.tmp, self.bad
+        (command, *args), *written = {
+            "convert": (["convert", "-f", "--no-sync", bad, f"{tmp}/o.npy"], "o.npy", "o.json"),
+            "digest": (["digest", bad],),
+            # into the same kind, so that tiles, cells and tables go over
+            "relayout": (["relayout", "-f", "--no-sync", "--to=hnd", *self.options, "-o",
+                          f"{tmp}/o.h5", bad], "o.h5"),
+            # equal: what the two say must then be equal
+            "diff": (["diff", self.good, bad],),
+            "slice": (["slice", "-f", "--no-sync", "--layers=1:3", *self.options, "-o",
+                       f"{tmp}/s.h5", bad], "s.h5"),
+            "verify": (["describe", "--verify", bad],),
+            "fsck": (["fsck", bad],)}[how]
+        r = kvtool(command, "-q", *args)
+        return r, r.out if not written else r.code == 0 and self.out(*written)
 
     def judge(self, how, what):
         """'harmless', 'refused', or what is wrong."""
-        r, got = getattr(self, how)()
+        r, got = self.run(how)
         if how not in self.before:
             self.before[how] = got
             return "harmless" if r.code == 0 else str(r)
