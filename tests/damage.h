@@ -9,6 +9,7 @@
 #include <hdf5.h>
 
 #include "tests/sample.h"
+#include "tests/unit/tests.h"
 
 /*
  * Two layers of five blocks of 16 slots, two heads, keys and values of 64, in

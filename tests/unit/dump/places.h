@@ -62,7 +62,7 @@ static inline struct kvt_group *new_group(struct kvt_snapshot *s, const char *id
 		.tokens_per_slot = recurrent ? -1 : 1,
 	};
 	strcpy(g->id, id);
-	assert_int_equal(kvt_layout_parse(&g->layout, layout, NULL), KVT_OK);
+	ok(kvt_layout_parse(&g->layout, layout, NULL));
 	memcpy(g->shape.n, n, sizeof(g->shape.n));
 	g->shape.elem = 4;
 	return g;
@@ -124,7 +124,6 @@ static inline struct placed_dump number_dump(struct kvt_snapshot *s, int who)
 {
 	struct placed_dump out = { NULL, { NULL } };
 	const void *bytes[KVT_MAX_GROUPS] = { NULL };
-	struct kvt_error err = { "" };
 
 	for (int g = 0; g < s->ngroups; g++) {
 		const struct kvt_group *group = &s->group[g];
@@ -138,7 +137,7 @@ static inline struct placed_dump number_dump(struct kvt_snapshot *s, int who)
 				number_of(group, who, i);
 		while (next_index(i, &box));
 	}
-	expect(kvt_dump_of_memory(&out.dump, s, bytes, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_of_memory(&out.dump, s, bytes, &why));
 	kvt_snapshot_free(s);
 	return out;
 }
@@ -159,12 +158,11 @@ static inline uint32_t *read_numbers(const struct kvt_dump *dump, int g)
 	struct kvt_box all = kvt_box_whole(&group->shape);
 	int64_t nbytes = box_bytes(group, &all);
 	uint32_t *numbers = malloc((size_t)nbytes + 1);
-	struct kvt_error err = { "" };
 	struct kvt_layout order;
 
-	assert_int_equal(kvt_layout_parse(&order, "LBSHKD", NULL), KVT_OK);
+	ok(kvt_layout_parse(&order, "LBSHKD", NULL));
 	memset(numbers, 0x5a, (size_t)nbytes);
-	expect(kvt_dump_read(dump, g, &all, &order, numbers, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_read(dump, g, &all, &order, numbers, &why));
 	return numbers;
 }
 

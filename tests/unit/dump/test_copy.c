@@ -15,7 +15,7 @@ static const char *const layouts[] = {
 	"LBSHKD", "LBHSKD", "BLSHKD", "BHLSKD", "KLBHSD", "LBHKDS",
 	"L B K H D/2 S D%2", "K:LBHKDS V:LBHKSD",
 };
-enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]), MOST = 1 << 16 };
+enum { NLAYOUTS = LENGTH(layouts), MOST = 1 << 16 };
 
 /* A box of some order; D and S of an order that splits them are whole in each part. */
 struct side {
@@ -41,7 +41,7 @@ static struct kvt_box draw_box(const int64_t n[KVT_NAXES],
 static void draw_side(struct side *side, const char *layout, const int64_t n[KVT_NAXES],
 		      const int64_t least[KVT_NAXES])
 {
-	assert_int_equal(kvt_layout_parse(&side->layout, layout, NULL), KVT_OK);
+	ok(kvt_layout_parse(&side->layout, layout, NULL));
 	side->at = (struct placed){ &side->layout, draw_box(n, least), side->bytes };
 	for (int i = 0; i < MOST; i++)
 		side->bytes[i] = (uint8_t)below(256);
@@ -73,14 +73,12 @@ static void move_box(struct side *side, const int64_t n[KVT_NAXES])
 
 static int64_t place(const struct placed *at, const int64_t index[KVT_NAXES])
 {
-	struct kvt_error err = { "" };
 	int64_t i[KVT_NAXES];
 	struct kvt_views views;
 
 	for (int a = 0; a < KVT_NAXES; a++)
 		i[a] = index[a] - at->box.begin[a];
-	expect(kvt_layout_views(&views, at->layout, &at->box, 2, &err), KVT_OK, &err,
-	       NULL);
+	ok(kvt_layout_views(&views, at->layout, &at->box, 2, &why));
 	return kvt_views_at(&views, i);
 }
 
@@ -88,7 +86,6 @@ static void check_copy(struct kvt_worker *worker, struct side *dst, struct side 
 		       const struct kvt_box *to, const struct kvt_box *from)
 {
 	static uint8_t expected[MOST];
-	struct kvt_error err = { "" };
 	int64_t i[KVT_NAXES], j[KVT_NAXES];
 
 	memcpy(expected, dst->bytes, MOST);
@@ -98,12 +95,11 @@ static void check_copy(struct kvt_worker *worker, struct side *dst, struct side 
 			j[a] = i[a] - to->begin[a] + from->begin[a];
 		memcpy(expected + place(&dst->at, i), src->bytes + place(&src->at, j), 2);
 	} while (next_index(i, to));
-	expect(copy_part(worker, &dst->at, to, &src->at, from, 2, &err), KVT_OK, &err,
-	       NULL);
+	ok(copy_part(worker, &dst->at, to, &src->at, from, 2, &why));
 	assert_memory_equal(dst->bytes, expected, MOST);
 }
 
-static void test_again(void **state)
+static void test_again(void)
 {
 	static const int64_t n[] = { 2, 4, 4, 3, 2, 4 }, one[] = { 1, 1, 1, 1, 1, 1 };
 	/* of an axis that is split a part has all */
@@ -111,7 +107,6 @@ static void test_again(void **state)
 	static struct side dst, src;
 	struct kvt_worker worker = { .pipeline = NULL };
 
-	(void)state;
 	seed = 1;
 	for (int round = 0; round < 3000; round++) {
 		const char *to = layouts[below(NLAYOUTS)];
@@ -150,10 +145,5 @@ static void test_again(void **state)
 	free(worker.copied);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_again) };
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("copy", tests, NULL, NULL);
-}
+TESTS("copy",
+	TEST(test_again))

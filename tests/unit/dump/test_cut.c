@@ -2,17 +2,10 @@
 /*
  * test_cut.c - boxes of random groups: each layer and block once, at tile borders
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/tile.h"
 #include "lib/run/pipeline.h"
 #include "tests/unit/random.h"
+#include "tests/unit/tests.h"
 
 enum { L = KVT_AXIS_L, B = KVT_AXIS_B, ROUNDS = 4000 };
 
@@ -33,8 +26,7 @@ static bool random_layout(struct kvt_layout *out)
 {
 	bool by_layer = below(2);
 
-	assert_int_equal(kvt_layout_parse(out, by_layer ? "BLSHKD" : "LBKSHD", NULL),
-			 KVT_OK);
+	ok(kvt_layout_parse(out, by_layer ? "BLSHKD" : "LBKSHD", NULL));
 	return by_layer;
 }
 
@@ -184,13 +176,11 @@ static void check_gather(const struct sample *s, struct kvt_cut *cut)
 		kvt_cut_choose(&s->group, s->has_src ? &s->src : NULL,
 			       s->has_to ? &s->to : NULL, s->has_dst ? &s->dst : NULL, 0);
 	struct kvt_cut all = least;
-	struct kvt_error err = { "" };
 	int64_t best;
 
 	all.blocks = rows.n + 1;
 	best = count_rows(&rows, &all);
-	assert_int_equal(kvt_cut_gather(cut, &least, limit, count_rows, &rows, &err),
-			 KVT_OK);
+	ok(kvt_cut_gather(cut, &least, limit, count_rows, &rows, &why));
 	check_cover(s, cut);
 	assert_true(cut->box_bytes <= (before > limit ? before : limit));
 	assert_true(cut->blocks >= rows.n || cut->blocks % s->least[1] == 0);
@@ -202,9 +192,8 @@ static void check_gather(const struct sample *s, struct kvt_cut *cut)
 				s->least[1]) > limit || cut->layers > least.layers);
 }
 
-static void test_random(void **state)
+static void test_random(void)
 {
-	(void)state;
 	for (int i = 0; i < ROUNDS; i++) {
 		struct sample s;
 		struct kvt_cut cut;
@@ -225,16 +214,15 @@ static void test_random(void **state)
 }
 
 /* Many pages fit a box: it holds as many as the limit lets it. */
-static void test_size(void **state)
+static void test_size(void)
 {
 	struct kvt_group g = { .shape = { .n = { 8, 4096, 16, 4, 2, 32 }, .elem = 2 } };
 	const int64_t page = 16 * 4 * 2 * 32 * 2;	/* 8 KiB: 512 make 4 MiB */
 	struct kvt_layout other;
 	struct kvt_cut cut;
 
-	(void)state;
-	assert_int_equal(kvt_layout_parse(&g.layout, "LBKSHD", NULL), KVT_OK);
-	assert_int_equal(kvt_layout_parse(&other, "BLKSHD", NULL), KVT_OK);
+	ok(kvt_layout_parse(&g.layout, "LBKSHD", NULL));
+	ok(kvt_layout_parse(&other, "BLKSHD", NULL));
 	cut = kvt_cut_choose(&g, NULL, NULL, NULL, INT64_MAX);
 	assert_int_equal(cut.layers, 1);
 	assert_int_equal(cut.blocks, 512);
@@ -253,19 +241,17 @@ static void test_size(void **state)
 }
 
 /* Nothing to read: no box. */
-static void test_empty(void **state)
+static void test_empty(void)
 {
 	struct kvt_group g = { .shape = { .n = { 3, 0, 1, 1, 1, 1 }, .elem = 1 } };
 	const struct rows rows = { .n = 0 };
 	struct kvt_cut cut, least;
 
-	(void)state;
-	assert_int_equal(kvt_layout_parse(&g.layout, "LBKSHD", NULL), KVT_OK);
+	ok(kvt_layout_parse(&g.layout, "LBKSHD", NULL));
 	cut = kvt_cut_choose(&g, NULL, NULL, NULL, INT64_MAX);
 	assert_int_equal(cut.nboxes, 0);
 	least = kvt_cut_choose(&g, NULL, NULL, NULL, 0);
-	assert_int_equal(kvt_cut_gather(&cut, &least, 1 << 20, count_rows, &rows, NULL),
-			 KVT_OK);
+	ok(kvt_cut_gather(&cut, &least, 1 << 20, count_rows, &rows, NULL));
 	assert_int_equal(cut.nboxes, 0);
 	g.shape.n[L] = 0;
 	g.shape.n[B] = 3;
@@ -273,14 +259,7 @@ static void test_empty(void **state)
 	assert_int_equal(cut.nboxes, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_size),
-		cmocka_unit_test(test_empty),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("cut", tests, NULL, NULL);
-}
+TESTS("cut",
+	TEST(test_random),
+	TEST(test_size),
+	TEST(test_empty))

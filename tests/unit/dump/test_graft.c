@@ -28,10 +28,9 @@ static struct kvt_dump *graft(const struct kvt_dump *base, const struct kvt_dump
 			      const struct kvt_graft *one)
 {
 	struct kvt_graft grafts[KVT_MAX_GROUPS] = { *one };
-	struct kvt_error err = { "" };
 	struct kvt_dump *out = NULL;
 
-	expect(kvt_dump_graft(&out, base, donor, grafts, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_graft(&out, base, donor, grafts, &why));
 	return out;
 }
 
@@ -39,10 +38,9 @@ static void refused(const struct kvt_dump *base, const struct kvt_dump *donor,
 		    const struct kvt_graft *one, enum kvt_status status, const char *part)
 {
 	struct kvt_graft grafts[KVT_MAX_GROUPS] = { *one };
-	struct kvt_error err = { "" };
 	struct kvt_dump *out = NULL;
 
-	expect(kvt_dump_graft(&out, base, donor, grafts, &err), status, &err, part);
+	expect(kvt_dump_graft(&out, base, donor, grafts, &why), status, part);
 	assert_null(out);
 }
 
@@ -112,7 +110,7 @@ static void check_graft(const struct kvt_dump *dump, const struct kvt_dump *base
 
 /* ---- which slots -------------------------------------------------------- */
 
-static void test_whole_blocks(void **state)
+static void test_whole_blocks(void)
 {
 	static const struct kvt_block_span spans[] = {
 		{ .src_block = 3, .dst_block = 0, .nblocks = 2 },
@@ -123,7 +121,6 @@ static void test_whole_blocks(void **state)
 	struct placed_dump donor = make(DONOR, 2, 5, 3, 2, NULL);
 	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
 
-	(void)state;
 	check_graft(out, base.dump, donor.dump, &g, false);
 	kvt_dump_close(out);
 	drop_dump(&base);
@@ -131,7 +128,7 @@ static void test_whole_blocks(void **state)
 }
 
 /* Blocks of 4 and of 6 slots, spans in any order, neighbours and gaps. */
-static void test_spans(void **state)
+static void test_spans(void)
 {
 	static const struct kvt_block_span spans[] = {
 		{ 0, 5, 2, 1, 1, 0 }, { 1, 0, 2, 2, 2, 0 }, { 2, 2, 0, 0, 4, 0 },
@@ -142,7 +139,6 @@ static void test_spans(void **state)
 	struct placed_dump donor = make(DONOR, 2, 3, 6, 2, NULL);
 	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
 
-	(void)state;
 	check_graft(out, base.dump, donor.dump, &g, false);
 	/* without what it was made of */
 	kvt_dump_close(out);
@@ -151,7 +147,7 @@ static void test_spans(void **state)
 }
 
 /* All of the base is the donor's, and it is not read: of it there is no leaf left. */
-static void test_all(void **state)
+static void test_all(void)
 {
 	static const struct kvt_block_span span = { .nblocks = 4 };
 	const struct kvt_graft g = { .span = &span, .nspans = 1 };
@@ -159,7 +155,6 @@ static void test_all(void **state)
 	struct placed_dump donor = make(DONOR, 2, 4, 4, 2, NULL);
 	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
 
-	(void)state;
 	check_graft(out, base.dump, donor.dump, &g, false);
 	for (int i = 0; kvt_dump_leaf(out, i); i++)
 		assert_int_equal(kvt_dump_leaf_group(out, i, 0) >= 0,
@@ -169,14 +164,13 @@ static void test_all(void **state)
 	drop_dump(&donor);
 }
 
-static void test_nothing(void **state)
+static void test_nothing(void)
 {
 	const struct kvt_graft g = { .nspans = 0 };
 	struct placed_dump base = make(BASE, 2, 4, 4, 2, NULL);
 	struct placed_dump donor = make(DONOR, 1, 1, 1, 1, NULL);
 	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
 
-	(void)state;
 	check_places(out, BASE);
 	kvt_dump_close(out);
 	drop_dump(&base);
@@ -184,7 +178,7 @@ static void test_nothing(void **state)
 }
 
 /* The donor has them in another order, and others. */
-static void test_layers(void **state)
+static void test_layers(void)
 {
 	static const struct kvt_block_span span = { 0, 0, 1, 0, 2, 0 };
 	const struct kvt_graft g = { .span = &span, .nspans = 1 };
@@ -195,7 +189,6 @@ static void test_layers(void **state)
 					(const uint32_t[]){ 3, 5, 2 });
 	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
 
-	(void)state;
 	check_graft(out, base.dump, donor.dump, &g, false);
 	kvt_dump_close(out);
 	refused(base.dump, lacks.dump, &g, KVT_BAD_INPUT,
@@ -208,7 +201,7 @@ static void test_layers(void **state)
 /* ---- which heads -------------------------------------------------------- */
 
 /* Of four heads here the donor, which has two, gives the third and first. */
-static void test_given_heads(void **state)
+static void test_given_heads(void)
 {
 	static const struct kvt_block_span spans[] = {
 		{ 0, 1, 0, 0, 2, 0 }, { 1, 0, 1, 1, 1, 0 },
@@ -222,7 +215,6 @@ static void test_given_heads(void **state)
 	struct placed_dump donor = make(DONOR, 2, 2, 3, 2, NULL);
 	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
 
-	(void)state;
 	check_graft(out, base.dump, donor.dump, &g, false);
 	kvt_dump_close(out);
 	drop_dump(&base);
@@ -239,7 +231,7 @@ static struct placed_dump make_conv(int who, int64_t channels)
 	return number_dump(&s, who);
 }
 
-static void test_given_channels(void **state)
+static void test_given_channels(void)
 {
 	static const struct kvt_block_span span = { .src_block = 1, .nblocks = 1 };
 	const struct kvt_exchange given = {
@@ -250,7 +242,6 @@ static void test_given_channels(void **state)
 	struct placed_dump base = make_conv(BASE, 10), donor = make_conv(DONOR, 4);
 	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
 
-	(void)state;
 	check_graft(out, base.dump, donor.dump, &g, false);
 	kvt_dump_close(out);
 	drop_dump(&base);
@@ -258,12 +249,11 @@ static void test_given_channels(void **state)
 }
 
 /* A transfer: each rank into what the ones before it left of a constant. */
-static void test_ranks_on_a_constant(void **state)
+static void test_ranks_on_a_constant(void)
 {
 	static const struct kvt_block_span span = { 1, 0, 0, 1, 2, 0 };
 	const int64_t n[] = { 2, 2, 3, 4, 2, 2 };
 	struct placed_dump donor[2];
-	struct kvt_error err = { "" };
 	struct kvt_dump *pool, *out;
 	const struct kvt_group *g;
 	struct kvt_snapshot s;
@@ -271,10 +261,9 @@ static void test_ranks_on_a_constant(void **state)
 	uint32_t *numbers, *at;
 	int64_t i[KVT_NAXES] = { 0 };
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", n);
-	expect(kvt_dump_of_constant(&pool, &s, 0x33, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_of_constant(&pool, &s, 0x33, &why));
 	for (int r = 0; r < 2; r++) {
 		const struct kvt_exchange given = {
 			.axis = KVT_AXIS_H, .count = 1,
@@ -309,11 +298,10 @@ static void test_ranks_on_a_constant(void **state)
 }
 
 /* Random spans that do not meet, on a constant or on a dump. */
-static void test_random(void **state)
+static void test_random(void)
 {
 	uint64_t seed = 7;
 
-	(void)state;
 	for (int round = 0; round < 60; round++) {
 		struct kvt_block_span spans[64];
 		struct kvt_graft g = { .span = spans };
@@ -354,7 +342,7 @@ static void test_random(void **state)
 
 /* ---- refusals ----------------------------------------------------------- */
 
-static void test_twice_or_outside(void **state)
+static void test_twice_or_outside(void)
 {
 	static const struct {
 		struct kvt_block_span span[2];
@@ -376,8 +364,7 @@ static void test_twice_or_outside(void **state)
 	struct placed_dump base = make(BASE, 2, 3, 3, 2, NULL);
 	struct placed_dump donor = make(DONOR, 2, 3, 4, 2, NULL);
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		const struct kvt_graft g = { .span = cases[i].span, .nspans = 2 };
 
 		refused(base.dump, donor.dump, &g, KVT_BAD_INPUT, cases[i].text);
@@ -386,7 +373,7 @@ static void test_twice_or_outside(void **state)
 	drop_dump(&donor);
 }
 
-static void test_given_is_wrong(void **state)
+static void test_given_is_wrong(void)
 {
 	static const struct kvt_block_span span = { 0, 0, 0, 0, 1, 0 };
 	static const struct kvt_exchange cases[] = {
@@ -399,8 +386,7 @@ static void test_given_is_wrong(void **state)
 	struct placed_dump base = make(BASE, 1, 1, 1, 4, NULL);
 	struct placed_dump donor = make(DONOR, 1, 1, 1, 2, NULL);
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		const struct kvt_graft g = { .span = &span, .nspans = 1,
 					     .given = &cases[i] };
 
@@ -411,17 +397,15 @@ static void test_given_is_wrong(void **state)
 	drop_dump(&donor);
 }
 
-static void test_unlike(void **state)
+static void test_unlike(void)
 {
 	static const struct kvt_block_span span = { 0, 0, 0, 0, 1, 0 };
 	struct kvt_graft g = { .span = &span, .nspans = 1 };
 	struct placed_dump base = make(BASE, 1, 1, 1, 4, NULL);
 	struct placed_dump donor = make(DONOR, 1, 1, 1, 2, NULL);
-	struct kvt_error err = { "" };
 	struct kvt_dump *other;
 	struct kvt_snapshot s;
 
-	(void)state;
 	refused(base.dump, donor.dump, &g, KVT_BAD_INPUT,
 		"extent is 4 in one and 2 in the other");
 	g.from = 1;
@@ -430,30 +414,23 @@ static void test_unlike(void **state)
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD",
 		  kvt_dump_group(base.dump, 0)->shape.n)->dtype = kvt_dtype_find("int32");
-	expect(kvt_dump_of_constant(&other, &s, 0, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_of_constant(&other, &s, 0, &why));
 	refused(base.dump, other, &g, KVT_BAD_INPUT, "g0: the elements have other types");
 	kvt_dump_close(other);
 	drop_dump(&base);
 	drop_dump(&donor);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole_blocks),
-		cmocka_unit_test(test_spans),
-		cmocka_unit_test(test_all),
-		cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_layers),
-		cmocka_unit_test(test_given_heads),
-		cmocka_unit_test(test_given_channels),
-		cmocka_unit_test(test_ranks_on_a_constant),
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_twice_or_outside),
-		cmocka_unit_test(test_given_is_wrong),
-		cmocka_unit_test(test_unlike),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("graft", tests, NULL, NULL);
-}
+TESTS("graft",
+	TEST(test_whole_blocks),
+	TEST(test_spans),
+	TEST(test_all),
+	TEST(test_nothing),
+	TEST(test_layers),
+	TEST(test_given_heads),
+	TEST(test_given_channels),
+	TEST(test_ranks_on_a_constant),
+	TEST(test_random),
+	TEST(test_twice_or_outside),
+	TEST(test_given_is_wrong),
+	TEST(test_unlike))

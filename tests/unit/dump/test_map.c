@@ -8,16 +8,9 @@
  * what the array says: boxes in any layout, single elements, stored tiles, cells.
  * Leaves are arrays in memory, or tiles that this file makes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/derived/derive.h"
 #include "tests/unit/random.h"
+#include "tests/unit/tests.h"
 
 enum { MOST = 1 << 14, NCHAINS = 600 };
 
@@ -74,7 +67,7 @@ static void put_dense(int32_t *out, const struct model *m, const struct kvt_grou
 	int64_t index[KVT_NAXES], inside[KVT_NAXES];
 	struct kvt_views views;
 
-	assert_int_equal(kvt_layout_views(&views, &g->layout, box, 4, NULL), KVT_OK);
+	ok(kvt_layout_views(&views, &g->layout, box, 4, NULL));
 	memset(out, 0, (size_t)views.nbytes);
 	memcpy(index, box->begin, sizeof(index));
 	do {
@@ -173,7 +166,7 @@ static const char *const layouts[] = { "LBSHKD", "BLHKSD", "BLSKHD", "DKHSBL" };
 
 static void random_layout(struct kvt_layout *out)
 {
-	assert_int_equal(kvt_layout_parse(out, layouts[below(4)], NULL), KVT_OK);
+	ok(kvt_layout_parse(out, layouts[below(4)], NULL));
 }
 
 static void fill_group(struct kvt_group *g, const int64_t n[KVT_NAXES])
@@ -220,7 +213,7 @@ static struct kvt_dump *make_leaf(struct model *m, int32_t *first,
 			tiling->nbytes *= tiling->n[a];
 		}
 	}
-	assert_int_equal(kvt_dump_of_leaf(&dump, &t->leaf, NULL), KVT_OK);
+	ok(kvt_dump_of_leaf(&dump, &t->leaf, NULL));
 	return dump;
 }
 
@@ -455,7 +448,7 @@ static void take_step(struct kvt_dump **dump, struct model *m, int32_t *numbers,
 		d.snapshot.ngroups = 1;
 		d.snapshot.group[0] = *kvt_dump_group(*dump, 0);
 		fill_group(&d.snapshot.group[0], out->n);
-		assert_int_equal(derive(&made, &d, NULL), KVT_OK);
+		ok(derive(&made, &d, NULL));
 		/* what it was made of may go: it holds the leaves */
 		kvt_dump_close(*dump);
 		kvt_dump_close(other);
@@ -490,10 +483,10 @@ static void check_box(const struct kvt_dump *dump, const struct model *m,
 
 	if (layout)
 		g.layout = *layout;
-	assert_int_equal(kvt_layout_views(&views, &g.layout, box, 4, NULL), KVT_OK);
+	ok(kvt_layout_views(&views, &g.layout, box, 4, NULL));
 	put_dense(want, m, &g, box);
 	memset(got, 0xa5, 4 * MOST);
-	assert_int_equal(kvt_dump_read(dump, 0, box, layout, got, NULL), KVT_OK);
+	ok(kvt_dump_read(dump, 0, box, layout, got, NULL));
 	assert_memory_equal(want, got, (size_t)views.nbytes);
 	free(want);
 	free(got);
@@ -577,8 +570,7 @@ static void check_tiles(const struct kvt_dump *dump, const struct model *m)
 			assert_true(is_stored(dump, &part, tiling));
 			put_dense(want, m, g, &tile);
 			memset(got, 0xa5, 4 * MOST);
-			assert_int_equal(kvt_read_tile(dump, 0, begin, &stored, NULL),
-					 KVT_OK);
+			ok(kvt_read_tile(dump, 0, begin, &stored, NULL));
 			assert_int_equal(stored.nbytes, tiling->nbytes);
 			assert_memory_equal(want, got, (size_t)tiling->nbytes);
 		} while (next(at, &grid));
@@ -600,7 +592,7 @@ static void check_cells(const struct kvt_dump *dump, const struct model *m)
 	box_take(&firsts, KVT_AXIS_D, 0, 1);
 	memcpy(index, firsts.begin, sizeof(index));
 	if (kvt_dump_has_cells(dump, 0)) {
-		assert_int_equal(kvt_read_cells(dump, 0, &box, cells, NULL), KVT_OK);
+		ok(kvt_read_cells(dump, 0, &box, cells, NULL));
 		do {
 			assert_int_equal(cells[i++], m->at[place(m->n, index)]);
 		} while (next(index, &firsts));
@@ -641,9 +633,8 @@ static void run_chain(int chain)
 	free(m);
 }
 
-static void test_chains(void **state)
+static void test_chains(void)
 {
-	(void)state;
 	for (int chain = 0; chain < NCHAINS; chain++)
 		run_chain(chain);
 }
@@ -651,7 +642,7 @@ static void test_chains(void **state)
 /* ---- what composition is for ------------------------------------------------------ */
 
 /* Blocks cut in two and joined again are blocks, and their tiles are tiles. */
-static void test_there_and_back(void **state)
+static void test_there_and_back(void)
 {
 	const int64_t n[KVT_NAXES] = { 2, 4, 4, 2, 1, 3 };
 	struct model *m = calloc(1, sizeof(*m));
@@ -660,9 +651,8 @@ static void test_there_and_back(void **state)
 	struct kvt_box all;
 	int32_t numbers = 0;
 
-	(void)state;
 	seed = 1;
-	assert_int_equal(kvt_layout_parse(&layout, "LBSHKD", NULL), KVT_OK);
+	ok(kvt_layout_parse(&layout, "LBSHKD", NULL));
 	dump = make_leaf(m, &numbers, n, &layout, true);
 	for (int half = 0; half < 2; half++) {
 		const struct kvt_dump *source = dump;
@@ -687,7 +677,7 @@ static void test_there_and_back(void **state)
 				(uint32_t)(row % slots), 2 };
 			step->first[row / slots + 1] = i + 1;
 		}
-		assert_int_equal(derive(&made, &d, NULL), KVT_OK);
+		ok(derive(&made, &d, NULL));
 		kvt_dump_close(dump);
 		dump = made;
 	}
@@ -701,13 +691,6 @@ static void test_there_and_back(void **state)
 	free(m);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_chains),
-		cmocka_unit_test(test_there_and_back),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("map", tests, NULL, NULL);
-}
+TESTS("map",
+	TEST(test_chains),
+	TEST(test_there_and_back))

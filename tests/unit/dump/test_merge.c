@@ -86,10 +86,9 @@ static enum kvt_status merge(struct kvt_dump **out, const struct ranks *ranks,
 static void refused(const struct ranks *ranks, const int *order, int n,
 		    enum kvt_status status, const char *part)
 {
-	struct kvt_error err = { "" };
 	struct kvt_dump *out = NULL;
 
-	expect(merge(&out, ranks, order, n, &err), status, &err, part);
+	expect(merge(&out, ranks, order, n, &why), status, part);
 	assert_null(out);
 }
 
@@ -109,19 +108,17 @@ static void check_owners(const struct kvt_dump *dump, const int *owner_of_head)
 
 /* ---- what belongs together ---------------------------------------------- */
 
-static void test_any_order(void **state)
+static void test_any_order(void)
 {
 	static const int orders[][4] = { { 0, 1, 2, 3 }, { 3, 1, 0, 2 }, { 2, 3, 1, 0 } };
 	static const int64_t whole[] = { 2, 4, 2, 4, 2, 3 };
 	struct ranks ranks = make_ranks(4);
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
-		struct kvt_error err = { "" };
 		const struct kvt_snapshot *s;
 		struct kvt_dump *all;
 
-		expect(merge(&all, &ranks, orders[i], 4, &err), KVT_OK, &err, NULL);
+		ok(merge(&all, &ranks, orders[i], 4, &why));
 		s = kvt_dump_snapshot(all);
 		expect_shape(&s->group[0], whole);
 		assert_int_equal(s->group[0].head_start, 0);
@@ -137,15 +134,13 @@ static void test_any_order(void **state)
 }
 
 /* The first rank of those that hold a head gives it. */
-static void test_replicas(void **state)
+static void test_replicas(void)
 {
 	static const int order[] = { 7, 6, 5, 4, 3, 2, 1, 0 };
 	struct ranks ranks = make_ranks(8);
-	struct kvt_error err = { "" };
 	struct kvt_dump *all;
 
-	(void)state;
-	expect(merge(&all, &ranks, order, 8, &err), KVT_OK, &err, NULL);
+	ok(merge(&all, &ranks, order, 8, &why));
 	assert_int_equal(kvt_dump_group(all, 0)->shape.n[NH], 4);
 	assert_int_equal(kvt_dump_group(all, 0)->replication, 1);
 	check_owners(all, (const int[]){ 0, 2, 4, 6 });
@@ -154,14 +149,12 @@ static void test_replicas(void **state)
 }
 
 /* One rank of one is the whole. */
-static void test_alone(void **state)
+static void test_alone(void)
 {
 	struct ranks ranks = make_ranks(1);
-	struct kvt_error err = { "" };
 	struct kvt_dump *all;
 
-	(void)state;
-	expect(merge(&all, &ranks, (const int[]){ 0 }, 1, &err), KVT_OK, &err, NULL);
+	ok(merge(&all, &ranks, (const int[]){ 0 }, 1, &why));
 	kvt_dump_close(ranks.at[0].dump);	/* its numbers stay */
 	ranks.at[0].dump = NULL;
 	check_owners(all, (const int[]){ 0, 0, 0, 0 });
@@ -170,26 +163,23 @@ static void test_alone(void **state)
 }
 
 /* B and C are there twice; x is dealt to all. */
-static void test_conv_states(void **state)
+static void test_conv_states(void)
 {
 	static const int owner[16] = { 0, 0, 1, 1, 2, 2, 3, 3, 0, 0, 2, 2, 0, 0, 2, 2 };
 	struct ranks ranks = { .n = 4 };
-	struct kvt_error err = { "" };
 	const struct kvt_group *g;
 	struct kvt_dump *all;
 	struct kvt_box box;
 	uint32_t *numbers, *at;
 	int64_t i[KVT_NAXES] = { 0 };
 
-	(void)state;
 	for (int r = 0; r < 4; r++) {
 		struct kvt_snapshot s;
 
 		describe_states(&s, r);
 		ranks.at[r] = number_dump(&s, r);
 	}
-	expect(merge(&all, &ranks, (const int[]){ 1, 3, 2, 0 }, 4, &err), KVT_OK, &err,
-	       NULL);
+	ok(merge(&all, &ranks, (const int[]){ 1, 3, 2, 0 }, 4, &why));
 	g = kvt_dump_group(all, 0);
 	assert_int_equal(g->shape.n[ND], 16);
 	assert_int_equal(g->ncomponents, 3);
@@ -212,11 +202,10 @@ static void test_conv_states(void **state)
 
 /* ---- what does not ------------------------------------------------------ */
 
-static void test_missing_and_doubled(void **state)
+static void test_missing_and_doubled(void)
 {
 	struct ranks ranks = make_ranks(4), other = make_ranks(2);
 
-	(void)state;
 	refused(&ranks, (const int[]){ 3, 0, 1 }, 3, KVT_BAD_INPUT,
 		"r3 is one of 4 ranks, and none of the files is rank 2");
 	refused(&ranks, (const int[]){ 2, 0, 1 }, 3, KVT_BAD_INPUT,
@@ -312,7 +301,7 @@ static void opaque(struct kvt_snapshot *s)
 }
 
 /* Rank 1 says something else, or both say what cannot be merged. */
-static void test_unlike(void **state)
+static void test_unlike(void)
 {
 	static const struct {
 		void (*change)(struct kvt_snapshot *s);
@@ -342,19 +331,16 @@ static void test_unlike(void **state)
 		  "g0: it is not known how opaque content is divided among ranks" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		struct ranks ranks = { .n = 2 };
 
 		for (int r = 0; r < 2; r++) {
-			struct kvt_error err = { "" };
 			struct kvt_snapshot s;
 
 			describe_rank(&s, 2, r);
 			if (r || cases[i].both)
 				cases[i].change(&s);
-			expect(kvt_dump_of_constant(&ranks.at[r].dump, &s, 0, &err),
-			       KVT_OK, &err, NULL);
+			ok(kvt_dump_of_constant(&ranks.at[r].dump, &s, 0, &why));
 			kvt_snapshot_free(&s);
 		}
 		refused(&ranks, (const int[]){ 1, 0 }, 2, cases[i].status, cases[i].text);
@@ -363,11 +349,10 @@ static void test_unlike(void **state)
 }
 
 /* A part that nobody has between two that somebody has. */
-static void test_gap_of_channels(void **state)
+static void test_gap_of_channels(void)
 {
 	struct ranks ranks = { .n = 4 };
 
-	(void)state;
 	for (int r = 0; r < 4; r++) {
 		struct kvt_snapshot s;
 
@@ -381,11 +366,10 @@ static void test_gap_of_channels(void **state)
 	drop_ranks(&ranks);
 }
 
-static void test_lacks_a_part(void **state)
+static void test_lacks_a_part(void)
 {
 	struct ranks ranks = { .n = 4 };
 
-	(void)state;
 	for (int r = 0; r < 4; r++) {
 		struct kvt_snapshot s;
 
@@ -402,17 +386,15 @@ static void test_lacks_a_part(void **state)
 /* ---- there and back ----------------------------------------------------- */
 
 /* Ranks of a whole, of which the first two are ranks of a half. */
-static void test_slices(void **state)
+static void test_slices(void)
 {
 	static const int64_t conv_n[] = { 1, 2, 3, 1, 1, 16 }, n[] = { 2, 3, 2, 4, 2, 3 };
 	const struct kvt_dump *dumps[4];
 	struct kvt_dump *rank[4], *half, *all;
-	struct kvt_error err = { "" };
 	struct placed_dump whole;
 	struct kvt_snapshot s;
 	struct kvt_group *conv;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", n);
 	conv = new_group(&s, "conv", KVT_MAMBA_CONV, "conv-sd", conv_n);
@@ -420,17 +402,16 @@ static void test_slices(void **state)
 	add_part(conv, "B", 8, 4, 8);
 	add_part(conv, "C", 12, 4, 12);
 	whole = number_dump(&s, 0);
-	expect(kvt_dump_slice(&half, whole.dump, &(struct kvt_slice_options){
-			.rank = { 2, 0 }, .mamba_groups = 2 }, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_slice(&half, whole.dump, &(struct kvt_slice_options){
+		    .rank = { 2, 0 }, .mamba_groups = 2 }, &why));
 	for (int r = 0; r < 4; r++) {
 		const struct kvt_slice_options options = { .rank = { 4, r },
 							   .mamba_groups = 2 };
 
-		expect(kvt_dump_slice(&rank[r], r < 2 ? half : whole.dump, &options,
-				      &err), KVT_OK, &err, NULL);
+		ok(kvt_dump_slice(&rank[r], r < 2 ? half : whole.dump, &options, &why));
 		dumps[r] = rank[r];
 	}
-	expect(kvt_dump_merge(&all, dumps, names, 4, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_merge(&all, dumps, names, 4, &why));
 	same_group(kvt_dump_group(all, 0), kvt_dump_group(whole.dump, 0));
 	same_group(kvt_dump_group(all, 1), kvt_dump_group(whole.dump, 1));
 	check_places(all, 0);
@@ -441,20 +422,13 @@ static void test_slices(void **state)
 	drop_dump(&whole);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_any_order),
-		cmocka_unit_test(test_replicas),
-		cmocka_unit_test(test_alone),
-		cmocka_unit_test(test_conv_states),
-		cmocka_unit_test(test_missing_and_doubled),
-		cmocka_unit_test(test_unlike),
-		cmocka_unit_test(test_gap_of_channels),
-		cmocka_unit_test(test_lacks_a_part),
-		cmocka_unit_test(test_slices),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("merge", tests, NULL, NULL);
-}
+TESTS("merge",
+	TEST(test_any_order),
+	TEST(test_replicas),
+	TEST(test_alone),
+	TEST(test_conv_states),
+	TEST(test_missing_and_doubled),
+	TEST(test_unlike),
+	TEST(test_gap_of_channels),
+	TEST(test_lacks_a_part),
+	TEST(test_slices))

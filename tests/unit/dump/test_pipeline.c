@@ -5,17 +5,11 @@
  * Threads are made to meet by waiting for each other, not by sleeping, where a fault
  * would show only then.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #include "lib/dump/read.h"
+#include "tests/unit/tests.h"
 
 enum { MOST_BOXES = 400, MIB = 1 << 20 };
 
@@ -68,15 +62,13 @@ static enum kvt_status count_box(struct kvt_worker *worker, void *context, int64
 	       (uintptr_t)worker->buffer[0] % 64 ? KVT_MISMATCH : KVT_OK;
 }
 
-static void test_each_once(void **state)
+static void test_each_once(void)
 {
-	(void)state;
 	for (int threads = 1; threads <= 8; threads++)
 		for (int64_t count = 0; count < MOST_BOXES; count += 57) {
 			struct seen seen = { .total = 0 };
 
-			assert_int_equal(run(count_box, &seen, count, threads, NULL),
-					 KVT_OK);
+			ok(run(count_box, &seen, count, threads, NULL));
 			assert_int_equal(seen.total, count);
 			for (int64_t i = 0; i < count; i++)
 				assert_int_equal(seen.begun[i], 1);
@@ -107,15 +99,13 @@ static enum kvt_status take_turn(struct kvt_worker *worker, void *context, int64
 	return KVT_OK;
 }
 
-static void test_turns(void **state)
+static void test_turns(void)
 {
-	(void)state;
 	for (int threads = 1; threads <= 8; threads++) {
 		struct seen seen = { .total = 0 };
 		int at = 0;
 
-		assert_int_equal(run(take_turn, &seen, MOST_BOXES, threads, NULL),
-				 KVT_OK);
+		ok(run(take_turn, &seen, MOST_BOXES, threads, NULL));
 		for (int64_t i = 0; i < MOST_BOXES; i++)
 			if (i % 7 != 3)
 				assert_int_equal(seen.order[at++], i);
@@ -140,12 +130,11 @@ static enum kvt_status hold_up(struct kvt_worker *worker, void *context, int64_t
 	return KVT_OK;
 }
 
-static void test_a_slow_box(void **state)
+static void test_a_slow_box(void)
 {
 	struct seen seen = { .total = 0 };
 
-	(void)state;
-	assert_int_equal(run(hold_up, &seen, MOST_BOXES, 4, NULL), KVT_OK);
+	ok(run(hold_up, &seen, MOST_BOXES, 4, NULL));
 	assert_int_equal(seen.total, MOST_BOXES);
 	assert_in_range(seen.order[0], 64, 128 - 1);
 }
@@ -173,25 +162,22 @@ static enum kvt_status fail_box(struct kvt_worker *worker, void *context, int64_
 	return KVT_OK;
 }
 
-static void test_lowest_failure(void **state)
+static void test_lowest_failure(void)
 {
-	(void)state;
 	for (int round = 0; round < 50; round++) {
 		struct seen seen = { .fails = { 37, 41, 39 }, .nfails = 3 };
-		struct kvt_error err = { "" };
 
-		assert_int_equal(run(fail_box, &seen, MOST_BOXES, 8, &err),
+		assert_int_equal(run(fail_box, &seen, MOST_BOXES, 8, &why),
 				 KVT_BAD_INPUT);
-		assert_string_equal(err.text, "box 37");
+		assert_string_equal(why.text, "box 37");
 		assert_true(seen.total < MOST_BOXES);
 	}
 }
 
-static void test_failure_of_one_thread(void **state)
+static void test_failure_of_one_thread(void)
 {
 	struct seen seen = { .fails = { 5 }, .nfails = 1 };
 
-	(void)state;
 	assert_int_equal(run(fail_box, &seen, MOST_BOXES, 1, NULL), KVT_BAD_INPUT);
 	assert_int_equal(seen.total, 6);
 }
@@ -214,16 +200,14 @@ static enum kvt_status fail_in_turn(struct kvt_worker *worker, void *context, in
 	return KVT_OK;
 }
 
-static void test_no_turn_after_failure(void **state)
+static void test_no_turn_after_failure(void)
 {
-	(void)state;
 	for (int round = 0; round < 50; round++) {
 		struct seen seen = { .total = 0 };
-		struct kvt_error err = { "" };
 
-		assert_int_equal(run(fail_in_turn, &seen, MOST_BOXES, 4, &err),
+		assert_int_equal(run(fail_in_turn, &seen, MOST_BOXES, 4, &why),
 				 KVT_BAD_INPUT);
-		assert_string_equal(err.text, "box 5");
+		assert_string_equal(why.text, "box 5");
 		assert_true(seen.nordered <= 5);
 		for (int i = 0; i < seen.nordered; i++)
 			assert_int_equal(seen.order[i], i);
@@ -239,19 +223,17 @@ static bool cancelled(void *context)
 	return ++seen->asked > seen->cancel_after;
 }
 
-static void test_cancelled(void **state)
+static void test_cancelled(void)
 {
-	(void)state;
 	for (int threads = 1; threads <= 8; threads += 7) {
 		struct seen seen = { .cancel_after = 20 };
 		const struct kvt_work work = { .fn = fail_box, .context = &seen,
 					   .count = MOST_BOXES };
 		const struct kvt_run how = { .threads = threads, .context = &seen,
 					     .cancelled = cancelled };
-		struct kvt_error err = { "" };
 
-		assert_int_equal(kvt_work_run(&work, &how, &err), KVT_SYSTEM);
-		assert_string_equal(err.text, "interrupted");
+		assert_int_equal(kvt_work_run(&work, &how, &why), KVT_SYSTEM);
+		assert_string_equal(why.text, "interrupted");
 		assert_int_equal(seen.total, 20);
 	}
 }
@@ -286,9 +268,8 @@ static enum kvt_status tell(struct kvt_worker *worker, void *context, int64_t i,
 	return status;
 }
 
-static void test_progress(void **state)
+static void test_progress(void)
 {
-	(void)state;
 	for (int threads = 1; threads <= 8; threads++)
 		for (int fails = 0; fails < 2; fails++) {
 			struct seen seen = { .fails = { 100 }, .nfails = fails };
@@ -334,17 +315,15 @@ static enum kvt_status count_workers(struct kvt_worker *worker, void *context, i
 }
 
 /* Of each worker: buffers, two plain tiles, a stored one, 2 MiB of the codec. */
-static void test_memory(void **state)
+static void test_memory(void)
 {
 	struct seen seen = { .total = 0 };
 	struct kvt_work work = { .fn = count_workers, .context = &seen, .count = 100,
 			     .buffer_bytes = { 6 * MIB, 0, 4 * MIB } };
 	struct kvt_run how = { .threads = 8, .memory = 25 * MIB };
-	struct kvt_error err = { "" };
 
-	(void)state;
 	assert_int_equal(kvt_work_memory(&work, &how), 2 * 12 * MIB);
-	assert_int_equal(kvt_work_run(&work, &how, &err), KVT_OK);
+	ok(kvt_work_run(&work, &how, &why));
 	assert_in_range(seen.most_at_once, 1, 2);
 	how.memory = 12 * MIB;
 	assert_int_equal(kvt_work_memory(&work, &how), 12 * MIB);
@@ -359,24 +338,22 @@ static void test_memory(void **state)
 	assert_int_equal(kvt_work_memory(&work, &how), (12 + 2 * 30 + 31) * MIB);
 }
 
-static void test_too_little_memory(void **state)
+static void test_too_little_memory(void)
 {
 	struct seen seen = { .total = 0 };
 	struct kvt_work work = { .fn = fail_box, .context = &seen, .count = 10,
 			     .buffer_bytes = { 10 * MIB }, .label = "testing" };
 	const struct kvt_run how = { .memory = 12 * MIB - 1, .context = &seen,
 				     .progress = hear };
-	struct kvt_error err = { "" };
 
-	(void)state;
 	assert_int_equal(kvt_work_memory(&work, &how), 0);
-	assert_int_equal(kvt_work_run(&work, &how, &err), KVT_UNSUPPORTED);
-	assert_string_equal(err.text,
+	assert_int_equal(kvt_work_run(&work, &how, &why), KVT_UNSUPPORTED);
+	assert_string_equal(why.text,
 			    "needs 13 MiB of memory, more than --mem-limit allows");
 	assert_int_equal(seen.total, 0);
 	assert_int_equal(seen.calls, 0);
 	work.count = 0;
-	assert_int_equal(kvt_work_run(&work, &how, &err), KVT_OK);
+	ok(kvt_work_run(&work, &how, &why));
 }
 
 /* ---- the last range ----------------------------------------------------- */
@@ -396,7 +373,7 @@ static enum kvt_status count_read(const struct kvt_leaf *leaf, int group,
 	int64_t nbytes;
 
 	(void)group;
-	assert_int_equal(kvt_shape_nbytes(&nbytes, &shape, NULL), KVT_OK);
+	ok(kvt_shape_nbytes(&nbytes, &shape, NULL));
 	/* of a read that fails, something may be there */
 	memset(buf, (int)(0x10 + box->begin[KVT_AXIS_L]), (size_t)nbytes);
 	if (++c->reads == c->fails_at) {
@@ -434,9 +411,9 @@ static struct counting *make_counting(struct kvt_dump **whole, struct kvt_dump *
 				 .shape = { .elem = 1 } };
 	strcpy(g->id, "g0");
 	memcpy(g->shape.n, n, sizeof(n));
-	assert_int_equal(kvt_layout_parse(&g->layout, "LBKSHD", NULL), KVT_OK);
-	assert_int_equal(kvt_dump_of_leaf(whole, &c->leaf, NULL), KVT_OK);
-	assert_int_equal(kvt_dump_slice(part, *whole, &options, NULL), KVT_OK);
+	ok(kvt_layout_parse(&g->layout, "LBKSHD", NULL));
+	ok(kvt_dump_of_leaf(whole, &c->leaf, NULL));
+	ok(kvt_dump_slice(part, *whole, &options, NULL));
 	return c;
 }
 
@@ -467,37 +444,36 @@ static enum kvt_status read_twice(struct kvt_worker *worker, void *context, int6
 	struct counting *a = r->leaf[0], *b = r->leaf[1];
 
 	(void)i, (void)err;
-	assert_int_equal(read_layer(worker, r->dump[0], 0, 0x10), KVT_OK);
-	assert_int_equal(read_layer(worker, r->dump[0], 0, 0x10), KVT_OK);
+	ok(read_layer(worker, r->dump[0], 0, 0x10));
+	ok(read_layer(worker, r->dump[0], 0, 0x10));
 	assert_int_equal(a->reads, 1);
 	/* another range of it, and the first one is gone */
-	assert_int_equal(read_layer(worker, r->dump[0], 1, 0x12), KVT_OK);
+	ok(read_layer(worker, r->dump[0], 1, 0x12));
 	assert_int_equal(a->reads, 2);
-	assert_int_equal(read_layer(worker, r->dump[0], 0, 0x10), KVT_OK);
+	ok(read_layer(worker, r->dump[0], 0, 0x10));
 	assert_int_equal(a->reads, 3);
 	/* the same range of another leaf */
-	assert_int_equal(read_layer(worker, r->dump[1], 0, 0x10), KVT_OK);
+	ok(read_layer(worker, r->dump[1], 0, 0x10));
 	assert_int_equal(b->reads, 1);
 	/* after a read that failed neither its range is there nor the one before */
 	b->fails_at = 2;
 	assert_int_equal(read_layer(worker, r->dump[1], 1, 0x12), KVT_SYSTEM);
-	assert_int_equal(read_layer(worker, r->dump[1], 0, 0x10), KVT_OK);
+	ok(read_layer(worker, r->dump[1], 0, 0x10));
 	assert_int_equal(b->reads, 3);
 	b->fails_at = 4;
 	assert_int_equal(read_layer(worker, r->dump[1], 1, 0x12), KVT_SYSTEM);
-	assert_int_equal(read_layer(worker, r->dump[1], 1, 0x12), KVT_OK);
+	ok(read_layer(worker, r->dump[1], 1, 0x12));
 	assert_int_equal(b->reads, 5);
 	return KVT_OK;
 }
 
-static void test_last_range(void **state)
+static void test_last_range(void)
 {
 	struct reading r;
 	struct kvt_work work = { .fn = read_twice, .context = &r, .count = 1 };
 	const struct kvt_run how = { .threads = 1 };
 	struct kvt_dump *whole[2];
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct kvt_cut cut;
 
@@ -508,29 +484,22 @@ static void test_last_range(void **state)
 		/* the range buffer, and nothing else */
 		assert_int_equal(work.buffer_bytes[RANGE_BUFFER], 30);
 	}
-	assert_int_equal(kvt_work_run(&work, &how, NULL), KVT_OK);
+	ok(kvt_work_run(&work, &how, NULL));
 	for (int i = 0; i < 2; i++) {
 		kvt_dump_close(whole[i]);
 		kvt_dump_close(r.dump[i]);
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_each_once),
-		cmocka_unit_test(test_turns),
-		cmocka_unit_test(test_a_slow_box),
-		cmocka_unit_test(test_lowest_failure),
-		cmocka_unit_test(test_failure_of_one_thread),
-		cmocka_unit_test(test_no_turn_after_failure),
-		cmocka_unit_test(test_cancelled),
-		cmocka_unit_test(test_progress),
-		cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_too_little_memory),
-		cmocka_unit_test(test_last_range),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("pipeline", tests, NULL, NULL);
-}
+TESTS("pipeline",
+	TEST(test_each_once),
+	TEST(test_turns),
+	TEST(test_a_slow_box),
+	TEST(test_lowest_failure),
+	TEST(test_failure_of_one_thread),
+	TEST(test_no_turn_after_failure),
+	TEST(test_cancelled),
+	TEST(test_progress),
+	TEST(test_memory),
+	TEST(test_too_little_memory),
+	TEST(test_last_range))

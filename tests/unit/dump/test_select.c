@@ -26,7 +26,7 @@ static struct placed_dump make(void)
 static const int64_t layers[] = { 2, 0, 2 }, blocks[] = { 3, 0 };
 
 /* Layers twice, blocks backwards, heads from the second on, and values only. */
-static void test_indices(void **state)
+static void test_indices(void)
 {
 	static const struct kvt_segment channels[] = { { 0, 2, 2 }, { 2, 0, 1 } };
 	static const int64_t wanted[] = { 3, 2, 2, 2, 1, 3 }, channel_of[] = { 2, 3, 0 };
@@ -36,14 +36,12 @@ static void test_indices(void **state)
 		.channel = channels,
 	};
 	struct placed_dump dump = make();
-	struct kvt_error err = { "" };
 	uint32_t *numbers, *at;
 	int64_t i[KVT_NAXES] = { 0 };
 	struct kvt_dump *out;
 	struct kvt_box all;
 
-	(void)state;
-	expect(kvt_dump_select(&out, dump.dump, &select, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_select(&out, dump.dump, &select, &why));
 	assert_int_equal(kvt_dump_snapshot(out)->ngroups, 1);
 	assert_int_equal(kvt_dump_snapshot(out)->nrequests, 0);
 	expect_shape(kvt_dump_group(out, 0), wanted);
@@ -63,7 +61,7 @@ static void test_indices(void **state)
 }
 
 /* A gap between channels, and heads that the dump does not have. */
-static void test_short(void **state)
+static void test_short(void)
 {
 	static const struct kvt_segment gap[] = { { 0, 0, 1 }, { 3, 1, 1 } };
 	static const struct kvt_segment whole[] = { { 0, 0, 4 } };
@@ -72,16 +70,14 @@ static void test_short(void **state)
 		.heads = { 0, 0, 3 }, .kv = { 0, 0, 2 }, .nchannels = 2, .channel = gap,
 	};
 	struct placed_dump dump = make();
-	struct kvt_error err = { "" };
 	struct kvt_dump *out = NULL;
 
-	(void)state;
-	expect(kvt_dump_select(&out, dump.dump, &select, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_dump_select(&out, dump.dump, &select, &why), KVT_BAD_INPUT,
 	       "slots of g0 lack 12 elements");	/* 3 heads, k and v, 2 channels */
 	select.nchannels = 1;
 	select.channel = whole;
 	select.heads = (struct kvt_segment){ 0, 1, 3 };
-	expect(kvt_dump_select(&out, dump.dump, &select, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_dump_select(&out, dump.dump, &select, &why), KVT_BAD_INPUT,
 	       "slots of g0 lack 8 elements");	/* one head */
 	assert_null(out);
 	drop_dump(&dump);
@@ -89,10 +85,9 @@ static void test_short(void **state)
 
 /* ---- replace ------------------------------------------------------------ */
 
-static void test_replace(void **state)
+static void test_replace(void)
 {
 	struct placed_dump dump = make(), other = make();
-	struct kvt_error err = { "" };
 	const struct kvt_group *g = kvt_dump_group(dump.dump, 0);
 	struct kvt_box all = kvt_box_whole(&g->shape);
 	struct kvt_group there = *g;
@@ -100,13 +95,11 @@ static void test_replace(void **state)
 	struct kvt_dump *out;
 	uint32_t *numbers, *at;
 
-	(void)state;
-	assert_int_equal(kvt_layout_parse(&there.layout, "HDBLKS", NULL), KVT_OK);
+	ok(kvt_layout_parse(&there.layout, "HDBLKS", NULL));
 	do
 		other.numbers[0][dense_at(&there, &all, i) / 4] = number_of(g, 3, i);
 	while (next_index(i, &all));
-	expect(kvt_dump_replace(&out, dump.dump, 0, &there.layout, other.numbers[0],
-				&err), KVT_OK, &err, NULL);
+	ok(kvt_dump_replace(&out, dump.dump, 0, &there.layout, other.numbers[0], &why));
 	same_snapshot(kvt_dump_snapshot(out), kvt_dump_snapshot(dump.dump));
 	memset(i, 0, sizeof(i));
 	numbers = at = read_numbers(out, 0);
@@ -125,37 +118,33 @@ static void test_replace(void **state)
 	drop_dump(&other);
 }
 
-static void test_replace_refused(void **state)
+static void test_replace_refused(void)
 {
 	struct placed_dump dump = make();
-	struct kvt_error err = { "" };
 	struct kvt_dump *out = NULL;
 	struct kvt_layout layout;
 
-	(void)state;
-	assert_int_equal(kvt_layout_parse(&layout, "LBKHDS", NULL), KVT_OK);
-	expect(kvt_dump_replace(&out, dump.dump, 2, &layout, dump.numbers[0], &err),
-	       KVT_USAGE, &err, "there is no group 2");
-	expect(kvt_dump_replace(&out, dump.dump, -1, &layout, dump.numbers[0], &err),
-	       KVT_USAGE, &err, "there is no group -1");
-	assert_int_equal(kvt_layout_parse(&layout, "L B K H S/4 D S%4", NULL), KVT_OK);
-	expect(kvt_dump_replace(&out, dump.dump, 0, &layout, dump.numbers[0], &err),
-	       KVT_BAD_INPUT, &err, "group g0: layout");
+	ok(kvt_layout_parse(&layout, "LBKHDS", NULL));
+	expect(kvt_dump_replace(&out, dump.dump, 2, &layout, dump.numbers[0], &why),
+	       KVT_USAGE, "there is no group 2");
+	expect(kvt_dump_replace(&out, dump.dump, -1, &layout, dump.numbers[0], &why),
+	       KVT_USAGE, "there is no group -1");
+	ok(kvt_layout_parse(&layout, "L B K H S/4 D S%4", NULL));
+	expect(kvt_dump_replace(&out, dump.dump, 0, &layout, dump.numbers[0], &why),
+	       KVT_BAD_INPUT, "group g0: layout");
 	assert_null(out);
 	drop_dump(&dump);
 }
 
 /* ---- leaves ------------------------------------------------------------- */
 
-static void test_memory(void **state)
+static void test_memory(void)
 {
 	struct placed_dump dump = make();
 	const struct kvt_dump *leaf;
 	int64_t there[KVT_NAXES], i[KVT_NAXES] = { 1, 2, 1, 2, 0, 3 }, buffer, offset;
-	struct kvt_error err = { "" };
 	int group = -1;
 
-	(void)state;
 	check_places(dump.dump, 0);
 	assert_string_equal(kvt_dump_format(dump.dump), "memory");
 	assert_string_equal(kvt_dump_path(dump.dump), "");
@@ -168,41 +157,37 @@ static void test_memory(void **state)
 	assert_ptr_equal(leaf, dump.dump);
 	assert_int_equal(group, 1);
 	assert_memory_equal(i, there, sizeof(i));
-	expect(kvt_dump_locate(&buffer, &offset, dump.dump, KVT_FILES, 0, i, &err),
-	       KVT_UNSUPPORTED, &err, NULL);
+	expect(kvt_dump_locate(&buffer, &offset, dump.dump, KVT_FILES, 0, i, &why),
+	       KVT_UNSUPPORTED, NULL);
 	drop_dump(&dump);
 }
 
 /* What is said of the bytes is checked. */
-static void test_memory_refused(void **state)
+static void test_memory_refused(void)
 {
 	const void *bytes[KVT_MAX_GROUPS] = { extents };
-	struct kvt_error err = { "" };
 	struct kvt_dump *out = NULL;
 	struct kvt_snapshot s;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents)->block_size = 3;
-	expect(kvt_dump_of_memory(&out, &s, bytes, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_dump_of_memory(&out, &s, bytes, &why), KVT_BAD_INPUT,
 	       "group g0: 2 slots a block, expected 3");
-	expect(kvt_dump_of_constant(&out, &s, 0, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_dump_of_constant(&out, &s, 0, &why), KVT_BAD_INPUT,
 	       "group g0: 2 slots a block, expected 3");
 	assert_null(out);
 	kvt_snapshot_free(&s);
 }
 
-static void test_constant(void **state)
+static void test_constant(void)
 {
-	struct kvt_error err = { "" };
 	struct kvt_snapshot s;
 	struct kvt_dump *dump;
 	uint32_t *numbers;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents);
-	expect(kvt_dump_of_constant(&dump, &s, 0xc3, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_of_constant(&dump, &s, 0xc3, &why));
 	kvt_snapshot_free(&s);		/* it was copied */
 	assert_string_equal(kvt_dump_format(dump), "constant");
 	numbers = read_numbers(dump, 0);
@@ -213,18 +198,11 @@ static void test_constant(void **state)
 	kvt_dump_close(NULL);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_indices),
-		cmocka_unit_test(test_short),
-		cmocka_unit_test(test_replace),
-		cmocka_unit_test(test_replace_refused),
-		cmocka_unit_test(test_memory),
-		cmocka_unit_test(test_memory_refused),
-		cmocka_unit_test(test_constant),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("select", tests, NULL, NULL);
-}
+TESTS("select",
+	TEST(test_indices),
+	TEST(test_short),
+	TEST(test_replace),
+	TEST(test_replace_refused),
+	TEST(test_memory),
+	TEST(test_memory_refused),
+	TEST(test_constant))

@@ -67,9 +67,8 @@ static struct kvt_dump *slice(const struct kvt_dump *dump,
 			      const struct kvt_slice_options *options)
 {
 	struct kvt_dump *out = NULL;
-	struct kvt_error err = { "" };
 
-	expect(kvt_dump_slice(&out, dump, options, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_slice(&out, dump, options, &why));
 	return out;
 }
 
@@ -77,9 +76,8 @@ static void refused(const struct kvt_dump *dump, const struct kvt_slice_options 
 		    enum kvt_status status, const char *part)
 {
 	struct kvt_dump *out = NULL;
-	struct kvt_error err = { "" };
 
-	expect(kvt_dump_slice(&out, dump, options, &err), status, &err, part);
+	expect(kvt_dump_slice(&out, dump, options, &why), status, part);
 	assert_null(out);
 }
 
@@ -88,13 +86,12 @@ static void refused(const struct kvt_dump *dump, const struct kvt_slice_options 
 
 /* ---- layers and blocks -------------------------------------------------- */
 
-static void test_layers(void **state)
+static void test_layers(void)
 {
 	const struct kvt_slice_options options = { .layers = RANGES(1, { 2, 5 }) };
 	struct placed_dump whole = make_hybrid();
 	struct kvt_dump *part = slice(whole.dump, &options);
 
-	(void)state;
 	assert_int_equal(kvt_dump_snapshot(part)->ngroups, 3);
 	expect_layers(kvt_dump_group(part, 0), 2, (const uint32_t[]){ 2, 4 });
 	expect_layers(kvt_dump_group(part, 1), 1, (const uint32_t[]){ 3 });
@@ -107,7 +104,7 @@ static void test_layers(void **state)
 }
 
 /* A group of which nothing remains is gone, and tables follow those that move up. */
-static void test_groups_move_up(void **state)
+static void test_groups_move_up(void)
 {
 	const struct kvt_slice_options options = {
 		.layers = RANGES(2, { 1, 2 }, { 3, 4 }),
@@ -115,7 +112,6 @@ static void test_groups_move_up(void **state)
 	struct placed_dump whole = make_hybrid();
 	struct kvt_dump *part = slice(whole.dump, &options);
 
-	(void)state;
 	assert_int_equal(kvt_dump_snapshot(part)->ngroups, 2);
 	assert_string_equal(kvt_dump_group(part, 0)->id, "conv");
 	assert_string_equal(kvt_dump_group(part, 1)->id, "ssm");
@@ -128,7 +124,7 @@ static void test_groups_move_up(void **state)
 }
 
 /* So do names, and holes of tokens. */
-static void test_names_and_holes(void **state)
+static void test_names_and_holes(void)
 {
 	static const char *const layers[] = { "one", "two", "three", "four" };
 	const struct kvt_slice_options options = {
@@ -141,7 +137,6 @@ static void test_names_and_holes(void **state)
 	struct kvt_snapshot s;
 	struct kvt_group *g;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", attention);
 	g = new_group(&s, "g1", KVT_FULL_ATTENTION, "LBKSHD", attention);
@@ -176,13 +171,12 @@ static void test_names_and_holes(void **state)
 }
 
 /* Of a, eight tokens are left; of b, nothing. */
-static void test_blocks(void **state)
+static void test_blocks(void)
 {
 	const struct kvt_slice_options options = { .blocks = RANGES(1, { 10, 12 }) };
 	struct placed_dump whole = make_hybrid();
 	struct kvt_dump *part = slice(whole.dump, &options);
 
-	(void)state;
 	expect_blocks(kvt_dump_group(part, 0), 2, (const uint64_t[]){ 10, 11 });
 	expect_blocks(kvt_dump_group(part, 1), 1, (const uint64_t[]){ 10 });
 	expect_blocks(kvt_dump_group(part, 2), 1, (const uint64_t[]){ 10 });
@@ -196,7 +190,7 @@ static void test_blocks(void **state)
 }
 
 /* Ids that the dump did not list are its positions from then on. */
-static void test_ids_are_kept(void **state)
+static void test_ids_are_kept(void)
 {
 	const struct kvt_slice_options first = {
 		.layers = RANGES(1, { 1, 3 }), .blocks = RANGES(2, { 1, 3 }, { 4, 5 }),
@@ -205,7 +199,6 @@ static void test_ids_are_kept(void **state)
 	struct kvt_dump *part, *inner;
 	struct kvt_snapshot s;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "BLKSHD", attention);
 	whole = number_dump(&s, 0);
@@ -222,7 +215,7 @@ static void test_ids_are_kept(void **state)
 	drop_dump(&whole);
 }
 
-static void test_not_there(void **state)
+static void test_not_there(void)
 {
 	const struct kvt_slice_options layer = { .layers = RANGES(1, { 6, 8 }) };
 	const struct kvt_slice_options block = { .blocks = RANGES(1, { 0, 11 }) };
@@ -231,25 +224,22 @@ static void test_not_there(void **state)
 	};
 	struct placed_dump whole = make_hybrid();
 
-	(void)state;
 	refused(whole.dump, &layer, KVT_BAD_INPUT, "7 among the 6 from 0 to 6");
 	refused(whole.dump, &block, KVT_BAD_INPUT, "0 among the 6 from 10 to 15");
 	refused(whole.dump, &nothing, KVT_BAD_INPUT, "nothing of the dump remains");
 	drop_dump(&whole);
 }
 
-static void test_no_layers(void **state)
+static void test_no_layers(void)
 {
 	static const int64_t none[] = { 0, 6, 4, 4, 2, 3 };
 	const struct kvt_slice_options options = { .layers = { .n = 0 } };
-	struct kvt_error err = { "" };
 	struct kvt_dump *dump;
 	struct kvt_snapshot s;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", none);
-	expect(kvt_dump_of_constant(&dump, &s, 0, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_of_constant(&dump, &s, 0, &why));
 	refused(dump, &options, KVT_BAD_INPUT, "g0 has no layers");
 	kvt_dump_close(dump);
 }
@@ -288,7 +278,7 @@ static void test_heads(void **state)
 }
 
 /* Fewer ranks than heads, as many, and more: then neighbours hold one head. */
-static void test_ranks(void **state)
+static void test_ranks(void)
 {
 	static const struct {
 		struct kvt_rank rank;
@@ -299,8 +289,7 @@ static void test_ranks(void **state)
 	};
 	struct placed_dump whole = make_attention();
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		const struct kvt_slice_options options = { .rank = cases[i].rank };
 		struct kvt_dump *part = slice(whole.dump, &options);
 		const struct kvt_parallel *p = &kvt_dump_snapshot(part)->parallel;
@@ -319,7 +308,7 @@ static void test_ranks(void **state)
 	drop_dump(&whole);
 }
 
-static void test_rank_of_a_rank(void **state)
+static void test_rank_of_a_rank(void)
 {
 	const struct kvt_slice_options half = { .rank = { 2, 1 } };
 	const struct kvt_slice_options quarter = { .rank = { 4, 3 } };
@@ -327,7 +316,6 @@ static void test_rank_of_a_rank(void **state)
 	struct placed_dump whole = make_attention();
 	struct kvt_dump *outer = slice(whole.dump, &half), *inner, *again;
 
-	(void)state;
 	inner = slice(outer, &quarter);
 	expect_heads(inner, 3, 1, 1);
 	check_places(inner, 0);
@@ -355,13 +343,12 @@ static void expect_part(const struct kvt_dump *dump, int g, int i, const char *n
 }
 
 /* x is dealt by channels; B and C by groups, of which four ranks hold each twice. */
-static void test_rank_of_states(void **state)
+static void test_rank_of_states(void)
 {
 	struct kvt_slice_options options = { .rank = { 4, 2 }, .mamba_groups = 2 };
 	struct placed_dump whole = make_hybrid();
 	struct kvt_dump *part = slice(whole.dump, &options);
 
-	(void)state;
 	assert_int_equal(kvt_dump_group(part, 1)->shape.n[ND], 6);
 	assert_int_equal(kvt_dump_group(part, 1)->ncomponents, 3);
 	expect_part(part, 1, 0, "x", 0, 2, 4);
@@ -381,14 +368,13 @@ static void test_rank_of_states(void **state)
 }
 
 /* Pages are as small as what is left of them. */
-static void test_pages_shrink(void **state)
+static void test_pages_shrink(void)
 {
 	const struct kvt_slice_options options = { .rank = { 2, 0 } };
 	struct placed_dump whole;
 	struct kvt_dump *part;
 	struct kvt_snapshot s;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", attention)->page_bytes =
 		4 * 4 * 2 * 3 * 4 + 64;
@@ -407,14 +393,13 @@ static void test_pages_shrink(void **state)
 
 /* ---- requests and tokens ------------------------------------------------ */
 
-static void test_requests(void **state)
+static void test_requests(void)
 {
 	const struct kvt_slice_options options = { .requests = NAMES(1, "b") };
 	const struct kvt_slice_options unknown = { .requests = NAMES(2, "b", "zebra") };
 	struct placed_dump whole = make_hybrid();
 	struct kvt_dump *part = slice(whole.dump, &options);
 
-	(void)state;
 	assert_int_equal(kvt_dump_snapshot(part)->nrequests, 1);
 	expect_tokens(part, 0, "b", 0, 7);
 	expect_blocks(kvt_dump_group(part, 0), 2, (const uint64_t[]){ 13, 15 });
@@ -462,7 +447,7 @@ static void test_tokens(void **state)
 	drop_dump(&hybrid);
 }
 
-static void test_token_ids_and_holes(void **state)
+static void test_token_ids_and_holes(void)
 {
 	const struct kvt_slice_options options = { .tokens = RANGES(1, { 5, 9 }) };
 	struct placed_dump whole;
@@ -470,7 +455,6 @@ static void test_token_ids_and_holes(void **state)
 	const struct kvt_request *q;
 	struct kvt_snapshot s;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", attention);
 	add_request(&s, "a", 10, 3, (const uint32_t[]){ 4, 0, 2 });
@@ -498,13 +482,12 @@ static void test_token_ids_and_holes(void **state)
 	drop_dump(&whole);
 }
 
-static void test_nobody_knows_tokens(void **state)
+static void test_nobody_knows_tokens(void)
 {
 	const struct kvt_slice_options options = { .tokens = RANGES(1, { 0, 1 }) };
 	struct placed_dump whole;
 	struct kvt_snapshot s;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", attention);
 	whole = number_dump(&s, 0);
@@ -513,7 +496,7 @@ static void test_nobody_knows_tokens(void **state)
 }
 
 /* A table whose first block a window has passed, and the null block in its place. */
-static void test_null_block(void **state)
+static void test_null_block(void)
 {
 	const struct kvt_slice_options with = { .blocks = RANGES(1, { 1, 5 }) };
 	const struct kvt_slice_options without = { .blocks = RANGES(1, { 1, 4 }) };
@@ -521,7 +504,6 @@ static void test_null_block(void **state)
 	struct kvt_dump *part;
 	struct kvt_snapshot s;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_SLIDING_WINDOW, "LBKSHD", attention)->window = 6;
 	add_request(&s, "w", 14, 4, (const uint32_t[]){ 4, 1, 2, 3 });
@@ -547,14 +529,13 @@ static void test_null_block(void **state)
 }
 
 /* The last two of the three blocks that a window has left. */
-static void test_tokens_of_a_window(void **state)
+static void test_tokens_of_a_window(void)
 {
 	const struct kvt_slice_options options = { .tokens = RANGES(1, { 8, 14 }) };
 	struct placed_dump whole;
 	struct kvt_dump *part;
 	struct kvt_snapshot s;
 
-	(void)state;
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_SLIDING_WINDOW, "LBKSHD", attention)->window = 8;
 	add_request(&s, "w", 14, 3, (const uint32_t[]){ 5, 2, 3 });
@@ -570,7 +551,7 @@ static void test_tokens_of_a_window(void **state)
 
 /* ---- components --------------------------------------------------------- */
 
-static void test_keys_and_values(void **state)
+static void test_keys_and_values(void)
 {
 	const struct kvt_slice_options values = { .components = NAMES(1, "v") };
 	const struct kvt_slice_options keys = { .components = NAMES(1, "k") };
@@ -580,7 +561,6 @@ static void test_keys_and_values(void **state)
 	struct placed_dump whole = make_attention();
 	struct kvt_dump *part = slice(whole.dump, &values);
 
-	(void)state;
 	expect_shape(kvt_dump_group(part, 0), half);
 	assert_int_equal(kvt_group_half(kvt_dump_group(part, 0)), 1);
 	check_places(part, 0);
@@ -599,7 +579,7 @@ static void test_keys_and_values(void **state)
 }
 
 /* What is made of dumps is held to the same rule as a file: one layer, the same heads. */
-static void test_joined_halves(void **state)
+static void test_joined_halves(void)
 {
 	const struct kvt_slice_options values = { .components = NAMES(1, "v") };
 	const struct kvt_slice_options keys = {
@@ -611,10 +591,8 @@ static void test_joined_halves(void **state)
 					   slice(whole.dump, &values) };
 	struct kvt_patch patch[2] = { { .group = 0 }, { .group = 1 } };
 	struct kvt_dump *out = NULL;
-	struct kvt_error err = { "" };
 	struct kvt_snapshot info;
 
-	(void)state;
 	kvt_snapshot_init(&info);
 	info.ngroups = 2;
 	for (int i = 0; i < 2; i++) {
@@ -625,16 +603,15 @@ static void test_joined_halves(void **state)
 		patch[i].nlayers = g->shape.n[KVT_AXIS_L];
 		patch[i].nblocks = g->shape.n[KVT_AXIS_B];
 	}
-	assert_int_equal(kvt_dump_join(&out, &info, parts, patch, 2, &err),
-			 KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "expected the same heads"));
+	expect(kvt_dump_join(&out, &info, parts, patch, 2, &why), KVT_BAD_INPUT,
+	       "expected the same heads");
 	for (int i = 0; i < 2; i++)
 		kvt_dump_close((struct kvt_dump *)parts[i]);
 	drop_dump(&whole);
 }
 
 /* Attention and the SSM state are none of these; parts keep their order. */
-static void test_parts(void **state)
+static void test_parts(void)
 {
 	const struct kvt_slice_options options = { .components = NAMES(2, "C", "x") };
 	const struct kvt_slice_options ranked = {
@@ -644,7 +621,6 @@ static void test_parts(void **state)
 	struct placed_dump whole = make_hybrid();
 	struct kvt_dump *part = slice(whole.dump, &options), *inner;
 
-	(void)state;
 	assert_int_equal(kvt_dump_snapshot(part)->ngroups, 1);
 	assert_int_equal(kvt_dump_group(part, 0)->shape.n[ND], 12);
 	assert_int_equal(kvt_dump_group(part, 0)->ncomponents, 2);
@@ -666,7 +642,7 @@ static void test_parts(void **state)
 
 /* ---- from rank to rank -------------------------------------------------- */
 
-static void test_transfer(void **state)
+static void test_transfer(void)
 {
 	const struct kvt_slice_options gives = { .rank = { 2, 0 }, .to = { 4, 1 } };
 	const struct kvt_slice_options nothing = { .rank = { 2, 0 }, .to = { 4, 2 } };
@@ -674,7 +650,6 @@ static void test_transfer(void **state)
 	struct placed_dump whole = make_attention();
 	struct kvt_dump *part = slice(whole.dump, &gives), *rank;
 
-	(void)state;
 	expect_heads(part, 1, 1, 1);
 	check_places(part, 0);
 	kvt_dump_close(part);
@@ -693,12 +668,11 @@ static void test_transfer(void **state)
 }
 
 /* Of two ranks that hold one head, one gives it. */
-static void test_transfer_of_replicas(void **state)
+static void test_transfer_of_replicas(void)
 {
 	struct placed_dump whole = make_attention();
 	int given[4] = { 0 };
 
-	(void)state;
 	for (int r = 0; r < 8; r++) {
 		struct kvt_dump *part = slice(whole.dump, &(struct kvt_slice_options){
 				.rank = { 8, r }, .to = { 1, 0 } });
@@ -715,7 +689,7 @@ static void test_transfer_of_replicas(void **state)
 	drop_dump(&whole);
 }
 
-static void test_transfer_of_states(void **state)
+static void test_transfer_of_states(void)
 {
 	const struct kvt_slice_options options = {
 		.rank = { 2, 1 }, .to = { 4, 3 }, .mamba_groups = 2,
@@ -723,7 +697,6 @@ static void test_transfer_of_states(void **state)
 	struct placed_dump whole = make_hybrid();
 	struct kvt_dump *part = slice(whole.dump, &options);
 
-	(void)state;
 	assert_int_equal(kvt_dump_snapshot(part)->ngroups, 3);
 	expect_part(part, 1, 0, "x", 0, 2, 6);
 	expect_part(part, 1, 1, "B", 2, 2, 10);
@@ -735,35 +708,28 @@ static void test_transfer_of_states(void **state)
 	drop_dump(&whole);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_layers),
-		cmocka_unit_test(test_groups_move_up),
-		cmocka_unit_test(test_names_and_holes),
-		cmocka_unit_test(test_blocks),
-		cmocka_unit_test(test_ids_are_kept),
-		cmocka_unit_test(test_not_there),
-		cmocka_unit_test(test_no_layers),
-		cmocka_unit_test(test_heads),
-		cmocka_unit_test(test_ranks),
-		cmocka_unit_test(test_rank_of_a_rank),
-		cmocka_unit_test(test_rank_of_states),
-		cmocka_unit_test(test_pages_shrink),
-		cmocka_unit_test(test_requests),
-		cmocka_unit_test(test_tokens),
-		cmocka_unit_test(test_token_ids_and_holes),
-		cmocka_unit_test(test_nobody_knows_tokens),
-		cmocka_unit_test(test_null_block),
-		cmocka_unit_test(test_tokens_of_a_window),
-		cmocka_unit_test(test_keys_and_values),
-		cmocka_unit_test(test_joined_halves),
-		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_transfer),
-		cmocka_unit_test(test_transfer_of_replicas),
-		cmocka_unit_test(test_transfer_of_states),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("slice", tests, NULL, NULL);
-}
+TESTS("slice",
+	TEST(test_layers),
+	TEST(test_groups_move_up),
+	TEST(test_names_and_holes),
+	TEST(test_blocks),
+	TEST(test_ids_are_kept),
+	TEST(test_not_there),
+	TEST(test_no_layers),
+	WITH(NULL, test_heads),
+	TEST(test_ranks),
+	TEST(test_rank_of_a_rank),
+	TEST(test_rank_of_states),
+	TEST(test_pages_shrink),
+	TEST(test_requests),
+	WITH(NULL, test_tokens),
+	TEST(test_token_ids_and_holes),
+	TEST(test_nobody_knows_tokens),
+	TEST(test_null_block),
+	TEST(test_tokens_of_a_window),
+	TEST(test_keys_and_values),
+	TEST(test_joined_halves),
+	TEST(test_parts),
+	TEST(test_transfer),
+	TEST(test_transfer_of_replicas),
+	TEST(test_transfer_of_states))

@@ -14,15 +14,13 @@ static const char *const layouts[] = {
 	"LBSHKD", "LBHSKD", "BLSHKD", "BHLSKD", "LBKSHD", "KLBHSD", "LBHKDS",
 	"L B K H D/2 S D%2", "LHBSKD", "K:LBSHD V:LBHSD",
 };
-enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
 
 static struct kvt_views views_of(const struct kvt_layout *layout,
 				 const struct kvt_box *box)
 {
 	struct kvt_views views;
-	struct kvt_error err = { "" };
 
-	expect(kvt_layout_views(&views, layout, box, 4, &err), KVT_OK, &err, NULL);
+	ok(kvt_layout_views(&views, layout, box, 4, &why));
 	return views;
 }
 
@@ -73,25 +71,24 @@ static bool check_tile(const struct kvt_layout *layout, const struct kvt_layout 
 	return true;
 }
 
-static void test_runs(void **state)
+static void test_runs(void)
 {
 	int found = 0, usual_found = 0, usual = 0;
 
-	(void)state;
 	for (int round = 0; round < 3000; round++) {
 		const int64_t n[] = { 1 + below(3), 1 + below(9), 1 + below(4),
 		1 + below(3),
 				      2, 2 << below(2) };
 		const struct kvt_shape shape = { .n = { n[0], n[1], n[2], n[3], n[4],
 							n[5] }, .elem = 4 };
-		const char *text = layouts[below(NLAYOUTS)];
+		const char *text = layouts[below(LENGTH(layouts))];
 		bool as_usual = below(2) || strchr(text, '/');	/* no split is torn */
 		struct kvt_tiling tiling = draw_tiling(n, as_usual);
 		struct kvt_box box = kvt_box_whole(&shape);
 		int64_t begin[KVT_NAXES];
 		struct kvt_layout layout, runs;
 
-		assert_int_equal(kvt_layout_parse(&layout, text, NULL), KVT_OK);
+		ok(kvt_layout_parse(&layout, text, NULL));
 		runs = tile_runs(&layout, &tiling, &shape);
 		for (int a = 0; a < KVT_NAXES; a++)
 			begin[a] = below((n[a] + tiling.n[a] - 1) / tiling.n[a]) *
@@ -114,12 +111,5 @@ static void test_runs(void **state)
 	assert_true(usual > 500 && usual_found >= usual && found > usual_found);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		{ "tiles as runs of a box", test_runs, NULL, NULL, NULL },
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("tiles", tests, NULL, NULL);
-}
+TESTS("tiles",
+	NAMED(test_runs, "tiles as runs of a box"))

@@ -8,21 +8,13 @@
 #ifndef DUMP_FIXTURE_H
 #define DUMP_FIXTURE_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/format.h"
 #include "tests/temporary.h"
+#include "tests/unit/tests.h"
 
 enum { NL = KVT_AXIS_L, NB = KVT_AXIS_B, NS = KVT_AXIS_S, NH = KVT_AXIS_H,
        NK = KVT_AXIS_K, ND = KVT_AXIS_D };
@@ -82,6 +74,10 @@ static inline int remove_folder(void **state)
 	return 0;
 }
 
+#define IN_FOLDER(test) AROUND(test, make_folder, remove_folder)
+#define NAMED_IN_FOLDER(test, sentence)							\
+	NAMED_AROUND(test, make_folder, remove_folder, sentence)
+
 static inline int count_entries(const char *folder)
 {
 	struct dirent *entry;
@@ -131,21 +127,6 @@ static inline uint8_t *read_file(const char *path, size_t *nbytes)
 	return bytes;
 }
 
-/* ---- statuses ----------------------------------------------------------- */
-
-/* The status, and a part of the sentence; NULL: any sentence. */
-static inline void expect(enum kvt_status got, enum kvt_status wanted,
-			  const struct kvt_error *err, const char *part)
-{
-	if (got != wanted)
-		fail_msg("status %d, expected %d: %s", (int)got, (int)wanted, err->text);
-	if (wanted == KVT_OK)
-		return;
-	if (!err->text[0] || (part && !strstr(err->text, part)))
-		fail_msg("message is '%s', expected '%s' in it", err->text,
-			 part ? part : "");
-}
-
 /* ---- made-up caches ----------------------------------------------------- */
 
 /* Of types of several bytes no value is NaN: a bit of the exponent is not set. */
@@ -177,8 +158,7 @@ static inline int64_t dense_at(const struct kvt_group *g, const struct kvt_box *
 	int64_t in[KVT_NAXES];
 	int k = 0;
 
-	assert_int_equal(kvt_layout_views(&views, &g->layout, box, g->shape.elem, NULL),
-			 KVT_OK);
+	ok(kvt_layout_views(&views, &g->layout, box, g->shape.elem, NULL));
 	for (int a = 0; a < KVT_NAXES; a++)
 		in[a] = i[a] - box->begin[a];
 	if (views.count == 2) {
@@ -225,7 +205,7 @@ static inline int64_t box_bytes(const struct kvt_group *g, const struct kvt_box 
 	struct kvt_shape shape = kvt_box_shape(box, g->shape.elem);
 	int64_t nbytes;
 
-	assert_int_equal(kvt_shape_nbytes(&nbytes, &shape, NULL), KVT_OK);
+	ok(kvt_shape_nbytes(&nbytes, &shape, NULL));
 	return nbytes;
 }
 
@@ -240,7 +220,7 @@ static inline void make_group(struct kvt_group *g, const char *id, const char *l
 		.dtype = kvt_dtype_find(dtype), .block_size = 16, .tokens_per_slot = 1,
 		.total_heads = n[NH], .replication = 1 };
 	strcpy(g->id, id);
-	assert_int_equal(kvt_layout_parse(&g->layout, layout, NULL), KVT_OK);
+	ok(kvt_layout_parse(&g->layout, layout, NULL));
 	memcpy(g->shape.n, n, sizeof(n));
 	g->shape.elem = g->dtype->elem;
 }
@@ -300,11 +280,10 @@ static inline void check_box(struct kvt_dump *reader, int g, const struct kvt_bo
 	const struct kvt_group *group = &kvt_dump_snapshot(reader)->group[g];
 	int64_t nbytes = box_bytes(group, box);
 	uint8_t *buf = malloc((size_t)nbytes + 1);
-	struct kvt_error err = { "" };
 
 	assert_non_null(buf);
 	memset(buf, 0xa5, (size_t)nbytes + 1);
-	expect(kvt_dump_read(reader, g, box, NULL, buf, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_read(reader, g, box, NULL, buf, &why));
 	check_filled(group, box, buf);
 	assert_int_equal(buf[nbytes], 0xa5);
 	free(buf);

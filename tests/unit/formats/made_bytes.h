@@ -6,8 +6,6 @@
 #ifndef MADE_BYTES_H
 #define MADE_BYTES_H
 
-#include <assert.h>
-
 #include "tests/unit/formats/dump_fixture.h"
 
 /* ---- bytes as they lie --------------------------------------------------- */
@@ -86,16 +84,15 @@ static inline enum kvt_status parse_copy(const struct kind *kind, const uint8_t 
 static inline void test_cut(void **state)
 {
 	const struct kind *kind = *state;
-	struct kvt_error err;
 	struct bytes b;
 
 	kind->make(&b);
 	for (size_t n = 0; n < b.n; n++)
-		expect(parse_copy(kind, b.s, n, &err), KVT_BAD_INPUT, &err, NULL);
-	expect(parse_copy(kind, b.s, b.n, &err), KVT_OK, &err, NULL);
+		expect(parse_copy(kind, b.s, n, &why), KVT_BAD_INPUT, NULL);
+	ok(parse_copy(kind, b.s, b.n, &why));
 	b.s[b.n] = 0;
 	if (!kind->open_end)
-		expect(parse_copy(kind, b.s, b.n + 1, &err), KVT_BAD_INPUT, &err, NULL);
+		expect(parse_copy(kind, b.s, b.n + 1, &why), KVT_BAD_INPUT, NULL);
 }
 
 /* Whatever one byte becomes, the parser ends, and says something. */
@@ -103,7 +100,6 @@ static inline void test_changed(void **state)
 {
 	static const uint8_t values[] = { 0, 1, 0x7f, 0x80, 0xff };
 	const struct kind *kind = *state;
-	struct kvt_error err;
 	struct bytes b;
 	int refused = 0;
 
@@ -114,33 +110,16 @@ static inline void test_changed(void **state)
 			enum kvt_status status;
 
 			b.s[i] = values[v];
-			status = parse_copy(kind, b.s, b.n, &err);
+			status = parse_copy(kind, b.s, b.n, &why);
 			if (status != KVT_OK && status != KVT_BAD_INPUT &&
 			    status != KVT_UNSUPPORTED)
 				fail_msg("byte %d as %d: status %d", (int)i, values[v],
 					 status);
-			assert_true(!status || err.text[0]);
+			assert_true(!status || why.text[0]);
 			refused += status != KVT_OK;
 			b.s[i] = was;
 		}
 	assert_true(refused > 20);
-}
-
-/* One test a row of a table. */
-static struct CMUnitTest made_tests[256];
-static size_t made_count;
-
-static inline void add_test(const char *what, CMUnitTestFunction run, void *row)
-{
-	assert(made_count < sizeof(made_tests) / sizeof(made_tests[0]));
-	made_tests[made_count++] = (struct CMUnitTest){ .name = what, .test_func = run,
-							.initial_state = row };
-}
-
-static inline int run_made_tests(const char *name)
-{
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return _cmocka_run_group_tests(name, made_tests, made_count, NULL, NULL);
 }
 
 #endif

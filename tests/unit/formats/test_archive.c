@@ -147,7 +147,7 @@ static enum kvt_status read_archive(struct kvt_zip *zip, const char *path,
 	int file;
 
 	write_file(path, in->b, n);
-	assert_int_equal(kvt_files_open(&files, &file, path, err), KVT_OK);
+	ok(kvt_files_open(&files, &file, path, err));
 	status = kvt_zip_read(zip, &files.file[file], err);
 	kvt_files_close(&files);
 	unlink(path);
@@ -156,15 +156,13 @@ static enum kvt_status read_archive(struct kvt_zip *zip, const char *path,
 
 static void test_honest(void **state)
 {
-	struct kvt_error err = { "" };
 	struct bytes in;
 	struct places p;
 	struct kvt_zip zip;
 
 	for (int how = 0; how < 8; how++) {
 		archive(&in, &p, how);
-		expect(read_archive(&zip, join(*state, "a").s, &in, in.n, &err), KVT_OK,
-		       &err, NULL);
+		ok(read_archive(&zip, join(*state, "a").s, &in, in.n, &why));
 		assert_int_equal(zip.count, 2);
 		for (int i = 0; i < 2; i++) {
 			assert_int_equal(zip.member[i].data, p.data[i]);
@@ -179,7 +177,6 @@ static void test_honest(void **state)
 /* Cut anywhere, or with a byte too many, it is none. */
 static void test_cut_archive(void **state)
 {
-	struct kvt_error err = { "" };
 	struct bytes in;
 	struct places p;
 	struct kvt_zip zip;
@@ -187,11 +184,11 @@ static void test_cut_archive(void **state)
 	for (int how = 0; how < 8; how++) {
 		archive(&in, &p, how);
 		for (size_t n = 0; n < in.n; n++)
-			expect(read_archive(&zip, join(*state, "a").s, &in, n, &err),
-			       KVT_BAD_INPUT, &err, "");
+			expect(read_archive(&zip, join(*state, "a").s, &in, n, &why),
+			       KVT_BAD_INPUT, "");
 		number(&in, 0, 1);
-		expect(read_archive(&zip, join(*state, "a").s, &in, in.n, &err),
-		       KVT_BAD_INPUT, &err, "");
+		expect(read_archive(&zip, join(*state, "a").s, &in, in.n, &why),
+		       KVT_BAD_INPUT, "");
 	}
 }
 
@@ -256,12 +253,10 @@ static struct lie {
 	{ "zip64 in parts", WIDE, AT(locator), 16, 4, 2, KVT_UNSUPPORTED, "parts" },
 #undef AT
 };
-enum { NLIES = sizeof(lies) / sizeof(lies[0]) };
 
 static void test_lie(void **state)
 {
 	const struct lie *lie = *state;
-	struct kvt_error err = { "" };
 	void *folder = NULL;
 	struct bytes in;
 	struct places p;
@@ -273,8 +268,8 @@ static void test_lie(void **state)
 	memcpy(&record, (char *)&p + lie->record, sizeof(record));
 	for (int i = 0; i < lie->nbytes; i++)
 		in.b[record + lie->offset + (size_t)i] = (uint8_t)(lie->value >> 8 * i);
-	expect(read_archive(&zip, join(folder, "a").s, &in, in.n, &err), lie->status,
-	       &err, lie->part);
+	expect(read_archive(&zip, join(folder, "a").s, &in, in.n, &why), lie->status,
+	       lie->part);
 	remove_folder(&folder);
 }
 
@@ -288,11 +283,10 @@ static void test_changed_archive(void **state)
 	for (int how = 0; how < 8; how++) {
 		archive(&in, &p, how);
 		for (size_t i = 0; i < in.n; i++) {
-			struct kvt_error err = { "" };
-
+			why.text[0] = '\0';
 			in.b[i] ^= 0x81;
-			if (read_archive(&zip, join(*state, "a").s, &in, in.n, &err))
-				assert_true(err.text[0]);
+			if (read_archive(&zip, join(*state, "a").s, &in, in.n, &why))
+				assert_true(why.text[0]);
 			else
 				kvt_zip_free(&zip);
 			in.b[i] ^= 0x81;
@@ -406,7 +400,6 @@ static struct pickle_case {
 	  TEXT(P "ctorch._utils\n_rebuild_tensor_v2\n(NK\0" SIZE STRIDE "\x89" HOOKS
 	       "tR."), KVT_BAD_INPUT, "arguments" },
 };
-enum { NPICKLES = sizeof(pickles) / sizeof(pickles[0]) };
 
 static enum kvt_status read_all(char kind[16], const void *bytes, size_t n,
 				struct kvt_error *err)
@@ -440,63 +433,46 @@ static enum kvt_status read_all(char kind[16], const void *bytes, size_t n,
 static void test_pickle(void **state)
 {
 	const struct pickle_case *c = *state;
-	struct kvt_error err = { "" };
 	char kind[16] = "";
 
-	expect(read_all(kind, c->bytes, c->nbytes, &err), c->status, &err, c->part);
+	expect(read_all(kind, c->bytes, c->nbytes, &why), c->status, c->part);
 	if (!c->status)
 		assert_string_equal(kind, c->part);
 }
 
-static void test_cut_pickle(void **state)
+static void test_cut_pickle(void)
 {
-	(void)state;
-	for (int i = 0; i < NPICKLES; i++)
+	for (int i = 0; i < LENGTH(pickles); i++)
 		for (size_t n = 0; !pickles[i].status && n < pickles[i].nbytes; n++) {
-			struct kvt_error err = { "" };
 			char kind[16];
 
-			assert_true(read_all(kind, pickles[i].bytes, n, &err) != KVT_OK);
-			assert_true(err.text[0]);
+			why.text[0] = '\0';
+			assert_true(read_all(kind, pickles[i].bytes, n, &why) != KVT_OK);
+			assert_true(why.text[0]);
 		}
 }
 
 /* Instructions that cost one byte each make a bounded tree, whatever they are. */
-static void test_bounds(void **state)
+static void test_bounds(void)
 {
 	static const char repeated[] = "(N)]}\x88";
 	size_t n = 3 << 20;
 	char *bytes = malloc(n);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(repeated) - 1; i++) {
-		struct kvt_error err = { "" };
 		char kind[16];
 
 		memset(bytes, repeated[i], n);
-		expect(read_all(kind, bytes, n, &err), KVT_UNSUPPORTED, &err, "deeper");
+		expect(read_all(kind, bytes, n, &why), KVT_UNSUPPORTED, "deeper");
 	}
 	free(bytes);
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NLIES + NPICKLES + 5] = {
-		cmocka_unit_test_setup_teardown(test_honest, make_folder, remove_folder),
-		cmocka_unit_test_setup_teardown(test_cut_archive, make_folder,
-						remove_folder),
-		cmocka_unit_test_setup_teardown(test_changed_archive, make_folder,
-						remove_folder),
-		cmocka_unit_test(test_cut_pickle),
-		cmocka_unit_test(test_bounds),
-	};
-
-	for (int i = 0; i < NLIES; i++)
-		tests[5 + i] = (struct CMUnitTest){ lies[i].what, test_lie, NULL, NULL,
-						    &lies[i] };
-	for (int i = 0; i < NPICKLES; i++)
-		tests[5 + NLIES + i] = (struct CMUnitTest){ pickles[i].what, test_pickle,
-							    NULL, NULL, &pickles[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("archive", tests, NULL, NULL);
-}
+TESTS("archive",
+	EACH(lies, test_lie),
+	EACH(pickles, test_pickle),
+	IN_FOLDER(test_honest),
+	IN_FOLDER(test_cut_archive),
+	IN_FOLDER(test_changed_archive),
+	TEST(test_cut_pickle),
+	TEST(test_bounds))

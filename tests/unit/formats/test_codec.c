@@ -1,16 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_codec.c - stored tiles: every pipeline, every damage */
 #include "lib/kvt/write.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/tile/codec.h"
 #include "lib/tile/zstd_frame.h"
+#include "tests/unit/tests.h"
 
 enum { N = 16384 };
 
@@ -84,10 +77,10 @@ static void every_pipeline(void **state)
 		t->tiling.fletcher32 = i & 4;
 		t->tiling.elem = elems[i >> 4];
 		fill(t, i & 8);
-		assert_int_equal(encode(t), KVT_OK);
+		ok(encode(t));
 		assert_true(t->stored.nbytes <= kvt_stored_bound(&t->tiling));
-		assert_int_equal(check(t), KVT_OK);
-		assert_int_equal(decode(t, NULL), KVT_OK);
+		ok(check(t));
+		ok(decode(t, NULL));
 		assert_memory_equal(t->plain, t->out, N);
 	}
 }
@@ -97,13 +90,13 @@ static void noise_is_stored_as_it_is(void **state)
 	struct tile *t = *state;
 
 	fill(t, false);
-	assert_int_equal(encode(t), KVT_OK);
+	ok(encode(t));
 	assert_int_equal(t->stored.filter_mask, 3);
 	assert_int_equal(t->stored.nbytes, N + 4);
 	assert_memory_equal(t->stored.bytes, t->plain, N);
 
 	t->tiling.shuffle = false;
-	assert_int_equal(encode(t), KVT_OK);
+	ok(encode(t));
 	assert_int_equal(t->stored.filter_mask, 1);
 }
 
@@ -113,14 +106,14 @@ static void the_same_bytes_again(void **state)
 	uint8_t *first = malloc((size_t)t->stored.capacity);
 	int64_t n;
 
-	assert_int_equal(encode(t), KVT_OK);
+	ok(encode(t));
 	n = t->stored.nbytes;
 	memcpy(first, t->stored.bytes, (size_t)n);
 	/* whatever the scratch was used for in between */
 	fill(t, false);
-	assert_int_equal(encode(t), KVT_OK);
+	ok(encode(t));
 	fill(t, true);
-	assert_int_equal(encode(t), KVT_OK);
+	ok(encode(t));
 	assert_int_equal(t->stored.nbytes, n);
 	assert_memory_equal(t->stored.bytes, first, (size_t)n);
 	free(first);
@@ -137,12 +130,10 @@ static void every_filter_mask(void **state)
 		part.shuffle = !(mask & 1);
 		part.zstd = !(mask & 2);
 		part.fletcher32 = !(mask & 4);
-		assert_int_equal(kvt_encode(&t->stored, t->plain, &part,
-					    t->scratch, NULL), KVT_OK);
+		ok(kvt_encode(&t->stored, t->plain, &part, t->scratch, NULL));
 		assert_int_equal(t->stored.filter_mask, 0);
 		t->stored.filter_mask = mask;
-		assert_int_equal(kvt_decode(t->out, &t->stored, &whole,
-					    t->scratch, NULL), KVT_OK);
+		ok(kvt_decode(t->out, &t->stored, &whole, t->scratch, NULL));
 		assert_memory_equal(t->plain, t->out, N);
 	}
 	t->stored.filter_mask = 8;
@@ -155,7 +146,7 @@ static void every_flipped_bit(void **state)
 {
 	struct tile *t = *state;
 
-	assert_int_equal(encode(t), KVT_OK);
+	ok(encode(t));
 	for (int64_t bit = 0; bit < 8 * t->stored.nbytes; bit++) {
 		uint8_t *p = &t->stored.bytes[bit / 8];
 
@@ -166,7 +157,7 @@ static void every_flipped_bit(void **state)
 		assert_int_equal(decode(t, NULL), KVT_BAD_INPUT);
 		*p ^= (uint8_t)(1 << bit % 8);
 	}
-	assert_int_equal(decode(t, NULL), KVT_OK);
+	ok(decode(t, NULL));
 }
 
 /* Is there a bit whose flip makes other values of the tile? */
@@ -192,13 +183,13 @@ static void bare_tiles(void **state)
 		t->tiling.zstd = i & 2;
 		t->tiling.fletcher32 = i & 4;
 		fill(t, i & 8);
-		assert_int_equal(encode(t), KVT_OK);
+		ok(encode(t));
 		if (i & 16)	/* another writer leaves out the last stage */
 			t->stored.filter_mask |= i & 4 ? 1u << (i & 1) << (i >> 1 & 1) :
 							 0;
 		if (i & 16 && i & 4)
 			t->stored.nbytes -= 4;
-		assert_int_equal(decode(t, NULL), KVT_OK);
+		ok(decode(t, NULL));
 		assert_int_equal(kvt_stored_bare(&t->stored, &t->tiling),
 				 misses_a_bit(t));
 	}
@@ -216,7 +207,7 @@ static void a_flipped_bit_in_the_mask(void **state)
 {
 	struct tile *t = *state;
 
-	assert_int_equal(encode(t), KVT_OK);
+	ok(encode(t));
 	for (int bit = 1; bit < 32; bit++) {
 		t->stored.filter_mask = 1u << bit;
 		assert_int_equal(decode(t, NULL), KVT_BAD_INPUT);
@@ -226,7 +217,7 @@ static void a_flipped_bit_in_the_mask(void **state)
 	 * has checksums of its own, is trusted with that bit.
 	 */
 	t->stored.filter_mask = 1;
-	assert_int_equal(check(t), KVT_OK);
+	ok(check(t));
 }
 
 static void every_length_but_one(void **state)
@@ -234,7 +225,7 @@ static void every_length_but_one(void **state)
 	struct tile *t = *state;
 	int64_t n;
 
-	assert_int_equal(encode(t), KVT_OK);
+	ok(encode(t));
 	n = t->stored.nbytes;
 	for (int64_t m = 0; m <= n + 64; m += m < 64 || m > n - 64 ? 1 : 131) {
 		t->stored.nbytes = m;
@@ -255,7 +246,6 @@ static void seal(struct tile *t, int64_t n)
 static void frames_that_lie(void **state)
 {
 	struct tile *t = *state;
-	struct kvt_error err;
 	int64_t n;
 
 	/* a smaller tile, a larger one */
@@ -267,24 +257,22 @@ static void frames_that_lie(void **state)
 				(size_t)m, 1);
 		seal(t, n);
 		assert_int_equal(check(t), KVT_BAD_INPUT);
-		assert_int_equal(decode(t, &err), KVT_BAD_INPUT);
-		assert_non_null(strstr(err.text, "expected 16384"));
+		expect(decode(t, &why), KVT_BAD_INPUT, "expected 16384");
 		free(other);
 	}
 	/* bytes after the frame */
-	assert_int_equal(encode(t), KVT_OK);
+	ok(encode(t));
 	n = t->stored.nbytes - 4;
 	t->stored.bytes[n] = 0;
 	seal(t, n + 1);
 	assert_int_equal(check(t), KVT_BAD_INPUT);
-	assert_int_equal(decode(t, &err), KVT_BAD_INPUT);
+	expect(decode(t, &why), KVT_BAD_INPUT, NULL);
 
 	/* raw bytes of another size */
 	t->stored.filter_mask = 3;
 	seal(t, N - 1);
 	assert_int_equal(check(t), KVT_BAD_INPUT);
-	assert_int_equal(decode(t, &err), KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "16383 bytes, expected 16384"));
+	expect(decode(t, &why), KVT_BAD_INPUT, "16383 bytes, expected 16384");
 }
 
 static void same_codec(void **state)
@@ -312,23 +300,16 @@ static void same_codec(void **state)
 	assert_false(kvt_tiling_same_codec(&a, &b));
 }
 
-#define TILE(f) cmocka_unit_test_setup_teardown(f, make_tile, free_tile)
+#define TILE(test) AROUND(test, make_tile, free_tile)
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TILE(every_pipeline),
-		TILE(noise_is_stored_as_it_is),
-		TILE(the_same_bytes_again),
-		TILE(every_filter_mask),
-		TILE(every_flipped_bit),
-		TILE(bare_tiles),
-		TILE(a_flipped_bit_in_the_mask),
-		TILE(every_length_but_one),
-		TILE(frames_that_lie),
-		TILE(same_codec),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("codec", tests, NULL, NULL);
-}
+TESTS("codec",
+	TILE(every_pipeline),
+	TILE(noise_is_stored_as_it_is),
+	TILE(the_same_bytes_again),
+	TILE(every_filter_mask),
+	TILE(every_flipped_bit),
+	TILE(bare_tiles),
+	TILE(a_flipped_bit_in_the_mask),
+	TILE(every_length_but_one),
+	TILE(frames_that_lie),
+	TILE(same_codec))

@@ -34,7 +34,6 @@ static struct box_case {
 	  16, 2, 2, 8 } } },
 	{ "D split", "L B K H S D/4 D%4", { { 1, 3 }, { 2, 5, 16, 2, 2, 8 } } },
 };
-enum { NBOXES = sizeof(boxes) / sizeof(boxes[0]) };
 
 /* A file with 13 bytes before the group. */
 struct array {
@@ -47,7 +46,6 @@ struct array {
 static void open_array(struct array *a, const char *layout, bool fill)
 {
 	struct kvt_group *g = &a->snapshot.group[0];
-	struct kvt_error err = { "" };
 	struct kvt_box whole;
 	int64_t nbytes;
 	struct path p;
@@ -60,17 +58,15 @@ static void open_array(struct array *a, const char *layout, bool fill)
 	p = join(a->folder, "a");
 	whole = kvt_box_whole(&g->shape);
 	nbytes = box_bytes(g, &whole);
-	expect(kvt_files_create(&a->files, &file, p.s, 13 + nbytes, &err), KVT_OK, &err,
-	       NULL);
+	ok(kvt_files_create(&a->files, &file, p.s, 13 + nbytes, &why));
 	buf = calloc(1, (size_t)nbytes + 13);
 	if (fill) {
 		fill_box(g, &whole, buf + 13);
-		expect(kvt_file_write(&a->files.file[0], buf, nbytes + 13, 0, &err),
-		       KVT_OK, &err, NULL);
+		ok(kvt_file_write(&a->files.file[0], buf, nbytes + 13, 0, &why));
 	}
 	free(buf);
-	expect(kvt_flat_whole(&a->flat, g, false, file, 13, &err), KVT_OK, &err, NULL);
-	expect(kvt_flat_seal(&a->flat, &a->files, g, &err), KVT_OK, &err, NULL);
+	ok(kvt_flat_whole(&a->flat, g, false, file, 13, &why));
+	ok(kvt_flat_seal(&a->flat, &a->files, g, &why));
 }
 
 static void close_array(struct array *a)
@@ -92,7 +88,6 @@ static bool is_empty(const struct kvt_box *box)
 static void test_read(void **state)
 {
 	const struct box_case *c = *state;
-	struct kvt_error err = { "" };
 	struct array a;
 	int64_t nbytes;
 	uint8_t *buf;
@@ -101,8 +96,7 @@ static void test_read(void **state)
 	nbytes = box_bytes(&a.snapshot.group[0], &c->box);
 	buf = malloc((size_t)nbytes + 1);
 	memset(buf, 0xa5, (size_t)nbytes + 1);
-	expect(kvt_flat_read(&a.flat, &a.files, &a.snapshot.group[0], &c->box, buf, &err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_flat_read(&a.flat, &a.files, &a.snapshot.group[0], &c->box, buf, &why));
 	if (!is_empty(&c->box))
 		check_filled(&a.snapshot.group[0], &c->box, buf);
 	assert_int_equal(buf[nbytes], 0xa5);
@@ -114,7 +108,6 @@ static void test_read(void **state)
 static void test_write(void **state)
 {
 	const struct box_case *c = *state;
-	struct kvt_error err = { "" };
 	struct kvt_box whole;
 	struct kvt_group *g;
 	struct array a;
@@ -128,8 +121,7 @@ static void test_write(void **state)
 	buf = malloc((size_t)box_bytes(g, &c->box) + 1);
 	if (!is_empty(&c->box))
 		fill_box(g, &c->box, buf);
-	expect(kvt_flat_write(&a.flat, &a.files, g, &c->box, buf, &err), KVT_OK, &err,
-	       NULL);
+	ok(kvt_flat_write(&a.flat, &a.files, g, &c->box, buf, &why));
 	after = read_file(a.files.file[0].path, &n);
 	before = calloc(1, n);
 	memcpy(i, c->box.begin, sizeof(i));
@@ -147,7 +139,7 @@ static void test_write(void **state)
 	close_array(&a);
 }
 
-static void test_outside(void **state)
+static void test_outside(void)
 {
 	static const struct kvt_box rows[] = {
 		{ { 0 }, { 4, 5, 16, 2, 2, 8 } },
@@ -155,19 +147,15 @@ static void test_outside(void **state)
 		{ { 0, 3 }, { 3, 2, 16, 2, 2, 8 } },
 		{ { 0 }, { 3, 5, 16, 2, 2, INT64_MAX } },
 	};
-	struct kvt_error err = { "" };
 	uint8_t buf[16];
 	struct array a;
 
-	(void)state;
 	open_array(&a, "nhd", true);
 	for (int i = 0; i < 4; i++) {
 		expect(kvt_flat_read(&a.flat, &a.files, &a.snapshot.group[0], &rows[i],
-				     buf, &err),
-		       KVT_USAGE, &err, "is outside");
+				     buf, &why), KVT_USAGE, "is outside");
 		expect(kvt_flat_write(&a.flat, &a.files, &a.snapshot.group[0], &rows[i],
-				      buf, &err),
-		       KVT_USAGE, &err, "is outside");
+				      buf, &why), KVT_USAGE, "is outside");
 	}
 	close_array(&a);
 }
@@ -175,16 +163,14 @@ static void test_outside(void **state)
 /* ---- wide arrays: batches that do not fit the scratch buffer ------------ */
 
 /* Heads of 1 KiB rows, 3000 of them: a head is 1000 B of every 4000 B. */
-static void test_batches(void **state)
+static void test_batches(void)
 {
-	struct kvt_error err = { "" };
 	struct kvt_group *g;
 	struct kvt_box box;
 	struct array a;
 	uint8_t *buf;
 	int64_t nbytes;
 
-	(void)state;
 	memset(&a, 0, sizeof(a));
 	make_snapshot(&a.snapshot, "nhd", "u8", false);
 	g = &a.snapshot.group[0];
@@ -192,19 +178,17 @@ static void test_batches(void **state)
 	box = kvt_box_whole(&g->shape);
 	nbytes = box_bytes(g, &box);
 	assert_int_equal(make_folder(&a.folder), 0);
-	expect(kvt_files_create(&a.files, &(int){0}, join(a.folder, "a").s, nbytes, &err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_files_create(&a.files, &(int){0}, join(a.folder, "a").s, nbytes, &why));
 	buf = malloc((size_t)nbytes);
 	for (int64_t i = 0; i < nbytes; i++)
 		buf[i] = (uint8_t)(i * 2654435761u >> 13);
-	expect(kvt_flat_whole(&a.flat, g, false, 0, 0, &err), KVT_OK, &err, NULL);
-	expect(kvt_flat_seal(&a.flat, &a.files, g, &err), KVT_OK, &err, NULL);
-	expect(kvt_flat_write(&a.flat, &a.files, g, &box, buf, &err), KVT_OK, &err, NULL);
+	ok(kvt_flat_whole(&a.flat, g, false, 0, 0, &why));
+	ok(kvt_flat_seal(&a.flat, &a.files, g, &why));
+	ok(kvt_flat_write(&a.flat, &a.files, g, &box, buf, &why));
 	for (int64_t h = 0; h < 4; h++) {
 		box.begin[NH] = h;
 		box.end[NH] = h + 1;
-		expect(kvt_flat_read(&a.flat, &a.files, g, &box, buf, &err), KVT_OK, &err,
-		       NULL);
+		ok(kvt_flat_read(&a.flat, &a.files, g, &box, buf, &why));
 		for (int64_t row = 0; row < 3000; row++)
 			for (int64_t d = 0; d < 1000; d++) {
 				int64_t i = (row * 4 + h) * 1000 + d;
@@ -226,7 +210,6 @@ static void test_batches(void **state)
 static void open_ranges(struct array *a, bool fill)
 {
 	static const int64_t runs[][2] = { { 3, 5 }, { 0, 1 }, { 1, 3 } };
-	struct kvt_error err = { "" };
 	struct kvt_group *g;
 	int64_t at = 0;
 	uint8_t *buf = calloc(1, 1 << 16);
@@ -235,9 +218,7 @@ static void open_ranges(struct array *a, bool fill)
 	make_snapshot(&a->snapshot, "nhd", "bf16", false);
 	g = &a->snapshot.group[0];
 	assert_int_equal(make_folder(&a->folder), 0);
-	expect(kvt_files_create(&a->files, &(int){0}, join(a->folder, "a").s, 1 << 16,
-				&err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_files_create(&a->files, &(int){0}, join(a->folder, "a").s, 1 << 16, &why));
 	for (int r = 0; r < 3; r++)
 		for (int l = 2; l >= 0; l--)
 			for (int part = 0; part < 2; part++) {
@@ -251,33 +232,28 @@ static void open_ranges(struct array *a, bool fill)
 				range.box.end[NB] = runs[r][1];
 				range.box.begin[NS] = part ? 12 : 0;
 				range.box.end[NS] = part ? 16 : 12;
-				expect(kvt_layout_views(&range.views, &g->layout,
-							&range.box, 2, &err),
-				       KVT_OK, &err, NULL);
+				ok(kvt_layout_views(&range.views, &g->layout, &range.box,
+						    2, &why));
 				range.views.view[0].offset += at;
 				if (range.file == 0 && fill)
 					fill_box(g, &range.box, buf + at);
 				if (range.file == 0)
 					at += range.views.nbytes;
-				expect(kvt_flat_add(&a->flat, &range, &err), KVT_OK, &err,
-				       NULL);
+				ok(kvt_flat_add(&a->flat, &range, &why));
 			}
-	expect(kvt_file_write(&a->files.file[0], buf, 1 << 16, 0, &err), KVT_OK, &err,
-	       NULL);
-	expect(kvt_flat_seal(&a->flat, &a->files, g, &err), KVT_OK, &err, NULL);
+	ok(kvt_file_write(&a->files.file[0], buf, 1 << 16, 0, &why));
+	ok(kvt_flat_seal(&a->flat, &a->files, g, &why));
 	free(buf);
 }
 
 /* Every box of layers, blocks and slots, against the definition. */
-static void test_ranges(void **state)
+static void test_ranges(void)
 {
-	struct kvt_error err = { "" };
 	struct kvt_group *g;
 	struct array a;
 	uint8_t buf[1 << 14];
 	int count = 0;
 
-	(void)state;
 	open_ranges(&a, true);
 	g = &a.snapshot.group[0];
 	for (int l0 = 0; l0 < 3; l0++)
@@ -291,9 +267,8 @@ static void test_ranges(void **state)
 						int64_t i[KVT_NAXES];
 
 						memset(buf, 0xa5, sizeof(buf));
-						expect(kvt_flat_read(&a.flat, &a.files, g,
-								     &box, buf, &err),
-						       KVT_OK, &err, NULL);
+						ok(kvt_flat_read(&a.flat, &a.files, g,
+								 &box, buf, &why));
 						memcpy(i, box.begin, sizeof(i));
 						do {
 							bool hole =
@@ -309,23 +284,19 @@ static void test_ranges(void **state)
 	close_array(&a);
 }
 
-static void test_ranges_written(void **state)
+static void test_ranges_written(void)
 {
 	struct kvt_box whole = { .end = { 3, 5, 16, 2, 2, 8 } };
-	struct kvt_error err = { "" };
 	uint8_t *buf = malloc(15360), *back = malloc(15360);
 	struct kvt_group *g;
 	struct array a;
 	int64_t i[KVT_NAXES] = { 0 };
 
-	(void)state;
 	open_ranges(&a, false);
 	g = &a.snapshot.group[0];
 	fill_box(g, &whole, buf);
-	expect(kvt_flat_write(&a.flat, &a.files, g, &whole, buf, &err), KVT_OK, &err,
-	       NULL);
-	expect(kvt_flat_read(&a.flat, &a.files, g, &whole, back, &err), KVT_OK, &err,
-	       NULL);
+	ok(kvt_flat_write(&a.flat, &a.files, g, &whole, buf, &why));
+	ok(kvt_flat_read(&a.flat, &a.files, g, &whole, back, &why));
 	do {
 		bool hole = i[NB] >= 3 && i[NS] >= 12;
 
@@ -365,12 +336,10 @@ static struct seal_case {
 	{ "more layers than the group", layers, "layer 0:4" },
 	{ "blocks before the first", blocks, "block -1:5" },
 };
-enum { NSEALS = sizeof(seals) / sizeof(seals[0]) };
 
 static void test_seal(void **state)
 {
 	const struct seal_case *c = *state;
-	struct kvt_error err = { "" };
 	struct kvt_file_part range;
 	struct array a;
 
@@ -378,30 +347,28 @@ static void test_seal(void **state)
 	range = kvt_flat_part(&a.flat, 0);
 	c->change(&range);
 	kvt_flat_free(&a.flat);
-	expect(kvt_flat_add(&a.flat, &range, &err), KVT_OK, &err, NULL);
-	expect(kvt_flat_seal(&a.flat, &a.files, &a.snapshot.group[0], &err),
-	       KVT_BAD_INPUT, &err, c->part);
+	ok(kvt_flat_add(&a.flat, &range, &why));
+	expect(kvt_flat_seal(&a.flat, &a.files, &a.snapshot.group[0], &why),
+	       KVT_BAD_INPUT, c->part);
 	close_array(&a);
 }
 
 /* Ranges that differ by one offset share views, and come back as they were. */
-static void test_shared_views(void **state)
+static void test_shared_views(void)
 {
 	static const int64_t shift[][2] = { { 0, 0 }, { 16, 16 }, { 8, 24 }, { 0, 24 } };
 	struct kvt_flat flat = { 0 };
 	struct kvt_file_part range = { .file = 0 };
-	struct kvt_error err = { "" };
 	struct kvt_snapshot s;
 
-	(void)state;
 	make_snapshot(&s, "K:LBSHD V:LBSHD", "bf16", false);
 	range.box = kvt_box_whole(&s.group[0].shape);
 	for (int i = 0; i < 4; i++) {
-		expect(kvt_layout_views(&range.views, &s.group[0].layout, &range.box, 2,
-					&err), KVT_OK, &err, NULL);
+		ok(kvt_layout_views(&range.views, &s.group[0].layout, &range.box, 2,
+				    &why));
 		for (int v = 0; v < 2; v++)
 			range.views.view[v].offset += shift[i][v];
-		expect(kvt_flat_add(&flat, &range, &err), KVT_OK, &err, NULL);
+		ok(kvt_flat_add(&flat, &range, &why));
 	}
 	assert_int_equal(flat.nviews, 3);
 	for (int i = 0; i < 4; i++) {
@@ -415,33 +382,12 @@ static void test_shared_views(void **state)
 	kvt_snapshot_free(&s);
 }
 
-static const struct CMUnitTest fixed[] = {
-	{ "views that ranges share", test_shared_views, NULL, NULL, NULL },
-	{ "boxes outside the group", test_outside, NULL, NULL, NULL },
-	{ "batches larger than the buffer", test_batches, NULL, NULL, NULL },
-	{ "every box of many ranges", test_ranges, NULL, NULL, NULL },
-	{ "many ranges written", test_ranges_written, NULL, NULL, NULL },
-};
-enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-
-int main(void)
-{
-	struct CMUnitTest tests[2 * NBOXES + NSEALS + NFIXED] = { 0 };
-	static char names[2 * NBOXES][80];
-	int n = 0;
-
-	for (int i = 0; i < 2 * NBOXES; i++) {
-		snprintf(names[i], sizeof(names[i]), "%s: %s", i % 2 ? "written" : "read",
-			 boxes[i / 2].what);
-		tests[n++] = (struct CMUnitTest){ .name = names[i],
-			.test_func = i % 2 ? test_write : test_read,
-			.initial_state = &boxes[i / 2] };
-	}
-	for (int i = 0; i < NSEALS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = seals[i].what,
-			.test_func = test_seal, .initial_state = &seals[i] };
-	for (int i = 0; i < NFIXED; i++)
-		tests[n++] = fixed[i];
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("flat", tests, NULL, NULL);
-}
+TESTS("flat",
+	EACH(boxes, test_read),
+	EACH(boxes, test_write),
+	EACH(seals, test_seal),
+	NAMED(test_shared_views, "views that ranges share"),
+	NAMED(test_outside, "boxes outside the group"),
+	NAMED(test_batches, "batches larger than the buffer"),
+	NAMED(test_ranges, "every box of many ranges"),
+	NAMED(test_ranges_written, "many ranges written"))

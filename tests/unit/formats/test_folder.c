@@ -94,7 +94,6 @@ static struct real_case {
 	  { .block_size = 16 }, { 3, 3, 16, 1, 1, 144 },
 	  { { "a15631b89694b9688c10db1cebef0551", 'B', 48, 64 } } },
 };
-enum { NREALS = sizeof(reals) / sizeof(reals[0]) };
 
 /* Element (l, token, h, k, d) of a request must be what the capture has there. */
 static void check_request(const struct real_case *c, const struct kvt_dump *reader,
@@ -141,14 +140,13 @@ static void test_real(void **state)
 {
 	const struct real_case *c = *state;
 	const struct kvt_snapshot *s;
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
 	struct kvt_box box;
 	int64_t nbytes, live = 0;
 	uint8_t *buf;
 	int r;
 
-	expect(kvt_open(&reader, c->path, &c->hints, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&reader, c->path, &c->hints, &why));
 	s = kvt_dump_snapshot(reader);
 	assert_string_equal(kvt_layout_string(&s->group[0].layout).s, c->layout);
 	assert_memory_equal(s->group[0].shape.n, c->n, sizeof(c->n));
@@ -157,7 +155,7 @@ static void test_real(void **state)
 	nbytes = box_bytes(&s->group[0], &box);
 	buf = malloc((size_t)nbytes);
 	memset(buf, 0xa5, (size_t)nbytes);
-	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_read(reader, 0, &box, NULL, buf, &why));
 	for (r = 0; r < 3 && c->request[r].folder; r++) {
 		check_request(c, reader, buf, &c->request[r], r);
 		live += c->request[r].tokens;
@@ -189,7 +187,7 @@ static void put_tensor(const char *folder, const char *request, const char *laye
 	memcpy(t.shape, shape, (size_t)rank * sizeof(*shape));
 	strcpy(t.type, type);
 	mkdir(dir.s, 0777);
-	assert_int_equal(kvt_tensors_print(&head, &nhead, &tensors, NULL, NULL), KVT_OK);
+	ok(kvt_tensors_print(&head, &nhead, &tensors, NULL, NULL));
 	bytes = calloc(1, (size_t)(nhead + t.end));
 	memcpy(bytes, head, (size_t)nhead);
 	write_file(file.s, bytes, (size_t)(nhead + t.end));
@@ -342,12 +340,10 @@ static struct wrong_case {
 	  { .layout = "nhd" },
 	  KVT_OK, NULL },
 };
-enum { NWRONGS = sizeof(wrongs) / sizeof(wrongs[0]) };
 
 static void test_wrong(void **state)
 {
 	const struct wrong_case *c = *state;
-	struct kvt_error err = { "" };
 	struct kvt_hints hints = c->hints;
 	struct kvt_dump *reader;
 	void *folder = NULL;
@@ -360,7 +356,7 @@ static void test_wrong(void **state)
 			   c->file[i].name ? c->file[i].name : "kv_cache",
 			   c->file[i].type ? c->file[i].type : "BF16", c->file[i].rank,
 			   c->file[i].shape);
-	expect(kvt_open(&reader, folder, &hints, &err), c->status, &err, c->part);
+	expect(kvt_open(&reader, folder, &hints, &why), c->status, c->part);
 	if (!c->status)
 		kvt_dump_close(reader);
 	remove_folder(&folder);
@@ -372,7 +368,6 @@ static void test_link(void **state)
 	const int64_t shape[] = { 16, 4, 8 };
 	const struct kvt_hints hints = { .layout = "nhd", .block_size = 16 };
 	struct path inside = join(*state, "dump/a/l.1.safetensors"), dump, target;
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
 
 	dump = join(*state, "dump");
@@ -381,14 +376,13 @@ static void test_link(void **state)
 	put_tensor(dump.s, "a", "l.0.safetensors", "kv_cache", "BF16", 3, shape);
 	put_tensor(*state, "b", "l.1.safetensors", "kv_cache", "BF16", 3, shape);
 	assert_int_equal(symlink(target.s, inside.s), 0);
-	expect(kvt_open(&reader, dump.s, &hints, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_open(&reader, dump.s, &hints, &why), KVT_BAD_INPUT,
 	       "links are refused");
 	unlink(inside.s);
 	assert_int_equal(mkfifo(inside.s, 0600), 0);
-	expect(kvt_open(&reader, dump.s, &hints, &err), KVT_BAD_INPUT, &err,
-	       "regular file");
+	expect(kvt_open(&reader, dump.s, &hints, &why), KVT_BAD_INPUT, "regular file");
 	unlink(inside.s);
-	expect(kvt_open(&reader, dump.s, &hints, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&reader, dump.s, &hints, &why));
 	kvt_dump_close(reader);
 }
 
@@ -397,7 +391,6 @@ static void test_many(void **state)
 {
 	const struct kvt_box box = { .end = { 3, 40, 16, 4, 2, 4 } };
 	const int64_t shape[] = { 16, 4, 8 };
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
 	char request[32], layer[32];
 	int64_t nopen = 0;
@@ -409,48 +402,29 @@ static void test_many(void **state)
 			snprintf(layer, sizeof(layer), "l.%d.safetensors", l);
 			put_tensor(*state, request, layer, "kv_cache", "BF16", 3, shape);
 		}
-	expect(kvt_open(&reader, *state,
-			&(struct kvt_hints){ .layout = "nhd", .block_size = 16 }, &err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_open(&reader, *state,
+		    &(struct kvt_hints){ .layout = "nhd", .block_size = 16 }, &why));
 	assert_int_equal(kvt_reader_of(reader)->files.count, 120);
 	for (int i = 0; i < 120; i++)
 		nopen += kvt_reader_of(reader)->files.file[i].fd >= 0;
 	assert_int_equal(nopen, 64);
 	buf = malloc(3 * 40 * 16 * 4 * 8 * 2);
 	memset(buf, 1, 3 * 40 * 16 * 4 * 8 * 2);
-	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_read(reader, 0, &box, NULL, buf, &why));
 	for (int i = 0; i < 3 * 40 * 16 * 4 * 8 * 2; i++)
 		assert_int_equal(buf[i], 0);
 	/* a parked file that was replaced is not read */
 	put_tensor(*state, "fresh", "l", "kv_cache", "BF16", 3, shape);
 	assert_int_equal(rename(join(*state, "fresh/l").s,
 				kvt_reader_of(reader)->files.file[119].path), 0);
-	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &why), KVT_BAD_INPUT,
 	       "replaced");
 	kvt_dump_close(reader);
 	free(buf);
 }
 
-static const struct CMUnitTest fixed[] = {
-	{ "links and FIFOs are not followed", test_link, make_folder, remove_folder,
-	  NULL },
-	{ "more files than descriptors", test_many, make_folder, remove_folder, NULL },
-};
-enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-
-int main(void)
-{
-	struct CMUnitTest tests[NREALS + NWRONGS + NFIXED] = { 0 };
-	int n = 0;
-
-	for (int i = 0; i < NREALS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = reals[i].what,
-			.test_func = test_real, .initial_state = &reals[i] };
-	for (int i = 0; i < NWRONGS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = wrongs[i].what,
-			.test_func = test_wrong, .initial_state = &wrongs[i] };
-	for (int i = 0; i < NFIXED; i++)
-		tests[n++] = fixed[i];
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("folder", tests, NULL, NULL);
-}
+TESTS("folder",
+	EACH(reals, test_real),
+	EACH(wrongs, test_wrong),
+	NAMED_IN_FOLDER(test_link, "links and FIFOs are not followed"),
+	NAMED_IN_FOLDER(test_many, "more files than descriptors"))

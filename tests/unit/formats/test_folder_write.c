@@ -10,36 +10,33 @@ static void test_write(void **state)
 	static const int tokens[] = { 421, 188, 80 };
 	struct kvt_dump *paged, *reader;
 	const struct kvt_snapshot *s;
-	struct kvt_error err = { "" };
 	uint8_t *buf;
 	struct kvt_box box;
 
-	expect(kvt_open(&paged, "testdata/kv/s260k/paged_bs16/aiter_shuffle.bf16.npy",
-			NULL, &err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_open(&paged, "testdata/kv/s260k/paged_bs16/aiter_shuffle.bf16.npy", NULL,
+		    &why));
 	s = kvt_dump_snapshot(paged);
 	box = kvt_box_whole(&s->group[0].shape);
 	buf = malloc(491520);
-	expect(kvt_dump_read(paged, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_read(paged, 0, &box, NULL, buf, &why));
 	for (int f = 0; f < 3; f++) {
 		struct kvt_create_options options = { .format = formats[f] };
 		struct path p = join(*state, formats[f]);
 		struct kvt_writer *w;
 		struct kvt_snapshot info;
 
-		expect(kvt_snapshot_copy(&info, s, &err), KVT_OK, &err, NULL);
+		ok(kvt_snapshot_copy(&info, s, &why));
 		/* whole blocks: layouts that split S have no part of one */
 		for (int r = 0; r < 3; r++)
 			info.request[r].ntokens = tokens[r] / 16 * 16;
-		expect(kvt_create(&w, p.s, &options, &info, &err), KVT_OK, &err, NULL);
-		expect(kvt_write_box(w, 0, &box, buf, &err), KVT_OK, &err, NULL);
-		expect(kvt_commit(w, &err), KVT_OK, &err, NULL);
+		ok(kvt_create(&w, p.s, &options, &info, &why));
+		ok(kvt_write_box(w, 0, &box, buf, &why));
+		ok(kvt_commit(w, &why));
 		kvt_close_writer(w);
 		kvt_snapshot_free(&info);
-		expect(kvt_open(&reader, p.s, &(struct kvt_hints){
-				.heads = 4, .block_size = 16,
-				.layout = formats[f] }, &err),
-		       KVT_OK, &err, NULL);
+		ok(kvt_open(&reader, p.s, &(struct kvt_hints){
+			    .heads = 4, .block_size = 16,
+			    .layout = formats[f] }, &why));
 		assert_int_equal(kvt_dump_snapshot(reader)->nrequests, 3);
 		for (int r = 0; r < 3; r++) {
 			static const char *const folders[] = {
@@ -90,21 +87,19 @@ static void test_write_partial(void **state)
 	struct path p = join(*state, "out");
 	struct kvt_dump *reader;
 	struct kvt_snapshot s;
-	struct kvt_error err;
 	uint8_t *buf = malloc(1 << 16);
 
 	make_snapshot(&s, "hnd", "bf16", false);
 	add_request(&s, "A", 41, 3, a);
 	add_request(&s, "B", 17, 2, b);
 	s.group[0].layer_names = NULL;
-	expect(write_dump(p.s, &options, &s, &err), KVT_OK, &err, NULL);
-	expect(kvt_open(&reader, p.s, &(struct kvt_hints){
-			.heads = 2, .block_size = 16, .layout = "nhd" }, &err), KVT_OK,
-	       &err, NULL);
+	ok(write_dump(p.s, &options, &s, &why));
+	ok(kvt_open(&reader, p.s, &(struct kvt_hints){
+		    .heads = 2, .block_size = 16, .layout = "nhd" }, &why));
 	assert_memory_equal(kvt_dump_snapshot(reader)->group[0].shape.n,
 			    ((int64_t[]){ 3, 5, 16, 2, 2, 8 }), 48);
 	box.end[NB] = 5;
-	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_read(reader, 0, &box, NULL, buf, &why));
 	for (int64_t l = 0; l < 3; l++)
 		for (int64_t t = 0; t < 5 * 16; t++)
 			for (int64_t c = 0; c < 2 * 16; c++) {
@@ -122,7 +117,7 @@ static void test_write_partial(void **state)
 	kvt_dump_close(reader);
 	/* and not over a folder that has something in it */
 	options.force = true;
-	expect(write_dump(p.s, &options, &s, &err), KVT_SYSTEM, &err, "never replaced");
+	expect(write_dump(p.s, &options, &s, &why), KVT_SYSTEM, "never replaced");
 	kvt_snapshot_free(&s);
 	free(buf);
 }
@@ -145,31 +140,20 @@ static void test_write_refused(void **state)
 	};
 	struct path p = join(*state, "out");
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_create_options options = { .format = rows[i].format };
 		struct kvt_snapshot s;
-		struct kvt_error err;
 
 		make_snapshot(&s, rows[i].latent ? "mla" : "nhd", "bf16", rows[i].latent);
 		if (rows[i].id)
 			add_request(&s, rows[i].id, 5, 1, a);
-		expect(write_dump(p.s, &options, &s, &err), rows[i].status, &err,
-		       rows[i].part);
+		expect(write_dump(p.s, &options, &s, &why), rows[i].status, rows[i].part);
 		assert_int_equal(count_entries(*state), 0);
 		kvt_snapshot_free(&s);
 	}
 }
 
-static const struct CMUnitTest tests[] = {
-	{ "written from a paged dump", test_write, make_folder, remove_folder, NULL },
-	{ "partial, shared and scattered blocks", test_write_partial, make_folder,
-	  remove_folder, NULL },
-	{ "what cannot be a folder", test_write_refused, make_folder, remove_folder,
-	  NULL },
-};
-
-int main(void)
-{
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("folder writing", tests, NULL, NULL);
-}
+TESTS("folder writing",
+	NAMED_IN_FOLDER(test_write, "written from a paged dump"),
+	NAMED_IN_FOLDER(test_write_partial, "partial, shared and scattered blocks"),
+	NAMED_IN_FOLDER(test_write_refused, "what cannot be a folder"))

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_hdf5.c - snapshots come back as they were written */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "tests/sample.h"
+#include "tests/unit/tests.h"
 
 static char path[TEMPORARY_NAME], other[TEMPORARY_NAME];
 
@@ -225,12 +222,11 @@ static void one_group(struct kvt_snapshot *snapshot, const char *layout,
 	succeeds(sample_group(&snapshot->group[0], layout, dtype, n, &err_));
 }
 
-static void every_preset(void **state)
+static void every_preset(void)
 {
 	const struct kvt_preset *preset;
 	struct kvt_snapshot snapshot;
 
-	(void)state;
 	for (int i = 0; (preset = kvt_preset_at(i)); i++)
 		for (int how = 0; how < 2; how++) {
 			one_group(&snapshot, preset->axes, preset->latent,
@@ -241,26 +237,24 @@ static void every_preset(void **state)
 		}
 }
 
-static void every_layout_without_k(void **state)
+static void every_layout_without_k(void)
 {
 	static const char *const layouts[] = { "LKBSHD", "K L B S H D", "HLBSKD" };
 	struct kvt_snapshot snapshot;
 
 	/* K of extent 1, wherever it stands, is no dimension */
-	(void)state;
-	for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++) {
+	for (size_t i = 0; i < LENGTH(layouts); i++) {
 		one_group(&snapshot, layouts[i], true, "float16");
 		round_trip(&snapshot, (struct kvt_create_options){ 0 });
 	}
 }
 
-static void every_dtype(void **state)
+static void every_dtype(void)
 {
 	static const char *const layouts[] = { "nhd", "rocm-paged", "cpu-amx" };
 	const struct kvt_dtype *dtype;
 	struct kvt_snapshot snapshot;
 
-	(void)state;
 	for (int i = 0; (dtype = kvt_dtype_at(i)); i++)
 		for (size_t j = 0; j < 3; j++)
 			for (int how = 0; how < 2; how++) {
@@ -376,11 +370,10 @@ static void full_snapshot(struct kvt_snapshot *snapshot)
 	}
 }
 
-static void everything(void **state)
+static void everything(void)
 {
 	struct kvt_snapshot snapshot;
 
-	(void)state;
 	full_snapshot(&snapshot);
 	for (int how = 0; how < 2; how++)
 		round_trip(&snapshot, (struct kvt_create_options){
@@ -388,11 +381,10 @@ static void everything(void **state)
 	kvt_snapshot_free(&snapshot);
 }
 
-static void no_blocks(void **state)
+static void no_blocks(void)
 {
 	struct kvt_snapshot snapshot;
 
-	(void)state;
 	for (int how = 0; how < 4; how++) {
 		one_group(&snapshot, how & 1 ? "rocm-paged" : "nhd", false,
 			  "bfloat16");
@@ -403,7 +395,7 @@ static void no_blocks(void **state)
 
 /* ---- tiles -------------------------------------------------------------- */
 
-static void tile_extents(void **state)
+static void tile_extents(void)
 {
 	static const struct {
 		int64_t slots, dim, tile_bytes, blocks;
@@ -414,9 +406,8 @@ static void tile_extents(void **state)
 	};
 	struct kvt_snapshot snapshot;
 
-	(void)state;
 	unlink(path);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_create_options options = {
 			.tile_bytes = rows[i].tile_bytes, .force = true };
 		int64_t n[] = { 1, 30, rows[i].slots, 2, 2, rows[i].dim };
@@ -443,7 +434,7 @@ static void tile_extents(void **state)
 }
 
 /* Reblocking 16 -> 64 slots: as many slots in a tile, so that it can move. */
-static void tiles_like_the_source(void **state)
+static void tiles_like_the_source(void)
 {
 	struct kvt_tiling like = { .n = { 1, 8, 16, 1, 1, 128 }, .nbytes = 32768,
 		.elem = 2, .shuffle = true, .zstd = true, .fletcher32 = true };
@@ -453,7 +444,6 @@ static void tiles_like_the_source(void **state)
 	static const int64_t blocks[] = { 8, 16, 4, 2, 1, 1, 1 };
 	struct kvt_snapshot snapshot;
 
-	(void)state;
 	for (int i = 0; i < 7; i++) {
 		int64_t n[] = { 1, 30, slots[i], 2, 2, 128 };
 		struct kvt_writer *writer;
@@ -470,13 +460,12 @@ static void tiles_like_the_source(void **state)
 	}
 }
 
-static void the_same_file_again(void **state)
+static void the_same_file_again(void)
 {
 	struct kvt_create_options options = { .force = true };
 	struct kvt_snapshot snapshot;
 	char command[2 * TEMPORARY_NAME + 16];
 
-	(void)state;
 	full_snapshot(&snapshot);
 	succeeds(sample_write(path, &snapshot, &options, &err_));
 	succeeds(sample_write(other, &snapshot, &options, &err_));
@@ -485,19 +474,12 @@ static void the_same_file_again(void **state)
 	kvt_snapshot_free(&snapshot);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_preset),
-		cmocka_unit_test(every_layout_without_k),
-		cmocka_unit_test(every_dtype),
-		cmocka_unit_test(everything),
-		cmocka_unit_test(no_blocks),
-		cmocka_unit_test(tile_extents),
-		cmocka_unit_test(tiles_like_the_source),
-		cmocka_unit_test(the_same_file_again),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("hdf5", tests, make_names, remove_files);
-}
+TESTS_AROUND("hdf5", make_names, remove_files,
+	TEST(every_preset),
+	TEST(every_layout_without_k),
+	TEST(every_dtype),
+	TEST(everything),
+	TEST(no_blocks),
+	TEST(tile_extents),
+	TEST(tiles_like_the_source),
+	TEST(the_same_file_again))

@@ -3,18 +3,15 @@
  * test_hdf5_foreign.c - snapshots that HDF5 itself wrote, or that time, disks
  * and other programs have changed
  */
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "formats/hdf5/zstd_filter.h"
 #include "tests/damage.h"
 #include "tests/temporary.h"
+#include "tests/unit/tests.h"
 
 static char path[TEMPORARY_NAME];
 
@@ -94,13 +91,12 @@ static void *plain_data(int64_t *nbytes)
 }
 
 /* Our file through HDF5's own reading, with its shuffle and its Fletcher-32. */
-static void hdf5_reads_ours(void **state)
+static void hdf5_reads_ours(void)
 {
 	int64_t nbytes;
 	void *expected = plain_data(&nbytes), *buf = malloc((size_t)nbytes);
 	hid_t file, data, type;
 
-	(void)state;
 	write_good(path, "nhd");
 	file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
 	data = H5Dopen2(file, DATA, H5P_DEFAULT);
@@ -144,19 +140,16 @@ static void rewrite(hid_t dcpl, int filters)
 	free(plain);
 }
 
-static void we_read_hdf5s(void **state)
+static void we_read_hdf5s(void)
 {
-	struct kvt_error err;
-
-	(void)state;
 	for (int filters = 0; filters < 16; filters++) {
 		rewrite(chunked(1, 4, 16, 1, 1, 64), filters);
-		if (read_all(&err))
-			fail_msg("filters %d: %s", filters, err.text);
+		if (read_all(&why))
+			fail_msg("filters %d: %s", filters, why.text);
 	}
 }
 
-static void any_chunk_shape(void **state)
+static void any_chunk_shape(void)
 {
 	static const hsize_t rows[][KVT_NAXES] = {
 		/* L B S H K D */
@@ -164,21 +157,19 @@ static void any_chunk_shape(void **state)
 		{ 2, 1, 1, 1, 1, 1 },   { 1, 3, 5, 2, 1, 7 },
 		{ 1, 16, 16, 1, 1, 64 }, { 2, 16, 7, 1, 2, 33 },
 	};
-	struct kvt_error err;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		const hsize_t *n = rows[i];
 
 		rewrite(chunked(n[0], n[1], n[2], n[3], n[4], n[5]),
 			SHUFFLE | ZSTD | FLETCHER32);
-		if (read_all(&err))
-			fail_msg("row %zu: %s", i, err.text);
+		if (read_all(&why))
+			fail_msg("row %zu: %s", i, why.text);
 	}
 }
 
 /* D/x S x: chunks of whole inner parts are boxes, others are not. */
-static void chunks_of_split_axes(void **state)
+static void chunks_of_split_axes(void)
 {
 	static const char *const planes[] = { G0 "/data_k", G0 "/data_v" };
 	static const struct {
@@ -195,9 +186,7 @@ static void chunks_of_split_axes(void **state)
 		  KVT_UNSUPPORTED, "cut dim_inner" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
-		struct kvt_error err = { "" };
 		hid_t file;
 
 		write_good(path, "rocm-paged");
@@ -214,27 +203,24 @@ static void chunks_of_split_axes(void **state)
 				H5P_DEFAULT);
 		}
 		H5Fclose(file);
-		if (read_all(&err) != rows[i].status ||
-		    !strstr(err.text, rows[i].why))
-			fail_msg("row %zu: %s", i, err.text);
+		if (read_all(&why) != rows[i].status ||
+		    !strstr(why.text, rows[i].why))
+			fail_msg("row %zu: %s", i, why.text);
 	}
 }
 
 /* ---- damage ------------------------------------------------------------- */
 
-static void a_missing_tile(void **state)
+static void a_missing_tile(void)
 {
 	hid_t file, dcpl = chunked(1, 4, 16, 1, 1, 64);
-	struct kvt_error err;
 
-	(void)state;
 	write_good(path, "nhd");
 	file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
 	H5Pset_filter(dcpl, KVT_ZSTD_FILTER, 0, 0, NULL);
 	put_data(file, dcpl, 0, NULL);
 	H5Fclose(file);
-	assert_int_equal(read_all(&err), KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "block 0, slot 0, head 0, kv 0: missing"));
+	expect(read_all(&why), KVT_BAD_INPUT, "block 0, slot 0, head 0, kv 0: missing");
 }
 
 static long file_size(void)
@@ -283,98 +269,85 @@ static bool in_child(bool (*test)(void))
 static bool every_flip_is_found_or_harmless(void)
 {
 	long bits = 8 * file_size(), found = 0, flips = 0;
-	struct kvt_error err;
 
 	for (long bit = 5; bit < bits; bit += 1999, flips++) {
 		enum kvt_status status;
 
 		flip(bit);
-		status = read_all(&err);
+		status = read_all(&why);
 		flip(bit);
 		if (status == KVT_MISMATCH)
 			return false;
 		found += status != KVT_OK;
 	}
 	/* cells and labels have no checksum, and there are gaps */
-	return found > flips * 3 / 4 && read_all(&err) == KVT_OK;
+	return found > flips * 3 / 4 && read_all(&why) == KVT_OK;
 }
 
 /* Wherever it is: an error, or the right data; never other data. */
-static void a_flipped_bit(void **state)
+static void a_flipped_bit(void)
 {
-	(void)state;
 	write_good(path, "nhd");
 	assert_true(in_child(every_flip_is_found_or_harmless));
 }
 
 static bool every_cut_is_found(void)
 {
-	struct kvt_error err;
-
 	for (long n = file_size() - 1; n > 0; n -= 1 + n / 20)
-		if (truncate(path, n) || read_all(&err) != KVT_BAD_INPUT)
+		if (truncate(path, n) || read_all(&why) != KVT_BAD_INPUT)
 			return false;
 	return true;
 }
 
-static void a_short_file(void **state)
+static void a_short_file(void)
 {
-	(void)state;
 	write_good(path, "nhd");
 	assert_true(in_child(every_cut_is_found));
 }
 
-static void what_is_no_file(void **state)
+static void what_is_no_file(void)
 {
 	struct kvt_hints hints = { .format = "hdf5" };
 	struct kvt_dump *reader = NULL;
-	struct kvt_error err;
 	FILE *f;
 
-	(void)state;
 	unlink(path);
-	assert_int_equal(kvt_open(&reader, path, &hints, &err), KVT_SYSTEM);
+	expect(kvt_open(&reader, path, &hints, &why), KVT_SYSTEM, NULL);
 	assert_int_equal(mkfifo(path, 0600), 0);
-	assert_int_equal(kvt_open(&reader, path, &hints, &err), KVT_BAD_INPUT);
+	expect(kvt_open(&reader, path, &hints, &why), KVT_BAD_INPUT, NULL);
 	unlink(path);
 	f = fopen(path, "w");
 	fputs("no HDF5 at all", f);
 	fclose(f);
-	assert_int_equal(kvt_open(&reader, path, &hints, &err), KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "not an HDF5 file"));
+	expect(kvt_open(&reader, path, &hints, &why), KVT_BAD_INPUT, "not an HDF5 file");
 }
 
-static void a_file_being_written(void **state)
+static void a_file_being_written(void)
 {
-	struct kvt_error err;
 	hid_t file;
 
-	(void)state;
 	write_good(path, "nhd");
 	file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
-	assert_int_not_equal(read_all(&err), KVT_OK);
+	assert_int_not_equal(read_all(&why), KVT_OK);
 	H5Fclose(file);
-	assert_int_equal(read_all(&err), KVT_OK);
+	ok(read_all(&why));
 }
 
-static void a_user_block(void **state)
+static void a_user_block(void)
 {
 	hid_t fcpl = H5Pcreate(H5P_FILE_CREATE);
 	struct kvt_dump *reader = NULL;
-	struct kvt_error err;
 
-	(void)state;
 	H5Pset_userblock(fcpl, 1024);
 	H5Fclose(H5Fcreate(path, H5F_ACC_TRUNC, fcpl, H5P_DEFAULT));
 	H5Pclose(fcpl);
 	/* found behind it, and named for what it is */
-	assert_int_equal(kvt_open(&reader, path, NULL, &err), KVT_UNSUPPORTED);
-	assert_non_null(strstr(err.text, "user block"));
+	expect(kvt_open(&reader, path, NULL, &why), KVT_UNSUPPORTED, "user block");
 }
 
 /* ---- calls -------------------------------------------------------------- */
 
-static void hints_that_differ(void **state)
+static void hints_that_differ(void)
 {
 	static const struct {
 		struct kvt_hints hints;
@@ -391,9 +364,8 @@ static void hints_that_differ(void **state)
 		{ { .skip = 8 }, KVT_USAGE },
 	};
 
-	(void)state;
 	write_good(path, "nhd");
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_dump *reader = NULL;
 
 		assert_int_equal(kvt_open(&reader, path, &rows[i].hints, NULL),
@@ -402,7 +374,7 @@ static void hints_that_differ(void **state)
 	}
 }
 
-static void tiles_that_are_none(void **state)
+static void tiles_that_are_none(void)
 {
 	static const int64_t begins[][KVT_NAXES] = {
 		{ 2 }, { -1 }, { 0, 4 }, { 0, 0, 8 }, { 0, 0, 0, 2 },
@@ -411,10 +383,9 @@ static void tiles_that_are_none(void **state)
 	struct kvt_stored stored = { 0 };
 	struct kvt_dump *reader;
 
-	(void)state;
 	write_good(path, "nhd");
-	assert_int_equal(kvt_open(&reader, path, NULL, NULL), KVT_OK);
-	for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+	ok(kvt_open(&reader, path, NULL, NULL));
+	for (size_t i = 0; i < LENGTH(begins); i++)
 		assert_int_equal(kvt_read_tile(reader, 0, begins[i], &stored,
 						NULL), KVT_USAGE);
 	assert_int_equal(kvt_read_tile(reader, 1, begins[0], &stored, NULL),
@@ -422,24 +393,16 @@ static void tiles_that_are_none(void **state)
 	kvt_dump_close(reader);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(hdf5_reads_ours),
-		cmocka_unit_test(we_read_hdf5s),
-		cmocka_unit_test(any_chunk_shape),
-		cmocka_unit_test(chunks_of_split_axes),
-		cmocka_unit_test(a_missing_tile),
-		cmocka_unit_test(a_flipped_bit),
-		cmocka_unit_test(a_short_file),
-		cmocka_unit_test(what_is_no_file),
-		cmocka_unit_test(a_file_being_written),
-		cmocka_unit_test(a_user_block),
-		cmocka_unit_test(hints_that_differ),
-		cmocka_unit_test(tiles_that_are_none),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("hdf5_foreign", tests, make_names,
-					   remove_files);
-}
+TESTS_AROUND("hdf5_foreign", make_names, remove_files,
+	TEST(hdf5_reads_ours),
+	TEST(we_read_hdf5s),
+	TEST(any_chunk_shape),
+	TEST(chunks_of_split_axes),
+	TEST(a_missing_tile),
+	TEST(a_flipped_bit),
+	TEST(a_short_file),
+	TEST(what_is_no_file),
+	TEST(a_file_being_written),
+	TEST(a_user_block),
+	TEST(hints_that_differ),
+	TEST(tiles_that_are_none))

@@ -3,14 +3,11 @@
  * test_hdf5_headers.c - snapshots whose headers lie: each is refused with the
  * right status and a sentence that says why, before any data is read
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #include "tests/damage.h"
 #include "tests/temporary.h"
+#include "tests/unit/tests.h"
 
 static char path[TEMPORARY_NAME];
 
@@ -322,18 +319,17 @@ static const struct row {
 	{ "huge_tile", huge_tile, 3, "are not in a file of" },
 };
 
-static void expect(const char *name, enum kvt_status status, const char *why)
+static void opens(const char *name, enum kvt_status status, const char *part)
 {
 	struct kvt_dump *reader = NULL;
-	struct kvt_error err = { "" };
-	enum kvt_status is = kvt_open(&reader, path, NULL, &err);
+	enum kvt_status is = kvt_open(&reader, path, NULL, &why);
 
 	kvt_dump_close(reader);
-	if (is != status || !strstr(err.text, why))
+	if (is != status || !strstr(why.text, part))
 		fail_msg("%s: status %d, expected %d: %s", name, is, status,
-			 err.text);
+			 why.text);
 	/* nothing of the file's reaches a terminal as it is */
-	for (const char *p = err.text; *p; p++)
+	for (const char *p = why.text; *p; p++)
 		assert_true((unsigned char)*p >= ' ');
 }
 
@@ -348,18 +344,8 @@ static void refused(void **state)
 	unprove(file);
 	row->damage(file);
 	H5Fclose(file);
-	expect(row->name, row->status, row->why);
+	opens(row->name, row->status, row->why);
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[sizeof(rows) / sizeof(rows[0])];
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		tests[i] = (struct CMUnitTest){ .name = rows[i].name,
-			.test_func = refused,
-			.initial_state = (void *)(uintptr_t)&rows[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("hdf5_headers", tests, make_names,
-					   remove_files);
-}
+TESTS_AROUND("hdf5_headers", make_names, remove_files,
+	EACH_BY(rows, name, refused))

@@ -3,16 +3,13 @@
  * test_hdf5_proof.c - what a snapshot's own checksums refuse, though HDF5 and the
  * schema have nothing against it
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <unistd.h>
 #include <zlib.h>
-
-#include <cmocka.h>
 
 #include "formats/file/proof.h"
 #include "tests/damage.h"
 #include "tests/temporary.h"
+#include "tests/unit/tests.h"
 
 static char path[TEMPORARY_NAME];
 
@@ -135,13 +132,12 @@ static enum kvt_status open_changed(struct kvt_dump **reader, void (*change)(hid
 static void tables(void **state)
 {
 	const struct row *row = *state;
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
-	enum kvt_status status = open_changed(&reader, row->damage, &err);
+	enum kvt_status status = open_changed(&reader, row->damage, &why);
 
 	if (status != (row->why ? KVT_BAD_INPUT : KVT_OK) ||
-	    (row->why && !strstr(err.text, row->why)))
-		fail_msg("status %d: %s", status, err.text);
+	    (row->why && !strstr(why.text, row->why)))
+		fail_msg("status %d: %s", status, why.text);
 	if (!row->why) {
 		assert_int_equal(kvt_dump_proven(reader)->tables,
 				 row->damage == nothing);
@@ -165,20 +161,18 @@ static void other_cell(hid_t f)
 }
 
 /* The file opens; whoever wants any of the cells hears of it. */
-static void cells(void **state)
+static void cells(void)
 {
 	struct kvt_box box = { .end = { 1, 1, 16, 2, 2, 64 } };
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
 	uint64_t some[4];
 
-	(void)state;
-	assert_int_equal(open_changed(&reader, nothing, &err), KVT_OK);
-	assert_int_equal(kvt_read_cells(reader, 0, &box, some, &err), KVT_OK);
+	ok(open_changed(&reader, nothing, &why));
+	ok(kvt_read_cells(reader, 0, &box, some, &why));
 	kvt_dump_close(reader);
-	assert_int_equal(open_changed(&reader, other_cell, &err), KVT_OK);
-	assert_int_equal(kvt_read_cells(reader, 0, &box, some, &err), KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "content_digest is damaged"));
+	ok(open_changed(&reader, other_cell, &why));
+	expect(kvt_read_cells(reader, 0, &box, some, &why), KVT_BAD_INPUT,
+	       "content_digest is damaged");
 	kvt_dump_close(reader);
 }
 
@@ -195,13 +189,12 @@ struct bytes {
 
 static void start(struct bytes *b)
 {
-	struct kvt_error err = { "" };
 	int index;
 
 	*b = (struct bytes){ .sum = { 0 } };
 	unlink(path);
-	assert_int_equal(kvt_files_create(&b->files, &index, path, ALL, &err), KVT_OK);
-	assert_int_equal(kvt_proof_add(&b->proof, BEGIN, LENGTH, b->sum, &err), KVT_OK);
+	ok(kvt_files_create(&b->files, &index, path, ALL, &why));
+	ok(kvt_proof_add(&b->proof, BEGIN, LENGTH, b->sum, &why));
 	b->files.file[0].proof = &b->proof;
 	for (int i = 0; i < ALL; i++)
 		bytes[i] = (uint8_t)(i * 7 + i / 251);
@@ -216,49 +209,40 @@ static void end(struct bytes *b)
 /* In steps of 'step' bytes, which no range has to begin or end with. */
 static void write_in(struct bytes *b, int step)
 {
-	struct kvt_error err = { "" };
-
 	for (int at = 0; at < ALL; at += step)
-		assert_int_equal(kvt_file_write(&b->files.file[0], bytes + at,
-						at + step < ALL ? step : ALL - at, at,
-						&err), KVT_OK);
-	assert_int_equal(kvt_proof_complete(&b->files.file[0], &err), KVT_OK);
+		ok(kvt_file_write(&b->files.file[0], bytes + at,
+				  at + step < ALL ? step : ALL - at, at, &why));
+	ok(kvt_proof_complete(&b->files.file[0], &why));
 }
 
 /* As somebody else would, whose sums these are not. */
 static void put_byte(struct bytes *b, int at, uint8_t value)
 {
 	struct kvt_file plain = b->files.file[0];
-	struct kvt_error err = { "" };
 
 	plain.proof = NULL;
-	assert_int_equal(kvt_file_write(&plain, &value, 1, at, &err), KVT_OK);
+	ok(kvt_file_write(&plain, &value, 1, at, &why));
 }
 
 static enum kvt_status read_at(struct bytes *b, int at, int n)
 {
-	struct kvt_error err = { "" };
-
 	memset(other, 0xa5, ALL);
-	return kvt_file_read(&b->files.file[0], other + at, n, at, &err);
+	return kvt_file_read(&b->files.file[0], other + at, n, at, &why);
 }
 
 /* A reader of its own: what it has seen is not what another one has. */
 static void again(struct bytes *b)
 {
-	struct kvt_error err = { "" };
-
 	kvt_proof_free(&b->proof);
-	assert_int_equal(kvt_proof_add(&b->proof, BEGIN, LENGTH, b->sum, &err), KVT_OK);
+	ok(kvt_proof_add(&b->proof, BEGIN, LENGTH, b->sum, &why));
 }
 
-static void any_steps(void **state)
+static void any_steps(void)
 {
 	static const int steps[] = { 1, 1000, 4096, KVT_RANGE_BYTES, 100000, ALL };
 	uint64_t sum[4];
 	struct bytes b;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
 		start(&b);
 		write_in(&b, steps[i]);
@@ -266,21 +250,20 @@ static void any_steps(void **state)
 			assert_memory_equal(sum, b.sum, sizeof(sum));
 		memcpy(sum, b.sum, sizeof(sum));
 		again(&b);
-		assert_int_equal(read_at(&b, 0, ALL), KVT_OK);
+		ok(read_at(&b, 0, ALL));
 		assert_memory_equal(bytes, other, ALL);
 		end(&b);
 	}
 }
 
 /* A byte of each range, before and behind: whose reads hear of it. */
-static void every_range(void **state)
+static void every_range(void)
 {
 	static const int at[] = { 0, BEGIN - 1, BEGIN, BEGIN + KVT_RANGE_BYTES - 1,
 				  BEGIN + KVT_RANGE_BYTES, BEGIN + 2 * KVT_RANGE_BYTES,
 				  BEGIN + LENGTH - 1, BEGIN + LENGTH, ALL - 1 };
 	struct bytes b;
 
-	(void)state;
 	start(&b);
 	write_in(&b, ALL);
 	for (size_t i = 0; i < sizeof(at) / sizeof(*at); i++) {
@@ -299,23 +282,21 @@ static void every_range(void **state)
 		put_byte(&b, at[i], bytes[at[i]]);
 	}
 	again(&b);
-	assert_int_equal(read_at(&b, BEGIN + LENGTH + 3, 90), KVT_OK);
-	assert_int_equal(read_at(&b, BEGIN - 9, 20), KVT_OK);
+	ok(read_at(&b, BEGIN + LENGTH + 3, 90));
+	ok(read_at(&b, BEGIN - 9, 20));
 	assert_memory_equal(bytes + BEGIN - 9, other + BEGIN - 9, 20);
 	end(&b);
 }
 
 /* Whole ranges keep the sum of what was to be written, whatever the disk has. */
-static void sums_from_memory(void **state)
+static void sums_from_memory(void)
 {
-	struct kvt_error err = { "" };
 	struct bytes b;
 
-	(void)state;
 	start(&b);
-	assert_int_equal(kvt_file_write(&b.files.file[0], bytes, ALL, 0, &err), KVT_OK);
+	ok(kvt_file_write(&b.files.file[0], bytes, ALL, 0, &why));
 	put_byte(&b, BEGIN + 5, bytes[BEGIN + 5] ^ 8);
-	assert_int_equal(kvt_proof_complete(&b.files.file[0], &err), KVT_OK);
+	ok(kvt_proof_complete(&b.files.file[0], &why));
 	again(&b);
 	assert_int_equal(read_at(&b, BEGIN, 1), KVT_BAD_INPUT);
 	end(&b);
@@ -327,16 +308,15 @@ static void sums_from_memory(void **state)
 static void start_members(struct bytes *b)
 {
 	const int end = BEGIN + LENGTH;
-	struct kvt_error err = { "" };
 	uint32_t sum = (uint32_t)crc32_z(0, bytes + BEGIN, LENGTH);
 
 	kvt_proof_free(&b->proof);
-	assert_int_equal(kvt_proof_add_member(&b->proof, end, 500, 1, "after", &err), 0);
-	assert_int_equal(kvt_proof_add_member(&b->proof, BEGIN, LENGTH, sum, "all", &err),
+	assert_int_equal(kvt_proof_add_member(&b->proof, end, 500, 1, "after", &why), 0);
+	assert_int_equal(kvt_proof_add_member(&b->proof, BEGIN, LENGTH, sum, "all", &why),
 			 0);
 	sum = (uint32_t)crc32_z(0, bytes + BEGIN + 100, 50);
 	assert_int_equal(kvt_proof_add_member(&b->proof, BEGIN + 100, 50, sum, "in",
-					      &err), 0);
+					      &why), 0);
 }
 
 static enum kvt_status settle(const struct bytes *b, int64_t *i, bool all,
@@ -345,7 +325,7 @@ static enum kvt_status settle(const struct bytes *b, int64_t *i, bool all,
 	return kvt_proof_settle(&b->files.file[0], i, all, NULL, err);
 }
 
-static void members(void **state)
+static void members(void)
 {
 	static const struct {
 		int at, n, damaged;	/* what is read; a wrong byte of it, or none */
@@ -357,26 +337,24 @@ static void members(void **state)
 		{ BEGIN + 149, 1, BEGIN + 100, "all" }, { BEGIN + LENGTH, 1, 0, "after" },
 		{ BEGIN + LENGTH - 1, 2, 0, "after" }, { 0, ALL, BEGIN + 150, "all" },
 	};
-	struct kvt_error err = { "" };
 	struct bytes b;
 
-	(void)state;
 	start(&b);
-	assert_int_equal(kvt_file_write(&b.files.file[0], bytes, ALL, 0, &err), KVT_OK);
+	ok(kvt_file_write(&b.files.file[0], bytes, ALL, 0, &why));
 	for (size_t r = 0; r < sizeof(reads) / sizeof(*reads); r++) {
 		int64_t i = 0;
 
 		if (reads[r].damaged)
 			put_byte(&b, reads[r].damaged, bytes[reads[r].damaged] ^ 4);
 		start_members(&b);
-		assert_int_equal(settle(&b, &i, false, &err), KVT_OK);
-		assert_int_equal(read_at(&b, reads[r].at, reads[r].n), KVT_OK);
+		ok(settle(&b, &i, false, &why));
+		ok(read_at(&b, reads[r].at, reads[r].n));
 		for (int again = 0; again < 2; again++) {
 			i = 0;
-			assert_int_equal(settle(&b, &i, false, &err),
+			assert_int_equal(settle(&b, &i, false, &why),
 					 reads[r].name ? KVT_BAD_INPUT : KVT_OK);
 			if (reads[r].name)
-				assert_non_null(strstr(err.text, reads[r].name));
+				assert_non_null(strstr(why.text, reads[r].name));
 		}
 		put_byte(&b, reads[r].damaged, bytes[reads[r].damaged]);
 	}
@@ -384,38 +362,23 @@ static void members(void **state)
 }
 
 /* All of them, one after the other, whatever was read. */
-static void all_members(void **state)
+static void all_members(void)
 {
-	struct kvt_error err = { "" };
 	struct bytes b;
 	int64_t i = 0;
 
-	(void)state;
 	start(&b);
-	assert_int_equal(kvt_file_write(&b.files.file[0], bytes, ALL, 0, &err), KVT_OK);
+	ok(kvt_file_write(&b.files.file[0], bytes, ALL, 0, &why));
 	put_byte(&b, BEGIN + 120, bytes[BEGIN + 120] ^ 4);
 	start_members(&b);
 	for (int n = 1; n <= 3; n++) {
-		assert_int_equal(settle(&b, &i, true, &err), KVT_BAD_INPUT);
+		expect(settle(&b, &i, true, &why), KVT_BAD_INPUT, NULL);
 		assert_int_equal(i, n);
 	}
-	assert_int_equal(settle(&b, &i, true, &err), KVT_OK);
+	ok(settle(&b, &i, true, &why));
 	end(&b);
 }
 
-int main(void)
-{
-	enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
-	struct CMUnitTest tests[NROWS + 6] = {
-		cmocka_unit_test(cells), cmocka_unit_test(any_steps),
-		cmocka_unit_test(every_range), cmocka_unit_test(sums_from_memory),
-		cmocka_unit_test(members), cmocka_unit_test(all_members),
-	};
-
-	for (size_t i = 0; i < NROWS; i++)
-		tests[6 + i] = (struct CMUnitTest){ .name = rows[i].name,
-			.test_func = tables,
-			.initial_state = (void *)(uintptr_t)&rows[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("hdf5_proof", tests, make_names, remove_files);
-}
+TESTS_AROUND("hdf5_proof", make_names, remove_files,
+	EACH_BY(rows, name, tables), TEST(cells), TEST(any_steps), TEST(every_range),
+	TEST(sums_from_memory), TEST(members), TEST(all_members))

@@ -106,7 +106,7 @@ static const struct how ways[] = {
 	{ GGSQ, 2, true, false, true, true, 0 },
 	{ GGSQ, 3, true, false, false, true, 12 },
 };
-enum { NWAYS = sizeof(ways) / sizeof(ways[0]) };
+enum { NWAYS = LENGTH(ways) };
 
 static enum kvt_status open_bytes(struct kvt_dump **reader, const char *path,
 				  const struct bytes *in, size_t n, int64_t heads,
@@ -127,14 +127,13 @@ static void test_honest(void **folder)
 {
 	for (int i = 0; i < NWAYS; i++) {
 		const struct kvt_snapshot *s;
-		struct kvt_error err = { "" };
 		struct kvt_dump *reader;
 		struct places p;
 		struct bytes in;
 
 		state(&in, &p, &ways[i]);
-		expect(open_bytes(&reader, join(*folder, "a").s, &in, in.n,
-				  ways[i].values ? 2 : 0, &err), KVT_OK, &err, NULL);
+		ok(open_bytes(&reader, join(*folder, "a").s, &in, in.n,
+			      ways[i].values ? 2 : 0, &why));
 		s = kvt_dump_snapshot(reader);
 		assert_string_equal(kvt_dump_format(reader), "llama");
 		assert_int_equal(s->ngroups, 1);
@@ -152,18 +151,17 @@ static void test_honest(void **folder)
 static void test_cut(void **folder)
 {
 	for (int i = 0; i < NWAYS; i++) {
-		struct kvt_error err = { "" };
 		struct kvt_dump *reader;
 		struct places p;
 		struct bytes in;
 
 		state(&in, &p, &ways[i]);
 		for (size_t n = 4; n < in.n; n++)
-			expect(open_bytes(&reader, join(*folder, "a").s, &in, n, 2, &err),
-			       KVT_BAD_INPUT, &err, "");
+			expect(open_bytes(&reader, join(*folder, "a").s, &in, n, 2, &why),
+			       KVT_BAD_INPUT, "");
 		number(&in, 0, 1);
-		expect(open_bytes(&reader, join(*folder, "a").s, &in, in.n, 2, &err),
-		       KVT_BAD_INPUT, &err, "");
+		expect(open_bytes(&reader, join(*folder, "a").s, &in, in.n, 2, &why),
+		       KVT_BAD_INPUT, "");
 	}
 }
 
@@ -177,11 +175,10 @@ static void test_changed(void **folder)
 
 		state(&in, &p, &ways[i]);
 		for (size_t bit = 0; bit < 8 * in.n; bit += 1 + 2 * (bit > 8 * p.row)) {
-			struct kvt_error err = { "" };
-
+			why.text[0] = '\0';
 			in.b[bit / 8] ^= (uint8_t)(1 << bit % 8);
-			if (open_bytes(&reader, join(*folder, "a").s, &in, in.n, 2, &err))
-				assert_true(err.text[0]);
+			if (open_bytes(&reader, join(*folder, "a").s, &in, in.n, 2, &why))
+				assert_true(why.text[0]);
 			else
 				kvt_dump_close(reader);
 			in.b[bit / 8] ^= (uint8_t)(1 << bit % 8);
@@ -220,12 +217,10 @@ static struct lie {
 	{ "an unknown type", AT(type), 4, 16, KVT_UNSUPPORTED },
 #undef AT
 };
-enum { NLIES = sizeof(lies) / sizeof(lies[0]) };
 
 static void test_lie(void **context)
 {
 	const struct lie *lie = *context;
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
 	void *folder = NULL;
 	struct places p;
@@ -237,22 +232,13 @@ static void test_lie(void **context)
 	memcpy(&at, (char *)&p + lie->place, sizeof(at));
 	for (int i = 0; i < lie->nbytes; i++)
 		in.b[at + (size_t)i] = (uint8_t)(lie->value >> 8 * i);
-	expect(open_bytes(&reader, join(folder, "a").s, &in, in.n, 2, &err), lie->status,
-	       &err, "");
+	expect(open_bytes(&reader, join(folder, "a").s, &in, in.n, 2, &why), lie->status,
+	       "");
 	remove_folder(&folder);
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NLIES + 3] = {
-		cmocka_unit_test_setup_teardown(test_honest, make_folder, remove_folder),
-		cmocka_unit_test_setup_teardown(test_cut, make_folder, remove_folder),
-		cmocka_unit_test_setup_teardown(test_changed, make_folder, remove_folder),
-	};
-
-	for (int i = 0; i < NLIES; i++)
-		tests[3 + i] = (struct CMUnitTest){ lies[i].what, test_lie, NULL, NULL,
-						    &lies[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("llama", tests, NULL, NULL);
-}
+TESTS("llama",
+	EACH(lies, test_lie),
+	IN_FOLDER(test_honest),
+	IN_FOLDER(test_cut),
+	IN_FOLDER(test_changed))

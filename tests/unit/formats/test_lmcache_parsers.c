@@ -55,17 +55,15 @@ static struct key_case {
 	{ "an L2 key without a hash", "m@0x01000100@0", "hash", KVT_BAD_INPUT },
 	{ "an L2 key with more", "m@0x01000100@0@00ab@a@b", "salt", KVT_BAD_INPUT },
 };
-enum { NKEYS = sizeof(keys) / sizeof(keys[0]) };
 
 static void test_key(void **state)
 {
 	const struct key_case *c = *state;
 	struct kvt_lmcache_key key;
-	struct kvt_error err = { "" };
 	char *text = strdup(c->text), got[256];
-	enum kvt_status status = kvt_lmcache_key_parse(&key, text, &err);
+	enum kvt_status status = kvt_lmcache_key_parse(&key, text, &why);
 
-	expect(status, c->status, &err, c->expected);
+	expect(status, c->status, c->expected);
 	if (!status) {
 		snprintf(got, sizeof(got), "%s %d %d %s %s %d %d [%s]", key.model,
 			 (int)key.world, (int)key.worker, key.hash,
@@ -76,7 +74,7 @@ static void test_key(void **state)
 	free(text);
 }
 
-static void test_endings(void **state)
+static void test_endings(void)
 {
 	static const struct {
 		const char *name;
@@ -95,8 +93,7 @@ static void test_endings(void **state)
 		{ "kpt", -1 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		enum kvt_lmcache_backend backend;
 		size_t stem;
 		bool found = kvt_lmcache_backend(&backend, &stem, rows[i].name);
@@ -223,7 +220,6 @@ static struct fs_case {
 	  KVT_UNSUPPORTED,
 	  "format -1" },
 };
-enum { NFS = sizeof(fs_cases) / sizeof(fs_cases[0]) };
 
 static void describe(char out[256], const struct kvt_lmcache_header *h)
 {
@@ -240,7 +236,6 @@ static void test_fs(void **state)
 {
 	const struct fs_case *c = *state;
 	struct kvt_lmcache_header h;
-	struct kvt_error err = { "" };
 	struct bytes b = { .n = 0 };
 	char got[256] = "none";
 	bool found;
@@ -248,8 +243,8 @@ static void test_fs(void **state)
 	for (int i = 0; i < c->nhead; i++)
 		put(&b, (uint32_t)c->head[i], 4);
 	expect(kvt_lmcache_fs_parse(&h, &found, b.s, (int64_t)b.n,
-				    (int64_t)b.n + c->head[0] + c->more, "x", &err),
-	       c->status, &err, c->expected);
+				    (int64_t)b.n + c->head[0] + c->more, "x", &why),
+	       c->status, c->expected);
 	if (c->status)
 		return;
 	if (found)
@@ -341,7 +336,6 @@ static struct gds_case {
 	  "uplicate" },
 	{ "no JSON", "kvcache", 0, KVT_BAD_INPUT, NULL },
 };
-enum { NGDS = sizeof(gds_cases) / sizeof(gds_cases[0]) };
 
 static void make_gds(struct bytes *b, const char *text)
 {
@@ -356,14 +350,12 @@ static void test_gds(void **state)
 {
 	const struct gds_case *c = *state;
 	struct kvt_lmcache_header h;
-	struct kvt_error err = { "" };
 	struct bytes b;
 	char got[256];
 
 	make_gds(&b, c->text);
 	expect(kvt_lmcache_gds_parse(&h, b.s, (int64_t)b.n, (int64_t)b.n + c->payload,
-				     "x", &err),
-	       c->status, &err, c->expected);
+				     "x", &why), c->status, c->expected);
 	if (c->status)
 		return;
 	describe(got, &h);
@@ -411,20 +403,11 @@ static struct kind kinds[] = {
 	{ "a header of the FS connector", make_fs, parse_fs, false },
 	{ "a header of GDS", make_whole_gds, parse_gds, false },
 };
-enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
-int main(void)
-{
-	for (int i = 0; i < NKEYS; i++)
-		add_test(keys[i].what, test_key, &keys[i]);
-	for (int i = 0; i < NFS; i++)
-		add_test(fs_cases[i].what, test_fs, &fs_cases[i]);
-	for (int i = 0; i < NGDS; i++)
-		add_test(gds_cases[i].what, test_gds, &gds_cases[i]);
-	for (int i = 0; i < NKINDS; i++) {
-		add_test(kinds[i].what, test_cut, &kinds[i]);
-		add_test(kinds[i].what, test_changed, &kinds[i]);
-	}
-	add_test("endings", test_endings, NULL);
-	return run_made_tests("parsers of LMCache");
-}
+TESTS("parsers of LMCache",
+	EACH(keys, test_key),
+	EACH(fs_cases, test_fs),
+	EACH(gds_cases, test_gds),
+	EACH(kinds, test_cut),
+	EACH(kinds, test_changed),
+	NAMED(test_endings, "endings"))

@@ -24,24 +24,18 @@ static int64_t offset_of(const struct kvt_reader *r, int group, int64_t layer,
 			 int64_t block, int64_t *buffer)
 {
 	const int64_t index[KVT_NAXES] = { layer, block, 0, 0, 0, 1 };
-	struct kvt_error err = { "" };
 	int64_t offset;
 
-	expect(kvt_reader_locate(buffer, &offset, &r->leaf, KVT_MEMORY, group, index,
-				 &err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_reader_locate(buffer, &offset, &r->leaf, KVT_MEMORY, group, index, &why));
 	return offset;
 }
 
 static struct kvt_where place_at(const struct kvt_reader *r, int64_t buffer,
 				 int64_t offset)
 {
-	struct kvt_error err = { "" };
 	struct kvt_where p;
 
-	expect(kvt_reader_at(&p, &r->leaf, KVT_MEMORY, buffer, offset, &err), KVT_OK,
-	       &err,
-	       NULL);
+	ok(kvt_reader_at(&p, &r->leaf, KVT_MEMORY, buffer, offset, &why));
 	return p;
 }
 
@@ -56,24 +50,21 @@ static void check_padding(const struct kvt_where *p, int group, int64_t layer,
 }
 
 /* Side by side in a page: one tensor, which needs no name. */
-static void test_shared(void **state)
+static void test_shared(void)
 {
 	struct kvt_reader r;
 	struct kvt_where p;
 	int64_t buffer;
 
-	(void)state;
 	two_groups(&r, 2100, 1030, "nhd");
 	assert_int_equal(offset_of(&r, 0, 1, 2, &buffer), 7 * 2100 + 2);
 	assert_int_equal(buffer, 0);
 	assert_int_equal(offset_of(&r, 1, 1, 2, &buffer), 7 * 2100 + 1030 + 2);
 	assert_int_equal(buffer, 0);
 	assert_null(kvt_reader_buffer_name(&r.leaf, KVT_MEMORY, 0));
-	assert_int_equal(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, "b", NULL),
-			 KVT_OK);
+	ok(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, "b", NULL));
 	assert_int_equal(buffer, 0);
-	assert_int_equal(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, NULL, NULL),
-			 KVT_OK);
+	ok(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, NULL, NULL));
 	p = place_at(&r, 0, 7 * 2100 + 1030 + 3);
 	assert_int_equal(p.region, KVT_ELEMENT);
 	assert_int_equal(p.group, 1);
@@ -91,13 +82,12 @@ static void test_shared(void **state)
 }
 
 /* Pages of one block over all layers lie together. */
-static void test_blocks_outermost(void **state)
+static void test_blocks_outermost(void)
 {
 	struct kvt_reader r;
 	struct kvt_where p;
 	int64_t buffer;
 
-	(void)state;
 	two_groups(&r, 2100, 1024, "blshc");
 	assert_int_equal(offset_of(&r, 0, 1, 2, &buffer), 7 * 2100 + 2);
 	p = place_at(&r, 0, 11 * 2100 + 2050);
@@ -105,14 +95,12 @@ static void test_blocks_outermost(void **state)
 }
 
 /* What only one of both can hold at a time has no place in one tensor. */
-static void test_turns(void **state)
+static void test_turns(void)
 {
-	struct kvt_error err = { "" };
 	struct kvt_reader r;
 	struct kvt_where p;
 	int64_t buffer;
 
-	(void)state;
 	two_groups(&r, 1100, 8, "nhd");
 	for (int g = 0; g < 2; g++) {
 		assert_int_equal(offset_of(&r, g, 1, 2, &buffer), 7 * 1100 + 8 * g + 2);
@@ -126,55 +114,43 @@ static void test_turns(void **state)
 	p = place_at(&r, 1, 3);
 	check_padding(&p, 1, 0, 0, 3);
 	assert_string_equal(kvt_reader_buffer_name(&r.leaf, KVT_MEMORY, 1), "b");
-	expect(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, NULL, &err),
-	       KVT_USAGE,
-	       &err, "has 2 tensors");
-	assert_int_equal(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, "b", NULL),
-			 KVT_OK);
+	expect(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, NULL, &why),
+	       KVT_USAGE, "has 2 tensors");
+	ok(kvt_reader_find_buffer(&buffer, &r.leaf, KVT_MEMORY, "b", NULL));
 	assert_int_equal(buffer, 1);
 }
 
 /* Without room to spare there are no pages, only arrays. */
-static void test_dense(void **state)
+static void test_dense(void)
 {
 	const int64_t beyond[KVT_NAXES] = { 0, 5, 0, 0, 0, 0 };
-	struct kvt_error err = { "" };
 	struct kvt_reader r;
 	int64_t buffer, offset;
 
-	(void)state;
 	two_groups(&r, 1024, 0, "bhlsc");
 	/* (((2*2+0)*3+1)*16+0)*16+1 elements */
 	assert_int_equal(offset_of(&r, 1, 1, 2, &buffer), 2 * (13 * 256 + 1));
 	assert_int_equal(buffer, 1);
 	assert_int_equal(place_at(&r, 1, 15 * 1024).region, KVT_BEYOND);
-	expect(kvt_reader_locate(&buffer, &offset, &r.leaf, KVT_MEMORY, 0, beyond, &err),
-	       KVT_USAGE, &err, "outside group a");
-	expect(kvt_reader_locate(&buffer, &offset, &r.leaf, KVT_MEMORY, 2, beyond, &err),
-	       KVT_USAGE, &err, "no group 2");
+	expect(kvt_reader_locate(&buffer, &offset, &r.leaf, KVT_MEMORY, 0, beyond, &why),
+	       KVT_USAGE, "outside group a");
+	expect(kvt_reader_locate(&buffer, &offset, &r.leaf, KVT_MEMORY, 2, beyond, &why),
+	       KVT_USAGE, "no group 2");
 }
 
 /* Neither blocks nor bytes. */
-static void test_empty(void **state)
+static void test_empty(void)
 {
 	struct kvt_reader r;
 
-	(void)state;
 	two_groups(&r, 2100, 1030, "nhd");
 	r.leaf.snapshot.group[0].shape.n[NB] = r.leaf.snapshot.group[1].shape.n[NB] = 0;
 	assert_int_equal(place_at(&r, 0, 0).region, KVT_BEYOND);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_shared),
-		cmocka_unit_test(test_blocks_outermost),
-		cmocka_unit_test(test_turns),
-		cmocka_unit_test(test_dense),
-		cmocka_unit_test(test_empty),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("place", tests, NULL, NULL);
-}
+TESTS("place",
+	TEST(test_shared),
+	TEST(test_blocks_outermost),
+	TEST(test_turns),
+	TEST(test_dense),
+	TEST(test_empty))

@@ -276,7 +276,6 @@ static struct parse_case {
 	  " \"block_size\": 16, \"num_kv_heads\": 2, \"head_dim\": 8}}]}",
 	  2 * BASE_BYTES, KVT_BAD_INPUT, "block extent of group g1 is not given" },
 };
-enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
 /* All that kvt_open() does with a manifest. */
 static enum kvt_status settle(struct kvt_manifest *m, const char *text, size_t n,
@@ -294,53 +293,40 @@ static enum kvt_status settle(struct kvt_manifest *m, const char *text, size_t n
 	return status;
 }
 
-static void test_parse(void **state)
-{
-	const struct parse_case *c = *state;
-	struct kvt_error err = { "" };
-	struct kvt_manifest m;
-
-	expect(settle(&m, c->text, strlen(c->text), c->nbytes, &err), c->status, &err,
-	       c->part);
-	if (!c->status)
-		kvt_manifest_free(&m);
-}
-
 /* ---- round trips -------------------------------------------------------- */
 
 /* The text of a snapshot makes the same snapshot. */
 static void same_again(const struct kvt_snapshot *s, int64_t nbytes)
 {
 	char *text = kvt_manifest_text(s, &(struct kvt_data_file){ .name = "data" });
-	struct kvt_error err = { "" };
 	struct kvt_manifest m;
 
 	assert_non_null(text);
-	expect(settle(&m, text, strlen(text), nbytes, &err), KVT_OK, &err, NULL);
+	ok(settle(&m, text, strlen(text), nbytes, &why));
 	same_snapshot(s, &m.snapshot);
 	kvt_manifest_free(&m);
 	free(text);
 }
 
-static void test_round_trip(void **state)
+/* What is read is also written, and read again. */
+static void test_parse(void **state)
 {
 	const struct parse_case *c = *state;
-	struct kvt_error err = { "" };
 	struct kvt_manifest m;
 
-	expect(settle(&m, c->text, strlen(c->text), c->nbytes, &err), KVT_OK, &err, NULL);
+	expect(settle(&m, c->text, strlen(c->text), c->nbytes, &why), c->status, c->part);
+	if (c->status)
+		return;
 	same_again(&m.snapshot, c->nbytes);
 	kvt_manifest_free(&m);
 }
 
 /* Everything that a snapshot can hold, in two groups. */
-static void test_everything(void **state)
+static void test_everything(void)
 {
 	static const uint32_t a[] = { 4, 0, 2 };
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
-	(void)state;
 	make_snapshot(&s, "hnd", "bf16", false);
 	make_group(&s.group[s.ngroups++], "latent", "mla-cross", "fp32", true);
 	for (int g = 0; g < 2; g++) {
@@ -383,14 +369,14 @@ static void test_everything(void **state)
 	s.model = strdup("model");
 	s.note = strdup("two\nlines");
 	s.source_format = strdup("hdf5");
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
-	expect(kvt_snapshot_check(&s, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
+	ok(kvt_snapshot_check(&s, &why));
 	same_again(&s, 3 * 5 * 16 * (2 * 2 * 8 * 2 + 16 * 4));
 	kvt_snapshot_free(&s);
 }
 
 /* Real manifests: what they say is kept, whatever kvtool writes it like. */
-static void test_real(void **state)
+static void test_real(void)
 {
 	static const struct {
 		const char *path;
@@ -406,14 +392,12 @@ static void test_real(void **state)
 		{ "testdata/kv/mamba2g4/tp2_SD/rank1.json", 168192 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct kvt_error err = { "" };
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_manifest m;
 		size_t n;
 		char *text = (char *)read_file(rows[i].path, &n);
 
-		expect(settle(&m, text, n, rows[i].nbytes, &err), KVT_OK, &err, NULL);
+		ok(settle(&m, text, n, rows[i].nbytes, &why));
 		same_again(&m.snapshot, rows[i].nbytes);
 		kvt_manifest_free(&m);
 		free(text);
@@ -421,16 +405,14 @@ static void test_real(void **state)
 }
 
 /* Field by field, from the sidecar read by eye. */
-static void test_real_fields(void **state)
+static void test_real_fields(void)
 {
-	struct kvt_error err = { "" };
 	const struct kvt_group *conv, *ssm;
 	struct kvt_manifest m;
 	size_t n;
 	char *text = (char *)read_file("testdata/kv/mamba2g4/tp4_DS/rank3.json", &n);
 
-	(void)state;
-	expect(settle(&m, text, n, 84096, &err), KVT_OK, &err, NULL);
+	ok(settle(&m, text, n, 84096, &why));
 	free(text);
 	conv = &m.snapshot.group[0];
 	ssm = &m.snapshot.group[1];
@@ -465,36 +447,32 @@ static void test_real_fields(void **state)
 
 /* ---- damage ------------------------------------------------------------- */
 
-static void test_truncated(void **state)
+static void test_truncated(void)
 {
 	size_t n;
 	char *text =
 		(char *)read_file("testdata/kv/s260k/tp4/rank3.packed_hnd.bf16.json", &n);
-	struct kvt_error err;
 	struct kvt_manifest m;
 
-	(void)state;
 	while (n && text[n - 1] != '}')
 		n--;
 	for (size_t i = 0; i < n; i++) {
 		char *copy = malloc(i + !i);
 
 		memcpy(copy, text, i);
-		expect(settle(&m, copy, i, 122880, &err), KVT_BAD_INPUT, &err, NULL);
+		expect(settle(&m, copy, i, 122880, &why), KVT_BAD_INPUT, NULL);
 		free(copy);
 	}
-	expect(settle(&m, text, n, 122880, &err), KVT_OK, &err, NULL);
+	ok(settle(&m, text, n, 122880, &why));
 	kvt_manifest_free(&m);
 	free(text);
 }
 
-static void test_deep(void **state)
+static void test_deep(void)
 {
 	char text[4096];
-	struct kvt_error err;
 	struct kvt_manifest m;
 
-	(void)state;
 	for (int depth = 63; depth <= 65; depth++) {
 		int n = snprintf(text, sizeof(text), "{" BASE ", \"x\": ");
 
@@ -502,43 +480,19 @@ static void test_deep(void **state)
 		memset(text + n, '[', (size_t)depth - 1);
 		memset(text + n + depth - 1, ']', (size_t)depth - 1);
 		strcpy(text + n + 2 * (depth - 1), "}");
-		expect(settle(&m, text, strlen(text), BASE_BYTES, &err),
-		       depth > 64 ? KVT_BAD_INPUT : KVT_OK, &err, "deeper than 64");
+		expect(settle(&m, text, strlen(text), BASE_BYTES, &why),
+		       depth > 64 ? KVT_BAD_INPUT : KVT_OK, "deeper than 64");
 		if (depth <= 64)
 			kvt_manifest_free(&m);
 	}
 	memset(text, '[', sizeof(text));
-	expect(settle(&m, text, sizeof(text), 0, &err), KVT_BAD_INPUT, &err, "deeper");
+	expect(settle(&m, text, sizeof(text), 0, &why), KVT_BAD_INPUT, "deeper");
 }
 
-static const struct CMUnitTest fixed[] = {
-	{ "everything that a snapshot can hold", test_everything, NULL, NULL, NULL },
-	{ "real manifests come back", test_real, NULL, NULL, NULL },
-	{ "a real manifest, field by field", test_real_fields, NULL, NULL, NULL },
-	{ "a manifest cut at each byte", test_truncated, NULL, NULL, NULL },
-	{ "JSON nested too deep", test_deep, NULL, NULL, NULL },
-};
-enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-
-int main(void)
-{
-	struct CMUnitTest tests[2 * NCASES + NFIXED] = { 0 };
-	char again[NCASES][100];
-	int n = 0;
-
-	for (int i = 0; i < NCASES; i++)
-		tests[n++] = (struct CMUnitTest){ .name = cases[i].what,
-			.test_func = test_parse, .initial_state = &cases[i] };
-	for (int i = 0; i < NCASES; i++) {
-		if (cases[i].status)
-			continue;
-		snprintf(again[i], sizeof(again[i]), "written and read: %s",
-			 cases[i].what);
-		tests[n++] = (struct CMUnitTest){ .name = again[i],
-			.test_func = test_round_trip, .initial_state = &cases[i] };
-	}
-	for (int i = 0; i < NFIXED; i++)
-		tests[n++] = fixed[i];
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return _cmocka_run_group_tests("manifest", tests, (size_t)n, NULL, NULL);
-}
+TESTS("manifest",
+	EACH(cases, test_parse),
+	NAMED(test_everything, "everything that a snapshot can hold"),
+	NAMED(test_real, "real manifests come back"),
+	NAMED(test_real_fields, "a real manifest, field by field"),
+	NAMED(test_truncated, "a manifest cut at each byte"),
+	NAMED(test_deep, "JSON nested too deep"))

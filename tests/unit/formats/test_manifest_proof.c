@@ -26,11 +26,10 @@ static struct kvt_file_sum sum_of(const char *path)
 {
 	struct kvt_files files = { .count = 0 };
 	struct kvt_file_sum sum;
-	struct kvt_error err;
 	int index;
 
-	expect(kvt_files_open(&files, &index, path, &err), KVT_OK, &err, NULL);
-	expect(kvt_file_sum(&sum, &files.file[index], &err), KVT_OK, &err, NULL);
+	ok(kvt_files_open(&files, &index, path, &why));
+	ok(kvt_file_sum(&sum, &files.file[index], &why));
 	kvt_files_close(&files);
 	return sum;
 }
@@ -57,7 +56,7 @@ static void test_whole(void **state)
 
 	for (size_t i = 0; i < 4 << 20; i++)
 		bytes[i] = (uint8_t)(i * 2654435761u >> 24);
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	for (size_t i = 0; i < LENGTH(sizes); i++) {
 		struct kvt_file_sum sum;
 
 		write_file(p.s, bytes, sizes[i]);
@@ -143,11 +142,9 @@ static void write_pair(const char *folder, const struct pair *pair, const char *
 {
 	const struct kvt_create_options options = { .force = true, .no_sync = true };
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
 	make_snapshot(&s, layout, "bf16", false);
-	expect(write_dump(join(folder, pair->data).s, &options, &s, &err), KVT_OK, &err,
-	       NULL);
+	ok(write_dump(join(folder, pair->data).s, &options, &s, &why));
 	kvt_snapshot_free(&s);
 }
 
@@ -155,7 +152,6 @@ static void write_pair(const char *folder, const struct pair *pair, const char *
 static void test_damage(void **state)
 {
 	const struct pair *pair = *state;
-	struct kvt_error err;
 	void *folder = NULL;
 	uint8_t *bytes;
 	size_t n, head;
@@ -170,24 +166,24 @@ static void test_damage(void **state)
 		enum kvt_status status;
 
 		poke(p.s, (int64_t)i, (uint8_t)(1 << i % 8));
-		status = try_open(p.s, false, &err);
+		status = try_open(p.s, false, &why);
 		/* of a header the reader of npy may say that it is of another kind */
 		if (status != KVT_UNSUPPORTED || i >= head)
-			expect(status, KVT_BAD_INPUT, &err, NULL);
+			expect(status, KVT_BAD_INPUT, NULL);
 		poke(p.s, (int64_t)i, (uint8_t)(1 << i % 8));
 	}
-	expect(try_open(p.s, false, &err), KVT_OK, &err, NULL);
+	ok(try_open(p.s, false, &why));
 	for (size_t i = 0; i < n; i += 97) {
 		write_file(p.s, bytes, i);
-		expect(try_open(p.s, false, &err), KVT_BAD_INPUT, &err, NULL);
+		expect(try_open(p.s, false, &why), KVT_BAD_INPUT, NULL);
 	}
 	write_file(p.s, bytes, n + 1);
-	expect(try_open(p.s, false, &err), KVT_BAD_INPUT, &err, NULL);
+	expect(try_open(p.s, false, &why), KVT_BAD_INPUT, NULL);
 	/* what was changed on purpose is read when that is said */
 	bytes[n - 1] ^= 1;
 	write_file(p.s, bytes, n);
-	expect(try_open(p.s, false, &err), KVT_BAD_INPUT, &err, "--trust-manifest");
-	expect(try_open(p.s, true, &err), KVT_OK, &err, NULL);
+	expect(try_open(p.s, false, &why), KVT_BAD_INPUT, "--trust-manifest");
+	ok(try_open(p.s, true, &why));
 	free(bytes);
 	remove_folder(&folder);
 }
@@ -203,7 +199,6 @@ static void test_halves(void **state)
 	void *folder = NULL;
 	uint8_t *data[4], *side[4];
 	size_t ndata[4], nside[4];
-	struct kvt_error err;
 
 	assert_int_equal(make_folder(&folder), 0);
 	for (int i = 0; i < 4; i++) {
@@ -217,8 +212,8 @@ static void test_halves(void **state)
 
 			write_file(p.s, data[i], ndata[i]);
 			write_file(join(folder, pair->side).s, side[j], nside[j]);
-			expect(try_open(p.s, false, &err),
-			       i == j ? KVT_OK : KVT_BAD_INPUT, &err, NULL);
+			expect(try_open(p.s, false, &why),
+			       i == j ? KVT_OK : KVT_BAD_INPUT, NULL);
 		}
 	for (int i = 0; i < 4; i++) {
 		free(data[i]);
@@ -232,7 +227,6 @@ static void test_staged(void **state)
 {
 	const struct pair *pair = *state;
 	struct path from, to, staging;
-	struct kvt_error err;
 	void *folder = NULL;
 
 	assert_int_equal(make_folder(&folder), 0);
@@ -244,26 +238,17 @@ static void test_staged(void **state)
 		to = join(staging.s, i ? pair->side : pair->data);
 		assert_int_equal(rename(from.s, to.s), 0);
 	}
-	expect(try_open(join(staging.s, pair->data).s, false, &err), KVT_OK, &err, NULL);
+	ok(try_open(join(staging.s, pair->data).s, false, &why));
 	remove_folder(&folder);
 }
 
-static const struct CMUnitTest tests[] = {
-	{ "a small file counts as a whole", test_whole, make_folder, remove_folder,
-	  NULL },
-	{ "no long run hides in a large one", test_runs, make_folder, remove_folder,
-	  NULL },
-	{ "both ends are sampled", test_ends, make_folder, remove_folder, NULL },
-	{ "damaged npy", test_damage, NULL, NULL, &pairs[0] },
-	{ "damaged raw", test_damage, NULL, NULL, &pairs[1] },
-	{ "halves of two npy pairs", test_halves, NULL, NULL, &pairs[0] },
-	{ "halves of two raw pairs", test_halves, NULL, NULL, &pairs[1] },
-	{ "an npy pair in a folder of its own", test_staged, NULL, NULL, &pairs[0] },
-	{ "a raw pair in a folder of its own", test_staged, NULL, NULL, &pairs[1] },
-};
-
-int main(void)
-{
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("manifest_proof", tests, NULL, NULL);
-}
+TESTS("manifest_proof",
+	NAMED_IN_FOLDER(test_whole, "a small file counts as a whole"),
+	NAMED_IN_FOLDER(test_runs, "no long run hides in a large one"),
+	NAMED_IN_FOLDER(test_ends, "both ends are sampled"),
+	NAMED_WITH(&pairs[0], test_damage, "damaged npy"),
+	NAMED_WITH(&pairs[1], test_damage, "damaged raw"),
+	NAMED_WITH(&pairs[0], test_halves, "halves of two npy pairs"),
+	NAMED_WITH(&pairs[1], test_halves, "halves of two raw pairs"),
+	NAMED_WITH(&pairs[0], test_staged, "an npy pair in a folder of its own"),
+	NAMED_WITH(&pairs[1], test_staged, "a raw pair in a folder of its own"))

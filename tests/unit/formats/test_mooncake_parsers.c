@@ -159,7 +159,6 @@ static struct kind kinds[] = {
 	{ "a checkpoint", make_checkpoint, parse_checkpoint, false },
 	{ "a record", make_record, parse_record, true },
 };
-enum { NKINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 /* ---- every field that can lie -------------------------------------------- */
 
@@ -237,19 +236,16 @@ static struct lie {
 	{ "record: a checksum without the flag", 4, 20, 4, 1, KVT_BAD_INPUT, "flag" },
 	{ "record: flags of later", 4, 16, 4, 3, KVT_UNSUPPORTED, "flags" },
 };
-enum { NLIES = sizeof(lies) / sizeof(lies[0]) };
 
 static void test_lie(void **state)
 {
 	const struct lie *lie = *state;
-	struct kvt_error err;
 	struct bytes b;
 
 	kinds[lie->kind].make(&b);
 	for (int i = 0; i < lie->nbytes; i++)
 		b.s[lie->at + (size_t)i] = (uint8_t)(lie->value >> 8 * i);
-	expect(parse_copy(&kinds[lie->kind], b.s, b.n, &err), lie->status, &err,
-	       lie->part);
+	expect(parse_copy(&kinds[lie->kind], b.s, b.n, &why), lie->status, lie->part);
 }
 
 /* ---- messages ------------------------------------------------------------ */
@@ -266,19 +262,16 @@ static struct bucket_case {
 	{ "bucket: shorter", 316, KVT_BAD_INPUT, "316" },
 	{ "bucket: longer", 318, KVT_BAD_INPUT, "318" },
 };
-enum { NBUCKETS = sizeof(buckets) / sizeof(buckets[0]) };
 
 static void test_bucket(void **state)
 {
 	const struct bucket_case *c = *state;
 	struct kvt_mooncake_values values = { 0 };
-	struct kvt_error err = { "" };
 	struct bytes b;
 
 	make_bucket(&b);
 	expect(kvt_mooncake_bucket_parse(&values, b.s, (int64_t)b.n, c->nbytes, 5, "x",
-					 &err),
-	       c->status, &err, c->part);
+					 &why), c->status, c->part);
 	if (!c->status) {
 		assert_int_equal(values.count, 2);
 		assert_string_equal(values.value[1].key, "key2");
@@ -292,7 +285,7 @@ static void test_bucket(void **state)
 }
 
 /* What a store calls a value: TENANT NUL KEY, or a key of the tenant "default". */
-static void test_names(void **state)
+static void test_names(void)
 {
 	static const struct {
 		const char *text;
@@ -312,16 +305,14 @@ static void test_names(void **state)
 		{ "t\n\0k", 4, NULL, NULL, "cannot be a tenant", false },
 		{ "", 0, NULL, NULL, "0 bytes", false },
 	};
-	struct kvt_error err = { "" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_mooncake_values values = { 0 };
 
 		expect(kvt_mooncake_values_add(&values, rows[i].text, rows[i].n,
 					       &(struct kvt_mooncake_value){ .file = 1 },
-					       "x", &err),
-		       rows[i].key ? KVT_OK : KVT_BAD_INPUT, &err, rows[i].part);
+					       "x", &why),
+		       rows[i].key ? KVT_OK : KVT_BAD_INPUT, rows[i].part);
 		assert_int_equal(values.count, rows[i].key ? 1 : 0);
 		if (rows[i].key) {
 			assert_string_equal(values.value[0].tenant, rows[i].tenant);
@@ -335,12 +326,11 @@ static void test_names(void **state)
 }
 
 /* A file is an entry by its size, or by its name where it was cut. */
-static void test_is_entry(void **state)
+static void test_is_entry(void)
 {
 	static const uint8_t odd[] = { 10, 5, 't', 0, 'a', '/', '?', 0x12, 9, 'v' };
 	struct bytes b;
 
-	(void)state;
 	make_entry(&b);
 	assert_true(kvt_mooncake_is_entry(b.s, (int64_t)b.n, (int64_t)b.n, "other"));
 	assert_false(kvt_mooncake_is_entry(b.s, (int64_t)b.n, (int64_t)b.n + 1, "other"));
@@ -353,7 +343,7 @@ static void test_is_entry(void **state)
 }
 
 /* A place that is not where the one before it ends. */
-static void test_odd_buckets(void **state)
+static void test_odd_buckets(void)
 {
 	static const struct {
 		const char *part;
@@ -363,10 +353,8 @@ static void test_odd_buckets(void **state)
 		{ "value 0", 0, 3, INT64_MAX }, { "negative", 0, 3, UINT64_MAX },
 		{ "negative", UINT64_MAX, 3, 10 }, { "data_size", 0, 3, 9 },
 	};
-	struct kvt_error err = { "" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct bytes b = { .n = 0 }, place = { .n = 0 };
 		struct kvt_mooncake_values values = { 0 };
 
@@ -377,23 +365,19 @@ static void test_odd_buckets(void **state)
 		put_field(&b, 2, "key", 3);
 		put_field(&b, 3, place.s, place.n);
 		expect(kvt_mooncake_bucket_parse(&values, b.s, (int64_t)b.n, 13, 0, "x",
-						 &err),
-		       KVT_BAD_INPUT, &err, rows[i].part);
+						 &why), KVT_BAD_INPUT, rows[i].part);
 		kvt_mooncake_values_free(&values);
 	}
 }
 
-static void test_tensor(void **state)
+static void test_tensor(void)
 {
 	struct kvt_mooncake_tensor t;
-	struct kvt_error err = { "" };
 	struct bytes b;
 
-	(void)state;
 	make_tensor(&b);
-	expect(kvt_mooncake_tensor_parse(&t, b.s, KVT_MOONCAKE_HEADER, (int64_t)b.n, "x",
-					 &err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_mooncake_tensor_parse(&t, b.s, KVT_MOONCAKE_HEADER, (int64_t)b.n, "x",
+				     &why));
 	assert_string_equal(t.dtype->name, "bfloat16");
 	assert_int_equal(t.rank, 5);
 	assert_int_equal(t.local[3], 2);
@@ -407,16 +391,13 @@ static void test_tensor(void **state)
 	assert_int_equal(t.nbytes, 768);
 }
 
-static void test_checkpoint(void **state)
+static void test_checkpoint(void)
 {
 	struct kvt_mooncake_checkpoint c;
-	struct kvt_error err = { "" };
 	struct bytes b;
 
-	(void)state;
 	make_checkpoint(&b);
-	expect(kvt_mooncake_checkpoint_parse(&c, b.s, (int64_t)b.n, 6 * 4096, "x", &err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_mooncake_checkpoint_parse(&c, b.s, (int64_t)b.n, 6 * 4096, "x", &why));
 	assert_int_equal(c.seq, 7);
 	assert_int_equal(c.count, 2);
 	assert_int_equal(c.extent[1].offset, 3 * 4096);
@@ -425,12 +406,11 @@ static void test_checkpoint(void **state)
 }
 
 /* The check value of the CRC catalogues, and parts of any length. */
-static void test_crc(void **state)
+static void test_crc(void)
 {
 	uint8_t s[100];
 	uint32_t whole;
 
-	(void)state;
 	assert_int_equal(kvt_crc32c(0, "123456789", 9), 0xe3069283);
 	assert_int_equal(kvt_crc32c(0, "", 0), 0);
 	for (int i = 0; i < 100; i++)
@@ -445,21 +425,14 @@ static void test_crc(void **state)
 	assert_int_equal(kvt_crc32c(0, s, 32), 0x62a8ab43);
 }
 
-int main(void)
-{
-	for (int i = 0; i < NKINDS; i++) {
-		add_test(kinds[i].what, test_cut, &kinds[i]);
-		add_test(kinds[i].what, test_changed, &kinds[i]);
-	}
-	for (int i = 0; i < NLIES; i++)
-		add_test(lies[i].what, test_lie, &lies[i]);
-	for (int i = 0; i < NBUCKETS; i++)
-		add_test(buckets[i].what, test_bucket, &buckets[i]);
-	add_test("a tensor's fields", test_tensor, NULL);
-	add_test("a checkpoint's ranges", test_checkpoint, NULL);
-	add_test("buckets with places that are none", test_odd_buckets, NULL);
-	add_test("names of values, with and without a tenant", test_names, NULL);
-	add_test("files that begin with their key", test_is_entry, NULL);
-	add_test("CRC-32C", test_crc, NULL);
-	return run_made_tests("parsers of Mooncake");
-}
+TESTS("parsers of Mooncake",
+	EACH(kinds, test_cut),
+	EACH(kinds, test_changed),
+	EACH(lies, test_lie),
+	EACH(buckets, test_bucket),
+	NAMED(test_tensor, "a tensor's fields"),
+	NAMED(test_checkpoint, "a checkpoint's ranges"),
+	NAMED(test_odd_buckets, "buckets with places that are none"),
+	NAMED(test_names, "names of values, with and without a tenant"),
+	NAMED(test_is_entry, "files that begin with their key"),
+	NAMED(test_crc, "CRC-32C"))

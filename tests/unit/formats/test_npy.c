@@ -20,7 +20,6 @@ static struct dump_case {
 	{ "latent", "mla", "bf16", true },
 	{ "latent across layers", "mla-cross", "fp8_e5m2", true },
 };
-enum { NDUMPS = sizeof(dumps) / sizeof(dumps[0]) };
 
 /* What is written is read again: every element, and every field. */
 static void dump_round_trip(const struct dump_case *c, const char *path)
@@ -28,7 +27,6 @@ static void dump_round_trip(const struct dump_case *c, const char *path)
 	static const uint32_t a[] = { 4, 1, 2 }, b[] = { 4, 3 };
 	struct kvt_dump *reader;
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
 	make_snapshot(&s, c->layout, c->dtype, c->latent);
 	add_request(&s, "A", 41, 3, a);
@@ -36,9 +34,9 @@ static void dump_round_trip(const struct dump_case *c, const char *path)
 	s.null_block = 0;
 	s.model = strdup("m \"quoted\" \xc3\xa4");
 	s.source_format = strdup("hdf5");
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
-	expect(write_dump(path, NULL, &s, &err), KVT_OK, &err, NULL);
-	expect(kvt_open(&reader, path, NULL, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
+	ok(write_dump(path, NULL, &s, &why));
+	ok(kvt_open(&reader, path, NULL, &why));
 	same_snapshot(&s, kvt_dump_snapshot(reader));
 	if (c->layout[0] != 'r' && c->layout[0] != 'a' && c->layout[0] != 'c')
 		check_dump(reader);
@@ -58,7 +56,7 @@ static void test_dump(void **state)
 }
 
 /* The dense buffer of the whole is the array, as numpy wrote it. */
-static void test_real(void **state)
+static void test_real(void)
 {
 	static const char *const paths[] = {
 		"testdata/kv/s260k/paged_bs16/packed_nhd.bf16.npy",
@@ -74,22 +72,19 @@ static void test_real(void **state)
 		"testdata/kv/mla144/paged_bs16/mla_blsc.bf16.npy",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
-		struct kvt_error err = { "" };
+	for (size_t i = 0; i < LENGTH(paths); i++) {
 		struct kvt_dump *reader;
 		struct kvt_box box;
 		uint8_t *bytes, *buf;
 		size_t n;
 
-		expect(kvt_open(&reader, paths[i], NULL, &err), KVT_OK, &err, NULL);
+		ok(kvt_open(&reader, paths[i], NULL, &why));
 		bytes = read_file(paths[i], &n);
 		box = kvt_box_whole(&kvt_dump_snapshot(reader)->group[0].shape);
 		assert_int_equal(box_bytes(&kvt_dump_snapshot(reader)->group[0], &box),
 				 n - 128);
 		buf = malloc(n);
-		expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err,
-		       NULL);
+		ok(kvt_dump_read(reader, 0, &box, NULL, buf, &why));
 		assert_memory_equal(buf, bytes + 128, n - 128);
 		free(buf);
 		free(bytes);
@@ -106,36 +101,33 @@ static void test_pages(void **state)
 	struct kvt_dump *reader, *again;
 	struct kvt_writer *writer;
 	uint8_t *bytes, *written, *buf = malloc(1 << 20);
-	struct kvt_error err;
 	size_t n, m;
 
-	expect(kvt_open(&reader, path, NULL, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&reader, path, NULL, &why));
 	bytes = read_file(path, &n);
 	s = kvt_dump_snapshot(reader);
 	assert_int_equal(s->ngroups, 2);
-	expect(kvt_create(&writer, copy.s, NULL, s, &err), KVT_OK, &err, NULL);
+	ok(kvt_create(&writer, copy.s, NULL, s, &why));
 	for (int g = 0; g < 2; g++) {
 		struct kvt_box box = kvt_box_whole(&s->group[g].shape);
 
-		expect(kvt_dump_read(reader, g, &box, NULL, buf, &err), KVT_OK, &err,
-		       NULL);
-		expect(kvt_write_box(writer, g, &box, buf, &err), KVT_OK, &err, NULL);
+		ok(kvt_dump_read(reader, g, &box, NULL, buf, &why));
+		ok(kvt_write_box(writer, g, &box, buf, &why));
 		/* layer 2, block 4: pages of 9344 bytes, conv of 1152, then ssm */
 		box.begin[NL] = 2;
 		box.begin[NB] = 4;
 		box.end[NB] = 5;
-		expect(kvt_dump_read(reader, g, &box, NULL, buf, &err), KVT_OK, &err,
-		       NULL);
+		ok(kvt_dump_read(reader, g, &box, NULL, buf, &why));
 		assert_memory_equal(buf,
 				    bytes + 128 + (2 * 6 + 4) * 9344 + (g ? 1152 : 0),
 				    g ? 8192 : 1152);
 	}
-	expect(kvt_commit(writer, &err), KVT_OK, &err, NULL);
+	ok(kvt_commit(writer, &why));
 	kvt_close_writer(writer);
 	written = read_file(copy.s, &m);
 	assert_int_equal(n, m);
 	assert_memory_equal(bytes, written, n);
-	expect(kvt_open(&again, copy.s, NULL, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&again, copy.s, NULL, &why));
 	same_snapshot(s, kvt_dump_snapshot(again));
 	kvt_dump_close(again);
 	kvt_dump_close(reader);
@@ -203,12 +195,10 @@ static struct against_case {
 	  KVT_BAD_INPUT,
 	  "at 64" },
 };
-enum { NAGAINST = sizeof(against) / sizeof(against[0]) };
 
 static void test_against(void **state)
 {
 	const struct against_case *c = *state;
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
 	struct kvt_snapshot s;
 	struct path p, side;
@@ -218,11 +208,11 @@ static void test_against(void **state)
 	p = join(folder, "a.npy");
 	side = join(folder, "a.json");
 	make_snapshot(&s, "nhd", "bf16", false);
-	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	ok(write_dump(p.s, NULL, &s, &why));
 	unlink(side.s);
 	if (c->manifest)
 		write_text(side.s, c->manifest);
-	expect(kvt_open(&reader, p.s, &c->hints, &err), c->status, &err, c->part);
+	expect(kvt_open(&reader, p.s, &c->hints, &why), c->status, c->part);
 	if (!c->status) {
 		check_dump(reader);
 		kvt_dump_close(reader);
@@ -237,22 +227,19 @@ static void test_wrong_size(void **state)
 	struct path p = join(*state, "a.npy");
 	struct kvt_dump *reader;
 	struct kvt_snapshot s;
-	struct kvt_error err;
 	uint8_t *bytes;
 	size_t n;
 
 	make_snapshot(&s, "nhd", "bf16", false);
-	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	ok(write_dump(p.s, NULL, &s, &why));
 	bytes = read_file(p.s, &n);
 	write_file(p.s, bytes, n + 1);
-	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err,
-	       "after the header");
+	expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT, "after the header");
 	write_file(p.s, bytes, n - 1);
-	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err,
-	       "after the header");
+	expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT, "after the header");
 	for (size_t i = 0; i < 128; i++) {
 		write_file(p.s, bytes, i);
-		expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err, NULL);
+		expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT, NULL);
 	}
 	free(bytes);
 	kvt_snapshot_free(&s);
@@ -262,39 +249,19 @@ static void test_apart(void **state)
 {
 	struct path p = join(*state, "a.npy");
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
 	make_snapshot(&s, "sglang-pool", "bf16", false);
-	expect(write_dump(p.s, NULL, &s, &err), KVT_UNSUPPORTED, &err,
-	       "safetensors or hdf5");
+	expect(write_dump(p.s, NULL, &s, &why), KVT_UNSUPPORTED, "safetensors or hdf5");
 	make_snapshot(&s, "nhd", "bf16", false);
 	make_group(&s.group[s.ngroups++], "g1", "nhd", "bf16", false);
-	expect(write_dump(p.s, NULL, &s, &err), KVT_UNSUPPORTED, &err, "2 groups");
+	expect(write_dump(p.s, NULL, &s, &why), KVT_UNSUPPORTED, "2 groups");
 	assert_int_equal(count_entries(*state), 0);
 }
 
-static struct CMUnitTest fixed[] = {
-	{ "real dumps are read as they lie", test_real, NULL, NULL, NULL },
-	{ "recurrent pages are read and written", test_pages, make_folder,
-	  remove_folder, NULL },
-	{ "files of a wrong size", test_wrong_size, make_folder, remove_folder, NULL },
-	{ "what is no single array", test_apart, make_folder, remove_folder, NULL },
-};
-enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-
-int main(void)
-{
-	struct CMUnitTest tests[NDUMPS + NAGAINST + NFIXED] = { 0 };
-	int n = 0;
-
-	for (int i = 0; i < NDUMPS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = dumps[i].what,
-			.test_func = test_dump, .initial_state = &dumps[i] };
-	for (int i = 0; i < NAGAINST; i++)
-		tests[n++] = (struct CMUnitTest){ .name = against[i].what,
-			.test_func = test_against, .initial_state = &against[i] };
-	for (int i = 0; i < NFIXED; i++)
-		tests[n++] = fixed[i];
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("npy", tests, NULL, NULL);
-}
+TESTS("npy",
+	EACH(dumps, test_dump),
+	EACH(against, test_against),
+	NAMED(test_real, "real dumps are read as they lie"),
+	NAMED_IN_FOLDER(test_pages, "recurrent pages are read and written"),
+	NAMED_IN_FOLDER(test_wrong_size, "files of a wrong size"),
+	NAMED_IN_FOLDER(test_apart, "what is no single array"))

@@ -95,18 +95,16 @@ static struct parse_case {
 	{ "an open tuple", "{'shape': (5, ", KVT_BAD_INPUT, "extent" },
 	{ "nothing", "", KVT_BAD_INPUT, "dict" },
 };
-enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
 static void test_parse(void **state)
 {
 	const struct parse_case *c = *state;
 	struct kvt_npy_header header;
-	struct kvt_error err = { "" };
 	uint8_t head[256];
 	int64_t n = version1(head, c->text);
 	char got[64];
 
-	expect(kvt_npy_parse(&header, head, n, "x.npy", &err), c->status, &err, c->part);
+	expect(kvt_npy_parse(&header, head, n, "x.npy", &why), c->status, c->part);
 	if (c->status)
 		return;
 	snprintf(got, sizeof(got), "%d/%d/%lld", header.rank, (int)header.elem,
@@ -117,50 +115,46 @@ static void test_parse(void **state)
 
 static const char fair[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }";
 
-static void test_truncated_header(void **state)
+static void test_truncated_header(void)
 {
 	struct kvt_npy_header header;
-	struct kvt_error err;
 	uint8_t head[256];
 	int64_t n = version1(head, fair);
 
-	(void)state;
 	for (int64_t i = 0; i < n; i++) {
 		/* an exact copy, so that a sanitizer sees what is read past it */
 		uint8_t *copy = malloc((size_t)i + !i);
 
 		memcpy(copy, head, (size_t)i);
-		expect(kvt_npy_parse(&header, copy, i, "x", &err), KVT_BAD_INPUT, &err,
-		       NULL);
+		expect(kvt_npy_parse(&header, copy, i, "x", &why), KVT_BAD_INPUT, NULL);
 		free(copy);
 	}
-	expect(kvt_npy_parse(&header, head, n, "x", &err), KVT_OK, &err, NULL);
+	ok(kvt_npy_parse(&header, head, n, "x", &why));
 }
 
 /* Whatever one byte becomes, the parser ends, and says something. */
-static void test_changed_header(void **state)
+static void test_changed_header(void)
 {
 	struct kvt_npy_header header;
 	uint8_t head[256];
 	int64_t n = version1(head, fair);
 	int refused = 0;
 
-	(void)state;
 	for (int64_t i = 0; i < n; i++)
 		for (int bit = 0; bit < 8; bit++) {
-			struct kvt_error err = { "" };
 			enum kvt_status status;
 
+			why.text[0] = '\0';
 			head[i] ^= (uint8_t)(1 << bit);
-			status = kvt_npy_parse(&header, head, n, "x", &err);
-			assert_true(!status == !err.text[0]);
+			status = kvt_npy_parse(&header, head, n, "x", &why);
+			assert_true(!status == !why.text[0]);
 			refused += status != KVT_OK;
 			head[i] ^= (uint8_t)(1 << bit);
 		}
 	assert_true(refused > 700);
 }
 
-static void test_lengths(void **state)
+static void test_lengths(void)
 {
 	static const struct {
 		uint8_t major, length[4];
@@ -178,30 +172,26 @@ static void test_lengths(void **state)
 		{ 4, { 0x76, 0, ' ', ' ' }, KVT_UNSUPPORTED, "version 4.0" },
 	};
 	struct kvt_npy_header header;
-	struct kvt_error err;
 	uint8_t head[256];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		int64_t n = version1(
 			head,
 			"  {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}");
 
 		head[6] = rows[i].major;
 		memcpy(head + 8, rows[i].length, 4);
-		expect(kvt_npy_parse(&header, head, n, "x", &err), rows[i].status, &err,
+		expect(kvt_npy_parse(&header, head, n, "x", &why), rows[i].status,
 		       rows[i].part);
 	}
 }
 
 /* Versions 2 and 3 have a length of four bytes. */
-static void test_versions(void **state)
+static void test_versions(void)
 {
 	struct kvt_npy_header header;
-	struct kvt_error err;
 	uint8_t head[256];
 
-	(void)state;
 	for (uint8_t major = 2; major < 4; major++) {
 		int64_t n = version1(
 			head,
@@ -209,14 +199,14 @@ static void test_versions(void **state)
 
 		head[6] = major;
 		memcpy(head + 8, "\x74\0\0\0", 4);
-		expect(kvt_npy_parse(&header, head, n, "x", &err), KVT_OK, &err, NULL);
+		ok(kvt_npy_parse(&header, head, n, "x", &why));
 		assert_int_equal(header.data, 128);
 		assert_int_equal(header.rank, 2);
 	}
 }
 
 /* The bytes that numpy wrote for the same array. */
-static void test_print(void **state)
+static void test_print(void)
 {
 	static const struct {
 		const char *path;
@@ -230,7 +220,6 @@ static void test_print(void **state)
 	};
 	uint8_t head[KVT_NPY_MAX_HEAD];
 
-	(void)state;
 	for (size_t i = 0; i < 2; i++) {
 		size_t n;
 		uint8_t *bytes = read_file(rows[i].path, &n);
@@ -242,14 +231,12 @@ static void test_print(void **state)
 	}
 }
 
-static void test_print_any_rank(void **state)
+static void test_print_any_rank(void)
 {
 	const int64_t shape[8] = { INT64_MAX, 1, 2, 3, 4, 5, 6, INT64_MAX };
 	uint8_t head[KVT_NPY_MAX_HEAD];
 	struct kvt_npy_header header;
-	struct kvt_error err;
 
-	(void)state;
 	for (int rank = 0; rank <= 8; rank++) {
 		/* shapes that do not overflow */
 		const int64_t *s = rank < 7 ? shape + 1 : NULL;
@@ -259,32 +246,18 @@ static void test_print_any_rank(void **state)
 			break;
 		n = kvt_npy_print(head, "<f4", rank, s);
 		assert_int_equal(n % 64, 0);
-		expect(kvt_npy_parse(&header, head, n, "x", &err), KVT_OK, &err, NULL);
+		ok(kvt_npy_parse(&header, head, n, "x", &why));
 		assert_int_equal(header.rank, rank);
 		assert_memory_equal(header.shape, s, (size_t)rank * sizeof(*s));
 	}
 	assert_true(kvt_npy_print(head, "<f4", 8, shape) < 256);
 }
 
-static struct CMUnitTest fixed[] = {
-	{ "a header cut at each byte", test_truncated_header, NULL, NULL, NULL },
-	{ "a header with each bit flipped", test_changed_header, NULL, NULL, NULL },
-	{ "lengths that lie", test_lengths, NULL, NULL, NULL },
-	{ "versions 2 and 3", test_versions, NULL, NULL, NULL },
-	{ "headers are those of numpy", test_print, NULL, NULL, NULL },
-	{ "headers of any rank are read again", test_print_any_rank, NULL, NULL, NULL },
-};
-enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-
-int main(void)
-{
-	struct CMUnitTest tests[NCASES + NFIXED] = { 0 };
-
-	for (int i = 0; i < NCASES; i++)
-		tests[i] = (struct CMUnitTest){ .name = cases[i].what,
-			.test_func = test_parse, .initial_state = &cases[i] };
-	for (int i = 0; i < NFIXED; i++)
-		tests[NCASES + i] = fixed[i];
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("npy header", tests, NULL, NULL);
-}
+TESTS("npy header",
+	EACH(cases, test_parse),
+	NAMED(test_truncated_header, "a header cut at each byte"),
+	NAMED(test_changed_header, "a header with each bit flipped"),
+	NAMED(test_lengths, "lengths that lie"),
+	NAMED(test_versions, "versions 2 and 3"),
+	NAMED(test_print, "headers are those of numpy"),
+	NAMED(test_print_any_rank, "headers of any rank are read again"))

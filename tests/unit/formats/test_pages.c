@@ -62,7 +62,6 @@ static int open_file(struct kvt_reader *r, const char *folder, int number,
 		     const uint8_t *bytes, int64_t nbytes, int64_t skip, int64_t pad)
 {
 	uint8_t *all = malloc((size_t)(skip + nbytes + pad) + 1);
-	struct kvt_error err = { "" };
 	char name[16];
 	int index;
 
@@ -72,21 +71,17 @@ static int open_file(struct kvt_reader *r, const char *folder, int number,
 	snprintf(name, sizeof(name), "%d", number);
 	write_file(join(folder, name).s, all, (size_t)(skip + nbytes + pad));
 	free(all);
-	expect(kvt_files_open(&r->files, &index, join(folder, name).s, &err), KVT_OK,
-	       &err, NULL);
+	ok(kvt_files_open(&r->files, &index, join(folder, name).s, &why));
 	return index;
 }
 
 /* The reader as a dump, which then has it. */
 static struct kvt_dump *seal(struct kvt_reader *r)
 {
-	struct kvt_error err = { "" };
 	struct kvt_dump *dump;
 
-	expect(kvt_flat_seal(&r->flat[0], &r->files, &r->leaf.snapshot.group[0], &err),
-	       KVT_OK,
-	       &err, NULL);
-	expect(kvt_reader_dump(&dump, r, &err), KVT_OK, &err, NULL);
+	ok(kvt_flat_seal(&r->flat[0], &r->files, &r->leaf.snapshot.group[0], &why));
+	ok(kvt_reader_dump(&dump, r, &why));
 	return dump;
 }
 
@@ -111,12 +106,11 @@ static void test_add(void **state)
 	uint8_t *buf = malloc(1 << 20);
 
 	assert_non_null(buf);
-	for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+	for (size_t c = 0; c < LENGTH(cases); c++) {
 		struct kvt_reader *r = make_reader(cases[c].layout, cases[c].latent);
 		struct kvt_dump *dump;
 		const struct kvt_group *g = &r->leaf.snapshot.group[0];
 		enum kvt_axis a = cases[c].counted;
-		struct kvt_error err = { "" };
 		int number = 0;
 
 		for (int64_t at = 0; at < g->shape.n[a]; at += cases[c].each) {
@@ -131,10 +125,10 @@ static void test_add(void **state)
 			file = open_file(r, *state, (int)c * 10 + number++, buf, nbytes,
 					 cases[c].skip, cases[c].pad);
 			expect(kvt_pages_add(r, 0, file, &box, cases[c].skip + 1,
-					     cases[c].pad, &err), KVT_BAD_INPUT, &err,
+					     cases[c].pad, &why), KVT_BAD_INPUT,
 			       "expected");
-			expect(kvt_pages_add(r, 0, file, &box, cases[c].skip,
-					     cases[c].pad, &err), KVT_OK, &err, NULL);
+			ok(kvt_pages_add(r, 0, file, &box, cases[c].skip, cases[c].pad,
+					 &why));
 		}
 		dump = seal(r);
 		check_dump(dump);
@@ -150,7 +144,6 @@ static void test_padded_pages(void **state)
 	struct kvt_dump *dump;
 	struct kvt_group *g = &r->leaf.snapshot.group[0];
 	struct kvt_box box = kvt_box_whole(&g->shape), page;
-	struct kvt_error err = { "" };
 	uint8_t *buf = calloc(1, 5 * 3 * 1100);
 
 	assert_non_null(buf);
@@ -170,7 +163,7 @@ static void test_padded_pages(void **state)
 		page = box;
 		page.begin[NB] = b;
 		page.end[NB] = b + 1;
-		expect(kvt_pages_add(r, 0, file, &page, 0, 0, &err), KVT_OK, &err, NULL);
+		ok(kvt_pages_add(r, 0, file, &page, 0, 0, &why));
 	}
 	dump = seal(r);
 	check_dump(dump);
@@ -195,11 +188,10 @@ static void test_tokens(void **state)
 	uint8_t *buf = malloc(1 << 20);
 
 	assert_non_null(buf);
-	for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+	for (size_t c = 0; c < LENGTH(cases); c++) {
 		struct kvt_reader *r = make_reader(cases[c].layout, cases[c].latent);
 		struct kvt_dump *dump;
 		struct kvt_group *g = &r->leaf.snapshot.group[0];
-		struct kvt_error err = { "" };
 		int64_t block = 0, nbytes;
 
 		if (!strchr(cases[c].axes, 'L'))
@@ -213,8 +205,7 @@ static void test_tokens(void **state)
 			box.end[NB] = block + blocks;
 			nbytes = put_axes(buf, cases[c].axes, g, &box, tokens[f]);
 			file = open_file(r, *state, (int)c * 10 + f, buf, nbytes, 7, 0);
-			expect(kvt_pages_place_tokens(r, 0, file, &box, tokens[f], 7,
-						      &err), KVT_OK, &err, NULL);
+			ok(kvt_pages_place_tokens(r, 0, file, &box, tokens[f], 7, &why));
 			block += blocks;
 		}
 		dump = seal(r);
@@ -230,8 +221,7 @@ static void test_tokens(void **state)
 			box.end[NS] = 16;
 			nbytes = box_bytes(g, &box);
 			memset(buf, 1, (size_t)nbytes);
-			expect(kvt_dump_read(dump, 0, &box, NULL, buf, &err), KVT_OK,
-			       &err, NULL);
+			ok(kvt_dump_read(dump, 0, &box, NULL, buf, &why));
 			for (int64_t i = 0; i < nbytes; i++)
 				assert_int_equal(buf[i], 0);
 		}
@@ -249,11 +239,10 @@ static void test_no_tokens(void **state)
 	for (int i = 0; i < 2; i++) {
 		struct kvt_reader *r = make_reader(layouts[i], false);
 		struct kvt_box box = kvt_box_whole(&r->leaf.snapshot.group[0].shape);
-		struct kvt_error err = { "" };
 		int file = open_file(r, *state, i, buf, 3 * 16 * 64, 0, 0);
 
-		expect(kvt_pages_place_tokens(r, 0, file, &box, 16, 0, &err),
-		       KVT_UNSUPPORTED, &err, "cannot hold tokens");
+		expect(kvt_pages_place_tokens(r, 0, file, &box, 16, 0, &why),
+		       KVT_UNSUPPORTED, "cannot hold tokens");
 		kvt_reader_free(r);
 	}
 	free(buf);
@@ -261,7 +250,7 @@ static void test_no_tokens(void **state)
 
 /* ---- what has to be said ------------------------------------------------ */
 
-static void test_fit(void **state)
+static void test_fit(void)
 {
 	static const struct {
 		const char *layout;	/* that the format knows; NULL: it does not */
@@ -293,20 +282,17 @@ static void test_fit(void **state)
 				    .block_size = 16, .heads = 2, .head_dim = 8 },
 		  "" },
 	};
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		struct kvt_pages_known known = { .name = "file",
 						 .nbytes = cases[i].nbytes };
-		struct kvt_error err = { "" };
 		struct kvt_group g;
 
 		kvt_manifest_blank_group(&g, "g0");
 		g.shape.n[NB] = 1;
 		if (cases[i].layout)
-			expect(kvt_layout_parse(&g.layout, cases[i].layout, &err), KVT_OK,
-			       &err, NULL);
-		expect(kvt_pages_fit(&g, &known, &cases[i].hints, &err),
-		       cases[i].part ? KVT_BAD_INPUT : KVT_OK, &err, cases[i].part);
+			ok(kvt_layout_parse(&g.layout, cases[i].layout, &why));
+		expect(kvt_pages_fit(&g, &known, &cases[i].hints, &why),
+		       cases[i].part ? KVT_BAD_INPUT : KVT_OK, cases[i].part);
 		if (cases[i].part)
 			continue;
 		assert_int_equal(g.shape.n[NL], 3);
@@ -317,18 +303,9 @@ static void test_fit(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_add, make_folder, remove_folder),
-		cmocka_unit_test_setup_teardown(test_padded_pages, make_folder,
-						remove_folder),
-		cmocka_unit_test_setup_teardown(test_tokens, make_folder, remove_folder),
-		cmocka_unit_test_setup_teardown(test_no_tokens, make_folder,
-						remove_folder),
-		cmocka_unit_test(test_fit),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("pages",
+	IN_FOLDER(test_add),
+	IN_FOLDER(test_padded_pages),
+	IN_FOLDER(test_tokens),
+	IN_FOLDER(test_no_tokens),
+	TEST(test_fit))

@@ -55,7 +55,6 @@ static struct raw_case {
 	  { .manifest = "/nowhere/m.json" },
 	  0, 0, KVT_SYSTEM, "/nowhere/m.json" },
 };
-enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
 /* The bytes of the made-up cache, between others. */
 static void write_raw(const char *path, int64_t before, int64_t after)
@@ -77,7 +76,6 @@ static void write_raw(const char *path, int64_t before, int64_t after)
 static void test_open(void **state)
 {
 	const struct raw_case *c = *state;
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
 	void *folder = NULL;
 	struct path p;
@@ -87,7 +85,7 @@ static void test_open(void **state)
 	write_raw(p.s, c->before, c->after);
 	if (c->manifest)
 		write_text(join(folder, "a.json").s, c->manifest);
-	expect(kvt_open(&reader, p.s, &c->hints, &err), c->status, &err, c->part);
+	expect(kvt_open(&reader, p.s, &c->hints, &why), c->status, c->part);
 	if (!c->status) {
 		check_dump(reader);
 		kvt_dump_close(reader);
@@ -98,11 +96,10 @@ static void test_open(void **state)
 static void test_hints_alone(void **state)
 {
 	struct path p = join(*state, "a");
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
 
 	write_raw(p.s, 0, 0);
-	expect(kvt_open(&reader, p.s, &all_hints, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&reader, p.s, &all_hints, &why));
 	assert_string_equal(kvt_dump_format(reader), "raw");
 	assert_string_equal(kvt_dump_snapshot(reader)->source_format, "raw");
 	check_dump(reader);
@@ -115,7 +112,6 @@ static void test_where(void **state)
 	static const char *const names[] = { "a.json", "a.b.bin.json", "a.b.json" };
 	static const bool found[] = { false, true, true };
 	struct path p = join(*state, "a.b.bin");
-	struct kvt_error err;
 	struct kvt_dump *reader;
 
 	write_raw(p.s, 0, 0);
@@ -124,11 +120,11 @@ static void test_where(void **state)
 		struct kvt_hints hints = { .manifest = m.s };
 
 		write_text(m.s, "{" NHD "}");
-		expect(kvt_open(&reader, p.s, NULL, &err),
-		       found[i] ? KVT_OK : KVT_BAD_INPUT, &err, NULL);
+		expect(kvt_open(&reader, p.s, NULL, &why),
+		       found[i] ? KVT_OK : KVT_BAD_INPUT, NULL);
 		if (found[i])
 			kvt_dump_close(reader);
-		expect(kvt_open(&reader, p.s, &hints, &err), KVT_OK, &err, NULL);
+		ok(kvt_open(&reader, p.s, &hints, &why));
 		kvt_dump_close(reader);
 		unlink(m.s);
 	}
@@ -148,18 +144,17 @@ static void test_round_trip(void **state)
 		struct path p = join(*state, rows[i].name);
 		struct kvt_dump *reader;
 		struct kvt_snapshot s;
-		struct kvt_error err;
 
 		make_snapshot(&s, rows[i].layout, "fp16", rows[i].latent);
 		s.source_format = strdup("npy");
-		expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+		ok(kvt_snapshot_complete(&s, &why));
 		/* two buffers have no shape together, but bytes */
 		if (i == 1) {
-			expect(write_dump(p.s, NULL, &s, &err), KVT_UNSUPPORTED, &err,
+			expect(write_dump(p.s, NULL, &s, &why), KVT_UNSUPPORTED,
 			       "separate keys and values");
 		} else {
-			expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
-			expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
+			ok(write_dump(p.s, NULL, &s, &why));
+			ok(kvt_open(&reader, p.s, NULL, &why));
 			same_snapshot(&s, kvt_dump_snapshot(reader));
 			check_dump(reader);
 			kvt_dump_close(reader);
@@ -174,14 +169,13 @@ static void test_pages(void **state)
 	struct path p = join(*state, "a.bin");
 	struct kvt_dump *reader;
 	struct kvt_snapshot s;
-	struct kvt_error err;
 	uint8_t *bytes;
 	size_t n;
 
 	make_snapshot(&s, "blshc", "bf16", false);
 	s.group[0].page_bytes = 1100;
 	s.group[0].page_offset = 60;
-	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	ok(write_dump(p.s, NULL, &s, &why));
 	bytes = read_file(p.s, &n);
 	assert_int_equal(n, 15 * 1100);
 	for (size_t i = 0; i < n; i++)
@@ -191,7 +185,7 @@ static void test_pages(void **state)
 	assert_int_equal(bytes[7 * 1100 + 60],
 			 byte_at((const int64_t[]){ 1, 2, 0, 0, 0, 0 }, 0));
 	free(bytes);
-	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&reader, p.s, NULL, &why));
 	check_dump(reader);
 	kvt_dump_close(reader);
 	kvt_snapshot_free(&s);
@@ -202,39 +196,22 @@ static void test_shrinks(void **state)
 {
 	struct path p = join(*state, "a.bin");
 	struct kvt_box box = { .end = { 3, 5, 16, 2, 2, 8 } };
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
 	uint8_t *buf = malloc(15360);
 
 	write_raw(p.s, 0, 0);
-	expect(kvt_open(&reader, p.s, &all_hints, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&reader, p.s, &all_hints, &why));
 	assert_int_equal(truncate(p.s, 15000), 0);
-	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &why), KVT_BAD_INPUT,
 	       "ends at byte 15000, 360 more expected");
 	kvt_dump_close(reader);
 	free(buf);
 }
 
-static const struct CMUnitTest fixed[] = {
-	{ "hints alone", test_hints_alone, make_folder, remove_folder, NULL },
-	{ "where a manifest is looked for", test_where, make_folder, remove_folder,
-	  NULL },
-	{ "written and read", test_round_trip, make_folder, remove_folder, NULL },
-	{ "pages with gaps", test_pages, make_folder, remove_folder, NULL },
-	{ "a file that shrinks while it is open", test_shrinks, make_folder,
-	  remove_folder, NULL },
-};
-enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-
-int main(void)
-{
-	struct CMUnitTest tests[NCASES + NFIXED] = { 0 };
-
-	for (int i = 0; i < NCASES; i++)
-		tests[i] = (struct CMUnitTest){ .name = cases[i].what,
-			.test_func = test_open, .initial_state = &cases[i] };
-	for (int i = 0; i < NFIXED; i++)
-		tests[NCASES + i] = fixed[i];
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("raw", tests, NULL, NULL);
-}
+TESTS("raw",
+	EACH(cases, test_open),
+	NAMED_IN_FOLDER(test_hints_alone, "hints alone"),
+	NAMED_IN_FOLDER(test_where, "where a manifest is looked for"),
+	NAMED_IN_FOLDER(test_round_trip, "written and read"),
+	NAMED_IN_FOLDER(test_pages, "pages with gaps"),
+	NAMED_IN_FOLDER(test_shrinks, "a file that shrinks while it is open"))

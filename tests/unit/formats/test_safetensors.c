@@ -96,17 +96,14 @@ static struct header_case {
 	{ "text behind the object", "{}x", 0, KVT_BAD_INPUT, NULL },
 	{ "text that is no UTF-8", "{\"\xff\":{}}", 0, KVT_BAD_INPUT, NULL },
 };
-enum { NHEADERS = sizeof(headers) / sizeof(headers[0]) };
 
 static void test_header(void **state)
 {
 	const struct header_case *c = *state;
-	struct kvt_error err = { "" };
 	struct kvt_tensors tensors;
 
 	expect(kvt_tensors_parse(&tensors, c->json, (int64_t)strlen(c->json), c->ndata,
-				 "x", &err),
-	       c->status, &err, c->part);
+				 "x", &why), c->status, c->part);
 	if (!c->status)
 		kvt_tensors_free(&tensors);
 }
@@ -126,15 +123,14 @@ static void test_lengths(void **state)
 	};
 	struct path p = join(*state, "a.safetensors");
 	struct kvt_dump *reader;
-	struct kvt_error err;
 	uint8_t bytes[200];
 
-	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+	for (size_t i = 0; i < LENGTH(lengths); i++) {
 		memset(bytes, ' ', sizeof(bytes));
 		put_length(bytes, lengths[i]);
 		memcpy(bytes + 8, "{\"a\":{}}", 8);
 		write_file(p.s, bytes, sizeof(bytes));
-		expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err,
+		expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT,
 		       "a.safetensors");
 	}
 }
@@ -145,25 +141,24 @@ static void test_cut(void **state)
 	struct path p = join(*state, "a.safetensors");
 	struct kvt_dump *reader;
 	struct kvt_snapshot s;
-	struct kvt_error err;
 	uint8_t *bytes;
 	size_t n, nhead;
 
 	make_snapshot(&s, "nhd", "bf16", false);
-	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	ok(write_dump(p.s, NULL, &s, &why));
 	bytes = read_file(p.s, &n);
 	nhead = 8 + bytes[0] + 256 * (size_t)bytes[1];
 	assert_int_equal(nhead % 8, 0);
 	for (size_t i = 0; i <= nhead; i++) {
 		write_file(p.s, bytes, i);
-		expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err, NULL);
+		expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT, NULL);
 	}
 	write_file(p.s, bytes, n - 1);
-	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err, NULL);
+	expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT, NULL);
 	write_file(p.s, bytes, n + 1);
-	expect(kvt_open(&reader, p.s, NULL, &err), KVT_BAD_INPUT, &err, NULL);
+	expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT, NULL);
 	write_file(p.s, bytes, n);
-	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&reader, p.s, NULL, &why));
 	kvt_dump_close(reader);
 	free(bytes);
 	kvt_snapshot_free(&s);
@@ -183,14 +178,12 @@ static struct dump_case {
 	{ "two groups of unlike types", "hnd", "bf16", false, true },
 	{ "two groups, one in two tensors", "sglang-pool", "fp32", false, true },
 };
-enum { NDUMPS = sizeof(dumps) / sizeof(dumps[0]) };
 
 static void test_dump(void **state)
 {
 	const struct dump_case *c = *state;
 	struct kvt_dump *reader;
 	struct kvt_snapshot s;
-	struct kvt_error err;
 	void *folder = NULL;
 	struct path p;
 
@@ -202,10 +195,10 @@ static void test_dump(void **state)
 		s.group[1].page_bytes = 4096;	/* in the engine, not in the file */
 	}
 	s.source_format = strdup("x");
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
-	expect(write_dump(p.s, NULL, &s, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
+	ok(write_dump(p.s, NULL, &s, &why));
 	assert_int_equal(count_entries(folder), 1);
-	expect(kvt_open(&reader, p.s, NULL, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&reader, p.s, NULL, &why));
 	same_snapshot(&s, kvt_dump_snapshot(reader));
 	check_dump(reader);
 	kvt_dump_close(reader);
@@ -228,7 +221,6 @@ static void write_layers(const char *path, const char *layout, int n,
 	struct kvt_tensor tensor[16] = { { 0 } };
 	struct kvt_tensors tensors = { .count = n, .tensor = tensor };
 	struct kvt_snapshot s;
-	struct kvt_error err = { "" };
 	uint8_t *bytes = calloc(1, 1 << 17);
 	int64_t at = 0, nhead;
 	char *head;
@@ -253,8 +245,7 @@ static void write_layers(const char *path, const char *layout, int n,
 		at += box_bytes(&s.group[0], &box);
 		tensor[i].end = at;
 	}
-	expect(kvt_tensors_print(&head, &nhead, &tensors, NULL, &err), KVT_OK, &err,
-	       NULL);
+	ok(kvt_tensors_print(&head, &nhead, &tensors, NULL, &why));
 	assert_true(nhead < 4096);
 	memcpy(bytes + 4096 - nhead, head, (size_t)nhead);
 	write_file(path, bytes + 4096 - nhead, (size_t)(nhead + at));
@@ -307,12 +298,10 @@ static struct layers_case {
 	  { .layout = "sglang-pool", .block_size = 16, .heads = 2, .head_dim = 8 },
 	  KVT_BAD_INPUT, "not 1 pairs" },
 };
-enum { NLAYERS = sizeof(layers) / sizeof(layers[0]) };
 
 static void test_layers(void **state)
 {
 	const struct layers_case *c = *state;
-	struct kvt_error err = { "" };
 	struct kvt_dump *reader;
 	void *folder = NULL;
 	struct path p;
@@ -323,7 +312,7 @@ static void test_layers(void **state)
 	assert_int_equal(make_folder(&folder), 0);
 	p = join(folder, "a.safetensors");
 	write_layers(p.s, c->of[0].k < 0 ? "nhd" : "sglang-pool", n, c->of);
-	expect(kvt_open(&reader, p.s, &c->hints, &err), c->status, &err, c->part);
+	expect(kvt_open(&reader, p.s, &c->hints, &why), c->status, c->part);
 	if (!c->status) {
 		check_dump(reader);
 		kvt_dump_close(reader);
@@ -332,31 +321,28 @@ static void test_layers(void **state)
 }
 
 /* Real files with a manifest beside them: data begin behind 88 bytes. */
-static void test_real(void **state)
+static void test_real(void)
 {
 	static const char *const paths[] = {
 		"testdata/kv/s260k/tp2/rank1.packed_nhd.bf16.safetensors",
 		"testdata/kv/s260k/tp4/rank3.packed_hnd.bf16.safetensors",
 	};
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
-		struct kvt_error err = { "" };
 		const struct kvt_group *g;
 		struct kvt_dump *reader;
 		struct kvt_box box;
 		uint8_t *bytes, *buf;
 		size_t n;
 
-		expect(kvt_open(&reader, paths[i], NULL, &err), KVT_OK, &err, NULL);
+		ok(kvt_open(&reader, paths[i], NULL, &why));
 		bytes = read_file(paths[i], &n);
 		g = &kvt_dump_snapshot(reader)->group[0];
 		assert_int_equal(g->head_start, i ? 3 : 2);
 		assert_int_equal(g->total_heads, 4);
 		box = kvt_box_whole(&g->shape);
 		buf = malloc(n);
-		expect(kvt_dump_read(reader, 0, &box, NULL, buf, &err), KVT_OK, &err,
-		       NULL);
+		ok(kvt_dump_read(reader, 0, &box, NULL, buf, &why));
 		assert_int_equal(n - 88, box_bytes(g, &box));
 		assert_memory_equal(buf, bytes + 88, n - 88);
 		free(buf);
@@ -365,30 +351,10 @@ static void test_real(void **state)
 	}
 }
 
-static const struct CMUnitTest fixed[] = {
-	{ "lengths that lie", test_lengths, make_folder, remove_folder, NULL },
-	{ "files cut at each byte of the header", test_cut, make_folder, remove_folder,
-	  NULL },
-	{ "real files", test_real, NULL, NULL, NULL },
-};
-enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-
-int main(void)
-{
-	struct CMUnitTest tests[NHEADERS + NDUMPS + NLAYERS + NFIXED] = { 0 };
-	int n = 0;
-
-	for (int i = 0; i < NHEADERS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = headers[i].what,
-			.test_func = test_header, .initial_state = &headers[i] };
-	for (int i = 0; i < NDUMPS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = dumps[i].what,
-			.test_func = test_dump, .initial_state = &dumps[i] };
-	for (int i = 0; i < NLAYERS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = layers[i].what,
-			.test_func = test_layers, .initial_state = &layers[i] };
-	for (int i = 0; i < NFIXED; i++)
-		tests[n++] = fixed[i];
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("safetensors", tests, NULL, NULL);
-}
+TESTS("safetensors",
+	EACH(headers, test_header),
+	EACH(dumps, test_dump),
+	EACH(layers, test_layers),
+	NAMED_IN_FOLDER(test_lengths, "lengths that lie"),
+	NAMED_IN_FOLDER(test_cut, "files cut at each byte of the header"),
+	NAMED(test_real, "real files"))

@@ -47,12 +47,11 @@ static void state_of_attention(struct kvt_snapshot *s)
 static void no_layout(struct kvt_snapshot *s) { s->group[0].layout.nplanes = 0; }
 static void no_head_axis(struct kvt_snapshot *s)
 {
-	assert_int_equal(kvt_layout_parse(&s->group[0].layout, "LBSC", NULL), KVT_OK);
+	ok(kvt_layout_parse(&s->group[0].layout, "LBSC", NULL));
 }
 static void uneven_split(struct kvt_snapshot *s)
 {
-	assert_int_equal(kvt_layout_parse(&s->group[0].layout, "LBKHS/3DS%3", NULL),
-			 KVT_OK);
+	ok(kvt_layout_parse(&s->group[0].layout, "LBKHS/3DS%3", NULL));
 }
 static void heads_beyond(struct kvt_snapshot *s) { s->group[0].head_start = 1; }
 static void heads_wrap(struct kvt_snapshot *s) { s->group[0].head_start = INT64_MAX; }
@@ -97,7 +96,7 @@ static void page_beyond(struct kvt_snapshot *s)
 static void page_in_parts(struct kvt_snapshot *s)
 {
 	page_padded(s);
-	assert_int_equal(kvt_layout_parse(&s->group[0].layout, "LHBSC", NULL), KVT_OK);
+	ok(kvt_layout_parse(&s->group[0].layout, "LHBSC", NULL));
 }
 static void null_beyond(struct kvt_snapshot *s) { s->null_block = 5; }
 static void null_zero(struct kvt_snapshot *s) { s->null_block = 0; }
@@ -389,7 +388,6 @@ static struct check_case {
 	{ "request that begins inside a slot", begins_in_slot, KVT_BAD_INPUT,
 	  "token 3 begins no slot of 4 tokens", "request.first-token" },
 };
-enum { NCHECKS = sizeof(checks) / sizeof(checks[0]) };
 
 /* What an inspector heard. */
 struct heard {
@@ -425,26 +423,23 @@ static void expect_heard(const struct kvt_snapshot *s, const char *name,
 static void test_check(void **state)
 {
 	const struct check_case *c = *state;
-	struct kvt_error err = { "" };
 	struct kvt_snapshot s;
 
 	make_snapshot(&s, "nhd", "bf16", false);
-	expect(kvt_snapshot_check(&s, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_check(&s, &why));
 	c->change(&s);
-	expect(kvt_snapshot_check(&s, &err), c->status, &err, c->part);
-	expect_heard(&s, c->name, &err);
+	expect(kvt_snapshot_check(&s, &why), c->status, c->part);
+	expect_heard(&s, c->name, &why);
 	kvt_snapshot_free(&s);
 }
 
 /* ---- copies, and what follows ------------------------------------------- */
 
-static void test_copy(void **state)
+static void test_copy(void)
 {
 	static const uint32_t blocks[] = { 2, 0 };
 	struct kvt_snapshot s, copy;
-	struct kvt_error err;
 
-	(void)state;
 	make_snapshot(&s, "hnd", "fp16", false);
 	add_request(&s, "A", 20, 2, blocks);
 	s.request[0].token_ids = calloc(3, sizeof(int32_t));
@@ -458,8 +453,8 @@ static void test_copy(void **state)
 		s.group[0].block_names[i] = strdup(i % 2 ? "odd" : "");
 	s.model = strdup("m");
 	s.note = strdup("n");
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
-	expect(kvt_snapshot_copy(&copy, &s, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
+	ok(kvt_snapshot_copy(&copy, &s, &why));
 	same_snapshot(&s, &copy);
 	assert_ptr_not_equal(s.request[0].blocks[0], copy.request[0].blocks[0]);
 	assert_ptr_not_equal(s.group[0].layer_names[0], copy.group[0].layer_names[0]);
@@ -470,48 +465,43 @@ static void test_copy(void **state)
 }
 
 /* Blocks 1 and 2 shared, the tail of 3 unused, 0 and 4 free. */
-static void test_live_slots(void **state)
+static void test_live_slots(void)
 {
 	static const uint32_t a[] = { 1, 2, 3 }, b[] = { 1, 2 };
 	static const uint32_t expected[] = { 0, 16, 16, 5, 0 };
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
-	(void)state;
 	make_snapshot(&s, "nhd", "bf16", false);
 	add_request(&s, "A", 37, 3, a);
 	add_request(&s, "B", 20, 2, b);
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
 	assert_memory_equal(s.group[0].block_valid, expected, sizeof(expected));
 	assert_string_equal(s.group[0].layer_names[2], "layers.2");
 	kvt_snapshot_free(&s);
 }
 
 /* Tokens 20 to 52 of A: the first block is counted from its beginning. */
-static void test_live_later(void **state)
+static void test_live_later(void)
 {
 	static const uint32_t a[] = { 3, 1, 2 };
 	static const uint32_t expected[] = { 0, 16, 5, 16, 0 };
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
-	(void)state;
 	make_snapshot(&s, "nhd", "bf16", false);
 	add_request(&s, "A", 33, 3, a);
 	s.request[0].first_token = 20;
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
 	assert_memory_equal(s.group[0].block_valid, expected, sizeof(expected));
 	kvt_snapshot_free(&s);
 }
 
 /* Runs between holes, from every token to every other one. */
-static void test_holes(void **state)
+static void test_holes(void)
 {
 	static const struct kvt_hole list[] = { { 0, 0, 64 }, { 1, 7, 9 }, { 1, 20, 50 },
 						{ 2, 1, 2 } };
 	struct kvt_request q = { .first_token = 5, .ntokens = 45 };
 
-	(void)state;
 	for (int i = 0; i < 4; i++)
 		assert_true(kvt_request_add_hole(&q, (int)list[i].group, list[i].begin,
 						 list[i].end));
@@ -536,29 +526,26 @@ static void test_holes(void **state)
 }
 
 /* Of A 0 to 3 and 14 to 36 are missing: the last slots of block 3, all of block 1. */
-static void test_live_holes(void **state)
+static void test_live_holes(void)
 {
 	static const uint32_t a[] = { 3, 1, 2 };
 	static const uint32_t expected[] = { 0, 0, 8, 14, 0 };
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
-	(void)state;
 	make_snapshot(&s, "nhd", "bf16", false);
 	add_request(&s, "A", 40, 3, a);
 	assert_true(kvt_request_add_hole(&s.request[0], 0, 0, 4));
 	assert_true(kvt_request_add_hole(&s.request[0], 0, 14, 37));
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
 	assert_memory_equal(s.group[0].block_valid, expected, sizeof(expected));
 	kvt_snapshot_free(&s);
 }
 
-static void test_half(void **state)
+static void test_half(void)
 {
 	struct kvt_snapshot s;
 	struct kvt_group *g = &s.group[0];
 
-	(void)state;
 	make_snapshot(&s, "nhd", "bf16", false);
 	g->ncomponents = 1;
 	g->component[0] = (struct kvt_component){ "v", 0, g->shape.n[ND], 0 };
@@ -576,60 +563,41 @@ static void test_half(void **state)
 }
 
 /* Two tokens per slot: 37 tokens begin their 19th slot. */
-static void test_live_compressed(void **state)
+static void test_live_compressed(void)
 {
 	static const uint32_t a[] = { 4, 0 };
 	static const uint32_t expected[] = { 3, 0, 0, 0, 16 };
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
-	(void)state;
 	make_snapshot(&s, "nhd", "bf16", false);
 	s.group[0].block_size = 32;
 	s.group[0].tokens_per_slot = 2;
 	add_request(&s, "A", 37, 2, a);
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
 	assert_memory_equal(s.group[0].block_valid, expected, sizeof(expected));
 	kvt_snapshot_free(&s);
 }
 
-static void test_live_unknown(void **state)
+static void test_live_unknown(void)
 {
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
-	(void)state;
 	make_snapshot(&s, "nhd", "bf16", false);
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
 	assert_null(s.group[0].block_valid);
 	long_window(&s);
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
 	assert_null(s.group[0].block_valid);
 	kvt_snapshot_free(&s);
 }
 
-static struct CMUnitTest fixed[] = {
-	{ "a copy is deep", test_copy, NULL, NULL, NULL },
-	{ "live slots follow from block tables", test_live_slots, NULL, NULL, NULL },
-	{ "live slots of a request that begins later", test_live_later,
-	  NULL, NULL, NULL },
-	{ "live slots of two tokens", test_live_compressed, NULL, NULL, NULL },
-	{ "runs of tokens between holes", test_holes, NULL, NULL, NULL },
-	{ "live slots between holes", test_live_holes, NULL, NULL, NULL },
-	{ "keys or values alone say so", test_half, NULL, NULL, NULL },
-	{ "live slots are not made up", test_live_unknown, NULL, NULL, NULL },
-};
-enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-
-int main(void)
-{
-	struct CMUnitTest tests[NCHECKS + NFIXED] = { 0 };
-
-	for (int i = 0; i < NCHECKS; i++)
-		tests[i] = (struct CMUnitTest){ .name = checks[i].what,
-			.test_func = test_check, .initial_state = &checks[i] };
-	for (int i = 0; i < NFIXED; i++)
-		tests[NCHECKS + i] = fixed[i];
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("snapshot", tests, NULL, NULL);
-}
+TESTS("snapshot",
+	EACH(checks, test_check),
+	NAMED(test_copy, "a copy is deep"),
+	NAMED(test_live_slots, "live slots follow from block tables"),
+	NAMED(test_live_later, "live slots of a request that begins later"),
+	NAMED(test_live_compressed, "live slots of two tokens"),
+	NAMED(test_holes, "runs of tokens between holes"),
+	NAMED(test_live_holes, "live slots between holes"),
+	NAMED(test_half, "keys or values alone say so"),
+	NAMED(test_live_unknown, "live slots are not made up"))

@@ -13,7 +13,7 @@ static void same_part(const struct kvt_name_part *part, const char *text,
 		fail_msg("%s: '%.*s', expected '%s'", name, (int)part->n, part->s, text);
 }
 
-static void test_hicache(void **state)
+static void test_hicache(void)
 {
 	static const struct {
 		const char *name, *pool, *model, *rank;
@@ -61,8 +61,7 @@ static void test_hicache(void **state)
 		HASH "._m_0_1.bin", HASH ".swa.bin", "a/" HASH "_m_0_1.bin",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		const char *name = cases[i].name;
 		struct kvt_hicache_name got;
 
@@ -82,7 +81,7 @@ static void test_hicache(void **state)
 		assert_int_equal(got.dcp_size, cases[i].n[7] ? cases[i].n[7] : 1);
 		assert_int_equal(got.page, cases[i].n[8]);
 	}
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+	for (size_t i = 0; i < LENGTH(others); i++) {
 		struct kvt_hicache_name got;
 
 		if (kvt_hicache_parse(&got, others[i]))
@@ -91,7 +90,7 @@ static void test_hicache(void **state)
 }
 
 /* A note travels with a dump, which anybody may have written. */
-static void test_notes(void **state)
+static void test_notes(void)
 {
 	static const struct {
 		const char *note;
@@ -116,8 +115,7 @@ static void test_notes(void **state)
 	const char *config;
 	bool has_row;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		if (kvt_offload_read_note(&config, &row, &has_row, rows[i].note) !=
 		    rows[i].is || has_row != rows[i].has_row)
 			fail_msg("%s", rows[i].note);
@@ -127,7 +125,7 @@ static void test_notes(void **state)
 	assert_false(kvt_offload_read_note(&config, &row, &has_row, NULL));
 }
 
-static void test_offload(void **state)
+static void test_offload(void)
 {
 	static const char *const others[] = {
 		"", "abc/de_g0/abcdef", "abc/de_g0/abdef0.bin", "abc/de_g0/abcde.bin",
@@ -138,31 +136,27 @@ static void test_offload(void **state)
 	struct kvt_name_part hash;
 	int group;
 
-	(void)state;
 	assert_true(kvt_offload_name(&hash, &group, "abc/de_g0/abcdef.bin"));
 	same_part(&hash, "abcdef", "abcdef");
 	assert_int_equal(group, 0);
 	assert_true(kvt_offload_name(&hash, &group, "012/34_g12/" HASH ".bin"));
 	same_part(&hash, HASH, HASH);
 	assert_int_equal(group, 12);
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+	for (size_t i = 0; i < LENGTH(others); i++)
 		if (kvt_offload_name(&hash, &group, others[i]))
 			fail_msg("'%s' is a name", others[i]);
 }
 
 /* hashlib.sha256(json.dumps(config, sort_keys=True, separators=(",", ":")) ...) */
-static void test_digest(void **state)
+static void test_digest(void)
 {
 	static const char text[] =
 		"{\"model_name\": \"org/\xc3\xa9\", \"blocks_per_file\": 2,"
 		" \"kv_cache_groups\": [{\"layer_names\": [\"l.0\"], \"block_size\": 16}]}";
 	struct kvt_offload_config config;
-	struct kvt_error err = { "" };
 	char digest[13];
 
-	(void)state;
-	expect(kvt_offload_parse(&config, text, strlen(text), "text", &err), KVT_OK, &err,
-	       NULL);
+	ok(kvt_offload_parse(&config, text, strlen(text), "text", &why));
 	assert_int_equal(config.blocks_per_file, 2);
 	assert_int_equal(config.group[0].block_size, 16);
 	assert_true(kvt_offload_digest(digest, config.json));
@@ -170,7 +164,7 @@ static void test_digest(void **state)
 	kvt_offload_free(&config);
 }
 
-static void test_blocks_first(void **state)
+static void test_blocks_first(void)
 {
 	static const struct {
 		const char *in, *blocks, *layers;
@@ -180,8 +174,7 @@ static void test_blocks_first(void **state)
 		{ "K:LBHDS V:LBHSD", "K:BLHDS V:BLHSD", "K:BLHDS V:BLHSD" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		struct kvt_layout in, want, got;
 
 		for (int layers = 0; layers < 2; layers++) {
@@ -197,14 +190,6 @@ static void test_blocks_first(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_hicache), cmocka_unit_test(test_offload),
-		cmocka_unit_test(test_notes),
-		cmocka_unit_test(test_digest), cmocka_unit_test(test_blocks_first),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("store",
+	TEST(test_hicache), TEST(test_offload), TEST(test_notes), TEST(test_digest),
+	TEST(test_blocks_first))

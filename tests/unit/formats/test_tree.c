@@ -25,43 +25,41 @@ static void test_walk(void **state)
 		".hidden", ".git/config", "a/x.tmp", "a/x.tmp-77", "a/y~", "b.lock",
 		"a/.c.bin",
 	};
-	struct kvt_error err = { "" };
 	struct kvt_files files = { 0 };
 	struct kvt_tree tree;
 	int index;
 
 	for (int i = 4; i >= 0; i--)
 		put(*state, wanted[i]);
-	for (size_t i = 0; i < sizeof(left_out) / sizeof(left_out[0]); i++)
+	for (size_t i = 0; i < LENGTH(left_out); i++)
 		put(*state, left_out[i]);
-	expect(kvt_tree_walk(&tree, *state, &err), KVT_OK, &err, NULL);
+	ok(kvt_tree_walk(&tree, *state, &why));
 	assert_int_equal(tree.count, 5);
 	for (int i = 0; i < 5; i++) {
 		char text[32] = "";
 
 		assert_string_equal(tree.file[i].name, wanted[i]);
 		assert_int_equal(tree.file[i].nbytes, strlen(wanted[i]));
-		expect(kvt_tree_list(&files, &index, &tree, i, &err), KVT_OK, &err, NULL);
+		ok(kvt_tree_list(&files, &index, &tree, i, &why));
 		assert_int_equal(index, i);
 		assert_int_equal(files.file[i].fd, -1);
-		expect(kvt_file_read(&files.file[i], text, (int64_t)strlen(wanted[i]), 0,
-				     &err), KVT_OK, &err, NULL);
+		ok(kvt_file_read(&files.file[i], text, (int64_t)strlen(wanted[i]), 0,
+				 &why));
 		assert_string_equal(text, wanted[i]);
 	}
 	/* another file of that name is not the one that was listed */
 	assert_int_equal(rename(join(*state, "a0").s, join(*state, "b").s), 0);
-	expect(kvt_file_read(&files.file[4], &(char){ 0 }, 1, 0, &err), KVT_BAD_INPUT,
-	       &err, "replaced");
+	expect(kvt_file_read(&files.file[4], &(char){ 0 }, 1, 0, &why), KVT_BAD_INPUT,
+	       "replaced");
 	kvt_files_close(&files);
 	kvt_tree_free(&tree);
 }
 
 static void refuse(const char *folder, enum kvt_status status, const char *part)
 {
-	struct kvt_error err = { "" };
 	struct kvt_tree tree;
 
-	expect(kvt_tree_walk(&tree, folder, &err), status, &err, part);
+	expect(kvt_tree_walk(&tree, folder, &why), status, part);
 	assert_null(tree.file);
 }
 
@@ -114,15 +112,13 @@ static void test_has(void **state)
 static void test_text(void **state)
 {
 	struct kvt_files files = { 0 };
-	struct kvt_error err = { "" };
 	size_t n;
 	char *s;
 
 	put(*state, "text");
-	expect(kvt_tree_text(&s, &n, &files, join(*state, "text").s, 3, &err),
-	       KVT_BAD_INPUT, &err, "has 4 bytes, expected at most 3");
-	expect(kvt_tree_text(&s, &n, &files, join(*state, "text").s, 4, &err), KVT_OK,
-	       &err, NULL);
+	expect(kvt_tree_text(&s, &n, &files, join(*state, "text").s, 3, &why),
+	       KVT_BAD_INPUT, "has 4 bytes, expected at most 3");
+	ok(kvt_tree_text(&s, &n, &files, join(*state, "text").s, 4, &why));
 	assert_string_equal(s, "text");
 	assert_int_equal(n, 4);
 	free(s);
@@ -131,7 +127,7 @@ static void test_text(void **state)
 
 /* ---- facts -------------------------------------------------------------- */
 
-static void test_facts(void **state)
+static void test_facts(void)
 {
 	static const char *const keys[] = { "rank", "ranks", NULL };
 	const struct kvt_format format = {
@@ -152,37 +148,28 @@ static void test_facts(void **state)
 		{ { 2, { "rank=1", "rank=1" } }, "rank is given twice" },
 	};
 	struct kvt_hints hints = { .facts = { 3, { "ranks=12", "rank=", "x=9" } } };
-	struct kvt_error err = { "" };
 	int64_t n = 7;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (size_t i = 0; i < LENGTH(cases); i++)
 		expect(kvt_facts_check(&(struct kvt_hints){ .facts = cases[i].facts },
-				       &format, &err),
-		       cases[i].part ? KVT_USAGE : KVT_OK, &err, cases[i].part);
+				       &format, &why),
+		       cases[i].part ? KVT_USAGE : KVT_OK, cases[i].part);
 	assert_null(kvt_fact(&hints, "ran"));
 	assert_null(kvt_fact(NULL, "rank"));
 	assert_string_equal(kvt_fact(&hints, "ranks"), "12");
-	expect(kvt_fact_int(&n, &hints, "absent", 0, 9, &err), KVT_OK, &err, NULL);
+	ok(kvt_fact_int(&n, &hints, "absent", 0, 9, &why));
 	assert_int_equal(n, 7);
-	expect(kvt_fact_int(&n, &hints, "ranks", 0, 12, &err), KVT_OK, &err, NULL);
+	ok(kvt_fact_int(&n, &hints, "ranks", 0, 12, &why));
 	assert_int_equal(n, 12);
-	expect(kvt_fact_int(&n, &hints, "ranks", 0, 11, &err), KVT_USAGE, &err,
+	expect(kvt_fact_int(&n, &hints, "ranks", 0, 11, &why), KVT_USAGE,
 	       "ranks is '12', expected 0 to 11");
-	expect(kvt_fact_int(&n, &hints, "rank", 0, 11, &err), KVT_USAGE, &err, "rank is");
+	expect(kvt_fact_int(&n, &hints, "rank", 0, 11, &why), KVT_USAGE, "rank is");
 	assert_int_equal(n, 12);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_walk, make_folder, remove_folder),
-		cmocka_unit_test_setup_teardown(test_refused, make_folder, remove_folder),
-		cmocka_unit_test_setup_teardown(test_has, make_folder, remove_folder),
-		cmocka_unit_test_setup_teardown(test_text, make_folder, remove_folder),
-		cmocka_unit_test(test_facts),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("tree",
+	IN_FOLDER(test_walk),
+	IN_FOLDER(test_refused),
+	IN_FOLDER(test_has),
+	IN_FOLDER(test_text),
+	TEST(test_facts))

@@ -8,14 +8,12 @@
  * into their table and sees two threads in it, whatever a sanitizer can see of a library
  * that is not instrumented.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <unistd.h>
+
+#include "tests/unit/tests.h"
 
 #define KVT_H5_TABLE
 #include "formats/hdf5/calls.h"
@@ -230,12 +228,11 @@ static void *operate(void *argument)
 
 /* ---- both --------------------------------------------------------------- */
 
-static void two_at_once(void **state)
+static void two_at_once(void)
 {
 	struct operation o[OPERATIONS] = { 0 };
 	pthread_t thread[OPERATIONS];
 
-	(void)state;
 	watch();
 	for (int i = 0; i < OPERATIONS; i++) {
 		char name[32];
@@ -259,10 +256,5 @@ static void two_at_once(void **state)
 	assert_int_equal(meetings, 0);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = { cmocka_unit_test(two_at_once) };
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("two at once", tests, NULL, NULL);
-}
+TESTS("two at once",
+	TEST(two_at_once))

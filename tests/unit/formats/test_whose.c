@@ -6,16 +6,8 @@
  * nothing wrong may ever be said; with their pieces in random order something may be
  * said as often as theory has it, three in C(12, 4) = 495.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "formats/vllm/whose.h"
+#include "tests/unit/tests.h"
 
 enum { LAYERS = 3, HEADS = 4, SLOTS = 8, ROW = 16, WORDS = 11, PAGE = SLOTS * 2 * ROW,
        BYTES = LAYERS * HEADS * PAGE };
@@ -171,21 +163,14 @@ static void nothing_to_tell(void **unused)
 	};
 
 	(void)unused;
-	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+	for (size_t i = 0; i < LENGTH(none); i++) {
 		assert_false(kvt_whose_can_tell(&none[i]));
 		assert_null(kvt_whose_new(&none[i], 1));
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(true_orders),
-		cmocka_unit_test(random_orders),
-		cmocka_unit_test(many_files),
-		cmocka_unit_test(nothing_to_tell),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("whose",
+	WITH(NULL, true_orders),
+	WITH(NULL, random_orders),
+	WITH(NULL, many_files),
+	WITH(NULL, nothing_to_tell))

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_zstd_frame.c - shuffle, Fletcher-32 and frames, each against plain code */
 #include "lib/tile/zstd_frame.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tests/unit/tests.h"
 
 static uint32_t next_random(uint32_t *state)
 {
@@ -50,14 +44,13 @@ static void check_shuffle(int64_t n, int64_t elem, shuffle_fn *shuffle,
 }
 
 /* With and without the instructions of this processor. */
-static void shuffles(void **state)
+static void shuffles(void)
 {
 	static const int64_t elems[] = { 1, 2, 3, 4, 5, 8, 16 };
 	static const int64_t counts[] = { 0, 1, 63, 64, 65, 127, 128, 1000 };
 
-	(void)state;
-	for (size_t e = 0; e < sizeof(elems) / sizeof(elems[0]); e++)
-		for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+	for (size_t e = 0; e < LENGTH(elems); e++)
+		for (size_t c = 0; c < LENGTH(counts); c++) {
 			check_shuffle(counts[c], elems[e], kvt_shuffle, kvt_unshuffle);
 			check_shuffle(counts[c], elems[e], kvt_shuffle_plain,
 				      kvt_unshuffle_plain);
@@ -97,7 +90,7 @@ static void check_fletcher32(const uint8_t *p, int64_t n)
 	assert_int_equal(kvt_fletcher32_plain(p, n), sum);
 }
 
-static void fletcher32_of_known_bytes(void **state)
+static void fletcher32_of_known_bytes(void)
 {
 	static const struct {
 		uint8_t bytes[8];
@@ -115,21 +108,19 @@ static void fletcher32_of_known_bytes(void **state)
 		{ { 0xff, 0xfe, 0x00, 0x01 }, 4, 0xfffeffff },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < LENGTH(rows); i++)
 		assert_int_equal(kvt_fletcher32(rows[i].bytes, rows[i].n),
 				 rows[i].sum);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < LENGTH(rows); i++)
 		check_fletcher32(rows[i].bytes, rows[i].n);
 }
 
-static void fletcher32_of_any_length(void **state)
+static void fletcher32_of_any_length(void)
 {
 	enum { MOST = 40000 };
 	uint8_t *p = malloc(MOST);
 	uint32_t seed = 7;
 
-	(void)state;
 	for (int pass = 0; pass < 3; pass++) {
 		fill(p, MOST, 5);
 		if (pass)
@@ -240,7 +231,7 @@ static void noise_of_any_size(void **state)
 	uint8_t *in = malloc(MOST), *out = malloc(MOST), *frame = malloc(2 * MOST);
 	struct frame *f = *state;
 
-	for (size_t i = 0; i < sizeof(size) / sizeof(size[0]); i++)
+	for (size_t i = 0; i < LENGTH(size); i++)
 	for (int64_t planes = 2; planes <= 8; planes *= 2)
 	for (int64_t noise = 0; noise <= planes; noise++) {
 		int64_t n = planes * size[i], got;
@@ -255,8 +246,7 @@ static void noise_of_any_size(void **state)
 			    (planes - noise) * size[i] * 11 / 20);
 		check_stream(f, frame, got, in, out, n);
 		memset(out, 0, (size_t)n);
-		assert_int_equal(kvt_frame_decode(out, n, frame, got, f->d, NULL),
-				 KVT_OK);
+		ok(kvt_frame_decode(out, n, frame, got, f->d, NULL));
 		assert_memory_equal(in, out, n);
 	}
 	free(in);
@@ -278,7 +268,7 @@ static void noise_with_gaps(void **state)
 	uint8_t *in = malloc(N2), *out = malloc(N2), *frame = malloc(2 * N2);
 	struct frame *f = *state;
 
-	for (size_t i = 0; i < sizeof(gap) / sizeof(gap[0]); i++)
+	for (size_t i = 0; i < LENGTH(gap); i++)
 	for (size_t j = 0; j <= i; j++) {
 		int64_t got, whole = 0;
 
@@ -291,8 +281,7 @@ static void noise_with_gaps(void **state)
 		got = kvt_frame_encode(frame, 2 * N2, in, N2, 2, KVT_ZSTD_LEVEL, f->c);
 		assert_in_range(got, 1, PLANE - 512 * whole + 200);
 		check_stream(f, frame, got, in, out, N2);
-		assert_int_equal(kvt_frame_decode(out, N2, frame, got, f->d, NULL),
-				 KVT_OK);
+		ok(kvt_frame_decode(out, N2, frame, got, f->d, NULL));
 		assert_memory_equal(in, out, N2);
 	}
 	free(in);
@@ -308,8 +297,7 @@ static void repeats_are_found(void **state)
 	memcpy(f->in + N / 4, f->in, N / 4);
 	f->n = kvt_frame_encode(f->frame, ROOM, f->in, N, 2, KVT_ZSTD_LEVEL, f->c);
 	assert_in_range(f->n, 1, N / 4 + N / 3 - 1);
-	assert_int_equal(kvt_frame_decode(f->out, N, f->frame, f->n, f->d, NULL),
-			 KVT_OK);
+	ok(kvt_frame_decode(f->out, N, f->frame, f->n, f->d, NULL));
 	assert_memory_equal(f->in, f->out, N);
 }
 
@@ -321,8 +309,7 @@ static void frame_at_every_level(void **state)
 		f->n = kvt_frame_encode(f->frame, ROOM, f->in, N, 2, level, f->c);
 		assert_true(f->n > 0);
 		memset(f->out, 0, N);
-		assert_int_equal(kvt_frame_decode(f->out, N, f->frame, f->n,
-						  f->d, NULL), KVT_OK);
+		ok(kvt_frame_decode(f->out, N, f->frame, f->n, f->d, NULL));
 		assert_memory_equal(f->in, f->out, N);
 	}
 }
@@ -340,13 +327,10 @@ static void frame_without_room(void **state)
 }
 
 static void refused(struct frame *f, int64_t nbytes, int64_t nframe,
-		    const char *why)
+		    const char *part)
 {
-	struct kvt_error err = { "" };
-
-	assert_int_equal(kvt_frame_decode(f->out, nbytes, f->frame, nframe, f->d,
-					  &err), KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, why));
+	expect(kvt_frame_decode(f->out, nbytes, f->frame, nframe, f->d, &why),
+	       KVT_BAD_INPUT, part);
 }
 
 static void frame_that_lies(void **state)
@@ -390,35 +374,27 @@ static void frame_with_a_flipped_bit(void **state)
 		flips++;
 	}
 	assert_true(found >= flips - 8);
-	assert_int_equal(kvt_frame_decode(f->out, N, f->frame, f->n, f->d, NULL),
-			 KVT_OK);
+	ok(kvt_frame_decode(f->out, N, f->frame, f->n, f->d, NULL));
 }
 
-#define FRAME(f) cmocka_unit_test_setup_teardown(f, make_frame, free_frame)
-#define NOISE(f) { #f " after noise", f, make_noise, free_frame, NULL }
+#define FRAME(test) AROUND(test, make_frame, free_frame)
+#define NOISE(test) NAMED_AROUND(test, make_noise, free_frame, #test " after noise")
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(shuffles),
-		cmocka_unit_test(fletcher32_of_known_bytes),
-		cmocka_unit_test(fletcher32_of_any_length),
-		FRAME(frame_is_standard),
-		FRAME(frame_at_every_level),
-		FRAME(frame_without_room),
-		FRAME(frame_that_lies),
-		FRAME(frame_with_a_flipped_bit),
-		NOISE(noise_is_raw),
-		NOISE(noise_of_any_size),
-		NOISE(noise_with_gaps),
-		NOISE(repeats_are_found),
-		NOISE(frame_is_standard),
-		NOISE(frame_at_every_level),
-		NOISE(frame_without_room),
-		NOISE(frame_that_lies),
-		NOISE(frame_with_a_flipped_bit),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("zstd_frame", tests, NULL, NULL);
-}
+TESTS("zstd_frame",
+	TEST(shuffles),
+	TEST(fletcher32_of_known_bytes),
+	TEST(fletcher32_of_any_length),
+	FRAME(frame_is_standard),
+	FRAME(frame_at_every_level),
+	FRAME(frame_without_room),
+	FRAME(frame_that_lies),
+	FRAME(frame_with_a_flipped_bit),
+	NOISE(noise_is_raw),
+	NOISE(noise_of_any_size),
+	NOISE(noise_with_gaps),
+	NOISE(repeats_are_found),
+	NOISE(frame_is_standard),
+	NOISE(frame_at_every_level),
+	NOISE(frame_without_room),
+	NOISE(frame_that_lies),
+	NOISE(frame_with_a_flipped_bit))

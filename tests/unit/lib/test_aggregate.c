@@ -1,17 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_aggregate.c - the traces of vLLM's KVOutputAggregator, report by report */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include "lib/kvt/connect.h"
+#include "tests/unit/tests.h"
 
-static void test_two_workers(void **state)
+static void test_two_workers(void)
 {
 	struct kvt_countdown a = { 0 };
 
-	(void)state;
 	assert_false(kvt_countdown_report(&a, 2));
 	assert_int_equal(a.left, 1);
 	assert_true(kvt_countdown_report(&a, 2));
@@ -20,12 +15,11 @@ static void test_two_workers(void **state)
 }
 
 /* Four are expected; from step 2 on it is one, but b keeps its four. */
-static void test_running_countdown_keeps_its_count(void **state)
+static void test_running_countdown_keeps_its_count(void)
 {
 	struct kvt_countdown b = { 0 }, c = { 0 };
 	int64_t expected = 4;
 
-	(void)state;
 	assert_false(kvt_countdown_report(&b, expected));
 	expected = kvt_expected_reports(expected, 1);
 	assert_true(kvt_countdown_report(&c, expected));
@@ -37,12 +31,11 @@ static void test_running_countdown_keeps_its_count(void **state)
 }
 
 /* One step: w0 reports d; w1 brings a count of 1 and reports d and e. */
-static void test_count_comes_before_ids(void **state)
+static void test_count_comes_before_ids(void)
 {
 	struct kvt_countdown d = { 0 }, e = { 0 };
 	int64_t expected = 3;
 
-	(void)state;
 	assert_false(kvt_countdown_report(&d, expected));
 	expected = kvt_expected_reports(expected, 1);
 	assert_false(kvt_countdown_report(&d, expected));
@@ -50,11 +43,10 @@ static void test_count_comes_before_ids(void **state)
 	assert_int_equal(d.left, 1);
 }
 
-static void test_a_later_report_starts_afresh(void **state)
+static void test_a_later_report_starts_afresh(void)
 {
 	struct kvt_countdown a = { 0 };
 
-	(void)state;
 	assert_true(kvt_countdown_report(&a, 1));
 	assert_false(kvt_countdown_report(&a, 2));
 	assert_int_equal(a.left, 1);
@@ -63,11 +55,10 @@ static void test_a_later_report_starts_afresh(void **state)
 	assert_int_equal(a.rounds, 2);
 }
 
-static void test_no_count_is_no_change(void **state)
+static void test_no_count_is_no_change(void)
 {
 	struct kvt_countdown a = { 0 };
 
-	(void)state;
 	assert_int_equal(kvt_expected_reports(4, 0), 4);
 	assert_int_equal(kvt_expected_reports(4, -1), 4);
 	assert_int_equal(kvt_expected_reports(4, 4), 4);
@@ -75,31 +66,18 @@ static void test_no_count_is_no_change(void **state)
 	assert_true(kvt_countdown_report(&a, 0));
 }
 
-static void test_names(void **state)
+static void test_names(void)
 {
-	(void)state;
 	assert_string_equal(kvt_direction_name(KVT_SENDING), "finished_sending");
 	assert_string_equal(kvt_direction_name(KVT_RECVING), "finished_recving");
 }
 
-int main(void)
-{
-#define TEST(f, name) { name, f, NULL, NULL, NULL }
-	const struct CMUnitTest tests[] = {
-		TEST(test_two_workers,
-		     "two workers, one report each"),
-		TEST(test_running_countdown_keeps_its_count,
-		     "a countdown that runs keeps its count"),
-		TEST(test_count_comes_before_ids,
-		     "a worker's count comes before its ids"),
-		TEST(test_a_later_report_starts_afresh,
-		     "a report after the last one starts afresh"),
-		TEST(test_no_count_is_no_change,
-		     "no count is no change"),
-		TEST(test_names,
-		     "names of directions"),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("aggregate", tests, NULL, NULL);
-}
+TESTS("aggregate",
+	NAMED(test_two_workers, "two workers, one report each"),
+	NAMED(test_running_countdown_keeps_its_count,
+	      "a countdown that runs keeps its count"),
+	NAMED(test_count_comes_before_ids, "a worker's count comes before its ids"),
+	NAMED(test_a_later_report_starts_afresh,
+	      "a report after the last one starts afresh"),
+	NAMED(test_no_count_is_no_change, "no count is no change"),
+	NAMED(test_names, "names of directions"))

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_backend.c - what vLLM's backends refuse, and the bytes they wrote */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/connect.h"
+#include "tests/unit/tests.h"
 
 /* ---- configurations ------------------------------------------------------ */
 
@@ -211,11 +204,18 @@ static void test_check(void **state)
 	assert_string_equal(text, c->reasons);
 }
 
-static void test_names(void **state)
+static void test_newest(void **state)
+{
+	struct check_case *c = *state;
+
+	c->config.release = KVT_NEWEST_RELEASE;
+	test_check(state);
+}
+
+static void test_names(void)
 {
 	int without = 0, n = 0;
 
-	(void)state;
 	for (int i = 0; kvt_backend_at(i); i++, n++) {
 		const struct kvt_backend *backend = kvt_backend_at(i);
 
@@ -280,20 +280,17 @@ static void test_wrote(void **state)
 	const struct wrote_case *c = *state;
 	struct kvt_shape shape = { { 3, 5, 32, c->heads, c->kv, 64 }, 2 };
 	struct kvt_layout layout;
-	struct kvt_error err = { "" };
 
-	if (kvt_layout_parse(&layout, c->layout, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_layout_parse(&layout, c->layout, &why));
 	assert_int_equal(kvt_backend_wrote(kvt_backend_find(c->backend), &layout, &shape),
 			 c->releases);
 }
 
 /* Every row can be read, is of a backend that there is, and is found again. */
-static void test_rows(void **state)
+static void test_rows(void)
 {
 	int n = 0;
 
-	(void)state;
 	for (; kvt_backend_layout_at(n); n++) {
 		const struct kvt_backend_layout *row = kvt_backend_layout_at(n);
 		bool mla = strstr(row->backend, "MLA") != NULL;
@@ -324,7 +321,7 @@ static void test_rows(void **state)
 }
 
 /* What is known of device, connector and setting rules rows out. */
-static void test_conditions(void **state)
+static void test_conditions(void)
 {
 	static const struct {
 		const char *backend, *layout;
@@ -367,8 +364,7 @@ static void test_conditions(void **state)
 	};
 	const struct kvt_shape shape = { { 3, 5, 32, 4, 2, 64 }, 2 };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_layout layout;
 
 		assert_int_equal(kvt_layout_parse(&layout, rows[i].layout, NULL), 0);
@@ -380,7 +376,7 @@ static void test_conditions(void **state)
 
 /* ---- what a connector needs ---------------------------------------------- */
 
-static void test_unmet(void **state)
+static void test_unmet(void)
 {
 	static const struct {
 		const char *layout;
@@ -408,8 +404,7 @@ static void test_unmet(void **state)
 		{ "mla", 64, 1, 1, true, 0, 0 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_shape shape = { { 3, 5, rows[i].slots, rows[i].heads,
 					     rows[i].kv, 64 }, 2 };
 		struct kvt_layout layout;
@@ -423,7 +418,7 @@ static void test_unmet(void **state)
 }
 
 /* The engine's own words for a shape that it makes up; by hand from its sources. */
-static void test_regions(void **state)
+static void test_regions(void)
 {
 	static const struct {
 		const char *backend;
@@ -449,8 +444,7 @@ static void test_regions(void **state)
 		{ "HPC_ATTN", KVT_VLLM_0_24, false, false, false, false, false, false },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_kv_regions got = { false, false };
 
 		assert_int_equal(kvt_kv_regions(&got, rows[i].release, rows[i].backend ?
@@ -463,35 +457,12 @@ static void test_regions(void **state)
 	}
 }
 
-#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
-
-int main(void)
-{
-	enum { N = sizeof(checks) / sizeof(checks[0]),
-	       E = sizeof(earlier) / sizeof(earlier[0]),
-	       W = sizeof(wrote) / sizeof(wrote[0]) };
-	static const struct CMUnitTest more[] = {
-		TEST(test_names, "names, and the two without a connector"),
-		TEST(test_rows, "every layout can be read"),
-		TEST(test_conditions, "device, connector and setting rule layouts out"),
-		TEST(test_regions, "keys and values apart, as 0.24 and before saw it"),
-		TEST(test_unmet, "what a connector needs of the bytes"),
-	};
-	enum { M = sizeof(more) / sizeof(more[0]) };
-	struct CMUnitTest tests[N + W + E + M] = { { 0 } };
-
-	for (int i = 0; i < N; i++) {
-		checks[i].config.release = KVT_NEWEST_RELEASE;
-		tests[i] = (struct CMUnitTest){ .name = checks[i].what,
-			.test_func = test_check, .initial_state = &checks[i] };
-	}
-	for (int i = 0; i < E; i++)
-		tests[N + W + i] = (struct CMUnitTest){ .name = earlier[i].what,
-			.test_func = test_check, .initial_state = &earlier[i] };
-	for (int i = 0; i < W; i++)
-		tests[N + i] = (struct CMUnitTest){ .name = wrote[i].what,
-			.test_func = test_wrote, .initial_state = &wrote[i] };
-	memcpy(tests + N + W + E, more, sizeof(more));
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("backend", tests, NULL, NULL);
-}
+TESTS("backend",
+	EACH(checks, test_newest),
+	EACH(earlier, test_check),
+	EACH(wrote, test_wrote),
+	NAMED(test_names, "names, and the two without a connector"),
+	NAMED(test_rows, "every layout can be read"),
+	NAMED(test_conditions, "device, connector and setting rule layouts out"),
+	NAMED(test_regions, "keys and values apart, as 0.24 and before saw it"),
+	NAMED(test_unmet, "what a connector needs of the bytes"))

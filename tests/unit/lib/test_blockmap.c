@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_blockmap.c - spans between block tables against one slot at a time */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/connect.h"
+#include "tests/unit/tests.h"
 
 enum { POOL = 64 };
 
@@ -151,12 +145,11 @@ static void check_map(struct kvt_block_map map, int64_t begin, int64_t end)
 	assert_int_equal(t, end);
 }
 
-static void test_all(void **state)
+static void test_all(void)
 {
 	uint32_t src_ids[POOL], dst_ids[POOL];
 	unsigned seed = 1;
 
-	(void)state;
 	for (int s = 1; s <= 8; s++)
 	for (int d = 1; d <= 8; d++)
 	for (int begin = 0; begin < 12; begin++)
@@ -175,7 +168,7 @@ static void test_all(void **state)
 
 /* ---- whole blocks and prefixes ------------------------------------------- */
 
-static void test_whole(void **state)
+static void test_whole(void)
 {
 	static const struct {
 		int src_slots, dst_slots, dst_blocks, end, want;
@@ -186,8 +179,7 @@ static void test_whole(void **state)
 	};
 	static const uint32_t ids[64];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_block_table src = { ids, 27, rows[i].src_slots, 64, 0 };
 		struct kvt_block_table dst = { ids, rows[i].dst_blocks,
 					       rows[i].dst_slots, 64, 0 };
@@ -198,16 +190,14 @@ static void test_whole(void **state)
 }
 
 /* The destination has 8 of 20 slots; its table holds only the others. */
-static void test_prefix(void **state)
+static void test_prefix(void)
 {
 	static const uint32_t src_ids[] = { 3, 1, 4, 15, 9 }, dst_ids[] = { 20, 30, 40 };
 	struct kvt_block_table src = { src_ids, 5, 4, 64, 0 };
 	struct kvt_block_table dst = { dst_ids, 3, 4, 64, 8 };
 	struct kvt_block_map map;
 	struct kvt_block_span span;
-	struct kvt_error err;
 
-	(void)state;
 	assert_false(kvt_block_table_last(&src, &src, 3, NULL));
 	assert_int_equal(src.first, 8);
 	assert_false(kvt_block_map_init(&map, &src, &dst, 8, 20, NULL));
@@ -218,19 +208,19 @@ static void test_prefix(void **state)
 		assert_int_equal(span.count, 4);
 	}
 	assert_false(kvt_block_map_next(&map, &span));
-	assert_int_equal(kvt_block_map_init(&map, &src, &dst, 7, 20, &err),
+	assert_int_equal(kvt_block_map_init(&map, &src, &dst, 7, 20, &why),
 			 KVT_BAD_INPUT);
-	assert_string_equal(err.text, "slots 7:20 are not all in the source, whose 3 "
+	assert_string_equal(why.text, "slots 7:20 are not all in the source, whose 3 "
 			    "blocks hold 8:20");
-	assert_int_equal(kvt_block_table_last(&src, &src, 4, &err), KVT_BAD_INPUT);
-	assert_int_equal(kvt_block_table_last(&src, &src, -1, &err), KVT_BAD_INPUT);
+	expect(kvt_block_table_last(&src, &src, 4, &why), KVT_BAD_INPUT, NULL);
+	expect(kvt_block_table_last(&src, &src, -1, &why), KVT_BAD_INPUT, NULL);
 }
 
 /* ---- refusals ------------------------------------------------------------ */
 
 #define FINE { ids, 3, 4, 64, 0 }
 
-static void test_refused(void **state)
+static void test_refused(void)
 {
 	static const uint32_t ids[] = { 0, 1, 63, 64 };
 	static const struct {
@@ -255,54 +245,33 @@ static void test_refused(void **state)
 		{ FINE, FINE, 2, 1, "2:1 are no range" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_block_map map;
-		struct kvt_error err = { "" };
 
-		assert_int_equal(kvt_block_map_init(&map, &rows[i].src, &rows[i].dst,
-						    rows[i].begin, rows[i].end, &err),
-				 KVT_BAD_INPUT);
-		if (!strstr(err.text, rows[i].says))
-			fail_msg("\"%s\" does not say \"%s\"", err.text, rows[i].says);
+		expect(kvt_block_map_init(&map, &rows[i].src, &rows[i].dst, rows[i].begin,
+					  rows[i].end, &why), KVT_BAD_INPUT,
+		       rows[i].says);
 	}
 }
 
-static void test_ids(void **state)
+static void test_ids(void)
 {
 	static const uint32_t ids[] = { 0, 7, 8, 63, 8, 64 };
 	uint8_t seen[8] = { 0 };
-	struct kvt_error err;
 
-	(void)state;
 	assert_false(kvt_block_ids_check(ids, 4, 64, seen, NULL));
 	memset(seen, 0, sizeof(seen));
-	assert_int_equal(kvt_block_ids_check(ids, 5, 64, seen, &err), KVT_BAD_INPUT);
-	assert_string_equal(err.text, "block id 8 is listed twice");
+	assert_int_equal(kvt_block_ids_check(ids, 5, 64, seen, &why), KVT_BAD_INPUT);
+	assert_string_equal(why.text, "block id 8 is listed twice");
 	memset(seen, 0, sizeof(seen));
-	assert_int_equal(kvt_block_ids_check(ids + 5, 1, 64, seen, &err), KVT_BAD_INPUT);
-	assert_string_equal(err.text, "block id 64 is outside the pool of 64");
+	assert_int_equal(kvt_block_ids_check(ids + 5, 1, 64, seen, &why), KVT_BAD_INPUT);
+	assert_string_equal(why.text, "block id 64 is outside the pool of 64");
 }
 
-#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
-
-int main(void)
-{
-	enum { N = sizeof(cases) / sizeof(cases[0]) };
-	static const struct CMUnitTest more[] = {
-		TEST(test_all, "all sizes 1 to 8, all joins, slot by slot"),
-		TEST(test_whole, "whole blocks, as far as there is room"),
-		TEST(test_prefix, "a prefix that is there already"),
-		TEST(test_refused, "tables that do not hold the range"),
-		TEST(test_ids, "ids that come twice"),
-	};
-	enum { M = sizeof(more) / sizeof(more[0]) };
-	struct CMUnitTest tests[N + M] = { { 0 } };
-
-	for (int i = 0; i < N; i++)
-		tests[i] = (struct CMUnitTest){ .name = cases[i].what,
-			.test_func = test_map, .initial_state = &cases[i] };
-	memcpy(tests + N, more, sizeof(more));
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("block map", tests, NULL, NULL);
-}
+TESTS("block map",
+	EACH(cases, test_map),
+	NAMED(test_all, "all sizes 1 to 8, all joins, slot by slot"),
+	NAMED(test_whole, "whole blocks, as far as there is room"),
+	NAMED(test_prefix, "a prefix that is there already"),
+	NAMED(test_refused, "tables that do not hold the range"),
+	NAMED(test_ids, "ids that come twice"))

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_canonical.c - the shared allocation of vLLM #37885, and when it applies */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/connect.h"
+#include "tests/unit/tests.h"
 
 /* ---- the pull request's own example --------------------------------------- */
 
@@ -56,12 +50,11 @@ static void example(struct example *e, const struct kvt_backend_order *backend)
 	};
 }
 
-static void test_sizes(void **state)
+static void test_sizes(void)
 {
 	struct example e;
 	struct kvt_canonical c;
 
-	(void)state;
 	example(&e, &slots_first);
 	assert_int_equal(kvt_canonical_check(&e.request).reasons, 0);
 	assert_false(kvt_canonical_init(&c, &e.request, NULL));
@@ -98,34 +91,30 @@ static void check_strides(const struct kvt_backend_order *backend,
 		}
 }
 
-static void test_strides(void **state)
+static void test_strides(void)
 {
-	(void)state;
 	check_strides(&slots_first, (int64_t[]){ 512, 2048, 32, 8, 1 }, 1024);
 	check_strides(&heads_first, (int64_t[]){ 128, 2048, 8, 512, 1 }, 256);
 }
 
 /* full.1, block 3, V, token 5, head 2, element 0 */
-static void test_byte(void **state)
+static void test_byte(void)
 {
 	static const int64_t at[KVT_NAXES] = { 0, 3, 5, 2, 1, 0 };
 	struct example e;
 	struct kvt_view view;
 
-	(void)state;
 	example(&e, &slots_first);
 	assert_false(kvt_canonical_layer(&view, &e.request, 0, 1, NULL));
 	assert_int_equal(kvt_view_at(&view, at), 15712);
 }
 
 /* Kernel blocks of 8: a page of a position comes in two ranges of its row. */
-static void test_kernel_block(void **state)
+static void test_kernel_block(void)
 {
 	struct example e;
 	struct kvt_view view;
-	struct kvt_error err;
 
-	(void)state;
 	example(&e, &slots_first);
 	e.group[1].kernel_block = 8;
 	assert_false(kvt_canonical_layer(&view, &e.request, 1, 1, NULL));
@@ -140,9 +129,9 @@ static void test_kernel_block(void **state)
 			 1024 + 3 * 5000 + 2048);
 	e.request.row_bytes = 0;
 	e.group[1].kernel_block = 6;
-	assert_int_equal(kvt_canonical_layer(&view, &e.request, 1, 1, &err),
+	assert_int_equal(kvt_canonical_layer(&view, &e.request, 1, 1, &why),
 			 KVT_BAD_INPUT);
-	assert_string_equal(err.text,
+	assert_string_equal(why.text,
 			    "kernel blocks of 6 tokens do not fill blocks of 16");
 }
 
@@ -255,16 +244,14 @@ static const struct {
 	{ mla, 0, KVT_NCANONICAL_REASONS, NULL },
 };
 
-static void test_reasons(void **state)
+static void test_reasons(void)
 {
 	unsigned all = 0;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++) {
+	for (size_t i = 0; i < LENGTH(reasons); i++) {
 		struct kvt_canonical_verdict verdict;
 		struct example e;
 		struct kvt_canonical c = { .row = -7 };
-		struct kvt_error err;
 
 		example(&e, &slots_first);
 		reasons[i].change(&e);
@@ -276,9 +263,8 @@ static void test_reasons(void **state)
 			continue;
 		assert_string_equal(kvt_canonical_reason_name(verdict.first),
 				    reasons[i].name);
-		assert_int_equal(kvt_canonical_init(&c, &e.request, &err),
-				 KVT_UNSUPPORTED);
-		assert_non_null(strstr(err.text, reasons[i].name));
+		expect(kvt_canonical_init(&c, &e.request, &why), KVT_UNSUPPORTED,
+		       reasons[i].name);
 		assert_int_equal(c.row, -7);
 	}
 	assert_int_equal(all, (1u << KVT_NCANONICAL_REASONS) - 1);
@@ -286,18 +272,16 @@ static void test_reasons(void **state)
 
 /* ---- refusals ------------------------------------------------------------- */
 
-static void test_refused(void **state)
+static void test_refused(void)
 {
 	struct example e;
 	struct kvt_canonical c;
 	struct kvt_view view;
-	struct kvt_error err;
 
-	(void)state;
 	example(&e, &slots_first);
 	e.request.nblocks = 9;
-	assert_int_equal(kvt_canonical_init(&c, &e.request, &err), KVT_BAD_INPUT);
-	assert_string_equal(err.text, "tensors have 20480 bytes, but 9 pages of 2048 "
+	assert_int_equal(kvt_canonical_init(&c, &e.request, &why), KVT_BAD_INPUT);
+	assert_string_equal(why.text, "tensors have 20480 bytes, but 9 pages of 2048 "
 			    "are 18432");
 	e.request.nblocks = INT64_MAX / 1024;
 	assert_int_equal(kvt_canonical_init(&c, &e.request, NULL), KVT_BAD_INPUT);
@@ -311,9 +295,9 @@ static void test_refused(void **state)
 			 KVT_BAD_INPUT);
 	for (int i = 0; i < 3; i++)
 		e.backend[i].order[5] = 6;
-	assert_int_equal(kvt_canonical_layer(&view, &e.request, 0, 0, &err),
+	assert_int_equal(kvt_canonical_layer(&view, &e.request, 0, 0, &why),
 			 KVT_BAD_INPUT);
-	assert_string_equal(err.text, "FLASH_ATTN: stride order names axis 6 of 6");
+	assert_string_equal(why.text, "FLASH_ATTN: stride order names axis 6 of 6");
 	for (int i = 0; i < 3; i++)
 		e.backend[i].order[5] = 1;	/* K twice */
 	assert_int_not_equal(kvt_canonical_layer(&view, &e.request, 0, 0, NULL), KVT_OK);
@@ -322,24 +306,14 @@ static void test_refused(void **state)
 	for (int i = 0; i < 3; i++)
 		e.spec[i].page_size_padded = 4096;
 	e.tensor[0] = e.tensor[1] = 40960;
-	assert_int_equal(kvt_canonical_layer(&view, &e.request, 0, 0, &err),
-			 KVT_UNSUPPORTED);
-	assert_non_null(strstr(err.text, "pages of 4096 bytes are padded"));
+	expect(kvt_canonical_layer(&view, &e.request, 0, 0, &why), KVT_UNSUPPORTED,
+	       "pages of 4096 bytes are padded");
 }
 
-#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		TEST(test_sizes, "sizes of the pull request's example"),
-		TEST(test_strides, "strides and aliases of its layers"),
-		TEST(test_byte, "one byte of it"),
-		TEST(test_kernel_block, "kernel blocks smaller than blocks"),
-		TEST(test_reasons, "each reason why it does not apply"),
-		TEST(test_refused, "tensors that contradict their pages"),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("canonical", tests, NULL, NULL);
-}
+TESTS("canonical",
+	NAMED(test_sizes, "sizes of the pull request's example"),
+	NAMED(test_strides, "strides and aliases of its layers"),
+	NAMED(test_byte, "one byte of it"),
+	NAMED(test_kernel_block, "kernel blocks smaller than blocks"),
+	NAMED(test_reasons, "each reason why it does not apply"),
+	NAMED(test_refused, "tensors that contradict their pages"))

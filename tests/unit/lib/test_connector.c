@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_connector.c - ratios, ranks, predicates and received blocks of vLLM */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/connect.h"
+#include "tests/unit/tests.h"
 
 /* ---- ratios and ranks ---------------------------------------------------- */
 
-static void test_tp_ratio(void **state)
+static void test_tp_ratio(void)
 {
 	static const struct {
 		int64_t local, remote, ratio;	/* 0: refused */
@@ -23,27 +17,24 @@ static void test_tp_ratio(void **state)
 		{ 0, 4, 0, "TP size is 0 here" }, { 4, -1, 0, "-1 on the other side" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		int64_t ratio = 0;
-		struct kvt_error err = { "" };
 
 		assert_int_equal(kvt_tp_ratio(&ratio, rows[i].local, rows[i].remote,
-					      &err),
+					      &why),
 				 rows[i].ratio ? KVT_OK : KVT_BAD_INPUT);
 		assert_int_equal(ratio, rows[i].ratio);
-		assert_non_null(strstr(err.text, rows[i].says));
+		assert_non_null(strstr(why.text, rows[i].says));
 	}
 }
 
-static void test_block_ratio(void **state)
+static void test_block_ratio(void)
 {
 	static const int64_t rows[][3] = {
 		{ 16, 4, 4 }, { 16, 16, 1 }, { 16, 32, 0 }, { 24, 16, 0 }, { 16, 0, 0 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		int64_t ratio = 0;
 
 		assert_int_equal(kvt_block_size_ratio(&ratio, rows[i][0], rows[i][1],
@@ -53,7 +44,7 @@ static void test_block_ratio(void **state)
 	}
 }
 
-static void test_target_ranks(void **state)
+static void test_target_ranks(void)
 {
 	static const struct {
 		int64_t local, remote, rank, begin, end;
@@ -64,8 +55,7 @@ static void test_target_ranks(void **state)
 	};
 	struct kvt_range got;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_rank rank = { rows[i].local, rows[i].rank };
 
 		assert_false(kvt_target_ranks(&got, rank, rows[i].remote, NULL));
@@ -78,7 +68,7 @@ static void test_target_ranks(void **state)
 			 KVT_BAD_INPUT);
 }
 
-static void test_replicates(void **state)
+static void test_replicates(void)
 {
 	static const struct {
 		enum kvt_kind kind;
@@ -91,8 +81,7 @@ static void test_replicates(void **state)
 		{ KVT_FULL_ATTENTION, 1, 1, false },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_spec spec = { .kind = rows[i].kind,
 					 .total_heads = rows[i].heads };
 
@@ -135,10 +124,8 @@ static void test_layout(void **state)
 {
 	const struct layout_case *c = *state;
 	struct kvt_layout layout;
-	struct kvt_error err = { "" };
 
-	if (kvt_layout_parse(&layout, c->layout, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_layout_parse(&layout, c->layout, &why));
 	assert_int_equal(kvt_blocks_first(&layout, &c->shape), c->blocks_first);
 	assert_int_equal(kvt_splits_k_and_v(&layout, &c->shape), c->splits);
 }
@@ -150,16 +137,14 @@ static void run(unsigned char *dst, const unsigned char *src,
 {
 	struct kvt_plan plan;
 	struct kvt_plan_walk walk;
-	struct kvt_error err = { "" };
 
-	if (kvt_receive_plan(&plan, which, block, back, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_receive_plan(&plan, which, block, back, &why));
 	for (kvt_plan_walk_start(&walk, &plan); !walk.done; kvt_plan_walk_next(&walk))
 		memcpy(dst + walk.dst, src + walk.src, (size_t)plan.run);
 }
 
 /* 2 heads, 4 slots, 2 small blocks: what the destination reads. */
-static void test_receive_golden(void **state)
+static void test_receive_golden(void)
 {
 	static const unsigned char want[KVT_NRECEIVES][8] = {
 		{ 0, 4, 1, 5, 2, 6, 3, 7 }, { 0, 1, 4, 5, 2, 3, 6, 7 },
@@ -168,7 +153,6 @@ static void test_receive_golden(void **state)
 	static const unsigned char units[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 	struct kvt_receive_block block = { 2, 4, 1, 2 };
 
-	(void)state;
 	for (int which = 0; which < KVT_NRECEIVES; which++) {
 		unsigned char got[8], back[8];
 
@@ -181,11 +165,10 @@ static void test_receive_golden(void **state)
 }
 
 /* The index rules, unit by unit, with content of several bytes. */
-static void test_receive_all(void **state)
+static void test_receive_all(void)
 {
 	unsigned char src[6 * 24 * 3], got[sizeof(src)];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(src); i++)
 		src[i] = (unsigned char)(i * 151 ^ i >> 3);
 	for (int heads = 1; heads <= 6; heads++)
@@ -214,7 +197,7 @@ static void test_receive_all(void **state)
 	}
 }
 
-static void test_receive_refused(void **state)
+static void test_receive_refused(void)
 {
 	static const struct kvt_receive_block rows[] = {
 		{ 0, 4, 1, 2 }, { 2, 0, 1, 2 }, { 2, 4, 0, 2 }, { 2, 4, 1, 0 },
@@ -222,18 +205,16 @@ static void test_receive_refused(void **state)
 	};
 	struct kvt_plan plan;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < LENGTH(rows); i++)
 		assert_int_equal(kvt_receive_plan(&plan, KVT_RECEIVE_BOTH, &rows[i],
 						  false, NULL), KVT_BAD_INPUT);
 	/* the layout alone asks for no ratio */
-	assert_int_equal(kvt_receive_plan(&plan, KVT_RECEIVE_LAYOUT, &rows[3], false,
-					  NULL), KVT_OK);
+	ok(kvt_receive_plan(&plan, KVT_RECEIVE_LAYOUT, &rows[3], false, NULL));
 }
 
 /* ---- copying blocks ------------------------------------------------------ */
 
-static void test_copy(void **state)
+static void test_copy(void)
 {
 	static const uint32_t ids[] = { 3, 1, 2, 3, 9 };
 	static const struct {
@@ -253,40 +234,23 @@ static void test_copy(void **state)
 		  "block id 9 is outside the pool of 8" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		uint8_t seen[1] = { 0 };
-		struct kvt_error err = { "" };
 
 		assert_int_equal(kvt_copy_blocks_check(&rows[i].src, &rows[i].dst, seen,
-						       &err),
+						       &why),
 				 *rows[i].says ? KVT_BAD_INPUT : KVT_OK);
-		assert_string_equal(err.text, rows[i].says);
+		assert_string_equal(why.text, rows[i].says);
 	}
 }
 
-#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
-
-int main(void)
-{
-	enum { N = sizeof(layouts) / sizeof(layouts[0]) };
-	static const struct CMUnitTest more[] = {
-		TEST(test_tp_ratio, "tp_ratio"),
-		TEST(test_block_ratio, "block_size_ratio"),
-		TEST(test_target_ranks, "remote ranks of a local one"),
-		TEST(test_replicates, "as many ranks as heads replicate nothing"),
-		TEST(test_receive_golden, "received blocks as vLLM rearranges them"),
-		TEST(test_receive_all, "received blocks, unit by unit"),
-		TEST(test_receive_refused, "blocks that do not divide"),
-		TEST(test_copy, "lists that vLLM would silently ignore"),
-	};
-	enum { M = sizeof(more) / sizeof(more[0]) };
-	struct CMUnitTest tests[N + M] = { { 0 } };
-
-	for (int i = 0; i < N; i++)
-		tests[i] = (struct CMUnitTest){ .name = layouts[i].what,
-			.test_func = test_layout, .initial_state = &layouts[i] };
-	memcpy(tests + N, more, sizeof(more));
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("connector", tests, NULL, NULL);
-}
+TESTS("connector",
+	EACH(layouts, test_layout),
+	NAMED(test_tp_ratio, "tp_ratio"),
+	NAMED(test_block_ratio, "block_size_ratio"),
+	NAMED(test_target_ranks, "remote ranks of a local one"),
+	NAMED(test_replicates, "as many ranks as heads replicate nothing"),
+	NAMED(test_receive_golden, "received blocks as vLLM rearranges them"),
+	NAMED(test_receive_all, "received blocks, unit by unit"),
+	NAMED(test_receive_refused, "blocks that do not divide"),
+	NAMED(test_copy, "lists that vLLM would silently ignore"))

@@ -5,18 +5,9 @@
  * Expected numbers come from loops that know each form by itself, as engines
  * document it, with values that are exact in every type.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "lib/kvt/content.h"
 #include "lib/kvt/spec.h"
+#include "tests/unit/tests.h"
 
 enum { MOST = 64 * 584 };
 
@@ -30,18 +21,17 @@ static struct kvt_packing packing_of(const char *name, struct kvt_shape shape,
 {
 	struct kvt_packing packing;
 	struct kvt_content content;
-	struct kvt_error err = { "" };
 
 	if (!kvt_content_find(&content, name))
 		fail_msg("%s is not known", name);
-	if (kvt_packing_init(&packing, &content, &shape, tokens, &err))
-		fail_msg("%s: %s", name, err.text);
+	if (kvt_packing_init(&packing, &content, &shape, tokens, &why))
+		fail_msg("%s: %s", name, why.text);
 	return packing;
 }
 
 /* ---- names -------------------------------------------------------------- */
 
-static void test_names(void **state)
+static void test_names(void)
 {
 	static const struct {
 		const char *given, *is;		/* NULL: not found */
@@ -73,8 +63,7 @@ static void test_names(void **state)
 	};
 	struct kvt_content content, none = { .n = 0 };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		bool found = kvt_content_find(&content, rows[i].given);
 
 		if (found != (rows[i].is != NULL))
@@ -87,17 +76,15 @@ static void test_names(void **state)
 }
 
 /* Where the name of a type is that of a spec, both say the same of it. */
-static void test_specs(void **state)
+static void test_specs(void)
 {
 	const struct kvt_content_type *type;
 	int n = 0, specs = 0;
 
-	(void)state;
 	for (; (type = kvt_content_type_at(n)); n++) {
 		struct kvt_spec_args args = { .block_size = 256, .heads = 2,
 					      .head_dim = 64, .latent = 512, .ratio = 4 };
 		struct kvt_content content;
-		struct kvt_error err = { "" };
 		struct kvt_spec spec;
 		enum kvt_kind kind;
 
@@ -110,9 +97,8 @@ static void test_specs(void **state)
 		if (!kvt_spec_kind(&kind, type->name))
 			continue;
 		specs++;
-		if (kvt_spec_make(&spec, type->name, &args, (struct kvt_rank){ 1, 0 },
-				  &err))
-			fail_msg("%s", err.text);
+		ok(kvt_spec_make(&spec, type->name, &args, (struct kvt_rank){ 1, 0 },
+				 &why));
 		assert_int_equal(spec.planar, type->planar);
 		if (type->ratio)
 			assert_int_equal(spec.tokens_per_slot.num, type->ratio);
@@ -277,7 +263,7 @@ static uint8_t fp8_bits(int64_t i)
 }
 
 /* Half a step of the type, times the scale. */
-static void test_rounding(void **state)
+static void test_rounding(void)
 {
 	struct kvt_packing ds = packing_of("fp8-ds-mla", shape_of(64, 1, 1, 656), 1);
 	struct kvt_packing int8 = packing_of("int8-per-token-head",
@@ -285,7 +271,6 @@ static void test_rounding(void **state)
 	uint8_t row[656] = { 0x38, 0x38, 1, 0xf8 };	/* 1, 1, least, -256 */
 	double out[4];
 
-	(void)state;
 	put_float(row + 512, 8);
 	put_float(row + 516, -2);
 	row[129] = 0xb8;
@@ -322,13 +307,12 @@ static void check_numbers(const struct kvt_packing *p, const uint8_t *bytes,
 	free(out);
 }
 
-static void test_ds_mla(void **state)
+static void test_ds_mla(void)
 {
 	struct kvt_packing p = packing_of("fp8-ds-mla", shape_of(64, 1, 1, 656), 1);
 	uint8_t row[656];
 	double expected[576];
 
-	(void)state;
 	for (int i = 0; i < 512; i++) {
 		row[i] = fp8_bits(i);
 		expected[i] = fp8_number(i) * (i / 128 + 3);
@@ -342,14 +326,13 @@ static void test_ds_mla(void **state)
 	check_numbers(&p, row, expected);
 }
 
-static void test_indexer(void **state)
+static void test_indexer(void)
 {
 	struct kvt_packing p = packing_of("indexer/e4m3fn",
 					  shape_of(1, 1, 1, 16 * 132), 16);
 	uint8_t page[16 * 132];
 	double expected[16 * 128];
 
-	(void)state;
 	for (int t = 0; t < 16; t++) {
 		for (int d = 0; d < 128; d++) {
 			page[t * 128 + d] = fp8_bits(t + d);
@@ -360,14 +343,13 @@ static void test_indexer(void **state)
 	check_numbers(&p, page, expected);
 }
 
-static void test_dsv4(void **state)
+static void test_dsv4(void)
 {
 	struct kvt_packing p = packing_of("dsv4-c4a/e4m3fn",
 					  shape_of(1, 1, 1, 64 * 584), 256);
 	uint8_t *page = calloc(MOST, 1);
 	double *expected = calloc(64 * 512, sizeof(*expected));
 
-	(void)state;
 	for (int t = 0; t < 64; t++) {
 		for (int d = 0; d < 448; d++) {
 			page[t * 576 + d] = fp8_bits(t * 3 + d);
@@ -387,7 +369,7 @@ static void test_dsv4(void **state)
 	free(expected);
 }
 
-static void test_per_token_head(void **state)
+static void test_per_token_head(void)
 {
 	struct kvt_packing int8 = packing_of("int8-per-token-head",
 					     shape_of(16, 4, 2, 34), 1);
@@ -396,7 +378,6 @@ static void test_per_token_head(void **state)
 	uint8_t row[34];
 	double expected[30];
 
-	(void)state;
 	for (int d = 0; d < 30; d++) {
 		row[d] = (uint8_t)(d * 8 - 128);
 		expected[d] = (d * 8 - 128) * 0.25;
@@ -410,7 +391,7 @@ static void test_per_token_head(void **state)
 	check_numbers(&fp8, row, expected);
 }
 
-static void test_readable(void **state)
+static void test_readable(void)
 {
 	static const struct {
 		const char *name;
@@ -445,8 +426,7 @@ static void test_readable(void **state)
 		{ "q8_0/v32", 68, 1, KVT_OK },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_packing p = packing_of(rows[i].name,
 						  shape_of(1, 1, 1, rows[i].d),
 						  rows[i].tokens);
@@ -532,16 +512,13 @@ static void test_refusal(void **state)
 	const struct refusal *r = *state;
 	struct kvt_content content;
 	struct kvt_packing packing;
-	struct kvt_error err = { "" };
 
 	assert_true(kvt_content_find(&content, r->name));
-	assert_int_equal(kvt_packing_init(&packing, &content, &r->shape, r->tokens, &err),
-			 KVT_BAD_INPUT);
-	if (!strstr(err.text, r->says))
-		fail_msg("'%s' does not say '%s'", err.text, r->says);
+	expect(kvt_packing_init(&packing, &content, &r->shape, r->tokens, &why),
+	       KVT_BAD_INPUT, r->says);
 }
 
-static void test_layouts(void **state)
+static void test_layouts(void)
 {
 	static const struct {
 		const char *layout;
@@ -562,45 +539,22 @@ static void test_layouts(void **state)
 	};
 	struct kvt_content content, none = { .n = 0 };
 
-	(void)state;
 	assert_true(kvt_content_find(&content, "int8-per-token-head"));
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_shape shape = shape_of(rows[i].s, rows[i].h, rows[i].k,
 						  rows[i].d);
 		struct kvt_layout layout;
 
-		assert_int_equal(kvt_layout_parse(&layout, rows[i].layout, NULL), KVT_OK);
+		ok(kvt_layout_parse(&layout, rows[i].layout, NULL));
 		if (kvt_content_keeps(&content, &layout, &shape, NULL) !=
 		    (rows[i].keeps ? KVT_OK : KVT_UNSUPPORTED))
 			fail_msg("%s", rows[i].layout);
-		assert_int_equal(kvt_content_keeps(&none, &layout, &shape, NULL),
-				 KVT_OK);
+		ok(kvt_content_keeps(&none, &layout, &shape, NULL));
 	}
 }
 
-int main(void)
-{
-	enum { NFORMS = sizeof(forms) / sizeof(forms[0]),
-	       NREFUSALS = sizeof(refusals) / sizeof(refusals[0]) };
-	const struct CMUnitTest fixed[] = {
-		cmocka_unit_test(test_names), cmocka_unit_test(test_specs),
-		cmocka_unit_test(test_ds_mla), cmocka_unit_test(test_indexer),
-		cmocka_unit_test(test_dsv4), cmocka_unit_test(test_per_token_head),
-		cmocka_unit_test(test_rounding),
-		cmocka_unit_test(test_readable), cmocka_unit_test(test_layouts),
-	};
-	enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-	struct CMUnitTest tests[NFIXED + NFORMS + NREFUSALS];
-	int n = 0;
-
-	for (int i = 0; i < NFIXED; i++)
-		tests[n++] = fixed[i];
-	for (int i = 0; i < NFORMS; i++)
-		tests[n++] = (struct CMUnitTest){ forms[i].name, test_bytes, NULL, NULL,
-						  &forms[i] };
-	for (int i = 0; i < NREFUSALS; i++)
-		tests[n++] = (struct CMUnitTest){ refusals[i].what, test_refusal, NULL,
-						  NULL, &refusals[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("content", tests, NULL, NULL);
-}
+TESTS("content",
+	EACH_BY(forms, name, test_bytes),
+	EACH(refusals, test_refusal), TEST(test_names), TEST(test_specs),
+	TEST(test_ds_mla), TEST(test_indexer), TEST(test_dsv4), TEST(test_per_token_head),
+	TEST(test_rounding), TEST(test_readable), TEST(test_layouts))

@@ -6,18 +6,10 @@
  * FlashInfer, some worked out by hand from their byte tables; none comes from
  * lib/layout.  A number that is written with few digits was printed with few.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "lib/kvt/cast.h"
+#include "tests/unit/tests.h"
 
 static int checked;	/* numbers, sizes and offsets held against the engines' */
 
@@ -26,12 +18,11 @@ static struct kvt_packing packing_of(const char *name, int64_t d, int64_t tokens
 	const struct kvt_shape shape = { { 1, 1, 1, 1, 1, d }, 1 };
 	struct kvt_packing packing = { .nbytes = 0 };
 	struct kvt_content content;
-	struct kvt_error err = { "" };
 
-	if (kvt_content_parse(&content, name, &err) ||
-	    kvt_packing_init(&packing, &content, &shape, tokens, &err) ||
-	    kvt_packing_readable(&packing, &err))
-		fail_msg("%s: %s", name, err.text);
+	if (kvt_content_parse(&content, name, &why) ||
+	    kvt_packing_init(&packing, &content, &shape, tokens, &why) ||
+	    kvt_packing_readable(&packing, &why))
+		fail_msg("%s: %s", name, why.text);
 	return packing;
 }
 
@@ -184,7 +175,7 @@ static void test_vector(void **state)
 /* ---- codes -------------------------------------------------------------- */
 
 /* Two numbers a byte, the first in the lower half, in all 4-bit forms. */
-static void test_codes(void **state)
+static void test_codes(void)
 {
 	static const double e2m1[16] = { 0, .5, 1, 1.5, 2, 3, 4, 6,
 					 -0., -.5, -1, -1.5, -2, -3, -4, -6 };
@@ -192,7 +183,6 @@ static void test_codes(void **state)
 	uint8_t row[72] = { 0 };
 	double out[128];
 
-	(void)state;
 	memset(row + 64, 0x38, 8);
 	for (int i = 0; i < 16; i++)
 		row[i] = (uint8_t)(i << 4 | (15 - i));
@@ -204,7 +194,7 @@ static void test_codes(void **state)
 }
 
 /* Centroids are in proportion to those that vLLM has for vectors of 128. */
-static void test_centroids(void **state)
+static void test_centroids(void)
 {
 	static const double three[4] = { 0.021654, 0.066790, 0.118721, 0.190066 };
 	static const double four[8] = { 0.011352, 0.034307, 0.058061, 0.083301, 0.111039,
@@ -213,7 +203,6 @@ static void test_centroids(void **state)
 	struct kvt_packing p3 = packing_of("turboquant-k3v4-nc", 118, 1);
 	uint8_t row[134] = { 0 };
 
-	(void)state;
 	for (int i = 0; i < 16; i++) {
 		double want = (i < 8 ? -1 : 1) * four[i < 8 ? 7 - i : i - 8];
 
@@ -236,7 +225,7 @@ static void test_centroids(void **state)
 /* ---- writing ------------------------------------------------------------ */
 
 /* By hand: the farthest number is exact; what is between is cut at its half. */
-static void test_written(void **state)
+static void test_written(void)
 {
 	static const struct {
 		const char *content;
@@ -259,8 +248,7 @@ static void test_written(void **state)
 		{ "iq4_nl", 127, 0, 0, -1, 0, 2, { 0x80, 0x88 } },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_content content;
 		struct kvt_packing p;
 		double out[32], scale, minimum;
@@ -288,7 +276,7 @@ static void test_written(void **state)
 
 /* ---- bytes -------------------------------------------------------------- */
 
-static void test_rows(void **state)
+static void test_rows(void)
 {
 	static const struct {
 		const char *name;
@@ -305,8 +293,7 @@ static void test_rows(void **state)
 		{ "qsa-ring", 280 }, { "kpool-tail", 512 }, { "dsv41-ring", 4096 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_content content;
 
 		assert_true(kvt_content_find(&content, rows[i].name));
@@ -319,7 +306,7 @@ static void test_rows(void **state)
 }
 
 /* Of heads of 64, 96, 128, 256 and 512 numbers; of pairs twice the row. */
-static void test_head_rows(void **state)
+static void test_head_rows(void)
 {
 	static const int64_t dims[] = { 64, 96, 128, 256, 512 };
 	static const struct {
@@ -339,8 +326,7 @@ static void test_head_rows(void **state)
 		{ "q8_0", { 68, 102, 136, 272, 544 } },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < LENGTH(rows); i++)
 		for (int d = 0; d < 5; d++) {
 			struct kvt_content content;
 
@@ -353,7 +339,7 @@ static void test_head_rows(void **state)
 		}
 }
 
-static void test_pages(void **state)
+static void test_pages(void)
 {
 	static const struct {
 		const char *name;
@@ -371,8 +357,7 @@ static void test_pages(void **state)
 	};
 	struct kvt_content content;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(pages) / sizeof(pages[0]); i++) {
+	for (size_t i = 0; i < LENGTH(pages); i++) {
 		assert_true(kvt_content_find(&content, pages[i].name));
 		assert_int_equal(kvt_content_page(&content, pages[i].rows,
 						  content.type->align_vllm),
@@ -387,7 +372,7 @@ static void test_pages(void **state)
 }
 
 /* Planes of pages: where row 0 begins, and from row to row. */
-static void test_planes(void **state)
+static void test_planes(void)
 {
 	static const struct {
 		const char *name;
@@ -409,15 +394,13 @@ static void test_planes(void **state)
 		{ "nvfp4-sm100/128", 4608, 16, 3, 4352, 8 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(planes) / sizeof(planes[0]); i++) {
+	for (size_t i = 0; i < LENGTH(planes); i++) {
 		const struct kvt_shape shape = { { 1, 1, 1, 1, 1, planes[i].d }, 1 };
 		struct kvt_content content;
 		struct kvt_packing p;
 
 		assert_true(kvt_content_find(&content, planes[i].name));
-		assert_int_equal(kvt_packing_init(&p, &content, &shape, planes[i].tokens,
-						  NULL), KVT_OK);
+		ok(kvt_packing_init(&p, &content, &shape, planes[i].tokens, NULL));
 		assert_int_equal(p.field[planes[i].field].at, planes[i].at);
 		assert_int_equal(p.field[planes[i].field].stride, planes[i].stride);
 		checked += 2;
@@ -426,7 +409,7 @@ static void test_planes(void **state)
 
 /* ---- names -------------------------------------------------------------- */
 
-static void test_words(void **state)
+static void test_words(void)
 {
 	static const struct {
 		const char *word, *is;		/* NULL: refused, and says */
@@ -459,44 +442,29 @@ static void test_words(void **state)
 		{ "b12x", NULL, "fork" }, { "999", NULL, "is no name" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+	for (size_t i = 0; i < LENGTH(words); i++) {
 		struct kvt_content content;
-		struct kvt_error err = { "" };
-		enum kvt_status status = kvt_content_parse(&content, words[i].word, &err);
+		enum kvt_status status = kvt_content_parse(&content, words[i].word, &why);
 
 		if (words[i].is && status)
-			fail_msg("'%s': %s", words[i].word, err.text);
+			fail_msg("'%s': %s", words[i].word, why.text);
 		if (words[i].is)
 			assert_string_equal(kvt_content_name(&content).s, words[i].is);
-		else if (!status || !strstr(err.text, words[i].says))
+		else if (!status || !strstr(why.text, words[i].says))
 			fail_msg("'%s' does not say '%s' but '%s'", words[i].word,
-				 words[i].says, err.text);
+				 words[i].says, why.text);
 		checked++;
 	}
 }
 
-int main(void)
+static int tell(void **state)
 {
-	enum { NVECTORS = sizeof(vectors) / sizeof(vectors[0]) };
-	const struct CMUnitTest fixed[] = {
-		cmocka_unit_test(test_codes), cmocka_unit_test(test_centroids),
-		cmocka_unit_test(test_written),
-		cmocka_unit_test(test_rows), cmocka_unit_test(test_head_rows),
-		cmocka_unit_test(test_pages), cmocka_unit_test(test_planes),
-		cmocka_unit_test(test_words),
-	};
-	enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-	struct CMUnitTest tests[NFIXED + NVECTORS];
-	int failed;
-
-	for (int i = 0; i < NFIXED; i++)
-		tests[i] = fixed[i];
-	for (int i = 0; i < NVECTORS; i++)
-		tests[NFIXED + i] = (struct CMUnitTest){ vectors[i].what, test_vector,
-							 NULL, NULL, &vectors[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	failed = cmocka_run_group_tests_name("content vectors", tests, NULL, NULL);
-	printf("# %d values checked, %d vectors\n", checked, NVECTORS);
-	return failed;
+	(void)state;
+	printf("# %d values checked, %d vectors\n", checked, LENGTH(vectors));
+	return 0;
 }
+
+TESTS_AROUND("content vectors", NULL, tell,
+	TEST(test_codes), TEST(test_centroids), TEST(test_written), TEST(test_rows),
+	TEST(test_head_rows), TEST(test_pages), TEST(test_planes), TEST(test_words),
+	EACH(vectors, test_vector))

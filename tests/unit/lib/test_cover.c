@@ -4,15 +4,8 @@
  *
  * That true plans pass is also checked by test_plan_random.c, for thousands.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "lib/kvt/kvt.h"
+#include "tests/unit/tests.h"
 
 enum { HUGE_N = 1 << 30 };
 
@@ -129,17 +122,13 @@ static struct cover_case {
 		 { .nloops = 2, .n = { 2, 4 }, .dst_stride = { 60, 20 }, .run = 10,
 		   .dst_offset = 10 } } }, "byte 60 is written twice" },
 };
-enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
 static void test_cover(void **state)
 {
 	const struct cover_case *c = *state;
-	struct kvt_error err = { "" };
 
-	assert_int_equal(kvt_plans_cover(&c->plans, c->nbytes, &err),
-			 c->says ? KVT_MISMATCH : KVT_OK);
-	if (c->says && !strstr(err.text, c->says))
-		fail_msg("\"%s\" lacks \"%s\"", err.text, c->says);
+	expect(kvt_plans_cover(&c->plans, c->nbytes, &why),
+	       c->says ? KVT_MISMATCH : KVT_OK, c->says);
 }
 
 /*
@@ -189,11 +178,10 @@ static struct kvt_plan plan_of(int *number)
 
 enum { NPLANS = 2 * 3 * 7 * 3 * 7 * 3 };
 
-static void test_all_single(void **state)
+static void test_all_single(void)
 {
 	int covered = 0;
 
-	(void)state;
 	for (int i = 0; i < NPLANS; i++) {
 		int number = i;
 		struct kvt_plans plans = { .count = 1 };
@@ -221,11 +209,10 @@ static bool same_loops(const struct kvt_plan *a, const struct kvt_plan *b)
  * that repeat alike, and layouts make no others.  Steps of 7 save time and keep
  * the pairs that differ in their offsets only, which are 882 apart.
  */
-static void test_all_pairs(void **state)
+static void test_all_pairs(void)
 {
 	int covered = 0, alike = 0;
 
-	(void)state;
 	for (int i = 0; i < NPLANS; i++)
 		for (int j = i % 7; j < NPLANS; j += 7) {
 			int a = i, b = j;
@@ -249,18 +236,7 @@ static void test_all_pairs(void **state)
 	assert_true(covered > 100 && alike > 20);
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NCASES + 2] = {
-		{ .name = "all small plans, against counted writes",
-		  .test_func = test_all_single },
-		{ .name = "pairs of small plans, against counted writes",
-		  .test_func = test_all_pairs },
-	};
-
-	for (int i = 0; i < NCASES; i++)
-		tests[2 + i] = (struct CMUnitTest){ .name = cases[i].what,
-			.test_func = test_cover, .initial_state = &cases[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("cover", tests, NULL, NULL);
-}
+TESTS("cover",
+	EACH(cases, test_cover),
+	NAMED(test_all_single, "all small plans, against counted writes"),
+	NAMED(test_all_pairs, "pairs of small plans, against counted writes"))

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_diagnose.c - a fault is named if it, and it alone, explains everything */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/lib/fault_window.h"
+#include "tests/unit/tests.h"
 
 /* ---- named -------------------------------------------------------------- */
 
@@ -16,7 +11,7 @@ static void check_planted(const struct caches *c, const struct kvt_strike *strik
 	struct kvt_diagnosis d;
 	bool explains = false;
 
-	assert_int_equal(caches_diagnose(&d, c), KVT_OK);
+	ok(caches_diagnose(&d, c));
 	for (int i = 0; i < d.nhypotheses; i++)
 		explains |= d.hypothesis[i].fault == strike->fault &&
 			    d.hypothesis[i].verdict == KVT_EXPLAINS;
@@ -42,8 +37,8 @@ static void check_only(const struct caches *c, const struct kvt_fault *planted)
 	struct kvt_diagnosis all, only;
 	const struct kvt_fault *fault;
 
-	assert_int_equal(caches_diagnose(&all, c), KVT_OK);
-	assert_int_equal(caches_diagnose_only(&only, c, planted), KVT_OK);
+	ok(caches_diagnose(&all, c));
+	ok(caches_diagnose_only(&only, c, planted));
 	assert_int_equal(only.nexplain, all.nexplain);
 	assert_true(!only.decided == !all.decided);
 	if (all.decided)
@@ -51,16 +46,15 @@ static void check_only(const struct caches *c, const struct kvt_fault *planted)
 	for (int i = 0; all.nexplain && (fault = kvt_fault_at(i)); i++) {
 		if (all.hypothesis[i].verdict == KVT_EXPLAINS)
 			continue;
-		assert_int_equal(caches_diagnose_only(&only, c, fault), KVT_OK);
+		ok(caches_diagnose_only(&only, c, fault));
 		assert_true(!only.decided || only.decided->fault != fault);
 	}
 }
 
-static void test_all(void **state)
+static void test_all(void)
 {
 	const struct kvt_fault *fault;
 
-	(void)state;
 	for (int i = 0; (fault = kvt_fault_at(i)); i++) {
 		int planted = 0;
 
@@ -88,7 +82,7 @@ static void test_all(void **state)
 }
 
 /* Most faults have a name of their own here. */
-static void test_named(void **state)
+static void test_named(void)
 {
 	static const struct {
 		const char *fault;
@@ -116,8 +110,7 @@ static void test_named(void **state)
 		{ "copy-rank", SSM, { 2, 1, 0 } }, { "shift-tokens", GQA, { 9, 6 } },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_strike strike = { .fault = kvt_fault_find(rows[i].fault),
 					     .given = { true, true, true },
 					     .layer = -1, .block = -1 };
@@ -138,7 +131,7 @@ static void check_part(const struct caches *c, const struct kvt_fault *fault)
 {
 	struct kvt_diagnosis d;
 
-	assert_int_equal(caches_diagnose(&d, c), KVT_OK);
+	ok(caches_diagnose(&d, c));
 	assert_int_equal(d.nexplain, 0);
 	if (!d.decided)
 		return;
@@ -150,11 +143,10 @@ static void check_part(const struct caches *c, const struct kvt_fault *fault)
 }
 
 /* Two faults at once, or a fault and one more bit, are no single fault. */
-static void test_two_faults(void **state)
+static void test_two_faults(void)
 {
 	const struct kvt_fault *fault;
 
-	(void)state;
 	for (int i = 0; (fault = kvt_fault_at(i)); i++) {
 		struct kvt_strike strike = { .fault = fault, .layer = -1, .block = -1,
 					     .seed = 3 };
@@ -179,7 +171,7 @@ static void test_two_faults(void **state)
 }
 
 /* One element more anywhere, be it the first of a page that no fault has hit. */
-static void test_one_more(void **state)
+static void test_one_more(void)
 {
 	static const struct {
 		const char *fault;
@@ -190,9 +182,8 @@ static void test_one_more(void **state)
 	};
 	struct caches c;
 
-	(void)state;
 	make(&c, GQA, "bfloat16");
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_strike strike = { .fault = kvt_fault_find(rows[i].fault),
 					     .given = { true, true, true },
 					     .layer = 0, .block = -1 };
@@ -218,13 +209,12 @@ static void fill(uint8_t *bytes, int64_t n, uint8_t value)
 }
 
 /* All heads alike: what moves heads can have changed nothing, or be anything. */
-static void test_equal_heads(void **state)
+static void test_equal_heads(void)
 {
 	struct kvt_strike strike = { .fault = kvt_fault_find("swap-heads"),
 				     .layer = -1, .block = -1 };
 	struct caches c;
 
-	(void)state;
 	make(&c, SSM, "float32");
 	for (int64_t row = 0; row < c.nbytes; row += 64 * 6)
 		for (int h = 1; h < 6; h++)
@@ -237,7 +227,7 @@ static void test_equal_heads(void **state)
 }
 
 /* With two heads a copy of head 0 and a rank map for four ranks are the same. */
-static void test_several(void **state)
+static void test_several(void)
 {
 	static const int64_t n[KVT_NAXES] = { 1, 2, 2, 2, 2, 8 };
 	struct kvt_strike strike = { .fault = kvt_fault_find("copy-head"),
@@ -246,18 +236,17 @@ static void test_several(void **state)
 	struct kvt_diagnosis d;
 	struct caches c;
 
-	(void)state;
 	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
 	caches_fill(&c);
 	assert_true(plant(&c, &strike));
-	assert_int_equal(caches_diagnose(&d, &c), KVT_OK);
+	ok(caches_diagnose(&d, &c));
 	assert_int_equal(d.nexplain, 2);
 	assert_null(d.decided);
 	caches_free(&c);
 }
 
 /* One slot a block: blocks and tokens shift alike, and blocks are what is said. */
-static void test_one_slot(void **state)
+static void test_one_slot(void)
 {
 	static const int64_t n[KVT_NAXES] = { 1, 6, 1, 2, 2, 8 };
 	struct kvt_strike strike = { .fault = kvt_fault_find("shift-tokens"),
@@ -265,7 +254,6 @@ static void test_one_slot(void **state)
 				     .layer = -1, .block = -1 };
 	struct caches c;
 
-	(void)state;
 	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
 	caches_fill(&c);
 	assert_true(plant(&c, &strike));
@@ -274,11 +262,10 @@ static void test_one_slot(void **state)
 }
 
 /* Zeros everywhere: zeroed blocks, a lost tail, a factor of nearly 0. */
-static void test_zeros(void **state)
+static void test_zeros(void)
 {
 	struct caches c;
 
-	(void)state;
 	make(&c, GQA, "bfloat16");
 	fill(c.suspect, c.nbytes, 0);
 	assert_string_equal(caches_name(&c), "several");
@@ -294,11 +281,10 @@ static void test_zeros(void **state)
 }
 
 /* The order of bytes needs bytes, and the tail a layout. */
-static void test_lacking(void **state)
+static void test_lacking(void)
 {
 	struct caches c;
 
-	(void)state;
 	make(&c, GQA, "bfloat16");
 	fill(c.suspect + c.nbytes / 2 + 100, c.nbytes / 2 - 100, 0);
 	assert_string_equal(caches_name(&c), "zero-tail");
@@ -316,7 +302,7 @@ static void test_lacking(void **state)
 /* ---- what nobody knows -------------------------------------------------- */
 
 /* Of three pages that differ two hold padding, which may be anything. */
-static void test_mostly_unknown(void **state)
+static void test_mostly_unknown(void)
 {
 	static const int64_t n[KVT_NAXES] = { 1, 4, 2, 1, 1, 32 };
 	struct kvt_strike strike = { .fault = kvt_fault_find("padding"),
@@ -324,7 +310,6 @@ static void test_mostly_unknown(void **state)
 				     .layer = -1, .block = -1 };
 	struct caches c;
 
-	(void)state;
 	caches_init(&c, KVT_MLA, "bfloat16", "LBSC", n);
 	caches_fill(&c);
 	assert_true(plant(&c, &strike));
@@ -338,7 +323,7 @@ static void test_mostly_unknown(void **state)
 /* ---- what is looked at -------------------------------------------------- */
 
 /* Stale slots may differ; they are neither evidence nor counted. */
-static void test_use(void **state)
+static void test_use(void)
 {
 	uint8_t use[24] = { 0 };
 	struct kvt_strike strike = { .fault = kvt_fault_find("swap-kv"), .layer = -1,
@@ -346,14 +331,13 @@ static void test_use(void **state)
 	struct kvt_diagnosis d;
 	struct caches c;
 
-	(void)state;
 	make(&c, GQA, "bfloat16");
 	for (int s = 20; s < 24; s++)
 		use[s] = KVT_STALE;
 	c.window.use = use;
 	assert_true(plant(&c, &strike));
 	c.suspect[c.nbytes - 1] ^= 0x40;
-	assert_int_equal(caches_diagnose(&d, &c), KVT_OK);
+	ok(caches_diagnose(&d, &c));
 	assert_non_null(d.decided);
 	assert_string_equal(d.decided->fault->name, "swap-kv");
 	assert_int_equal(d.difference.live, c.nbytes / 2 / 24 * 20);
@@ -362,14 +346,13 @@ static void test_use(void **state)
 }
 
 /* Rounding everywhere hides a fault from equality, but not from a tolerance. */
-static void test_tolerance(void **state)
+static void test_tolerance(void)
 {
 	struct kvt_strike strike = { .fault = kvt_fault_find("swap-heads"),
 				     .args = { .n = { 1, 4 } }, .given = { true, true },
 				     .layer = -1, .block = -1 };
 	struct caches c;
 
-	(void)state;
 	make(&c, GQA, "bfloat16");
 	assert_true(plant(&c, &strike));
 	for (int64_t i = 0; i < c.nbytes; i += 2)
@@ -381,13 +364,12 @@ static void test_tolerance(void **state)
 }
 
 /* Ids are what is printed; a window may begin anywhere. */
-static void test_text(void **state)
+static void test_text(void)
 {
 	static const int64_t layers[2] = { 7, 9 };
 	struct kvt_fault_args args = { .n = { 0, 1 }, .factor = 0.125 };
 	struct caches c;
 
-	(void)state;
 	make(&c, SSM, "float32");
 	c.window.layer_ids = layers;
 	c.window.head_start = 12;
@@ -402,7 +384,7 @@ static void test_text(void **state)
 	caches_free(&c);
 }
 
-static void test_bad_window(void **state)
+static void test_bad_window(void)
 {
 	static const struct {
 		int64_t start, length, prev;
@@ -416,9 +398,7 @@ static void test_bad_window(void **state)
 		{ 0, INT64_MAX, 0, "bfloat16", "part 0 of a row" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct kvt_error err = { "" };
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct caches c;
 		int64_t nbytes;
 
@@ -428,33 +408,24 @@ static void test_bad_window(void **state)
 		c.window.part[0].length = rows[i].length;
 		c.prev[3] = rows[i].prev;
 		c.window.dtype = kvt_dtype_find(rows[i].dtype);
-		assert_int_equal(kvt_diagnose_scratch(&nbytes, &c.window, &err),
-				 KVT_BAD_INPUT);
-		if (!strstr(err.text, rows[i].says))
-			fail_msg("'%s' lacks '%s'", err.text, rows[i].says);
+		expect(kvt_diagnose_scratch(&nbytes, &c.window, &why), KVT_BAD_INPUT,
+		       rows[i].says);
 		caches_free(&c);
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all),
-		cmocka_unit_test(test_named),
-		cmocka_unit_test(test_two_faults),
-		cmocka_unit_test(test_one_more),
-		cmocka_unit_test(test_equal_heads),
-		cmocka_unit_test(test_several),
-		cmocka_unit_test(test_one_slot),
-		cmocka_unit_test(test_zeros),
-		cmocka_unit_test(test_lacking),
-		cmocka_unit_test(test_mostly_unknown),
-		cmocka_unit_test(test_use),
-		cmocka_unit_test(test_tolerance),
-		cmocka_unit_test(test_text),
-		cmocka_unit_test(test_bad_window),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("diagnose", tests, NULL, NULL);
-}
+TESTS("diagnose",
+	TEST(test_all),
+	TEST(test_named),
+	TEST(test_two_faults),
+	TEST(test_one_more),
+	TEST(test_equal_heads),
+	TEST(test_several),
+	TEST(test_one_slot),
+	TEST(test_zeros),
+	TEST(test_lacking),
+	TEST(test_mostly_unknown),
+	TEST(test_use),
+	TEST(test_tolerance),
+	TEST(test_text),
+	TEST(test_bad_window))

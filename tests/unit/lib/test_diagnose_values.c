@@ -1,25 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_diagnose_values.c - constant factors and flipped bits, named or not */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #include "tests/unit/lib/fault_window.h"
+#include "tests/unit/tests.h"
 
 /* ---- factors ------------------------------------------------------------ */
 
-static void test_factors(void **state)
+static void test_factors(void)
 {
 	static const double factors[] = { 0.5, 2, 0.3, 1.7, -1, 0.125, 3, 240 };
 	static const char *const types[] = { "bfloat16", "float16", "float32",
 					     "float8_e5m2" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(factors) / sizeof(factors[0]); i++)
-		for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++) {
+	for (size_t i = 0; i < LENGTH(factors); i++)
+		for (size_t t = 0; t < LENGTH(types); t++) {
 			struct kvt_strike strike = {
 				.fault = kvt_fault_find("scale"),
 				.args = { .n = { 1 }, .factor = factors[i] },
@@ -31,7 +26,7 @@ static void test_factors(void **state)
 
 			make(&c, GQA, types[t]);
 			assert_true(plant(&c, &strike));
-			assert_int_equal(caches_diagnose(&d, &c), KVT_OK);
+			ok(caches_diagnose(&d, &c));
 			assert_non_null(d.decided);
 			assert_string_equal(d.decided->fault->name, "scale");
 			assert_int_equal(d.decided->args.n[0], 1);
@@ -45,11 +40,10 @@ static void test_factors(void **state)
 }
 
 /* Noise is no factor, and a few values are no evidence. */
-static void test_no_factor(void **state)
+static void test_no_factor(void)
 {
 	struct caches c;
 
-	(void)state;
 	make(&c, GQA, "bfloat16");
 	for (int64_t i = 0; i < c.nbytes; i += 2)
 		c.suspect[i] = (uint8_t)(c.expected[i] ^ (i / 2 % 3 == 0 ? 3 : 0));
@@ -58,7 +52,7 @@ static void test_no_factor(void **state)
 }
 
 /* Both sides were rounded: no factor makes one of the other exactly. */
-static void test_factor_of_source(void **state)
+static void test_factor_of_source(void)
 {
 	static const struct {
 		double factor;
@@ -70,8 +64,7 @@ static void test_factor_of_source(void **state)
 		{ 1, false, "none" }, { 4, true, "none" },
 	};
 
-	(void)state;
-	for (size_t t = 0; t < sizeof(cases) / sizeof(cases[0]); t++) {
+	for (size_t t = 0; t < LENGTH(cases); t++) {
 		const struct kvt_dtype *dtype = kvt_dtype_find("float8_e4m3fn");
 		struct caches c;
 
@@ -91,13 +84,12 @@ static void test_factor_of_source(void **state)
 }
 
 /* As near to a factor of 1 as the tolerance: nothing is explained by that. */
-static void test_factor_of_one(void **state)
+static void test_factor_of_one(void)
 {
 	static const uint8_t one[4] = { 0x00, 0x00, 0x80, 0x3f };
 	static const uint8_t more[4] = { 0xa4, 0x70, 0x8d, 0x3f };	/* 1.105 */
 	struct caches c;
 
-	(void)state;
 	make(&c, SSM, "float32");
 	for (int64_t i = 0; i < c.nbytes; i += 4) {
 		memcpy(c.expected + i, one, 4);
@@ -110,7 +102,7 @@ static void test_factor_of_one(void **state)
 }
 
 /* A share of infinity is everything: it must not swallow a difference. */
-static void test_not_finite(void **state)
+static void test_not_finite(void)
 {
 	static const float pairs[][2] = {
 		{ (float)INFINITY, 5 }, { 5, (float)INFINITY }, { (float)NAN, 5 },
@@ -122,7 +114,6 @@ static void test_not_finite(void **state)
 	struct kvt_difference d;
 	struct caches c;
 
-	(void)state;
 	make(&c, SSM, "float32");
 	c.window.rtol = 0.1;
 	for (size_t i = 0; i < 8; i++) {
@@ -136,11 +127,10 @@ static void test_not_finite(void **state)
 
 /* ---- bits --------------------------------------------------------------- */
 
-static void test_bits(void **state)
+static void test_bits(void)
 {
 	struct caches c;
 
-	(void)state;
 	make(&c, GQA, "bfloat16");
 	for (int i = 0; i < 64; i++)
 		c.suspect[400 + 16 * i] ^= 0x10;
@@ -164,12 +154,11 @@ static void test_bits(void **state)
 }
 
 /* Few are many where there are not many. */
-static void test_small(void **state)
+static void test_small(void)
 {
 	static const int64_t n[KVT_NAXES] = { 1, 1, 2, 1, 1, 32 };
 	struct caches c;
 
-	(void)state;
 	caches_init(&c, KVT_MLA, "bfloat16", "LBSC", n);
 	caches_fill(&c);
 	for (int i = 0; i < 4; i++)
@@ -180,18 +169,11 @@ static void test_small(void **state)
 	caches_free(&c);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_factors),
-		cmocka_unit_test(test_no_factor),
-		cmocka_unit_test(test_factor_of_source),
-		cmocka_unit_test(test_factor_of_one),
-		cmocka_unit_test(test_not_finite),
-		cmocka_unit_test(test_bits),
-		cmocka_unit_test(test_small),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("diagnose_values", tests, NULL, NULL);
-}
+TESTS("diagnose_values",
+	TEST(test_factors),
+	TEST(test_no_factor),
+	TEST(test_factor_of_source),
+	TEST(test_factor_of_one),
+	TEST(test_not_finite),
+	TEST(test_bits),
+	TEST(test_small))

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_dtype.c - names of element types, and values written down by hand */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 #include <math.h>
-#include <string.h>
 
 #include "lib/kvt/kvt.h"
+#include "tests/unit/tests.h"
 
 /* ---- values ------------------------------------------------------------- */
 
@@ -73,7 +67,6 @@ static struct value_case values[] = {
 	{ "int64: -2^63", "int64", { 0, 0, 0, 0, 0, 0, 0, 0x80 }, -0x1p63 },
 	{ "bool: 2 is true", "bool", { 2 }, 1 },
 };
-enum { NVALUES = sizeof(values) / sizeof(values[0]) };
 
 static void test_value(void **state)
 {
@@ -123,7 +116,6 @@ static struct name_case names[] = {
 	{ "empty", "", NULL, NULL, NULL, 0 },
 	{ "torch. alone", "torch.", NULL, NULL, NULL, 0 },
 };
-enum { NNAMES = sizeof(names) / sizeof(names[0]) };
 
 static void test_name(void **state)
 {
@@ -141,12 +133,11 @@ static void test_name(void **state)
 	assert_int_equal(dtype->elem, c->elem);
 }
 
-static void test_table(void **state)
+static void test_table(void)
 {
 	const struct kvt_dtype *dtype;
 	int i;
 
-	(void)state;
 	for (i = 0; (dtype = kvt_dtype_at(i)); i++) {
 		const char *const *alias = dtype->alias;
 
@@ -171,15 +162,14 @@ static void test_table(void **state)
 /* ---- rounding ----------------------------------------------------------- */
 
 /* Half of the way to the next number, for each one that has a next. */
-static void test_rounding(void **state)
+static void test_rounding(void)
 {
 	static const char *const floats[] = {
 		"float16", "bfloat16", "float8_e4m3fn", "float8_e4m3fnuz",
 		"float8_e5m2", "float8_e5m2fnuz", "float8_e8m0",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(floats) / sizeof(floats[0]); i++) {
+	for (size_t i = 0; i < LENGTH(floats); i++) {
 		const struct kvt_dtype *dtype = kvt_dtype_find(floats[i]);
 		unsigned count = dtype->elem == 1 ? 0x7f : 0x7fff;
 
@@ -244,11 +234,10 @@ static uint64_t pattern(const struct kvt_dtype *dtype, unsigned i)
 	return dtype->elem <= 2 ? i : (uint64_t)i << (8 * dtype->elem - 16);
 }
 
-static void test_encoding(void **state)
+static void test_encoding(void)
 {
 	const struct kvt_dtype *dtype;
 
-	(void)state;
 	for (int t = 0; (dtype = kvt_dtype_at(t)); t++)
 		for (unsigned i = 0; i < (dtype->elem == 1 ? 256 : 65536); i++) {
 			uint64_t bits = pattern(dtype, i), same;
@@ -266,11 +255,10 @@ static void test_encoding(void **state)
 }
 
 /* What lies between two neighbours goes to the nearer one, from half way to the even. */
-static void test_nearest(void **state)
+static void test_nearest(void)
 {
 	const struct kvt_dtype *dtype;
 
-	(void)state;
 	for (int t = 0; (dtype = kvt_dtype_at(t)); t++)
 		for (unsigned i = 0; i < (dtype->elem == 1 ? 127 : 32767); i++) {
 			uint64_t bits = pattern(dtype, i), next = bits + 1;
@@ -289,7 +277,7 @@ static void test_nearest(void **state)
 		}
 }
 
-static void test_ends(void **state)
+static void test_ends(void)
 {
 	static const struct {
 		const char *dtype;
@@ -318,23 +306,21 @@ static void test_ends(void **state)
 		{ "bool", NAN, 1 }, { "bool", -0.0, 0 }, { "bool", 0.25, 1 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+	for (size_t i = 0; i < LENGTH(ends); i++)
 		expect_bits(kvt_dtype_find(ends[i].dtype), ends[i].value, ends[i].bits);
 }
 
 /* What a row says is what its values do. */
-static void test_rows(void **state)
+static void test_rows(void)
 {
 	const struct kvt_dtype *d;
 
-	(void)state;
 	for (int t = 0; (d = kvt_dtype_at(t)); t++) {
 		uint64_t one = (uint64_t)d->bias << d->fraction;
 		double least = value_at(d, 1);
 		int known = 0;
 
-		for (int i = 0; i < NVALUES; i++)
+		for (int i = 0; i < LENGTH(values); i++)
 			known += !strcmp(values[i].dtype, d->name);
 		if (!known)
 			fail_msg("%s: no value of it is written down above", d->name);
@@ -355,11 +341,10 @@ static void test_rows(void **state)
 
 /* ---- kinds -------------------------------------------------------------- */
 
-static void test_kinds(void **state)
+static void test_kinds(void)
 {
 	enum kvt_kind kind;
 
-	(void)state;
 	for (int i = 0; i < KVT_NKINDS; i++) {
 		assert_true(kvt_kind_find(&kind, kvt_kind_name((enum kvt_kind)i)));
 		assert_int_equal(kind, i);
@@ -369,30 +354,13 @@ static void test_kinds(void **state)
 	assert_false(kvt_kind_find(&kind, ""));
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NVALUES + NNAMES + 7] = {
-		{ .name = "what a row says is what its values do",
-		  .test_func = test_rows },
-		{ .name = "encoding gives the bits that were decoded",
-		  .test_func = test_encoding },
-		{ .name = "encoding takes the nearest, ties to even",
-		  .test_func = test_nearest },
-		{ .name = "encoding beyond the ends of a type", .test_func = test_ends },
-		{ .name = "rounding is half of the way to the next number",
-		  .test_func = test_rounding },
-		{ .name = "every row of the table is found by its names",
-		  .test_func = test_table },
-		{ .name = "kinds are found by their names",
-		  .test_func = test_kinds },
-	};
-
-	for (int i = 0; i < NVALUES; i++)
-		tests[7 + i] = (struct CMUnitTest){ .name = values[i].what,
-			.test_func = test_value, .initial_state = &values[i] };
-	for (int i = 0; i < NNAMES; i++)
-		tests[7 + NVALUES + i] = (struct CMUnitTest){ .name = names[i].what,
-			.test_func = test_name, .initial_state = &names[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("dtype", tests, NULL, NULL);
-}
+TESTS("dtype",
+	EACH(values, test_value),
+	EACH(names, test_name),
+	NAMED(test_rows, "what a row says is what its values do"),
+	NAMED(test_encoding, "encoding gives the bits that were decoded"),
+	NAMED(test_nearest, "encoding takes the nearest, ties to even"),
+	NAMED(test_ends, "encoding beyond the ends of a type"),
+	NAMED(test_rounding, "rounding is half of the way to the next number"),
+	NAMED(test_table, "every row of the table is found by its names"),
+	NAMED(test_kinds, "kinds are found by their names"))

@@ -4,13 +4,8 @@
  *
  * Elements of the expected cache are numbered from 1 on in the order L B S H K D.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/lib/fault_window.h"
+#include "tests/unit/tests.h"
 
 struct fault_case {
 	const char *fault;
@@ -97,7 +92,6 @@ static const struct fault_case cases[] = {
 	{ "zero-tail", { 10 }, 0, { 1, 2, 2, 2, 1, 1 }, KVT_FULL_ATTENTION, ALL,
 	  { 1, 2, 3, 4, 5, 0, 0, 0 } },
 };
-enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
 static void number(struct caches *c)
 {
@@ -112,7 +106,6 @@ static void test_case(void **state)
 		.fault = kvt_fault_find(row->fault), .given = { true, true, true },
 		.layer = row->layer, .block = row->block,
 	};
-	struct kvt_error err = { "" };
 	struct caches c;
 
 	assert_non_null(strike.fault);
@@ -126,8 +119,7 @@ static void test_case(void **state)
 		c.window.part[1] = (struct kvt_row_part){ 4, 2 };
 		c.window.part[2] = (struct kvt_row_part){ 6, 2 };
 	}
-	if (kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, &why));
 	for (int64_t i = 0; i < c.nbytes / 2; i++) {
 		assert_int_equal(c.suspect[2 * i], row->becomes[i]);
 		assert_int_equal(c.suspect[2 * i + 1], 0);
@@ -136,7 +128,7 @@ static void test_case(void **state)
 }
 
 /* Pages of 32 bytes that the engine keeps 64 bytes apart. */
-static void test_padding(void **state)
+static void test_padding(void)
 {
 	static const int64_t n[KVT_NAXES] = { 1, 4, 2, 1, 1, 8 };
 	struct kvt_strike strike = { .fault = kvt_fault_find("padding"),
@@ -145,11 +137,9 @@ static void test_padding(void **state)
 	static const int from[4] = { 0, -1, 1, -1 };
 	struct caches c;
 
-	(void)state;
 	caches_init(&c, KVT_FULL_ATTENTION, "uint16", "LBSHC", n);
 	number(&c);
-	assert_int_equal(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected,
-					 NULL), KVT_OK);
+	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, NULL));
 	for (int b = 0; b < 4; b++)
 		for (int i = 0; i < 16; i++)
 			assert_int_equal(c.suspect[32 * b + 2 * i],
@@ -158,7 +148,7 @@ static void test_padding(void **state)
 }
 
 /* The last token of a request has nobody behind it, whatever the slot holds. */
-static void test_last_token(void **state)
+static void test_last_token(void)
 {
 	static const int64_t n[KVT_NAXES] = { 1, 2, 2, 1, 1, 1 };
 	static const uint8_t use[4] = { 0, 0, 0, KVT_STALE }, becomes[4] = { 2, 3, 3, 4 };
@@ -167,19 +157,17 @@ static void test_last_token(void **state)
 				     .layer = -1, .block = -1 };
 	struct caches c;
 
-	(void)state;
 	caches_init(&c, KVT_MLA, "uint16", "LBSC", n);
 	number(&c);
 	c.window.use = use;
-	assert_int_equal(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected,
-					 NULL), KVT_OK);
+	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, NULL));
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(c.suspect[2 * i], becomes[i]);
 	caches_free(&c);
 }
 
 /* Bytes turned round; keys alone times a factor, rounded to the nearest. */
-static void test_values(void **state)
+static void test_values(void)
 {
 	static const int64_t n[KVT_NAXES] = { 1, 1, 1, 1, 2, 4 };
 	static const uint16_t before[8] = { 0x3f80, 0xbf83, 0x0000, 0x3f81,
@@ -193,20 +181,17 @@ static void test_values(void **state)
 				     .args = { .factor = 1.5 } };
 	struct caches c;
 
-	(void)state;
 	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
 	for (int i = 0; i < 8; i++) {
 		c.expected[2 * i] = (uint8_t)before[i];
 		c.expected[2 * i + 1] = (uint8_t)(before[i] >> 8);
 	}
 	strike.fault = kvt_fault_find("scale");
-	assert_int_equal(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected,
-					 NULL), KVT_OK);
+	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, NULL));
 	for (int i = 0; i < 8; i++)
 		assert_int_equal(c.suspect[2 * i] | c.suspect[2 * i + 1] << 8, scaled[i]);
 	strike.fault = kvt_fault_find("byte-order");
-	assert_int_equal(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected,
-					 NULL), KVT_OK);
+	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, NULL));
 	for (int i = 0; i < 8; i++)
 		assert_int_equal(c.suspect[2 * i] | c.suspect[2 * i + 1] << 8,
 				 reversed[i]);
@@ -214,7 +199,7 @@ static void test_values(void **state)
 }
 
 /* As many bits as asked for, one an element, in live slots only. */
-static void test_flips(void **state)
+static void test_flips(void)
 {
 	static const int64_t n[KVT_NAXES] = { 2, 3, 4, 2, 2, 8 };
 	static const uint8_t use[12] = { 2, 2, 2, 2, 0, 0, 0, 0, 0, 0, 1, 1 };
@@ -224,12 +209,10 @@ static void test_flips(void **state)
 	int hit = 0;
 	struct caches c;
 
-	(void)state;
 	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
 	caches_fill(&c);
 	c.window.use = use;
-	assert_int_equal(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected,
-					 NULL), KVT_OK);
+	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, NULL));
 	for (int64_t i = 0; i < c.nbytes / 2; i++) {
 		int x = (c.expected[2 * i] ^ c.suspect[2 * i]) |
 			(c.expected[2 * i + 1] ^ c.suspect[2 * i + 1]) << 8;
@@ -245,7 +228,7 @@ static void test_flips(void **state)
 }
 
 /* What cannot be is refused, and by whose fault it is. */
-static void test_refused(void **state)
+static void test_refused(void)
 {
 	static const struct {
 		const char *fault;
@@ -283,33 +266,28 @@ static void test_refused(void **state)
 		  "zero-block would not change any live element of this dump" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_strike strike = { .fault = kvt_fault_find(rows[i].fault),
 					     .layer = -1, .block = -1 };
-		struct kvt_error err = { "" };
 		struct caches c;
 
 		caches_init(&c, rows[i].kind, "uint16", "LBSHC", rows[i].n);
 		strike.args.n[0] = rows[i].arg;
 		strike.given[0] = rows[i].given;
-		assert_int_equal(kvt_fault_plant(c.suspect, &strike, &c.window,
-						 c.expected, &err), rows[i].status);
-		if (!strstr(err.text, rows[i].says))
-			fail_msg("'%s' lacks '%s'", err.text, rows[i].says);
+		expect(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, &why),
+		       rows[i].status, rows[i].says);
 		caches_free(&c);
 	}
 }
 
 /* One seed, one result, and the null block is left alone. */
-static void test_seed(void **state)
+static void test_seed(void)
 {
 	static const int64_t n[KVT_NAXES] = { 2, 4, 2, 4, 2, 8 };
 	static const uint8_t use[8] = { 2, 2 };
 	const struct kvt_fault *fault;
 	struct caches c;
 
-	(void)state;
 	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
 	caches_fill(&c);
 	c.window.use = use;
@@ -320,8 +298,7 @@ static void test_seed(void **state)
 
 		assert_non_null(again);
 		if (!kvt_fault_plant(c.suspect, &first, &c.window, c.expected, NULL)) {
-			assert_int_equal(kvt_fault_plant(again, &second, &c.window,
-							 c.expected, NULL), KVT_OK);
+			ok(kvt_fault_plant(again, &second, &c.window, c.expected, NULL));
 			assert_memory_equal(again, c.suspect, c.nbytes);
 			assert_memory_equal(c.suspect, c.expected, c.nbytes / 8);
 		}
@@ -330,18 +307,7 @@ static void test_seed(void **state)
 	caches_free(&c);
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NCASES + 6] = {
-		cmocka_unit_test(test_padding), cmocka_unit_test(test_values),
-		cmocka_unit_test(test_flips), cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_seed), cmocka_unit_test(test_last_token),
-	};
-
-	for (int i = 0; i < NCASES; i++)
-		tests[6 + i] = (struct CMUnitTest){
-			.name = cases[i].fault, .test_func = test_case,
-			.initial_state = (void *)(uintptr_t)&cases[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("fault", tests, NULL, NULL);
-}
+TESTS("fault",
+	EACH_BY(cases, fault, test_case),
+	TEST(test_padding), TEST(test_values), TEST(test_flips),
+	TEST(test_refused), TEST(test_seed), TEST(test_last_token))

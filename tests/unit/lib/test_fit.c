@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_fit.c - bytes of requests on a rank, and how many tokens fit */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/model.h"
+#include "tests/unit/tests.h"
 
 static void size_of(struct kvt_model_size *out, int n, const char *const *groups,
 		    int64_t tp)
@@ -15,13 +10,11 @@ static void size_of(struct kvt_model_size *out, int n, const char *const *groups
 					  .cache_dtype = "bfloat16", .apart = true,
 					  .release = KVT_NEWEST_RELEASE };
 	struct kvt_model model = { .ngroups = n };
-	struct kvt_error err = { "" };
 
 	for (int i = 0; i < n; i++)
-		if (kvt_model_group_parse(&model.group[i], groups[i], &err))
-			fail_msg("%s: %s", groups[i], err.text);
-	if (kvt_model_size(out, &model, &d, &err))
-		fail_msg("%s", err.text);
+		if (kvt_model_group_parse(&model.group[i], groups[i], &why))
+			fail_msg("%s: %s", groups[i], why.text);
+	ok(kvt_model_size(out, &model, &d, &why));
 }
 
 /* Two layers of 8 heads of 128: 2 x 8 x 128 x 2 bytes a token and a layer. */
@@ -31,12 +24,11 @@ static const char *const mixed[] = {
 	"sliding-window:layers=3,heads=8,head-dim=128,window=100",
 };
 
-static void test_sums(void **state)
+static void test_sums(void)
 {
 	struct kvt_model_size size;
 	struct kvt_model_sums sums;
 
-	(void)state;
 	size_of(&size, 1, full, 2);
 	sums = kvt_model_sums(&size);
 	assert_true(sums.token == 2 * 4096 / 2);
@@ -52,12 +44,11 @@ static void test_sums(void **state)
 }
 
 /* A window is no part of what grows; it takes its most blocks at most. */
-static void test_window(void **state)
+static void test_window(void)
 {
 	struct kvt_model_size size;
 	struct kvt_model_sums sums;
 
-	(void)state;
 	size_of(&size, 2, mixed, 1);
 	sums = kvt_model_sums(&size);
 	assert_true(sums.token == 2 * 4096 * 2 / 2);
@@ -73,11 +64,10 @@ static void test_window(void **state)
 }
 
 /* Against a search that tries one number of tokens after the other. */
-static void test_tokens(void **state)
+static void test_tokens(void)
 {
 	struct kvt_model_size size;
 
-	(void)state;
 	size_of(&size, 2, mixed, 1);
 	for (int64_t nbytes = 0; nbytes < 3 << 20; nbytes += 30011) {
 		int64_t n = -1;
@@ -89,13 +79,12 @@ static void test_tokens(void **state)
 	}
 }
 
-static void test_ends(void **state)
+static void test_ends(void)
 {
 	static const char *const window[] = {
 		"sliding-window:layers=1,heads=1,head-dim=8,window=16" };
 	struct kvt_model_size size;
 
-	(void)state;
 	size_of(&size, 1, window, 1);
 	assert_int_equal(kvt_model_tokens(&size, INT64_C(1) << 40), KVT_ANY_TOKENS);
 	size_of(&size, 1, full, 1);
@@ -104,15 +93,8 @@ static void test_ends(void **state)
 	assert_int_equal(kvt_model_fit(&size, 2 * 4096 * 2 * 16, 2), 16);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		{ "sums of a group with replicas", test_sums, NULL, NULL, NULL },
-		{ "a window", test_window, NULL, NULL, NULL },
-		{ "tokens that fit", test_tokens, NULL, NULL, NULL },
-		{ "none, and any number", test_ends, NULL, NULL, NULL },
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("fit", tests, NULL, NULL);
-}
+TESTS("fit",
+	NAMED(test_sums, "sums of a group with replicas"),
+	NAMED(test_window, "a window"),
+	NAMED(test_tokens, "tokens that fit"),
+	NAMED(test_ends, "none, and any number"))

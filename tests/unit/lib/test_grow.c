@@ -1,23 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_grow.c - lists that double when their count is a power of two */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "lib/base/grow.h"
+#include "tests/unit/tests.h"
 
 /* A sanitizer, and valgrind, see an element that is written where there is no room. */
-static void grows_by_one(void **state)
+static void grows_by_one(void)
 {
 	struct pair { int64_t a; char b; } *list = NULL;
 	const char **names = NULL;
 	int32_t n = 0;
 
-	(void)state;
 	for (; n < 1000; n++) {
 		assert_true(KVT_GROW(&list, n));
 		list[n] = (struct pair){ n, (char)n };
@@ -31,11 +23,10 @@ static void grows_by_one(void **state)
 }
 
 /* Emptied, or shorter, and filled again. */
-static void grows_again(void **state)
+static void grows_again(void)
 {
 	int *list = NULL;
 
-	(void)state;
 	for (int length = 0; length < 70; length++)
 		for (int n = length / 2; n < length; n++) {
 			assert_true(KVT_GROW(&list, n));
@@ -49,7 +40,7 @@ static void grows_again(void **state)
 }
 
 /* Of a list that has no room, nothing is lost; nor is memory asked for that wraps. */
-static void refuses_what_wraps(void **state)
+static void refuses_what_wraps(void)
 {
 	static const struct { int64_t n; size_t size; } cases[] = {
 		{ (int64_t)1 << 62, 2 }, { (int64_t)1 << 62, 4 }, { (int64_t)1 << 62, 8 },
@@ -58,22 +49,14 @@ static void refuses_what_wraps(void **state)
 	};
 	void *list = malloc(1), *as_it_was = list;
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		assert_false(kvt_grow(&list, cases[i].n, cases[i].size));
 		assert_ptr_equal(list, as_it_was);
 	}
 	free(list);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(grows_by_one),
-		cmocka_unit_test(grows_again),
-		cmocka_unit_test(refuses_what_wraps),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("grow", tests, NULL, NULL);
-}
+TESTS("grow",
+	TEST(grows_by_one),
+	TEST(grows_again),
+	TEST(refuses_what_wraps))

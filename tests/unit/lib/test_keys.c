@@ -1,19 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_keys.c - numbers and lists of KEY=VALUE as people write them */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "lib/base/keys.h"
 #include "lib/base/number.h"
+#include "tests/unit/tests.h"
 
 /* ---- numbers ------------------------------------------------------------ */
 
-static void test_whole(void **state)
+static void test_whole(void)
 {
 	static const struct {
 		const char *text;
@@ -35,8 +28,7 @@ static void test_whole(void **state)
 		{ "0x0x1", false, 0 }, { "0x1k", false, 0 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		int64_t n = -5;
 		bool good = kvt_number_parse(&n, cases[i].text);
 
@@ -45,7 +37,7 @@ static void test_whole(void **state)
 	}
 }
 
-static void test_real(void **state)
+static void test_real(void)
 {
 	static const struct {
 		const char *text;
@@ -63,8 +55,7 @@ static void test_real(void **state)
 		{ "1,5", false, 0 }, { "1x", false, 0 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		double n = 0;
 		bool good = kvt_real_parse(&n, cases[i].text, strlen(cases[i].text));
 
@@ -91,16 +82,14 @@ static const struct kvt_key table[] = {
 	{ NULL, KVT_KEY_FLAG, 0, NULL },
 };
 
-static void test_values(void **state)
+static void test_values(void)
 {
 	char text[] = "block_size=2k,number=0,integer=-0x10,real=-.5,words=a=b,flag,"
 		      "span=0:16";
 	struct all all = { 0 };
 	struct kvt_keys keys = { "--it", table, &all, 0 };
-	struct kvt_error err;
 
-	(void)state;
-	assert_int_equal(kvt_keys_parse(&keys, text, &err), KVT_OK);
+	ok(kvt_keys_parse(&keys, text, &why));
 	assert_int_equal(all.count, 2048);
 	assert_int_equal(all.number, 0);
 	assert_int_equal(all.integer, -16);
@@ -111,7 +100,7 @@ static void test_values(void **state)
 	assert_int_equal(keys.seen, 127);
 }
 
-static void test_refusals(void **state)
+static void test_refusals(void)
 {
 	static const char *const cases[][2] = {
 		{ "number=1,number=2", "--it: number is given twice" },
@@ -148,45 +137,32 @@ static void test_refusals(void **state)
 		{ "span=-1:2", "span is" }, { "number=9223372036854775807", "number is" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		struct all all = { 0 };
 		struct kvt_keys keys = { "--it", table, &all, 0 };
-		struct kvt_error err = { "" };
-		enum kvt_status status = kvt_keys_copy(&keys, cases[i][0], &err);
+		enum kvt_status status = kvt_keys_copy(&keys, cases[i][0], &why);
 
-		if (status != KVT_USAGE || !strstr(err.text, cases[i][1]))
-			fail_msg("'%s': %d, %s", cases[i][0], status, err.text);
+		if (status != KVT_USAGE || !strstr(why.text, cases[i][1]))
+			fail_msg("'%s': %d, %s", cases[i][0], status, why.text);
 	}
 }
 
-static void test_long(void **state)
+static void test_long(void)
 {
 	char text[2000];
 	struct all all = { 0 };
 	struct kvt_keys keys = { "--it", table, &all, 0 };
-	struct kvt_error err = { "" };
 
-	(void)state;
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
-	assert_int_equal(kvt_keys_copy(&keys, text, &err), KVT_USAGE);
-	assert_string_equal(err.text, "--it is longer than 1023 characters");
-	assert_int_equal(kvt_keys_put(&keys, text, sizeof(text) - 1, "1", &err),
-			 KVT_USAGE);
+	assert_int_equal(kvt_keys_copy(&keys, text, &why), KVT_USAGE);
+	assert_string_equal(why.text, "--it is longer than 1023 characters");
+	expect(kvt_keys_put(&keys, text, sizeof(text) - 1, "1", &why), KVT_USAGE, NULL);
 	keys.what = text;
-	assert_int_equal(kvt_keys_put(&keys, "number", 6, text, &err), KVT_USAGE);
-	assert_non_null(strstr(err.text, "expected a whole number"));
+	expect(kvt_keys_put(&keys, "number", 6, text, &why), KVT_USAGE,
+	       "expected a whole number");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_whole), cmocka_unit_test(test_real),
-		cmocka_unit_test(test_values), cmocka_unit_test(test_refusals),
-		cmocka_unit_test(test_long),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("keys", tests, NULL, NULL);
-}
+TESTS("keys",
+	TEST(test_whole), TEST(test_real), TEST(test_values), TEST(test_refusals),
+	TEST(test_long))

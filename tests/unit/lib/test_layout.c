@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_layout.c - layouts as people write them: read, printed, refused */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "lib/kvt/kvt.h"
+#include "tests/unit/tests.h"
 
 /* ---- reading ------------------------------------------------------------ */
 
@@ -57,18 +49,14 @@ static struct parse_case reads[] = {
 	{ "tuple that has no name", "vllm:1,3,0,2,4", "BSLHC" },
 	{ "tuple with C inside", "rfc:0,1,4,2,3", "LBKDSH" },
 };
-enum { NREADS = sizeof(reads) / sizeof(reads[0]) };
 
 static void check_string(const char *text, const char *string)
 {
 	struct kvt_layout layout, again;
-	struct kvt_error err = { "" };
 
-	if (kvt_layout_parse(&layout, text, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_layout_parse(&layout, text, &why));
 	assert_string_equal(kvt_layout_string(&layout).s, string);
-	if (kvt_layout_parse(&again, string, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_layout_parse(&again, string, &why));
 	assert_true(kvt_layout_equal(&layout, &again));
 }
 
@@ -166,38 +154,34 @@ static struct refuse_case refusals[] = {
 	  { "differ before K" } },
 	{ "control characters are not repeated", "\033[31m", KVT_USAGE, { "'?[31m'" } },
 };
-enum { NREFUSALS = sizeof(refusals) / sizeof(refusals[0]) };
 
 static void test_refuse(void **state)
 {
 	const struct refuse_case *c = *state;
 	struct kvt_layout layout, untouched;
-	struct kvt_error err = { "" };
 
 	memset(&layout, 0x5a, sizeof(layout));
 	untouched = layout;
-	assert_int_equal(kvt_layout_parse(&layout, c->text, &err), c->status);
+	assert_int_equal(kvt_layout_parse(&layout, c->text, &why), c->status);
 	for (int i = 0; i < 3 && c->says[i]; i++)
-		if (!strstr(err.text, c->says[i]))
-			fail_msg("\"%s\" lacks \"%s\"", err.text, c->says[i]);
+		if (!strstr(why.text, c->says[i]))
+			fail_msg("\"%s\" lacks \"%s\"", why.text, c->says[i]);
 	assert_memory_equal(&layout, &untouched, sizeof(layout));
 	assert_int_equal(kvt_layout_parse(&layout, c->text, NULL), c->status);
 }
 
 /* No text may be read beyond its end, whatever it is. */
-static void test_long_text(void **state)
+static void test_long_text(void)
 {
 	char text[4096];
 	struct kvt_layout layout;
-	struct kvt_error err = { "" };
 
-	(void)state;
 	for (size_t n = 1; n < sizeof(text); n++) {
 		memset(text, n % 2 ? 'L' : '0', n);
 		text[n] = '\0';
-		assert_int_equal(kvt_layout_parse(&layout, text, &err), KVT_USAGE);
+		assert_int_equal(kvt_layout_parse(&layout, text, &why), KVT_USAGE);
 	}
-	assert_non_null(strstr(err.text, "longer than"));
+	assert_non_null(strstr(why.text, "longer than"));
 }
 
 /* ---- tuples ------------------------------------------------------------- */
@@ -217,7 +201,6 @@ static struct tuple_case {
 	{ "tuple 0,3,1,2,4, not its own inverse", { 0, 3, 1, 2, 4 }, "LHBSC", "LSBHC" },
 	{ "tuple 0,2,1,3,4", { 0, 2, 1, 3, 4 }, "LSBHC", "LHBSC" },
 };
-enum { NTUPLES = sizeof(tuples) / sizeof(tuples[0]) };
 
 static void check_tuple(const int order[5], const char *prefix, const char *string,
 			enum kvt_convention convention)
@@ -229,7 +212,7 @@ static void check_tuple(const int order[5], const char *prefix, const char *stri
 	snprintf(text, sizeof(text), "%s%d,%d,%d,%d,%d", prefix, order[0], order[1],
 		 order[2], order[3], order[4]);
 	check_string(text, string);
-	assert_int_equal(kvt_layout_parse(&layout, string, NULL), KVT_OK);
+	ok(kvt_layout_parse(&layout, string, NULL));
 	assert_true(kvt_layout_tuple(back, &layout, convention));
 	assert_memory_equal(back, order, sizeof(back));
 }
@@ -242,7 +225,7 @@ static void test_tuple(void **state)
 	check_tuple(c->order, "vllm:", c->vllm, KVT_VLLM);
 }
 
-static void test_no_tuple(void **state)
+static void test_no_tuple(void)
 {
 	static const char *const without[] = {
 		"LBKSHD", "LBSC", "LBSD", "KLBSHD", "rocm-paged", "LBDKSH",
@@ -251,9 +234,8 @@ static void test_no_tuple(void **state)
 	struct kvt_layout layout;
 	int order[5];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(without) / sizeof(without[0]); i++) {
-		assert_int_equal(kvt_layout_parse(&layout, without[i], NULL), KVT_OK);
+	for (size_t i = 0; i < LENGTH(without); i++) {
+		ok(kvt_layout_parse(&layout, without[i], NULL));
 		assert_false(kvt_layout_tuple(order, &layout, KVT_RFC));
 		assert_false(kvt_layout_tuple(order, &layout, KVT_VLLM));
 	}
@@ -261,20 +243,17 @@ static void test_no_tuple(void **state)
 
 /* ---- presets ------------------------------------------------------------ */
 
-static void test_presets(void **state)
+static void test_presets(void)
 {
 	const struct kvt_preset *preset;
-	struct kvt_error err = { "" };
 	int n;
 
-	(void)state;
 	for (n = 0; (preset = kvt_preset_at(n)); n++) {
 		struct kvt_layout layout;
 		const char *name;
 		bool found = false;
 
-		if (kvt_layout_parse(&layout, preset->name, &err))
-			fail_msg("%s", err.text);
+		ok(kvt_layout_parse(&layout, preset->name, &why));
 		assert_string_equal(kvt_layout_string(&layout).s, preset->axes);
 		check_string(preset->axes, preset->axes);
 		for (int i = 0; (name = kvt_layout_name(&layout, i)); i++)
@@ -286,29 +265,27 @@ static void test_presets(void **state)
 	assert_null(kvt_preset_at(-1));
 }
 
-static void test_names(void **state)
+static void test_names(void)
 {
 	struct kvt_layout layout;
 
-	(void)state;
-	assert_int_equal(kvt_layout_parse(&layout, "LBSHKD", NULL), KVT_OK);
+	ok(kvt_layout_parse(&layout, "LBSHKD", NULL));
 	assert_string_equal(kvt_layout_name(&layout, 0), "nhd");
 	assert_string_equal(kvt_layout_name(&layout, 1), "vllm:LBNHC");
 	assert_null(kvt_layout_name(&layout, 2));
-	assert_int_equal(kvt_layout_parse(&layout, "BSLHC", NULL), KVT_OK);
+	ok(kvt_layout_parse(&layout, "BSLHC", NULL));
 	assert_null(kvt_layout_name(&layout, 0));
 }
 
-static void test_equal(void **state)
+static void test_equal(void)
 {
 	struct kvt_layout nhd, hnd, pair, split8, splitx;
 
-	(void)state;
-	assert_int_equal(kvt_layout_parse(&nhd, "NHD", NULL), KVT_OK);
-	assert_int_equal(kvt_layout_parse(&hnd, "HND", NULL), KVT_OK);
-	assert_int_equal(kvt_layout_parse(&pair, "K:LBSHD V:LBSHD", NULL), KVT_OK);
-	assert_int_equal(kvt_layout_parse(&split8, "LBKHD/8SD%8", NULL), KVT_OK);
-	assert_int_equal(kvt_layout_parse(&splitx, "LBKHDSx", NULL), KVT_OK);
+	ok(kvt_layout_parse(&nhd, "NHD", NULL));
+	ok(kvt_layout_parse(&hnd, "HND", NULL));
+	ok(kvt_layout_parse(&pair, "K:LBSHD V:LBSHD", NULL));
+	ok(kvt_layout_parse(&split8, "LBKHD/8SD%8", NULL));
+	ok(kvt_layout_parse(&splitx, "LBKHDSx", NULL));
 	assert_true(kvt_layout_equal(&nhd, &nhd));
 	assert_false(kvt_layout_equal(&nhd, &hnd));
 	assert_false(kvt_layout_equal(&nhd, &pair));
@@ -316,17 +293,16 @@ static void test_equal(void **state)
 }
 
 /* Axes: L B S H K D. */
-static void test_agree(void **state)
+static void test_agree(void)
 {
 	static const struct kvt_shape many = { { 2, 3, 4, 2, 2, 8 }, 2 };
 	static const struct kvt_shape one_head = { { 2, 3, 4, 1, 2, 8 }, 2 };
 	struct kvt_layout nhd, hnd, split8, splitx;
 
-	(void)state;
-	assert_int_equal(kvt_layout_parse(&nhd, "NHD", NULL), KVT_OK);
-	assert_int_equal(kvt_layout_parse(&hnd, "HND", NULL), KVT_OK);
-	assert_int_equal(kvt_layout_parse(&split8, "LBKHD/8SD%8", NULL), KVT_OK);
-	assert_int_equal(kvt_layout_parse(&splitx, "LBKHDSx", NULL), KVT_OK);
+	ok(kvt_layout_parse(&nhd, "NHD", NULL));
+	ok(kvt_layout_parse(&hnd, "HND", NULL));
+	ok(kvt_layout_parse(&split8, "LBKHD/8SD%8", NULL));
+	ok(kvt_layout_parse(&splitx, "LBKHDSx", NULL));
 	assert_true(kvt_layout_agree(&nhd, &nhd, &many));
 	assert_false(kvt_layout_agree(&nhd, &hnd, &many));
 	assert_true(kvt_layout_agree(&nhd, &hnd, &one_head));
@@ -334,36 +310,13 @@ static void test_agree(void **state)
 	assert_false(kvt_layout_agree(&split8, &nhd, &one_head));
 }
 
-int main(void)
-{
-	static const struct CMUnitTest fixed[] = {
-		{ .name = "text of any length is read or refused",
-		  .test_func = test_long_text },
-		{ .name = "orders that no tuple expresses have none",
-		  .test_func = test_no_tuple },
-		{ .name = "every preset is read, printed and found again",
-		  .test_func = test_presets },
-		{ .name = "a layout has its names, ours first",
-		  .test_func = test_names },
-		{ .name = "layouts are equal if their orders are",
-		  .test_func = test_equal },
-		{ .name = "layouts agree if the bytes of a shape do",
-		  .test_func = test_agree },
-	};
-	enum { NFIXED = sizeof(fixed) / sizeof(fixed[0]) };
-	struct CMUnitTest tests[NFIXED + NREADS + NREFUSALS + NTUPLES];
-	int n = NFIXED;
-
-	memcpy(tests, fixed, sizeof(fixed));
-	for (int i = 0; i < NREADS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = reads[i].what,
-			.test_func = test_read, .initial_state = &reads[i] };
-	for (int i = 0; i < NREFUSALS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = refusals[i].what,
-			.test_func = test_refuse, .initial_state = &refusals[i] };
-	for (int i = 0; i < NTUPLES; i++)
-		tests[n++] = (struct CMUnitTest){ .name = tuples[i].what,
-			.test_func = test_tuple, .initial_state = &tuples[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("layout", tests, NULL, NULL);
-}
+TESTS("layout",
+	EACH(reads, test_read),
+	EACH(refusals, test_refuse),
+	EACH(tuples, test_tuple),
+	NAMED(test_long_text, "text of any length is read or refused"),
+	NAMED(test_no_tuple, "orders that no tuple expresses have none"),
+	NAMED(test_presets, "every preset is read, printed and found again"),
+	NAMED(test_names, "a layout has its names, ours first"),
+	NAMED(test_equal, "layouts are equal if their orders are"),
+	NAMED(test_agree, "layouts agree if the bytes of a shape do"))

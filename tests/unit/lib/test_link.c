@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_link.c - the closed form against tables that others published */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/link.h"
+#include "tests/unit/tests.h"
 
 static const struct kvt_link *preset(const char *name)
 {
@@ -119,26 +113,24 @@ static void test_observed(void **state)
 }
 
 /* 23,252 and about 9,500 descriptors of one READ: until all are posted. */
-static void test_posting(void **state)
+static void test_posting(void)
 {
 	const struct kvt_link *link = preset("vllm-nixl-rc");
 	const struct kvt_link *copies = preset("pcie5-ce-batch");
 
-	(void)state;
 	assert_in_range(kvt_link_post_ns(link, 23252), 71640000, 87560000);	/* 79.6 */
 	assert_in_range(kvt_link_post_ns(link, 9500), 28800000, 35200000);	/* 32 */
 	assert_in_range(kvt_link_post_ns(copies, 8192), 4800000, 5300000);
 }
 
 /* Llama-3.1-70B, TP 4 to 8, one pair of ranks, 80 MiB. */
-static void test_worked(void **state)
+static void test_worked(void)
 {
 	static const struct {
 		int64_t ops;
 		double mooncake, nixl;	/* ms */
 	} rows[] = { { 163840, 100, 821 }, { 10240, 6.6, 53 }, { 128, 2.1, 2.7 } };
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		double a = (double)kvt_link_ns(preset("cx7-400g-mooncake"), rows[i].ops,
 					       80 << 20) / 1e6;
@@ -152,17 +144,13 @@ static void test_worked(void **state)
 
 /* ---- the rest -------------------------------------------------------------- */
 
-static void test_presets(void **state)
+static void test_presets(void)
 {
 	const struct kvt_link *link;
 	int n = 0;
 
-	(void)state;
 	for (; (link = kvt_link_preset(n)); n++) {
-		struct kvt_error err = { "" };
-
-		if (kvt_link_check(link, &err))
-			fail_msg("%s", err.text);
+		ok(kvt_link_check(link, &why));
 		assert_non_null(link->source);
 		assert_true(strcmp(kvt_quality_name(link->quality), "unknown"));
 		for (int i = 0; i < n; i++)
@@ -172,13 +160,11 @@ static void test_presets(void **state)
 	assert_null(kvt_link_preset(-1));
 }
 
-static void test_edges(void **state)
+static void test_edges(void)
 {
 	struct kvt_link link = { .name = "x", .overlap = 1, .setup_ns = 7, .op_ps = 1500,
 				 .rate = 1000000000 };
-	struct kvt_error err = { "" };
 
-	(void)state;
 	assert_int_equal(kvt_link_ns(&link, 0, 0), 0);
 	assert_int_equal(kvt_link_ns(&link, 2, 10), 7 + 3 + 10);
 	link.overlap = KVT_OVERLAP_FULL;
@@ -188,8 +174,8 @@ static void test_edges(void **state)
 	link.overlap = 2;
 	assert_int_equal(kvt_link_ns(&link, 2000, 4000), 7 + 5000);
 	link.overlap = 3;
-	assert_int_equal(kvt_link_check(&link, &err), KVT_BAD_INPUT);
-	assert_string_equal(err.text, "x: overlap is 3, expected 1, 2, 4 or inf");
+	assert_int_equal(kvt_link_check(&link, &why), KVT_BAD_INPUT);
+	assert_string_equal(why.text, "x: overlap is 3, expected 1, 2, 4 or inf");
 	link.overlap = 4;
 	link.post_ps = 1501;
 	assert_int_equal(kvt_link_check(&link, NULL), KVT_BAD_INPUT);
@@ -197,22 +183,7 @@ static void test_edges(void **state)
 	assert_int_equal(kvt_link_check(&link, NULL), KVT_BAD_INPUT);
 }
 
-#define LENGTH(a) (int)(sizeof(a) / sizeof((a)[0]))
-
-int main(void)
-{
-	struct CMUnitTest tests[LENGTH(tables) + LENGTH(observations) + 4] = {
-		cmocka_unit_test(test_worked), cmocka_unit_test(test_presets),
-		cmocka_unit_test(test_edges), cmocka_unit_test(test_posting),
-	};
-	int n = 4;
-
-	for (int i = 0; i < LENGTH(tables); i++)
-		tests[n++] = (struct CMUnitTest){ .name = tables[i].what,
-			.test_func = test_table, .initial_state = &tables[i] };
-	for (int i = 0; i < LENGTH(observations); i++)
-		tests[n++] = (struct CMUnitTest){ .name = observations[i].what,
-			.test_func = test_observed, .initial_state = &observations[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("link", tests, NULL, NULL);
-}
+TESTS("link",
+	EACH(tables, test_table),
+	EACH(observations, test_observed), TEST(test_worked), TEST(test_presets),
+	TEST(test_edges), TEST(test_posting))

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_link_sim.c - batches that share cards: alone, in pairs, and at random */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/link.h"
+#include "tests/unit/tests.h"
 
 static const struct kvt_link plain = { .name = "plain", .overlap = 1, .rate = 1000 };
 
@@ -21,12 +14,11 @@ static double off_by(int64_t got, int64_t expected)
 
 /* ---- alone ----------------------------------------------------------------- */
 
-static void test_alone(void **state)
+static void test_alone(void)
 {
 	static const int64_t ops[] = { 1, 70, 4563, 163840 };
 	const struct kvt_link *link;
 
-	(void)state;
 	for (int share = 0; share < KVT_NSHARES; share++)
 	for (int p = 0; (link = kvt_link_preset(p)); p++)
 	for (int i = 0; i < 4; i++) {
@@ -100,7 +92,7 @@ static void test_pair(void **state)
 }
 
 /* A flow that posts slowly leaves the wire to the other. */
-static void test_slow_poster(void **state)
+static void test_slow_poster(void)
 {
 	struct kvt_link slow = { .name = "slow", .overlap = 1, .rate = 1000,
 				 .op_ps = 3000000000000 };
@@ -108,7 +100,6 @@ static void test_slow_poster(void **state)
 	struct kvt_flow a = { .src = &src, .dst = &dst }, b = a;
 	struct kvt_sim sim;
 
-	(void)state;
 	kvt_sim_init(&sim, KVT_SHARE_FAIR);
 	kvt_sim_add(&sim, &a, &slow, 1, 1000);		/* 250 bytes a second */
 	kvt_sim_add(&sim, &b, &plain, 1, 3000);		/* gets the other 750 */
@@ -120,13 +111,12 @@ static void test_slow_poster(void **state)
 
 /* ---- faults ---------------------------------------------------------------- */
 
-static void test_failing_card(void **state)
+static void test_failing_card(void)
 {
 	struct kvt_nic src = { .rate = 1000 }, dst = { .rate = 1000 };
 	struct kvt_flow flow = { .src = &src, .dst = &dst };
 	struct kvt_sim sim;
 
-	(void)state;
 	kvt_sim_init(&sim, KVT_SHARE_FAIR);
 	kvt_sim_add(&sim, &flow, &plain, 1, 2000);
 	assert_null(kvt_sim_next(&sim, 500000000));
@@ -138,13 +128,12 @@ static void test_failing_card(void **state)
 	assert_true(off_by(flow.end, 8000000000) < 1e-6);
 }
 
-static void test_cancel(void **state)
+static void test_cancel(void)
 {
 	struct kvt_nic src = { .rate = 1000 }, dst = { .rate = 1000 };
 	struct kvt_flow a = { .src = &src, .dst = &dst }, b = a, c = a;
 	struct kvt_sim sim;
 
-	(void)state;
 	kvt_sim_init(&sim, KVT_SHARE_FAIR);
 	kvt_sim_add(&sim, &a, &plain, 1, 1000);
 	kvt_sim_add(&sim, &b, &plain, 1, 1000);
@@ -212,12 +201,11 @@ static void assert_fair(const struct kvt_sim *sim)
 	}
 }
 
-static void test_fair(void **state)
+static void test_fair(void)
 {
 	uint64_t seed = 42;
 	int64_t checked = 0;
 
-	(void)state;
 	for (int round = 0; round < 200; round++) {
 		struct kvt_nic src[NICS], dst[NICS];
 		struct kvt_flow flow[FLOWS] = { 0 }, *done;
@@ -261,19 +249,6 @@ static void test_fair(void **state)
 	assert_true(checked > 200);
 }
 
-#define LENGTH(a) (int)(sizeof(a) / sizeof((a)[0]))
-
-int main(void)
-{
-	struct CMUnitTest tests[LENGTH(pairs) + 5] = {
-		cmocka_unit_test(test_alone), cmocka_unit_test(test_slow_poster),
-		cmocka_unit_test(test_failing_card), cmocka_unit_test(test_cancel),
-		cmocka_unit_test(test_fair),
-	};
-
-	for (int i = 0; i < LENGTH(pairs); i++)
-		tests[5 + i] = (struct CMUnitTest){ .name = pairs[i].what,
-			.test_func = test_pair, .initial_state = &pairs[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("link_sim", tests, NULL, NULL);
-}
+TESTS("link_sim",
+	EACH(pairs, test_pair), TEST(test_alone), TEST(test_slow_poster),
+	TEST(test_failing_card), TEST(test_cancel), TEST(test_fair))

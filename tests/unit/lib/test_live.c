@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_live.c - dead tokens, against what the managers of vLLM 0.32 answered */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/kvt.h"
+#include "tests/unit/tests.h"
 
 #define SLIDING(w, e) { .kind = KVT_SLIDING_WINDOW, .window = w, .retained = e }
 #define CHUNKS(c) { .kind = KVT_CHUNKED_LOCAL, .window = c }
@@ -37,10 +31,9 @@ static const struct {
 	{ CHUNKS(0), { 0 } },
 };
 
-static void test_dead(void **state)
+static void test_dead(void)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < LENGTH(rows); i++)
 		for (int n = 0; n < NCOUNTS; n++) {
 			struct kvt_range dead = kvt_dead_tokens(&rows[i].keep,
 								computed[n]);
@@ -51,7 +44,7 @@ static void test_dead(void **state)
 }
 
 /* Between the end of the prompt and the window. */
-static void test_gap(void **state)
+static void test_gap(void)
 {
 	static const struct {
 		struct kvt_retention keep;
@@ -63,8 +56,7 @@ static void test_gap(void **state)
 		{ RSWA(8, 0), 32, 0, 0 },  { RSWA(0, 6), 32, 0, 0 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(gaps) / sizeof(gaps[0]); i++) {
+	for (size_t i = 0; i < LENGTH(gaps); i++) {
 		struct kvt_range dead = kvt_dead_tokens(&gaps[i].keep, gaps[i].n);
 
 		assert_int_equal(dead.begin, gaps[i].begin);
@@ -73,7 +65,7 @@ static void test_gap(void **state)
 }
 
 /* Numbers that a file may have: no sum of them overflows. */
-static void test_extremes(void **state)
+static void test_extremes(void)
 {
 	const struct kvt_retention all[] = {
 		SLIDING(INT64_MAX, INT64_MAX), SLIDING(1, INT64_MAX),
@@ -81,13 +73,12 @@ static void test_extremes(void **state)
 	};
 	const struct kvt_retention least = SLIDING(1, 0);
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+	for (size_t i = 0; i < LENGTH(all); i++)
 		assert_int_equal(kvt_dead_tokens(&all[i], INT64_MAX - 2).end, 0);
 	assert_int_equal(kvt_dead_tokens(&least, INT64_MAX).end, INT64_MAX);
 }
 
-static void test_forgets(void **state)
+static void test_forgets(void)
 {
 	const struct kvt_retention yes[] = { SLIDING(0, 0), CHUNKS(8), RSWA(8, 0),
 					     { .kind = KVT_MLA, .window = 128 },
@@ -97,10 +88,9 @@ static void test_forgets(void **state)
 					    { .kind = KVT_MAMBA_CONV },
 					    { .kind = KVT_OPAQUE } };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++)
+	for (size_t i = 0; i < LENGTH(yes); i++)
 		assert_true(kvt_retention_forgets(&yes[i]));
-	for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
+	for (size_t i = 0; i < LENGTH(no); i++)
 		assert_false(kvt_retention_forgets(&no[i]));
 }
 
@@ -119,12 +109,11 @@ static int64_t count_blocks(const struct kvt_retention *keep, int64_t size)
 	return most;
 }
 
-static void test_most_blocks(void **state)
+static void test_most_blocks(void)
 {
 	static const int64_t sizes[] = { 1, 2, 3, 4, 5, 8, 16 };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+	for (size_t i = 0; i < LENGTH(sizes); i++)
 		for (int64_t w = 1; w < 40; w++) {
 			const struct kvt_retention sliding = SLIDING(w, 0);
 			const struct kvt_retention more = SLIDING(w, 3);
@@ -140,7 +129,7 @@ static void test_most_blocks(void **state)
 }
 
 /* Blocks all of whose tokens are dead; as tables of the managers had holes. */
-static void test_freed(void **state)
+static void test_freed(void)
 {
 	static const struct {
 		struct kvt_retention keep;
@@ -155,8 +144,7 @@ static void test_freed(void **state)
 		{ RSWA(8, 6), 4, 32, 2, 6 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(freed) / sizeof(freed[0]); i++) {
+	for (size_t i = 0; i < LENGTH(freed); i++) {
 		int64_t b = freed[i].block;
 		struct kvt_range dead = kvt_dead_tokens(&freed[i].keep,
 							freed[i].computed);
@@ -167,17 +155,10 @@ static void test_freed(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_dead),
-		cmocka_unit_test(test_gap),
-		cmocka_unit_test(test_freed),
-		cmocka_unit_test(test_extremes),
-		cmocka_unit_test(test_forgets),
-		cmocka_unit_test(test_most_blocks),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("live", tests, NULL, NULL);
-}
+TESTS("live",
+	TEST(test_dead),
+	TEST(test_gap),
+	TEST(test_freed),
+	TEST(test_extremes),
+	TEST(test_forgets),
+	TEST(test_most_blocks))

@@ -1,19 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_locate.c - every byte of a buffer leads back to its element, or to none */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "lib/kvt/kvt.h"
 #include "tests/unit/lib/axis_oracle.h"
 #include "tests/unit/lib/random_layout.h"
 #include "tests/unit/lib/views_of.h"
+#include "tests/unit/tests.h"
 
 /* ---- the table ---------------------------------------------------------- */
 
@@ -140,7 +131,7 @@ static void make_table(struct table *t, const struct kvt_view *view)
 {
 	int64_t index[6] = { 0 }, end;
 
-	assert_int_equal(kvt_view_end(&end, view, NULL), KVT_OK);
+	ok(kvt_view_end(&end, view, NULL));
 	table_init(t, end);
 	do {
 		table_put(t, address_of(view, index), view->shape.elem,
@@ -164,12 +155,11 @@ static void pad(struct kvt_view *view, uint64_t *seed)
 	}
 }
 
-static void test_padded(void **state)
+static void test_padded(void)
 {
 	int64_t gaps = 0;
 	uint64_t seed = 5;
 
-	(void)state;
 	for (int round = 0; round < 120; round++) {
 		struct kvt_shape shape;
 		struct kvt_views views;
@@ -193,12 +183,11 @@ static void test_padded(void **state)
 }
 
 /* Strides that do not nest: 3 x 4 and 2 x 6 bytes, say. */
-static void test_interleaved(void **state)
+static void test_interleaved(void)
 {
 	int checked = 0, interleaved = 0;
 	uint64_t seed = 3;
 
-	(void)state;
 	for (int round = 0; round < 4000; round++) {
 		struct kvt_views views = { .count = 1 };
 		struct kvt_view *v = &views.view[0];
@@ -236,14 +225,13 @@ static void test_interleaved(void **state)
 
 /* ---- what has no element ------------------------------------------------ */
 
-static void test_nothing(void **state)
+static void test_nothing(void)
 {
 	const struct kvt_shape none = { .n = { 2, 0, 16, 2, 2, 8 }, .elem = 2 };
 	const struct kvt_shape one = { .n = { 1, 1, 1, 1, 1, 1 }, .elem = 4 };
 	struct kvt_views views = views_of("nhd", &none);
 	int64_t index[KVT_NAXES] = { 7 };
 
-	(void)state;
 	assert_false(kvt_views_find(&views, 0, index));
 	assert_int_equal(index[0], 7);
 	views = views_of("nhd", &one);
@@ -256,13 +244,12 @@ static void test_nothing(void **state)
 }
 
 /* All indices at one place: the first of them. */
-static void test_same_place(void **state)
+static void test_same_place(void)
 {
 	const struct kvt_shape shape = { .n = { 3, 2, 1, 1, 1, 4 }, .elem = 1 };
 	struct kvt_views views = views_of("nhd", &shape);
 	int64_t index[KVT_NAXES];
 
-	(void)state;
 	kvt_view_set_stride(&views.view[0], KVT_AXIS_L, 0);
 	assert_true(kvt_views_find(&views, 6, index));
 	assert_int_equal(index[KVT_AXIS_L], 0);
@@ -272,7 +259,7 @@ static void test_same_place(void **state)
 }
 
 /* LAYOUTS 12.1, backwards, and where a size has no room in 32 bits. */
-static void test_golden(void **state)
+static void test_golden(void)
 {
 	const struct kvt_shape shape = { .n = { 3, 5, 32, 4, 2, 64 }, .elem = 2 };
 	const struct kvt_shape huge = { .n = { 1 << 10, 1 << 20, 16, 128, 2, 128 },
@@ -290,8 +277,7 @@ static void test_golden(void **state)
 	struct kvt_views views;
 	int64_t index[KVT_NAXES];
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < LENGTH(rows); i++)
 		for (int64_t byte = 0; byte < 2; byte++) {
 			views = views_of(rows[i].preset, &shape);
 			assert_true(kvt_views_find(&views, rows[i].value + byte, index));
@@ -302,19 +288,12 @@ static void test_golden(void **state)
 	assert_memory_equal(index, far, sizeof(far));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_prestate(test_layouts, &kinds[0]),
-		cmocka_unit_test_prestate(test_layouts, &kinds[1]),
-		cmocka_unit_test_prestate(test_layouts, &kinds[2]),
-		cmocka_unit_test(test_padded),
-		cmocka_unit_test(test_interleaved),
-		cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_same_place),
-		cmocka_unit_test(test_golden),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("locate", tests, NULL, NULL);
-}
+TESTS("locate",
+	WITH(&kinds[0], test_layouts),
+	WITH(&kinds[1], test_layouts),
+	WITH(&kinds[2], test_layouts),
+	TEST(test_padded),
+	TEST(test_interleaved),
+	TEST(test_nothing),
+	TEST(test_same_place),
+	TEST(test_golden))

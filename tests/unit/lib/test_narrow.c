@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_narrow.c - slices of views count from where the whole is */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/kvt.h"
 #include "tests/unit/lib/axis_oracle.h"
 #include "tests/unit/lib/views_of.h"
+#include "tests/unit/tests.h"
 
 static struct narrow_case {
 	const char *what, *layout;
@@ -40,7 +34,6 @@ static struct narrow_case {
 	{ "backwards", "nhd", KVT_AXIS_H, 3, 2, KVT_BAD_INPUT },
 	{ "K beyond two planes", "cpu-vec", KVT_AXIS_K, 1, 3, KVT_BAD_INPUT },
 };
-enum { NNARROWS = sizeof(narrows) / sizeof(narrows[0]) };
 
 static void test_narrow(void **state)
 {
@@ -49,13 +42,12 @@ static void test_narrow(void **state)
 	struct kvt_views whole = views_of(c->layout, &shape), part;
 	struct kvt_box box = kvt_box_whole(&shape);
 	int64_t index[KVT_NAXES] = { 0 }, n[KVT_NAXES];
-	struct kvt_error err = { "" };
 
 	box.begin[c->axis] = c->begin;
 	box.end[c->axis] = c->end;
-	assert_int_equal(kvt_views_narrow(&part, &whole, &box, &err), c->status);
+	assert_int_equal(kvt_views_narrow(&part, &whole, &box, &why), c->status);
 	if (c->status) {
-		assert_true(*err.text);
+		assert_true(*why.text);
 		return;
 	}
 	memcpy(n, shape.n, sizeof(n));
@@ -77,29 +69,19 @@ static void test_narrow(void **state)
 }
 
 /* Asking for an element of nothing is no use, but must not trap. */
-static void test_nothing(void **state)
+static void test_nothing(void)
 {
 	const struct kvt_shape shape = { .n = { 2, 0, 32, 4, 2, 32 }, .elem = 2 };
 	const int64_t origin[KVT_NAXES] = { 0 };
 	struct kvt_views views = views_of("aiter-shuffle", &shape);
 	int64_t end = -1;
 
-	(void)state;
 	assert_int_equal(views.nbytes, 0);
-	assert_int_equal(kvt_view_end(&end, &views.view[0], NULL), KVT_OK);
+	ok(kvt_view_end(&end, &views.view[0], NULL));
 	assert_int_equal(end, 0);
 	(void)kvt_view_at(&views.view[0], origin);
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NNARROWS + 1] = {
-		{ .name = "an element of nothing", .test_func = test_nothing },
-	};
-
-	for (int i = 0; i < NNARROWS; i++)
-		tests[1 + i] = (struct CMUnitTest){ .name = narrows[i].what,
-			.test_func = test_narrow, .initial_state = &narrows[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("narrow", tests, NULL, NULL);
-}
+TESTS("narrow",
+	EACH(narrows, test_narrow),
+	NAMED(test_nothing, "an element of nothing"))

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_owner.c - heads and tokens against lists that are dealt out by hand */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/spec.h"
+#include "tests/unit/tests.h"
 
 /* ---- who holds what: SPECS of the engines, written down ------------------ */
 
@@ -31,10 +25,9 @@ static const struct {
 	{ 3, 12, { 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2 }, 1 },
 };
 
-static void test_owned(void **state)
+static void test_owned(void)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(owners) / sizeof(owners[0]); i++)
+	for (size_t i = 0; i < LENGTH(owners); i++)
 		for (int64_t r = 0; r < owners[i].ranks; r++) {
 			struct kvt_rank rank = { owners[i].ranks, r };
 			struct kvt_range got;
@@ -60,11 +53,10 @@ static void deal(int *first, int *each, int heads, int ranks)
 				first[at++] = h;
 }
 
-static void test_owned_all(void **state)
+static void test_owned_all(void)
 {
 	int first[64], each;
 
-	(void)state;
 	for (int heads = 1; heads <= 32; heads++)
 		for (int ranks = 1; ranks <= 64; ranks++) {
 			bool legal = heads % ranks == 0 || ranks % heads == 0;
@@ -85,7 +77,7 @@ static void test_owned_all(void **state)
 		}
 }
 
-static void test_refused(void **state)
+static void test_refused(void)
 {
 	static const struct {
 		int64_t heads, ranks, index;
@@ -102,22 +94,18 @@ static void test_refused(void **state)
 		{ INT64_MAX, 1, 0, "heads, expected 1 to" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < LENGTH(bad); i++) {
 		struct kvt_rank rank = { bad[i].ranks, bad[i].index };
 		struct kvt_range got = { 7, 7 };
-		struct kvt_error err;
 
-		assert_int_equal(kvt_owned(&got, bad[i].heads, rank, &err),
-				 KVT_BAD_INPUT);
-		assert_non_null(strstr(err.text, bad[i].says));
+		expect(kvt_owned(&got, bad[i].heads, rank, &why), KVT_BAD_INPUT,
+		       bad[i].says);
 		assert_int_equal(got.begin, 7);
 	}
 }
 
-static void test_replicated(void **state)
+static void test_replicated(void)
 {
-	(void)state;
 	assert_false(kvt_is_replicated(8, 4));
 	assert_false(kvt_is_replicated(8, 8));	/* ranks / heads is 1, too */
 	assert_true(kvt_is_replicated(8, 16));
@@ -158,10 +146,9 @@ static const struct {
 			{2,3,1,2}, {2,4,1,2}, {2,5,1,2} } },
 };
 
-static void test_given(void **state)
+static void test_given(void)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(transfers) / sizeof(transfers[0]); i++) {
+	for (size_t i = 0; i < LENGTH(transfers); i++) {
 		int n = 0;
 
 		for (int d = 0; d < transfers[i].dst; d++)
@@ -186,11 +173,10 @@ static void test_given(void **state)
 }
 
 /* Every head of every destination rank: once, from a rank that holds it. */
-static void test_given_all(void **state)
+static void test_given_all(void)
 {
 	int sfirst[32], dfirst[32], seach, deach, ntested = 0;
 
-	(void)state;
 	for (int heads = 1; heads <= 16; heads++)
 	for (int ns = 1; ns <= 32; ns++)
 	for (int nd = 1; nd <= 32; nd++) {
@@ -223,19 +209,10 @@ static void test_given_all(void **state)
 	assert_int_equal(ntested, 1935);
 }
 
-#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		TEST(test_owned, "heads of a rank, as engines deal them"),
-		TEST(test_owned_all, "1 to 32 heads on 1 to 64 ranks"),
-		TEST(test_refused, "heads that cannot be dealt are refused"),
-		TEST(test_replicated, "as many ranks as heads is no replication"),
-		TEST(test_given, "rank pairs and their heads"),
-		TEST(test_given_all, "every head arrives once, 1935 transfers"),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("owner", tests, NULL, NULL);
-}
+TESTS("owner",
+	NAMED(test_owned, "heads of a rank, as engines deal them"),
+	NAMED(test_owned_all, "1 to 32 heads on 1 to 64 ranks"),
+	NAMED(test_refused, "heads that cannot be dealt are refused"),
+	NAMED(test_replicated, "as many ranks as heads is no replication"),
+	NAMED(test_given, "rank pairs and their heads"),
+	NAMED(test_given_all, "every head arrives once, 1935 transfers"))

@@ -4,15 +4,8 @@
  *
  * Random models are held against the engine itself in tests/engines/vllm_specs.py.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/model.h"
+#include "tests/unit/tests.h"
 
 static void size_of(struct kvt_model_size *out, const char *const caches[3])
 {
@@ -20,13 +13,11 @@ static void size_of(struct kvt_model_size *out, const char *const caches[3])
 					  .cache_dtype = "bfloat16", .apart = true,
 					  .release = KVT_NEWEST_RELEASE };
 	struct kvt_model model = { .ngroups = 0 };
-	struct kvt_error err = { "" };
 
 	for (int i = 0; i < 3 && caches[i]; i++)
-		if (kvt_model_group_parse(&model.group[model.ngroups++], caches[i], &err))
-			fail_msg("%s: %s", caches[i], err.text);
-	if (kvt_model_size(out, &model, &d, &err))
-		fail_msg("%s", err.text);
+		if (kvt_model_group_parse(&model.group[model.ngroups++], caches[i], &why))
+			fail_msg("%s: %s", caches[i], why.text);
+	ok(kvt_model_size(out, &model, &d, &why));
 }
 
 #define FULL8 "gqa:layers=2,heads=8,head-dim=128"
@@ -68,19 +59,17 @@ static const struct {
 static void pack(struct kvt_pack *out, struct kvt_model_size *size,
 		 const char *const caches[3], const char *name)
 {
-	struct kvt_error err = { "" };
 	struct kvt_layout layout;
 
 	size_of(size, caches);
-	assert_int_equal(kvt_layout_parse(&layout, name, NULL), KVT_OK);
-	if (kvt_model_pack(out, size, &layout, &err))
-		fail_msg("%s, %s: %s", caches[0], caches[1], err.text);
+	ok(kvt_layout_parse(&layout, name, NULL));
+	if (kvt_model_pack(out, size, &layout, &why))
+		fail_msg("%s, %s: %s", caches[0], caches[1], why.text);
 }
 
-static void test_pairs(void **state)
+static void test_pairs(void)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+	for (size_t i = 0; i < LENGTH(pairs); i++) {
 		struct kvt_model_size size;
 		struct kvt_pack p;
 
@@ -92,7 +81,7 @@ static void test_pairs(void **state)
 }
 
 /* All groups begin at byte 0, and a block has room for the largest. */
-static void test_overlay(void **state)
+static void test_overlay(void)
 {
 	static const char *const caches[3] = { FULL8, MLA, WINDOW("128") };
 	const struct kvt_demand demand = { .tokens = 1000, .in_flight = 100 };
@@ -100,7 +89,6 @@ static void test_overlay(void **state)
 	struct kvt_pack p;
 	int64_t n;
 
-	(void)state;
 	pack(&p, &size, caches, "BLHNC");
 	assert_int_equal(p.ngroups, 2);
 	assert_int_equal(p.run[0].nparts, 2);
@@ -111,7 +99,7 @@ static void test_overlay(void **state)
 	assert_int_equal(p.run[1].nbytes, 2 * 65536);
 	assert_int_equal(p.block_nbytes, p.run[0].nbytes);
 	/* 63 blocks of 1000 tokens; a window of 127 and 100 tokens, and one more */
-	assert_int_equal(kvt_pack_request(&n, &size, &p, &demand, NULL), KVT_OK);
+	ok(kvt_pack_request(&n, &size, &p, &demand, NULL));
 	assert_int_equal(n, 63 + 16);
 	/* one after the other in pages of the layers, where L is outermost */
 	pack(&p, &size, (const char *const[3]){ FULL8, MLA }, "LBNHC");
@@ -119,14 +107,13 @@ static void test_overlay(void **state)
 }
 
 /* A smaller page takes more tokens; a state, padding. */
-static void test_equal(void **state)
+static void test_equal(void)
 {
 	static const char *const caches[3] = { "gqa:layers=2,heads=8,head-dim=256",
 					       WINDOW("128"), STATE("16") };
 	struct kvt_model_size size;
 	struct kvt_pack p;
 
-	(void)state;
 	pack(&p, &size, caches, "LBNHC");
 	assert_int_equal(p.ngroups, 3);
 	for (int r = 0; r < 3; r++)
@@ -137,7 +124,7 @@ static void test_equal(void **state)
 }
 
 /* Strides are kept: of the whole block where B is outermost, else of each page. */
-static void test_strides(void **state)
+static void test_strides(void)
 {
 	static const char *const caches[3] = {
 		"indexer:layers=3,block-size=64,stride=512"
@@ -145,22 +132,14 @@ static void test_strides(void **state)
 	struct kvt_model_size size;
 	struct kvt_pack p;
 
-	(void)state;
 	pack(&p, &size, caches, "BLHNC");
 	assert_int_equal(p.block_nbytes, (3 * 8448 + 511) / 512 * 512);
 	pack(&p, &size, caches, "LBNHC");
 	assert_int_equal(p.block_nbytes, 3 * ((8448 + 511) / 512 * 512));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pairs),
-		cmocka_unit_test(test_overlay),
-		cmocka_unit_test(test_equal),
-		cmocka_unit_test(test_strides),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("pools", tests, NULL, NULL);
-}
+TESTS("pools",
+	TEST(test_pairs),
+	TEST(test_overlay),
+	TEST(test_equal),
+	TEST(test_strides))

@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_plan.c - plans worked out by hand: loops, runs, shares, refusals */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-
 #include "lib/kvt/kvt.h"
 #include "tests/unit/lib/views_of.h"
+#include "tests/unit/tests.h"
 
 /* Of 'heads' of a source to all of a dense destination. */
 static struct kvt_plans plans_of(const char *src, const char *dst,
@@ -18,7 +11,6 @@ static struct kvt_plans plans_of(const char *src, const char *dst,
 {
 	struct kvt_views from = views_of(src, shape), to;
 	struct kvt_box box = kvt_box_whole(shape);
-	struct kvt_error err = { "" };
 	struct kvt_shape part = *shape;
 	struct kvt_plans plans = { .count = 0 };
 
@@ -26,9 +18,8 @@ static struct kvt_plans plans_of(const char *src, const char *dst,
 	box.end[KVT_AXIS_H] = heads[1];
 	part.n[KVT_AXIS_H] = heads[1] - heads[0];
 	to = views_of(dst, &part);
-	if (kvt_views_narrow(&from, &from, &box, &err) ||
-	    kvt_plans_init(&plans, &to, &from, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_views_narrow(&from, &from, &box, &why));
+	ok(kvt_plans_init(&plans, &to, &from, &why));
 	return plans;
 }
 
@@ -80,7 +71,6 @@ static struct plan_case {
 	  { { 1, 2, 2, 4, 2, 2 }, 1 }, { 2, 2 }, 0,
 	  { 0, { 0 }, { 0 }, { 0 }, 0, 8, 0 } },
 };
-enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
 static void test_plan(void **state)
 {
@@ -124,28 +114,30 @@ static const int64_t runs[6][6] = {
 	{ 48,  6,  6, 48,  6,  1 },
 };
 
-static void test_runs(void **state)
+static void check_runs(int src, int dst)
 {
 	const struct kvt_shape shape = { .n = { 3, 4, 8, 2, 1, 4 }, .elem = 1 };
-	const int src = *(const int *)*state;
+	struct kvt_views from = views_of(packed[src], &shape);
+	struct kvt_views to = views_of(packed[dst], &shape);
 	struct kvt_box box = kvt_box_whole(&shape);
-	struct kvt_error err = { "" };
+	struct kvt_plans plans;
 
 	box.begin[KVT_AXIS_B] = 1;
 	box.end[KVT_AXIS_B] = 2;
-	for (int dst = 0; dst < 6; dst++) {
-		struct kvt_views from = views_of(packed[src], &shape);
-		struct kvt_views to = views_of(packed[dst], &shape);
-		struct kvt_plans plans;
+	ok(kvt_views_narrow(&from, &from, &box, &why));
+	ok(kvt_views_narrow(&to, &to, &box, &why));
+	ok(kvt_plans_init(&plans, &to, &from, &why));
+	if (kvt_plan_nruns(&plans.plan[0]) != runs[src][dst])
+		fail_msg("%s to %s: %d runs, expected %d", packed[src], packed[dst],
+			 (int)kvt_plan_nruns(&plans.plan[0]), (int)runs[src][dst]);
+}
 
-		if (!runs[src][dst])
-			continue;
-		if (kvt_views_narrow(&from, &from, &box, &err) ||
-		    kvt_views_narrow(&to, &to, &box, &err) ||
-		    kvt_plans_init(&plans, &to, &from, &err))
-			fail_msg("%s", err.text);
-		assert_int_equal(kvt_plan_nruns(&plans.plan[0]), runs[src][dst]);
-	}
+static void test_runs(void)
+{
+	for (int src = 0; src < 6; src++)
+		for (int dst = 0; dst < 6; dst++)
+			if (runs[src][dst])
+				check_runs(src, dst);
 }
 
 /* ---- refusals ----------------------------------------------------------- */
@@ -170,19 +162,15 @@ static struct refuse_case {
 	{ "splits that do not nest, but nothing to copy", "S/4 H S%4 C", "S/6 H S%6 C",
 	  { { 1, 1, 12, 0, 1, 2 }, 1 }, { { 1, 1, 12, 0, 1, 2 }, 1 }, KVT_OK, "" },
 };
-enum { NREFUSALS = sizeof(refusals) / sizeof(refusals[0]) };
 
 static void test_refuse(void **state)
 {
 	const struct refuse_case *c = *state;
 	struct kvt_views from = views_of(c->src, &c->from);
 	struct kvt_views to = views_of(c->dst, &c->to);
-	struct kvt_error err = { "" };
 	struct kvt_plans plans;
 
-	assert_int_equal(kvt_plans_init(&plans, &to, &from, &err), c->status);
-	if (!strstr(err.text, c->says))
-		fail_msg("\"%s\" lacks \"%s\"", err.text, c->says);
+	expect(kvt_plans_init(&plans, &to, &from, &why), c->status, c->says);
 }
 
 /* ---- shares ------------------------------------------------------------- */
@@ -217,7 +205,6 @@ static struct part_case {
 	  { .run = 100 }, 4, { 0, 64, 0, 36 } },
 	{ "nothing", { .run = 0 }, 2, { 0, 0 } },
 };
-enum { NPARTS = sizeof(parts) / sizeof(parts[0]) };
 
 static void test_part(void **state)
 {
@@ -231,7 +218,7 @@ static void test_part(void **state)
 }
 
 /* n * part does not fit 64 bits, and yet nothing is lost. */
-static void test_large_part(void **state)
+static void test_large_part(void)
 {
 	const struct kvt_plan plan = {
 		.nloops = 1, .n = { INT64_C(1) << 60 }, .src_stride = { 1 },
@@ -239,7 +226,6 @@ static void test_large_part(void **state)
 	};
 	int64_t next = 0;
 
-	(void)state;
 	for (int i = 0; i < 100; i++) {
 		struct kvt_plan part = kvt_plan_part(&plan, i, 100);
 
@@ -249,30 +235,9 @@ static void test_large_part(void **state)
 	assert_int_equal(next, INT64_C(1) << 60);
 }
 
-int main(void)
-{
-	static int sources[6] = { 0, 1, 2, 3, 4, 5 };
-	static char names[6][40];
-	struct CMUnitTest tests[NCASES + NREFUSALS + NPARTS + 7] = {
-		{ .name = "shares of 2^60 runs", .test_func = test_large_part },
-	};
-	int n = 1;
-
-	for (int i = 0; i < NCASES; i++)
-		tests[n++] = (struct CMUnitTest){ .name = cases[i].what,
-			.test_func = test_plan, .initial_state = &cases[i] };
-	for (int i = 0; i < 6; i++) {
-		snprintf(names[i], sizeof(names[i]), "runs of one block from %s",
-			 packed[i]);
-		tests[n++] = (struct CMUnitTest){ .name = names[i],
-			.test_func = test_runs, .initial_state = &sources[i] };
-	}
-	for (int i = 0; i < NREFUSALS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = refusals[i].what,
-			.test_func = test_refuse, .initial_state = &refusals[i] };
-	for (int i = 0; i < NPARTS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = parts[i].what,
-			.test_func = test_part, .initial_state = &parts[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
-}
+TESTS("plan",
+	EACH(cases, test_plan),
+	NAMED(test_runs, "runs of one block from and to packed layouts"),
+	EACH(refusals, test_refuse),
+	EACH(parts, test_part),
+	NAMED(test_large_part, "shares of 2^60 runs"))

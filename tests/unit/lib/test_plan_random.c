@@ -6,18 +6,11 @@
  * destination, which byte of the source came there.  Where it should have come
  * from is read off the axis strings, without lib/.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-
 #include "lib/kvt/kvt.h"
 #include "tests/fewer.h"
 #include "tests/unit/lib/axis_oracle.h"
 #include "tests/unit/lib/random_layout.h"
+#include "tests/unit/tests.h"
 
 enum { TRIALS = 400, MAX_BYTES = 1 << 17 };
 
@@ -156,17 +149,16 @@ static void check_plans(const struct trial *t, const struct kvt_plans *plans,
 static void check_cover(const struct trial *t, const struct kvt_plans *plans)
 {
 	int64_t all = bytes_of(t->n, t->elem);
-	struct kvt_error err = { "" };
 
 	if (t->merge && walked < all) {
-		assert_int_equal(kvt_plans_cover(plans, all, &err), KVT_MISMATCH);
+		expect(kvt_plans_cover(plans, all, &why), KVT_MISMATCH, NULL);
 		return;
 	}
-	if (kvt_plans_cover(plans, walked, &err))
+	if (kvt_plans_cover(plans, walked, &why))
 		fail_msg("trial %d, '%s' to '%s': %s", t->number, t->src, t->dst,
-			 err.text);
-	assert_int_equal(kvt_plans_cover(plans, walked + 1, &err), KVT_MISMATCH);
-	assert_int_equal(kvt_plans_cover(plans, walked - 1, &err), KVT_MISMATCH);
+			 why.text);
+	expect(kvt_plans_cover(plans, walked + 1, &why), KVT_MISMATCH, NULL);
+	expect(kvt_plans_cover(plans, walked - 1, &why), KVT_MISMATCH, NULL);
 }
 
 /* ---- trials ------------------------------------------------------------- */
@@ -192,7 +184,6 @@ static struct row {
 	{ "some slots, some of D, two planes", RANDOM_JOINED, RANDOM_ONE, false, true },
 	{ "some slots, some of D, merged", RANDOM_ONE, RANDOM_JOINED, true, true },
 };
-enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
 
 static void random_range(int64_t *begin, int64_t *end, int64_t n, uint64_t *seed)
 {
@@ -252,16 +243,15 @@ static enum kvt_status make_views(struct kvt_views *large, struct kvt_views *sma
 static bool run_trial(const struct trial *t, const struct row *row, uint64_t *seed)
 {
 	struct kvt_views large, small;
-	struct kvt_error err = { "" };
 	struct kvt_plans plans;
-	enum kvt_status status = make_views(&large, &small, t, &err);
+	enum kvt_status status = make_views(&large, &small, t, &why);
 
 	if (status && !row->cut_slots)
-		fail_msg("trial %d: %s", t->number, err.text);
+		fail_msg("trial %d: %s", t->number, why.text);
 	if (status)
 		return false;
-	status = t->merge ? kvt_plans_init(&plans, &large, &small, &err)
-			  : kvt_plans_init(&plans, &small, &large, &err);
+	status = t->merge ? kvt_plans_init(&plans, &large, &small, &why)
+			  : kvt_plans_init(&plans, &small, &large, &why);
 	if (status) {
 		/* of the splits in use, only 6 does not nest with others */
 		assert_int_equal(status, KVT_UNSUPPORTED);
@@ -289,13 +279,5 @@ static void test_row(void **state)
 	}
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NROWS] = { 0 };
-
-	for (int i = 0; i < NROWS; i++)
-		tests[i] = (struct CMUnitTest){ .name = rows[i].what,
-			.test_func = test_row, .initial_state = &rows[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("plan_random", tests, NULL, NULL);
-}
+TESTS("plan_random",
+	EACH(rows, test_row))

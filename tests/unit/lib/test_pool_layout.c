@@ -5,15 +5,8 @@
  * As KVCacheLayout of vLLM 0.32 and its compute_layout_strides() answered for 2 layers of
  * 3 blocks of 4 states of 2 heads of 16 bytes, whole and cut into kernel blocks of 2.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/view.h"
+#include "tests/unit/tests.h"
 
 enum { NSTRIDES = 5 };
 static const enum kvt_axis axes[NSTRIDES] = { KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H,
@@ -38,25 +31,23 @@ static const struct {
 	{ "BHLNC", "bhlsc", { 1, 2, 0, 3, 4 }, { 64, 256, 128, 16, 1 },
 	  { 32, 128, 64, 16, 1 }, false, false, false, true },
 };
-enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
+enum { NROWS = LENGTH(rows) };
 
 static struct kvt_layout parsed(const char *format, const char *name)
 {
-	struct kvt_error err = { "" };
 	struct kvt_layout layout;
 	char text[32];
 
 	snprintf(text, sizeof(text), format, name);
-	if (kvt_layout_parse(&layout, text, &err))
-		fail_msg("%s: %s", text, err.text);
+	if (kvt_layout_parse(&layout, text, &why))
+		fail_msg("%s: %s", text, why.text);
 	return layout;
 }
 
-static void test_names(void **state)
+static void test_names(void)
 {
 	static const char *const forms[] = { "%s", "vllm:%s", "vLLM:%s" };
 
-	(void)state;
 	for (int i = 0; i < NROWS; i++) {
 		struct kvt_layout alias = parsed("%s", rows[i].alias);
 		int order[5];
@@ -75,34 +66,31 @@ static void check_strides(const char *name, const struct kvt_shape *shape,
 			  const int64_t want[NSTRIDES])
 {
 	struct kvt_layout layout = parsed("%s", name);
-	struct kvt_error err = { "" };
 	struct kvt_box box = kvt_box_whole(shape);
 	struct kvt_views views;
 
-	if (kvt_layout_views(&views, &layout, &box, shape->elem, &err))
-		fail_msg("%s: %s", name, err.text);
+	if (kvt_layout_views(&views, &layout, &box, shape->elem, &why))
+		fail_msg("%s: %s", name, why.text);
 	assert_int_equal(views.count, 1);
 	for (int k = 0; k < NSTRIDES; k++)
 		assert_int_equal(kvt_view_stride(&views.view[0], axes[k]), want[k]);
 }
 
-static void test_strides(void **state)
+static void test_strides(void)
 {
 	const struct kvt_shape whole = { { 2, 3, 4, 2, 1, 16 }, 1 };
 	const struct kvt_shape cut = { { 2, 6, 2, 2, 1, 16 }, 1 };
 
-	(void)state;
 	for (int i = 0; i < NROWS; i++) {
 		check_strides(rows[i].name, &whole, rows[i].whole);
 		check_strides(rows[i].name, &cut, rows[i].cut);
 	}
 }
 
-static void test_promises(void **state)
+static void test_promises(void)
 {
 	const struct kvt_shape shape = { { 2, 3, 4, 2, 1, 16 }, 1 };
 
-	(void)state;
 	for (int i = 0; i < NROWS; i++) {
 		struct kvt_layout layout = parsed("%s", rows[i].name);
 		struct kvt_predicates p = kvt_layout_predicates(&layout, &shape);
@@ -114,14 +102,7 @@ static void test_promises(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_names),
-		cmocka_unit_test(test_strides),
-		cmocka_unit_test(test_promises),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("pool layouts", tests, NULL, NULL);
-}
+TESTS("pool layouts",
+	TEST(test_names),
+	TEST(test_strides),
+	TEST(test_promises))

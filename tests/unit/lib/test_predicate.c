@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_predicate.c - what orders promise about runs */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <string.h>
-
 #include "lib/kvt/kvt.h"
+#include "tests/unit/tests.h"
 
 static struct predicate_case {
 	const char *what, *layout;
@@ -60,7 +53,6 @@ static struct predicate_case {
 	{ "a split whose outer part is 1 is none", "L B S/32 H S%32 C",
 	  { 2, 4, 32, 1, 2, 64 }, "LBC.RN", 3 },
 };
-enum { NCASES = sizeof(cases) / sizeof(cases[0]) };
 
 static void test_predicates(void **state)
 {
@@ -71,7 +63,7 @@ static void test_predicates(void **state)
 	char yes[7] = "";
 
 	memcpy(shape.n, c->n, sizeof(shape.n));
-	assert_int_equal(kvt_layout_parse(&layout, c->layout, NULL), KVT_OK);
+	ok(kvt_layout_parse(&layout, c->layout, NULL));
 	p = kvt_layout_predicates(&layout, &shape);
 	yes[0] = p.layer_compact ? 'L' : '.';
 	yes[1] = p.block_compact ? 'B' : '.';
@@ -83,13 +75,5 @@ static void test_predicates(void **state)
 	assert_int_equal(p.kv_position, c->kv);
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NCASES] = { 0 };
-
-	for (int i = 0; i < NCASES; i++)
-		tests[i] = (struct CMUnitTest){ .name = cases[i].what,
-			.test_func = test_predicates, .initial_state = &cases[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("predicate", tests, NULL, NULL);
-}
+TESTS("predicate",
+	EACH(cases, test_predicates))

@@ -1,14 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_region_rows.c - rows of blocks that meet, against looking at every pair */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "lib/transfer/region_table.h"
 #include "tests/unit/random.h"
+#include "tests/unit/tests.h"
 
 /* The first block of a that shares a byte with one of b; and is j such a one? */
 static bool all_pairs(int64_t *first, int64_t j, bool *met, const struct kvt_rows *a,
@@ -43,11 +37,10 @@ static struct kvt_rows draw(void)
 	};
 }
 
-static void meets_as_pairs_do(void **state)
+static void meets_as_pairs_do(void)
 {
 	int yes = 0;
 
-	(void)state;
 	seed = 5;
 	for (int n = 0; n < 200000; n++) {
 		struct kvt_rows a = draw(), b = draw();
@@ -65,14 +58,13 @@ static void meets_as_pairs_do(void **state)
 }
 
 /* Blocks that no one could walk through. */
-static void meets_at_once(void **state)
+static void meets_at_once(void)
 {
 	const int64_t many = INT64_C(1) << 28;
 	struct kvt_rows a = { 0, (INT64_C(1) << 31) + 1, many, 1 };
 	struct kvt_rows b = { 70000001, INT64_C(1) << 31, many, 1 };
 	int64_t i, j;
 
-	(void)state;
 	assert_true(kvt_rows_meet(&i, &j, &a, &b));
 	assert_int_equal(a.base + i * a.stride, b.base + j * b.stride);
 	a.stride = b.stride;
@@ -80,28 +72,18 @@ static void meets_at_once(void **state)
 	assert_int_equal(kvt_rows_end(&b), 70000001 + (many - 1) * b.stride + 1);
 }
 
-static void joined_rows(void **state)
+static void joined_rows(void)
 {
 	const struct kvt_rows kernel = { 64, 10, 9, 8 };
 	struct kvt_rows manager = kvt_rows_joined(&kernel, 4);
 
-	(void)state;
 	assert_int_equal(manager.base, 64);
 	assert_int_equal(manager.stride, 40);
 	assert_int_equal(manager.blocks, 2);
 	assert_int_equal(manager.len, 38);
 }
 
-#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		TEST(meets_as_pairs_do, "random rows meet as all pairs of blocks do"),
-		TEST(meets_at_once, "rows of 2^28 blocks at once"),
-		TEST(joined_rows, "blocks of a kernel joined to the manager's"),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("region rows", tests, NULL, NULL);
-}
+TESTS("region rows",
+	NAMED(meets_as_pairs_do, "random rows meet as all pairs of blocks do"),
+	NAMED(meets_at_once, "rows of 2^28 blocks at once"),
+	NAMED(joined_rows, "blocks of a kernel joined to the manager's"))

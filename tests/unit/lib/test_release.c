@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_release.c - names of releases, and what is none */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/release.h"
+#include "tests/unit/tests.h"
 
-static void test_names(void **state)
+static void test_names(void)
 {
-	(void)state;
 	for (int i = 0; i < KVT_NRELEASES; i++) {
 		const char *name = kvt_release_name((enum kvt_release)i);
 		enum kvt_release got = KVT_NRELEASES;
 
-		assert_int_equal(kvt_release_parse(&got, name, NULL), KVT_OK);
+		ok(kvt_release_parse(&got, name, NULL));
 		assert_int_equal(got, i);
 		assert_non_null(kvt_release_summary((enum kvt_release)i));
 	}
@@ -33,34 +26,22 @@ static const struct {
 	{ "0.26.1.2", -1 }, { "list", -1 },
 };
 
-static void test_numbers(void **state)
+static void test_numbers(void)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct kvt_error err = { "" };
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		enum kvt_release got = KVT_NRELEASES;
 
 		if (rows[i].release >= 0) {
-			assert_int_equal(kvt_release_parse(&got, rows[i].text, &err),
-					 KVT_OK);
+			ok(kvt_release_parse(&got, rows[i].text, &why));
 			assert_int_equal(got, rows[i].release);
 			continue;
 		}
-		assert_int_equal(kvt_release_parse(&got, rows[i].text, &err), KVT_USAGE);
-		assert_non_null(strstr(err.text, "0.22, 0.24, 0.26 or 0.32"));
+		expect(kvt_release_parse(&got, rows[i].text, &why), KVT_USAGE,
+		       "0.22, 0.24, 0.26 or 0.32");
 		assert_int_equal(got, KVT_NRELEASES);
 	}
 }
 
-#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		TEST(test_names, "each release has a name, which is read back"),
-		TEST(test_numbers, "corrections are of a release; what is near is none"),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("release", tests, NULL, NULL);
-}
+TESTS("release",
+	NAMED(test_names, "each release has a name, which is read back"),
+	NAMED(test_numbers, "corrections are of a release; what is near is none"))

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_sha256.c - HMAC-SHA-256 by the vectors of RFC 4231 */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
-
 #include "lib/hash/sha256.h"
+#include "tests/unit/tests.h"
 
 /* Cases 1 to 4, 6 and 7; 5 is a part of a digest, which nothing here uses. */
 static const struct {
@@ -40,10 +34,9 @@ static void fill(uint8_t *out, const char *text, size_t n)
 		out[i] = (uint8_t)text[i % strlen(text)];
 }
 
-static void test_hmac(void **state)
+static void test_hmac(void)
 {
-	(void)state;
-	for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+	for (size_t c = 0; c < LENGTH(cases); c++) {
 		uint8_t key[160], data[160], mac[SHA256_BYTES];
 		char text[2 * SHA256_BYTES + 1];
 
@@ -57,13 +50,12 @@ static void test_hmac(void **state)
 }
 
 /* FIPS 180-4's example, and that both ends say the same. */
-static void test_sha256(void **state)
+static void test_sha256(void)
 {
 	struct sha256 a, b;
 	uint8_t bytes[SHA256_BYTES];
 	struct sha256_text text;
 
-	(void)state;
 	kvt_sha256_start(&a);
 	kvt_sha256_add(&a, "abc", 3);
 	b = a;
@@ -79,13 +71,6 @@ static void test_sha256(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		{ "HMAC-SHA-256 by RFC 4231", test_hmac, NULL, NULL, NULL },
-		{ "SHA-256 as text and as bytes", test_sha256, NULL, NULL, NULL },
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("sha256", tests, NULL, NULL);
-}
+TESTS("sha256",
+	NAMED(test_hmac, "HMAC-SHA-256 by RFC 4231"),
+	NAMED(test_sha256, "SHA-256 as text and as bytes"))

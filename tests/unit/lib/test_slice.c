@@ -5,16 +5,9 @@
  * What a rank holds is dealt out here by hand, and bytes are found by an address
  * rule of this file: no view, plan or owner rule of the library is the oracle.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/fewer.h"
 #include "tests/unit/lib/cut_views.h"
+#include "tests/unit/tests.h"
 
 /* ---- models -------------------------------------------------------------- */
 
@@ -220,11 +213,10 @@ static struct kvt_view view_of(const struct image *image)
 	struct kvt_box box = kvt_box_whole(&image->shape);
 	struct kvt_layout layout;
 	struct kvt_views views;
-	struct kvt_error err = { "" };
 
-	if (kvt_layout_parse(&layout, image->order, &err) ||
-	    kvt_layout_views(&views, &layout, &box, ELEM, &err))
-		fail_msg("%s", err.text);
+	if (kvt_layout_parse(&layout, image->order, &why) ||
+	    kvt_layout_views(&views, &layout, &box, ELEM, &why))
+		fail_msg("%s", why.text);
 	return views.view[0];
 }
 
@@ -233,10 +225,8 @@ static void copy(struct image *dst, const struct kvt_view *to,
 {
 	struct kvt_plan_walk walk;
 	struct kvt_plan plan;
-	struct kvt_error err = { "" };
 
-	if (kvt_plan_init(&plan, to, from, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_plan_init(&plan, to, from, &why));
 	for (kvt_plan_walk_start(&walk, &plan); !walk.done; kvt_plan_walk_next(&walk)) {
 		assert_true(walk.src >= 0 && walk.src + plan.run <= src->nbytes);
 		assert_true(walk.dst >= 0 && walk.dst + plan.run <= dst->nbytes);
@@ -257,11 +247,10 @@ static void transfer(struct image *dst, int nd, struct image *src, int ns)
 			struct kvt_side from = { &src[s].spec, { ns, s } };
 			struct kvt_view src_view = view_of(&src[s]);
 			struct cut_views cut;
-			struct kvt_error err = { "" };
 
-			if (cut_views(&cut, &from, &src_view, &to, &dst_view, &err))
+			if (cut_views(&cut, &from, &src_view, &to, &dst_view, &why))
 				fail_msg("%d of %d to %d of %d: %s", s, ns, d, nd,
-					 err.text);
+					 why.text);
 			for (int i = 0; i < cut.count; i++)
 				copy(&dst[d], &cut.dst[i], &src[s], &cut.src[i]);
 		}
@@ -310,14 +299,5 @@ static void test_transfers(void **state)
 	assert_int_equal(ntransfers, m->ntransfers);
 }
 
-int main(void)
-{
-	enum { N = sizeof(models) / sizeof(models[0]) };
-	struct CMUnitTest tests[N] = { { 0 } };
-
-	for (int i = 0; i < N; i++)
-		tests[i] = (struct CMUnitTest){ .name = models[i].what,
-			.test_func = test_transfers, .initial_state = &models[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("slice", tests, NULL, NULL);
-}
+TESTS("slice",
+	EACH(models, test_transfers))

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_slice_runs.c - slices as runs of a page, and what is refused */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "tests/unit/lib/cut_views.h"
+#include "tests/unit/tests.h"
 
 /* ---- models, as one rank would hold all of them -------------------------- */
 
@@ -149,14 +143,12 @@ static struct kvt_view page(const struct kvt_spec *spec, const char *order, int 
 	struct kvt_views views;
 	struct kvt_shape shape;
 	struct kvt_box box;
-	struct kvt_error err = { "" };
 
-	if (kvt_spec_shape(&shape, spec, 1, 1, &err) ||
-	    kvt_layout_parse(&layout, order, &err))
-		fail_msg("%s", err.text);
+	if (kvt_spec_shape(&shape, spec, 1, 1, &why) ||
+	    kvt_layout_parse(&layout, order, &why))
+		fail_msg("%s", why.text);
 	box = kvt_box_whole(&shape);
-	if (kvt_layout_views(&views, &layout, &box, shape.elem, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_layout_views(&views, &layout, &box, shape.elem, &why));
 	views.view[0].offset = at;
 	return views.view[0];
 }
@@ -190,15 +182,13 @@ static void test_runs(void **state)
 	struct kvt_side to = { &dst, { c->dst_ranks, c->dst_rank } };
 	struct kvt_view source, destination;
 	struct cut_views cut;
-	struct kvt_error err = { "" };
 
-	if (kvt_spec_share(&src, c->spec, from.rank, &err) ||
-	    kvt_spec_share(&dst, c->spec, to.rank, &err))
-		fail_msg("%s", err.text);
+	if (kvt_spec_share(&src, c->spec, from.rank, &why) ||
+	    kvt_spec_share(&dst, c->spec, to.rank, &why))
+		fail_msg("%s", why.text);
 	source = page(&src, c->src_order, c->src_at);
 	destination = page(&dst, c->dst_order, c->dst_at);
-	if (cut_views(&cut, &from, &source, &to, &destination, &err))
-		fail_msg("%s", err.text);
+	ok(cut_views(&cut, &from, &source, &to, &destination, &why));
 	compare(c, &cut);
 }
 
@@ -210,20 +200,16 @@ static void refused(const struct kvt_spec *src, struct kvt_rank s,
 {
 	struct kvt_side from = { src, s }, to = { dst, d };
 	struct kvt_exchange x = { .count = -7 };
-	struct kvt_error err = { "" };
 
-	assert_int_equal(kvt_exchange_init(&x, &from, &to, &err), status);
-	if (!strstr(err.text, says))
-		fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+	expect(kvt_exchange_init(&x, &from, &to, &why), status, says);
 	assert_int_equal(x.count, -7);
 }
 
-static void test_refused(void **state)
+static void test_refused(void)
 {
 	const struct kvt_rank one = { 1, 0 }, two = { 2, 1 }, three = { 3, 0 };
 	struct kvt_spec a = gqa, b;
 
-	(void)state;
 	refused(&gqa, one, &gqa, two, KVT_BAD_INPUT, "num_heads is 8, expected 4");
 	refused(&gqa, three, &gqa, one, KVT_BAD_INPUT,
 		"8 cannot be divided evenly among 3 ranks");
@@ -260,39 +246,28 @@ static void test_refused(void **state)
 	refused(&a, one, &a, one, KVT_BAD_INPUT, "does not tell x, B and C apart");
 	a = gqa;
 	a.planar = true;
-	assert_int_equal(kvt_spec_share(&b, &a, two, NULL), KVT_OK);
+	ok(kvt_spec_share(&b, &a, two, NULL));
 	refused(&a, one, &b, two, KVT_UNSUPPORTED, "planar content");
 	refused(&a, one, &gqa, one, KVT_BAD_INPUT, "planar content is 1");
 }
 
 /* Planes go from rank to rank whole, or not at all. */
-static void test_planar(void **state)
+static void test_planar(void)
 {
 	struct kvt_spec spec = gqa;
 	struct kvt_transfer same = { &spec, &spec, 2, 2, 3 };
 	struct kvt_transfer split = { &spec, &spec, 2, 4, 3 };
 	struct kvt_transfer copies = { &spec, &spec, 8, 16, 3 };
-	struct kvt_error err;
 
-	(void)state;
 	spec.planar = true;
-	assert_int_equal(kvt_transfer_check(&same, NULL), KVT_OK);
-	assert_int_equal(kvt_transfer_check(&copies, NULL), KVT_OK);
-	assert_int_equal(kvt_transfer_check(&split, &err), KVT_UNSUPPORTED);
-	assert_string_equal(err.text, "2 heads a rank cannot be cut from planar content "
+	ok(kvt_transfer_check(&same, NULL));
+	ok(kvt_transfer_check(&copies, NULL));
+	assert_int_equal(kvt_transfer_check(&split, &why), KVT_UNSUPPORTED);
+	assert_string_equal(why.text, "2 heads a rank cannot be cut from planar content "
 			    "of 4");
 }
 
-int main(void)
-{
-	enum { N = sizeof(cases) / sizeof(cases[0]) };
-	struct CMUnitTest tests[N + 2] = { { 0 } };
-
-	for (int i = 0; i < N; i++)
-		tests[i] = (struct CMUnitTest){ .name = cases[i].what,
-			.test_func = test_runs, .initial_state = &cases[i] };
-	tests[N] = (struct CMUnitTest)cmocka_unit_test(test_refused);
-	tests[N + 1] = (struct CMUnitTest)cmocka_unit_test(test_planar);
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("slice runs", tests, NULL, NULL);
-}
+TESTS("slice runs",
+	EACH(cases, test_runs),
+	TEST(test_refused),
+	TEST(test_planar))

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_spec.c - specs of real models: bytes and channels worked out by hand */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/spec.h"
+#include "tests/unit/tests.h"
 
 /* ---- pages --------------------------------------------------------------- */
 
@@ -121,7 +114,6 @@ static struct page_case pages[] = {
 static void test_page(void **state)
 {
 	const struct page_case *c = *state;
-	struct kvt_error err = { "" };
 
 	for (int i = 0; i < 5; i++) {
 		struct kvt_rank rank = { 1 << i, (1 << i) - 1 };
@@ -132,14 +124,14 @@ static void test_page(void **state)
 
 		if (!c->page[i])
 			continue;
-		if (kvt_spec_make(&spec, c->preset, &c->args, rank, &err) ||
+		if (kvt_spec_make(&spec, c->preset, &c->args, rank, &why) ||
 		    kvt_spec_make(&whole, c->preset, &c->args,
-				  (struct kvt_rank){ 1, 0 }, &err) ||
-		    kvt_spec_size(&size, &spec, &err) ||
-		    kvt_spec_shape(&shape, &spec, 3, 5, &err) ||
-		    kvt_shape_nbytes(&nbytes, &shape, &err) ||
-		    kvt_spec_share(&again, &whole, rank, &err))
-			fail_msg("%d ranks: %s", 1 << i, err.text);
+				  (struct kvt_rank){ 1, 0 }, &why) ||
+		    kvt_spec_size(&size, &spec, &why) ||
+		    kvt_spec_shape(&shape, &spec, 3, 5, &why) ||
+		    kvt_shape_nbytes(&nbytes, &shape, &why) ||
+		    kvt_spec_share(&again, &whole, rank, &why))
+			fail_msg("%d ranks: %s", 1 << i, why.text);
 		assert_int_equal(size.num_slots, c->slots);
 		assert_int_equal(size.page, c->page[i]);
 		assert_int_equal(nbytes, 3 * 5 * size.unpadded);
@@ -175,22 +167,20 @@ static const struct {
 };
 
 /* A part's channels on a rank are what a transfer to that rank moves. */
-static void test_conv_rows(void **state)
+static void test_conv_rows(void)
 {
-	(void)state;
-	for (size_t c = 0; c < sizeof(convs) / sizeof(convs[0]); c++)
+	for (size_t c = 0; c < LENGTH(convs); c++)
 		for (int i = 0; i < 5 && convs[c].rows[i][0]; i++) {
 			struct kvt_rank one = { 1, 0 }, rank = { 1 << i, 0 };
 			struct kvt_spec whole, spec;
 			struct kvt_side src = { &whole, one }, dst = { &spec, rank };
 			struct kvt_exchange x;
-			struct kvt_error err = { "" };
 			const char *preset = convs[c].preset;
 
-			if (kvt_spec_make(&whole, preset, &convs[c].args, one, &err) ||
-			    kvt_spec_share(&spec, &whole, rank, &err) ||
-			    kvt_exchange_init(&x, &src, &dst, &err))
-				fail_msg("%s", err.text);
+			if (kvt_spec_make(&whole, preset, &convs[c].args, one, &why) ||
+			    kvt_spec_share(&spec, &whole, rank, &why) ||
+			    kvt_exchange_init(&x, &src, &dst, &why))
+				fail_msg("%s", why.text);
 			assert_int_equal(spec.content[0], convs[c].rows[i][0]);
 			assert_int_equal(x.count, 3);
 			for (int p = 0; p < 3; p++)
@@ -203,7 +193,7 @@ static void test_conv_rows(void **state)
 
 #define TOKEN(n) { .block_size = 1, .heads = n, .head_dim = 128 }
 
-static void test_bytes_per_token(void **state)
+static void test_bytes_per_token(void)
 {
 	static const struct {
 		const char *preset;
@@ -222,8 +212,7 @@ static void test_bytes_per_token(void **state)
 		{ "gqa", { .block_size = 1, .heads = 2, .head_dim = 256 }, 12, 1, 24576 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(models) / sizeof(models[0]); i++) {
+	for (size_t i = 0; i < LENGTH(models); i++) {
 		struct kvt_rank rank = { models[i].ranks, 0 };
 		struct kvt_spec spec;
 		struct kvt_spec_size size;
@@ -236,7 +225,7 @@ static void test_bytes_per_token(void **state)
 	}
 }
 
-static void test_slots(void **state)
+static void test_slots(void)
 {
 	static const struct {
 		struct kvt_ratio ratio;
@@ -248,8 +237,7 @@ static void test_slots(void **state)
 		{ { 4, 1 }, INT64_MAX, INT64_MAX / 4 + 1 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_spec spec = { .tokens_per_slot = rows[i].ratio };
 
 		assert_int_equal(kvt_spec_slots(&spec, rows[i].tokens), rows[i].slots);
@@ -257,13 +245,12 @@ static void test_slots(void **state)
 }
 
 /* A padded page is of one allocation; the alignment is of the model. */
-static void test_share(void **state)
+static void test_share(void)
 {
 	struct kvt_spec_args llama = LLAMA;
 	struct kvt_spec spec, share;
 	struct kvt_spec_size size;
 
-	(void)state;
 	assert_false(kvt_spec_make(&spec, "gqa", &llama, (struct kvt_rank){ 2, 1 },
 				   NULL));
 	spec.page_size_padded = 40000;
@@ -278,7 +265,7 @@ static void test_share(void **state)
 	assert_int_equal(share.head_start, 6);
 }
 
-static void test_shapes(void **state)
+static void test_shapes(void)
 {
 	static const struct {
 		const char *preset;
@@ -298,8 +285,7 @@ static void test_shapes(void **state)
 		{ "kda-ssm", { .heads = 4, .head_dim = 2 }, { 3, 5, 1, 4, 1, 4 }, 4 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_spec spec;
 		struct kvt_shape shape;
 
@@ -312,7 +298,7 @@ static void test_shapes(void **state)
 }
 
 /* Two extents are keys and values only if the first of them is 2. */
-static void test_shape_content(void **state)
+static void test_shape_content(void)
 {
 	struct kvt_spec spec = {
 		.kind = KVT_FULL_ATTENTION, .block_size = 16, .num_heads = 1,
@@ -321,7 +307,6 @@ static void test_shape_content(void **state)
 	};
 	struct kvt_shape shape;
 
-	(void)state;
 	assert_false(kvt_spec_shape(&shape, &spec, 1, 1, NULL));
 	assert_int_equal(shape.n[KVT_AXIS_K], 1);
 	assert_int_equal(shape.n[KVT_AXIS_D], 32);
@@ -331,26 +316,11 @@ static void test_shape_content(void **state)
 	assert_int_equal(shape.elem, 1);
 }
 
-#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
-
-int main(void)
-{
-	enum { N = sizeof(pages) / sizeof(pages[0]) };
-	static const struct CMUnitTest more[] = {
-		TEST(test_conv_rows, "channels of x, B and C"),
-		TEST(test_bytes_per_token, "bytes of a token in whole models"),
-		TEST(test_slots, "slots of some tokens"),
-		TEST(test_shapes, "extents of views"),
-		TEST(test_shape_content, "contents that are no keys and values"),
-		TEST(test_share, "a share leaves the padding behind"),
-	};
-	enum { M = sizeof(more) / sizeof(more[0]) };
-	struct CMUnitTest tests[N + M] = { { 0 } };
-
-	for (int i = 0; i < N; i++)
-		tests[i] = (struct CMUnitTest){ .name = pages[i].what,
-			.test_func = test_page, .initial_state = &pages[i] };
-	memcpy(tests + N, more, sizeof(more));
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("spec", tests, NULL, NULL);
-}
+TESTS("spec",
+	EACH(pages, test_page),
+	NAMED(test_conv_rows, "channels of x, B and C"),
+	NAMED(test_bytes_per_token, "bytes of a token in whole models"),
+	NAMED(test_slots, "slots of some tokens"),
+	NAMED(test_shapes, "extents of views"),
+	NAMED(test_shape_content, "contents that are no keys and values"),
+	NAMED(test_share, "a share leaves the padding behind"))

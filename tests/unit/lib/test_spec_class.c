@@ -6,15 +6,8 @@
  * and bytes of each, bytes of a page before and after padding, the most bytes of a
  * request, the width of its block table and the multiple that steps between blocks are.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/spec.h"
+#include "tests/unit/tests.h"
 
 #define LONG { .tokens = 131072, .in_flight = 8192, .encoder = 1500 }
 #define PARALLEL { .tokens = 131072, .in_flight = 8192, .dcp = 2 }
@@ -160,22 +153,19 @@ static const struct {
 	  { .block_size = 64, .latent = 656 },
 	  1, LONG, { 0, 0, 0, 0, 41984, 5373952, 2048, 1 }, false, true },
 };
-enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
+enum { NROWS = LENGTH(rows) };
 
 static void make(struct kvt_spec *spec, struct kvt_spec_size *size, int i)
 {
-	struct kvt_error err = { "" };
-
 	if (kvt_spec_make(spec, rows[i].preset, &rows[i].args,
-			  (struct kvt_rank){ rows[i].tp, 0 }, &err) ||
-	    kvt_spec_size(size, spec, &err))
-		fail_msg("%s: %s", rows[i].what, err.text);
+			  (struct kvt_rank){ rows[i].tp, 0 }, &why) ||
+	    kvt_spec_size(size, spec, &why))
+		fail_msg("%s: %s", rows[i].what, why.text);
 }
 
 /* vLLM has K and V, or K and a gate, as heads where kvtool has them in the content. */
-static void test_sizes(void **state)
+static void test_sizes(void)
 {
-	(void)state;
 	for (int i = 0; i < NROWS; i++) {
 		const int64_t *n = rows[i].number;
 		struct kvt_spec_size size;
@@ -192,24 +182,21 @@ static void test_sizes(void **state)
 	}
 }
 
-static void test_requests(void **state)
+static void test_requests(void)
 {
-	(void)state;
 	for (int i = 0; i < NROWS; i++) {
-		struct kvt_error err = { "" };
 		int64_t most, width;
 
 		if (kvt_spec_blocks(&most, &width, rows[i].preset, &rows[i].args,
-				    &rows[i].demand, &err))
-			fail_msg("%s: %s", rows[i].what, err.text);
+				    &rows[i].demand, &why))
+			fail_msg("%s: %s", rows[i].what, why.text);
 		assert_int_equal(most * rows[i].number[PAGE], rows[i].number[MOST]);
 		assert_int_equal(width, rows[i].number[WIDTH]);
 	}
 }
 
-static void test_rules(void **state)
+static void test_rules(void)
 {
-	(void)state;
 	for (int i = 0; i < NROWS; i++) {
 		const struct kvt_class_rule *rule =
 			kvt_class_rule(kvt_spec_class_of(rows[i].preset, &rows[i].args));
@@ -222,7 +209,7 @@ static void test_rules(void **state)
 }
 
 /* Words of BlockStored events, as get_kv_cache_spec_kind() has them. */
-static void test_words(void **state)
+static void test_words(void)
 {
 	static const char *const words[KVT_NCLASSES] = {
 		"full_attention", "mla_attention", "full_attention",
@@ -231,14 +218,13 @@ static void test_words(void **state)
 		"encoder_only_attention", "mamba", "unknown", "unknown", "unknown",
 	};
 
-	(void)state;
 	for (int c = 0; c < KVT_NCLASSES; c++)
 		assert_string_equal(kvt_class_rule((enum kvt_spec_class)c)->word,
 				    words[c]);
 }
 
 /* A conv and an SSM state are one page of vLLM's, of which a request has some. */
-static void test_states(void **state)
+static void test_states(void)
 {
 	struct kvt_spec_args args = { .block_size = 16, .heads = 32, .head_dim = 128,
 				      .key_heads = 16, .key_dim = 128, .kernel = 4 };
@@ -253,8 +239,7 @@ static void test_states(void **state)
 		{ 2, { .tokens = 131072, .drafts = 2 }, 2179072, 3 * 2179072, 3 },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		struct kvt_spec conv, ssm;
 		struct kvt_spec_size a, b;
 		int64_t most, width;
@@ -264,47 +249,36 @@ static void test_states(void **state)
 					       (struct kvt_rank){ 1, 0 }, NULL), KVT_OK);
 		assert_int_equal(kvt_spec_make(&ssm, "gdn-ssm", &args,
 					       (struct kvt_rank){ 1, 0 }, NULL), KVT_OK);
-		assert_int_equal(kvt_spec_size(&a, &conv, NULL), KVT_OK);
-		assert_int_equal(kvt_spec_size(&b, &ssm, NULL), KVT_OK);
+		ok(kvt_spec_size(&a, &conv, NULL));
+		ok(kvt_spec_size(&b, &ssm, NULL));
 		assert_int_equal(a.page + b.page, cases[i].page);
-		assert_int_equal(kvt_spec_blocks(&most, &width, "gdn-ssm", &args,
-						 &cases[i].demand, NULL), KVT_OK);
+		ok(kvt_spec_blocks(&most, &width, "gdn-ssm", &args, &cases[i].demand,
+				   NULL));
 		assert_int_equal(most * cases[i].page, cases[i].most);
 		assert_int_equal(width, cases[i].width);
 	}
 }
 
-static void test_refused(void **state)
+static void test_refused(void)
 {
 	const struct kvt_spec_args none = { .window = 8 };
 	const struct kvt_spec_args window = { .block_size = 16, .window = 8 };
 	const struct kvt_demand two = { .tokens = 8, .dcp = 2 }, less = { .tokens = -1 };
 	const struct kvt_demand one = { .tokens = 8 };
-	struct kvt_error err = { "" };
 	int64_t most, width;
 
-	(void)state;
-	assert_int_equal(kvt_spec_blocks(&most, &width, "sliding-window", &window, &two,
-					 &err), KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "2 context parallel ranks cannot share"));
-	assert_int_equal(kvt_spec_blocks(&most, &width, "gqa", &window, &less, &err),
-			 KVT_BAD_INPUT);
-	assert_int_equal(kvt_spec_blocks(&most, &width, "gqa", &none, &one, &err),
-			 KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "block size is 0"));
+	expect(kvt_spec_blocks(&most, &width, "sliding-window", &window, &two, &why),
+	       KVT_BAD_INPUT, "2 context parallel ranks cannot share");
+	expect(kvt_spec_blocks(&most, &width, "gqa", &window, &less, &why), KVT_BAD_INPUT,
+	       NULL);
+	expect(kvt_spec_blocks(&most, &width, "gqa", &none, &one, &why), KVT_BAD_INPUT,
+	       "block size is 0");
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_requests),
-		cmocka_unit_test(test_rules),
-		cmocka_unit_test(test_words),
-		cmocka_unit_test(test_states),
-		cmocka_unit_test(test_refused),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("spec classes", tests, NULL, NULL);
-}
+TESTS("spec classes",
+	TEST(test_sizes),
+	TEST(test_requests),
+	TEST(test_rules),
+	TEST(test_words),
+	TEST(test_states),
+	TEST(test_refused))

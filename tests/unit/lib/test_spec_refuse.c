@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_spec_refuse.c - specs that contradict themselves, their rank or a model */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/spec.h"
+#include "tests/unit/tests.h"
 
 /* ---- what a preset refuses ----------------------------------------------- */
 
@@ -55,30 +48,23 @@ static const struct {
 			   .state_size = 1, .kernel = 4 }, 1, "expected 1 to" },
 };
 
-static void test_bad_args(void **state)
+static void test_bad_args(void)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(bad_args) / sizeof(bad_args[0]); i++) {
+	for (size_t i = 0; i < LENGTH(bad_args); i++) {
 		struct kvt_rank rank = { bad_args[i].ranks, 0 };
 		struct kvt_spec spec;
-		struct kvt_error err = { "" };
 
-		assert_int_equal(kvt_spec_make(&spec, bad_args[i].preset,
-					       &bad_args[i].args, rank, &err),
-				 KVT_BAD_INPUT);
-		if (!strstr(err.text, bad_args[i].says))
-			fail_msg("\"%s\" does not say \"%s\"", err.text,
-				 bad_args[i].says);
+		expect(kvt_spec_make(&spec, bad_args[i].preset, &bad_args[i].args, rank,
+				     &why), KVT_BAD_INPUT, bad_args[i].says);
 	}
 }
 
-static void test_unknown(void **state)
+static void test_unknown(void)
 {
 	struct kvt_spec_args args = { 0 };
 	struct kvt_spec spec;
 	int n = 0;
 
-	(void)state;
 	assert_int_equal(kvt_spec_make(&spec, "gqq", &args, (struct kvt_rank){ 1, 0 },
 				       NULL), KVT_USAGE);
 	while (kvt_spec_preset_at(n))
@@ -89,7 +75,7 @@ static void test_unknown(void **state)
 
 /* ---- what a file may claim ------------------------------------------------ */
 
-static void test_claims(void **state)
+static void test_claims(void)
 {
 	static const struct {
 		enum kvt_kind kind;
@@ -111,8 +97,7 @@ static void test_claims(void **state)
 		{ KVT_FULL_ATTENTION, 1, 4, 0, 1, 4, 4, "rank is 4" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_spec spec = {
 			.kind = rows[i].kind, .block_size = 16,
 			.num_heads = rows[i].heads, .total_heads = rows[i].total,
@@ -120,17 +105,14 @@ static void test_claims(void **state)
 			.tokens_per_slot = { 1, 1 }, .content_size = 512,
 		};
 		struct kvt_rank rank = { rows[i].ranks, rows[i].rank };
-		struct kvt_error err = { "" };
 
-		assert_int_equal(kvt_spec_check(&spec, rank, &err),
-				 *rows[i].says ? KVT_BAD_INPUT : KVT_OK);
-		if (!strstr(err.text, rows[i].says))
-			fail_msg("\"%s\" does not say \"%s\"", err.text, rows[i].says);
+		expect(kvt_spec_check(&spec, rank, &why),
+		       *rows[i].says ? KVT_BAD_INPUT : KVT_OK, rows[i].says);
 	}
 }
 
 /* A conv state of 12 channels (1 group) that says it has 8. */
-static void test_conv(void **state)
+static void test_conv(void)
 {
 	struct kvt_spec spec = {
 		.kind = KVT_MAMBA_CONV, .num_heads = 1, .total_heads = 1,
@@ -140,27 +122,23 @@ static void test_conv(void **state)
 		.part = { { "x", 4, 2, true }, { "B", 1, 2, false },
 			  { "C", 1, 2, false } },
 	};
-	struct kvt_error err = { "" };
 
-	(void)state;
 	assert_false(kvt_spec_check(&spec, (struct kvt_rank){ 2, 1 }, NULL));
-	assert_int_equal(kvt_spec_check(&spec, (struct kvt_rank){ 1, 0 }, &err),
+	assert_int_equal(kvt_spec_check(&spec, (struct kvt_rank){ 1, 0 }, &why),
 			 KVT_BAD_INPUT);
-	assert_string_equal(err.text, "content_size is 48, expected 72 on rank 0 "
+	assert_string_equal(why.text, "content_size is 48, expected 72 on rank 0 "
 			    "of 1");
 	spec.ncontent = -1;
 	spec.kind = KVT_MLA;
-	assert_int_equal(kvt_spec_check(&spec, (struct kvt_rank){ 1, 0 }, &err),
-			 KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "content has -1 extents"));
+	expect(kvt_spec_check(&spec, (struct kvt_rank){ 1, 0 }, &why), KVT_BAD_INPUT,
+	       "content has -1 extents");
 	spec.kind = KVT_MAMBA_CONV;
 	spec.ncontent = 1;
-	assert_int_equal(kvt_spec_check(&spec, (struct kvt_rank){ 2, 1 }, &err),
-			 KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "expected channels and taps"));
+	expect(kvt_spec_check(&spec, (struct kvt_rank){ 2, 1 }, &why), KVT_BAD_INPUT,
+	       "expected channels and taps");
 }
 
-static void test_bad_size(void **state)
+static void test_bad_size(void)
 {
 	static const struct {
 		struct kvt_spec spec;
@@ -187,30 +165,17 @@ static void test_bad_size(void **state)
 		  "the padded page has 511 bytes, its content 512" },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_spec_size size;
-		struct kvt_error err = { "" };
 
-		assert_int_equal(kvt_spec_size(&size, &rows[i].spec, &err),
-				 KVT_BAD_INPUT);
-		if (!strstr(err.text, rows[i].says))
-			fail_msg("\"%s\" does not say \"%s\"", err.text, rows[i].says);
+		expect(kvt_spec_size(&size, &rows[i].spec, &why), KVT_BAD_INPUT,
+		       rows[i].says);
 	}
 }
 
-#define TEST(f, sentence) { sentence, f, NULL, NULL, NULL }
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		TEST(test_bad_args, "numbers that a preset refuses"),
-		TEST(test_unknown, "names of presets"),
-		TEST(test_claims, "heads that a rank cannot have"),
-		TEST(test_conv, "a conv state with too few channels"),
-		TEST(test_bad_size, "pages that engines would truncate"),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("spec refusals", tests, NULL, NULL);
-}
+TESTS("spec refusals",
+	NAMED(test_bad_args, "numbers that a preset refuses"),
+	NAMED(test_unknown, "names of presets"),
+	NAMED(test_claims, "heads that a rank cannot have"),
+	NAMED(test_conv, "a conv state with too few channels"),
+	NAMED(test_bad_size, "pages that engines would truncate"))

@@ -6,15 +6,8 @@
  * number of ranks can share it follows here from a sentence for each rule, and
  * every transfer between numbers that can is proven.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/spec.h"
+#include "tests/unit/tests.h"
 
 /* ---- rows ---------------------------------------------------------------- */
 
@@ -135,15 +128,13 @@ static struct row rows[] = {
 	  KVT_MAMBA_SSM, 16, ALL, 1, { 64, 64 }, 16384, { 262144, 65536 }, EVENLY,
 	  { 0 } },
 };
-enum { NROWS = sizeof(rows) / sizeof(rows[0]) };
 
 static struct kvt_spec make(const struct row *row, struct kvt_rank rank)
 {
-	struct kvt_error err = { "" };
 	struct kvt_spec spec;
 
-	if (kvt_spec_make(&spec, row->preset, &row->args, rank, &err))
-		fail_msg("rank %d of %d: %s", (int)rank.index, (int)rank.size, err.text);
+	if (kvt_spec_make(&spec, row->preset, &row->args, rank, &why))
+		fail_msg("rank %d of %d: %s", (int)rank.index, (int)rank.size, why.text);
 	return spec;
 }
 
@@ -206,19 +197,18 @@ static void prove(const struct row *row, int ns, int nd, struct kvt_move *moves)
 	struct kvt_transfer t = { &whole, &whole, ns, nd, 3 };
 	int64_t width = row->rule == PARTS ? row->content[0] : row->heads, n = 0;
 	struct kvt_move_walk walk = { 0 };
-	struct kvt_error err = { "" };
 	struct kvt_proof proof;
 
 	if (!can_share(row, ns) || !can_share(row, nd)) {
-		assert_int_equal(kvt_transfer_check(&t, &err), KVT_BAD_INPUT);
+		expect(kvt_transfer_check(&t, &why), KVT_BAD_INPUT, NULL);
 		return;
 	}
-	if (kvt_transfer_check(&t, &err))
-		fail_msg("%d to %d: %s", ns, nd, err.text);
+	if (kvt_transfer_check(&t, &why))
+		fail_msg("%d to %d: %s", ns, nd, why.text);
 	while (kvt_move_next(&moves[n], &walk, &t))
 		assert_true(++n < MOST);
-	if (kvt_moves_prove(&proof, &t, moves, n, &err))
-		fail_msg("%d to %d: %s", ns, nd, err.text);
+	if (kvt_moves_prove(&proof, &t, moves, n, &why))
+		fail_msg("%d to %d: %s", ns, nd, why.text);
 	assert_int_equal(proof.unique, width * 3);
 	/* the ranks together hold what arrived */
 	for (int d = 0; d < nd; d++) {
@@ -229,8 +219,7 @@ static void prove(const struct row *row, int ns, int nd, struct kvt_move *moves)
 	}
 	assert_int_equal(proof.moved, 0);
 	/* and no proof without the first of them */
-	assert_int_equal(kvt_moves_prove(&proof, &t, moves + 1, n - 1, &err),
-			 KVT_MISMATCH);
+	expect(kvt_moves_prove(&proof, &t, moves + 1, n - 1, &why), KVT_MISMATCH, NULL);
 	assert_int_equal(proof.flaw, KVT_FLAW_HOLE);
 }
 
@@ -246,13 +235,5 @@ static void test_row(void **state)
 			prove(row, sizes[s], sizes[d], moves);
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NROWS] = { { 0 } };
-
-	for (int i = 0; i < NROWS; i++)
-		tests[i] = (struct CMUnitTest){ .name = rows[i].what,
-			.test_func = test_row, .initial_state = &rows[i] };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("spec rows", tests, NULL, NULL);
-}
+TESTS("spec rows",
+	EACH(rows, test_row))

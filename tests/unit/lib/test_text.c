@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_text.c - what of a name reaches a terminal */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <string.h>
-#include <cmocka.h>
-
 #include "lib/kvt/kvt.h"
-
-#define TEST(f, text) { text, f, NULL, NULL, NULL }
+#include "tests/unit/tests.h"
 
 /* All of 's' as people see it. */
 static const char *plain(const char *s, size_t n)
@@ -29,7 +22,7 @@ static const char *plain(const char *s, size_t n)
 	return out;
 }
 
-static void test_text_stays(void **state)
+static void test_text_stays(void)
 {
 	/* the last before and the first after each range of controls */
 	static const char *const texts[] = {
@@ -38,14 +31,12 @@ static void test_text_stays(void **state)
 		"\xe2\x81\xa5\xe2\x81\xaa", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf",
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+	for (size_t i = 0; i < LENGTH(texts); i++)
 		assert_string_equal(plain(texts[i], strlen(texts[i])), texts[i]);
 }
 
-static void test_controls_are_escaped(void **state)
+static void test_controls_are_escaped(void)
 {
-	(void)state;
 	assert_string_equal(plain("a\nb\rc\td", 7), "a\\nb\\rc\\td");
 	assert_string_equal(plain("\0\x1b[m\x1f\x7f", 6), "\\x00\\x1b[m\\x1f\\x7f");
 	assert_string_equal(plain("\xc2\x80\xc2\x9b\xc2\x9f", 6),
@@ -64,9 +55,8 @@ static void test_controls_are_escaped(void **state)
 	}
 }
 
-static void test_what_is_no_utf8(void **state)
+static void test_what_is_no_utf8(void)
 {
-	(void)state;
 	assert_string_equal(plain("a\xff\x80z", 4), "a\\xff\\x80z");
 	/* cut short, by the end or by another character */
 	assert_string_equal(plain("\xe2\x80", 2), "\\xe2\\x80");
@@ -78,12 +68,11 @@ static void test_what_is_no_utf8(void **state)
 	assert_string_equal(plain("\xf4\x90\x80\x80", 4), "\\xf4\\x90\\x80\\x80");
 }
 
-static void test_sentence_is_one_line(void **state)
+static void test_sentence_is_one_line(void)
 {
 	struct kvt_error err, again;
 	char name[600];
 
-	(void)state;
 	assert_int_equal(kvt_fail(&err, KVT_BAD_INPUT, "%s: %d", "a\nkvtool: b\x1b", 3),
 			 KVT_BAD_INPUT);
 	assert_string_equal(err.text, "a\\nkvtool: b\\x1b: 3");
@@ -99,15 +88,8 @@ static void test_sentence_is_one_line(void **state)
 	assert_int_equal(kvt_fail(NULL, KVT_USAGE, "%s", name), KVT_USAGE);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		TEST(test_text_stays, "what is text stays as it is"),
-		TEST(test_controls_are_escaped, "characters that act are escaped"),
-		TEST(test_what_is_no_utf8, "bytes that are no UTF-8 are escaped"),
-		TEST(test_sentence_is_one_line, "a sentence is one line"),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("text", tests, NULL, NULL);
-}
+TESTS("text",
+	NAMED(test_text_stays, "what is text stays as it is"),
+	NAMED(test_controls_are_escaped, "characters that act are escaped"),
+	NAMED(test_what_is_no_utf8, "bytes that are no UTF-8 are escaped"),
+	NAMED(test_sentence_is_one_line, "a sentence is one line"))

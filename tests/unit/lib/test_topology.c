@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_topology.c - ranks of other engines, in cases worked out by hand */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/topology.h"
+#include "tests/unit/tests.h"
 
 struct mapping_case {
 	const char *what;
@@ -49,19 +42,17 @@ static void list(char *out, size_t room, const int64_t *at, int64_t n)
 					 (long long)at[i]);
 }
 
-static void test_mapping(void **state)
+static void test_mapping(void)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < LENGTH(cases); i++) {
 		const struct mapping_case *c = &cases[i];
 		const struct kvt_remote remote = {
 			.tp_size = c->remote_tp, .block_size = 16, .physical = 1,
 			.dcp_size = c->remote_dcp };
 		static struct kvt_tp_mapping m;
 		char a[64], s[64], all[64], slots[64], text[300];
-		struct kvt_error err;
 
-		assert_false(kvt_tp_mapping(&m, &c->local, &remote, &err));
+		assert_false(kvt_tp_mapping(&m, &c->local, &remote, &why));
 		list(a, sizeof(a), m.attention.at, m.attention.n);
 		list(s, sizeof(s), m.states.at, m.states.n);
 		list(all, sizeof(all), m.all.at, m.all.n);
@@ -74,34 +65,32 @@ static void test_mapping(void **state)
 	}
 }
 
-static void test_refused(void **state)
+static void test_refused(void)
 {
 	const struct kvt_topology good = { LOCAL(0, 2, 8), .engine = "here" };
 	struct kvt_topology t = good;
 	struct kvt_remote r = { .engine = "there", .tp_size = 3, .block_size = 16,
 				.physical = 1, .dcp_size = 1 };
 	static struct kvt_tp_mapping m;
-	struct kvt_error err;
 
-	(void)state;
-	assert_int_equal(kvt_tp_mapping(&m, &t, &r, &err), KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "remote TP size 3 is not a multiple"));
+	expect(kvt_tp_mapping(&m, &t, &r, &why), KVT_BAD_INPUT,
+	       "remote TP size 3 is not a multiple");
 	r.engine = "here";
-	assert_int_equal(kvt_remote_check(&t, &r, &err), KVT_BAD_INPUT);
+	expect(kvt_remote_check(&t, &r, &why), KVT_BAD_INPUT, NULL);
 	r.engine = "there";
 	r.tp_size = KVT_MAX_REMOTE_RANKS + 1;
-	assert_int_equal(kvt_tp_mapping(&m, &t, &r, &err), KVT_BAD_INPUT);
+	expect(kvt_tp_mapping(&m, &t, &r, &why), KVT_BAD_INPUT, NULL);
 	r.tp_size = 2;
 	t.tp_rank = 2;
-	assert_int_equal(kvt_topology_check(&t, &err), KVT_BAD_INPUT);
+	expect(kvt_topology_check(&t, &why), KVT_BAD_INPUT, NULL);
 	t = good;
 	t.dcp_size = 0;
-	assert_int_equal(kvt_topology_check(&t, &err), KVT_BAD_INPUT);
+	expect(kvt_topology_check(&t, &why), KVT_BAD_INPUT, NULL);
 	t = good;
-	assert_false(kvt_tp_mapping(&m, &t, &r, &err));
+	assert_false(kvt_tp_mapping(&m, &t, &r, &why));
 }
 
-static void test_facts(void **state)
+static void test_facts(void)
 {
 	const struct kvt_topology few = { .tp_rank = 5, .tp_size = 8, .block_size = 16,
 					  .kv_heads = 4, .dcp_size = 4 };
@@ -109,7 +98,6 @@ static void test_facts(void **state)
 	const struct kvt_topology latent = { LOCAL(0, 1, 8), .mla = true };
 	struct kvt_remote r = { .tp_size = 8 };
 
-	(void)state;
 	assert_int_equal(kvt_topology_heads(&few), 1);
 	assert_int_equal(kvt_topology_heads(&many), 4);
 	assert_int_equal(kvt_topology_dcp_rank(&few), 1);
@@ -121,14 +109,7 @@ static void test_facts(void **state)
 	assert_true(kvt_remote_replicates(&many, &r));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_mapping),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_facts),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("topology", tests, NULL, NULL);
-}
+TESTS("topology",
+	TEST(test_mapping),
+	TEST(test_refused),
+	TEST(test_facts))

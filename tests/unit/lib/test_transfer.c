@@ -6,15 +6,9 @@
  * cuts to regions must be what brute_transfer.h finds.
  */
 #include "lib/kvt/transfer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <cmocka.h>
-
 #include "tests/brute_transfer.h"
 #include "tests/fewer.h"
+#include "tests/unit/tests.h"
 
 enum { MOST = 1 << 16, CASES = 6000 };
 
@@ -37,7 +31,7 @@ static const char *const layouts[] = {
 	"K:L K B H D/2 S D%2 V:L K B H D S", "K:L B K H D/2 S D%2 V:L B K H S/2 D S%2",
 	"L B S/2 H S%2 C", "L B H S D K", "K L B H S D", "L B S H K D/2 D%2",
 };
-enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
+enum { NLAYOUTS = LENGTH(layouts) };
 
 static const char *const states[] = {	/* of one state a block */
 	"L B H D", "B L H D", "B H L D", "L H B D",
@@ -305,7 +299,7 @@ static void same_tally(const struct brute_case *c, const struct kvt_nest *nest, 
 	struct kvt_tally tally = { 0 };
 	int64_t breaks = 0, count[4096] = { 0 };
 
-	assert_int_equal(kvt_pair_tally(&tally, &sizes, nest, scope, NULL), KVT_OK);
+	ok(kvt_pair_tally(&tally, &sizes, nest, scope, NULL));
 	if (tally.ops != nruns)
 		fail_msg("%s, %s: %d ops counted, not %d", describe(c),
 			 kvt_scope_name(scope), (int)tally.ops, (int)nruns);
@@ -360,11 +354,10 @@ static int64_t check_pair(const struct brute_case *c, const struct kvt_xfer *x,
 			  const struct kvt_pair *pair)
 {
 	struct kvt_nest nest;
-	struct kvt_error err;
 	int64_t nbytes = 0;
 
-	if (kvt_nest_init(&nest, x, pair, &err))
-		fail_msg("%s: %s", describe(c), err.text);
+	if (kvt_nest_init(&nest, x, pair, &why))
+		fail_msg("%s: %s", describe(c), why.text);
 	for (int scope = 0; scope < KVT_NSCOPES; scope++) {
 		int64_t nruns;
 
@@ -385,7 +378,6 @@ static void check_case(const struct brute_case *c, const struct kvt_xfer *x)
 	struct kvt_pair pair;
 	struct kvt_move moves[1024];
 	struct kvt_proof proof;
-	struct kvt_error err;
 	int64_t total = 0, all, unique;
 	bool more = kvt_pair_next(&pair, &walk, x);
 
@@ -398,45 +390,36 @@ static void check_case(const struct brute_case *c, const struct kvt_xfer *x)
 			more = kvt_pair_next(&pair, &walk, x);
 		}
 	assert_false(more);
-	assert_int_equal(kvt_xfer_nbytes(&all, &unique, x, &err), KVT_OK);
+	ok(kvt_xfer_nbytes(&all, &unique, x, &why));
 	assert_int_equal(all, total);
 	assert_in_range(kvt_xfer_nmoves(x), 1, 1023);
-	if (kvt_xfer_prove(&proof, x, moves, &err))
-		fail_msg("%s: %s", describe(c), err.text);
+	if (kvt_xfer_prove(&proof, x, moves, &why))
+		fail_msg("%s: %s", describe(c), why.text);
 }
 
-static void random_cases(void **state)
+static void random_cases(void)
 {
 	int done = 0, refused = 0, cases = fewer(CASES);
 
-	(void)state;
 	while (done < cases) {
 		struct kvt_block_span entry[128];
-		struct kvt_error err = { "" };
 		struct brute_case c;
 		struct kvt_xfer x;
 		enum kvt_status status;
 
 		deal(&c);
-		status = plan(&x, entry, &c, &err);
+		status = plan(&x, entry, &c, &why);
 		if (status == KVT_UNSUPPORTED) {
 			refused++;
 			continue;
 		}
 		if (status)
-			fail_msg("%s: %s", describe(&c), err.text);
+			fail_msg("%s: %s", describe(&c), why.text);
 		check_case(&c, &x);
 		done++;
 	}
 	assert_in_range(refused, 0, cases / 4);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_cases),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("transfer", tests, NULL, NULL);
-}
+TESTS("transfer",
+	TEST(random_cases))

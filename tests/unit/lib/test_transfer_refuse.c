@@ -4,13 +4,7 @@
  * is refused with the number that is, and the proof is shown to fail
  */
 #include "lib/kvt/transfer.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <cmocka.h>
+#include "tests/unit/tests.h"
 
 enum { POOL = 8, SLOTS = 4 };
 
@@ -36,14 +30,6 @@ static struct kvt_spec conv(int64_t heads, int64_t groups, int64_t taps)
 					    { "C", groups, 1, false } } };
 }
 
-static void expect(enum kvt_status got, enum kvt_status wanted,
-		   const struct kvt_error *err, const char *part)
-{
-	if (got != wanted || !strstr(err->text, part))
-		fail_msg("status %d '%s', expected %d '%s'", (int)got, err->text,
-			 (int)wanted, part);
-}
-
 static enum kvt_status make(struct kvt_xfer_side *out, const struct kvt_spec *spec,
 			    int64_t ranks, const char *axes, struct kvt_error *err)
 {
@@ -58,16 +44,14 @@ static struct kvt_xfer_side side(const struct kvt_spec *spec, int64_t ranks,
 				 const char *axes)
 {
 	struct kvt_xfer_side out;
-	struct kvt_error err = { "" };
 
-	if (make(&out, spec, ranks, axes, &err))
-		fail_msg("%s", err.text);
+	ok(make(&out, spec, ranks, axes, &why));
 	return out;
 }
 
 /* ---- one side ----------------------------------------------------------- */
 
-static void test_side(void **state)
+static void test_side(void)
 {
 	static const struct {
 		int64_t ranks, layers, pool, offset, stride;
@@ -85,18 +69,16 @@ static void test_side(void **state)
 	};
 	struct kvt_spec spec = attention(4);
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		int64_t strides[KVT_NAXES] = { [KVT_AXIS_S] = rows[i].stride };
-		struct kvt_error err = { "" };
 		struct kvt_layout layout;
 		struct kvt_xfer_side out;
 
-		assert_int_equal(kvt_layout_parse(&layout, rows[i].axes, NULL), KVT_OK);
+		ok(kvt_layout_parse(&layout, rows[i].axes, NULL));
 		expect(kvt_xfer_side_init(&out, &spec, rows[i].ranks, &layout,
 					  rows[i].layers, rows[i].pool, strides,
-					  rows[i].offset, &err),
-		       KVT_BAD_INPUT, &err, rows[i].says);
+					  rows[i].offset, &why), KVT_BAD_INPUT,
+		       rows[i].says);
 	}
 	assert_null(kvt_scope_name(KVT_NSCOPES));
 }
@@ -107,18 +89,16 @@ static void refused(const struct kvt_xfer_side *src, const struct kvt_xfer_side 
 		    enum kvt_status status, const char *says)
 {
 	struct kvt_block_span entry[] = { { .count = SLOTS } };
-	struct kvt_error err = { "" };
 	struct kvt_xfer x;
 
-	expect(kvt_xfer_init(&x, src, dst, entry, 1, &err), status, &err, says);
+	expect(kvt_xfer_init(&x, src, dst, entry, 1, &why), status, says);
 }
 
-static void test_sides(void **state)
+static void test_sides(void)
 {
 	struct kvt_spec spec = attention(4), other, half = attention(4);
 	struct kvt_xfer_side a = side(&spec, 2, "L B S H C"), b = a;
 
-	(void)state;
 	b.replicas = KVT_MODULO;
 	refused(&a, &b, KVT_BAD_INPUT,
 		"in groups on one side and by modulo on the other");
@@ -146,45 +126,41 @@ static void test_sides(void **state)
 	refused(&b, &a, KVT_BAD_INPUT, "");
 }
 
-static void test_slots(void **state)
+static void test_slots(void)
 {
 	struct kvt_spec four = conv(8, 4, 4), three = conv(8, 4, 3);
 	struct kvt_xfer_side a = side(&four, 1, "L B D S");
 	struct kvt_xfer_side b = side(&three, 1, "L B D S");
 	struct kvt_block_span entry[] = { { .count = 1 } };
-	struct kvt_error err = { "" };
 	struct kvt_xfer x;
 
-	(void)state;
-	expect(kvt_xfer_init(&x, &a, &b, entry, 1, &err), KVT_BAD_INPUT, &err, "");
+	expect(kvt_xfer_init(&x, &a, &b, entry, 1, &why), KVT_BAD_INPUT, "");
 	b = a;
 	b.views.view[0].shape.n[KVT_AXIS_S] = 3;
-	expect(kvt_xfer_init(&x, &a, &b, entry, 1, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_xfer_init(&x, &a, &b, entry, 1, &why), KVT_BAD_INPUT,
 	       "the number of taps is 4 on the source and 3 on the destination");
 	/* 16 ranks replicate 8 heads twice and 4 groups four times */
 	a = side(&four, 16, "L B D S");
 	a.replicas = KVT_MODULO;
-	expect(kvt_xfer_init(&x, &a, &a, entry, 1, &err), KVT_UNSUPPORTED, &err,
+	expect(kvt_xfer_init(&x, &a, &a, entry, 1, &why), KVT_UNSUPPORTED,
 	       "4 of B and 8 others cannot both be replicated by modulo");
 }
 
-static void test_planar(void **state)
+static void test_planar(void)
 {
 	struct kvt_spec spec = attention(1);
 	struct kvt_xfer_side a, b;
 	struct kvt_block_span entry[] = { { .src_block = 5, .count = 3 } };
-	struct kvt_error err = { "" };
 	struct kvt_xfer x;
 
-	(void)state;
 	spec.planar = true;
 	a = b = side(&spec, 1, "L B S H C");
-	expect(kvt_xfer_init(&x, &a, &b, entry, 1, &err), KVT_UNSUPPORTED, &err,
+	expect(kvt_xfer_init(&x, &a, &b, entry, 1, &why), KVT_UNSUPPORTED,
 	       "3 of 4 slots of block 5 cannot be moved");
 	spec.block_size = 2;
 	b = side(&spec, 1, "L B S H C");
 	entry[0].count = 2;
-	expect(kvt_xfer_init(&x, &a, &b, entry, 1, &err), KVT_UNSUPPORTED, &err,
+	expect(kvt_xfer_init(&x, &a, &b, entry, 1, &why), KVT_UNSUPPORTED,
 	       "blocks of 4 slots cannot be cut to blocks of 2");
 }
 
@@ -198,7 +174,7 @@ static struct kvt_block_span span(int64_t from, int64_t src_slot, int64_t to,
 					.count = count };
 }
 
-static void test_entries(void **state)
+static void test_entries(void)
 {
 	const struct {
 		struct kvt_block_span e[2];
@@ -220,47 +196,41 @@ static void test_entries(void **state)
 	struct kvt_spec spec = attention(4);
 	struct kvt_xfer_side a = side(&spec, 1, "L B S H C");
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_block_span e[2] = { rows[i].e[0], rows[i].e[1] };
-		struct kvt_error err = { "" };
 		struct kvt_xfer x;
 
-		expect(kvt_xfer_init(&x, &a, &a, e, 1 + (e[1].count > 0), &err),
-		       KVT_BAD_INPUT, &err, rows[i].says);
+		expect(kvt_xfer_init(&x, &a, &a, e, 1 + (e[1].count > 0), &why),
+		       KVT_BAD_INPUT, rows[i].says);
 	}
 }
 
-static void test_no_room(void **state)
+static void test_no_room(void)
 {
 	static const uint32_t ids[] = { 1, 2 };
 	struct kvt_block_table t = { ids, 2, SLOTS, POOL, 0 };
 	struct kvt_block_span e[2];
-	struct kvt_error err = { "" };
 	int64_t n = 0;
 
-	(void)state;
-	expect(kvt_xfer_entries(e, &n, 1, &t, &t, 0, 8, &err), KVT_SYSTEM, &err,
+	expect(kvt_xfer_entries(e, &n, 1, &t, &t, 0, 8, &why), KVT_SYSTEM,
 	       "there is room for 1 entries");
 	assert_int_equal(n, 0);
-	expect(kvt_xfer_entries(e, &n, 2, &t, &t, 0, 9, &err), KVT_BAD_INPUT, &err, "");
-	assert_int_equal(kvt_xfer_entries(e, &n, 2, &t, &t, 0, 8, &err), KVT_OK);
+	expect(kvt_xfer_entries(e, &n, 2, &t, &t, 0, 9, &why), KVT_BAD_INPUT, "");
+	ok(kvt_xfer_entries(e, &n, 2, &t, &t, 0, 8, &why));
 	assert_int_equal(n, 2);
 }
 
-static void test_amount(void **state)
+static void test_amount(void)
 {
 	struct kvt_spec spec = attention(4);
 	struct kvt_xfer_side a = side(&spec, 1, "L B S H C");
 	struct kvt_block_span e[] = { span(0, 0, 0, 0, 4) };
-	struct kvt_error err = { "" };
 	int64_t bytes, unique;
 	struct kvt_xfer x;
 
-	(void)state;
-	assert_int_equal(kvt_xfer_init(&x, &a, &a, e, 1, &err), KVT_OK);
+	ok(kvt_xfer_init(&x, &a, &a, e, 1, &why));
 	x.slots = INT64_MAX / 8;
-	expect(kvt_xfer_nbytes(&bytes, &unique, &x, &err), KVT_BAD_INPUT, &err,
+	expect(kvt_xfer_nbytes(&bytes, &unique, &x, &why), KVT_BAD_INPUT,
 	       "are more than 2^63 bytes");
 }
 
@@ -271,24 +241,22 @@ static struct kvt_xfer planned(struct kvt_block_span *e, const struct kvt_spec *
 			       const char *src, const char *dst)
 {
 	struct kvt_xfer_side a = side(spec, 1, src), b = side(spec, 1, dst);
-	struct kvt_error err = { "" };
 	struct kvt_xfer x;
 
 	*e = span(0, 0, 0, 0, spec->nparts ? 1 : 4);
-	if (kvt_xfer_init(&x, &a, &b, e, 1, &err))
-		fail_msg("%s: %s", src, err.text);
+	if (kvt_xfer_init(&x, &a, &b, e, 1, &why))
+		fail_msg("%s: %s", src, why.text);
 	return x;
 }
 
 static void no_walk(const struct kvt_xfer *x, const char *says)
 {
 	struct kvt_pair_walk walk = { 0, 0 };
-	struct kvt_error err = { "" };
 	struct kvt_nest nest;
 	struct kvt_pair pair;
 
 	assert_true(kvt_pair_next(&pair, &walk, x));
-	expect(kvt_nest_init(&nest, x, &pair, &err), KVT_UNSUPPORTED, &err, says);
+	expect(kvt_nest_init(&nest, x, &pair, &why), KVT_UNSUPPORTED, says);
 }
 
 /* What cannot be walked by ascending source offset. */
@@ -320,7 +288,7 @@ static void test_nests(void **state)
 /* ---- the proof ---------------------------------------------------------- */
 
 /* A plan that was right, with something changed in it afterwards. */
-static void test_proof(void **state)
+static void test_proof(void)
 {
 	struct kvt_spec spec = attention(4), few = attention(2);
 	struct kvt_xfer_side a = side(&spec, 2, "L B S H C");
@@ -328,47 +296,36 @@ static void test_proof(void **state)
 	struct kvt_block_span e[] = { span(0, 0, 0, 0, 4), span(3, 0, 5, 0, 2) };
 	struct kvt_move moves[64];
 	struct kvt_proof proof;
-	struct kvt_error err = { "" };
 	struct kvt_xfer x, wrong;
 
-	(void)state;
-	assert_int_equal(kvt_xfer_init(&x, &a, &b, e, 2, &err), KVT_OK);
-	assert_int_equal(kvt_xfer_prove(&proof, &x, moves, &err), KVT_OK);
+	ok(kvt_xfer_init(&x, &a, &b, e, 2, &why));
+	ok(kvt_xfer_prove(&proof, &x, moves, &why));
 	/* an entry is lost: 4 ranks of 1 head, 2 layers, 16 bytes a slot */
 	wrong = x;
 	wrong.nentries = 1;
-	expect(kvt_xfer_prove(&proof, &wrong, moves, &err), KVT_MISMATCH, &err,
+	expect(kvt_xfer_prove(&proof, &wrong, moves, &why), KVT_MISMATCH,
 	       "rank 0 is written 128 bytes, but holds 192 of the 6 slots that move");
 	/* a slot of one of them */
 	e[1].count = 1;
-	expect(kvt_xfer_prove(&proof, &x, moves, &err), KVT_MISMATCH, &err,
+	expect(kvt_xfer_prove(&proof, &x, moves, &why), KVT_MISMATCH,
 	       "rank 0 is written 160 bytes, but holds 192");
 	e[1].count = 3;
-	expect(kvt_xfer_prove(&proof, &x, moves, &err), KVT_MISMATCH, &err,
+	expect(kvt_xfer_prove(&proof, &x, moves, &why), KVT_MISMATCH,
 	       "rank 0 is written 224 bytes, but holds 192");
 	e[1].count = 2;
 	/* a layer that the views have and the plan has not */
 	wrong = x;
 	wrong.layers = 1;
-	expect(kvt_xfer_prove(&proof, &wrong, moves, &err), KVT_MISMATCH, &err,
+	expect(kvt_xfer_prove(&proof, &wrong, moves, &why), KVT_MISMATCH,
 	       "rank 0 is written 192 bytes, but holds 96");
 	/* heads that only one side has */
 	wrong = x;
 	wrong.src.spec = few;
-	assert_int_not_equal(kvt_xfer_prove(&proof, &wrong, moves, &err), KVT_OK);
-	assert_int_equal(kvt_xfer_prove(&proof, &x, moves, &err), KVT_OK);
+	assert_int_not_equal(kvt_xfer_prove(&proof, &wrong, moves, &why), KVT_OK);
+	ok(kvt_xfer_prove(&proof, &x, moves, &why));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_side), cmocka_unit_test(test_sides),
-		cmocka_unit_test(test_slots), cmocka_unit_test(test_planar),
-		cmocka_unit_test(test_entries), cmocka_unit_test(test_no_room),
-		cmocka_unit_test(test_amount), cmocka_unit_test(test_nests),
-		cmocka_unit_test(test_proof),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("transfer refuse", tests, NULL, NULL);
-}
+TESTS("transfer refuse",
+	TEST(test_side), TEST(test_sides), TEST(test_slots), TEST(test_planar),
+	TEST(test_entries), TEST(test_no_room), TEST(test_amount),
+	WITH(NULL, test_nests), TEST(test_proof))

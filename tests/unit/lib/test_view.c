@@ -1,17 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_view.c - where layouts put elements: golden offsets, strides, refusals */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-
 #include "lib/kvt/kvt.h"
 #include "tests/fewer.h"
 #include "tests/unit/lib/axis_oracle.h"
 #include "tests/unit/lib/views_of.h"
+#include "tests/unit/tests.h"
 
 /* ---- golden offsets ----------------------------------------------------- */
 
@@ -50,7 +43,6 @@ static struct golden_case {
 	{ "cpu-amx",                   272774, 274998 },
 	{ "cpu-neon-bf16",             272586, 275274 },
 };
-enum { NGOLDEN = sizeof(golden) / sizeof(golden[0]) };
 
 static void test_golden(void **state)
 {
@@ -80,7 +72,6 @@ static struct pack_case {
 	{ "rocm-paged",    13, 397,  433 },
 	{ "aiter-shuffle", 13, 397,  1129 },
 };
-enum { NPACKS = sizeof(packs) / sizeof(packs[0]) };
 
 static void test_pack(void **state)
 {
@@ -109,7 +100,6 @@ static struct stride_case {
 	{ "bhlsc", 4096,   49152, 256,  12288, 0,      0 },
 	{ "lhbsc", 131072, 4096,  256,  32768, 0,      0 },
 };
-enum { NSTRIDES = sizeof(strides) / sizeof(strides[0]) };
 
 static int64_t stride_of(const struct kvt_view *view, enum kvt_axis axis)
 {
@@ -124,7 +114,6 @@ static void test_stride(void **state)
 	const struct kvt_shape shape = { .n = { 3, 8, 16, 4, 2, 128 }, .elem = 1 };
 	const struct stride_case *c = *state;
 	struct kvt_view view = views_of(c->preset, &shape).view[0];
-	struct kvt_error err = { "" };
 	int64_t end;
 
 	assert_int_equal(stride_of(&view, KVT_AXIS_L), c->l);
@@ -140,19 +129,18 @@ static void test_stride(void **state)
 	assert_int_equal(stride_of(&view, KVT_AXIS_L), c->padded_l);
 	assert_int_equal(stride_of(&view, KVT_AXIS_B), c->padded_b);
 	assert_int_equal(stride_of(&view, KVT_AXIS_H), c->h);
-	assert_int_equal(kvt_view_end(&end, &view, &err), KVT_OK);
+	ok(kvt_view_end(&end, &view, &why));
 	assert_int_equal(end, 3 * 8 * 20480 - 4096);	/* no padding at the end */
 }
 
 /* ---- every element ------------------------------------------------------ */
 
-/* Also layouts without names, and axes of one entry. */
+/* Layouts without names, and axes of one entry. */
 static const char *const unnamed[] = {
 	"BSLHC", "LBKDSH", "DSHBLK", "L B S/8 H S%8 C", "D/2 S/4 K S%4 H D%2 B L",
 	"S%8 L B S/8 H C", "K:L B K D S H V:L B K H S/2 D/4 S%2 D%4",
 	"K:LBDSHK V:LBDSHK", "K:KLBSHD V:KBLHDS", "K:LBHD/8SD%8 V:BLHSD",
 };
-enum { NUNNAMED = sizeof(unnamed) / sizeof(unnamed[0]) };
 
 static void check_elements(const char *text, const int64_t n[KVT_NAXES],
 			   int64_t elem, int64_t first_k)
@@ -163,12 +151,13 @@ static void check_elements(const char *text, const int64_t n[KVT_NAXES],
 			       { n[0], n[1], n[2], n[3], first_k + n[4], n[5] } };
 	int64_t index[KVT_NAXES] = { 0 };
 	struct kvt_views views;
-	struct kvt_error err = { "" };
 
-	if (kvt_layout_views(&views, &layout, &box, elem, &err))
-		fail_msg("%s: %s", text, err.text);
-	assert_int_equal(views.first_k, first_k);
-	assert_int_equal(views.nbytes, n[0] * n[1] * n[2] * n[3] * n[4] * n[5] * elem);
+	if (kvt_layout_views(&views, &layout, &box, elem, &why))
+		fail_msg("%s: %s", text, why.text);
+	if (views.first_k != first_k ||
+	    views.nbytes != n[0] * n[1] * n[2] * n[3] * n[4] * n[5] * elem)
+		fail_msg("%s: %d bytes from %d on", text, (int)views.nbytes,
+			 (int)views.first_k);
 	do {
 		int64_t at = views_at(&views, index);
 
@@ -179,15 +168,14 @@ static void check_elements(const char *text, const int64_t n[KVT_NAXES],
 	} while (oracle_next(index, n));
 }
 
-static void test_elements(void **state)
+static void check_shapes(const char *text)
 {
 	/* small ones first */
 	static const int64_t shapes[][KVT_NAXES] = {
 		{ 1, 2, 16, 1, 2, 16 }, { 2, 2, 16, 3, 1, 16 },
 		{ 3, 1, 16, 5, 2, 48 }, { 2, 3, 32, 2, 2, 32 },
 	};
-	enum { NSHAPES = sizeof(shapes) / sizeof(shapes[0]) };
-	const char *text = *state;
+	enum { NSHAPES = LENGTH(shapes) };
 	struct kvt_layout layout = layout_of(text);
 	struct kvt_text axes = kvt_layout_string(&layout);
 
@@ -202,6 +190,16 @@ static void test_elements(void **state)
 		n[KVT_AXIS_K] = 1;
 		check_elements(text, n, 2, 1);
 	}
+}
+
+static void test_elements(void)
+{
+	const struct kvt_preset *preset;
+
+	for (int i = 0; (preset = kvt_preset_at(i)); i++)
+		check_shapes(preset->name);
+	for (int i = 0; i < LENGTH(unnamed); i++)
+		check_shapes(unnamed[i]);
 }
 
 /* ---- refusals ----------------------------------------------------------- */
@@ -243,84 +241,47 @@ static struct refuse_case {
 	  "L S/1073741824 D B H K S%1073741824",
 	  { { 1 << 20, 1 << 20, 0, 1 << 20, 1, 1 }, 1 }, "larger than 2^63" },
 };
-enum { NREFUSALS = sizeof(refusals) / sizeof(refusals[0]) };
 
 static void test_refuse(void **state)
 {
 	const struct refuse_case *c = *state;
 	struct kvt_layout layout = layout_of(c->layout);
 	struct kvt_box box = kvt_box_whole(&c->shape);
-	struct kvt_error err = { "" };
 	struct kvt_views views;
 
-	assert_int_equal(kvt_layout_views(&views, &layout, &box, c->shape.elem, &err),
-			 c->says ? KVT_BAD_INPUT : KVT_OK);
-	if (c->says && !strstr(err.text, c->says))
-		fail_msg("\"%s\" lacks \"%s\"", err.text, c->says);
+	expect(kvt_layout_views(&views, &layout, &box, c->shape.elem, &why),
+	       c->says ? KVT_BAD_INPUT : KVT_OK, c->says);
 }
 
 /* Strides and offsets of a descriptor that lies. */
-static void test_end(void **state)
+static void test_end(void)
 {
 	const struct kvt_shape shape = { .n = { 4, 2, 2, 2, 2, 2 }, .elem = 2 };
 	struct kvt_view view = views_of("nhd", &shape).view[0], bad;
-	struct kvt_error err = { "" };
 	int64_t end;
 
-	(void)state;
 	view.offset = 100;
-	assert_int_equal(kvt_view_end(&end, &view, &err), KVT_OK);
+	ok(kvt_view_end(&end, &view, &why));
 	assert_int_equal(end, 100 + 256);
 
 	bad = view;
 	kvt_view_set_stride(&bad, KVT_AXIS_L, INT64_MAX / 4);
-	assert_int_equal(kvt_view_end(&end, &bad, &err), KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "2^63"));
+	expect(kvt_view_end(&end, &bad, &why), KVT_BAD_INPUT, "2^63");
 	kvt_view_set_stride(&bad, KVT_AXIS_L, INT64_MAX);
-	assert_int_equal(kvt_view_end(&end, &bad, &err), KVT_BAD_INPUT);
+	expect(kvt_view_end(&end, &bad, &why), KVT_BAD_INPUT, NULL);
 	kvt_view_set_stride(&bad, KVT_AXIS_L, -64);
-	assert_int_equal(kvt_view_end(&end, &bad, &err), KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "layer stride is -64"));
+	expect(kvt_view_end(&end, &bad, &why), KVT_BAD_INPUT, "layer stride is -64");
 	bad = view;
 	bad.offset = -1;
-	assert_int_equal(kvt_view_end(&end, &bad, &err), KVT_BAD_INPUT);
+	expect(kvt_view_end(&end, &bad, &why), KVT_BAD_INPUT, NULL);
 	bad.offset = INT64_MAX;
-	assert_int_equal(kvt_view_end(&end, &bad, &err), KVT_BAD_INPUT);
+	expect(kvt_view_end(&end, &bad, &why), KVT_BAD_INPUT, NULL);
 }
 
-/* ---- all of them -------------------------------------------------------- */
-
-enum { MAX_TESTS = 250 };
-static struct CMUnitTest tests[MAX_TESTS];
-static size_t ntests;
-static char names[MAX_TESTS][80];
-
-static void add(const char *prefix, const char *what, CMUnitTestFunction f, void *row)
-{
-	snprintf(names[ntests], sizeof(names[0]), "%s%s", prefix, what);
-	tests[ntests] = (struct CMUnitTest){ .name = names[ntests],
-		.test_func = f, .initial_state = row };
-	ntests++;
-}
-
-int main(void)
-{
-	const struct kvt_preset *preset;
-
-	for (int i = 0; i < NGOLDEN; i++)
-		add("golden offsets: ", golden[i].preset, test_golden, &golden[i]);
-	for (int i = 0; i < NPACKS; i++)
-		add("inside a half: ", packs[i].preset, test_pack, &packs[i]);
-	for (int i = 0; i < NSTRIDES; i++)
-		add("strides: ", strides[i].preset, test_stride, &strides[i]);
-	for (int i = 0; (preset = kvt_preset_at(i)); i++)
-		add("every element: ", preset->name, test_elements,
-		    (void *)preset->name);
-	for (int i = 0; i < NUNNAMED; i++)
-		add("every element: ", unnamed[i], test_elements, (void *)unnamed[i]);
-	for (int i = 0; i < NREFUSALS; i++)
-		add("checked: ", refusals[i].what, test_refuse, &refusals[i]);
-	add("checked: ", "the end of a view with foreign strides", test_end, NULL);
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return _cmocka_run_group_tests("view", tests, ntests, NULL, NULL);
-}
+TESTS("view",
+	EACH_BY(golden, preset, test_golden),
+	EACH_BY(packs, preset, test_pack),
+	EACH_BY(strides, preset, test_stride),
+	NAMED(test_elements, "every element of every layout"),
+	EACH(refusals, test_refuse),
+	NAMED(test_end, "the end of a view with foreign strides"))

@@ -3,17 +3,14 @@
 #ifndef VIEWS_OF_H
 #define VIEWS_OF_H
 
-#include <string.h>
-
 #include "lib/kvt/kvt.h"
+#include "tests/unit/tests.h"
 
 static inline struct kvt_layout layout_of(const char *text)
 {
 	struct kvt_layout layout;
-	struct kvt_error err = { "" };
 
-	if (kvt_layout_parse(&layout, text, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_layout_parse(&layout, text, &why));
 	return layout;
 }
 
@@ -23,10 +20,8 @@ static inline struct kvt_views views_of(const char *text,
 	struct kvt_layout layout = layout_of(text);
 	struct kvt_box box = kvt_box_whole(shape);
 	struct kvt_views views;
-	struct kvt_error err = { "" };
 
-	if (kvt_layout_views(&views, &layout, &box, shape->elem, &err))
-		fail_msg("%s", err.text);
+	ok(kvt_layout_views(&views, &layout, &box, shape->elem, &why));
 	return views;
 }
 

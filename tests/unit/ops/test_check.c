@@ -13,7 +13,7 @@ static void make(struct kvt_snapshot *s)
 	s->parallel.tp_size = 1;
 	add_request(s, "A", 41, 3, a);
 	add_request(s, "B", 17, 2, b);
-	assert_int_equal(kvt_snapshot_complete(s, NULL), KVT_OK);
+	ok(kvt_snapshot_complete(s, NULL));
 	free(s->group[0].block_valid);
 	s->group[0].block_valid = NULL;
 }
@@ -137,7 +137,6 @@ static struct fault {
 	{ "fewer heads than a rank's", half_a_rank, "tp.partial",
 	  "heads 0 to 1, but rank 0" },
 };
-enum { NFAULTS = sizeof(faults) / sizeof(faults[0]) };
 
 static void test_fault(void **state)
 {
@@ -174,12 +173,11 @@ static void test_fault(void **state)
 
 /* ---- the list ----------------------------------------------------------- */
 
-static void test_rules(void **state)
+static void test_rules(void)
 {
 	const struct kvt_rule *rule, *other;
 	int n = 0;
 
-	(void)state;
 	for (; (rule = kvt_rule_at(n)); n++)
 		for (int i = 0; i < n; i++) {
 			other = kvt_rule_at(i);
@@ -191,11 +189,10 @@ static void test_rules(void **state)
 }
 
 /* Sixteen are kept, and all are counted; names of a file cannot drive a terminal. */
-static void test_many(void **state)
+static void test_many(void)
 {
 	struct kvt_findings r = { .nfindings = 0 };
 
-	(void)state;
 	for (int i = 0; i < 50; i++)
 		kvt_find(&r, "live.zero", kvt_find_at("slot=%d\x1b", i),
 			 "\x1b[31m\n%d", i);
@@ -226,7 +223,7 @@ static void zero(const char *path, int64_t at, int64_t nbytes)
 }
 
 /* NHD: all heads of a slot, keys and values, are one run. */
-static void test_data(void **state)
+static void test_data(void)
 {
 	const struct kvt_run run = { .threads = 2 };
 	struct kvt_findings r = { .nfindings = 0 };
@@ -235,26 +232,23 @@ static void test_data(void **state)
 	const struct kvt_hints hints = { .trust_manifest = true };
 	struct kvt_snapshot s;
 	struct kvt_dump *dump;
-	struct kvt_error err;
 	struct path path;
 	int64_t buffer, at;
 
-	(void)state;
 	assert_int_equal(make_folder(&folder), 0);
 	path = join(folder, "a.npy");
 	make(&s);
 	s.null_block = -1;
 	set_valid(&s, 9);
-	expect(write_dump(path.s, NULL, &s, &err), KVT_OK, &err, NULL);
-	expect(kvt_open(&dump, path.s, &hints, &err), KVT_OK, &err, NULL);
-	expect(kvt_dump_locate(&buffer, &at, dump, KVT_FILES, 0, index, &err), KVT_OK,
-	       &err, NULL);
+	ok(write_dump(path.s, NULL, &s, &why));
+	ok(kvt_open(&dump, path.s, &hints, &why));
+	ok(kvt_dump_locate(&buffer, &at, dump, KVT_FILES, 0, index, &why));
 	kvt_dump_close(dump);
 	zero(path.s, at, 2 * 2 * 8 * 2);
 	/* the slot before it keeps its first element: its values alone are all zeros */
 	zero(path.s, at - 2 * 2 * 8 * 2 + 2, 2 * 2 * 8 * 2 - 2);
-	expect(kvt_open(&dump, path.s, &hints, &err), KVT_OK, &err, NULL);
-	expect(kvt_check_dump(&r, dump, path.s, true, &run, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&dump, path.s, &hints, &why));
+	ok(kvt_check_dump(&r, dump, path.s, true, &run, &why));
 	assert_string_equal(r.format, "npy");
 	assert_int_equal(r.looked.blocks, 5);
 	assert_true(r.looked.data);
@@ -272,18 +266,8 @@ static void test_data(void **state)
 	remove_folder(&folder);
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NFAULTS + 3] = { 0 };
-	int n = 0;
-
-	for (int i = 0; i < NFAULTS; i++)
-		tests[n++] = (struct CMUnitTest){ .name = faults[i].what,
-			.test_func = test_fault, .initial_state = &faults[i] };
-	tests[n++] = (struct CMUnitTest){ "rules", test_rules, NULL, NULL, NULL };
-	tests[n++] = (struct CMUnitTest){ "many findings", test_many, NULL, NULL, NULL };
-	tests[n++] = (struct CMUnitTest){ "live and stale data", test_data, NULL, NULL,
-					  NULL };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("check", tests, NULL, NULL);
-}
+TESTS("check",
+	EACH(faults, test_fault),
+	NAMED(test_rules, "rules"),
+	NAMED(test_many, "many findings"),
+	NAMED(test_data, "live and stale data"))

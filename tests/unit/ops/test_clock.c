@@ -6,14 +6,8 @@
  * byte a nanosecond, nothing at once.  A batch of 100 operations and 5000 bytes takes
  * 1000 + 1000 + 5000 ns alone, and while it flows it takes 5/6 of a card.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "sim/ops/batches.h"
+#include "tests/unit/tests.h"
 
 static const struct kvt_link link = {
 	.name = "hand", .overlap = 1, .setup_ns = 1000, .op_ps = 10000, .post_ps = 4000,
@@ -84,10 +78,9 @@ static void near(const char *what, int i, const char *field, int64_t is, int64_t
 			 (long long)is, (long long)expected);
 }
 
-static void test_times(void **state)
+static void test_times(void)
 {
-	(void)state;
-	for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); r++) {
+	for (size_t r = 0; r < LENGTH(rows); r++) {
 		const struct row *row = &rows[r];
 		struct kvt_batch batch[MOST];
 		struct kvt_batches batches = { .n = row->n, .batch = batch,
@@ -101,7 +94,7 @@ static void test_times(void **state)
 						       .dst_rank = row->dst[i],
 						       .ops = 100, .bytes = 5000 };
 		how.link = link;
-		assert_int_equal(kvt_clock_run(&t, &batches, &how, NULL), KVT_OK);
+		ok(kvt_clock_run(&t, &batches, &how, NULL));
 		for (int i = 0; i < row->n; i++) {
 			const struct kvt_batch_time *is = &t.batch[i];
 			const struct expected *e = &row->batch[i];
@@ -126,7 +119,7 @@ static void test_times(void **state)
 }
 
 /* An infinite rate leaves nothing to share. */
-static void test_plain(void **state)
+static void test_plain(void)
 {
 	struct kvt_batch batch[2] = {
 		{ .src_rank = 0, .ops = 100, .bytes = 5000 },
@@ -137,49 +130,40 @@ static void test_plain(void **state)
 	struct kvt_link infinite = link;
 	struct kvt_batch_times t;
 
-	(void)state;
 	infinite.rate = 0;
-	assert_int_equal(kvt_clock_run_plain(&t, &batches, &infinite, NULL), KVT_OK);
+	ok(kvt_clock_run_plain(&t, &batches, &infinite, NULL));
 	near("infinite", 0, "end", t.batch[0].end, 2000);
 	near("infinite", 1, "end", t.batch[1].end, 2400);
 	kvt_clock_free(&t);
-	assert_int_equal(kvt_clock_run_plain(&t, &batches, &link, NULL), KVT_OK);
+	ok(kvt_clock_run_plain(&t, &batches, &link, NULL));
 	near("finite", 1, "end", t.end, 11133);
 	kvt_clock_free(&t);
 }
 
 /* ---- what is counted -------------------------------------------------------- */
 
-static void test_uniform(void **state)
+static void test_uniform(void)
 {
 	struct kvt_batch_how how = {
 		.posting = { .stack = KVT_STACK_RFC, .slice = 3000 },
 	};
 	struct kvt_batches b;
 
-	(void)state;
-	assert_int_equal(kvt_batches_uniform(&b, 10, 8192, &how, NULL), KVT_OK);
+	ok(kvt_batches_uniform(&b, 10, 8192, &how, NULL));
 	assert_int_equal(b.n, 1);
 	assert_int_equal(b.sum.merged, 10);
 	assert_int_equal(b.sum.ops, 30);	/* 3000, 3000, 2192 */
 	assert_int_equal(b.sum.bytes, 81920);
 	kvt_batches_free(&b);
 	how.stage = 32768;			/* 2 buffers of 11 slices, a rest of 6 */
-	assert_int_equal(kvt_batches_uniform(&b, 10, 8192, &how, NULL), KVT_OK);
+	ok(kvt_batches_uniform(&b, 10, 8192, &how, NULL));
 	assert_int_equal(b.sum.ops, 28);
 	kvt_batches_free(&b);
 	assert_int_equal(kvt_batches_uniform(&b, INT64_MAX, 2, &how, NULL),
 			 KVT_BAD_INPUT);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_times),
-		cmocka_unit_test(test_plain),
-		cmocka_unit_test(test_uniform),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("clock",
+	TEST(test_times),
+	TEST(test_plain),
+	TEST(test_uniform))

@@ -26,16 +26,14 @@ static void check_use(const struct kvt_window *w, int64_t block, int64_t nlive)
 				 i < nlive ? KVT_LIVE : KVT_STALE);
 }
 
-static void test_facts(void **state)
+static void test_facts(void)
 {
 	struct kvt_snapshot s;
 	struct kvt_window w;
-	struct kvt_error err = { "" };
 
-	(void)state;
 	some_requests(&s);
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
-	expect(kvt_window_init(&w, &s, 0, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
+	ok(kvt_window_init(&w, &s, 0, &why));
 	check_use(&w, 2, 16);
 	check_use(&w, 0, 16);
 	check_use(&w, 4, 8);	/* alpha: 40 = 16 + 16 + 8 */
@@ -48,16 +46,14 @@ static void test_facts(void **state)
 	kvt_snapshot_free(&s);
 }
 
-static void test_null_block(void **state)
+static void test_null_block(void)
 {
 	struct kvt_snapshot s;
 	struct kvt_window w;
-	struct kvt_error err = { "" };
 
-	(void)state;
 	some_requests(&s);
 	kvt_set_null(&s, 0, 3);
-	expect(kvt_window_init(&w, &s, 0, &err), KVT_OK, &err, NULL);
+	ok(kvt_window_init(&w, &s, 0, &why));
 	for (int64_t i = 0; i < 16; i++)
 		assert_int_equal(w.use[3 * 16 + i], KVT_NULL_BLOCK);
 	kvt_window_free(&w);
@@ -65,15 +61,13 @@ static void test_null_block(void **state)
 }
 
 /* Without requests nothing says that a slot is not live, and no block has neighbours. */
-static void test_no_requests(void **state)
+static void test_no_requests(void)
 {
 	struct kvt_snapshot s;
 	struct kvt_window w;
-	struct kvt_error err = { "" };
 
-	(void)state;
 	make_snapshot(&s, "nhd", "bf16", false);
-	expect(kvt_window_init(&w, &s, 0, &err), KVT_OK, &err, NULL);
+	ok(kvt_window_init(&w, &s, 0, &why));
 	for (int64_t b = 0; b < 5; b++)
 		check_use(&w, b, 16);
 	assert_null(w.prev);
@@ -97,7 +91,7 @@ static void check_neighbours(const struct kvt_snapshot *s, int64_t first, int st
 	assert_int_equal(is[n], 99);
 }
 
-static void test_neighbours(void **state)
+static void test_neighbours(void)
 {
 	enum { NONE = KVT_NOT_THERE, AWAY = KVT_NOT_HERE };
 	/* alpha 2 0 4, beta 2 1: they do not agree on what follows 2 */
@@ -110,7 +104,6 @@ static void test_neighbours(void **state)
 	static const int64_t prev_end[] = { NONE, AWAY };
 	struct kvt_snapshot s;
 
-	(void)state;
 	some_requests(&s);
 	check_neighbours(&s, 0, -1, 5, prev);
 	check_neighbours(&s, 0, 1, 5, next);
@@ -137,23 +130,21 @@ static bool is_as_made(const uint8_t *data, const int64_t i[KVT_NAXES])
 	return !memcmp(element_of(data, i), made, 2);
 }
 
-static void test_read(void **state)
+static void test_read(void)
 {
 	const struct kvt_run run = { .threads = 2 };
 	int64_t i[KVT_NAXES] = { 0 };
-	struct kvt_error err = { "" };
 	struct kvt_snapshot s;
 	struct made made;
 	struct kvt_box box;
 	uint8_t *data;
 
-	(void)state;
 	some_requests(&s);
 	box = kvt_box_whole(&s.group[0].shape);
 	made_init(&made, &s, hashed_element);
 	data = malloc((size_t)box_bytes(&s.group[0], &box));
 	assert_non_null(data);
-	expect(kvt_window_read(data, made.dump, 0, &run, &err), KVT_OK, &err, NULL);
+	ok(kvt_window_read(data, made.dump, 0, &run, &why));
 	do
 		assert_true(is_as_made(data, i));
 	while (next_index(i, &box));
@@ -165,7 +156,7 @@ static void test_read(void **state)
 /* ---- planting ----------------------------------------------------------- */
 
 /* Block id 10 of layer id 7 becomes zeros, and nothing else. */
-static void test_plant(void **state)
+static void test_plant(void)
 {
 	const struct kvt_run run = { .threads = 1 };
 	struct fault_request asked = { .fault = kvt_fault_find("zero-block"),
@@ -173,17 +164,14 @@ static void test_plant(void **state)
 				       .has_block = true, .block = 10 };
 	struct planted planted = { .id = NULL };
 	int64_t i[KVT_NAXES] = { 0 }, changed = 0;
-	struct kvt_error err = { "" };
 	struct kvt_snapshot s;
 	struct made made;
 	struct kvt_box box;
 
-	(void)state;
 	some_requests(&s);
 	box = kvt_box_whole(&s.group[0].shape);
 	made_init(&made, &s, hashed_element);
-	expect(kvt_plant_fault(&planted, made.dump, &asked, &run, &err), KVT_OK, &err,
-	       NULL);
+	ok(kvt_plant_fault(&planted, made.dump, &asked, &run, &why));
 	assert_string_equal(planted.id, "g0");
 	do {
 		const uint8_t *is = element_of(planted.bytes, i);
@@ -203,52 +191,42 @@ static void test_plant(void **state)
 	kvt_snapshot_free(&s);
 }
 
-static void test_refused(void **state)
+static void test_refused(void)
 {
 	const struct kvt_run run = { .threads = 1 }, little = { .memory = 4 << 10 };
 	const struct fault_request good = { .fault = kvt_fault_find("zero-block"),
 					    .has_block = true, .block = 10 };
 	struct fault_request asked = good;
 	struct planted planted = { .id = NULL };
-	struct kvt_error err = { "" };
 	struct kvt_snapshot s;
 	struct made made;
 
-	(void)state;
 	some_requests(&s);
 	made_init(&made, &s, hashed_element);
 	asked.block = 0;	/* a position, but no id */
-	expect(kvt_plant_fault(&planted, made.dump, &asked, &run, &err), KVT_USAGE, &err,
+	expect(kvt_plant_fault(&planted, made.dump, &asked, &run, &why), KVT_USAGE,
 	       "there is no block 0");
 	asked = good;
 	asked.group = "g1";
-	expect(kvt_plant_fault(&planted, made.dump, &asked, &run, &err), KVT_USAGE, &err,
+	expect(kvt_plant_fault(&planted, made.dump, &asked, &run, &why), KVT_USAGE,
 	       "there is no group 'g1'");
 	asked = good;
 	asked.block = 1;	/* at position 3, which no request uses */
-	expect(kvt_plant_fault(&planted, made.dump, &asked, &run, &err), KVT_BAD_INPUT,
-	       &err,
+	expect(kvt_plant_fault(&planted, made.dump, &asked, &run, &why), KVT_BAD_INPUT,
 	       "live");
-	expect(kvt_plant_fault(&planted, made.dump, &good, &little, &err),
+	expect(kvt_plant_fault(&planted, made.dump, &good, &little, &why),
 	       KVT_UNSUPPORTED,
-	       &err, "g0 has 15 KiB and needs twice that, more than the 4 KiB");
+	       "g0 has 15 KiB and needs twice that, more than the 4 KiB");
 	kvt_planted_free(&planted);
 	made_free(&made);
 	kvt_snapshot_free(&s);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_facts),
-		cmocka_unit_test(test_null_block),
-		cmocka_unit_test(test_no_requests),
-		cmocka_unit_test(test_neighbours),
-		cmocka_unit_test(test_read),
-		cmocka_unit_test(test_plant),
-		cmocka_unit_test(test_refused),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("fault_window", tests, NULL, NULL);
-}
+TESTS("fault_window",
+	TEST(test_facts),
+	TEST(test_null_block),
+	TEST(test_no_requests),
+	TEST(test_neighbours),
+	TEST(test_read),
+	TEST(test_plant),
+	TEST(test_refused))

@@ -19,7 +19,7 @@ enum { HEADS = 4, MOST_RANKS = 4, POOL = 12, FILL = 0x5a };
 static const char *const layouts[] = {
 	"LBSHKD", "LBHSKD", "BLSHKD", "BHLSKD", "LBKSHD", "KLBHSD", "LBHKDS",
 };
-enum { NLAYOUTS = sizeof(layouts) / sizeof(layouts[0]) };
+enum { NLAYOUTS = LENGTH(layouts) };
 
 /* ---- the source --------------------------------------------------------- */
 
@@ -115,13 +115,11 @@ static void run_regions(uint8_t *const *to, const struct kvt_sides *sides, int g
 
 		while (part->dst_group == group &&
 		       kvt_pair_next(&pair, &walk, &part->xfer)) {
-			struct kvt_error err = { "" };
 			struct kvt_xfer_regions regions;
 			struct kvt_xfer_region region;
 			struct kvt_nest nest;
 
-			expect(kvt_nest_init(&nest, &part->xfer, &pair, &err), KVT_OK,
-			       &err, NULL);
+			ok(kvt_nest_init(&nest, &part->xfer, &pair, &why));
 			kvt_xfer_regions_start(&regions, &nest);
 			while (kvt_xfer_region_next(&region, &regions))
 				kvt_cpu_copy(to[pair.dst_rank],
@@ -152,11 +150,9 @@ static bool check_group(const struct kvt_sides *sides, struct kvt_dump *const *d
 		const struct kvt_box all = kvt_box_whole(&g->shape);
 		int64_t nbytes = group_bytes(g), filled = 0;
 		uint8_t *is = malloc((size_t)nbytes);
-		struct kvt_error err = { "" };
 
 		assert_non_null(is);
-		expect(kvt_dump_read(dumps[r], group, &all, NULL, is, &err), KVT_OK, &err,
-		       NULL);
+		ok(kvt_dump_read(dumps[r], group, &all, NULL, is, &why));
 		assert_memory_equal(is, moved[r], (size_t)nbytes);
 		for (int64_t i = 0; i < nbytes; i++)
 			filled += is[i] == FILL;
@@ -174,7 +170,6 @@ static bool check_transfer(const struct model *m, const struct kvt_new_side *sid
 	struct kvt_sides sides = { .fill = FILL, .src.n = (int)m->ranks };
 	struct placed_dump from[MOST_RANKS] = { { NULL, { NULL } } };
 	struct kvt_dump **dumps;
-	struct kvt_error err = { "" };
 	bool mixed;
 
 	sides.src.file = calloc(MOST_RANKS, sizeof(*sides.src.file));
@@ -183,10 +178,10 @@ static bool check_transfer(const struct model *m, const struct kvt_new_side *sid
 		from[r] = make_rank(m, r);
 		sides.src.file[r] = (struct rank_file){ names[r], from[r].dump };
 	}
-	expect(kvt_ranks_check(&sides.src, &err), KVT_OK, &err, NULL);
-	expect(kvt_sides_make_dst(&sides, side, &err), KVT_OK, &err, NULL);
-	expect(kvt_sides_join(&sides, "from", "to", how, &err), KVT_OK, &err, NULL);
-	expect(kvt_sides_dumps(&dumps, &sides, &err), KVT_OK, &err, NULL);
+	ok(kvt_ranks_check(&sides.src, &why));
+	ok(kvt_sides_make_dst(&sides, side, &why));
+	ok(kvt_sides_join(&sides, "from", "to", how, &why));
+	ok(kvt_sides_dumps(&dumps, &sides, &why));
 	mixed = check_group(&sides, dumps, 0, from);
 	if (m->recurrent)
 		check_group(&sides, dumps, 1, from);
@@ -199,11 +194,10 @@ static bool check_transfer(const struct model *m, const struct kvt_new_side *sid
 	return mixed;
 }
 
-static void test_random(void **state)
+static void test_random(void)
 {
 	int mixed = 0;
 
-	(void)state;
 	for (int round = 0; round < 500; round++) {
 		const struct model m = draw_model();
 		const char *const ids[] = { "contig", "reverse", "random:7", "half" };
@@ -216,21 +210,11 @@ static void test_random(void **state)
 			.whole = below(2), .all_states = below(2),
 		};
 
-		assert_int_equal(kvt_layout_parse(&side.pool.layout,
-						  layouts[below(NLAYOUTS)], NULL),
-						  KVT_OK);
+		ok(kvt_layout_parse(&side.pool.layout, layouts[below(NLAYOUTS)], NULL));
 		mixed += check_transfer(&m, &side, &how);
 	}
 	assert_true(mixed > 250);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		{ "random transfers, by regions and as dumps", test_random, NULL, NULL,
-		  NULL },
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("grafts", tests, NULL, NULL);
-}
+TESTS("grafts",
+	NAMED(test_random, "random transfers, by regions and as dumps"))

@@ -123,7 +123,7 @@ static double gain_of_channel(double value[ALL_SLOTS][DIMS], int d, double mean,
 	return saved;
 }
 
-static void test_gain(void **state)
+static void test_gain(void)
 {
 	static struct cache c;
 	double (*vector)[ALL_SLOTS][DIMS] = &c.value[0][0][0];
@@ -131,7 +131,6 @@ static void test_gain(void **state)
 	double n = LAYERS * KVS * HEADS * ALL_SLOTS * DIMS;
 	struct kvt_guess_measures m, wrong;
 
-	(void)state;
 	make_cache(&c, 10);
 	for (int i = 0; i < LAYERS * KVS * HEADS; i++)
 		for (int s = 0; s < ALL_SLOTS; s++)
@@ -152,12 +151,11 @@ static void test_gain(void **state)
 }
 
 /* Channels that are all alike have nothing to gain, however many there are. */
-static void test_noise(void **state)
+static void test_noise(void)
 {
 	static struct cache c;
 	struct kvt_guess_measures m;
 
-	(void)state;
 	make_cache(&c, 0);
 	for (int l = 0; l < LAYERS; l++)
 		for (int k = 0; k < KVS; k++)
@@ -172,12 +170,11 @@ static void test_noise(void **state)
 }
 
 /* Keys and values inside heads: the same channels, but heads are not akin. */
-static void test_kinship(void **state)
+static void test_kinship(void)
 {
 	static struct cache c;
 	struct kvt_guess_measures right, wrong;
 
-	(void)state;
 	make_cache(&c, 1);
 	right = measure(&c, RIGHT);
 	wrong = measure(&c, KV_INSIDE_HEADS);
@@ -188,12 +185,11 @@ static void test_kinship(void **state)
 }
 
 /* A slot that nobody wrote is zero in all channels. */
-static void test_live(void **state)
+static void test_live(void)
 {
 	static struct cache c;
 	struct kvt_guess_measures m;
 
-	(void)state;
 	make_cache(&c, 1);
 	for (int i = 0; i < LAYERS * KVS * HEADS; i++)
 		for (int s = 0; s < ALL_SLOTS; s++)
@@ -226,7 +222,7 @@ static double bits_of(double *unit, const char *dtype, bool swapped, const uint8
 				   2 * ELEMENTS);
 }
 
-static void test_types(void **state)
+static void test_types(void)
 {
 	static const char *const others[] = {
 		"float16", "float32", "fp8_e4m3", "fp8_e5m2",
@@ -234,7 +230,6 @@ static void test_types(void **state)
 	uint8_t bytes[2 * ELEMENTS], turned[2 * ELEMENTS];
 	double unit, best;
 
-	(void)state;
 	seed = 3;
 	for (int i = 0; i < ELEMENTS; i++) {
 		double x = normal();
@@ -246,18 +241,17 @@ static void test_types(void **state)
 	assert_true(best > 0 && best < 8);
 	assert_true(bits_of(&unit, "bfloat16", true, turned) == best);
 	assert_true(bits_of(&unit, "bfloat16", true, bytes) > best + 0.1);
-	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+	for (size_t i = 0; i < LENGTH(others); i++)
 		if (bits_of(&unit, others[i], false, bytes) < best + 0.1)
 			fail_msg("%s takes %g bits a byte, bfloat16 %g", others[i],
 				 bits_of(&unit, others[i], false, bytes), best);
 }
 
-static void test_unit(void **state)
+static void test_unit(void)
 {
 	uint8_t bytes[2 * ELEMENTS] = { 0 };
 	double unit;
 
-	(void)state;
 	assert_true(isinf(bits_of(&unit, "bfloat16", false, bytes)));
 	for (int i = 0; i < ELEMENTS; i += 2)
 		put_bf16(bytes + 2 * i, i % 4 ? -2 : 8, false);
@@ -301,7 +295,7 @@ static void write_raw(const char *path, const struct cache *c)
 	write_file(path, bytes, sizeof(bytes));
 }
 
-static void test_guess(void **state)
+static void test_guess(void)
 {
 	static struct cache c;
 	void *folder = NULL;
@@ -311,16 +305,14 @@ static void test_guess(void **state)
 		.hints = { .layers = LAYERS, .block_size = SLOTS, .heads = HEADS,
 			   .head_dim = DIMS } };
 	struct kvt_guess g;
-	struct kvt_error err;
 	struct path path;
 
-	(void)state;
 	assert_int_equal(make_folder(&folder), 0);
 	path = join(folder, "a.bin");
 	opener.path = path.s;
 	make_cache(&c, 2);
 	write_raw(path.s, &c);
-	expect(kvt_guess(&g, &source, &err), KVT_OK, &err, NULL);
+	ok(kvt_guess(&g, &source, &why));
 	assert_string_equal(g.type[0].dtype->name, "bfloat16");
 	assert_string_equal(kvt_layout_string(&g.candidate[0].layout).s, "LKBHSD");
 	if (g.why_not[0] || g.confidence < 1)
@@ -333,14 +325,13 @@ static void test_guess(void **state)
 		struct opener broken = { path.s, 0, i };
 
 		source.context = &broken;
-		expect(kvt_guess(&g, &source, &err), KVT_SYSTEM, &err,
-		       "the disk is gone");
+		expect(kvt_guess(&g, &source, &why), KVT_SYSTEM, "the disk is gone");
 		kvt_guess_free(&g);
 	}
 	remove_folder(&folder);
 }
 
-static void test_stated(void **state)
+static void test_stated(void)
 {
 	void *folder = NULL;
 	struct opener opener = { .fail_at = -1 };
@@ -348,36 +339,27 @@ static void test_stated(void **state)
 		.context = &opener, .nbytes = 8 << 20 };
 	struct kvt_snapshot s;
 	struct kvt_guess g;
-	struct kvt_error err;
 	struct path path;
 
-	(void)state;
 	assert_int_equal(make_folder(&folder), 0);
 	path = join(folder, "a.npy");
 	opener.path = path.s;
 	make_snapshot(&s, "nhd", "bf16", false);
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
-	expect(write_dump(path.s, NULL, &s, &err), KVT_OK, &err, NULL);
-	expect(kvt_guess(&g, &source, &err), KVT_BAD_INPUT, &err,
+	ok(kvt_snapshot_complete(&s, &why));
+	ok(write_dump(path.s, NULL, &s, &why));
+	expect(kvt_guess(&g, &source, &why), KVT_BAD_INPUT,
 	       "dump: its layout is known: LBSHC; there is nothing to guess");
 	kvt_guess_free(&g);
 	kvt_snapshot_free(&s);
 	remove_folder(&folder);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		{ "gain is a difference of logarithms", test_gain, NULL, NULL, NULL },
-		{ "noise gains nothing", test_noise, NULL, NULL, NULL },
-		{ "heads of one kind are akin", test_kinship, NULL, NULL, NULL },
-		{ "slots in use", test_live, NULL, NULL, NULL },
-		{ "the right type takes the fewest bits", test_types, NULL, NULL, NULL },
-		{ "mean magnitude", test_unit, NULL, NULL, NULL },
-		{ "a dump through a callback", test_guess, NULL, NULL, NULL },
-		{ "a dump that says its layout", test_stated, NULL, NULL, NULL },
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("guess", tests, NULL, NULL);
-}
+TESTS("guess",
+	NAMED(test_gain, "gain is a difference of logarithms"),
+	NAMED(test_noise, "noise gains nothing"),
+	NAMED(test_kinship, "heads of one kind are akin"),
+	NAMED(test_live, "slots in use"),
+	NAMED(test_types, "the right type takes the fewest bits"),
+	NAMED(test_unit, "mean magnitude"),
+	NAMED(test_guess, "a dump through a callback"),
+	NAMED(test_stated, "a dump that says its layout"))

@@ -5,14 +5,8 @@
  * Two blocks of four tokens.  vLLM 0.32.0 (utils/hashing.py with cbor2 of PyPI), LMCache
  * 0.5.6 (TokenHasher, and hash() of CPython 3.11), SGLang 0.5.23.
  */
-#include <stdarg.h>
-#include <setjmp.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "lib/kvt/prefix.h"
+#include "tests/unit/tests.h"
 
 static const int64_t A[] = { 1, 2, 3, 4 }, B[] = { 5, 300, 70000, 0 };
 
@@ -63,21 +57,19 @@ static const struct vector vectors[] = {
 	  "669fbd8556430da4ecdf89a89f386093c34521fae2a44105e50171ae503793f3", NULL },
 };
 
-static void test_vectors(void **state)
+static void test_vectors(void)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++) {
+	for (size_t i = 0; i < LENGTH(vectors); i++) {
 		struct kvt_prefix_key key = vectors[i].key;
 		char name[KVT_PREFIX_NAME];
 		struct kvt_prefix chain;
-		struct kvt_error err;
 
 		key.rule = kvt_prefix_rule_find(vectors[i].rule);
-		assert_int_equal(kvt_prefix_start(&chain, &key, &err), KVT_OK);
-		assert_int_equal(kvt_prefix_next(&chain, A, 4, &err), KVT_OK);
+		ok(kvt_prefix_start(&chain, &key, &why));
+		ok(kvt_prefix_next(&chain, A, 4, &why));
 		kvt_prefix_name(name, &chain);
 		assert_string_equal(name, vectors[i].a);
-		assert_int_equal(kvt_prefix_next(&chain, B, 4, &err), KVT_OK);
+		ok(kvt_prefix_next(&chain, B, 4, &why));
 		kvt_prefix_name(name, &chain);
 		if (vectors[i].b)
 			assert_string_equal(name, vectors[i].b);
@@ -85,7 +77,7 @@ static void test_vectors(void **state)
 }
 
 /* What cannot be known, and what an engine has not, is refused. */
-static void test_refused(void **state)
+static void test_refused(void)
 {
 	static const struct kvt_prefix_item twins[] = { { "x", 0, 2 }, { "x", 2, 4 } };
 	static const struct {
@@ -105,27 +97,18 @@ static void test_refused(void **state)
 		  KVT_OK, KVT_OK },
 	};
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_prefix_key key = rows[i].key;
 		struct kvt_prefix chain;
-		struct kvt_error err;
 
 		key.rule = kvt_prefix_rule_find(rows[i].rule);
-		assert_int_equal(kvt_prefix_start(&chain, &key, &err), rows[i].start);
+		assert_int_equal(kvt_prefix_start(&chain, &key, &why), rows[i].start);
 		if (!rows[i].start)
-			assert_int_equal(kvt_prefix_next(&chain, A, 4, &err),
+			assert_int_equal(kvt_prefix_next(&chain, A, 4, &why),
 					 rows[i].next);
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_vectors),
-		cmocka_unit_test(test_refused),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("prefix",
+	TEST(test_vectors),
+	TEST(test_refused))

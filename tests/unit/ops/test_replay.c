@@ -5,27 +5,19 @@
  * A token has 1024 bytes, a batch costs 1 us, operations nothing, and the wire moves
  * one byte a nanosecond: a request of 32 tokens takes 33768 ns alone.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "sim/ops/events.h"
 #include "sim/ops/replay.h"
+#include "tests/unit/tests.h"
 
 /* ---- the queue of events --------------------------------------------------- */
 
-static void test_queue(void **state)
+static void test_queue(void)
 {
 	enum { N = 1000 };
 	struct events events = { 0 };
 	uint32_t x = 1;
 	struct event last = { .at = -1 };
 
-	(void)state;
 	for (int i = 0; i < N; i++) {
 		x = x * 1664525u + 1013904223u;
 		assert_true(events_push(&events, (struct event){ .at = x >> 26,
@@ -146,8 +138,8 @@ static void test_times(void **state)
 	struct kvt_request_sizes sizes;
 
 	(void)state;
-	assert_int_equal(kvt_request_sizes_init(&sizes, &from, &posts, NULL), KVT_OK);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	ok(kvt_request_sizes_init(&sizes, &from, &posts, NULL));
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		const struct row *row = &rows[i];
 		struct kvt_trace_row request[] = {
 			{ .tokens = 32, .bytes = -1, .cached = -1 },
@@ -157,7 +149,7 @@ static void test_times(void **state)
 		const struct kvt_replay_how how = how_of(row);
 		struct kvt_replay r;
 
-		assert_int_equal(kvt_replay_run(&r, &trace, &sizes, &how, NULL), KVT_OK);
+		ok(kvt_replay_run(&r, &trace, &sizes, &how, NULL));
 		for (int n = 0; n < row->n; n++) {
 			near(row->what, n, "outcome", r.request[n].outcome * 10,
 			     row->is[n].outcome * 10);
@@ -188,7 +180,7 @@ static void test_sizes(void **state)
 	one.dst.block_size = 48;
 	one.dst.layout = one.src.layout;
 	one.dst.ids.words = "scatter";
-	assert_int_equal(kvt_request_sizes_init(&sizes, &one, &posts, NULL), KVT_OK);
+	ok(kvt_request_sizes_init(&sizes, &one, &posts, NULL));
 	assert_int_equal(sizes.unit, 48);
 	assert_int_equal(sizes.slots, 48);
 	for (int64_t tokens = 1; tokens <= 6 * sizes.unit; tokens++) {
@@ -196,10 +188,9 @@ static void test_sizes(void **state)
 		struct kvt_batches b;
 
 		one.tokens = tokens;
-		assert_int_equal(kvt_transfer_of_model(&plan, &one, NULL), KVT_OK);
-		assert_int_equal(kvt_batches_count(&b, &plan, &posts, NULL), KVT_OK);
-		assert_int_equal(kvt_request_sizes_get(&batch, &sizes, tokens, NULL),
-				 KVT_OK);
+		ok(kvt_transfer_of_model(&plan, &one, NULL));
+		ok(kvt_batches_count(&b, &plan, &posts, NULL));
+		ok(kvt_request_sizes_get(&batch, &sizes, tokens, NULL));
 		assert_int_equal(b.n, 1);
 		assert_int_equal(batch.bytes, 1024 * tokens);
 		assert_int_equal(batch.bytes, b.batch[0].bytes);
@@ -213,7 +204,7 @@ static void test_sizes(void **state)
 
 /* ---- hits of prefixes --------------------------------------------------------- */
 
-static void test_hits(void **state)
+static void test_hits(void)
 {
 	int64_t hash[] = { 1, 2, 1, 2, 3, 9, 2, 1, 1, 2, 3 };
 	struct kvt_trace_row row[] = {
@@ -231,8 +222,7 @@ static void test_hits(void **state)
 					 .hash = hash };
 	int64_t hits[5];
 
-	(void)state;
-	assert_int_equal(kvt_trace_hits(hits, &trace, NULL), KVT_OK);
+	ok(kvt_trace_hits(hits, &trace, NULL));
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(hits[i], expected[i]);
 }
@@ -247,7 +237,7 @@ static void close_to(double is, double expected)
 		fail_msg("%.12g, expected %.12g", is, expected);
 }
 
-static void test_sums(void **state)
+static void test_sums(void)
 {
 	struct kvt_replay_request request[] = {
 		{ .outcome = KVT_REPLAY_DONE, .ready = 100, .first = 50, .start = 150,
@@ -270,8 +260,7 @@ static void test_sums(void **state)
 	struct kvt_replay_sums s;
 	struct kvt_histogram h;
 
-	(void)state;
-	assert_int_equal(kvt_replay_sum(&s, &r, 1e9, 2500, NULL), KVT_OK);
+	ok(kvt_replay_sum(&s, &r, 1e9, 2500, NULL));
 	assert_int_equal(s.done, 4);
 	assert_int_equal(s.failed, 0);
 	assert_int_equal(s.expired, 1);
@@ -305,16 +294,9 @@ static void test_sums(void **state)
 	assert_int_equal(h.count[13], 2);	/* one is above all bounds */
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_queue),
-		cmocka_unit_test_setup(test_times, set_up),
-		cmocka_unit_test_setup(test_sizes, set_up),
-		cmocka_unit_test(test_hits),
-		cmocka_unit_test(test_sums),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("replay",
+	TEST(test_queue),
+	AROUND(test_times, set_up, NULL),
+	AROUND(test_sizes, set_up, NULL),
+	TEST(test_hits),
+	TEST(test_sums))

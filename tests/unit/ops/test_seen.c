@@ -10,8 +10,6 @@
 #include "tests/unit/random.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "lib/dump/seen.h"
@@ -26,10 +24,9 @@ static const struct kvt_create_options small = { .tile_bytes = 1 << 10,
 
 static struct kvt_dump *open_dump(const char *path)
 {
-	struct kvt_error err = { "" };
 	struct kvt_dump *dump;
 
-	expect(kvt_open(&dump, path, NULL, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&dump, path, NULL, &why));
 	return dump;
 }
 
@@ -40,19 +37,17 @@ static struct kvt_dump *copy(const char *path, const struct kvt_dump *source,
 	struct kvt_writer *writer;
 	struct transform t = { .n = 1, .source = &source, .writer = &writer,
 			       .run = { .threads = 2 } };
-	struct kvt_error err = { "" };
 	struct kvt_snapshot to;
 
-	expect(kvt_snapshot_copy(&to, kvt_dump_snapshot(source), &err), KVT_OK, &err,
-	       NULL);
-	expect(kvt_layout_parse(&to.group[0].layout, layout, &err), KVT_OK, &err, NULL);
-	expect(kvt_create(&writer, path, &small, &to, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_copy(&to, kvt_dump_snapshot(source), &why));
+	ok(kvt_layout_parse(&to.group[0].layout, layout, &why));
+	ok(kvt_create(&writer, path, &small, &to, &why));
 	kvt_snapshot_free(&to);
-	expect(transform_plan(&t, &err), KVT_OK, &err, NULL);
+	ok(transform_plan(&t, &why));
 	if (seen)
-		expect(transform_watch(&t, &err), KVT_OK, &err, NULL);
-	expect(transform_run(&t, &err), KVT_OK, &err, NULL);
-	expect(kvt_publish(&writer, 1, &err), KVT_OK, &err, NULL);
+		ok(transform_watch(&t, &why));
+	ok(transform_run(&t, &why));
+	ok(kvt_publish(&writer, 1, &why));
 	kvt_close_writer(writer);
 	if (seen)
 		*seen = t.seen;
@@ -81,10 +76,9 @@ static struct kvt_dump *some_blocks(const struct kvt_dump *dump, int n,
 				    const struct kvt_range *blocks)
 {
 	const struct kvt_slice_options options = { .blocks = { n, blocks } };
-	struct kvt_error err = { "" };
 	struct kvt_dump *out;
 
-	expect(kvt_dump_slice(&out, dump, &options, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_slice(&out, dump, &options, &why));
 	return out;
 }
 
@@ -147,7 +141,6 @@ static void test_nothing(void **state)
 {
 	static const struct kvt_range blocks[] = { { 1, 3 } };
 	const char *const layouts[] = { "LBHKDS", "LBSHKD" };
-	struct kvt_error err = { "" };
 	struct seen *seen;
 
 	for (int l = 0; l < 2; l++) {
@@ -157,11 +150,10 @@ static void test_nothing(void **state)
 		part = l ? source : some_blocks(source, 1, blocks);
 		out = copy(join(*state, l ? "b.h5" : "u.h5").s, part, layouts[l], &seen);
 		assert_int_equal(seen_bytes(seen), 0);
-		expect(verify(part, out, seen, &err), KVT_OK, &err, NULL);
+		ok(verify(part, out, seen, &why));
 		seen_free(seen);
-		expect(seen_new(&seen, 2 * 12 * 4 * 2 * 8 - 1, &err), KVT_OK, &err,
-		       NULL);
-		expect(seen_watch(seen, source, &err), KVT_OK, &err, NULL);
+		ok(seen_new(&seen, 2 * 12 * 4 * 2 * 8 - 1, &why));
+		ok(seen_watch(seen, source, &why));
 		assert_false(seen_has(seen, kvt_dump_is_leaf(source), 0));
 		seen_free(seen);
 		kvt_dump_close(out);
@@ -191,14 +183,13 @@ static void test_not_read_again(void **state)
 	struct path path = join(*state, "a.h5");
 	struct kvt_dump *source = numbered(path.s, "LBSHKD", -1);
 	struct kvt_dump *part = some_blocks(source, 2, blocks), *out;
-	struct kvt_error err = { "" };
 	struct seen *seen;
 
 	out = copy(join(*state, "b.h5").s, part, "LBHSKD", &seen);
-	expect(verify(part, out, NULL, &err), KVT_OK, &err, NULL);
+	ok(verify(part, out, NULL, &why));
 	write_zeros(path.s);
-	expect(verify(part, out, seen, &err), KVT_OK, &err, NULL);
-	assert_int_not_equal(verify(part, out, NULL, &err), KVT_OK);
+	ok(verify(part, out, seen, &why));
+	assert_int_not_equal(verify(part, out, NULL, &why), KVT_OK);
 	seen_free(seen);
 	kvt_dump_close(out);
 	kvt_dump_close(part);
@@ -213,7 +204,6 @@ static void test_wrong_hash(void **state)
 	struct kvt_dump *source = numbered(join(*state, "a.h5").s, "LBSHKD", -1);
 	struct kvt_dump *part = some_blocks(source, 1, blocks), *out;
 	uint8_t noise[1 << 10];
-	struct kvt_error err = { "" };
 	struct seen *seen;
 
 	out = copy(join(*state, "b.h5").s, part, "LBHSKD", &seen);
@@ -221,7 +211,7 @@ static void test_wrong_hash(void **state)
 		noise[i] = (uint8_t)(i * 37);
 	assert_int_equal(kvt_dump_tiling(source, 0)->nbytes, sizeof(noise));
 	seen_tile(seen, kvt_dump_is_leaf(source), 0, begin, noise);
-	expect(verify(part, out, seen, &err), KVT_OK, &err, NULL);
+	ok(verify(part, out, seen, &why));
 	seen_free(seen);
 	kvt_dump_close(out);
 	kvt_dump_close(part);
@@ -257,7 +247,7 @@ static bool check_copy(const char *folder, const char *from, const char *to)
 	wrong = some_blocks(other, n, blocks);
 	copied = copy(join(folder, "b.h5").s, part, to, &seen);
 	differs = copy(join(folder, "c.h5").s, wrong, to, NULL);
-	expect(verify(part, copied, seen, &with), KVT_OK, &with, NULL);
+	ok(verify(part, copied, seen, &why));
 	status = verify(part, differs, NULL, &without);
 	assert_int_equal(verify(part, differs, seen, &with), status);
 	assert_string_equal(with.text, without.text);
@@ -286,17 +276,9 @@ static void test_random(void **state)
 	assert_true(found > 10 && found < 50);
 }
 
-int main(void)
-{
-#define IN_A_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-	const struct CMUnitTest tests[] = {
-		IN_A_FOLDER(test_hashes),
-		IN_A_FOLDER(test_nothing),
-		IN_A_FOLDER(test_not_read_again),
-		IN_A_FOLDER(test_wrong_hash),
-		IN_A_FOLDER(test_random),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("seen", tests, NULL, NULL);
-}
+TESTS("seen",
+	IN_FOLDER(test_hashes),
+	IN_FOLDER(test_nothing),
+	IN_FOLDER(test_not_read_again),
+	IN_FOLDER(test_wrong_hash),
+	IN_FOLDER(test_random))

@@ -22,16 +22,14 @@ static int64_t draw(int64_t most)
 
 static void list_of(struct kvt_work_list *list, int64_t npasses)
 {
-	struct kvt_error err = { "" };
-
 	*list = (struct kvt_work_list){ 0 };
 	for (int64_t p = 0; p < npasses; p++) {
 		struct kvt_pass pass = { .label = "pass", .about = p, .count = draw(40) };
 
 		pass.nbytes = pass.count * draw(3) * draw(100) * MIB / 2 + draw(2);
-		assert_int_equal(kvt_work_list_add(list, &pass, &err), KVT_OK);
+		ok(kvt_work_list_add(list, &pass, &why));
 	}
-	assert_int_equal(kvt_work_list_cut(list, &err), KVT_OK);
+	ok(kvt_work_list_cut(list, &why));
 }
 
 /* Units are the boxes of each pass in a row, and their bytes those of the pass. */
@@ -75,9 +73,8 @@ static void check_owners(const struct kvt_work_list *list, int64_t count)
 		assert_true(nbytes[i] <= total / count + most + 1);
 }
 
-static void test_random_lists(void **state)
+static void test_random_lists(void)
 {
-	(void)state;
 	draws = 7;
 	for (int i = 0; i < 500; i++) {
 		struct kvt_work_list list;
@@ -91,39 +88,35 @@ static void test_random_lists(void **state)
 }
 
 /* By hand: 3 boxes of 40 MiB are 3 units, of 30 MiB they are 2 and 1. */
-static void test_units_by_hand(void **state)
+static void test_units_by_hand(void)
 {
 	static const struct { int64_t box, first_end; } rows[] = {
 		{ 40, 1 }, { 30, 2 }, { 32, 2 }, { 33, 1 }, { 64, 1 }, { 300, 1 },
 		{ 21, 3 },
 	};
-	struct kvt_error err = { "" };
 
-	(void)state;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_work_list list = { 0 };
 		const struct kvt_pass pass = { .label = "pass", .count = 3,
 					       .nbytes = 3 * rows[i].box * MIB };
 
-		assert_int_equal(kvt_work_list_add(&list, &pass, &err), KVT_OK);
-		assert_int_equal(kvt_work_list_add(&list, &pass, &err), KVT_SYSTEM);
-		assert_int_equal(kvt_work_list_cut(&list, &err), KVT_OK);
+		ok(kvt_work_list_add(&list, &pass, &why));
+		expect(kvt_work_list_add(&list, &pass, &why), KVT_SYSTEM, NULL);
+		ok(kvt_work_list_cut(&list, &why));
 		assert_int_equal(list.unit[0].end, rows[i].first_end);
 		kvt_work_list_free(&list);
 	}
 }
 
 /* A thousand times the data has no more than twice the units that are too many. */
-static void test_large_lists(void **state)
+static void test_large_lists(void)
 {
 	struct kvt_work_list list = { 0 };
-	struct kvt_error err = { "" };
 	const struct kvt_pass pass = { .label = "pass", .count = INT64_C(10) << 20,
 				       .nbytes = (INT64_C(10) << 20) * 4 * MIB };
 
-	(void)state;
-	assert_int_equal(kvt_work_list_add(&list, &pass, &err), KVT_OK);
-	assert_int_equal(kvt_work_list_cut(&list, &err), KVT_OK);
+	ok(kvt_work_list_add(&list, &pass, &why));
+	ok(kvt_work_list_cut(&list, &why));
 	check_units(&list);
 	assert_int_equal(list.unit_bytes, INT64_C(4) << 30);
 	assert_int_equal(list.nunits, 10240);
@@ -188,18 +181,16 @@ static const struct kvt_unit_result *known(void *context, int64_t i)
 	return i < s->n[s->pass] ? &s->result[s->pass][i] : NULL;
 }
 
-static void test_digest_of_several(void **state)
+static void test_digest_of_several(void)
 {
 	struct several *all = calloc(1, sizeof(*all));
 	const struct kvt_sharing sharing = { all, true, begin, next, store, known };
 	const struct kvt_run shared = { .threads = 2, .share = &sharing },
 			     alone = { .threads = 1 };
-	struct kvt_error err = { "" };
 	struct kvt_snapshot s;
 	struct digests one, d;
 	struct made m;
 
-	(void)state;
 	assert_non_null(all);
 	make_snapshot(&s, "nhd", "bf16", false);
 	s.group[0].shape.n[NB] = 6 * (MIB / box_bytes(&s.group[0],
@@ -209,13 +200,11 @@ static void test_digest_of_several(void **state)
 	add_request(&s, "alpha", 40, 3, (uint32_t[]){ 2, 0, 4 });
 	add_request(&s, "beta", 30, 2, (uint32_t[]){ 2, 9 });
 	made_init(&m, &s, hashed_element);
-	assert_int_equal(kvt_digests_compute(&one, m.dump, DIGEST_NEWEST, &alone, &err),
-			 KVT_OK);
+	ok(kvt_digests_compute(&one, m.dump, DIGEST_NEWEST, &alone, &why));
 	for (int64_t i = 0; i < 3; i++) {
 		all->first = i;
 		all->step = 3;
-		assert_int_equal(kvt_digests_compute(&d, m.dump, DIGEST_NEWEST, &shared,
-						     &err), KVT_OK);
+		ok(kvt_digests_compute(&d, m.dump, DIGEST_NEWEST, &shared, &why));
 		/* whoever is not the last lacks some */
 		assert_int_equal(!memcmp(&d.whole, &one.whole, sizeof(d.whole)), i == 2);
 		kvt_digests_free(&d);
@@ -224,9 +213,8 @@ static void test_digest_of_several(void **state)
 	/* a result that is too short is noticed */
 	((struct kvt_unit_result *)&all->result[0][1])->nbytes -= 8;
 	all->first = all->count;
-	assert_int_equal(kvt_digests_compute(&d, m.dump, DIGEST_NEWEST, &shared, &err),
-			 KVT_BAD_INPUT);
-	assert_non_null(strstr(err.text, "damaged"));
+	expect(kvt_digests_compute(&d, m.dump, DIGEST_NEWEST, &shared, &why),
+	       KVT_BAD_INPUT, "damaged");
 	kvt_digests_free(&d);
 	kvt_digests_free(&one);
 	for (int64_t i = 0; i < all->n[0]; i++)
@@ -236,15 +224,8 @@ static void test_digest_of_several(void **state)
 	kvt_snapshot_free(&s);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_units_by_hand),
-		cmocka_unit_test(test_random_lists),
-		cmocka_unit_test(test_large_lists),
-		cmocka_unit_test(test_digest_of_several),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("share",
+	TEST(test_units_by_hand),
+	TEST(test_random_lists),
+	TEST(test_large_lists),
+	TEST(test_digest_of_several))

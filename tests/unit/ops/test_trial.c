@@ -25,13 +25,11 @@ static void plan_to(struct kvt_sides *sides, const struct kvt_held_side *from,
 			  .ids = { .words = "contig" } },
 	};
 	const struct kvt_transfer_how how = { .request = NULL };
-	struct kvt_error err = { "" };
 
-	expect(kvt_layout_parse(&side.pool.layout, layout, &err), KVT_OK, &err, NULL);
+	ok(kvt_layout_parse(&side.pool.layout, layout, &why));
 	*sides = (struct kvt_sides){ .src = from->ranks };
-	expect(kvt_sides_make_dst(sides, &side, &err), KVT_OK, &err, NULL);
-	expect(kvt_sides_join(sides, "source", "destination", &how, &err), KVT_OK, &err,
-	       NULL);
+	ok(kvt_sides_make_dst(sides, &side, &why));
+	ok(kvt_sides_join(sides, "source", "destination", &how, &why));
 }
 
 static void forget(struct kvt_sides *sides)
@@ -58,17 +56,15 @@ static void setup(struct fixture *f)
 	struct kvt_model_group group;
 	struct kvt_model_transfer from = { .group = &group, .ngroups = 1,
 					   .tokens = TOKENS };
-	struct kvt_error err = { "" };
 	struct kvt_ranks one;
 	int64_t groups;
 
-	expect(kvt_model_group_parse(&group, "gqa:layers=2,heads=8,head-dim=4", &err),
-	       KVT_OK, &err, NULL);
-	expect(kvt_ranks_of_model(&one, &groups, &from, &err), KVT_OK, &err, NULL);
-	expect(kvt_held_sample(&f->held, &one, 1 << 20, &err), KVT_OK, &err, NULL);
+	ok(kvt_model_group_parse(&group, "gqa:layers=2,heads=8,head-dim=4", &why));
+	ok(kvt_ranks_of_model(&one, &groups, &from, &why));
+	ok(kvt_held_sample(&f->held, &one, 1 << 20, &why));
 	kvt_ranks_free(&one);
 	plan_to(&f->sides, &f->held, "nhd", 2, 16);
-	expect(try_it(&f->src, &f->sides, &f->held, -1, &err), KVT_OK, &err, NULL);
+	ok(try_it(&f->src, &f->sides, &f->held, -1, &why));
 	forget(&f->sides);
 	plan_to(&f->sides, &f->src, "hnd", 4, 24);
 }
@@ -126,10 +122,7 @@ static void leave_pool(struct kvt_sides *sides)
 
 static void other_layout(struct kvt_sides *sides)
 {
-	struct kvt_error err = { "" };
-
-	expect(kvt_layout_parse(&sides->transfer.group[0].dst_layout, "nhd", &err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_layout_parse(&sides->transfer.group[0].dst_layout, "nhd", &why));
 }
 
 static const struct {
@@ -147,43 +140,39 @@ static const struct {
 	{ "the layout of the source", other_layout, false, "expected 0x" },
 };
 
-static void test_faults(void **state)
+static void test_faults(void)
 {
-	(void)state;
-	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-		struct kvt_error err = { "" };
+	for (size_t i = 0; i < LENGTH(faults); i++) {
 		struct kvt_held_side out;
 		struct fixture f;
 		enum kvt_status status;
 
 		setup(&f);
 		faults[i].plant(&f.sides);
-		status = try_it(&out, &f.sides, &f.src, -1, &err);
+		status = try_it(&out, &f.sides, &f.src, -1, &why);
 		if (!status)
 			kvt_held_free(&out);
-		if (!status != faults[i].passes || !strstr(err.text, faults[i].says))
+		if (!status != faults[i].passes || !strstr(why.text, faults[i].says))
 			fail_msg("%s: status %d, '%s'", faults[i].name, (int)status,
-				 err.text);
+				 why.text);
 		teardown(&f);
 	}
 }
 
 /* Each op, spoilt, is noticed. */
-static void test_every_op(void **state)
+static void test_every_op(void)
 {
 	struct kvt_held_side out;
 	struct fixture f;
 	int64_t n = 0;
 
-	(void)state;
 	setup(&f);
 	for (;; n++) {
-		struct kvt_error err = { "" };
 		struct kvt_op_place place;
-		enum kvt_status status = try_it(&out, &f.sides, &f.src, n, &err);
+		enum kvt_status status = try_it(&out, &f.sides, &f.src, n, &why);
 
-		if (kvt_transfer_find_op(&place, &f.sides.transfer, n, &err)) {
-			expect(status, KVT_OK, &err, NULL);
+		if (kvt_transfer_find_op(&place, &f.sides.transfer, n, &why)) {
+			ok(status);
 			kvt_held_free(&out);
 			break;
 		}
@@ -194,30 +183,20 @@ static void test_every_op(void **state)
 }
 
 /* What takes more than there is room for is not begun. */
-static void test_room(void **state)
+static void test_room(void)
 {
 	const struct kvt_trial_how how = { .most = 1000, .corrupt = -1 };
 	struct kvt_verified verified;
-	struct kvt_error err = { "" };
 	struct kvt_held_side out;
 	struct fixture f;
 
-	(void)state;
 	setup(&f);
-	assert_int_equal(kvt_trial_run(&out, &verified, &f.sides, &f.src, &how, &err),
-			 KVT_UNSUPPORTED);
-	assert_non_null(strstr(err.text, "--mem-limit"));
+	expect(kvt_trial_run(&out, &verified, &f.sides, &f.src, &how, &why),
+	       KVT_UNSUPPORTED, "--mem-limit");
 	teardown(&f);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_faults),
-		cmocka_unit_test(test_every_op),
-		cmocka_unit_test(test_room),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TESTS("trial",
+	TEST(test_faults),
+	TEST(test_every_op),
+	TEST(test_room))

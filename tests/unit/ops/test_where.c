@@ -70,18 +70,15 @@ static const struct {
 	{ "group=g1,layer=0", "there is no group 'g1', the first is g0" },
 };
 
-static void test_element(void **state)
+static void test_element(void)
 {
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
-	(void)state;
 	make(&s);
-	for (size_t i = 0; i < sizeof(elements) / sizeof(elements[0]); i++) {
+	for (size_t i = 0; i < LENGTH(elements); i++) {
 		struct kvt_where p;
 
-		expect(kvt_where_parse_at(&p, &s, elements[i].text, &err), KVT_OK, &err,
-		       NULL);
+		ok(kvt_where_parse_at(&p, &s, elements[i].text, &why));
 		if (p.region != KVT_ELEMENT || p.group || p.byte != elements[i].byte ||
 		    memcmp(p.index, elements[i].index, sizeof(elements[i].index)))
 			fail_msg("%s is l %d b %d s %d h %d k %d d %d", elements[i].text,
@@ -91,17 +88,15 @@ static void test_element(void **state)
 	kvt_snapshot_free(&s);
 }
 
-static void test_refused(void **state)
+static void test_refused(void)
 {
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
-	(void)state;
 	make(&s);
-	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+	for (size_t i = 0; i < LENGTH(refused); i++) {
 		struct kvt_where p = { .group = 77 };
 
-		expect(kvt_where_parse_at(&p, &s, refused[i].text, &err), KVT_USAGE, &err,
+		expect(kvt_where_parse_at(&p, &s, refused[i].text, &why), KVT_USAGE,
 		       refused[i].part);
 		assert_int_equal(p.group, 77);
 	}
@@ -109,69 +104,61 @@ static void test_refused(void **state)
 }
 
 /* A request that has no blocks here, and one whose first blocks are gone. */
-static void test_parts_of_tables(void **state)
+static void test_parts_of_tables(void)
 {
 	static const uint32_t last[] = { 2, 3 };
 	struct kvt_snapshot s;
 	struct kvt_where p;
-	struct kvt_error err;
 
-	(void)state;
 	make(&s);
 	add_request(&s, "none", 5, 0, last);
 	add_request(&s, "late", 41, 2, last);
 	s.group[0].kind = KVT_SLIDING_WINDOW;
 	s.group[0].window = 16;
-	expect(kvt_where_parse_at(&p, &s, "layer=0,request=none,token=3" REST, &err),
-	       KVT_USAGE, &err, "request none has no blocks in group g0");
-	expect(kvt_where_parse_at(&p, &s, "layer=0,request=late,token=3" REST, &err),
-	       KVT_UNSUPPORTED, &err,
+	expect(kvt_where_parse_at(&p, &s, "layer=0,request=none,token=3" REST, &why),
+	       KVT_USAGE, "request none has no blocks in group g0");
+	expect(kvt_where_parse_at(&p, &s, "layer=0,request=late,token=3" REST, &why),
+	       KVT_UNSUPPORTED,
 	       "the 2 blocks of request late do not cover all its tokens; give block "
 	       "instead");
-	expect(kvt_where_parse_at(&p, &s, "layer=0,request=late,token=33" REST, &err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_where_parse_at(&p, &s, "layer=0,request=late,token=33" REST, &why));
 	/* entry 1 of those of tokens 16 to 40 */
 	assert_int_equal(p.index[NB], 3);
 	assert_int_equal(p.index[NS], 1);
 	kvt_snapshot_free(&s);
 }
 
-static void test_run(void **state)
+static void test_run(void)
 {
 	struct kvt_element_run run;
 	struct kvt_snapshot s;
-	struct kvt_error err;
 
-	(void)state;
 	make(&s);
-	expect(kvt_where_parse_run(&run, &s, "layer=1", &err), KVT_OK, &err, NULL);
+	ok(kvt_where_parse_run(&run, &s, "layer=1", &why));
 	assert_int_equal(run.place.index[NL], 1);
 	assert_int_equal(run.place.index[NB], 0);
 	assert_int_equal(run.count, 8);
-	expect(kvt_where_parse_run(&run, &s, "block=41,kv=v,dim=7,count=4096", &err),
-	       KVT_OK, &err, NULL);
+	ok(kvt_where_parse_run(&run, &s, "block=41,kv=v,dim=7,count=4096", &why));
 	assert_int_equal(run.place.index[NB], 1);
 	assert_int_equal(run.place.index[NK], 1);
 	assert_int_equal(run.place.index[ND], 7);
 	assert_int_equal(run.count, 4096);
-	expect(kvt_where_parse_run(&run, &s, "count=4097", &err), KVT_USAGE, &err,
+	expect(kvt_where_parse_run(&run, &s, "count=4097", &why), KVT_USAGE,
 	       "count is 4097, expected 0 to 4096");
-	expect(kvt_where_parse_run(&run, &s, "row=0", &err), KVT_USAGE, &err,
+	expect(kvt_where_parse_run(&run, &s, "row=0", &why), KVT_USAGE,
 	       "the content is not a page of rows");
-	expect(kvt_where_parse_run(&run, &s, "byte=0", &err), KVT_USAGE, &err,
-	       "no key 'byte'");
+	expect(kvt_where_parse_run(&run, &s, "byte=0", &why), KVT_USAGE, "no key 'byte'");
 	kvt_snapshot_free(&s);
 }
 
 /* ---- offsets ------------------------------------------------------------ */
 
 /* Every element is found, and its bytes lead back to it. */
-static void test_there_and_back(void **state)
+static void test_there_and_back(void)
 {
 	void *folder = NULL;
 	struct kvt_whereabouts at, back;
 	struct kvt_snapshot s;
-	struct kvt_error err;
 	struct kvt_dump *dump;
 	struct kvt_box box;
 	int64_t i[KVT_NAXES];
@@ -180,13 +167,12 @@ static void test_there_and_back(void **state)
 	size_t nbytes;
 	char text[200];
 
-	(void)state;
 	assert_int_equal(make_folder(&folder), 0);
 	path = join(folder, "a.npy");
 	make(&s);
-	expect(kvt_snapshot_complete(&s, &err), KVT_OK, &err, NULL);
-	expect(write_dump(path.s, NULL, &s, &err), KVT_OK, &err, NULL);
-	expect(kvt_open(&dump, path.s, NULL, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&s, &why));
+	ok(write_dump(path.s, NULL, &s, &why));
+	ok(kvt_open(&dump, path.s, NULL, &why));
 	bytes = read_file(path.s, &nbytes);
 	box = kvt_box_whole(&s.group[0].shape);
 	memcpy(i, box.begin, sizeof(i));
@@ -195,22 +181,21 @@ static void test_there_and_back(void **state)
 			 "layer=%d,position=%d,slot=%d,head=%d,kv=%c,dim=%d,byte=1",
 			 (int)i[NL], (int)i[NB], (int)i[NS], (int)i[NH],
 			 i[NK] ? 'v' : 'k', (int)i[ND]);
-		expect(kvt_where_at(&at, dump, text, &err), KVT_OK, &err, NULL);
+		ok(kvt_where_at(&at, dump, text, &why));
 		assert_true(at.in_files && at.in_memory);
 		assert_true(at.file_offset >= 0 && at.file_offset < (int64_t)nbytes);
 		assert_int_equal(bytes[at.file_offset], byte_at(i, 1));
 		snprintf(text, sizeof(text), "0x%llx",
 			 (unsigned long long)at.file_offset);
-		expect(kvt_where_offset(&back, dump, KVT_FILES, text, &err), KVT_OK, &err,
-		       NULL);
+		ok(kvt_where_offset(&back, dump, KVT_FILES, text, &why));
 		same_bytes(back.place.index, i, sizeof(i), text);
 		assert_int_equal(back.place.byte, 1);
 		assert_int_equal(back.memory_offset, at.memory_offset);
 	} while (next_index(i, &box));
-	expect(kvt_where_offset(&back, dump, KVT_FILES, "0", &err), KVT_OK, &err, NULL);
+	ok(kvt_where_offset(&back, dump, KVT_FILES, "0", &why));
 	assert_int_equal(back.place.region, KVT_HEADER);
 	assert_true(back.in_files && !back.in_memory);
-	expect(kvt_where_offset(&back, dump, KVT_FILES, "1.5", &err), KVT_USAGE, &err,
+	expect(kvt_where_offset(&back, dump, KVT_FILES, "1.5", &why), KVT_USAGE,
 	       "expected a whole number");
 	free(bytes);
 	kvt_dump_close(dump);
@@ -229,11 +214,10 @@ static enum kvt_holding holds(const struct kvt_snapshot *s, int64_t block, int64
 	return kvt_where_holds(s, &p);
 }
 
-static void test_holds(void **state)
+static void test_holds(void)
 {
 	struct kvt_snapshot s;
 
-	(void)state;
 	make(&s);
 	s.null_block = 0;
 	assert_int_equal(holds(&s, 0, 0), KVT_HOLDS_NULL);
@@ -253,14 +237,13 @@ static void test_holds(void **state)
 	kvt_snapshot_free(&s);
 }
 
-static void test_tenants(void **state)
+static void test_tenants(void)
 {
 	struct kvt_where p = { .region = KVT_ELEMENT };
 	struct kvt_tenancy at = { 0, 0 };
 	struct kvt_snapshot s;
 	struct kvt_tenant t;
 
-	(void)state;
 	make(&s);
 	p.index[NB] = 4;
 	p.index[NS] = 7;
@@ -279,12 +262,11 @@ static void test_tenants(void **state)
 	kvt_snapshot_free(&s);
 }
 
-static void test_component(void **state)
+static void test_component(void)
 {
 	struct kvt_snapshot s;
 	struct kvt_group *g = &s.group[0];
 
-	(void)state;
 	make(&s);
 	g->ncomponents = 2;
 	g->component[0] = (struct kvt_component){ .start = 1, .length = 3 };
@@ -297,19 +279,12 @@ static void test_component(void **state)
 	kvt_snapshot_free(&s);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		{ "an element", test_element, NULL, NULL, NULL },
-		{ "what is refused", test_refused, NULL, NULL, NULL },
-		{ "tables that are parts", test_parts_of_tables, NULL, NULL, NULL },
-		{ "a run of elements", test_run, NULL, NULL, NULL },
-		{ "there and back", test_there_and_back, NULL, NULL, NULL },
-		{ "live, stale, null", test_holds, NULL, NULL, NULL },
-		{ "tenants of a slot", test_tenants, NULL, NULL, NULL },
-		{ "components", test_component, NULL, NULL, NULL },
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("where", tests, NULL, NULL);
-}
+TESTS("where",
+	NAMED(test_element, "an element"),
+	NAMED(test_refused, "what is refused"),
+	NAMED(test_parts_of_tables, "tables that are parts"),
+	NAMED(test_run, "a run of elements"),
+	NAMED(test_there_and_back, "there and back"),
+	NAMED(test_holds, "live, stale, null"),
+	NAMED(test_tenants, "tenants of a slot"),
+	NAMED(test_component, "components"))

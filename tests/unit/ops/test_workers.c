@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_workers.c - reports of workers, event by event, and what is made of them */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "lib/ops/workers/workers.h"
+#include "tests/unit/tests.h"
 
 /* What a replay tells, as one text. */
 struct told {
@@ -148,7 +140,6 @@ static struct log {
 	{ "nothing at all", { HEAD }, 0, KVT_BAD_INPUT,
 	  "the number of workers is missing" },
 };
-enum { NLOGS = sizeof(logs) / sizeof(logs[0]) };
 
 static void test_log(void **state)
 {
@@ -159,19 +150,18 @@ static void test_log(void **state)
 		.invalid = on_invalid, .unnamed = on_failed, .problem = on_problem,
 	};
 	struct kvt_workers_totals totals = { 0 };
-	struct kvt_error err = { "" };
 	struct kvt_workers *w;
-	enum kvt_status status = kvt_workers_new(&w, &listener, &err);
+	enum kvt_status status = kvt_workers_new(&w, &listener, &why);
 
 	for (int i = 0; !status && i < log->n; i++)
-		status = take(w, &log->line[i], &err);
+		status = take(w, &log->line[i], &why);
 	if (!status)
-		status = kvt_workers_end(&totals, w, &err);
+		status = kvt_workers_end(&totals, w, &why);
 	kvt_workers_free(w);
 	assert_int_equal(status, log->status);
 	if (status) {
-		if (!strstr(err.text, log->told))
-			fail_msg("'%s', expected '%s' in it", err.text, log->told);
+		if (!strstr(why.text, log->told))
+			fail_msg("'%s', expected '%s' in it", why.text, log->told);
 		return;
 	}
 	assert_string_equal(told.text, log->told);
@@ -179,7 +169,7 @@ static void test_log(void **state)
 }
 
 /* More requests and blocks than any first table has room for. */
-static void test_many(void **state)
+static void test_many(void)
 {
 	struct told told = { "" };
 	const struct kvt_workers_listener listener = {
@@ -188,23 +178,21 @@ static void test_many(void **state)
 	};
 	const struct line head = HEAD;
 	struct kvt_workers_totals totals = { 0 };
-	struct kvt_error err = { "" };
 	struct kvt_workers *w;
 	char id[20];
 
-	(void)state;
-	assert_int_equal(kvt_workers_new(&w, &listener, &err), KVT_OK);
-	assert_int_equal(take(w, &head, &err), KVT_OK);
+	ok(kvt_workers_new(&w, &listener, &why));
+	ok(take(w, &head, &why));
 	for (int worker = 0; worker < 2; worker++)
 		for (int i = 0; i < 5000; i++) {
 			const struct line l = { KVT_EVENT_WORKER, worker * 5000 + i,
 						worker, 0, id, i + 1 };
 
 			snprintf(id, sizeof(id), "r%d", i);
-			assert_int_equal(take(w, &l, &err), KVT_OK);
+			ok(take(w, &l, &why));
 			told.text[0] = '\0';
 		}
-	assert_int_equal(kvt_workers_end(&totals, w, &err), KVT_OK);
+	ok(kvt_workers_end(&totals, w, &why));
 	assert_int_equal(totals.finished, 5000);
 	assert_int_equal(totals.invalid, 10000);
 	assert_int_equal(totals.steps, 10000);
@@ -212,15 +200,6 @@ static void test_many(void **state)
 	kvt_workers_free(w);
 }
 
-int main(void)
-{
-	struct CMUnitTest tests[NLOGS + 1] = { 0 };
-
-	for (int i = 0; i < NLOGS; i++)
-		tests[i] = (struct CMUnitTest){ .name = logs[i].what,
-			.test_func = test_log, .initial_state = &logs[i] };
-	tests[NLOGS] = (struct CMUnitTest){ "many requests", test_many, NULL, NULL,
-					    NULL };
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("workers", tests, NULL, NULL);
-}
+TESTS("workers",
+	EACH(logs, test_log),
+	NAMED(test_many, "many requests"))

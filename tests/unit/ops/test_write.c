@@ -41,29 +41,27 @@ static enum kvt_status transform(struct outcome *out, const char *path,
 	struct kvt_snapshot to;
 	enum kvt_status status;
 
-	assert_int_equal(kvt_snapshot_copy(&to, kvt_dump_snapshot(source), NULL), KVT_OK);
+	ok(kvt_snapshot_copy(&to, kvt_dump_snapshot(source), NULL));
 	if (layout)
-		assert_int_equal(kvt_layout_parse(&to.group[0].layout, layout, NULL),
-				 KVT_OK);
-	expect(kvt_create(&writer, path, options, &to, err), KVT_OK, err, NULL);
+		ok(kvt_layout_parse(&to.group[0].layout, layout, NULL));
+	ok(kvt_create(&writer, path, options, &to, &why));
 	kvt_snapshot_free(&to);
-	expect(transform_plan(&t, err), KVT_OK, err, NULL);
+	ok(transform_plan(&t, &why));
 	*out = (struct outcome){
 		t.step[0].direct, t.step[0].make_cells, t.step[0].hold_cells,
 		t.step[0].ntiles, tiles_that_move(&t.step[0]), transform_memory(&t),
 	};
 	if (!(status = transform_run(&t, err)))
-		expect(kvt_publish(&writer, 1, err), KVT_OK, err, NULL);
+		ok(kvt_publish(&writer, 1, &why));
 	kvt_close_writer(writer);
 	return status;
 }
 
 static struct kvt_dump *open_dump(const char *path)
 {
-	struct kvt_error err = { "" };
 	struct kvt_dump *dump;
 
-	expect(kvt_open(&dump, path, NULL, &err), KVT_OK, &err, NULL);
+	ok(kvt_open(&dump, path, NULL, &why));
 	return dump;
 }
 
@@ -72,9 +70,7 @@ static struct kvt_dump *rewrite(struct outcome *out, const char *path,
 				const struct kvt_dump *source,
 				const struct kvt_create_options *options)
 {
-	struct kvt_error err = { "" };
-
-	expect(transform(out, path, source, options, NULL, 3, &err), KVT_OK, &err, NULL);
+	ok(transform(out, path, source, options, NULL, 3, &why));
 	return open_dump(path);
 }
 
@@ -138,12 +134,11 @@ static void check_cells(const struct kvt_dump *dump)
 	struct kvt_box all = kvt_box_whole(&g->shape), firsts = cells_box(&all);
 	uint32_t *numbers = read_numbers(dump, 0);
 	int64_t i[KVT_NAXES] = { 0 }, at = 0;
-	struct kvt_error err = { "" };
 	uint64_t *cells = calloc((size_t)(g->shape.n[NL] * g->shape.n[NB] *
 					  g->shape.n[NH] * g->shape.n[NK]), 8);
 
 	assert_true(kvt_dump_has_cells(dump, 0));
-	expect(kvt_read_cells(dump, 0, &all, cells, &err), KVT_OK, &err, NULL);
+	ok(kvt_read_cells(dump, 0, &all, cells, &why));
 	do
 		assert_int_equal(cells[at++], cell_of(numbers, g->shape.n, i));
 	while (next_index(i, &firsts));
@@ -156,9 +151,8 @@ static struct kvt_stored load_tile(const struct kvt_dump *dump,
 {
 	int64_t room = kvt_stored_bound(kvt_dump_tiling(dump, 0));
 	struct kvt_stored stored = { .bytes = malloc((size_t)room), .capacity = room };
-	struct kvt_error err = { "" };
 
-	expect(kvt_read_tile(dump, 0, begin, &stored, &err), KVT_OK, &err, NULL);
+	ok(kvt_read_tile(dump, 0, begin, &stored, &why));
 	return stored;
 }
 
@@ -170,7 +164,6 @@ static void check_padding(const struct kvt_dump *dump, const int64_t begin[KVT_N
 	struct kvt_stored stored = load_tile(dump, begin);
 	uint32_t *tile = malloc((size_t)tiling->nbytes);
 	struct kvt_codec_scratch *scratch;
-	struct kvt_error err = { "" };
 	int64_t i[KVT_NAXES], outside = 0;
 	struct kvt_box box;
 
@@ -179,8 +172,8 @@ static void check_padding(const struct kvt_dump *dump, const int64_t begin[KVT_N
 		box.begin[a] = begin[a];
 		box.end[a] = begin[a] + tiling->n[a];
 	}
-	expect(kvt_codec_scratch_new(&scratch, &err), KVT_OK, &err, NULL);
-	expect(kvt_decode(tile, &stored, tiling, scratch, &err), KVT_OK, &err, NULL);
+	ok(kvt_codec_scratch_new(&scratch, &why));
+	ok(kvt_decode(tile, &stored, tiling, scratch, &why));
 	do {
 		uint32_t got = tile[dense_at(g, &box, i) / 4];
 		bool inside = true;
@@ -246,10 +239,9 @@ static void test_snapshot(void **state)
 static struct kvt_dump *slice(const struct kvt_dump *dump,
 			      const struct kvt_slice_options *options)
 {
-	struct kvt_error err = { "" };
 	struct kvt_dump *out;
 
-	expect(kvt_dump_slice(&out, dump, options, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_slice(&out, dump, options, &why));
 	return out;
 }
 
@@ -326,11 +318,10 @@ static void test_reblocked(void **state)
 	const struct kvt_reblock_options options = { .block_size = 2 };
 	struct kvt_dump *dump = write_source(join(*state, "a.h5").s), *part, *out;
 	struct kvt_reblocked said[KVT_MAX_GROUPS];
-	struct kvt_error err = { "" };
 	struct outcome outcome;
 	uint32_t *old, *new;
 
-	expect(kvt_dump_reblock(&part, said, dump, &options, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_reblock(&part, said, dump, &options, &why));
 	assert_false(kvt_dump_has_cells(part, 0));
 	out = rewrite(&outcome, join(*state, "b.h5").s, part, &small);
 	assert_true(outcome.make_cells);
@@ -355,7 +346,6 @@ static void test_merged(void **state)
 						  "a.h5").s), *rank[2], *all, *out;
 	const struct kvt_dump *ranks[2];
 	struct kvt_create_options create;
-	struct kvt_error err = { "" };
 	struct outcome outcome;
 
 	for (int r = 0; r < 2; r++) {
@@ -366,7 +356,7 @@ static void test_merged(void **state)
 							    "r0.h5").s, part, &small);
 		kvt_dump_close(part);
 	}
-	expect(kvt_dump_merge(&all, ranks, names, 2, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_merge(&all, ranks, names, 2, &why));
 	create = like(rank[0]);
 	out = rewrite(&outcome, join(*state, "b.h5").s, all, &create);
 	assert_int_equal(outcome.moved, outcome.ntiles);
@@ -387,7 +377,6 @@ static void test_threads(void **state)
 	const size_t count = 8 * 100 * 8 * 4 * 2 * 32;
 	uint32_t *numbers = malloc(count * sizeof(*numbers)), seed = 1;
 	const void *data[KVT_MAX_GROUPS] = { numbers };
-	struct kvt_error err = { "" };
 	struct kvt_dump *dump;
 	struct kvt_snapshot s;
 	size_t nbytes[2];
@@ -398,14 +387,13 @@ static void test_threads(void **state)
 		numbers[i] = (seed = seed * 1664525 + 1013904223) >> (8 + i / 40000 % 24);
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", many);
-	expect(kvt_dump_of_memory(&dump, &s, data, &err), KVT_OK, &err, NULL);
+	ok(kvt_dump_of_memory(&dump, &s, data, &why));
 	for (int i = 0; i < 2; i++) {
 		struct path path = join(*state, i ? "many.h5" : "one.h5");
 		const struct kvt_create_options options = { .no_sync = true };
 		struct outcome outcome;
 
-		expect(transform(&outcome, path.s, dump, &options, NULL, i ? 8 : 1, &err),
-		       KVT_OK, &err, NULL);
+		ok(transform(&outcome, path.s, dump, &options, NULL, i ? 8 : 1, &why));
 		bytes[i] = read_file(path.s, &nbytes[i]);
 	}
 	assert_int_equal(nbytes[0], nbytes[1]);
@@ -424,11 +412,9 @@ static void test_flat(void **state)
 	static const struct kvt_create_options flat = { .uncompressed = true };
 	struct path path = join(*state, "b.h5");
 	struct kvt_dump *dump = write_source(join(*state, "a.h5").s), *out;
-	struct kvt_error err = { "" };
 	struct outcome outcome;
 
-	expect(transform(&outcome, path.s, dump, &flat, "BLHKSD", 4, &err), KVT_OK, &err,
-	       NULL);
+	ok(transform(&outcome, path.s, dump, &flat, "BLHKSD", 4, &why));
 	assert_int_equal(outcome.ntiles, 0);
 	assert_false(outcome.make_cells);
 	out = open_dump(path.s);
@@ -446,7 +432,6 @@ static void test_raw(void **state)
 {
 	static const struct kvt_create_options raw = { .format = "raw" };
 	struct path path = join(*state, "b.bin");
-	struct kvt_error err = { "" };
 	struct placed_dump memory;
 	struct outcome outcome;
 	struct kvt_snapshot s;
@@ -459,12 +444,11 @@ static void test_raw(void **state)
 	kvt_snapshot_init(&s);
 	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents);
 	memory = number_dump(&s, 0);
-	expect(transform(&outcome, path.s, memory.dump, &raw, "BLHKSD", 4, &err), KVT_OK,
-	       &err, NULL);
+	ok(transform(&outcome, path.s, memory.dump, &raw, "BLHKSD", 4, &why));
 	assert_false(outcome.make_cells);
 	bytes = read_file(path.s, &nbytes);
 	to = *kvt_dump_group(memory.dump, 0);
-	assert_int_equal(kvt_layout_parse(&to.layout, "BLHKSD", NULL), KVT_OK);
+	ok(kvt_layout_parse(&to.layout, "BLHKSD", NULL));
 	all = kvt_box_whole(&to.shape);
 	assert_int_equal(nbytes, box_bytes(&to, &all));
 	do
@@ -539,7 +523,6 @@ static const struct kvt_leaf_ops numbers_ops = {
 static struct kvt_dump *make_cells(bool wrong, bool proven)
 {
 	struct cell_leaf *c = calloc(1, sizeof(*c));
-	struct kvt_error err = { "" };
 	struct placed_dump memory;
 	struct kvt_dump *dump;
 	struct kvt_snapshot s;
@@ -553,8 +536,8 @@ static struct kvt_dump *make_cells(bool wrong, bool proven)
 	c->leaf.format = "test";
 	c->leaf.proven.cells[0] = proven;
 	describe(&c->leaf.snapshot, "LBKSHD");
-	expect(kvt_snapshot_complete(&c->leaf.snapshot, &err), KVT_OK, &err, NULL);
-	expect(kvt_dump_of_leaf(&dump, &c->leaf, &err), KVT_OK, &err, NULL);
+	ok(kvt_snapshot_complete(&c->leaf.snapshot, &why));
+	ok(kvt_dump_of_leaf(&dump, &c->leaf, &why));
 	return dump;
 }
 
@@ -569,15 +552,14 @@ static void test_cells_are_held(void **state)
 			};
 			struct path path = join(*state, "a.h5");
 			struct kvt_dump *dump = make_cells(wrong, false), *out;
-			struct kvt_error err = { "" };
 			struct outcome outcome;
 			enum kvt_status status = transform(&outcome, path.s, dump,
 							   &options,
-							   NULL, 2, &err);
+							   NULL, 2, &why);
 
 			assert_true(outcome.make_cells);
 			assert_true(outcome.hold_cells);
-			expect(status, wrong ? KVT_BAD_INPUT : KVT_OK, &err,
+			expect(status, wrong ? KVT_BAD_INPUT : KVT_OK,
 			       "group g0: layer 2 block 7 head 3 kv 1 does not match "
 			       "content_digest of the input");
 			kvt_dump_close(dump);
@@ -595,16 +577,14 @@ static void test_cells_are_copied(void **state)
 	struct path path = join(*state, "a.h5");
 	struct kvt_dump *dump = make_cells(true, true), *out;
 	const struct kvt_box all = kvt_box_whole(&kvt_dump_group(dump, 0)->shape);
-	struct kvt_error err = { "" };
 	struct outcome outcome;
 	uint64_t *old = calloc(4 * 12 * 4 * 2, 8), *new = calloc(4 * 12 * 4 * 2, 8);
 
-	expect(transform(&outcome, path.s, dump, &small, NULL, 2, &err), KVT_OK, &err,
-	       NULL);
+	ok(transform(&outcome, path.s, dump, &small, NULL, 2, &why));
 	assert_false(outcome.make_cells);
 	out = open_dump(path.s);
-	expect(kvt_read_cells(dump, 0, &all, old, &err), KVT_OK, &err, NULL);
-	expect(kvt_read_cells(out, 0, &all, new, &err), KVT_OK, &err, NULL);
+	ok(kvt_read_cells(dump, 0, &all, old, &why));
+	ok(kvt_read_cells(out, 0, &all, new, &why));
 	assert_memory_equal(old, new, 4 * 12 * 4 * 2 * 8);
 	free(old);
 	free(new);
@@ -637,15 +617,15 @@ static enum kvt_status write_ranks(struct kvt_dump *out[NRANKS], const char *fol
 		path[r] = join(folder, name);
 		rank[r] = slice(dump, &(struct kvt_slice_options){
 				.rank = { NRANKS, r } });
-		expect(kvt_create(&writer[r], path[r].s, &small,
-				  kvt_dump_snapshot(rank[r]), err), KVT_OK, err, NULL);
+		ok(kvt_create(&writer[r], path[r].s, &small, kvt_dump_snapshot(rank[r]),
+			      &why));
 	}
 	status = spoil ? transform_plan(&t, err) :
 		 kvt_write(writer, t.source, NRANKS, &t.run, err);
 	if (!status && spoil)
 		status = transform_run(&t, err);
 	if (!status)
-		expect(kvt_publish(writer, NRANKS, err), KVT_OK, err, NULL);
+		ok(kvt_publish(writer, NRANKS, &why));
 	for (int r = 0; r < NRANKS; r++) {
 		kvt_close_writer(writer[r]);
 		kvt_dump_close(rank[r]);
@@ -661,7 +641,6 @@ static void test_several(void **state)
 	struct kvt_dump *tiled = write_source(join(*state, "a.h5").s);
 	struct placed_dump memory;
 	struct kvt_snapshot s;
-	struct kvt_error err = { "" };
 
 	describe(&s, "BSHLKD");
 	memory = number_dump(&s, 0);
@@ -669,9 +648,8 @@ static void test_several(void **state)
 		for (int from = 0; from < 2; from++) {
 			struct kvt_dump *out[NRANKS];
 
-			expect(write_ranks(out, *state, endings[e],
-					   from ? memory.dump : tiled, NULL, &err),
-			       KVT_OK, &err, NULL);
+			ok(write_ranks(out, *state, endings[e],
+				       from ? memory.dump : tiled, NULL, &why));
 			for (int r = 0; r < NRANKS; r++) {
 				assert_int_equal(kvt_dump_group(out[r], 0)->head_start,
 						 r);
@@ -698,9 +676,8 @@ static void test_spoiled(void **state)
 {
 	const struct spoiled spoil = { .writer = 2, .index = { 3, 7, 2, 0, 1, 5 } };
 	struct kvt_dump *dump = write_source(join(*state, "a.h5").s), *out[NRANKS];
-	struct kvt_error err = { "" };
 
-	expect(write_ranks(out, *state, "h5", dump, &spoil, &err), KVT_OK, &err, NULL);
+	ok(write_ranks(out, *state, "h5", dump, &spoil, &why));
 	for (int r = 0; r < NRANKS; r++) {
 		const struct kvt_group *g = kvt_dump_group(out[r], 0);
 		struct kvt_box all = kvt_box_whole(&g->shape);
@@ -727,13 +704,11 @@ static void test_unlike(void **state)
 	const struct kvt_dump *source[] = { dump, half };
 	struct kvt_writer *writer[2];
 	const struct kvt_run run = { .threads = 1 };
-	struct kvt_error err = { "" };
 
 	for (int i = 0; i < 2; i++)
-		expect(kvt_create(&writer[i], join(*state, i ? "c.h5" : "b.h5").s, &small,
-				  kvt_dump_snapshot(source[i]), &err), KVT_OK, &err,
-		       NULL);
-	expect(kvt_write(writer, source, 2, &run, &err), KVT_USAGE, &err,
+		ok(kvt_create(&writer[i], join(*state, i ? "c.h5" : "b.h5").s, &small,
+			      kvt_dump_snapshot(source[i]), &why));
+	expect(kvt_write(writer, source, 2, &run, &why), KVT_USAGE,
 	       "output 2 has another layout than the first");
 	for (int i = 0; i < 2; i++)
 		kvt_close_writer(writer[i]);
@@ -752,40 +727,29 @@ static void test_memory(void **state)
 	const struct kvt_dump *source = dump;
 	struct transform t = { .n = 1, .source = &source, .writer = &writer,
 			       .run = { .threads = 8, .memory = 3 << 20 } };
-	struct kvt_error err = { "" };
 
-	expect(kvt_create(&writer, path.s, &small, kvt_dump_snapshot(dump), &err),
-	       KVT_OK,
-	       &err, NULL);
-	expect(transform_plan(&t, &err), KVT_OK, &err, NULL);
+	ok(kvt_create(&writer, path.s, &small, kvt_dump_snapshot(dump), &why));
+	ok(transform_plan(&t, &why));
 	assert_in_range(transform_memory(&t), 2 << 20, 4 << 20);
-	expect(transform_run(&t, &err), KVT_OK, &err, NULL);
+	ok(transform_run(&t, &why));
 	kvt_close_writer(writer);
 	assert_int_equal(count_entries(*state), 1);	/* it was not published */
 	kvt_dump_close(dump);
 }
 
-int main(void)
-{
-#define IN_A_FOLDER(f) cmocka_unit_test_setup_teardown(f, make_folder, remove_folder)
-	const struct CMUnitTest tests[] = {
-		IN_A_FOLDER(test_snapshot),
-		IN_A_FOLDER(test_tiles_move),
-		IN_A_FOLDER(test_tiles_are_cut),
-		IN_A_FOLDER(test_other_tiles),
-		IN_A_FOLDER(test_reblocked),
-		IN_A_FOLDER(test_merged),
-		IN_A_FOLDER(test_threads),
-		IN_A_FOLDER(test_flat),
-		IN_A_FOLDER(test_raw),
-		IN_A_FOLDER(test_cells_are_held),
-		IN_A_FOLDER(test_cells_are_copied),
-		IN_A_FOLDER(test_several),
-		IN_A_FOLDER(test_spoiled),
-		IN_A_FOLDER(test_unlike),
-		IN_A_FOLDER(test_memory),
-	};
-
-	cmocka_set_message_output(CM_OUTPUT_TAP);
-	return cmocka_run_group_tests_name("write", tests, NULL, NULL);
-}
+TESTS("write",
+	IN_FOLDER(test_snapshot),
+	IN_FOLDER(test_tiles_move),
+	IN_FOLDER(test_tiles_are_cut),
+	IN_FOLDER(test_other_tiles),
+	IN_FOLDER(test_reblocked),
+	IN_FOLDER(test_merged),
+	IN_FOLDER(test_threads),
+	IN_FOLDER(test_flat),
+	IN_FOLDER(test_raw),
+	IN_FOLDER(test_cells_are_held),
+	IN_FOLDER(test_cells_are_copied),
+	IN_FOLDER(test_several),
+	IN_FOLDER(test_spoiled),
+	IN_FOLDER(test_unlike),
+	IN_FOLDER(test_memory))
