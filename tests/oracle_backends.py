@@ -12,9 +12,9 @@ import csv
 import os
 import random
 
-from oracle import DATA, kvtool, run, tap, write_json
+from oracle import DATA, SHARE, kvtool, run, tap, write_json
 
-QUESTIONS = 1200
+QUESTIONS = 1200 // SHARE
 NAMES = {"K:LKBHD/xSx V:LKBHDS": "rocm-paged", "K:LBKHD/xSx V:LBKHDS": "rocm-paged-page",
          "K:LBKHD/xSx V:LBKHS/xDS%x": "aiter-shuffle",
          "K:LKBHD/xSx V:LKBHS/xDS%x": "aiter-shuffle-kv-first"}
@@ -73,7 +73,7 @@ def main(folder):
                              f"{sorted(layouts)}")
     tap.ok(not wrong, f"{verdicts} verdicts, {yes} of them yes, over {len(facts)} settings",
            "\n".join(wrong[:20]))
-    tap.ok(yes > 100, "many are yes")
+    tap.ok(yes > QUESTIONS // 12, "many are yes")
 
 
 run(main)

@@ -26,8 +26,8 @@ from oracle import (DATA, FEW, KVTOOL, kvtool, read_json, run, sizes, tap, write
                     write_json)
 
 LAYERS, BLOCKS, HEADS, SLOTS, DIM = 5, 160, 4, 64, 128
-KILLS = int(os.environ.get("KVT_KILLS", "4"))
-COUNTS = (1, 2, 3, 7)
+KILLS = int(os.environ.get("KVT_KILLS", "1" if FEW else "4"))
+COUNTS = (3,) if FEW else (1, 2, 3, 7)
 MIB = 1 << 20
 
 
