@@ -37,8 +37,8 @@ static inline int unmatched_kept(const struct diff_unmatched *u)
 
 void diff_text(const struct diff *d);
 void diff_text_where(const struct diff_result *r);
-/* Does it differ in some dims, tokens, ... alone? */
-bool diff_only_some(const struct diff_result *r, enum diff_axis axis);
+/* Does it differ in some dims, tokens, ... alone?  Not known: memory was short. */
+bool diff_only_some(const struct diff_result *r, enum diff_axis axis, bool *known);
 void diff_text_tables(const struct diff *d, const struct diff_result *r);
 void diff_json_where(struct json_out *out, json_t *o, const struct diff_result *r);
 void diff_json_tables(struct json_out *out, json_t *o, const struct diff *d,

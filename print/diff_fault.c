@@ -109,15 +109,18 @@ static void print_next_step(FILE *f, const struct diff_result *r)
 	const struct diff_diagnosis *d = r->diagnosis;
 	const struct diff_pair *p = r->pair;
 	const int64_t *a = p->group[SIDE_A]->shape.n, *b = p->group[SIDE_B]->shape.n;
-	bool dims = diff_only_some(r, DIFF_DIM), some;
 	enum diff_axis rows = p->by_tokens ? DIFF_TOKEN : DIFF_BLOCK;
+	bool known, all_known;
+	bool dims = diff_only_some(r, DIFF_DIM, &known);
+	bool some = diff_only_some(r, rows, &all_known);
 
-	some = diff_only_some(r, rows);
+	known = known && all_known;
 	fplainf(f, "none: no known fault explains them (kvtool help faults); they are");
 	if (d->only_layers || d->only_heads || d->only_kv || d->only_requests)
 		print_limits(f, r);
 	else
-		fplainf(f, dims ? " in some dims" : !some ? " everywhere" :
+		fplainf(f, !known ? " where memory does not suffice to say" :
+			dims ? " in some dims" : !some ? " everywhere" :
 			p->by_tokens ? " in some tokens" : " in some blocks");
 	fplainf(f, ", see --table=%s", d->only_layers ? "layer" : d->only_heads ? "head" :
 		dims ? "dim" : d->only_kv ? "kv" :

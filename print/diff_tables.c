@@ -140,7 +140,9 @@ void diff_text_where(const struct diff_result *r)
 	const char *between = "  where   ";
 	struct diff_where w;
 
-	if (kvt_diff_where(&w, r) && w.on[DIFF_LAYER].count) {
+	if (!kvt_diff_where(&w, r)) {
+		plainf("%sout of memory\n", between);
+	} else if (w.on[DIFF_LAYER].count) {
 		for (int i = 0; i < NAXES; i++) {
 			const struct diff_spans *list = &w.on[axes[i].list];
 
@@ -155,11 +157,13 @@ void diff_text_where(const struct diff_result *r)
 	kvt_diff_where_free(&w);
 }
 
-bool diff_only_some(const struct diff_result *r, enum diff_axis axis)
+bool diff_only_some(const struct diff_result *r, enum diff_axis axis, bool *known)
 {
 	struct diff_where w;
-	bool some = kvt_diff_where(&w, r) && w.on[axis].count < w.on[axis].total;
+	bool some;
 
+	*known = kvt_diff_where(&w, r);
+	some = *known && w.on[axis].count < w.on[axis].total;
 	kvt_diff_where_free(&w);
 	return some;
 }
@@ -194,10 +198,10 @@ void diff_json_where(struct json_out *out, json_t *o, const struct diff_result *
 {
 	struct diff_where w = { 0 };
 	json_t *all;
+	bool can = r->measured && r->bad_dim, made = can && kvt_diff_where(&w, r);
 
-	if (!r->measured || !r->bad_dim || !kvt_diff_where(&w, r) ||
-	    !w.on[DIFF_LAYER].count) {
-		json_put(out, o, "where", json_null());
+	if (!made || !w.on[DIFF_LAYER].count) {
+		json_put(out, o, "where", can && !made ? NULL : json_null());
 		kvt_diff_where_free(&w);
 		return;
 	}

@@ -216,7 +216,7 @@ static enum kvt_status pack_mixed(struct kvt_pack *pack, const struct caches *al
 	int64_t least = 0, repeats = 0, anchor = 0;
 	enum kvt_status status = KVT_OK;
 
-	sort_into(&to, all, one_type, false);
+	kvt_pack_sort(&to, all, kvt_pack_one_type, false);
 	for (int i = 0; i < to.n; i++) {
 		p[i] = pages_of(all, &to.b[i]);
 		if (p[i].balanced && p[i].n > 1 && p[i].most > least)
@@ -353,7 +353,7 @@ static bool keep_all(struct caches *all)
 		c->block = full->block;
 		c->is = KVT_CLASS_FULL;
 	}
-	return latents && windows && all_of(all, one_type);
+	return latents && windows && kvt_pack_all(all, kvt_pack_one_type);
 }
 
 /* Layers of equal specs are one list, which stands where the first of them does. */
@@ -363,7 +363,7 @@ static void join_equal(struct caches *all)
 		for (int k = i + 1, to = i + 1; k < all->n; k++) {
 			struct cache c = all->c[k];
 
-			if (!equal(&all->c[i], &c))
+			if (!kvt_pack_equal(&all->c[i], &c))
 				continue;
 			memmove(&all->c[to + 1], &all->c[to],
 				(size_t)(k - to) * sizeof(c));
@@ -399,7 +399,7 @@ static enum kvt_status pack_equal(struct kvt_pack *pack, struct caches *all,
 		return KVT_OK;
 	}
 	join_equal(all);
-	sort_into(&to, all, merges, true);
+	kvt_pack_sort(&to, all, kvt_pack_merges, true);
 	for (int i = 0; i < to.n; i++) {
 		for (int k = 0; k < to.b[i].n; k++)
 			layers[i] += all->c[to.b[i].cache[k]].layers;
@@ -439,7 +439,7 @@ static enum kvt_status check_windows(const struct caches *all, struct kvt_error 
 	for (int i = 0; i < all->n; i++)
 		plain &= is_plain_full(&all->c[i]);
 	for (int i = 0; plain && i < all->n; i++) {
-		int64_t w = noted_window(&all->c[i]);
+		int64_t w = kvt_pack_window(&all->c[i]);
 
 		if (w && seen && w != seen)
 			return kvt_fail(err, KVT_BAD_INPUT,
@@ -500,9 +500,10 @@ static void place_parts(struct kvt_pack_group *g, const struct caches *all, bool
 		for (int k = i; k < g->nparts && !done[i]; k++) {
 			struct kvt_pack_part *part = &g->part[k];
 
-			if (done[k] ||
-			    (k > i && (merged || !equal(find(all, g->part[i].cache),
-							find(all, part->cache)))))
+			if (done[k] || (k > i && merged))
+				continue;
+			if (k > i && !kvt_pack_equal(find(all, g->part[i].cache),
+						     find(all, part->cache)))
 				continue;
 			part->offset = at;
 			at += part->page * part->layers;
@@ -551,8 +552,8 @@ static enum kvt_status group_all(struct kvt_pack *pack, struct caches *all,
 
 	if (status)
 		return status;
-	*merged = all_of(all, merges);
-	if (*merged || all_of(all, one_type)) {
+	*merged = kvt_pack_all(all, kvt_pack_merges);
+	if (*merged || kvt_pack_all(all, kvt_pack_one_type)) {
 		one_group(pack, all);
 		return KVT_OK;
 	}
@@ -567,7 +568,7 @@ enum kvt_status kvt_model_pack(struct kvt_pack *out, const struct kvt_model_size
 	bool outermost = is_outermost(layout, KVT_AXIS_B);
 	struct caches all;
 	bool merged;
-	enum kvt_status status = caches_of(&all, size, err);
+	enum kvt_status status = kvt_pack_caches(&all, size, err);
 
 	memset(out, 0, sizeof(*out));
 	if (status || !all.n)

@@ -7,9 +7,10 @@
  * them is enough.  vLLM compares two in three ways, each a method of its specs
  * (kv_cache_interface.py of 0.32):
  *
- *	equal()		the specs have the same fields: one list of layers
- *	merges()	merge() of the first one's class takes both: one spec for a group
- *	one_type()	UniformTypeKVCacheSpecs takes both: one group of several specs
+ *	kvt_pack_equal()	the specs have the same fields: one list of layers
+ *	kvt_pack_merges()	merge() of the first one's class takes both: a group has one
+ *				spec
+ *	kvt_pack_one_type()	UniformTypeKVCacheSpecs takes both: a group of several specs
  */
 #include "lib/model/pack_cache.h"
 #include "lib/base/print.h"
@@ -43,7 +44,7 @@ static struct cache cache_of(const struct kvt_model_size *size, int at)
 	return c;
 }
 
-enum kvt_status caches_of(struct caches *out, const struct kvt_model_size *size,
+enum kvt_status kvt_pack_caches(struct caches *out, const struct kvt_model_size *size,
 			  struct kvt_error *err)
 {
 	int64_t layers = 0;
@@ -101,7 +102,7 @@ static bool is_whole(const struct cache *c)
 	return c->is == KVT_CLASS_STATE && !strcmp(c->size->group.spec, "conv-whole");
 }
 
-bool equal(const struct cache *a, const struct cache *b)
+bool kvt_pack_equal(const struct cache *a, const struct cache *b)
 {
 	if (a->is == KVT_CLASS_STATE)
 		return b->is == a->is && a->n == b->n && a->block == b->block &&
@@ -132,14 +133,14 @@ static bool same_windows(const struct cache *a, const struct cache *b)
 	       !strcmp(a->size->group.spec, b->size->group.spec);
 }
 
-int64_t noted_window(const struct cache *c)
+int64_t kvt_pack_window(const struct cache *c)
 {
 	bool noted = c->is == KVT_CLASS_FULL || c->is == KVT_CLASS_SINK;
 
 	return noted ? args_of(c)->window : 0;
 }
 
-bool merges(const struct cache *first, const struct cache *other)
+bool kvt_pack_merges(const struct cache *first, const struct cache *other)
 {
 	switch (first->is) {
 	case KVT_CLASS_FULL:
@@ -157,11 +158,11 @@ bool merges(const struct cache *first, const struct cache *other)
 	case KVT_CLASS_WINDOW_MLA:
 		return same_windows(first, other);
 	default:
-		return equal(first, other);
+		return kvt_pack_equal(first, other);
 	}
 }
 
-bool one_type(const struct cache *first, const struct cache *other)
+bool kvt_pack_one_type(const struct cache *first, const struct cache *other)
 {
 	if (first->block != other->block)
 		return false;
@@ -184,7 +185,7 @@ bool one_type(const struct cache *first, const struct cache *other)
 	}
 }
 
-bool all_of(const struct caches *all,
+bool kvt_pack_all(const struct caches *all,
 	    bool (*go)(const struct cache *, const struct cache *))
 {
 	for (int i = 1; i < all->n; i++)
@@ -193,12 +194,12 @@ bool all_of(const struct caches *all,
 	return true;
 }
 
-void sort_into(struct buckets *out, const struct caches *all,
+void kvt_pack_sort(struct buckets *out, const struct caches *all,
 	       bool (*go)(const struct cache *, const struct cache *), bool windows)
 {
 	out->n = 0;
 	for (int i = 0; i < all->n; i++) {
-		int64_t mine = windows ? noted_window(&all->c[i]) : 0, seen;
+		int64_t mine = windows ? kvt_pack_window(&all->c[i]) : 0, seen;
 		struct bucket *b = out->b;
 
 		if (all->c[i].is == KVT_CLASS_HIDDEN)
@@ -206,7 +207,7 @@ void sort_into(struct buckets *out, const struct caches *all,
 		for (; b < out->b + out->n; b++) {
 			seen = 0;
 			for (int k = 0; windows && k < b->n && !seen; k++)
-				seen = noted_window(&all->c[b->cache[k]]);
+				seen = kvt_pack_window(&all->c[b->cache[k]]);
 			if (go(&all->c[b->cache[0]], &all->c[i]) &&
 			    (!mine || !seen || mine == seen))
 				break;

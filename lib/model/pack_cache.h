@@ -54,26 +54,26 @@ static inline bool is_window(const struct cache *c)
 }
 
 /* The caches of a model, in its order; encoders' have no pool. */
-enum kvt_status caches_of(struct caches *out, const struct kvt_model_size *size,
+enum kvt_status kvt_pack_caches(struct caches *out, const struct kvt_model_size *size,
 			  struct kvt_error *err);
 
 /* Are both one spec of vLLM's? */
-bool equal(const struct cache *a, const struct cache *b);
+bool kvt_pack_equal(const struct cache *a, const struct cache *b);
 
 /* Does vLLM's merge() of the first one's class take both? */
-bool merges(const struct cache *first, const struct cache *other);
+bool kvt_pack_merges(const struct cache *first, const struct cache *other);
 
 /* Do both need the same number of blocks, for which pages need not be equal? */
-bool one_type(const struct cache *first, const struct cache *other);
+bool kvt_pack_one_type(const struct cache *first, const struct cache *other);
 
-bool all_of(const struct caches *all,
+bool kvt_pack_all(const struct caches *all,
 	    bool (*go)(const struct cache *, const struct cache *));
 
 /* The window that full attention is computed with; it frees nothing. */
-int64_t noted_window(const struct cache *c);
+int64_t kvt_pack_window(const struct cache *c);
 
 /* Into the first bucket that takes it; 'windows': of one noted window at most. */
-void sort_into(struct buckets *out, const struct caches *all,
+void kvt_pack_sort(struct buckets *out, const struct caches *all,
 	       bool (*go)(const struct cache *, const struct cache *), bool windows);
 
 #endif
