@@ -7,10 +7,9 @@
  * them is enough.  vLLM compares two in three ways, each a method of its specs
  * (kv_cache_interface.py of 0.32):
  *
- *	kvt_pack_equal()	the specs have the same fields: one list of layers
- *	kvt_pack_merges()	merge() of the first one's class takes both: a group has one
- *				spec
- *	kvt_pack_one_type()	UniformTypeKVCacheSpecs takes both: a group of several specs
+ *	kvt_pack_equal()	fields are the same: one list of layers
+ *	kvt_pack_merges()	merge() of the first's class takes both: one spec
+ *	kvt_pack_one_type()	UniformTypeKVCacheSpecs takes both: a group of several
  */
 #include "lib/model/pack_cache.h"
 #include "lib/base/print.h"
