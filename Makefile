@@ -168,17 +168,21 @@ TOUR    := $(B)/tests/kvtool_tour
 TOURED  := $(sort $(shell sed -n 's/^| [0-9]* | `\([a-z0-9_/]*\)\.c` .*/\1.o/p' CONTRIBUTING.md))
 # What reads the sources, or builds them once more, has nothing to tell sanitizers.
 # Nor has a library that a Python without them loads, and a page in a browser.
-SOURCES := tests/check_abi.sh tests/check_circles.py tests/check_gpu_code.sh tests/check_hardened.sh \
+SOURCES := tests/check_abi.sh tests/check_circles.py tests/check_gpu_absent.sh \
+	   tests/check_gpu_code.sh tests/check_hardened.sh \
 	   tests/check_headers.sh tests/check_html.py tests/check_install.sh tests/check_layers.sh \
 	   tests/check_man.sh tests/check_notebook.py tests/check_structs.py tests/check_style.sh \
 	   tests/check_tour.py \
 	   tests/oracle_notebook.py tests/oracle_pages.py tests/oracle_pytest.py tests/oracle_python.py \
 	   tests/oracle_python_caches.py tests/oracle_python_device.py tests/oracle_sim_views.py \
 	   tests/oracle_types.py
+# Nor have commands that a page shows, or a message: other tests have the like of them.
+SHOWN   := tests/check_docs.py tests/check_examples.sh tests/oracle_examples.py
 # What takes longest begins first, or it would run alone at the end.
 LONG    := tests/oracle_self.py tests/check_examples.sh tests/damaged_files.py tests/oracle_shards.py
-TESTS   := $(LONG) $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
-	   $(filter-out $(LONG) $(if $(SAN),$(SOURCES)), \
+LEFT    := $(if $(SAN),$(SOURCES) $(SHOWN))
+TESTS   := $(filter-out $(LEFT),$(LONG)) $(B)/check_kernels $(B)/check_gpu $(CORETEST) $(FORMATTEST) \
+	   $(filter-out $(LONG) $(LEFT), \
 	   $(sort $(wildcard tests/cli/*.bats tests/interop/*.bats tests/check_*.sh) \
 	   $(if $(MPITOOL),$(wildcard tests/mpi/*.bats)) \
 	   $(shell find tests -name '*.py' -perm -u+x)))
