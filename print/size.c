@@ -77,6 +77,13 @@ static void print_caches(const struct size_report *r)
 		       kvt_model_group_text(&model->group[i]).s);
 }
 
+/* Of a token on a rank: the mean where ranks deal tokens out. */
+static double token_bytes(const struct kvt_group_size *g)
+{
+	return (double)(g->page * g->group.layers) / (double)g->block_size /
+	       (double)g->dealt;
+}
+
 /* What a group of a request takes: by the token, up to so much, or once. */
 static void print_group(const struct kvt_group_size *g)
 {
@@ -85,9 +92,11 @@ static void print_group(const struct kvt_group_size *g)
 	plainf("  %-19s %6lld %6s %12s %12s %12s", g->group.name, LL(g->group.layers),
 	       g->block_size ? number((double)g->block_size).s : "-",
 	       size((double)g->page).s, size((double)block).s,
-	       g->block_size ? size((double)block / (double)g->block_size).s : "-");
-	if (g->block_size && g->spec.replication > 1)
-		plainf("  on %lld ranks", LL(g->spec.replication));
+	       g->block_size ? size(token_bytes(g)).s : "-");
+	if (g->block_size && g->spec.replication > g->dealt)
+		plainf("  on %lld ranks", LL(g->spec.replication / g->dealt));
+	if (g->dealt > 1)
+		plainf("  dealt out to %lld", LL(g->dealt));
 	if (g->most_blocks)
 		plainf("  %lld blocks at most", LL(g->most_blocks));
 	if (!g->block_size && g->group.args.drafts)
@@ -303,8 +312,7 @@ static void put_group(struct json_out *out, json_t *array, const struct size_rep
 	json_put_int(out, group, "page_bytes", g->page);
 	json_put_int(out, group, "block_bytes", block);
 	if (g->block_size)
-		put_number(out, group, "token_bytes",
-			   (double)block / (double)g->block_size);
+		put_number(out, group, "token_bytes", token_bytes(g));
 	else
 		json_put(out, group, "token_bytes", json_null());
 	json_put_known(out, group, "replication", g->spec.replication, g->block_size);

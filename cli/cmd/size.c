@@ -404,13 +404,18 @@ static enum kvt_status make_rows(struct size_report *r, const struct size_args *
 			.tp = tp[i / ndtypes], .cache_dtype = dtype[i % ndtypes],
 			.block_size = block_size, .apart = a->apart,
 			.indexer_dtype = a->indexer_dtype, .release = a->release,
+			.dcp = a->dcp,
 		};
 
 		*row = (struct size_row){ .tp = d.tp, .cache_dtype = d.cache_dtype };
 		status = kvt_model_size(&row->size, &r->config.model, &d, &why);
-		if (status && (status == KVT_USAGE || ((a->tp || i < ndtypes) &&
-						       (a->cache_dtype ||
-							i % ndtypes == 0))))
+		/* few ranks cannot share tokens: the first row is of those that can */
+		if (status == KVT_BAD_INPUT && a->dcp > 1 && !a->tp && !r->nrows &&
+		    i < (ntp - 1) * ndtypes)
+			continue;
+		if (status && (status == KVT_USAGE ||
+			       ((a->tp || i < ndtypes || !r->nrows) &&
+				(a->cache_dtype || i % ndtypes == 0))))
 			return kvt_fail(err, status, "tp %lld, %.40s: %.300s",
 					(long long)d.tp, d.cache_dtype, why.text);
 		snprintf(row->why_not, sizeof(row->why_not), "%.250s", why.text);
@@ -535,7 +540,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "in-flight", 0, OPT_COUNT, &a.in_flight, "N",
 		  "with --tokens: tokens of steps that run; default 8192" },
 		{ "dcp", 0, OPT_COUNT, &a.dcp, "N",
-		  "with --tokens: context parallel ranks of decoding" },
+		  "context parallel ranks of decoding, which share the tokens" },
 		{ "draft", 0, OPT_COUNT, &a.draft, "N",
 		  "tokens that are drafted a step, by the model's own layers (MTP)" },
 		{ "draft-layers", 0, OPT_COUNT, &a.draft_layers, "N",

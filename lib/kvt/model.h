@@ -81,6 +81,7 @@ struct kvt_deployment {
 	const char *indexer_dtype;	/* of an indexer's keys, or NULL */
 	bool apart;			/* pages of states and tokens need not be equal */
 	enum kvt_release release;	/* whose rule makes them equal */
+	int64_t dcp;			/* ranks in a row that share tokens; 0 or 1: none */
 };
 
 struct kvt_group_size {
@@ -90,6 +91,7 @@ struct kvt_group_size {
 	int64_t block_size;		/* tokens; 0: there is one of a request */
 	int64_t unpadded, page;		/* bytes of a block of a layer */
 	int64_t most_blocks;		/* of one request, by its window; 0: any */
+	int64_t dealt;			/* ranks that its tokens are dealt out to, 1 or more */
 };
 
 struct kvt_model_size {
@@ -108,6 +110,7 @@ struct kvt_model_size {
  * hold a state, and the padding is counted with the last of a state.  With latents
  * vLLM 0.32 adds at least 128; vLLM 0.26 whole chunks where it keeps a state of each.
  * Pages are those of attention; an indexer's go beside them.
+ * KVT_BAD_INPUT: 'dcp' ranks cannot hold the same heads.
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_model_size(struct kvt_model_size *out, const struct kvt_model *model,

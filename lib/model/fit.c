@@ -4,7 +4,8 @@
  *
  * In goes a model as it is cached on one rank (kvt_model_size()).  A request takes
  * whole blocks of every group: as many as its tokens fill, at most what the window
- * needs, one of a state and of each draft of it.  So its bytes never fall with its
+ * needs, one of a state and of each draft of it; where tokens are dealt out to context
+ * parallel ranks, of the most that one of them has.  So its bytes never fall with its
  * tokens, and the most tokens that fit are found by bisection, in 31 steps.
  */
 #include "lib/kvt/model.h"
@@ -17,7 +18,7 @@ int64_t kvt_group_blocks(const struct kvt_group_size *g, int64_t tokens)
 		return 1 + g->group.args.drafts;
 	if (kvt_spec_class_of(g->keeps, &g->group.args) == KVT_CLASS_ENCODER)
 		return 0;
-	blocks = kvt_ceil_div(tokens, g->block_size);
+	blocks = kvt_ceil_div(kvt_ceil_div(tokens, g->dealt), g->block_size);
 	return g->most_blocks && g->most_blocks < blocks ? g->most_blocks : blocks;
 }
 
@@ -76,8 +77,8 @@ struct kvt_model_sums kvt_model_sums(const struct kvt_model_size *size)
 			sums.windows += block * g->most_blocks;
 			sums.window += token;
 		} else {
-			sums.token += token;
-			sums.all_ranks += token * (double)size->tp;
+			sums.token += token / (double)g->dealt;
+			sums.all_ranks += token / (double)g->dealt * (double)size->tp;
 			sums.unique += token * (double)size->tp /
 				       (double)g->spec.replication;
 		}

@@ -267,6 +267,24 @@ static enum kvt_status check_room(const struct kvt_group_size *g, struct kvt_err
 	return KVT_OK;
 }
 
+/* Context parallel ranks have the same heads; windows and states they do not deal out. */
+static enum kvt_status deal_tokens(struct kvt_group_size *g, const struct kvt_deployment *d,
+				   struct kvt_error *err)
+{
+	enum kvt_spec_class c = kvt_spec_class_of(g->keeps, &g->group.args);
+	int64_t heads = g->spec.total_heads;
+
+	g->dealt = 1;
+	if (d->dcp < 2 || kvt_class_rule(c)->base != KVT_CLASS_FULL)
+		return KVT_OK;
+	if (heads > 1 && d->tp % (heads * d->dcp))
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: dcp %lld ranks that share tokens hold the same of %lld heads: give tp %lld, or a multiple",
+				g->group.name, LL(d->dcp), LL(heads), LL(heads * d->dcp));
+	g->dealt = d->dcp;
+	return KVT_OK;
+}
+
 static enum kvt_status size_group(struct kvt_group_size *out,
 				  const struct kvt_model_group *group,
 				  const struct kvt_deployment *d, int64_t block_size,
@@ -294,6 +312,8 @@ static enum kvt_status size_group(struct kvt_group_size *out,
 		g.block_size = args.block_size;
 		g.most_blocks = window_blocks(group, args.block_size);
 	}
+	if ((status = deal_tokens(&g, d, err)))
+		return status;
 	*out = g;
 	return check_room(&g, err);
 }
@@ -413,6 +433,8 @@ static void pad_states(struct kvt_model_size *size, int64_t page)
 	}
 }
 
+enum { MOST = 1 << 20 };	/* ranks, and tokens of a block */
+
 enum kvt_status kvt_model_size(struct kvt_model_size *out, const struct kvt_model *model,
 			       const struct kvt_deployment *d, struct kvt_error *err)
 {
@@ -421,10 +443,14 @@ enum kvt_status kvt_model_size(struct kvt_model_size *out, const struct kvt_mode
 	int64_t token, tokens;
 
 	if (model->ngroups < 1 || model->ngroups > KVT_MODEL_GROUPS || d->tp < 1 ||
-	    d->tp > 1 << 20 || d->block_size < 1 || d->block_size > 1 << 20)
+	    d->tp > MOST || d->block_size < 1 || d->block_size > MOST || d->dcp > MOST)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%d groups, %lld ranks, blocks of %lld tokens",
-				model->ngroups, LL(d->tp), LL(d->block_size));
+				"%d groups, %lld ranks, dcp %lld, blocks of %lld tokens: expected 1 to %d groups, %d of the others at most",
+				model->ngroups, LL(d->tp), LL(d->dcp), LL(d->block_size),
+				KVT_MODEL_GROUPS, MOST);
+	if (d->dcp > 1 && d->tp % d->dcp)
+		return kvt_fail(err, KVT_BAD_INPUT, "dcp %lld does not divide tp %lld: give tp %lld, or a multiple",
+				LL(d->dcp), LL(d->tp), LL(d->dcp));
 	if ((status = size_groups(&size, model, d, d->block_size, err)))
 		return status;
 	token = token_bytes(&size);

@@ -745,10 +745,35 @@ pool() {
 	window=sliding-window:heads=1,head-dim=64,window=100
 	[ "$(ask --spec $window)" = "[(64, 63)]" ]
 	[ "$(ask --in-flight=10 --spec $window)" = "[(8, 63)]" ]
-	[ "$(ask --dcp=2 --spec $window)" = "[(None, None)]" ]
-	[ "$(ask --dcp=2 --spec gqa:heads=1,head-dim=64)" = "[(32, 32)]" ]
+	[ "$(ask --tp=2 --dcp=2 --spec $window)" = "[(None, None)]" ]
+	[ "$(ask --tp=2 --dcp=2 --spec gqa:heads=1,head-dim=64)" = "[(32, 32)]" ]
 	[ "$(ask --encoder-tokens=33 --spec cross:heads=1,head-dim=64)" = "[(3, 63)]" ]
 	[ "$(ask --spec encoder-only:heads=1,head-dim=64)" = "[(0, 63)]" ]
+}
+
+@test "--dcp: a rank has its part of the tokens, of heads that its neighbours have, too" {
+	ask() { kvtool size --json --cache-dtype=bfloat16 --tokens=1000 --memory=256M "$@" | json '[(s["tp"], s["token_bytes"], s["all_ranks_token_bytes"], s["unique_token_bytes"], s["request_bytes"], s["tokens"]) for s in o["sizes"]]'; }
+	# 32 layers of 8 heads of 128 in 16 ranks: 8 KiB of a block of a layer, 32 blocks of 500
+	[ "$(ask -m llama-3.1-8b --tp=16)" = "[(16, 16384, 262144, 131072, $((63 * 32 * 8192)), 16384)]" ]
+	[ "$(ask -m llama-3.1-8b --tp=16 --dcp=2)" = "[(16, 8192, 131072, 131072, $((32 * 32 * 8192)), 32768)]" ]
+	# of the usual sizes those that can
+	[ "$(ask -m llama-3.1-8b --dcp=2)" = "$(ask -m llama-3.1-8b --tp=16 --dcp=2)" ]
+	[[ "$(ask -m deepseek-v3 --dcp=8)" == "[(8, 8784, "*"), (16, 8784, "* ]]
+	# states and windows are whole on each
+	[ "$(ask --tp=2 --dcp=2 --spec mamba1-ssm:inter=64,state-size=16)" = "$(ask --tp=2 --spec mamba1-ssm:inter=64,state-size=16)" ]
+	status=0
+	run kvtool size -m deepseek-v3 --tp=16 --dcp=3
+	[ "$status" -eq 3 ]
+	[[ "$output" == *"dcp 3 does not divide tp 16: give tp 3, or a multiple"* ]]
+	run kvtool size -m llama-3.1-8b --tp=8 --dcp=2
+	[ "$status" -eq 3 ]
+	[[ "$output" == *"hold the same of 8 heads: give tp 16, or a multiple"* ]]
+	run kvtool size -m llama-3.1-8b --dcp=4
+	[ "$status" -eq 3 ]
+	[[ "$output" == *"give tp 32, or a multiple"* ]]
+	run kvtool size -m llama-3.1-8b --block-size=1000000000
+	[ "$status" -eq 3 ]
+	[[ "$output" == *"blocks of 1000000000 tokens: expected 1 to 16 groups, 1048576 of the others at most"* ]]
 }
 
 @test "which layers own an indexer" {

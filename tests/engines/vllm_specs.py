@@ -241,12 +241,13 @@ def asked(spec, c):
 def check_specs(proof, rng, calls):
     """Differences, inputs, and by class how many of them."""
     wrong, n, seen = [], 0, {}
-    tps = [1, 2, 4, 8, 16]
     for _ in range(calls):
         dtype, block = rng.choice(list(TYPES)), rng.choice([4, 8, 16, 32, 64, 128, 256])
         demand = dict(tokens=rng.randint(1, 200000), in_flight=rng.randint(1, 20000),
                       dcp=rng.choice([1, 1, 2, 4]), encoder=rng.randint(1, 4000))
         caches = [rng.choice(SIZED)(rng, dtype, block) for _ in range(16)]
+        # as many ranks as hold each of 32 heads, the most there are, dcp times
+        tps = [1, 2, 4, 8, 16] if demand["dcp"] == 1 else [32 * demand["dcp"]]
         c = config(**demand)
         r = proof.must("size", "--json", "--apart", f"--cache-dtype={dtype}",
                        f"--tp={','.join(map(str, tps))}", f"--tokens={demand['tokens']}",
