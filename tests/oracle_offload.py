@@ -488,7 +488,16 @@ def wrong_trees():
         st.write_rows(work + "/t", both, cells(3, 4), PAGES["LBNHC"])
         shutil.rmtree(glob.glob(work + "/t/*_r0")[0])
         refused("refused: a config without a rank", 3, ("has no folder", "_r0 of a rank"),
-                "describe", "--from=offload", *geometry("LBNHC"), *one, work + "/t")
+                "describe", *geometry("LBNHC"), *one, work + "/t")
+    with oracle.workdir() as work:
+        # a tree with no file left is one, too, wherever it is entered
+        st.write_rows(work + "/t", both, cells(3, 4), PAGES["LBNHC"])
+        for f in glob.glob(work + "/t/*_r0/*/*/*.bin"):
+            os.remove(f)
+        for folder in (work + "/t", work + "/t/", *glob.glob(work + "/t/*")):
+            for more in [], [*geometry("LBNHC"), *one]:
+                refused(f"refused: emptied, {os.path.basename(folder)}, {len(more)}", 3,
+                        "holds no blocks: no file of a hash", "describe", *more, folder)
     with oracle.workdir() as work:
         old = st.offload_config([(16, NAMES[:2])])
         st.write_offload(work + "/t", old, cells(2, 2), "SHKD", rank=5)

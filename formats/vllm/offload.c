@@ -33,7 +33,7 @@ static bool is_block_file(const char *name)
 static bool offload_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
 	(void)nhead;
-	return !head && kvt_offload_is_base(path);
+	return !head && kvt_offload_is_tree(path);
 }
 
 /* ---- files -------------------------------------------------------------- */
@@ -182,7 +182,8 @@ static enum kvt_status describe(struct kvt_offload *o,
 		return status;
 	if (!o->reader->leaf.snapshot.ngroups)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no blocks%s", o->folder,
-				asked < 0 ? "" : " of this group");
+				asked < 0 ? ": no file of a hash (*.bin) is left of what its config describes" :
+				" of this group");
 	return kind->ready(o);
 }
 

@@ -180,8 +180,8 @@ struct kvt_offload {
 	struct kvt_offload_row row;
 };
 
-/* Is this the folder of a config, by its name? */
-bool kvt_offload_is_base(const char *path);
+/* Is this the folder of a config, by its name, that of a rank, or one with such in it? */
+bool kvt_offload_is_tree(const char *path);
 /* Fills config, base, folder and rank. */
 KVT_MUST_CHECK enum kvt_status kvt_offload_find(struct kvt_offload *o);
 /* Which of the two wrote it: fills rows; after the tree was walked. */

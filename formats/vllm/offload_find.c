@@ -31,7 +31,7 @@ static bool has_config(const char *folder)
 	return is;
 }
 
-bool kvt_offload_is_base(const char *path)
+static bool is_base(const char *path)
 {
 	size_t n = strlen(path);
 
@@ -39,6 +39,24 @@ bool kvt_offload_is_base(const char *path)
 		n--;
 	return n > 13 && path[n - 13] == '_' &&
 	       strspn(path + n - 12, "0123456789abcdef") >= 12 && has_config(path);
+}
+
+static bool has_base(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *entry;
+	bool found = false;
+
+	for (int n = 0; dir && !found && n < MOST_ENTRIES && (entry = readdir(dir)); n++) {
+		char *name = entry->d_name[0] == '.' ? NULL :
+			     kvt_path_join(path, entry->d_name, "");
+
+		found = name && is_base(name);
+		free(name);
+	}
+	if (dir)
+		closedir(dir);
+	return found;
 }
 
 /* "x_r12" ends in a rank: its digits, and how long the rest is. */
@@ -52,6 +70,26 @@ static const char *rank_of(const char *path, size_t *base)
 		return NULL;
 	*base = end - 2;
 	return path + end;
+}
+
+bool kvt_offload_is_tree(const char *path)
+{
+	size_t n = strlen(path), base;
+	char *rank, *folder;
+	bool is;
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	if (!(folder = strndup(path, n)))
+		return false;
+	if ((rank = rank_of(folder, &base) ? folder + base : NULL))
+		*rank = '\0';
+	is = is_base(folder);
+	if (rank)
+		*rank = '_';
+	is = is || has_base(folder);
+	free(folder);
+	return is;
 }
 
 typedef enum kvt_status entry_fn(struct kvt_offload *o, struct kvt_store_choice *choice,
