@@ -38,6 +38,10 @@ static enum kvt_status read_file(struct kvt_tensors *out, const struct kvt_file 
 
 	if ((status = kvt_file_read(file, head, n, 0, err)))
 		return status;
+	if (kvt_npy_format.probe(file->path, head, n))
+		return kvt_fail(err, KVT_UNSUPPORTED,
+				"%s: is one array of numpy, whose axes --layout says: LKHSD is layers, keys and values, heads, tokens, elements of a head; an .npz of it is read with --set=axes=LKHTD, too",
+				file->path);
 	return reader_of(file->path, head, n)(out, file, err);
 }
 

@@ -19,7 +19,7 @@ static const struct {
 	{ 'L', "layers" }, { 'K', "keys and values" }, { 'B', "batch" },
 	{ 'H', "heads" }, { 'T', "tokens" }, { 'D', "elements" },
 };
-enum { NAXES = sizeof(axes_known) / sizeof(axes_known[0]), MOST_HEADS = 256 };
+enum { NAXES = sizeof(axes_known) / sizeof(axes_known[0]) };
 
 struct kvt_text kvt_axes_text(const char *axes)
 {
@@ -52,9 +52,9 @@ const char *kvt_axes_of_shape(const struct kvt_tensor *t)
 {
 	if (t->rank != 4 || t->shape[0] != 1)
 		return NULL;
-	if (t->shape[1] <= MOST_HEADS && t->shape[2] > MOST_HEADS)
+	if (t->shape[1] <= KVT_MOST_HEADS && t->shape[2] > KVT_MOST_HEADS)
 		return KVT_CACHE_AXES;
-	return t->shape[1] > MOST_HEADS && t->shape[2] <= MOST_HEADS ? "BTHD" : NULL;
+	return t->shape[1] > KVT_MOST_HEADS && t->shape[2] <= KVT_MOST_HEADS ? "BTHD" : NULL;
 }
 
 /* As a cache, layers that hold fewer tokens than others have a sliding window. */

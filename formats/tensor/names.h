@@ -70,6 +70,7 @@ const struct kvt_naming *kvt_naming_find(const struct kvt_tensors *tensors, int 
  * The order of heads and tokens in [1, heads, tokens, elements], where the other one
  * would be of more heads than any model has; NULL: the shape does not say.
  */
+enum { KVT_MOST_HEADS = 256 };
 const char *kvt_axes_of_shape(const struct kvt_tensor *tensor);
 
 /*

@@ -544,13 +544,17 @@ static bool has_cache_axes(const struct opening *o)
 	return false;
 }
 
-/* Keys and values apart: as likely as blocks a cache as transformers has it. */
+/*
+ * Keys and values apart: as likely as blocks a cache as transformers has it.  So are those
+ * of one sequence without its axis, unless they begin with more than a model has heads.
+ */
 static const struct kvt_tensor *like_cache(const struct opening *o)
 {
 	for (int64_t i = 0; i < o->tensors->count; i++) {
 		const struct kvt_tensor *t = &o->tensors->tensor[i];
 
-		if ((t->rank == 4 || t->rank == 5) && partner(o, t))
+		if ((t->rank == 4 || t->rank == 5 ||
+		     (t->rank == 3 && t->shape[0] <= KVT_MOST_HEADS)) && partner(o, t))
 			return t;
 	}
 	return NULL;
@@ -608,9 +612,9 @@ static enum kvt_status refuse_axes(const struct opening *o, const struct kvt_ten
 			 "--from=transformers --set=names=%.200s ", o->names);
 	list_pairs(list, sizeof(list), o, t);
 	/* a pair without a number is of all layers */
-	return kvt_axes_ask(o->tensors, t, fused ? "KB" : t->rank == 5 ? "LB" : single &&
-			    !kvt_name_is_numbered(t->name) ? "L" : "B", before, list,
-			    path, o->err);
+	return kvt_axes_ask(o->tensors, t, fused ? "KB" : t->rank == 3 ? "" :
+			    t->rank == 5 ? "LB" : single && !kvt_name_is_numbered(t->name) ?
+			    "L" : "B", before, list, path, o->err);
 }
 
 static enum kvt_status open_tensors(struct opening *o)
