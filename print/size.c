@@ -96,7 +96,7 @@ static void print_group(const struct kvt_group_size *g)
 	if (g->block_size && g->spec.replication > g->dealt)
 		plainf("  on %lld ranks", LL(g->spec.replication / g->dealt));
 	if (g->dealt > 1)
-		plainf("  dealt out to %lld", LL(g->dealt));
+		plainf("  divided among %lld", LL(g->dealt));
 	if (g->most_blocks)
 		plainf("  %lld blocks at most", LL(g->most_blocks));
 	if (!g->block_size && g->group.args.drafts)
