@@ -151,6 +151,17 @@ static inline bool sample_is_empty(const struct kvt_shape *shape)
 /* ---- writing ------------------------------------------------------------ */
 
 static inline enum kvt_status
+sample_store_tile(struct kvt_writer *writer, int g, const int64_t begin[KVT_NAXES],
+		  const struct kvt_stored *stored, struct kvt_error *err)
+{
+	int64_t offset = 0;
+	enum kvt_status status = kvt_place_tile(writer, g, begin, stored, &offset, err);
+
+	return status ? status : kvt_write_tiles(writer, stored->bytes, stored->nbytes,
+						 offset, err);
+}
+
+static inline enum kvt_status
 sample_write_tiles(struct kvt_writer *writer, int g,
 		   const struct kvt_group *group, struct kvt_error *err)
 {
@@ -171,7 +182,7 @@ sample_write_tiles(struct kvt_writer *writer, int g,
 			status = kvt_fail(err, KVT_BAD_INPUT, "no such tile");
 		else if (!(status = kvt_encode(&stored, tile, tiling, scratch,
 					       err)))
-			status = kvt_store_tile(writer, g, begin, &stored, err);
+			status = sample_store_tile(writer, g, begin, &stored, err);
 	} while (!status && sample_next_tile(begin, tiling, &group->shape));
 	kvt_codec_scratch_free(scratch);
 	free(stored.bytes);

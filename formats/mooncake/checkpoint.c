@@ -27,7 +27,7 @@
 enum {
 	VERSION = 3,
 	/* of the allocator's state: where numbers are, and what stands before nodes */
-	BASE = 0, SHIFT = 8, CAPACITY = 16, NODES = 44, BINS = 32 + 4 * 256,
+	BASE = 0, SHIFT = 8, NODES = 44, BINS = 32 + 4 * 256,
 	STATE = 60 + BINS + 4,
 	/* of a node: where numbers are; NODE and FREE bytes a node */
 	NODE_OFFSET = 0, NODE_SIZE = 4, NODE_USED = 24, NODE = 28, FREE = 4,

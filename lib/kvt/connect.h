@@ -114,9 +114,6 @@ KVT_MUST_CHECK enum kvt_status
 kvt_target_ranks(struct kvt_range *out, struct kvt_rank local,
 		 int64_t remote_ranks, struct kvt_error *err);
 
-/* Does a rank hold what others hold, too?  MLA always does on several ranks. */
-bool kvt_replicates_cache(const struct kvt_spec *spec, int64_t ranks);
-
 /*
  * In one layer: is B the outermost axis, so that a block is one region?  Do
  * keys and values have regions of their own?  Said of the order; engines say it

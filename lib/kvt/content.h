@@ -27,8 +27,6 @@ struct kvt_content_type {
 	bool pairs;		/* keys and values have a row each */
 	/* What engines call it, words with a space between; NULL: nothing known. */
 	const char *vllm, *sglang, *kernels;	/* the last: FlashMLA, FlashInfer */
-	/* Bytes of a page are a multiple, in vLLM and in SGLang; 0: of 1. */
-	int64_t align_vllm, align_sglang;
 	bool all_heads;		/* a page holds those of all heads, keys and values */
 };
 const struct kvt_content_type *kvt_content_type_at(int i);	/* NULL past the last */
@@ -75,10 +73,6 @@ int64_t kvt_content_row(const struct kvt_content *content);
 int64_t kvt_content_page_rows(const struct kvt_content *content);
 /* Bytes of a row of one head of so many numbers (or of its key); 0: none has them. */
 int64_t kvt_content_row_of(const struct kvt_content *content, int64_t head_dim);
-
-/* Bytes of a page of so many rows, padded to the alignment; -1: too many. */
-int64_t kvt_content_page(const struct kvt_content *content, int64_t rows,
-			 int64_t alignment);
 
 /* ---- which bytes are what ----------------------------------------------- */
 

@@ -56,7 +56,6 @@ kvt_remote_check(const struct kvt_topology *local, const struct kvt_remote *remo
 
 /* KV heads that the rank holds, at least 1. */
 int64_t kvt_topology_heads(const struct kvt_topology *local);
-int64_t kvt_topology_dcp_rank(const struct kvt_topology *local);
 /* Do several ranks hold the same, here and there? */
 bool kvt_topology_replicates(const struct kvt_topology *local);
 bool kvt_remote_replicates(const struct kvt_topology *local,

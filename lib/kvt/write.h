@@ -82,11 +82,6 @@ kvt_place_tile(struct kvt_writer *writer, int group,
 KVT_MUST_CHECK enum kvt_status
 kvt_write_tiles(struct kvt_writer *writer, const void *bytes, int64_t nbytes,
 		int64_t offset, struct kvt_error *err);
-/* Both. */
-KVT_MUST_CHECK enum kvt_status
-kvt_store_tile(struct kvt_writer *writer, int group,
-	       const int64_t begin[KVT_NAXES], const struct kvt_stored *stored,
-	       struct kvt_error *err);
 /* Does this writer keep cells?  If so all of them must be stored. */
 bool kvt_writer_has_cells(const struct kvt_writer *writer, int group);
 KVT_MUST_CHECK enum kvt_status

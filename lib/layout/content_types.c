@@ -34,10 +34,10 @@
 	{ .name = label, .role = KVT_FIELD_SCALES, .type = of, .per = numbers, \
 	  .plane = in, .scale = -1, .added = -1, .order = how }
 
-/* Words of engines, and alignments. */
-#define NO_WORDS NULL, NULL, NULL, 0, 0, false
-#define OF_VLLM(words) words, NULL, NULL, 0, 0, false
-#define OF_FLASHINFER "nvfp4 nvfp4_4over6", NULL, NULL, 0, 0, true
+/* Words of engines; does a page hold all heads? */
+#define NO_WORDS NULL, NULL, NULL, false
+#define OF_VLLM(words) words, NULL, NULL, false
+#define OF_FLASHINFER "nvfp4 nvfp4_4over6", NULL, NULL, true
 
 #define E4M3 "float8_e4m3fn"
 #define E2M1 "float4_e2m1"
@@ -183,7 +183,7 @@ static const struct tile_rule mlx_mxfp8 = {
 static const struct content_recipe recipes[] = {
 	/* latents: rows */
 	{ { "fp8-ds-mla", "DeepSeek V3.2: 512 fp8, 4 float32 scales, 64 bf16",
-	    KVT_MLA, 1, false, false, "fp8_ds_mla", NULL, "V32", 0, 0, false },
+	    KVT_MLA, 1, false, false, "fp8_ds_mla", NULL, "V32", false },
 	  .fp8 = E4M3, .nfields = 3, .tile = &ds_mla,
 	  .field = { VALUES("nope", "fp8", 512, 0, 1), SCALES("scales", "float32", 4, 0),
 		     VALUES("rope", BF16, 64, 0, -1) } },
@@ -201,7 +201,7 @@ static const struct content_recipe recipes[] = {
 		       .order = KVT_SCALES_BY_FOUR } } },
 	{ { "glm53-nope", "GLM-5.3 without rotary part: 512 fp8, 4 float32 scales",
 	    KVT_MLA, 1, false, false, NULL, "V32_NO_ROPE", "GLM53_NOPE V32_NO_ROPE",
-	    0, 0, false },
+	    false },
 	  NOPE(2), .unwritten = NOT_RUN },
 	{ { "glm53-nope-656", "the same, padded to the 656 bytes of V3.2",
 	    KVT_MLA, 1, false, false, OF_VLLM("fp8_ds_mla") },
@@ -212,38 +212,35 @@ static const struct content_recipe recipes[] = {
 	  .field = { VALUES("nope", "fp8", 448, 0, -1),
 		     VALUES("rope", "fp8", 64, 0, -1) } },
 	{ { "dsv41-row", "DeepSeek V4.1: 512 fp8, then 16 scales",
-	    KVT_MLA, 1, false, false, NULL, "v41_new", "V41_NEW", 0, 528, false },
+	    KVT_MLA, 1, false, false, NULL, "v41_new", "V41_NEW", false },
 	  DSV41(0) },
 	{ { "dsv41-fp4-row", "DeepSeek V4.1: 512 of 4 bits, then 32 fp8 scales",
-	    KVT_MLA, 1, false, false, NULL, NULL, "V41_FP4_NEW", 0, 288, false },
+	    KVT_MLA, 1, false, false, NULL, NULL, "V41_FP4_NEW", false },
 	  DSV41_FP4(0) },
 
 	/* latents: pages of planes */
 	{ { "dsv4", "DeepSeek V4, V4.1: 448 fp8, 64 bf16, 7 scales; planes",
-	    KVT_MLA, 0, true, false, "fp8_ds_mla", "v4", "V4 DSV4", 576, 576, false },
+	    KVT_MLA, 0, true, false, "fp8_ds_mla", "v4", "V4 DSV4", false },
 	  DSV4 },
 	{ { "dsv4-c4a", "the same of 4 tokens",
-	    KVT_MLA, 4, true, false, "fp8_ds_mla", "v4", "V4 DSV4",
-	    576, 576, false },
+	    KVT_MLA, 4, true, false, "fp8_ds_mla", "v4", "V4 DSV4", false },
 	  DSV4, .page_rows = 64 },
 	{ { "dsv4-c128a", "the same of 128 tokens",
-	    KVT_MLA, 128, true, false, "fp8_ds_mla", "v4", "V4 DSV4",
-	    576, 576, false },
+	    KVT_MLA, 128, true, false, "fp8_ds_mla", "v4", "V4 DSV4", false },
 	  DSV4, .page_rows = 2 },
 	{ { "dsv4-swa", "the same of each token of the sliding window",
-	    KVT_MLA, 1, true, false, "fp8_ds_mla", "v4", "V4 DSV4",
-	    576, 576, false }, DSV4 },
+	    KVT_MLA, 1, true, false, "fp8_ds_mla", "v4", "V4 DSV4", false }, DSV4 },
 	{ { "dsv4-nvfp4", "DeepSeek V4: 448 of 4 bits, 64 bf16, 28 fp8 scales; planes",
-	    KVT_MLA, 0, true, false, NULL, NULL, "DSV4_NVFP4", 0, 0, false },
+	    KVT_MLA, 0, true, false, NULL, NULL, "DSV4_NVFP4", false },
 	  .nfields = 4, .unwritten = NOT_RUN,
 	  .field = { VALUES("nope", E2M1, 448, 0, 2), VALUES("rope", BF16, 64, 0, -1),
 		     SCALES("scales", E4M3, 28, 1), OTHER("owner", "uint8", 4, 1) } },
 	{ { "dsv41", "DeepSeek V4.1: 512 fp8, 16 scales; planes",
-	    KVT_MLA, 0, true, false, "fp8_ds_mla", "v41", "V41", 512, 512, false },
+	    KVT_MLA, 0, true, false, "fp8_ds_mla", "v41", "V41", false },
 	  DSV41(1) },
 	{ { "dsv41-fp4", "DeepSeek V4.1, compressed: 512 of 4 bits, 32 scales; planes",
-	    KVT_MLA, 0, true, false, "nvfp4_ds_mla", NULL, "V41_FP4",
-	    512, 256, false }, DSV41_FP4(1) },
+	    KVT_MLA, 0, true, false, "nvfp4_ds_mla", NULL, "V41_FP4", false },
+	  DSV41_FP4(1) },
 
 	/* keys of indexers */
 	{ { "indexer", "DeepSeek V3.2: 128 fp8 and a float32 scale; planes",
@@ -436,18 +433,6 @@ int64_t kvt_content_row(const struct kvt_content *content)
 	const struct content_recipe *recipe = content_recipe_of(content);
 
 	return recipe && is_fixed(recipe) ? kvt_content_row_width(recipe, 0) : 0;
-}
-
-int64_t kvt_content_page(const struct kvt_content *content, int64_t rows,
-			 int64_t alignment)
-{
-	int64_t align = alignment > 1 ? alignment : 1;
-	int64_t page, row = kvt_content_row(content);
-
-	if (row < 1 || rows < 0 || __builtin_mul_overflow(rows, row, &page) ||
-	    page > INT64_MAX - align)
-		return -1;
-	return (page + align - 1) / align * align;
 }
 
 int64_t kvt_content_page_rows(const struct kvt_content *content)

@@ -76,18 +76,6 @@ enum kvt_status kvt_write_tiles(struct kvt_writer *writer, const void *bytes,
 	return head_of(writer)->ops->write_tiles(writer, bytes, nbytes, offset, err);
 }
 
-enum kvt_status kvt_store_tile(struct kvt_writer *writer, int group,
-			       const int64_t begin[KVT_NAXES],
-			       const struct kvt_stored *stored, struct kvt_error *err)
-{
-	int64_t offset;
-	enum kvt_status status = kvt_place_tile(writer, group, begin, stored, &offset,
-						err);
-
-	return status ? status : kvt_write_tiles(writer, stored->bytes, stored->nbytes,
-						 offset, err);
-}
-
 bool kvt_writer_has_cells(const struct kvt_writer *writer, int group)
 {
 	return has_group(writer, group) && head(writer)->ops->has_cells(writer, group);

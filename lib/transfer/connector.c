@@ -77,13 +77,6 @@ enum kvt_status kvt_target_ranks(struct kvt_range *out, struct kvt_rank local,
 	return KVT_OK;
 }
 
-bool kvt_replicates_cache(const struct kvt_spec *spec, int64_t ranks)
-{
-	return spec->kind == KVT_MLA ||
-	       (kvt_spec_axis(spec) == KVT_AXIS_H &&
-		kvt_is_replicated(spec->total_heads, ranks));
-}
-
 /* ---- predicates --------------------------------------------------------- */
 
 bool kvt_blocks_first(const struct kvt_layout *layout,

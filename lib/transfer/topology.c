@@ -65,11 +65,6 @@ int64_t kvt_topology_heads(const struct kvt_topology *t)
 	return heads ? heads : 1;
 }
 
-int64_t kvt_topology_dcp_rank(const struct kvt_topology *t)
-{
-	return t->tp_rank % t->dcp_size;
-}
-
 bool kvt_topology_replicates(const struct kvt_topology *t)
 {
 	return t->mla || t->tp_size > t->kv_heads;
@@ -97,7 +92,7 @@ static void add_range(struct kvt_rank_list *out, int64_t begin, int64_t end)
 static void add_shards(struct kvt_rank_list *out, const struct kvt_topology *t,
 		       const struct kvt_remote *r)
 {
-	int64_t mine = kvt_topology_dcp_rank(t);
+	int64_t mine = t->tp_rank % t->dcp_size;
 
 	if (t->dcp_size > r->dcp_size) {
 		add(out, mine % r->dcp_size);

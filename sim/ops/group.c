@@ -150,18 +150,6 @@ enum kvt_status kvt_transfer_group_init(struct kvt_transfer_group *out, const ch
 	return finish(out, &g, name, status, &why, err);
 }
 
-enum kvt_status kvt_transfer_group_init_one(struct kvt_transfer_group *out,
-					    const char *name,
-					    const struct kvt_transfer_end *src,
-					    const struct kvt_transfer_end *dst,
-					    int64_t begin, int64_t end,
-					    struct kvt_error *err)
-{
-	struct kvt_transfer_move move = { src->table, dst->table, begin, end };
-
-	return kvt_transfer_group_init(out, name, src, dst, &move, 1, err);
-}
-
 /* The slots of a token, as many as stay in one block there. */
 static int64_t place(int64_t *block, int64_t *slot, const struct kvt_transfer_end *end,
 		     int64_t token)

@@ -134,12 +134,6 @@ kvt_transfer_group_init(struct kvt_transfer_group *out, const char *name,
 			const struct kvt_transfer_move *moves, int64_t nmoves,
 			struct kvt_error *err);
 
-/* The slots begin..end of the one request that both ends have. */
-KVT_MUST_CHECK enum kvt_status
-kvt_transfer_group_init_one(struct kvt_transfer_group *out, const char *name,
-			    const struct kvt_transfer_end *src,
-			    const struct kvt_transfer_end *dst, int64_t begin,
-			    int64_t end, struct kvt_error *err);
 /*
  * Tokens begin..end of the one request where ranks of one end or both deal them out:
  * those that both of these ranks have, if any.

@@ -90,8 +90,7 @@ class Library:
         for name in ("kvt_needs_zeroing", "kvt_topology_replicates",
                      "kvt_remote_replicates"):
             getattr(self.lib, name).restype = ctypes.c_bool
-        for name in ("kvt_topology_heads", "kvt_topology_dcp_rank"):
-            getattr(self.lib, name).restype = I64
+        self.lib.kvt_topology_heads.restype = I64
         self.err = _native.ErrorText()
 
     def status(self, name, *args):
@@ -200,7 +199,7 @@ def topologies(kvt):
         theirs = [ask(t.tp_ratio, s.remote), ask(t.block_size_ratio, s.remote_block),
                   ask(t.handshake_target_ranks, s.remote, s.remote_dcp),
                   ask(t.target_remote_ranks, "there"), t.replicates_kv_cache("there"),
-                  t.local_replicates_kv_cache, t.local_physical_heads, t.dcp_rank]
+                  t.local_replicates_kv_cache, t.local_physical_heads]
         local, remote = structs_of(s)
         n, asks, plain = I64(), RankList(), RankList()
         refs = ctypes.byref(local), ctypes.byref(remote)
@@ -217,7 +216,7 @@ def topologies(kvt):
             plain), *refs) else listed(plain),
             kvt.lib.kvt_remote_replicates(*refs),
             kvt.lib.kvt_topology_replicates(refs[0]),
-            kvt.lib.kvt_topology_heads(refs[0]), kvt.lib.kvt_topology_dcp_rank(refs[0])]
+            kvt.lib.kvt_topology_heads(refs[0])]
         return vars(s), theirs, ours
     return draw
 

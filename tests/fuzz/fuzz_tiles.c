@@ -102,7 +102,7 @@ static void write_tiles(struct kvt_writer *w, const struct kvt_tiling *tiling)
 				memcpy(tile + i * CELL,
 				       written + cell_of(&box, i) * CELL, CELL);
 		must(!kvt_encode(&stored, tile, tiling, scratch, NULL) &&
-		     !kvt_store_tile(w, 0, begin, &stored, NULL));
+		     !sample_store_tile(w, 0, begin, &stored, NULL));
 	} while (sample_next_tile(begin, tiling, &shape));
 	kvt_codec_scratch_free(scratch);
 	free(stored.bytes);

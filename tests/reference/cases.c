@@ -158,6 +158,7 @@ static void print_case(const struct small_case *c, const struct kvt_transfer_gro
 static void run_case(struct small_case *c)
 {
 	struct kvt_transfer_group group;
+	struct kvt_transfer_move move;
 	struct kvt_figures figures;
 	struct kvt_error err;
 
@@ -165,8 +166,10 @@ static void run_case(struct small_case *c)
 	c->scope = scope_of(c->name, get_text(c, "scope"));
 	get_end(c, 0);
 	get_end(c, 1);
-	must(kvt_transfer_group_init_one(&group, c->name, &c->end[0], &c->end[1], 0,
-					 c->tokens, &err), c->name, &err);
+	move = (struct kvt_transfer_move){ c->end[0].table, c->end[1].table, 0,
+					   c->tokens };
+	must(kvt_transfer_group_init(&group, c->name, &c->end[0], &c->end[1], &move, 1,
+				     &err), c->name, &err);
 	must(kvt_figures_init(&figures, &err), c->name, &err);
 	print_case(c, &group, &figures);
 	kvt_figures_free(&figures);

@@ -214,12 +214,13 @@ static void run_row(const struct row *r)
 {
 	struct kvt_transfer_end src, dst;
 	uint32_t *ids[2] = { make_end(&src, r, 0), make_end(&dst, r, 1) };
+	struct kvt_transfer_move move = { src.table, dst.table, 0, r->n[SLOTS] };
 	struct kvt_transfer_group group;
 	struct kvt_figures figures;
 	struct kvt_error err;
 
-	must(kvt_transfer_group_init_one(&group, r->text[GROUP], &src, &dst, 0,
-					 r->n[SLOTS], &err), r->where, &err);
+	must(kvt_transfer_group_init(&group, r->text[GROUP], &src, &dst, &move, 1, &err),
+	     r->where, &err);
 	must(kvt_figures_init(&figures, &err), r->where, &err);
 	print_row(r, &group, &figures);
 	kvt_figures_free(&figures);

@@ -35,7 +35,7 @@ struct attend {
 	struct diff_attention *out;
 	int64_t nboxes;
 	struct attend_box *box;		/* owned */
-	int64_t scores, rows, dim, rank, query_bytes;	/* the most of a box */
+	int64_t scores, rows, dim, rank;	/* the most of a box */
 	int64_t raw, blocks;		/* bytes, blocks that are read at once */
 	int64_t limit;			/* bytes of scores */
 };

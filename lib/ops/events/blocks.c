@@ -91,15 +91,6 @@ const struct kvt_cache_block *kvt_cache_replay_at(const struct kvt_cache_replay 
 	return i < r->nblocks ? r->all[i] : NULL;
 }
 
-const struct kvt_cache_copy *cache_copy_find(const struct kvt_cache_block *block,
-					     int64_t place)
-{
-	for (int i = 0; i < block->ncopies; i++)
-		if (block->copy[i].place == place)
-			return &block->copy[i];
-	return NULL;
-}
-
 struct kvt_cache_copy *cache_copy(struct kvt_cache_block *block, int64_t place)
 {
 	for (int i = 0; i < block->ncopies; i++)

@@ -29,7 +29,7 @@ struct kvt_cache_replay {
 	int64_t npublishers, nplaces, now;	/* 'now': the publisher of this batch */
 	struct kvt_cache_block **bucket;	/* open addressing; a power of two */
 	struct kvt_cache_block **all;		/* in the order of first mention */
-	size_t nblocks, room, all_room;
+	size_t nblocks, room;
 	struct cache_samples samples;
 	int64_t changes;
 	struct kvt_error *err;
@@ -43,8 +43,6 @@ struct kvt_cache_block *cache_block(struct kvt_cache_replay *r, int64_t publishe
 				    const struct kvt_block_id *id);
 /* What is known of it in a place, made likewise. */
 struct kvt_cache_copy *cache_copy(struct kvt_cache_block *block, int64_t place);
-const struct kvt_cache_copy *cache_copy_find(const struct kvt_cache_block *block,
-					     int64_t place);
 /* The place of this event, made likewise; -1: out of memory. */
 int64_t cache_place(struct kvt_cache_replay *r, const struct kvt_cache_event *event);
 int64_t cache_publisher(struct kvt_cache_replay *r, const struct kvt_cache_event *event);

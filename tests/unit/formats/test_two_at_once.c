@@ -119,7 +119,7 @@ static enum kvt_status do_tile(struct kvt_worker *worker, void *context,
 		return status;
 	if (!sample_box(worker->tile, group_of(o), 0, &box, true))
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: not its tile", o->from);
-	return o->writer ? kvt_store_tile(o->writer, 0, begin, &stored, err) : KVT_OK;
+	return o->writer ? sample_store_tile(o->writer, 0, begin, &stored, err) : KVT_OK;
 }
 
 static enum kvt_status do_cells(struct operation *o, const struct kvt_box *box,

@@ -68,28 +68,6 @@ static void test_target_ranks(void)
 			 KVT_BAD_INPUT);
 }
 
-static void test_replicates(void)
-{
-	static const struct {
-		enum kvt_kind kind;
-		int64_t heads, ranks;
-		bool want;
-	} rows[] = {
-		{ KVT_FULL_ATTENTION, 8, 4, false }, { KVT_FULL_ATTENTION, 8, 8, false },
-		{ KVT_FULL_ATTENTION, 8, 16, true }, { KVT_MLA, 1, 1, true },
-		{ KVT_MLA, 1, 8, true }, { KVT_MAMBA_CONV, 1, 8, false },
-		{ KVT_FULL_ATTENTION, 1, 1, false },
-	};
-
-	for (size_t i = 0; i < LENGTH(rows); i++) {
-		struct kvt_spec spec = { .kind = rows[i].kind,
-					 .total_heads = rows[i].heads };
-
-		assert_int_equal(kvt_replicates_cache(&spec, rows[i].ranks),
-				 rows[i].want);
-	}
-}
-
 /* ---- predicates ---------------------------------------------------------- */
 
 struct layout_case {
@@ -249,7 +227,6 @@ TESTS("connector",
 	NAMED(test_tp_ratio, "tp_ratio"),
 	NAMED(test_block_ratio, "block_size_ratio"),
 	NAMED(test_target_ranks, "remote ranks of a local one"),
-	NAMED(test_replicates, "as many ranks as heads replicate nothing"),
 	NAMED(test_receive_golden, "received blocks as vLLM rearranges them"),
 	NAMED(test_receive_all, "received blocks, unit by unit"),
 	NAMED(test_receive_refused, "blocks that do not divide"),

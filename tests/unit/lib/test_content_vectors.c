@@ -339,38 +339,6 @@ static void test_head_rows(void)
 		}
 }
 
-static void test_pages(void)
-{
-	static const struct {
-		const char *name;
-		int64_t rows, vllm, sglang;
-	} pages[] = {
-		{ "dsv4-swa", 64, 37440, 37440 }, { "dsv4-swa", 32, 19008, 19008 },
-		{ "dsv41", 64, 33792, 33792 }, { "dsv41", 32, 16896, 16896 },
-		{ "dsv41-fp4", 64, 18432, 18432 }, { "dsv41-fp4", 32, 9216, 9216 },
-		{ "dsv41-row", 64, 33792, 33792 },
-		{ "dsv41-fp4-row", 64, 18432, 18432 }, { "dsv4-nvfp4", 64, 24576, 24576 },
-		{ "indexer", 64, 8448, 8448 }, { "indexer-mxfp4", 64, 4352, 4352 },
-		{ "kpool-indexer", 32, 4224, 4224 }, { "kpool-tail", 4, 2048, 2048 },
-		{ "kpool-tail", 8, 4096, 4096 }, { "dsv41-ring", 8, 32768, 32768 },
-		{ "qsa-ring", 4, 1120, 1120 }, { "dsv4-c128a", 2, 1728, 1728 },
-	};
-	struct kvt_content content;
-
-	for (size_t i = 0; i < LENGTH(pages); i++) {
-		assert_true(kvt_content_find(&content, pages[i].name));
-		assert_int_equal(kvt_content_page(&content, pages[i].rows,
-						  content.type->align_vllm),
-				 pages[i].vllm);
-		assert_int_equal(kvt_content_page(&content, pages[i].rows,
-						  content.type->align_sglang),
-				 pages[i].sglang);
-		checked += 2;
-	}
-	assert_int_equal(kvt_content_page(&content, INT64_MAX / 2, 1), -1);
-	assert_int_equal(kvt_content_page(&content, -1, 1), -1);
-}
-
 /* Planes of pages: where row 0 begins, and from row to row. */
 static void test_planes(void)
 {
@@ -466,5 +434,5 @@ static int tell(void **state)
 
 TESTS_AROUND("content vectors", NULL, tell,
 	TEST(test_codes), TEST(test_centroids), TEST(test_written), TEST(test_rows),
-	TEST(test_head_rows), TEST(test_pages), TEST(test_planes), TEST(test_words),
+	TEST(test_head_rows), TEST(test_planes), TEST(test_words),
 	EACH(vectors, test_vector))

@@ -26,6 +26,9 @@ static const struct mapping_case cases[] = {
 	  "1|1|1|0|0 1" },
 	{ "more ranks here than heads", { LOCAL(5, 8, 4) }, 2, 1, "1|-|1|0|0 4" },
 	{ "MLA reads one", { LOCAL(1, 2, 1), .mla = true }, 4, 1, "2|-|2|0|0 1" },
+	{ "MLA that is sharded here and there: rank 5 has shard 1 of 2",
+	  { .tp_rank = 5, .tp_size = 8, .block_size = 16, .kv_heads = 1, .dcp_size = 2,
+	    .mla = true }, 8, 4, "1,3,5,7|-|1,3,5,7|3,3,3,3|0 1" },
 	{ "MLA that is sharded there", { LOCAL(0, 1, 1), .mla = true }, 4, 4,
 	  "0,1,2,3|-|0,1,2,3|3,3,3,3|0 1" },
 	{ "heads that do not divide", { LOCAL(0, 1, 4) }, 6, 1,
@@ -100,7 +103,6 @@ static void test_facts(void)
 
 	assert_int_equal(kvt_topology_heads(&few), 1);
 	assert_int_equal(kvt_topology_heads(&many), 4);
-	assert_int_equal(kvt_topology_dcp_rank(&few), 1);
 	assert_true(kvt_topology_replicates(&few));
 	assert_false(kvt_topology_replicates(&many));
 	assert_true(kvt_topology_replicates(&latent));
