@@ -61,7 +61,6 @@ void diff_json(struct json_out *out, const struct diff *d);
 void diff_json_paired(struct json_out *out, json_t *object, const struct diff *d);
 /* The maps alone, as an object of their own. */
 void diff_json_maps(struct json_out *out, const struct diff *d);
-void diff_csv_maps(FILE *stream, const struct diff *d);
 void diff_svg_maps(FILE *stream, const struct diff *d);
 
 /* .svg, .csv, .json or .txt, by the end of the name. */

@@ -92,7 +92,7 @@ static void csv_row(FILE *stream, const struct diff_result *r, const char *map, 
 		kvt_diff_rel_l2(&s));
 }
 
-void diff_csv_maps(FILE *stream, const struct diff *d)
+static void diff_csv_maps(FILE *stream, const struct diff *d)
 {
 	fplainf(stream, "group,map,layer,column,compared,different,max_abs,rel_l2\n");
 	for (int i = 0; i < d->pairs.n; i++) {

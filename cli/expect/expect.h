@@ -107,15 +107,7 @@ bool backend_fits(const struct kvt_backend *backend,
 		  const struct kvt_backend_config *config, const struct kvt_group *group);
 
 enum { NAME_COLUMN = 13 };		/* where names begin, behind a label */
-
-/* Names by commas, on as many lines as they need, behind a label. */
-struct name_list {
-	const char *label;
-	int column;			/* 0: nothing was printed so far */
-};
 int name_list_width(void);
-void name_list_add(struct name_list *list, const char *name);
-void name_list_end(struct name_list *list, const char *nothing);
 
 /* All backends of config's release that fit; 'nothing' for none, NULL: no line. */
 void writers_text(const char *label, const struct kvt_backend_config *config,

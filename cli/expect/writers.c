@@ -5,6 +5,12 @@
 
 #include <string.h>
 
+/* Names by commas, on as many lines as they need, behind a label. */
+struct name_list {
+	const char *label;
+	int column;			/* 0: nothing was printed so far */
+};
+
 bool backend_fits(const struct kvt_backend *backend,
 		  const struct kvt_backend_config *config, const struct kvt_group *group)
 {
@@ -21,7 +27,7 @@ int name_list_width(void)
 	return screen && screen < MOST ? (int)screen : MOST;
 }
 
-void name_list_add(struct name_list *l, const char *name)
+static void name_list_add(struct name_list *l, const char *name)
 {
 	enum { LABEL = NAME_COLUMN };
 	int n = (int)strlen(name);
@@ -37,7 +43,7 @@ void name_list_add(struct name_list *l, const char *name)
 	l->column = fits ? l->column + 2 + n : LABEL + n;
 }
 
-void name_list_end(struct name_list *l, const char *nothing)
+static void name_list_end(struct name_list *l, const char *nothing)
 {
 	if (!l->column && nothing)
 		name_list_add(l, nothing);

@@ -79,8 +79,8 @@ bool shard_not_wanted(struct shard_result *result)
 	return true;
 }
 
-enum kvt_status shard_mark_unwanted(const struct shard_job *job, const char *dir,
-				    int64_t u, struct kvt_error *err)
+static enum kvt_status mark_unwanted(const struct shard_job *job, const char *dir,
+				     int64_t u, struct kvt_error *err)
 {
 	const struct kvt_unit_result none = { .begin = job->list.unit[u].begin,
 					      .end = job->list.unit[u].begin };
@@ -112,7 +112,7 @@ enum kvt_status shard_do(struct shard_job *job, const char *dir, int64_t index,
 	status = shard_run_share(job, &source, &unfinished, err);
 	for (int64_t u = 0; !status && u < job->list.nunits; u++)
 		if (kvt_unit_owner(&job->list, u, count) == index)
-			status = shard_mark_unwanted(job, dir, u, err);
+			status = mark_unwanted(job, dir, u, err);
 	return status;
 }
 

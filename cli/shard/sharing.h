@@ -48,10 +48,6 @@ shard_take_done(struct shard_result *out, const struct shard_job *job, const cha
 		struct shard_unit unit, struct kvt_error *err);
 /* Is it one that the command did not need?  Then it is no result, and freed. */
 bool shard_not_wanted(struct shard_result *result);
-/* Says so of a unit that has no result when its shard is through. */
-KVT_MUST_CHECK enum kvt_status
-shard_mark_unwanted(const struct shard_job *job, const char *dir, int64_t unit,
-		    struct kvt_error *err);
 /* Are the parts of a unit what its result says?  Else 'why': cli/rewrite_parts.c. */
 bool shard_part_proven(const struct kvt_unit_result *result, const char *dir,
 		       int64_t group, struct kvt_error *why);

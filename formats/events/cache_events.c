@@ -461,7 +461,8 @@ static enum kvt_status read_msgpack(struct reading *r, const char *bytes, size_t
 	return status;
 }
 
-bool kvt_cache_events_probe(const char *bytes, size_t nbytes)
+/* By its beginning: the first value of either form. */
+static bool is_recording(const char *bytes, size_t nbytes)
 {
 	size_t i = skip_blank(bytes, nbytes, 0);
 	uint8_t first = i < nbytes ? (uint8_t)bytes[i] : 0;
@@ -477,7 +478,7 @@ enum kvt_status kvt_cache_events_read(const char *bytes, size_t nbytes, const ch
 	size_t start = skip_blank(bytes, nbytes, 0);
 	enum kvt_status status;
 
-	if (!kvt_cache_events_probe(bytes, nbytes))
+	if (!is_recording(bytes, nbytes))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%.250s: no recording of cache events: expected lines of JSON, or MessagePack as contrib/kvtool_events.py writes it",
 				name);

@@ -9,9 +9,6 @@ typedef enum kvt_status kvt_cache_event_fn(void *context,
 					   const struct kvt_cache_event *event,
 					   struct kvt_error *err);
 
-/* Does it look like one?  By its beginning: the first value of either form. */
-bool kvt_cache_events_probe(const char *bytes, size_t nbytes);
-
 /*
  * Hands each event to 'take', in order; each batch begins with one of KVT_CACHE_BATCH.
  * What an event points at may be read during the call.  A failure, also that of 'take',

@@ -44,7 +44,7 @@ uint64_t kvt_hash_end(struct kvt_hash *hash)
 
 /* ---- what bytes there are ----------------------------------------------- */
 
-void kvt_hash_bytes(struct kvt_hash *hash, const void *bytes, int64_t nbytes)
+static void add_bytes(struct kvt_hash *hash, const void *bytes, int64_t nbytes)
 {
 	if (nbytes > 0)
 		XXH3_64bits_update(hash->state, bytes, (size_t)nbytes);
@@ -56,7 +56,7 @@ void kvt_hash_number(struct kvt_hash *hash, int64_t value)
 
 	for (int i = 0; i < 8; i++)
 		bytes[i] = (uint8_t)((uint64_t)value >> 8 * i);
-	kvt_hash_bytes(hash, bytes, sizeof(bytes));
+	add_bytes(hash, bytes, sizeof(bytes));
 }
 
 void kvt_hash_text(struct kvt_hash *hash, const char *text)
@@ -64,10 +64,11 @@ void kvt_hash_text(struct kvt_hash *hash, const char *text)
 	int64_t n = (int64_t)strlen(text);
 
 	kvt_hash_number(hash, n);
-	kvt_hash_bytes(hash, text, n);
+	add_bytes(hash, text, n);
 }
 
-void kvt_hash_optional(struct kvt_hash *hash, const char *text)
+/* 0; or 1 and the text. */
+static void add_optional(struct kvt_hash *hash, const char *text)
 {
 	kvt_hash_number(hash, text != NULL);
 	if (text)
@@ -80,7 +81,7 @@ void kvt_hash_table(struct kvt_hash *hash, const void *table, int64_t n, int64_t
 	if (!table)
 		return;
 	kvt_hash_number(hash, n);
-	kvt_hash_bytes(hash, table, n * elem);
+	add_bytes(hash, table, n * elem);
 }
 
 static void hash_texts(struct kvt_hash *hash, char *const *table, int64_t n)
@@ -102,9 +103,9 @@ void kvt_hash_root(struct kvt_hash *hash, const struct kvt_snapshot *snapshot)
 	const int64_t rank[NRANKS] = { p->tp_size, p->tp_rank, p->pp_size, p->pp_rank,
 				 p->dp_size, p->dp_rank, p->dcp_size, p->dcp_rank };
 
-	kvt_hash_optional(hash, snapshot->model);
-	kvt_hash_optional(hash, snapshot->source_format);
-	kvt_hash_optional(hash, snapshot->note);
+	add_optional(hash, snapshot->model);
+	add_optional(hash, snapshot->source_format);
+	add_optional(hash, snapshot->note);
 	kvt_hash_number(hash, snapshot->has_parallel);
 	for (int i = 0; snapshot->has_parallel && i < NRANKS; i++)
 		kvt_hash_number(hash, rank[i]);
@@ -135,7 +136,7 @@ void kvt_hash_liveness(struct kvt_hash *hash, const struct kvt_snapshot *snapsho
 		if (group->has_null)
 			kvt_hash_number(hash, group->null_block);
 		kvt_hash_number(hash, group->retained);
-		kvt_hash_optional(hash, group->pool[0] ? group->pool : NULL);
+		add_optional(hash, group->pool[0] ? group->pool : NULL);
 	}
 	for (int64_t r = 0; r < snapshot->nrequests; r++)
 		kvt_hash_number(hash, snapshot->request[r].prompt_tokens);
@@ -153,8 +154,8 @@ void kvt_hash_group(struct kvt_hash *hash, const struct kvt_group *group)
 	kvt_hash_text(hash, group->id);
 	kvt_hash_text(hash, kvt_kind_name(group->kind));
 	kvt_hash_text(hash, group->dtype->name);
-	kvt_hash_optional(hash, group->content.type ?
-			  kvt_content_name(&group->content).s : NULL);
+	add_optional(hash, group->content.type ? kvt_content_name(&group->content).s :
+						 NULL);
 	kvt_hash_text(hash, kvt_layout_string(&group->layout).s);
 	for (size_t i = 0; i < sizeof(field) / sizeof(*field); i++)
 		kvt_hash_number(hash, field[i]);

@@ -13,11 +13,8 @@ struct kvt_hash;
 struct kvt_hash *kvt_hash_new(void);		/* NULL: out of memory */
 uint64_t kvt_hash_end(struct kvt_hash *hash);	/* frees it */
 
-void kvt_hash_bytes(struct kvt_hash *hash, const void *bytes, int64_t nbytes);
 void kvt_hash_number(struct kvt_hash *hash, int64_t value);
 void kvt_hash_text(struct kvt_hash *hash, const char *text);
-/* 0; or 1 and the text. */
-void kvt_hash_optional(struct kvt_hash *hash, const char *text);
 /* 0; or 1, the number of entries, and the entries. */
 void kvt_hash_table(struct kvt_hash *hash, const void *table, int64_t n, int64_t elem);
 

@@ -47,7 +47,7 @@ static enum kvt_status refuse(const struct walk *w, enum kvt_status status,
 			w->name[0] ? "/" : "", w->name, what);
 }
 
-bool kvt_tree_skips(const char *name)
+static bool is_skipped(const char *name)
 {
 	size_t n = strlen(name);
 
@@ -132,7 +132,7 @@ static enum kvt_status look(struct walk *w, int folder, const struct dirent *fou
 	if (found->d_type == DT_DIR)
 		return descend(w, folder, entry, length, depth + 1);
 	if (w->skipped && found->d_type == DT_REG) {
-		if (kvt_tree_skips(kvt_path_base(w->name)))
+		if (is_skipped(kvt_path_base(w->name)))
 			w->skipped(w->context, w->name);
 		return KVT_OK;
 	}
@@ -141,7 +141,7 @@ static enum kvt_status look(struct walk *w, int folder, const struct dirent *fou
 	if (S_ISDIR(st.st_mode))
 		return descend(w, folder, entry, length, depth + 1);
 	if (w->skipped) {
-		if (kvt_tree_skips(kvt_path_base(w->name)))
+		if (is_skipped(kvt_path_base(w->name)))
 			w->skipped(w->context, w->name);
 		return KVT_OK;
 	}
@@ -215,7 +215,7 @@ static enum kvt_status scan(struct walk *w, int fd, size_t length, int depth)
 	}
 	while (!status && !w->found && (entry = readdir(dir))) {
 		w->name[length] = '\0';
-		if (w->skipped ? !is_dots(entry->d_name) : !kvt_tree_skips(entry->d_name))
+		if (w->skipped ? !is_dots(entry->d_name) : !is_skipped(entry->d_name))
 			status = enter(w, fd, entry, length, depth);
 		else if (w->watch && !is_dots(entry->d_name))
 			skip(w, entry->d_name, length);

@@ -23,7 +23,7 @@ struct kvt_tree {
 
 /*
  * All regular files below 'path', at any depth.  Hidden files and folders and
- * temporary files (kvt_tree_skips()) are left out.  A symbolic link, and
+ * temporary files, which a writer has not finished, are left out.  A symbolic link, and
  * whatever else is neither file nor folder, is KVT_BAD_INPUT: it is not
  * followed, and to leave it out would lose data silently.  So are names
  * that are no UTF-8 or hold control characters, and more entries, longer names
@@ -56,9 +56,6 @@ const char *kvt_path_base(const char *path);
 bool kvt_path_ends(const char *path, const char *ending);
 /* "folder/name" and the ending, malloc()ed; NULL when out of memory. */
 char *kvt_path_join(const char *folder, const char *name, const char *ending);
-
-/* Names of files that are hidden, or that a writer has not finished. */
-bool kvt_tree_skips(const char *name);
 
 /*
  * Files that are passed over, with their names below 'path': hidden and temporary

@@ -26,7 +26,7 @@ hid_t kvt_h5_int_type(enum kvt_h5_int type)
 	return -1;
 }
 
-int kvt_h5_int_bytes(enum kvt_h5_int type)
+static int int_bytes(enum kvt_h5_int type)
 {
 	return type == KVT_H5_U8 ? 1 :
 	       type == KVT_H5_U32 || type == KVT_H5_I32 || type == KVT_H5_F32 ? 4 : 8;
@@ -103,7 +103,7 @@ static bool widen(int64_t *out, const uint8_t *raw, enum kvt_h5_int type)
 {
 	union { uint8_t u8; uint32_t u32; int32_t i32; uint64_t u64; int64_t i64; } v;
 
-	memcpy(&v, raw, (size_t)kvt_h5_int_bytes(type));
+	memcpy(&v, raw, (size_t)int_bytes(type));
 	switch (type) {
 	case KVT_H5_U8:  *out = v.u8;  return true;
 	case KVT_H5_F32: return false;
@@ -120,7 +120,7 @@ enum { MAX_LIST = 64 };
 static bool read_ints(struct kvt_h5_in *in, hid_t object, const struct attr *attr,
 		      const char *name, enum kvt_h5_int type, int64_t *out)
 {
-	int size = kvt_h5_int_bytes(type);
+	int size = int_bytes(type);
 	uint8_t raw[MAX_LIST * 8];
 
 	if (H5Tequal(attr->type, kvt_h5_int_type(type)) <= 0)
@@ -245,7 +245,7 @@ static bool put(hid_t object, const char *name, hid_t type, const void *value,
 static bool put_ints(hid_t object, const char *name, enum kvt_h5_int type,
 		     const int64_t *value, int count, int n)
 {
-	int size = kvt_h5_int_bytes(type);
+	int size = int_bytes(type);
 	uint8_t raw[MAX_LIST * 8];
 
 	/* little-endian: the first bytes are the low ones */

@@ -108,7 +108,6 @@ enum kvt_h5_int { KVT_H5_U8, KVT_H5_U32, KVT_H5_I32, KVT_H5_U64, KVT_H5_I64,
 		  KVT_H5_F32 };		/* of tables only */
 
 hid_t kvt_h5_int_type(enum kvt_h5_int type);	/* borrowed */
-int kvt_h5_int_bytes(enum kvt_h5_int type);
 
 /*
  * Text has a fixed length and is padded with NULs.  Strings of variable length
@@ -344,8 +343,6 @@ void kvt_h5_add_sources(struct kvt_reader *reader, int index, int plane,
 
 /* ---- checksums (proof.c) ------------------------------------------------ */
 
-/* Does a file of this version have them? */
-bool kvt_h5_has_proof(const struct kvt_h5_in *in);
 /* Those of the data of a plane, if it has any. */
 void kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane,
 		      struct kvt_h5_in *in, hid_t object);

@@ -103,7 +103,8 @@ static bool put_sum(hid_t object, const char *name, uint64_t sum)
 
 /* ---- reading ------------------------------------------------------------ */
 
-bool kvt_h5_has_proof(const struct kvt_h5_in *in)
+/* Does a file of this version have checksums? */
+static bool has_proof(const struct kvt_h5_in *in)
 {
 	return in->version[0] > 1 || in->version[1] >= 1;
 }
@@ -114,7 +115,7 @@ void kvt_h5_read_sums(struct kvt_reader *reader, int index, int plane,
 	struct kvt_h5_group *own = &((struct kvt_h5_file *)reader->own)->group[index];
 	struct sums_name name = sums_name(&reader->leaf.snapshot.group[index], plane);
 
-	if (kvt_h5_has_proof(in))
+	if (has_proof(in))
 		own->sum[plane] = kvt_h5_get_table(in, object, name.s, KVT_H5_U64, -1,
 						   &own->nsums[plane]);
 }
@@ -171,7 +172,7 @@ void kvt_h5_check_proof(struct kvt_reader *reader, struct kvt_h5_in *in)
 	reader->leaf.proven.can_be = true;
 	own->version[0] = in->version[0];
 	own->version[1] = in->version[1];
-	if (!kvt_h5_has_proof(in)) {
+	if (!has_proof(in)) {
 		accept_old(reader, in);
 		return;
 	}

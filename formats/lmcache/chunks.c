@@ -123,7 +123,7 @@ static enum kvt_status check_alike(const struct kvt_lmcache *o,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_lmcache_select(struct kvt_lmcache *o)
+static enum kvt_status select_parts(struct kvt_lmcache *o)
 {
 	enum kvt_status status = KVT_OK;
 	int64_t n = 0;
@@ -304,7 +304,7 @@ enum kvt_status kvt_lmcache_open(struct kvt_lmcache *o)
 	o->chunks.where = o->path;
 	if (o->hints->inspector && (status = kvt_lmcache_check_workers(o)))
 		return status;
-	if ((status = kvt_lmcache_select(o)) || (status = take_parts(o)) ||
+	if ((status = select_parts(o)) || (status = take_parts(o)) ||
 	    (status = kvt_lmcache_groups(o, count_layers(o))) ||
 	    (status = count_tokens(o)) ||
 	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))

@@ -160,9 +160,6 @@ void kvt_lmcache_free(struct kvt_lmcache *o);
 
 /* ---- its steps ----------------------------------------------------------- */
 
-/* Drops what the user did not ask for; the rest must be of one cache and rank. */
-KVT_MUST_CHECK enum kvt_status kvt_lmcache_select(struct kvt_lmcache *o);
-
 /* Tells hints->inspector of chunks that some of the workers in one store lack. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_check_workers(const struct kvt_lmcache *o);
 

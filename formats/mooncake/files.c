@@ -255,8 +255,9 @@ static enum kvt_status take_records(struct kvt_mooncake *o, const struct kvt_tre
 	return status;
 }
 
-enum kvt_status kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tree *tree,
-				     int64_t meta, int64_t data)
+/* kv_cache.data and kv_cache.meta, if it is there: files of the tree, or -1. */
+static enum kvt_status open_records(struct kvt_mooncake *o, const struct kvt_tree *tree,
+				    int64_t meta, int64_t data)
 {
 	enum kvt_status status;
 	int index = -1;
@@ -327,7 +328,7 @@ enum kvt_status kvt_mooncake_collect(struct kvt_mooncake *o, const struct kvt_tr
 					"%s: holds other files beside kv_cache.meta and kv_cache.data",
 					o->path);
 		o->recorded = true;
-		return kvt_mooncake_records(o, tree, meta, data);
+		return open_records(o, tree, meta, data);
 	}
 	/* the allocator's table has all records; nothing has all files */
 	o->reader->leaf.unlisted = true;

@@ -208,11 +208,6 @@ kvt_mooncake_sum_is(bool *out, const struct kvt_file *file,
  */
 KVT_MUST_CHECK enum kvt_status kvt_mooncake_scan(struct kvt_mooncake *o, int data);
 
-/* kv_cache.data and kv_cache.meta, if it is there: files of the tree, or -1. */
-KVT_MUST_CHECK enum kvt_status
-kvt_mooncake_records(struct kvt_mooncake *o, const struct kvt_tree *tree, int64_t meta,
-		     int64_t data);
-
 /* The group of the first tensor, and its rank. */
 KVT_MUST_CHECK enum kvt_status
 kvt_mooncake_group(struct kvt_mooncake *o, struct kvt_group *group, const char *name);

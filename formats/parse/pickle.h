@@ -121,9 +121,8 @@ enum {
 };
 int kvt_pickle_class(int name);
 
-/* Bytes of an element of a storage, or of an element type; 0: neither. */
+/* Bytes of an element of a storage; 0: it is none. */
 int64_t kvt_pickle_storage_elem(int name);
-int64_t kvt_pickle_type_elem(int name);
 
 /* The type of its elements, or NULL. */
 const struct kvt_dtype *kvt_pickle_dtype(int name);

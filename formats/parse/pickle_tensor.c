@@ -186,7 +186,7 @@ int64_t kvt_pickle_storage_elem(int name)
 	return name < NNAMES && names[name].kind == STORAGE ? names[name].n : 0;
 }
 
-int64_t kvt_pickle_type_elem(int name)
+static int64_t type_elem(int name)
 {
 	return name < NNAMES ? 0 : type_of(name)->elem;
 }
@@ -310,10 +310,10 @@ static enum kvt_status take_type(struct kvt_pickle_tensor *out, int64_t *numel,
 	out->elem = unit;
 	if (p->node[node].items.count == 7) {
 		type = argument(p, node, 6, KVT_PICKLE_GLOBAL);
-		if (!type || !kvt_pickle_type_elem(type->global) || unit != 1)
+		if (!type || !type_elem(type->global) || unit != 1)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: a tensor is made of the wrong arguments", name);
-		out->elem = kvt_pickle_type_elem(type->global);
+		out->elem = type_elem(type->global);
 	}
 	if (__builtin_mul_overflow(storage->number, unit, &out->nbytes))
 		return kvt_fail(err, KVT_BAD_INPUT,

@@ -44,7 +44,7 @@ void kvt_chunks_free(struct kvt_chunks *c)
 	*c = (struct kvt_chunks){ 0 };
 }
 
-const struct kvt_chunk *kvt_chunks_longest(const struct kvt_chunks *c)
+static const struct kvt_chunk *longest_of(const struct kvt_chunks *c)
 {
 	const struct kvt_chunk *longest = &c->chunk[0];
 
@@ -513,10 +513,10 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 			     const struct kvt_hints *hints, struct kvt_error *err)
 {
 	int64_t block_size = hints->block_size > 0 ? hints->block_size :
-			     kvt_chunks_longest(c)->tokens;
+			     longest_of(c)->tokens;
 	enum kvt_status status;
 
-	if (kvt_chunks_longest(c)->tokens < 1)
+	if (longest_of(c)->tokens < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: none of its %lld chunks holds a token: all are empty", c->where, LL(c->nruns));
 	if ((status = size_groups(reader, c, number_blocks(c, order, block_size),
@@ -541,7 +541,7 @@ static enum kvt_status place(struct kvt_reader *reader, struct kvt_chunks *c,
 static enum kvt_status find_full(struct kvt_chunks *c, const struct kvt_hints *hints,
 				 struct kvt_error *err)
 {
-	const struct kvt_chunk *longest = kvt_chunks_longest(c);
+	const struct kvt_chunk *longest = longest_of(c);
 	enum kvt_status status = kvt_fact_int(&c->full, hints, KVT_CHUNKS_SIZE, 1,
 					      INT32_MAX, err);
 

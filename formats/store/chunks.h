@@ -82,8 +82,6 @@ kvt_chunks_place(struct kvt_reader *reader, struct kvt_chunks *chunks,
 /* The run of that id; NULL: there is none. */
 const struct kvt_chunk_run *kvt_chunks_find(const struct kvt_chunks *chunks,
 					    const char *id);
-/* The one with the most tokens. */
-const struct kvt_chunk *kvt_chunks_longest(const struct kvt_chunks *chunks);
 void kvt_chunks_free(struct kvt_chunks *chunks);
 
 /* ---- groups of chunks: chunk_group.c ------------------------------------- */

@@ -49,9 +49,9 @@ static uint64_t *all_ids(int64_t *count, const struct kvt_snapshot *snapshot,
 	return ids;
 }
 
-enum kvt_status check_ranges(const struct kvt_snapshot *snapshot,
-			     const struct kvt_ranges *ranges, enum kvt_axis axis,
-			     id_fn *id_of, struct kvt_error *err)
+static enum kvt_status check_ranges(const struct kvt_snapshot *snapshot,
+				    const struct kvt_ranges *ranges, enum kvt_axis axis,
+				    id_fn *id_of, struct kvt_error *err)
 {
 	uint64_t *ids;
 	int64_t n = 0;

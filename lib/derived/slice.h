@@ -37,9 +37,6 @@ static inline bool names_have(const struct kvt_names *names, const char *name)
 
 /* Names the first number that no group of the dump has. */
 typedef uint64_t id_fn(const struct kvt_group *group, int64_t i);
-KVT_MUST_CHECK enum kvt_status
-check_ranges(const struct kvt_snapshot *snapshot, const struct kvt_ranges *ranges,
-	     enum kvt_axis axis, id_fn *id_of, struct kvt_error *err);
 
 /* Does anything of a group remain, by its layers and components? */
 bool slice_wants(const struct kvt_group *group, const struct kvt_slice_options *options);

@@ -451,8 +451,6 @@ enum {
  */
 unsigned kvt_connector_unmet(enum kvt_release release, const struct kvt_layout *layout,
 			     const struct kvt_shape *shape, bool unequal_tp);
-bool kvt_registers_k_and_v(enum kvt_release release, const struct kvt_layout *layout,
-			   const struct kvt_shape *shape);
 
 #ifdef __cplusplus
 }

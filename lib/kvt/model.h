@@ -119,9 +119,6 @@ kvt_model_size(struct kvt_model_size *out, const struct kvt_model *model,
 /* The groups from 'i' on that are one state of a layer: 2, 1, or 0 of tokens. */
 int kvt_state_groups(const struct kvt_model_size *size, int i);
 
-/* Blocks that 'tokens' of one request take in each layer of the group. */
-int64_t kvt_group_blocks(const struct kvt_group_size *group, int64_t tokens);
-
 /* Bytes of one request on a rank; INT64_MAX if they are more than that. */
 int64_t kvt_model_request(const struct kvt_model_size *size, int64_t tokens);
 

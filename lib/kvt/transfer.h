@@ -260,9 +260,6 @@ struct kvt_sizes {
 	struct kvt_size_count *bin;
 	int n, room;
 };
-KVT_MUST_CHECK enum kvt_status
-kvt_sizes_add(struct kvt_sizes *sizes, int64_t size, int64_t count,
-	      struct kvt_error *err);
 
 /* The i-th smallest, from 0; (ops - 1) / 2 is the lower median. */
 int64_t kvt_sizes_at(const struct kvt_sizes *sizes, int64_t i);

@@ -10,7 +10,8 @@
  */
 #include "lib/kvt/model.h"
 
-int64_t kvt_group_blocks(const struct kvt_group_size *g, int64_t tokens)
+/* Blocks that 'tokens' of one request take in each layer of the group. */
+static int64_t blocks_of(const struct kvt_group_size *g, int64_t tokens)
 {
 	int64_t blocks;
 
@@ -30,7 +31,7 @@ int64_t kvt_model_request(const struct kvt_model_size *size, int64_t tokens)
 		const struct kvt_group_size *g = &size->group[i];
 
 		if (__builtin_mul_overflow(g->page, g->group.layers, &n) ||
-		    __builtin_mul_overflow(n, kvt_group_blocks(g, tokens), &n) ||
+		    __builtin_mul_overflow(n, blocks_of(g, tokens), &n) ||
 		    __builtin_add_overflow(sum, n, &sum))
 			return INT64_MAX;
 	}

@@ -28,6 +28,34 @@ struct count {
 	struct kvt_error *err;
 };
 
+static enum kvt_status add_size(struct kvt_sizes *sizes, int64_t size, int64_t count,
+				struct kvt_error *err)
+{
+	struct kvt_size_count *bin = sizes->bin;
+	int lo = 0, hi = sizes->n;
+
+	while (lo < hi) {
+		int mid = lo + (hi - lo) / 2;
+
+		if (bin[mid].size < size)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	if (lo < sizes->n && bin[lo].size == size) {
+		if (__builtin_add_overflow(bin[lo].count, count, &bin[lo].count))
+			return kvt_fail(err, KVT_BAD_INPUT, "more than 2^63 ops");
+		return KVT_OK;
+	}
+	if (sizes->n == sizes->room)
+		return kvt_fail(err, KVT_SYSTEM, "ops have more than %d sizes",
+				sizes->room);
+	for (int i = sizes->n++; i > lo; i--)
+		bin[i] = bin[i - 1];
+	bin[lo] = (struct kvt_size_count){ size, count };
+	return KVT_OK;
+}
+
 static void done(struct count *c, int64_t len, int64_t n)
 {
 	int64_t bytes;
@@ -40,7 +68,7 @@ static void done(struct count *c, int64_t len, int64_t n)
 		c->status = kvt_fail(c->err, KVT_BAD_INPUT,
 				     "more than 2^63 bytes are to be moved");
 	else if (c->sizes)
-		c->status = kvt_sizes_add(c->sizes, len, n, c->err);
+		c->status = add_size(c->sizes, len, n, c->err);
 }
 
 /* Does 'b' continue 'a'?  If not, 'n' such breaks are counted. */
@@ -166,36 +194,6 @@ enum kvt_status kvt_pair_tally(struct kvt_tally *tally, struct kvt_sizes *sizes,
 	if (c.status)
 		return c.status;
 	*tally = c.tally;
-	return KVT_OK;
-}
-
-/* ---- sizes -------------------------------------------------------------- */
-
-enum kvt_status kvt_sizes_add(struct kvt_sizes *sizes, int64_t size, int64_t count,
-			      struct kvt_error *err)
-{
-	struct kvt_size_count *bin = sizes->bin;
-	int lo = 0, hi = sizes->n;
-
-	while (lo < hi) {
-		int mid = lo + (hi - lo) / 2;
-
-		if (bin[mid].size < size)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	if (lo < sizes->n && bin[lo].size == size) {
-		if (__builtin_add_overflow(bin[lo].count, count, &bin[lo].count))
-			return kvt_fail(err, KVT_BAD_INPUT, "more than 2^63 ops");
-		return KVT_OK;
-	}
-	if (sizes->n == sizes->room)
-		return kvt_fail(err, KVT_SYSTEM, "ops have more than %d sizes",
-				sizes->room);
-	for (int i = sizes->n++; i > lo; i--)
-		bin[i] = bin[i - 1];
-	bin[lo] = (struct kvt_size_count){ size, count };
 	return KVT_OK;
 }
 

@@ -364,8 +364,8 @@ bool kvt_kv_regions(struct kvt_kv_regions *out, enum kvt_release release,
 	return true;
 }
 
-bool kvt_registers_k_and_v(enum kvt_release release, const struct kvt_layout *layout,
-			   const struct kvt_shape *shape)
+static bool registers_k_and_v(enum kvt_release release, const struct kvt_layout *layout,
+			      const struct kvt_shape *shape)
 {
 	return release <= KVT_VLLM_0_24 && kvt_splits_k_and_v(layout, shape);
 }
@@ -373,7 +373,7 @@ bool kvt_registers_k_and_v(enum kvt_release release, const struct kvt_layout *la
 unsigned kvt_connector_unmet(enum kvt_release release, const struct kvt_layout *layout,
 			     const struct kvt_shape *shape, bool unequal_tp)
 {
-	unsigned unmet = kvt_registers_k_and_v(release, layout, shape) ?
+	unsigned unmet = registers_k_and_v(release, layout, shape) ?
 			 unmet_in_regions(layout, shape, unequal_tp) :
 			 unmet_in_blocks(layout, shape, unequal_tp);
 

@@ -16,8 +16,10 @@
 
 /* ---- in memory ---------------------------------------------------------- */
 
-enum kvt_status kvt_receive_run(uint8_t *blocks, int64_t nblocks, const uint8_t *marked,
-				const struct kvt_plan *plan, struct kvt_error *err)
+/* nblocks blocks, of which those that are marked are changed. */
+static enum kvt_status receive_blocks(uint8_t *blocks, int64_t nblocks,
+				      const uint8_t *marked, const struct kvt_plan *plan,
+				      struct kvt_error *err)
 {
 	int64_t nbytes = kvt_plan_nbytes(plan);
 	uint8_t *before = malloc((size_t)nbytes);
@@ -134,9 +136,9 @@ static enum kvt_status change(struct received *out, const struct kvt_group *g, b
 		out->nblocks += marked[b];
 	}
 	for (int64_t l = 0; l < layers && !status; l++)
-		status = kvt_receive_run(out->bytes + l * blocks * planes *
-					 kvt_plan_nbytes(&out->plan), blocks * planes,
-					 each, &out->plan, err);
+		status = receive_blocks(out->bytes + l * blocks * planes *
+					kvt_plan_nbytes(&out->plan), blocks * planes,
+					each, &out->plan, err);
 	free(each);
 	return status;
 }

@@ -31,9 +31,4 @@ kvt_receive_group(struct received *out, const struct kvt_dump *dump, int group,
 		  const struct kvt_run *run, struct kvt_error *err);
 void kvt_received_free(struct received *received);
 
-/* The same in memory: nblocks blocks, of which those that are marked are changed. */
-KVT_MUST_CHECK enum kvt_status
-kvt_receive_run(uint8_t *blocks, int64_t nblocks, const uint8_t *marked,
-		const struct kvt_plan *plan, struct kvt_error *err);
-
 #endif

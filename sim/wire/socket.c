@@ -363,8 +363,9 @@ enum kvt_status wire_send(struct wire *wire, enum wire_type type, const void *a,
 	return send_all(wire, b, nb, until, err);
 }
 
-enum kvt_status wire_receive(struct wire *wire, struct wire_head *head,
-			     struct kvt_error *err)
+/* Into wire->payload.  A peer that gave up is an error with its sentence. */
+static enum kvt_status receive(struct wire *wire, struct wire_head *head,
+			       struct kvt_error *err)
 {
 	int64_t until = frame_end(&wire->limits);
 	uint8_t bytes[WIRE_HEAD];
@@ -395,7 +396,7 @@ static enum kvt_status peer_receive(void *context, struct wire_head *head,
 	struct wire *wire = context;
 
 	*payload = wire->payload;
-	return wire_receive(wire, head, err);
+	return receive(wire, head, err);
 }
 
 struct wire_peer wire_peer(struct wire *wire)
@@ -424,7 +425,7 @@ static enum kvt_status take_next(struct wire *wire, struct wire_handshake *m,
 				 struct kvt_error *err)
 {
 	struct wire_head head;
-	enum kvt_status status = wire_receive(wire, &head, err);
+	enum kvt_status status = receive(wire, &head, err);
 
 	return status ? status : wire_handshake_take(m, &head, wire->payload, err);
 }
@@ -461,7 +462,7 @@ static enum kvt_status swap_addresses(struct wire *wire, struct wire_ucx *ucx,
 		return kvt_fail(err, KVT_UNSUPPORTED, "ucx: an address of %lld bytes",
 				LL(nbytes));
 	if ((status = wire_send(wire, WIRE_ADDRESS, address, nbytes, NULL, 0, err)) ||
-	    (status = wire_receive(wire, &head, err)))
+	    (status = receive(wire, &head, err)))
 		return status;
 	if (head.type != WIRE_ADDRESS)
 		return kvt_fail(err, KVT_BAD_INPUT,

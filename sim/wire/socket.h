@@ -63,10 +63,7 @@ KVT_MUST_CHECK enum kvt_status wire_use_ucx(struct wire *wire, struct kvt_error 
 KVT_MUST_CHECK enum kvt_status
 wire_send(struct wire *wire, enum wire_type type, const void *a, int64_t na,
 	  const void *b, int64_t nb, struct kvt_error *err);
-/* Into wire->payload.  A peer that gave up is an error with its sentence. */
-KVT_MUST_CHECK enum kvt_status
-wire_receive(struct wire *wire, struct wire_head *head, struct kvt_error *err);
-/* Those two for the protocol; borrows the connection. */
+/* Sending and receiving for the protocol; borrows the connection. */
 struct wire_peer wire_peer(struct wire *wire);
 /* Tells the peer why; whether it hears is not asked. */
 void wire_give_up(struct wire *wire, enum kvt_status status, const struct kvt_error *why);

@@ -87,7 +87,6 @@ void tolerance_of_types(double *atol, double *rtol, const struct diff_pair *p,
 void sums_add(struct diff_sums *to, const struct diff_sums *from);
 void heat_add_sums(struct heat *to, const struct diff_sums *from);
 
-bool deviation_before(const struct deviation *a, const struct deviation *b);
 /* Into a list of the worst, worst first; *n of at most 'room'. */
 void worst_insert(struct deviation *list, int64_t *n, int64_t room,
 		  const struct deviation *deviation);

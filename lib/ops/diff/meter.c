@@ -100,7 +100,7 @@ double kvt_diff_pcc(const struct diff_sums *s)
 
 /* ---- the worst ---------------------------------------------------------- */
 
-bool deviation_before(const struct deviation *a, const struct deviation *b)
+static bool deviation_before(const struct deviation *a, const struct deviation *b)
 {
 	for (int i = 0; i < KVT_NAXES; i++)
 		if (a->key[i] != b->key[i])

@@ -43,8 +43,6 @@ struct kvt_text strange_region_text(const struct strange_seen *seen,
 				    const struct strange_region *r);
 
 int strange_by_value(const void *a, const void *b);	/* doubles, for qsort() */
-/* Sorts x; the upper one of an even number. */
-double strange_median(double *x, int64_t n);
 /* What heads [h, h + heads) of keys (0) or values of a layer turn, together. */
 double strange_together(const double *turning, const int64_t *n, int64_t l, int64_t k,
 			int64_t h, int64_t heads);

@@ -21,7 +21,7 @@ int strange_by_value(const void *a, const void *b)
 }
 
 /* The upper one of an even number. */
-double strange_median(double *x, int64_t n)
+static double median(double *x, int64_t n)
 {
 	qsort(x, (size_t)n, sizeof(*x), strange_by_value);
 	return x[n / 2];
@@ -37,7 +37,7 @@ static double unit_of(double *scratch, const double *sum, double slots, int64_t 
 
 		scratch[d] = sqrt(fmax(sum[2 * d + 1] / slots - mean * mean, 0));
 	}
-	found = strange_median(scratch, dim);
+	found = median(scratch, dim);
 	return found > 0 ? log(found) : NAN;
 }
 

@@ -24,7 +24,7 @@ int64_t kvt_view_member(const struct kvt_view_axis *axis, int64_t cell)
 	return cell * axis->total / axis->n;
 }
 
-int64_t kvt_view_cell_of(const struct kvt_view_axis *axis, int64_t member)
+static int64_t cell_of(const struct kvt_view_axis *axis, int64_t member)
 {
 	int64_t i = member * axis->n / axis->total;
 
@@ -195,14 +195,14 @@ static void count_box(const struct viewing *v, uint8_t *mine, const struct kvt_b
 	const struct kvt_group *group = v->maps->group;
 	const int64_t *n = group->shape.n;
 	int64_t slot_bytes = n[KVT_AXIS_D] * group->shape.elem;
-	int64_t first = kvt_view_cell_of(&v->maps->layers, box->begin[KVT_AXIS_L]);
+	int64_t first = cell_of(&v->maps->layers, box->begin[KVT_AXIS_L]);
 
 	for (int64_t l = box->begin[KVT_AXIS_L]; l < box->end[KVT_AXIS_L]; l++)
 		for (int64_t b = box->begin[KVT_AXIS_B]; b < box->end[KVT_AXIS_B]; b++)
 			for (int64_t i = 0; i < n[KVT_AXIS_H] * n[KVT_AXIS_K]; i++) {
 				int64_t h = i / n[KVT_AXIS_K], k = i % n[KVT_AXIS_K];
-				struct part p = part_at(v, mine, kvt_view_cell_of(
-					&v->maps->layers, l) - first);
+				struct part p = part_at(v, mine,
+					cell_of(&v->maps->layers, l) - first);
 				struct kvt_view_cell here = { 0 };
 				int64_t live = v->column[b] < 0 ? 0 :
 					       live_slots(group, b);
@@ -212,7 +212,7 @@ static void count_box(const struct viewing *v, uint8_t *mine, const struct kvt_b
 				cells += n[KVT_AXIS_S] * slot_bytes;
 				if (!live)
 					continue;
-				add(&p.by_head[kvt_view_cell_of(&v->maps->heads, h) *
+				add(&p.by_head[cell_of(&v->maps->heads, h) *
 					       n[KVT_AXIS_K] + k], &here);
 				add(&p.by_position[k + n[KVT_AXIS_K] * v->column[b]],
 				    &here);
@@ -241,9 +241,8 @@ static enum kvt_status view_box(struct kvt_worker *worker, void *context, int64_
 {
 	struct viewing *v = context;
 	struct kvt_box box = kvt_cut_box(&v->cut, i);
-	int64_t row = kvt_view_cell_of(&v->maps->layers, box.begin[KVT_AXIS_L]);
-	int64_t rows = kvt_view_cell_of(&v->maps->layers, box.end[KVT_AXIS_L] - 1) + 1 -
-		       row;
+	int64_t row = cell_of(&v->maps->layers, box.begin[KVT_AXIS_L]);
+	int64_t rows = cell_of(&v->maps->layers, box.end[KVT_AXIS_L] - 1) + 1 - row;
 	enum kvt_status status;
 
 	if (is_chosen(v, i)) {
@@ -309,7 +308,7 @@ static void number_blocks(struct viewing *v)
 	const struct kvt_view_maps *m = v->maps;
 
 	for (int64_t i = 0; i < m->nblocks; i++)
-		v->column[m->block[i]] = (int32_t)kvt_view_cell_of(&m->positions, i);
+		v->column[m->block[i]] = (int32_t)cell_of(&m->positions, i);
 }
 
 /* ---- the whole ----------------------------------------------------------- */

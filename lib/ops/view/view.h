@@ -35,8 +35,7 @@ enum { KVT_VIEW_LOW = -30, KVT_VIEW_BINS = 50 };
 struct kvt_view_axis {
 	int64_t total, n;
 };
-/* The cell of a member, and the first member of a cell. */
-int64_t kvt_view_cell_of(const struct kvt_view_axis *axis, int64_t member);
+/* The first member of a cell. */
 int64_t kvt_view_member(const struct kvt_view_axis *axis, int64_t cell);
 
 struct kvt_view_maps {

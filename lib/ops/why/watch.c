@@ -54,9 +54,10 @@ void kvt_why_watch_free(struct kvt_why_watch *watch)
 /* ---- blocks by their hashes --------------------------------------------- */
 
 /* As events may have it: all bytes, the last 8 (vLLM), or the first 8 (SGLang). */
-const struct kvt_cache_block *kvt_why_find(const struct kvt_cache_replay *replay,
-					   int64_t publisher,
-					   const struct kvt_prefix *prefix)
+/* The block of that hash, of a publisher; NULL: it was never told. */
+static const struct kvt_cache_block *find_block(const struct kvt_cache_replay *replay,
+						int64_t publisher,
+						const struct kvt_prefix *prefix)
 {
 	const struct { int from, n; } part[] = {
 		{ 0, prefix->nbytes }, { prefix->nbytes - 8, 8 }, { 0, 8 },
@@ -79,7 +80,7 @@ static bool is_there(const struct kvt_why_watch *w, const struct kvt_why_watched
 	const struct kvt_cache_block **block = &in->block[i];
 
 	if (!*block)
-		*block = kvt_why_find(w->replay, in->publisher, &p->chain.block[i]);
+		*block = find_block(w->replay, in->publisher, &p->chain.block[i]);
 	return kvt_cache_resident(w->replay, *block, in->group);
 }
 
@@ -90,7 +91,7 @@ bool kvt_why_was_stored(void *context, const struct kvt_prefix *prefix)
 	bool is = false;
 
 	for (int64_t p = 0; !is && p < n; p++) {
-		const struct kvt_cache_block *block = kvt_why_find(replay, p, prefix);
+		const struct kvt_cache_block *block = find_block(replay, p, prefix);
 
 		for (int i = 0; block && !is && i < block->ncopies; i++)
 			is = block->copy[i].stored;
@@ -211,15 +212,15 @@ static void end(const struct kvt_why_watch *w, const struct kvt_why_watched *p,
 	for (int64_t i = in->now + 1; i < p->chain.nblocks; i++)
 		in->after += is_there(w, p, in, i);
 	in->gone = KVT_WHY_NEVER;
-	say_why(w, in, kvt_why_find(w->replay, in->publisher, missing), IN_GROUP);
+	say_why(w, in, find_block(w->replay, in->publisher, missing), IN_GROUP);
 	if (in->gone != KVT_WHY_NEVER)
 		return;
-	say_why(w, in, kvt_why_find(w->replay, in->publisher, missing), NOT_IN_GROUP);
+	say_why(w, in, find_block(w->replay, in->publisher, missing), NOT_IN_GROUP);
 	if (in->elsewhere >= 0)
 		in->gone = KVT_WHY_OTHER_GROUP;
 	for (int64_t i = 0; i < n && in->elsewhere < 0; i++)
 		if (i != in->publisher)
-			say_why(w, in, kvt_why_find(w->replay, i, missing), ANYWHERE);
+			say_why(w, in, find_block(w->replay, i, missing), ANYWHERE);
 	if (in->gone == KVT_WHY_NEVER && in->elsewhere >= 0)
 		in->gone = KVT_WHY_OTHER_RANK;
 }

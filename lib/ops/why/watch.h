@@ -58,10 +58,6 @@ kvt_why_watch_look(struct kvt_why_watch *watch, const struct kvt_cache_event *ev
 /* Fills in why the first missing block of each is not there. */
 void kvt_why_watch_end(struct kvt_why_watch *watch);
 
-/* The block of that hash, of a publisher; NULL: it was never told. */
-const struct kvt_cache_block *kvt_why_find(const struct kvt_cache_replay *replay,
-					   int64_t publisher,
-					   const struct kvt_prefix *prefix);
 /* Was it ever stored, by any publisher?  'context' is the replay. */
 bool kvt_why_was_stored(void *context, const struct kvt_prefix *prefix);
 

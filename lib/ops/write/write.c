@@ -7,13 +7,23 @@
  * source if it proves them, or are made of what goes by; if both are there they must
  * agree.
  */
-#include "lib/ops/write/write.h"
+#include "lib/ops/write/plan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/dump/seen.h"
 #include "lib/run/device.h"
+
+/* What the workers get: the same box of a group of all writers. */
+struct transfer {
+	const struct transform *t;
+	struct put_room room;		/* of one writer */
+	int group;
+	const struct kvt_group *from, *to;
+	struct kvt_layout order;	/* of a box that tiles are made of */
+	const struct kvt_tiling *src_tiling, *dst_tiling;	/* NULL: flat */
+};
 
 /* The box at hand. */
 struct moving {
@@ -247,8 +257,9 @@ static enum kvt_status fill(struct kvt_worker *worker, struct moving *m,
 	return hold_cells(m, err);
 }
 
-enum kvt_status transfer_box(struct kvt_worker *worker, void *context, int64_t i,
-			     struct kvt_error *err)
+/* A kvt_work_fn; the context is a struct transfer. */
+static enum kvt_status transfer_box(struct kvt_worker *worker, void *context, int64_t i,
+				    struct kvt_error *err)
 {
 	const struct transfer *x = context;
 	struct kvt_box box = kvt_cut_box(&x->t->step[x->group].cut, i);
