@@ -2,7 +2,12 @@
 /*
  * fill.c - what the user says of a dump fills what nothing else says
  *
- * Hints never override; formats/describe/hints.c holds them against what came of it.
+ * An extent of -1 is one that nothing has said; only those are written, so hints never
+ * override.  formats/describe/hints.c holds them against what came of it.
+ *
+ * A spec, or the model that --model names, is first taken apart into numbers, if the
+ * dump has one group.  Numbers with --group are that group's alone: kvt_hints_of() has
+ * chosen.
  */
 #include "formats/describe/describe.h"
 

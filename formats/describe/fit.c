@@ -2,8 +2,15 @@
 /*
  * fit.c - what was said of a dump, against the file that holds it
  *
- * An extent that was not given may follow from the array's shape or, if it is the
- * only one, from the size.  A layout never does: many layouts have one shape.
+ * An extent that was not given may follow from the array's shape or, if it is the only
+ * one, from the size.  A layout never does: many layouts have one shape.
+ *
+ * In order, for one group and one array: extents of the shape, what follows within a
+ * group (S of block size, K of the content), type, the size, and then the total of all
+ * bytes, as dense arrays or as pages.  Of several groups everything must have been said.
+ *
+ * It is tried with the numbers of the user, on a copy.  Where that fails, but fits
+ * without them, the message names the number that is wrong.
  */
 #include "formats/describe/describe.h"
 

@@ -2,8 +2,17 @@
 /*
  * locate.c - from elements to the bytes of files and tensors, and back
  *
- * Nothing but parts is looked at, never data.  Those of a file are the
- * reader's; those of a tensor are made when they are asked for.
+ * Nothing but parts is looked at, never data.  Those of a file are the reader's; those
+ * of a tensor are made when they are asked for.
+ *
+ * A byte is looked for in all parts of its buffer, of which begin and end come as well:
+ *
+ *	header | elements | padding | gap | elements | padding | beyond
+ *	       begin                                           end
+ *
+ * Padding is what a page has besides its content: it has a layer and a block, and no
+ * element.  Groups whose contents lie side by side in the same pages are one tensor,
+ * which has no name.
  */
 #include "formats/format.h"
 

@@ -2,7 +2,10 @@
 /*
  * sidecar.c - manifests as files: beside what is written, part of what is read
  *
- * Written last, when the data is complete, for it holds a checksum of samples.
+ * Written last, when the data is complete, for it holds a checksum of samples: of what
+ * is in the file, read back, not of what was meant to be there.  A manifest of another
+ * file that has this name already is not replaced.  A dump of many files has no checksum
+ * in its manifest: none of them can stand for all.
  */
 #include "formats/manifest/manifest.h"
 

@@ -2,7 +2,21 @@
 /*
  * heads.c - how many heads of keys and values a layer has, and how wide they are
  *
- * By whatever name a file says it, for all layers, for those with a window, or for each.
+ * In: a config.json.  Out: heads and widths; what is missing and follows from something
+ * else is noted.  Of these the first that says anything counts:
+ *
+ *	heads	new_decoder_architecture, of a cache that is held: one for each query head
+ *		multi_query without it: 1, and num_key_value_heads may not say more
+ *		num_key_value_heads and its other names
+ *		attn_config: multiquery_attention is 1, or kv_n_heads
+ *		one for each query head, noted
+ *	width	head_dim and its other names, kv_channels
+ *		hidden_size / query heads, noted
+ *
+ * Layers with a window have what swa_* says, in one family twice the heads, else the
+ * same.  block_configs is a list with an entry a layer: query heads / n_heads_in_group,
+ * or none where attention is a no_op or linear.  What else an entry says of attention
+ * might change a cache, so it is refused.
  */
 #include "formats/model/rules.h"
 

@@ -2,8 +2,16 @@
 /*
  * group.c - a group from the header of a tensor object
  *
- * Extents are the tensor's own, axes are what the user calls them, and shards of
- * tensor or pipeline parallelism become a rank.
+ * In: a tensor's extents, local and whole, and how it was sharded (tensor.c); a layout
+ * from the user, in which S counts tokens.  Out: shape, layout and rank of the group.
+ *
+ * Axes follow the layout from the slowest on, without B.  A tensor may have one less:
+ * then the last extent is heads and elements, or keys, values and elements, in one.
+ *
+ * A shard of TP that divides no dimension is a replica: each rank has all heads.  One
+ * that divides must divide the axis of heads, evenly, and one of PP that of layers,
+ * which are then numbered from there on; anything else is refused, as nothing says where
+ * it belongs.
  */
 #include <stdlib.h>
 

@@ -2,7 +2,10 @@
 /*
  * layer_names.c - layers in the order of the model, where names are all there is
  *
- * kvt_layer_number() says which layer a name is of; two names of one layer are refused.
+ * kvt_layer_number() says which layer a name is of; two names of one layer are refused,
+ * as they come of several ranks in one folder.  kvt_layers_sort() wants all numbers
+ * between the first and the last; who has layers of several kinds takes
+ * kvt_layers_order().
  */
 #include "formats/parse/layer_names.h"
 

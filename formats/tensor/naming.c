@@ -4,6 +4,10 @@
  *
  * Models that were exported to ONNX call the inputs and outputs of a cache by fixed
  * names, whose axes are those of transformers.  A model with an encoder has two.
+ *
+ * A row of namings fits if all tensors of four axes or more, but for states and masks,
+ * match its names and there are as many keys as values.  {l} is the number of a layer.
+ * Two caches are told apart by words in names, and only if every tensor has such a word.
  */
 #include "formats/tensor/names.h"
 

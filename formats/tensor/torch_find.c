@@ -2,6 +2,12 @@
 /*
  * torch_find.c - what a pickle speaks of, found: attributes in its tree, and tensors in
  * the members of the archive
+ *
+ *	member PREFIX/data/KEY	the bytes of the storage KEY, as long as the pickle says
+ *	a tensor		begins at the member's data plus its own offset
+ *
+ * Any other length of a member is refused, so a tensor that kvt_pickle_tensor() found to
+ * lie in its storage lies in the file.
  */
 #include "formats/tensor/torch_walk.h"
 

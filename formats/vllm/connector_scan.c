@@ -2,7 +2,12 @@
 /*
  * connector_scan.c - what lies in a connector folder; nothing outside it is touched
  *
- * A folder of requests, or that of one request; each has the same layers.
+ *	DUMP/REQUEST/LAYER.safetensors		a folder of requests, or
+ *	DUMP/LAYER.safetensors			that of one; each has the same layers
+ *
+ * In: a folder.  Out: names of its files without the ending, and of its folders, both
+ * sorted, so that no order depends on the file system.  lstat() alone looks at an entry:
+ * a link named like a layer is refused, other files and hidden ones are passed over.
  */
 #include "formats/vllm/connector.h"
 

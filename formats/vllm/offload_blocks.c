@@ -1,5 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* offload_blocks.c - blocks of an offload tree: their group, extents, bytes, names */
+/*
+ * offload_blocks.c - blocks of an offload tree: their group, extents, bytes, names
+ *
+ * In: the files of a tree, whose names have passed kvt_offload_name(), which says the
+ * group of a file and the hash of its last block.  A page is what one block has of one
+ * layer.
+ *
+ * A block's own name is that hash where files have one block each; else HASH:PLACE,
+ * where PLACE counts in the blocks_per_file of a whole file.  A file may have fewer, and
+ * they are the last ones of its range:
+ *
+ *	blocks_per_file 4	[ 0 | 1 | 2 | 3 ]	HASH:0 .. HASH:3
+ *	a file of 2 of them		[ 2 | 3 ]	HASH:2, HASH:3
+ */
 #include "formats/vllm/offload.h"
 
 #include <string.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* number.c - digits and units */
+/*
+ * number.c - digits and units
+ *
+ * Whole numbers begin with a digit: strtoll() would take blanks and a sign, too.  A unit
+ * is one letter for a power of 1024; 0x takes none.  A product that does not fit, and
+ * for kvt_number_take() 2^63 - 1 itself, is no number, so that a caller may add 1.
+ */
 #include "lib/base/number.h"
 
 #include <ctype.h>

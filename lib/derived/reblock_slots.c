@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reblock_slots.c - slots of a request, and a growing list of spans */
+/*
+ * reblock_slots.c - slots of a request, and a growing list of spans
+ *
+ * A table may have fewer blocks than its tokens need, as a window drops them in front:
+ * so many slots less are live, and the last block is as full as without a window.
+ */
 #include "lib/derived/reblock.h"
 
 #include <stdlib.h>

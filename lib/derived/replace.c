@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replace.c - a dump with other data in one group: of two sources, one of them memory */
+/*
+ * replace.c - a dump with other data in one group: of two sources, one of them memory
+ *
+ * The new data becomes a dump of one group over the caller's bytes.  Then every group is
+ * taken whole, that one from the second source, all others from the first; tables, ids
+ * and names stay those of the first.
+ */
 #include "lib/derived/derive.h"
 
 /* A snapshot of one group without tables or requests. */

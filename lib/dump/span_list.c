@@ -2,7 +2,9 @@
 /*
  * span_list.c - growing lists of slots that belong together, by blocks of one side
  *
- * Sorted once by the block that they are for, so that a box finds its own in log n steps.
+ * Sorted once by the block that they are for, so that a box finds its own in log n
+ * steps.  Spans for one block keep no order among themselves: who asks gets a copy and
+ * sorts it.
  */
 #include "lib/dump/span_list.h"
 

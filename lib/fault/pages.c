@@ -2,8 +2,18 @@
 /*
  * pages.c - bytes of a page read in another order than they were written
  *
- * Each has two ways: what was written in the first order is read in the second
- * (way 0), or the reverse (way 1).
+ * Each has two ways: what was written in the first order is read in the second (way 0),
+ * or the reverse (way 1).  A fault is a permutation of a page: given where an element is
+ * found, it says which element of the sound page is there.
+ *
+ *	swap-heads-slots	[S][H] and [H][S]
+ *	swap-kv			K and V, the same both ways
+ *	split-kv		k v k v .. and k k .. v v .., rows of a page or of a head
+ *	rope-pairs		(i, i + n / 2) and (2 i, 2 i + 1), of n rotated elements
+ *	x-packing		[S][D] and [D / x][S][x]
+ *	conv-order		[taps][channels] and [channels][taps]
+ *	ssm-order		[head dim][state] and [state][head dim]
+ *	conv-parts		x B C of each rank in turn; x, then B, then C of all ranks
  */
 #include "lib/fault/fault.h"
 

@@ -3,7 +3,13 @@
  * blake2b.c - BLAKE2b, as RFC 7693 has it
  *
  * A state of eight words takes 128 bytes at a time, in twelve rounds that mix sixteen
- * words; the last block is marked, and the count of bytes is part of every block.
+ * words; the last block is marked, and the count of bytes is part of every block:
+ *
+ *	v	h0 .. h7 | start0 .. 3 | start4 ^ count | start5 | start6 ^ last | start7
+ *
+ * The length of the hash is in the first state, so a shorter one is no prefix of a
+ * longer.  The last block is filled up with zeros; it may be full, and of nothing there
+ * is one.
  */
 #include "lib/hash/blake2b.h"
 

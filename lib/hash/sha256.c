@@ -2,8 +2,14 @@
 /*
  * sha256.c - SHA-256 (FIPS 180-4) and HMAC (RFC 2104)
  *
- * Blocks of 64 bytes are mixed into eight words; the last one ends with a bit 1, zeros
- * and the number of bits, most significant byte first.  One pass, any number of calls.
+ * Blocks of 64 bytes are mixed into eight words.  What is left at the end, which may be
+ * nothing, is filled up to a block, or to two:
+ *
+ *	.. bytes | 80 | 0 to 63 of 00 | u64 number of bits, most significant byte first
+ *
+ * One pass, any number of calls.  HMAC is the hash of (key ^ 5c..)  and of the hash of
+ * (key ^ 36..)  and the bytes; the key is 64 bytes, zeros behind it, or the hash of a
+ * longer one.
  */
 #include "lib/hash/sha256.h"
 

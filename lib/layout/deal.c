@@ -2,7 +2,13 @@
 /*
  * deal.c - tokens that context parallel ranks deal out, chunk by chunk
  *
- * Chunk i is on rank i % size, behind those that this rank was dealt before.
+ * Chunk i is on rank i % size, behind those that this rank was dealt before:
+ *
+ *	chunks of 2, 3 ranks	tokens	0 1 | 2 3 | 4 5 | 6 7 | 8 9 | ..
+ *	rank 1			slots	      0 1               2 3
+ *
+ * So of the first n tokens a rank has a chunk of each whole round, and of the last round
+ * what reaches into its chunk.
  */
 #include "lib/kvt/connect.h"
 

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_number.c - the number of a layer in the model, out of its name */
+/*
+ * layer_number.c - the number of a layer in the model, out of its name
+ *
+ * The digits behind the first "layer" or "layers", with one character between or none;
+ * else the only number of the name that stands for itself:
+ *
+ *	model.layers.12.self_attn	12		layer_7		7
+ *	blocks.3.w2			3		h.1.attn.0	none: two numbers
+ */
 #include "lib/kvt/snapshot.h"
 
 #include <ctype.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events.c - pending events by time, as a binary heap */
+/*
+ * events.c - pending events by time, as a binary heap
+ *
+ * Entry i is not later than its children 2 i + 1 and 2 i + 2, so the first is the next.
+ * Events of one time come in the order in which they were pushed, by a serial number: a
+ * replay gives the same at every run.
+ */
 #include "sim/ops/events.h"
 
 #include <stdlib.h>

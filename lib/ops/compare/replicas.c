@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* replicas.c - do ranks that hold the same elements hold the same bytes? */
+/*
+ * replicas.c - do ranks that hold the same elements hold the same bytes?
+ *
+ * Each file is compared with the first one before it that shares slots and heads with
+ * it, by their ids.  So replicas of one thing are all compared with its first, and those
+ * of n ranks take n - 1 comparisons.
+ */
 #include "lib/ops/compare/compare.h"
 
 #include "lib/derived/merge.h"

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* samples.c - how many blocks a medium had, over the time of a recording */
+/*
+ * samples.c - how many blocks a medium had, over the time of a recording
+ *
+ * How long a recording is nobody knows before its end, and memory is CACHE_SAMPLES: when
+ * it is full every second one goes, and from then on only each second batch is sampled,
+ * each fourth, and so on.  So between CACHE_SAMPLES / 2 and all of them are kept, evenly
+ * spaced.
+ */
 #include "lib/ops/events/replay_impl.h"
 
 static void fill(struct kvt_cache_sample *s, const struct kvt_cache_replay *r,

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* match.c - which region is there for which tensor of a layer */
+/*
+ * match.c - which region is there for which tensor of a layer
+ *
+ * A region serves a view by what it says: the part, or both together, and the group or a
+ * list of layers, ascending.  It holds it if the rows of the view are inside the
+ * region's bytes, at the region's stride where there are several.
+ */
 #include "lib/ops/regions/regions.h"
 
 struct kvt_rows kvt_view_rows(const struct kvt_layer_view *v, bool manager)

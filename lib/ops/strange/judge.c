@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* judge.c - the rules, one after the other; the first that tells anything ends it */
+/*
+ * judge.c - the rules, one after the other; the first that tells anything ends it
+ *
+ *	cut off		numbers stop at the largest of the type: at least 8, twice as many
+ *			as of the number before, and 1 of 10,000
+ *	swapped		keys and values exchanged: swapped.c
+ *	scale		layers or ranks larger or smaller than their like: scale.c
+ *
+ * Rows that are exchanged have another scale, too: that would be told as a second fault.
+ */
 #include "lib/ops/strange/internal.h"
 
 #include <stdio.h>

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chain.c - the names of a prompt, block by block */
+/*
+ * chain.c - the names of a prompt, block by block
+ *
+ * Each name is made of the one before it and of its own tokens, so two chains part once
+ * and for all: names behind the first that differs differ, too.  A block that is not
+ * full has a name only where the engine's rule gives it one.
+ */
 #include "lib/ops/why/why.h"
 
 #include <stdlib.h>
