@@ -3,7 +3,13 @@
  * tokens.c - runs of tokens at strides of the file's own become blocks
  *
  * A run is cut where blocks begin: a part of a block, whole blocks as one part, and a
- * part again.
+ * part again.  Of tokens 2 to 13, in blocks of 4:
+ *
+ *	| . . 2 3 | 4 5 6 7 | 8 9 10 11 | 12 13 . . |
+ *	  part 1   part 2                part 3
+ *
+ * Each part is a box with a view into the file, at the run's strides; a run of no file
+ * is zeros.
  */
 #include "formats/file/tokens.h"
 

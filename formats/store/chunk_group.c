@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chunk_group.c - groups of chunks: layout, type and extents, from a header or the
- * user
+ * chunk_group.c - groups of chunks: layout, type and extents, from a header or the user
  *
- * A chunk is an array of tokens; B and S stand where its tokens do.
+ * A chunk is an array of tokens; B and S stand where its tokens do.  What a user says of
+ * one chunk, and what it is among all:
+ *
+ *	LSHD, LBSHD		LBSHD	B comes before S, if it is not there
+ *	SHD of one layer each	LBSHD	L is outermost
+ *	BLSHD, of pages		LBSHD	B goes where S is
+ *	of keys, of values	KLBSHD	files of halves: K is outermost
  */
 #include "formats/store/chunks.h"
 

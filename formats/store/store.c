@@ -2,8 +2,11 @@
 /*
  * store.c - choosing the files of one cache among those of several
  *
- * A folder may hold several models, ranks or pools.  Each part of a name that tells
- * them apart must be the same in all files, or be chosen with --set.
+ * A folder may hold several models, ranks or pools.  Each part of a name that tells them
+ * apart must be the same in all files, or be chosen with --set.
+ *
+ * Files are blocks: whatever layout a user gives, B is outermost.  Half a cache, or
+ * other heads than the rank's, is nothing that files could say, and is not written.
  */
 #include "formats/store/store.h"
 

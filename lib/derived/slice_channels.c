@@ -3,7 +3,17 @@
  * slice_channels.c - channels of a conv state that a rank holds, and components
  *
  * A conv state is parts (x, B, C, or q, k, v) one after the other, each of which is
- * dealt to ranks by units of its own; a rank's share is one segment of each.
+ * dealt to ranks by units of its own; a rank's share is one segment of each:
+ *
+ *	model	| x0 x1 x2 x3 | B0 B1 | C0 C1 |		2 groups, 2 ranks
+ *	rank 1	| x2 x3 | B1 | C1 |			side by side
+ *
+ * A dump of one rank shows the model: x, q, k and v are never held twice, so a part is
+ * as many shares as there are ranks; B is as long as from its begin to that of C, which
+ * every rank counts in the model.  Units of x are channels; of B and C groups, whose
+ * number shows where ranks hold more than an even share, and is else that of
+ * --mamba-groups; of q, k and v heads of k, which an SSM state [v heads][v width][k
+ * width] of the same layers tells.
  */
 #include "lib/derived/slice.h"
 #include "lib/base/print.h"

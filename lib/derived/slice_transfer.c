@@ -2,8 +2,13 @@
 /*
  * slice_transfer.c - what one rank sends to another, of a transfer that is proven
  *
- * Heads and channels come from the exchange of lib/; before anything is cut, all
- * moves between all ranks pass the proof that each position arrives just once.
+ * Heads and channels come from the exchange of lib/; before anything is cut, all moves
+ * between all ranks pass the proof that each position arrives just once.
+ *
+ * A group becomes the spec of the model, whose shares the two ranks have.  Where the
+ * dump is the sender's own, what it sends is counted from the dump's first head.  Of
+ * opaque content nobody knows how it is divided: between as many ranks each gives its
+ * own to its equal.
  */
 #include "lib/derived/slice.h"
 #include "lib/base/print.h"

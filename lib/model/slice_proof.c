@@ -2,8 +2,16 @@
 /*
  * slice_proof.c - proves that moves between ranks lose and double nothing
  *
- * Where a position of a rank lies in the model is worked out here again, from
- * spec and rank.  Nothing of owner.c and slice.c may tell it: they are on trial.
+ * Where a position of a rank lies in the model is worked out here again, from spec and
+ * rank.  Nothing of owner.c and slice.c may tell it: they are on trial.
+ *
+ *	each move	reads and writes what is there, and the same of the model
+ *	all of a rank	sorted, the first begins at 0, each where the one before it
+ *			ended, and the last ends where the rank does
+ *
+ * So each position of a destination is written once, by itself.  Moves have layers, too:
+ * between two at which any begins or ends, all layers are alike.  What fails first is
+ * told, with its rank, layer and place in the model.
  */
 #include "lib/kvt/spec.h"
 

@@ -2,8 +2,16 @@
 /*
  * emit.c - kvtool transfer-sim emit: a plan in the words of other tools
  *
- * What has an entry for each operation is printed as it is found; nothing is
- * kept, whatever the plan's size.
+ *	csv, jsonl	an operation a line
+ *	nixl		lists "src" and "dst" a pair, of [addr, len, dev]
+ *	nixl-strided	the same of operations that step evenly, with stride and count
+ *	regions		plans: src_off, dst_off, run, loops of count and both strides
+ *	nixlbench	its configuration, of the pair that has most operations
+ *	kvbench-matrix	bytes from each rank to each: sources, then destinations
+ *	kvbench-yaml	a traffic pattern, which names the matrix's file
+ *
+ * What has an entry for each operation is printed as it is found; nothing is kept,
+ * whatever the plan's size.  dev is the rank of that side.
  */
 #include <inttypes.h>
 #include <stdlib.h>

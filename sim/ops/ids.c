@@ -2,8 +2,14 @@
 /*
  * ids.c - the block ids of a request: patterns, lists, an aged free list
  *
- * The same words and seed give the same ids everywhere: random numbers are those
- * of splitmix64.
+ *	contig	0 1 2 3 ..	reverse		n-1 .. 1 0
+ *	scatter	0 2 4 6 ..	half		n/2 .. n-1, then 0 .. n/2-1
+ *	random:SEED		drawn from the pool, none twice
+ *	aged:SEED		from the front of a free list that was in use
+ *	list:3:0:.., file:PATH	as they are; colons and blanks are between them
+ *
+ * The same words and seed give the same ids everywhere: random numbers are those of
+ * splitmix64.
  */
 #include "lib/base/nearest.h"
 #include "sim/ops/transfer.h"

@@ -2,8 +2,11 @@
 /*
  * request_sizes.c - what a request of any length moves
  *
- * It is planned for up to two units of tokens, beyond which everything is periodic: both
- * sides begin a block with each unit, and windows are full.
+ * It is planned for up to two units u of tokens, beyond which everything is periodic: both
+ * sides begin a block with each unit, and windows are full.  So for n of more than 2 u,
+ * with k whole units taken off:
+ *
+ *	sizes(n) = sizes(n - k u) + k (sizes(2 u) - sizes(u))	u < n - k u <= 2 u
  */
 #include "sim/ops/replay.h"
 

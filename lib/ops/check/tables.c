@@ -3,7 +3,13 @@
  * tables.c - can these block tables be true?
  *
  * Entries of all requests are sorted by block, so that who shares a block stands
- * together.  Memory is that of the tables, whatever the pool is said to have.
+ * together, and only neighbours are compared.  Memory is that of the tables, whatever
+ * the pool is said to have.
+ *
+ * Who shares a block shares a prefix: it is at the same place in both requests, the
+ * block before it is shared, too, and tokens whose ids are known are the same.  Where
+ * several groups take blocks of one pool, they are sorted once more, by the pool's ids:
+ * a block belongs to one group at a time.
  */
 #include "lib/ops/check/check.h"
 

@@ -2,8 +2,12 @@
 /*
  * reblock.c - has each token of each request still the slots it had?
  *
- * What is compared follows from the block tables of the two dumps alone; how the one
- * was made of the other has no part in it.
+ * What is compared follows from the block tables of the two dumps alone; how the one was
+ * made of the other has no part in it.
+ *
+ * A pool that was regrouped in place keeps every slot, also those of no request: then
+ * all of the pool is compared, and each token must be in the slot of its old number.
+ * Else only what tokens of requests have is compared.
  */
 #include "lib/kvt/ops.h"
 #include "lib/base/print.h"

@@ -3,7 +3,10 @@
  * written.c - is what was written what its leaves have?
  *
  * For relayout, convert, import, slice, merge: whatever keeps the ids of layers and
- * blocks and the places of slots in them.
+ * blocks and the places of slots in them.  First what it says of itself: shapes, types,
+ * ids and tables.  Then elements, with each leaf on its own: every layer and block of a
+ * group must be in each leaf that has a part of it, and every head and channel in one of
+ * them.  A store without tables pairs blocks by their names.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -4,6 +4,14 @@
  *
  * Each part of a row is looked at by words, which tells zeros for certain and finds
  * where something may be NaN or infinite.  Only such a slot is looked at by elements.
+ *
+ * In: a box in cell order.  Out, in memory of the caller, for each page in turn:
+ *
+ *	struct box_seen | u64 nonzero[pages][1 + words] | u32 flag[pages][slots]
+ *
+ * nonzero: does any slot count, then a bit for each head and column (keys or values,
+ * part) that has more than zeros in those.  flag: a bit a column, and SLOT_COUNTS,
+ * SLOT_IS_ODD.
  */
 #include "lib/ops/numbers/internal.h"
 
