@@ -2,9 +2,9 @@
 /*
  * request_sizes.c - what a request of any length moves
  *
- * It is planned for up to two units u of tokens, beyond which everything is periodic: both
- * sides begin a block with each unit, and windows are full.  So for n of more than 2 u,
- * with k whole units taken off:
+ * It is planned for up to two units u of tokens, beyond which everything is periodic:
+ * both sides begin a block with each unit, and windows are full.  So for n of more than
+ * 2 u, with k whole units taken off:
  *
  *	sizes(n) = sizes(n - k u) + k (sizes(2 u) - sizes(u))	u < n - k u <= 2 u
  */
