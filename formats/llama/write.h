@@ -78,6 +78,17 @@ KVT_MUST_CHECK enum kvt_status kvt_llama_plan(struct kvt_llama_writing *w);
 /* The layers alone. */
 KVT_MUST_CHECK enum kvt_status kvt_llama_plan_layers(struct kvt_llama_writing *w);
 
+/*
+ * fields.c: creates the file, in its length, and writes all but rows; where those of each
+ * layer begin goes into ->at.
+ */
+KVT_MUST_CHECK enum kvt_status
+kvt_llama_write_fields(struct kvt_llama_writing *w, int *file);
+/* Are both in one cell?  And cells of a stream, from the i-th that is held on. */
+bool kvt_llama_same_cell(const struct kvt_llama_held *a, const struct kvt_llama_held *b);
+int64_t kvt_llama_count_cells(const struct kvt_llama_written *c, int64_t i,
+			      int64_t stream);
+
 /* write.c: of zeros; opens the template, whose model says how keys are ordered. */
 void kvt_llama_writing_init(struct kvt_llama_writing *w, struct kvt_writer *writer,
 			    struct kvt_error *err);
