@@ -52,6 +52,7 @@ KVT_MUST_CHECK enum kvt_status
 kvt_caster_pages(struct kvt_caster *caster, int64_t *slots_of_page, int64_t slots,
 		 int64_t heads, int64_t tokens_per_slot, struct kvt_error *err);
 
+/* kvt_cast_scaled() of what it casts to. */
 bool kvt_caster_scaled(const struct kvt_caster *caster);
 
 /*

@@ -65,6 +65,7 @@ kvt_block_map_init(struct kvt_block_map *out, const struct kvt_block_table *src,
 		   const struct kvt_block_table *dst, int64_t begin, int64_t end,
 		   struct kvt_error *err);
 
+/* The next span; false: the range is through. */
 bool kvt_block_map_next(struct kvt_block_map *map, struct kvt_block_span *out);
 
 /*

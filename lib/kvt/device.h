@@ -83,6 +83,7 @@ kvt_device_facts(struct kvt_device_facts *out, struct kvt_device *device,
 
 /* ---- memory ------------------------------------------------------------- */
 
+/* At least one byte, of no defined content; the caller frees it before the device. */
 KVT_API KVT_MUST_CHECK enum kvt_status
 kvt_device_alloc(void **out, struct kvt_device *device, int64_t nbytes,
 		 struct kvt_error *err);
@@ -114,6 +115,7 @@ kvt_device_fill(struct kvt_device *device, void *dst, uint8_t byte,
 
 /* ---- streams and events ------------------------------------------------- */
 
+/* Its work does not wait for that of the default stream; the caller frees it. */
 KVT_MUST_CHECK enum kvt_status
 kvt_device_stream_new(void **out, struct kvt_device *device, struct kvt_error *err);
 void kvt_device_stream_free(struct kvt_device *device, void *stream);

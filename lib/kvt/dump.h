@@ -159,6 +159,7 @@ KVT_API void kvt_dump_close(struct kvt_dump *dump);	/* NULL is allowed */
 
 /* ---- facts; none of these reads data ------------------------------------- */
 
+/* What it says of itself; the dump's, until it is closed. */
 KVT_API const struct kvt_snapshot *kvt_dump_snapshot(const struct kvt_dump *dump);
 
 static inline const struct kvt_group *kvt_dump_group(const struct kvt_dump *dump, int g)

@@ -184,6 +184,7 @@ struct kvt_preset {
 };
 KVT_API const struct kvt_preset *kvt_preset_at(int i);	/* NULL past the last */
 
+/* The same axes in the same order, whatever the shape: kvt_layout_agree() knows that. */
 KVT_API bool kvt_layout_equal(const struct kvt_layout *a, const struct kvt_layout *b);
 
 /*

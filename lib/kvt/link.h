@@ -125,6 +125,7 @@ struct kvt_sim {
 	bool stale;			/* internal: rates are to be found anew */
 };
 
+/* At time 0, with nothing under way; it owns nothing. */
 void kvt_sim_init(struct kvt_sim *sim, enum kvt_share share);
 
 /*

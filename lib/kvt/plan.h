@@ -49,10 +49,12 @@ struct kvt_plans {
 	struct kvt_plan plan[2];
 };
 
+/* Of views that belong together; where one side has two, the other is taken apart. */
 KVT_MUST_CHECK enum kvt_status
 kvt_plans_init(struct kvt_plans *out, const struct kvt_views *dst,
 	       const struct kvt_views *src, struct kvt_error *err);
 
+/* How many runs, and bytes of all of them. */
 int64_t kvt_plan_nruns(const struct kvt_plan *plan);
 int64_t kvt_plan_nbytes(const struct kvt_plan *plan);
 

@@ -262,6 +262,7 @@ struct kvt_exchange {
 	struct kvt_exchange_range range[KVT_MAX_SPEC_PARTS];
 };
 
+/* Refuses a spec that is not of its rank, and two that are not of one model. */
 KVT_MUST_CHECK enum kvt_status
 kvt_exchange_init(struct kvt_exchange *out, const struct kvt_side *src,
 		  const struct kvt_side *dst, struct kvt_error *err);

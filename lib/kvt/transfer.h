@@ -200,6 +200,7 @@ struct kvt_nest {
 	bool taps;			/* S counts taps: a block is one state */
 };
 
+/* 'xfer' must outlive it.  KVT_UNSUPPORTED: no loops say what the pair exchanges. */
 KVT_MUST_CHECK enum kvt_status
 kvt_nest_init(struct kvt_nest *out, const struct kvt_xfer *xfer,
 	      const struct kvt_pair *pair, struct kvt_error *err);
