@@ -2,7 +2,6 @@
 /* libraries.c - versions of what is loaded at run time */
 #include "formats/libraries.h"
 
-#include <stddef.h>
 #include <stdio.h>
 
 #include <jansson.h>

@@ -9,7 +9,6 @@
  */
 #include "print/describe.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/kvt/tile.h"

@@ -12,7 +12,6 @@
 #include "print/out/screen.h"
 #include "print/out/streams.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { COLUMN = 12, INDENT = 14 };	/* where text begins; where it goes on */

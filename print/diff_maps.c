@@ -8,8 +8,6 @@
  * A map is layers by heads, or layers by stretches of tokens or blocks; columns that are
  * too many for a line are added up.
  */
-#include <ctype.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -6,7 +6,6 @@
  * thousand is not as pale as none.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/print.h"

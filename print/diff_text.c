@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff_text.c - the findings for people */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/print.h"

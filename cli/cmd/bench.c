@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench.c - kvtool bench: how fast the kernels are here */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench/bench.h"

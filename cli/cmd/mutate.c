@@ -6,7 +6,6 @@
  * written as any other.  What is printed is where the fault is and what it changed.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/rewrite.h"

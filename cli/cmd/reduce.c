@@ -4,7 +4,6 @@
  *
  * The command that job.json has is run once more, without a look at the data.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/opt.h"

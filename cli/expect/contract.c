@@ -12,7 +12,6 @@
  */
 #include "cli/expect/contract.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,8 +8,6 @@
  */
 #include "cli/expect/contract.h"
 
-#include <ctype.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"

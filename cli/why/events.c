@@ -7,7 +7,6 @@
  */
 #include "cli/why/events.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

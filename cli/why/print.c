@@ -6,7 +6,6 @@
  */
 #include "cli/why/events.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "lib/base/print.h"

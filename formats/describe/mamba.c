@@ -15,7 +15,6 @@
  */
 #include "formats/describe/describe.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/print.h"

@@ -20,7 +20,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 /* Their order is that of an event which is an array. */

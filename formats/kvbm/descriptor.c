@@ -23,7 +23,6 @@
  */
 #include "formats/kvbm/kvbm.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/parse/json.h"

@@ -13,7 +13,6 @@
  */
 #include "formats/llama/llama.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/parse/little_endian.h"

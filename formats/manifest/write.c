@@ -22,7 +22,6 @@
 #include "formats/format.h"
 #include "formats/parse/json.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>

@@ -15,7 +15,6 @@
  */
 #include "formats/parse/npy_header.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const uint8_t magic[6] = { 0x93, 'N', 'U', 'M', 'P', 'Y' };

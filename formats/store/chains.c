@@ -12,7 +12,6 @@
  */
 #include "formats/store/chains.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 

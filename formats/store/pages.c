@@ -7,7 +7,6 @@
  */
 #include "formats/store/pages.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/describe/describe.h"

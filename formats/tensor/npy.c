@@ -10,7 +10,6 @@
  */
 #include "formats/parse/npy_header.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bool npy_probe(const char *path, const uint8_t *head, int64_t nhead)

@@ -9,7 +9,6 @@
  * many bytes as the engine's tensors have there, which may be more than a block needs.
  * A file with fewer blocks than its range has the last ones.  Facts: as in offload.c.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/vllm/offload.h"

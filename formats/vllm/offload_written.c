@@ -6,7 +6,6 @@
  * again after a change of either has files of both.  whose.h tells them apart; here it
  * is given the files, and what it says is held against what is said of the tree.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,8 +7,6 @@
  */
 #include "lib/derived/reblock.h"
 
-#include <stdlib.h>
-
 #include "lib/base/grow.h"
 
 int64_t live_slots(const struct kvt_group *group, const struct kvt_request *request,

@@ -11,7 +11,6 @@
 #include "lib/tile/codec.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/grow.h"

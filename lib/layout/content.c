@@ -17,7 +17,6 @@
 #include "lib/base/print.h"
 #include "lib/layout/content_types.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- shapes ------------------------------------------------------------- */

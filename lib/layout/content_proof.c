@@ -9,7 +9,6 @@
  */
 #include "lib/layout/content_types.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 

@@ -23,7 +23,6 @@
 #include "lib/layout/cast_bits.h"
 #include "lib/layout/content_types.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 

@@ -10,7 +10,6 @@
 #include "lib/layout/content_types.h"
 
 #include <math.h>
-#include <stddef.h>
 
 const char *kvt_rotation_name(enum kvt_rotation rotation)
 {

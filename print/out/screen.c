@@ -10,7 +10,6 @@
 #include "print/out/screen.h"
 #include "print/out/say.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

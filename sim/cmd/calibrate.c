@@ -9,7 +9,6 @@
  */
 #include <inttypes.h>
 #include "formats/parse/json.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 /* time.c - kvtool transfer-sim time: how long one transfer takes on a link */
 #include "sim/cmd/options.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/number.h"

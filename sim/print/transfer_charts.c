@@ -8,7 +8,6 @@
 #include "sim/print/transfer_picture.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 #include "print/out/say.h"
 

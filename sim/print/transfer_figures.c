@@ -3,8 +3,6 @@
 #include "lib/base/print.h"
 #include "sim/print/transfer.h"
 
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- words -------------------------------------------------------------- */

@@ -7,7 +7,6 @@
  */
 #include "cli/cmd/shrink/case.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,6 @@
  */
 #include "cli/cmd/shrink/case.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>

@@ -14,7 +14,6 @@
  */
 #include "lib/ops/diff/internal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,6 @@
  */
 #include "lib/ops/diff/internal.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

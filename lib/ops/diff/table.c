@@ -11,7 +11,6 @@
  */
 #include "lib/ops/diff/internal.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

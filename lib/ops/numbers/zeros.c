@@ -8,7 +8,6 @@
  */
 #include "lib/ops/numbers/internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/grow.h"

@@ -5,7 +5,6 @@
  * Nothing here knows how many shards there are but kvt_unit_owner(), so that results of
  * units stay good when their number changes.
  */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
