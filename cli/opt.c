@@ -11,11 +11,8 @@
 #include "print/out/streams.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <getopt.h>
-#include <math.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -70,17 +70,10 @@ static void put_layer(struct json_out *out, json_t *list,
 
 	json_put_text(out, o, "name", g->layer_names ? g->layer_names[i] : NULL);
 	json_put_int(out, o, "position", i);
-	if (p.known)
-		json_put_int(out, o, "offset", p.offset);
-	else
-		json_put(out, o, "offset", json_null());
+	json_put_known(out, o, "offset", p.offset, p.known);
 	json_put_bool(out, o, "one_run", p.one_run);
-	if (!p.has_view) {
-		json_put(out, o, "strides", json_null());
-		return;
-	}
-	strides = json_put_object(out, o, "strides");
-	for (int n = 0; n < p.view.nfactors; n++) {
+	strides = json_put_if(out, o, "strides", p.has_view);
+	for (int n = 0; strides && n < p.view.nfactors; n++) {
 		const struct kvt_factor *is = &p.view.factor[n];
 		const char letter[2] = { kvt_axis_letter(is->axis), '\0' };
 

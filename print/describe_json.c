@@ -12,13 +12,11 @@ static void put_manifest(struct json_out *out, const struct kvt_dump *dump)
 		[KVT_PROOF_FAILED] = "failed",
 	};
 	enum kvt_manifest_proof proof = kvt_dump_proof(dump);
-	json_t *manifest;
+	json_t *manifest = json_put_if(out, out->root, "manifest",
+				       proof != KVT_PROOF_NO_MANIFEST);
 
-	if (proof == KVT_PROOF_NO_MANIFEST) {
-		json_put(out, out->root, "manifest", json_null());
+	if (!manifest)
 		return;
-	}
-	manifest = json_put_object(out, out->root, "manifest");
 	json_put_text(out, manifest, "file", kvt_dump_manifest(dump));
 	json_put_text(out, manifest, "proof", proofs[proof]);
 }
@@ -102,19 +100,11 @@ static void put_predicates(struct json_out *out, json_t *group,
 static void put_tiling(struct json_out *out, json_t *group,
 		       const struct kvt_tiling *t)
 {
-	json_t *o, *extents;
+	json_t *o = json_put_if(out, group, "tiling", t);
 
-	if (!t) {
-		json_put(out, group, "tiling", json_null());
+	if (!o)
 		return;
-	}
-	o = json_put_object(out, group, "tiling");
-	extents = json_put_object(out, o, "extents");
-	for (int a = 0; a < KVT_NAXES; a++) {
-		const char letter[] = { kvt_axis_letter(a), '\0' };
-
-		json_put_int(out, extents, letter, t->n[a]);
-	}
+	json_put_axes(out, o, "extents", t->n);
 	json_put_int(out, o, "bytes", t->nbytes);
 	json_put_bool(out, o, "shuffle", t->shuffle);
 	json_put_bool(out, o, "zstd", t->zstd);
@@ -140,17 +130,13 @@ static void put_state(struct json_out *out, json_t *o, const struct kvt_group *g
 {
 	int64_t shape[KVT_STATE_AXES];
 	int n = kvt_group_state_shape(shape, g);
-	json_t *list;
 
 	json_put_text(out, o, "state_order", g->kind == KVT_MAMBA_SSM && g->state[0] ?
 		      kvt_state_order_name(g->state_order) : NULL);
-	if (!n) {
+	if (n)
+		json_put_ints(out, o, "state_shape", n, shape);
+	else
 		json_put(out, o, "state_shape", json_null());
-		return;
-	}
-	list = json_put_array(out, o, "state_shape");
-	for (int i = 0; i < n; i++)
-		json_append_int(out, list, shape[i]);
 }
 
 static void put_shape(struct json_out *out, json_t *o, const struct kvt_group_facts *f)
@@ -189,15 +175,10 @@ static void put_shape(struct json_out *out, json_t *o, const struct kvt_group_fa
 static void put_turn(struct json_out *out, json_t *o, const struct kvt_packing *packing,
 		     const struct kvt_field *field)
 {
-	json_t *list;
-
-	if (!field->block || field->role != KVT_FIELD_VALUES) {
+	if (field->block && field->role == KVT_FIELD_VALUES)
+		json_put_ints(out, o, "turn", 2, packing->turn);
+	else
 		json_put(out, o, "turn", json_null());
-		return;
-	}
-	list = json_put_array(out, o, "turn");
-	for (int kv = 0; kv < 2; kv++)
-		json_append_int(out, list, packing->turn[kv]);
 }
 
 static void put_fields(struct json_out *out, json_t *group, const struct kvt_group *g)
@@ -446,13 +427,10 @@ static void put_group(struct json_out *out, json_t *o, const struct kvt_group_fa
 static void put_parallel(struct json_out *out, const struct kvt_snapshot *s)
 {
 	const struct kvt_parallel *p = &s->parallel;
-	json_t *o;
+	json_t *o = json_put_if(out, out->root, "parallel", s->has_parallel);
 
-	if (!s->has_parallel) {
-		json_put(out, out->root, "parallel", json_null());
+	if (!o)
 		return;
-	}
-	o = json_put_object(out, out->root, "parallel");
 	json_put_int(out, o, "tp_size", p->tp_size);
 	json_put_int(out, o, "tp_rank", p->tp_rank);
 	json_put_int(out, o, "pp_size", p->pp_size);

@@ -311,13 +311,10 @@ void describe_saved_json(struct json_out *out, const struct kvt_description *d,
 			const struct describe_tokens *t)
 {
 	const struct kvt_saved *saved = kvt_dump_saved(d->dump);
-	json_t *o, *list;
+	json_t *o = json_put_if(out, out->root, "saved", saved), *list;
 
-	if (!saved) {
-		json_put(out, out->root, "saved", json_null());
+	if (!o)
 		return;
-	}
-	o = json_put_object(out, out->root, "saved");
 	json_put_text(out, o, "engine", saved->engine);
 	json_put_text(out, o, "kind", saved->kind);
 	json_put_known(out, o, "version", saved->version, saved->version > 0);

@@ -237,11 +237,8 @@ void diff_json_attention(struct json_out *out, json_t *o, const struct diff *d)
 {
 	json_t *groups;
 
-	if (!d->attention.n) {
-		json_put(out, o, "attention", json_null());
+	if (!(o = json_put_if(out, o, "attention", d->attention.n)))
 		return;
-	}
-	o = json_put_object(out, o, "attention");
 	json_put_text(out, o, "queries", d->attention.proxy ? "proxy" :
 					 kvt_dump_path(d->attend.queries));
 	json_put_bool(out, o, "proxy", d->attention.proxy);

@@ -27,15 +27,7 @@ static void put_place(struct json_out *out, json_t *dev, const struct diff_coord
 	json_put_text(out, o, "file", place->file);
 	json_put_text(out, o, "space", place->in_memory ? "memory" : "file");
 	json_put_text(out, o, "buffer", place->buffer);
-	if (place->offset < 0)
-		json_put(out, o, "offset", json_null());
-	else
-		json_put_int(out, o, "offset", place->offset);
-}
-
-static void put_or_null(struct json_out *out, json_t *o, const char *key, int64_t n)
-{
-	json_put(out, o, key, n < 0 ? json_null() : json_integer(n));
+	json_put_known(out, o, "offset", place->offset, place->offset >= 0);
 }
 
 static void put_deviation(struct json_out *out, json_t *o, const struct diff_result *r,
@@ -46,14 +38,13 @@ static void put_deviation(struct json_out *out, json_t *o, const struct diff_res
 	json_put_int(out, o, "layer", c.layer);
 	json_put_text(out, o, "layer_name", c.layer_name);
 	json_put_text(out, o, "request", c.request);
-	put_or_null(out, o, "token", c.token);
-	put_or_null(out, o, "head", c.head);
-	put_or_null(out, o, "kv", c.kv);
+	json_put_known(out, o, "token", c.token, c.token >= 0);
+	json_put_known(out, o, "head", c.head, c.head >= 0);
+	json_put_known(out, o, "kv", c.kv, c.kv >= 0);
 	json_put_int(out, o, "dim", c.dim);
 	json_put_text(out, o, "page", c.page);
 	json_put_real(out, o, "abs", dev->error);
-	json_put(out, o, "ulp", r->has_ulp ? json_integer((json_int_t)dev->ulp) :
-						   json_null());
+	json_put_known(out, o, "ulp", (int64_t)dev->ulp, r->has_ulp);
 	for (int s = 0; s < NSIDES; s++)
 		put_place(out, o, &c, dev, r->pair, s);
 }
@@ -63,21 +54,16 @@ static void put_deviation(struct json_out *out, json_t *o, const struct diff_res
 static void put_metrics(struct json_out *out, json_t *o, const struct diff_result *r)
 {
 	const struct diff_sums *s = &r->sums;
-	json_t *m;
+	json_t *m = json_put_if(out, o, "metrics", r->measured || r->equal);
 
-	if (!r->measured && !r->equal) {
-		json_put(out, o, "metrics", json_null());
+	if (!m)
 		return;
-	}
-	m = json_put_object(out, o, "metrics");
 	json_put_int(out, m, "different", s->unequal);
-	json_put(out, m, "outside", r->by_element ?
-				    json_integer(s->outside) : json_null());
+	json_put_known(out, m, "outside", s->outside, r->by_element);
 	json_put_int(out, m, "nonfinite", s->nonfinite);
 	json_put_int(out, m, "nonfinite_different", s->lost);
 	json_put_real(out, m, "max_abs", s->max_abs);
-	json_put(out, m, "max_ulp", r->has_ulp ?
-				    json_integer((json_int_t)s->max_ulp) : json_null());
+	json_put_known(out, m, "max_ulp", (int64_t)s->max_ulp, r->has_ulp);
 	json_put_real(out, m, "rel_l2", kvt_diff_rel_l2(s));
 	json_put_real(out, m, "cosine", kvt_diff_cosine(s));
 	json_put_real(out, m, "pcc", kvt_diff_pcc(s));
@@ -85,14 +71,9 @@ static void put_metrics(struct json_out *out, json_t *o, const struct diff_resul
 
 static void put_tolerance(struct json_out *out, json_t *o, const struct diff_tolerance *t)
 {
-	json_t *terms;
+	json_t *terms = json_put_if(out, o, "tolerance", t->given);
 
-	if (!t->given) {
-		json_put(out, o, "tolerance", json_null());
-		return;
-	}
-	terms = json_put_object(out, o, "tolerance");
-	for (int i = 0; i < NTERMS; i++)
+	for (int i = 0; terms && i < NTERMS; i++)
 		if (t->has[i])
 			json_put_real(out, terms, diff_term_name(i), t->value[i]);
 }
@@ -190,11 +171,8 @@ static void put_diagnosis(struct json_out *out, json_t *o, const struct diff_res
 	const struct diff_diagnosis *d = r->diagnosis;
 	json_t *faults;
 
-	if (!d) {
-		json_put(out, o, "diagnosis", json_null());
+	if (!(o = json_put_if(out, o, "diagnosis", d)))
 		return;
-	}
-	o = json_put_object(out, o, "diagnosis");
 	json_put_text(out, o, "decided", d->found.decided ?
 					 d->found.decided->fault->name : NULL);
 	json_put_int(out, o, "layers", d->layers);
@@ -209,11 +187,9 @@ static void put_diagnosis(struct json_out *out, json_t *o, const struct diff_res
 
 static void put_rotation(struct json_out *out, json_t *o, const struct diff_pair *p)
 {
-	if (!p->rotation[SIDE_A] && !p->rotation[SIDE_B]) {
-		json_put(out, o, "rotation", json_null());
+	o = json_put_if(out, o, "rotation", p->rotation[SIDE_A] || p->rotation[SIDE_B]);
+	if (!o)
 		return;
-	}
-	o = json_put_object(out, o, "rotation");
 	json_put_text(out, o, "a", kvt_rotation_name(p->rotation[SIDE_A]));
 	json_put_text(out, o, "b", kvt_rotation_name(p->rotation[SIDE_B]));
 	json_put_bool(out, o, "undone", p->decoded);
@@ -225,20 +201,14 @@ static void put_basis(struct json_out *out, json_t *o, const struct diff_pair *p
 	static const char *const names[] = { "keys", "values" };
 	const struct diff_basis *b = &p->basis;
 
-	if (!b->open) {
-		json_put(out, o, "basis", json_null());
+	if (!(o = json_put_if(out, o, "basis", b->open)))
 		return;
-	}
-	o = json_put_object(out, o, "basis");
 	json_put_text(out, o, "of", b->side ? "b" : "a");
 	for (int kv = 0; kv < 2; kv++) {
-		json_t *half;
+		json_t *half = json_put_if(out, o, names[kv], b->sought[kv]);
 
-		if (!b->sought[kv]) {
-			json_put(out, o, names[kv], json_null());
+		if (!half)
 			continue;
-		}
-		half = json_put_object(out, o, names[kv]);
 		json_put_bool(out, half, "found", b->found[kv]);
 		json_put_int(out, half, "turn", b->turn[kv]);
 		json_put_real(out, half, "stored", b->near[kv][0]);
@@ -250,11 +220,8 @@ static void put_states(struct json_out *out, json_t *o, const struct diff_pair *
 {
 	static const char *const names[NSIDES] = { "a", "b" };
 
-	if (!p->reordered) {
-		json_put(out, o, "recurrent", json_null());
+	if (!(o = json_put_if(out, o, "recurrent", p->reordered)))
 		return;
-	}
-	o = json_put_object(out, o, "recurrent");
 	json_put_int(out, o, "taps", p->taps);
 	for (int s = 0; s < NSIDES; s++) {
 		json_t *side = json_put_object(out, o, names[s]);

@@ -8,7 +8,6 @@
  * The three worst layers, or with --table=layer all; worse is what has more that is no
  * number any more, then the greater rel-l2.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "lib/base/print.h"
@@ -126,13 +125,10 @@ void diff_json_lost(struct json_out *out, json_t *o, const struct diff_result *r
 	json_t *list;
 	int64_t n;
 
-	if (!is_told(r)) {
-		json_put(out, o, "lost", json_null());
+	if (!(o = json_put_if(out, o, "lost", is_told(r))))
 		return;
-	}
 	for (int64_t k = 0; k < r->pair->nkv; k++)
 		kvt_heat_add(&all, &r->by_kv[k]);
-	o = json_put_object(out, o, "lost");
 	json_put_known(out, o, "saturated", all.saturated, r->has_top);
 	json_put_int(out, o, "zeroed", all.zeroed);
 	list = json_put_array(out, o, "layers");

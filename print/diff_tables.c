@@ -333,18 +333,16 @@ static void put_row(struct json_out *out, json_t *o, const struct diff_result *r
 		json_put_text(out, o, "request", row->request);
 	if (axis == DIFF_TOKEN || axis == DIFF_BLOCK) {
 		json_put_int(out, o, "block", row->block[SIDE_A]);
-		json_put(out, o, "block_b", row->block[SIDE_B] < 0 ? json_null() :
-					    json_integer(row->block[SIDE_B]));
-	}
-	if (axis == DIFF_TOKEN || axis == DIFF_BLOCK)
+		json_put_known(out, o, "block_b", row->block[SIDE_B],
+			       row->block[SIDE_B] >= 0);
 		json_put_text(out, o, "page", row->page);
-	if (axis == DIFF_TOKEN)
+	}
+	if (axis == DIFF_TOKEN) {
 		json_put_int(out, o, "slot", row->slot);
-	if (axis == DIFF_TOKEN)
-		json_put(out, o, "token", row->id < 0 ? json_null() :
-					  json_integer(row->id));
-	else if (axis != DIFF_BLOCK && axis != DIFF_REQUEST)
+		json_put_known(out, o, "token", row->id, row->id >= 0);
+	} else if (axis != DIFF_BLOCK && axis != DIFF_REQUEST) {
 		json_put_int(out, o, kvt_diff_axis_name(axis), row->id);
+	}
 	json_put_int(out, o, "compared", row->heat.n);
 	json_put_int(out, o, "different", row->heat.bad);
 	json_put_real(out, o, "share", (double)row->heat.bad / (double)row->heat.n);

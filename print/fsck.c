@@ -165,13 +165,10 @@ void fsck_text(const struct kvt_findings *r, bool errors_only)
 /* null of a set of ranks, and of what was refused */
 static void put_looked(struct json_out *out, json_t *o, const struct kvt_looked_at *l)
 {
-	json_t *looked;
+	json_t *looked = json_put_if(out, o, "looked_at", l->files);
 
-	if (!l->files) {
-		json_put(out, o, "looked_at", json_null());
+	if (!looked)
 		return;
-	}
-	looked = json_put_object(out, o, "looked_at");
 	json_put_int(out, looked, "files", l->files);
 	json_put_known(out, looked, "files_of", l->files_of, l->files_of > 0);
 	json_put_int(out, looked, "bytes", l->bytes);

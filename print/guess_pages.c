@@ -16,14 +16,10 @@ struct kvt_text guess_undo(const struct kvt_guess_pages *p)
 void guess_pages_json(struct json_out *out, json_t *o, const struct kvt_guess_pages *p)
 {
 	const struct kvt_window none = { .head_start = 0 };
-	json_t *pages = json_object();
+	json_t *pages = json_put_if(out, o, "pages", p && p->fault && p->clear);
 
-	if (!p || !p->fault || !p->clear) {
-		json_decref(pages);
-		json_put(out, o, "pages", json_null());
+	if (!pages)
 		return;
-	}
-	json_put(out, o, "pages", pages);
 	json_put_text(out, pages, "fault", p->fault->name);
 	json_put_text(out, pages, "arguments",
 		      kvt_fault_text(p->fault, &p->args, &none).s);

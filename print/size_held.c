@@ -120,14 +120,12 @@ void size_held_text(const struct size_report *r)
 static void put_tensor(struct json_out *out, json_t *array, const struct size_report *r,
 		       const struct kvt_held_tensor *t)
 {
-	json_t *o = json_append_object(out, array), *shape;
+	json_t *o = json_append_object(out, array);
 
 	json_put_text(out, o, "name", t->name);
 	json_put_known(out, o, "index", t->index, t->index >= 0);
 	json_put_text(out, o, "dtype", type_of(r, t));
-	shape = json_put_array(out, o, "shape");
-	for (int i = 0; i < t->ndims; i++)
-		json_append_int(out, shape, t->shape[i]);
+	json_put_ints(out, o, "shape", t->ndims, t->shape);
 }
 
 static void put_layer(struct json_out *out, json_t *array, const struct size_report *r,

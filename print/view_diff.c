@@ -5,7 +5,6 @@
  * The maps of kvtool diff with the cells that differ; where they have more columns than
  * a page draws, neighbours are one.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,14 +123,11 @@ static void put_places(struct json_out *out, json_t *o, const struct diff_result
 static void put_first(struct json_out *out, json_t *o, const struct diff_result *r)
 {
 	struct diff_coordinates at;
-	json_t *first;
+	json_t *first = json_put_if(out, o, "first", r->first.set);
 
-	if (!r->first.set) {
-		json_put(out, o, "first", json_null());
+	if (!first)
 		return;
-	}
 	at = kvt_diff_locate(r->pair, &r->first);
-	first = json_put_object(out, o, "first");
 	json_put_int(out, first, "layer", at.layer);
 	json_put_text(out, first, "request", at.request);
 	json_put_int(out, first, "token", at.token);
@@ -163,11 +159,8 @@ static void put_fault(struct json_out *out, json_t *o, const struct diff_result 
 	out->failed |= d && !text;
 	json_put_text(out, o, "diagnosis", text);
 	free(text);
-	if (!h) {
-		json_put(out, o, "fault", json_null());
+	if (!(fault = json_put_if(out, o, "fault", h)))
 		return;
-	}
-	fault = json_put_object(out, o, "fault");
 	json_put_text(out, fault, "name", h->fault->name);
 	json_put_text(out, fault, "summary", h->fault->summary);
 	json_put_text(out, fault, "args", d->args[h - d->found.hypothesis].s);

@@ -373,19 +373,11 @@ static const struct {
 static void put_stored(struct json_out *out, json_t *o, const struct kvt_group *group,
 		       const struct kvt_view_tiles *t)
 {
-	json_t *s, *tile, *list;
+	json_t *s = json_put_if(out, o, "stored", t->tiling), *list;
 
-	if (!t->tiling) {
-		json_put(out, o, "stored", json_null());
+	if (!s)
 		return;
-	}
-	s = json_put_object(out, o, "stored");
-	tile = json_put_object(out, s, "tile");
-	for (int a = 0; a < KVT_NAXES; a++) {
-		const char axis[2] = { kvt_axis_letter(a), '\0' };
-
-		json_put_int(out, tile, axis, t->tiling->n[a]);
-	}
+	json_put_axes(out, s, "tile", t->tiling->n);
 	json_put_int(out, s, "tile_bytes", t->tiling->nbytes);
 	json_put_bool(out, s, "shuffle", t->tiling->shuffle);
 	json_put_bool(out, s, "zstd", t->tiling->zstd);

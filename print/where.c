@@ -230,21 +230,12 @@ static void put_tile(struct json_out *out, json_t *o, struct kvt_dump *dump,
 		     const struct kvt_where *p)
 {
 	struct kvt_tile_place tile;
-	json_t *object, *begin;
 
-	if (!kvt_where_tile(&tile, dump, p)) {
-		json_put(out, o, "tile", json_null());
+	if (!(o = json_put_if(out, o, "tile", kvt_where_tile(&tile, dump, p))))
 		return;
-	}
-	object = json_put_object(out, o, "tile");
-	begin = json_put_object(out, object, "begin");
-	for (int a = 0; a < KVT_NAXES; a++) {
-		const char letter[] = { kvt_axis_letter((enum kvt_axis)a), '\0' };
-
-		json_put_int(out, begin, letter, tile.begin[a]);
-	}
-	json_put_int(out, object, "byte", tile.byte);
-	json_put_int(out, object, "bytes", tile.nbytes);
+	json_put_axes(out, o, "begin", tile.begin);
+	json_put_int(out, o, "byte", tile.byte);
+	json_put_int(out, o, "bytes", tile.nbytes);
 }
 
 /* The id in the pool, and where the dump has it. */

@@ -105,10 +105,7 @@ static void put_problem(struct sink *s, const char *problem, int64_t step,
 	o = json_append_object(s->out, s->problems);
 	json_put_text(s->out, o, "problem", problem);
 	json_put_int(s->out, o, "step", step);
-	if (worker >= 0)
-		json_put_int(s->out, o, "worker", worker);
-	else
-		json_put(s->out, o, "worker", json_null());
+	json_put_known(s->out, o, "worker", worker, worker >= 0);
 	json_put_text(s->out, o, "request", id);
 	json_put_text(s->out, o, "text", text);
 }

@@ -13,9 +13,6 @@
  */
 #include "formats/tensor/safetensors_header.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- reading ------------------------------------------------------------- */
 
 static bool safetensors_probe(const char *path, const uint8_t *head, int64_t nhead)

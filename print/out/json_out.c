@@ -96,6 +96,32 @@ json_t *json_put_array(struct json_out *out, json_t *object, const char *key)
 	return value;
 }
 
+json_t *json_put_if(struct json_out *out, json_t *object, const char *key, bool said)
+{
+	json_t *value = said ? json_object() : json_null();
+
+	json_put(out, object, key, value);
+	return said ? value : NULL;
+}
+
+void json_put_ints(struct json_out *out, json_t *object, const char *key, int64_t n,
+		   const int64_t *at)
+{
+	json_t *list = json_put_array(out, object, key);
+
+	for (int64_t i = 0; i < n; i++)
+		json_append_int(out, list, at[i]);
+}
+
+void json_put_axes(struct json_out *out, json_t *object, const char *key,
+		   const int64_t n[KVT_NAXES])
+{
+	json_t *axes = json_put_object(out, object, key);
+
+	for (int a = 0; a < KVT_NAXES; a++)
+		json_put_int(out, axes, (char[]){ kvt_axis_letter(a), '\0' }, n[a]);
+}
+
 json_t *json_append_object(struct json_out *out, json_t *array)
 {
 	json_t *value = json_object();

@@ -48,6 +48,13 @@ void json_put_old(struct json_out *out, json_t *object, const char *old,
 /* An empty object or array, already in its place. */
 json_t *json_put_object(struct json_out *out, json_t *object, const char *key);
 json_t *json_put_array(struct json_out *out, json_t *object, const char *key);
+/* The object; where there is nothing to say, null in its place, and NULL. */
+json_t *json_put_if(struct json_out *out, json_t *object, const char *key, bool said);
+/* An array of numbers; an object with a number for the letter of each axis. */
+void json_put_ints(struct json_out *out, json_t *object, const char *key, int64_t n,
+		   const int64_t *at);
+void json_put_axes(struct json_out *out, json_t *object, const char *key,
+		   const int64_t n[KVT_NAXES]);
 
 /* The same in an array. */
 json_t *json_append_object(struct json_out *out, json_t *array);

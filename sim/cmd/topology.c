@@ -207,15 +207,6 @@ static void print_mapping(const struct kvt_topology *t, const struct kvt_rank_li
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static void put_ranks(struct json_out *out, json_t *o, const char *key, int64_t n,
-		      const int64_t *at)
-{
-	json_t *list = json_put_array(out, o, key);
-
-	for (int64_t i = 0; i < n; i++)
-		json_append_int(out, list, at[i]);
-}
-
 static json_t *put_remote(struct json_out *out, json_t *list, const struct asked *a,
 			  const struct kvt_remote *r, const struct facts *f)
 {
@@ -277,11 +268,11 @@ static void put_mapping(struct json_out *out, json_t *list, const struct kvt_top
 	json_t *o = json_append_object(out, list);
 
 	json_put_int(out, o, "rank", t->tp_rank);
-	put_ranks(out, o, "handshake_ranks", asks->n, asks->at);
-	put_ranks(out, o, "attention_ranks", m->attention.n, m->attention.at);
-	put_ranks(out, o, "mamba_ranks", m->states.n, m->states.at);
-	put_ranks(out, o, "all_ranks", m->all.n, m->all.at);
-	put_ranks(out, o, "attention_slots", m->all.n, m->slot);
+	json_put_ints(out, o, "handshake_ranks", asks->n, asks->at);
+	json_put_ints(out, o, "attention_ranks", m->attention.n, m->attention.at);
+	json_put_ints(out, o, "mamba_ranks", m->states.n, m->states.at);
+	json_put_ints(out, o, "all_ranks", m->all.n, m->all.at);
+	json_put_ints(out, o, "attention_slots", m->all.n, m->slot);
 	json_put_int(out, o, "rank_offset_factor", m->offset);
 	json_put_int(out, o, "local_consumers", m->consumers);
 	put_log_line(out, o, t, r, f);

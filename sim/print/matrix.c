@@ -95,10 +95,7 @@ enum kvt_status matrix_json(const struct matrix_report *report, struct kvt_error
 	json_start(&out);
 	json_put_text(&out, out.root, "model", report->model);
 	json_put_int(&out, out.root, "tokens", report->tokens);
-	if (report->layers)
-		json_put_int(&out, out.root, "tried_layers", report->layers);
-	else
-		json_put(&out, out.root, "tried_layers", json_null());
+	json_put_known(&out, out.root, "tried_layers", report->layers, report->layers);
 	link_put(&out, json_put_object(&out, out.root, "link"), m->link);
 	assumed_put(&out, out.root, report->assumed);
 	json_put_int(&out, out.root, "pairs", m->nsrc * m->ndst);
