@@ -87,8 +87,7 @@ static void draw(int64_t t)
 	if (all > 0 && all < 1)
 		left = (int64_t)(seconds * (1 - all) / all + 0.5);
 	snprintf(text, sizeof(text), "%s%.40s %3.0f%%  %.0f MB/s  %lld:%02lld left",
-		 which, line.label, all * 100, rate / 1e6, (long long)(left / 60),
-		 (long long)(left % 60));
+		 which, line.label, all * 100, rate / 1e6, LL(left / 60), LL(left % 60));
 	fplainf(stderr, "\r%.*s\033[K", columns(), text);
 	fflush(stderr);
 	line.drawn = t;
@@ -137,7 +136,7 @@ void progress_count(const char *what, int64_t n)
 	}
 	if (!line.wanted || t - line.drawn < INTERVAL)
 		return;
-	snprintf(text, sizeof(text), "%lld %.40s", (long long)n, what);
+	snprintf(text, sizeof(text), "%lld %.40s", LL(n), what);
 	fplainf(stderr, "\r%.*s\033[K", columns(), text);
 	fflush(stderr);
 	line.drawn = t;

@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 
 #include "formats/log/regions.h"
-#include "lib/base/print.h"
 #include "lib/ops/regions/regions.h"
 #include "print/fsck.h"
 #include "print/out/text_file.h"

@@ -167,7 +167,7 @@ static enum kvt_status take_request(struct kvt_dump **out, const struct rewrite 
 	if (!name)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s holds one request, and the dump has %lld, of which %.60s is the first; give --request=NAME",
-				info->name, (long long)s->nrequests, s->request[0].id);
+				info->name, LL(s->nrequests), s->request[0].id);
 	return kvt_dump_slice(out, dump, &options, err);
 }
 

@@ -44,7 +44,7 @@ enum kvt_status rewrite_target(struct kvt_snapshot *to,
 	*options = r->create;
 	if (r->level > 19)
 		return kvt_fail(err, KVT_USAGE, "--level is %lld, expected 1 to 19",
-				(long long)r->level);
+				LL(r->level));
 	options->level = (int)r->level;
 	options->tile_bytes = r->tile;
 	options->like = r->tile ? NULL :

@@ -409,7 +409,7 @@ static enum kvt_status report_virtual(const struct rewrite *r, const struct part
 	if (!r->json) {
 		if (!r->quiet)
 			plainf("%s: virtual datasets over %lld part%s%s\n", r->output,
-			       (long long)p->first[p->to.ngroups],
+			       LL(p->first[p->to.ngroups]),
 			       plural(p->first[p->to.ngroups]),
 			       r->verify ? ", verified equal" : "");
 		return KVT_OK;

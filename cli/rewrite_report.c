@@ -64,14 +64,14 @@ static void print_group(const struct transform *t, int g)
 	plainf("  data       %s\n", kvt_size_string(step->data_bytes).s);
 	plainf("  how        %s\n", how(step));
 	if (step->ntiles)
-		plainf("  tiles      %lld\n", (long long)step->ntiles);
+		plainf("  tiles      %lld\n", LL(step->ntiles));
 	plainf("  boxes      %lld of up to %lld layer%s x %lld block%s, %s\n",
-	       (long long)step->cut.nboxes, (long long)step->cut.layers,
-	       plural(step->cut.layers), (long long)step->cut.blocks,
+	       LL(step->cut.nboxes), LL(step->cut.layers),
+	       plural(step->cut.layers), LL(step->cut.blocks),
 	       plural(step->cut.blocks), kvt_size_string(step->cut.box_bytes).s);
 	plainf("  copy       %lld run%s of %lld bytes or more in a %s, each byte once\n",
-	       (long long)count_runs(step), plural(count_runs(step)),
-	       (long long)shortest_run(step),
+	       LL(count_runs(step)), plural(count_runs(step)),
+	       LL(shortest_run(step)),
 	       !step->ntiles ? "box" : step->nunits == 2 ? "pair of tiles" : "tile");
 }
 
@@ -194,8 +194,8 @@ enum kvt_status report_done(const struct rewrite *r, const struct transform *t,
 	       human_layout(&to_group(t, 0)->layout).s, kvt_size_string(nbytes).s);
 	if (tiles_that_move(&t->step[0]))
 		plainf(", %lld of %lld tile%s copied undecoded",
-		       (long long)tiles_that_move(&t->step[0]),
-		       (long long)t->step[0].ntiles, plural(t->step[0].ntiles));
+		       LL(tiles_that_move(&t->step[0])),
+		       LL(t->step[0].ntiles), plural(t->step[0].ntiles));
 	if (device_pool_works(t->run.device))
 		plainf(", %s copied on %s",
 		       kvt_size_string(kvt_device_pool_nbytes(t->run.device)).s,

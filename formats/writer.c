@@ -50,7 +50,7 @@ static enum kvt_status open_described(struct kvt_dump **out,
 
 	else if (written->parallel.tp_size > 1) {
 		snprintf(heads, sizeof(heads), "total-heads=%lld",
-			 (long long)group->total_heads);
+			 LL(group->total_heads));
 		hints.facts = (struct kvt_facts){ 1, { heads } };
 	}
 	kvt_writer_hints(writer, &hints);

@@ -18,7 +18,7 @@ static void print_position(const struct kvt_canonical_facts *f, int64_t i)
 			p = kvt_canonical_place(f, g, i);
 	print_label("");
 	if (p.known)
-		plainf("byte %lld%s: ", (long long)p.offset,
+		plainf("byte %lld%s: ", LL(p.offset),
 		       p.one_run ? "" : ", not contiguous");
 	else
 		plainf("not contiguous: ");
@@ -40,11 +40,10 @@ void canonical_text(const struct kvt_canonical_facts *f)
 	print_label("canonical");
 	if (!f->verdict.reasons) {
 		plainf("one tensor of %lld block%s x %lld B, %s; "
-		       "a row is %lld layer%s of %lld B\n",
-		       (long long)f->whole.nblocks, plural(f->whole.nblocks),
-		       (long long)f->whole.row, kvt_size_string(f->whole.nbytes).s,
-		       (long long)f->whole.npositions, plural(f->whole.npositions),
-		       (long long)f->whole.page);
+		       "a row is %lld layer%s of %lld B\n", LL(f->whole.nblocks),
+		       plural(f->whole.nblocks), LL(f->whole.row),
+		       kvt_size_string(f->whole.nbytes).s, LL(f->whole.npositions),
+		       plural(f->whole.npositions), LL(f->whole.page));
 		for (int64_t i = 0; i < f->whole.npositions; i++)
 			print_position(f, i);
 		return;

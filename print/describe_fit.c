@@ -7,7 +7,6 @@
  */
 #include <math.h>
 
-#include "lib/base/print.h"
 #include "print/describe.h"
 
 enum { MANY = 4, WORST = 3 };		/* times the median: a channel that is told */

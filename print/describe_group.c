@@ -50,7 +50,7 @@ static void name_part(char *out, size_t room, const struct kvt_part *part,
 	long long n = f->n;
 
 	if (part->kind == KVT_OUTER)
-		snprintf(out, room, "%c/%lld %lld", letter, (long long)f->div, n);
+		snprintf(out, room, "%c/%lld %lld", letter, LL(f->div), n);
 	else if (part->kind == KVT_INNER)
 		snprintf(out, room, "%c%%%lld %lld", letter, n, n);
 	else
@@ -82,7 +82,7 @@ static void draw(struct picture *p, const struct kvt_order *order,
 			 open && i == last - 1 ? "[" : "", name,
 			 open && i == last ? "]" : "");
 		if (strides)
-			snprintf(stride, sizeof(stride), "%lld", (long long)f->stride);
+			snprintf(stride, sizeof(stride), "%lld", LL(f->stride));
 		add_column(p, axis, stride);
 	}
 }
@@ -113,7 +113,7 @@ static void print_memory(const struct kvt_group_facts *f, bool strides)
 		print_label("strides");
 		plainf("%s", p.strides);
 		if (view->offset)
-			plainf("   from byte %lld", (long long)view->offset);
+			plainf("   from byte %lld", LL(view->offset));
 		putchar('\n');
 	}
 }
@@ -151,10 +151,10 @@ static void print_turn(const struct kvt_packing *packing, const struct kvt_group
 					       kvt_group_half(group) == 1);
 
 	if (keys)
-		plainf("keys by %lld%s ", (long long)packing->turn[0],
+		plainf("keys by %lld%s ", LL(packing->turn[0]),
 		       values ? "," : "");
 	if (values)
-		plainf("values by %lld ", (long long)packing->turn[1]);
+		plainf("values by %lld ", LL(packing->turn[1]));
 }
 
 /*
@@ -169,14 +169,14 @@ static void print_packing(const struct kvt_group *group)
 
 	print_label(planar ? "page" : "row");
 	if (planar)
-		plainf("%lld rows; ", (long long)packing.rows);
+		plainf("%lld rows; ", LL(packing.rows));
 	for (int i = 0; i < packing.nfields; i++) {
 		const struct kvt_field *field = &packing.field[i];
 
 		plainf("%s%s %lld x %s", i ? ", " : "", field->name,
-		       (long long)field->count, field->type);
+		       LL(field->count), field->type);
 		if (planar)
-			plainf(" from %lld", (long long)field->at);
+			plainf(" from %lld", LL(field->at));
 	}
 	putchar('\n');
 	print_words(group->content.type);
@@ -247,12 +247,12 @@ static void print_heads(const struct kvt_group *group)
 		return;
 	print_label("heads");
 	if (heads == group->total_heads)
-		plainf("%lld", (long long)heads);
+		plainf("%lld", LL(heads));
 	else
-		plainf("%lld of %lld, from head %lld", (long long)heads,
-		       (long long)group->total_heads, (long long)group->head_start);
+		plainf("%lld of %lld, from head %lld", LL(heads),
+		       LL(group->total_heads), LL(group->head_start));
 	if (group->replication > 1)
-		plainf(", the same on %lld ranks", (long long)group->replication);
+		plainf(", the same on %lld ranks", LL(group->replication));
 	putchar('\n');
 }
 
@@ -265,13 +265,13 @@ static void print_state(const struct kvt_group *group)
 		return;
 	print_label("state");
 	if (group->kind == KVT_MAMBA_CONV) {
-		plainf("%lld channel%s of %lld tap%s\n", (long long)shape[0],
-		       plural(shape[0]), (long long)shape[1], plural(shape[1]));
+		plainf("%lld channel%s of %lld tap%s\n", LL(shape[0]),
+		       plural(shape[0]), LL(shape[1]), plural(shape[1]));
 		return;
 	}
-	plainf("%lld head%s of ", (long long)shape[0], plural(shape[0]));
+	plainf("%lld head%s of ", LL(shape[0]), plural(shape[0]));
 	for (int i = 1; i < n; i++)
-		plainf("%s%lld", i > 1 ? " x " : "", (long long)shape[i]);
+		plainf("%s%lld", i > 1 ? " x " : "", LL(shape[i]));
 	puts(group->state_order == KVT_STATE_KV ? ", keys outside values" :
 	     group->state_order == KVT_STATE_EITHER ?
 	     ", keys outside values unless the model is a Mamba" : "");
@@ -291,18 +291,16 @@ static void print_sizes(const struct kvt_group_facts *f)
 		return;
 	print_label("page");
 	plainf("%lld bytes in the engine: %lld of this group from byte %lld\n",
-	       (long long)group->page_bytes, (long long)f->block_bytes,
-	       (long long)group->page_offset);
+	       LL(group->page_bytes), LL(f->block_bytes), LL(group->page_offset));
 }
 
 static void print_window(const struct kvt_group *group)
 {
 	if (group->window) {
 		print_label(group->kind == KVT_CHUNKED_LOCAL ? "chunk" : "window");
-		plainf("%lld token%s", (long long)group->window, plural(group->window));
+		plainf("%lld token%s", LL(group->window), plural(group->window));
 		if (group->retained)
-			plainf(", and %lld retained tokens",
-			       (long long)group->retained);
+			plainf(", and %lld retained tokens", LL(group->retained));
 		putchar('\n');
 	}
 	if (group->pool[0]) {
@@ -317,18 +315,16 @@ static void print_blocks(const struct kvt_group_facts *f, int64_t null_block)
 	int64_t nblocks = group->shape.n[KVT_AXIS_B];
 
 	print_label("blocks");
-	plainf("%lld", (long long)nblocks);
+	plainf("%lld", LL(nblocks));
 	if (group->block_size)
-		plainf(" of %lld token%s", (long long)group->block_size,
+		plainf(" of %lld token%s", LL(group->block_size),
 		       plural(group->block_size));
 	if (f->kernel_block)
 		plainf(", each %lld kernel blocks of %lld",
-		       (long long)(group->block_size / f->kernel_block),
-		       (long long)f->kernel_block);
+		       LL(group->block_size / f->kernel_block), LL(f->kernel_block));
 	if (f->blocks_used >= 0)
-		plainf(": %lld in use (%lld shared), %lld unused",
-		       (long long)f->blocks_used, (long long)f->blocks_shared,
-		       (long long)f->blocks_unused);
+		plainf(": %lld in use (%lld shared), %lld unused", LL(f->blocks_used),
+		       LL(f->blocks_shared), LL(f->blocks_unused));
 	if (null_block >= 0)
 		plainf(", block %llu null",
 		       (unsigned long long)kvt_block_id(group, null_block));
@@ -338,8 +334,8 @@ static void print_blocks(const struct kvt_group_facts *f, int64_t null_block)
 		int64_t slots = nblocks * group->shape.n[KVT_AXIS_S];
 
 		print_label("valid");
-		plainf("%lld of %lld slot%s\n", (long long)f->valid_slots,
-		       (long long)slots, plural(slots));
+		plainf("%lld of %lld slot%s\n", LL(f->valid_slots),
+		       LL(slots), plural(slots));
 	}
 	print_window(group);
 }
@@ -357,10 +353,9 @@ static void print_components(const struct kvt_group *group)
 		const struct kvt_component *c = &group->component[i];
 
 		print_label(i ? "" : "parts");
-		plainf("%s: %lld from %lld", c->name, (long long)c->length,
-		       (long long)c->start);
+		plainf("%s: %lld from %lld", c->name, LL(c->length), LL(c->start));
 		if (c->global_start != c->start)
-			plainf(", %lld in the model", (long long)c->global_start);
+			plainf(", %lld in the model", LL(c->global_start));
 		putchar('\n');
 	}
 }
@@ -373,8 +368,7 @@ static void print_tiling(const struct kvt_group_facts *f)
 		return;
 	print_label("tiles");
 	for (int a = 0; a < KVT_NAXES; a++)
-		plainf("%s%c %lld", a ? " x " : "", kvt_axis_letter(a),
-		       (long long)t->n[a]);
+		plainf("%s%c %lld", a ? " x " : "", kvt_axis_letter(a), LL(t->n[a]));
 	plainf(", %s%s%s%s%s\n", kvt_size_string(t->nbytes).s,
 	       t->shuffle ? ", shuffle" : "",
 	       t->zstd ? ", zstd" : "", t->fletcher32 ? ", fletcher32" : "",
@@ -405,7 +399,7 @@ static void print_names(const struct kvt_group *group)
 	for (int64_t l = 0; group->layer_names && l < group->shape.n[KVT_AXIS_L]; l++) {
 		print_label(l ? "" : "layers");
 		if (group->layer_ids)
-			plainf("%lld ", (long long)group->layer_ids[l]);
+			plainf("%lld ", LL(group->layer_ids[l]));
 		plainf("%s\n", group->layer_names[l]);
 	}
 }
@@ -416,17 +410,17 @@ static void print_verified(const struct kvt_group_facts *f)
 
 	print_label("verified");
 	if (v->tiles)
-		plainf("%lld tile%s, %lld damaged", (long long)v->tiles,
-		       plural(v->tiles), (long long)v->damaged);
+		plainf("%lld tile%s, %lld damaged", LL(v->tiles),
+		       plural(v->tiles), LL(v->damaged));
 	else if (f->checksum)
-		plainf("read in full, %lld block%s damaged", (long long)v->damaged,
+		plainf("read in full, %lld block%s damaged", LL(v->damaged),
 		       plural(v->damaged));
 	else
 		plainf("read in full; it has no checksums");
 	if (f->has_cells)
 		plainf("%s %lld content cells, %lld differ",
 		       v->tiles || f->checksum ? ";" : ", but",
-		       (long long)v->cells, (long long)v->differing);
+		       LL(v->cells), LL(v->differing));
 	putchar('\n');
 }
 
@@ -458,8 +452,7 @@ static void print_layers(const struct kvt_group *group)
 	for (int64_t l = 1; l < n; l++)
 		row &= group->layer_ids[l] == group->layer_ids[0] + (uint64_t)l;
 	for (int64_t l = 0; l < n; l += row && l < n - 1 ? n - 1 : 1)
-		plainf("%s%lld", !l ? "" : row ? " to " : ", ",
-		       (long long)group->layer_ids[l]);
+		plainf("%s%lld", !l ? "" : row ? " to " : ", ", LL(group->layer_ids[l]));
 	putchar('\n');
 }
 
@@ -483,7 +476,7 @@ static void print_moment(const struct kvt_group *group, const struct kvt_snapsho
 	print_label("state");
 	if (n == 1)
 		plainf("after token %lld of request %s",
-		       (long long)(only->first_token + only->ntokens - 1), only->id);
+		       LL(only->first_token + only->ntokens - 1), only->id);
 	else
 		plainf("after the last token of each request");
 	plainf("; nothing earlier can be restored from it\n");

@@ -122,7 +122,7 @@ static void print_list(const struct kvt_saved *saved)
 	if (!saved->nids)
 		plainf("no token ids: a program that is to go on has to know them\n");
 	else
-		plainf("%lld token id%s, %s\n", (long long)saved->nids,
+		plainf("%lld token id%s, %s\n", LL(saved->nids),
 		       plural(saved->nids), saved->is_tokens ? "one for each position" :
 		       "which are not one for each position of one sequence");
 }
@@ -149,13 +149,12 @@ static void print_window(const struct kvt_group *g, const struct kvt_request *q,
 		plainf("nothing\n");
 		return;
 	}
-	plainf("tokens %lld to %lld, ", (long long)tail.begin, (long long)tail.end - 1);
+	plainf("tokens %lld to %lld, ", LL(tail.begin), LL(tail.end) - 1);
 	if (!window)
-		plainf("%lld; --model or --set=window=N says what it needs\n",
-		       (long long)n);
+		plainf("%lld; --model or --set=window=N says what it needs\n", LL(n));
 	else
 		plainf("%lld of %lld that it needs%s\n",
-		       (long long)(n < window ? n : window), (long long)window,
+		       LL(n < window ? n : window), LL(window),
 		       n >= window ? "" : tail.begin ? "; older ones are gone" :
 		       ", as there are no more");
 }
@@ -213,17 +212,16 @@ static void print_restore(const struct kvt_saved *saved)
 	print_label("restore");
 	plainf("needs a context of ");
 	if (saved->streams > 1)
-		plainf("just %lld sequences with cells of their own",
-		       (long long)saved->streams);
+		plainf("just %lld sequences with cells of their own", LL(saved->streams));
 	else if (saved->whole && saved->sequences > 1)
-		plainf("%lld sequences or more%s", (long long)saved->sequences,
+		plainf("%lld sequences or more%s", LL(saved->sequences),
 		       saved->streams ? " with unified cells" : "");
 	else
 		plainf("one sequence%s", saved->streams ? ", or unified cells" : "");
 	if (all)
-		plainf(", of %lld tokens or more", (long long)all);
+		plainf(", of %lld tokens or more", LL(all));
 	if (window)
-		plainf(", %lld in its window cache", (long long)window);
+		plainf(", %lld in its window cache", LL(window));
 	if (saved->type[0])
 		plainf("; flash attention %s, keys %s", saved->transposed ? "off" : "on",
 		       saved->type[0]);

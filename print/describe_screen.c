@@ -149,7 +149,7 @@ static void print_health(const struct kvt_description *d)
 	if (missing) {
 		plainf("; ");
 		screen_paint(SCREEN_MISSING);
-		plainf("%lld missing", (long long)missing);
+		plainf("%lld missing", LL(missing));
 		screen_plain();
 		plainf(" of the tokens of requests");
 	}

@@ -47,7 +47,7 @@ static void say_group(FILE *f, const struct kvt_group *group)
 
 	fplainf(f, "%s %s of %lld layer%s", group->content.type ?
 	       kvt_group_type(group).s : short_type(group->dtype), what(group),
-	       (long long)layers, plural(layers));
+	       LL(layers), plural(layers));
 }
 
 static void say_shape(FILE *f, const struct kvt_group *group)
@@ -56,15 +56,15 @@ static void say_shape(FILE *f, const struct kvt_group *group)
 	const int64_t *n = group->shape.n;
 
 	if (group->total_heads > n[KVT_AXIS_H])
-		fplainf(f, ", %lld of %lld heads of %lld%s", (long long)n[KVT_AXIS_H],
-		       (long long)group->total_heads, (long long)n[KVT_AXIS_D], unit);
+		fplainf(f, ", %lld of %lld heads of %lld%s", LL(n[KVT_AXIS_H]),
+		       LL(group->total_heads), LL(n[KVT_AXIS_D]), unit);
 	else if (n[KVT_AXIS_K] == 2 || n[KVT_AXIS_H] > 1)
-		fplainf(f, ", %lld head%s of %lld%s", (long long)n[KVT_AXIS_H],
-		       plural(n[KVT_AXIS_H]), (long long)n[KVT_AXIS_D], unit);
+		fplainf(f, ", %lld head%s of %lld%s", LL(n[KVT_AXIS_H]),
+		       plural(n[KVT_AXIS_H]), LL(n[KVT_AXIS_D]), unit);
 	else
-		fplainf(f, ", rows of %lld%s", (long long)n[KVT_AXIS_D], unit);
+		fplainf(f, ", rows of %lld%s", LL(n[KVT_AXIS_D]), unit);
 	if (group->block_size)
-		fplainf(f, ", blocks of %lld token%s", (long long)group->block_size,
+		fplainf(f, ", blocks of %lld token%s", LL(group->block_size),
 		       plural(group->block_size));
 }
 
@@ -92,8 +92,8 @@ static void say_requests(FILE *f, const struct kvt_snapshot *s)
 		return;
 	for (int64_t r = 0; r < s->nrequests; r++)
 		tokens += s->request[r].ntokens;
-	fplainf(f, "; %lld request%s, %lld token%s", (long long)s->nrequests,
-	       plural(s->nrequests), (long long)tokens, plural(tokens));
+	fplainf(f, "; %lld request%s, %lld token%s", LL(s->nrequests),
+	       plural(s->nrequests), LL(tokens), plural(tokens));
 }
 
 void describe_sentence(FILE *f, const struct kvt_description *d)

@@ -62,8 +62,7 @@ static enum oddity oddity_of(const struct kvt_moments *m, double usual)
 static void print_numbers(const struct kvt_moments *m)
 {
 	plainf(" %10.4g %10.4g %10.4g %10.4g %4lld %4lld %6lld", m->min, m->max, m->mean,
-	       kvt_standard_deviation(m), (long long)m->nan, (long long)m->inf,
-	       (long long)m->zero_blocks);
+	       kvt_standard_deviation(m), LL(m->nan), LL(m->inf), LL(m->zero_blocks));
 }
 
 static void print_row(const struct kvt_group_facts *f, int64_t i, bool odd)
@@ -74,8 +73,8 @@ static void print_row(const struct kvt_group_facts *f, int64_t i, bool odd)
 	if (odd)
 		screen_paint(SCREEN_DIFFERS);
 	plainf("%c%5lld %4lld %-7s", odd ? '!' : ' ',
-	       (long long)(i / n[KVT_AXIS_K] / n[KVT_AXIS_H]),
-	       (long long)(f->group->head_start + h), kvt_component_name(f->group, k));
+	       LL(i / n[KVT_AXIS_K] / n[KVT_AXIS_H]),
+	       LL(f->group->head_start + h), kvt_component_name(f->group, k));
 	print_numbers(&f->moments[i]);
 	if (odd)
 		screen_plain();
@@ -111,16 +110,14 @@ static void print_odd(const struct kvt_group_facts *f, const int64_t count[NODDI
 		if (!count[i])
 			continue;
 		print_label("! odd");
-		plainf("%lld of %lld row%s %s\n", (long long)count[i],
-		       (long long)count_rows(f->group), plural(count_rows(f->group)),
-		       words[i]);
+		plainf("%lld of %lld row%s %s\n", LL(count[i]), LL(count_rows(f->group)),
+		       plural(count_rows(f->group)), words[i]);
 	}
 	if (!odd.slots)
 		return;
 	print_label("");
-	plainf("%s in %lld slot%s, first at %s\n", kvt_odd_text(&odd).s,
-	       (long long)odd.slots, plural(odd.slots),
-	       kvt_odd_at(f->numbers, f->group, &odd).s);
+	plainf("%s in %lld slot%s, first at %s\n", kvt_odd_text(&odd).s, LL(odd.slots),
+	       plural(odd.slots), kvt_odd_at(f->numbers, f->group, &odd).s);
 }
 
 static void print_strange(const struct kvt_strangeness *s)
@@ -132,7 +129,7 @@ static void print_strange(const struct kvt_strangeness *s)
 	}
 	if (s->count > s->n) {
 		print_label("! strange");
-		plainf("and %lld more\n", (long long)(s->count - s->n));
+		plainf("and %lld more\n", LL(s->count - s->n));
 	}
 }
 

@@ -33,7 +33,7 @@ static void say_counts(FILE *out, const struct kvt_request *q, int ngroups)
 	for (int g = 1; g < ngroups; g++)
 		same &= q->nblocks[g] == q->nblocks[0];
 	for (int g = 0; g < (same ? 1 : ngroups); g++)
-		fplainf(out, "%s%lld", g ? ", " : "", (long long)q->nblocks[g]);
+		fplainf(out, "%s%lld", g ? ", " : "", LL(q->nblocks[g]));
 	fplainf(out, " block%s%s", plural(same ? q->nblocks[0] : 2),
 		q->ntokens ? "" : ": it is empty");
 }
@@ -47,10 +47,10 @@ static char *request_words(const struct kvt_snapshot *s, const struct kvt_reques
 
 	if (!out)
 		return NULL;
-	fplainf(out, "%s: %lld token%s", q->id ? q->id : "?", (long long)q->ntokens,
+	fplainf(out, "%s: %lld token%s", q->id ? q->id : "?", LL(q->ntokens),
 		plural(q->ntokens));
 	if (q->first_token)
-		fplainf(out, " from token %lld on", (long long)q->first_token);
+		fplainf(out, " from token %lld on", LL(q->first_token));
 	fputs(" in ", out);
 	say_counts(out, q, s->ngroups);
 	if (!fclose(out))
@@ -73,14 +73,13 @@ static void print_holes(const struct kvt_snapshot *s, const struct kvt_request *
 		if (!n) {
 			plainf("%*s", 14, "");
 			screen_paint(SCREEN_MISSING);
-			plainf("%lld missing",
-			       (long long)kvt_request_missing(q, (int)h->group));
+			plainf("%lld missing", LL(kvt_request_missing(q, (int)h->group)));
 			screen_plain();
 			plainf(" in %s: tokens", s->group[h->group].id);
 		}
 		if (n < MOST_HOLES)
-			plainf("%s%lld to %lld", n ? ", " : " ", (long long)h->begin,
-			       (long long)h->end - 1);
+			plainf("%s%lld to %lld", n ? ", " : " ", LL(h->begin),
+			       LL(h->end) - 1);
 		else if (n == MOST_HOLES)
 			plainf(", ...");
 	}
@@ -143,7 +142,7 @@ static void print_sought(const struct kvt_dump *dump)
 	if (!q)
 		return;
 	print_label("names");
-	plainf("%s; each of %lld tokens\n", kvt_dump_named_by(dump), (long long)q->each);
+	plainf("%s; each of %lld tokens\n", kvt_dump_named_by(dump), LL(q->each));
 	for (int64_t i = 0; (q = kvt_dump_sought(dump, i)); i++) {
 		print_label(i ? "" : "prompts");
 		plainf("%s%s%s: %s\n", q->prompt, groups && q->group[0] ? ", " : "",
@@ -165,9 +164,8 @@ static void print_parallel(const struct kvt_parallel *p)
 	print_label("rank");
 	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i].size > 1 || i == 0)
-			plainf("%s%s %lld of %lld", printed++ ? ", " : "",
-			       all[i].name, (long long)all[i].rank,
-			       (long long)all[i].size);
+			plainf("%s%s %lld of %lld", printed++ ? ", " : "", all[i].name,
+			       LL(all[i].rank), LL(all[i].size));
 	putchar('\n');
 }
 
@@ -314,8 +312,7 @@ static void print_request_names(const struct kvt_snapshot *s)
 	for (int64_t r = 0; r < s->nrequests; r++)
 		tokens += s->request[r].ntokens;
 	print_label("requests");
-	plainf("%lld, %lld token%s", (long long)s->nrequests, (long long)tokens,
-	       plural(tokens));
+	plainf("%lld, %lld token%s", LL(s->nrequests), LL(tokens), plural(tokens));
 	for (int64_t r = 0; r < s->nrequests && s->nrequests <= MOST_NAMES; r++)
 		plainf("%s%s", r ? ", " : ": ",
 		       s->request[r].id ? s->request[r].id : "?");

@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "lib/base/print.h"
 #include "print/diff.h"
 #include "print/out/screen.h"
 
@@ -78,8 +77,7 @@ static void print_head(const struct diff *d, const struct diff_attended *of)
 		       LL(of->nqueries));
 	else
 		plainf(": %lld quer%s of %s, ", LL(of->nqueries),
-		       of->nqueries == 1 ? "y" : "ies",
-		       kvt_dump_path(d->attend.queries));
+		       of->nqueries == 1 ? "y" : "ies", kvt_dump_path(d->attend.queries));
 	plainf("%lld layer%s x %lld head%s, scale %.6g", LL(of->nlayers),
 	       plural(of->nlayers), LL(heads_of(of)), plural(heads_of(of)), of->scale);
 	if (of->cap > 0)
@@ -108,8 +106,7 @@ static void print_limits(const struct diff_attended *of,
 		       100 * (double)all->missing / (double)(all->missing + all->seen));
 	if (all->lost || all->unknown)
 		plainf("  lost    %lld outputs are NaN or infinite on one side, "
-		       "%lld on both\n",
-		       LL(all->lost), LL(all->unknown));
+		       "%lld on both\n", LL(all->lost), LL(all->unknown));
 }
 
 static void print_worst(const struct diff_attended *of)

@@ -5,7 +5,6 @@
  * One line: the fault with its arguments, what it is limited to, what lies where, and
  * how much of the difference it explains; or where to look next, if there is none.
  */
-#include "lib/base/print.h"
 #include "print/diff.h"
 
 static const char *request_name(const struct diff_result *r, int64_t i)

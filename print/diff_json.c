@@ -4,7 +4,6 @@
 
 #include "lib/run/device.h"
 #include "print/diff.h"
-#include "lib/base/print.h"
 
 /* ---- one element -------------------------------------------------------- */
 

@@ -10,7 +10,6 @@
  */
 #include <stdlib.h>
 
-#include "lib/base/print.h"
 #include "print/diff.h"
 
 enum { LAYERS = 3 };

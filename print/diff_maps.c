@@ -15,7 +15,6 @@
 
 #include "print/out/text_file.h"
 #include "print/diff.h"
-#include "lib/base/print.h"
 
 /* ---- text --------------------------------------------------------------- */
 

@@ -8,7 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "print/diff.h"
 #include "print/page/heat.h"
 #include "print/page/page.h"

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "print/diff.h"
 
 /* The most ranges of an axis that people read. */

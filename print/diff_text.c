@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "print/diff.h"
 #include "print/out/screen.h"
 

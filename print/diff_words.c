@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff_words.c - names of terms of a tolerance and of columns of a map, in any output */
-#include "lib/base/print.h"
 #include "print/diff.h"
 
 const char *diff_term_name(enum diff_term term)

@@ -57,7 +57,7 @@ static void print_strange(const struct kvt_strangeness *s)
 	}
 	if (s->count > s->n) {
 		print_label("");
-		plainf("and %lld more\n", (long long)(s->count - s->n));
+		plainf("and %lld more\n", LL(s->count - s->n));
 	}
 }
 

@@ -50,9 +50,9 @@ static void print_counts(const struct kvt_findings *r, bool errors_only)
 		for (int k = 0; k < r->nfindings; k++)
 			shown += r->finding[k].rule == i;
 		say_rule(r, rule);
-		plainf(": %lld in all", (long long)r->count[i]);
+		plainf(": %lld in all", LL(r->count[i]));
 		plainf(shown < r->count[i] ? ", of which %lld follow\n" : "\n",
-		       (long long)shown);
+		       LL(shown));
 	}
 }
 
@@ -66,7 +66,7 @@ static void print_totals(const struct kvt_findings *r)
 			continue;
 		plainf("%s", before);
 		paint_severity(s);
-		plainf("%lld %s%s", (long long)r->total[s], kvt_severity_name(s),
+		plainf("%lld %s%s", LL(r->total[s]), kvt_severity_name(s),
 		       plural(r->total[s]));
 		screen_plain();
 		before = ", ";
@@ -122,11 +122,11 @@ static void print_looked(const struct kvt_findings *r)
 	}
 	say_path(r);
 	if (l->files_of)
-		plainf("saw %lld file%s, ", (long long)l->files_of, plural(l->files_of));
+		plainf("saw %lld file%s, ", LL(l->files_of), plural(l->files_of));
 	plainf("looked at %lld file%s (%s), %d group%s, %lld block%s: %s, tables",
-	       (long long)l->files, plural(l->files),
+	       LL(l->files), plural(l->files),
 	       kvt_size_string(l->bytes).s,
-	       l->groups, plural(l->groups), (long long)l->blocks, plural(l->blocks),
+	       l->groups, plural(l->groups), LL(l->blocks), plural(l->blocks),
 	       l->checks ? l->checks : "names, lengths");
 	print_data(r);
 	putchar('\n');

@@ -15,13 +15,12 @@ void peeks_text(const struct kvt_peeks *peeks)
 		const int64_t *at = p->run.place.index;
 
 		plainf("\n  %-10slayer %lld, block %llu, slot %lld, head %lld, %s",
-		       p->group->id, (long long)at[KVT_AXIS_L],
+		       p->group->id, LL(at[KVT_AXIS_L]),
 		       (unsigned long long)kvt_block_id(p->group, at[KVT_AXIS_B]),
-		       (long long)at[KVT_AXIS_S],
-		       (long long)(p->group->head_start + at[KVT_AXIS_H]),
+		       LL(at[KVT_AXIS_S]), LL(p->group->head_start + at[KVT_AXIS_H]),
 		       kvt_component_name(p->group, at[KVT_AXIS_K]));
 		if (is_page(p))
-			plainf(", row %lld", (long long)p->run.row);
+			plainf(", row %lld", LL(p->run.row));
 		puts(p->raw.text[0] ? ", as bytes:" : "");
 		if (p->raw.text[0]) {
 			print_label("");
@@ -33,11 +32,10 @@ void peeks_text(const struct kvt_peeks *peeks)
 			print_label(g->name);
 			plainf("%s", g->dtype);
 			if (g->turn > 1)
-				plainf(" decoded, rotation of %lld undone,",
-				       (long long)g->turn);
+				plainf(" decoded, rotation of %lld undone,", LL(g->turn));
 			else if (g->turn)
 				plainf(" decoded, not rotated,");
-			plainf(" from %lld:", (long long)g->first);
+			plainf(" from %lld:", LL(g->first));
 			for (int64_t v = 0; v < g->count; v++)
 				plainf(" %.7g", g->value[v]);
 			putchar('\n');

@@ -4,7 +4,6 @@
 #include "print/out/say.h"
 #include "print/out/json_out.h"
 #include "print/out/screen.h"
-#include "lib/base/print.h"
 
 #include <string.h>
 

@@ -69,7 +69,7 @@ static void list_layers(char out[static 64], const struct kvt_held *held, int ki
 		if (at > begin)
 			n += (size_t)snprintf(out + n, 64 - n, at - begin > 1 ?
 					      "%s%lld-%lld" : "%s%lld", n ? "," : "",
-					      (long long)begin, (long long)(at - 1));
+					      LL(begin), LL(at - 1));
 		at += at == begin;
 	}
 	for (; at < held->layers; at++)
@@ -86,7 +86,7 @@ static void print_tensor(const struct size_report *r, const struct kvt_held_tens
 	snprintf(name, sizeof(name), t->index < 0 ? "%s" : "%s[%d]", t->name, t->index);
 	plainf("    %-20s %-10s", name, type_of(r, t));
 	for (int i = 0; i < t->ndims; i++)
-		plainf("%s%lld", i ? " x " : " ", (long long)t->shape[i]);
+		plainf("%s%lld", i ? " x " : " ", LL(t->shape[i]));
 	plainf("\n");
 }
 
@@ -96,7 +96,7 @@ void size_held_text(const struct size_report *r)
 	char layers[64];
 
 	plainf("%s: %s, %lld layers in a %s, %lld tokens\n", r->path, r->config.family,
-	       (long long)held->layers, held->cache, (long long)held->tokens);
+	       LL(held->layers), held->cache, LL(held->tokens));
 	for (int i = 0; i < r->config.nnotes; i++)
 		plainf("  note: %s\n", r->config.note[i]);
 	for (int k = 0; k < KVT_HELD_KINDS; k++) {
@@ -107,7 +107,7 @@ void size_held_text(const struct size_report *r)
 		list_layers(layers, held, k);
 		plainf("  %s: %s", layers, of->type);
 		if (of->window)
-			plainf(", window %lld", (long long)of->window);
+			plainf(", window %lld", LL(of->window));
 		plainf(", %.0f bytes each\n", layer_bytes(r, of));
 		for (int i = 0; i < of->ntensors; i++)
 			print_tensor(r, &of->tensor[i]);

@@ -9,7 +9,6 @@
 #include "print/size.h"
 #include "print/out/say.h"
 #include "print/out/json_out.h"
-#include "lib/base/print.h"
 
 #include <stdio.h>
 

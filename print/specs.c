@@ -3,7 +3,6 @@
 #include "print/specs.h"
 
 #include "print/out/say.h"
-#include "lib/base/print.h"
 #include "lib/kvt/spec.h"
 
 /* 'usual' is a number for examples; NULL: the key is never needed. */

@@ -84,7 +84,7 @@ static void print_runs(FILE *f, const struct kvt_group_facts *facts)
 		fplainf(f, printed++ ? "; " : "            ");
 		fplainf(f, "%s%s: %lld run%s of %s", of[i].what,
 			of[i].axis == KVT_AXIS_S ? slot_of(facts->group) : "",
-			(long long)p.n, plural(p.n), kvt_size_string(p.bytes[0]).s);
+			LL(p.n), plural(p.n), kvt_size_string(p.bytes[0]).s);
 		if (p.bytes[1] && p.bytes[1] != p.bytes[0])
 			fplainf(f, " or %s", kvt_size_string(p.bytes[1]).s);
 	}

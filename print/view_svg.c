@@ -71,8 +71,8 @@ static void cell_words(char out[static HEAT_WORDS], const struct heat_map *m, in
 	column_words(name, m, column);
 	snprintf(out, HEAT_WORDS,
 		 "layer %.20s, %.30s: rms %.6g, largest %.6g, %lld of %lld zero, %lld not finite",
-		 layer, name, kvt_view_rms(c), c->largest, (long long)c->zero,
-		 (long long)c->finite, (long long)(c->nan + c->inf));
+		 layer, name, kvt_view_rms(c), c->largest, LL(c->zero),
+		 LL(c->finite), LL(c->nan + c->inf));
 }
 
 /* One scale for keys and values, as on a page. */

@@ -75,7 +75,7 @@ static void print_pool(FILE *f, const struct kvt_description *d, int g,
 	fputc('\n', f);
 	if (step > 1)
 		fplainf(f, "%*sa character for %lld blocks: the first of them\n", LEFT,
-			"", (long long)step);
+			"", LL(step));
 	if (pool->known)
 		print_legend(f, d->snapshot, pool);
 }
@@ -192,9 +192,9 @@ static void print_found(FILE *f, const struct view_dump *d)
 		return;
 	fplainf(f, "  fsck      ");
 	if (n[KVT_ERROR])
-		fplainf(f, "%lld error%s", (long long)n[KVT_ERROR], plural(n[KVT_ERROR]));
+		fplainf(f, "%lld error%s", LL(n[KVT_ERROR]), plural(n[KVT_ERROR]));
 	if (n[KVT_WARNING])
-		fplainf(f, "%s%lld warning%s", between, (long long)n[KVT_WARNING],
+		fplainf(f, "%s%lld warning%s", between, LL(n[KVT_WARNING]),
 			plural(n[KVT_WARNING]));
 	fplainf(f, "; kvtool fsck %s tells them\n", d->facts.path);
 }

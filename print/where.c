@@ -21,7 +21,7 @@ static void print_offset(struct kvt_dump *dump, enum kvt_space space,
 	}
 	name = kvt_dump_buffer_name(dump, space, buffer);
 	plainf("%s%s%lld (0x%llx)\n", name ? name : "", name ? ":" : "",
-	       (long long)offset, (unsigned long long)offset);
+	       LL(offset), (unsigned long long)offset);
 }
 
 /* As --at takes it; what has only one value is left out where it says nothing. */
@@ -33,18 +33,18 @@ static void print_coordinate(const struct kvt_snapshot *s, const struct kvt_wher
 	print_label("at");
 	if (s->ngroups > 1)
 		plainf("group=%s,", group->id);
-	plainf("layer=%lld,block=%llu", (long long)p->index[KVT_AXIS_L],
+	plainf("layer=%lld,block=%llu", LL(p->index[KVT_AXIS_L]),
 	       (unsigned long long)kvt_block_id(group, p->index[KVT_AXIS_B]));
 	if (n[KVT_AXIS_S] > 1)
-		plainf(",slot=%lld", (long long)p->index[KVT_AXIS_S]);
+		plainf(",slot=%lld", LL(p->index[KVT_AXIS_S]));
 	if (group->total_heads > 1 || n[KVT_AXIS_H] > 1)
-		plainf(",head=%lld", (long long)(group->head_start +
+		plainf(",head=%lld", LL(group->head_start +
 						 p->index[KVT_AXIS_H]));
 	if (n[KVT_AXIS_K] > 1)
 		plainf(",kv=%c", p->index[KVT_AXIS_K] ? 'v' : 'k');
-	plainf(",dim=%lld", (long long)p->index[KVT_AXIS_D]);
+	plainf(",dim=%lld", LL(p->index[KVT_AXIS_D]));
 	if (p->byte)
-		plainf(",byte=%lld", (long long)p->byte);
+		plainf(",byte=%lld", LL(p->byte));
 	putchar('\n');
 }
 
@@ -60,10 +60,10 @@ static void print_packed(const struct kvt_group *group, int64_t byte)
 		return;
 	f = &packing.field[at.field];
 	begin = f->at + at.row * f->stride + at.element * f->bits / 8;
-	plainf("; %s %lld", f->name, (long long)at.element);
+	plainf("; %s %lld", f->name, LL(at.element));
 	if (packing.rows > 1)
-		plainf(" of row %lld", (long long)at.row);
-	plainf(" (%s, byte %lld)", f->type, (long long)(byte - begin));
+		plainf(" of row %lld", LL(at.row));
+	plainf(" (%s, byte %lld)", f->type, LL(byte - begin));
 }
 
 static void print_element(const struct kvt_snapshot *s, const struct kvt_where *p)
@@ -73,15 +73,14 @@ static void print_element(const struct kvt_snapshot *s, const struct kvt_where *
 	const struct kvt_component *c = kvt_where_component(group, dim);
 
 	print_label("element");
-	plainf("%s, byte %lld of %lld", group->dtype->name, (long long)p->byte,
-	       (long long)group->shape.elem);
+	plainf("%s, byte %lld of %lld", group->dtype->name, LL(p->byte),
+	       LL(group->shape.elem));
 	if (c)
-		plainf("; %s %lld", c->name, (long long)(dim - c->start));
+		plainf("; %s %lld", c->name, LL(dim - c->start));
 	if (group->content.type)
 		print_packed(group, dim);
 	if (c && c->global_start != c->start)
-		plainf(", %lld in the model",
-		       (long long)(c->global_start + dim - c->start));
+		plainf(", %lld in the model", LL(c->global_start + dim - c->start));
 	putchar('\n');
 	if (group->layer_names) {
 		int64_t l = p->index[KVT_AXIS_L];
@@ -94,11 +93,11 @@ static void print_element(const struct kvt_snapshot *s, const struct kvt_where *
 	}
 	if (group->block_ids) {
 		print_label("block");
-		plainf("position %lld in the dump\n", (long long)p->index[KVT_AXIS_B]);
+		plainf("position %lld in the dump\n", LL(p->index[KVT_AXIS_B]));
 	}
 	if (group->head_start) {
 		print_label("head");
-		plainf("%lld on this rank\n", (long long)p->index[KVT_AXIS_H]);
+		plainf("%lld on this rank\n", LL(p->index[KVT_AXIS_H]));
 	}
 }
 
@@ -106,12 +105,12 @@ static void print_tenant(const struct kvt_tenant *t, bool infinite)
 {
 	plainf(" %s", t->request->id);
 	if (infinite && t->seen >= 0)
-		plainf(" after %lld tokens", (long long)t->seen);
+		plainf(" after %lld tokens", LL(t->seen));
 	else if (t->token >= 0 && t->ntokens > 1)
-		plainf(" tokens %lld to %lld", (long long)t->token,
-		       (long long)(t->token + t->ntokens - 1));
+		plainf(" tokens %lld to %lld", LL(t->token),
+		       LL(t->token + t->ntokens - 1));
 	else if (t->token >= 0)
-		plainf(" token %lld", (long long)t->token);
+		plainf(" token %lld", LL(t->token));
 }
 
 static void print_tenants(const struct kvt_snapshot *s, const struct kvt_where *p)
@@ -147,26 +146,23 @@ static void print_tile(struct kvt_dump *dump, const struct kvt_where *p)
 	print_label("tile");
 	for (int a = 0; a < KVT_NAXES; a++)
 		plainf("%s%c %lld", a ? " " : "", kvt_axis_letter((enum kvt_axis)a),
-		       (long long)tile.begin[a]);
-	plainf(", byte %lld of %lld when decoded\n", (long long)tile.byte,
-	       (long long)tile.nbytes);
+		       LL(tile.begin[a]));
+	plainf(", byte %lld of %lld when decoded\n", LL(tile.byte), LL(tile.nbytes));
 }
 
 static void print_region(const struct kvt_snapshot *s, const struct kvt_where *p)
 {
 	print_label("is");
 	if (p->region == KVT_HEADER)
-		plainf("header of the file: data begins at byte %lld\n",
-		       (long long)p->begin);
+		plainf("header of the file: data begins at byte %lld\n", LL(p->begin));
 	else if (p->region == KVT_BEYOND)
-		plainf("beyond the data, which ends at byte %lld\n",
-		       (long long)p->end);
+		plainf("beyond the data, which ends at byte %lld\n", LL(p->end));
 	else if (p->region == KVT_PADDING)
 		plainf("padding of a page: layer %lld, block %llu, byte %lld of %lld\n",
-		       (long long)p->index[KVT_AXIS_L], (unsigned long long)kvt_block_id(
+		       LL(p->index[KVT_AXIS_L]), (unsigned long long)kvt_block_id(
 			       &s->group[p->group], p->index[KVT_AXIS_B]),
-		       (long long)p->byte,
-		       (long long)s->group[p->group].page_bytes);
+		       LL(p->byte),
+		       LL(s->group[p->group].page_bytes));
 	else
 		puts("a gap between the data of the file");
 }

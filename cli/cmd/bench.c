@@ -90,7 +90,7 @@ static void print_head(const struct request *q, const struct kvt_device_facts *f
 static void print_result(const struct bench_result *r)
 {
 	plainf("%-10s %7lld  %-30s %8.2f %8.2f %8.2f %8.2f %8.1f\n", r->what->name,
-	       (long long)r->run, r->kernel, rate(r, BENCH_BEST) / 1e9,
+	       LL(r->run), r->kernel, rate(r, BENCH_BEST) / 1e9,
 	       rate(r, BENCH_COPY) / 1e9, rate(r, BENCH_BEST) / rate(r, BENCH_COPY),
 	       rate(r, BENCH_NAIVE) / 1e9, rate(r, BENCH_BEST) / rate(r, BENCH_NAIVE));
 	fflush(stdout);
@@ -205,7 +205,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return kvt_fail(err, KVT_USAGE, "expected no operand, got %d", n);
 	if (rounds > MOST_ROUNDS)
 		return kvt_fail(err, KVT_USAGE, "--rounds is %lld, expected at most %d",
-				(long long)rounds, MOST_ROUNDS);
+				LL(rounds), MOST_ROUNDS);
 	q.bench.rounds = (int)rounds;
 	watched = run_watched(0, 0, false);
 	if (files && !*files)

@@ -4,7 +4,6 @@
 
 #include "cli/rewrite.h"
 #include "print/out/signals.h"
-#include "lib/base/print.h"
 #include "lib/ops/write/copy_blocks.h"
 #include "lib/base/number.h"
 
@@ -81,7 +80,7 @@ static void print_group(const void *context, int group)
 	int64_t n = g->shape.n[KVT_AXIS_B];
 
 	plainf("%s: %lld of %lld block%s from %s\n", g->id,
-	       (long long)told->copy.group[group].count, (long long)n, plural(n),
+	       LL(told->copy.group[group].count), LL(n), plural(n),
 	       told->copy.name[COPY_FROM]);
 }
 

@@ -59,10 +59,10 @@ static enum kvt_status complain_damage(const struct kvt_description *d)
 
 			complain(&cmd_describe,
 				 "%s: %s: layer %lld block %llu head %lld %s: %s", d->path,
-				 f->group->id, (long long)at[KVT_AXIS_L],
+				 f->group->id, LL(at[KVT_AXIS_L]),
 				 (unsigned long long)kvt_block_id(f->group,
 								  at[KVT_AXIS_B]),
-				 (long long)(f->group->head_start + at[KVT_AXIS_H]),
+				 LL(f->group->head_start + at[KVT_AXIS_H]),
 				 kvt_component_name(f->group, at[KVT_AXIS_K]),
 				 v->found[i].text);
 		}
@@ -70,8 +70,7 @@ static enum kvt_status complain_damage(const struct kvt_description *d)
 			continue;
 		if (v->damaged + v->differing > v->nfound)
 			complain(&cmd_describe, "%s: %s: and %lld more", d->path,
-				 f->group->id, (long long)(v->damaged + v->differing -
-							   v->nfound));
+				 f->group->id, LL(v->damaged + v->differing - v->nfound));
 		status = worse(status, v->damaged ? KVT_BAD_INPUT :
 			       v->differing ? KVT_MISMATCH : KVT_OK);
 	}

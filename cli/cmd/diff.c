@@ -126,7 +126,7 @@ static enum kvt_status read_top(struct diff *d, bool tables, struct kvt_error *e
 	d->options.nworst = DIFF_MAX_WORST;
 	return tables ? KVT_OK :
 	       kvt_fail(err, KVT_USAGE, "--top is %lld, expected at most %d",
-			(long long)d->rows, DIFF_MAX_WORST);
+			LL(d->rows), DIFF_MAX_WORST);
 }
 
 /* "auto", "atol=1e-3,rtol=0.01", "auto,cosine=0.999"; then --atol and --rtol. */

@@ -476,7 +476,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return status;
 	if (kvd > 2)
 		return kvt_fail(err, KVT_USAGE, "--kvd is %lld, expected 1 or 2",
-				(long long)kvd);
+				LL(kvd));
 	if (args.expect_dtype && !kvt_dtype_find(args.expect_dtype) &&
 	    !kvt_content_find(&content, args.expect_dtype))
 		return kvt_fail(err, KVT_USAGE,

@@ -43,10 +43,9 @@ static void say_guess(struct patient *p, const struct kvt_guess *g)
 	snprintf(p->guessed, sizeof(p->guessed),
 		 " --layout=%s --dtype=%s --layers=%lld --block-size=%lld --heads=%lld --%s=%lld",
 		 name ? name : kvt_layout_string(&c->layout).s, g->type[0].dtype->name,
-		 (long long)n[KVT_AXIS_L], (long long)c->group.block_size,
-		 (long long)n[KVT_AXIS_H],
-		 n[KVT_AXIS_K] == 2 ? "head-dim" : "content-size",
-		 (long long)n[KVT_AXIS_D]);
+		 LL(n[KVT_AXIS_L]), LL(c->group.block_size),
+		 LL(n[KVT_AXIS_H]),
+		 n[KVT_AXIS_K] == 2 ? "head-dim" : "content-size", LL(n[KVT_AXIS_D]));
 }
 
 /* Is the layout that was said the first candidate, or has it the same bytes? */

@@ -210,11 +210,10 @@ static void add_range(struct where *out, const char *word, int64_t first, int64_
 	size_t n = strlen(out->s);
 
 	if (first == last)
-		snprintf(out->s + n, sizeof(out->s) - n, "%s %lld", word,
-			 (long long)first);
+		snprintf(out->s + n, sizeof(out->s) - n, "%s %lld", word, LL(first));
 	else
 		snprintf(out->s + n, sizeof(out->s) - n, "%ss %lld-%lld", word,
-			 (long long)first, (long long)last);
+			 LL(first), LL(last));
 }
 
 /* "heads 2-3 of layers 0-4": the smallest ranges that hold all that differs. */
@@ -267,11 +266,11 @@ static void say_first(char *out, size_t room, const struct diff_result *r)
 	if (c.request)
 		snprintf(out, room,
 			 "no known fault explains it; the first is %s %lld of request %.60s",
-			 c.recurrent ? "entry" : "token", (long long)c.token, c.request);
+			 c.recurrent ? "entry" : "token", LL(c.token), c.request);
 	else
 		snprintf(out, room,
 			 "no known fault explains it; the first is in block %lld, slot %lld",
-			 (long long)c.block[SIDE_B], (long long)c.slot[SIDE_B]);
+			 LL(c.block[SIDE_B]), LL(c.slot[SIDE_B]));
 }
 
 static void say_cause(char *out, size_t room, const struct diff_result *r)

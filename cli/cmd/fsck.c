@@ -219,7 +219,7 @@ static void check_ranks(struct rank_file *files, int nfiles, struct run *run)
 
 	snprintf(r.path, sizeof(r.path), "%.400s and %d more of %lld ranks",
 		 files[0].name, nfiles - 1,
-		 (long long)kvt_dump_snapshot(files[0].reader)->parallel.tp_size);
+		 LL(kvt_dump_snapshot(files[0].reader)->parallel.tp_size));
 	status = kvt_check_ranks(&r, files, nfiles, run->asked->fast, &run->asked->run,
 				 &why);
 	tell_failure(&r, status, why.text, run);

@@ -87,7 +87,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 				"--layout gives what guess is to find; leave it out");
 	if (of.nbytes > INT64_C(1) << 32)
 		return kvt_fail(err, KVT_USAGE, "--sample is %lld, expected 4G at most",
-				(long long)of.nbytes);
+				LL(of.nbytes));
 	if ((status = expect_on_take(&who.on, on, err)))
 		return status;
 	who.releases = release < KVT_NRELEASES ? 1u << release :

@@ -26,7 +26,7 @@ static void print_tokens(const int64_t *tokens, int64_t n)
 {
 	putchar(' ');
 	for (int64_t i = 0; i < n; i++)
-		plainf("%s%lld", i ? "," : " ", (long long)tokens[i]);
+		plainf("%s%lld", i ? "," : " ", LL(tokens[i]));
 }
 
 static void put_block(struct naming *n, const struct kvt_prefix *chain,
@@ -38,7 +38,7 @@ static void put_block(struct naming *n, const struct kvt_prefix *chain,
 
 	kvt_prefix_name(name, chain);
 	if (!n->json) {
-		plainf("%lld:%lld  %s%s%s", (long long)at->begin, (long long)at->end,
+		plainf("%lld:%lld  %s%s%s", LL(at->begin), LL(at->end),
 		       name, has_file ? "  " : "", has_file ? file : "");
 		if (n->tokens)
 			print_tokens(tokens, at->end - at->begin);
@@ -63,7 +63,7 @@ static void start_prompt(struct naming *n, const struct kvt_prompt *prompt,
 	if (!n->json) {
 		if (several)
 			plainf("prompt %s, %lld tokens\n", prompt->name,
-			       (long long)prompt->ntokens);
+			       LL(prompt->ntokens));
 		return;
 	}
 	row = json_append_object(&n->out, json_object_get(n->out.root, "prompts"));
@@ -81,7 +81,7 @@ static void end_prompt(const struct naming *n, const struct kvt_prompt *prompt)
 
 	if (rest && !n->json && !n->key.rule->partial)
 		plainf("%lld:%lld  no name: not a full %s\n",
-		       (long long)(prompt->ntokens - rest), (long long)prompt->ntokens,
+		       LL(prompt->ntokens - rest), LL(prompt->ntokens),
 		       n->blocks_per_file > 1 ? "file" : "block");
 }
 

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "cli/set.h"
-#include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
 #include "print/out/signals.h"
 
@@ -43,8 +42,7 @@ static void print_group(const void *context, int group)
 	if (g->dropped)
 		plainf(", %lld unused left out", LL(g->dropped));
 	if (g->copied)
-		plainf(", %lld shared slot%s copied", LL(g->copied),
-		       plural(g->copied));
+		plainf(", %lld shared slot%s copied", LL(g->copied), plural(g->copied));
 	if (g->stale_kept)
 		plainf(", %lld stale slot%s kept", LL(g->stale_kept),
 		       plural(g->stale_kept));

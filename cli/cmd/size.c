@@ -243,7 +243,7 @@ static enum kvt_status show_held(struct size_report *r, struct size_args *a, int
 	if (!(size_held_bytes(r) < 0x1p62))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a request of %lld tokens takes more than 2^62 bytes",
-				r->path, (long long)a->tokens);
+				r->path, LL(a->tokens));
 	if (a->json)
 		return size_held_json(r, err);
 	size_held_text(r);
@@ -263,8 +263,8 @@ static enum kvt_status own_layers(int64_t *out, const struct size_report *r,
 		return KVT_OK;
 	if (*out > 0)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"--draft-layers is %lld, %s says %lld", (long long)*out,
-				r->path, (long long)file);
+				"--draft-layers is %lld, %s says %lld", LL(*out),
+				r->path, LL(file));
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"--draft: %s %s: give --draft-layers=N, --draft-model=FILE of what drafts (an Eagle head, a small model), or --draft-model=none",
 			r->path ? r->path : "--spec",
@@ -292,7 +292,7 @@ static enum kvt_status add_draft(struct size_report *r, const struct size_args *
 				"--draft-model and --draft-layers exclude each other");
 	if (a->draft > SIZE_DRAFTS)
 		return kvt_fail(err, KVT_USAGE, "--draft is %lld, expected %d at most",
-				(long long)a->draft, SIZE_DRAFTS);
+				LL(a->draft), SIZE_DRAFTS);
 	if ((own && (status = own_layers(&layers, r, a, err))) ||
 	    (!own && !none && (status = model_read(&head, a->draft_model, a->model.folder,
 						   &as_it_is, err))))
@@ -343,7 +343,7 @@ static enum kvt_status add_sums(struct size_row *row, const struct size_report *
 	    __builtin_mul_overflow(row->rank_bytes, row->tp, &row->all_bytes))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"--requests is %lld: on %lld ranks they take more than 2^63 bytes",
-				(long long)r->requests, (long long)row->tp);
+				LL(r->requests), LL(row->tp));
 	row->disk_bytes = !r->sample.path ? -1 :
 			  size_sample_bytes(&r->sample, row->all_bytes, row->cache_dtype);
 	if (r->sample.path && row == r->row && row->disk_bytes < 0)
@@ -417,7 +417,7 @@ static enum kvt_status make_rows(struct size_report *r, const struct size_args *
 			       ((a->tp || i < ndtypes || !r->nrows) &&
 				(a->cache_dtype || i % ndtypes == 0))))
 			return kvt_fail(err, status, "tp %lld, %.40s: %.300s",
-					(long long)d.tp, d.cache_dtype, why.text);
+					LL(d.tp), d.cache_dtype, why.text);
 		snprintf(row->why_not, sizeof(row->why_not), "%.250s", why.text);
 		if (!status && (status = add_sums(row, r, err)))
 			return status;
@@ -572,7 +572,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		return run_plan(&plan, limit, argv, n, err);
 	if (a.tokens > KVT_ANY_TOKENS)
 		return kvt_fail(err, KVT_USAGE, "--tokens is %lld, expected %d at most",
-				(long long)a.tokens, KVT_ANY_TOKENS);
+				LL(a.tokens), KVT_ANY_TOKENS);
 	r.release = a.release;
 	r.memory = a.memory;
 	r.requests = a.requests ? a.requests : 1;

@@ -192,18 +192,17 @@ static void plan_text(const struct plan *p, int64_t n)
 	const int64_t last = p->list.nunits;
 
 	plainf("%s of %s in %lld unit%s of %s\n", jobs[p->job].job,
-	       kvt_size_string(p->list.nbytes).s, (long long)last, last > 1 ? "s" : "",
+	       kvt_size_string(p->list.nbytes).s, LL(last), last > 1 ? "s" : "",
 	       kvt_size_string(p->list.unit_bytes).s);
 	for (int64_t i = 1; i < last; i *= 2)
-		plainf("  %6lld shard%s %12.3f s\n", (long long)i, i > 1 ? "s" : " ",
+		plainf("  %6lld shard%s %12.3f s\n", LL(i), i > 1 ? "s" : " ",
 		       time_of(p, i));
-	plainf("  %6lld shard%s %12.3f s, a unit each\n", (long long)last,
+	plainf("  %6lld shard%s %12.3f s, a unit each\n", LL(last),
 	       last > 1 ? "s" : " ", time_of(p, last));
 	if (n)
-		plainf("%lld shard%s of %lld thread%s, at most %s each: %.3f s\n",
-		       (long long)n, plural(n), (long long)p->said->threads,
-		       plural(p->said->threads), kvt_size_string(memory_of_shard()).s,
-		       time_of(p, n));
+		plainf("%lld shard%s of %lld thread%s, at most %s each: %.3f s\n", LL(n),
+		       plural(n), LL(p->said->threads), plural(p->said->threads),
+		       kvt_size_string(memory_of_shard()).s, time_of(p, n));
 	else
 		plainf("no number of shards takes %.3f s\n", p->said->seconds);
 }

@@ -26,8 +26,8 @@ static enum kvt_status check_group(struct size_sample *out, const char *path,
 	if (f->blocks_unused > 0)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"--on-disk: group %s of %s has %lld blocks that no request uses, and they may compress better than others; make a sample without them: kvtool reblock --compact --block-size=%lld %s sample.h5",
-				group->id, path, (long long)f->blocks_unused,
-				(long long)group->block_size, path);
+				group->id, path, LL(f->blocks_unused),
+				LL(group->block_size), path);
 	if (group->content.type || (out->dtype && out->dtype != group->dtype))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"--on-disk: %s holds more than elements of one type, and each compresses in its own way",

@@ -35,14 +35,13 @@ static enum kvt_status take_rank(struct kvt_rank *rank, const char *size_option,
 		return KVT_OK;
 	if (!size)
 		return kvt_fail(err, KVT_USAGE, "%s=%lld needs %s: of how many ranks",
-				rank_option, (long long)index, size_option);
+				rank_option, LL(index), size_option);
 	if (index < 0)
 		return kvt_fail(err, KVT_USAGE, "%s=%lld needs %s, one of 0 to %lld",
-				size_option, (long long)size, rank_option,
-				(long long)size - 1);
+				size_option, LL(size), rank_option, LL(size) - 1);
 	if (index >= size || size > INT32_MAX)
 		return kvt_fail(err, KVT_USAGE, "%s is %lld of %lld ranks, expected less",
-				rank_option, (long long)index, (long long)size);
+				rank_option, LL(index), LL(size));
 	*rank = (struct kvt_rank){ size, index };
 	return KVT_OK;
 }
@@ -161,16 +160,14 @@ static enum kvt_status report_nothing(const struct rewrite *r,
 	if (r->output && !access(r->output, F_OK))
 		return kvt_fail(err, KVT_SYSTEM,
 				"%s: rank %lld of %lld sends nothing to rank %lld of %lld, but there is an old %.200s; remove it",
-				r->input, (long long)slice->rank.index,
-				(long long)slice->rank.size, (long long)slice->to.index,
-				(long long)slice->to.size, r->output);
+				r->input, LL(slice->rank.index), LL(slice->rank.size),
+				LL(slice->to.index), LL(slice->to.size), r->output);
 	if (r->quiet)
 		return KVT_OK;
 	if (!r->json) {
 		plainf("%s: rank %lld of %lld sends nothing to rank %lld of %lld\n",
-		       r->input, (long long)slice->rank.index,
-		       (long long)slice->rank.size, (long long)slice->to.index,
-		       (long long)slice->to.size);
+		       r->input, LL(slice->rank.index), LL(slice->rank.size),
+		       LL(slice->to.index), LL(slice->to.size));
 		return KVT_OK;
 	}
 	json_start(&json);

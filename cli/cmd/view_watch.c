@@ -105,7 +105,7 @@ static void print_state(FILE *f, const struct seen *seen, int64_t t)
 	}
 	if (seen->looks < 2)
 		return;
-	fplainf(f, "  in %llds: ", (long long)((t - seen->began) / 1000));
+	fplainf(f, "  in %llds: ", LL((t - seen->began) / 1000));
 	print_growth(f, seen->now.bytes - seen->first.bytes, true);
 	fplainf(f, ", ");
 	print_growth(f, seen->now.used - seen->first.used, false);

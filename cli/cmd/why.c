@@ -12,7 +12,6 @@
 #include <sys/stat.h>
 
 #include "formats/events/cache_events.h"
-#include "lib/base/print.h"
 #include "print/out/text_file.h"
 
 #define MOST_EVENTS ((size_t)8 << 30)

@@ -10,7 +10,6 @@
 #include "formats/log/extras.h"
 #include "formats/log/workers.h"
 #include "formats/parse/json.h"
-#include "lib/base/print.h"
 #include "lib/ops/workers/workers.h"
 #include "print/out/json_out.h"
 #include "print/out/text_file.h"
@@ -157,9 +156,8 @@ static void on_events(void *context, int64_t step, int64_t workers, int64_t all,
 
 	if (!s->out) {
 		plainf("step %-6lld  events  %lld of %lld worker%s, "
-		       "%lld of them on all\n",
-		       LL(step), LL(all), LL(workers), plural(workers),
-		       LL(json_array_size(common)));
+		       "%lld of them on all\n", LL(step), LL(all), LL(workers),
+		       plural(workers), LL(json_array_size(common)));
 		return;
 	}
 	o = json_append_object(s->out, s->events);

@@ -17,7 +17,7 @@ struct arguments {
 
 static void add_number(struct arguments *a, const char *option, int64_t n)
 {
-	snprintf(a->s[a->n++], sizeof(a->s[0]), "--%s=%lld", option, (long long)n);
+	snprintf(a->s[a->n++], sizeof(a->s[0]), "--%s=%lld", option, LL(n));
 }
 
 static struct arguments arguments_of(const struct kvt_guess_source *of,
@@ -88,9 +88,8 @@ static void print_candidate(const struct kvt_guess *g, int i)
 		plainf("%7s  ", "");
 	plainf("%s", human_layout(&c->layout).s);
 	if (memcmp(n, g->candidate[0].group.shape.n, sizeof(c->group.shape.n)))
-		plainf(" L %lld B %lld S %lld H %lld D %lld", (long long)n[0],
-		       (long long)n[1], (long long)n[2], (long long)n[3],
-		       (long long)n[5]);
+		plainf(" L %lld B %lld S %lld H %lld D %lld", LL(n[0]), LL(n[1]),
+		       LL(n[2]), LL(n[3]), LL(n[5]));
 	putchar('\n');
 	for (int j = 0; j < g->ncandidates; j++)
 		if (g->candidate[j].same == i)
@@ -140,9 +139,8 @@ void guess_text(const struct kvt_guess_source *of, const struct kvt_guess *g,
 	       human_layout(&c->layout).s, c->group.dtype->name);
 	plainf("  confidence %.2f (1 and more is reliable)\n",
 	       isinf(g->confidence) ? 0 : g->confidence);
-	plainf("  sample     %lld of %lld elements, %lld slot%s in use\n",
-	       (long long)g->read, (long long)g->of,
-	       (long long)c->is.live_slots, plural(c->is.live_slots));
+	plainf("  sample     %lld of %lld elements, %lld slot%s in use\n", LL(g->read),
+	       LL(g->of), LL(c->is.live_slots), plural(c->is.live_slots));
 	print_types(g);
 	plainf("  %-10s %7s %8s  %7s\n", "", "gain", "kinship", "against");
 	for (int i = 0; i < g->ncandidates && c[i].same < 0; i++) {

@@ -54,7 +54,7 @@ static void text_of(struct text *t, const json_t *value)
 		text_add(t, "%s", json_string_value(value));
 		break;
 	case JSON_INTEGER:
-		text_add(t, "%lld", (long long)json_integer_value(value));
+		text_add(t, "%lld", LL(json_integer_value(value)));
 		break;
 	case JSON_REAL:
 		text_add(t, "%.15g", json_real_value(value));
@@ -136,7 +136,7 @@ static void find_parallel(struct text *t, const struct subject *j)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (!strcmp(rows[i].name, j->key->name))
-			text_add(t, "%lld", (long long)rows[i].n);
+			text_add(t, "%lld", LL(rows[i].n));
 }
 
 static void find_groups(struct text *t, const struct subject *j)
@@ -247,7 +247,7 @@ static int64_t stride_at(struct clause_word *out, const struct subject *j,
 		snprintf(out->name, sizeof(out->name), "%s", letter);
 	else
 		snprintf(out->name, sizeof(out->name), "%s%c%lld", letter,
-			 *part == 'o' ? '/' : '%', (long long)extent);
+			 *part == 'o' ? '/' : '%', LL(extent));
 	/* those of layers and blocks are of the pages, if there are some */
 	if (j->f->page_stride[0] && (*letter == 'L' || *letter == 'B'))
 		out->n = j->f->page_stride[*letter == 'B'];
@@ -267,7 +267,7 @@ static void find_strides(struct text *t, const struct subject *j)
 	for (size_t i = 0; i < json_array_size(axes); i++)
 		if (stride_at(&word, j, axes, i) > 1)
 			text_add(t, "%s%s:%lld", t->used ? " " : "", word.name,
-				 (long long)word.n);
+				 LL(word.n));
 }
 
 static bool same_strides(const struct subject *j, const char *found, const char *wanted)
@@ -331,10 +331,10 @@ static void find_parts(struct text *t, const struct subject *j)
 	for (int i = 0; i < group->ncomponents; i++) {
 		const struct kvt_component *c = &group->component[i];
 
-		text_add(t, "%s%s:%lld+%lld", i ? " " : "", c->name, (long long)c->start,
-			 (long long)c->length);
+		text_add(t, "%s%s:%lld+%lld", i ? " " : "", c->name, LL(c->start),
+			 LL(c->length));
 		if (c->global_start != c->start)
-			text_add(t, "@%lld", (long long)c->global_start);
+			text_add(t, "@%lld", LL(c->global_start));
 	}
 }
 
@@ -446,7 +446,7 @@ static void judge_names(struct outcome *out, const struct subject *j)
 			any |= matches(c->value[i], group->layer_names[l]);
 		out->holds = any != (c->op == CLAUSE_IS_NOT);
 		snprintf(out->found, sizeof(out->found), "%.400s for layer %lld",
-			 group->layer_names[l], (long long)l);
+			 group->layer_names[l], LL(l));
 	}
 }
 

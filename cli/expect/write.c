@@ -73,7 +73,7 @@ static void put_strides(const struct writing *w, const char *name, int g)
 		if (word.n <= block)
 			used += (size_t)snprintf(kept + used, sizeof(kept) - used,
 						 "%s%s:%lld", used ? " " : "", word.name,
-						 (long long)word.n);
+						 LL(word.n));
 	put(w, name, "=", kept);
 }
 
@@ -185,7 +185,7 @@ static void put_group(const struct writing *w, int g)
 	put_strides(w, "strides.keys", g);
 	put_strides(w, "strides.values", g);
 	if (f->alignment)
-		fplainf(w->out, "alignment >= %lld\n", (long long)f->alignment);
+		fplainf(w->out, "alignment >= %lld\n", LL(f->alignment));
 	for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++)
 		put_key(w, last[i], g);
 	put_names(w, group);

@@ -131,8 +131,8 @@ static void tell_progress(void)
 	else if (now.tv_sec - last >= 10) {
 		last = now.tv_sec;
 		fplainf(stderr, "kvtool-mpi %s: %lld of %lld units, %lld of %lld MiB\n",
-			job.name, (long long)t->done, (long long)job.shard.list.nunits,
-			(long long)(t->nbytes >> 20), (long long)(total >> 20));
+			job.name, LL(t->done), LL(job.shard.list.nunits),
+			LL(t->nbytes >> 20), LL(total >> 20));
 	}
 }
 
@@ -332,8 +332,7 @@ static enum kvt_status resume(struct kvt_error *err)
 	}
 	if (!status && job.run.progress)
 		fplainf(stderr, "kvtool-mpi %s: %lld of %lld units were done before\n",
-			job.name, (long long)t->before,
-			(long long)job.shard.list.nunits);
+			job.name, LL(t->before), LL(job.shard.list.nunits));
 	return status;
 }
 

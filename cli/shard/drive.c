@@ -31,9 +31,8 @@ static enum kvt_status print_counts(const struct shard_words *w, int64_t index,
 	}
 	if (!shard_says(w, "--quiet", 'q'))
 		plainf("%s: shard %lld/%lld: %lld of %lld units, %lld done now, "
-		       "%lld before\n", w->dir, (long long)index, (long long)count,
-		       (long long)c->own, (long long)c->units, (long long)c->done,
-		       (long long)c->skipped);
+		       "%lld before\n", w->dir, LL(index), LL(count), LL(c->own),
+		       LL(c->units), LL(c->done), LL(c->skipped));
 	return KVT_OK;
 }
 

@@ -148,7 +148,7 @@ static enum kvt_status find_unit(const struct all_shards *s, struct shard_result
 			shard_result_free(out);
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"unit %lld is both in %.300s and in %.300s",
-					(long long)unit.unit, s->dirs[found], s->dirs[d]);
+					LL(unit.unit), s->dirs[found], s->dirs[d]);
 		}
 		if (one.file) {
 			shard_unit_is_input(s->dirs[d], unit);
@@ -162,7 +162,7 @@ static enum kvt_status find_unit(const struct all_shards *s, struct shard_result
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"unit %lld of %lld is not done: %s; run its shard again",
-			(long long)unit.unit, (long long)s->job->list.nunits, first.text);
+			LL(unit.unit), LL(s->job->list.nunits), first.text);
 }
 
 static enum kvt_status take_any(void *context, struct shard_result *out, bool *todo,

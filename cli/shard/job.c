@@ -52,8 +52,7 @@ static enum kvt_status describe_path(FILE *out, const char *path, int depth,
 			kvt_fail(err, KVT_SYSTEM, "%s: %s", path, strerror(errno));
 	if (!S_ISDIR(st.st_mode)) {
 		fplainf(out, "file %zu:%s %lld %lld.%ld\n", strlen(path), path,
-			(long long)st.st_size, (long long)st.st_mtim.tv_sec,
-			st.st_mtim.tv_nsec);
+			LL(st.st_size), LL(st.st_mtim.tv_sec), st.st_mtim.tv_nsec);
 		return KVT_OK;
 	}
 	fplainf(out, "folder %zu:%s\n", strlen(path), path);
@@ -109,8 +108,8 @@ static enum kvt_status fingerprint(struct shard_job *job, struct kvt_error *err)
 		const struct kvt_pass *pass = &job->list.pass[p];
 
 		fplainf(out, "pass %s %lld %lld %lld %lld\n", pass->label,
-			(long long)pass->about, (long long)pass->part,
-			(long long)pass->count, (long long)pass->nbytes);
+			LL(pass->about), LL(pass->part),
+			LL(pass->count), LL(pass->nbytes));
 	}
 	if (!text_output_close(out))
 		return kvt_no_memory(err, NULL);

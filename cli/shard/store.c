@@ -26,14 +26,13 @@ enum { DIGEST_LINE = 33, MOST_RESULT = 1 << 30 };
 
 static void unit_path(char *out, size_t room, const char *dir, struct shard_unit unit)
 {
-	snprintf(out, room, "%s/%06lld%s%s.unit", dir, (long long)unit.unit,
+	snprintf(out, room, "%s/%06lld%s%s.unit", dir, LL(unit.unit),
 		 unit.follows ? "." : "", unit.follows ? unit.follows : "");
 }
 
 void shard_part_path(char *out, size_t room, const char *dir, int64_t group, int64_t box)
 {
-	snprintf(out, room, "%s/part-%lld-%06lld.h5", dir, (long long)group,
-		 (long long)box);
+	snprintf(out, room, "%s/part-%lld-%06lld.h5", dir, LL(group), LL(box));
 }
 
 static struct human digest_line(const char *bytes, size_t nbytes)

@@ -144,7 +144,7 @@ static enum kvt_status of_scheduler(int64_t *index, int64_t *count,
 	    (*index - least) / step >= *count)
 		return kvt_fail(err, KVT_USAGE,
 				"--shard=auto: %s is %lld and %s is %lld, which do not go together; write --shard=I/N",
-				s->index, (long long)*index, s->count, (long long)*count);
+				s->index, LL(*index), s->count, LL(*count));
 	*index = (*index - least) / step;
 	return KVT_OK;
 }

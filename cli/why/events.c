@@ -12,7 +12,6 @@
 
 #include "formats/events/cache_events.h"
 #include "lib/base/grow.h"
-#include "lib/base/print.h"
 #include "print/out/text_file.h"
 
 enum { LISTED = 10 };			/* of each kind, without --all */

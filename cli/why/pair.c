@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 struct human why_blocks(int64_t begin, int64_t end)
 {
 	struct human text;

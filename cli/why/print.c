@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 enum { COLUMNS = 9 };			/* of the table over time */
 
 struct human why_id(const struct kvt_block_id *id)
@@ -61,8 +59,7 @@ static void print_places(const struct why_replay *r)
 	for (int64_t i = 0; (p = kvt_cache_replay_place(r->replay, i)); i++)
 		plainf("%-*s  %8lld  %8lld  %8lld  %8lld  %5lld\n", width,
 		       kvt_cache_place_text(r->replay, i).s, LL(p->stored),
-		       LL(p->removed), LL(p->peak), LL(p->resident),
-		       LL(p->block_size));
+		       LL(p->removed), LL(p->peak), LL(p->resident), LL(p->block_size));
 }
 
 static void print_samples(const struct why_replay *r)

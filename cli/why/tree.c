@@ -13,7 +13,6 @@
 
 #include "formats/parse/json.h"
 #include "formats/vllm/offload.h"
-#include "lib/base/print.h"
 #include "print/out/text_file.h"
 
 /* Blocks of a prompt in the files of one group, a file for each 'step' of them. */
@@ -162,8 +161,7 @@ static void say_missing(const struct look *l, const struct kvt_why_chain *chain,
 		       why_blocks(block, block + l->step).s, l->group, other);
 	else if (near->changed)
 		plainf("%s: there by another rule: %s, by which block %lld is\n",
-		       why_blocks(block, block + l->step).s, near->text,
-		       LL(near->block));
+		       why_blocks(block, block + l->step).s, near->text, LL(near->block));
 	else
 		plainf("%s: no file %s: evicted or never written, which no tree tells\n",
 		       why_blocks(block, block + l->step).s, name);

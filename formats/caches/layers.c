@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "formats/tensor/mlx_codes.h"
-#include "lib/base/print.h"
 
 /* ---- halves ------------------------------------------------------------- */
 

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "formats/parse/little_endian.h"
-#include "lib/base/print.h"
 
 enum { MOST_NUMBERS = 1 << 16, MOST_SINKS = 16, MAX_TOKENS = 1 << 30 };
 

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* Bytes of the last axis, from which the axes before it are reached as before. */
 static enum kvt_status take_part(struct cache_part *out, const struct cache_opening *o,
 				  const struct kvt_tensor *t)

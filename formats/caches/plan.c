@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 static const struct kvt_group *group_of(const struct cache_writing *w,
 					const struct cache_strip *strip)
 {

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "formats/tensor/names.h"
-#include "lib/base/print.h"
 
 /* ---- a mask --------------------------------------------------------------- */
 

@@ -14,7 +14,6 @@
 #include <string.h>
 
 #include "formats/tensor/safetensors_header.h"
-#include "lib/base/print.h"
 
 enum { MAX_SLOTS = 1 << 30 };
 

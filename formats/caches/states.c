@@ -17,7 +17,6 @@
 
 #include "formats/describe/describe.h"
 #include "formats/tensor/names.h"
-#include "lib/base/print.h"
 
 enum { MAX_STATES = 64 };
 

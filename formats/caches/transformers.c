@@ -257,7 +257,7 @@ static enum kvt_status add_request(struct cache_opening *o, int64_t r,
 	const char *told = o->nrows == 1 ? kvt_cache_note(&o->tensors, "request") : NULL;
 	char id[32];
 
-	snprintf(id, sizeof(id), "%lld%s", (long long)r, o->cross ? ".cross" : "");
+	snprintf(id, sizeof(id), "%lld%s", LL(r), o->cross ? ".cross" : "");
 	status = kvt_token_request(s, told ? told : id, o->row[r].end - first,
 				   first - o->row[r].begin, counted, o->err);
 	if (!status)

@@ -20,7 +20,6 @@
 
 #include "formats/file/tree.h"
 #include "formats/tensor/safetensors_header.h"
-#include "lib/base/print.h"
 
 enum { MAX_LAYERS = 1 << 14, MAX_NUMBERS = 4, FILE_NOTES = 8 };
 

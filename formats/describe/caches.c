@@ -81,7 +81,7 @@ static void take_refs(struct kvt_caches *out, int g, const struct kvt_json *in,
 		take_ref(ref, &object);
 		if (ref->tensor >= out->ntensors)
 			kvt_json_bad(in, "tensor_idx is %lld, but there are %lld tensors",
-				     (long long)ref->tensor, (long long)out->ntensors);
+				     LL(ref->tensor), LL(out->ntensors));
 		if (!ref->layer != !out->ref[g][0].layer)
 			kvt_json_bad(in,
 				     "some references of group_data_refs[%d] have no layer_name",
@@ -176,8 +176,8 @@ enum kvt_status kvt_caches_fill(struct kvt_manifest *manifest, const char *name,
 		if (n[KVT_AXIS_L] != c->nrefs[g])
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: group %s has %lld layers, but %lld references",
-					name, s->group[g].id, (long long)n[KVT_AXIS_L],
-					(long long)c->nrefs[g]);
+					name, s->group[g].id, LL(n[KVT_AXIS_L]),
+					LL(c->nrefs[g]));
 		if ((status = take_names(&s->group[g], c, g, name, err)))
 			return status;
 		if (!c->nrefs[g])
@@ -237,8 +237,7 @@ static enum kvt_status differs(const struct kvt_group *group, const char *layer,
 {
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s: group %s, layer %.100s: %s is %lld, but what the group says of itself makes it %lld",
-			name, group->id, layer ? layer : "?", key, (long long)said,
-			(long long)is);
+			name, group->id, layer ? layer : "?", key, LL(said), LL(is));
 }
 
 static enum kvt_status check_ref(const struct kvt_page_ref *ref,

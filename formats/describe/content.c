@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- names -------------------------------------------------------------- */
 
 /* Of a group of bytes, or of one whose type nobody has said yet. */

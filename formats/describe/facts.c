@@ -43,7 +43,7 @@ enum kvt_status kvt_fact_int(int64_t *out, const struct kvt_hints *hints,
 		return KVT_OK;
 	if (!kvt_number_parse(&value, text) || value < min || value > max)
 		return kvt_fail(err, KVT_USAGE, "%s is '%.40s', expected %lld to %lld",
-				key, text, (long long)min, (long long)max);
+				key, text, LL(min), LL(max));
 	*out = value;
 	return KVT_OK;
 }

@@ -11,8 +11,6 @@
  */
 #include "formats/describe/describe.h"
 
-#include "lib/base/print.h"
-
 /* ---- what formats ask for themselves ------------------------------------- */
 
 enum kvt_status kvt_hint_heads(int64_t *out, int64_t width,

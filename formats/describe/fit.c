@@ -16,8 +16,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- what follows within a group ---------------------------------------- */
 
 static enum kvt_status settle_slots(struct kvt_group *group, const char *name,

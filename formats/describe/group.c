@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- blank groups, and extents ------------------------------------------ */
 
 void kvt_manifest_blank_group(struct kvt_group *group, const char *id)

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "formats/format.h"
-#include "lib/base/print.h"
 
 /* ---- what groups have ---------------------------------------------------- */
 

@@ -17,8 +17,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* "x": [0, 128] and "global_x": [128, 256]. */
 static void take_range(int64_t range[2], const struct kvt_json *in, const char *key,
 		       size_t least)

@@ -8,7 +8,6 @@
  * be of one of the kinds, on its rank.
  */
 #include "formats/describe/describe.h"
-#include "lib/base/print.h"
 #include "lib/kvt/model.h"
 
 #include <string.h>

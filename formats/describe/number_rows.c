@@ -22,7 +22,6 @@
 #include "formats/describe/describe.h"
 #include "formats/parse/little_endian.h"
 #include "formats/parse/npy_header.h"
-#include "lib/base/print.h"
 
 enum { MOST_BYTES = 256 << 20 };
 

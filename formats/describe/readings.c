@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* A preset whose axes an array has. */
 struct fit {
 	const struct kvt_preset *preset;

@@ -6,7 +6,6 @@
  * else gives, and refuse a dump of which no group is that.
  */
 #include "formats/describe/describe.h"
-#include "lib/base/print.h"
 #include "lib/kvt/model.h"
 
 #include <string.h>

@@ -63,7 +63,7 @@ static enum kvt_status bad_field(const struct reading *r, const char *field)
 {
 	return kvt_fail(r->err, KVT_BAD_INPUT,
 			"%.250s: %s: event %lld: %s is missing, or is not what engines publish there",
-			r->name, r->at, (long long)r->event.number, field);
+			r->name, r->at, LL(r->event.number), field);
 }
 
 /* ---- fields ------------------------------------------------------------- */
@@ -272,7 +272,7 @@ static enum kvt_status read_event(struct reading *r, const json_t *json)
 	if (!in.name)
 		return kvt_fail(r->err, KVT_BAD_INPUT,
 				"%.250s: %s: event %lld is '%.60s', expected BlockStored, BlockRemoved or AllBlocksCleared",
-				r->name, r->at, (long long)event->number,
+				r->name, r->at, LL(event->number),
 				name ? name : "of no type");
 	event->nblocks = event->ntokens = 0;
 	event->group = -1;

@@ -23,7 +23,7 @@ static enum kvt_status grow(struct kvt_files *files, struct kvt_error *err)
 {
 	return KVT_GROW(&files->file, files->count) ? KVT_OK :
 	       kvt_fail(err, KVT_SYSTEM, "out of memory for %lld files",
-			(long long)files->count);
+			LL(files->count));
 }
 
 /*
@@ -193,8 +193,7 @@ enum kvt_status kvt_files_unchanged(const struct kvt_files *files, struct kvt_er
 		if (st.st_size != file->nbytes)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: had %lld bytes and now has %lld: it changed while it was read",
-					file->path, (long long)file->nbytes,
-					(long long)st.st_size);
+					file->path, LL(file->nbytes), LL(st.st_size));
 		if (st.st_ino != file->ino || st.st_dev != file->dev ||
 		    st.st_mtim.tv_sec != file->changed.tv_sec ||
 		    st.st_mtim.tv_nsec != file->changed.tv_nsec)
@@ -242,12 +241,11 @@ static enum kvt_status read_all(int fd, const struct kvt_file *file, char *buf,
 		if (n < 0)
 			return kvt_fail(err, KVT_SYSTEM,
 					"%s: cannot read at byte %lld: %s", file->path,
-					(long long)offset, strerror(errno));
+					LL(offset), strerror(errno));
 		if (n == 0)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: ends at byte %lld, %lld more expected",
-					file->path, (long long)offset,
-					(long long)nbytes);
+					file->path, LL(offset), LL(nbytes));
 		buf += n;
 		nbytes -= n;
 		offset += n;
@@ -289,7 +287,7 @@ static enum kvt_status write_all(int fd, const struct kvt_file *file,
 		if (n <= 0)
 			return kvt_fail(err, KVT_SYSTEM,
 					"%s: cannot write at byte %lld: %s",
-					file->path, (long long)offset,
+					file->path, LL(offset),
 					n ? strerror(errno) : "nothing was written");
 		buf += n;
 		nbytes -= n;

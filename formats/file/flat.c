@@ -257,9 +257,8 @@ static enum kvt_status check_box(const struct kvt_group *group,
 		    box->end[a] > group->shape.n[a])
 			return kvt_fail(err, KVT_USAGE,
 					"%s range %lld:%lld is outside 0:%lld",
-					kvt_axis_name(a), (long long)box->begin[a],
-					(long long)box->end[a],
-					(long long)group->shape.n[a]);
+					kvt_axis_name(a), LL(box->begin[a]),
+					LL(box->end[a]), LL(group->shape.n[a]));
 	return KVT_OK;
 }
 

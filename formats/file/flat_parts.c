@@ -67,7 +67,7 @@ enum kvt_status kvt_flat_add(struct kvt_flat *flat, const struct kvt_file_part *
 
 	if (!KVT_GROW(&flat->placed, n))
 		return kvt_fail(err, KVT_SYSTEM,
-				"out of memory for %lld ranges", (long long)n);
+				"out of memory for %lld ranges", LL(n));
 	if ((status = share_views(&placed, flat, &part->views, err)))
 		return status;
 	flat->placed[flat->nparts++] = placed;
@@ -104,10 +104,8 @@ static enum kvt_status check_part(const struct kvt_file_part *part,
 		    part->box.end[a] > group->shape.n[a])
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"a range has %s %lld:%lld, the group has %lld",
-					kvt_axis_name(a),
-					(long long)part->box.begin[a],
-					(long long)part->box.end[a],
-					(long long)group->shape.n[a]);
+					kvt_axis_name(a), LL(part->box.begin[a]),
+					LL(part->box.end[a]), LL(group->shape.n[a]));
 	if (part->file < 0)
 		return KVT_OK;
 	file = &files->file[part->file];
@@ -120,8 +118,7 @@ static enum kvt_status check_part(const struct kvt_file_part *part,
 		if (end > file->nbytes)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: has %lld bytes, data would end at byte %lld",
-					file->path, (long long)file->nbytes,
-					(long long)end);
+					file->path, LL(file->nbytes), LL(end));
 	}
 	return KVT_OK;
 }

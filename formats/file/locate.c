@@ -378,13 +378,13 @@ enum kvt_status kvt_reader_at(struct kvt_where *out, const struct kvt_leaf *leaf
 	if (space == KVT_FILES && place.region != KVT_ELEMENT && has_computed(reader))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: byte %lld is no element by itself, for keys and values are decoded from codes that are packed together",
-				reader->leaf.path, (long long)offset);
+				reader->leaf.path, LL(offset));
 	if (place.begin > place.end)
 		place.begin = place.end;
 	if (space == KVT_FILES && place.region != KVT_ELEMENT && has_tiles(reader))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: byte %lld is in no array; groups are stored in compressed tiles, whose bytes belong to no single element",
-				reader->leaf.path, (long long)offset);
+				reader->leaf.path, LL(offset));
 	if (place.region == KVT_GAP && offset < place.begin)
 		place.region = KVT_HEADER;
 	else if (place.region == KVT_GAP && offset >= place.end)

@@ -26,7 +26,7 @@ static enum kvt_status spread_pages(struct kvt_views *views,
 	    outer > INT64_MAX / 2 / (group->shape.n[slow] + 1))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"group %s: pages of %lld bytes are more than 2^62 bytes",
-				group->id, (long long)group->page_bytes);
+				group->id, LL(group->page_bytes));
 	for (int i = 0; i < views->count; i++) {
 		kvt_view_set_stride(&views->view[i], fast, inner);
 		kvt_view_set_stride(&views->view[i], slow, outer);
@@ -75,7 +75,7 @@ enum kvt_status kvt_file_part_init(struct kvt_file_part *out,
 					   &range.views.view[i].offset))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"group %s: offset %lld overflows", group->id,
-					(long long)offset);
+					LL(offset));
 	*out = range;
 	return KVT_OK;
 }

@@ -21,7 +21,6 @@
 
 #include "lib/base/grow.h"
 #include "lib/tile/hash.h"
-#include "lib/base/print.h"
 
 /*
  * Of a range.  Threads that meet at one do the same work twice; none of them
@@ -63,7 +62,7 @@ static enum kvt_status add_run(struct kvt_file_proof *proof, struct kvt_proof_ru
 	if (!run->state || !room || (!run->sum && (!run->crc || !run->member))) {
 		free_run(run);
 		return kvt_fail(err, KVT_SYSTEM, "out of memory for %lld checksums",
-				(long long)run->nranges);
+				LL(run->nranges));
 	}
 	while (at > 0 && more[at - 1].at > run->at)
 		at--;
@@ -215,7 +214,7 @@ static enum kvt_status check_part(const struct kvt_file *file,
 	if (sum != run->sum[part->range])
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: data is damaged between bytes %lld and %lld: XXH3 is %016llx, expected %016llx",
-				file->path, (long long)part->begin, (long long)part->end,
+				file->path, LL(part->begin), LL(part->end),
 				(unsigned long long)sum,
 				(unsigned long long)run->sum[part->range]);
 	atomic_store(&run->state[part->range], WHOLE);

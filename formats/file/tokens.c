@@ -26,7 +26,7 @@ enum kvt_status kvt_token_block_size(int64_t *out, const struct kvt_hints *hints
 	if (*out > MAX_BLOCK)
 		return kvt_fail(err, KVT_USAGE,
 				"--block-size is %lld, at most %d is supported",
-				(long long)*out, MAX_BLOCK);
+				LL(*out), MAX_BLOCK);
 	return KVT_OK;
 }
 

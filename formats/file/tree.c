@@ -384,7 +384,7 @@ enum kvt_status kvt_tree_text(char **out, size_t *nbytes, struct kvt_files *file
 	if (file->nbytes > most)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %lld bytes, expected at most %lld", path,
-				(long long)file->nbytes, (long long)most);
+				LL(file->nbytes), LL(most));
 	if (!(*out = malloc((size_t)file->nbytes + 1)))
 		return kvt_no_memory(err, path);
 	*nbytes = (size_t)file->nbytes;

@@ -24,7 +24,6 @@
 
 #include "formats/describe/describe.h"
 #include "formats/store/store.h"
-#include "lib/base/print.h"
 
 enum { MAX_BLOCKS = 1 << 20, MAX_NUMBER = 1 << 16 };
 

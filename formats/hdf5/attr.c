@@ -93,7 +93,7 @@ static bool open_attr(struct attr *attr, struct kvt_h5_in *in, hid_t object,
 		return kvt_h5_bad(in, object,
 				  "attribute %s is %s of %lld values, expected a list of 1 to %d",
 				  name, attr->list ? "a list" : "not a list",
-				  (long long)attr->n, most);
+				  LL(attr->n), most);
 	return true;
 }
 

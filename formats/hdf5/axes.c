@@ -34,8 +34,7 @@ static enum kvt_status add_dim(struct kvt_h5_axes *axes,
 	if (n % split)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"group %s: %s extent %lld is not a multiple of %lld",
-				group->id, kvt_axis_name(part->axis),
-				(long long)n, (long long)split);
+				group->id, kvt_axis_name(part->axis), LL(n), LL(split));
 	axes->part[axes->rank] = *part;
 	axes->split[axes->rank] = split;
 	axes->extent[axes->rank++] = part->kind == KVT_INNER ? split : n / split;
@@ -68,10 +67,8 @@ enum kvt_status kvt_h5_axes(struct kvt_h5_axes *out,
 		if (!has[a] && group->shape.n[a] != 1)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"group %s: layout %s has no %s axis, of which there are %lld",
-					group->id,
-					kvt_layout_string(&group->layout).s,
-					kvt_axis_name(a),
-					(long long)group->shape.n[a]);
+					group->id, kvt_layout_string(&group->layout).s,
+					kvt_axis_name(a), LL(group->shape.n[a]));
 	*out = axes;
 	return KVT_OK;
 }
@@ -121,8 +118,7 @@ static int put_part(char *s, size_t room, const struct kvt_h5_axes *axes, int di
 	if (short_form)
 		return snprintf(s, room, "%c", mark == '/' ? letter : 'x');
 	if (part->split)
-		return snprintf(s, room, "%c%c%lld", letter, mark,
-				(long long)part->split);
+		return snprintf(s, room, "%c%c%lld", letter, mark, LL(part->split));
 	return snprintf(s, room, "%c%cx", letter, mark);
 }
 

@@ -171,7 +171,7 @@ static bool check_axes(struct kvt_h5_in *in, hid_t data, const struct dims *dims
 			return kvt_h5_bad(in, data, "%s extent is %llu, expected %lld",
 					  kvt_h5_label(out, i),
 					  (unsigned long long)dims->n[i],
-					  (long long)out->extent[i]);
+					  LL(out->extent[i]));
 	return check_tuple(in, data, &group->layout);
 }
 
@@ -206,7 +206,7 @@ static void add_run(struct kvt_reader *reader, int index, int plane,
 	if (H5Dget_storage_size(data) != (hsize_t)range.views.nbytes)
 		kvt_h5_bad(in, data, "data has %llu bytes in the file, expected %lld",
 			   (unsigned long long)H5Dget_storage_size(data),
-			   (long long)range.views.nbytes);
+			   LL(range.views.nbytes));
 	else if (range.views.nbytes &&
 		 (at == HADDR_UNDEF || at > INT64_MAX ||
 		  (int64_t)at > in->nbytes - range.views.nbytes))

@@ -131,7 +131,7 @@ static void *read_table(struct kvt_h5_in *in, hid_t dataset, hid_t type, int64_t
 		return NULL;
 	if (expected >= 0 && n != (hsize_t)expected) {
 		kvt_h5_bad(in, dataset, "table has %llu entries, expected %lld",
-			   (unsigned long long)n, (long long)expected);
+			   (unsigned long long)n, LL(expected));
 		return NULL;
 	}
 	/* its bytes are in the file, so this is no large number */
@@ -177,7 +177,7 @@ static char **split_texts(struct kvt_h5_in *in, hid_t dataset, const char *raw,
 		if (!out[i])
 			in->status = kvt_no_memory(in->err, in->path);
 		else if (!kvt_is_text(out[i]))
-			kvt_h5_bad(in, dataset, "string %lld is not UTF-8", (long long)i);
+			kvt_h5_bad(in, dataset, "string %lld is not UTF-8", LL(i));
 	}
 	if (!in->status)
 		return out;

@@ -143,7 +143,7 @@ bool kvt_h5_spend(struct kvt_h5_in *in, hid_t object, int64_t nbytes)
 	if (in->status || nbytes > in->left)
 		return kvt_h5_bad(in, object,
 				  "tables are larger than the file, which has %lld bytes",
-				  (long long)in->nbytes);
+				  LL(in->nbytes));
 	in->left -= nbytes;
 	return true;
 }

@@ -74,10 +74,10 @@ static enum kvt_status bad_tile(const struct kvt_reader *reader, int group,
 
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s: group %s: tile at layer %lld, block %llu, slot %lld, head %lld, kv %lld: %s",
-			reader->leaf.path, g->id, (long long)begin[KVT_AXIS_L],
+			reader->leaf.path, g->id, LL(begin[KVT_AXIS_L]),
 			(unsigned long long)kvt_block_id(g, begin[KVT_AXIS_B]),
-			(long long)begin[KVT_AXIS_S], (long long)begin[KVT_AXIS_H],
-			(long long)begin[KVT_AXIS_K], what);
+			LL(begin[KVT_AXIS_S]), LL(begin[KVT_AXIS_H]),
+			LL(begin[KVT_AXIS_K]), what);
 }
 
 static enum kvt_status find_chunk(const struct kvt_reader *reader, int group,

@@ -80,7 +80,7 @@ static uint64_t get_sum(struct kvt_h5_in *in, hid_t object, const char *name)
 	if (!kvt_h5_has_attr(in, object, name))
 		kvt_h5_bad(in, object,
 			   "attribute %s is missing, which version %lld.%lld has", name,
-			   (long long)in->version[0], (long long)in->version[1]);
+			   LL(in->version[0]), LL(in->version[1]));
 	else if ((attr = H5Aopen(object, name, H5P_DEFAULT)) < 0 ||
 		 (type = H5Aget_type(attr)) < 0 || (space = H5Aget_space(attr)) < 0 ||
 		 H5Tequal(type, kvt_h5_int_type(KVT_H5_U64)) <= 0 ||
@@ -141,8 +141,8 @@ static void prove_data(struct kvt_reader *reader, int index, struct kvt_h5_in *i
 		else if (group->nsums[p] != kvt_range_count(group->nbytes[p]))
 			kvt_h5_bad(in, group->data[p],
 				   "data has %lld checksums, expected %lld",
-				   (long long)group->nsums[p],
-				   (long long)kvt_range_count(group->nbytes[p]));
+				   LL(group->nsums[p]),
+				   LL(kvt_range_count(group->nbytes[p])));
 		else
 			in->status = kvt_proof_add(&own->proof, group->at[p],
 						   group->nbytes[p], group->sum[p],
@@ -274,7 +274,7 @@ enum kvt_status kvt_h5_new_sums(struct kvt_h5_file *own, int index, int plane,
 	group->sum[plane] = calloc((size_t)n, sizeof(*group->sum[plane]));
 	if (!group->sum[plane])
 		return kvt_fail(err, KVT_SYSTEM, "out of memory for %lld checksums",
-				(long long)n);
+				LL(n));
 	return kvt_proof_add(&own->proof, group->at[plane], group->nbytes[plane],
 			     group->sum[plane], err);
 }

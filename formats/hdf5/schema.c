@@ -124,8 +124,7 @@ static void check_version(struct kvt_h5_in *in)
 	else if (in->version[0] > MAJOR)
 		kvt_h5_refuse(in, -1, KVT_UNSUPPORTED,
 			      "snapshot version %lld.%lld, this program reads up to %d.%d",
-			      (long long)in->version[0], (long long)in->version[1], MAJOR,
-			      MINOR);
+			      LL(in->version[0]), LL(in->version[1]), MAJOR, MINOR);
 }
 
 static bool is_known(const char *feature)
@@ -378,7 +377,7 @@ static void check_content(struct kvt_h5_in *in, hid_t object,
 	if (nbytes != slot_bytes(group) || n != names)
 		kvt_h5_bad(in, object,
 			   "content_shape and content_axes do not describe %lld bytes a slot and head",
-			   (long long)slot_bytes(group));
+			   LL(slot_bytes(group)));
 }
 
 /* What was read of it, and what the data has, is all of it. */
@@ -410,8 +409,7 @@ void kvt_h5_check_shape(struct kvt_h5_in *in, hid_t object, const struct kvt_gro
 
 		if (value != rows[i].expected)
 			kvt_h5_bad(in, object, "%s is %lld, but the data has %lld",
-				   rows[i].name, (long long)value,
-				   (long long)rows[i].expected);
+				   rows[i].name, LL(value), LL(rows[i].expected));
 	}
 	check_content(in, object, group);
 	check_state(in, object, group);

@@ -29,7 +29,7 @@ static void read_column(struct kvt_h5_in *in, hid_t object, const char *name, in
 		out[i] = (int64_t)value[i];
 		if (value[i] > INT64_MAX)
 			kvt_h5_bad(in, object, "component %lld: %s is above 2^63",
-				   (long long)i, name);
+				   LL(i), name);
 	}
 	free(value);
 }
@@ -73,7 +73,7 @@ static void read_components(struct kvt_h5_in *in, hid_t parent, struct kvt_group
 		if (n > KVT_MAX_COMPONENTS)
 			kvt_h5_refuse(in, object, KVT_UNSUPPORTED,
 				      "%lld components, expected at most %d",
-				      (long long)n, KVT_MAX_COMPONENTS);
+				      LL(n), KVT_MAX_COMPONENTS);
 		else if (!name)
 			kvt_h5_bad(in, object, "dataset name is missing");
 		else
@@ -132,7 +132,7 @@ static void read_scales(struct kvt_h5_in *in, hid_t object, struct kvt_group *gr
 	if (!pairs || n % pairs)
 		kvt_h5_bad(in, object,
 			   "%lld scales are not as many for each key and value of %lld layers",
-			   (long long)n, (long long)(pairs / 2));
+			   LL(n), LL(pairs / 2));
 	else
 		group->scale_heads = n / pairs;
 }
@@ -230,7 +230,7 @@ static void read_request(struct kvt_h5_in *in, hid_t parent, int64_t index,
 	char name[24];
 	hid_t object;
 
-	snprintf(name, sizeof(name), "%lld", (long long)index);
+	snprintf(name, sizeof(name), "%lld", LL(index));
 	object = kvt_h5_need(in, parent, name, H5I_GROUP);
 	request->id = kvt_h5_get_str(in, object, "request_id");
 	request->ntokens = kvt_h5_get_int(in, object, "num_computed_tokens", KVT_H5_U64);
@@ -333,7 +333,7 @@ static bool write_request(hid_t parent, int64_t index,
 	hid_t object;
 	bool ok;
 
-	snprintf(name, sizeof(name), "%lld", (long long)index);
+	snprintf(name, sizeof(name), "%lld", LL(index));
 	object = kvt_h5_new_group(parent, name);
 	ok = object >= 0 &&
 	     kvt_h5_put_str(object, "request_id", request->id) &&

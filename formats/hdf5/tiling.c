@@ -148,7 +148,7 @@ enum kvt_status kvt_h5_choose_tiling(struct kvt_tiling *out,
 	    tiling.nbytes > MAX_TILE)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"group %s: a block and head of %lld slots is too large for an HDF5 chunk",
-				group->id, (long long)group->shape.n[KVT_AXIS_S]);
+				group->id, LL(group->shape.n[KVT_AXIS_S]));
 	*out = tiling;
 	return KVT_OK;
 }
@@ -214,7 +214,7 @@ static bool read_filters(struct kvt_tiling *tiling, struct kvt_h5_in *in, hid_t 
 		    (nvalues < 1 || values[0] != (unsigned)tiling->elem))
 			return kvt_h5_bad(in, dataset,
 					  "shuffle of %u bytes on elements of %lld",
-					  values[0], (long long)tiling->elem);
+					  values[0], LL(tiling->elem));
 	}
 	return true;
 }
@@ -274,8 +274,7 @@ static bool check_plausible(const struct kvt_tiling *tiling, struct kvt_h5_in *i
 	return ntiles <= in->nbytes / least ||
 	       kvt_h5_bad(in, dataset,
 			  "%lld tiles of %lld bytes are not in a file of %lld bytes",
-			  (long long)ntiles, (long long)tiling->nbytes,
-			  (long long)in->nbytes);
+			  LL(ntiles), LL(tiling->nbytes), LL(in->nbytes));
 }
 
 bool kvt_h5_read_tiling(struct kvt_tiling *out, struct kvt_h5_in *in, hid_t dataset,

@@ -26,7 +26,6 @@
 #include <string.h>
 
 #include "formats/parse/json.h"
-#include "lib/base/print.h"
 
 enum { MOST = 1 << 30 };
 

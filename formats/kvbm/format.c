@@ -24,7 +24,6 @@
 #include "formats/parse/json.h"
 #include "formats/parse/layer_names.h"
 #include "formats/store/store.h"
-#include "lib/base/print.h"
 
 enum { MOST_JSON = 16 << 20 };
 

@@ -17,7 +17,6 @@
 #include "formats/describe/describe.h"
 #include "formats/store/chunks.h"
 #include "formats/store/store.h"
-#include "lib/base/print.h"
 
 enum { MOST_POSITION = 1 << 24, MOST_FRAGMENT = 11 };
 

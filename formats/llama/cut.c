@@ -9,8 +9,6 @@
 
 #include <stdio.h>
 
-#include "lib/base/print.h"
-
 static enum kvt_status tell_cells(const struct kvt_llama_cursor *c, int64_t listed)
 {
 	const struct kvt_llama_cut *cut = &c->cut;

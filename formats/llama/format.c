@@ -14,7 +14,6 @@
  */
 #include "formats/llama/write.h"
 #include "formats/describe/describe.h"
-#include "lib/base/print.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -18,7 +18,6 @@
 
 #include "formats/model/config.h"
 #include "lib/base/keys.h"
-#include "lib/base/print.h"
 
 /* ---- the context -------------------------------------------------------- */
 

@@ -341,14 +341,14 @@ static enum kvt_status refuse(struct search *s, const struct kvt_llama_state *ou
 	if (s->ended && begins_again(c, s->ended))
 		return kvt_fail(c->err, KVT_BAD_INPUT,
 				"%s: a state file of %lld bytes, then another one: it has %lld bytes",
-				path, (long long)s->ended, (long long)nbytes);
+				path, LL(s->ended), LL(nbytes));
 	if (s->ended)
 		return kvt_fail(c->err, KVT_BAD_INPUT,
 				"%s: a state file may end at byte %lld, but the file has %lld bytes",
-				path, (long long)s->ended, (long long)nbytes);
+				path, LL(s->ended), LL(nbytes));
 	return kvt_fail(c->err, KVT_BAD_INPUT,
 			"%s: no variant of %s version %d fits the length of the file, %lld bytes",
-			path, out->kind, out->version, (long long)nbytes);
+			path, out->kind, out->version, LL(nbytes));
 }
 
 /* The only reading; of the memory that was asked, or that the model has, if several. */
@@ -457,7 +457,7 @@ static enum kvt_status cut_off(const struct kvt_llama_cursor *c)
 				c->file->path);
 	return kvt_fail(c->err, KVT_BAD_INPUT,
 			"%s: malformed before byte %lld of %lld, or cut there",
-			c->file->path, (long long)c->at, (long long)c->file->nbytes);
+			c->file->path, LL(c->at), LL(c->file->nbytes));
 }
 
 /* The name of an architecture behind its length: letters, digits and dashes. */
@@ -531,9 +531,9 @@ static enum kvt_status parse(struct kvt_llama_state *out, struct search *s,
 		if (!kvt_llama_skip(c, out->ntokens, 4))
 			return kvt_fail(c->err, KVT_BAD_INPUT,
 					"%s: cut: it has %lld bytes, and %lld of its %lld token ids, nothing else",
-					c->file->path, (long long)c->file->nbytes,
-					(long long)(c->file->nbytes - c->at) / 4,
-					(long long)out->ntokens);
+					c->file->path, LL(c->file->nbytes),
+					LL(c->file->nbytes - c->at) / 4,
+					LL(out->ntokens));
 	}
 	if (out->whole && !take_arch(out->arch, c))
 		return cut_off(c);

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- what can be written ------------------------------------------------ */
 
 static bool is_states(const struct kvt_group *g)

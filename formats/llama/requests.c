@@ -169,8 +169,8 @@ static enum kvt_status check_window(const struct kvt_llama_opening *o, int g,
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: window=%lld needs token %lld of sequence %s, but its cache begins with token %lld",
-			o->reader->leaf.path, (long long)group->window, (long long)begin,
-			request->id, (long long)live.begin);
+			o->reader->leaf.path, LL(group->window), LL(begin),
+			request->id, LL(live.begin));
 }
 
 static enum kvt_status add_request(struct kvt_llama_opening *o, int32_t number,
@@ -270,8 +270,8 @@ static enum kvt_status find_gaps(struct kvt_llama_opening *o, const bool *seen)
 				return kvt_fail(o->err, KVT_UNSUPPORTED,
 						"%s: sequence %ld has %lld tokens of %lld positions: too few for a table",
 						o->reader->leaf.path, (long)number,
-						(long long)all.in[o->part[g].cache].count,
-						(long long)(all.end - all.begin));
+						LL(all.in[o->part[g].cache].count),
+						LL(all.end - all.begin));
 			if (held < entries_of(&all, size))
 				s->null_block = 0;
 		}

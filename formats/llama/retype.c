@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "formats/llama/write.h"
-#include "lib/base/print.h"
 #include "lib/kvt/derive.h"
 
 struct retyping {

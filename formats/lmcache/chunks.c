@@ -13,7 +13,6 @@
 
 #include "formats/store/pages.h"
 #include "lib/base/grow.h"
-#include "lib/base/print.h"
 
 const char *const kvt_lmcache_facts[] = {
 	"model", "world", "worker", "dtype", "tags", "group", "total-heads",

@@ -92,7 +92,7 @@ static enum kvt_status check_twin(struct kvt_lmcache *o, const struct kvt_tree *
 	if (at < 0 || tree->file[i].nbytes != N || tree->file[at].nbytes < N)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s/%s: has %lld bytes, expected the first %d of the file beside it",
-				o->path, name, (long long)tree->file[i].nbytes, N);
+				o->path, name, LL(tree->file[i].nbytes), N);
 	if ((status = kvt_tree_list(files, &x, tree, i, o->err)) ||
 	    (status = kvt_tree_list(files, &y, tree, at, o->err)) ||
 	    (status = kvt_file_read(&files->file[x], a, N, 0, o->err)) ||

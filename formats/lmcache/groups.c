@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "formats/describe/describe.h"
-#include "lib/base/print.h"
 
 static const char *first_path(const struct kvt_lmcache *o)
 {

@@ -26,7 +26,6 @@
 
 #include "formats/parse/json.h"
 #include "formats/parse/little_endian.h"
-#include "lib/base/print.h"
 
 #include <string.h>
 

@@ -211,7 +211,7 @@ enum kvt_status kvt_lmcache_key_parse(struct kvt_lmcache_key *out, char *text,
 	if (key.world < 1 || key.worker >= key.world)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"is not an LMCache key: worker %lld of %lld",
-				(long long)key.worker, (long long)key.world);
+				LL(key.worker), LL(key.world));
 	*out = key;
 	return KVT_OK;
 }

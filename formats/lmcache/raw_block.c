@@ -25,7 +25,6 @@
 
 #include "formats/parse/json.h"
 #include "formats/parse/little_endian.h"
-#include "lib/base/print.h"
 #include "lib/hash/blake2b.h"
 
 enum {

@@ -17,7 +17,6 @@
 #include <xxhash.h>
 
 #include "formats/parse/little_endian.h"
-#include "lib/base/print.h"
 
 enum {
 	FRAME = 17,			/* bytes before a chunk with a checksum */

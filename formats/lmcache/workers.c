@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 enum { MOST_WORKERS = 4096 };
 
 static int compare(int64_t a, int64_t b)

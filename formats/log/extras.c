@@ -192,7 +192,7 @@ static enum kvt_status take_stats(struct kvt_extras *x, const json_t *stats,
 		char text[300];
 
 		snprintf(text, sizeof(text), "%s of worker %lld: %.200s", stats_key,
-			 (long long)worker, why.text);
+			 LL(worker), why.text);
 		raised(x, worker, text);
 		return KVT_OK;
 	}

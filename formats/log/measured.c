@@ -60,8 +60,7 @@ struct reader {
 
 static enum kvt_status wrong(const struct reader *r, const char *what)
 {
-	return kvt_fail(r->err, KVT_BAD_INPUT, "%s:%lld: %s", r->path, (long long)r->line,
-			what);
+	return kvt_fail(r->err, KVT_BAD_INPUT, "%s:%lld: %s", r->path, LL(r->line), what);
 }
 
 static enum kvt_status add(struct reader *r, const char *format, double n, double bytes,

@@ -15,7 +15,6 @@
  */
 #include "formats/log/regions.h"
 #include "formats/parse/json.h"
-#include "lib/base/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -46,8 +46,8 @@ static enum kvt_status take_hashes(struct kvt_trace *t, const struct kvt_json *i
 	if (!status && json_array_size(ids) != (size_t)want)
 		status = kvt_fail(err, KVT_BAD_INPUT,
 				  "%s: %zu hash_ids, expected %lld: one for each %d of %lld tokens",
-				  in->name, json_array_size(ids), (long long)want,
-				  KVT_TRACE_BLOCK, (long long)tokens);
+				  in->name, json_array_size(ids), LL(want),
+				  KVT_TRACE_BLOCK, LL(tokens));
 	for (size_t i = 0; !status && i < (size_t)want; i++) {
 		status = kvt_json_int_at(&id, in, "hash_ids", ids, i, 0, INT64_MAX);
 		if (!status)
@@ -108,7 +108,7 @@ static enum kvt_status take_csv(struct kvt_trace *t, const struct trace_line *li
 	    bytes > 9e15 || tokens < 1 || tokens > UINT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: expected 't,bytes,tokens' with 1 to %lld tokens", line->name,
-				(long long)UINT32_MAX);
+				LL(UINT32_MAX));
 	row.arrival = (int64_t)(ms * 1e6 + 0.5);
 	row.bytes = (int64_t)bytes;
 	row.tokens = (int64_t)tokens;

@@ -121,7 +121,7 @@ static enum kvt_status load(struct kvt_trace *trace, struct trace_tasks *t, int6
 	if (slots > tokens)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: slots for %lld tokens, and the request has %lld",
-				line->name, (long long)slots, (long long)tokens);
+				line->name, LL(slots), LL(tokens));
 	if (!trace->n)
 		t->begin = ns;
 	row.arrival = ns - t->begin;

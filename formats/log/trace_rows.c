@@ -34,7 +34,7 @@ enum kvt_status trace_check_order(const struct kvt_trace *t,
 	if (t->n && arrival < t->row[t->n - 1].arrival)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: %lld ms is before the request of the line above, %lld ms",
-				line->name, (long long)(arrival / 1000000),
-				(long long)(t->row[t->n - 1].arrival / 1000000));
+				line->name, LL(arrival / 1000000),
+				LL(t->row[t->n - 1].arrival / 1000000));
 	return KVT_OK;
 }

@@ -17,7 +17,6 @@
 
 #include "formats/describe/number_rows.h"
 #include "lib/base/number.h"
-#include "lib/base/print.h"
 
 struct told {
 	json_t *tables, *tokens;	/* by request; owned */

@@ -13,8 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/base/print.h"
-
 enum { MAX_MANIFEST = 16 * 1024 * 1024 };
 
 /* ---- names -------------------------------------------------------------- */

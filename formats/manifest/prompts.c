@@ -15,7 +15,6 @@
 #include "lib/base/grow.h"
 #include "formats/describe/number_rows.h"
 #include "lib/base/number.h"
-#include "lib/base/print.h"
 
 enum { MOST_PROMPTS = 1 << 16, MOST_NAME = 200 };
 

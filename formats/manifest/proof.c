@@ -21,7 +21,6 @@
 #include <zlib.h>
 
 #include "formats/file/tree.h"
-#include "lib/base/print.h"
 
 /* ---- samples ------------------------------------------------------------ */
 

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- ids to indices ----------------------------------------------------- */
 
 struct id {

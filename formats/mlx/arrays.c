@@ -22,7 +22,6 @@
 
 #include "formats/tensor/names.h"
 #include "formats/tensor/safetensors_header.h"
-#include "lib/base/print.h"
 
 enum { ALL_RANK = 4 };			/* of an array of all layers */
 

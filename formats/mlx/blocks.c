@@ -19,7 +19,6 @@
 #include <string.h>
 
 #include "formats/parse/json.h"
-#include "lib/base/print.h"
 #include "lib/hash/sha256.h"
 
 enum { MOST_TOKENS = 1 << 30, MOST_SIZE = 1 << 24, MOST_LAYERS = 1 << 16,

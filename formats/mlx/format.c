@@ -20,7 +20,6 @@
 #include "formats/store/chains.h"
 #include "formats/tensor/safetensors_header.h"
 #include "lib/base/grow.h"
-#include "lib/base/print.h"
 
 /* ---- names --------------------------------------------------------------- */
 

@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* Groups stand in the order in which layers come to them. */
 static void add(struct config *c, const char *name, const char *spec, unsigned kinds,
 		int64_t layers, int64_t first, const struct kvt_spec_args *args)

@@ -61,9 +61,8 @@ static enum kvt_status enter_text(struct config *c, const struct kvt_json *outer
 		if (json_is_integer(a) && json_is_integer(b) && !json_equal(a, b))
 			return kvt_fail(outer->err, KVT_BAD_INPUT,
 					"%s: %s is %lld, but %lld in text_config",
-					outer->name, twice[i],
-					(long long)json_integer_value(a),
-					(long long)json_integer_value(b));
+					outer->name, twice[i], LL(json_integer_value(a)),
+					LL(json_integer_value(b)));
 	}
 	return KVT_OK;
 }
@@ -164,7 +163,7 @@ static enum kvt_status check_kinds(struct config *c)
 	for (int k = 0; k < LAYER_KINDS; k++)
 		if (c->count[k] && !(can & KIND(k)))
 			return kvt_json_bad(&c->in, "%lld %s layers, which %s has not",
-					    (long long)c->count[k], words[k], c->type);
+					    LL(c->count[k]), words[k], c->type);
 	return KVT_OK;
 }
 

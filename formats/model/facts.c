@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 enum { MOST = 1 << 20 };
 
 void kvt_config_note(struct config *c, const char *format, ...)
@@ -74,7 +72,7 @@ enum kvt_status kvt_config_get(int64_t *out, struct config *c, const char *keys)
 			return status;
 		if (n && found && n != found)
 			return kvt_json_bad(&c->in, "%s is %lld, but %s is %lld", first,
-					    (long long)found, key, (long long)n);
+					    LL(found), key, LL(n));
 		if (n && !found) {
 			found = n;
 			snprintf(first, sizeof(first), "%s", key);
@@ -85,7 +83,7 @@ enum kvt_status kvt_config_get(int64_t *out, struct config *c, const char *keys)
 	if (value && !there && !c->foreign) {
 		found = strtoll(value, NULL, 10);
 		kvt_config_note(c, "%s is missing: %lld, as %s has it by default", key,
-				(long long)found, c->type);
+				LL(found), c->type);
 	}
 	if (found)
 		*out = found;

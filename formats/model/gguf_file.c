@@ -15,8 +15,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "lib/base/print.h"
-
 enum { FIRST = 1 << 20, MOST = 64 << 20 };
 
 bool kvt_gguf_is(const char *path)

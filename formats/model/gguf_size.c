@@ -14,8 +14,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* A context has no more sequences; and no one has a context as long as the other. */
 enum { MOST_SEQUENCES = 256, MOST_TOKENS = 1 << 28, CELLS = 256, STATE_ELEM = 4 };
 

@@ -23,8 +23,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- how many heads ------------------------------------------------------- */
 
 /*

@@ -15,8 +15,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- tensors -------------------------------------------------------------- */
 
 /* A dimension below 0 ends them; the batch is one request. */

@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- layers -------------------------------------------------------------- */
 
 /* Words for full attention mean it with an indexer here. */

@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 struct row {
 	const char *key;
 	config_step *rule;

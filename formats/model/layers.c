@@ -14,8 +14,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- lists of words ----------------------------------------------------- */
 
 /* Words change with the versions of transformers; "_attention" is left out. */

@@ -35,7 +35,7 @@ static enum kvt_status take_group(struct kvt_model_group *out, const struct kvt_
 		return kvt_json_bad(in, "groups[%zu]: %.200s", i, why.text);
 	if (g.layers < 1 || g.layers > CONFIG_LAYERS)
 		return kvt_json_bad(in, "groups[%zu] has %lld layers, expected 1 to %d",
-				    i, (long long)g.layers, CONFIG_LAYERS);
+				    i, LL(g.layers), CONFIG_LAYERS);
 	snprintf(g.name, sizeof(g.name), "%s", name);
 	*out = g;
 	return KVT_OK;
@@ -70,8 +70,8 @@ static enum kvt_status check_layers(const struct kvt_model_config *c,
 		if (c->model.group[i].layers > c->layers)
 			return kvt_json_bad(in,
 					    "groups[%d] has %lld layers, the model has %lld",
-					    i, (long long)c->model.group[i].layers,
-					    (long long)c->layers);
+					    i, LL(c->model.group[i].layers),
+					    LL(c->layers));
 	return KVT_OK;
 }
 

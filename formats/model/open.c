@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 enum { MOST = 16 << 20 };
 
 static enum kvt_status parse(struct kvt_model_config *out, const char *text,

@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* 'args' have the element of the SSM state. */
 static void add_both(struct config *c, const char *conv, const char *ssm,
 		     const struct kvt_spec_args *args)

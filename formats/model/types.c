@@ -16,8 +16,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "lib/base/print.h"
-
 /* ---- the type that a model runs in --------------------------------------- */
 
 static enum kvt_status find_type(const struct kvt_dtype **out, struct config *c,

@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* hybrid_layer_pattern: 1 is a layer with a window. */
 static enum kvt_status windows(struct config *c, bool listed)
 {

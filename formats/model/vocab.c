@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* tokenizer.ggml.token_type; 0 and what is not here: no text */
 enum { LONGEST = 1 << 30 };
 enum kind { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };

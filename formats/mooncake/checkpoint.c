@@ -22,7 +22,6 @@
 
 #include "formats/parse/little_endian.h"
 #include "formats/parse/protobuf.h"
-#include "lib/base/print.h"
 
 enum {
 	VERSION = 3,

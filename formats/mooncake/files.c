@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "formats/mooncake/mooncake.h"
-#include "lib/base/print.h"
 
 enum {
 	MAX_BUCKET_META = 64 << 20,

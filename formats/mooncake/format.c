@@ -15,7 +15,6 @@
 #include "formats/describe/describe.h"
 #include "formats/mooncake/mooncake.h"
 #include "formats/store/store.h"
-#include "lib/base/print.h"
 
 /* Those of LMCache first: its chunks may be what is in a store. */
 static const char *const facts[] = {

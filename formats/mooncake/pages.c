@@ -16,7 +16,6 @@
 #include "formats/describe/describe.h"
 #include "formats/mooncake/mooncake.h"
 #include "formats/store/store.h"
-#include "lib/base/print.h"
 
 enum { DIGITS = 64 };
 

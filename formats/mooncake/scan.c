@@ -19,7 +19,6 @@
 #include <stdlib.h>
 
 #include "formats/parse/little_endian.h"
-#include "lib/base/print.h"
 #include "lib/hash/crc32c.h"
 
 enum {

@@ -26,7 +26,6 @@
 #include "formats/parse/little_endian.h"
 #include "formats/parse/protobuf.h"
 #include "lib/base/grow.h"
-#include "lib/base/print.h"
 
 enum { ALIGNED = KVT_MOONCAKE_ALIGNED };
 

@@ -17,7 +17,6 @@
 #include "formats/mooncake/mooncake.h"
 
 #include "formats/parse/little_endian.h"
-#include "lib/base/print.h"
 
 enum {
 	MAGIC = 0x4d4f4f4e,

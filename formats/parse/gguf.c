@@ -25,8 +25,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 enum { SMALLEST_KEY = 13, MOST_KEYS = 1 << 16, LONGEST_NAME = (1 << 16) - 1 };
 
 static const int sizes[KVT_GGUF_TYPES] = {	/* 0: has a length of its own */

@@ -273,7 +273,7 @@ static enum kvt_status take_int(int64_t *out, const struct kvt_json *in,
 		wrong_type(in, key, value, "an integer");
 	else if (value && (n < min || n > max))
 		kvt_json_bad(in, "%.64s is %lld, expected %lld to %lld", key,
-			     (long long)n, (long long)min, (long long)max);
+			     LL(n), LL(min), LL(max));
 	else if (value)
 		*out = n;
 	return *in->status;

@@ -35,8 +35,7 @@ enum kvt_status kvt_layers_sort(struct kvt_layer *layer, int64_t count,
 		if (layer[i].number != layer[i - 1].number + 1)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: layer %lld is missing before '%.80s'", where,
-					(long long)layer[i - 1].number + 1,
-					layer[i].name);
+					LL(layer[i - 1].number) + 1, layer[i].name);
 	return KVT_OK;
 }
 
@@ -50,7 +49,7 @@ enum kvt_status kvt_layers_order(struct kvt_layer *layer, int64_t count,
 				err, KVT_BAD_INPUT,
 				"%s: '%.80s' and '%.80s' are both layer %lld; files of several ranks in one folder are not one cache",
 				where, layer[i - 1].name, layer[i].name,
-				(long long)layer[i].number);
+				LL(layer[i].number));
 	return KVT_OK;
 }
 

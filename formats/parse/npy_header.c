@@ -233,11 +233,11 @@ static enum kvt_status check_length(int64_t *begin, int64_t *length,
 	if (*length > KVT_NPY_MAX_TEXT)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: npy header of %lld bytes, expected at most %d", name,
-				(long long)*length, KVT_NPY_MAX_TEXT);
+				LL(*length), KVT_NPY_MAX_TEXT);
 	if (*length > nhead - *begin)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: npy header of %lld bytes is cut off after %lld", name,
-				(long long)*length, (long long)(nhead - *begin));
+				LL(*length), LL(nhead - *begin));
 	if (*length == 0 || head[*begin + *length - 1] != '\n')
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: npy header does not end its line", name);
@@ -287,7 +287,7 @@ int64_t kvt_npy_print(uint8_t *head, const char *descr, int rank,
 				descr);
 	for (int i = 0; i < rank; i++)
 		used += (size_t)snprintf(text + used, size - used, "%s%lld%s",
-					 i ? ", " : "", (long long)shape[i],
+					 i ? ", " : "", LL(shape[i]),
 					 rank == 1 ? "," : "");
 	used += (size_t)snprintf(text + used, size - used, "), }");
 	while ((10 + used + 1) % 64)

@@ -52,7 +52,7 @@ struct machine {
 static enum kvt_status malformed(const struct machine *m, const char *what)
 {
 	return kvt_fail(m->err, KVT_BAD_INPUT, "%s: pickle: %s before byte %lld", m->name,
-			what, (long long)(m->at - m->begin));
+			what, LL(m->at - m->begin));
 }
 
 /* ---- nodes and the stack ------------------------------------------------ */
@@ -480,7 +480,7 @@ static enum kvt_status build(struct machine *m)
 	if (into->kind != KVT_PICKLE_OBJECT || into->items.count)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
 				"%s: pickle: attributes of what is no cache of transformers, before byte %lld",
-				m->name, (long long)(m->at - m->begin));
+				m->name, LL(m->at - m->begin));
 	m->depth--;
 	return add_item(m, &into->items, m->stack[m->depth]);
 }
@@ -556,7 +556,7 @@ static enum kvt_status execute(struct machine *m, uint8_t op)
 	}
 	return kvt_fail(m->err, KVT_UNSUPPORTED,
 			"%s: pickle instruction 0x%02x at byte %lld builds more than dicts, lists and tuples of tensors",
-			m->name, op, (long long)(m->at - m->begin - 1));
+			m->name, op, LL(m->at - m->begin - 1));
 }
 
 enum kvt_status kvt_pickle_read(struct kvt_pickle *out, const uint8_t *bytes,

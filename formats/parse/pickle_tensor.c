@@ -256,7 +256,7 @@ static enum kvt_status check_extent(struct kvt_pickle_tensor *t, int64_t numel,
 	if (offset > numel || (!empty && last >= numel))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a tensor ends at element %lld of a storage of %lld", name,
-				(long long)last, (long long)numel);
+				LL(last), LL(numel));
 	t->size = empty ? 0 : size;
 	if (empty)
 		t->strided = false;

@@ -23,7 +23,7 @@ struct kvt_pb kvt_pb_open(const void *bytes, int64_t nbytes, const char *name,
 static enum kvt_status refuse(const struct kvt_pb *pb, const char *what)
 {
 	return kvt_fail(pb->err, KVT_BAD_INPUT, "%s: byte %lld of the message: %s",
-			pb->name, (long long)(pb->at - pb->begin), what);
+			pb->name, LL(pb->at - pb->begin), what);
 }
 
 /* Seven bits a byte, lowest first; ten bytes hold 64. */

@@ -32,7 +32,6 @@
 #include <string.h>
 
 #include "formats/parse/little_endian.h"
-#include "lib/base/print.h"
 
 enum {
 	LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50,

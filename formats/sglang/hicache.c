@@ -135,8 +135,8 @@ static enum kvt_status lacks_shard(const struct opening *o, int64_t i, int64_t r
 
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%.120s: page %.*s has no shard of DCP rank %lld of %lld; --set rank=%.*s reads only one rank",
-			o->path, (int)name.hash.n, name.hash.s, (long long)rank,
-			(long long)o->shards, (int)name.rank.n, name.rank.s);
+			o->path, (int)name.hash.n, name.hash.s, LL(rank),
+			LL(o->shards), (int)name.rank.n, name.rank.s);
 }
 
 /*

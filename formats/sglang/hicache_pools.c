@@ -17,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 enum { MAX_SETS = 256, NSIZES = 8 };
 
 struct set {

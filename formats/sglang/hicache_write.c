@@ -74,7 +74,7 @@ static void name_rank(struct writing *w)
 	if (mla && p->tp_size % p->dcp_size == 0)
 		snprintf(w->rank + used, room - used, "_tp%d_dcp%d_%d_page%lld",
 			 (int)p->tp_size, (int)p->dcp_rank, (int)p->dcp_size,
-			 (long long)(w->group->shape.n[KVT_AXIS_S] * p->dcp_size));
+			 LL(w->group->shape.n[KVT_AXIS_S] * p->dcp_size));
 	else
 		snprintf(w->rank + used, room - used, "_cp%d_%d", (int)p->dcp_rank,
 			 (int)p->dcp_size);
@@ -111,7 +111,7 @@ static enum kvt_status check_layers(const struct writing *w)
 		if (ids[l] != l && w->writer->head.snapshot.parallel.pp_size < 2)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"hicache counts layers from 0, but layer %lld of this dump is layer %u of the model; write another format",
-					(long long)l, ids[l]);
+					LL(l), ids[l]);
 	return KVT_OK;
 }
 

@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 enum { MOST_LINKS = 1 << 26 };
 
 /* ---- what others make chains of, too --------------------------------------- */

@@ -16,7 +16,6 @@
 
 #include "formats/describe/describe.h"
 #include "formats/store/pages.h"
-#include "lib/base/print.h"
 #include "lib/layout/words.h"
 
 /* ---- layouts ------------------------------------------------------------- */

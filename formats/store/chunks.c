@@ -22,7 +22,6 @@
 #include "formats/store/chains.h"
 #include "formats/store/pages.h"
 #include "lib/base/grow.h"
-#include "lib/base/print.h"
 
 enum { MAX_LIST = 64 << 20 };		/* bytes */
 

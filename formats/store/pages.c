@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "formats/describe/describe.h"
-#include "lib/base/print.h"
 
 /* ---- what is missing ---------------------------------------------------- */
 

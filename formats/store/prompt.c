@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "lib/base/grow.h"
-#include "lib/base/print.h"
 
 /* ---- ways to make names --------------------------------------------------- */
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include "formats/store/chains.h"
-#include "lib/base/print.h"
 
 static bool has_chunk(const void *context, const char *name)
 {

@@ -12,7 +12,6 @@
 
 #include "formats/store/prompt.h"
 #include "lib/base/number.h"
-#include "lib/base/print.h"
 
 /* ---- blocks by name ------------------------------------------------------- */
 

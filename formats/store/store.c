@@ -43,7 +43,7 @@ enum kvt_status kvt_store_new_names(struct kvt_group *group, struct kvt_error *e
 
 	group->block_names = calloc((size_t)n + 1, sizeof(*group->block_names));
 	return group->block_names ? KVT_OK :
-	       kvt_fail(err, KVT_SYSTEM, "out of memory for %lld names", (long long)n);
+	       kvt_fail(err, KVT_SYSTEM, "out of memory for %lld names", LL(n));
 }
 
 /* ---- one among several -------------------------------------------------- */
@@ -208,9 +208,8 @@ enum kvt_status kvt_store_check_heads(const struct kvt_group *group,
 		return KVT_OK;
 	return kvt_fail(err, KVT_UNSUPPORTED,
 			"%s does not record which heads it holds, and this dump has heads %lld to %lld of %lld, not %lld to %lld; merge the ranks first, or write another format",
-			format, (long long)group->head_start,
-			(long long)(group->head_start + n - 1), (long long)total,
-			(long long)first, (long long)(first + share - 1));
+			format, LL(group->head_start), LL(group->head_start + n - 1),
+			LL(total), LL(first), LL(first + share - 1));
 }
 
 enum kvt_status kvt_store_check_group(const struct kvt_group *group,
@@ -238,7 +237,7 @@ enum kvt_status kvt_store_check_layers(const struct kvt_group *group, const char
 		if (!kvt_layer_number(&number, group->layer_names[l]) || number != id)
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"%s takes the number of a layer from its name, but '%.100s' is layer %lld",
-					format, group->layer_names[l], (long long)id);
+					format, group->layer_names[l], LL(id));
 	}
 	return KVT_OK;
 }

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 bool kvt_cache_is_own(const uint8_t *header, int64_t n)
 {
 	return kvt_header_has(header, n, "\"kvtool_cache\"", "\"transformers\"");

@@ -73,9 +73,8 @@ static enum kvt_status layer_views(struct kvt_views *out, const struct placing *
 		if (end > tensor->row_bytes)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"group %s: layer %lld ends at byte %lld of a page of tensor %lld, which has %lld",
-					p->group->id, (long long)layer, (long long)end,
-					(long long)ref->tensor,
-					(long long)tensor->row_bytes);
+					p->group->id, LL(layer), LL(end), LL(ref->tensor),
+					LL(tensor->row_bytes));
 	}
 	return KVT_OK;
 }
@@ -103,7 +102,7 @@ static enum kvt_status place_layer(const struct placing *p, int64_t layer,
 					"group %s has block %llu, but tensor %lld has %lld pages",
 					p->group->id,
 					(unsigned long long)id + (uint64_t)(end - b) - 1,
-					(long long)ref->tensor, (long long)tensor->rows);
+					LL(ref->tensor), LL(tensor->rows));
 		rows.begin[KVT_AXIS_L] = 0;
 		rows.end[KVT_AXIS_L] = 1;
 		rows.begin[KVT_AXIS_B] = b;
@@ -151,8 +150,8 @@ static enum kvt_status place_all(struct kvt_reader *reader, struct kvt_manifest 
 	if (start[c->ntensors] != size)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %lld bytes, but its %lld tensors have %lld",
-				reader->leaf.path, (long long)size,
-				(long long)c->ntensors, (long long)start[c->ntensors]);
+				reader->leaf.path, LL(size),
+				LL(c->ntensors), LL(start[c->ntensors]));
 	for (int g = 0; g < manifest->snapshot.ngroups; g++) {
 		struct placing p = { .flat = &reader->flat[g], .caches = c,
 				     .file = index, .start = start,

@@ -99,15 +99,15 @@ static enum kvt_status place_group(struct kvt_flat *flat, const struct kvt_group
 		return status;
 	if (all > rows->row_bytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"group %s has %lld bytes a block, more than row_bytes, %lld", g->id, (long long)all,
-				(long long)rows->row_bytes);
+				"group %s has %lld bytes a block, more than row_bytes, %lld", g->id, LL(all),
+				LL(rows->row_bytes));
 	for (int64_t b = 0; b < n; b = end) {
 		for (end = b + 1; end < n && id_of(g, end) == id_of(g, end - 1) + 1;)
 			end++;
 		if (id_of(g, end - 1) >= rows->rows)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"group %s has block %lld, but there are %lld rows", g->id, (long long)id_of(g, end - 1),
-					(long long)rows->rows);
+					"group %s has block %lld, but there are %lld rows", g->id, LL(id_of(g, end - 1)),
+					LL(rows->rows));
 		part.box = kvt_box_whole(&g->shape);
 		part.box.begin[KVT_AXIS_B] = b;
 		part.box.end[KVT_AXIS_B] = end;
@@ -135,8 +135,8 @@ enum kvt_status kvt_canonical_fit(struct kvt_reader *reader,
 	if (__builtin_mul_overflow(rows->rows, rows->row_bytes, &nbytes) ||
 	    __builtin_add_overflow(nbytes, manifest->skip, &nbytes) || nbytes != size)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: has %lld bytes, but %lld rows of %lld bytes are expected", reader->leaf.path, (long long)size,
-				(long long)rows->rows, (long long)rows->row_bytes);
+				"%s: has %lld bytes, but %lld rows of %lld bytes are expected", reader->leaf.path, LL(size),
+				LL(rows->rows), LL(rows->row_bytes));
 	if ((status = kvt_manifest_complete(manifest, reader->leaf.path, err)))
 		return status;
 	reader->leaf.rows = rows->rows;
@@ -179,8 +179,7 @@ static enum kvt_status check_shared(struct block *block, int64_t n,
 		    !(block[i].null && block[i - 1].null))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"block %lld is of groups %s and %s, which are the same bytes in one tensor",
-					(long long)block[i].id,
-					s->group[block[i - 1].group].id,
+					LL(block[i].id), s->group[block[i - 1].group].id,
 					s->group[block[i].group].id);
 	return KVT_OK;
 }
@@ -232,7 +231,7 @@ enum kvt_status kvt_canonical_create(struct kvt_writer *writer, struct kvt_error
 	if (__builtin_mul_overflow(rows->rows, rows->row_bytes, &nbytes))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld rows of %lld bytes are too many",
-				(long long)rows->rows, (long long)rows->row_bytes);
+				LL(rows->rows), LL(rows->row_bytes));
 	status = kvt_files_create(&writer->files, &index, writer->temporary, nbytes, err);
 	for (int g = 0; g < s->ngroups && !status; g++)
 		status = place_group(&writer->flat[g], &s->group[g], rows, index, 0, err);

@@ -271,11 +271,11 @@ static enum kvt_status ask(const struct guess *g, const char *path, const char *
 	if (r->how == AS_ONE)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: %lld of %lld tensors have names that differ in a number alone; if those are the layers give %s with a --layout",
-				path, (long long)r->tensors, (long long)g->total, lines);
+				path, LL(r->tensors), LL(g->total), lines);
 	if (r->tensors < g->total)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: %lld of %lld tensors are keys and values by their names; to leave out the others give %s",
-				path, (long long)r->tensors, (long long)g->total, lines);
+				path, LL(r->tensors), LL(g->total), lines);
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s: names such as %.80s do not say which are keys; if those are first give %s",
 			path, g->spot->name, lines);

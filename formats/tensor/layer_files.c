@@ -168,7 +168,7 @@ static enum kvt_status take(struct kvt_tensors *all, struct kvt_reader *reader, 
 	if (from->count != 1 && from->count != 2)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %lld tensors; a file of a layer has one, or keys and values",
-				path, (long long)from->count);
+				path, LL(from->count));
 	for (int64_t i = 0; i < from->count; i++) {
 		struct kvt_tensor *t = &all->tensor[all->count];
 		char *name = full_name(leaf, from->tensor[i].name, from->count == 1);
@@ -226,7 +226,7 @@ static enum kvt_status check_gaps(const struct kvt_reader *reader, struct kvt_er
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: has no file of layer %lld, but of those before and after it",
 					reader->leaf.path,
-					(long long)(kvt_layer_id(g, l - 1) + step));
+					LL(kvt_layer_id(g, l - 1) + step));
 	return KVT_OK;
 }
 

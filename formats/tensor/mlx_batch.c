@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "formats/parse/little_endian.h"
-#include "lib/base/print.h"
 
 /* Whole numbers, one for each row; *out stays NULL if it is none. */
 static enum kvt_status read_rows(int64_t **out, const struct kvt_tensors *tensors,

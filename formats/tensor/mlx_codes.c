@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 static const struct kvt_tensor *beside(const struct kvt_tensors *tensors,
 				       const struct kvt_tensor *codes, char which)
 {

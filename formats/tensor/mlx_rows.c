@@ -13,8 +13,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 enum { WINDOW, ROWS, INDEX, WAITING, GATE, MOST_TOKENS = 1 << 30 };
 
 /* Of an array [batch, rows, elements]; 0: there is none; -1: it is no such array. */

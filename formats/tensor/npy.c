@@ -35,8 +35,8 @@ enum kvt_status kvt_npy_read(struct kvt_npy_header *out, const struct kvt_file *
 	if (out->nbytes != file->nbytes - out->data)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %lld bytes after the header, but its shape makes %lld",
-				file->path, (long long)(file->nbytes - out->data),
-				(long long)out->nbytes);
+				file->path, LL(file->nbytes - out->data),
+				LL(out->nbytes));
 	return KVT_OK;
 }
 
@@ -51,7 +51,7 @@ static enum kvt_status check_manifest(const struct kvt_manifest *manifest,
 	if (manifest->skip && manifest->skip != header->data)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: data begins at byte %lld, not at %lld", path,
-				(long long)header->data, (long long)manifest->skip);
+				LL(header->data), LL(manifest->skip));
 	return KVT_OK;
 }
 
@@ -90,8 +90,7 @@ static enum kvt_status npy_open(struct kvt_reader *reader, const char *path,
 		return status;
 	if (hints && hints->skip && hints->skip != header.data)
 		status = kvt_hint_denied(err, KVT_BAD_INPUT, path, "skip", hints,
-					 "data begins at byte %lld",
-					 (long long)header.data);
+					 "data begins at byte %lld", LL(header.data));
 	else
 		status = fit(reader, &manifest, &header, index, err);
 	kvt_manifest_free(&manifest);

@@ -48,8 +48,8 @@ static enum kvt_status read_array(struct kvt_tensor *out, const struct kvt_file 
 	if (header.nbytes != m->nbytes - header.data)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: %.100s: has %lld bytes after the header, but its shape makes %lld",
-				file->path, m->name, (long long)(m->nbytes - header.data),
-				(long long)header.nbytes);
+				file->path, m->name, LL(m->nbytes - header.data),
+				LL(header.nbytes));
 	*out = (struct kvt_tensor){
 		.dtype = header.dtype, .elem = header.elem, .rank = header.rank,
 		.begin = m->data + header.data, .end = m->data + m->nbytes };

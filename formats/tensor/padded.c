@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 enum { LANES = 128, COLUMN = 8, LEAST = 16, LOOKS = 4, ROWS = 64, MOST_PADDED = 1 << 20 };
 
 /* ---- what is said of it -------------------------------------------------- */

@@ -35,7 +35,7 @@ static enum kvt_status fit(struct kvt_reader *reader, struct kvt_manifest *manif
 	if (skip > size)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %lld bytes, but data would begin at byte %lld",
-				path, (long long)size, (long long)skip);
+				path, LL(size), LL(skip));
 	array.nbytes = size - skip;
 	if ((status = kvt_manifest_fit(manifest, &array, err)) ||
 	    (status = kvt_flats_whole(reader->flat, &manifest->snapshot,

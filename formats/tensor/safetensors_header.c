@@ -109,8 +109,8 @@ static enum kvt_status check_size(const struct kvt_tensor *t, int bits,
 	if (overflow || n % 8 || n / 8 != t->end - t->begin)
 		return kvt_json_bad(in,
 				    "tensor %.100s has %lld bytes, but its shape and type make %lld%s",
-				    t->name, (long long)(t->end - t->begin),
-				    overflow ? INT64_MAX : (long long)(n / 8),
+				    t->name, LL(t->end - t->begin),
+				    overflow ? INT64_MAX : LL(n / 8),
 				    overflow ? " or more" : n % 8 ? " and a part" : "");
 	return KVT_OK;
 }
@@ -201,13 +201,13 @@ static enum kvt_status check_places(struct kvt_tensors *out, int64_t ndata,
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: tensor %.100s begins at byte %lld of the data, expected %lld",
 					name, out->tensor[i].name,
-					(long long)out->tensor[i].begin, (long long)at);
+					LL(out->tensor[i].begin), LL(at));
 		at = out->tensor[i].end;
 	}
 	if (at != ndata)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: has %lld bytes of data, but the tensors have %lld",
-				name, (long long)ndata, (long long)at);
+				name, LL(ndata), LL(at));
 	return KVT_OK;
 }
 
@@ -276,15 +276,15 @@ enum kvt_status kvt_tensors_read(struct kvt_tensors *out, const struct kvt_file 
 	if (size < 8)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: %lld bytes are not a safetensors file", file->path,
-				(long long)size);
+				LL(size));
 	if ((status = kvt_file_read(file, head, 8, 0, err)))
 		return status;
 	ntext = get_u64(head);
 	if (ntext > size - 8 || ntext > MAX_JSON)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: safetensors header of %lld bytes, expected at most %lld",
-				file->path, (long long)ntext,
-				(long long)(size - 8 < MAX_JSON ? size - 8 : MAX_JSON));
+				file->path, LL(ntext),
+				LL(size - 8 < MAX_JSON ? size - 8 : MAX_JSON));
 	if (!(text = malloc((size_t)ntext + 1)))
 		return kvt_no_memory(err, file->path);
 	if (!(status = kvt_file_read(file, text, ntext, 8, err)))

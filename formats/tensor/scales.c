@@ -17,7 +17,6 @@
 #include "formats/file/tree.h"
 #include "formats/parse/json.h"
 #include "formats/tensor/safetensors_header.h"
-#include "lib/base/print.h"
 
 enum { MOST_TEXT = 64 << 20 };
 

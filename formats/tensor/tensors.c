@@ -14,7 +14,6 @@
 
 #include "formats/file/proof.h"
 #include "formats/parse/zip.h"
-#include "lib/base/print.h"
 
 static void free_proof(struct kvt_file_proof *proof)
 {
@@ -353,7 +352,7 @@ static enum kvt_status list_all(struct kvt_layer *layer, int64_t *count, bool *a
 	if (*apart && 2 * npairs != tensors->count)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: %lld tensors are not %lld pairs of keys and values; give --set names=KEYS,VALUES",
-				path, (long long)tensors->count, (long long)npairs);
+				path, LL(tensors->count), LL(npairs));
 	for (int64_t i = 0; i < *count; i++)
 		if (!kvt_layer_number(&layer[i].number, layer[i].name))
 			return kvt_fail(err, KVT_BAD_INPUT,

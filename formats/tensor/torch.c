@@ -107,7 +107,7 @@ static enum kvt_status read_pickle(struct torch_walk *w, const struct kvt_zip_me
 	if (m->nbytes > MAX_PICKLE)
 		return kvt_fail(w->err, KVT_UNSUPPORTED,
 				"%s: %.100s has %lld bytes, at most %d are supported",
-				w->file->path, m->name, (long long)m->nbytes, MAX_PICKLE);
+				w->file->path, m->name, LL(m->nbytes), MAX_PICKLE);
 	if (!(bytes = malloc((size_t)m->nbytes + 1)))
 		return kvt_no_memory(w->err, w->file->path);
 	if (!(status = kvt_torch_take(w, bytes, m->nbytes, m->data)) &&

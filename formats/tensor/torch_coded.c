@@ -15,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 struct coding {
 	const struct torch_walk *w;
 	struct kvt_coded *out;

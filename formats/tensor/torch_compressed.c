@@ -12,8 +12,6 @@
  */
 #include "formats/tensor/torch_walk.h"
 
-#include "lib/base/print.h"
-
 enum { MOST_TOKENS = 1 << 30 };
 
 enum part { ROWS, BUFFER, OVERLAP };

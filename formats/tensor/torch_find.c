@@ -39,8 +39,7 @@ static enum kvt_status find_storage(const struct kvt_zip_member **out,
 	if (m->nbytes != t->nbytes)
 		return kvt_fail(w->err, KVT_BAD_INPUT,
 				"%s: member %.100s has %lld bytes, but its storage %lld",
-				w->file->path, name, (long long)m->nbytes,
-				(long long)t->nbytes);
+				w->file->path, name, LL(m->nbytes), LL(t->nbytes));
 	*out = m;
 	return KVT_OK;
 }

@@ -130,7 +130,7 @@ static int descend_number(struct torch_walk *w, int64_t number)
 {
 	char text[24];
 
-	snprintf(text, sizeof(text), "%lld", (long long)number);
+	snprintf(text, sizeof(text), "%lld", LL(number));
 	return descend(w, text, (int)strlen(text));
 }
 
@@ -158,9 +158,8 @@ static enum kvt_status walk_coded(struct torch_walk *w, const char *name, int32_
 	if (!status && w->held.seen >= 0 && coded->shape[CODED_TOKENS] != w->held.seen)
 		status = kvt_fail(w->err, KVT_BAD_INPUT,
 				  "%s: %.100s has %lld tokens, but its layer was given %lld",
-				  w->file->path, w->path,
-				  (long long)coded->shape[CODED_TOKENS],
-				  (long long)w->held.seen);
+				  w->file->path, w->path, LL(coded->shape[CODED_TOKENS]),
+				  LL(w->held.seen));
 	if (!status && !(status = add(&tensor, w))) {
 		tensor->coded = coded;
 		tensor->dtype = coded->dtype;
@@ -636,7 +635,7 @@ static enum kvt_status add_note(struct torch_walk *w, const struct kvt_pickle_no
 	struct kvt_note *note;
 	char number[24];
 
-	snprintf(number, sizeof(number), "%lld", (long long)n->number);
+	snprintf(number, sizeof(number), "%lld", LL(n->number));
 	/* of long lists of numbers the first will do */
 	if (!w->path[0] || out->nnotes == MAX_NOTES)
 		return KVT_OK;

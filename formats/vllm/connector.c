@@ -44,7 +44,7 @@ static enum kvt_status read_source(struct kvt_connector *o,
 		if (!t || tensors.count != 1)
 			status = kvt_fail(o->err, KVT_BAD_INPUT,
 					  "%s: has %lld tensors, expected only kv_cache",
-					  path, (long long)tensors.count);
+					  path, LL(tensors.count));
 		else
 			out->tensor = *t;
 		out->tensor.name = NULL;

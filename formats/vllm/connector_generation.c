@@ -140,13 +140,13 @@ static enum kvt_status guess_rank3(struct kvt_connector *o)
 	if (all2)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: shape 2 x %lld x %lld may be vllm-2025 %s or vllm-2026-07 %s of two tokens; give --from",
-				o->path, (long long)first[1], (long long)first[2],
+				o->path, LL(first[1]), LL(first[2]),
 				generations[VLLM_2025].shape,
 				generations[VLLM_2026_07].shape);
 	if (first[1] == 2 && o->hints->heads != 2)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: in shape %lld x 2 x %lld the 2 may be keys and values, or two heads; give --from=vllm-2026-07 or --heads=2",
-				o->path, (long long)first[0], (long long)first[2]);
+				o->path, LL(first[0]), LL(first[2]));
 	o->generation = &generations[VLLM_2026_07];
 	return KVT_OK;
 }
@@ -168,8 +168,8 @@ static enum kvt_status ask(const struct kvt_connector *o)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: %s has %lld tokens, not a multiple of packed blocks of %lld",
 					o->path, o->requests.name[r],
-					(long long)kvt_connector_ntokens(o, r),
-					(long long)o->block_size);
+					LL(kvt_connector_ntokens(o, r)),
+					LL(o->block_size));
 	return KVT_OK;
 }
 
@@ -243,7 +243,7 @@ enum kvt_status kvt_connector_rows(struct kvt_views *views, const struct kvt_gro
 		if (!cut_rows(&views->view[i], row, n[KVT_AXIS_H]))
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"%s: lines of %lld bytes cut layout %s in a way that is not supported",
-					name, (long long)row,
+					name, LL(row),
 					kvt_layout_string(&group->layout).s);
 		views->view[i].offset *= n[KVT_AXIS_H];
 	}
@@ -263,8 +263,7 @@ enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *g
 		if (shape[0] != 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: vllm-2025 is %s, but the first extent is %lld",
-					o->path, o->generation->shape,
-					(long long)shape[0]);
+					o->path, o->generation->shape, LL(shape[0]));
 		if ((status = kvt_hint_heads(&heads, shape[2], o->hints, o->path,
 					     o->err)))
 			return status;
@@ -274,15 +273,14 @@ enum kvt_status kvt_connector_width(struct kvt_connector *o, struct kvt_group *g
 		if (shape[1] != 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: vllm-2026-05 is %s, but the second extent is %lld",
-					o->path, o->generation->shape,
-					(long long)shape[1]);
+					o->path, o->generation->shape, LL(shape[1]));
 		n[KVT_AXIS_H] = shape[2];
 		n[KVT_AXIS_D] = shape[3];
 	} else if (which == VLLM_2026_07) {
 		if (shape[2] % 2)
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: content of %lld elements is not a key and a value",
-					o->path, (long long)shape[2]);
+					o->path, LL(shape[2]));
 		n[KVT_AXIS_H] = shape[1];
 		n[KVT_AXIS_D] = shape[2] / 2;
 	} else {

@@ -54,12 +54,11 @@ static enum kvt_status check_names(const struct writing *w)
 		if (!kvt_name_is_safe(s->request[r].id))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"request %lld cannot be the name of a folder",
-					(long long)r);
+					LL(r));
 	for (int64_t l = 0; l < w->group->shape.n[KVT_AXIS_L]; l++)
 		if (!kvt_name_is_safe(w->group->layer_names[l]))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
-					"layer %lld cannot be the name of a file",
-					(long long)l);
+					"layer %lld cannot be the name of a file", LL(l));
 	return KVT_OK;
 }
 
@@ -108,7 +107,7 @@ static enum kvt_status check(struct writing *w)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"%s holds requests from their first token, but %s begins with token %lld",
 					format, s->request[r].id,
-					(long long)s->request[r].first_token);
+					LL(s->request[r].first_token));
 		else if (s->request[r].nholes || !is_whole(w, &s->request[r]))
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"request %s: not all of its tokens are in the dump",
@@ -244,9 +243,8 @@ static enum kvt_status choose_layout(struct writing *w)
 		if (s->request[r].ntokens % size)
 			return kvt_fail(w->err, KVT_UNSUPPORTED,
 					"request %s has %lld tokens, and only whole packed blocks of %lld can be stored; relayout --to=nhd first",
-					s->request[r].id,
-					(long long)s->request[r].ntokens,
-					(long long)size);
+					s->request[r].id, LL(s->request[r].ntokens),
+					LL(size));
 	return KVT_OK;
 }
 

@@ -15,7 +15,6 @@
 #include "formats/describe/describe.h"
 #include "formats/parse/json.h"
 #include "formats/vllm/offload.h"
-#include "lib/base/print.h"
 
 static bool is_block_file(const char *name)
 {

@@ -17,8 +17,6 @@
 
 #include <string.h>
 
-#include "lib/base/print.h"
-
 int kvt_offload_group_of(const struct kvt_offload *o, int64_t i)
 {
 	struct kvt_name_part hash;

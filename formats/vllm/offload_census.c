@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "formats/vllm/offload.h"
-#include "lib/base/print.h"
 
 enum { MOST_SIZES = 64, EACH = 4096 };
 

@@ -39,8 +39,7 @@ static void take_either(int64_t *out, const struct kvt_json *in, const char *key
 	kvt_json_int(&a, in, key, 1, max);
 	kvt_json_int(&b, in, other, 1, max);
 	if (a >= 0 && b >= 0 && a != b)
-		kvt_json_bad(in, "%s is %lld, but %s is %lld", key, (long long)a, other,
-			     (long long)b);
+		kvt_json_bad(in, "%s is %lld, but %s is %lld", key, LL(a), other, LL(b));
 	if (a >= 0 || b >= 0)
 		*out = a >= 0 ? a : b;
 }
@@ -115,7 +114,7 @@ static void take_config(struct kvt_offload_config *out, const struct kvt_json *i
 	if (out->pcp_size > 1)
 		kvt_json_refuse(in, KVT_UNSUPPORTED,
 				"pcp_size is %lld; it is not known how its ranks share a block",
-				(long long)out->pcp_size);
+				LL(out->pcp_size));
 }
 
 enum kvt_status kvt_offload_parse(struct kvt_offload_config *out, const char *text,

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "formats/vllm/offload.h"
-#include "lib/base/print.h"
 
 /* ---- the rank ----------------------------------------------------------- */
 

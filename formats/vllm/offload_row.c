@@ -23,7 +23,6 @@
 
 #include "formats/describe/describe.h"
 #include "formats/parse/json.h"
-#include "lib/base/print.h"
 #include "lib/layout/words.h"
 
 enum { MACHINE_PAGE = 4096 };

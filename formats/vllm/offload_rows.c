@@ -11,7 +11,6 @@
 
 #include "formats/describe/describe.h"
 #include "formats/vllm/offload.h"
-#include "lib/base/print.h"
 
 enum {
 	SAMPLE = 16,			/* files looked into at open */
@@ -214,8 +213,7 @@ static enum kvt_status check_tail(struct kvt_offload *o, int64_t i, int index)
 		return status;
 	snprintf(text, sizeof(text),
 		 "its last %lld bytes are not zero, so the data of a rank has more than "
-		 "%lld bytes",
-		 LL(row->nbytes - row->used), LL(row->used));
+		 "%lld bytes", LL(row->nbytes - row->used), LL(row->used));
 	return flaw(o, "row.tail", i, text);
 }
 

@@ -12,7 +12,6 @@
 #include "formats/describe/describe.h"
 #include "formats/vllm/offload.h"
 #include "formats/vllm/whose.h"
-#include "lib/base/print.h"
 #include "lib/layout/words.h"
 
 enum { FEW = 16, MOST_READ = 64 << 20, MOST_FILE = 512 << 20, MOST_KINDS = 8 };

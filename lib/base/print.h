@@ -5,9 +5,6 @@
 
 #include "lib/kvt/base.h"
 
-/* For %lld, whatever int64_t is. */
-#define LL(x) ((long long)(x))
-
 /* "5 x 48 x 16"; of no extents "a single element". */
 struct kvt_text kvt_extents_text(int n, const int64_t *extent);
 

@@ -84,8 +84,8 @@ static enum kvt_status take_spans(struct grafting *g, struct kvt_error *err)
 		if (!is_inside(g, s))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: slots %lld of block %lld of the donor, for block %lld, are outside a pool",
-					g->base->id, (long long)s->src_slot,
-					(long long)s->src_block, (long long)s->dst_block);
+					g->base->id, LL(s->src_slot),
+					LL(s->src_block), LL(s->dst_block));
 		for (int64_t b = 0; b < span_blocks(s); b++)
 			g->first[s->dst_block + b + 2]++;
 		total += span_blocks(s);
@@ -269,8 +269,8 @@ static enum kvt_status check_alike(const struct grafting *g, struct kvt_error *e
 		if (x != (int)axis && a[x] != b[x])
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: %s extent is %lld in one and %lld in the other",
-					g->base->id, kvt_axis_name(x), (long long)a[x],
-					(long long)b[x]);
+					g->base->id, kvt_axis_name(x), LL(a[x]),
+					LL(b[x]));
 	if (!kvt_group_same_type(g->base, g->donor))
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: the elements have other types",
 				g->base->id);

@@ -59,8 +59,7 @@ enum kvt_status kvt_dump_patch(struct kvt_dump **out, const struct kvt_dump *dum
 	    !is_inside(patch, &whole->group[patch->group]))
 		return kvt_fail(err, KVT_USAGE,
 				"layers %lld and blocks %lld of group %d are not there",
-				(long long)patch->layer, (long long)patch->block,
-				patch->group);
+				LL(patch->layer), LL(patch->block), patch->group);
 	if (!(status = snapshot_of(&d.snapshot, whole, patch->group, err)))
 		status = step_whole(step, &whole->group[patch->group], patch->group, err);
 	step->layer = count_up(patch->layer, patch->nlayers);
@@ -101,9 +100,9 @@ static enum kvt_status check_shape(const struct kvt_group *here,
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s: a part of %lld layers and %lld blocks is not %lld layers and %lld blocks of this group",
-			here->id, (long long)part->shape.n[KVT_AXIS_L],
-			(long long)part->shape.n[KVT_AXIS_B], (long long)patch->nlayers,
-			(long long)patch->nblocks);
+			here->id, LL(part->shape.n[KVT_AXIS_L]),
+			LL(part->shape.n[KVT_AXIS_B]), LL(patch->nlayers),
+			LL(patch->nblocks));
 }
 
 /* 'last' is the last step of each group so far; NULL: none. */
@@ -150,8 +149,8 @@ static enum kvt_status check_cover(const struct kvt_snapshot *s,
 			if (overlap(&patches[i], &patches[j]))
 				return kvt_fail(err, KVT_BAD_INPUT,
 						"two parts have layer %lld, block %lld of %s",
-						(long long)patches[i].layer,
-						(long long)patches[i].block,
+						LL(patches[i].layer),
+						LL(patches[i].block),
 						s->group[patches[i].group].id);
 	}
 	for (int g = 0; g < s->ngroups; g++) {
@@ -160,8 +159,7 @@ static enum kvt_status check_cover(const struct kvt_snapshot *s,
 		if (pages[g] != shape[KVT_AXIS_L] * shape[KVT_AXIS_B])
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"the parts have %lld of %lld blocks of layers of %s",
-					(long long)pages[g], (long long)
-					(shape[KVT_AXIS_L] * shape[KVT_AXIS_B]),
+					LL(pages[g]), LL(shape[KVT_AXIS_L] * shape[KVT_AXIS_B]),
 					s->group[g].id);
 	}
 	return KVT_OK;

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/kvt/kernels.h"
 
 struct cast_leaf {

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 struct decoded_leaf {
 	struct kvt_leaf leaf;
 	struct kvt_dump *source;	/* owned; reads what the caller's did */

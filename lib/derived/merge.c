@@ -9,7 +9,6 @@
  * (replicas) give nothing.
  */
 #include "lib/derived/merge.h"
-#include "lib/base/print.h"
 #include "lib/derived/slice.h"
 
 #include <stdio.h>

@@ -11,7 +11,6 @@
  * counted as stale.
  */
 #include "lib/derived/reblock.h"
-#include "lib/base/print.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -317,7 +316,7 @@ enum kvt_status kvt_dump_reblock(struct kvt_dump **out,
 	if (options->block_size < 1)
 		return kvt_fail(err, KVT_USAGE,
 				"blocks of %lld tokens, expected 1 or more",
-				(long long)options->block_size);
+				LL(options->block_size));
 	kvt_snapshot_init(&d.snapshot);
 	if (!(status = reblock(&d, said, options, err)))
 		return derive(out, &d, err);

@@ -8,7 +8,6 @@
  * so whatever the old pool shared stays shared where it fills whole blocks.
  */
 #include "lib/derived/reblock.h"
-#include "lib/base/print.h"
 
 #include <stdlib.h>
 

@@ -10,7 +10,6 @@
  * which old blocks a new one has.  What a table does not fill is left out of it.
  */
 #include "lib/derived/reblock.h"
-#include "lib/base/print.h"
 
 #include <stdlib.h>
 

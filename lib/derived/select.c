@@ -110,5 +110,5 @@ enum kvt_status kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *du
 	kvt_dump_close(*out);
 	*out = NULL;
 	return kvt_fail(err, KVT_BAD_INPUT, "slots of %s lack %lld elements",
-			kvt_dump_group(dump, select->group)->id, (long long)lacks);
+			kvt_dump_group(dump, select->group)->id, LL(lacks));
 }

@@ -11,7 +11,6 @@
  * Cost: layers + blocks + entries of tables.  Nothing here looks at data.
  */
 #include "lib/derived/slice.h"
-#include "lib/base/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>

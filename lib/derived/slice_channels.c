@@ -16,7 +16,6 @@
  * width] of the same layers tells.
  */
 #include "lib/derived/slice.h"
-#include "lib/base/print.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "lib/base/nearest.h"
-#include "lib/base/print.h"
 
 static void free_request(struct kvt_request *request)
 {
@@ -51,7 +50,7 @@ static enum kvt_status check_names(const struct kvt_snapshot *snapshot,
 					wanted->s[i], wanted->s[i]);
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"no request '%.100s' among the %lld of this dump",
-				wanted->s[i], (long long)snapshot->nrequests);
+				wanted->s[i], LL(snapshot->nrequests));
 	}
 	return KVT_OK;
 }

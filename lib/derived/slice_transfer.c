@@ -11,7 +11,6 @@
  * own to its equal.
  */
 #include "lib/derived/slice.h"
-#include "lib/base/print.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -23,8 +23,8 @@ static enum kvt_status choose_slots(struct kvt_range *out, const struct kvt_tabl
 	if (tokens.begin < begin || tokens.end > end || tokens.begin > tokens.end)
 		return kvt_fail(err, KVT_USAGE,
 				"tokens %lld to %lld of %.100s, which has %lld to %lld",
-				(long long)tokens.begin, (long long)tokens.end, r->id,
-				(long long)begin, (long long)end);
+				LL(tokens.begin), LL(tokens.end), r->id,
+				LL(begin), LL(end));
 	if (per < 1)
 		*out = (struct kvt_range){ t->slots.end - 1, t->slots.end };
 	else
@@ -40,7 +40,7 @@ static enum kvt_status choose_slots(struct kvt_range *out, const struct kvt_tabl
 		if (!s.live)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"token %lld of %.100s is in no block of %s: the engine has let go of it",
-					(long long)(per < 1 ? end - 1 : at * per), r->id,
+					LL(per < 1 ? end - 1 : at * per), r->id,
 					t->group->id);
 	}
 	return KVT_OK;

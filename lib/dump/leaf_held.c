@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/tile/hash.h"
 
 static const struct kvt_group *group_of(const struct kvt_leaf *leaf, int group)

@@ -294,22 +294,20 @@ static enum kvt_status check_part(const struct kvt_tensor_part *part,
 
 	if (part->group < 0 || part->group >= info->ngroups)
 		return kvt_fail(err, KVT_BAD_INPUT, "tensor %lld: there is no group %d",
-				(long long)i, part->group);
+				LL(i), part->group);
 	whole = kvt_box_whole(&info->group[part->group].shape);
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (part->view.shape.n[a] != part->box.end[a] - part->box.begin[a])
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"tensor %lld: has %lld %ss, expected %lld",
-					(long long)i, (long long)part->view.shape.n[a],
-					kvt_axis_name(a),
-					(long long)(part->box.end[a] -
-						    part->box.begin[a]));
+					"tensor %lld: has %lld %ss, expected %lld", LL(i),
+					LL(part->view.shape.n[a]), kvt_axis_name(a),
+					LL(part->box.end[a] - part->box.begin[a]));
 	if (!box_common(&both, &whole, &part->box) ||
 	    memcmp(&both, &part->box, sizeof(both)) || !part->data ||
 	    part->view.shape.elem != info->group[part->group].shape.elem ||
 	    !factors_fit(&part->view))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"tensor %lld: is not a part of its group", (long long)i);
+				"tensor %lld: is not a part of its group", LL(i));
 	return kvt_view_end(&end, &part->view, err);
 }
 
@@ -332,8 +330,7 @@ static enum kvt_status check_parts(const struct kvt_tensor_part *parts, int64_t 
 			    box_common(&both, &parts[j].box, &p->box))
 				return kvt_fail(err, KVT_BAD_INPUT,
 						"tensors %lld and %lld have the same elements of %s",
-						(long long)j, (long long)i,
-						info->group[p->group].id);
+						LL(j), LL(i), info->group[p->group].id);
 		has[p->group] += nbytes;	/* apart, so no more than the group */
 	}
 	for (int g = 0; g < info->ngroups; g++) {
@@ -342,8 +339,7 @@ static enum kvt_status check_parts(const struct kvt_tensor_part *parts, int64_t 
 		if (has[g] != nbytes)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"tensors have %lld of the %lld bytes of %s",
-					(long long)has[g], (long long)nbytes,
-					info->group[g].id);
+					LL(has[g]), LL(nbytes), info->group[g].id);
 	}
 	return KVT_OK;
 }
@@ -359,7 +355,7 @@ enum kvt_status kvt_dump_of_tensors(struct kvt_dump **out,
 
 	if (nparts < 0 || nparts > MOST)
 		return kvt_fail(err, KVT_UNSUPPORTED, "%lld tensors, expected at most %d",
-				(long long)nparts, MOST);
+				LL(nparts), MOST);
 	if ((status = kvt_snapshot_check(info, err)) ||
 	    (status = check_parts(parts, nparts, info, err)))
 		return status;

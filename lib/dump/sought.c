@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lib/base/print.h"
 #include "lib/dump/map.h"
 #include "lib/run/leaf.h"
 

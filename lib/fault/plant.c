@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "lib/fault/fault.h"
-#include "lib/base/print.h"
 #include "lib/base/random.h"
 
 static int64_t choose(uint64_t *state, int64_t begin, int64_t end)

@@ -29,8 +29,7 @@ static enum kvt_status check_parts(const struct kvt_window *w, struct kvt_error 
 		    (i == w->nparts - 1 && length != left))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"part %d of a row is %lld elements from %lld, expected parts that fill a row in order",
-					i, (long long)length,
-					(long long)w->part[i].start);
+					i, LL(length), LL(w->part[i].start));
 		start += length;
 	}
 	return KVT_OK;
@@ -53,7 +52,7 @@ enum kvt_status kvt_fault_check_window(const struct kvt_window *w, struct kvt_er
 		    (w->next && w->next[b] >= blocks))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"block %lld is beside one beyond the %lld blocks",
-					(long long)b, (long long)blocks);
+					LL(b), LL(blocks));
 	return check_parts(w, err);
 }
 

@@ -67,6 +67,9 @@ enum kvt_status kvt_fail_errno(struct kvt_error *err, const char *path, const ch
 /* KVT_SYSTEM, "path: out of memory", or without a path, which is NULL then. */
 enum kvt_status kvt_no_memory(struct kvt_error *err, const char *path);
 
+/* For %lld, whatever int64_t is. */
+#define LL(x) ((long long)(x))
+
 /* ---- text --------------------------------------------------------------- */
 
 /* Is 's' UTF-8? */

@@ -24,17 +24,17 @@ static enum kvt_status check_table(const struct kvt_block_table *table,
 	    __builtin_mul_overflow(table->pool, table->slots, &rows))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the %s has %lld blocks of %lld slots", side,
-				(long long)table->nids, (long long)table->slots);
+				LL(table->nids), LL(table->slots));
 	if (begin < end && (begin < table->first || end > capacity))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"slots %lld:%lld are not all in the %s, whose %lld blocks hold %lld:%lld", (long long)begin,
-				(long long)end, side, (long long)table->nids,
-				(long long)table->first, (long long)capacity);
+				"slots %lld:%lld are not all in the %s, whose %lld blocks hold %lld:%lld", LL(begin),
+				LL(end), side, LL(table->nids),
+				LL(table->first), LL(capacity));
 	for (int64_t i = 0; i < table->nids; i++)
 		if (table->ids[i] >= table->pool)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"block id %u of the %s is outside its pool of %lld", table->ids[i], side,
-					(long long)table->pool);
+					LL(table->pool));
 	return KVT_OK;
 }
 
@@ -48,7 +48,7 @@ enum kvt_status kvt_block_map_init(struct kvt_block_map *out,
 
 	if (begin < 0 || end < begin)
 		return kvt_fail(err, KVT_BAD_INPUT, "slots %lld:%lld are no range",
-				(long long)begin, (long long)end);
+				LL(begin), LL(end));
 	if ((status = check_table(src, "source", begin, end, err)) ||
 	    (status = check_table(dst, "destination", begin, end, err)))
 		return status;
@@ -139,7 +139,7 @@ enum kvt_status kvt_block_table_last(struct kvt_block_table *out,
 	if (nids < 0 || skip < 0)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"expected at least %lld blocks, got %lld",
-				(long long)nids, (long long)in->nids);
+				LL(nids), LL(in->nids));
 	*out = *in;
 	out->ids += skip;
 	out->nids = nids;
@@ -157,7 +157,7 @@ enum kvt_status kvt_block_ids_check(const uint32_t *ids, int64_t nids,
 		if (id >= pool)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"block id %u is outside the pool of %lld", id,
-					(long long)pool);
+					LL(pool));
 		if (seen[id / 8] >> id % 8 & 1)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"block id %u is listed twice", id);

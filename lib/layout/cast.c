@@ -7,7 +7,6 @@
  * and what a row becomes depends on the row and the scale alone.
  */
 #include "lib/kvt/cast.h"
-#include "lib/base/print.h"
 #include "lib/layout/content_types.h"
 
 #include <float.h>

@@ -14,7 +14,6 @@
  * is found by bisection.  What does not add up to the byte is refused.
  */
 #include "lib/kvt/content.h"
-#include "lib/base/print.h"
 #include "lib/layout/content_types.h"
 
 #include <string.h>

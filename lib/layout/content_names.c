@@ -282,14 +282,14 @@ struct kvt_text kvt_content_name(const struct kvt_content *content)
 			 content->fp8->name + PREFIX);
 	n = strlen(text.s);
 	if (content->n)
-		snprintf(text.s + n, sizeof(text.s) - n, "/%lld", (long long)content->n);
+		snprintf(text.s + n, sizeof(text.s) - n, "/%lld", LL(content->n));
 	if (content->turn[0] == 1 && content->turn[1] == 1)
 		strcat(text.s, "/plain");
 	for (int kv = 0; kv < 2; kv++) {
 		n = strlen(text.s);
 		if (content->turn[kv] > 1)
 			snprintf(text.s + n, sizeof(text.s) - n, "/%c%lld", "kv"[kv],
-				 (long long)content->turn[kv]);
+				 LL(content->turn[kv]));
 	}
 	return text;
 }

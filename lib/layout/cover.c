@@ -25,14 +25,12 @@ struct span {
 
 static enum kvt_status written_twice(struct kvt_error *err, int64_t offset)
 {
-	return kvt_fail(err, KVT_MISMATCH, "byte %lld is written twice",
-			(long long)offset);
+	return kvt_fail(err, KVT_MISMATCH, "byte %lld is written twice", LL(offset));
 }
 
 static enum kvt_status never_written(struct kvt_error *err, int64_t offset)
 {
-	return kvt_fail(err, KVT_MISMATCH, "byte %lld is never written",
-			(long long)offset);
+	return kvt_fail(err, KVT_MISMATCH, "byte %lld is never written", LL(offset));
 }
 
 /*
@@ -48,14 +46,14 @@ static enum kvt_status check_bounds(const struct kvt_plan *plan,
 	if (plan->dst_offset < 0 || plan->run < 0)
 		return kvt_fail(err, KVT_MISMATCH,
 				"%lld bytes at byte %lld are written, before the first",
-				(long long)plan->run, (long long)plan->dst_offset);
+				LL(plan->run), LL(plan->dst_offset));
 	for (int i = 0; i < plan->nloops; i++) {
 		int64_t n = plan->n[i], stride = plan->dst_stride[i], reach;
 
 		if (n < 1 || stride < 0)
 			return kvt_fail(err, KVT_MISMATCH,
 					"loop %d has %lld entries of stride %lld",
-					i, (long long)n, (long long)stride);
+					i, LL(n), LL(stride));
 		beyond |= __builtin_mul_overflow(n - 1, stride, &reach) ||
 			  __builtin_add_overflow(last, reach, &last);
 	}
@@ -154,7 +152,7 @@ static enum kvt_status join(struct span *out, const struct span *one,
 	if (!same_loops(a, b))
 		return kvt_fail(err, KVT_MISMATCH,
 				"the runs at bytes %lld and %lld repeat differently",
-				(long long)a->offset, (long long)b->offset);
+				LL(a->offset), LL(b->offset));
 	both = *a;
 	both.run += b->run;
 	if (!(status = fuse_loops(&both, err)))
@@ -173,8 +171,7 @@ static enum kvt_status check_whole(const struct span *s, int64_t nbytes,
 		return never_written(err, s->run);
 	if (s->run > nbytes)
 		return kvt_fail(err, KVT_MISMATCH,
-				"byte %lld, behind the last, is written",
-				(long long)nbytes);
+				"byte %lld, behind the last, is written", LL(nbytes));
 	return KVT_OK;
 }
 

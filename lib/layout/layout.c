@@ -283,8 +283,7 @@ static void put_part(struct kvt_text *text, const struct kvt_part *part)
 	if (part->kind == KVT_WHOLE)
 		put(text, "%c", kvt_axis_letter(part->axis));
 	else if (part->split)
-		put(text, "%c%c%lld", kvt_axis_letter(part->axis), mark,
-		    (long long)part->split);
+		put(text, "%c%c%lld", kvt_axis_letter(part->axis), mark, LL(part->split));
 	else if (part->axis == KVT_AXIS_D && part->kind == KVT_INNER)
 		put(text, "x");
 	else

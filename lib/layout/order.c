@@ -61,7 +61,7 @@ static enum kvt_status read_split(int64_t *split, struct cursor *c,
 	if (n < 2 || n > largest)
 		return kvt_fail(err, KVT_USAGE,
 				"a split needs x or 2 to %lld after / or %%",
-				(long long)largest);
+				LL(largest));
 	*split = n;
 	return KVT_OK;
 }

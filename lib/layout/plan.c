@@ -74,8 +74,7 @@ enum kvt_status kvt_axis_loops(struct kvt_loop *loop, int *count,
 		if (next % cut[i])
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"%s is split by %lld on one side and by %lld on the other, which do not nest",
-					kvt_axis_name(axis), (long long)cut[i],
-					(long long)next);
+					kvt_axis_name(axis), LL(cut[i]), LL(next));
 		if (next == cut[i])
 			continue;
 		loop[(*count)++] = (struct kvt_loop){ cut[i], next / cut[i],
@@ -132,13 +131,11 @@ static enum kvt_status same_shape(const struct kvt_view *dst,
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s extent is %lld in the source and %lld in the destination",
 					kvt_axis_name((enum kvt_axis)a),
-					(long long)src->shape.n[a],
-					(long long)dst->shape.n[a]);
+					LL(src->shape.n[a]), LL(dst->shape.n[a]));
 	if (src->shape.elem != dst->shape.elem)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"elements have %lld bytes in the source and %lld in the destination",
-				(long long)src->shape.elem,
-				(long long)dst->shape.elem);
+				LL(src->shape.elem), LL(dst->shape.elem));
 	return KVT_OK;
 }
 

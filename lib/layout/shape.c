@@ -36,14 +36,14 @@ enum kvt_status kvt_shape_nbytes(int64_t *out, const struct kvt_shape *shape,
 	if (shape->elem < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"element size is %lld bytes, expected at least 1",
-				(long long)shape->elem);
+				LL(shape->elem));
 	for (int a = 0; a < KVT_NAXES; a++) {
 		int64_t n = shape->n[a];
 
 		if (n < 0)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s extent is %lld, expected 0 or more",
-					kvt_axis_name(a), (long long)n);
+					kvt_axis_name(a), LL(n));
 		/* an extent of 0 must not hide that the others overflow */
 		empty |= n == 0;
 		if (__builtin_mul_overflow(nbytes, n ? n : 1, &nbytes))

@@ -45,8 +45,7 @@ static enum kvt_status measure_part(struct kvt_factor *out,
 	if (n % split)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s extent %lld is not a multiple of the split %lld",
-				kvt_axis_name(part->axis), (long long)n,
-				(long long)split);
+				kvt_axis_name(part->axis), LL(n), LL(split));
 	if (part->kind == KVT_OUTER) {
 		out->div = split;
 		out->n = n / split;
@@ -67,8 +66,7 @@ static enum kvt_status check_axes(const struct kvt_order *order,
 					"the layout has no %s axis (%c), but the %s extent is %lld, not 1",
 					kvt_axis_name((enum kvt_axis)a),
 					kvt_axis_letter((enum kvt_axis)a),
-					kvt_axis_name((enum kvt_axis)a),
-					(long long)shape->n[a]);
+					kvt_axis_name((enum kvt_axis)a), LL(shape->n[a]));
 	return KVT_OK;
 }
 
@@ -116,7 +114,7 @@ static enum kvt_status two_planes(struct kvt_views *out,
 	if (begin < 0 || end > 2 || begin >= end)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"kv range %lld:%lld is outside the two planes",
-				(long long)begin, (long long)end);
+				LL(begin), LL(end));
 	out->first_k = (int)begin;
 	for (int i = 0; i < nk; i++) {
 		struct kvt_view *view = &out->view[i];
@@ -193,8 +191,7 @@ enum kvt_status kvt_view_narrow(struct kvt_view *out, const struct kvt_view *in,
 	if (begin < 0 || end < begin || end > extent)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s range %lld:%lld is outside 0:%lld",
-				kvt_axis_name(axis), (long long)begin,
-				(long long)end, (long long)extent);
+				kvt_axis_name(axis), LL(begin), LL(end), LL(extent));
 	view.shape.n[axis] = end - begin;
 	if (begin == end) {	/* nothing is where groups cannot be cut, too */
 		for (int i = 0; i < view.nfactors; i++)
@@ -215,8 +212,8 @@ enum kvt_status kvt_view_narrow(struct kvt_view *out, const struct kvt_view *in,
 		if (b / f->div != (e - 1) / f->div)
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"%s range %lld:%lld cuts through groups of %lld that the layout keeps together",
-					kvt_axis_name(axis), (long long)begin,
-					(long long)end, (long long)f->div);
+					kvt_axis_name(axis), LL(begin),
+					LL(end), LL(f->div));
 		/* inside one outer index: that one is fixed, go on inside it */
 		view.offset += b / f->div * f->stride;
 		extent = f->div;
@@ -244,7 +241,7 @@ enum kvt_status kvt_views_narrow(struct kvt_views *out,
 		if (k0 < 0 || k1 > 2 || k0 >= k1)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"kv range %lld:%lld is outside 0:2",
-					(long long)k0, (long long)k1);
+					LL(k0), LL(k1));
 		first = (int)k0;
 		views.count = (int)(k1 - k0);
 	}
@@ -318,7 +315,7 @@ enum kvt_status kvt_view_end(int64_t *out, const struct kvt_view *view,
 		if (f->stride < 0)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s stride is %lld, expected 0 or more",
-					kvt_axis_name(f->axis), (long long)f->stride);
+					kvt_axis_name(f->axis), LL(f->stride));
 		if (f->n == 0)
 			continue;
 		/* walks step one stride too far before they turn back */
@@ -330,7 +327,7 @@ enum kvt_status kvt_view_end(int64_t *out, const struct kvt_view *view,
 	if (beyond)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"view at byte %lld reaches outside 0 to 2^63 bytes",
-				(long long)view->offset);
+				LL(view->offset));
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (view->shape.n[a] == 0)
 			end = 0;

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 static enum kvt_status unknown(const struct kvt_model_group *g, const char *what,
 			       struct kvt_error *err)
 {

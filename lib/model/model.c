@@ -9,7 +9,6 @@
  */
 #include "lib/kvt/model.h"
 #include "lib/base/nearest.h"
-#include "lib/base/print.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -121,7 +121,7 @@ struct kvt_group_text kvt_model_group_text(const struct kvt_model_group *group)
 		if (!value || n >= sizeof(out.s))
 			continue;
 		n += (size_t)snprintf(out.s + n, sizeof(out.s) - n, "%c%s=%lld", mark,
-				      keys[i].name, (long long)value);
+				      keys[i].name, LL(value));
 		mark = ',';
 	}
 	return out;

@@ -21,15 +21,15 @@ static enum kvt_status check_rank(int64_t units, struct kvt_rank rank,
 	if (rank.size < 1 || rank.size > most)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"there are %lld ranks, expected 1 to %lld",
-				(long long)rank.size, (long long)most);
+				LL(rank.size), LL(most));
 	if (rank.index < 0 || rank.index >= rank.size)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"rank is %lld, expected 0 to %lld",
-				(long long)rank.index, (long long)rank.size - 1);
+				LL(rank.index), LL(rank.size) - 1);
 	if (units < 1 || units > most)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"there are %lld heads, expected 1 to %lld",
-				(long long)units, (long long)most);
+				LL(units), LL(most));
 	return KVT_OK;
 }
 
@@ -54,7 +54,7 @@ enum kvt_status kvt_owned(struct kvt_range *out, int64_t units,
 	}
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%lld heads cannot be divided evenly among %lld ranks: neither number divides the other",
-			(long long)units, (long long)rank.size);
+			LL(units), LL(rank.size));
 }
 
 bool kvt_is_replicated(int64_t units, int64_t ranks)

@@ -14,7 +14,6 @@
  *			windows keep all tokens, and all is one group
  */
 #include "lib/model/pack_cache.h"
-#include "lib/base/print.h"
 
 #include <string.h>
 

@@ -12,7 +12,6 @@
  *	kvt_pack_one_type()	UniformTypeKVCacheSpecs takes both: a group of several
  */
 #include "lib/model/pack_cache.h"
-#include "lib/base/print.h"
 
 #include <string.h>
 

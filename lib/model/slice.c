@@ -19,7 +19,7 @@ static enum kvt_status unlike(struct kvt_error *err, const char *what,
 {
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s is %lld on the source and %lld on the destination",
-			what, (long long)src, (long long)dst);
+			what, LL(src), LL(dst));
 }
 
 static enum kvt_status same_parts(const struct kvt_spec *src,
@@ -121,8 +121,7 @@ static enum kvt_status exchange(struct kvt_exchange *out,
 	    (x.range[0].count != from || x.range[0].count != to))
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%lld of %lld heads cannot be sliced from planar content",
-				(long long)x.range[0].count,
-				(long long)(from > to ? from : to));
+				LL(x.range[0].count), LL(from > to ? from : to));
 	*out = x;
 	return KVT_OK;
 }
@@ -153,7 +152,7 @@ enum kvt_status kvt_transfer_check(const struct kvt_transfer *transfer,
 
 	if (transfer->layers < 0 || transfer->layers > INT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT, "there are %lld layers",
-				(long long)transfer->layers);
+				LL(transfer->layers));
 	if ((status = kvt_spec_share(&src, transfer->src, from, err)) ||
 	    (status = kvt_spec_share(&dst, transfer->dst, to, err)) ||
 	    (status = kvt_spec_check(&src, from, err)) ||
@@ -162,8 +161,8 @@ enum kvt_status kvt_transfer_check(const struct kvt_transfer *transfer,
 		return status;
 	if (src.planar && src.num_heads != dst.num_heads)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"%lld heads a rank cannot be cut from planar content of %lld", (long long)dst.num_heads,
-				(long long)src.num_heads);
+				"%lld heads a rank cannot be cut from planar content of %lld", LL(dst.num_heads),
+				LL(src.num_heads));
 	return KVT_OK;
 }
 

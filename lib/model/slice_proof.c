@@ -97,15 +97,13 @@ static enum kvt_status found(const struct trial *t, enum kvt_flaw flaw,
 	}
 	*t->proof = p;
 	if (move)
-		snprintf(from, sizeof(from), " (from rank %lld)",
-			 (long long)move->src_rank);
+		snprintf(from, sizeof(from), " (from rank %lld)", LL(move->src_rank));
 	if (p.part)
-		snprintf(what, sizeof(what), "%s %lld", p.part, (long long)p.global);
+		snprintf(what, sizeof(what), "%s %lld", p.part, LL(p.global));
 	else
-		snprintf(what, sizeof(what), "position %lld", (long long)position);
+		snprintf(what, sizeof(what), "position %lld", LL(position));
 	return kvt_fail(t->err, KVT_MISMATCH, "rank %lld, layer %lld, %s %s%s",
-			(long long)dst_rank, (long long)layer, what, phrase[flaw],
-			from);
+			LL(dst_rank), LL(layer), what, phrase[flaw], from);
 }
 
 /* ---- one move ----------------------------------------------------------- */
@@ -246,7 +244,7 @@ static enum kvt_status add_up(struct trial *t)
 	    __builtin_mul_overflow(p.unique, t->layers, &p.unique))
 		return kvt_fail(t->err, KVT_BAD_INPUT,
 				"%lld ranks of %lld layers are too many to count",
-				(long long)t->ranks[DST], (long long)t->layers);
+				LL(t->ranks[DST]), LL(t->layers));
 	*t->proof = p;
 	return KVT_OK;
 }

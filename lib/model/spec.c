@@ -44,7 +44,7 @@ static enum kvt_status deal(struct kvt_range *out,
 	    (part->no_replicas || rank.size % units))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: %lld cannot be divided evenly among %lld ranks%s",
-				part->name, (long long)units, (long long)rank.size,
+				part->name, LL(units), LL(rank.size),
 				part->no_replicas ? ", which must divide it" :
 				": neither number divides the other");
 	return kvt_owned(out, units, rank, err);
@@ -73,8 +73,8 @@ static enum kvt_status check_parts(const struct kvt_spec *spec,
 		    n > most || (channels += n) > most)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: %lld times %lld channels, expected 1 to %lld", part->name,
-					(long long)part->units,
-					(long long)part->rows, (long long)most);
+					LL(part->units),
+					LL(part->rows), LL(most));
 	}
 	return KVT_OK;
 }
@@ -88,13 +88,13 @@ static enum kvt_status content_nbytes(int64_t *out, const struct kvt_spec *spec,
 	    spec->ncontent > KVT_MAX_CONTENT)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"content has %d extents of elements of %lld bytes",
-				spec->ncontent, (long long)spec->elem);
+				spec->ncontent, LL(spec->elem));
 	for (int i = 0; i < spec->ncontent; i++)
 		if (spec->content[i] < 1 ||
 		    __builtin_mul_overflow(nbytes, spec->content[i], &nbytes))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"content extent %d is %lld", i,
-					(long long)spec->content[i]);
+					LL(spec->content[i]));
 	*out = nbytes;
 	return KVT_OK;
 }
@@ -143,7 +143,7 @@ static enum kvt_status check_ratio(struct kvt_ratio r, struct kvt_error *err)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"tokens per slot are %lld/%lld, expected N, 1/N or -1",
-			(long long)r.num, (long long)r.den);
+			LL(r.num), LL(r.den));
 }
 
 static enum kvt_status differs(struct kvt_error *err, const char *what,
@@ -151,9 +151,8 @@ static enum kvt_status differs(struct kvt_error *err, const char *what,
 			       struct kvt_rank rank)
 {
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%s is %lld, expected %lld on rank %lld of %lld", what,
-			(long long)found, (long long)expected,
-			(long long)rank.index, (long long)rank.size);
+			"%s is %lld, expected %lld on rank %lld of %lld", what, LL(found),
+			LL(expected), LL(rank.index), LL(rank.size));
 }
 
 enum kvt_status kvt_spec_check(const struct kvt_spec *spec,
@@ -173,8 +172,7 @@ enum kvt_status kvt_spec_check(const struct kvt_spec *spec,
 		if (nbytes != spec->content_size)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"content_size is %lld, but the content has %lld bytes",
-					(long long)spec->content_size,
-					(long long)nbytes);
+					LL(spec->content_size), LL(nbytes));
 	}
 	if (spec->num_heads != share.num_heads)
 		return differs(err, "num_heads", spec->num_heads,
@@ -209,11 +207,11 @@ static enum kvt_status count_slots(int64_t *out, const struct kvt_spec *spec,
 	if (spec->block_size < 1 ||
 	    __builtin_mul_overflow(spec->block_size, r.den, &n))
 		return kvt_fail(err, KVT_BAD_INPUT, "block size is %lld tokens",
-				(long long)spec->block_size);
+				LL(spec->block_size));
 	if (n % r.num)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block of %lld tokens does not hold whole slots of %lld tokens", (long long)spec->block_size,
-				(long long)r.num);
+				"a block of %lld tokens does not hold whole slots of %lld tokens", LL(spec->block_size),
+				LL(r.num));
 	*out = n / r.num;
 	return KVT_OK;
 }
@@ -234,15 +232,14 @@ enum kvt_status kvt_spec_size(struct kvt_spec_size *out,
 	    __builtin_add_overflow(size.unpadded, align - 1, &size.page))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"a page of %lld slots of %lld heads of %lld bytes",
-				(long long)size.num_slots,
-				(long long)spec->num_heads,
-				(long long)spec->content_size);
+				LL(size.num_slots), LL(spec->num_heads),
+				LL(spec->content_size));
 	size.page -= size.page % align;
 	if (spec->page_size_padded) {
 		if (spec->page_size_padded < size.unpadded)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"the padded page has %lld bytes, its content %lld", (long long)spec->page_size_padded,
-					(long long)size.unpadded);
+					"the padded page has %lld bytes, its content %lld", LL(spec->page_size_padded),
+					LL(size.unpadded));
 		size.page = spec->page_size_padded;
 	}
 	*out = size;

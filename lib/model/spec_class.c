@@ -11,8 +11,6 @@
 
 #include <stddef.h>
 
-#include "lib/base/print.h"
-
 #define NOTHING "none"
 #define BLOCKS "blocks of live tokens, by head"
 #define ROWS "blocks of live tokens, whole: all ranks hold the same"

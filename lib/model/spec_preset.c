@@ -92,7 +92,7 @@ static enum kvt_status check_args(const struct recipe *recipe,
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: %s is %lld, expected at most %d",
 					recipe->preset.name, fields[i].name,
-					(long long)value, 1 << 20);
+					LL(value), 1 << 20);
 	}
 	return KVT_OK;
 }
@@ -135,7 +135,7 @@ static enum kvt_status scaled(struct kvt_spec *spec, const struct recipe *recipe
 	if (d * recipe->bits[0] % 8 || (!recipe->bytes && d % 16))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: head_dim is %lld, which does not fill whole bytes",
-				recipe->preset.name, (long long)d);
+				recipe->preset.name, LL(d));
 	return set_content(spec, 1, 1, 2 * (d * recipe->bits[0] / 8 + scales), 0);
 }
 
@@ -232,7 +232,7 @@ static enum kvt_status conv(struct kvt_spec *spec, const struct recipe *recipe,
 {
 	if (taps(args) < 1)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: a kernel of %lld has no taps",
-				recipe->preset.name, (long long)args->kernel);
+				recipe->preset.name, LL(args->kernel));
 	spec->total_heads = 1;
 	return set_content(spec, args->elem ? args->elem : 2, 2, 1, taps(args));
 }
@@ -262,9 +262,8 @@ static enum kvt_status conv_xbc(struct kvt_spec *spec, const struct recipe *reci
 	if (args->inter && args->inter != args->heads * args->head_dim)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: inter is %lld, but %lld heads of %lld are %lld",
-				recipe->preset.name, (long long)args->inter,
-				(long long)args->heads, (long long)args->head_dim,
-				(long long)(args->heads * args->head_dim));
+				recipe->preset.name, LL(args->inter), LL(args->heads),
+				LL(args->head_dim), LL(args->heads * args->head_dim));
 	add_part(spec, "x", args->heads, args->head_dim, true);
 	add_part(spec, "B", args->groups, args->state_size, false);
 	add_part(spec, "C", args->groups, args->state_size, false);

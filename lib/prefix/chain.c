@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/hash/blake3.h"
 #include "lib/hash/python.h"
 #include "lib/hash/sha256.h"
@@ -424,7 +423,7 @@ void kvt_prefix_name(char out[KVT_PREFIX_NAME], const struct kvt_prefix *p)
 	uint64_t value = get_big(p->hash);
 
 	if (form == KVT_PREFIX_SGLANG_EVENT) {
-		snprintf(out, KVT_PREFIX_NAME, "%lld", (long long)value);
+		snprintf(out, KVT_PREFIX_NAME, "%lld", LL(value));
 		return;
 	}
 	if (form == KVT_PREFIX_LMCACHE) {

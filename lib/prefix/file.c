@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/kvt/prefix.h"
 
 /* The model's name with something else for each slash. */

@@ -164,8 +164,7 @@ static enum kvt_status allocate(uint8_t **out, struct kvt_device_pool *device,
 		return device_pool_pin(out, device, nbytes, err);
 	/* whole cache lines: streaming stores then need no prologue */
 	if (posix_memalign(&p, 64, (size_t)nbytes))
-		return kvt_fail(err, KVT_SYSTEM, "out of memory: %lld bytes",
-				(long long)nbytes);
+		return kvt_fail(err, KVT_SYSTEM, "out of memory: %lld bytes", LL(nbytes));
 	*out = p;
 	return KVT_OK;
 }
@@ -431,7 +430,7 @@ static enum kvt_status run_boxes(const struct kvt_work *work, const struct kvt_r
 	if (p.nworkers < 1)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"needs %lld MiB of memory, more than --mem-limit allows",
-				(long long)(worker_bytes(work, run) >> 20) + 1);
+				LL(worker_bytes(work, run) >> 20) + 1);
 	pthread_mutex_init(&p.lock, NULL);
 	pthread_cond_init(&p.turned, NULL);
 	if (work->label && run->progress)
@@ -508,7 +507,7 @@ static enum kvt_status merge_unit(const struct kvt_work *work,
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s: the result of boxes %lld to %lld is damaged",
-			work->label, (long long)unit->begin, (long long)unit->end - 1);
+			work->label, LL(unit->begin), LL(unit->end) - 1);
 }
 
 static enum kvt_status run_shared(const struct kvt_work *work, const struct kvt_run *run,

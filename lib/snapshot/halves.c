@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/snapshot/ids.h"
 
 /* The other half by its name; -1: there is none. */

@@ -420,7 +420,7 @@ static bool name_layers(struct kvt_group *group)
 	group->layer_names = calloc(layers > 0 ? (size_t)layers : 1,
 				    sizeof(*group->layer_names));
 	for (int64_t i = 0; group->layer_names && i < layers; i++) {
-		snprintf(name, sizeof(name), "layers.%lld", (long long)i);
+		snprintf(name, sizeof(name), "layers.%lld", LL(i));
 		if (!(group->layer_names[i] = strdup(name)))
 			return false;
 	}

@@ -6,7 +6,6 @@
  * behind them has to doubt an index or a size again.
  */
 #include "lib/kvt/snapshot.h"
-#include "lib/base/print.h"
 #include "lib/snapshot/halves.h"
 
 #include <math.h>
@@ -56,8 +55,7 @@ static enum kvt_status check_extents(const struct kvt_group *g, struct check *c)
 		if (g->shape.n[a] < least)
 			return flaw(c, "group.extent",
 				    "group %s: %s extent is %lld, expected "
-				    "at least %lld",
-				    g->id, kvt_axis_name(a),
+				    "at least %lld", g->id, kvt_axis_name(a),
 				    LL(g->shape.n[a]), LL(least));
 	}
 	/* tables have these lengths, also where there is no data to bound them */
@@ -80,8 +78,7 @@ static enum kvt_status check_extents(const struct kvt_group *g, struct check *c)
 		   g->block_size % g->tokens_per_slot) {
 		return flaw(c, "group.slots",
 			    "group %s: blocks of %lld tokens cannot hold slots of %lld "
-			    "tokens",
-			    g->id, LL(g->block_size), LL(g->tokens_per_slot));
+			    "tokens", g->id, LL(g->block_size), LL(g->tokens_per_slot));
 	} else {
 		slots = g->block_size / g->tokens_per_slot;
 	}
@@ -118,15 +115,13 @@ static enum kvt_status check_layout(const struct kvt_group *g, struct check *c)
 	    g->page_bytes < content || g->page_offset > g->page_bytes - content)
 		return flaw(c, "page.size",
 			    "group %s: page of %lld bytes cannot hold %lld "
-			    "bytes from byte %lld",
-			    g->id, LL(g->page_bytes), LL(content),
+			    "bytes from byte %lld", g->id, LL(g->page_bytes), LL(content),
 			    LL(g->page_offset));
 	if (g->page_bytes != content &&
 	    !kvt_layout_predicates(&g->layout, &g->shape).block_compact)
 		return flaw(c, "page.split",
 			    "group %s: pages of %lld bytes in layout %s, whose pages are "
-			    "not one run",
-			    g->id, LL(g->page_bytes),
+			    "not one run", g->id, LL(g->page_bytes),
 			    kvt_layout_string(&g->layout).s);
 	return KVT_OK;
 }
@@ -167,10 +162,9 @@ static enum kvt_status check_heads(const struct kvt_group *g,
 	    (p->tp_size <= total || g->replication * total != p->tp_size))
 		return flaw(c, "tp.replication",
 			    "group %s: replication is %lld, expected %lld for %lld heads "
-			    "on %lld ranks",
-			    g->id, LL(g->replication),
-			    LL(p->tp_size > total ? p->tp_size / total : 1),
-			    LL(total), LL(p->tp_size));
+			    "on %lld ranks", g->id, LL(g->replication),
+			    LL(p->tp_size > total ? p->tp_size / total : 1), LL(total),
+			    LL(p->tp_size));
 	return KVT_OK;
 }
 
@@ -190,9 +184,8 @@ static enum kvt_status check_components(const struct kvt_group *g, struct check 
 		    part->length > width - part->start)
 			return flaw(c, "parts.range",
 				    "group %s: component '%s' holds %lld "
-				    "elements from %lld of %lld",
-				    g->id, part->name, LL(part->length),
-				    LL(part->start), LL(width));
+				    "elements from %lld of %lld", g->id, part->name,
+				    LL(part->length), LL(part->start), LL(width));
 		for (int j = 0; j < i; j++)
 			if (!strcmp(part->name, g->component[j].name))
 				return flaw(c, "parts.duplicate",
@@ -329,8 +322,7 @@ static enum kvt_status check_table(const struct kvt_request *request,
 	    (kvt_request_skip(request, g) + request->ntokens - 1) / g->block_size >= n)
 		return flaw(c, "table.too-short",
 			    "request %s: %lld tokens do not fit %lld blocks of %lld",
-			    request->id, LL(request->ntokens), LL(n),
-			    LL(g->block_size));
+			    request->id, LL(request->ntokens), LL(n), LL(g->block_size));
 	if (n > 0 && g->tokens_per_slot > 0 &&
 	    request->first_token % g->tokens_per_slot)
 		return flaw(c, "request.first-token",
@@ -374,14 +366,12 @@ static enum kvt_status check_request(const struct kvt_snapshot *s, int64_t r,
 	if (request->ntokens < 0 || request->ntoken_ids < 0 ||
 	    (request->ntoken_ids > 0 && !request->token_ids))
 		return flaw(c, "request.tokens", "request %s: %lld tokens, %lld ids",
-			    request->id, LL(request->ntokens),
-			    LL(request->ntoken_ids));
+			    request->id, LL(request->ntokens), LL(request->ntoken_ids));
 	if (request->first_token < 0 || request->prompt_tokens < 0 ||
 	    __builtin_add_overflow(request->first_token, request->ntokens, &end))
 		return flaw(c, "request.first-token",
 			    "request %s: %lld tokens from token %lld on, %lld of the "
-			    "prompt",
-			    request->id, LL(request->ntokens),
+			    "prompt", request->id, LL(request->ntokens),
 			    LL(request->first_token), LL(request->prompt_tokens));
 	if ((status = check_holes(s, request, c)) && !c->inspector)
 		return status;

@@ -64,8 +64,7 @@ static enum kvt_status reserve(struct kvt_codec_scratch *scratch,
 	planes = malloc((size_t)nbytes);
 	if (!planes)
 		return kvt_fail(err, KVT_SYSTEM,
-				"out of memory for a tile of %lld bytes",
-				(long long)nbytes);
+				"out of memory for a tile of %lld bytes", LL(nbytes));
 	free(scratch->planes);
 	scratch->planes = planes;
 	scratch->capacity = nbytes;
@@ -138,7 +137,7 @@ static enum kvt_status check_sum(int64_t *nbytes,
 	if (n < 0)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"stored tile has %lld bytes, too few for its checksum",
-				(long long)stored->nbytes);
+				LL(stored->nbytes));
 	sum = kvt_fletcher32(stored->bytes, n);
 	expected = load_le32(stored->bytes + n);
 	if (sum != expected)
@@ -173,7 +172,7 @@ static enum kvt_status check_stored(int64_t *nbytes,
 	if (*nbytes != tiling->nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"uncompressed tile has %lld bytes, expected %lld",
-				(long long)*nbytes, (long long)tiling->nbytes);
+				LL(*nbytes), LL(tiling->nbytes));
 	return KVT_OK;
 }
 

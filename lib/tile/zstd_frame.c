@@ -291,20 +291,19 @@ enum kvt_status kvt_frame_check(const void *frame, int64_t nframe,
 	if (nframe < 4 || ZSTD_isError(size = ZSTD_findFrameCompressedSize(
 						frame, (size_t)nframe)))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld bytes are not a whole zstd frame",
-				(long long)nframe);
+				"%lld bytes are not a whole zstd frame", LL(nframe));
 	if (size != (size_t)nframe)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld bytes follow the zstd frame",
-				(long long)(nframe - (int64_t)size));
+				LL(nframe - (int64_t)size));
 	content = kvt_frame_content(frame, nframe);
 	if (content < 0)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"zstd frame has no content size");
 	if (content != nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"zstd frame says it holds %lld bytes, expected %lld", (long long)content,
-				(long long)nbytes);
+				"zstd frame says it holds %lld bytes, expected %lld", LL(content),
+				LL(nbytes));
 	return KVT_OK;
 }
 
@@ -325,6 +324,6 @@ enum kvt_status kvt_frame_decode(void *dst, int64_t nbytes, const void *frame,
 	if (got != (size_t)nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"zstd frame holds %zu bytes, expected %lld",
-				got, (long long)nbytes);
+				got, LL(nbytes));
 	return KVT_OK;
 }

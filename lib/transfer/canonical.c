@@ -153,13 +153,12 @@ enum kvt_status kvt_canonical_init(struct kvt_canonical *out,
 				   request->row_bytes : c.row, c.nblocks, &c.nbytes))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld tensors of %lld pages of %lld bytes",
-				(long long)c.npositions, (long long)c.nblocks,
-				(long long)c.page);
+				LL(c.npositions), LL(c.nblocks), LL(c.page));
 	if (request->tensor_nbytes[0] != tensor)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"tensors have %lld bytes, but %lld pages of %lld are %lld", (long long)request->tensor_nbytes[0],
-				(long long)c.nblocks, (long long)c.page,
-				(long long)tensor);
+				"tensors have %lld bytes, but %lld pages of %lld are %lld", LL(request->tensor_nbytes[0]),
+				LL(c.nblocks), LL(c.page),
+				LL(tensor));
 	if (c.row < request->row_bytes)
 		c.row = request->row_bytes;
 	*out = c;
@@ -238,8 +237,7 @@ enum kvt_status kvt_canonical_layer(struct kvt_view *out,
 				   &blocks))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"kernel blocks of %lld tokens do not fill blocks of %lld",
-				(long long)spec.block_size,
-				(long long)g->spec->block_size);
+				LL(spec.block_size), LL(g->spec->block_size));
 	if ((status = layout_of(&layout, &g->backend[0], err)) ||
 	    (status = kvt_spec_shape(&shape, &spec, c.npositions, blocks, err)))
 		return status;
@@ -248,7 +246,7 @@ enum kvt_status kvt_canonical_layer(struct kvt_view *out,
 		return status;
 	if (views.nbytes != c.page * c.npositions * c.nblocks)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"pages of %lld bytes are padded, which a dense layout cannot show", (long long)c.page);
+				"pages of %lld bytes are padded, which a dense layout cannot show", LL(c.page));
 	set_rows(&views.view[0], blocks / c.nblocks, c.row);
 	return kvt_view_narrow(out, &views.view[0], KVT_AXIS_L, position,
 			       position + 1, err);

@@ -19,7 +19,7 @@ static enum kvt_status check_sizes(const char *what, int64_t local,
 	if (local < 1 || remote < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s is %lld here and %lld on the other side", what,
-				(long long)local, (long long)remote);
+				LL(local), LL(remote));
 	return KVT_OK;
 }
 
@@ -35,9 +35,8 @@ enum kvt_status kvt_tp_ratio(int64_t *out, int64_t local, int64_t remote,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s TP size %lld is not a multiple of the %s one, %lld",
 				larger ? "local" : "remote",
-				(long long)(larger ? local : remote),
-				larger ? "remote" : "local",
-				(long long)(larger ? remote : local));
+				LL(larger ? local : remote),
+				larger ? "remote" : "local", LL(larger ? remote : local));
 	*out = larger ? local / remote : -(remote / local);
 	return KVT_OK;
 }
@@ -51,7 +50,7 @@ enum kvt_status kvt_block_size_ratio(int64_t *out, int64_t local, int64_t remote
 		return status;
 	if (local % remote)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"local block size %lld is not a multiple of the remote one, %lld", (long long)local, (long long)remote);
+				"local block size %lld is not a multiple of the remote one, %lld", LL(local), LL(remote));
 	*out = local / remote;
 	return KVT_OK;
 }
@@ -67,7 +66,7 @@ enum kvt_status kvt_target_ranks(struct kvt_range *out, struct kvt_rank local,
 	if (local.index < 0 || local.index >= local.size)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"rank is %lld, expected 0 to %lld",
-				(long long)local.index, (long long)local.size - 1);
+				LL(local.index), LL(local.size) - 1);
 	if (ratio > 0)
 		*out = (struct kvt_range){ local.index / ratio,
 					   local.index / ratio + 1 };
@@ -159,13 +158,13 @@ enum kvt_status kvt_receive_plan(struct kvt_plan *out, enum kvt_receive which,
 
 	if (block->heads < 1 || block->slots < 1 || block->content < 1 || ratio < 1)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"a block of %lld heads, %lld slots, %lld bytes and %lld small blocks", (long long)block->heads,
-				(long long)block->slots, (long long)block->content,
-				(long long)ratio);
+				"a block of %lld heads, %lld slots, %lld bytes and %lld small blocks", LL(block->heads),
+				LL(block->slots), LL(block->content),
+				LL(ratio));
 	if (block->slots % ratio)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld slots are not %lld blocks of one size",
-				(long long)block->slots, (long long)ratio);
+				LL(block->slots), LL(ratio));
 	if ((status = kvt_shape_nbytes(&nbytes, &shape, err)))
 		return status;
 	received = small_blocks(&shape, ratio);
@@ -183,10 +182,10 @@ enum kvt_status kvt_copy_blocks_check(const struct kvt_block_table *src,
 {
 	if (src->nids < 1 || src->nids != dst->nids)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld source blocks and %lld destination blocks cannot be copied", (long long)src->nids, (long long)dst->nids);
+				"%lld source blocks and %lld destination blocks cannot be copied", LL(src->nids), LL(dst->nids));
 	for (int64_t i = 0; i < src->nids; i++)
 		if (src->ids[i] >= src->pool)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"source block id %u is outside the pool of %lld", src->ids[i], (long long)src->pool);
+					"source block id %u is outside the pool of %lld", src->ids[i], LL(src->pool));
 	return kvt_block_ids_check(dst->ids, dst->nids, dst->pool, seen, err);
 }

@@ -36,7 +36,7 @@ enum kvt_status kvt_xfer_entries(struct kvt_block_span *entry, int64_t *n,
 	while (kvt_block_map_next(&map, &span)) {
 		if (count == room)
 			return kvt_fail(err, KVT_SYSTEM,
-					"there is room for %lld entries of the block mapping, which has more", (long long)room);
+					"there is room for %lld entries of the block mapping, which has more", LL(room));
 		entry[count++] = span;
 	}
 	*n = count;
@@ -107,11 +107,11 @@ static enum kvt_status check_place(const char *side, int64_t block, int64_t slot
 	if (block < 0 || block >= pool)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"block id %lld of the %s is outside its pool of %lld",
-				(long long)block, side, (long long)pool);
+				LL(block), side, LL(pool));
 	if (count < 1 || slot < 0 || slot >= slots || count > slots - slot)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"slots %lld:%lld of block %lld of the %s are outside 0:%lld", (long long)slot, (long long)(slot + count),
-				(long long)block, side, (long long)slots);
+				"slots %lld:%lld of block %lld of the %s are outside 0:%lld", LL(slot), LL(slot + count),
+				LL(block), side, LL(slots));
 	return KVT_OK;
 }
 
@@ -149,10 +149,8 @@ static enum kvt_status check_sources(const struct kvt_block_span *e, int64_t n,
 		    e[i].src_slot < e[i - 1].src_slot + e[i - 1].count)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"slot %lld of block %lld of the source goes to blocks %lld and %lld of the destination",
-					(long long)e[i].src_slot,
-					(long long)e[i].src_block,
-					(long long)e[i - 1].dst_block,
-					(long long)e[i].dst_block);
+					LL(e[i].src_slot), LL(e[i].src_block),
+					LL(e[i - 1].dst_block), LL(e[i].dst_block));
 	return KVT_OK;
 }
 
@@ -164,10 +162,8 @@ static enum kvt_status check_destinations(const struct kvt_block_span *e, int64_
 		    e[i].dst_slot < e[i - 1].dst_slot + e[i - 1].count)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"slot %lld of block %lld of the destination is written from blocks %lld and %lld of the source",
-					(long long)e[i].dst_slot,
-					(long long)e[i].dst_block,
-					(long long)e[i - 1].src_block,
-					(long long)e[i].src_block);
+					LL(e[i].dst_slot), LL(e[i].dst_block),
+					LL(e[i - 1].src_block), LL(e[i].src_block));
 	return KVT_OK;
 }
 

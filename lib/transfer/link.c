@@ -36,7 +36,7 @@ enum kvt_status kvt_link_check(const struct kvt_link *link, struct kvt_error *er
 	if (link->post_ps > link->op_ps)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: posting an operation takes %lld ps, longer than the operation, %lld ps",
-				name, (long long)link->post_ps, (long long)link->op_ps);
+				name, LL(link->post_ps), LL(link->op_ps));
 	return KVT_OK;
 }
 

@@ -305,8 +305,7 @@ static enum kvt_status check_order(const struct kvt_nest *nest, int k,
 		if (l->src < reach)
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"the %s stride of the source is %lld, less than the %lld bytes it steps over: heads cannot be sent out of this layout; rewrite the source first: kvtool relayout --to=nhd -o OUT IN",
-					kvt_axis_name(l->axis), (long long)l->src,
-					(long long)reach);
+					kvt_axis_name(l->axis), LL(l->src), LL(reach));
 		reach += (l->n - 1) * l->src;
 	}
 	return KVT_OK;

@@ -15,8 +15,8 @@ static enum kvt_status check_rank(const struct kvt_xfer *x, int64_t rank,
 	if (found == expected)
 		return KVT_OK;
 	return kvt_fail(err, KVT_MISMATCH,
-			"rank %lld is written %lld bytes, but holds %lld of the %lld slots that move", (long long)rank, (long long)found,
-			(long long)expected, (long long)x->slots);
+			"rank %lld is written %lld bytes, but holds %lld of the %lld slots that move", LL(rank), LL(found),
+			LL(expected), LL(x->slots));
 }
 
 static enum kvt_status check_amounts(const struct kvt_xfer *x, struct kvt_error *err)

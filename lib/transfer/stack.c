@@ -191,7 +191,7 @@ static enum kvt_status check_runs(struct kvt_post_region *r, const struct part *
 				"both sides must have one layout: the bytes of a block are in another order");
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"heads must be contiguous: what moves of a block is %lld runs, not one (layout hnd would do)",
-			(long long)count_runs(from ? dst : src));
+			LL(count_runs(from ? dst : src)));
 }
 
 static enum kvt_status add_region(struct kvt_posts *p, const struct kvt_xfer *x,
@@ -262,7 +262,7 @@ static enum kvt_status check_blocks(struct kvt_posts *p, const struct kvt_xfer *
 	if (src != dst && (p->how.stack != KVT_STACK_NIXL || dst < src || dst % src))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: blocks of %lld and of %lld slots: %s", name,
-				(long long)src, (long long)dst,
+				LL(src), LL(dst),
 				p->how.stack == KVT_STACK_NIXL ?
 				"the reader's must be a multiple of the other's" :
 				"both sides must have one block size");
@@ -271,8 +271,8 @@ static enum kvt_status check_blocks(struct kvt_posts *p, const struct kvt_xfer *
 		if ((p->order[i].dst_slot - p->order[i].src_slot) % src)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: slot %lld of a block goes to slot %lld: it moves whole blocks only",
-					name, (long long)p->order[i].src_slot,
-					(long long)p->order[i].dst_slot);
+					name, LL(p->order[i].src_slot),
+					LL(p->order[i].dst_slot));
 	return KVT_OK;
 }
 
@@ -287,7 +287,7 @@ static enum kvt_status check_ranks(const struct kvt_xfer *x, struct kvt_error *e
 	if (src != dst)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"DCP is %lld on the source and %lld on the destination, so no block is moved whole",
-				(long long)src, (long long)dst);
+				LL(src), LL(dst));
 	status = kvt_tp_ratio(&ratio, x->dst.ranks, x->src.ranks, &why);
 	return status ? kvt_fail(err, status, "%.400s, as the destination reads",
 				 why.text) : KVT_OK;
@@ -350,15 +350,14 @@ static enum kvt_status check_heads(const struct kvt_posts *p, const struct kvt_x
 	if (fewer && x->src.ranks > x->src.spec.total_heads)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"nixl: %lld ranks hold %lld heads, some twice: fewer ranks, %lld, do not read that",
-				(long long)x->src.ranks,
-				(long long)x->src.spec.total_heads,
-				(long long)x->dst.ranks);
+				LL(x->src.ranks), LL(x->src.spec.total_heads),
+				LL(x->dst.ranks));
 	if (fewer && p->chunk)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"nixl: blocks of %lld and of %lld slots must have one size where %lld ranks read from %lld",
-				(long long)kvt_xfer_block_slots(&x->src),
-				(long long)kvt_xfer_block_slots(&x->dst),
-				(long long)x->dst.ranks, (long long)x->src.ranks);
+				LL(kvt_xfer_block_slots(&x->src)),
+				LL(kvt_xfer_block_slots(&x->dst)),
+				LL(x->dst.ranks), LL(x->src.ranks));
 	return KVT_OK;
 }
 

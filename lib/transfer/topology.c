@@ -21,7 +21,7 @@ static enum kvt_status need(const char *what, int64_t value, int64_t least, int6
 	if (value >= least && value <= most)
 		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT, "%s is %lld, expected %lld to %lld", what,
-			(long long)value, (long long)least, (long long)most);
+			LL(value), LL(least), LL(most));
 }
 
 enum kvt_status kvt_topology_check(const struct kvt_topology *t, struct kvt_error *err)

@@ -91,8 +91,7 @@ static enum kvt_status place_views(struct kvt_views *views,
 			view->factor[f].stride = strides[axis];
 		}
 		if (__builtin_add_overflow(view->offset, offset, &view->offset))
-			return kvt_fail(err, KVT_BAD_INPUT, "offset is %lld",
-					(long long)offset);
+			return kvt_fail(err, KVT_BAD_INPUT, "offset is %lld", LL(offset));
 		if ((status = kvt_view_end(&end, view, err)))
 			return status;
 		if (end > views->nbytes)
@@ -116,14 +115,14 @@ enum kvt_status kvt_xfer_side_init(struct kvt_xfer_side *out,
 	if (layers < 1 || layers > KVT_MAX_XFER_LAYERS)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"there are %lld layers, expected 1 to %d",
-				(long long)layers, KVT_MAX_XFER_LAYERS);
+				LL(layers), KVT_MAX_XFER_LAYERS);
 	if (ranks < 1 || ranks > KVT_MAX_RANKS)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"there are %lld ranks, expected 1 to %d",
-				(long long)ranks, KVT_MAX_RANKS);
+				LL(ranks), KVT_MAX_RANKS);
 	if (pool < 1 || pool > UINT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"there are %lld blocks in the pool, expected 1 to 2^32 - 1", (long long)pool);
+				"there are %lld blocks in the pool, expected 1 to 2^32 - 1", LL(pool));
 	if ((status = kvt_spec_share(&side.spec, spec, rank, err)) ||
 	    (status = kvt_spec_check(&side.spec, rank, err)) ||
 	    (status = kvt_spec_shape(&shape, &side.spec, layers, pool, err)))
@@ -143,7 +142,7 @@ static enum kvt_status unlike(struct kvt_error *err, const char *what,
 {
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s is %lld on the source and %lld on the destination",
-			what, (long long)src, (long long)dst);
+			what, LL(src), LL(dst));
 }
 
 static enum kvt_status check_replicas(const struct kvt_xfer_side *side,
@@ -157,8 +156,7 @@ static enum kvt_status check_replicas(const struct kvt_xfer_side *side,
 		if (part[i].units != units && part[i].units > 1)
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"%lld of %s and %lld others cannot both be replicated by modulo",
-					(long long)part[i].units, part[i].name,
-					(long long)units);
+					LL(part[i].units), part[i].name, LL(units));
 	return KVT_OK;
 }
 
@@ -218,14 +216,14 @@ static enum kvt_status check_planar(const struct kvt_xfer *x, struct kvt_error *
 		return KVT_OK;
 	if (src != dst)
 		return kvt_fail(err, KVT_UNSUPPORTED,
-				"blocks of %lld slots cannot be cut to blocks of %lld: their content is planar", (long long)src,
-				(long long)dst);
+				"blocks of %lld slots cannot be cut to blocks of %lld: their content is planar", LL(src),
+				LL(dst));
 	for (int64_t i = 0; i < x->nentries; i++)
 		if (x->entry[i].count != src)
 			return kvt_fail(err, KVT_UNSUPPORTED,
-					"%lld of %lld slots of block %lld cannot be moved: their content is planar; move whole blocks", (long long)x->entry[i].count,
-					(long long)src,
-					(long long)x->entry[i].src_block);
+					"%lld of %lld slots of block %lld cannot be moved: their content is planar; move whole blocks", LL(x->entry[i].count),
+					LL(src),
+					LL(x->entry[i].src_block));
 	return KVT_OK;
 }
 
@@ -281,7 +279,7 @@ enum kvt_status kvt_xfer_nbytes(int64_t *bytes, int64_t *unique,
 	if (beyond)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld slots on %lld ranks are more than 2^63 bytes",
-				(long long)x->slots, (long long)x->dst.ranks);
+				LL(x->slots), LL(x->dst.ranks));
 	*bytes = held;
 	*unique = global;
 	return KVT_OK;

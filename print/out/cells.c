@@ -60,7 +60,7 @@ void cells_print(FILE *f, const struct cells *c)
 		int64_t row = spread(r, rows, c->rows);
 		int64_t below = r + 1 < rows ? spread(r + 1, rows, c->rows) : -1;
 
-		fplainf(f, "  layer %3lld ", (long long)c->layer(c, row));
+		fplainf(f, "  layer %3lld ", LL(c->layer(c, row)));
 		for (int64_t i = 0; i < columns; i++) {
 			int64_t column = spread(i, columns, c->columns);
 

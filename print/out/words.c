@@ -54,8 +54,7 @@ static void add_hint(struct words *w, const struct kvt_hint *hint, const void *m
 		break;
 	case KVT_HINT_COUNT:
 	case KVT_HINT_BYTES:
-		snprintf(number, sizeof(number), "%lld",
-			 (long long)*(const int64_t *)member);
+		snprintf(number, sizeof(number), "%lld", LL(*(const int64_t *)member));
 		words_add(w, option, number);
 		break;
 	case KVT_HINT_FACTS:

@@ -234,7 +234,7 @@ static enum kvt_status calibrate(struct calibration *c, const struct calibrate_a
 	if (c->fit.most * 100 > (double)a->tolerance)
 		return kvt_fail(err, KVT_MISMATCH,
 				"%s: a time is %.1f%% off, more than %lld%%; no link was written", c->path, 100 * c->fit.most,
-				(long long)a->tolerance);
+				LL(a->tolerance));
 	return a->output ? write_link(c, a, err) : KVT_OK;
 }
 

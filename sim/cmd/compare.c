@@ -65,7 +65,7 @@ static void identity_text(char *out, size_t room, const json_t *value)
 					      json_string_value(part));
 		else if (part)
 			n += (size_t)snprintf(out + n, room - n, "%s%lld", n ? " " : "",
-					      (long long)json_integer_value(part));
+					      LL(json_integer_value(part)));
 	}
 }
 
@@ -271,7 +271,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	json_free(&c.out);
 	if (!status && c.differences)
 		status = kvt_fail(err, KVT_MISMATCH, "%lld %s",
-				  (long long)c.differences, c.differences == 1 ?
+				  LL(c.differences), c.differences == 1 ?
 				  "value differs" : "values differ");
 	return status;
 }

@@ -11,7 +11,6 @@
 
 #include "cli/progress.h"
 #include "cli/rewrite.h"
-#include "lib/base/print.h"
 #include "lib/ops/write/plan.h"
 #include "lib/run/device.h"
 #include "print/out/json_out.h"

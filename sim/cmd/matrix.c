@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "cli/progress.h"
-#include "lib/base/print.h"
 #include "lib/run/pipeline.h"
 #include "print/out/signals.h"
 #include "sim/cmd/options.h"

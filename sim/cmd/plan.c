@@ -64,10 +64,10 @@ static enum kvt_status check_ops(const struct plan_report *r, const struct plan_
 
 	if (p->expect_ops >= 0 && ops != p->expect_ops)
 		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected %lld",
-				(long long)ops, (long long)p->expect_ops);
+				LL(ops), LL(p->expect_ops));
 	if (p->max_ops >= 0 && ops > p->max_ops)
 		return kvt_fail(err, KVT_MISMATCH, "%lld ops, expected at most %lld",
-				(long long)ops, (long long)p->max_ops);
+				LL(ops), LL(p->max_ops));
 	return KVT_OK;
 }
 

@@ -281,7 +281,7 @@ static enum kvt_status override(struct kvt_batch_how *how, const struct posting_
 	if (a->rails > 1) {
 		if (link->rate > INT64_MAX / a->rails)
 			return kvt_fail(err, KVT_USAGE, "%lld rails are too many",
-					(long long)a->rails);
+					LL(a->rails));
 		link->rate *= a->rails;
 	}
 	return KVT_OK;

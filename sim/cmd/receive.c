@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "cli/rewrite.h"
-#include "lib/base/print.h"
 #include "print/out/signals.h"
 #include "sim/ops/receive.h"
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "lib/base/keys.h"
-#include "lib/base/print.h"
 #include "lib/kvt/connect.h"
 #include "lib/kvt/topology.h"
 #include "print/out/json_out.h"

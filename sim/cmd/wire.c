@@ -126,7 +126,7 @@ static void tell_rejected(const struct wire_rejected *s)
 	if (s->n)
 		complain(&transfer_modes,
 			 "%lld connection%s turned away, the last one: %s",
-			 (long long)s->n, s->n == 1 ? " was" : "s were", s->last.text);
+			 LL(s->n), s->n == 1 ? " was" : "s were", s->last.text);
 }
 
 static enum kvt_status receive_at(const struct wire_args *a, int fd,

@@ -229,7 +229,7 @@ enum kvt_status kvt_batches_uniform(struct kvt_batches *out, int64_t ops, int64_
 	if (ops > INT64_MAX / size || ops > INT64_MAX / cuts)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%lld operations of %lld bytes are more than 2^63 bytes",
-				(long long)ops, (long long)size);
+				LL(ops), LL(size));
 	if (!(b = batch_of(&p, 0, 0)))
 		return kvt_no_memory(err, NULL);
 	b->listed = b->merged = ops;

@@ -15,7 +15,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "lib/base/print.h"
 #include "lib/ops/write/put.h"
 
 /* One group of all ranks. */

@@ -12,7 +12,6 @@
  * left to the next wave.  Two bits a slot of either pool decide that.
  */
 #include "sim/ops/transfer.h"
-#include "lib/base/print.h"
 #include "lib/layout/words.h"
 
 #include <stdlib.h>
@@ -166,8 +165,7 @@ static enum kvt_status take_parts(struct kvt_spec *spec, const struct kvt_group 
 		if (c->length % own)
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: %lld channels of %s are not %lld groups",
-					g->id, (long long)c->length, c->name,
-					(long long)own);
+					g->id, LL(c->length), c->name, LL(own));
 		spec->part[spec->nparts++] = (struct kvt_spec_part){
 			c->name, groups, c->length / own, false };
 	}
@@ -283,7 +281,7 @@ static enum kvt_status same_holes(const struct pairing *p, const struct kvt_requ
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"request '%.60s' has no slot of token %lld in %s, but has one in %s",
 					a->id,
-					(long long)(x.begin != y.begin ?
+					LL(x.begin != y.begin ?
 						    (x.begin < y.begin ? x : y).begin :
 						    (x.end < y.end ? x : y).end),
 					(in_src ? p->src : p->dst)->path,
@@ -308,8 +306,8 @@ static enum kvt_status take_move(struct kvt_transfer_move *m, const struct pairi
 	if (r->first_token != other->first_token)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"request '%.60s' begins with token %lld in %s and %lld in %s",
-				r->id, (long long)r->first_token, p->src->path,
-				(long long)other->first_token, p->dst->path);
+				r->id, LL(r->first_token), p->src->path,
+				LL(other->first_token), p->dst->path);
 	if ((status = same_holes(p, r, other, err)))
 		return status;
 	if (per > 0) {
@@ -372,7 +370,7 @@ static enum kvt_status check_nulls(const struct kvt_table *t, const struct pairi
 		    !kvt_entry_may_be_null(t, i, r))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: %s: entry %lld of request '%.60s' is the null block, but its tokens are needed",
-					p->src->path, t->group->id, (long long)i, r->id);
+					p->src->path, t->group->id, LL(i), r->id);
 	return KVT_OK;
 }
 

@@ -17,7 +17,6 @@
  * head, before there is room for it.
  */
 #include "sim/ops/frame.h"
-#include "lib/base/print.h"
 
 #include <string.h>
 

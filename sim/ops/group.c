@@ -9,7 +9,6 @@
  * kept too, because a stack posts them in that order.
  */
 #include "sim/ops/transfer.h"
-#include "lib/base/print.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +43,7 @@ static enum kvt_status check_ids(const struct kvt_block_table *table, const char
 
 	if (table->pool < 1 || table->pool > UINT32_MAX)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: a pool of %lld blocks", side,
-				(long long)table->pool);
+				LL(table->pool));
 	if (!(seen = calloc((size_t)table->pool / 8 + 1, 1)))
 		return kvt_no_memory(err, NULL);
 	status = kvt_block_ids_check(table->ids, table->nids, table->pool, seen, &why);

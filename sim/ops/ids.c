@@ -137,7 +137,7 @@ static enum kvt_status parse_list(uint32_t *v, int64_t n, const char *text,
 	}
 	if (count != n)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: there are %lld block ids, the request has %lld blocks", what, (long long)count, (long long)n);
+				"%s: there are %lld block ids, the request has %lld blocks", what, LL(count), LL(n));
 	return KVT_OK;
 }
 
@@ -158,8 +158,7 @@ static enum kvt_status parse_file(uint32_t *v, int64_t n, const struct kvt_id_pa
 
 	if (p->nbytes > list_most(n) || memchr(p->list, 0, p->nbytes))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: this is not a list of %lld block ids", name,
-				(long long)n);
+				"%s: this is not a list of %lld block ids", name, LL(n));
 	return parse_list(v, n, p->list, name, err);
 }
 
@@ -237,15 +236,15 @@ enum kvt_status kvt_block_ids(uint32_t **ids, int64_t *pool,
 
 	if (n > MOST_BLOCKS || most > KVT_MOST_POOL)
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%lld blocks of a pool of %lld, expected at most %d of %d", (long long)n, (long long)most, MOST_BLOCKS,
+				"%lld blocks of a pool of %lld, expected at most %d of %d", LL(n), LL(most), MOST_BLOCKS,
 				KVT_MOST_POOL);
 	if (most < n)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"the request has %lld blocks, the pool %lld",
-				(long long)n, (long long)most);
+				LL(n), LL(most));
 	if (!(v = malloc((size_t)(most + 1) * sizeof(*v))))
 		return kvt_fail(err, KVT_SYSTEM, "no memory for %lld block ids",
-				(long long)most);
+				LL(most));
 	if ((status = fill(v, most, pattern, n, err))) {
 		free(v);
 		return status;

@@ -7,7 +7,6 @@
  * group no longer keeps (a window, chunks) are left out on both sides; those that
  * are cached at the destination are left out of groups that keep all.
  */
-#include "lib/base/print.h"
 #include "sim/ops/transfer.h"
 
 #include <stdlib.h>

@@ -103,7 +103,7 @@ static enum kvt_status mark(uint8_t *marked, const struct kvt_group *g, int64_t 
 			marked[b] = 1;
 			return KVT_OK;
 		}
-	return kvt_fail(err, KVT_USAGE, "%s has no block %lld", g->id, (long long)id);
+	return kvt_fail(err, KVT_USAGE, "%s has no block %lld", g->id, LL(id));
 }
 
 static enum kvt_status mark_all(uint8_t *marked, const struct kvt_group *g,

@@ -47,7 +47,7 @@ static enum kvt_status find_unit(struct kvt_request_sizes *s, struct kvt_error *
 	if (unit > UNIT_MOST || window > UNIT_MOST)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"block sizes that meet only every %lld tokens",
-				(long long)(unit > window ? unit : window));
+				LL(unit > window ? unit : window));
 	s->unit = unit * (window / unit + 1);
 	return KVT_OK;
 }

@@ -92,7 +92,7 @@ static enum kvt_status make_group(struct kvt_group *g, int64_t *groups, int64_t 
 						  NULL;
 	if (!g->dtype)
 		return kvt_fail(err, KVT_UNSUPPORTED, "elements of %lld bytes",
-				(long long)g->shape.elem);
+				LL(g->shape.elem));
 	take_parts(g, groups, &spec);
 	return KVT_OK;
 }

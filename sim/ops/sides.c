@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/derived/slice.h"
 
 /* A plan is of one rank of each side: the others must be laid out as that is. */
@@ -31,8 +30,7 @@ static enum kvt_status check_alike(const struct kvt_ranks *side, struct kvt_erro
 			    !kvt_layout_equal(&x->layout, &y->layout))
 				return kvt_fail(err, KVT_BAD_INPUT,
 						"%s: rank %d is %s of %lld heads, rank 0 %s of %lld",
-						x->id, r,
-						kvt_layout_string(&y->layout).s,
+						x->id, r, kvt_layout_string(&y->layout).s,
 						LL(y->shape.n[KVT_AXIS_H]),
 						kvt_layout_string(&x->layout).s,
 						LL(x->shape.n[KVT_AXIS_H]));

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- a side in memory ------------------------------------------------- */
 
 static const struct kvt_shape *shape_of(const struct kvt_ranks *ranks, int rank, int g)

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
 #include "sim/ops/verify.h"
 

@@ -149,7 +149,7 @@ enum kvt_status check_all_paired(const struct slot_pairs *pairs, struct pairs_si
 			if (!bsearch(&it, held, (size_t)n, sizeof(it), by_here))
 				status = kvt_fail(err, KVT_MISMATCH,
 						  "%s: request %.60s: slot %lld was not compared with the source",
-						  to.group->id, q->id, (long long)p);
+						  to.group->id, q->id, LL(p));
 		}
 	}
 	free(held);

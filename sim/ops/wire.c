@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/tile/hash.h"
 
 /* ---- the same plan? -------------------------------------------------- */

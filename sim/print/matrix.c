@@ -11,7 +11,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "sim/print/link.h"
 
 struct kvt_text matrix_side(const struct kvt_matrix_row *row, int side)

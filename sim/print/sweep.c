@@ -122,14 +122,14 @@ static void say_cause(struct sentence *s, const struct kvt_sweep *sweep,
 	else if (cause == KVT_SWEEP_TP)
 		snprintf(words, sizeof(words),
 			 " (a run ends at a %s: %lld of %lld %s of a %s rank move)",
-			 kvt_axis_name(b->axis), (long long)b->part,
-			 (long long)b->of, b->channels ? "channels" : "heads",
+			 kvt_axis_name(b->axis), LL(b->part),
+			 LL(b->of), b->channels ? "channels" : "heads",
 			 b->at_source ? "source" : "destination");
 	else if (cause == KVT_SWEEP_BLOCKS)
 		snprintf(words, sizeof(words),
 			 " (a run ends at a %s: %lld of %lld slots of a %s block go together)",
 			 kvt_axis_name(b->axis),
-			 (long long)b->part, (long long)b->of,
+			 LL(b->part), LL(b->of),
 			 b->at_source ? "source" : "destination");
 	else
 		snprintf(words, sizeof(words), " (a run ends at a %s)",

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_figures.c - the figures of a plan as a table */
-#include "lib/base/print.h"
 #include "sim/print/transfer.h"
 
 #include <string.h>
@@ -165,8 +164,7 @@ static enum kvt_status print_group(const struct plan_report *r, int g,
 	print_side("source", &x->src, &group->src_layout);
 	print_side("destination", &x->dst, &group->dst_layout);
 	plainf("  %-12s %s between %lld pair%s of ranks", "moves",
-	       kvt_size_string(bytes).s,
-	       LL(f[0].pairs), plural(f[0].pairs));
+	       kvt_size_string(bytes).s, LL(f[0].pairs), plural(f[0].pairs));
 	if (unique != bytes)
 		plainf(", %s of it unique", kvt_size_string(unique).s);
 	plainf("; no byte moves twice\n");

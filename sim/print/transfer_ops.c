@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transfer_ops.c - the operations of a plan, one a line; none of them is kept */
 #include "sim/print/transfer.h"
-#include "lib/base/print.h"
 #include "lib/base/number.h"
 
 #include <inttypes.h>

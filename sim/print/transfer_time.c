@@ -7,7 +7,6 @@
  */
 #include "sim/print/transfer.h"
 
-#include "lib/base/print.h"
 #include "sim/print/link.h"
 
 #define US(ns) ((double)(ns) / 1e3)
@@ -71,10 +70,9 @@ static void print_pairs(const struct time_report *r)
 		const struct kvt_batch *b = &r->posts->batch[i];
 		const struct kvt_batch_time *c = &r->times->batch[i];
 
-		plainf("  %6lld %11lld %10lld %10s %11.3f %11.3f %11.3f",
-		       LL(b->src_rank), LL(b->dst_rank), LL(b->ops),
-		       kvt_size_string(b->bytes).s, US(c->posted), US(c->begin),
-		       US(c->end));
+		plainf("  %6lld %11lld %10lld %10s %11.3f %11.3f %11.3f", LL(b->src_rank),
+		       LL(b->dst_rank), LL(b->ops), kvt_size_string(b->bytes).s,
+		       US(c->posted), US(c->begin), US(c->end));
 		if (r->closed_form)
 			plainf(" %11.3f", US(c->closed));
 		putchar('\n');

@@ -21,7 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lib/base/print.h"
 #include "print/out/signals.h"
 #include "sim/wire/ucx.h"
 

@@ -19,7 +19,6 @@
 #include <time.h>
 #include <ucp/api/ucp.h>
 
-#include "lib/base/print.h"
 #include "print/out/signals.h"
 #include "sim/wire/socket.h"
 

@@ -254,9 +254,9 @@ static void print_question(const struct question *q)
 		plainf(": %s, ", kvt_layout_string(&q->group->layout).s);
 	}
 	if (c->head_size)
-		plainf("heads of %lld, ", (long long)c->head_size);
+		plainf("heads of %lld, ", LL(c->head_size));
 	if (c->block_size)
-		plainf("blocks of %lld, ", (long long)c->block_size);
+		plainf("blocks of %lld, ", LL(c->block_size));
 	plainf("model %s, cache %s\n", c->dtype ? c->dtype : "of any type",
 	       c->cache_dtype ? c->cache_dtype : "of any type");
 }

@@ -63,8 +63,8 @@ void case_print_sizes(FILE *out, const struct shrink_case *c)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (!rows[i].before)
 			continue;
-		fplainf(out, "%s%lld of %lld %s%s", separator, (long long)rows[i].after,
-			(long long)rows[i].before, rows[i].what, plural(rows[i].before));
+		fplainf(out, "%s%lld of %lld %s%s", separator, LL(rows[i].after),
+			LL(rows[i].before), rows[i].what, plural(rows[i].before));
 		separator = ", ";
 	}
 }

@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "lib/base/print.h"
 #include "lib/dump/read.h"
 #include "lib/kvt/cast.h"
 #include "lib/kvt/kernels.h"

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/ops/check/integrity.h"
 #include "lib/ops/numbers/numbers.h"
 #include "lib/ops/where/where.h"

@@ -80,8 +80,7 @@ enum kvt_status kvt_check(const struct kvt_dump *dump, bool data,
 	}
 	if (!status && r.total[KVT_ERROR] + r.total[KVT_WARNING])
 		status = kvt_fail(err, KVT_MISMATCH, "%lld errors, %lld warnings",
-				  (long long)r.total[KVT_ERROR],
-				  (long long)r.total[KVT_WARNING]);
+				  LL(r.total[KVT_ERROR]), LL(r.total[KVT_WARNING]));
 	kvt_findings_free(&r);
 	return status;
 }

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/kvt/spec.h"
 
 /* Which layer of the model it is; false: not known. */

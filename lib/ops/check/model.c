@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/derived/merge.h"
 
 enum role { KEYS, VALUES, CONV, SSM, NROLES };

@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 
-#include "lib/base/print.h"
 #include "lib/derived/merge.h"
 #include "lib/ops/compare/compare.h"
 

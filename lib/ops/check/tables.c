@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/ops/digest/digest.h"
 #include "lib/ops/where/where.h"
 

@@ -6,7 +6,6 @@
  * blocks, or by request and token, a slot of B at a time.  A place that several of one
  * side could mean has the first of them.
  */
-#include "lib/base/print.h"
 #include "lib/ops/compare/pairs.h"
 
 #include <stdlib.h>

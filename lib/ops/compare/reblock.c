@@ -10,7 +10,6 @@
  * Else only what tokens of requests have is compared.
  */
 #include "lib/kvt/ops.h"
-#include "lib/base/print.h"
 #include "lib/derived/reblock.h"
 
 #include <string.h>

@@ -5,7 +5,6 @@
  * By ids of requests and of blocks, entry by entry from the token that both tables begin
  * at or behind.
  */
-#include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
 
 #include <string.h>

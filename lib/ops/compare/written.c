@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "lib/kvt/ops.h"
-#include "lib/base/print.h"
 #include "lib/ops/compare/compare.h"
 
 static const enum kvt_axis axes[] = {

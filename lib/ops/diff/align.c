@@ -18,7 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/ops/compare/pairs.h"
 #include "lib/snapshot/ids.h"
 
@@ -415,8 +414,7 @@ static enum kvt_status pair_packed(struct diff_pair *p, const struct diff_alignm
 	if (p->decoded && n[SIDE_A] != n[SIDE_B])
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: a slot has %lld numbers a head in A and %lld in B%s",
-				p->id, LL(n[SIDE_A]), LL(n[SIDE_B]),
-				needs_decoding(p));
+				p->id, LL(n[SIDE_A]), LL(n[SIDE_B]), needs_decoding(p));
 	p->content = n[SIDE_A];
 	return KVT_OK;
 }

@@ -18,7 +18,6 @@
 #include <string.h>
 
 #include "lib/base/grow.h"
-#include "lib/base/print.h"
 
 enum { RAW, SCORES, ROOM };		/* buffers of a worker */
 enum { TOGETHER = 16, READ_BYTES = 1 << 20 };	/* keys decoded; bytes read, at once */

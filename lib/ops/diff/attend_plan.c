@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "lib/base/keys.h"
-#include "lib/base/print.h"
 
 /* ---- what is said of it ---------------------------------------------------- */
 

@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/ops/fault/window.h"
 
 static const int64_t most_bytes = 32 << 20;	/* of one side */

@@ -23,8 +23,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /* ---- first pass: equal or not ------------------------------------------- */
 
 /* Do digests say that all blocks of the chunk are equal? */

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 /*
  * Findings of one box: its result.  Whatever there is one of for each slot is in the
  * order of the segments of the box.

@@ -22,7 +22,6 @@
 #include <string.h>
 
 #include "lib/base/grow.h"
-#include "lib/base/print.h"
 #include "lib/kvt/spec.h"
 #include "lib/ops/compare/pairs.h"
 #include "lib/snapshot/ids.h"

@@ -219,12 +219,11 @@ struct kvt_cache_text kvt_cache_place_text(const struct kvt_cache_replay *r,
 		 "no medium", *p->owner ? " of " : "", p->owner);
 	n = strlen(text.s);
 	if (p->group >= 0)
-		snprintf(text.s + n, sizeof(text.s) - n, ", group %lld",
-			 (long long)p->group);
+		snprintf(text.s + n, sizeof(text.s) - n, ", group %lld", LL(p->group));
 	n = strlen(text.s);
 	if (r->npublishers > 1)
 		snprintf(text.s + n, sizeof(text.s) - n, ", rank %lld%s%.40s",
-			 (long long)p->rank, *p->topic ? " of " : "", p->topic);
+			 LL(p->rank), *p->topic ? " of " : "", p->topic);
 	return text;
 }
 

@@ -34,7 +34,7 @@ static enum kvt_status narrow(struct kvt_box *box, enum kvt_axis axis, const cha
 	if (span[1] <= span[0] || found != span[1] - span[0] || end - begin != found)
 		return kvt_fail(err, KVT_USAGE,
 				"--only: %s %lld:%lld are not all in this group",
-				what, (long long)span[0], (long long)span[1]);
+				what, LL(span[0]), LL(span[1]));
 	box->begin[axis] = begin;
 	box->end[axis] = end;
 	return KVT_OK;

@@ -23,7 +23,7 @@ static enum kvt_status find_id(int64_t *out, const char *what, int64_t id,
 			*out = i;
 			return KVT_OK;
 		}
-	return kvt_fail(err, KVT_USAGE, "there is no %s %lld", what, (long long)id);
+	return kvt_fail(err, KVT_USAGE, "there is no %s %lld", what, LL(id));
 }
 
 static enum kvt_status place_arg(int64_t *out, const struct kvt_fault_arg *arg,
@@ -41,7 +41,7 @@ static enum kvt_status place_arg(int64_t *out, const struct kvt_fault_arg *arg,
 	/* of a group without heads the fault itself says what it needs */
 	if (arg->axis == 'H' && heads > 1 &&
 	    (id < w->head_start || id - w->head_start >= heads))
-		return kvt_fail(err, KVT_USAGE, "there is no head %lld", (long long)id);
+		return kvt_fail(err, KVT_USAGE, "there is no head %lld", LL(id));
 	*out = arg->axis == 'H' ? id - w->head_start : id;
 	return KVT_OK;
 }

@@ -82,8 +82,7 @@ static enum kvt_status choose(struct choice *out, const struct kvt_group *group,
 	if (pages < GUESS_LEAST_BLOCKS)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"a block of a layer has %lld bytes; give a --sample of %lld or more",
-				(long long)out->page_nbytes,
-				(long long)(out->page_nbytes * FEW_BLOCKS));
+				LL(out->page_nbytes), LL(out->page_nbytes * FEW_BLOCKS));
 	out->layers = n[KVT_AXIS_L] < MAX_LAYERS ? n[KVT_AXIS_L] : MAX_LAYERS;
 	while (out->layers > 1 && pages / out->layers < FEW_BLOCKS &&
 	       pages / out->layers < n[KVT_AXIS_B])

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/ops/describe/describe.h"
 
 struct kvt_odd kvt_odd_total(const struct kvt_numbers *n)

@@ -7,12 +7,10 @@
  * the two that has a name of its own is told.
  */
 #include "lib/ops/regions/regions.h"
-#include "lib/base/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
 
 /* Findings go to 'r'; 'held' says of each region how many tensors are in it. */
 struct look {

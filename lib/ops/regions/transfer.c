@@ -9,11 +9,9 @@
  * evenly from block to block, hence the first two blocks show all.
  */
 #include "lib/ops/regions/regions.h"
-#include "lib/base/print.h"
 
 #include <stdlib.h>
 #include <string.h>
-
 
 /* A tensor on both sides, and the regions that the transfer joins. */
 struct both {

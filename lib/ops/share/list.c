@@ -35,8 +35,7 @@ enum kvt_status kvt_work_list_add(struct kvt_work_list *list,
 	if (kvt_work_list_find(list, pass->label, pass->about, pass->part) >= 0)
 		return kvt_fail(err, KVT_SYSTEM,
 				"two passes '%s' over part %lld of input %lld",
-				pass->label, (long long)pass->part,
-				(long long)pass->about);
+				pass->label, LL(pass->part), LL(pass->about));
 	if (!KVT_GROW(&list->pass, list->npasses))
 		return kvt_no_memory(err, NULL);
 	list->pass[list->npasses++] = *pass;

@@ -78,7 +78,7 @@ static bool rename_short(char out[32], struct names *known, char letter)
 	int64_t number = out[0] ? number_of(known, out) : 0;
 
 	if (out[0] && number >= 0)
-		snprintf(out, 32, "%c%lld", letter, (long long)number);
+		snprintf(out, 32, "%c%lld", letter, LL(number));
 	return number >= 0;
 }
 
@@ -133,7 +133,7 @@ static bool rename_blocks(struct kvt_group *g, const struct names *known)
 			continue;
 		found = bsearch(&g->block_names[b], known->name, (size_t)known->n,
 				sizeof(*known->name), compare_names);
-		snprintf(name, sizeof(name), "b%lld", (long long)(found - known->name));
+		snprintf(name, sizeof(name), "b%lld", LL(found - known->name));
 		free(g->block_names[b]);
 		if (!(g->block_names[b] = strdup(name)))
 			return false;

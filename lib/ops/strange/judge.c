@@ -14,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "lib/base/print.h"
-
 enum { MOST_CELLS = 1 << 14 };		/* heads of all layers: models have less */
 
 static void seek_cut_off(struct kvt_strangeness *out, const struct strange_seen *seen)

@@ -9,8 +9,6 @@
 
 #include <stdio.h>
 
-#include "lib/base/print.h"
-
 enum { MOST_PERHAPS = 3 };
 
 const char *kvt_strange_name(enum kvt_strange_kind kind)

@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
-
 enum {
 	MOST_PAIRS = 64,		/* of blocks that are kept apart */
 	MOST_ALIKE = 8,			/* that one is compared with */

@@ -87,8 +87,7 @@ static enum kvt_status out_of_range(const struct at *at, enum key key,
 				key_names[key], is);
 	return kvt_fail(at->err, KVT_USAGE,
 			"%s: %s is %.60s, expected %lld to %lld", at->asked,
-			key_names[key], is, (long long)first,
-			(long long)(first + count - 1));
+			key_names[key], is, LL(first), LL(first + count - 1));
 }
 
 /*
@@ -128,7 +127,7 @@ static enum kvt_status ask_for_rest(const struct at *at)
 		if (rows[i].example)
 			snprintf(value, sizeof(value), "%s", rows[i].example);
 		else
-			snprintf(value, sizeof(value), "%lld", (long long)rows[i].first);
+			snprintf(value, sizeof(value), "%lld", LL(rows[i].first));
 		used += (size_t)snprintf(rest + used, sizeof(rest) - used, ",%s=%s", name,
 					 value);
 	}
@@ -208,7 +207,7 @@ static enum kvt_status take_layer(struct at *at)
 		}
 	return kvt_fail(at->err, KVT_USAGE,
 			"%s: no layer of group %s is layer %lld of the model",
-			at->asked, at->group->id, (long long)id);
+			at->asked, at->group->id, LL(id));
 }
 
 static enum kvt_status take_kv(struct at *at)
@@ -266,7 +265,7 @@ static enum kvt_status take_id(struct at *at, enum key key)
 	if (b == n)
 		return kvt_fail(at->err, KVT_USAGE,
 				"%s: no block of group %s has id %lld", at->asked,
-				group->id, (long long)id);
+				group->id, LL(id));
 	at->out->index[KVT_AXIS_B] = b;
 	return KVT_OK;
 }
@@ -287,7 +286,7 @@ static enum kvt_status find_request(const struct at *at,
 	if (!(*out = kvt_request_named(at->s, id)))
 		return kvt_fail(at->err, KVT_USAGE,
 				"%s: there is no request '%.60s', the dump has %lld",
-				at->asked, id, (long long)at->s->nrequests);
+				at->asked, id, LL(at->s->nrequests));
 	if (!(*out)->nblocks[at->out->group])
 		return kvt_fail(at->err, KVT_USAGE,
 				"%s: request %.60s has no blocks in group %s",
@@ -319,7 +318,7 @@ static enum kvt_status find_entry(struct at *at, const struct kvt_request *reque
 	    *entry < 0 || *entry >= n)
 		return kvt_fail(at->err, KVT_UNSUPPORTED,
 				"%s: the %lld blocks of request %.60s do not cover all its tokens; give block instead",
-				at->asked, (long long)n, request->id);
+				at->asked, LL(n), request->id);
 	return KVT_OK;
 }
 

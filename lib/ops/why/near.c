@@ -110,7 +110,7 @@ static void describe(struct kvt_why_near *out, const struct search *s)
 	const char *said[KVT_WHY_TOKEN];
 	size_t n = 0;
 
-	snprintf(number, sizeof(number), "%lld", (long long)s->now.rule.block);
+	snprintf(number, sizeof(number), "%lld", LL(s->now.rule.block));
 	snprintf(seed, sizeof(seed), "'%.40s'", k->seed ? k->seed : "");
 	said[KVT_WHY_ENGINE] = k->rule->name;
 	said[KVT_WHY_HASH] = kvt_prefix_hash_name((enum kvt_prefix_hash)hash_of(k));

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/base/print.h"
 #include "lib/ops/compare/pairs.h"
 #include "lib/snapshot/ids.h"
 
@@ -147,9 +146,8 @@ static enum kvt_status same_length(const struct listing *l,
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"request %.60s has %lld blocks of %s from its block %lld on in %.100s, and %lld from %lld on in %.100s",
 			request[0]->id, LL(n[COPY_FROM]), copy_group_of(l->pair, 0)->id,
-			LL(first[COPY_FROM]), l->copy->name[COPY_FROM],
-			LL(n[COPY_BASE]), LL(first[COPY_BASE]),
-			l->copy->name[COPY_BASE]);
+			LL(first[COPY_FROM]), l->copy->name[COPY_FROM], LL(n[COPY_BASE]),
+			LL(first[COPY_BASE]), l->copy->name[COPY_BASE]);
 }
 
 /*

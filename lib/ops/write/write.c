@@ -119,10 +119,10 @@ static enum kvt_status cells_differ(const struct moving *m, int64_t i,
 
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"group %s: layer %lld block %llu head %lld kv %lld does not match content_digest of the input; kvtool fsck lists all differences", group->id,
-			(long long)(begin[KVT_AXIS_L] + page / nb),
+			LL(begin[KVT_AXIS_L] + page / nb),
 			(unsigned long long)kvt_block_id(
-				group, begin[KVT_AXIS_B] + page % nb), (long long)head,
-			(long long)(i % n[KVT_AXIS_K]));
+				group, begin[KVT_AXIS_B] + page % nb), LL(head),
+			LL(i % n[KVT_AXIS_K]));
 }
 
 /* What was hashed, against cells of the source that have no checksum. */
