@@ -146,8 +146,7 @@ static enum kvt_status add_string(int *n, const char **list, size_t most,
 	add_string(&(list)->n, (list)->s, sizeof((list)->s) / sizeof((list)->s[0]), \
 		   o, arg, err)
 
-static enum kvt_status take(const struct opt *o, const char *arg,
-			    struct kvt_error *err);
+static enum kvt_status take(const struct opt *o, const char *arg, struct kvt_error *err);
 
 /* "heads=8" of a group, or of one side. */
 static enum kvt_status take_word(struct kvt_hints *hints, char *word, bool of_group,
@@ -316,8 +315,7 @@ static enum kvt_status take(const struct opt *o, const char *arg, struct kvt_err
 
 /* ---- what is printed ---------------------------------------------------- */
 
-static void print_row(char letter, const char *name, const char *arg,
-		      const char *help)
+static void print_row(char letter, const char *name, const char *arg, const char *help)
 {
 	char left[64], tag[5] = "    ";
 

@@ -47,8 +47,7 @@ static bool has_word(const char *name, const char *word)
 
 /* "--a, --b or --c" of the options that 'fits' says are meant; how many. */
 static int candidates(char *out, size_t room, const struct opt *row, int nrows,
-		      const char *word,
-		      bool (*fits)(const char *name, const char *word))
+		      const char *word, bool (*fits)(const char *name, const char *word))
 {
 	const char *found[4];
 	size_t n = 0;

@@ -84,8 +84,7 @@ KVT_MUST_CHECK enum kvt_status
 names_in_order(int n, char *const *names, struct kvt_error *err);
 
 /* All of r->input. */
-KVT_MUST_CHECK enum kvt_status rewrite(const struct rewrite *r,
-				       struct kvt_error *err);
+KVT_MUST_CHECK enum kvt_status rewrite(const struct rewrite *r, struct kvt_error *err);
 
 /* What the caller made of its inputs; r->input is a name only. */
 KVT_MUST_CHECK enum kvt_status

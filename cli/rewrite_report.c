@@ -108,9 +108,8 @@ static void put_group(struct json_out *out, json_t *groups, const struct rewrite
 		r->own.put(r->own.context, g, out, o);
 }
 
-static enum kvt_status print_json(const struct rewrite *r,
-				  const struct transform *t, bool done,
-				  struct kvt_error *err)
+static enum kvt_status print_json(const struct rewrite *r, const struct transform *t,
+				  bool done, struct kvt_error *err)
 {
 	struct json_out out;
 	enum kvt_status status;

@@ -20,9 +20,8 @@
 
 /* ---- names -------------------------------------------------------------- */
 
-static enum kvt_status choose_format(const struct kvt_format **out,
-				     const char *path, const char *name,
-				     struct kvt_error *err)
+static enum kvt_status choose_format(const struct kvt_format **out, const char *path,
+				     const char *name, struct kvt_error *err)
 {
 	struct kvt_text list = { "" };
 	const struct kvt_format *f;

@@ -105,8 +105,7 @@ static bool looks_like(const struct kvt_format *format, const char *path,
 }
 
 static enum kvt_status probe(const struct kvt_format **out, const char *path,
-			     const uint8_t *head, int64_t nhead,
-			     struct kvt_error *err)
+			     const uint8_t *head, int64_t nhead, struct kvt_error *err)
 {
 	for (int i = 0; i < NFORMATS; i++)
 		if (looks_like(formats[i], path, head, nhead)) {
@@ -137,10 +136,8 @@ static enum kvt_status probe_file(const struct kvt_format **out, const char *pat
 	return status ? status : probe(out, path, head, nhead, err);
 }
 
-static enum kvt_status choose_format(const struct kvt_format **out,
-				     const char *path,
-				     const struct kvt_hints *hints,
-				     struct kvt_error *err)
+static enum kvt_status choose_format(const struct kvt_format **out, const char *path,
+				     const struct kvt_hints *hints, struct kvt_error *err)
 {
 	enum kvt_status status;
 	struct stat st;

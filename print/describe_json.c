@@ -45,9 +45,8 @@ static void put_layout(struct json_out *out, json_t *group,
 	}
 }
 
-static void put_view(struct json_out *out, json_t *planes,
-		     const struct kvt_order *order, const struct kvt_view *view,
-		     const char *holds)
+static void put_view(struct json_out *out, json_t *planes, const struct kvt_order *order,
+		     const struct kvt_view *view, const char *holds)
 {
 	static const char *const part[] = { [KVT_WHOLE] = "whole",
 					    [KVT_OUTER] = "outer",
@@ -97,8 +96,7 @@ static void put_predicates(struct json_out *out, json_t *group,
 	json_put_known(out, o, "kv_position", is->kv_position, is->kv_position >= 0);
 }
 
-static void put_tiling(struct json_out *out, json_t *group,
-		       const struct kvt_tiling *t)
+static void put_tiling(struct json_out *out, json_t *group, const struct kvt_tiling *t)
 {
 	json_t *o = json_put_if(out, group, "tiling", t);
 
@@ -111,8 +109,7 @@ static void put_tiling(struct json_out *out, json_t *group,
 	json_put_bool(out, o, "fletcher32", t->fletcher32);
 }
 
-static void put_components(struct json_out *out, json_t *group,
-			   const struct kvt_group *g)
+static void put_components(struct json_out *out, json_t *group, const struct kvt_group *g)
 {
 	json_t *list = json_put_array(out, group, "components");
 
@@ -313,8 +310,7 @@ static void put_numbers(struct json_out *out, json_t *o, const struct kvt_group_
 
 	put_odd(out, list, f, &total);
 	for (int d = 0; d < KVT_NDUTIES; d++)
-		put_odd(out, json_put_object(out, list, names[d]), f,
-			&f->numbers->by[d]);
+		put_odd(out, json_put_object(out, list, names[d]), f, &f->numbers->by[d]);
 }
 
 void strange_json(struct json_out *out, json_t *list, const struct kvt_strange *s)

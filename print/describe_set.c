@@ -213,8 +213,7 @@ static uint64_t sum_tables(const struct kvt_snapshot *s)
 		mix(&sum, &q->first_token, sizeof(q->first_token));
 		for (int g = 0; g < s->ngroups; g++)
 			for (int64_t i = 0; q->blocks[g] && i < q->nblocks[g]; i++) {
-				uint64_t id = kvt_block_id(&s->group[g],
-							   q->blocks[g][i]);
+				uint64_t id = kvt_block_id(&s->group[g], q->blocks[g][i]);
 
 				mix(&sum, &id, sizeof(id));
 			}

@@ -100,8 +100,7 @@ static void put_heads(struct json_out *out, json_t *o, const struct diff_result 
 static void put_places(struct json_out *out, json_t *o, const struct diff_result *r,
 		       int64_t cells)
 {
-	struct kvt_view_axis axis = axis_of(r->ncolumns, r->pair->nlayers,
-					    cells);
+	struct kvt_view_axis axis = axis_of(r->ncolumns, r->pair->nlayers, cells);
 	json_t *list = json_put_array(out, o, "positions");
 
 	for (int64_t i = 0; i < axis.n; i++) {

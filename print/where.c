@@ -38,8 +38,7 @@ static void print_coordinate(const struct kvt_snapshot *s, const struct kvt_wher
 	if (n[KVT_AXIS_S] > 1)
 		plainf(",slot=%lld", LL(p->index[KVT_AXIS_S]));
 	if (group->total_heads > 1 || n[KVT_AXIS_H] > 1)
-		plainf(",head=%lld", LL(group->head_start +
-						 p->index[KVT_AXIS_H]));
+		plainf(",head=%lld", LL(group->head_start + p->index[KVT_AXIS_H]));
 	if (n[KVT_AXIS_K] > 1)
 		plainf(",kv=%c", p->index[KVT_AXIS_K] ? 'v' : 'k');
 	plainf(",dim=%lld", LL(p->index[KVT_AXIS_D]));

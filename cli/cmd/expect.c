@@ -61,8 +61,7 @@ static enum kvt_status compute_kvd1(struct opened *o, struct arguments *args,
 }
 
 static enum kvt_status compute_digests(struct opened *o, const char *path,
-				       struct arguments *args,
-				       struct kvt_error *err)
+				       struct arguments *args, struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
 	struct digests digests;
@@ -114,8 +113,7 @@ static void close_dump(struct opened *o)
 
 /* To a file; what goes to standard output is alone there. */
 static enum kvt_status write_contract(const char *to, const char *text, const char *of,
-				      const struct arguments *args,
-				      struct kvt_error *err)
+				      const struct arguments *args, struct kvt_error *err)
 {
 	struct contract contract = { 0 };
 	enum kvt_status status;

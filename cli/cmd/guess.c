@@ -31,9 +31,8 @@ static enum kvt_status write_manifest(const struct kvt_guess_source *of,
 }
 
 static enum kvt_status report(const struct kvt_guess_source *of,
-			      const struct kvt_guess *g,
-			      const struct guess_writers *who, bool json,
-			      const char *manifest, struct kvt_error *err)
+			      const struct kvt_guess *g, const struct guess_writers *who,
+			      bool json, const char *manifest, struct kvt_error *err)
 {
 	struct json_out out = { NULL, false };
 	enum kvt_status status = KVT_OK;

@@ -55,8 +55,7 @@ static void put_block(struct naming *n, const struct kvt_prefix *chain,
 		json_append_int(&n->out, ids, tokens[i - at->begin]);
 }
 
-static void start_prompt(struct naming *n, const struct kvt_prompt *prompt,
-			 bool several)
+static void start_prompt(struct naming *n, const struct kvt_prompt *prompt, bool several)
 {
 	json_t *row;
 

@@ -77,8 +77,7 @@ static enum kvt_status take_tp(struct said *said, struct kvt_error *err)
 }
 
 static enum kvt_status take_transfer(struct kvt_slice_options *slice,
-				     const struct said *said,
-				     struct kvt_error *err)
+				     const struct said *said, struct kvt_error *err)
 {
 	struct kvt_rank from = { 0, 0 };
 	enum kvt_status status;

@@ -194,8 +194,7 @@ static void *serve(void *unused)
 			take_result(from.MPI_SOURCE, nbytes);
 			continue;
 		}
-		receive_bytes(ask, sizeof(ask), from.MPI_SOURCE,
-			      (enum tag)from.MPI_TAG);
+		receive_bytes(ask, sizeof(ask), from.MPI_SOURCE, (enum tag)from.MPI_TAG);
 		if (from.MPI_TAG == LAST) {
 			left--;
 			continue;

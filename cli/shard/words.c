@@ -88,8 +88,7 @@ bool shard_says(const struct shard_words *w, const char *word, char letter)
 	return false;
 }
 
-enum kvt_status shard_refuse_streams(const struct shard_words *w,
-				     struct kvt_error *err)
+enum kvt_status shard_refuse_streams(const struct shard_words *w, struct kvt_error *err)
 {
 	for (int i = 1; i < w->argc; i++)
 		if (is_stream(w->argv[i]))

@@ -226,8 +226,7 @@ static void put_prompt(const struct look *l, json_t *list, const struct kvt_why_
 }
 
 static enum kvt_status look_at(struct look *l, const struct kvt_why_prompt *p,
-			       json_t *list, bool *missing,
-			       struct kvt_error *err)
+			       json_t *list, bool *missing, struct kvt_error *err)
 {
 	const struct kvt_why_seen none = { 0 };
 	struct verdict v = { .first = -1 };

@@ -158,8 +158,7 @@ static void name_group(char id[16], const struct kvt_snapshot *s,
  * The order that a head is stored in: as the name has it, as the user says, or as mlx
  * does it in all models.  A head of one extent has just one.
  */
-static enum kvt_status take_order(struct kvt_group *group,
-				  const struct cache_opening *o,
+static enum kvt_status take_order(struct kvt_group *group, const struct cache_opening *o,
 				  const struct kvt_tensor *t)
 {
 	const char *told = kvt_fact(o->hints, "recurrent"), *after;

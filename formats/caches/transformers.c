@@ -301,8 +301,7 @@ static enum kvt_status add_requests(struct cache_opening *o)
 		s->group[g].shape.n[KVT_AXIS_B] = nblocks[g];
 		if (s->null_block == 0)
 			status = kvt_token_zeros(o->reader, g, 0, 0,
-						 s->group[g].shape.n[KVT_AXIS_S],
-						 o->err);
+						 s->group[g].shape.n[KVT_AXIS_S], o->err);
 	}
 	return status;
 }

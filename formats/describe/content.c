@@ -99,8 +99,7 @@ static bool page_is_run(const struct kvt_group *group)
 
 /* Rows of a page of a block of so many: as said, or as engines have it. */
 static enum kvt_status rows_of_page(int64_t *out, const struct kvt_group *group,
-				    int64_t rows, const char *name,
-				    struct kvt_error *err)
+				    int64_t rows, const char *name, struct kvt_error *err)
 {
 	int64_t most = kvt_content_page_rows(&group->content);
 

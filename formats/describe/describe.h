@@ -28,9 +28,8 @@ void kvt_manifest_mamba(struct kvt_manifest *out, const struct kvt_json *in);
 
 /* What a group needs that follows from the rest of it and from TP. */
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_finish_group(struct kvt_group *group,
-			  const struct kvt_parallel *parallel, const char *name,
-			  struct kvt_error *err);
+kvt_manifest_finish_group(struct kvt_group *group, const struct kvt_parallel *parallel,
+			  const char *name, struct kvt_error *err);
 
 /* Words that hints fill in, and ranks that they must not deny. */
 KVT_MUST_CHECK enum kvt_status
@@ -131,8 +130,7 @@ kvt_manifest_fit_other(const struct kvt_manifest *manifest,
 /* There is no layout; lists those that the shape allows. */
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
-			 const struct kvt_array *array,
-			 struct kvt_error *err);
+			 const struct kvt_array *array, struct kvt_error *err);
 /* Is the content of this group no key and value? */
 bool kvt_group_opaque(const struct kvt_group *group);
 

@@ -32,9 +32,8 @@ const char *kvt_fact(const struct kvt_hints *hints, const char *key)
 	return NULL;
 }
 
-enum kvt_status kvt_fact_int(int64_t *out, const struct kvt_hints *hints,
-			     const char *key, int64_t min, int64_t max,
-			     struct kvt_error *err)
+enum kvt_status kvt_fact_int(int64_t *out, const struct kvt_hints *hints, const char *key,
+			     int64_t min, int64_t max, struct kvt_error *err)
 {
 	const char *text = kvt_fact(hints, key);
 	int64_t value;

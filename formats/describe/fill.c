@@ -13,9 +13,8 @@
 
 /* ---- what formats ask for themselves ------------------------------------- */
 
-enum kvt_status kvt_hint_heads(int64_t *out, int64_t width,
-			       const struct kvt_hints *hints, const char *path,
-			       struct kvt_error *err)
+enum kvt_status kvt_hint_heads(int64_t *out, int64_t width, const struct kvt_hints *hints,
+			       const char *path, struct kvt_error *err)
 {
 	struct kvt_hints told = hints ? *hints : (struct kvt_hints){ .manifest = NULL };
 	enum kvt_status status;

@@ -177,8 +177,7 @@ static bool is_flat(const struct kvt_group *group)
 
 /* The only open extent is what divides the size exactly. */
 static enum kvt_status derive_open(struct kvt_manifest *manifest,
-				   const struct kvt_array *array,
-				   struct kvt_error *err)
+				   const struct kvt_array *array, struct kvt_error *err)
 {
 	struct kvt_group *group = &manifest->snapshot.group[0];
 	struct kvt_shape shape = group->shape;

@@ -150,8 +150,7 @@ static enum kvt_status take_parts(struct kvt_group *group, const struct kvt_spec
 	return status;
 }
 
-enum kvt_status kvt_manifest_spec(struct kvt_group *group,
-				  const struct kvt_hints *hints,
+enum kvt_status kvt_manifest_spec(struct kvt_group *group, const struct kvt_hints *hints,
 				  const struct kvt_parallel *parallel, const char *name,
 				  struct kvt_error *err)
 {

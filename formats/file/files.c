@@ -131,9 +131,8 @@ enum kvt_status kvt_files_compute(struct kvt_files *files, int *index,
 	return status;
 }
 
-enum kvt_status kvt_files_create(struct kvt_files *files, int *index,
-				 const char *path, int64_t nbytes,
-				 struct kvt_error *err)
+enum kvt_status kvt_files_create(struct kvt_files *files, int *index, const char *path,
+				 int64_t nbytes, struct kvt_error *err)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
 	enum kvt_status status;
@@ -230,8 +229,7 @@ static void give_back(int fd, const struct kvt_file *file)
 }
 
 static enum kvt_status read_all(int fd, const struct kvt_file *file, char *buf,
-				int64_t nbytes, int64_t offset,
-				struct kvt_error *err)
+				int64_t nbytes, int64_t offset, struct kvt_error *err)
 {
 	while (nbytes > 0) {
 		ssize_t n = pread(fd, buf, (size_t)nbytes, offset);
@@ -274,9 +272,8 @@ enum kvt_status kvt_file_pread(const struct kvt_file *file, void *buf, int64_t n
  * once again; one that sleeps until the other is through works while that writes, ever
  * after.
  */
-static enum kvt_status write_all(int fd, const struct kvt_file *file,
-				 const char *buf, int64_t nbytes, int64_t offset,
-				 struct kvt_error *err)
+static enum kvt_status write_all(int fd, const struct kvt_file *file, const char *buf,
+				 int64_t nbytes, int64_t offset, struct kvt_error *err)
 {
 	while (nbytes > 0) {
 		int64_t most = kvt_file_write_bytes(file, nbytes, offset);

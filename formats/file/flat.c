@@ -134,9 +134,8 @@ static void copy_runs(const struct move *move, const struct kvt_plan *plan)
 			       (size_t)plan->run);
 }
 
-static enum kvt_status move_batch(const struct move *move,
-				  const struct kvt_plan *inner, int64_t extent,
-				  struct kvt_error *err)
+static enum kvt_status move_batch(const struct move *move, const struct kvt_plan *inner,
+				  int64_t extent, struct kvt_error *err)
 {
 	struct kvt_plan plan = *inner;
 	int64_t at = move->write ? plan.dst_offset : plan.src_offset;
@@ -168,8 +167,7 @@ static struct kvt_plan inner_plan(const struct kvt_plan *plan, int level)
 }
 
 static enum kvt_status move_batches(struct move *move, const struct kvt_plan *plan,
-				    const struct batch *batch,
-				    struct kvt_error *err)
+				    const struct batch *batch, struct kvt_error *err)
 {
 	const int64_t *stride = move->write ? plan->dst_stride : plan->src_stride;
 	struct kvt_plan outer = *plan, inner = inner_plan(plan, batch->level);
@@ -225,10 +223,8 @@ static enum kvt_status move_plan(struct move *move, const struct kvt_plan *plan,
 
 /* The common part of a box and a part. */
 static enum kvt_status move_part(struct move *move, const struct kvt_file_part *part,
-				  const struct kvt_views *dense,
-				  const struct kvt_box *box,
-				  const struct kvt_box *common,
-				  struct kvt_error *err)
+				 const struct kvt_views *dense, const struct kvt_box *box,
+				 const struct kvt_box *common, struct kvt_error *err)
 {
 	struct kvt_box in_part = box_inside(common, &part->box);
 	struct kvt_box in_buf = box_inside(common, box);
@@ -294,22 +290,18 @@ static enum kvt_status move_box(struct move *move, const struct kvt_flat *flat,
 	return status;
 }
 
-enum kvt_status kvt_flat_read(const struct kvt_flat *flat,
-			      const struct kvt_files *files,
-			      const struct kvt_group *group,
-			      const struct kvt_box *box, void *buf,
-			      struct kvt_error *err)
+enum kvt_status kvt_flat_read(const struct kvt_flat *flat, const struct kvt_files *files,
+			      const struct kvt_group *group, const struct kvt_box *box,
+			      void *buf, struct kvt_error *err)
 {
 	struct move move = { .buf = buf };
 
 	return move_box(&move, flat, files, group, box, err);
 }
 
-enum kvt_status kvt_flat_write(const struct kvt_flat *flat,
-			       const struct kvt_files *files,
-			       const struct kvt_group *group,
-			       const struct kvt_box *box, const void *buf,
-			       struct kvt_error *err)
+enum kvt_status kvt_flat_write(const struct kvt_flat *flat, const struct kvt_files *files,
+			       const struct kvt_group *group, const struct kvt_box *box,
+			       const void *buf, struct kvt_error *err)
 {
 	/* never written to: 'write' says so */
 	struct move move = { .buf = (char *)buf, .write = true };

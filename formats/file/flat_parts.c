@@ -93,9 +93,8 @@ void kvt_flat_free(struct kvt_flat *flat)
 }
 
 static enum kvt_status check_part(const struct kvt_file_part *part,
-				   const struct kvt_files *files,
-				   const struct kvt_group *group,
-				   struct kvt_error *err)
+				  const struct kvt_files *files,
+				  const struct kvt_group *group, struct kvt_error *err)
 {
 	const struct kvt_file *file;
 

@@ -200,9 +200,8 @@ static enum kvt_status no_place(const struct kvt_reader *reader, int group,
 }
 
 enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
-				  const struct kvt_leaf *leaf,
-				  enum kvt_space space, int group,
-				  const int64_t index[KVT_NAXES],
+				  const struct kvt_leaf *leaf, enum kvt_space space,
+				  int group, const int64_t index[KVT_NAXES],
 				  struct kvt_error *err)
 {
 	const struct kvt_reader *reader = kvt_leaf_reader(leaf);
@@ -242,8 +241,7 @@ enum kvt_status kvt_reader_locate(int64_t *buffer, int64_t *offset,
 /* ---- what a byte is ----------------------------------------------------- */
 
 /* The factor of an unsplit axis. */
-static const struct kvt_factor *factor_of(const struct kvt_view *view,
-					  enum kvt_axis axis)
+static const struct kvt_factor *factor_of(const struct kvt_view *view, enum kvt_axis axis)
 {
 	for (int i = 0; i < view->nfactors; i++)
 		if (view->factor[i].axis == axis)

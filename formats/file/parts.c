@@ -14,8 +14,7 @@
  * the strides of layer and block come from that, all others from the content.
  */
 static enum kvt_status spread_pages(struct kvt_views *views,
-				    const struct kvt_group *group,
-				    struct kvt_error *err)
+				    const struct kvt_group *group, struct kvt_error *err)
 {
 	bool first = kvt_order_blocks_first(&group->layout.plane[0]);
 	enum kvt_axis fast = first ? KVT_AXIS_L : KVT_AXIS_B;
@@ -80,8 +79,7 @@ enum kvt_status kvt_file_part_init(struct kvt_file_part *out,
 	return KVT_OK;
 }
 
-static enum kvt_status page_file_bytes(int64_t *out,
-				       const struct kvt_snapshot *snapshot,
+static enum kvt_status page_file_bytes(int64_t *out, const struct kvt_snapshot *snapshot,
 				       struct kvt_error *err)
 {
 	const struct kvt_group *first = &snapshot->group[0];
@@ -103,8 +101,7 @@ static enum kvt_status page_file_bytes(int64_t *out,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_snapshot_file_bytes(int64_t *out,
-					const struct kvt_snapshot *snapshot,
+enum kvt_status kvt_snapshot_file_bytes(int64_t *out, const struct kvt_snapshot *snapshot,
 					bool pages, struct kvt_error *err)
 {
 	int64_t nbytes = 0, dense;

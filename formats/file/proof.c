@@ -188,8 +188,7 @@ static void collect(struct kvt_proof_run *run, const struct part *part,
 	atomic_store(&run->state[part->range], WHOLE);
 }
 
-static enum kvt_status check_part(const struct kvt_file *file,
-				  struct kvt_proof_run *run,
+static enum kvt_status check_part(const struct kvt_file *file, struct kvt_proof_run *run,
 				  const struct part *part, uint8_t *bytes,
 				  struct kvt_error *err)
 {

@@ -162,8 +162,7 @@ void kvt_hash_group(struct kvt_hash *hash, const struct kvt_group *group)
 	hash_texts(hash, group->layer_names, layers);
 	kvt_hash_table(hash, group->layer_ids, layers, sizeof(*group->layer_ids));
 	kvt_hash_table(hash, group->block_ids, blocks, sizeof(*group->block_ids));
-	kvt_hash_table(hash, group->block_valid, blocks,
-		       sizeof(*group->block_valid));
+	kvt_hash_table(hash, group->block_valid, blocks, sizeof(*group->block_valid));
 	hash_texts(hash, group->block_names, blocks);
 	kvt_hash_number(hash, group->ncomponents);
 	for (int i = 0; i < group->ncomponents; i++) {

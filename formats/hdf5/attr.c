@@ -227,14 +227,12 @@ int kvt_h5_get_strs(struct kvt_h5_in *in, hid_t object, const char *name, char *
 /* ---- writing ------------------------------------------------------------ */
 
 /* n < 0: one value. */
-static bool put(hid_t object, const char *name, hid_t type, const void *value,
-		int n)
+static bool put(hid_t object, const char *name, hid_t type, const void *value, int n)
 {
 	hsize_t dims = n < 0 ? 1 : (hsize_t)n;
 	hid_t space = n < 0 ? H5Screate(H5S_SCALAR) :
 			      H5Screate_simple(1, &dims, NULL);
-	hid_t attr = H5Acreate2(object, name, type, space, H5P_DEFAULT,
-				H5P_DEFAULT);
+	hid_t attr = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
 	bool ok = attr >= 0 && H5Awrite(attr, type, value) >= 0;
 
 	kvt_h5_drop(attr);
@@ -254,8 +252,7 @@ static bool put_ints(hid_t object, const char *name, enum kvt_h5_int type,
 	return put(object, name, kvt_h5_int_type(type), raw, n);
 }
 
-bool kvt_h5_put_int(hid_t object, const char *name, enum kvt_h5_int type,
-		    int64_t value)
+bool kvt_h5_put_int(hid_t object, const char *name, enum kvt_h5_int type, int64_t value)
 {
 	return put_ints(object, name, type, &value, 1, -1);
 }
@@ -284,8 +281,7 @@ bool kvt_h5_put_str(hid_t object, const char *name, const char *value)
 	return put_texts(object, name, &value, 1, -1);
 }
 
-bool kvt_h5_put_strs(hid_t object, const char *name, const char *const *value,
-		     int n)
+bool kvt_h5_put_strs(hid_t object, const char *name, const char *const *value, int n)
 {
 	return put_texts(object, name, value, n, n);
 }

@@ -24,8 +24,7 @@ int64_t kvt_h5_split(const struct kvt_part *part, int64_t elem)
 	return elem < 16 ? 16 / elem : 1;
 }
 
-static enum kvt_status add_dim(struct kvt_h5_axes *axes,
-			       const struct kvt_group *group,
+static enum kvt_status add_dim(struct kvt_h5_axes *axes, const struct kvt_group *group,
 			       const struct kvt_part *part, struct kvt_error *err)
 {
 	int64_t n = group->shape.n[part->axis];
@@ -41,9 +40,8 @@ static enum kvt_status add_dim(struct kvt_h5_axes *axes,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_h5_axes(struct kvt_h5_axes *out,
-			    const struct kvt_group *group, int plane,
-			    struct kvt_error *err)
+enum kvt_status kvt_h5_axes(struct kvt_h5_axes *out, const struct kvt_group *group,
+			    int plane, struct kvt_error *err)
 {
 	const struct kvt_order *order = &group->layout.plane[plane];
 	bool apart = group->layout.nplanes == 2;

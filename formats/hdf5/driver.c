@@ -74,8 +74,7 @@ static herr_t failed_open(struct driver *driver, int error, const char *what)
 
 /* ---- opening ------------------------------------------------------------ */
 
-static H5FD_t *driver_open(const char *name, unsigned flags, hid_t fapl,
-			   haddr_t most)
+static H5FD_t *driver_open(const char *name, unsigned flags, hid_t fapl, haddr_t most)
 {
 	struct driver *driver = calloc(1, sizeof(*driver));
 	int how = O_CLOEXEC | (flags & H5F_ACC_RDWR ? O_RDWR : O_RDONLY) |

@@ -45,8 +45,7 @@ static hid_t dataset_of(hsize_t *offset, const struct kvt_h5_group *own,
 	return own->data[plane];
 }
 
-static bool begins_tile(const struct kvt_tiling *tiling,
-			const struct kvt_shape *shape,
+static bool begins_tile(const struct kvt_tiling *tiling, const struct kvt_shape *shape,
 			const int64_t begin[KVT_NAXES])
 {
 	for (int a = 0; a < KVT_NAXES; a++)
@@ -175,8 +174,7 @@ static bool select_cells(hid_t *memory, hid_t *file, hid_t cells,
 	*memory = H5Screate_simple(rank, count, NULL);
 	*file = H5Dget_space(cells);
 	return *memory >= 0 && *file >= 0 &&
-	       H5Sselect_hyperslab(*file, H5S_SELECT_SET, begin, NULL, count,
-				   NULL) >= 0;
+	       H5Sselect_hyperslab(*file, H5S_SELECT_SET, begin, NULL, count, NULL) >= 0;
 }
 
 static bool is_inside(const struct kvt_box *box, const struct kvt_shape *shape)

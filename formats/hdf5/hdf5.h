@@ -140,13 +140,11 @@ int kvt_h5_get_strs(struct kvt_h5_in *in, hid_t object, const char *name, char *
 		    int most);
 
 /* False when HDF5 refused; its error stack says why. */
-bool kvt_h5_put_int(hid_t object, const char *name, enum kvt_h5_int type,
-		    int64_t value);
+bool kvt_h5_put_int(hid_t object, const char *name, enum kvt_h5_int type, int64_t value);
 bool kvt_h5_put_ints(hid_t object, const char *name, enum kvt_h5_int type,
 		     const int64_t *value, int n);
 bool kvt_h5_put_str(hid_t object, const char *name, const char *value);
-bool kvt_h5_put_strs(hid_t object, const char *name, const char *const *value,
-		     int n);
+bool kvt_h5_put_strs(hid_t object, const char *name, const char *const *value, int n);
 /* DIMENSION_LABELS, where and as HDF5's dimension scales have them. */
 bool kvt_h5_put_labels(hid_t dataset, const char *const *label, int n);
 
@@ -155,11 +153,9 @@ bool kvt_h5_put_labels(hid_t dataset, const char *const *label, int n);
  * is no such link.  A dataset comes checked for everything that could make reading it
  * reach outside the file.
  */
-hid_t kvt_h5_child(struct kvt_h5_in *in, hid_t parent, const char *name,
-		   H5I_type_t type);
+hid_t kvt_h5_child(struct kvt_h5_in *in, hid_t parent, const char *name, H5I_type_t type);
 /* The same, and it is bad input if it is missing. */
-hid_t kvt_h5_need(struct kvt_h5_in *in, hid_t parent, const char *name,
-		  H5I_type_t type);
+hid_t kvt_h5_need(struct kvt_h5_in *in, hid_t parent, const char *name, H5I_type_t type);
 
 /*
  * Is this dataset a plain array of 'rank' dimensions of 'type', all of it in
@@ -231,8 +227,7 @@ int kvt_h5_cell_dims(hsize_t dims[KVT_H5_CELL_RANK],
 /* The tiles a new file gets. */
 KVT_MUST_CHECK enum kvt_status
 kvt_h5_choose_tiling(struct kvt_tiling *out, const struct kvt_group *group,
-		     const struct kvt_create_options *options,
-		     struct kvt_error *err);
+		     const struct kvt_create_options *options, struct kvt_error *err);
 /* The tiles that a dataset has; 'dcpl' are its creation properties. */
 KVT_MUST_CHECK bool
 kvt_h5_read_tiling(struct kvt_tiling *out, struct kvt_h5_in *in, hid_t dataset,

@@ -22,8 +22,7 @@ struct listing {
 	bool too_many, too_long;
 };
 
-static herr_t list(hid_t parent, const char *name, const H5L_info_t *info,
-		   void *data)
+static herr_t list(hid_t parent, const char *name, const H5L_info_t *info, void *data)
 {
 	struct listing *listing = data;
 

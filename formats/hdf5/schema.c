@@ -76,8 +76,7 @@ static void read_fields(struct kvt_h5_in *in, hid_t object, const struct field *
 	}
 }
 
-static bool write_fields(hid_t object, const struct field *field, int n,
-			 const void *from)
+static bool write_fields(hid_t object, const struct field *field, int n, const void *from)
 {
 	for (int i = 0; i < n; i++) {
 		int64_t value;

@@ -91,8 +91,7 @@ static bool put_column(hid_t object, const char *name,
 	for (int i = 0; i < group->ncomponents; i++)
 		memcpy(&value[i], (const char *)&group->component[i] + at,
 		       sizeof(value[i]));
-	return kvt_h5_put_table(object, name, KVT_H5_U64, value,
-				group->ncomponents);
+	return kvt_h5_put_table(object, name, KVT_H5_U64, value, group->ncomponents);
 }
 
 static bool write_components(hid_t parent, const struct kvt_group *group)

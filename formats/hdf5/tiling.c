@@ -197,9 +197,8 @@ static bool read_filters(struct kvt_tiling *tiling, struct kvt_h5_in *in, hid_t 
 		unsigned flags, config, values[VALUES] = { 0 };
 		size_t nvalues = VALUES;
 		char name[64] = "";
-		H5Z_filter_t id = H5Pget_filter2(dcpl, (unsigned)i, &flags,
-						 &nvalues, values, sizeof(name),
-						 name, &config);
+		H5Z_filter_t id = H5Pget_filter2(dcpl, (unsigned)i, &flags, &nvalues,
+						 values, sizeof(name), name, &config);
 
 		if (id < 0)
 			return kvt_h5_bad(in, dataset, "unreadable filters");

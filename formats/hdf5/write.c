@@ -92,10 +92,8 @@ static bool map_parts(hid_t dcpl, const struct kvt_create_options *options, int 
 }
 
 /* 'tiling' is NULL for one run of bytes, which gets its place at once. */
-static hid_t new_data(hid_t object, const char *name,
-		      const struct kvt_group *group,
-		      const struct kvt_h5_axes *axes,
-		      const struct kvt_tiling *tiling,
+static hid_t new_data(hid_t object, const char *name, const struct kvt_group *group,
+		      const struct kvt_h5_axes *axes, const struct kvt_tiling *tiling,
 		      const struct kvt_create_options *options, int g)
 {
 	hid_t dcpl = kvt_h5_object_plist(H5P_DATASET_CREATE);
@@ -150,8 +148,7 @@ static hid_t new_cells(hid_t object, const struct kvt_group *group)
 /* ---- groups ------------------------------------------------------------- */
 
 static bool write_group(struct kvt_h5_group *own, hid_t parent,
-			const struct kvt_group *group,
-			const struct kvt_tiling *tiling,
+			const struct kvt_group *group, const struct kvt_tiling *tiling,
 			const struct kvt_create_options *options, int g)
 {
 	hid_t object = kvt_h5_new_group(parent, group->id);
@@ -159,8 +156,7 @@ static bool write_group(struct kvt_h5_group *own, hid_t parent,
 
 	own->nplanes = group->layout.nplanes;
 	for (int p = 0; p < own->nplanes && ok; p++) {
-		own->data[p] = new_data(object,
-					kvt_h5_plane_name(&group->layout, p),
+		own->data[p] = new_data(object, kvt_h5_plane_name(&group->layout, p),
 					group, &own->axes[p], tiling, options, g);
 		ok = own->data[p] >= 0 &&
 		     write_axes(own->data[p], group, &own->axes[p]);
@@ -314,8 +310,7 @@ static enum kvt_status prepare(struct kvt_writer *writer, struct kvt_error *err)
 		enum kvt_status status;
 
 		for (int p = 0; p < group->layout.nplanes; p++)
-			if ((status = kvt_h5_axes(&own->group[g].axes[p], group,
-						  p, err)))
+			if ((status = kvt_h5_axes(&own->group[g].axes[p], group, p, err)))
 				return status;
 		if (!writer->options.uncompressed && !writer->options.nparts &&
 		    (status = kvt_h5_choose_tiling(&writer->head.tiling[g], group,

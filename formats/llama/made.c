@@ -240,8 +240,7 @@ static void make_states(struct kvt_llama_states *s, const struct kvt_llama_model
 
 /* ---- both --------------------------------------------------------------- */
 
-static enum kvt_status read_model(struct kvt_model_config *m,
-				  struct kvt_llama_writing *w)
+static enum kvt_status read_model(struct kvt_model_config *m, struct kvt_llama_writing *w)
 {
 	const struct kvt_config_hints none = { .nset = 0 };
 	const char *path = w->writer->options.model_path;

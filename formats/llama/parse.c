@@ -579,8 +579,7 @@ bool kvt_llama_probe(const uint8_t *head, int64_t nhead)
 
 /* ---- layers that are alike ------------------------------------------------ */
 
-bool kvt_llama_same_rows(const struct kvt_llama_rows *a,
-			 const struct kvt_llama_rows *b)
+bool kvt_llama_same_rows(const struct kvt_llama_rows *a, const struct kvt_llama_rows *b)
 {
 	return a->type == b->type && a->nbytes == b->nbytes && a->elem == b->elem;
 }

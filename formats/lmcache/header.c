@@ -144,9 +144,8 @@ static bool array_bytes(int64_t *out, const struct kvt_lmcache_array *a, int64_t
 }
 
 /* The arrays must be the payload, to the byte. */
-static enum kvt_status check_payload(const struct kvt_lmcache_header *h,
-				     int64_t payload, const char *name,
-				     struct kvt_error *err)
+static enum kvt_status check_payload(const struct kvt_lmcache_header *h, int64_t payload,
+				     const char *name, struct kvt_error *err)
 {
 	int64_t sum = 0, n;
 

@@ -95,9 +95,8 @@ kvt_lmcache_fs_parse(struct kvt_lmcache_header *out, bool *found, const uint8_t 
  */
 bool kvt_lmcache_is_gds(const uint8_t *head, int64_t nhead);
 KVT_MUST_CHECK enum kvt_status
-kvt_lmcache_gds_parse(struct kvt_lmcache_header *out, const uint8_t *head,
-		      int64_t nhead, int64_t nbytes, const char *name,
-		      struct kvt_error *err);
+kvt_lmcache_gds_parse(struct kvt_lmcache_header *out, const uint8_t *head, int64_t nhead,
+		      int64_t nbytes, const char *name, struct kvt_error *err);
 
 /* A file, or the value of a store. */
 struct kvt_lmcache_part {
@@ -166,8 +165,7 @@ KVT_MUST_CHECK enum kvt_status kvt_lmcache_check_workers(const struct kvt_lmcach
 /* What the user says of the serde; KVT_UNSUPPORTED for one that cannot be read. */
 KVT_MUST_CHECK enum kvt_status kvt_lmcache_take_serde(struct kvt_lmcache *o);
 /* The type of elements without a header, coded as they are; NULL: not known. */
-const struct kvt_dtype *kvt_lmcache_dtype(const struct kvt_lmcache *o,
-					  const char *group);
+const struct kvt_dtype *kvt_lmcache_dtype(const struct kvt_lmcache *o, const char *group);
 /*
  * Where the chunk itself is in a part without a header.  What its bytes prove to be
  * coded otherwise than the user says is refused.

@@ -397,8 +397,7 @@ static enum kvt_status add_several(json_t *into, const json_t *from,
 }
 
 /* The first's class says how. */
-static enum kvt_status add_data(json_t *first, const json_t *later,
-				struct kvt_error *err)
+static enum kvt_status add_data(json_t *first, const json_t *later, struct kvt_error *err)
 {
 	json_t *into = json_object_get(first, "data");
 	const json_t *from = json_object_get(later, "data");

@@ -57,8 +57,7 @@ static enum kvt_status take_hashes(struct kvt_trace *t, const struct kvt_json *i
 }
 
 static enum kvt_status take_mooncake(struct kvt_trace *t, const struct kvt_json *in,
-				     const struct trace_line *line,
-				     struct kvt_error *err)
+				     const struct trace_line *line, struct kvt_error *err)
 {
 	struct kvt_trace_row row = { .bytes = -1, .cached = -1, .hash = t->nhashes };
 	int64_t ms = -1, output = 0;

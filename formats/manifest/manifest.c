@@ -146,8 +146,7 @@ static const json_t *whole(const json_t *json)
 
 enum kvt_status kvt_manifest_parse(struct kvt_manifest *out, const char *text,
 				   size_t nbytes, const char *name,
-				   const struct kvt_hints *hints,
-				   struct kvt_error *err)
+				   const struct kvt_hints *hints, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	struct kvt_json in = { NULL, name, err, &status };

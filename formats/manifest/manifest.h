@@ -23,9 +23,8 @@ void kvt_manifest_take_sum(struct kvt_file_sum *out, const struct kvt_json *in);
  * false for the manifest of another file, which lies beside it, too.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_manifest_prove(struct kvt_manifest *manifest, bool *own,
-		   const struct kvt_file *data, const struct kvt_hints *hints,
-		   struct kvt_error *err);
+kvt_manifest_prove(struct kvt_manifest *manifest, bool *own, const struct kvt_file *data,
+		   const struct kvt_hints *hints, struct kvt_error *err);
 /* The same question before a manifest is replaced: is it of another file there? */
 KVT_MUST_CHECK enum kvt_status
 kvt_manifest_of_other(bool *out, const struct kvt_manifest *manifest, const char *path,

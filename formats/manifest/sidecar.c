@@ -119,8 +119,7 @@ enum kvt_status kvt_write_manifest(const struct kvt_dump *dump, const char *path
 }
 
 enum kvt_status kvt_manifest_adopt(struct kvt_reader *reader,
-				   struct kvt_manifest *manifest,
-				   struct kvt_error *err)
+				   struct kvt_manifest *manifest, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 	int index;

@@ -146,10 +146,8 @@ static enum kvt_status choose(bool *skip, struct choices *choices,
 
 	*skip = false;
 	if (kvt_mlx_kind_of(t) != KVT_MLX_BLOCK)
-		return kvt_store_choose(skip, &choices->cache, &folder, o->path,
-					o->err);
-	if ((status = kvt_store_choose(skip, &choices->model, &name, o->path,
-				       o->err)) ||
+		return kvt_store_choose(skip, &choices->cache, &folder, o->path, o->err);
+	if ((status = kvt_store_choose(skip, &choices->model, &name, o->path, o->err)) ||
 	    choices->model.first.s != name.s)
 		return status;
 	/* what says it is gone by the next file */

@@ -258,8 +258,7 @@ enum kvt_status kvt_caches_inkling(struct config *c)
 
 	if ((status = kvt_config_heads(&full, c)) ||
 	    (status = kvt_config_need(&hidden, c, "hidden_size")) ||
-	    (status = kvt_config_need(&kernel, c,
-				      KEYS_SCONV)) ||
+	    (status = kvt_config_need(&kernel, c, KEYS_SCONV)) ||
 	    (status = kvt_config_need(&local.heads, c, "swa_num_key_value_heads")) ||
 	    (status = kvt_config_need(&local.head_dim, c, "swa_head_dim")) ||
 	    (status = kvt_config_need(&local.window, c, "sliding_window_size")))

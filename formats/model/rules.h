@@ -224,8 +224,7 @@ void kvt_config_add(struct config *c, const char *name, const char *spec, unsign
 		    const struct kvt_spec_args *args);
 /* The same of so many layers, from the 'first' on. */
 void kvt_config_add_some(struct config *c, const char *name, const char *spec,
-			 int64_t layers, int64_t first,
-			 const struct kvt_spec_args *args);
+			 int64_t layers, int64_t first, const struct kvt_spec_args *args);
 /* Rows of an indexer are those of one head of 128, which a kernel demands. */
 KVT_MUST_CHECK enum kvt_status kvt_config_indexer(struct config *c);
 

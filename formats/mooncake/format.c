@@ -338,8 +338,7 @@ static enum kvt_status take_tensors(struct kvt_mooncake *o, struct kvt_group *gr
 				"%s: holds no tensor of TP rank %lld", o->path,
 				LL(asked));
 	return kvt_chunks_finish(group, &o->reader->leaf.snapshot.parallel, o->hints,
-				 o->path,
-				 o->err);
+				 o->path, o->err);
 }
 
 /* ---- bytes --------------------------------------------------------------- */

@@ -52,9 +52,8 @@ struct kvt_mooncake_values {
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_mooncake_values_add(struct kvt_mooncake_values *values, const void *text,
-			int64_t ntext,
-			const struct kvt_mooncake_value *value, const char *name,
-			struct kvt_error *err);
+			int64_t ntext, const struct kvt_mooncake_value *value,
+			const char *name, struct kvt_error *err);
 /* Is the key printable?  And itself, or a word for one that is not. */
 bool kvt_mooncake_has_text(const struct kvt_mooncake_value *value);
 const char *kvt_mooncake_shown(const struct kvt_mooncake_value *value);
@@ -80,8 +79,7 @@ bool kvt_mooncake_is_entry(const uint8_t *head, int64_t nhead, int64_t nbytes,
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_mooncake_entry_parse(struct kvt_mooncake_values *out, const uint8_t *head,
-			 int64_t nhead,
-			 int64_t nbytes, int file, const char *name,
+			 int64_t nhead, int64_t nbytes, int file, const char *name,
 			 struct kvt_error *err);
 
 /*
@@ -91,8 +89,7 @@ kvt_mooncake_entry_parse(struct kvt_mooncake_values *out, const uint8_t *head,
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_mooncake_bucket_parse(struct kvt_mooncake_values *out, const void *meta,
-			  int64_t nmeta,
-			  int64_t nbytes, int file, const char *name,
+			  int64_t nmeta, int64_t nbytes, int file, const char *name,
 			  struct kvt_error *err);
 
 /* ---- kv_cache.meta and kv_cache.data ------------------------------------- */

@@ -75,8 +75,7 @@ static enum kvt_status take_name(struct kvt_mooncake_value *out, char *text,
 enum kvt_status kvt_mooncake_values_add(struct kvt_mooncake_values *values,
 					const void *text, int64_t ntext,
 					const struct kvt_mooncake_value *value,
-					const char *name,
-					struct kvt_error *err)
+					const char *name, struct kvt_error *err)
 {
 	int64_t n = values->count;
 	enum kvt_status status;

@@ -263,9 +263,8 @@ static const json_t *entry_of(const struct kvt_json *in, const char *key,
 }
 
 /* 'value' may be NULL in these two: it is absent. */
-static enum kvt_status take_int(int64_t *out, const struct kvt_json *in,
-				const char *key, const json_t *value,
-				int64_t min, int64_t max)
+static enum kvt_status take_int(int64_t *out, const struct kvt_json *in, const char *key,
+				const json_t *value, int64_t min, int64_t max)
 {
 	int64_t n = json_integer_value(value);
 
@@ -306,9 +305,8 @@ enum kvt_status kvt_json_string(const char **out, const struct kvt_json *in,
 	return take_string(out, in, key, value_of(in, key));
 }
 
-enum kvt_status kvt_json_int_at(int64_t *out, const struct kvt_json *in,
-				const char *key, const json_t *array, size_t i,
-				int64_t min, int64_t max)
+enum kvt_status kvt_json_int_at(int64_t *out, const struct kvt_json *in, const char *key,
+				const json_t *array, size_t i, int64_t min, int64_t max)
 {
 	return take_int(out, in, key, entry_of(in, key, array, i), min, max);
 }

@@ -53,9 +53,8 @@ enum kvt_status kvt_layers_order(struct kvt_layer *layer, int64_t count,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_layers_tables(struct kvt_group *group,
-				  const struct kvt_layer *layer, int64_t count,
-				  const char *where, struct kvt_error *err)
+enum kvt_status kvt_layers_tables(struct kvt_group *group, const struct kvt_layer *layer,
+				  int64_t count, const char *where, struct kvt_error *err)
 {
 	size_t n = count > 0 ? (size_t)count : 1;
 	bool ok;

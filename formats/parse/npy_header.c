@@ -276,8 +276,7 @@ enum kvt_status kvt_npy_parse(struct kvt_npy_header *out, const uint8_t *head,
 	return KVT_OK;
 }
 
-int64_t kvt_npy_print(uint8_t *head, const char *descr, int rank,
-		      const int64_t *shape)
+int64_t kvt_npy_print(uint8_t *head, const char *descr, int rank, const int64_t *shape)
 {
 	char *text = (char *)head + 10;
 	size_t size = KVT_NPY_MAX_TEXT, used;

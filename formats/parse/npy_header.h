@@ -41,7 +41,6 @@ kvt_npy_read(struct kvt_npy_header *out, const struct kvt_file *file,
  * Writes a version 1 header whose length is a multiple of 64; returns that
  * length.  'head' has KVT_NPY_MAX_HEAD bytes, which a rank of 8 cannot exceed.
  */
-int64_t kvt_npy_print(uint8_t *head, const char *descr, int rank,
-		      const int64_t *shape);
+int64_t kvt_npy_print(uint8_t *head, const char *descr, int rank, const int64_t *shape);
 
 #endif

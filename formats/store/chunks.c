@@ -252,8 +252,7 @@ static enum kvt_status take_lists(struct kvt_chains *order, const struct kvt_chu
 	int64_t used = 0, number = 0;
 	char *line = order->text, *end;
 	enum kvt_status status = kvt_chains_reserve(order, count_lines(line),
-						    count_words(line),
-					 path, err);
+						    count_words(line), path, err);
 
 	for (; !status && line; line = end) {
 		if ((end = strchr(line, '\n')))

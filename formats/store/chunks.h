@@ -127,8 +127,7 @@ kvt_chunks_heads(struct kvt_group *group, int64_t width, const struct kvt_hints 
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_finish(struct kvt_group *group, const struct kvt_parallel *parallel,
-		  const struct kvt_hints *hints, const char *name,
-		  struct kvt_error *err);
+		  const struct kvt_hints *hints, const char *name, struct kvt_error *err);
 /* Tokens of chunks that do not say how many they hold; none of one without a byte. */
 KVT_MUST_CHECK enum kvt_status
 kvt_chunks_count(struct kvt_chunks *chunks, const struct kvt_files *files,

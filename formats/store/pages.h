@@ -39,9 +39,8 @@ kvt_pages_fit(struct kvt_group *group, const struct kvt_pages_known *known,
  * KVT_BAD_INPUT with both sizes.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_pages_add(struct kvt_reader *reader, int group, int file,
-	      const struct kvt_box *box, int64_t skip, int64_t pad,
-	      struct kvt_error *err);
+kvt_pages_add(struct kvt_reader *reader, int group, int file, const struct kvt_box *box,
+	      int64_t skip, int64_t pad, struct kvt_error *err);
 
 /* A dense array (or pages) of 'box' alone at 'offset': for readers and writers. */
 KVT_MUST_CHECK enum kvt_status

@@ -399,9 +399,8 @@ static enum kvt_status take_content(struct torch_walk *w,
 
 /* Keys or values; codes that are worked out, or of fp8 and the scale of all of them. */
 static enum kvt_status walk_layer_half(struct torch_walk *w,
-				       const struct kvt_pickle_node *object,
-				       bool coded, const char *name,
-				       const char *quantised)
+				       const struct kvt_pickle_node *object, bool coded,
+				       const char *name, const char *quantised)
 {
 	int32_t node = kvt_torch_attribute(w, object, quantised);
 	const struct kvt_pickle_node *pair = node < 0 ? NULL : &w->pickle.node[node];

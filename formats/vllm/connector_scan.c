@@ -32,8 +32,7 @@ void kvt_connector_names_free(struct kvt_connector_names *names)
 }
 
 static enum kvt_status add(struct kvt_connector_names *names, const char *name,
-			   size_t length,
-			   const char *path, struct kvt_error *err)
+			   size_t length, const char *path, struct kvt_error *err)
 {
 	int64_t n = names->count;
 	char *copy;
@@ -50,9 +49,8 @@ static enum kvt_status add(struct kvt_connector_names *names, const char *name,
 }
 
 static enum kvt_status look(struct kvt_connector_names *tensors,
-			    struct kvt_connector_names *folders,
-			    const char *folder, const char *name,
-			    struct kvt_error *err)
+			    struct kvt_connector_names *folders, const char *folder,
+			    const char *name, struct kvt_error *err)
 {
 	size_t n = strlen(name), m = strlen(ending);
 	bool tensor = kvt_path_ends(name, ending);

@@ -138,8 +138,7 @@ static void set_shape(struct kvt_tensor *out, const struct writing *w, int64_t t
 
 /* 'count' tokens from 'token' on, which are in 'box' of the group. */
 static enum kvt_status add_part(struct writing *w, int file, int64_t data,
-				 const struct kvt_box *box, int64_t token,
-				 int64_t tokens)
+				const struct kvt_box *box, int64_t token, int64_t tokens)
 {
 	struct kvt_file_part part = { .file = file, .box = *box };
 	const int64_t *n = w->group->shape.n;

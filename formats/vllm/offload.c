@@ -133,8 +133,7 @@ static enum kvt_status describe_group(struct kvt_offload *o, int number,
 
 	snprintf(id, sizeof(id), "g%d", number);
 	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, id,
-					     o->path,
-					     o->err)))
+					     o->path, o->err)))
 		return status;
 	o->number[group - o->reader->leaf.snapshot.group] = number;
 	group->shape.n[KVT_AXIS_B] = 1;

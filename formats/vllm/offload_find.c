@@ -142,9 +142,8 @@ static enum kvt_status offer(struct kvt_offload *o, struct kvt_store_choice *cho
 /* ---- the config --------------------------------------------------------- */
 
 static enum kvt_status look_for_config(struct kvt_offload *o,
-				       struct kvt_store_choice *choice,
-				       char **found, const char *folder,
-				       const char *name)
+				       struct kvt_store_choice *choice, char **found,
+				       const char *folder, const char *name)
 {
 	char *path = kvt_path_join(folder, name, "");
 

@@ -106,9 +106,8 @@ static enum kvt_status check_shape(const struct kvt_group *here,
 }
 
 /* 'last' is the last step of each group so far; NULL: none. */
-static enum kvt_status add_part(struct derivation *d, struct step_group **last,
-				int64_t i, const struct kvt_patch *patch,
-				struct kvt_error *err)
+static enum kvt_status add_part(struct derivation *d, struct step_group **last, int64_t i,
+				const struct kvt_patch *patch, struct kvt_error *err)
 {
 	const struct kvt_group *here = &d->snapshot.group[patch->group];
 	struct step_group *step = last[patch->group];

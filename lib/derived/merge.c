@@ -465,8 +465,7 @@ static enum kvt_status join(struct derivation *d, const struct rank_file *files,
 {
 	struct kvt_snapshot *snapshot = &d->snapshot;
 	enum kvt_status status = kvt_snapshot_copy(snapshot,
-						   kvt_dump_snapshot(d->source[0]),
-						   err);
+						   kvt_dump_snapshot(d->source[0]), err);
 
 	for (int g = 0; !status && g < snapshot->ngroups; g++)
 		status = join_group(d, g, files, nfiles, err);

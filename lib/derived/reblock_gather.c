@@ -90,8 +90,7 @@ static enum kvt_status new_table(struct gathering *x, int64_t r, struct kvt_erro
 {
 	struct regroup *g = x->g;
 	struct kvt_request *request = &g->to->request[r];
-	int64_t slots = live_slots(group_before(g),
-				   &g->from->request[r], g->index);
+	int64_t slots = live_slots(group_before(g), &g->from->request[r], g->index);
 	int64_t n = (slots + g->slots - 1) / g->slots;
 	uint32_t *blocks = malloc(((size_t)n + 1) * sizeof(*blocks));
 

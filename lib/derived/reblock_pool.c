@@ -133,8 +133,7 @@ static enum kvt_status add_rows(struct regroup *g, int64_t block, int64_t slot,
 			err);
 }
 
-static enum kvt_status cut_pool(struct regroup *g, int64_t nblocks,
-				struct kvt_error *err)
+static enum kvt_status cut_pool(struct regroup *g, int64_t nblocks, struct kvt_error *err)
 {
 	int64_t count = g->size < g->slots ? g->size : g->slots;
 	enum kvt_status status;

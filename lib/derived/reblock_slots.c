@@ -23,8 +23,7 @@ int64_t live_slots(const struct kvt_group *group, const struct kvt_request *requ
 	return need > had ? slots - (need - had) * size : slots;
 }
 
-enum kvt_status add_span(struct regroup *g, struct map_span span,
-			 struct kvt_error *err)
+enum kvt_status add_span(struct regroup *g, struct map_span span, struct kvt_error *err)
 {
 	if (!KVT_GROW(&g->map->span, g->nspans))
 		return kvt_no_memory(err, NULL);

@@ -215,9 +215,8 @@ void place_in_pages(struct kvt_snapshot *snapshot)
 /* ---- one group ---------------------------------------------------------- */
 
 /* Indices along an axis whose id is wanted and that 'used' has, if given. */
-static int64_t *list_of(int64_t *count, const struct kvt_group *group,
-			enum kvt_axis axis, id_fn *id_of, const struct kvt_ranges *ranges,
-			const bool *used)
+static int64_t *list_of(int64_t *count, const struct kvt_group *group, enum kvt_axis axis,
+			id_fn *id_of, const struct kvt_ranges *ranges, const bool *used)
 {
 	int64_t n = group->shape.n[axis], kept = 0;
 	int64_t *list = calloc((size_t)n + 1, sizeof(*list));
@@ -303,9 +302,8 @@ bool keep_blocks(struct kvt_group *group, const int64_t *list, int64_t count)
 }
 
 /* Where each block went, and the null block with it. */
-static enum kvt_status renumber(struct kvt_snapshot *snapshot, int group,
-				int64_t nblocks, const int64_t *list,
-				struct kvt_error *err)
+static enum kvt_status renumber(struct kvt_snapshot *snapshot, int group, int64_t nblocks,
+				const int64_t *list, struct kvt_error *err)
 {
 	int64_t null = kvt_null_block(snapshot, group);
 

@@ -66,8 +66,7 @@ struct conv {
 };
 KVT_MUST_CHECK enum kvt_status
 conv_init(struct conv *conv, const struct kvt_group *group,
-	  const struct kvt_snapshot *whole, int64_t mamba_groups,
-	  struct kvt_error *err);
+	  const struct kvt_snapshot *whole, int64_t mamba_groups, struct kvt_error *err);
 KVT_MUST_CHECK enum kvt_status
 slice_channels(struct step_part *part, struct kvt_group *group,
 	      const struct kvt_snapshot *whole, const struct kvt_slice_options *options,
@@ -115,8 +114,7 @@ KVT_MUST_CHECK enum kvt_status
 slice_tokens(struct kvt_snapshot *snapshot, const struct kvt_slice_options *options,
 	    struct kvt_error *err);
 /* Tables of one group; inverse[] is -1 where a block is left out. */
-void renumber_requests(struct kvt_snapshot *snapshot, int group,
-		       const int64_t *inverse);
+void renumber_requests(struct kvt_snapshot *snapshot, int group, const int64_t *inverse);
 /* When all groups are renumbered: no more than the tokens that all still have. */
 void cut_requests(struct kvt_snapshot *snapshot, const struct kvt_snapshot *before);
 

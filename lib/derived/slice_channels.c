@@ -474,8 +474,7 @@ static void take_half(struct step_part *part, struct kvt_group *group, int k)
 
 /* Parts and runs are in the same order, one for one, once a rank was taken. */
 static enum kvt_status take_parts(struct step_part *part, struct kvt_group *group,
-				  const struct kvt_names *names,
-				  struct kvt_error *err)
+				  const struct kvt_names *names, struct kvt_error *err)
 {
 	struct kvt_group out = *group;
 	enum kvt_status status;

@@ -25,8 +25,7 @@ static void free_request(struct kvt_request *request)
 /* ---- by name ------------------------------------------------------------ */
 
 static enum kvt_status check_names(const struct kvt_snapshot *snapshot,
-				   const struct kvt_names *wanted,
-				   struct kvt_error *err)
+				   const struct kvt_names *wanted, struct kvt_error *err)
 {
 	for (int i = 0; i < wanted->n; i++) {
 		int64_t r = 0;
@@ -88,8 +87,7 @@ static int64_t tokens_in(const struct kvt_group *group, int64_t nblocks,
 	return tokens < request->ntokens ? tokens : request->ntokens;
 }
 
-void renumber_requests(struct kvt_snapshot *snapshot, int group,
-		       const int64_t *inverse)
+void renumber_requests(struct kvt_snapshot *snapshot, int group, const int64_t *inverse)
 {
 	const struct kvt_group *g = &snapshot->group[group];
 
@@ -181,8 +179,7 @@ static enum kvt_status check_range(const struct kvt_snapshot *snapshot,
 }
 
 /* Can the group be cut there at all? */
-static enum kvt_status check_cut(const struct kvt_group *g,
-				 const struct kvt_request *q,
+static enum kvt_status check_cut(const struct kvt_group *g, const struct kvt_request *q,
 				 const struct kvt_range *keep, struct kvt_error *err)
 {
 	int64_t end = q->first_token + q->ntokens, each = g->tokens_per_slot;

@@ -13,8 +13,7 @@
 
 #include "lib/run/device.h"
 
-struct kvt_box tile_box(const struct kvt_tiling *tiling,
-			const int64_t begin[KVT_NAXES])
+struct kvt_box tile_box(const struct kvt_tiling *tiling, const int64_t begin[KVT_NAXES])
 {
 	struct kvt_box box;
 
@@ -155,8 +154,7 @@ static void keep_copy(struct kvt_worker *worker, const struct copied *copy)
 
 enum kvt_status copy_part(struct kvt_worker *worker, const struct placed *dst,
 			  const struct kvt_box *to, const struct placed *src,
-			  const struct kvt_box *from, int64_t elem,
-			  struct kvt_error *err)
+			  const struct kvt_box *from, int64_t elem, struct kvt_error *err)
 {
 	const struct copied *last = worker ? worker->copied : NULL;
 	struct copied copy = {

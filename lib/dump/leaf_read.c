@@ -204,8 +204,7 @@ static const void *bytes_of(const struct kvt_leaf *leaf, int group)
 
 /* All of dst, which has another order than the leaf unless that has tiles. */
 enum kvt_status read_leaf(struct kvt_worker *worker, const struct kvt_leaf *leaf,
-			  int group, const struct placed *dst,
-				 struct kvt_error *err)
+			  int group, const struct placed *dst, struct kvt_error *err)
 {
 	const struct kvt_group *from = &leaf->snapshot.group[group];
 	const int64_t shift[KVT_NAXES] = { 0 };

@@ -167,8 +167,7 @@ held_box(const struct kvt_leaf *leaf, int group, const struct kvt_box *box, void
 /* kvt_read() of a part that has spans: read_slots.c. */
 KVT_MUST_CHECK enum kvt_status
 read_spans(struct kvt_worker *worker, const struct map_part *part,
-	   const struct placed *dst,
-	   struct kvt_error *err);
+	   const struct placed *dst, struct kvt_error *err);
 
 static inline int64_t list_at(const struct map_list *list, int64_t i)
 {

@@ -392,8 +392,7 @@ static enum kvt_status read_cells(const struct cells *c, const struct map_part *
 				int64_t at = page * c->n[KVT_AXIS_H] + part->heads.at + h;
 
 				memcpy(c->out + at * c->n[KVT_AXIS_K] + part->kv.at,
-				       spare,
-				       (size_t)part->kv.count * sizeof(*spare));
+				       spare, (size_t)part->kv.count * sizeof(*spare));
 				spare += part->kv.count;
 			}
 		}

@@ -111,9 +111,8 @@ static enum kvt_status walk_spans(struct kvt_worker *worker, const struct kvt_le
 }
 
 enum kvt_status each_spans(struct kvt_worker *worker, const struct kvt_leaf *leaf,
-			   int group,
-			   const int64_t layers[2], struct target_span *wanted, int64_t n,
-			   int64_t rows, spans_fn *fn, void *context,
+			   int group, const int64_t layers[2], struct target_span *wanted,
+			   int64_t n, int64_t rows, spans_fn *fn, void *context,
 			   struct kvt_error *err)
 {
 	struct kvt_box there = kvt_box_whole(&leaf->snapshot.group[group].shape);
@@ -327,8 +326,7 @@ enum kvt_status read_spans(struct kvt_worker *worker, const struct map_part *par
 		box_take(&from, KVT_AXIS_H, f.heads.from, f.heads.count);
 		box_take(&from, KVT_AXIS_K, f.kv.from, f.kv.count);
 		status = walk_spans(worker, part->leaf, part->group, from, wanted, n,
-				    rows,
-				    put_spans, &f, err);
+				    rows, put_spans, &f, err);
 	}
 	free(wanted);
 	return status;

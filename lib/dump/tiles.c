@@ -95,8 +95,7 @@ bool tile_in_cell_order(const struct kvt_layout *layout, const struct kvt_tiling
 /* ---- tiles of blocks of another size ------------------------------------------ */
 
 /* Inside a tile, are the slots of neighbouring blocks neighbours? */
-static bool joins_blocks(const struct kvt_layout *layout,
-			 const struct kvt_tiling *tiling)
+static bool joins_blocks(const struct kvt_layout *layout, const struct kvt_tiling *tiling)
 {
 	struct kvt_shape shape = { .elem = tiling->elem };
 

@@ -300,8 +300,7 @@ static struct kvt_range order_of_heads(const struct fault_case *c, int arg)
 
 static struct kvt_range order_of_blocks(const struct fault_case *c, int arg)
 {
-	return told(c, KVT_AXIS_B, MOVES_ORDER, arg, 4,
-		    c->window->shape.n[KVT_AXIS_B]);
+	return told(c, KVT_AXIS_B, MOVES_ORDER, arg, 4, c->window->shape.n[KVT_AXIS_B]);
 }
 
 static struct kvt_range copied_blocks(const struct fault_case *c, int arg)
@@ -358,8 +357,7 @@ static void exchange(int64_t *from, int64_t at, int64_t a, int64_t b)
 
 static enum fault_source swap_blocks(const struct fault_case *c,
 				     const struct kvt_fault_args *args,
-				     const int64_t at[KVT_NAXES],
-				     int64_t from[KVT_NAXES])
+				     const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	(void)c;
 	exchange(&from[KVT_AXIS_B], at[KVT_AXIS_B], args->n[0], args->n[1]);
@@ -368,8 +366,7 @@ static enum fault_source swap_blocks(const struct fault_case *c,
 
 static enum fault_source swap_layers(const struct fault_case *c,
 				     const struct kvt_fault_args *args,
-				     const int64_t at[KVT_NAXES],
-				     int64_t from[KVT_NAXES])
+				     const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	(void)c;
 	exchange(&from[KVT_AXIS_L], at[KVT_AXIS_L], args->n[0], args->n[1]);
@@ -400,8 +397,7 @@ static enum fault_source swap_requests(const struct fault_case *c,
 
 static enum fault_source shift_table(const struct fault_case *c,
 				     const struct kvt_fault_args *args,
-				     const int64_t at[KVT_NAXES],
-				     int64_t from[KVT_NAXES])
+				     const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	return from_block(entry_before(c->window, at[KVT_AXIS_B], args->n[0],
 				       args->n[1]), from);
@@ -433,8 +429,7 @@ static enum fault_source rotate_heads(const struct fault_case *c,
 
 static enum fault_source swap_ranks(const struct fault_case *c,
 				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES],
-				    int64_t from[KVT_NAXES])
+				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	int64_t each = c->heads / args->n[0], share = at[KVT_AXIS_H] / each;
 
@@ -445,8 +440,7 @@ static enum fault_source swap_ranks(const struct fault_case *c,
 
 static enum fault_source copy_rank(const struct fault_case *c,
 				   const struct kvt_fault_args *args,
-				   const int64_t at[KVT_NAXES],
-				   int64_t from[KVT_NAXES])
+				   const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	int64_t each = c->heads / args->n[0];
 

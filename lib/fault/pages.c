@@ -52,8 +52,7 @@ static bool has_square(const struct fault_case *c)
 
 static enum fault_source turn_heads(const struct fault_case *c,
 				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES],
-				    int64_t from[KVT_NAXES])
+				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	struct pair p = turned((struct pair){ at[KVT_AXIS_S], at[KVT_AXIS_H] },
 			       c->slots, c->heads, args->n[0]);
@@ -72,8 +71,7 @@ static bool has_kv(const struct fault_case *c)
 
 static enum fault_source swap_kv(const struct fault_case *c,
 				 const struct kvt_fault_args *args,
-				 const int64_t at[KVT_NAXES],
-				 int64_t from[KVT_NAXES])
+				 const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	(void)c, (void)args;
 	from[KVT_AXIS_K] = 1 - at[KVT_AXIS_K];
@@ -109,8 +107,7 @@ static int64_t row_of(const struct fault_case *c, const int64_t at[KVT_NAXES],
 
 static enum fault_source split_kv(const struct fault_case *c,
 				  const struct kvt_fault_args *args,
-				  const int64_t at[KVT_NAXES],
-				  int64_t from[KVT_NAXES])
+				  const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	int64_t rows = args->n[1], nrows = rows == 2 ? c->slots : c->slots * c->heads;
 	struct pair p = turned((struct pair){ row_of(c, at, rows), at[KVT_AXIS_K] },
@@ -164,8 +161,7 @@ static bool rotary_fits(const struct fault_case *c, const struct kvt_fault_args 
 
 static enum fault_source mix_pairs(const struct fault_case *c,
 				   const struct kvt_fault_args *args,
-				   const int64_t at[KVT_NAXES],
-				   int64_t from[KVT_NAXES])
+				   const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	int64_t rotary = args->n[1], start = rotary_start(c, rotary);
 	int64_t d = at[KVT_AXIS_D] - start, half = rotary / 2;
@@ -221,8 +217,7 @@ static bool has_taps(const struct fault_case *c)
 
 static enum fault_source turn_taps(const struct fault_case *c,
 				   const struct kvt_fault_args *args,
-				   const int64_t at[KVT_NAXES],
-				   int64_t from[KVT_NAXES])
+				   const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	struct pair p = turned((struct pair){ at[KVT_AXIS_S], at[KVT_AXIS_D] },
 			       c->slots, c->dim, args->n[0]);
@@ -277,8 +272,7 @@ static int64_t share_of_channel(const struct kvt_window *w, int64_t tp, int64_t 
 
 static enum fault_source straddle(const struct fault_case *c,
 				  const struct kvt_fault_args *args,
-				  const int64_t at[KVT_NAXES],
-				  int64_t from[KVT_NAXES])
+				  const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	from[KVT_AXIS_D] = (args->n[0] ? share_of_channel : channel_of_share)
 			   (c->window, args->n[1], at[KVT_AXIS_D]);
@@ -305,8 +299,7 @@ static bool rows_divide(const struct fault_case *c, const struct kvt_fault_args 
 
 static enum fault_source turn_state(const struct fault_case *c,
 				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES],
-				    int64_t from[KVT_NAXES])
+				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	int64_t rows = args->n[0], d = at[KVT_AXIS_D];
 

@@ -122,8 +122,7 @@ static int64_t count_cut(const uint8_t *out, const struct fault_case *c)
 }
 
 /* A live one that is not all zeros, if there is any. */
-static enum kvt_status choose_block(struct kvt_strike *strike,
-				    const struct fault_case *c,
+static enum kvt_status choose_block(struct kvt_strike *strike, const struct fault_case *c,
 				    const struct fault *f, uint64_t *random,
 				    struct kvt_error *err)
 {

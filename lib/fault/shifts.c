@@ -166,8 +166,7 @@ static bool can_be_stale(const struct fault_case *c, const struct kvt_fault_args
 
 static enum fault_source take_block(const struct fault_case *c,
 				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES],
-				    int64_t from[KVT_NAXES])
+				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	(void)c;
 	if (at[KVT_AXIS_B] == args->n[0])
@@ -199,8 +198,7 @@ bool kvt_two_places(const struct fault_case *c, const struct kvt_fault_args *arg
 
 static enum fault_source take_layer(const struct fault_case *c,
 				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES],
-				    int64_t from[KVT_NAXES])
+				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	(void)c;
 	if (at[KVT_AXIS_L] == args->n[0])

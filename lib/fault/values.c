@@ -17,8 +17,7 @@ static bool always(const struct fault_case *c)
 
 static enum fault_source in_place(const struct fault_case *c,
 				  const struct kvt_fault_args *args,
-				  const int64_t at[KVT_NAXES],
-				  int64_t from[KVT_NAXES])
+				  const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	(void)c, (void)args, (void)at, (void)from;
 	return FROM_ELEMENT;
@@ -68,16 +67,14 @@ static struct kvt_range where_tail_begins(const struct fault_case *c, int arg)
 	return (struct kvt_range){ 0, c->memory.nbytes };
 }
 
-static bool whole_elements(const struct fault_case *c,
-			   const struct kvt_fault_args *args)
+static bool whole_elements(const struct fault_case *c, const struct kvt_fault_args *args)
 {
 	return args->n[0] % c->window->shape.elem == 0;
 }
 
 static enum fault_source cut_tail(const struct fault_case *c,
 				  const struct kvt_fault_args *args,
-				  const int64_t at[KVT_NAXES],
-				  int64_t from[KVT_NAXES])
+				  const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
 {
 	(void)from;
 	return kvt_views_at(&c->memory, at) >= args->n[0] ? FROM_ZERO : FROM_ELEMENT;

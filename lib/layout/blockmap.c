@@ -11,9 +11,8 @@
  */
 #include "lib/kvt/connect.h"
 
-static enum kvt_status check_table(const struct kvt_block_table *table,
-				   const char *side, int64_t begin, int64_t end,
-				   struct kvt_error *err)
+static enum kvt_status check_table(const struct kvt_block_table *table, const char *side,
+				   int64_t begin, int64_t end, struct kvt_error *err)
 {
 	int64_t capacity, rows;
 
@@ -40,9 +39,8 @@ static enum kvt_status check_table(const struct kvt_block_table *table,
 
 enum kvt_status kvt_block_map_init(struct kvt_block_map *out,
 				   const struct kvt_block_table *src,
-				   const struct kvt_block_table *dst,
-				   int64_t begin, int64_t end,
-				   struct kvt_error *err)
+				   const struct kvt_block_table *dst, int64_t begin,
+				   int64_t end, struct kvt_error *err)
 {
 	enum kvt_status status;
 
@@ -75,15 +73,13 @@ static struct kvt_block_span entry(const struct kvt_block_map *map, int64_t at)
 	return span;
 }
 
-static bool is_whole(const struct kvt_block_map *map,
-		     const struct kvt_block_span *span)
+static bool is_whole(const struct kvt_block_map *map, const struct kvt_block_span *span)
 {
 	return span->count == map->src.slots && span->count == map->dst.slots;
 }
 
 /* Does 'next' begin where 'span' ends, on both sides, if a pool is one row? */
-static bool continues(const struct kvt_block_map *map,
-		      const struct kvt_block_span *span,
+static bool continues(const struct kvt_block_map *map, const struct kvt_block_span *span,
 		      const struct kvt_block_span *next)
 {
 	int64_t src = map->src.slots, dst = map->dst.slots;
@@ -147,9 +143,8 @@ enum kvt_status kvt_block_table_last(struct kvt_block_table *out,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_block_ids_check(const uint32_t *ids, int64_t nids,
-				    int64_t pool, uint8_t *seen,
-				    struct kvt_error *err)
+enum kvt_status kvt_block_ids_check(const uint32_t *ids, int64_t nids, int64_t pool,
+				    uint8_t *seen, struct kvt_error *err)
 {
 	for (int64_t i = 0; i < nids; i++) {
 		uint32_t id = ids[i];

@@ -37,8 +37,7 @@ static enum kvt_status never_written(struct kvt_error *err, int64_t offset)
  * Refuses what lies outside any buffer, so that sums of offsets and strides
  * cannot overflow from here on.
  */
-static enum kvt_status check_bounds(const struct kvt_plan *plan,
-				    struct kvt_error *err)
+static enum kvt_status check_bounds(const struct kvt_plan *plan, struct kvt_error *err)
 {
 	int64_t last = plan->dst_offset;
 	bool beyond = __builtin_add_overflow(last, plan->run, &last);

@@ -68,8 +68,7 @@ static bool read_tuple(struct tuple *out, const char *s)
 	return t.count > 1 && !*s;
 }
 
-static enum kvt_status order_of_tuple(struct kvt_layout *out,
-				      const struct tuple *tuple,
+static enum kvt_status order_of_tuple(struct kvt_layout *out, const struct tuple *tuple,
 				      enum kvt_convention convention,
 				      struct kvt_error *err)
 {
@@ -86,8 +85,7 @@ static enum kvt_status order_of_tuple(struct kvt_layout *out,
 	return kvt_order_parse(&out->plane[0], axes, 5, false, err);
 }
 
-static enum kvt_status refuse_bare(const struct tuple *tuple,
-				   struct kvt_error *err)
+static enum kvt_status refuse_bare(const struct tuple *tuple, struct kvt_error *err)
 {
 	struct kvt_layout layout[2];
 	enum kvt_status status;
@@ -162,8 +160,7 @@ static enum kvt_status parse_planes(struct kvt_layout *out, const char *text,
 
 	if (!value)
 		return kvt_fail(err, KVT_USAGE, "K: needs the plane of values, V:");
-	status = kvt_order_parse(&layout.plane[0], key, (size_t)(value - key),
-				 true, err);
+	status = kvt_order_parse(&layout.plane[0], key, (size_t)(value - key), true, err);
 	if (status)
 		return status;
 	value += 2;

@@ -43,8 +43,7 @@ static void ladder_init(struct ladder *l, const struct kvt_view *view)
  * 'rest' bytes are left for the factors from 'i' on.  Only indices that leave
  * no more than the others reach can be right: at most one, if strides nest.
  */
-static bool descend(const struct ladder *l, int i, int64_t rest,
-		    int64_t index[KVT_NAXES])
+static bool descend(const struct ladder *l, int i, int64_t rest, int64_t index[KVT_NAXES])
 {
 	const struct kvt_factor *f;
 	int64_t least, at;
@@ -65,8 +64,7 @@ static bool descend(const struct ladder *l, int i, int64_t rest,
 	return false;
 }
 
-bool kvt_view_find(const struct kvt_view *view, int64_t offset,
-		   int64_t index[KVT_NAXES])
+bool kvt_view_find(const struct kvt_view *view, int64_t offset, int64_t index[KVT_NAXES])
 {
 	int64_t found[KVT_NAXES] = { 0 };
 	struct ladder l;

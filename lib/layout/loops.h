@@ -16,7 +16,6 @@ struct kvt_loop {
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_axis_loops(struct kvt_loop *loop, int *count, const struct kvt_view *dst,
-	       const struct kvt_view *src, enum kvt_axis axis,
-	       struct kvt_error *err);
+	       const struct kvt_view *src, enum kvt_axis axis, struct kvt_error *err);
 
 #endif

@@ -45,8 +45,7 @@ static bool axis_of_letter(enum kvt_axis *axis, char letter)
 }
 
 /* The n of A/n and A%n. */
-static enum kvt_status read_split(int64_t *split, struct cursor *c,
-				  struct kvt_error *err)
+static enum kvt_status read_split(int64_t *split, struct cursor *c, struct kvt_error *err)
 {
 	const int64_t largest = 1 << 30;	/* far above any real one */
 	int64_t n = 0;
@@ -84,8 +83,7 @@ static enum kvt_status add_part(struct kvt_order *order, struct kvt_part part,
 }
 
 /* "D ... x" is short for "D/x ... D%x". */
-static enum kvt_status add_x(struct kvt_order *order, bool closed,
-			     struct kvt_error *err)
+static enum kvt_status add_x(struct kvt_order *order, bool closed, struct kvt_error *err)
 {
 	struct kvt_part inner = { KVT_AXIS_D, KVT_INNER, 0 };
 	int d = kvt_order_find(order, KVT_AXIS_D);
@@ -97,8 +95,7 @@ static enum kvt_status add_x(struct kvt_order *order, bool closed,
 	return add_part(order, inner, err);
 }
 
-static enum kvt_status add_content(struct kvt_order *order,
-				   struct kvt_error *err)
+static enum kvt_status add_content(struct kvt_order *order, struct kvt_error *err)
 {
 	struct kvt_part k = { KVT_AXIS_K, KVT_WHOLE, 0 };
 	struct kvt_part d = { KVT_AXIS_D, KVT_WHOLE, 0 };
@@ -175,9 +172,8 @@ static enum kvt_status check_c(const char *text, size_t length, bool in_plane,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_order_parse(struct kvt_order *out, const char *text,
-				size_t length, bool in_plane,
-				struct kvt_error *err)
+enum kvt_status kvt_order_parse(struct kvt_order *out, const char *text, size_t length,
+				bool in_plane, struct kvt_error *err)
 {
 	struct cursor c = { text, text + length, memchr(text, 'C', length) != NULL };
 	struct kvt_order order = { .nparts = 0 };

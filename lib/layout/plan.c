@@ -23,8 +23,7 @@
 /* ---- common parts of two views ------------------------------------------ */
 
 /* Stride, on one side, of the part of 'axis' that begins at 'div'. */
-static int64_t stride_at(const struct kvt_view *view, enum kvt_axis axis,
-			 int64_t div)
+static int64_t stride_at(const struct kvt_view *view, enum kvt_axis axis, int64_t div)
 {
 	for (int i = 0; i < view->nfactors; i++) {
 		const struct kvt_factor *f = &view->factor[i];
@@ -57,9 +56,8 @@ static int add_cuts(int64_t cut[], int ncuts, const struct kvt_view *view,
 
 /* The loops over one axis, split where either side splits it. */
 enum kvt_status kvt_axis_loops(struct kvt_loop *loop, int *count,
-			       const struct kvt_view *dst,
-			       const struct kvt_view *src, enum kvt_axis axis,
-			       struct kvt_error *err)
+			       const struct kvt_view *dst, const struct kvt_view *src,
+			       enum kvt_axis axis, struct kvt_error *err)
 {
 	int64_t cut[2 * KVT_MAX_FACTORS], n = src->shape.n[axis];
 	int ncuts;
@@ -122,8 +120,7 @@ static int fuse(struct kvt_loop *loop, int count)
 	return fused;
 }
 
-static enum kvt_status same_shape(const struct kvt_view *dst,
-				  const struct kvt_view *src,
+static enum kvt_status same_shape(const struct kvt_view *dst, const struct kvt_view *src,
 				  struct kvt_error *err)
 {
 	for (int a = 0; a < KVT_NAXES; a++)
@@ -181,9 +178,8 @@ enum kvt_status kvt_plan_init(struct kvt_plan *out, const struct kvt_view *dst,
 }
 
 /* View of the i-th K; a view that holds both is cut. */
-static enum kvt_status view_of_k(struct kvt_view *out,
-				 const struct kvt_views *views, int i,
-				 struct kvt_error *err)
+static enum kvt_status view_of_k(struct kvt_view *out, const struct kvt_views *views,
+				 int i, struct kvt_error *err)
 {
 	if (views->count == 2) {
 		*out = views->view[i];
@@ -192,10 +188,8 @@ static enum kvt_status view_of_k(struct kvt_view *out,
 	return kvt_view_narrow(out, &views->view[0], KVT_AXIS_K, i, i + 1, err);
 }
 
-enum kvt_status kvt_plans_init(struct kvt_plans *out,
-			       const struct kvt_views *dst,
-			       const struct kvt_views *src,
-			       struct kvt_error *err)
+enum kvt_status kvt_plans_init(struct kvt_plans *out, const struct kvt_views *dst,
+			       const struct kvt_views *src, struct kvt_error *err)
 {
 	struct kvt_plans plans = { .count = dst->count > src->count ?
 					    dst->count : src->count };

@@ -17,8 +17,7 @@ struct present {
 /* What separate buffers amount to: K before everything. */
 static const struct kvt_part apart = { KVT_AXIS_K, KVT_WHOLE, 0 };
 
-static int64_t part_extent(const struct kvt_part *part,
-			   const struct kvt_shape *shape)
+static int64_t part_extent(const struct kvt_part *part, const struct kvt_shape *shape)
 {
 	int64_t n = shape->n[part->axis], split = part->split;
 
@@ -71,8 +70,7 @@ static int tail_of(const struct present *p, unsigned axes)
  * A kernel block is a range of slots that becomes a block of its own, so B
  * counts even where there is only one; with one slot there is nothing to cut.
  */
-static bool splits_neutrally(const struct kvt_order *order,
-			     const struct kvt_shape *shape)
+static bool splits_neutrally(const struct kvt_order *order, const struct kvt_shape *shape)
 {
 	struct present p = present_parts(order, shape, KVT_AXIS_B);
 	int b = find(&p, KVT_AXIS_B), s = find(&p, KVT_AXIS_S);

@@ -30,10 +30,8 @@
 /* ---- from an order to addresses ----------------------------------------- */
 
 /* Extent and divisor of one letter, for this shape. */
-static enum kvt_status measure_part(struct kvt_factor *out,
-				    const struct kvt_part *part,
-				    const struct kvt_shape *shape,
-				    struct kvt_error *err)
+static enum kvt_status measure_part(struct kvt_factor *out, const struct kvt_part *part,
+				    const struct kvt_shape *shape, struct kvt_error *err)
 {
 	int64_t n = shape->n[part->axis], split = part->split;
 
@@ -57,8 +55,7 @@ static enum kvt_status measure_part(struct kvt_factor *out,
 
 /* An axis that the order lacks is nowhere in memory: there can be only one. */
 static enum kvt_status check_axes(const struct kvt_order *order,
-				  const struct kvt_shape *shape,
-				  struct kvt_error *err)
+				  const struct kvt_shape *shape, struct kvt_error *err)
 {
 	for (int a = 0; a < KVT_NAXES; a++)
 		if (shape->n[a] > 1 && kvt_order_find(order, (enum kvt_axis)a) < 0)
@@ -73,8 +70,7 @@ static enum kvt_status check_axes(const struct kvt_order *order,
 /* Dense strides, fastest part last; '*nbytes' is the size of it all. */
 static enum kvt_status view_of_order(struct kvt_view *out, int64_t *nbytes,
 				     const struct kvt_order *order,
-				     const struct kvt_shape *shape,
-				     struct kvt_error *err)
+				     const struct kvt_shape *shape, struct kvt_error *err)
 {
 	int64_t stride = shape->elem;
 	enum kvt_status status;
@@ -100,11 +96,9 @@ static enum kvt_status view_of_order(struct kvt_view *out, int64_t *nbytes,
 	return KVT_OK;
 }
 
-static enum kvt_status two_planes(struct kvt_views *out,
-				  const struct kvt_layout *layout,
+static enum kvt_status two_planes(struct kvt_views *out, const struct kvt_layout *layout,
 				  const struct kvt_shape *shape,
-				  const struct kvt_box *box,
-				  struct kvt_error *err)
+				  const struct kvt_box *box, struct kvt_error *err)
 {
 	bool joined = kvt_order_find(&layout->plane[0], KVT_AXIS_K) >= 0;
 	int64_t begin = box->begin[KVT_AXIS_K], end = box->end[KVT_AXIS_K];
@@ -141,8 +135,7 @@ static enum kvt_status two_planes(struct kvt_views *out,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_layout_views(struct kvt_views *out,
-				 const struct kvt_layout *layout,
+enum kvt_status kvt_layout_views(struct kvt_views *out, const struct kvt_layout *layout,
 				 const struct kvt_box *box, int64_t elem,
 				 struct kvt_error *err)
 {
@@ -220,17 +213,14 @@ enum kvt_status kvt_view_narrow(struct kvt_view *out, const struct kvt_view *in,
 		b %= extent;
 		e = (e - 1) % extent + 1;
 		view.nfactors--;
-		memmove(f, f + 1, (size_t)(view.factor + view.nfactors - f) *
-				  sizeof(*f));
+		memmove(f, f + 1, (size_t)(view.factor + view.nfactors - f) * sizeof(*f));
 	}
 	*out = view;
 	return KVT_OK;
 }
 
-enum kvt_status kvt_views_narrow(struct kvt_views *out,
-				 const struct kvt_views *in,
-				 const struct kvt_box *box,
-				 struct kvt_error *err)
+enum kvt_status kvt_views_narrow(struct kvt_views *out, const struct kvt_views *in,
+				 const struct kvt_box *box, struct kvt_error *err)
 {
 	struct kvt_views views = *in;
 	int64_t k0 = box->begin[KVT_AXIS_K], k1 = box->end[KVT_AXIS_K];
@@ -279,8 +269,7 @@ int64_t kvt_view_at(const struct kvt_view *view, const int64_t index[KVT_NAXES])
 	return at;
 }
 
-void kvt_view_set_stride(struct kvt_view *view, enum kvt_axis axis,
-			 int64_t stride)
+void kvt_view_set_stride(struct kvt_view *view, enum kvt_axis axis, int64_t stride)
 {
 	for (int i = 0; i < view->nfactors; i++)
 		if (view->factor[i].axis == axis) {

@@ -117,8 +117,7 @@ static const struct kvt_dtype *element(const char *name)
 }
 
 static enum kvt_status take_element(struct kvt_model_group *out,
-				    const struct kvt_dtype *dtype,
-				    struct kvt_error *err)
+				    const struct kvt_dtype *dtype, struct kvt_error *err)
 {
 	for (size_t i = 0; i < sizeof(wide) / sizeof(wide[0]); i++) {
 		if (strcmp(out->spec, wide[i].from))

@@ -62,9 +62,8 @@ bool kvt_is_replicated(int64_t units, int64_t ranks)
 	return ranks > units;
 }
 
-enum kvt_status kvt_candidates(struct kvt_range *out, int64_t units,
-			       int64_t src_ranks, struct kvt_rank dst,
-			       struct kvt_error *err)
+enum kvt_status kvt_candidates(struct kvt_range *out, int64_t units, int64_t src_ranks,
+			       struct kvt_rank dst, struct kvt_error *err)
 {
 	struct kvt_rank first = { src_ranks, 0 };
 	enum kvt_status status;
@@ -92,9 +91,8 @@ enum kvt_status kvt_candidates(struct kvt_range *out, int64_t units,
  * the destination's.  So what earlier candidates gave ends where the previous
  * one's share ends, and no list of it is needed.
  */
-enum kvt_status kvt_given(struct kvt_range *out, int64_t units,
-			  struct kvt_rank src, struct kvt_rank dst,
-			  struct kvt_error *err)
+enum kvt_status kvt_given(struct kvt_range *out, int64_t units, struct kvt_rank src,
+			  struct kvt_rank dst, struct kvt_error *err)
 {
 	struct kvt_range have, want, from, before = { 0, 0 }, given;
 	enum kvt_status status;

@@ -22,8 +22,7 @@ static enum kvt_status unlike(struct kvt_error *err, const char *what,
 			what, LL(src), LL(dst));
 }
 
-static enum kvt_status same_parts(const struct kvt_spec *src,
-				  const struct kvt_spec *dst,
+static enum kvt_status same_parts(const struct kvt_spec *src, const struct kvt_spec *dst,
 				  struct kvt_error *err)
 {
 	struct kvt_spec_part a[KVT_MAX_SPEC_PARTS], b[KVT_MAX_SPEC_PARTS];
@@ -44,8 +43,7 @@ static enum kvt_status same_parts(const struct kvt_spec *src,
 }
 
 /* Block sizes and pages may differ; whatever decides what a slot is may not. */
-static enum kvt_status same_model(const struct kvt_spec *src,
-				  const struct kvt_spec *dst,
+static enum kvt_status same_model(const struct kvt_spec *src, const struct kvt_spec *dst,
 				  struct kvt_error *err)
 {
 	bool conv = kvt_spec_axis(src) == KVT_AXIS_D;
@@ -77,10 +75,9 @@ static enum kvt_status same_model(const struct kvt_spec *src,
  * Parts follow each other on each rank: 'src' and 'dst' are where this one
  * begins there, and move past it.
  */
-static enum kvt_status cut_part(struct kvt_exchange *out, int64_t *src,
-				int64_t *dst, const struct kvt_spec_part *part,
-				struct kvt_rank from, struct kvt_rank to,
-				struct kvt_error *err)
+static enum kvt_status cut_part(struct kvt_exchange *out, int64_t *src, int64_t *dst,
+				const struct kvt_spec_part *part, struct kvt_rank from,
+				struct kvt_rank to, struct kvt_error *err)
 {
 	struct kvt_range have, want, given;
 	enum kvt_status status;
@@ -102,8 +99,7 @@ static enum kvt_status cut_part(struct kvt_exchange *out, int64_t *src,
 }
 
 /* The two specs have been checked. */
-static enum kvt_status exchange(struct kvt_exchange *out,
-				const struct kvt_side *src,
+static enum kvt_status exchange(struct kvt_exchange *out, const struct kvt_side *src,
 				const struct kvt_side *dst, struct kvt_error *err)
 {
 	struct kvt_exchange x = { .axis = kvt_spec_axis(src->spec) };
@@ -126,10 +122,8 @@ static enum kvt_status exchange(struct kvt_exchange *out,
 	return KVT_OK;
 }
 
-enum kvt_status kvt_exchange_init(struct kvt_exchange *out,
-				  const struct kvt_side *src,
-				  const struct kvt_side *dst,
-				  struct kvt_error *err)
+enum kvt_status kvt_exchange_init(struct kvt_exchange *out, const struct kvt_side *src,
+				  const struct kvt_side *dst, struct kvt_error *err)
 {
 	enum kvt_status status;
 
@@ -167,8 +161,7 @@ enum kvt_status kvt_transfer_check(const struct kvt_transfer *transfer,
 }
 
 /* All source ranks that may give some part to 'dst'. */
-static struct kvt_range sources(const struct kvt_transfer *transfer,
-				struct kvt_rank dst)
+static struct kvt_range sources(const struct kvt_transfer *transfer, struct kvt_rank dst)
 {
 	struct kvt_spec_part part[KVT_MAX_SPEC_PARTS];
 	struct kvt_range all = { transfer->src_ranks, 0 };

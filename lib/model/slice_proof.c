@@ -109,8 +109,7 @@ static enum kvt_status found(const struct trial *t, enum kvt_flaw flaw,
 /* ---- one move ----------------------------------------------------------- */
 
 /* Compares coordinates range by range; inside two ranges all positions agree. */
-static enum kvt_status check_identity(const struct trial *t,
-				      const struct kvt_move *m,
+static enum kvt_status check_identity(const struct trial *t, const struct kvt_move *m,
 				      const struct holding *src,
 				      const struct holding *dst)
 {
@@ -134,8 +133,7 @@ static enum kvt_status check_move(const struct trial *t, const struct kvt_move *
 	int64_t layers = t->layers;
 
 	if (m->dst_rank < 0 || m->dst_rank >= t->ranks[DST])
-		return found(t, KVT_FLAW_SPILL, m, m->dst_rank, m->layers.begin,
-			     m->dst);
+		return found(t, KVT_FLAW_SPILL, m, m->dst_rank, m->layers.begin, m->dst);
 	if (m->src_rank < 0 || m->src_rank >= t->ranks[SRC])
 		return found(t, KVT_FLAW_FOREIGN, m, m->dst_rank, m->layers.begin,
 			     m->dst);
@@ -218,8 +216,7 @@ static enum kvt_status check_tiling(const struct trial *t, int64_t rank,
 			}
 			if (m->dst != at)
 				return m->dst < at ?
-				       found(t, KVT_FLAW_DOUBLE, m, rank, layer,
-					     m->dst) :
+				       found(t, KVT_FLAW_DOUBLE, m, rank, layer, m->dst) :
 				       found(t, KVT_FLAW_HOLE, NULL, rank, layer, at);
 			at += m->count;
 			if (m->layers.end < next)

@@ -34,8 +34,7 @@ int kvt_spec_parts(struct kvt_spec_part out[KVT_MAX_SPEC_PARTS],
 
 /* ---- shares ------------------------------------------------------------- */
 
-static enum kvt_status deal(struct kvt_range *out,
-			    const struct kvt_spec_part *part,
+static enum kvt_status deal(struct kvt_range *out, const struct kvt_spec_part *part,
 			    struct kvt_rank rank, struct kvt_error *err)
 {
 	int64_t units = part->units;
@@ -50,8 +49,7 @@ static enum kvt_status deal(struct kvt_range *out,
 	return kvt_owned(out, units, rank, err);
 }
 
-static enum kvt_status check_parts(const struct kvt_spec *spec,
-				   struct kvt_error *err)
+static enum kvt_status check_parts(const struct kvt_spec *spec, struct kvt_error *err)
 {
 	int64_t channels = 0;
 
@@ -146,9 +144,8 @@ static enum kvt_status check_ratio(struct kvt_ratio r, struct kvt_error *err)
 			LL(r.num), LL(r.den));
 }
 
-static enum kvt_status differs(struct kvt_error *err, const char *what,
-			       int64_t found, int64_t expected,
-			       struct kvt_rank rank)
+static enum kvt_status differs(struct kvt_error *err, const char *what, int64_t found,
+			       int64_t expected, struct kvt_rank rank)
 {
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"%s is %lld, expected %lld on rank %lld of %lld", what, LL(found),
@@ -227,8 +224,7 @@ enum kvt_status kvt_spec_size(struct kvt_spec_size *out,
 		return status;
 	if (spec->num_heads < 1 || spec->content_size < 1 ||
 	    __builtin_mul_overflow(size.num_slots, spec->num_heads, &size.unpadded) ||
-	    __builtin_mul_overflow(size.unpadded, spec->content_size,
-				   &size.unpadded) ||
+	    __builtin_mul_overflow(size.unpadded, spec->content_size, &size.unpadded) ||
 	    __builtin_add_overflow(size.unpadded, align - 1, &size.page))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"a page of %lld slots of %lld heads of %lld bytes",
@@ -256,8 +252,7 @@ int64_t kvt_spec_slots(const struct kvt_spec *spec, int64_t ntokens)
 }
 
 enum kvt_status kvt_spec_shape(struct kvt_shape *out, const struct kvt_spec *spec,
-			       int64_t layers, int64_t blocks,
-			       struct kvt_error *err)
+			       int64_t layers, int64_t blocks, struct kvt_error *err)
 {
 	struct kvt_shape shape = { .elem = spec->ncontent ? spec->elem : 1 };
 	struct kvt_spec_size size;

@@ -76,8 +76,7 @@ static enum kvt_status check_needs(const struct recipe *recipe,
 }
 
 static enum kvt_status check_args(const struct recipe *recipe,
-				  const struct kvt_spec_args *args,
-				  struct kvt_error *err)
+				  const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	enum kvt_status status = check_needs(recipe, args, err);
 
@@ -111,8 +110,7 @@ static enum kvt_status set_content(struct kvt_spec *spec, int64_t elem, int n,
 }
 
 static enum kvt_status dense(struct kvt_spec *spec, const struct recipe *recipe,
-			     const struct kvt_spec_args *args,
-			     struct kvt_error *err)
+			     const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	int64_t k = args->head_dim, v = args->head_dim_v ? args->head_dim_v : k;
 	int64_t elem = args->elem ? args->elem : 2;
@@ -126,8 +124,7 @@ static enum kvt_status dense(struct kvt_spec *spec, const struct recipe *recipe,
 
 /* A scale, or the scales of groups of 16, beside each head vector. */
 static enum kvt_status scaled(struct kvt_spec *spec, const struct recipe *recipe,
-			      const struct kvt_spec_args *args,
-			      struct kvt_error *err)
+			      const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	int64_t d = args->head_dim;
 	int64_t scales = recipe->bytes ? recipe->bytes : d / 16;
@@ -141,8 +138,7 @@ static enum kvt_status scaled(struct kvt_spec *spec, const struct recipe *recipe
 
 /* One vector of each head: states of a convolution, kept like a window's tokens. */
 static enum kvt_status single(struct kvt_spec *spec, const struct recipe *recipe,
-			      const struct kvt_spec_args *args,
-			      struct kvt_error *err)
+			      const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	(void)recipe;
 	(void)err;
@@ -152,8 +148,7 @@ static enum kvt_status single(struct kvt_spec *spec, const struct recipe *recipe
 
 /* A row of packed keys and values; keys of 8 bits carry no scale. */
 static enum kvt_status packed_row(struct kvt_spec *spec, const struct recipe *recipe,
-				  const struct kvt_spec_args *args,
-				  struct kvt_error *err)
+				  const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	int64_t key = (args->head_dim * recipe->bits[0] + 7) / 8;
 	int64_t value = (args->head_dim * recipe->bits[1] + 7) / 8 + 4;
@@ -167,8 +162,7 @@ static enum kvt_status packed_row(struct kvt_spec *spec, const struct recipe *re
 /* ---- latents and fixed rows: one head that all ranks hold ---------------- */
 
 static enum kvt_status latent(struct kvt_spec *spec, const struct recipe *recipe,
-			      const struct kvt_spec_args *args,
-			      struct kvt_error *err)
+			      const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	int64_t elem = args->elem ? args->elem : 2;
 
@@ -180,8 +174,7 @@ static enum kvt_status latent(struct kvt_spec *spec, const struct recipe *recipe
 }
 
 static enum kvt_status fixed(struct kvt_spec *spec, const struct recipe *recipe,
-			     const struct kvt_spec_args *args,
-			     struct kvt_error *err)
+			     const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	(void)args;
 	(void)err;
@@ -191,8 +184,7 @@ static enum kvt_status fixed(struct kvt_spec *spec, const struct recipe *recipe,
 
 /* Vectors side by side; they are no heads, so no rank has fewer of them. */
 static enum kvt_status vectors(struct kvt_spec *spec, const struct recipe *recipe,
-			       const struct kvt_spec_args *args,
-			       struct kvt_error *err)
+			       const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	(void)recipe;
 	(void)err;
@@ -227,8 +219,7 @@ static void add_part(struct kvt_spec *spec, const char *name, int64_t units,
 
 /* The channels follow when the state is dealt to ranks. */
 static enum kvt_status conv(struct kvt_spec *spec, const struct recipe *recipe,
-			    const struct kvt_spec_args *args,
-			    struct kvt_error *err)
+			    const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	if (taps(args) < 1)
 		return kvt_fail(err, KVT_BAD_INPUT, "%s: a kernel of %lld has no taps",
@@ -238,8 +229,7 @@ static enum kvt_status conv(struct kvt_spec *spec, const struct recipe *recipe,
 }
 
 static enum kvt_status conv_x(struct kvt_spec *spec, const struct recipe *recipe,
-			      const struct kvt_spec_args *args,
-			      struct kvt_error *err)
+			      const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	add_part(spec, "x", args->inter, 1, true);
 	return conv(spec, recipe, args, err);
@@ -247,8 +237,7 @@ static enum kvt_status conv_x(struct kvt_spec *spec, const struct recipe *recipe
 
 /* Every rank has all of x. */
 static enum kvt_status conv_whole(struct kvt_spec *spec, const struct recipe *recipe,
-				  const struct kvt_spec_args *args,
-				  struct kvt_error *err)
+				  const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	add_part(spec, "x", 1, args->inter, false);
 	return conv(spec, recipe, args, err);
@@ -256,8 +245,7 @@ static enum kvt_status conv_whole(struct kvt_spec *spec, const struct recipe *re
 
 /* x is dealt out by head, so that it stays with the heads of the SSM state. */
 static enum kvt_status conv_xbc(struct kvt_spec *spec, const struct recipe *recipe,
-				const struct kvt_spec_args *args,
-				struct kvt_error *err)
+				const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	if (args->inter && args->inter != args->heads * args->head_dim)
 		return kvt_fail(err, KVT_BAD_INPUT,
@@ -272,8 +260,7 @@ static enum kvt_status conv_xbc(struct kvt_spec *spec, const struct recipe *reci
 
 /* Where an engine keeps q, k and v of KDA as three states, those are conv_x. */
 static enum kvt_status conv_qkv(struct kvt_spec *spec, const struct recipe *recipe,
-				const struct kvt_spec_args *args,
-				struct kvt_error *err)
+				const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	int64_t heads = args->key_heads ? args->key_heads : args->heads;
 	int64_t dim = args->key_dim ? args->key_dim : args->head_dim;
@@ -286,8 +273,7 @@ static enum kvt_status conv_qkv(struct kvt_spec *spec, const struct recipe *reci
 
 /* head_dim rows of whatever the preset needs as the second extent. */
 static enum kvt_status matrix(struct kvt_spec *spec, const struct recipe *recipe,
-			      const struct kvt_spec_args *args,
-			      struct kvt_error *err)
+			      const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	int64_t columns = recipe->needs & STATE ? args->state_size :
 			  recipe->needs & KDIM ? args->key_dim : args->head_dim;
@@ -300,8 +286,7 @@ static enum kvt_status matrix(struct kvt_spec *spec, const struct recipe *recipe
 
 /* Mamba-1 has no heads; its channels are dealt out like heads. */
 static enum kvt_status channels(struct kvt_spec *spec, const struct recipe *recipe,
-				const struct kvt_spec_args *args,
-				struct kvt_error *err)
+				const struct kvt_spec_args *args, struct kvt_error *err)
 {
 	(void)recipe;
 	(void)err;

@@ -21,8 +21,7 @@
  */
 KVT_MUST_CHECK enum kvt_status
 kvt_device_pool_new(struct kvt_device_pool **out, const char *spec,
-		    const struct kvt_run *run,
-		    struct kvt_error *err);
+		    const struct kvt_run *run, struct kvt_error *err);
 void kvt_device_pool_free(struct kvt_device_pool *device);	/* NULL is allowed */
 
 /* What worked: "cuda:0", or "cpu"; and the bytes that it wrote instead of the CPU. */

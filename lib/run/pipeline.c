@@ -85,8 +85,7 @@ int64_t kvt_cut_most(const struct kvt_run *run)
 	return (memory < default_mem_limit ? memory : default_mem_limit) / 7;
 }
 
-int64_t kvt_work_memory(const struct kvt_work *work,
-			const struct kvt_run *run)
+int64_t kvt_work_memory(const struct kvt_work *work, const struct kvt_run *run)
 {
 	return workers_wanted(work, run, work->count) * worker_bytes(work, run);
 }
@@ -153,8 +152,7 @@ static void worker_free(struct kvt_worker *w)
 }
 
 static enum kvt_status allocate(uint8_t **out, struct kvt_device_pool *device,
-				int64_t nbytes,
-				struct kvt_error *err)
+				int64_t nbytes, struct kvt_error *err)
 {
 	void *p = NULL;
 
@@ -185,8 +183,7 @@ static enum kvt_status worker_init(struct kvt_worker *w, struct pipeline *p,
 	    (status = allocate(&w->result, NULL, work->result_bytes, err)))
 		return status;
 	for (int i = 0; !status && i < NBUFFERS; i++)
-		status = allocate(&w->buffer[i], w->device, work->buffer_bytes[i],
-				  err);
+		status = allocate(&w->buffer[i], w->device, work->buffer_bytes[i], err);
 	return status ? status : kvt_codec_scratch_new(&w->scratch, err);
 }
 
@@ -529,8 +526,7 @@ static enum kvt_status run_shared(const struct kvt_work *work, const struct kvt_
 	return status;
 }
 
-enum kvt_status kvt_work_run(const struct kvt_work *work,
-			     const struct kvt_run *run,
+enum kvt_status kvt_work_run(const struct kvt_work *work, const struct kvt_run *run,
 			     struct kvt_error *err)
 {
 	if (!work->count)

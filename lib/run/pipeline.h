@@ -140,8 +140,7 @@ kvt_work_run(const struct kvt_work *work, const struct kvt_run *run,
 int64_t kvt_run_memory(const struct kvt_run *run);
 
 /* Peak memory of kvt_work_run() in bytes, without running; 0 if it cannot fit. */
-int64_t kvt_work_memory(const struct kvt_work *work,
-			const struct kvt_run *run);
+int64_t kvt_work_memory(const struct kvt_work *work, const struct kvt_run *run);
 
 const struct kvt_work *worker_work(const struct kvt_worker *worker);
 

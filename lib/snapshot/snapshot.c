@@ -254,8 +254,7 @@ static void copy_group(struct kvt_group *out, const struct kvt_group *in, bool *
 				 ok);
 }
 
-static void copy_request(struct kvt_request *out, const struct kvt_request *in,
-			 bool *ok)
+static void copy_request(struct kvt_request *out, const struct kvt_request *in, bool *ok)
 {
 	*out = *in;
 	out->id = copy_string(in->id, ok);
@@ -267,8 +266,7 @@ static void copy_request(struct kvt_request *out, const struct kvt_request *in,
 					    sizeof(*in->blocks[g]), ok);
 }
 
-enum kvt_status kvt_snapshot_copy(struct kvt_snapshot *out,
-				  const struct kvt_snapshot *in,
+enum kvt_status kvt_snapshot_copy(struct kvt_snapshot *out, const struct kvt_snapshot *in,
 				  struct kvt_error *err)
 {
 	bool ok = true;

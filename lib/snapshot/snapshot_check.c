@@ -236,8 +236,7 @@ static enum kvt_status check_content(const struct kvt_group *g, struct check *c)
 			    "group %s: keys and values of %s are separate rows: give "
 			    "their size as head_dim, not as content",
 			    g->id, type->name);
-	if (kvt_packing_init(&packing, &g->content, &g->shape, g->tokens_per_slot,
-			     &why))
+	if (kvt_packing_init(&packing, &g->content, &g->shape, g->tokens_per_slot, &why))
 		return flaw(c, "content.row", "group %s: %s", g->id, why.text);
 	if (kvt_content_keeps(&g->content, &g->layout, &g->shape, &why))
 		return flaw(c, "content.torn", "group %s: %s", g->id, why.text);

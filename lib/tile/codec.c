@@ -73,8 +73,7 @@ static enum kvt_status reserve(struct kvt_codec_scratch *scratch,
 
 /* ---- the pipeline ------------------------------------------------------- */
 
-bool kvt_tiling_same_codec(const struct kvt_tiling *a,
-			   const struct kvt_tiling *b)
+bool kvt_tiling_same_codec(const struct kvt_tiling *a, const struct kvt_tiling *b)
 {
 	/* The level says how hard zstd tried; any frame means the same. */
 	return a->nbytes == b->nbytes && a->elem == b->elem &&
@@ -127,8 +126,7 @@ static uint32_t load_le32(const uint8_t *p)
 }
 
 /* Checks and takes off the checksum; 'nbytes' is what stands before it. */
-static enum kvt_status check_sum(int64_t *nbytes,
-				 const struct kvt_stored *stored,
+static enum kvt_status check_sum(int64_t *nbytes, const struct kvt_stored *stored,
 				 struct kvt_error *err)
 {
 	int64_t n = stored->nbytes - KVT_FLETCHER32_BYTES;
@@ -149,8 +147,7 @@ static enum kvt_status check_sum(int64_t *nbytes,
 }
 
 /* Everything but the frame's content; gives the bytes before the checksum. */
-static enum kvt_status check_stored(int64_t *nbytes,
-				    const struct kvt_stored *stored,
+static enum kvt_status check_stored(int64_t *nbytes, const struct kvt_stored *stored,
 				    const struct kvt_tiling *tiling,
 				    struct kvt_error *err)
 {
@@ -167,8 +164,7 @@ static enum kvt_status check_stored(int64_t *nbytes,
 	    (status = check_sum(nbytes, stored, err)))
 		return status;
 	if (s.zstd & ~skipped)
-		return kvt_frame_check(stored->bytes, *nbytes, tiling->nbytes,
-				       err);
+		return kvt_frame_check(stored->bytes, *nbytes, tiling->nbytes, err);
 	if (*nbytes != tiling->nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"uncompressed tile has %lld bytes, expected %lld",
@@ -187,8 +183,7 @@ static enum kvt_status name_file(enum kvt_status status, const struct kvt_stored
 }
 
 enum kvt_status kvt_stored_check(const struct kvt_stored *stored,
-				 const struct kvt_tiling *tiling,
-				 struct kvt_error *err)
+				 const struct kvt_tiling *tiling, struct kvt_error *err)
 {
 	struct kvt_error why = { "" };
 	int64_t nbytes;
@@ -247,8 +242,7 @@ static void append_sum(struct kvt_stored *stored)
 
 enum kvt_status kvt_encode(struct kvt_stored *stored, const void *tile,
 			   const struct kvt_tiling *tiling,
-			   struct kvt_codec_scratch *scratch,
-			   struct kvt_error *err)
+			   struct kvt_codec_scratch *scratch, struct kvt_error *err)
 {
 	struct stages s = stages_of(tiling);
 	int64_t n = tiling->nbytes, nplanes = tiling->shuffle ? tiling->elem : 1;

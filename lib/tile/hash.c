@@ -61,8 +61,7 @@ struct kvt_digest kvt_digest_request(const char *id)
 	return (struct kvt_digest){ h.lo | 1, h.hi | 1 };
 }
 
-struct kvt_digest kvt_digest_times(const struct kvt_digest *a,
-				   const struct kvt_digest *b)
+struct kvt_digest kvt_digest_times(const struct kvt_digest *a, const struct kvt_digest *b)
 {
 	return (struct kvt_digest){ a->lo * b->lo, a->hi * b->hi };
 }

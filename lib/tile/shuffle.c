@@ -69,8 +69,7 @@ PART void shuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
 
 		for (int q = 0; q < g; q++)
 			for (int i = 0; i < half; i += RUN)
-				split(out + q * half + i,
-				      out + (q + g) * half + i,
+				split(out + q * half + i, out + (q + g) * half + i,
 				      src + 2 * (q * half + i));
 		src = out;
 	}
@@ -89,8 +88,7 @@ PART void unshuffle_run(uint8_t *dst, const uint8_t *src, int64_t n, int elem)
 
 		for (int q = 0; q < g; q++)
 			for (int i = 0; i < half; i += RUN)
-				merge(out + 2 * (q * half + i),
-				      src + q * plane + i,
+				merge(out + 2 * (q * half + i), src + q * plane + i,
 				      src + (q + g) * plane + i);
 		src = out;
 		plane = 2 * half;

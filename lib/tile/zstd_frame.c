@@ -230,9 +230,8 @@ static int64_t put_noise(uint8_t *dst, const uint8_t *src, int64_t n)
  * Blocks of our own for the noise, the blocks of a frame of zstd's own for the rest.
  * Ours leave a decoder's state as it begins, which is what the others were made for.
  */
-static int64_t join(uint8_t *dst, int64_t capacity, const uint8_t *src,
-		    int64_t nbytes, int64_t nplanes, int64_t noise, int level,
-		    ZSTD_CCtx *context)
+static int64_t join(uint8_t *dst, int64_t capacity, const uint8_t *src, int64_t nbytes,
+		    int64_t nplanes, int64_t noise, int level, ZSTD_CCtx *context)
 {
 	int64_t raw = nbytes / nplanes * noise, at, n;
 	size_t header;
@@ -255,17 +254,14 @@ static int64_t join(uint8_t *dst, int64_t capacity, const uint8_t *src,
 
 /* ---- frames ------------------------------------------------------------- */
 
-int64_t kvt_frame_encode(void *dst, int64_t capacity, const void *src,
-			 int64_t nbytes, int64_t nplanes, int level,
-			 ZSTD_CCtx *context)
+int64_t kvt_frame_encode(void *dst, int64_t capacity, const void *src, int64_t nbytes,
+			 int64_t nplanes, int level, ZSTD_CCtx *context)
 {
 	int64_t noise = count_noise(src, nbytes / nplanes, nplanes, level);
 
 	if (noise)
-		return join(dst, capacity, src, nbytes, nplanes, noise, level,
-			    context);
-	return encode_planes(dst, capacity, src, nbytes, nplanes, level, WHOLE,
-			     context);
+		return join(dst, capacity, src, nbytes, nplanes, noise, level, context);
+	return encode_planes(dst, capacity, src, nbytes, nplanes, level, WHOLE, context);
 }
 
 int64_t kvt_frame_content(const void *frame, int64_t nframe)
@@ -316,8 +312,7 @@ enum kvt_status kvt_frame_decode(void *dst, int64_t nbytes, const void *frame,
 
 	if (status)
 		return status;
-	got = ZSTD_decompressDCtx(context, dst, (size_t)nbytes, frame,
-				  (size_t)nframe);
+	got = ZSTD_decompressDCtx(context, dst, (size_t)nbytes, frame, (size_t)nframe);
 	if (ZSTD_isError(got))
 		return kvt_fail(err, KVT_BAD_INPUT, "zstd frame is damaged (%s)",
 				ZSTD_getErrorName(got));

@@ -42,17 +42,15 @@ uint32_t kvt_fletcher32_plain(const void *bytes, int64_t nbytes);
  * what zstd has.  Returns the bytes of the frame, or 0 if it does not fit
  * 'capacity' or zstd is out of memory.
  */
-int64_t kvt_frame_encode(void *dst, int64_t capacity, const void *src,
-			 int64_t nbytes, int64_t nplanes, int level,
-			 ZSTD_CCtx *context);
+int64_t kvt_frame_encode(void *dst, int64_t capacity, const void *src, int64_t nbytes,
+			 int64_t nplanes, int level, ZSTD_CCtx *context);
 
 /*
  * Is this exactly one frame that says that it holds 'nbytes' bytes?  Looks at
  * the headers only.
  */
 KVT_MUST_CHECK enum kvt_status
-kvt_frame_check(const void *frame, int64_t nframe, int64_t nbytes,
-		struct kvt_error *err);
+kvt_frame_check(const void *frame, int64_t nframe, int64_t nbytes, struct kvt_error *err);
 
 /* What the header says, or -1 if it says nothing or is no frame's. */
 int64_t kvt_frame_content(const void *frame, int64_t nframe);

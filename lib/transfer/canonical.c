@@ -211,8 +211,7 @@ static enum kvt_status layout_of(struct kvt_layout *out,
 
 enum kvt_status kvt_canonical_layer(struct kvt_view *out,
 				    const struct kvt_canonical_request *request,
-				    int group, int64_t position,
-				    struct kvt_error *err)
+				    int group, int64_t position, struct kvt_error *err)
 {
 	const struct kvt_canonical_group *g;
 	struct kvt_spec spec;

@@ -78,8 +78,7 @@ enum kvt_status kvt_target_ranks(struct kvt_range *out, struct kvt_rank local,
 
 /* ---- predicates --------------------------------------------------------- */
 
-bool kvt_blocks_first(const struct kvt_layout *layout,
-		      const struct kvt_shape *shape)
+bool kvt_blocks_first(const struct kvt_layout *layout, const struct kvt_shape *shape)
 {
 	struct kvt_shape one_layer = *shape;
 
@@ -90,8 +89,7 @@ bool kvt_blocks_first(const struct kvt_layout *layout,
 	return kvt_layout_predicates(layout, &one_layer).block_outermost;
 }
 
-bool kvt_splits_k_and_v(const struct kvt_layout *layout,
-			const struct kvt_shape *shape)
+bool kvt_splits_k_and_v(const struct kvt_layout *layout, const struct kvt_shape *shape)
 {
 	int k = kvt_order_find(&layout->plane[0], KVT_AXIS_K);
 	int b = kvt_order_find(&layout->plane[0], KVT_AXIS_B);

@@ -45,8 +45,7 @@ enum kvt_status kvt_xfer_entries(struct kvt_block_span *entry, int64_t *n,
 
 /* ---- sorting ------------------------------------------------------------ */
 
-static bool source_before(const struct kvt_block_span *a,
-			  const struct kvt_block_span *b)
+static bool source_before(const struct kvt_block_span *a, const struct kvt_block_span *b)
 {
 	return a->src_block != b->src_block ? a->src_block < b->src_block :
 					      a->src_slot < b->src_slot;
@@ -116,8 +115,7 @@ static enum kvt_status check_place(const char *side, int64_t block, int64_t slot
 }
 
 /* Do both map the same source blocks to the same destination? */
-static bool same_mapping(const struct kvt_block_span *a,
-			 const struct kvt_block_span *b)
+static bool same_mapping(const struct kvt_block_span *a, const struct kvt_block_span *b)
 {
 	return a->src_block == b->src_block && a->dst_block == b->dst_block &&
 	       a->src_slot - a->dst_slot == b->src_slot - b->dst_slot;

@@ -212,8 +212,7 @@ double kvt_link_residual(const struct kvt_link *link, const struct kvt_measured 
 }
 
 struct kvt_link_error kvt_link_errors(const struct kvt_link *link,
-				      const struct kvt_measured *row,
-			      int n)
+				      const struct kvt_measured *row, int n)
 {
 	struct kvt_link_error e = { 0, 0 };
 

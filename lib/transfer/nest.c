@@ -37,8 +37,7 @@ enum kvt_status kvt_nest_views(struct kvt_both *out, const struct kvt_nest *nest
 
 	if ((status = plane_of(&out->src, &nest->xfer->src.views, k, nest->nplanes,
 			       err)) ||
-	    (status = plane_of(&out->dst, &nest->xfer->dst.views, k, nest->nplanes,
-			       err)))
+	    (status = plane_of(&out->dst, &nest->xfer->dst.views, k, nest->nplanes, err)))
 		return status;
 	if (nest->exchange.axis != KVT_AXIS_H)
 		return KVT_OK;

@@ -48,8 +48,7 @@ static bool next_row(struct kvt_mark *mark, struct kvt_ops *ops)
 	return false;
 }
 
-void kvt_ops_start(struct kvt_ops *ops, const struct kvt_nest *nest,
-		   enum kvt_scope scope)
+void kvt_ops_start(struct kvt_ops *ops, const struct kvt_nest *nest, enum kvt_scope scope)
 {
 	*ops = (struct kvt_ops){ .nest = nest, .scope = scope };
 	ops->frame[0] = kvt_frame_root(nest);

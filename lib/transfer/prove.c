@@ -8,9 +8,8 @@
  */
 #include "lib/transfer/xfer.h"
 
-static enum kvt_status check_rank(const struct kvt_xfer *x, int64_t rank,
-				  int64_t found, int64_t expected,
-				  struct kvt_error *err)
+static enum kvt_status check_rank(const struct kvt_xfer *x, int64_t rank, int64_t found,
+				  int64_t expected, struct kvt_error *err)
 {
 	if (found == expected)
 		return KVT_OK;

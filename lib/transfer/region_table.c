@@ -81,8 +81,7 @@ bool kvt_rows_meet(int64_t *i, int64_t *j, const struct kvt_rows *a,
 	at = (c + begin * a->stride) % b->stride;
 	if (at >= window) {
 		low = b->stride - at;
-		x = first_within(a->stride % b->stride, b->stride, low,
-				 low + window - 1);
+		x = first_within(a->stride % b->stride, b->stride, low, low + window - 1);
 		if (x < 0 || x > end - begin)
 			return false;
 	}

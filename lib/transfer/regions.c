@@ -9,8 +9,7 @@
  */
 #include "lib/transfer/xfer.h"
 
-void kvt_xfer_regions_start(struct kvt_xfer_regions *regions,
-			    const struct kvt_nest *nest)
+void kvt_xfer_regions_start(struct kvt_xfer_regions *regions, const struct kvt_nest *nest)
 {
 	*regions = (struct kvt_xfer_regions){ .nest = nest };
 }

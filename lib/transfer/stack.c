@@ -436,8 +436,7 @@ static enum kvt_status start_scope(struct kvt_posts *p, const struct kvt_xfer *x
 }
 
 enum kvt_status kvt_posts_start(struct kvt_posts *posts, const struct kvt_posting *how,
-				const struct kvt_xfer *xfer,
-				const struct kvt_pair *pair,
+				const struct kvt_xfer *xfer, const struct kvt_pair *pair,
 				const struct kvt_block_span *order, int64_t norder,
 				struct kvt_error *err)
 {

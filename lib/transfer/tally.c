@@ -153,8 +153,7 @@ static struct chain repeat(struct count *c, const struct chain *one,
 }
 
 /* All that a level holds, 'times' of which are alike.  Depth is at most 16. */
-static struct chain level(struct count *c, struct kvt_frame *f, int depth,
-			  int64_t times)
+static struct chain level(struct count *c, struct kvt_frame *f, int depth, int64_t times)
 {
 	int k = f->plane > 0;
 	struct chain all = { .any = false }, part;

@@ -71,8 +71,7 @@ static bool planes_disjoint(const struct kvt_views *views)
 	return reach_over(&reach[1], outer[0], n[0]);
 }
 
-enum kvt_status kvt_views_disjoint(const struct kvt_views *views,
-				   struct kvt_error *err)
+enum kvt_status kvt_views_disjoint(const struct kvt_views *views, struct kvt_error *err)
 {
 	struct pace pace[KVT_MAX_FACTORS];
 	int64_t reach = views->view[0].shape.elem;

@@ -241,8 +241,7 @@ bool kvt_backend_writes(const struct kvt_backend *backend,
 }
 
 unsigned kvt_backend_wrote(const struct kvt_backend *backend,
-			   const struct kvt_layout *layout,
-			   const struct kvt_shape *shape)
+			   const struct kvt_layout *layout, const struct kvt_shape *shape)
 {
 	unsigned releases = 0;
 

@@ -74,8 +74,7 @@ void json_put_real(struct json_out *out, json_t *object, const char *key, double
 	json_put(out, object, key, isfinite(x) ? json_real(x) : json_null());
 }
 
-void json_put_old(struct json_out *out, json_t *object, const char *old,
-		  const char *key)
+void json_put_old(struct json_out *out, json_t *object, const char *old, const char *key)
 {
 	json_put(out, object, old, json_incref(json_object_get(object, key)));
 }

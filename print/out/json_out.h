@@ -42,8 +42,7 @@ void json_put_real(struct json_out *out, json_t *object, const char *key, double
  * The value of 'key' once more, under the name that the key had in a version before:
  * programs that ask for the old name still find it.  kvtool-json(5) lists the names.
  */
-void json_put_old(struct json_out *out, json_t *object, const char *old,
-		  const char *key);
+void json_put_old(struct json_out *out, json_t *object, const char *old, const char *key);
 
 /* An empty object or array, already in its place. */
 json_t *json_put_object(struct json_out *out, json_t *object, const char *key);

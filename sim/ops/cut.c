@@ -182,7 +182,6 @@ enum kvt_status kvt_carry_cut(struct kvt_cut *cut, struct kvt_work *work,
 		work_needs_ranges(work, leaf_of(sides->src.file[i].reader), from,
 				  cut->layers, blocks);
 	for (int i = 0; !sides->dst.made && i < sides->dst.n; i++)
-		work_needs_tiles(work, kvt_dump_tiling(sides->dst.file[i].reader,
-							 group));
+		work_needs_tiles(work, kvt_dump_tiling(sides->dst.file[i].reader, group));
 	return KVT_OK;
 }

@@ -93,9 +93,8 @@ static enum kvt_status add_entries(struct kvt_transfer_group *g, int64_t *n,
 	for (int64_t i = 0; i < nmoves; i++) {
 		int64_t from = *n;
 
-		status = kvt_xfer_entries(g->entry, n, room, &moves[i].src,
-					  &moves[i].dst, moves[i].begin, moves[i].end,
-					  err);
+		status = kvt_xfer_entries(g->entry, n, room, &moves[i].src, &moves[i].dst,
+					  moves[i].begin, moves[i].end, err);
 		if (status)
 			return status;
 		number_slots(g, from, *n, moves[i].begin);

@@ -14,9 +14,8 @@
 
 /* ---- groups ------------------------------------------------------------- */
 
-enum kvt_status kvt_conv_layout(struct kvt_layout *out,
-				const struct kvt_layout *layout, const char *conv,
-				struct kvt_error *err)
+enum kvt_status kvt_conv_layout(struct kvt_layout *out, const struct kvt_layout *layout,
+				const char *conv, struct kvt_error *err)
 {
 	char text[8];
 	int n = 0;

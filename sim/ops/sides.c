@@ -48,8 +48,7 @@ enum kvt_status kvt_sides_unchanged(const struct kvt_sides *sides, struct kvt_er
 	for (int s = 0; s < 2; s++)
 		for (int i = 0; !status && side[s]->file && i < side[s]->n; i++)
 			if (side[s]->file[i].reader)
-				status = kvt_dump_unchanged(side[s]->file[i].reader,
-							      err);
+				status = kvt_dump_unchanged(side[s]->file[i].reader, err);
 	return status;
 }
 

@@ -90,8 +90,7 @@ enum kvt_status kvt_sweep_add(struct kvt_sweep *s,
 	struct kvt_sweep_row r = row_of(transfer, layout, stack, sge);
 	struct kvt_error why = { "" };
 	struct kvt_batches posts;
-	enum kvt_status status = kvt_sweep_why(&r.why, transfer, scope_near(stack),
-					       err);
+	enum kvt_status status = kvt_sweep_why(&r.why, transfer, scope_near(stack), err);
 
 	if (status)
 		return status;

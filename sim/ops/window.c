@@ -46,8 +46,7 @@ static int64_t place_of(const struct kvt_carry_window *w, int64_t block)
 
 /* ---- the transfer ---------------------------------------------------- */
 
-enum kvt_status kvt_side_dense(struct kvt_xfer_side *out,
-			       const struct kvt_xfer_side *all,
+enum kvt_status kvt_side_dense(struct kvt_xfer_side *out, const struct kvt_xfer_side *all,
 			       const struct kvt_layout *layout, int64_t layers,
 			       int64_t blocks, struct kvt_error *err)
 {

@@ -96,8 +96,7 @@ static enum kvt_status settle_to(struct casting *c, const struct kvt_run *run,
 				      how == KVT_SCALE_AUTO_HEADS, run, err);
 	for (int g = 0; !status && g < s->ngroups; g++)
 		if (kvt_group_casts(&s->group[g]))
-			status = same_scales(&c->to[g], &s->group[g], c->how->scale,
-					     err);
+			status = same_scales(&c->to[g], &s->group[g], c->how->scale, err);
 	return status;
 }
 

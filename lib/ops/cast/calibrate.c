@@ -186,8 +186,7 @@ static enum kvt_status calibrate(struct calibrated out[KVT_MAX_GROUPS],
 }
 
 enum kvt_status cast_calibrate(struct calibrated out[KVT_MAX_GROUPS],
-			       const struct kvt_dump *dump,
-			       const struct kvt_dtype *dtype,
+			       const struct kvt_dump *dump, const struct kvt_dtype *dtype,
 			       const struct kvt_content *content, bool heads,
 			       const struct kvt_run *run, struct kvt_error *err)
 {

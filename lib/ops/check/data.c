@@ -268,9 +268,8 @@ static bool take_padding(void *context, int64_t i, const void *result, int64_t n
 	return true;
 }
 
-static enum kvt_status check_padding(struct kvt_findings *r, struct kvt_dump *dump,
-				     int g, const struct kvt_run *run,
-				     struct kvt_error *err)
+static enum kvt_status check_padding(struct kvt_findings *r, struct kvt_dump *dump, int g,
+				     const struct kvt_run *run, struct kvt_error *err)
 {
 	const struct kvt_group *group = kvt_dump_group(dump, g);
 	struct padding p = { dump, g, r };

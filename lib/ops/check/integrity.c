@@ -122,8 +122,7 @@ static enum kvt_status load_tile(const struct verifying *v,
 }
 
 static enum kvt_status verify_tile(struct kvt_worker *worker, void *context,
-				   const int64_t begin[KVT_NAXES],
-				   struct kvt_error *err)
+				   const int64_t begin[KVT_NAXES], struct kvt_error *err)
 {
 	struct checked *c = context;
 	const struct verifying *v = c->v;

@@ -75,8 +75,7 @@ static enum kvt_status found(struct kvt_findings *r, const char *name,
 }
 
 enum kvt_status kvt_check_ranks(struct kvt_findings *r, struct rank_file *files,
-				int nfiles,
-				bool fast, const struct kvt_run *run,
+				int nfiles, bool fast, const struct kvt_run *run,
 				struct kvt_error *err)
 {
 	struct kvt_dump *joined = NULL;

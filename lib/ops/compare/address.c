@@ -55,8 +55,7 @@ enum kvt_status views_half(struct kvt_view *out, const struct kvt_views *views,
 }
 
 enum kvt_status addresses_init(struct addresses *out, const struct placed *at, int k,
-			       int64_t elem,
-			  struct kvt_error *err)
+			       int64_t elem, struct kvt_error *err)
 {
 	struct kvt_views views;
 	enum kvt_status status;

@@ -288,8 +288,7 @@ enum kvt_status slot_pairs_by_tokens(struct slot_pairs *out, struct pairs_side a
 		src = kvt_table_of(a.snapshot, a.group, from);
 		dst = kvt_table_of(b.snapshot, b.group, to);
 		if (src.group->tokens_per_slot < 1)
-			status = pair_recurrent(&out->span, &src, &dst,
-						choice, err);
+			status = pair_recurrent(&out->span, &src, &dst, choice, err);
 		else if (choice->named)
 			status = pair_named(&out->span, &src, &dst, err);
 		else

@@ -70,8 +70,7 @@ static bool same_shape(const struct kvt_group *a, const struct kvt_group *b)
 	return a->dtype == b->dtype;
 }
 
-static enum kvt_status verify_group(struct verifying *v,
-				    const struct kvt_reblocked *said,
+static enum kvt_status verify_group(struct verifying *v, const struct kvt_reblocked *said,
 				    const struct kvt_run *run, struct kvt_error *err)
 {
 	const struct token_choice all = { .all_states = true, .named = true };

@@ -10,10 +10,9 @@
 
 #include "lib/derived/merge.h"
 
-static enum kvt_status compare_files(const struct rank_file *a,
-				     const struct rank_file *b, int g, int64_t part,
-				     const struct kvt_run *run, bool *shared,
-				     struct kvt_error *err)
+static enum kvt_status compare_files(const struct rank_file *a, const struct rank_file *b,
+				     int g, int64_t part, const struct kvt_run *run,
+				     bool *shared, struct kvt_error *err)
 {
 	const struct pairs_side from = { kvt_dump_snapshot(a->reader), g };
 	const struct pairs_side to = { kvt_dump_snapshot(b->reader), g };
@@ -40,8 +39,7 @@ static enum kvt_status compare_files(const struct rank_file *a,
 
 /* With the first that holds the same; the rest follows. */
 enum kvt_status replicas_check(const struct rank_file *files, int nfiles,
-			       const struct kvt_run *run,
-			       struct kvt_error *err)
+			       const struct kvt_run *run, struct kvt_error *err)
 {
 	int ngroups = kvt_dump_snapshot(files[0].reader)->ngroups;
 

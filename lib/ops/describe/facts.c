@@ -77,8 +77,7 @@ static enum kvt_status block_facts(struct kvt_group_facts *f,
 }
 
 static enum kvt_status group_facts(struct kvt_group_facts *f,
-				   const struct kvt_group *group,
-				   struct kvt_error *err)
+				   const struct kvt_group *group, struct kvt_error *err)
 {
 	struct kvt_box box = kvt_box_whole(&group->shape);
 	const int64_t *n = group->shape.n;
@@ -103,8 +102,7 @@ static enum kvt_status group_facts(struct kvt_group_facts *f,
 }
 
 /* The offset in the engine's tensor, from that of the group's first element. */
-static int64_t offset_from_first(const struct kvt_dump *dump, int g,
-				 enum kvt_axis axis)
+static int64_t offset_from_first(const struct kvt_dump *dump, int g, enum kvt_axis axis)
 {
 	int64_t index[KVT_NAXES] = { 0 }, buffer, first, offset;
 
@@ -201,8 +199,7 @@ double kvt_compression_ratio(const struct kvt_description *d)
 }
 
 enum kvt_status kvt_describe_integrity(struct kvt_description *d,
-				       const struct kvt_run *run,
-				       struct kvt_error *err)
+				       const struct kvt_run *run, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 

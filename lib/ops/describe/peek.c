@@ -53,8 +53,7 @@ static enum kvt_status look(struct kvt_worker *worker, void *context, int64_t i,
 }
 
 static enum kvt_status read_place(uint8_t *out, const struct kvt_description *d,
-				  const struct kvt_peek *peek,
-				  const struct kvt_run *run,
+				  const struct kvt_peek *peek, const struct kvt_run *run,
 				  struct kvt_error *err)
 {
 	struct looking l = { d->dump, peek, out };
@@ -68,8 +67,7 @@ static enum kvt_status read_place(uint8_t *out, const struct kvt_description *d,
 
 /* Room for those from 'first' on that there are, at most 'count'; NULL: none. */
 static struct kvt_peek_field *add_field(struct kvt_peek *peek, const char *name,
-					const char *dtype,
-					int64_t first, int64_t there)
+					const char *dtype, int64_t first, int64_t there)
 {
 	struct kvt_peek_field *g = &peek->field[peek->nfields];
 
@@ -166,9 +164,8 @@ static enum kvt_status take_peek(struct kvt_peek *peek, const struct kvt_descrip
 }
 
 enum kvt_status kvt_describe_peeks(struct kvt_description *d, const char *const *places,
-				   int n,
-				   const double scale[2], const struct kvt_run *run,
-				   struct kvt_error *err)
+				   int n, const double scale[2],
+				   const struct kvt_run *run, struct kvt_error *err)
 {
 	enum kvt_status status = KVT_OK;
 
@@ -178,8 +175,7 @@ enum kvt_status kvt_describe_peeks(struct kvt_description *d, const char *const 
 		return kvt_no_memory(err, NULL);
 	for (int i = 0; !status && i < n; i++)
 		status = take_peek(&d->peeks->peek[d->peeks->n++], d, places[i], scale,
-				   run,
-				   err);
+				   run, err);
 	return status;
 }
 

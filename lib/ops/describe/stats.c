@@ -112,8 +112,7 @@ void kvt_moments_add(struct kvt_moments *to, const struct kvt_moments *m)
 
 /* Moments of each (layer, head, kv) of the box, from its cells in order. */
 static void box_moments(struct kvt_moments *sum, const struct summing *s,
-			const struct kvt_box *box, const uint8_t *cells,
-			double *scratch)
+			const struct kvt_box *box, const uint8_t *cells, double *scratch)
 {
 	const struct kvt_group *group = &kvt_dump_snapshot(s->dump)->group[s->group];
 	const int64_t *n = group->shape.n;

@@ -69,8 +69,7 @@ static enum kvt_status check_tiles(struct kvt_worker *worker, const struct pass 
 	for (int s = 0; !status && s < NSIDES; s++) {
 		struct kvt_error why = { "" };
 
-		status = kvt_check_tiles(worker, c->p->view[s], 0, &chunk->box[s],
-					    &why);
+		status = kvt_check_tiles(worker, c->p->view[s], 0, &chunk->box[s], &why);
 		if (status)
 			kvt_fail_about(err, status, c->p->side[s]->name, &why);
 	}

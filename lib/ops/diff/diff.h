@@ -350,9 +350,8 @@ kvt_diff_diagnose(struct diff_result *result, const struct kvt_fault *only,
 KVT_MUST_CHECK enum kvt_status
 kvt_diff_results(struct diff_result **out, const struct diff_pairs *pairs,
 		 const struct diff_side side[NSIDES],
-		 const struct diff_criteria *criteria,
-		 const struct diff_options *options, bool diagnose,
-		 struct kvt_error *err);
+		 const struct diff_criteria *criteria, const struct diff_options *options,
+		 bool diagnose, struct kvt_error *err);
 
 /* ---- where a finding is ------------------------------------------------- */
 

@@ -374,9 +374,8 @@ static void add_dim(struct heat *to, double a, double b, bool bad, bool lost)
 }
 
 /* Two elements that are not known to be equal. */
-static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
-		    double a, double b, double slack, struct deviation *d,
-		    struct findings *out)
+static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb, double a,
+		    double b, double slack, struct deviation *d, struct findings *out)
 {
 	struct diff_sums *s = out->sums;
 	bool finite = isfinite(a) && isfinite(b), same, bad, lost;
@@ -386,8 +385,7 @@ static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
 	d->error = finite ? fabs(a - b) :
 		      (isnan(a) && isnan(b)) || a == b ? 0 : (double)INFINITY;
 	d->ulp = m->has_ulp && !isnan(a) && !isnan(b) ?
-		    ulps_between(m->dtype[SIDE_A], d->bits[SIDE_A],
-				 d->bits[SIDE_B]) : 0;
+		    ulps_between(m->dtype[SIDE_A], d->bits[SIDE_A], d->bits[SIDE_B]) : 0;
 	same = m->bits && !m->decoded ? d->bits[SIDE_A] == d->bits[SIDE_B] :
 			 a == b || (isnan(a) && isnan(b));
 	if (finite)

@@ -407,8 +407,7 @@ static enum kvt_status index_uses(struct digest_job *job, struct kvt_error *err)
 }
 
 static enum kvt_status allocate_sums(struct digest_group *g,
-				     const struct kvt_group *group,
-				     struct kvt_error *err)
+				     const struct kvt_group *group, struct kvt_error *err)
 {
 	int64_t nl = group->shape.n[KVT_AXIS_L], nb = group->shape.n[KVT_AXIS_B];
 	bool ok = true;
@@ -537,8 +536,7 @@ void kvt_digests_free(struct digests *digests)
 	free(digests->request);
 }
 
-enum digest_version kvt_digests_version(const struct digests *digests,
-						int64_t request)
+enum digest_version kvt_digests_version(const struct digests *digests, int64_t request)
 {
 	const struct kvt_snapshot *snap = kvt_dump_snapshot(digests->reader);
 	enum digest_version version = DIGEST_KVD1;

@@ -70,8 +70,7 @@ digest_box(struct digest_job *job, struct kvt_worker *worker, const struct place
 void digest_job_free(struct digest_job *job);	/* NULL is fine */
 
 /* The version of what a request has in all groups. */
-enum digest_version kvt_digests_version(const struct digests *digests,
-						int64_t request);
+enum digest_version kvt_digests_version(const struct digests *digests, int64_t request);
 
 /* "kvd1:tokens:", "kvd2:tokens:" or "kvd1:blocks:" and 32 digits. */
 struct digest_value {

@@ -106,8 +106,7 @@ static void show_whole(struct kvt_strike *strike, const struct kvt_box *box)
 	}
 }
 
-static enum kvt_status plant_whole(struct planted *out,
-				   const struct fault_request *asked,
+static enum kvt_status plant_whole(struct planted *out, const struct fault_request *asked,
 				   const uint8_t *expected, struct kvt_error *err)
 {
 	enum kvt_status status = place_strike(&out->strike, asked, &out->window, err);

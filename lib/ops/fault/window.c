@@ -28,8 +28,7 @@ static bool in_use(const struct kvt_snapshot *snapshot, int group, int64_t block
 }
 
 /* Slots of a block that hold something; all, where the dump does not say. */
-static int64_t live_slots(const struct kvt_snapshot *snapshot, int group,
-			  int64_t block)
+static int64_t live_slots(const struct kvt_snapshot *snapshot, int group, int64_t block)
 {
 	const struct kvt_group *g = &snapshot->group[group];
 

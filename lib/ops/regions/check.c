@@ -86,9 +86,8 @@ static void check_memory(const struct look *c)
 /* ---- a tensor that no region holds --------------------------------------- */
 
 /* A finding about view v and the region meant for it. */
-static void tell(const struct look *c, const char *rule,
-		 const struct kvt_layer_view *v, const struct kvt_registered *region,
-		 const char *text)
+static void tell(const struct look *c, const char *rule, const struct kvt_layer_view *v,
+		 const struct kvt_registered *region, const char *text)
 {
 	kvt_find(c->r, rule, kvt_find_at("region=%lld,layer=%.100s,part=%s",
 					 LL(region - c->t->region), v->name,

@@ -278,8 +278,7 @@ static enum kvt_status take_pool_block(struct at *at)
 	return take_id(at, at->value[AT_BLOCK_ID] ? AT_BLOCK_ID : AT_BLOCK);
 }
 
-static enum kvt_status find_request(const struct at *at,
-				    const struct kvt_request **out)
+static enum kvt_status find_request(const struct at *at, const struct kvt_request **out)
 {
 	const char *id = at->value[AT_REQUEST];
 
@@ -392,8 +391,7 @@ enum kvt_status kvt_where_parse_at(struct kvt_where *out, const struct kvt_snaps
 	    (status = take_number(&at, &place.index[KVT_AXIS_D], AT_DIM, 0,
 				  at.group->shape.n[KVT_AXIS_D])) ||
 	    (at.value[AT_BYTE] &&
-	     (status = take_number(&at, &place.byte, AT_BYTE, 0,
-				   at.group->shape.elem))))
+	     (status = take_number(&at, &place.byte, AT_BYTE, 0, at.group->shape.elem))))
 		return status;
 	*out = place;
 	return KVT_OK;

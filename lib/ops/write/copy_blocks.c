@@ -249,8 +249,7 @@ static enum kvt_status fill(struct listing *l, struct kvt_error *err)
 	return check(l, err);
 }
 
-enum kvt_status copied_blocks(int64_t **out, int64_t *count,
-			      const struct copy_pair *pair,
+enum kvt_status copied_blocks(int64_t **out, int64_t *count, const struct copy_pair *pair,
 			      const struct copy_blocks *copy, struct kvt_error *err)
 {
 	int64_t room = copy_group_of(pair, COPY_BASE)->shape.n[KVT_AXIS_B] + 1;
@@ -285,8 +284,7 @@ static bool has_layer(const struct kvt_group *group, uint64_t id)
 
 /* Groups are the same if they are of one kind and share a layer. */
 static enum kvt_status find_partner(struct copy_pair *pair,
-				    const struct copy_blocks *copy,
-				    struct kvt_error *err)
+				    const struct copy_blocks *copy, struct kvt_error *err)
 {
 	const struct kvt_group *base = copy_group_of(pair, COPY_BASE);
 	const struct kvt_snapshot *from = pair->snapshot[COPY_FROM];

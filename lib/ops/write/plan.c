@@ -36,8 +36,7 @@ static struct kvt_box unit_box(const struct transform *t, int group, int i)
 	return kvt_box_whole(&from->shape);
 }
 
-const struct unit *unit_at(const struct group_step *step,
-			   const int64_t begin[KVT_NAXES])
+const struct unit *unit_at(const struct group_step *step, const int64_t begin[KVT_NAXES])
 {
 	return &step->unit[step->nunits == 2 && begin[KVT_AXIS_K] > 0];
 }
@@ -62,8 +61,7 @@ static bool is_one_run(const struct kvt_plans *plans, int64_t nbytes)
 	       plans->plan[0].run == nbytes;
 }
 
-static int64_t count_tiles(const struct kvt_shape *shape,
-			   const struct kvt_tiling *tiling)
+static int64_t count_tiles(const struct kvt_shape *shape, const struct kvt_tiling *tiling)
 {
 	int64_t n = 1;
 
@@ -91,10 +89,8 @@ static int64_t count_direct(const struct transform *t, int group)
 }
 
 /* The plan of one unit from the source's order to the destination's, proven. */
-static enum kvt_status plan_unit(struct unit *unit,
-				 const struct kvt_layout *to,
-				 const struct kvt_group *from,
-				 const struct kvt_box *box,
+static enum kvt_status plan_unit(struct unit *unit, const struct kvt_layout *to,
+				 const struct kvt_group *from, const struct kvt_box *box,
 				 struct kvt_error *err)
 {
 	struct kvt_views dst, src;
@@ -128,9 +124,8 @@ static enum kvt_status choose_cut(struct group_step *step, const struct transfor
 	row = *dump_leaf_tiling(source, group);
 	row.n[KVT_AXIS_B] = 1;
 	least = kvt_cut_choose(from, &row, &to->layout, dst, 0);
-	return kvt_cut_gather(&step->cut, &least,
-			      kvt_cut_most(&t->run) / t->n,
-			      dump_rows, &rows, err);
+	return kvt_cut_gather(&step->cut, &least, kvt_cut_most(&t->run) / t->n, dump_rows,
+			      &rows, err);
 }
 
 /* Are the tiles of what is read, all of it, and of what is written of one head? */
@@ -157,8 +152,7 @@ static int64_t choose_strip(const struct transform *t, int group)
 }
 
 static enum kvt_status plan_group(struct transform *t, int group,
-				  const struct kvt_group *to,
-				  struct kvt_error *err)
+				  const struct kvt_group *to, struct kvt_error *err)
 {
 	const struct kvt_group *from = &kvt_dump_snapshot(t->source[0])->group[group];
 	const struct kvt_tiling *src = kvt_dump_tiling(t->source[0], group);

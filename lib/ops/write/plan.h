@@ -32,8 +32,7 @@ struct group_step {
 };
 
 /* The unit of the tile at begin[]. */
-const struct unit *unit_at(const struct group_step *step,
-			   const int64_t begin[KVT_NAXES]);
+const struct unit *unit_at(const struct group_step *step, const int64_t begin[KVT_NAXES]);
 /* Tiles that move undecoded: none, half, or all of ntiles. */
 int64_t tiles_that_move(const struct group_step *step);
 

@@ -49,8 +49,7 @@ struct put_room put_room(const struct kvt_writer *writer, int group,
 	if (tiling) {
 		const struct kvt_snapshot *s = kvt_writer_snapshot(writer);
 
-		room.in_cell_order = tile_in_cell_order(&s->group[group].layout,
-							tiling);
+		room.in_cell_order = tile_in_cell_order(&s->group[group].layout, tiling);
 		room.stored = tiles * kvt_stored_bound(tiling);
 		room.waiting = tiles * (int64_t)sizeof(struct waiting);
 	}
@@ -143,8 +142,7 @@ struct gathering {
 };
 
 static enum kvt_status gather_tile(struct kvt_worker *worker, void *context,
-				   const int64_t begin[KVT_NAXES],
-				   struct kvt_error *err)
+				   const int64_t begin[KVT_NAXES], struct kvt_error *err)
 {
 	const struct gathering *g = context;
 	const struct kvt_tiling *tiling = tiling_of(g->put);
@@ -240,8 +238,7 @@ static enum kvt_status write_waiting(const struct put *put, struct kvt_error *er
 }
 
 enum kvt_status put_finish(struct kvt_worker *worker, struct put *put, int nputs,
-			   int64_t i,
-			   struct kvt_error *err)
+			   int64_t i, struct kvt_error *err)
 {
 	bool in_turn = nputs && tiling_of(put);
 	enum kvt_status status = KVT_OK;

@@ -42,8 +42,7 @@ static const struct kvt_dump *source_of(const struct moving *m)
 
 /* Both sides have this tile and the same bytes in it. */
 static enum kvt_status move_tile(struct kvt_worker *worker, void *context,
-				 const int64_t begin[KVT_NAXES],
-				 struct kvt_error *err)
+				 const int64_t begin[KVT_NAXES], struct kvt_error *err)
 {
 	struct moving *m = context;
 	const struct transfer *x = m->x;
@@ -68,8 +67,7 @@ static enum kvt_status move_tile(struct kvt_worker *worker, void *context,
 
 /* The same tile on both sides, in another order inside. */
 static enum kvt_status recode_tile(struct kvt_worker *worker, void *context,
-				   const int64_t begin[KVT_NAXES],
-				   struct kvt_error *err)
+				   const int64_t begin[KVT_NAXES], struct kvt_error *err)
 {
 	struct moving *m = context;
 	const struct transfer *x = m->x;
@@ -87,8 +85,7 @@ static enum kvt_status recode_tile(struct kvt_worker *worker, void *context,
 }
 
 static enum kvt_status same_tile(struct kvt_worker *worker, void *context,
-				 const int64_t begin[KVT_NAXES],
-				 struct kvt_error *err)
+				 const int64_t begin[KVT_NAXES], struct kvt_error *err)
 {
 	const struct moving *m = context;
 	const struct unit *unit = unit_at(&m->x->t->step[m->x->group], begin);
