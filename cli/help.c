@@ -29,8 +29,7 @@ void print_usage(FILE *stream)
 	bool more = false;
 
 	fputs("usage: kvtool COMMAND [OPTION]... FILE...   to begin with: kvtool "
-	      "describe FILE\n",
-	      stream);
+	      "describe FILE\n", stream);
 	for (int i = 0; (c = command_at(i)); i++) {
 		const char *purpose = command_purpose(i);
 
@@ -46,8 +45,7 @@ void print_usage(FILE *stream)
 	fputs("\nkvtool help how: which command answers what; kvtool help symptoms: "
 	      "what is wrong\n"
 	      "kvtool CMD --help; help layouts|formats|dtypes|contents|specs|faults|python; "
-	      "-V\n",
-	      stream);
+	      "-V\n", stream);
 }
 
 /* What people ask, and what they type then. */
@@ -282,8 +280,7 @@ static void dtypes(void)
 {
 	const struct kvt_dtype *d;
 
-	printf("%-18s %5s  %-12s %s\n", "NAME", "BYTES", "SAFETENSORS",
-	       "NPY");
+	printf("%-18s %5s  %-12s %s\n", "NAME", "BYTES", "SAFETENSORS", "NPY");
 	for (int i = 0; (d = kvt_dtype_at(i)); i++)
 		printf("%-18s %5d  %-12s %s\n", d->name, d->elem,
 		       d->safetensors ? d->safetensors : "-", d->npy);

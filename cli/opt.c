@@ -386,8 +386,7 @@ static void refuse(int c, const struct command *command, const struct table *t,
 	const char letter[] = { '-', (char)optopt, '\0' };
 
 	if (c == ':' && o)
-		kvt_fail(err, KVT_USAGE, "--%s needs a value: %s", o->name,
-			 o->arg);
+		kvt_fail(err, KVT_USAGE, "--%s needs a value: %s", o->name, o->arg);
 	else if (o || optopt == HELP || optopt == LIST)
 		kvt_fail(err, KVT_USAGE, "'%.100s': this option takes no value",
 			 argv[optind - 1]);

@@ -47,8 +47,7 @@ enum kvt_status rewrite_target(struct kvt_snapshot *to,
 				LL(r->level));
 	options->level = (int)r->level;
 	options->tile_bytes = r->tile;
-	options->like = r->tile ? NULL :
-			kvt_dump_tiling(kvt_dump_leaf(source, 0), 0);
+	options->like = r->tile ? NULL : kvt_dump_tiling(kvt_dump_leaf(source, 0), 0);
 	if ((status = kvt_snapshot_copy(to, kvt_dump_snapshot(source), err)))
 		return status;
 	if (r->layout)

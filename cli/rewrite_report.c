@@ -94,8 +94,7 @@ static void put_group(struct json_out *out, json_t *groups, const struct rewrite
 	json_put_text(out, o, "id", from_group(t, g)->id);
 	json_put_text(out, o, "from_layout",
 		      kvt_layout_string(&from_group(t, g)->layout).s);
-	json_put_text(out, o, "to_layout",
-		      kvt_layout_string(&to_group(t, g)->layout).s);
+	json_put_text(out, o, "to_layout", kvt_layout_string(&to_group(t, g)->layout).s);
 	if (to_group(t, g)->cast_from[0])
 		json_put_text(out, o, "cast", kvt_group_cast_text(to_group(t, g)).s);
 	json_put_int(out, o, "data_bytes", step->data_bytes);
@@ -162,9 +161,8 @@ enum kvt_status report_plan(const struct rewrite *r, const struct transform *t,
 	plainf("%s", r->input);
 	if (r->nmore)
 		plainf(" and %d more", r->nmore);
-	plainf(" -> %s (%s), at most %s of buffers; nothing was written\n",
-	       r->output, kvt_writer_format(t->writer[0]),
-	       kvt_size_string(transform_memory(t)).s);
+	plainf(" -> %s (%s), at most %s of buffers; nothing was written\n", r->output,
+	       kvt_writer_format(t->writer[0]), kvt_size_string(transform_memory(t)).s);
 	for (int g = 0; g < kvt_writer_snapshot(t->writer[0])->ngroups; g++) {
 		print_group(t, g);
 		print_cast(r, to_group(t, g));

@@ -380,14 +380,12 @@ struct kvt_format {
 	 * Creates writer->temporary (already chosen) and fills the flats or
 	 * tilings.  NULL: read only.
 	 */
-	enum kvt_status (*create)(struct kvt_writer *writer,
-				  struct kvt_error *err);
+	enum kvt_status (*create)(struct kvt_writer *writer, struct kvt_error *err);
 	/*
 	 * Everything but fsync and rename, which commit.c does; creates
 	 * writer->sidecar_temporary if the format has a sidecar.
 	 */
-	enum kvt_status (*finish)(struct kvt_writer *writer,
-				  struct kvt_error *err);
+	enum kvt_status (*finish)(struct kvt_writer *writer, struct kvt_error *err);
 	void (*abandon)(struct kvt_writer *writer);	/* frees writer->own */
 
 	/* Tiled formats only; the tiles are in file 0. */

@@ -72,8 +72,7 @@ static void draw(struct picture *p, const struct kvt_order *order,
 		char name[64], axis[72], stride[24] = "";
 
 		/* no heads, or the one k of this plane: nothing to see */
-		if (f->n == 1 && (part->axis == KVT_AXIS_H ||
-				  part->axis == KVT_AXIS_K))
+		if (f->n == 1 && (part->axis == KVT_AXIS_H || part->axis == KVT_AXIS_K))
 			continue;
 		name_part(name, sizeof(name), part, f);
 		if (content && !open && i == last)
@@ -105,8 +104,7 @@ static void print_memory(const struct kvt_group_facts *f, bool strides)
 		draw(&p, &layout->plane[plane], view, strides);
 		trim(p.axes);
 		trim(p.strides);
-		print_label(layout->nplanes == 1 ? "memory" :
-			       plane ? "values" : "keys");
+		print_label(layout->nplanes == 1 ? "memory" : plane ? "values" : "keys");
 		plainf("%s\n", p.axes);
 		if (!strides)
 			continue;
@@ -151,8 +149,7 @@ static void print_turn(const struct kvt_packing *packing, const struct kvt_group
 					       kvt_group_half(group) == 1);
 
 	if (keys)
-		plainf("keys by %lld%s ", LL(packing->turn[0]),
-		       values ? "," : "");
+		plainf("keys by %lld%s ", LL(packing->turn[0]), values ? "," : "");
 	if (values)
 		plainf("values by %lld ", LL(packing->turn[1]));
 }

@@ -274,8 +274,7 @@ static void put_moments(struct json_out *out, json_t *o, const struct kvt_group_
 		json_t *row = json_append_object(out, list);
 
 		json_put_int(out, row, "layer", i / (heads * kv));
-		json_put_int(out, row, "head",
-			     f->group->head_start + i / kv % heads);
+		json_put_int(out, row, "head", f->group->head_start + i / kv % heads);
 		json_put_text(out, row, "component", kvt_component_name(f->group,
 									i % kv));
 		json_put_real(out, row, "min", m->min);
@@ -375,8 +374,7 @@ static void put_verified(struct json_out *out, json_t *o, const struct kvt_group
 		json_put_int(out, row, "block",
 			     (int64_t)kvt_block_id(f->group, at[KVT_AXIS_B]));
 		json_put_int(out, row, "position", at[KVT_AXIS_B]);
-		json_put_int(out, row, "head",
-			     f->group->head_start + at[KVT_AXIS_H]);
+		json_put_int(out, row, "head", f->group->head_start + at[KVT_AXIS_H]);
 		json_put_text(out, row, "component",
 			      kvt_component_name(f->group, at[KVT_AXIS_K]));
 		json_put_text(out, row, "problem", v->found[i].text);
@@ -393,8 +391,7 @@ static void put_group(struct json_out *out, json_t *o, const struct kvt_group_fa
 	json_put_text(out, o, "dtype", g->dtype->name);
 	json_put_text(out, o, "content_type",
 		      g->content.type ? kvt_content_name(&g->content).s : NULL);
-	json_put_text(out, o, "cast",
-		      g->cast_from[0] ? kvt_group_cast_text(g).s : NULL);
+	json_put_text(out, o, "cast", g->cast_from[0] ? kvt_group_cast_text(g).s : NULL);
 	json_put_int(out, o, "element_bytes", g->shape.elem);
 	put_layout(out, o, &g->layout);
 	json_put_text(out, o, "indexed_layout",
@@ -539,8 +536,7 @@ void describe_json(struct json_out *out, const struct kvt_description *d,
 	put_manifest(out, d->dump);
 	json_put_text(out, out->root, "model", s->model);
 	json_put_text(out, out->root, "source_format", s->source_format);
-	json_put_bool(out, out->root, "tables_proven",
-		      kvt_dump_proven(d->dump)->tables);
+	json_put_bool(out, out->root, "tables_proven", kvt_dump_proven(d->dump)->tables);
 	json_put_bool(out, out->root, "missing_files_noticed",
 		      !kvt_dump_unlisted(d->dump));
 	json_put_text(out, out->root, "unnoticed", kvt_dump_unnoticed(d->dump));

@@ -136,8 +136,7 @@ static void begin_item(struct list *list, const struct fact *f)
 {
 	fputs(list->n++ ? "; " : "", stdout);
 	if (list->groups && f->group &&
-	    !same_text(f->group, f->ngroup, list->group ? list->group : "",
-		       list->ngroup))
+	    !same_text(f->group, f->ngroup, list->group ? list->group : "", list->ngroup))
 		plainf("%.*s: ", f->ngroup, f->group);
 	list->group = f->group;
 	list->ngroup = f->ngroup;
@@ -251,8 +250,7 @@ static int name_column(const struct described *set, int n, int like)
 	size_t column = 0;
 
 	for (int i = like + 1; i < n; i++)
-		if (set[i].facts && set[i].like == like &&
-		    strlen(set[i].path) > column)
+		if (set[i].facts && set[i].like == like && strlen(set[i].path) > column)
 			column = strlen(set[i].path);
 	return column > MOST ? 0 : (int)column;
 }

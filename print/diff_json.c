@@ -110,8 +110,7 @@ static void put_maps(struct json_out *out, json_t *o, const struct diff_result *
 		put_heat(out, positions, &r->by_segment[i],
 			 kvt_diff_layer(r, i / r->ncolumns));
 		cell = json_array_get(positions, json_array_size(positions) - 1);
-		json_put_text(out, cell, "position",
-			      column_name(r, i % r->ncolumns).s);
+		json_put_text(out, cell, "position", column_name(r, i % r->ncolumns).s);
 	}
 }
 

@@ -168,8 +168,7 @@ enum kvt_status heatmap_write(const char *path, bool force, const struct diff *d
 		kinds[kind_of(path)].write(stream, d);
 		bad = !text_output_close(stream);
 	}
-	status = bad ? kvt_no_memory(err, NULL) :
-		       text_files_write(&out, 1, force, err);
+	status = bad ? kvt_no_memory(err, NULL) : text_files_write(&out, 1, force, err);
 	free(out.text);
 	return status;
 }

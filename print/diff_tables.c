@@ -58,8 +58,7 @@ static void print_spans(const struct diff_spans *list)
 
 		plainf(i ? ", " : " ");
 		print_span(span);
-		if (span->request && (i + 1 == shown ||
-				      span[1].request != span->request))
+		if (span->request && (i + 1 == shown || span[1].request != span->request))
 			plainf(" of %s", span->request);
 	}
 	if (shown < list->n)

@@ -90,8 +90,7 @@ static void print_extent(const struct diff_pair *p)
 	       plural(slots));
 	if (p->nheads > 1)
 		plainf("%lld heads x ", LL(p->nheads));
-	plainf("%lld", LL(p->content * p->nkv *
-			  (p->recurrent ? p->taps : 1)));
+	plainf("%lld", LL(p->content * p->nkv * (p->recurrent ? p->taps : 1)));
 }
 
 /* Are these numbers in the basis of the model? */

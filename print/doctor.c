@@ -67,8 +67,7 @@ static void print_guess(const struct patient *p)
 		return;
 	print_label("layout");
 	plainf("%s: by its data it is%s (kvtool-guess(1))\n",
-	       p->contradicted ? "is not what was said" : "nothing says it",
-	       p->guessed);
+	       p->contradicted ? "is not what was said" : "nothing says it", p->guessed);
 }
 
 static void print_pages(const struct patient *p, int g)
@@ -134,8 +133,7 @@ static void put_patient(struct json_out *out, json_t *list, const struct patient
 
 	json_put_text(out, o, "file", p->name);
 	json_put_text(out, o, "refused", p->dump ? NULL : p->refused.text);
-	json_put_text(out, o, "layout_arguments",
-		      p->guessed[0] ? p->guessed : NULL);
+	json_put_text(out, o, "layout_arguments", p->guessed[0] ? p->guessed : NULL);
 	json_put_bool(out, o, "layout_contradicted", p->contradicted || pages);
 	guess_pages_json(out, o, pages);
 	json_put(out, o, "fsck", fsck);

@@ -44,8 +44,7 @@ static enum kvt_status views_of(struct kvt_views *out, const char *name,
 	struct kvt_layout layout;
 	enum kvt_status status = kvt_layout_parse(&layout, name, err);
 
-	return status ? status :
-	       kvt_layout_views(out, &layout, &whole, shape->elem, err);
+	return status ? status : kvt_layout_views(out, &layout, &whole, shape->elem, err);
 }
 
 /*

@@ -47,10 +47,8 @@ static void put_result(struct json_out *out, json_t *list, const struct bench_re
 	json_put_real(out, o, "seconds", r->seconds[BENCH_BEST]);
 	json_put_real(out, o, "copy_seconds", r->seconds[BENCH_COPY]);
 	json_put_real(out, o, "naive_seconds", r->seconds[BENCH_NAIVE]);
-	json_put_real(out, o, "of_copy",
-		      rate(r, BENCH_BEST) / rate(r, BENCH_COPY));
-	json_put_real(out, o, "times_naive",
-		      rate(r, BENCH_BEST) / rate(r, BENCH_NAIVE));
+	json_put_real(out, o, "of_copy", rate(r, BENCH_BEST) / rate(r, BENCH_COPY));
+	json_put_real(out, o, "times_naive", rate(r, BENCH_BEST) / rate(r, BENCH_NAIVE));
 }
 
 static enum kvt_status tell_json(const struct request *q,

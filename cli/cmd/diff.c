@@ -512,8 +512,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	};
 
 	nargs = opt_parse(&cmd_diff, opts, argc, argv, err);
-	status = nargs < 0 ? opt_status(nargs) :
-		 run_parsed(d, &args, nargs, argv, err);
+	status = nargs < 0 ? opt_status(nargs) : run_parsed(d, &args, nargs, argv, err);
 	diff_free(d, &args);
 	return status;
 }

@@ -195,8 +195,7 @@ static void tell_casts(const struct kvt_run *run, const char *path,
 	for (int g = 0; g < s->ngroups; g++)
 		if (s->group[g].cast_from[0])
 			kvt_run_warn(run, "%s: %s: values changed: %s", path,
-				     s->group[g].id,
-				     kvt_group_cast_text(&s->group[g]).s);
+				     s->group[g].id, kvt_group_cast_text(&s->group[g]).s);
 }
 
 static enum kvt_status check_types(const struct kvt_snapshot *s, const char *wanted,

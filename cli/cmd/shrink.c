@@ -238,8 +238,7 @@ static enum kvt_status report_json(const struct arguments *a, struct kvt_error *
 	put_size(&out, "after", &a->c.after);
 	json_put_text(&out, out.root, "fault", d->fault ? d->fault->name : NULL);
 	json_put_text(&out, out.root, "arguments", d->fault ? d->args.s : NULL);
-	json_put_known(&out, out.root, "status", a->c.status,
-		       a->c.command && !a->c.text);
+	json_put_known(&out, out.root, "status", a->c.status, a->c.command && !a->c.text);
 	json_put_int(&out, out.root, "tries", a->tries);
 	status = json_print(&out, false, err);
 	json_free(&out);

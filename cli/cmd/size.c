@@ -396,8 +396,7 @@ static enum kvt_status make_rows(struct size_report *r, const struct size_args *
 	    (status = take_dtypes(dtype, &ndtypes, dtypes, &r->config, err)))
 		return status;
 	for (int i = 0; i < ntp * ndtypes; i++) {
-		int64_t block_size = a->block_size ? a->block_size :
-						     r->config.block_size;
+		int64_t block_size = a->block_size ? a->block_size : r->config.block_size;
 		struct size_row *row = &r->row[r->nrows];
 		struct kvt_error why = { "" };
 		struct kvt_deployment d = {

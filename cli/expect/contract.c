@@ -189,8 +189,7 @@ static enum kvt_status take_begin(struct parser *p, const char *line)
 		return bad(p, KVT_BAD_INPUT,
 			   "expected 'kvtool-contract 1' before everything else");
 	if (version > VERSION)
-		return bad(p, KVT_UNSUPPORTED,
-			   "a contract of a later version than 1");
+		return bad(p, KVT_UNSUPPORTED, "a contract of a later version than 1");
 	return KVT_OK;
 }
 
@@ -327,8 +326,7 @@ enum kvt_status contract_parse(struct contract *out, const char *text, size_t nb
 	}
 	if (!status && !p.begun) {
 		p.line++;
-		status = bad(&p, KVT_BAD_INPUT,
-			     "is empty, expected 'kvtool-contract 1'");
+		status = bad(&p, KVT_BAD_INPUT, "is empty, expected 'kvtool-contract 1'");
 	}
 	return status;
 }

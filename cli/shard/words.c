@@ -136,8 +136,7 @@ static enum kvt_status of_scheduler(int64_t *index, int64_t *count,
 	if ((status = variable(index, s->index, "", err)) ||
 	    (status = variable(count, s->count, s->hint, err)) ||
 	    (s->least && (status = variable(&least, s->least, "", err))) ||
-	    (s->step && getenv(s->step) &&
-	     (status = variable(&step, s->step, "", err))))
+	    (s->step && getenv(s->step) && (status = variable(&step, s->step, "", err))))
 		return status;
 	if (step < 1 || *index < least || (*index - least) % step ||
 	    (*index - least) / step >= *count)

@@ -137,8 +137,7 @@ static void take_ssm(struct kvt_manifest *out, const struct kvt_json *in,
 	take_range(owned, state, "heads", 0);
 	kvt_json_int(&ssm->page_offset, state, "byte_offset", 0, KVT_MOST);
 	kvt_json_int(&ssm->total_heads, state, "total_heads", 1, KVT_MOST);
-	if (*in->status ||
-	    (*in->status = kvt_layout_parse(&ssm->layout, "ssm", in->err)))
+	if (*in->status || (*in->status = kvt_layout_parse(&ssm->layout, "ssm", in->err)))
 		return;
 	kvt_group_set_state(ssm, shape + 1, n - 1);
 	if (owned[0] >= 0 && owned[1] - owned[0] != shape[0])

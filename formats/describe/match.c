@@ -121,8 +121,7 @@ static bool take_part(int64_t found[KVT_NAXES], int *part, struct kvt_reading *a
 	enum kvt_axis axis = order->part[*part].axis;
 	if (axis == KVT_AXIS_K && as->fuse)
 		return joins_content(m, *part);
-	if ((axis == KVT_AXIS_H && as->no_heads) ||
-	    (axis == KVT_AXIS_L && as->one_layer))
+	if ((axis == KVT_AXIS_H && as->no_heads) || (axis == KVT_AXIS_L && as->one_layer))
 		return true;
 	if (axis == KVT_AXIS_B && as->flat) {
 		++*part;

@@ -56,8 +56,7 @@ static size_t find_hash(const char **out, const char *base)
 			     !isalnum((unsigned char)s[n]);
 
 		if (whole && (n == 32 || n == 64 ||
-			      (at && n >= 8 && n <= 16 &&
-			       (s[-1 - (int)sign] == '@')))) {
+			      (at && n >= 8 && n <= 16 && (s[-1 - (int)sign] == '@')))) {
 			*out = s - sign;
 			return n + sign;
 		}

@@ -66,8 +66,7 @@ enum kvt_status kvt_flat_add(struct kvt_flat *flat, const struct kvt_file_part *
 	enum kvt_status status;
 
 	if (!KVT_GROW(&flat->placed, n))
-		return kvt_fail(err, KVT_SYSTEM,
-				"out of memory for %lld ranges", LL(n));
+		return kvt_fail(err, KVT_SYSTEM, "out of memory for %lld ranges", LL(n));
 	if ((status = share_views(&placed, flat, &part->views, err)))
 		return status;
 	flat->placed[flat->nparts++] = placed;

@@ -176,8 +176,7 @@ static enum kvt_status joined_unchanged(const struct kvt_leaf *leaf,
 {
 	enum kvt_status status = unchanged(leaf, err);
 
-	return status ? status :
-	       kvt_dump_unchanged(kvt_leaf_reader(leaf)->joined, err);
+	return status ? status : kvt_dump_unchanged(kvt_leaf_reader(leaf)->joined, err);
 }
 
 static const struct kvt_leaf_ops joined_ops = {

@@ -204,8 +204,7 @@ enum kvt_status kvt_stage_check(const char *path, bool folder, bool force,
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"%s: not a regular file, and %s needs one", path, what);
 	if (!force)
-		return kvt_fail(err, KVT_SYSTEM, "%s: exists; --force replaces it",
-				path);
+		return kvt_fail(err, KVT_SYSTEM, "%s: exists; --force replaces it", path);
 	if (S_ISDIR(st.st_mode) && !folder)
 		return kvt_fail(err, KVT_SYSTEM, "%s: is a folder", path);
 	if (S_ISDIR(st.st_mode) && !is_empty(path))

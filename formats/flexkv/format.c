@@ -192,8 +192,7 @@ static enum kvt_status add_file(struct opening *o, const struct kvt_store_file *
 	for (int64_t at = 0; !status && at < o->each; at += n) {
 		int64_t block = block_at(o, f, at);
 
-		for (n = 1; at + n < o->each &&
-			    block_at(o, f, at + n) == block + n; n++)
+		for (n = 1; at + n < o->each && block_at(o, f, at + n) == block + n; n++)
 			;
 		status = add_run(o, in_file, file, block, at, n);
 	}

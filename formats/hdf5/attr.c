@@ -66,8 +66,7 @@ static bool measure(struct attr *attr)
 {
 	hid_t space = H5Aget_space(attr->id);
 	H5S_class_t class = H5Sget_simple_extent_type(space);
-	bool simple = class == H5S_SIMPLE &&
-		      H5Sget_simple_extent_ndims(space) == 1;
+	bool simple = class == H5S_SIMPLE && H5Sget_simple_extent_ndims(space) == 1;
 
 	attr->list = class == H5S_SIMPLE;
 	attr->n = H5Sget_simple_extent_npoints(space);
@@ -230,8 +229,7 @@ int kvt_h5_get_strs(struct kvt_h5_in *in, hid_t object, const char *name, char *
 static bool put(hid_t object, const char *name, hid_t type, const void *value, int n)
 {
 	hsize_t dims = n < 0 ? 1 : (hsize_t)n;
-	hid_t space = n < 0 ? H5Screate(H5S_SCALAR) :
-			      H5Screate_simple(1, &dims, NULL);
+	hid_t space = n < 0 ? H5Screate(H5S_SCALAR) : H5Screate_simple(1, &dims, NULL);
 	hid_t attr = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
 	bool ok = attr >= 0 && H5Awrite(attr, type, value) >= 0;
 

@@ -223,8 +223,7 @@ static void add_run(struct kvt_reader *reader, int index, int plane,
 static void add_tiles(struct kvt_reader *reader, int index, int plane,
 		      struct kvt_h5_in *in, hid_t data, hid_t dcpl)
 {
-	struct kvt_h5_group *own =
-		&((struct kvt_h5_file *)reader->own)->group[index];
+	struct kvt_h5_group *own = &((struct kvt_h5_file *)reader->own)->group[index];
 	struct kvt_tiling tiling, *first = &reader->leaf.tiling[index];
 	unsigned options = 0;
 
@@ -271,8 +270,7 @@ static void read_plane(struct kvt_reader *reader, int index, int plane,
 		       struct kvt_h5_in *in, hid_t data)
 {
 	struct kvt_group *group = &reader->leaf.snapshot.group[index];
-	struct kvt_h5_group *own =
-		&((struct kvt_h5_file *)reader->own)->group[index];
+	struct kvt_h5_group *own = &((struct kvt_h5_file *)reader->own)->group[index];
 	struct dims dims = { 0 };
 
 	if (read_dims(in, data, &dims) &&

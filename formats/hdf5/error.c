@@ -78,12 +78,10 @@ enum kvt_status kvt_h5_failed(struct kvt_error *err, enum kvt_status status,
 
 	H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, visit, &reason);
 	if (reason.system)
-		return kvt_fail(err, KVT_SYSTEM, "%s: %s: %s", path, what,
-				reason.text);
+		return kvt_fail(err, KVT_SYSTEM, "%s: %s: %s", path, what, reason.text);
 	if (!reason.text[0])
 		return kvt_fail(err, status, "%s: %s", path, what);
-	return kvt_fail(err, status, "%s: %s (HDF5: %s)", path, what,
-			reason.text);
+	return kvt_fail(err, status, "%s: %s (HDF5: %s)", path, what, reason.text);
 }
 
 enum kvt_status kvt_h5_check_fault(const struct kvt_h5_fault *fault, const char *path,

@@ -49,8 +49,7 @@ static bool begins_tile(const struct kvt_tiling *tiling, const struct kvt_shape 
 			const int64_t begin[KVT_NAXES])
 {
 	for (int a = 0; a < KVT_NAXES; a++)
-		if (begin[a] < 0 || begin[a] >= shape->n[a] ||
-		    begin[a] % tiling->n[a])
+		if (begin[a] < 0 || begin[a] >= shape->n[a] || begin[a] % tiling->n[a])
 			return false;
 	return true;
 }
@@ -92,8 +91,7 @@ static enum kvt_status find_chunk(const struct kvt_reader *reader, int group,
 		if (own->fault.what)
 			return kvt_h5_check_fault(&own->fault, reader->leaf.path, err);
 		if (H5Dget_chunk_storage_size(data, offset, &nbytes) < 0)
-			return bad_tile(reader, group, begin, "unreadable index",
-					err);
+			return bad_tile(reader, group, begin, "unreadable index", err);
 		return bad_tile(reader, group, begin,
 				nbytes == 0 ? "missing" : "unreadable", err);
 	}
@@ -101,8 +99,7 @@ static enum kvt_status find_chunk(const struct kvt_reader *reader, int group,
 		return bad_tile(reader, group, begin, "missing", err);
 	if (out->nbytes > kvt_stored_bound(&reader->leaf.tiling[group]) ||
 	    out->nbytes > most)
-		return bad_tile(reader, group, begin, "larger than is possible",
-				err);
+		return bad_tile(reader, group, begin, "larger than is possible", err);
 	if (out->offset < 0 || out->offset > most - out->nbytes)
 		return bad_tile(reader, group, begin, "not inside the file", err);
 	return KVT_OK;
@@ -203,8 +200,7 @@ static enum kvt_status fetch_cells(const struct kvt_reader *reader, int group,
 	enum kvt_status status;
 
 	if (!is_inside(box, &info->shape))
-		return kvt_fail(err, KVT_USAGE, "%s: no such cells",
-				reader->leaf.path);
+		return kvt_fail(err, KVT_USAGE, "%s: no such cells", reader->leaf.path);
 	entry = kvt_h5_enter();
 	status = kvt_h5_check_cells(reader, group, err);
 	if (!status &&
@@ -231,8 +227,7 @@ static enum kvt_status store_cells(struct kvt_writer *writer, int group,
 	enum kvt_status status;
 
 	if (!is_inside(box, &info->shape))
-		return kvt_fail(err, KVT_USAGE, "%s: no such cells",
-				writer->path);
+		return kvt_fail(err, KVT_USAGE, "%s: no such cells", writer->path);
 	entry = kvt_h5_enter();
 	kvt_h5_note_cells(&own->group[group], info, box, in);
 	if (!select_cells(&memory, &file, cells, info, box) ||

@@ -199,18 +199,15 @@ static bool write_texts(hid_t file, const struct kvt_snapshot *snapshot)
 
 	if (snapshot->model) {
 		object = kvt_h5_new_group(file, "model");
-		ok = object >= 0 &&
-		     kvt_h5_put_str(object, "name", snapshot->model);
+		ok = object >= 0 && kvt_h5_put_str(object, "name", snapshot->model);
 		kvt_h5_drop(object);
 	}
 	if (ok && (snapshot->source_format || snapshot->note)) {
 		object = kvt_h5_new_group(file, "provenance");
 		ok = object >= 0 &&
 		     (!snapshot->source_format ||
-		      kvt_h5_put_str(object, "source_format",
-				     snapshot->source_format)) &&
-		     (!snapshot->note ||
-		      kvt_h5_put_str(object, "note", snapshot->note));
+		      kvt_h5_put_str(object, "source_format", snapshot->source_format)) &&
+		     (!snapshot->note || kvt_h5_put_str(object, "note", snapshot->note));
 		kvt_h5_drop(object);
 	}
 	return ok;
@@ -426,8 +423,7 @@ static bool write_content(hid_t object, const struct kvt_group *group)
 
 	return kvt_h5_put_ints(object, "content_shape", KVT_H5_U64,
 			       both ? shape : shape + 1, both ? 2 : 1) &&
-	       kvt_h5_put_strs(object, "content_axes", both ? kv : &only,
-			       both ? 2 : 1);
+	       kvt_h5_put_strs(object, "content_axes", both ? kv : &only, both ? 2 : 1);
 }
 
 static bool write_state(hid_t object, const struct kvt_group *group)

@@ -109,8 +109,7 @@ static bool write_components(hid_t parent, const struct kvt_group *group)
 	     kvt_h5_put_str(object, "axis", group->kind == KVT_MAMBA_CONV ?
 			    "channel" : "content") &&
 	     kvt_h5_put_str_table(object, "name", names, group->ncomponents) &&
-	     put_column(object, "start", group,
-			offsetof(struct kvt_component, start)) &&
+	     put_column(object, "start", group, offsetof(struct kvt_component, start)) &&
 	     put_column(object, "length", group,
 			offsetof(struct kvt_component, length)) &&
 	     put_column(object, "global_start", group,
@@ -160,8 +159,7 @@ bool kvt_h5_write_tables(hid_t object, const struct kvt_group *group)
 
 	return (!group->layer_names ||
 		kvt_h5_put_str_table(object, "layer_names",
-				     (const char *const *)group->layer_names,
-				     layers)) &&
+				     (const char *const *)group->layer_names, layers)) &&
 	       (!group->layer_ids ||
 		kvt_h5_put_table(object, "layer_ids", KVT_H5_U32,
 				 group->layer_ids, layers)) &&
@@ -173,8 +171,7 @@ bool kvt_h5_write_tables(hid_t object, const struct kvt_group *group)
 				 group->block_valid, blocks)) &&
 	       (!group->block_names ||
 		kvt_h5_put_str_table(object, "block_names",
-				     (const char *const *)group->block_names,
-				     blocks)) &&
+				     (const char *const *)group->block_names, blocks)) &&
 	       (!group->scales ||
 		kvt_h5_put_table(object, "scales", KVT_H5_F32, group->scales,
 				 kvt_group_nscales(group))) &&
@@ -251,8 +248,7 @@ static void read_each(struct kvt_h5_in *in, hid_t parent, struct kvt_snapshot *s
 	enum { LEAST = 64 };		/* bytes of a request in a file */
 	H5G_info_t info;
 
-	if (H5Gget_info(parent, &info) < 0 ||
-	    info.nlinks > (hsize_t)(in->left / LEAST)) {
+	if (H5Gget_info(parent, &info) < 0 || info.nlinks > (hsize_t)(in->left / LEAST)) {
 		kvt_h5_bad(in, parent, "more requests than fit into the file");
 		return;
 	}
@@ -339,8 +335,7 @@ static bool write_request(hid_t parent, int64_t index,
 	     kvt_h5_put_int(object, "num_computed_tokens", KVT_H5_U64,
 			    request->ntokens) &&
 	     (!request->first_token ||
-	      kvt_h5_put_int(object, "first_token", KVT_H5_U64,
-			     request->first_token)) &&
+	      kvt_h5_put_int(object, "first_token", KVT_H5_U64, request->first_token)) &&
 	     (!request->prompt_tokens ||
 	      kvt_h5_put_int(object, "prompt_tokens", KVT_H5_U64,
 			     request->prompt_tokens)) &&

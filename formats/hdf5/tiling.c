@@ -125,8 +125,7 @@ enum kvt_status kvt_h5_choose_tiling(struct kvt_tiling *out,
 				     const struct kvt_create_options *options,
 				     struct kvt_error *err)
 {
-	int64_t least = options->tile_bytes > 0 ? options->tile_bytes :
-			KVT_TILE_BYTES;
+	int64_t least = options->tile_bytes > 0 ? options->tile_bytes : KVT_TILE_BYTES;
 	struct kvt_tiling tiling = {
 		.elem = group->shape.elem,
 		.shuffle = group->shape.elem > 1,
@@ -144,8 +143,7 @@ enum kvt_status kvt_h5_choose_tiling(struct kvt_tiling *out,
 	if (options->like)
 		like_extents(tiling.n, group, options->like);
 	memcpy(shape.n, tiling.n, sizeof(shape.n));
-	if (kvt_shape_nbytes(&tiling.nbytes, &shape, NULL) ||
-	    tiling.nbytes > MAX_TILE)
+	if (kvt_shape_nbytes(&tiling.nbytes, &shape, NULL) || tiling.nbytes > MAX_TILE)
 		return kvt_fail(err, KVT_UNSUPPORTED,
 				"group %s: a block and head of %lld slots is too large for an HDF5 chunk",
 				group->id, LL(group->shape.n[KVT_AXIS_S]));
@@ -258,8 +256,7 @@ static bool read_extents(struct kvt_tiling *tiling, struct kvt_h5_in *in, hid_t 
 static bool check_plausible(const struct kvt_tiling *tiling, struct kvt_h5_in *in,
 			    hid_t dataset, const struct kvt_shape *shape)
 {
-	int64_t ntiles = 1, least = tiling->zstd ? tiling->nbytes >> 15 :
-				    tiling->nbytes;
+	int64_t ntiles = 1, least = tiling->zstd ? tiling->nbytes >> 15 : tiling->nbytes;
 
 	for (int a = 0; a < KVT_NAXES; a++) {
 		int64_t n = shape->n[a] / tiling->n[a] +

@@ -33,8 +33,7 @@ static bool write_axes(hid_t data, const struct kvt_group *group,
 		return true;
 	for (int i = 0; i < 5; i++)
 		order[i] = tuple[i];
-	return kvt_h5_put_str(data, "layout",
-			      kvt_layout_string(&group->layout).s) &&
+	return kvt_h5_put_str(data, "layout", kvt_layout_string(&group->layout).s) &&
 	       kvt_h5_put_ints(data, "stride_order", KVT_H5_U32, order, 5) &&
 	       kvt_h5_put_str(data, "stride_order_convention", "rfc");
 }
@@ -138,8 +137,7 @@ static hid_t new_cells(hid_t object, const struct kvt_group *group)
 	    kvt_h5_put_labels(cells, label, rank) &&
 	    kvt_h5_put_str(cells, "algorithm", "xxh64") &&
 	    kvt_h5_put_int(cells, "seed", KVT_H5_U64, 0) &&
-	    kvt_h5_put_int(cells, "unit_states", KVT_H5_U64,
-			   group->shape.n[KVT_AXIS_S]))
+	    kvt_h5_put_int(cells, "unit_states", KVT_H5_U64, group->shape.n[KVT_AXIS_S]))
 		return cells;
 	kvt_h5_drop(cells);
 	return -1;
@@ -158,8 +156,7 @@ static bool write_group(struct kvt_h5_group *own, hid_t parent,
 	for (int p = 0; p < own->nplanes && ok; p++) {
 		own->data[p] = new_data(object, kvt_h5_plane_name(&group->layout, p),
 					group, &own->axes[p], tiling, options, g);
-		ok = own->data[p] >= 0 &&
-		     write_axes(own->data[p], group, &own->axes[p]);
+		ok = own->data[p] >= 0 && write_axes(own->data[p], group, &own->axes[p]);
 	}
 	if (ok && !options->no_digest && !options->nparts)
 		ok = (own->cells = new_cells(object, group)) >= 0;
@@ -179,8 +176,7 @@ static bool write_groups(struct kvt_writer *writer, hid_t parent)
 		id[g] = snapshot->group[g].id;
 	ok = kvt_h5_put_strs(parent, "ids", id, snapshot->ngroups) &&
 	     (snapshot->null_block < 0 ||
-	      kvt_h5_put_int(parent, "null_block", KVT_H5_I64,
-			     snapshot->null_block));
+	      kvt_h5_put_int(parent, "null_block", KVT_H5_I64, snapshot->null_block));
 	for (int g = 0; g < snapshot->ngroups && ok; g++)
 		ok = write_group(&own->group[g], parent, &snapshot->group[g],
 				 writer->head.tiling[g].nbytes ?
@@ -293,8 +289,7 @@ static hid_t new_file(const struct kvt_writer *writer)
 	    /* cells come in small ranges */
 	    H5Pset_sieve_buf_size(fapl, 1 << 20) >= 0 &&
 	    /* what is one run can then be mapped, or read around the cache */
-	    (!writer->options.uncompressed ||
-	     H5Pset_alignment(fapl, 4096, 4096) >= 0))
+	    (!writer->options.uncompressed || H5Pset_alignment(fapl, 4096, 4096) >= 0))
 		file = H5Fcreate(writer->temporary, H5F_ACC_EXCL, fcpl, fapl);
 	kvt_h5_drop(fapl);
 	kvt_h5_drop(fcpl);

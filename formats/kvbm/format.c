@@ -75,8 +75,7 @@ static enum kvt_status describe(struct opening *o)
 	enum kvt_status status;
 
 	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, "g0",
-					     o->path,
-					     o->err)) ||
+					     o->path, o->err)) ||
 	    (status = take_layout(o, group)) || (status = take_heads(o, group)))
 		return status;
 	group->shape.n[KVT_AXIS_L] = k->layers;

@@ -498,8 +498,7 @@ static enum kvt_status find_version(int *out, struct kvt_llama_cursor *c, bool b
 			return KVT_OK;
 	if (magic != GGSN && magic != GGSQ)
 		return kvt_fail(c->err, KVT_BAD_INPUT,
-				"%s: not a state file of llama.cpp",
-				c->file->path);
+				"%s: not a state file of llama.cpp", c->file->path);
 	return kvt_fail(c->err, KVT_UNSUPPORTED,
 			"%s: %s version %llu%s, expected %s", c->file->path,
 			magic == GGSN ? "ggsn" : "ggsq", (unsigned long long)version,

@@ -276,8 +276,7 @@ static enum kvt_status count_tokens(struct kvt_lmcache *o)
 	enum kvt_status status;
 	int64_t nbytes;
 
-	o->chunks.bare = !o->headers && !o->recorded &&
-			 o->serde != KVT_LMCACHE_CHECKSUM;
+	o->chunks.bare = !o->headers && !o->recorded && o->serde != KVT_LMCACHE_CHECKSUM;
 	/* session.py of its server: it keeps no chunk that is not full */
 	if (o->first->key.group >= 0)
 		o->chunks.whole = "LMCache's second level keeps whole chunks alone, so "

@@ -120,14 +120,11 @@ enum kvt_status kvt_extras_check(const json_t *line, const char *name,
 	const char *wrong = scheduler ? wrong_scheduler(scheduler) : NULL;
 	enum kvt_status status;
 
-	if (stats && !json_is_null(stats) &&
-	    (status = kvt_stats_check(stats, name, err)))
+	if (stats && !json_is_null(stats) && (status = kvt_stats_check(stats, name, err)))
 		return status;
-	if (events && !json_is_null(events) &&
-	    (status = check_events(events, name, err)))
+	if (events && !json_is_null(events) && (status = check_events(events, name, err)))
 		return status;
-	if (theirs && !json_is_null(theirs) &&
-	    (status = check_events(theirs, name, err)))
+	if (theirs && !json_is_null(theirs) && (status = check_events(theirs, name, err)))
 		return status;
 	return wrong ? kvt_fail(err, KVT_BAD_INPUT, "%s: scheduler_output: %s", name,
 				wrong) : KVT_OK;

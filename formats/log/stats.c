@@ -106,8 +106,7 @@ static bool is_by_labels(const json_t *value)
 	if (!json_is_array(value))
 		return false;
 	json_array_foreach((json_t *)value, i, pair)
-		if (json_array_size(pair) != 2 ||
-		    !json_is_array(json_array_get(pair, 0)))
+		if (json_array_size(pair) != 2 || !json_is_array(json_array_get(pair, 0)))
 			return false;
 	return true;
 }

@@ -135,8 +135,7 @@ static enum kvt_status need(const json_t **out, const struct kvt_json *data,
 {
 	enum kvt_status status = kvt_json_array(out, data, key);
 
-	return status || *out ? status :
-	       kvt_json_bad(data, "there is no '%s'", key);
+	return status || *out ? status : kvt_json_bad(data, "there is no '%s'", key);
 }
 
 static enum kvt_status take_request(struct kvt_trace *trace, struct trace_tasks *t,

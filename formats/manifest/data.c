@@ -53,8 +53,7 @@ static enum kvt_status offer(struct search *s, const char *name, struct kvt_erro
 		return KVT_OK;
 	file = beside(s->path, name);
 	manifest = file ? kvt_manifest_name(file, s->which) : NULL;
-	if (manifest && !strcmp(manifest, s->path) &&
-	    s->is_of(s->path, file, s->hints)) {
+	if (manifest && !strcmp(manifest, s->path) && s->is_of(s->path, file, s->hints)) {
 		s->found[s->found[0] != NULL] = file;
 		file = NULL;
 	}

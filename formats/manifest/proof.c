@@ -163,8 +163,7 @@ static enum kvt_status refuse_sum(const struct kvt_manifest *m,
 			 LL(is->crc32), kvt_path_base(m->path), file, LL(m->sum.crc32));
 	snprintf(why, sizeof(why),
 		 "%s; give the right one with --manifest, or if the data was changed on "
-		 "purpose: kvtool convert --trust-manifest",
-		 facts);
+		 "purpose: kvtool convert --trust-manifest", facts);
 	return refuse(data, hints, why, err);
 }
 

@@ -547,8 +547,7 @@ static enum kvt_status count_layers(struct config *c)
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]) && !status; i++) {
 		int64_t n = 0;
 
-		if ((status = kvt_json_int(&n, &c->in, keys[i], 1, CONFIG_LAYERS)) ||
-		    !n)
+		if ((status = kvt_json_int(&n, &c->in, keys[i], 1, CONFIG_LAYERS)) || !n)
 			continue;
 		if (c->unknown && i > 2 && c->nlayers && n != c->nlayers &&
 		    !json_object_get(c->in.object, keys[0]) &&
@@ -625,8 +624,7 @@ enum kvt_status kvt_config_layers(struct config *c)
 	const json_t *list = NULL, *letters;
 	enum kvt_status status;
 
-	if ((status = count_layers(c)) ||
-	    (status = kvt_json_array(&list, &c->in, key)))
+	if ((status = count_layers(c)) || (status = kvt_json_array(&list, &c->in, key)))
 		return status;
 	if ((status = list ? take_words(c, key, list) : c->family->layers(c)))
 		return status;
@@ -640,8 +638,7 @@ enum kvt_status kvt_config_layers(struct config *c)
 					    "%s and hybrid_override_pattern contradict each other",
 					    key);
 	}
-	if ((status = kvt_config_variants(c, list != NULL)) ||
-	    (status = drop_shared(c)))
+	if ((status = kvt_config_variants(c, list != NULL)) || (status = drop_shared(c)))
 		return status;
 	if (c->family->choose && (status = c->family->choose(c)))
 		return status;

@@ -405,8 +405,7 @@ static enum kvt_status open_chunks(struct kvt_mooncake *o, enum kind kind)
 
 	o->chunks.where = o->path;
 	if ((status = kvt_manifest_add_group(&group, &o->reader->leaf.snapshot, "g0",
-					     o->path,
-					     o->err)) ||
+					     o->path, o->err)) ||
 	    (status = kind == TENSOR ? take_tensors(o, group) : take_bytes(o, group)) ||
 	    (status = kvt_chunks_sort(&o->chunks, &layers, o->err)))
 		return status;

@@ -119,8 +119,7 @@ static enum kvt_status take_array(struct walk *w, struct kvt_gguf_key *key)
 	if (key->type == KVT_GGUF_ARRAY)
 		return kvt_fail(w->err, KVT_BAD_INPUT,
 				"%s: key %.*s is an array of arrays, which llama.cpp does not read either",
-				w->path, shown(key),
-				key->name);
+				w->path, shown(key), key->name);
 	if ((status = take(&n, w, 8, "an array")))
 		return status;
 	size = key->type == KVT_GGUF_STRING ? 8 : sizes[key->type];
@@ -196,9 +195,7 @@ static enum kvt_status sort(struct kvt_gguf *g, struct kvt_error *err)
 		if (!by_name(&g->key[i - 1], &g->key[i]))
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: key %.*s is there twice, and which of them holds is not known",
-					g->path,
-					shown(&g->key[i]),
-					g->key[i].name);
+					g->path, shown(&g->key[i]), g->key[i].name);
 	return KVT_OK;
 }
 

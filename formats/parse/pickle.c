@@ -61,8 +61,7 @@ static enum kvt_status push(struct machine *m, int32_t node)
 {
 	if (m->depth == MAX_STACK)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
-				"%s: pickle: stack deeper than %d",
-				m->name, MAX_STACK);
+				"%s: pickle: stack deeper than %d", m->name, MAX_STACK);
 	if (!KVT_GROW(&m->stack, m->depth))
 		return kvt_no_memory(m->err, m->name);
 	m->stack[m->depth++] = node;
@@ -221,8 +220,7 @@ static enum kvt_status long_integer(struct machine *m)
 		return malformed(m, "an integer that is cut off");
 	if (*n > 8)
 		return kvt_fail(m->err, KVT_UNSUPPORTED,
-				"%s: pickle: integer of %d bytes",
-				m->name, *n);
+				"%s: pickle: integer of %d bytes", m->name, *n);
 	value = kvt_le(p, *n);
 	if (*n && *n < 8 && p[*n - 1] & 0x80)
 		value |= UINT64_MAX << 8 * *n;

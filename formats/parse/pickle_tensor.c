@@ -209,8 +209,7 @@ const struct kvt_dtype *kvt_pickle_dtype(int name)
 static const struct kvt_pickle_node *argument(const struct kvt_pickle *p, int32_t node,
 					      int i, enum kvt_pickle_kind kind)
 {
-	const struct kvt_pickle_node *found =
-		&p->node[p->node[node].items.node[i]];
+	const struct kvt_pickle_node *found = &p->node[p->node[node].items.node[i]];
 
 	return found->kind == kind ? found : NULL;
 }
@@ -317,8 +316,7 @@ static enum kvt_status take_type(struct kvt_pickle_tensor *out, int64_t *numel,
 	}
 	if (__builtin_mul_overflow(storage->number, unit, &out->nbytes))
 		return kvt_fail(err, KVT_BAD_INPUT,
-				"%s: a storage is larger than 2^63 bytes",
-				name);
+				"%s: a storage is larger than 2^63 bytes", name);
 	*numel = out->nbytes / out->elem;
 	out->dtype = kvt_pickle_dtype(type->global);
 	out->type = type_name(type->global);

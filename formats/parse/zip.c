@@ -89,8 +89,7 @@ static enum kvt_status read_end64(struct zip *z, int64_t *at, bool *found)
 	begin = get64(b + 8);
 	if (kvt_le32(b + 4) || kvt_le32(b + 16) != 1)
 		return kvt_fail(z->err, KVT_UNSUPPORTED,
-				"%s: zip archive in several parts",
-				z->file->path);
+				"%s: zip archive in several parts", z->file->path);
 	if (begin != *at - LOCATOR64_BYTES - END64_BYTES)
 		return malformed(z, "locator of the zip64 record points elsewhere", *at);
 	if ((status = kvt_file_read(z->file, b, END64_BYTES, begin, z->err)))
@@ -122,8 +121,7 @@ static enum kvt_status read_end(struct zip *z, const uint8_t *b, int64_t at)
 
 	if (kvt_le(b + 4, 2) || kvt_le(b + 6, 2))
 		return kvt_fail(z->err, KVT_UNSUPPORTED,
-				"%s: zip archive in several parts",
-				z->file->path);
+				"%s: zip archive in several parts", z->file->path);
 	if ((status = read_end64(z, &end, &found)))
 		return status;
 	if (!found) {
@@ -258,8 +256,7 @@ static enum kvt_status read_central(struct zip *z, struct facts *f, const uint8_
 			     kvt_le32(b + 42) };
 	if (kvt_le(b + 34, 2))
 		return kvt_fail(z->err, KVT_UNSUPPORTED,
-				"%s: zip archive in several parts",
-				z->file->path);
+				"%s: zip archive in several parts", z->file->path);
 	if (f->nbytes == NONE32)
 		wide[nwide++] = &f->nbytes;
 	if (f->stored == NONE32)

@@ -262,8 +262,7 @@ static int count_peers(const struct pools *o, const struct set *of, int64_t size
 	int n = 0;
 
 	for (int i = 0; i < o->nsets; i++)
-		n += are_peers(of, &o->set[i]) &&
-		     o->set[i].size[o->set[i].usual] == size;
+		n += are_peers(of, &o->set[i]) && o->set[i].size[o->set[i].usual] == size;
 	return n;
 }
 

@@ -229,8 +229,7 @@ static enum kvt_status read_turned(const struct kvt_coded *c, struct scratch *p,
 	int64_t dim = c->shape[CODED_DIM], rows = c->table.rows;
 	enum kvt_status status = KVT_OK;
 
-	for (int64_t m; !status && n > 0; first += m, n -= m,
-	     out += m * c->dtype->elem) {
+	for (int64_t m; !status && n > 0; first += m, n -= m, out += m * c->dtype->elem) {
 		int64_t d = first % dim, begin = first / dim;
 		int64_t most = (begin / rows + MOST) * rows;
 		struct block b = { .begin = begin, .end = begin + 1, .d0 = d };

@@ -67,8 +67,7 @@ static bool is_true(const struct coding *c, const struct kvt_pickle_node *object
 {
 	const struct kvt_pickle_node *n = find(c, object, name, KVT_PICKLE_BOOL);
 
-	return n ? n->number != 0 :
-		   kvt_torch_attribute(c->w, object, name) >= 0;
+	return n ? n->number != 0 : kvt_torch_attribute(c->w, object, name) >= 0;
 }
 
 /* The numbers of a tuple of that many; products of them are below 2^62. */

@@ -299,8 +299,7 @@ static enum kvt_status add_part(struct kvt_connector *o,
 static enum kvt_status add_layer(struct kvt_connector *o, int64_t r, int64_t l,
 				 int64_t first)
 {
-	const struct kvt_connector_file *source =
-				kvt_connector_file_of(o, r, l);
+	const struct kvt_connector_file *source = kvt_connector_file_of(o, r, l);
 	struct kvt_box box = kvt_box_whole(&o->reader->leaf.snapshot.group[0].shape);
 	int64_t full = kvt_connector_ntokens(o, r) / o->block_size;
 	int64_t rest = kvt_connector_ntokens(o, r) % o->block_size;

@@ -297,8 +297,7 @@ static enum kvt_status look_for_rank(struct kvt_offload *o,
 	size_t n;
 	char *path;
 
-	if (!(rank = rank_of(name, &n)) || n != strlen(base) ||
-	    strncmp(name, base, n))
+	if (!(rank = rank_of(name, &n)) || n != strlen(base) || strncmp(name, base, n))
 		return KVT_OK;
 	o->other_ranks |= strcmp(rank, "0") != 0;
 	if (!(path = kvt_path_join(folder, name, "")))
@@ -334,8 +333,7 @@ enum kvt_status kvt_offload_find(struct kvt_offload *o)
 	const char *rank = NULL;
 	enum kvt_status status;
 
-	if ((status = find_base(o, &rank)) ||
-	    (status = read_config(o)))
+	if ((status = find_base(o, &rank)) || (status = read_config(o)))
 		return status;
 	return find_rank(o, rank);
 }

@@ -69,8 +69,7 @@ static enum kvt_status find_row(struct kvt_offload *o, struct kvt_group *group,
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: no file has all %lld blocks of its range, so the size of a block is not known; give --set block-bytes=%lld if blocks of a layer have no padding", o->folder, LL(per_file),
 				LL(row));
-	if (given ? given < row :
-	    files->largest % all || files->largest / all > per_file)
+	if (given ? given < row : files->largest % all || files->largest / all > per_file)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%.200s/%.120s: has %lld bytes, expected 1 to %lld blocks of %lld layers of %lld bytes each; if rows are longer, give --set block-bytes",
 				o->folder, files->name, LL(files->largest), LL(per_file),

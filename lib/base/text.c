@@ -118,7 +118,6 @@ struct kvt_text kvt_size_string(int64_t nbytes)
 	for (; n >= 1024 && u < 6; u++)
 		n /= 1024;
 	whole = n == (double)(int64_t)n;
-	snprintf(out.s, sizeof(out.s), "%.*f %s",
-		 whole ? 0 : n < 10 ? 2 : 1, n, unit[u]);
+	snprintf(out.s, sizeof(out.s), "%.*f %s", whole ? 0 : n < 10 ? 2 : 1, n, unit[u]);
 	return out;
 }

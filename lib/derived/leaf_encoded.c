@@ -128,8 +128,7 @@ static enum kvt_status set_target(struct kvt_group *group, struct target *target
 				group->id, kvt_group_type(group).s);
 	if (target->kv >= 0)
 		name_half(group, target->kv);
-	if (!target->moved &&
-	    (status = set_type(group, numbers, to, half, err)))
+	if (!target->moved && (status = set_type(group, numbers, to, half, err)))
 		return status;
 	if (half >= 0)
 		group->component[0].length = group->shape.n[KVT_AXIS_D];

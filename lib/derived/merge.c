@@ -76,8 +76,7 @@ struct pair {
 static enum kvt_status unlike(const struct pair *p, const char *what)
 {
 	return kvt_fail(p->err, KVT_BAD_INPUT, "%s and %s differ: %s%s%s",
-			p->a->name, p->b->name, p->where, *p->where ? ": " : "",
-			what);
+			p->a->name, p->b->name, p->where, *p->where ? ": " : "", what);
 }
 
 static enum kvt_status same_int(const struct pair *p, const char *what, int64_t a,

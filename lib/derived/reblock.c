@@ -139,8 +139,7 @@ static bool keeps_planes(const struct kvt_group *group, int64_t block_size)
 	    block_size == group->block_size)
 		return false;
 	return block_size % group->tokens_per_slot ||
-	       (group->shape.n[KVT_AXIS_S] == 1 &&
-		kvt_group_packing(group).rows != most);
+	       (group->shape.n[KVT_AXIS_S] == 1 && kvt_group_packing(group).rows != most);
 }
 
 static enum kvt_status set_sizes(struct regroup *g,

@@ -449,8 +449,7 @@ enum kvt_status slice_check_components(const struct kvt_snapshot *snapshot,
 		list_names(have, sizeof(have), snapshot);
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"no component '%.40s', the dump %s%s", names->s[i],
-				*have ? "has " : "has no components",
-				have);
+				*have ? "has " : "has no components", have);
 	}
 	return KVT_OK;
 }

@@ -211,8 +211,7 @@ static bool has_all(const struct kvt_snapshot *snapshot, int group,
 
 	if (!t.group->window && !kvt_retention_forgets(&keep))
 		return true;
-	if (first < t.slots.begin &&
-	    (first < t.dead.begin || t.dead.end < t.slots.begin))
+	if (first < t.slots.begin && (first < t.dead.begin || t.dead.end < t.slots.begin))
 		return false;
 	for (int64_t at = t.slots.begin; at < t.slots.end; at = s.end) {
 		s = kvt_table_at(&t, at);

@@ -240,8 +240,7 @@ struct splits splits_of(const struct kvt_layout *layout, int64_t elem)
 	for (int p = 0; p < layout->nplanes; p++)
 		for (int i = 0; i < layout->plane[p].nparts; i++) {
 			const struct kvt_part *part = &layout->plane[p].part[i];
-			int64_t n = part->split ? part->split :
-				    elem < 16 ? 16 / elem : 1;
+			int64_t n = part->split ? part->split : elem < 16 ? 16 / elem : 1;
 
 			if (part->axis != KVT_AXIS_S || part->kind == KVT_WHOLE)
 				continue;

@@ -293,8 +293,7 @@ enum kvt_status kvt_dump_read(const struct kvt_dump *dump, int group,
 
 	if (group < 0 || group >= kvt_dump_snapshot(dump)->ngroups)
 		return kvt_fail(err, KVT_USAGE, "%s: has no group %d",
-				kvt_dump_path(dump),
-				group);
+				kvt_dump_path(dump), group);
 	cut.shape = kvt_dump_group(dump, group)->shape;
 	kvt_work_reads(&work, dump, group, &cut, layout);
 	return kvt_work_run(&work, &run, err);

@@ -247,8 +247,7 @@ static void choose_seeds(struct search *s)
 	for (int64_t page = 0; page < npages && s->nseeds < MAX_SEEDS; page++) {
 		int64_t at[KVT_NAXES] = { 0 }, skip = s->nseeds;
 
-		if (!s->page_differs[page] ||
-		    n++ * MAX_SEEDS < s->nseeds * differ)
+		if (!s->page_differs[page] || n++ * MAX_SEEDS < s->nseeds * differ)
 			continue;
 		at[KVT_AXIS_L] = page / shape->n[KVT_AXIS_B];
 		at[KVT_AXIS_B] = page % shape->n[KVT_AXIS_B];
@@ -305,8 +304,7 @@ static void test_rows(struct kvt_diagnosis *out, struct search *s, bool moves)
 static bool explains_all(const struct kvt_diagnosis *d)
 {
 	for (int i = 0; i < d->nhypotheses; i++)
-		if (d->hypothesis[i].verdict == KVT_EXPLAINS &&
-		    !d->hypothesis[i].unknown)
+		if (d->hypothesis[i].verdict == KVT_EXPLAINS && !d->hypothesis[i].unknown)
 			return true;
 	return false;
 }

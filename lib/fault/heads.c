@@ -60,8 +60,7 @@ static bool size_fits(const struct fault_case *c, const struct kvt_fault_args *a
 
 	if (tp < heads)
 		return heads % tp == 0;
-	return tp > heads && tp % heads == 0 && !(each & (each - 1)) &&
-	       each % heads != 1;
+	return tp > heads && tp % heads == 0 && !(each & (each - 1)) && each % heads != 1;
 }
 
 /*
@@ -77,8 +76,7 @@ static enum fault_source modulo(const struct fault_case *c,
 	int64_t heads = c->heads, tp = args->n[0];
 	int64_t h = at[KVT_AXIS_H], each = heads / tp;
 
-	from[KVT_AXIS_H] = each ? h % each * tp + h / each :
-				  tp / heads * h % heads;
+	from[KVT_AXIS_H] = each ? h % each * tp + h / each : tp / heads * h % heads;
 	return FROM_ELEMENT;
 }
 

@@ -503,8 +503,7 @@ static enum fault_source stale_blocks(const struct fault_case *c,
 
 	if (c->suspect)
 		return by_map(c, KVT_AXIS_B, args, at, from);
-	return b < 1 || b > args->n[0] ? FROM_ELEMENT :
-					 from_block(b + args->n[0], from);
+	return b < 1 || b > args->n[0] ? FROM_ELEMENT : from_block(b + args->n[0], from);
 }
 
 /* ---- to whom a row applies ---------------------------------------------- */

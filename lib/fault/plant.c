@@ -65,8 +65,7 @@ static enum kvt_status choose_args(struct kvt_strike *strike,
 	}
 	return kvt_fail(err, open ? KVT_UNSUPPORTED : KVT_USAGE,
 			open ? "%s: no arguments fit this cache" :
-			       "%s: these arguments do not fit this cache",
-			f->says.name);
+			       "%s: these arguments do not fit this cache", f->says.name);
 }
 
 /* A power of two with which values above the average are cut, or half as many. */

@@ -101,8 +101,7 @@ int64_t kvt_fault_offset(const struct kvt_window *window, const int64_t at[KVT_N
 
 bool kvt_fault_is_live(const struct kvt_window *w, int64_t block, int64_t slot)
 {
-	return !w->use ||
-	       w->use[block * w->shape.n[KVT_AXIS_S] + slot] == KVT_LIVE;
+	return !w->use || w->use[block * w->shape.n[KVT_AXIS_S] + slot] == KVT_LIVE;
 }
 
 bool kvt_fault_has_tokens(const struct kvt_window *window)

@@ -412,7 +412,6 @@ enum kvt_status kvt_content_keeps(const struct kvt_content *content,
 		if (tears(&layout->plane[p], shape))
 			return kvt_fail(err, KVT_UNSUPPORTED,
 					"layout %s does not keep the rows of %s contiguous",
-					kvt_layout_string(layout).s,
-					content->type->name);
+					kvt_layout_string(layout).s, content->type->name);
 	return KVT_OK;
 }

@@ -96,8 +96,7 @@ static enum kvt_status fuse_loops(struct span *s, struct kvt_error *err)
 
 		if (s->stride[i] < s->run)
 			return written_twice(err, s->offset + s->stride[i]);
-		if (!__builtin_mul_overflow(*n, step, &next) &&
-		    s->stride[i] == next) {
+		if (!__builtin_mul_overflow(*n, step, &next) && s->stride[i] == next) {
 			*n *= s->n[i];
 			continue;
 		}

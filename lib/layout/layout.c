@@ -95,8 +95,7 @@ static enum kvt_status refuse_bare(const struct tuple *tuple, struct kvt_error *
 		return status;
 	return kvt_fail(err, KVT_BAD_INPUT,
 			"a tuple needs its convention: with rfc: it is %s, with vllm: %s",
-			kvt_layout_string(&layout[0]).s,
-			kvt_layout_string(&layout[1]).s);
+			kvt_layout_string(&layout[0]).s, kvt_layout_string(&layout[1]).s);
 }
 
 static enum kvt_status parse_tuple(struct kvt_layout *out, bool *found,

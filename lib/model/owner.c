@@ -111,8 +111,7 @@ enum kvt_status kvt_given(struct kvt_range *out, int64_t units, struct kvt_rank 
 	if (given.begin < before.end)
 		given.begin = before.end;
 	given.end = have.end < want.end ? have.end : want.end;
-	if (given.end < given.begin ||
-	    src.index < from.begin || src.index >= from.end)
+	if (given.end < given.begin || src.index < from.begin || src.index >= from.end)
 		given.end = given.begin;
 	*out = given;
 	return KVT_OK;

@@ -59,8 +59,7 @@ static enum kvt_status same_model(const struct kvt_spec *src, const struct kvt_s
 	if (src->planar != dst->planar)
 		return unlike(err, "planar content", src->planar, dst->planar);
 	if (!conv && src->content_size != dst->content_size)
-		return unlike(err, "content_size",
-			      src->content_size, dst->content_size);
+		return unlike(err, "content_size", src->content_size, dst->content_size);
 	if (conv && src->content[1] != dst->content[1])
 		return unlike(err, "the number of taps",
 			      src->content[1], dst->content[1]);

@@ -121,8 +121,7 @@ static enum kvt_status check_identity(const struct trial *t, const struct kvt_mo
 		if (a->part != b->part || a->global + in_a != b->global + in_b)
 			return found(t, KVT_FLAW_MISPLACED, m, m->dst_rank,
 				     m->layers.begin, m->dst + i);
-		n = a->count - in_a < b->count - in_b ? a->count - in_a :
-							b->count - in_b;
+		n = a->count - in_a < b->count - in_b ? a->count - in_a : b->count - in_b;
 	}
 	return KVT_OK;
 }

@@ -82,8 +82,7 @@ static enum kvt_status content_nbytes(int64_t *out, const struct kvt_spec *spec,
 {
 	int64_t nbytes = spec->elem;
 
-	if (spec->elem < 1 || spec->ncontent < 0 ||
-	    spec->ncontent > KVT_MAX_CONTENT)
+	if (spec->elem < 1 || spec->ncontent < 0 || spec->ncontent > KVT_MAX_CONTENT)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"content has %d extents of elements of %lld bytes",
 				spec->ncontent, LL(spec->elem));
@@ -172,8 +171,7 @@ enum kvt_status kvt_spec_check(const struct kvt_spec *spec,
 					LL(spec->content_size), LL(nbytes));
 	}
 	if (spec->num_heads != share.num_heads)
-		return differs(err, "num_heads", spec->num_heads,
-			       share.num_heads, rank);
+		return differs(err, "num_heads", spec->num_heads, share.num_heads, rank);
 	if (spec->head_start != share.head_start)
 		return differs(err, "head_start", spec->head_start,
 			       share.head_start, rank);
@@ -201,8 +199,7 @@ static enum kvt_status count_slots(int64_t *out, const struct kvt_spec *spec,
 		*out = 1;
 		return KVT_OK;
 	}
-	if (spec->block_size < 1 ||
-	    __builtin_mul_overflow(spec->block_size, r.den, &n))
+	if (spec->block_size < 1 || __builtin_mul_overflow(spec->block_size, r.den, &n))
 		return kvt_fail(err, KVT_BAD_INPUT, "block size is %lld tokens",
 				LL(spec->block_size));
 	if (n % r.num)

@@ -280,8 +280,7 @@ static enum kvt_status matrix(struct kvt_spec *spec, const struct recipe *recipe
 
 	(void)err;
 	spec->no_replicas = true;
-	return set_content(spec, args->elem ? args->elem : 4, 2, args->head_dim,
-			   columns);
+	return set_content(spec, args->elem ? args->elem : 4, 2, args->head_dim, columns);
 }
 
 /* Mamba-1 has no heads; its channels are dealt out like heads. */

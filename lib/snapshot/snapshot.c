@@ -522,8 +522,7 @@ static bool count_all_live(struct kvt_snapshot *snapshot, int g)
 	    !kvt_snapshot_live(NULL, snapshot, g))
 		return true;
 	group->block_valid = calloc((size_t)blocks, sizeof(*group->block_valid));
-	return group->block_valid &&
-	       kvt_snapshot_live(group->block_valid, snapshot, g);
+	return group->block_valid && kvt_snapshot_live(group->block_valid, snapshot, g);
 }
 
 enum kvt_status kvt_snapshot_complete(struct kvt_snapshot *snapshot,

@@ -70,8 +70,7 @@ static enum kvt_status check_extents(const struct kvt_group *g, struct check *c)
 			    "group %s: kv extent is %lld, expected %s", g->id, LL(k),
 			    k > 2 ? "1 or 2" : "2 for a layout of two planes");
 	if (kvt_shape_nbytes(&nbytes, &g->shape, NULL))
-		return flaw(c, "group.size",
-			    "group %s: larger than 2^63 bytes", g->id);
+		return flaw(c, "group.size", "group %s: larger than 2^63 bytes", g->id);
 	if (g->tokens_per_slot == -1) {
 		slots = g->kind == KVT_MAMBA_CONV ? g->shape.n[KVT_AXIS_S] : 1;
 	} else if (g->tokens_per_slot < 1 || g->block_size < 1 ||
@@ -234,8 +233,7 @@ static enum kvt_status check_content(const struct kvt_group *g, struct check *c)
 	    (g->kind != KVT_MLA || type->vllm))
 		return flaw(c, "content.row",
 			    "group %s: keys and values of %s are separate rows: give "
-			    "their size as head_dim, not as content",
-			    g->id, type->name);
+			    "their size as head_dim, not as content", g->id, type->name);
 	if (kvt_packing_init(&packing, &g->content, &g->shape, g->tokens_per_slot, &why))
 		return flaw(c, "content.row", "group %s: %s", g->id, why.text);
 	if (kvt_content_keeps(&g->content, &g->layout, &g->shape, &why))
@@ -322,8 +320,7 @@ static enum kvt_status check_table(const struct kvt_request *request,
 		return flaw(c, "table.too-short",
 			    "request %s: %lld tokens do not fit %lld blocks of %lld",
 			    request->id, LL(request->ntokens), LL(n), LL(g->block_size));
-	if (n > 0 && g->tokens_per_slot > 0 &&
-	    request->first_token % g->tokens_per_slot)
+	if (n > 0 && g->tokens_per_slot > 0 && request->first_token % g->tokens_per_slot)
 		return flaw(c, "request.first-token",
 			    "request %s: token %lld begins no slot of %lld tokens",
 			    request->id, LL(request->first_token),

@@ -121,8 +121,7 @@ bool kvt_stored_bare(const struct kvt_stored *stored, const struct kvt_tiling *t
 
 static uint32_t load_le32(const uint8_t *p)
 {
-	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-	       (uint32_t)p[3] << 24;
+	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
 /* Checks and takes off the checksum; 'nbytes' is what stands before it. */
@@ -160,8 +159,7 @@ static enum kvt_status check_stored(int64_t *nbytes, const struct kvt_stored *st
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"filter mask %#x of a stored tile names a stage beyond the last",
 				skipped);
-	if ((s.fletcher32 & ~skipped) &&
-	    (status = check_sum(nbytes, stored, err)))
+	if ((s.fletcher32 & ~skipped) && (status = check_sum(nbytes, stored, err)))
 		return status;
 	if (s.zstd & ~skipped)
 		return kvt_frame_check(stored->bytes, *nbytes, tiling->nbytes, err);

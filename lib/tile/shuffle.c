@@ -240,8 +240,7 @@ static uint32_t fletcher32(const void *bytes, int64_t nbytes, add_steps_fn *add)
 		add_word(&sums, (uint16_t)(p[0] | p[1] << 8));
 	if (left)
 		add_word(&sums, p[0]);	/* the high byte, before the swap */
-	return folded(sums.s2, sums.nonzero) << 16 |
-	       folded(sums.s1, sums.nonzero);
+	return folded(sums.s2, sums.nonzero) << 16 | folded(sums.s1, sums.nonzero);
 }
 
 /* ---- for the processor at hand ------------------------------------------- */

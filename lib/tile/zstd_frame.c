@@ -294,8 +294,7 @@ enum kvt_status kvt_frame_check(const void *frame, int64_t nframe,
 				LL(nframe - (int64_t)size));
 	content = kvt_frame_content(frame, nframe);
 	if (content < 0)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"zstd frame has no content size");
+		return kvt_fail(err, KVT_BAD_INPUT, "zstd frame has no content size");
 	if (content != nbytes)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"zstd frame says it holds %lld bytes, expected %lld", LL(content),

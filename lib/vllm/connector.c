@@ -116,9 +116,8 @@ enum kvt_status kvt_connector_layout(int *out, const char *const *name, int n,
 		one = layout_of(connectors[at].rule, model);
 		if (one >= 0 && layout >= 0 && one != layout)
 			return kvt_fail(err, KVT_BAD_INPUT,
-					"%s asks for %s, %s for %s: they cannot be used together", name[whose],
-					name_of(layout, model),
-					name[i],
+					"%s asks for %s, %s for %s: they cannot be used together",
+					name[whose], name_of(layout, model), name[i],
 					name_of(one, model));
 		if (one >= 0 && layout < 0) {
 			layout = one;

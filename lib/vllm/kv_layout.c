@@ -114,8 +114,7 @@ static struct kvt_text list_text(const struct kvt_kv_layouts *list)
 
 static bool equal(const struct kvt_kv_layouts *a, const struct kvt_kv_layouts *b)
 {
-	return a->n == b->n &&
-	       !memcmp(a->at, b->at, (size_t)a->n * sizeof(a->at[0]));
+	return a->n == b->n && !memcmp(a->at, b->at, (size_t)a->n * sizeof(a->at[0]));
 }
 
 /* Stable: those of equal votes stay in the enum's order. */

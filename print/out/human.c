@@ -11,12 +11,10 @@ struct human human_layout(const struct kvt_layout *layout)
 	const char *name;
 	size_t n;
 
-	n = (size_t)snprintf(out.s, sizeof(out.s), "%s",
-			     kvt_layout_string(layout).s);
+	n = (size_t)snprintf(out.s, sizeof(out.s), "%s", kvt_layout_string(layout).s);
 	for (int i = 0; (name = kvt_layout_name(layout, i)); i++)
 		if (n + strlen(name) + 4 < sizeof(out.s))
-			n += (size_t)sprintf(out.s + n, "%s%s", i ? ", " : " (",
-					     name);
+			n += (size_t)sprintf(out.s + n, "%s%s", i ? ", " : " (", name);
 	if (kvt_layout_name(layout, 0))
 		strcpy(out.s + n, ")");
 	return out;

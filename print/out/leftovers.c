@@ -19,8 +19,7 @@ static void tell(void *context, const char *left)
 	/* in containers the next run often has the same number */
 	if (pid == getpid() || (pid > 0 && kill((pid_t)pid, 0) && errno == ESRCH))
 		fplainf(stderr, "kvtool: %s: temporary folder of a kvtool that was "
-				"killed; remove it\n",
-			left);
+				"killed; remove it\n", left);
 }
 
 void tell_leftovers(const char *path)

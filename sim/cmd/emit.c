@@ -120,8 +120,7 @@ static void print_nixl(const struct emit *e, const struct pair_at *at)
 
 static enum kvt_status emit_nixl(const struct emit *e, struct kvt_error *err)
 {
-	return each_pair(e, "\"columns\": [\"addr\", \"len\", \"dev\"]",
-			 print_nixl, err);
+	return each_pair(e, "\"columns\": [\"addr\", \"len\", \"dev\"]", print_nixl, err);
 }
 
 /* Operations of one size that step evenly on both sides. */

@@ -258,8 +258,7 @@ enum kvt_status exec_report(const struct kvt_sides *sides, const struct exec_wor
 		       kvt_device_pool_name(args->run.device));
 	putchar('\n');
 	plainf("compared   %s with the source, %s with what was there before; all "
-	       "equal\n",
-	       kvt_size_string(v->bytes).s, kvt_size_string(v->untouched).s);
+	       "equal\n", kvt_size_string(v->bytes).s, kvt_size_string(v->untouched).s);
 	if (v->has_digest)
 		plainf("digest     %s on both sides\n",
 		       kvt_digest_text(DIGEST_TOKENS, v->version, &v->digest).s);

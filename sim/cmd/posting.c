@@ -213,8 +213,7 @@ static enum kvt_status take_posting(struct kvt_batch_how *how,
 				KVT_NCOALESCES, err)) ||
 	    (status = take_word(&share, a->share, "share", share_name, KVT_NSHARES,
 				err)) ||
-	    (status =
-		     take_figure(&how->copy_rate, a->copy_rate, "copy-rate", 1e9, err)))
+	    (status = take_figure(&how->copy_rate, a->copy_rate, "copy-rate", 1e9, err)))
 		return status;
 	if (!a->stage != !how->copy_rate)
 		return kvt_fail(err, KVT_USAGE,

@@ -228,8 +228,7 @@ static enum kvt_status receive(struct asked *a, int n, struct kvt_error *err)
 				"an output is missing; --dry-run says what would be done");
 	if (a->blocks && !*a->blocks)
 		return kvt_fail(err, KVT_USAGE, "--blocks is empty");
-	if (a->blocks &&
-	    (status = opt_ranges_parse(&a->ids, "blocks", a->blocks, err)))
+	if (a->blocks && (status = opt_ranges_parse(&a->ids, "blocks", a->blocks, err)))
 		return status;
 	return of_dump(a, err);
 }

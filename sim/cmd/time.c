@@ -27,8 +27,7 @@ static enum kvt_status take_batch(struct kvt_batches *out, const char *text,
 	    !kvt_number_parse(&size, at) || size < 1)
 		return kvt_fail(
 			err, KVT_USAGE,
-			"--batch is '%.40s', expected COUNTxSIZE such as 8192x8k",
-			text);
+			"--batch is '%.40s', expected COUNTxSIZE such as 8192x8k", text);
 	return kvt_batches_uniform(out, ops, size, how, err);
 }
 

@@ -84,8 +84,7 @@ enum kvt_status wire_head_take(struct wire_head *out, const uint8_t bytes[WIRE_H
 				"the peer uses version %c of the protocol, expected %d: it is another version of kvtool",
 				bytes[3], WIRE_VERSION);
 	if (memcmp(bytes, magic, sizeof(magic)))
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"the peer uses another protocol");
+		return kvt_fail(err, KVT_BAD_INPUT, "the peer uses another protocol");
 	if (type < WIRE_HELLO || type >= WIRE_NTYPES)
 		return kvt_fail(err, KVT_BAD_INPUT, "the peer sent a frame of type %llu",
 				(unsigned long long)type);

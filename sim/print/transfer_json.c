@@ -70,8 +70,7 @@ static void put_scope(struct json_out *out, json_t *object, enum kvt_scope scope
 	json_put_int(out, o, "ops", ops);
 	json_put_int(out, o, "op_min", kvt_sizes_at(&f->sizes, 0));
 	json_put_int(out, o, "op_median", kvt_sizes_at(&f->sizes, (ops - 1) / 2));
-	json_put_int(out, o, "op_p95",
-		     kvt_sizes_at(&f->sizes, ops - 1 - (ops - 1) / 20));
+	json_put_int(out, o, "op_p95", kvt_sizes_at(&f->sizes, ops - 1 - (ops - 1) / 20));
 	json_put_int(out, o, "op_max", kvt_sizes_at(&f->sizes, ops - 1));
 	json_put_int(out, o, "pair_ops_min", f->least);
 	json_put_int(out, o, "pair_ops_max", f->most);

@@ -42,8 +42,7 @@ static void put_head(struct sheet *s, const struct page *p)
 		 p->transfer->whole ? "whole blocks" : "valid slots only",
 		 kvt_scope_name(p->scope), human_count(pairs->ops).s, plural(pairs->ops),
 		 kvt_size_string(pairs->bytes).s, human_count(pairs->n).s,
-		 plural(pairs->n),
-		 human_time(pairs->duration).s, p->link->name);
+		 plural(pairs->n), human_time(pairs->duration).s, p->link->name);
 	put_text(s, "on", MARGIN, s->y + 40, text);
 	s->y += 40 + GAP;
 }

@@ -75,8 +75,7 @@ static enum kvt_status wait_for(int fd, short what, int64_t until,
 static bool is_loopback(const struct sockaddr *address)
 {
 	const struct in_addr *four = &((const struct sockaddr_in *)address)->sin_addr;
-	const struct in6_addr *six =
-		&((const struct sockaddr_in6 *)address)->sin6_addr;
+	const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
 
 	if (address->sa_family == AF_INET)
 		return ntohl(four->s_addr) >> 24 == IN_LOOPBACKNET;
@@ -114,8 +113,7 @@ static enum kvt_status resolve(struct addrinfo **out, const char *where, bool pa
 	    colon[1 + strspn(colon + 1, "0123456789")] ||
 	    strtoul(colon + 1, NULL, 10) > UINT16_MAX)
 		return kvt_fail(err, KVT_USAGE,
-				"'%.100s' is no address, expected HOST:PORT",
-				where);
+				"'%.100s' is no address, expected HOST:PORT", where);
 	memcpy(host, where, n);
 	host[n] = '\0';
 	if (host[0] == '[' && host[n - 1] == ']') {

@@ -191,8 +191,7 @@ static void tell_all_zeros(const struct telling *t)
 	bool recurrent = t->group->tokens_per_slot < 1;
 
 	for (int64_t i = 0; i < t->n->nzeros; i++)
-		if (t->r->of_model || t->n->zeros[i].request < 0 ||
-		    t->n->zeros[i].nheads)
+		if (t->r->of_model || t->n->zeros[i].request < 0 || t->n->zeros[i].nheads)
 			tell_zeros(t, &t->n->zeros[i]);
 	tell_slots(t, t->r->of_model && recurrent && !t->n->by_request ? "model.zero" :
 		   "live.zero", &t->n->zero, "",

@@ -69,8 +69,7 @@ static int64_t cell_number(const struct checked *c, const int64_t at[KVT_NAXES])
 	int64_t page = (at[KVT_AXIS_L] - begin[KVT_AXIS_L]) * nb +
 		       at[KVT_AXIS_B] - begin[KVT_AXIS_B];
 
-	return (page * n[KVT_AXIS_H] + at[KVT_AXIS_H]) * n[KVT_AXIS_K] +
-	       at[KVT_AXIS_K];
+	return (page * n[KVT_AXIS_H] + at[KVT_AXIS_H]) * n[KVT_AXIS_K] + at[KVT_AXIS_K];
 }
 
 static bool next_cell(int64_t at[KVT_NAXES], const struct kvt_box *box)
@@ -248,8 +247,7 @@ static enum kvt_status read_flat(struct kvt_worker *worker, struct checked *c,
 
 	if (!status)
 		return KVT_OK;
-	if (status != KVT_BAD_INPUT ||
-	    !kvt_dump_proven(c->v->dump)->flat[c->v->group])
+	if (status != KVT_BAD_INPUT || !kvt_dump_proven(c->v->dump)->flat[c->v->group])
 		return kvt_fail(err, status, "%s", first.text);
 	for (int64_t l = c->box.begin[0]; l < c->box.end[0]; l++)
 		for (int64_t b = c->box.begin[1]; b < c->box.end[1]; b++) {

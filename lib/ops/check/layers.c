@@ -170,8 +170,7 @@ void kvt_check_contents(struct kvt_findings *r, const struct kvt_snapshot *s)
 		if (kvt_packing_may_turn(&packing) &&
 		    kvt_packing_readable(&packing, &why))
 			kvt_find(r, "content.rotation",
-				 kvt_find_at("group=%s", group->id), "%.400s",
-				 why.text);
+				 kvt_find_at("group=%s", group->id), "%.400s", why.text);
 	}
 }
 

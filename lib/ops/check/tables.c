@@ -126,8 +126,7 @@ static void check_null(const struct entries *e, const struct entry *entry)
 /* Behind the last token in the cache whose id is known. */
 static int64_t known_end(const struct kvt_request *q)
 {
-	return q->first_token +
-	       (q->ntokens < q->ntoken_ids ? q->ntokens : q->ntoken_ids);
+	return q->first_token + (q->ntokens < q->ntoken_ids ? q->ntokens : q->ntoken_ids);
 }
 
 static void check_tokens(const struct entries *e, const struct entry *a,
@@ -136,8 +135,7 @@ static void check_tokens(const struct entries *e, const struct entry *a,
 	const struct kvt_request *p = &e->s->request[a->request];
 	const struct kvt_request *q = &e->s->request[b->request];
 	int64_t size = group_of(e)->block_size, first = place_of(e, a) * size;
-	int64_t begin = p->first_token > q->first_token ? p->first_token :
-							  q->first_token;
+	int64_t begin = p->first_token > q->first_token ? p->first_token : q->first_token;
 	int64_t end = known_end(p) < known_end(q) ? known_end(p) : known_end(q);
 
 	if (begin < first)
@@ -406,8 +404,7 @@ static bool check_block_ids(struct kvt_findings *report, const struct kvt_group 
 		if (ids[i] == ids[i - 1])
 			kvt_find(report, "blocks.duplicate-id",
 				 kvt_find_at("group=%s", group->id),
-				 "id %llu is listed twice",
-				 (unsigned long long)ids[i]);
+				 "id %llu is listed twice", (unsigned long long)ids[i]);
 	free(ids);
 	return true;
 }

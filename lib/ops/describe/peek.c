@@ -170,8 +170,7 @@ enum kvt_status kvt_describe_peeks(struct kvt_description *d, const char *const 
 	enum kvt_status status = KVT_OK;
 
 	d->peeks = calloc(1, sizeof(*d->peeks));
-	if (!d->peeks ||
-	    !(d->peeks->peek = calloc((size_t)n, sizeof(*d->peeks->peek))))
+	if (!d->peeks || !(d->peeks->peek = calloc((size_t)n, sizeof(*d->peeks->peek))))
 		return kvt_no_memory(err, NULL);
 	for (int i = 0; !status && i < n; i++)
 		status = take_peek(&d->peeks->peek[d->peeks->n++], d, places[i], scale,

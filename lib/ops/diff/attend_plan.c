@@ -445,8 +445,7 @@ static enum kvt_status share_heads(struct diff_attended *of, const struct kvt_gr
 				of->key->id);
 	of->first_head = first * of->ratio;
 	of->own->query_head = of->first_head - g->head_start;
-	if (of->own->query_head < 0 ||
-	    of->own->query_head + of->nheads * of->ratio > has)
+	if (of->own->query_head < 0 || of->own->query_head + of->nheads * of->ratio > has)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s has queries of heads %lld to %lld, expected %lld to %lld, which read the keys of %s",
 				g->id, LL(g->head_start), LL(g->head_start + has - 1),

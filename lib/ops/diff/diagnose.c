@@ -84,8 +84,7 @@ static void choose(struct excerpt *x)
 static int64_t inside(const struct excerpt *x, int64_t block)
 {
 	block -= x->block;
-	return block >= 0 && block < x->window.shape.n[KVT_AXIS_B] ? block :
-								     KVT_NOT_HERE;
+	return block >= 0 && block < x->window.shape.n[KVT_AXIS_B] ? block : KVT_NOT_HERE;
 }
 
 /* ---- facts -------------------------------------------------------------- */

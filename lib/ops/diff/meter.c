@@ -241,8 +241,7 @@ static void find_top(struct meter *m)
 		return;
 	m->top = n ? 0 : dtype->elem == 4 ? (double)FLT_MAX : DBL_MAX;
 	for (size_t i = 0; i < n; i++)
-		if (isfinite(m->table[SIDE_B][i]) &&
-		    m->top < (double)m->table[SIDE_B][i])
+		if (isfinite(m->table[SIDE_B][i]) && m->top < (double)m->table[SIDE_B][i])
 			m->top = (double)m->table[SIDE_B][i];
 	m->top_slack = kvt_dtype_rounding(dtype, m->top);
 }
@@ -402,8 +401,7 @@ static void measure(const struct meter *m, const uint8_t *ea, const uint8_t *eb,
 		s->max_abs = d->error;
 	if (s->max_ulp < d->ulp)
 		s->max_ulp = d->ulp;
-	bad = m->by_element ? !within(m, a, b, slack, d->error, d->ulp) :
-				   !same;
+	bad = m->by_element ? !within(m, a, b, slack, d->error, d->ulp) : !same;
 	s->outside += bad;
 	if (out->by_dim)
 		add_dim(&out->by_dim[d->key[KVT_AXIS_D]], a, b, bad, lost);

@@ -124,8 +124,7 @@ static void add_cell(const struct digest_job *job, struct box_sums *sums,
 		return;
 	for (int64_t u = job->first_use[p->b]; u < job->first_use[p->b + 1]; u++) {
 		int64_t r = job->use[u].request, j = job->use[u].ordinal;
-		int64_t position = recurrent ? j :
-				   j * group->shape.n[KVT_AXIS_S] + p->s;
+		int64_t position = recurrent ? j : j * group->shape.n[KVT_AXIS_S] + p->s;
 
 		if (p->b == job->table[r].null_block ||
 		    !kvt_table_needs(&job->table[r], position))
@@ -487,8 +486,7 @@ int64_t digest_job_cut(struct digest_job *job, const struct kvt_cut *cut)
 static enum kvt_status sum_group(struct digest_job *job, const struct kvt_run *run,
 				 struct kvt_error *err)
 {
-	const struct kvt_tiling *tiling =
-		kvt_dump_tiling(job->out->reader, job->index);
+	const struct kvt_tiling *tiling = kvt_dump_tiling(job->out->reader, job->index);
 	int64_t limit = run->memory ? run->memory : INT64_MAX;
 	struct kvt_work work = { .fn = sum_box, .context = job, .label = "hashing",
 				 .merge = take_result, .commutes = true };
@@ -504,8 +502,7 @@ static enum kvt_status sum_group(struct digest_job *job, const struct kvt_run *r
 	work.result_bytes = parts_count(job) * (int64_t)sizeof(struct kvt_digest) +
 			    requests_of(job) * (int64_t)sizeof(struct request_sum);
 	/* contracts may ask for both */
-	work.part = job->index +
-		    (job->out->asked == DIGEST_KVD1 ? KVT_MAX_GROUPS : 0);
+	work.part = job->index + (job->out->asked == DIGEST_KVD1 ? KVT_MAX_GROUPS : 0);
 	kvt_work_reads(&work, job->out->reader, job->index, &cut, cells_of(job->group));
 	return kvt_work_run(&work, run, err);
 }

@@ -127,8 +127,7 @@ void kvt_guess_judge_types(struct kvt_guess *g)
 	double lead = g->ntypes > 1 ? g->type[1].bits - g->type[0].bits : INFINITY;
 
 	if (g->type[0].elements < GUESS_LEAST_ELEMENTS) {
-		kvt_guess_doubt(g,
-				"fewer than 64 elements were read, which is too few");
+		kvt_guess_doubt(g, "fewer than 64 elements were read, which is too few");
 		g->confidence = 0;
 	} else if (isinf(g->type[0].bits)) {
 		kvt_guess_doubt(g, "all elements that were read are 0");

@@ -142,8 +142,7 @@ static bool index_uses(struct kvt_looking *l)
 		l->first_use[b + 2] += l->first_use[b + 1];
 	for (int64_t r = 0; l->nlists > 1 && r < s->nrequests; r++)
 		for (int64_t i = first_entry(l, r); i < s->request[r].nblocks[g]; i++)
-			l->use[l->first_use[s->request[r].blocks[g][i] + 1]++] =
-				r;
+			l->use[l->first_use[s->request[r].blocks[g][i] + 1]++] = r;
 	return true;
 }
 

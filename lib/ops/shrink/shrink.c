@@ -244,8 +244,7 @@ static enum kvt_status try_without(struct search *s, bool *shows,
 	for (int i = 0; !status && i < NSIDES && s->now.part[i]; i++) {
 		if ((status = own_items(&own[i], s, i, axis, err)))
 			break;
-		if (!keep_without(&kept[i], &own[i], gone, ngone) ||
-		    own[i].n > INT32_MAX)
+		if (!keep_without(&kept[i], &own[i], gone, ngone) || own[i].n > INT32_MAX)
 			status = kvt_no_memory(err, NULL);
 		nothing |= !kept[i].n;
 		set_kept(&options[i], axis, &kept[i]);

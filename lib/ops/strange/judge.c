@@ -50,8 +50,7 @@ bool strange_judge(struct kvt_strangeness *out, const struct strange_seen *seen)
 	double *scratch;
 
 	seek_cut_off(out, seen);
-	if (!out->measured || is_told(out) ||
-	    n[KVT_AXIS_H] > MOST_CELLS / n[KVT_AXIS_L])
+	if (!out->measured || is_told(out) || n[KVT_AXIS_H] > MOST_CELLS / n[KVT_AXIS_L])
 		return true;
 	if (!(scratch = calloc((size_t)n[KVT_AXIS_L] + 1, sizeof(*scratch))))
 		return false;

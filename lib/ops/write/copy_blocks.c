@@ -41,8 +41,7 @@ static enum kvt_status pool_index(uint32_t *out, const struct pool *pool, int64_
 		*out = (uint32_t)id;
 		return KVT_OK;
 	}
-	found = !pool->known ? NULL :
-		id_index_find(pool->known, n, (uint64_t)id);
+	found = !pool->known ? NULL : id_index_find(pool->known, n, (uint64_t)id);
 	if (!found)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%.150s: %s has no block %lld among its %lld",
