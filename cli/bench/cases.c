@@ -6,8 +6,7 @@ enum { LAYERS = 2 };
 
 /* Llama-3.1-8B and 70B, fp8, DeepSeek's latents, scales; blocks as engines have them. */
 static const struct bench_case cases[] = {
-	{ "nhd-hnd", "nhd", "hnd", 16, 8, 2, 128, 2, 0, 0,
-	  "heads of a block gathered" },
+	{ "nhd-hnd", "nhd", "hnd", 16, 8, 2, 128, 2, 0, 0, "heads of a block gathered" },
 	{ "hnd-nhd", "hnd", "nhd", 16, 8, 2, 128, 2, 0, 0, "and scattered again" },
 	{ "kv-first", "kv-first-nhd", "hnd", 16, 8, 2, 128, 2, 0, 0,
 	  "keys and values joined" },

@@ -81,8 +81,7 @@ static enum kvt_status take_arguments(struct arguments *a, char **argv, int n,
 				n, argv[0], argv[1], argv[2], n > 3 ? "..." : "");
 	if ((status = opt_need(&cmd_shrink, (struct opt_need[]){
 			{ n, "a dump" },
-			{ n != 1 || a->c.command,
-			  "another dump, or --while=COMMAND" },
+			{ n != 1 || a->c.command, "another dump, or --while=COMMAND" },
 			{ a->output, "--output=DIR" }, { 0 } }, err)))
 		return status;
 	if (a->c.text && (!a->c.command || !*a->c.text))

@@ -252,8 +252,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "src-rank", 0, OPT_INT, &said.src_rank, "R", "the source rank" },
 		{ "dst-tp", 0, OPT_COUNT, &said.dst_tp, "M", "number of destination "
 							     "ranks" },
-		{ "dst-rank", 0, OPT_INT, &said.dst_rank, "Q",
-		  "the destination rank" },
+		{ "dst-rank", 0, OPT_INT, &said.dst_rank, "Q", "the destination rank" },
 		{ "mamba-groups", 0, OPT_COUNT, &slice.mamba_groups, "N",
 		  "groups of B and C in the model, or q and k heads" },
 		REWRITE_OPTS(&r),

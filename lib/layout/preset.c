@@ -52,9 +52,7 @@ static const struct kvt_preset presets[] = {
 	{ "mla-cross", "BLSC", "MLA, all layers in one", true },
 
 	/* planes */
-	{ "rocm-paged",
-	  "K:L K B H D/x S x V:L K B H D S",
-	  "", false },
+	{ "rocm-paged", "K:L K B H D/x S x V:L K B H D S", "", false },
 	{ "rocm-paged-page",
 	  "K:L B K H D/x S x V:L B K H D S",
 	  "before 0.32 beside Mamba layers", false },
@@ -64,12 +62,8 @@ static const struct kvt_preset presets[] = {
 	{ "aiter-shuffle-kv-first",
 	  "K:L K B H D/x S x V:L K B H S/x D S%x",
 	  "AITER shuffle", false },
-	{ "cpu-vec",
-	  "K:LBHKDS V:LBHKSD",
-	  "ISA vec, vec16, rvv, vxe, vsx, neon", false },
-	{ "cpu-vec-kv-first",
-	  "K:LKBHDS V:LKBHSD",
-	  "ISA vec, vec16, neon", false },
+	{ "cpu-vec", "K:LBHKDS V:LBHKSD", "ISA vec, vec16, rvv, vxe, vsx, neon", false },
+	{ "cpu-vec-kv-first", "K:LKBHDS V:LKBHSD", "ISA vec, vec16, neon", false },
 	{ "cpu-amx",
 	  "K:L B H K S/16 D/2 S%16 D%2 V:L B H K D/16 S/2 D%16 S%2",
 	  "ISA amx", false },
@@ -83,10 +77,8 @@ static const struct kvt_preset presets[] = {
 	  "K:L K B H S/8 D/4 S%8 D%4 V:L K B H D/2 S/4 D%2 S%4",
 	  "Arm with bf16 matmul", false },
 	{ "sglang-pool", "K:LBSHD V:LBSHD", "SGLang device pool", false },
-	{ "flashinfer-pair-nhd", "K:LBSHD V:LBSHD",
-	  "FlashInfer pair of tensors", false },
-	{ "flashinfer-pair-hnd", "K:LBHSD V:LBHSD",
-	  "FlashInfer pair of tensors", false },
+	{ "flashinfer-pair-nhd", "K:LBSHD V:LBSHD", "FlashInfer pair of tensors", false },
+	{ "flashinfer-pair-hnd", "K:LBHSD V:LBHSD", "FlashInfer pair of tensors", false },
 
 	/* recurrent states */
 	{ "conv-sd", "LBSD", "conv state, taps outside channels", true },
@@ -141,18 +133,15 @@ static const struct {
 	{ "blocks-first",
 	  "blocks-first-nhd (LBKSHD), blocks-first-hnd (LBKHSD) or "
 	  "flexkv:BLOCKFIRST (BLKSHD)" },
-	{ "layer-first",
-	  "sglang:layer_first (KLBSHD) or flexkv:LAYERFIRST (LKBSHD)" },
-	{ "layerfirst",
-	  "flexkv:LAYERFIRST (LKBSHD) or sglang:layer_first (KLBSHD)" },
+	{ "layer-first", "sglang:layer_first (KLBSHD) or flexkv:LAYERFIRST (LKBSHD)" },
+	{ "layerfirst", "flexkv:LAYERFIRST (LKBSHD) or sglang:layer_first (KLBSHD)" },
 	{ "cross-layer",
 	  "blshc (BLSHC), bhlsc (BHLSC), cross-nhd (BLKSHD), cross-hnd "
 	  "(BLKHSD), cross-flex (BLSKHD), cross-head (BHLKSD) or "
 	  "cross-kv-head (BKHLSD)" },
 	{ "universal",      "kvbm:UniversalTP (BHLKSD) or kvbm:UniversalPP (BLHKSD)" },
 	{ "kvbm:universal", "kvbm:UniversalTP (BHLKSD) or kvbm:UniversalPP (BLHKSD)" },
-	{ "operational",
-	  "kvbm:OperationalNHD (BLKSHD) or kvbm:OperationalHND (BLKHSD)" },
+	{ "operational", "kvbm:OperationalNHD (BLKSHD) or kvbm:OperationalHND (BLKHSD)" },
 	{ "kv-first",       "kv-first-nhd (LKBSHD) or kv-first-hnd (LKBHSD)" },
 	{ "hicache",
 	  "hicache-layer-first, hicache-page-first, "
