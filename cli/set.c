@@ -17,17 +17,11 @@
 #include "cli/progress.h"
 #include "cli/shard/shard.h"
 #include "formats/file/reads.h"
+#include "formats/file/tree.h"
 #include "print/out/signals.h"
 #include "print/out/streams.h"
 
 /* ---- manifests ---------------------------------------------------------- */
-
-static bool ends_in_json(const char *name)
-{
-	size_t n = strlen(name);
-
-	return n > 5 && !strcmp(name + n - 5, ".json");
-}
 
 int pass_over_manifests(char **operands, int n, const struct kvt_hints *hints)
 {
@@ -36,7 +30,7 @@ int pass_over_manifests(char **operands, int n, const struct kvt_hints *hints)
 	for (int i = 0; i < n; i++) {
 		bool manifest = false;
 
-		if (ends_in_json(operands[i]))
+		if (kvt_path_ends(operands[i], ".json"))
 			/* those before i that are left have moved to the front */
 			for (int j = 0; j < n && !manifest; j++)
 				manifest = (j < left || j > i) &&

@@ -8,6 +8,7 @@
 #include "print/out/say.h"
 #include "print/describe.h"
 #include "print/out/screen.h"
+#include "lib/base/order.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,13 +17,6 @@
 enum { FAR = 16 };
 
 enum oddity { NOT_FINITE, CONSTANT, SPREAD, NODDITIES };
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
 
 static int64_t count_rows(const struct kvt_group *group)
 {
@@ -41,7 +35,7 @@ static double median(const struct kvt_group_facts *f, int64_t k)
 		if (f->moments[i].finite)
 			all[n++] = kvt_standard_deviation(&f->moments[i]);
 	if (n)
-		qsort(all, (size_t)n, sizeof(*all), by_value);
+		qsort(all, (size_t)n, sizeof(*all), kvt_by_double);
 	found = n ? all[n / 2] : NAN;
 	free(all);
 	return found;

@@ -15,6 +15,7 @@
 #include "kernels/gpu_host.h"
 #include "lib/kvt/kernels.h"
 #include "print/out/signals.h"
+#include "lib/base/order.h"
 
 /* The buffers of a case; those of the device are where a GPU is. */
 struct stage {
@@ -123,13 +124,6 @@ static enum kvt_status check(const struct stage *s, const struct bench_case *c,
 
 /* ---- one case ----------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static enum kvt_status time_all(struct bench_result *out, const struct stage *s,
 				struct kvt_error *err)
 {
@@ -147,7 +141,7 @@ static enum kvt_status time_all(struct bench_result *out, const struct stage *s,
 				status = time_one(&took[i * n + r], s, i, err);
 		}
 	for (int i = 0; !status && i < BENCH_NCONTENDERS; i++) {
-		qsort(took + i * n, (size_t)n, sizeof(*took), ascending);
+		qsort(took + i * n, (size_t)n, sizeof(*took), kvt_by_double);
 		out->seconds[i] = took[i * n + n / 2];
 	}
 	free(took);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 enum { MOST_NUMBERS = 1 << 16, MOST_SINKS = 16, MAX_TOKENS = 1 << 30 };
 

@@ -20,6 +20,7 @@
 
 #include "formats/file/tree.h"
 #include "formats/tensor/safetensors_header.h"
+#include "lib/base/little_endian.h"
 
 enum { MAX_LAYERS = 1 << 14, MAX_NUMBERS = 4, FILE_NOTES = 8 };
 
@@ -478,8 +479,7 @@ static enum kvt_status write_numbers(const struct output *o, const struct kvt_fi
 
 		if (o->content[i].strip || t->begin == t->end)
 			continue;
-		for (size_t j = 0; j < sizeof(bytes); j++)
-			bytes[j] = (uint8_t)((uint32_t)o->content[i].number >> 8 * j);
+		kvt_put_le(bytes, (uint32_t)o->content[i].number, sizeof(bytes));
 		status = kvt_file_write(file, bytes, sizeof(bytes), data + t->begin,
 					o->w.err);
 	}

@@ -12,6 +12,7 @@
  * layer is in a page of its tensor, which may be a row of all layers.
  */
 #include "formats/describe/caches.h"
+#include "lib/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -192,12 +193,6 @@ enum kvt_status kvt_caches_fill(struct kvt_manifest *manifest, const char *name,
 
 /* ---- a reference for each layer ----------------------------------------- */
 
-static int by_layer(const void *a, const void *b)
-{
-	return strcmp(((const struct kvt_page_ref *)a)->layer,
-		      ((const struct kvt_page_ref *)b)->layer);
-}
-
 /* By their names, whatever their order. */
 static enum kvt_status order_refs(struct kvt_caches *c, const struct kvt_group *group,
 				  int g, const char *name, struct kvt_error *err)
@@ -209,14 +204,14 @@ static enum kvt_status order_refs(struct kvt_caches *c, const struct kvt_group *
 		return KVT_OK;
 	if (!(in_order = calloc((size_t)n + 1, sizeof(*in_order))))
 		return kvt_no_memory(err, name);
-	qsort(old, (size_t)n, sizeof(*old), by_layer);
+	qsort(old, (size_t)n, sizeof(*old), kvt_by_name);
 	for (int64_t l = 0; l < n; l++) {
 		const struct kvt_page_ref key = { .layer = group->layer_names[l] };
 		const struct kvt_page_ref *found = bsearch(&key, old, (size_t)n,
-							   sizeof(*old), by_layer);
+							   sizeof(*old), kvt_by_name);
 
-		if (!found || (found > old && !by_layer(found, found - 1)) ||
-		    (found && found + 1 < old + n && !by_layer(found, found + 1))) {
+		if (!found || (found > old && !kvt_by_name(found, found - 1)) ||
+		    (found && found + 1 < old + n && !kvt_by_name(found, found + 1))) {
 			free(in_order);
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"%s: group %s has %s reference for layer '%.100s'",

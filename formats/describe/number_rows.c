@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "formats/describe/describe.h"
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 #include "formats/parse/npy_header.h"
 
 enum { MOST_BYTES = 256 << 20 };

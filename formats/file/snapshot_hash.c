@@ -12,6 +12,7 @@
  * Everything begins with its length: different snapshots give different bytes.
  */
 #include "formats/file/snapshot_hash.h"
+#include "lib/base/little_endian.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,8 +55,7 @@ void kvt_hash_number(struct kvt_hash *hash, int64_t value)
 {
 	uint8_t bytes[8];
 
-	for (int i = 0; i < 8; i++)
-		bytes[i] = (uint8_t)((uint64_t)value >> 8 * i);
+	kvt_put_le(bytes, (uint64_t)value, 8);
 	add_bytes(hash, bytes, sizeof(bytes));
 }
 

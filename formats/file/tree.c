@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "lib/base/grow.h"
+#include "lib/base/order.h"
 #include "lib/tile/hash.h"
 
 enum {
@@ -234,13 +235,6 @@ static enum kvt_status descend(struct walk *w, int parent, const char *entry,
 				     O_CLOEXEC), length, depth);
 }
 
-static int by_name(const void *a, const void *b)
-{
-	const struct kvt_tree_file *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
-
 static enum kvt_status walk_all(struct kvt_tree *out, const char *path,
 				const struct kvt_tree_watch *watch, struct kvt_error *err)
 {
@@ -255,7 +249,7 @@ static enum kvt_status walk_all(struct kvt_tree *out, const char *path,
 		return status;
 	}
 	if (out->count)
-		qsort(out->file, (size_t)out->count, sizeof(*out->file), by_name);
+		qsort(out->file, (size_t)out->count, sizeof(*out->file), kvt_by_name);
 	return KVT_OK;
 }
 

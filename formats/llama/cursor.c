@@ -15,7 +15,7 @@
 
 #include <string.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 enum { MAX_LAYERS = 4096, MAX_TYPE = 1023 };
 

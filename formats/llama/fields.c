@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/little_endian.h"
+
 enum { GGSN = 0x6767736e, GGSQ = 0x67677371 };
 
 /* ---- fields ------------------------------------------------------------- */
@@ -65,8 +67,7 @@ static void put_number(struct fields *f, uint64_t value, size_t n)
 {
 	uint8_t bytes[8];
 
-	for (size_t i = 0; i < n; i++)
-		bytes[i] = (uint8_t)(value >> 8 * i);
+	kvt_put_le(bytes, value, (int)n);
 	put(f, bytes, n);
 }
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 enum { GGSN = 0x6767736e, GGSQ = 0x67677371 };
 #define SEQUENCE UINT32_C(0xaf143cd8)

@@ -8,6 +8,7 @@
  * (retype.c makes others, before).
  */
 #include "formats/llama/write.h"
+#include "lib/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -120,13 +121,6 @@ struct numbered {
 	struct kvt_llama_source source;
 };
 
-static int by_number(const void *a, const void *b)
-{
-	const struct numbered *m = a, *n = b;
-
-	return m->number < n->number ? -1 : m->number > n->number;
-}
-
 static enum kvt_status check_type(const struct kvt_llama_writing *w, int cache, int kv,
 				  int64_t layer)
 {
@@ -182,7 +176,7 @@ static enum kvt_status take_layers(struct kvt_llama_writing *w, int cache, int k
 				kvt_layer_id(group, l),
 				{ g, l, group->shape.n[KVT_AXIS_K] == 2 ? kv : 0 } };
 	}
-	qsort(n, (size_t)count, sizeof(*n), by_number);
+	qsort(n, (size_t)count, sizeof(*n), kvt_by_uint64);
 	for (int64_t i = 0; !status && i < count; i++) {
 		if (i && n[i].number == n[i - 1].number)
 			status = kvt_fail(w->err, KVT_UNSUPPORTED,

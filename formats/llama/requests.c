@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 /* A table grows with positions, and a few cells may be far apart. */
 enum { MAX_TOKEN_ID = 1 << 20, MAX_ENTRIES = 1 << 22 };

@@ -8,7 +8,7 @@
  * src/llama-kv-cache.cpp of 2026-10, which refuse anything else.
  */
 #include "formats/llama/llama.h"
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 #include "lib/snapshot/saved.h"
 
 #include <stdlib.h>

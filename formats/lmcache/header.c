@@ -25,7 +25,7 @@
 #include "formats/lmcache/lmcache.h"
 
 #include "formats/parse/json.h"
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 #include <string.h>
 

@@ -24,7 +24,7 @@
 #include <zlib.h>
 
 #include "formats/parse/json.h"
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 #include "lib/hash/blake2b.h"
 
 enum {

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 enum {
 	FRAME = 17,			/* bytes before a chunk with a checksum */

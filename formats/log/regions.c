@@ -15,6 +15,7 @@
  */
 #include "formats/log/regions.h"
 #include "formats/parse/json.h"
+#include "lib/base/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -256,13 +257,6 @@ static enum kvt_status take_layer(struct reader *r, int64_t i, const struct kvt_
 	return check_view(v, in);
 }
 
-static int by_number(const void *a, const void *b)
-{
-	const int64_t *x = a, *y = b;
-
-	return (*x > *y) - (*x < *y);
-}
-
 static enum kvt_status take_members(struct reader *r, struct kvt_registered *region,
 				    const struct kvt_json *in)
 {
@@ -285,7 +279,7 @@ static enum kvt_status take_members(struct reader *r, struct kvt_registered *reg
 		member[k] = json_integer_value(number);
 	}
 	r->nmembers += region->nlayers;
-	qsort(member, (size_t)region->nlayers, sizeof(*member), by_number);
+	qsort(member, (size_t)region->nlayers, sizeof(*member), kvt_by_int64);
 	for (int64_t k = 1; !status && k < region->nlayers; k++)
 		if (member[k] == member[k - 1])
 			return kvt_json_bad(in, "names '%.100s' twice",

@@ -131,13 +131,12 @@ static enum kvt_status choose(char **out, const struct kvt_manifest *m, struct s
 /* Of a name that ends so; what has a manifest is data, whatever it is called. */
 static enum kvt_status may_be_manifest(bool *out, const char *path, struct kvt_error *err)
 {
-	size_t n = strlen(path);
 	char *own = kvt_manifest_name(path, 0);
 	struct stat st;
 
 	if (!own)
 		return kvt_no_memory(err, path);
-	*out = n > 5 && !strcmp(path + n - 5, ".json") && stat(own, &st);
+	*out = kvt_path_ends(path, ".json") && stat(own, &st);
 	free(own);
 	return KVT_OK;
 }

@@ -9,6 +9,7 @@
  * the B axis.  Both are the same unless there is a list block_ids.
  */
 #include "formats/manifest/manifest.h"
+#include "lib/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,13 +27,6 @@ struct ids {
 	int64_t count;
 };
 
-static int by_id(const void *a, const void *b)
-{
-	const struct id *x = a, *y = b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
-
 static void read_ids(struct ids *out, const struct kvt_group *group,
 		     const struct kvt_json *in)
 {
@@ -47,7 +41,7 @@ static void read_ids(struct ids *out, const struct kvt_group *group,
 	}
 	for (int64_t i = 0; i < n; i++)
 		out->id[i] = (struct id){ group->block_ids[i], (uint32_t)i };
-	qsort(out->id, (size_t)n, sizeof(*out->id), by_id);
+	qsort(out->id, (size_t)n, sizeof(*out->id), kvt_by_uint64);
 	out->count = n;
 	for (int64_t i = 1; i < n; i++)
 		if (out->id[i].id == out->id[i - 1].id)
@@ -63,7 +57,7 @@ static int64_t find_id(const struct ids *ids, int64_t id)
 
 	if (ids->count < 0)
 		return id;
-	found = bsearch(&key, ids->id, (size_t)ids->count, sizeof(key), by_id);
+	found = bsearch(&key, ids->id, (size_t)ids->count, sizeof(key), kvt_by_uint64);
 	return found ? (int64_t)found->index : -1;
 }
 

@@ -20,6 +20,7 @@
 
 #include "formats/parse/json.h"
 #include "lib/hash/sha256.h"
+#include "lib/base/little_endian.h"
 
 enum { MOST_TOKENS = 1 << 30, MOST_SIZE = 1 << 24, MOST_LAYERS = 1 << 16,
        NAME_DIGITS = 32 };
@@ -118,8 +119,7 @@ static enum kvt_status check_name(const struct source *s, const char *kind,
 	for (int64_t i = 0; i < n; i++) {
 		uint8_t bytes[8];
 
-		for (int b = 0; b < 8; b++)
-			bytes[b] = (uint8_t)((uint64_t)hash[i] >> 8 * b);
+		kvt_put_le(bytes, (uint64_t)hash[i], 8);
 		kvt_sha256_add(&sum, bytes, sizeof(bytes));
 	}
 	text = kvt_sha256_end(&sum);

@@ -6,6 +6,7 @@
  * GGUF; or the one that a hub's cache has of it, whose snapshots are such folders.
  */
 #include "formats/file/reads.h"
+#include "formats/file/tree.h"
 #include "formats/format.h"
 #include "formats/model/beside.h"
 #include "formats/model/config.h"
@@ -130,13 +131,6 @@ static bool is_folder(const char *path)
 	return !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-static bool is_gguf(const char *name)
-{
-	size_t n = strlen(name);
-
-	return n > 5 && !strcmp(name + n - 5, ".gguf");
-}
-
 /* Of a model that was split, the first file alone. */
 static bool is_later_part(const char *name)
 {
@@ -147,7 +141,8 @@ static bool is_later_part(const char *name)
 
 static bool is_model(const char *name)
 {
-	return is_gguf(name) && !is_later_part(name) && strncmp(name, "mmproj", 6) != 0;
+	return kvt_path_ends(name, ".gguf") && !is_later_part(name) &&
+	       strncmp(name, "mmproj", 6) != 0;
 }
 
 static bool is_snapshot(const char *name)

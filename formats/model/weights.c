@@ -6,9 +6,10 @@
  * the one that most bytes of floating point have: norms are float32 in many models, and
  * quantised weights are no type that a model runs in.
  */
+#include "formats/file/tree.h"
 #include "formats/model/beside.h"
 #include "formats/parse/json.h"
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -76,13 +77,6 @@ static const char *type_in(const struct kvt_file *file)
 	return found;
 }
 
-static bool is_weights(const char *name)
-{
-	const size_t n = strlen(name), ending = strlen(".safetensors");
-
-	return n > ending && !strcmp(name + n - ending, ".safetensors");
-}
-
 const char *kvt_weights_type(const char *folder, char file[static 256])
 {
 	char path[PATH_MAX];
@@ -95,7 +89,7 @@ const char *kvt_weights_type(const char *folder, char file[static 256])
 
 	/* the first by name: which one a folder lists first is chance */
 	for (file[0] = '\0'; dir && (entry = readdir(dir));)
-		if (is_weights(entry->d_name) && strlen(entry->d_name) < 256 &&
+		if (kvt_path_ends(entry->d_name, ".safetensors") && strlen(entry->d_name) < 256 &&
 		    (!file[0] || strcmp(entry->d_name, file) < 0))
 			snprintf(file, 256, "%s", entry->d_name);
 	if (dir)

@@ -20,8 +20,9 @@
 
 #include <stdlib.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 #include "formats/parse/protobuf.h"
+#include "lib/base/order.h"
 
 enum {
 	VERSION = 3,
@@ -82,13 +83,6 @@ static enum kvt_status take_node(struct kvt_mooncake_extent *out, const uint8_t 
 	return KVT_OK;
 }
 
-static int by_offset(const void *a, const void *b)
-{
-	const struct kvt_mooncake_extent *x = a, *y = b;
-
-	return x->offset < y->offset ? -1 : x->offset > y->offset;
-}
-
 static enum kvt_status check_apart(const struct kvt_mooncake_checkpoint *c,
 				   const struct kvt_pb *pb)
 {
@@ -130,7 +124,7 @@ static enum kvt_status take_state(struct kvt_mooncake_checkpoint *out,
 					   pb);
 	if (status)
 		return status;
-	qsort(out->extent, (size_t)out->count, sizeof(*out->extent), by_offset);
+	qsort(out->extent, (size_t)out->count, sizeof(*out->extent), kvt_by_int64);
 	return check_apart(out, pb);
 }
 

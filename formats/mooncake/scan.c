@@ -18,7 +18,7 @@
 
 #include <stdlib.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 #include "lib/hash/crc32c.h"
 
 enum {

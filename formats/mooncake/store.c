@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 #include "formats/parse/protobuf.h"
 #include "lib/base/grow.h"
 

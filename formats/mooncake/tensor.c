@@ -16,7 +16,7 @@
  */
 #include "formats/mooncake/mooncake.h"
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 enum {
 	MAGIC = 0x4d4f4f4e,

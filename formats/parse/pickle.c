@@ -30,7 +30,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 #include "lib/base/grow.h"
 
 /* A stack deeper than this is no dict of tensors. */

@@ -31,7 +31,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
+#include "lib/base/order.h"
 
 enum {
 	LOCAL = 0x04034b50, CENTRAL = 0x02014b50, END = 0x06054b50,
@@ -352,11 +353,6 @@ static int by_header(const void *a, const void *b)
 	return m->header < n->header ? -1 : m->header > n->header;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static enum kvt_status check_names(const struct zip *z)
 {
 	int64_t n = z->out->count;
@@ -367,7 +363,7 @@ static enum kvt_status check_names(const struct zip *z)
 		return kvt_no_memory(z->err, z->file->path);
 	for (int64_t i = 0; i < n; i++)
 		name[i] = z->out->member[i].name;
-	qsort(name, (size_t)n, sizeof(*name), by_name);
+	qsort(name, (size_t)n, sizeof(*name), kvt_by_name);
 	for (int64_t i = 1; !status && i < n; i++)
 		if (!strcmp(name[i - 1], name[i]))
 			status = kvt_fail(z->err, KVT_BAD_INPUT,

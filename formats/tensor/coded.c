@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 enum { MOST = 8192, MOST_UNIT = 4, MOST_TYPE = 4 };
 

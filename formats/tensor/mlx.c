@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "formats/file/tree.h"
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 #include "lib/base/print.h"
 
 enum { MOST_HEADER = 16 << 20 };

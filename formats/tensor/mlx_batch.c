@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 /* Whole numbers, one for each row; *out stays NULL if it is none. */
 static enum kvt_status read_rows(int64_t **out, const struct kvt_tensors *tensors,

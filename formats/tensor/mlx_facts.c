@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "formats/parse/json.h"
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 
 enum { MOST_NUMBERS = 5 };
 

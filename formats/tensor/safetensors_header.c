@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "formats/parse/json.h"
+#include "lib/base/little_endian.h"
 
 enum { MAX_JSON = 100 * 1000 * 1000, MAX_NAME = 4096 };
 
@@ -258,10 +259,8 @@ enum kvt_status kvt_tensors_parse(struct kvt_tensors *out, const char *text,
 
 static int64_t get_u64(const uint8_t b[8])
 {
-	uint64_t n = 0;
+	uint64_t n = kvt_le64(b);
 
-	for (int i = 7; i >= 0; i--)
-		n = n << 8 | b[i];
 	return n > INT64_MAX ? INT64_MAX : (int64_t)n;
 }
 
@@ -354,8 +353,7 @@ enum kvt_status kvt_tensors_print(char **out, int64_t *nbytes,
 	if (text)
 		head = malloc(8 + padded);
 	if (head) {
-		for (int i = 0; i < 8; i++)
-			head[i] = (char)((uint64_t)padded >> 8 * i & 0xff);
+		kvt_put_le((uint8_t *)head, padded, 8);
 		memcpy(head + 8, text, n);
 		memset(head + 8 + n, ' ', padded - n);
 	}

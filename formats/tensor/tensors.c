@@ -14,6 +14,7 @@
 
 #include "formats/file/proof.h"
 #include "formats/parse/zip.h"
+#include "lib/base/order.h"
 
 static void free_proof(struct kvt_file_proof *proof)
 {
@@ -94,12 +95,6 @@ const struct kvt_tensor *kvt_tensors_find(const struct kvt_tensors *tensors,
 	return found ? *found : NULL;
 }
 
-static int by_note(const void *a, const void *b)
-{
-	return strcmp(((const struct kvt_note *)a)->name,
-		      ((const struct kvt_note *)b)->name);
-}
-
 const char *kvt_tensors_note(const struct kvt_tensors *tensors, const char *name)
 {
 	const struct kvt_note key = { .name = (char *)name };
@@ -108,7 +103,7 @@ const char *kvt_tensors_note(const struct kvt_tensors *tensors, const char *name
 	if (!tensors->nnotes)
 		return NULL;
 	found = bsearch(&key, tensors->note, (size_t)tensors->nnotes,
-			sizeof(*tensors->note), by_note);
+			sizeof(*tensors->note), kvt_by_name);
 	return found ? found->text : NULL;
 }
 
@@ -137,7 +132,7 @@ enum kvt_status kvt_tensors_index(struct kvt_tensors *tensors, const char *path,
 	qsort(tensors->by_name, n, sizeof(*tensors->by_name), by_name);
 	if (tensors->nnotes)
 		qsort(tensors->note, (size_t)tensors->nnotes, sizeof(*tensors->note),
-		      by_note);
+		      kvt_by_name);
 	for (size_t i = 1; i < n; i++)
 		if (!strcmp(tensors->by_name[i - 1]->name, tensors->by_name[i]->name))
 			return kvt_fail(err, KVT_BAD_INPUT,

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 #include "formats/parse/pickle.h"
 #include "lib/base/grow.h"
 #include "formats/tensor/names.h"

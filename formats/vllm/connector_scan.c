@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 
 #include "lib/base/grow.h"
+#include "lib/base/order.h"
 
 enum { MAX_ENTRIES = 1 << 16 };
 
@@ -74,15 +75,10 @@ static enum kvt_status look(struct kvt_connector_names *tensors,
 	return status;
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static void sort(struct kvt_connector_names *names)
 {
 	if (names->count)
-		qsort(names->name, (size_t)names->count, sizeof(*names->name), by_name);
+		qsort(names->name, (size_t)names->count, sizeof(*names->name), kvt_by_name);
 }
 
 enum kvt_status kvt_connector_scan(struct kvt_connector_names *tensors,

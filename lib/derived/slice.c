@@ -11,19 +11,13 @@
  * Cost: layers + blocks + entries of tables.  Nothing here looks at data.
  */
 #include "lib/derived/slice.h"
+#include "lib/base/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- is what is named there? -------------------------------------------- */
-
-static int compare_ids(const void *a, const void *b)
-{
-	const uint64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
 
 /* All ids of an axis, ascending and each once; NULL: out of memory. */
 static uint64_t *all_ids(int64_t *count, const struct kvt_snapshot *snapshot,
@@ -40,7 +34,7 @@ static uint64_t *all_ids(int64_t *count, const struct kvt_snapshot *snapshot,
 	for (int g = 0; g < snapshot->ngroups; g++)
 		for (int64_t i = 0; i < snapshot->group[g].shape.n[axis]; i++)
 			ids[n++] = id_of(&snapshot->group[g], i);
-	qsort(ids, (size_t)n, sizeof(*ids), compare_ids);
+	qsort(ids, (size_t)n, sizeof(*ids), kvt_by_uint64);
 	for (int64_t i = 0; i < n; i++)
 		if (!kept || ids[kept - 1] != ids[i])
 			ids[kept++] = ids[i];

@@ -9,6 +9,7 @@
  * have been rounded from one source, of which A tells an interval as well.
  */
 #include "lib/fault/fault.h"
+#include "lib/base/little_endian.h"
 
 #include <float.h>
 #include <math.h>
@@ -29,8 +30,7 @@ static double value_of(const struct kvt_dtype *dtype, uint64_t bits)
 {
 	uint8_t element[8];
 
-	for (int i = 0; i < 8; i++)
-		element[i] = (uint8_t)(bits >> (8 * i));
+	kvt_put_le(element, bits, 8);
 	return kvt_dtype_decode(dtype, element);
 }
 

@@ -10,6 +10,7 @@
  * Facts: "BLAKE3: one function, fast everywhere", 2020, sections 2.1 to 2.4.
  */
 #include "lib/hash/blake3.h"
+#include "lib/base/little_endian.h"
 
 #include <string.h>
 
@@ -97,12 +98,8 @@ static void join(uint32_t left[8], const uint32_t right[8], uint32_t root)
 {
 	uint8_t block[BLOCK];
 
-	for (int i = 0; i < 16; i++) {
-		uint32_t word = i < 8 ? left[i] : right[i - 8];
-
-		for (int k = 0; k < 4; k++)
-			block[4 * i + k] = (uint8_t)(word >> 8 * k);
-	}
+	for (int i = 0; i < 16; i++)
+		kvt_put_le(block + 4 * i, i < 8 ? left[i] : right[i - 8], 4);
 	memcpy(left, IV, sizeof(IV));
 	compress(left, block, 0, BLOCK, PARENT | root);
 }
@@ -128,6 +125,6 @@ void kvt_blake3(uint8_t out[BLAKE3_BYTES], const void *bytes, size_t n)
 		join(stack[depth - 1], cv, depth == 1 ? ROOT : 0);
 		memcpy(cv, stack[--depth], sizeof(cv));
 	}
-	for (int i = 0; i < BLAKE3_BYTES; i++)
-		out[i] = (uint8_t)(cv[i / 4] >> 8 * (i % 4));
+	for (int i = 0; i < BLAKE3_BYTES / 4; i++)
+		kvt_put_le(out + 4 * i, cv[i], 4);
 }

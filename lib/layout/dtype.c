@@ -15,6 +15,7 @@
  * specification of 8-bit floating point (E4M3, E5M2) and of microscaling formats (E8M0).
  */
 #include "lib/kvt/layout.h"
+#include "lib/base/little_endian.h"
 #include "lib/base/nearest.h"
 
 #include <math.h>
@@ -301,10 +302,7 @@ double kvt_dtype_decode(const struct kvt_dtype *dtype, const void *element)
 
 void kvt_dtype_encode(const struct kvt_dtype *dtype, void *element, double value)
 {
-	uint64_t bits = encode(dtype, value);
-
-	for (int i = 0; i < dtype->elem; i++)
-		((unsigned char *)element)[i] = (unsigned char)(bits >> (8 * i));
+	kvt_put_le(element, encode(dtype, value), dtype->elem);
 }
 
 double kvt_dtype_rounding(const struct kvt_dtype *dtype, double value)

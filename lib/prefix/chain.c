@@ -19,6 +19,7 @@
 #include "lib/hash/sha256.h"
 #include "lib/prefix/message.h"
 #include "lib/tile/hash.h"
+#include "lib/base/little_endian.h"
 
 static bool is_cbor(enum kvt_prefix_hash hash)
 {
@@ -234,8 +235,7 @@ static enum kvt_status next_sglang(struct kvt_prefix *p, const int64_t *tokens,
 	for (int64_t i = 0; i < n; i++) {
 		uint8_t le[8];
 
-		for (int k = 0; k < 8; k++)
-			le[k] = (uint8_t)((uint64_t)tokens[i] >> 8 * k);
+		kvt_put_le(le, (uint64_t)tokens[i], 8);
 		kvt_sha256_add(&sha, le, wide ? 8 : 4);
 	}
 	kvt_sha256_end_bytes(p->hash, &sha);
@@ -321,8 +321,7 @@ static void add_part(struct sha256 *sha, const char *part)
 	uint8_t head[9] = { part != NULL };
 	size_t n = part ? strlen(part) : 0;
 
-	for (int i = 0; i < 8; i++)
-		head[1 + i] = (uint8_t)((uint64_t)n >> 8 * i);
+	kvt_put_le(head + 1, n, 8);
 	kvt_sha256_add(sha, head, part ? sizeof(head) : 1);
 	if (part)
 		kvt_sha256_add(sha, part, n);

@@ -5,6 +5,7 @@
  * Facts: CPython's pickle, protocol 5; RFC 8949, sections 3 and 4.2.
  */
 #include "lib/prefix/message.h"
+#include "lib/base/little_endian.h"
 
 #include <string.h>
 
@@ -100,8 +101,7 @@ static void put_long(struct kvt_message *m, uint64_t value, bool negative)
 	uint8_t sign = negative ? 0xff : 0, bytes[9];
 	uint8_t n = sizeof(bytes);
 
-	for (int i = 0; i < 8; i++)
-		bytes[i] = (uint8_t)(value >> 8 * i);
+	kvt_put_le(bytes, value, 8);
 	bytes[8] = sign;
 	while (n > 1 && bytes[n - 1] == sign && !((bytes[n - 2] ^ sign) & 0x80))
 		n--;
@@ -218,7 +218,7 @@ enum kvt_status kvt_message_end(struct kvt_message *m, struct kvt_error *err)
 	if (!m->cbor && (m->again || has_equals(m)))
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"a block has two equal strings among salt, LoRA and pictures, or very many: its pickle depends on which are one object in the engine, so its name does not follow from values; those of sha256_cbor do");
-	for (int i = 0; !m->cbor && i < 8; i++)
-		m->bytes[FRAME - 8 + i] = (uint8_t)((uint64_t)(m->n - FRAME) >> 8 * i);
+	if (!m->cbor)
+		kvt_put_le(m->bytes + FRAME - 8, m->n - FRAME, 8);
 	return KVT_OK;
 }

@@ -1,27 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ids.c - indices of a dump by the numbers that the model or the pool has */
 #include "lib/snapshot/ids.h"
+#include "lib/base/order.h"
 
 #include <stdlib.h>
 
 
-static int by_id(const void *a, const void *b)
-{
-	const struct id_index *x = a, *y = b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
-
 void id_index_sort(struct id_index *list, int64_t n)
 {
-	qsort(list, (size_t)n, sizeof(*list), by_id);
+	qsort(list, (size_t)n, sizeof(*list), kvt_by_uint64);
 }
 
 const struct id_index *id_index_find(const struct id_index *list, int64_t n, uint64_t id)
 {
 	const struct id_index want = { id, 0 };
 
-	return bsearch(&want, list, (size_t)n, sizeof(*list), by_id);
+	return bsearch(&want, list, (size_t)n, sizeof(*list), kvt_by_uint64);
 }
 
 struct id_index *id_index_of(const struct kvt_group *group, enum kvt_axis axis)

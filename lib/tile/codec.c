@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "lib/tile/zstd_frame.h"
+#include "lib/base/little_endian.h"
 
 struct kvt_codec_scratch {
 	ZSTD_CCtx *compress;
@@ -119,11 +120,6 @@ bool kvt_stored_bare(const struct kvt_stored *stored, const struct kvt_tiling *t
 
 /* ---- decode ------------------------------------------------------------- */
 
-static uint32_t load_le32(const uint8_t *p)
-{
-	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* Checks and takes off the checksum; 'nbytes' is what stands before it. */
 static enum kvt_status check_sum(int64_t *nbytes, const struct kvt_stored *stored,
 				 struct kvt_error *err)
@@ -136,7 +132,7 @@ static enum kvt_status check_sum(int64_t *nbytes, const struct kvt_stored *store
 				"stored tile has %lld bytes, too few for its checksum",
 				LL(stored->nbytes));
 	sum = kvt_fletcher32(stored->bytes, n);
-	expected = load_le32(stored->bytes + n);
+	expected = kvt_le32(stored->bytes + n);
 	if (sum != expected)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"stored tile is damaged: Fletcher-32 is %08x, expected %08x", sum,
@@ -230,14 +226,6 @@ enum kvt_status kvt_decode(void *tile, const struct kvt_stored *stored,
 
 /* ---- encode ------------------------------------------------------------- */
 
-static void append_sum(struct kvt_stored *stored)
-{
-	uint32_t sum = kvt_fletcher32(stored->bytes, stored->nbytes);
-
-	for (int i = 0; i < KVT_FLETCHER32_BYTES; i++)
-		stored->bytes[stored->nbytes++] = (uint8_t)(sum >> 8 * i);
-}
-
 enum kvt_status kvt_encode(struct kvt_stored *stored, const void *tile,
 			   const struct kvt_tiling *tiling,
 			   struct kvt_codec_scratch *scratch, struct kvt_error *err)
@@ -270,7 +258,11 @@ enum kvt_status kvt_encode(struct kvt_stored *stored, const void *tile,
 		memcpy(stored->bytes, planes, (size_t)n);
 		stored->nbytes = n;
 	}
-	if (tiling->fletcher32)
-		append_sum(stored);
+	if (tiling->fletcher32) {
+		kvt_put_le(stored->bytes + stored->nbytes,
+			   kvt_fletcher32(stored->bytes, stored->nbytes),
+			   KVT_FLETCHER32_BYTES);
+		stored->nbytes += KVT_FLETCHER32_BYTES;
+	}
 	return KVT_OK;
 }

@@ -10,6 +10,7 @@
 #define ZSTD_STATIC_LINKING_ONLY	/* experimental parameters, where offered */
 #define XXH_INLINE_ALL			/* the plugin links nothing but zstd */
 #include "lib/tile/zstd_frame.h"
+#include "lib/base/little_endian.h"
 
 #include <string.h>
 
@@ -172,25 +173,19 @@ static int64_t count_noise(const uint8_t *src, int64_t n, int64_t nplanes, int l
 	return p;
 }
 
-static void store_le(uint8_t *p, uint32_t value, int nbytes)
-{
-	for (int i = 0; i < nbytes; i++)
-		p[i] = (uint8_t)(value >> 8 * i);
-}
-
 /* Magic number; one segment, checksum, content size in 4 bytes. */
 static int64_t put_header(uint8_t *dst, int64_t nbytes)
 {
-	store_le(dst, ZSTD_MAGICNUMBER, 4);
+	kvt_put_le(dst, ZSTD_MAGICNUMBER, 4);
 	dst[4] = 2 << 6 | 1 << 5 | 1 << 2;
-	store_le(dst + 5, (uint32_t)nbytes, 4);
+	kvt_put_le(dst + 5, (uint32_t)nbytes, 4);
 	return 9;
 }
 
 /* Not the last block: type 0 is raw, 1 one byte that repeats. */
 static int64_t put_block_header(uint8_t *dst, int64_t nbytes, unsigned type)
 {
-	store_le(dst, (uint32_t)nbytes << 3 | type << 1, 3);
+	kvt_put_le(dst, (uint32_t)nbytes << 3 | type << 1, 3);
 	return 3;
 }
 
@@ -248,7 +243,7 @@ static int64_t join(uint8_t *dst, int64_t capacity, const uint8_t *src, int64_t 
 		return 0;
 	n -= (int64_t)header;
 	memmove(dst + at, dst + at + header, (size_t)n);
-	store_le(dst + at + n, (uint32_t)XXH64(src, (size_t)nbytes, 0), 4);
+	kvt_put_le(dst + at + n, (uint32_t)XXH64(src, (size_t)nbytes, 0), 4);
 	return at + n + 4;
 }
 

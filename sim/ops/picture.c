@@ -8,6 +8,7 @@
  * walk has taken MOST_OPS operations.
  */
 #include "sim/ops/picture.h"
+#include "lib/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,13 +48,6 @@ static int64_t run_of(const struct kvt_xfer_side *side)
 	return run;
 }
 
-static int by_address(const void *a, const void *b)
-{
-	const struct kvt_picture_cell *x = a, *y = b;
-
-	return (x->at > y->at) - (x->at < y->at);
-}
-
 /* All of the layers shown, by address. */
 static void fill_cells(struct kvt_picture_side *m, const struct kvt_views *views,
 		       int64_t run)
@@ -78,7 +72,7 @@ static void fill_cells(struct kvt_picture_side *m, const struct kvt_views *views
 			i[a] = a == KVT_AXIS_B ? m->block : 0;
 		}
 	} while (a >= 0);
-	qsort(m->cells, (size_t)at, sizeof(*m->cells), by_address);
+	qsort(m->cells, (size_t)at, sizeof(*m->cells), kvt_by_int64);
 }
 
 /* The largest divisor of n that is no more than 'most'. */

@@ -7,17 +7,11 @@
  * its NIXL connector, so that both can be laid side by side.
  */
 #include "sim/ops/replay.h"
+#include "lib/base/order.h"
 
 #include <stdlib.h>
 
 /* ---- sums ------------------------------------------------------------------ */
-
-static int by_value(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
 
 /* Of n sorted values; 0 if there are none. */
 static double percentile(const int64_t *v, int64_t n, double p)
@@ -37,7 +31,7 @@ static struct kvt_spread spread_of(int64_t *v, int64_t n)
 {
 	double sum = 0;
 
-	qsort(v, (size_t)n, sizeof(*v), by_value);
+	qsort(v, (size_t)n, sizeof(*v), kvt_by_int64);
 	for (int64_t i = 0; i < n; i++)
 		sum += (double)v[i];
 	return (struct kvt_spread){ percentile(v, n, 50), percentile(v, n, 90),

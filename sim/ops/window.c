@@ -10,18 +10,12 @@
  * decoded once a window.
  */
 #include "sim/ops/exec.h"
+#include "lib/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- which blocks of the source -------------------------------------- */
-
-static int by_number(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
 
 static void list_blocks(struct kvt_carry_window *w, const struct kvt_carry_box *box)
 {
@@ -29,7 +23,7 @@ static void list_blocks(struct kvt_carry_window *w, const struct kvt_carry_box *
 
 	for (int64_t i = 0; i < box->nspans; i++)
 		w->block[i] = box->span[i].src_block;
-	qsort(w->block, (size_t)box->nspans, sizeof(*w->block), by_number);
+	qsort(w->block, (size_t)box->nspans, sizeof(*w->block), kvt_by_int64);
 	for (int64_t i = 0; i < box->nspans; i++)
 		if (!n || w->block[n - 1] != w->block[i])
 			w->block[n++] = w->block[i];
@@ -39,7 +33,7 @@ static void list_blocks(struct kvt_carry_window *w, const struct kvt_carry_box *
 static int64_t place_of(const struct kvt_carry_window *w, int64_t block)
 {
 	const int64_t *found = bsearch(&block, w->block, (size_t)w->nblocks,
-				       sizeof(block), by_number);
+				       sizeof(block), kvt_by_int64);
 
 	return found - w->block;
 }

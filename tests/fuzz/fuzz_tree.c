@@ -17,7 +17,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "formats/parse/little_endian.h"
+#include "lib/base/little_endian.h"
 #include "tests/fuzz/read_groups.h"
 #include "tests/temporary.h"
 

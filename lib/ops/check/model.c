@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "lib/derived/merge.h"
+#include "lib/base/order.h"
 
 enum role { KEYS, VALUES, CONV, SSM, NROLES };
 enum { BIT_KEYS = 1 << KEYS, BIT_VALUES = 1 << VALUES, BIT_CONV = 1 << CONV,
@@ -289,11 +290,6 @@ static void check_group_requests(struct kvt_findings *r, const struct kvt_snapsh
 	}
 }
 
-static int by_id(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Requests of one file that another lacks.  False: out of memory. */
 static bool compare_requests(struct kvt_findings *r, const struct rank_file *has,
 			     const struct rank_file *lacks)
@@ -307,11 +303,11 @@ static bool compare_requests(struct kvt_findings *r, const struct rank_file *has
 		return false;
 	for (size_t i = 0; i < n; i++)
 		ids[i] = other->request[i].id;
-	qsort(ids, n, sizeof(*ids), by_id);
+	qsort(ids, n, sizeof(*ids), kvt_by_name);
 	for (int64_t i = 0; i < s->nrequests; i++) {
 		const struct kvt_request *q = &s->request[i];
 
-		if (q->ntokens && !bsearch(&q->id, ids, n, sizeof(*ids), by_id))
+		if (q->ntokens && !bsearch(&q->id, ids, n, sizeof(*ids), kvt_by_name))
 			kvt_find(r, "model.request", kvt_find_at("request=%.60s", q->id),
 				 "%lld tokens in %.100s, none in %.100s", LL(q->ntokens),
 				 has->name, lacks->name);

@@ -18,6 +18,7 @@
 
 #include "lib/ops/digest/digest.h"
 #include "lib/ops/where/where.h"
+#include "lib/base/order.h"
 
 struct entry {
 	uint32_t block;
@@ -382,13 +383,6 @@ static bool check_valid(struct kvt_findings *report, const struct kvt_snapshot *
 
 /* ---- ids ---------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static bool check_block_ids(struct kvt_findings *report, const struct kvt_group *group)
 {
 	int64_t n = group->shape.n[KVT_AXIS_B];
@@ -399,7 +393,7 @@ static bool check_block_ids(struct kvt_findings *report, const struct kvt_group 
 	if (!(ids = malloc((size_t)n * sizeof(*ids))))
 		return false;
 	memcpy(ids, group->block_ids, (size_t)n * sizeof(*ids));
-	qsort(ids, (size_t)n, sizeof(*ids), by_value);
+	qsort(ids, (size_t)n, sizeof(*ids), kvt_by_uint64);
 	for (int64_t i = 1; i < n; i++)
 		if (ids[i] == ids[i - 1])
 			kvt_find(report, "blocks.duplicate-id",
@@ -407,11 +401,6 @@ static bool check_block_ids(struct kvt_findings *report, const struct kvt_group 
 				 "id %llu is listed twice", (unsigned long long)ids[i]);
 	free(ids);
 	return true;
-}
-
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
 static void check_missing(struct kvt_findings *report, const struct kvt_snapshot *s,
@@ -449,7 +438,7 @@ static bool check_requests(struct kvt_findings *report, const struct kvt_snapsho
 				 "%lld tokens, but ids of %lld", LL(q->ntokens),
 				 LL(q->ntoken_ids));
 	}
-	qsort(ids, n, sizeof(*ids), by_text);
+	qsort(ids, n, sizeof(*ids), kvt_by_name);
 	for (size_t r = 1; r < n; r++)
 		if (!strcmp(ids[r], ids[r - 1]))
 			kvt_find(report, "request.duplicate",

@@ -13,6 +13,7 @@
 
 #include "lib/kvt/ops.h"
 #include "lib/ops/compare/compare.h"
+#include "lib/base/order.h"
 
 static const enum kvt_axis axes[] = {
 	KVT_AXIS_L, KVT_AXIS_B, KVT_AXIS_H, KVT_AXIS_D,
@@ -88,11 +89,6 @@ struct named {
 	int64_t at;
 };
 
-static int compare_named(const void *a, const void *b)
-{
-	return strcmp(((const struct named *)a)->name, ((const struct named *)b)->name);
-}
-
 /* 'map' pairs blocks by id: those that are called otherwise there get their own. */
 static enum kvt_status pair_names(int64_t *map, const struct kvt_group *leaf,
 				  const struct kvt_group *group, struct kvt_error *err)
@@ -104,13 +100,13 @@ static enum kvt_status pair_names(int64_t *map, const struct kvt_group *leaf,
 		return kvt_no_memory(err, NULL);
 	for (size_t i = 0; i < n; i++)
 		list[i] = (struct named){ leaf->block_names[i], (int64_t)i };
-	qsort(list, n, sizeof(*list), compare_named);
+	qsort(list, n, sizeof(*list), kvt_by_name);
 	for (int64_t j = 0; j < group->shape.n[KVT_AXIS_B]; j++) {
 		const struct named key = { group->block_names[j], 0 }, *found;
 
 		if (map[j] >= 0 && !strcmp(leaf->block_names[map[j]], key.name))
 			continue;
-		found = bsearch(&key, list, n, sizeof(*list), compare_named);
+		found = bsearch(&key, list, n, sizeof(*list), kvt_by_name);
 		map[j] = found ? found->at : -1;
 	}
 	free(list);

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "lib/kvt/spec.h"
+#include "lib/base/order.h"
 
 enum {
 	SIGNS = 8,		/* sums of a sketch */
@@ -69,13 +70,6 @@ static struct kvt_table table_of(const struct search *f, int side, int64_t r)
 
 /* ---- which tokens ------------------------------------------------------- */
 
-static int by_number(const void *a, const void *b)
-{
-	const int64_t *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 /* The first ones, then fewer and fewer, and the last one of each request. */
 static bool make_grid(struct search *f)
 {
@@ -93,7 +87,7 @@ static bool make_grid(struct search *f)
 		}
 	for (int64_t at = 0; at < longest && n < room; at += 1 + (at < FEW ? 0 : at / 16))
 		f->grid[n++] = at;
-	qsort(f->grid, (size_t)n, sizeof(*f->grid), by_number);
+	qsort(f->grid, (size_t)n, sizeof(*f->grid), kvt_by_int64);
 	for (int64_t i = 0; i < n; i++)
 		if (!i || f->grid[i] != f->grid[i - 1])
 			f->grid[f->ngrid++] = f->grid[i];

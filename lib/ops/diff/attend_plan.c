@@ -220,10 +220,9 @@ static enum kvt_status start(struct diff_attended *of, const struct diff_result 
 static const struct kvt_request *queries_of(const struct kvt_snapshot *s, const char *id,
 					    bool only)
 {
-	for (int64_t r = 0; r < s->nrequests; r++)
-		if (!strcmp(s->request[r].id, id))
-			return &s->request[r];
-	return only && s->nrequests == 1 ? &s->request[0] : NULL;
+	const struct kvt_request *named = kvt_request_named(s, id);
+
+	return named ? named : only && s->nrequests == 1 ? &s->request[0] : NULL;
 }
 
 /* 1 for each position that both sides hold, of keys. */

@@ -10,6 +10,7 @@
  * rel-l2, which is not finite where A is zeros, then by the share that is bad.
  */
 #include "lib/ops/diff/internal.h"
+#include "lib/base/order.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -261,13 +262,6 @@ struct place {
 	bool bad;
 };
 
-static int by_id(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	return x->id < y->id ? -1 : x->id > y->id;
-}
-
 /* Adds what begins behind the last one, if it goes on there. */
 static void add_span(struct diff_spans *to, const char *request, int64_t first,
 		     int64_t last)
@@ -287,7 +281,7 @@ static bool list_places(struct diff_spans *out, struct place *place, int64_t n)
 	if (!place || !(out->span = calloc((size_t)n + 1, sizeof(*out->span))))
 		return false;
 	if (n)
-		qsort(place, (size_t)n, sizeof(*place), by_id);
+		qsort(place, (size_t)n, sizeof(*place), kvt_by_int64);
 	for (int64_t i = 0, end; i < n; i = end) {
 		bool bad = false;
 

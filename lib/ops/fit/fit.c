@@ -13,6 +13,7 @@
 
 #include "lib/kvt/cast.h"
 #include "lib/kvt/ops.h"
+#include "lib/base/order.h"
 
 /* ---- which type ---------------------------------------------------------- */
 
@@ -171,13 +172,6 @@ bool fit_holds(const struct fit_try *fit, const struct heat *heat)
 	return !heat->lost && kvt_diff_rel_l2(&sums) <= fit->bound;
 }
 
-static int ascending(const void *a, const void *b)
-{
-	const double *x = a, *y = b;
-
-	return *x < *y ? -1 : *x > *y;
-}
-
 double fit_channel(int64_t *dim, const struct fit_try *fit, int pair)
 {
 	const struct diff_result *r = &fit->result[pair];
@@ -194,7 +188,7 @@ double fit_channel(int64_t *dim, const struct fit_try *fit, int pair)
 		free(sorted);
 		return 1;
 	}
-	qsort(sorted, (size_t)n, sizeof(*sorted), ascending);
+	qsort(sorted, (size_t)n, sizeof(*sorted), kvt_by_double);
 	median = sorted[n / 2];
 	free(sorted);
 	return median > 0 ? sqrt(r->by_dim[*dim].aa / median) : 1;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "lib/base/grow.h"
+#include "lib/base/order.h"
 
 struct names {
 	int64_t n;
@@ -84,11 +85,6 @@ static bool rename_short(char out[32], struct names *known, char letter)
 
 /* ---- blocks: there may be very many ---------------------------------------- */
 
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* The names of one side join those of the other; each may be there twice. */
 static bool add_blocks(struct names *known, const struct kvt_group *g)
 {
@@ -115,7 +111,7 @@ static void sort_blocks(struct names *known)
 	int64_t kept = 0;
 
 	if (known->n)
-		qsort(known->name, (size_t)known->n, sizeof(*known->name), compare_names);
+		qsort(known->name, (size_t)known->n, sizeof(*known->name), kvt_by_name);
 	for (int64_t i = 0; i < known->n; i++)
 		if (kept && !strcmp(known->name[kept - 1], known->name[i]))
 			free(known->name[i]);
@@ -132,7 +128,7 @@ static bool rename_blocks(struct kvt_group *g, const struct names *known)
 		if (!g->block_names[b])
 			continue;
 		found = bsearch(&g->block_names[b], known->name, (size_t)known->n,
-				sizeof(*known->name), compare_names);
+				sizeof(*known->name), kvt_by_name);
 		snprintf(name, sizeof(name), "b%lld", LL(found - known->name));
 		free(g->block_names[b]);
 		if (!(g->block_names[b] = strdup(name)))

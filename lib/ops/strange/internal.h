@@ -3,6 +3,7 @@
 #ifndef KVT_STRANGE_INTERNAL_H
 #define KVT_STRANGE_INTERNAL_H
 
+#include "lib/base/order.h"
 #include "lib/ops/strange/strange.h"
 
 /* Elements that rotary positions may turn together: neighbours, or so far apart. */
@@ -42,7 +43,6 @@ void strange_say_where(struct kvt_strange *found, const struct strange_seen *see
 struct kvt_text strange_region_text(const struct strange_seen *seen,
 				    const struct strange_region *r);
 
-int strange_by_value(const void *a, const void *b);	/* doubles, for qsort() */
 /* What heads [h, h + heads) of keys (0) or values of a layer turn, together. */
 double strange_together(const double *turning, const int64_t *n, int64_t l, int64_t k,
 			int64_t h, int64_t heads);

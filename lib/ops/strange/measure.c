@@ -13,17 +13,10 @@
 
 enum { LEAST_SLOTS = 8 };
 
-int strange_by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The upper one of an even number. */
 static double median(double *x, int64_t n)
 {
-	qsort(x, (size_t)n, sizeof(*x), strange_by_value);
+	qsort(x, (size_t)n, sizeof(*x), kvt_by_double);
 	return x[n / 2];
 }
 

@@ -70,7 +70,7 @@ static double jump_of(const struct scales *s, int64_t l, int64_t h, int64_t head
 			beside[n++] = mean_of(s, i, h, heads, false).mean;
 	if (n < 2)
 		return 0;
-	qsort(beside, (size_t)n, sizeof(*beside), strange_by_value);
+	qsort(beside, (size_t)n, sizeof(*beside), kvt_by_double);
 	return mean_of(s, l, h, heads, false).mean -
 	       0.5 * (beside[(n - 1) / 2] + beside[n / 2]);
 }

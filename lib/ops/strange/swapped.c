@@ -45,7 +45,7 @@ static double usual_beside(const struct kvt_strangeness *out, double *scratch,
 	for (int64_t l = 0; l < n[KVT_AXIS_L]; l++)
 		if (l != r->layer)
 			scratch[others++] = more_in_keys(out, n, l, r->head, r->heads);
-	qsort(scratch, (size_t)others, sizeof(*scratch), strange_by_value);
+	qsort(scratch, (size_t)others, sizeof(*scratch), kvt_by_double);
 	return others < 2 ? 0 : scratch[(others - 1) / 2];
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "lib/base/grow.h"
+#include "lib/base/order.h"
 #include "lib/ops/view/view.h"
 
 struct owner {
@@ -62,13 +63,6 @@ struct place {
 	int64_t block;
 };
 
-static int by_id(const void *a, const void *b)
-{
-	const struct place *x = a, *y = b;
-
-	return (x->id > y->id) - (x->id < y->id);
-}
-
 static void mark_table(struct owner *owner, const struct place *at, int64_t n,
 		       const struct kvt_snapshot *s, int other, int64_t r)
 {
@@ -76,7 +70,7 @@ static void mark_table(struct owner *owner, const struct place *at, int64_t n,
 		const struct place key = { .id = kvt_block_id(
 			&s->group[other], s->request[r].blocks[other][i]) };
 		const struct place *found = bsearch(&key, at, (size_t)n, sizeof(*at),
-						    by_id);
+						    kvt_by_uint64);
 		struct owner *o = found ? &owner[found->block] : NULL;
 
 		if (o && o->use == KVT_VIEW_FREE)
@@ -99,7 +93,7 @@ static bool mark_others(struct owner *owner, const struct kvt_snapshot *s, int g
 				return false;
 			for (int64_t b = 0; b < n; b++)
 				at[b] = (struct place){ kvt_block_id(group, b), b };
-			qsort(at, (size_t)n, sizeof(*at), by_id);
+			qsort(at, (size_t)n, sizeof(*at), kvt_by_uint64);
 		}
 		for (int64_t r = 0; r < s->nrequests; r++)
 			mark_table(owner, at, n, s, other, r);

@@ -112,11 +112,8 @@ static enum kvt_status find_request(const struct kvt_request **out,
 				    const struct kvt_snapshot *snapshot, const char *id,
 				    const char *name, struct kvt_error *err)
 {
-	for (int64_t r = 0; r < snapshot->nrequests; r++)
-		if (!strcmp(snapshot->request[r].id, id)) {
-			*out = &snapshot->request[r];
-			return KVT_OK;
-		}
+	if ((*out = kvt_request_named(snapshot, id)))
+		return KVT_OK;
 	return kvt_fail(err, KVT_BAD_INPUT, "%.150s: no request '%.60s' among %lld",
 			name, id, LL(snapshot->nrequests));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* little_endian.h - numbers out of bytes that need not be aligned */
+/* little_endian.h - numbers out of and into bytes that need not be aligned */
 #ifndef KVT_LITTLE_ENDIAN_H
 #define KVT_LITTLE_ENDIAN_H
 
@@ -16,5 +16,11 @@ static inline uint64_t kvt_le(const uint8_t *p, int nbytes)
 
 static inline uint32_t kvt_le32(const uint8_t *p) { return (uint32_t)kvt_le(p, 4); }
 static inline uint64_t kvt_le64(const uint8_t *p) { return kvt_le(p, 8); }
+
+static inline void kvt_put_le(uint8_t *p, uint64_t n, int nbytes)
+{
+	for (int i = 0; i < nbytes; i++)
+		p[i] = (uint8_t)(n >> 8 * i);
+}
 
 #endif
