@@ -7,11 +7,11 @@
  */
 #include "cli/cli.h"
 #include "cli/models.h"
+#include "formats/file/tree.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* The path of the program, also in a root where nobody has mounted /proc. */
@@ -28,14 +28,13 @@ static bool find_program(char out[static PATH_MAX])
 
 bool beside_program(char out[static PATH_MAX], const char *below)
 {
-	struct stat st;
 	char *slash;
 
 	if (!find_program(out) || !(slash = strrchr(out, '/')) ||
 	    (size_t)(slash + 1 - out) + strlen(below) >= PATH_MAX)
 		return false;
 	strcpy(slash + 1, below);
-	return !stat(out, &st) && S_ISDIR(st.st_mode);
+	return kvt_is_folder(out);
 }
 
 void model_beside(const char **name)

@@ -44,8 +44,7 @@ void print_usage(FILE *stream)
 	}
 	fputs("\nkvtool help how: which command answers what; kvtool help symptoms: "
 	      "what is wrong\n"
-	      "kvtool CMD --help; help layouts|formats|dtypes|contents|specs|faults|python; "
-	      "-V\n", stream);
+	      "kvtool CMD --help; help layouts|formats|dtypes|contents|specs|faults|python; -V\n", stream);
 }
 
 /* What people ask, and what they type then. */
@@ -89,9 +88,7 @@ static const struct {
 	{ "How much memory does a model's cache take?",
 	  "kvtool size --tp=4 --tokens=32k config.json" },
 	{ "How long does a transfer between two deployments take?",
-	  "kvtool transfer-sim time --model=config.json --tokens=8k "
-	  "--src=layout=nhd,tp=4 "
-	  "--dst=layout=hnd,tp=8 --link=cx7-400g-verbs" },
+	  "kvtool transfer-sim time --model=config.json --tokens=8k --src=layout=nhd,tp=4 --dst=layout=hnd,tp=8 --link=cx7-400g-verbs" },
 	{ "And a trace of many requests?",
 	  "kvtool transfer-sim replay --model=llama-3.1-8b trace.jsonl" },
 	{ "Does every worker report every request?", "kvtool workers LOG" },

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "formats/file/tree.h"
 #include "lib/base/nearest.h"
 #include "print/out/streams.h"
 #include "print/out/text_file.h"
@@ -26,13 +27,6 @@
 static const char ending[] = ".json";
 
 /* ---- the folder --------------------------------------------------------- */
-
-static bool is_folder(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISDIR(st.st_mode);
-}
 
 static enum kvt_status find_folder(char out[static PATH_MAX], const char *told,
 				   struct kvt_error *err)
@@ -44,7 +38,7 @@ static enum kvt_status find_folder(char out[static PATH_MAX], const char *told,
 		return kvt_fail(err, KVT_SYSTEM,
 				"models and ../share/kvtool/models: no folder of models is there, seen from the program; --models=DIR says where one is");
 	snprintf(out, PATH_MAX, "%s", told);
-	if (!is_folder(out))
+	if (!kvt_is_folder(out))
 		return kvt_fail(err, KVT_SYSTEM, "%.400s: no folder of models is there",
 				out);
 	return KVT_OK;
@@ -52,10 +46,7 @@ static enum kvt_status find_folder(char out[static PATH_MAX], const char *told,
 
 static int is_model(const struct dirent *entry)
 {
-	size_t n = strlen(entry->d_name);
-
-	return n >= sizeof(ending) &&
-	       !strcmp(entry->d_name + n + 1 - sizeof(ending), ending);
+	return kvt_path_ends(entry->d_name, ending);
 }
 
 /* Names without their ending; free each, and the list. */

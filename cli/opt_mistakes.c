@@ -79,8 +79,7 @@ static bool is_synonym(const char *name, const char *word)
 static const char *advice(const char *command, const char *word)
 {
 	static const char cast[] =
-		"kvtool convert, relayout and reblock have --cache-dtype=TYPE; "
-		"kvtool diff --tolerance=auto compares";
+		"kvtool convert, relayout and reblock have --cache-dtype=TYPE; kvtool diff --tolerance=auto compares";
 	static const char at[] =
 		"a coordinate is an operand: kvtool where FILE request=A,token=69,layer=3,kv=k";
 	static const char link[] =
@@ -88,8 +87,7 @@ static const char *advice(const char *command, const char *word)
 	static const char component[] =
 		"--component=k takes keys alone, --component=v values";
 	static const char picture[] =
-		"kvtool view -o page.html A B draws a page, and kvtool diff has --heatmap=FILE, whose name ends in .svg, .csv, .json or "
-		".txt, such as --heatmap=where.svg";
+		"kvtool view -o page.html A B draws a page, and kvtool diff has --heatmap=FILE, whose name ends in .svg, .csv, .json or .txt, such as --heatmap=where.svg";
 	static const struct {
 		const char *command, *word, *text;
 	} rows[] = {

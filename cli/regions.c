@@ -168,7 +168,6 @@ enum kvt_status regions_describe(const char *path, bool json, bool stream, bool 
 		json_start(&out);
 		put_table(&out, &regions.table, path);
 		status = json_print(&out, stream, err);
-		json_free(&out);
 	} else if (!quiet) {
 		print_table(&regions.table, path);
 	}
@@ -228,14 +227,11 @@ static enum kvt_status print_diff(const struct kvt_findings r[NLISTS],
 				  bool quiet, struct kvt_error *err)
 {
 	struct json_out out = { NULL, false };
-	enum kvt_status status;
 
 	if (json) {
 		json_start(&out);
 		print_json(&out, r, arrived);
-		status = json_print(&out, false, err);
-		json_free(&out);
-		return status;
+		return json_print(&out, false, err);
 	}
 	for (int i = 0; !quiet && i < NLISTS; i++)
 		if (r[i].nfindings)

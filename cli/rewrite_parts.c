@@ -404,7 +404,6 @@ static enum kvt_status report_virtual(const struct rewrite *r, const struct part
 				      struct kvt_error *err)
 {
 	struct json_out out;
-	enum kvt_status status;
 
 	if (!r->json) {
 		if (!r->quiet)
@@ -421,9 +420,7 @@ static enum kvt_status report_virtual(const struct rewrite *r, const struct part
 	json_put_bool(&out, out.root, "done", true);
 	json_put_bool(&out, out.root, "verified", r->verify);
 	json_put_int(&out, out.root, "parts", p->first[p->to.ngroups]);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 static enum kvt_status write_virtual(struct parts *p, struct joined *j,

@@ -111,7 +111,6 @@ static enum kvt_status print_json(const struct rewrite *r, const struct transfor
 				  bool done, struct kvt_error *err)
 {
 	struct json_out out;
-	enum kvt_status status;
 	json_t *groups, *inputs;
 
 	json_start(&out);
@@ -133,9 +132,7 @@ static enum kvt_status print_json(const struct rewrite *r, const struct transfor
 	groups = json_put_array(&out, out.root, "groups");
 	for (int g = 0; g < kvt_writer_snapshot(t->writer[0])->ngroups; g++)
 		put_group(&out, groups, r, t, g);
-	status = json_print(&out, r->several, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, r->several, err);
 }
 
 /* ---- both --------------------------------------------------------------- */

@@ -234,7 +234,6 @@ enum kvt_status rewrite_each_operands(struct rewrite *r, char **argv, int *n,
 				      struct kvt_error *err)
 {
 	bool folder;
-	struct stat st;
 
 	if (r->output && r->out_dir)
 		return kvt_fail(err, KVT_USAGE,
@@ -247,7 +246,7 @@ enum kvt_status rewrite_each_operands(struct rewrite *r, char **argv, int *n,
 	}
 	if (*n <= 2)
 		return rewrite_operands(r, argv, *n, err);
-	folder = !r->output && !stat(argv[*n - 1], &st) && S_ISDIR(st.st_mode);
+	folder = !r->output && kvt_is_folder(argv[*n - 1]);
 	return kvt_fail(err, KVT_USAGE,
 			"expected one input and one output, got %d operands: '%.60s', '%.60s', '%.60s'%s; to write each of several inputs into a folder: --out-dir=%.100s",
 			*n, argv[0], argv[1], argv[2], *n > 3 ? "..." : "",

@@ -400,7 +400,6 @@ static void put_sums(struct json_out *out, json_t *object, const struct size_rep
 enum kvt_status size_json(const struct size_report *r, struct kvt_error *err)
 {
 	struct json_out out;
-	enum kvt_status status;
 	json_t *array;
 
 	json_start(&out);
@@ -428,7 +427,5 @@ enum kvt_status size_json(const struct size_report *r, struct kvt_error *err)
 	}
 	if (r->llama)
 		size_llama_json(&out, r);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }

@@ -147,7 +147,6 @@ enum kvt_status size_held_json(const struct size_report *r, struct kvt_error *er
 {
 	const struct kvt_held *held = r->held;
 	struct json_out out;
-	enum kvt_status status;
 	json_t *array;
 
 	json_start(&out);
@@ -165,7 +164,5 @@ enum kvt_status size_held_json(const struct size_report *r, struct kvt_error *er
 	array = json_put_array(&out, out.root, "cache_layers");
 	for (int64_t i = 0; i < held->layers; i++)
 		put_layer(&out, array, r, i);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }

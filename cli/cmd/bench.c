@@ -57,7 +57,6 @@ static enum kvt_status tell_json(const struct request *q,
 				 struct kvt_error *err)
 {
 	struct json_out out;
-	enum kvt_status status;
 	json_t *list;
 
 	json_start(&out);
@@ -68,9 +67,7 @@ static enum kvt_status tell_json(const struct request *q,
 	list = json_put_array(&out, out.root, "cases");
 	for (int i = 0; i < n; i++)
 		put_result(&out, list, &r[i]);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 static void print_head(const struct request *q, const struct kvt_device_facts *facts)
@@ -118,9 +115,7 @@ static enum kvt_status run_files(const char *folder, const struct bench *b, bool
 	o = json_put_object(&out, out.root, "rates");
 	for (int i = 0; (f = file_rate_at(i)); i++)
 		json_put_real(&out, o, f->key, *file_rate_of(&rates, f));
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 /* ---- the command -------------------------------------------------------- */

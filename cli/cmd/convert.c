@@ -118,17 +118,13 @@ const struct command cmd_convert = {
 	.examples =
 		"  kvtool convert nhd.npy snapshot.h5\n"
 		"  kvtool convert --verify snapshot.h5 cache.safetensors\n"
-		"  kvtool convert --layout=nhd --dtype=bf16 --layers=32 --block-size=16 "
-		"\\\n"
+		"  kvtool convert --layout=nhd --dtype=bf16 --layers=32 --block-size=16 \\\n"
 		"      --heads=8 --head-dim=128 cache.bin snapshot.h5\n"
 		"  kvtool convert --out-dir=snapshots *.npy\n"
 		"  kvtool convert --decode=float32 fp8.h5 numbers.npy\n"
-		"  kvtool convert --format=mlx --request=0 snapshot.h5 "
-		"prompt.safetensors\n"
-		"  kvtool convert --format=ggsq --template=q8_0.ggsq "
-		"--cache-dtype=template \\\n"
+		"  kvtool convert --format=mlx --request=0 snapshot.h5 prompt.safetensors\n"
+		"  kvtool convert --format=ggsq --template=q8_0.ggsq --cache-dtype=template \\\n"
 		"      --rotation=hadamard --heads=8 f16.ggsq mine.ggsq\n"
-		"  kvtool convert --format=safetensors snapshot.h5 - | ssh host 'cat "
-		">kv.st'\n",
+		"  kvtool convert --format=safetensors snapshot.h5 - | ssh host 'cat >kv.st'\n",
 	.streams = STREAM_FIRST,
 };

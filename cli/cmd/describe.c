@@ -342,8 +342,7 @@ const struct command cmd_describe = {
 	.run     = run,
 	.examples =
 		"  kvtool describe dump.h5\n"
-		"  kvtool describe --layout=nhd --dtype=bfloat16 --block-size=16 "
-		"dump.npy\n"
+		"  kvtool describe --layout=nhd --dtype=bfloat16 --block-size=16 dump.npy\n"
 		"  kvtool describe --expect-layout=hnd --expect heads=4 dump.h5\n"
 		"  kvtool describe --verify --json dump.h5\n"
 		"  kvtool describe --map dump.h5\n"

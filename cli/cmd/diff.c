@@ -296,7 +296,6 @@ static enum kvt_status print_results(const struct diff *d, const struct argument
 	if (args->json) {
 		diff_json(&out, d);
 		status = json_print(&out, false, err);
-		json_free(&out);
 	} else if (!d->quiet) {
 		diff_text(d);
 	}

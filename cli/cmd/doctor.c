@@ -254,16 +254,13 @@ static struct kvt_hints hints_of(const struct arguments *args, int s)
 static enum kvt_status answer(const struct doctor *d, bool json, struct kvt_error *err)
 {
 	struct json_out out = { NULL, false };
-	enum kvt_status status = KVT_OK;
 
 	if (!json) {
 		doctor_text(d);
 		return KVT_OK;
 	}
 	doctor_json(&out, d);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 static enum kvt_status run_parsed(struct doctor *d, const struct arguments *args,

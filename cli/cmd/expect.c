@@ -316,7 +316,6 @@ static enum kvt_status print_results(struct arguments *args,
 	if (args->json) {
 		expect_json(&json, r);
 		status = json_print(&json, false, err);
-		json_free(&json);
 	}
 	return status ? status : write_reports(&args->reports, args->force, r, err);
 }
@@ -436,7 +435,6 @@ static enum kvt_status expect_compare(struct arguments *args, char **argv, int n
 
 		contract_changes_json(&json, contracts, names, &changes);
 		status = json_print(&json, false, err);
-		json_free(&json);
 	} else if (!status && !args->quiet) {
 		print_changes(contracts, argv, &changes);
 	}

@@ -9,8 +9,8 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "formats/file/tree.h"
 #include "formats/model/config.h"
 #include "formats/stage.h"
 #include "lib/derived/merge.h"
@@ -122,9 +122,7 @@ static void found_leftover(void *context, const char *left)
 /* In a folder, and beside what is looked at. */
 static void find_leftovers(struct kvt_findings *r, const char *path)
 {
-	struct stat st;
-
-	if (!stat(path, &st) && S_ISDIR(st.st_mode))
+	if (kvt_is_folder(path))
 		kvt_stage_leftovers(path, NULL, found_leftover, r);
 	kvt_stage_leftovers(NULL, path, found_leftover, r);
 }

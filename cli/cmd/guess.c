@@ -42,7 +42,6 @@ static enum kvt_status report(const struct kvt_guess_source *of,
 	if (!status && json) {
 		guess_json(&out, of, g, who);
 		status = json_print(&out, false, err);
-		json_free(&out);
 	} else if (!status && !g->needs_sizes) {
 		guess_text(of, g, who);	/* a ranking of unlike sizes would mislead */
 	}
@@ -107,8 +106,7 @@ const struct command cmd_guess = {
 	.summary = "find the most likely layout of a file from its data",
 	.run     = run,
 	.examples =
-		"  kvtool guess --dtype=bfloat16 --layers=32 --block-size=16 --heads=8 "
-		"--head-dim=128 dump.bin\n"
+		"  kvtool guess --dtype=bfloat16 --layers=32 --block-size=16 --heads=8 --head-dim=128 dump.bin\n"
 		"  kvtool guess --json dump.npy\n"
 		"  kvtool guess --write-manifest=dump.json dump.npy\n",
 };

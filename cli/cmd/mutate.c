@@ -145,7 +145,6 @@ static enum kvt_status print_json(const struct rewrite *r, const struct planted 
 {
 	const struct kvt_fault *fault = p->strike.fault;
 	struct json_out out;
-	enum kvt_status status;
 	json_t *args;
 
 	json_start(&out);
@@ -164,9 +163,7 @@ static enum kvt_status print_json(const struct rewrite *r, const struct planted 
 	json_put_int(&out, out.root, "live", p->difference.live);
 	json_put_int(&out, out.root, "changed", p->difference.count);
 	put_where(&out, p);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 static void print_span(const char *what, const int64_t *ids, int64_t start,

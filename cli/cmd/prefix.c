@@ -228,8 +228,7 @@ const struct command cmd_prefix = {
 	.run     = run,
 	.streams = STREAM_OWN,
 	.examples =
-		"  kvtool prefix --engine=vllm --block-size=4 --seed=0 "
-		"--prompt=1,2,3,4,5,300,7,0\n"
+		"  kvtool prefix --engine=vllm --block-size=4 --seed=0 --prompt=1,2,3,4,5,300,7,0\n"
 		"  kvtool prefix --engine=sglang --block-size=16 --prompt=prompt.json\n"
 		"  kvtool prefix --engine=lmcache --seed=0 --prompt=- <tokens.txt\n"
 		"  kvtool prefix --engine=list\n",

@@ -191,7 +191,6 @@ const struct command cmd_reblock = {
 	.run = run,
 	.examples =
 		"  kvtool reblock --block-size=64 -o big.h5 snapshot.h5\n"
-		"  kvtool reblock --block-size=24 --compact --verify -o used.h5 "
-		"snapshot.h5\n",
+		"  kvtool reblock --block-size=24 --compact --verify -o used.h5 snapshot.h5\n",
 	.streams = STREAM_FIRST,
 };

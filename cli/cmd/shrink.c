@@ -223,7 +223,6 @@ static enum kvt_status report_json(const struct arguments *a, struct kvt_error *
 {
 	const struct shrink_differs *d = &a->differs;
 	struct json_out out;
-	enum kvt_status status;
 	json_t *files;
 
 	json_start(&out);
@@ -239,9 +238,7 @@ static enum kvt_status report_json(const struct arguments *a, struct kvt_error *
 	json_put_text(&out, out.root, "arguments", d->fault ? d->args.s : NULL);
 	json_put_known(&out, out.root, "status", a->c.status, a->c.command && !a->c.text);
 	json_put_int(&out, out.root, "tries", a->tries);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 static enum kvt_status report(const struct arguments *a, struct kvt_error *err)
@@ -345,6 +342,5 @@ const struct command cmd_shrink = {
 	.examples =
 		"  kvtool shrink -o case good.h5 bad.h5\n"
 		"  kvtool shrink -o case --while='kvtool fsck -q \"$A\"' bad.h5\n"
-		"  kvtool shrink -o case --while='python3 load.py \"$A\"' "
-		"--text=KeyError bad.h5\n",
+		"  kvtool shrink -o case --while='python3 load.py \"$A\"' --text=KeyError bad.h5\n",
 };

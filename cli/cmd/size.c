@@ -616,6 +616,5 @@ const struct command cmd_size = {
 		"  kvtool size --model=llama-3.1-70b --tp=8\n"
 		"  kvtool size --model=llama-3.1-70b --tp=8 --tokens=128k --requests=500\n"
 		"  kvtool size --tp=8 --cache-dtype=fp8 --memory=40G config.json\n"
-		"  kvtool size --spec gqa:layers=80,heads=8,head-dim=128 "
-		"--cache-dtype=bfloat16\n",
+		"  kvtool size --spec gqa:layers=80,heads=8,head-dim=128 --cache-dtype=bfloat16\n",
 };

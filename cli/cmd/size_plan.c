@@ -167,7 +167,6 @@ static void put_row(struct json_out *out, json_t *list, const struct plan *p, in
 static enum kvt_status plan_json(const struct plan *p, int64_t n, struct kvt_error *err)
 {
 	struct json_out out;
-	enum kvt_status status;
 	json_t *table;
 
 	json_start(&out);
@@ -182,9 +181,7 @@ static enum kvt_status plan_json(const struct plan *p, int64_t n, struct kvt_err
 	for (int64_t i = 1; i < p->list.nunits; i *= 2)
 		put_row(&out, table, p, i);
 	put_row(&out, table, p, p->list.nunits);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 static void plan_text(const struct plan *p, int64_t n)

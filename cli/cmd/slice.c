@@ -153,7 +153,6 @@ static enum kvt_status report_nothing(const struct rewrite *r,
 				      struct kvt_error *err)
 {
 	struct json_out json = { NULL, false };
-	enum kvt_status status;
 
 	/* an old part under that name would be taken for this one */
 	if (r->output && !access(r->output, F_OK))
@@ -174,9 +173,7 @@ static enum kvt_status report_nothing(const struct rewrite *r,
 	json_put_text(&json, json.root, "output", NULL);
 	json_put_bool(&json, json.root, "done", false);
 	json_put_bool(&json, json.root, "sends", false);
-	status = json_print(&json, r->several, err);
-	json_free(&json);
-	return status;
+	return json_print(&json, r->several, err);
 }
 
 /* An input that lacks --heads cannot be given them by an option that chooses heads. */
@@ -281,7 +278,6 @@ const struct command cmd_slice = {
 	.examples =
 		"  kvtool slice --layers=0:16 --request=A -o a.h5 snapshot.h5\n"
 		"  kvtool slice --tp=1/4 snapshot.h5 rank1.h5\n"
-		"  kvtool slice --request=A --tokens=0:128 --component=v -o v.h5 "
-		"snapshot.h5\n",
+		"  kvtool slice --request=A --tokens=0:128 --component=v -o v.h5 snapshot.h5\n",
 	.streams = STREAM_FIRST,
 };

@@ -207,7 +207,6 @@ static enum kvt_status show(const struct view *view, const struct asked *asked,
 			    struct kvt_error *err)
 {
 	struct json_out json;
-	enum kvt_status status;
 
 	if (asked->output)
 		return write_page(view, asked, err);
@@ -216,9 +215,7 @@ static enum kvt_status show(const struct view *view, const struct asked *asked,
 		return KVT_OK;
 	}
 	view_json(&json, view);
-	status = json_print(&json, false, err);
-	json_free(&json);
-	return status;
+	return json_print(&json, false, err);
 }
 
 /* Numbers are read only if they are asked for: somebody else is writing. */

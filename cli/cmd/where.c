@@ -23,7 +23,6 @@ static enum kvt_status print_answers(const struct asked *asked, struct kvt_dump 
 				     struct kvt_error *err)
 {
 	struct json_out out = { NULL, false };
-	enum kvt_status status;
 
 	if (!asked->json) {
 		for (int i = 0; i < n; i++)
@@ -31,9 +30,7 @@ static enum kvt_status print_answers(const struct asked *asked, struct kvt_dump 
 		return KVT_OK;
 	}
 	where_json(&out, asked->path, dump, a, n);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 /* All are answered before any is printed: a wrong question leaves no half of a list. */
@@ -180,7 +177,6 @@ const struct command cmd_where = {
 	.examples =
 		"  kvtool where dump.npy 330104\n"
 		"  kvtool where dump.npy layer=3,block=17,slot=5,head=2,kv=v,dim=4\n"
-		"  kvtool where --at=request=A,token=130,layer=3,head=2,kv=k,dim=0 "
-		"dump.h5\n"
+		"  kvtool where --at=request=A,token=130,layer=3,head=2,kv=k,dim=0 dump.h5\n"
 		"  kvtool where --memory dump.h5 0x50000\n",
 };

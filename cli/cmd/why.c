@@ -9,9 +9,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/events/cache_events.h"
+#include "formats/file/tree.h"
 #include "print/out/text_file.h"
 
 #define MOST_EVENTS ((size_t)8 << 30)
@@ -19,8 +19,7 @@
 /* A folder is a tree; anything else is a recording. */
 static enum kvt_status take_operand(struct why *w, char *path, struct kvt_error *err)
 {
-	struct stat st;
-	bool folder = !stat(path, &st) && S_ISDIR(st.st_mode);
+	bool folder = kvt_is_folder(path);
 
 	if (folder ? w->tree != NULL : w->events != NULL)
 		return kvt_fail(err, KVT_USAGE, "two %s, %s and %s: expected one",

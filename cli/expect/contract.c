@@ -267,12 +267,10 @@ static enum kvt_status take_clause(struct parser *p, char *line)
 		return unknown_key(p, &clause);
 	if (clause.key->of_group && !p->out->nsections)
 		return bad(p, KVT_BAD_INPUT,
-			   "this is a clause of a group, expected a line 'group ID' "
-			   "before it");
+			   "this is a clause of a group, expected a line 'group ID' before it");
 	if (!clause.key->of_group && p->out->nsections)
 		return bad(p, KVT_BAD_INPUT,
-			   "this is a clause of the dump, expected before the first "
-			   "group");
+			   "this is a clause of the dump, expected before the first group");
 	if (clause_check(&clause, &why))
 		return bad(p, KVT_BAD_INPUT, why.text);
 	clause.line = p->line;

@@ -13,7 +13,6 @@ static enum kvt_status print_counts(const struct shard_words *w, int64_t index,
 				    struct kvt_error *err)
 {
 	struct json_out out;
-	enum kvt_status status;
 
 	if (shard_says(w, "--json", 'j')) {
 		json_start(&out);
@@ -25,9 +24,7 @@ static enum kvt_status print_counts(const struct shard_words *w, int64_t index,
 		json_put_int(&out, out.root, "done_units", c->done);
 		json_put_int(&out, out.root, "skipped_units", c->skipped);
 		json_put_int(&out, out.root, "bytes", c->nbytes);
-		status = json_print(&out, false, err);
-		json_free(&out);
-		return status;
+		return json_print(&out, false, err);
 	}
 	if (!shard_says(w, "--quiet", 'q'))
 		plainf("%s: shard %lld/%lld: %lld of %lld units, %lld done now, "

@@ -336,6 +336,13 @@ bool kvt_path_ends(const char *path, const char *ending)
 	return n > m && !strcmp(path + n - m, ending);
 }
 
+bool kvt_is_folder(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
 char *kvt_path_join(const char *folder, const char *name, const char *suffix)
 {
 	size_t n = strlen(folder) + strlen(name) + strlen(suffix) + 2;

@@ -54,6 +54,7 @@ int64_t kvt_tree_find(const struct kvt_tree *tree, const char *name);
 const char *kvt_path_base(const char *path);
 /* Is there a name before this ending? */
 bool kvt_path_ends(const char *path, const char *ending);
+bool kvt_is_folder(const char *path);
 /* "folder/name" and the ending, malloc()ed; NULL when out of memory. */
 char *kvt_path_join(const char *folder, const char *name, const char *ending);
 

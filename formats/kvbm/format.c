@@ -17,7 +17,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/kvbm/kvbm.h"
 #include "formats/describe/describe.h"
@@ -201,11 +200,9 @@ static enum kvt_status kvbm_open(struct kvt_reader *reader, const char *path,
 {
 	struct opening o = { .reader = reader, .path = path, .hints = hints, .err = err };
 	enum kvt_status status;
-	struct stat st;
 
 	if (!(status = read_descriptor(&o)) && !(status = describe(&o)))
-		status = !stat(path, &st) && S_ISDIR(st.st_mode) ? add_folder(&o) :
-			 add_single(&o);
+		status = kvt_is_folder(path) ? add_folder(&o) : add_single(&o);
 	kvt_tree_free(&o.tree);
 	return status;
 }

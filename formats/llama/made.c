@@ -158,11 +158,6 @@ static enum kvt_status check_model(const struct kvt_model_config *m,
 			w->path, m->family, why);
 }
 
-static int64_t row_bytes(const struct kvt_ggml_type *type, int64_t elems)
-{
-	return (elems + type->elems - 1) / type->elems * type->nbytes;
-}
-
 /* Of keys or values that a layer has in a cache; 0: none. */
 static int64_t elems_in(const struct kvt_llama_model *m, int64_t layer, int cache, int kv)
 {
@@ -194,7 +189,7 @@ static enum kvt_status make_cache(struct kvt_llama_cache *c,
 			s->nlayers += !kv;
 			s->has_values |= kv;
 			*row++ = (struct kvt_llama_rows){ .type = type[kv]->id,
-				.nbytes = row_bytes(type[kv], elems),
+				.nbytes = kvt_ggml_row(type[kv], elems),
 				.elem = kv && s->transposed ? type[kv]->nbytes : 0 };
 		}
 	return KVT_OK;

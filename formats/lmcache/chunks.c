@@ -280,8 +280,7 @@ static enum kvt_status count_tokens(struct kvt_lmcache *o)
 	/* session.py of its server: it keeps no chunk that is not full */
 	if (o->first->key.group >= 0)
 		o->chunks.whole = "LMCache's second level keeps whole chunks alone, so "
-				  "it was cut, or a serde has coded it; see serde in "
-				  "kvtool-formats(7)";
+				  "it was cut, or a serde has coded it; see serde in kvtool-formats(7)";
 	o->reader->leaf.unnoticed = kvt_lmcache_unnoticed(o);
 	if (o->chunks.chunk[0].layer >= 0)
 		token.shape.n[KVT_AXIS_L] = 1;

@@ -18,7 +18,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/file/tree.h"
 #include "formats/lmcache/lmcache.h"
@@ -190,11 +189,8 @@ static enum kvt_status lmcache_open(struct kvt_reader *reader, const char *path,
 {
 	struct kvt_lmcache o = { .reader = reader, .path = path, .err = err,
 				 .hints = hints };
-	enum kvt_status status;
-	struct stat st;
+	enum kvt_status status = kvt_is_folder(path) ? take_folder(&o) : take_single(&o);
 
-	status = !stat(path, &st) && S_ISDIR(st.st_mode) ? take_folder(&o) :
-							   take_single(&o);
 	if (!status)
 		status = kvt_lmcache_open(&o);
 	kvt_lmcache_free(&o);

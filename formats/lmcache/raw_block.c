@@ -316,8 +316,7 @@ static enum kvt_status count_others(struct index *x)
 	}
 	if (others > 0)
 		kvt_tell(x->o->hints, "store.stale",
-			 "%lld slots hold chunks that the checkpoint does not name: they "
-			 "were stored after it, or deleted", LL(others));
+			 "%lld slots hold chunks that the checkpoint does not name: they were stored after it, or deleted", LL(others));
 	return KVT_OK;
 }
 

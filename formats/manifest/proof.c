@@ -153,17 +153,14 @@ static enum kvt_status refuse_sum(const struct kvt_manifest *m,
 
 	if (m->sum.nbytes >= 0 && m->sum.nbytes != is->nbytes)
 		snprintf(facts, sizeof(facts),
-			 "has %lld bytes, but manifest %.80s was written for %.60s with "
-			 "%lld bytes",
+			 "has %lld bytes, but manifest %.80s was written for %.60s with %lld bytes",
 			 LL(is->nbytes), kvt_path_base(m->path), file, LL(m->sum.nbytes));
 	else
 		snprintf(facts, sizeof(facts),
-			 "samples have CRC-32 %lld, but manifest %.80s was written for "
-			 "%.60s with %lld",
+			 "samples have CRC-32 %lld, but manifest %.80s was written for %.60s with %lld",
 			 LL(is->crc32), kvt_path_base(m->path), file, LL(m->sum.crc32));
 	snprintf(why, sizeof(why),
-		 "%s; give the right one with --manifest, or if the data was changed on "
-		 "purpose: kvtool convert --trust-manifest", facts);
+		 "%s; give the right one with --manifest, or if the data was changed on purpose: kvtool convert --trust-manifest", facts);
 	return refuse(data, hints, why, err);
 }
 
@@ -174,8 +171,7 @@ static enum kvt_status refuse_name(const struct kvt_manifest *m,
 	char why[400];
 
 	snprintf(why, sizeof(why),
-		 "manifest %.80s is for %.80s and has no checksum; if this is the same "
-		 "data: kvtool convert --trust-manifest",
+		 "manifest %.80s is for %.80s and has no checksum; if this is the same data: kvtool convert --trust-manifest",
 		 kvt_path_base(m->path), kvt_path_base(m->file));
 	return refuse(data, hints, why, err);
 }

@@ -15,7 +15,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/store/chains.h"
 #include "formats/tensor/safetensors_header.h"
@@ -105,10 +104,9 @@ static enum kvt_status list_folder(struct kvt_mlx *o)
 static enum kvt_status list_files(struct kvt_mlx *o)
 {
 	enum kvt_status status;
-	struct stat st;
 	int file = 0;
 
-	if (!stat(o->path, &st) && S_ISDIR(st.st_mode))
+	if (kvt_is_folder(o->path))
 		return list_folder(o);
 	if ((status = kvt_files_open(&o->reader->files, &file, o->path, o->err)))
 		return status;

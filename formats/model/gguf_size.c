@@ -43,11 +43,6 @@ static enum kvt_status check_heads(const struct kvt_ggml_type *type, const char 
 			option, type->name, type->elems, LL(head_dim));
 }
 
-static int64_t row(const struct kvt_ggml_type *type, int64_t elems)
-{
-	return (elems + type->elems - 1) / type->elems * type->nbytes;
-}
-
 /* Cells of a sequence, and how many times so many there are. */
 struct cells {
 	int64_t full, window, streams;
@@ -127,9 +122,9 @@ enum kvt_status kvt_llama_size(struct kvt_llama_size *out,
 			v = m->widest_v;
 		b->cells = k->heads ? (k->windowed ? cells.window : cells.full) *
 				      cells.streams : 0;
-		b->k = k->layers * row(type_k, k->heads * k->head_dim);
-		b->v = k->layers * row(type_v, v);
-		b->indexer = k->layers * row(type_k, k->indexer);
+		b->k = k->layers * kvt_ggml_row(type_k, k->heads * k->head_dim);
+		b->v = k->layers * kvt_ggml_row(type_v, v);
+		b->indexer = k->layers * kvt_ggml_row(type_k, k->indexer);
 		token = b->k + b->v + b->indexer;
 		if (!k->windowed)
 			out->token += token;

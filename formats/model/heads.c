@@ -59,8 +59,7 @@ static enum kvt_status config_heads(int64_t *out, struct config *c)
 static enum kvt_status named_heads(int64_t *out, struct config *c)
 {
 	static const char all[] = "num_key_value_heads|num_kv_heads|n_head_kv|"
-				  "num_attention_groups|num_query_groups|"
-				  "multi_query_group_num";
+				  "num_attention_groups|num_query_groups|multi_query_group_num";
 	static const char keys[] = "num_key_value_heads|num_kv_heads|n_head_kv|"
 				   "num_attention_groups|num_query_groups";
 	bool groups = true;

@@ -124,13 +124,6 @@ static enum kvt_status open_file(struct kvt_model_config *out, const char *path,
 
 /* ---- folders --------------------------------------------------------------- */
 
-static bool is_folder(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISDIR(st.st_mode);
-}
-
 /* Of a model that was split, the first file alone. */
 static bool is_later_part(const char *name)
 {
@@ -190,7 +183,7 @@ static enum kvt_status find_snapshot(char out[static PATH_MAX], const char *fold
 	commit[strcspn(commit, "\r\n")] = '\0';
 	if (commit[0] && !strchr(commit, '/') && commit[0] != '.' &&
 	    snprintf(out, PATH_MAX, "%.3900s/snapshots/%s", folder, commit) > 0 &&
-	    is_folder(out))
+	    kvt_is_folder(out))
 		return KVT_OK;
 	snprintf(path, sizeof(path), "%.4000s/snapshots", folder);
 	return find_one(out, path, is_snapshot, "snapshots", err);
@@ -225,12 +218,12 @@ enum kvt_status kvt_model_open(struct kvt_model_config *out, const char *path,
 	char folder[PATH_MAX], file[PATH_MAX], inside[PATH_MAX];
 	enum kvt_status status;
 
-	if (!is_folder(path))
+	if (!kvt_is_folder(path))
 		return open_file(out, path, hints, err);
 	if (snprintf(folder, sizeof(folder), "%s", path) >= PATH_MAX)
 		return kvt_fail(err, KVT_USAGE, "the name of a model is too long");
 	if (snprintf(inside, sizeof(inside), "%.4000s/snapshots", path) > 0 &&
-	    is_folder(inside) && (status = find_snapshot(folder, path, err)))
+	    kvt_is_folder(inside) && (status = find_snapshot(folder, path, err)))
 		return status;
 	status = find_file(file, folder, err);
 	return status ? status : open_file(out, file, hints, err);

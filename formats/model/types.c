@@ -158,8 +158,7 @@ static void take_compressed(struct config *c, const json_t *quantised)
 			"auto is fp8, by kv_cache_scheme of quantization_config (compressed-tensors)");
 	else
 		snprintf(c->out->no_auto, sizeof(c->out->no_auto),
-			 "kv_cache_scheme is none of 8 bits and type float, and vLLM "
-			 "refuses it");
+			 "kv_cache_scheme is none of 8 bits and type float, and vLLM refuses it");
 }
 
 /*

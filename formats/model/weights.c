@@ -89,7 +89,8 @@ const char *kvt_weights_type(const char *folder, char file[static 256])
 
 	/* the first by name: which one a folder lists first is chance */
 	for (file[0] = '\0'; dir && (entry = readdir(dir));)
-		if (kvt_path_ends(entry->d_name, ".safetensors") && strlen(entry->d_name) < 256 &&
+		if (kvt_path_ends(entry->d_name, ".safetensors") &&
+		    strlen(entry->d_name) < 256 &&
 		    (!file[0] || strcmp(entry->d_name, file) < 0))
 			snprintf(file, 256, "%s", entry->d_name);
 	if (dir)

@@ -9,7 +9,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/lmcache/lmcache.h"
 #include "formats/describe/describe.h"
@@ -436,9 +435,8 @@ static enum kvt_status collect(struct kvt_mooncake *o)
 {
 	struct kvt_tree tree;
 	enum kvt_status status;
-	struct stat st;
 
-	if (stat(o->path, &st) || !S_ISDIR(st.st_mode))
+	if (!kvt_is_folder(o->path))
 		return take_single(o);
 	if ((status = kvt_tree_walk(&tree, o->path, o->err)))
 		return status;

@@ -208,10 +208,8 @@ enum kvt_status kvt_mooncake_scan(struct kvt_mooncake *o, int data)
 	drop_overwritten(&o->values);
 	if (s.stale)
 		kvt_tell(o->hints, "store.stale",
-			 "%lld records of kv_cache.data have wrong checksums: they were "
-			 "written over, or are damaged", LL(s.stale));
+			 "%lld records of kv_cache.data have wrong checksums: they were written over, or are damaged", LL(s.stale));
 	o->reader->leaf.unnoticed = "records were found by scanning, as kv_cache.meta is "
-				    "not there: values that were evicted may be among "
-				    "them, and those that are lost cannot be noticed";
+				    "not there: values that were evicted may be among them, and those that are lost cannot be noticed";
 	return status;
 }

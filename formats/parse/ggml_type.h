@@ -3,6 +3,8 @@
 #ifndef KVT_GGML_TYPE_H
 #define KVT_GGML_TYPE_H
 
+#include <stdint.h>
+
 /* Those with several elements a block are quantised. */
 struct kvt_ggml_type {
 	int id;
@@ -14,5 +16,10 @@ struct kvt_ggml_type {
 /* NULL: not known */
 const struct kvt_ggml_type *kvt_ggml_type(int id);
 const struct kvt_ggml_type *kvt_ggml_type_called(const char *name);
+/* Bytes of so many elements, in whole blocks. */
+static inline int64_t kvt_ggml_row(const struct kvt_ggml_type *type, int64_t elems)
+{
+	return (elems + type->elems - 1) / type->elems * type->nbytes;
+}
 
 #endif

@@ -576,8 +576,7 @@ static enum kvt_status check_lengths(const struct kvt_chunks *c,
 					LL(c->full), c->whole);
 		if (c->bare && chunk->tokens < full)
 			kvt_tell(hints, "file.short",
-				 "%.200s has %lld tokens, a whole one %lld: it is the last "
-				 "of its request, or was cut",
+				 "%.200s has %lld tokens, a whole one %lld: it is the last of its request, or was cut",
 				 chunk->id, LL(chunk->tokens), LL(full));
 	}
 	return KVT_OK;

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
 #include "formats/file/tree.h"
 #include "formats/parse/npy_header.h"
@@ -98,12 +97,10 @@ static bool has_kind(const struct kvt_tree *tree)
 static bool layer_files_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
 	struct kvt_tree tree;
-	struct stat st;
 	bool is;
 
 	(void)nhead;
-	if (head || stat(path, &st) || !S_ISDIR(st.st_mode) ||
-	    kvt_tree_walk(&tree, path, NULL))
+	if (head || !kvt_is_folder(path) || kvt_tree_walk(&tree, path, NULL))
 		return false;
 	is = has_kind(&tree) && !is_connectors(&tree);
 	kvt_tree_free(&tree);

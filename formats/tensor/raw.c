@@ -102,8 +102,7 @@ static enum kvt_status undescribed(const struct kvt_file *file, const char *path
 				   bool passed_over, struct kvt_error *err)
 {
 	static const char needs[] =
-		"--layout, --dtype and all but one of --layers, --blocks, --block-size, "
-		"--heads and --head-dim";
+		"--layout, --dtype and all but one of --layers, --blocks, --block-size, --heads and --head-dim";
 	const char *what = what_is_known(file);
 
 	if (what)
@@ -180,14 +179,6 @@ const struct kvt_format kvt_raw_format = {
 };
 
 /* By its manifest it is raw that finds it. */
-static bool canonical_probe(const char *path, const uint8_t *head, int64_t nhead)
-{
-	(void)path;
-	(void)head;
-	(void)nhead;
-	return false;
-}
-
 static const char *const canonical_endings[] = { ".canonical", NULL };
 
 const struct kvt_format kvt_canonical_format = {
@@ -198,7 +189,6 @@ const struct kvt_format kvt_canonical_format = {
 	.checks = "rows, length",
 	.sidecar = true,
 	.takes = KVT_TAKES_MANIFEST | KVT_TAKES_SKIP,
-	.probe = canonical_probe,
 	.open = raw_open,
 	.create = kvt_canonical_create,
 	.finish = raw_finish,

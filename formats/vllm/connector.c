@@ -16,7 +16,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "formats/describe/describe.h"
 #include "formats/parse/layer_names.h"
@@ -340,10 +339,8 @@ static enum kvt_status add_parts(struct kvt_connector *o)
 
 static bool folder_probe(const char *path, const uint8_t *head, int64_t nhead)
 {
-	struct stat st;
-
 	(void)nhead;
-	return !head && !stat(path, &st) && S_ISDIR(st.st_mode);
+	return !head && kvt_is_folder(path);
 }
 
 static enum kvt_status open_folder(struct kvt_connector *o)

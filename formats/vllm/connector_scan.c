@@ -78,7 +78,8 @@ static enum kvt_status look(struct kvt_connector_names *tensors,
 static void sort(struct kvt_connector_names *names)
 {
 	if (names->count)
-		qsort(names->name, (size_t)names->count, sizeof(*names->name), kvt_by_name);
+		qsort(names->name, (size_t)names->count, sizeof(*names->name),
+		      kvt_by_name);
 }
 
 enum kvt_status kvt_connector_scan(struct kvt_connector_names *tensors,

@@ -159,8 +159,7 @@ static enum kvt_status count_blocks(struct kvt_offload *o, int number, int64_t e
 		if (f->nbytes / each == per_file)
 			continue;
 		o->reader->leaf.unnoticed =
-			"a file may have fewer blocks than its range, and then has the last "
-			"ones: a cut file cannot be noticed";
+			"a file may have fewer blocks than its range, and then has the last ones: a cut file cannot be noticed";
 		kvt_tell(o->hints, "file.short",
 			 "%.200s has %lld of %lld blocks, taken for the last ones of its range",
 			 f->name, LL(f->nbytes / each), LL(per_file));

@@ -212,8 +212,7 @@ static enum kvt_status check_tail(struct kvt_offload *o, int64_t i, int index)
 	    !bad)
 		return status;
 	snprintf(text, sizeof(text),
-		 "its last %lld bytes are not zero, so the data of a rank has more than "
-		 "%lld bytes", LL(row->nbytes - row->used), LL(row->used));
+		 "its last %lld bytes are not zero, so the data of a rank has more than %lld bytes", LL(row->nbytes - row->used), LL(row->used));
 	return flaw(o, "row.tail", i, text);
 }
 
@@ -306,7 +305,6 @@ static enum kvt_status ready(struct kvt_offload *o)
 
 const struct kvt_offload_kind kvt_offload_rows = {
 	.checks =
-		  "digest of the config, names, lengths, zeros at the end, replicas of "
-		  "heads",
+		  "digest of the config, names, lengths, zeros at the end, replicas of heads",
 	.start = start, .fit = fit, .ready = ready, .add = add_files,
 };

@@ -158,7 +158,8 @@ static enum kvt_status check_cover(const struct kvt_snapshot *s,
 		if (pages[g] != shape[KVT_AXIS_L] * shape[KVT_AXIS_B])
 			return kvt_fail(err, KVT_BAD_INPUT,
 					"the parts have %lld of %lld blocks of layers of %s",
-					LL(pages[g]), LL(shape[KVT_AXIS_L] * shape[KVT_AXIS_B]),
+					LL(pages[g]),
+					LL(shape[KVT_AXIS_L] * shape[KVT_AXIS_B]),
 					s->group[g].id);
 	}
 	return KVT_OK;

@@ -122,49 +122,36 @@ static const struct {
 	const char *name, *candidates;
 } ambiguous[] = {
 	{ "page-first",
-	  "sglang:page_first (KBSLHD), sglang:page_first_direct (KBLSHD) "
-	  "or blshc (BLSHC)" },
+	  "sglang:page_first (KBSLHD), sglang:page_first_direct (KBLSHD) or blshc (BLSHC)" },
 	{ "block-first",
-	  "flexkv:BLOCKFIRST (BLKSHD), blocks-first-nhd (LBKSHD) or "
-	  "blocks-first-hnd (LBKHSD)" },
+	  "flexkv:BLOCKFIRST (BLKSHD), blocks-first-nhd (LBKSHD) or blocks-first-hnd (LBKHSD)" },
 	{ "blockfirst",
-	  "flexkv:BLOCKFIRST (BLKSHD), blocks-first-nhd (LBKSHD) or "
-	  "blocks-first-hnd (LBKHSD)" },
+	  "flexkv:BLOCKFIRST (BLKSHD), blocks-first-nhd (LBKSHD) or blocks-first-hnd (LBKHSD)" },
 	{ "blocks-first",
-	  "blocks-first-nhd (LBKSHD), blocks-first-hnd (LBKHSD) or "
-	  "flexkv:BLOCKFIRST (BLKSHD)" },
+	  "blocks-first-nhd (LBKSHD), blocks-first-hnd (LBKHSD) or flexkv:BLOCKFIRST (BLKSHD)" },
 	{ "layer-first", "sglang:layer_first (KLBSHD) or flexkv:LAYERFIRST (LKBSHD)" },
 	{ "layerfirst", "flexkv:LAYERFIRST (LKBSHD) or sglang:layer_first (KLBSHD)" },
 	{ "cross-layer",
-	  "blshc (BLSHC), bhlsc (BHLSC), cross-nhd (BLKSHD), cross-hnd "
-	  "(BLKHSD), cross-flex (BLSKHD), cross-head (BHLKSD) or "
-	  "cross-kv-head (BKHLSD)" },
+	  "blshc (BLSHC), bhlsc (BHLSC), cross-nhd (BLKSHD), cross-hnd (BLKHSD), cross-flex (BLSKHD), cross-head (BHLKSD) or cross-kv-head (BKHLSD)" },
 	{ "universal",      "kvbm:UniversalTP (BHLKSD) or kvbm:UniversalPP (BLHKSD)" },
 	{ "kvbm:universal", "kvbm:UniversalTP (BHLKSD) or kvbm:UniversalPP (BLHKSD)" },
 	{ "operational", "kvbm:OperationalNHD (BLKSHD) or kvbm:OperationalHND (BLKHSD)" },
 	{ "kv-first",       "kv-first-nhd (LKBSHD) or kv-first-hnd (LKBHSD)" },
 	{ "hicache",
-	  "hicache-layer-first, hicache-page-first, "
-	  "hicache-page-first-direct or hicache-page-head" },
+	  "hicache-layer-first, hicache-page-first, hicache-page-first-direct or hicache-page-head" },
 	{ "vllm:nhd",
-	  "kv-first-nhd (LKBSHD, release 0.22), blocks-first-nhd "
-	  "(LBKSHD, 0.24) or nhd (LBSHC)" },
+	  "kv-first-nhd (LKBSHD, release 0.22), blocks-first-nhd (LBKSHD, 0.24) or nhd (LBSHC)" },
 	{ "vllm:hnd",
-	  "kv-first-hnd (LKBHSD, release 0.22), blocks-first-hnd "
-	  "(LBKHSD, 0.24) or hnd (LBHSC)" },
+	  "kv-first-hnd (LKBHSD, release 0.22), blocks-first-hnd (LBKHSD, 0.24) or hnd (LBHSC)" },
 	{ "flashinfer:nhd",
-	  "blocks-first-nhd (LBKSHD), flashinfer-pair-nhd (two buffers "
-	  "LBSHD) or, under vLLM since 0.26, nhd (LBSHC)" },
+	  "blocks-first-nhd (LBKSHD), flashinfer-pair-nhd (two buffers LBSHD) or, under vLLM since 0.26, nhd (LBSHC)" },
 	{ "flashinfer:hnd",
-	  "blocks-first-hnd (LBKHSD), flashinfer-pair-hnd (two buffers "
-	  "LBHSD) or, under vLLM since 0.26, hnd (LBHSC)" },
+	  "blocks-first-hnd (LBKHSD), flashinfer-pair-hnd (two buffers LBHSD) or, under vLLM since 0.26, hnd (LBHSC)" },
 	{ "cpu",
-	  "cpu-vec, cpu-amx or cpu-neon-bf16, by instruction set and "
-	  "element type; each also -kv-first" },
+	  "cpu-vec, cpu-amx or cpu-neon-bf16, by instruction set and element type; each also -kv-first" },
 	{ "rocm",           "rocm-paged or rocm-paged-page" },
 	{ "aiter",
-	  "hnd, kv-first-nhd, blocks-first-nhd, aiter-shuffle or "
-	  "aiter-shuffle-kv-first" },
+	  "hnd, kv-first-nhd, blocks-first-nhd, aiter-shuffle or aiter-shuffle-kv-first" },
 	{ "conv",           "conv-sd (LBSD) or conv-ds (LBDS)" },
 };
 enum { NAMBIGUOUS = sizeof(ambiguous) / sizeof(ambiguous[0]) };

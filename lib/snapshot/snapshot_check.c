@@ -54,15 +54,13 @@ static enum kvt_status check_extents(const struct kvt_group *g, struct check *c)
 
 		if (g->shape.n[a] < least)
 			return flaw(c, "group.extent",
-				    "group %s: %s extent is %lld, expected "
-				    "at least %lld", g->id, kvt_axis_name(a),
+				    "group %s: %s extent is %lld, expected at least %lld", g->id, kvt_axis_name(a),
 				    LL(g->shape.n[a]), LL(least));
 	}
 	/* tables have these lengths, also where there is no data to bound them */
 	if (g->shape.n[KVT_AXIS_L] > MAX_LAYERS || g->shape.n[KVT_AXIS_B] > UINT32_MAX)
 		return flaw(c, "group.extent",
-			    "group %s: %lld layers of %lld blocks, "
-			    "at most %d of %lld are supported", g->id,
+			    "group %s: %lld layers of %lld blocks, at most %d of %lld are supported", g->id,
 			    LL(g->shape.n[KVT_AXIS_L]), LL(g->shape.n[KVT_AXIS_B]),
 			    MAX_LAYERS, LL(UINT32_MAX));
 	if (k > 2 || (g->layout.nplanes == 2 && k != 2))
@@ -76,15 +74,13 @@ static enum kvt_status check_extents(const struct kvt_group *g, struct check *c)
 	} else if (g->tokens_per_slot < 1 || g->block_size < 1 ||
 		   g->block_size % g->tokens_per_slot) {
 		return flaw(c, "group.slots",
-			    "group %s: blocks of %lld tokens cannot hold slots of %lld "
-			    "tokens", g->id, LL(g->block_size), LL(g->tokens_per_slot));
+			    "group %s: blocks of %lld tokens cannot hold slots of %lld tokens", g->id, LL(g->block_size), LL(g->tokens_per_slot));
 	} else {
 		slots = g->block_size / g->tokens_per_slot;
 	}
 	if (slots != g->shape.n[KVT_AXIS_S])
 		return flaw(c, "group.slots",
-			    "group %s: %lld slots a block, expected %lld (block size "
-			    "%lld, %lld tokens a slot)",
+			    "group %s: %lld slots a block, expected %lld (block size %lld, %lld tokens a slot)",
 			    g->id, LL(g->shape.n[KVT_AXIS_S]), LL(slots),
 			    LL(g->block_size), LL(g->tokens_per_slot));
 	if (g->block_size < 0 || g->window < 0 || g->retained < 0)
@@ -113,14 +109,12 @@ static enum kvt_status check_layout(const struct kvt_group *g, struct check *c)
 	if (kvt_shape_nbytes(&content, &page, NULL) || g->page_offset < 0 ||
 	    g->page_bytes < content || g->page_offset > g->page_bytes - content)
 		return flaw(c, "page.size",
-			    "group %s: page of %lld bytes cannot hold %lld "
-			    "bytes from byte %lld", g->id, LL(g->page_bytes), LL(content),
+			    "group %s: page of %lld bytes cannot hold %lld bytes from byte %lld", g->id, LL(g->page_bytes), LL(content),
 			    LL(g->page_offset));
 	if (g->page_bytes != content &&
 	    !kvt_layout_predicates(&g->layout, &g->shape).block_compact)
 		return flaw(c, "page.split",
-			    "group %s: pages of %lld bytes in layout %s, whose pages are "
-			    "not one run", g->id, LL(g->page_bytes),
+			    "group %s: pages of %lld bytes in layout %s, whose pages are not one run", g->id, LL(g->page_bytes),
 			    kvt_layout_string(&g->layout).s);
 	return KVT_OK;
 }
@@ -153,15 +147,13 @@ static enum kvt_status check_heads(const struct kvt_group *g,
 		end = begin + 1;
 	if (first < begin || first + heads > end)
 		return flaw(c, "tp.heads",
-			    "group %s: heads %lld to %lld of %lld, but rank %lld of %lld "
-			    "holds %lld to %lld",
+			    "group %s: heads %lld to %lld of %lld, but rank %lld of %lld holds %lld to %lld",
 			    g->id, LL(first), LL(first + heads - 1), LL(total),
 			    LL(p->tp_rank), LL(p->tp_size), LL(begin), LL(end - 1));
 	if (g->replication > 1 &&
 	    (p->tp_size <= total || g->replication * total != p->tp_size))
 		return flaw(c, "tp.replication",
-			    "group %s: replication is %lld, expected %lld for %lld heads "
-			    "on %lld ranks", g->id, LL(g->replication),
+			    "group %s: replication is %lld, expected %lld for %lld heads on %lld ranks", g->id, LL(g->replication),
 			    LL(p->tp_size > total ? p->tp_size / total : 1), LL(total),
 			    LL(p->tp_size));
 	return KVT_OK;
@@ -182,8 +174,7 @@ static enum kvt_status check_components(const struct kvt_group *g, struct check 
 		    part->global_start < 0 || part->start > width ||
 		    part->length > width - part->start)
 			return flaw(c, "parts.range",
-				    "group %s: component '%s' holds %lld "
-				    "elements from %lld of %lld", g->id, part->name,
+				    "group %s: component '%s' holds %lld elements from %lld of %lld", g->id, part->name,
 				    LL(part->length), LL(part->start), LL(width));
 		for (int j = 0; j < i; j++)
 			if (!strcmp(part->name, g->component[j].name))
@@ -232,8 +223,7 @@ static enum kvt_status check_content(const struct kvt_group *g, struct check *c)
 	if (type->pairs && g->shape.n[KVT_AXIS_K] == 1 && kvt_group_half(g) < 0 &&
 	    (g->kind != KVT_MLA || type->vllm))
 		return flaw(c, "content.row",
-			    "group %s: keys and values of %s are separate rows: give "
-			    "their size as head_dim, not as content", g->id, type->name);
+			    "group %s: keys and values of %s are separate rows: give their size as head_dim, not as content", g->id, type->name);
 	if (kvt_packing_init(&packing, &g->content, &g->shape, g->tokens_per_slot, &why))
 		return flaw(c, "content.row", "group %s: %s", g->id, why.text);
 	if (kvt_content_keeps(&g->content, &g->layout, &g->shape, &why))
@@ -306,8 +296,7 @@ static enum kvt_status check_table(const struct kvt_request *request,
 		if (blocks[i] < g->shape.n[KVT_AXIS_B])
 			continue;
 		status = flaw(c, "table.out-of-pool",
-			      "request %s: block table entry %lld is position %lu, group "
-			      "%s has %lld blocks",
+			      "request %s: block table entry %lld is position %lu, group %s has %lld blocks",
 			      request->id, LL(i), (unsigned long)blocks[i], g->id,
 			      LL(g->shape.n[KVT_AXIS_B]));
 		if (!c->inspector)
@@ -342,8 +331,7 @@ static enum kvt_status check_holes(const struct kvt_snapshot *s,
 		    (last && (last->group > h->group || (last->group == h->group &&
 							 last->end >= h->begin))))
 			return flaw(c, "request.holes",
-				    "request %s: hole %lld, tokens %lld to %lld, is "
-				    "outside tokens %lld to %lld or not in order",
+				    "request %s: hole %lld, tokens %lld to %lld, is outside tokens %lld to %lld or not in order",
 				    request->id, LL(i), LL(h->begin), LL(h->end - 1),
 				    LL(request->first_token), LL(end - 1));
 	}
@@ -366,8 +354,7 @@ static enum kvt_status check_request(const struct kvt_snapshot *s, int64_t r,
 	if (request->first_token < 0 || request->prompt_tokens < 0 ||
 	    __builtin_add_overflow(request->first_token, request->ntokens, &end))
 		return flaw(c, "request.first-token",
-			    "request %s: %lld tokens from token %lld on, %lld of the "
-			    "prompt", request->id, LL(request->ntokens),
+			    "request %s: %lld tokens from token %lld on, %lld of the prompt", request->id, LL(request->ntokens),
 			    LL(request->first_token), LL(request->prompt_tokens));
 	if ((status = check_holes(s, request, c)) && !c->inspector)
 		return status;

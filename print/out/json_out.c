@@ -185,16 +185,15 @@ char *json_quoted(const char *text)
 	return NULL;
 }
 
-enum kvt_status json_print(const struct json_out *out, bool one_line,
-			   struct kvt_error *err)
+enum kvt_status json_print(struct json_out *out, bool one_line, struct kvt_error *err)
 {
 	/* 15 digits: every float exactly, and 0.1 stays 0.1 */
 	size_t flags = JSON_REAL_PRECISION(15) |
 		       (one_line ? JSON_COMPACT : JSON_INDENT(2));
+	bool failed = out->failed || dump(out->root, stdout, flags);
 
-	if (out->failed)
-		return kvt_no_memory(err, NULL);
-	if (dump(out->root, stdout, flags))
+	json_free(out);
+	if (failed)
 		return kvt_no_memory(err, NULL);
 	putchar('\n');
 	return KVT_OK;

@@ -69,11 +69,12 @@ double json_rounded(double x);
 char *json_quoted(const char *text);
 
 /*
- * Print on standard output: indented, or as one line of a stream; in ASCII, the
- * rest as \uXXXX.  Write errors are left for the end of main() to find.
+ * Print on standard output, and free: indented, or as one line of a stream; in ASCII,
+ * the rest as \uXXXX.  Write errors are left for the end of main() to find.
  */
 KVT_MUST_CHECK enum kvt_status
-json_print(const struct json_out *out, bool one_line, struct kvt_error *err);
+json_print(struct json_out *out, bool one_line, struct kvt_error *err);
+/* What was not printed; of what was, or never started, nothing is left to free. */
 void json_free(struct json_out *out);
 
 #endif

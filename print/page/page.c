@@ -95,8 +95,7 @@ void svg_end(FILE *f)
 void svg_document_begin(FILE *f, int width, int height, const char *title)
 {
 	fprintf(f, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
-		"viewBox=\"0 0 %d %d\" role=\"img\">\n<title>", width, height, width,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" role=\"img\">\n<title>", width, height, width,
 		height);
 	html_text(f, title);
 	fputs("</title>\n", f);

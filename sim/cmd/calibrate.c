@@ -122,8 +122,7 @@ static void print_text(const struct calibration *c)
 	       100 * c->fit.most);
 	if (c->held.mean >= 0)
 		plainf("fitted to every other row it predicts the rest within %.1f%% on "
-		       "average, %.1f%% at "
-		       "most\n", 100 * c->held.mean, 100 * c->held.most);
+		       "average, %.1f%% at most\n", 100 * c->held.mean, 100 * c->held.most);
 	if (c->same_n)
 		puts("all batches have as many operations: what is setup and what the "
 		     "operations cost rests on the overlap alone");
@@ -144,7 +143,6 @@ static void put_error(struct json_out *out, const char *key,
 static enum kvt_status print_json(const struct calibration *c, struct kvt_error *err)
 {
 	struct json_out out;
-	enum kvt_status status;
 	json_t *list;
 
 	json_start(&out);
@@ -165,9 +163,7 @@ static enum kvt_status print_json(const struct calibration *c, struct kvt_error 
 		json_put_real(&out, o, "us", r->us);
 		json_put_real(&out, o, "residual", kvt_link_residual(&c->link, r));
 	}
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 static enum kvt_status write_link(const struct calibration *c,
@@ -287,6 +283,5 @@ const struct command transfer_calibrate = {
 	.examples =
 		"  nixlbench --max_batch_size=1024 >bench.log\n"
 		"  kvtool transfer-sim calibrate bench.log -o rack7.json\n"
-		"  kvtool transfer-sim sweep -m llama-3.1-70b --tps=4:8 "
-		"--link=rack7.json\n",
+		"  kvtool transfer-sim sweep -m llama-3.1-70b --tps=4:8 --link=rack7.json\n",
 };

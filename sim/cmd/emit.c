@@ -191,8 +191,7 @@ static void print_strided(const struct emit *e, const struct pair_at *at)
 static enum kvt_status emit_strided(const struct emit *e, struct kvt_error *err)
 {
 	return each_pair(e,
-			 "\"columns\": [\"addr\", \"len\", \"dev\", \"stride\", "
-			 "\"count\"]", print_strided, err);
+			 "\"columns\": [\"addr\", \"len\", \"dev\", \"stride\", \"count\"]", print_strided, err);
 }
 
 /* ---- regions ------------------------------------------------------------- */
@@ -362,8 +361,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	const struct opt opts[] = {
 		TRANSFER_OPTS(&s),
 		{ "format", 0, OPT_STRING, &a.format, "NAME",
-		  "csv (default), jsonl, nixl, nixl-strided, regions, nixlbench, "
-		  "kvbench-matrix, kvbench-yaml" },
+		  "csv (default), jsonl, nixl, nixl-strided, regions, nixlbench, kvbench-matrix, kvbench-yaml" },
 		{ "scope", 0, OPT_STRING, &a.scope, "max|rfc|layer",
 		  "what an operation may cross; default rfc" },
 		{ "matrix-file", 0, OPT_STRING, &a.matrix_file, "NAME",
@@ -393,8 +391,6 @@ const struct command transfer_emit = {
 	.summary = "print a plan as other tools read it: NIXL lists, nixlbench, kvbench",
 	.run = run,
 	.examples =
-		"  kvtool transfer-sim emit -m llama-3.1-8b --dst=block-size=64 "
-		"--format=nixlbench\n"
-		"  kvtool transfer-sim emit -m llama-3.1-8b --dst=tp=2 "
-		"--format=nixl-strided -o lists.json\n",
+		"  kvtool transfer-sim emit -m llama-3.1-8b --dst=block-size=64 --format=nixlbench\n"
+		"  kvtool transfer-sim emit -m llama-3.1-8b --dst=tp=2 --format=nixl-strided -o lists.json\n",
 };

@@ -192,7 +192,6 @@ static enum kvt_status print_json(const struct kvt_sides *sides,
 				  const struct kvt_verified *v, struct kvt_error *err)
 {
 	struct json_out out;
-	enum kvt_status status;
 	json_t *list;
 
 	json_start(&out);
@@ -229,9 +228,7 @@ static enum kvt_status print_json(const struct kvt_sides *sides,
 		json_put_int(&out, o, "slots", group->xfer.slots);
 		json_put_old(&out, o, "states", "slots");
 	}
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 enum kvt_status exec_report(const struct kvt_sides *sides, const struct exec_words *args,
@@ -388,6 +385,5 @@ const struct command transfer_exec = {
 	.run = run,
 	.examples =
 		"  kvtool transfer-sim exec -o out.h5 prefill.h5 decode.h5\n"
-		"  kvtool transfer-sim exec --dst=tp=2,layout=hnd,block-size=32 "
-		"-o 'rank%r.h5' prefill.h5\n",
+		"  kvtool transfer-sim exec --dst=tp=2,layout=hnd,block-size=32 -o 'rank%r.h5' prefill.h5\n",
 };

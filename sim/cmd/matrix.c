@@ -260,6 +260,5 @@ const struct command transfer_matrix = {
 	.run = run,
 	.examples =
 		"  kvtool transfer-sim matrix -m llama-3.1-8b\n"
-		"  kvtool transfer-sim matrix --src=tp=1,2,4,layout=nhd "
-		"--dst=tp=8,layout=hnd,bhlsc prefill.h5\n",
+		"  kvtool transfer-sim matrix --src=tp=1,2,4,layout=nhd --dst=tp=8,layout=hnd,bhlsc prefill.h5\n",
 };

@@ -162,9 +162,7 @@ const struct command transfer_plan = {
 	.summary = "count the operations of a transfer, and say why there are not fewer",
 	.run = run,
 	.examples =
-		"  kvtool transfer-sim --model=llama-3.1-70b --src=layout=hnd,tp=4 "
-		"--dst=tp=8\n"
-		"  kvtool transfer-sim --spec=gqa:layers=32,heads=8,head-dim=128 "
-		"--src=layout=nhd --dst=block-size=64\n"
+		"  kvtool transfer-sim --model=llama-3.1-70b --src=layout=hnd,tp=4 --dst=tp=8\n"
+		"  kvtool transfer-sim --spec=gqa:layers=32,heads=8,head-dim=128 --src=layout=nhd --dst=block-size=64\n"
 		"  kvtool transfer-sim prefill.h5 decode.h5\n",
 };

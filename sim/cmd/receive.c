@@ -109,7 +109,6 @@ static enum kvt_status show(const struct work *w, const struct asked *a,
 			    const struct received *done, struct kvt_error *err)
 {
 	struct json_out out;
-	enum kvt_status status;
 
 	if (!a->r.json) {
 		if (!a->r.quiet)
@@ -123,9 +122,7 @@ static enum kvt_status show(const struct work *w, const struct asked *a,
 	put_work(&out, out.root, w);
 	if (done)
 		json_put_int(&out, out.root, "blocks", done->nblocks);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 /* ---- of a size, and of a dump -------------------------------------------- */
@@ -274,8 +271,7 @@ const struct command transfer_receive = {
 	.summary = "say or do what vLLM does to blocks that came as smaller ones",
 	.run = run,
 	.examples =
-		"  kvtool transfer-sim receive --ratio=2 --heads=2 --block-size=4 "
-		"--content-size=1\n"
+		"  kvtool transfer-sim receive --ratio=2 --heads=2 --block-size=4 --content-size=1\n"
 		"  kvtool transfer-sim receive --ratio=4 --blocks=3,8:12 in.npy out.npy\n",
 	.streams = STREAM_FIRST,
 };

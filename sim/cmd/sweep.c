@@ -362,8 +362,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		{ "tps", 0, OPT_STRING, &a.tps, "N|N:N,...",
 		  "tensor parallel sizes, in the same way" },
 		{ "scopes", 0, OPT_STRING, &a.scopes, "NAME,...",
-		  "whose operations: layer, rfc (default), max, nixl, nixl-packed, "
-		  "mooncake; 'list' explains them" },
+		  "whose operations: layer, rfc (default), max, nixl, nixl-packed, mooncake; 'list' explains them" },
 		{ "sges", 0, OPT_STRING, &a.sges, "N,...",
 		  "runs of bytes that an operation may gather; default 1" },
 		{ "stage", 0, OPT_SIZE, &a.stage.size, "SIZE",
@@ -408,6 +407,5 @@ const struct command transfer_sweep = {
 	.run = run,
 	.examples =
 		"  kvtool transfer-sim sweep -m llama-3.1-70b --tps=4:8\n"
-		"  kvtool transfer-sim sweep -m llama-3.1-8b --block-sizes=16:64,64 "
-		"--link=vllm-nixl-rc --csv\n",
+		"  kvtool transfer-sim sweep -m llama-3.1-8b --block-sizes=16:64,64 --link=vllm-nixl-rc --csv\n",
 };

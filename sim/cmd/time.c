@@ -232,10 +232,8 @@ const struct command transfer_time = {
 	.summary = "say how long a transfer takes, with what a software stack posts",
 	.run = run,
 	.examples =
-		"  kvtool transfer-sim time -m llama-3.1-70b --src tp=4 --dst tp=8 "
-		"--emulate nixl\n"
-		"  kvtool transfer-sim time -m llama-3.1-8b --tokens=8k "
-		"--src=tp=4,layout=nhd --dst=tp=8,layout=hnd --link=cx7-400g-verbs\n"
+		"  kvtool transfer-sim time -m llama-3.1-70b --src tp=4 --dst tp=8 --emulate nixl\n"
+		"  kvtool transfer-sim time -m llama-3.1-8b --tokens=8k --src=tp=4,layout=nhd --dst=tp=8,layout=hnd --link=cx7-400g-verbs\n"
 		"  kvtool transfer-sim time prefill.h5 --dst=tp=2,layout=hnd\n"
 		"  kvtool transfer-sim time --batch=8192x8k --link=pcie5-ce-batch\n"
 		"  kvtool transfer-sim time --link=list\n",

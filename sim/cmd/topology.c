@@ -236,9 +236,7 @@ static void put_log_line(struct json_out *out, json_t *o, const struct kvt_topol
 	char line[400];
 
 	snprintf(line, sizeof(line),
-		 "TransferTopology(tp_ratio=%lld, num_kv_heads=%lld, local_tp=%lld, "
-		 "remote_tp=%lld, remote_pp=%lld, local_dcp=%lld, remote_dcp=%lld, "
-		 "local_rank=%lld, remote_block_len=%lld)", LL(f->tp_ratio),
+		 "TransferTopology(tp_ratio=%lld, num_kv_heads=%lld, local_tp=%lld, remote_tp=%lld, remote_pp=%lld, local_dcp=%lld, remote_dcp=%lld, local_rank=%lld, remote_block_len=%lld)", LL(f->tp_ratio),
 		 LL(t->mla ? 1 : t->kv_heads), LL(t->tp_size), LL(r->tp_size),
 		 LL(r->pp_rank), LL(t->dcp_size), LL(r->dcp_size), LL(t->tp_rank),
 		 LL(r->block_len));
@@ -388,6 +386,5 @@ const struct command transfer_topology = {
 	.summary = "say which ranks of other engines each rank of vLLM reads from",
 	.run = run,
 	.examples =
-		"  kvtool transfer-sim topology --local=tp=4,heads=8 "
-		"--remote=engine=p0,tp=2 --remote=engine=p1,tp=8\n",
+		"  kvtool transfer-sim topology --local=tp=4,heads=8 --remote=engine=p0,tp=2 --remote=engine=p1,tp=8\n",
 };

@@ -270,8 +270,6 @@ const struct command transfer_wire = {
 	.run = run,
 	.examples =
 		"  kvtool transfer-sim wire -o out.h5 prefill.h5 decode.h5\n"
-		"  kvtool transfer-sim wire --listen=127.0.0.1:7000 -o out.h5 "
-		"prefill.h5 decode.h5 &\n"
-		"  kvtool transfer-sim wire --connect=127.0.0.1:7000 "
-		"prefill.h5 decode.h5\n",
+		"  kvtool transfer-sim wire --listen=127.0.0.1:7000 -o out.h5 prefill.h5 decode.h5 &\n"
+		"  kvtool transfer-sim wire --connect=127.0.0.1:7000 prefill.h5 decode.h5\n",
 };

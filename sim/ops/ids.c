@@ -186,8 +186,7 @@ enum { NPATTERNS = sizeof(patterns) / sizeof(patterns[0]) };
 static enum kvt_status no_pattern(const char *pattern, struct kvt_error *err)
 {
 	static const char list[] =
-		"contig, scatter, reverse, half, random:SEED, aged:SEED, list:N:N:... or "
-		"file:PATH";
+		"contig, scatter, reverse, half, random:SEED, aged:SEED, list:N:N:... or file:PATH";
 	struct kvt_nearest near;
 
 	kvt_nearest_start(&near, pattern);

@@ -62,8 +62,7 @@ void matrix_text(const struct matrix_report *report)
 	       human_count(m->count[KVT_VERDICT_DIFFERS]).s,
 	       human_count(m->count[KVT_VERDICT_REFUSED]).s);
 	plainf("\nops, bytes, time: of the plan, sums over all ranks\n"
-	       "equal: every operation was carried out in memory; every byte that moves "
-	       "was written\nonce and is the source's, and no other byte has changed\n");
+	       "equal: every operation was carried out in memory; every byte that moves was written\nonce and is the source's, and no other byte has changed\n");
 	if (report->layers)
 		plainf("carried out with at most %" PRId64 " layer%s of each group "
 		       "(--try-layers)\n", report->layers, plural(report->layers));
@@ -89,7 +88,6 @@ enum kvt_status matrix_json(const struct matrix_report *report, struct kvt_error
 	const struct kvt_matrix *m = report->matrix;
 	struct json_out out;
 	json_t *list;
-	enum kvt_status status;
 
 	json_start(&out);
 	json_put_text(&out, out.root, "model", report->model);
@@ -104,7 +102,5 @@ enum kvt_status matrix_json(const struct matrix_report *report, struct kvt_error
 	list = json_put_array(&out, out.root, "rows");
 	for (int64_t i = 0; i < m->nsrc * m->ndst; i++)
 		put_row(&out, list, &m->row[i]);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }

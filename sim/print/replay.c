@@ -281,7 +281,5 @@ enum kvt_status replay_json(const struct replay_report *r, struct kvt_error *err
 	put_vllm(&out, &t, r->replay);
 	if (r->requests)
 		put_requests(&out, r);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }

@@ -268,11 +268,9 @@ static void print_row(const struct kvt_sweep *s, const struct kvt_sweep_row *r, 
 static void print_legend(void)
 {
 	plainf("\nops, bytes: operations and bytes, sums over all ranks\n"
-	       "scope: what an operation may cross, or the stack that posts it "
-	       "(--scopes=list)\n"
+	       "scope: what an operation may cross, or the stack that posts it (--scopes=list)\n"
 	       "x best: how many times the time of the fastest line\n"
-	       "*: no line has fewer ops, less time or fewer copies without more of "
-	       "another\n"
+	       "*: no line has fewer ops, less time or fewer copies without more of another\n"
 	       "ends at: where most operations end\n");
 }
 
@@ -355,7 +353,6 @@ enum kvt_status sweep_json(const struct kvt_sweep *s, struct assumed assumed,
 	struct json_out out;
 	char words[SENTENCE];
 	json_t *list;
-	enum kvt_status status;
 
 	json_start(&out);
 	json_put_text(&out, out.root, "model", s->model);
@@ -367,7 +364,5 @@ enum kvt_status sweep_json(const struct kvt_sweep *s, struct assumed assumed,
 		put_row(&out, list, s, &s->row[i]);
 	put_sentence(words, sizeof(words), s);
 	json_put_text(&out, out.root, "sentence", words);
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }

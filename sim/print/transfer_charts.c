@@ -64,8 +64,7 @@ static void grid_cell(FILE *f, const struct grid *g, int64_t y, int64_t x, int s
 		return;
 	fprintf(f, "<text class=\"on\" x=\"%d\" y=\"%d\" "
 			"text-anchor=\"middle\">%s</text>\n"
-		"<text class=\"on\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s "
-		"ops</text>\n",
+		"<text class=\"on\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s ops</text>\n",
 		left + size / 2, top + size / 2 - 4, kvt_size_string(bytes).s,
 		left + size / 2, top + size / 2 + 11, human_count(ops).s);
 }
@@ -94,8 +93,7 @@ int svg_matrix(FILE *f, const struct svg_place *at, const struct timeline *p)
 	size = size > 88 ? 88 : size;
 	height = 44 + size * (int)g->n[0];
 	svg_begin(f, at, "ranks", WIDTH, height, "Bytes between ranks",
-		  "A row for each source rank, a column for each destination rank; the "
-		  "darker, the more bytes");
+		  "A row for each source rank, a column for each destination rank; the darker, the more bytes");
 	grid_labels(f, g, size);
 	for (int64_t y = 0; y < g->n[0]; y++)
 		for (int64_t x = 0; x < g->n[1]; x++)
@@ -148,8 +146,7 @@ int svg_sizes(FILE *f, const struct svg_place *at, const char *id,
 		sum.bytes += c->count * c->size;
 	}
 	svg_begin(f, at, id, WIDTH, 28 * rows + 4, "Sizes of operations",
-		  "Two bars for each power of two: how many operations are of that size, "
-		  "and how many bytes are in them");
+		  "Two bars for each power of two: how many operations are of that size, and how many bytes are in them");
 	for (int i = 0; i < 63; i++)
 		if (bins[i].ops)
 			size_row(f, 4 + 28 * row++, i, &bins[i], &sum);
@@ -177,8 +174,7 @@ static void draw_ticks(FILE *f, int64_t ns, int bottom)
 		double x = 110 + 900 * (double)t / (double)(ns ? ns : 1);
 
 		fprintf(f, "<line class=\"g\" x1=\"%.1f\" x2=\"%.1f\" y1=\"18\" "
-				"y2=\"%d\"/>"
-			"\n<text x=\"%.1f\" y=\"12\" text-anchor=\"middle\">%s</text>\n",
+				"y2=\"%d\"/>\n<text x=\"%.1f\" y=\"12\" text-anchor=\"middle\">%s</text>\n",
 			x, x, bottom, x, t ? human_time(t).s : "0");
 	}
 }
@@ -200,8 +196,7 @@ int svg_timeline(FILE *f, const struct svg_place *at, const struct timeline *p)
 	int n = p->n < MOST_BARS ? (int)p->n : MOST_BARS, bottom = 22 + 22 * n;
 
 	svg_begin(f, at, "time", WIDTH, bottom + 4, "Timeline",
-		  "Two bars for each pair of ranks: when the destination posts the "
-		  "operations, and when the card moves the bytes");
+		  "Two bars for each pair of ranks: when the destination posts the operations, and when the card moves the bytes");
 	draw_ticks(f, p->duration, bottom);
 	for (int i = 0; i < n; i++) {
 		const struct timeline_batch *b = &p->batch[i];

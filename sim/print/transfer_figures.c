@@ -202,8 +202,7 @@ static void print_best(const struct plan_report *r)
 static void print_legend(void)
 {
 	plainf("\nop: an operation, one run of bytes that is contiguous on both sides\n"
-	       "scope: what an op may cross: max anything, rfc all layers of one block, layer "
-	       "one block of one layer\n"
+	       "scope: what an op may cross: max anything, rfc all layers of one block, layer one block of one layer\n"
 	       "of one pair: ops of the pair of ranks that has the most\n"
 	       "x max: how many times the ops of scope max\n");
 }

@@ -581,8 +581,6 @@ const struct command expect_backend = {
 	.run = run,
 	.examples =
 		"  kvtool expect backend dump.h5\n"
-		"  kvtool expect backend --head-dim=128 --dtype=bf16 --block-size=16 "
-		"--on=cuda:9.0\n"
-		"  kvtool expect backend --select=FLASH_ATTN "
-		"--select=sliding_window=TRITON_ATTN dump.h5\n",
+		"  kvtool expect backend --head-dim=128 --dtype=bf16 --block-size=16 --on=cuda:9.0\n"
+		"  kvtool expect backend --select=FLASH_ATTN --select=sliding_window=TRITON_ATTN dump.h5\n",
 };

@@ -359,7 +359,6 @@ static enum kvt_status print_json(const struct answer *a, const struct kvt_dump 
 {
 	const struct kvt_kv_layouts *c = &a->choice.candidates;
 	struct json_out out;
-	enum kvt_status status;
 	json_t *list;
 
 	json_start(&out);
@@ -386,9 +385,7 @@ static enum kvt_status print_json(const struct answer *a, const struct kvt_dump 
 			      kvt_layout_string(&kvt_dump_group(dump, g)->layout).s);
 		json_put_bool(&out, o, "agrees", agrees(a, kvt_dump_group(dump, g)));
 	}
-	status = json_print(&out, false, err);
-	json_free(&out);
-	return status;
+	return json_print(&out, false, err);
 }
 
 /* ---- the question ------------------------------------------------------- */

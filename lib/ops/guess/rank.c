@@ -191,14 +191,11 @@ static void judge_layouts(struct kvt_guess *g, const struct kvt_hints *h)
 		g->confidence = 0;
 		g->needs_sizes = true;
 		kvt_guess_doubt(g,
-				"its axes can be read in several ways; give --layers, "
-				"--block-size, --heads and --head-dim (or "
-				"--content-size)");
+				"its axes can be read in several ways; give --layers, --block-size, --heads and --head-dim (or --content-size)");
 	}
 	if (g->confidence < 1)
 		kvt_guess_doubt(g,
-				"the data does not distinguish the first of these "
-				"layouts from the next");
+				"the data does not distinguish the first of these layouts from the next");
 }
 
 /* ---- orders without a name ---------------------------------------------- */
@@ -328,8 +325,7 @@ static void doubt_pages(struct kvt_guess *g)
 
 	if (!p->clear)
 		snprintf(text, sizeof(text),
-			 "the data does not distinguish the first of these layouts from "
-			 "one with its pages in another order");
+			 "the data does not distinguish the first of these layouts from one with its pages in another order");
 	else if (p->is_layout)
 		snprintf(text, sizeof(text),
 			 "its shape says %s, but its data has the order of %s: %s",

@@ -134,13 +134,11 @@ void kvt_guess_judge_types(struct kvt_guess *g)
 		g->confidence = 0;
 	} else if (g->type[0].swapped) {
 		kvt_guess_doubt(g,
-				"the bytes of an element look swapped (big-endian), "
-				"which no command reads");
+				"the bytes of an element look swapped (big-endian), which no command reads");
 		g->confidence = 0;
 	} else if (lead < GUESS_LEAST_TYPE) {
 		kvt_guess_doubt(g,
-				"the element type does not follow from the data; give "
-				"--dtype");
+				"the element type does not follow from the data; give --dtype");
 		g->confidence = fmin(g->confidence, lead / GUESS_LEAST_TYPE);
 	} else {
 		g->confidence = fmin(g->confidence, lead / GUESS_LEAST_TYPE);

@@ -270,14 +270,6 @@ enum kvt_status copied_blocks(int64_t **out, int64_t *count, const struct copy_p
 
 /* ---- the same group of both --------------------------------------------- */
 
-static bool has_layer(const struct kvt_group *group, uint64_t id)
-{
-	for (int64_t l = 0; l < group->shape.n[KVT_AXIS_L]; l++)
-		if (kvt_layer_id(group, l) == id)
-			return true;
-	return false;
-}
-
 /* Groups are the same if they are of one kind and share a layer. */
 static enum kvt_status find_partner(struct copy_pair *pair,
 				    const struct copy_blocks *copy, struct kvt_error *err)
@@ -288,7 +280,7 @@ static enum kvt_status find_partner(struct copy_pair *pair,
 
 	for (int g = 0; g < from->ngroups; g++)
 		if (from->group[g].kind == base->kind &&
-		    has_layer(&from->group[g], first)) {
+		    kvt_group_has_layer(&from->group[g], first)) {
 			pair->group[COPY_FROM] = g;
 			return KVT_OK;
 		}
