@@ -40,7 +40,7 @@ static void step_free(struct step_group *step)
 	free(step->part);
 }
 
-void derivation_free(struct derivation *d)
+static void derivation_free(struct derivation *d)
 {
 	kvt_snapshot_free(&d->snapshot);
 	for (int g = 0; g < KVT_MAX_GROUPS; g++) {
@@ -101,9 +101,10 @@ static void forget_cut_states(struct kvt_snapshot *snapshot)
 	}
 }
 
-enum kvt_status derive(struct kvt_dump **out, struct derivation *d, struct kvt_error *err)
+enum kvt_status derive(struct kvt_dump **out, struct derivation *d,
+		       enum kvt_status filled, struct kvt_error *err)
 {
-	enum kvt_status status = halves_check(&d->snapshot, err);
+	enum kvt_status status = filled ? filled : halves_check(&d->snapshot, err);
 	struct kvt_dump *dump;
 	bool done;
 

@@ -26,9 +26,12 @@ KVT_MUST_CHECK enum kvt_status
 step_whole(struct step_group *step, const struct kvt_group *group, int index,
 	   struct kvt_error *err);
 
-/* Composes; frees the derivation, whose snapshot the dump has then, in any case. */
+/*
+ * Composes, where 'filled' says that the derivation was filled, and otherwise is the
+ * answer; frees it, whose snapshot the dump has then, in any case.
+ */
 KVT_MUST_CHECK enum kvt_status
-derive(struct kvt_dump **out, struct derivation *d, struct kvt_error *err);
-void derivation_free(struct derivation *d);
+derive(struct kvt_dump **out, struct derivation *d, enum kvt_status filled,
+       struct kvt_error *err);
 
 #endif

@@ -339,8 +339,5 @@ enum kvt_status kvt_dump_graft(struct kvt_dump **out, const struct kvt_dump *bas
 	status = kvt_snapshot_copy(&d.snapshot, from, err);
 	for (int g = 0; !status && g < from->ngroups; g++)
 		status = graft_group(&d, g, &graft[g], err);
-	if (!status)
-		return derive(out, &d, err);
-	derivation_free(&d);
-	return status;
+	return derive(out, &d, status, err);
 }

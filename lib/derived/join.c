@@ -68,10 +68,7 @@ enum kvt_status kvt_dump_patch(struct kvt_dump **out, const struct kvt_dump *dum
 			!keep_layers(&d.snapshot.group[0], step->layer, patch->nlayers) ||
 			!keep_blocks(&d.snapshot.group[0], step->block, patch->nblocks)))
 		status = kvt_no_memory(err, NULL);
-	if (!status)
-		return derive(out, &d, err);
-	derivation_free(&d);
-	return status;
+	return derive(out, &d, status, err);
 }
 
 /* ---- all patches ------------------------------------------------------- */
@@ -183,8 +180,5 @@ enum kvt_status kvt_dump_join(struct kvt_dump **out, const struct kvt_snapshot *
 		status = check_cover(info, patches, n, err);
 	for (int64_t i = 0; !status && i < n; i++)
 		status = add_part(&d, last, i, &patches[i], err);
-	if (!status)
-		return derive(out, &d, err);
-	derivation_free(&d);
-	return status;
+	return derive(out, &d, status, err);
 }

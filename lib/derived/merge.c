@@ -489,10 +489,7 @@ enum kvt_status rank_files_join(struct kvt_dump **out, const struct rank_file *f
 	for (int i = 0; i < nfiles; i++)
 		source[i] = files[i].reader;
 	kvt_snapshot_init(&d.snapshot);
-	if (!(status = join(&d, files, nfiles, err)))
-		status = derive(out, &d, err);
-	else
-		derivation_free(&d);
+	status = derive(out, &d, join(&d, files, nfiles, err), err);
 	free(source);
 	return status;
 }

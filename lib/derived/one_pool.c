@@ -239,8 +239,5 @@ enum kvt_status kvt_dump_one_pool(struct kvt_dump **out, const struct kvt_dump *
 	free(p.holder);
 	for (int g = 0; g < KVT_MAX_GROUPS; g++)
 		free(p.list[g]);
-	if (!status)
-		return derive(out, &d, err);
-	derivation_free(&d);
-	return status;
+	return derive(out, &d, status, err);
 }

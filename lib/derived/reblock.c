@@ -309,7 +309,6 @@ enum kvt_status kvt_dump_reblock(struct kvt_dump **out,
 				 struct kvt_error *err)
 {
 	struct derivation d = { .nsources = 1, .source = &dump };
-	enum kvt_status status;
 
 	memset(said, 0, KVT_MAX_GROUPS * sizeof(*said));
 	if (options->block_size < 1)
@@ -317,8 +316,5 @@ enum kvt_status kvt_dump_reblock(struct kvt_dump **out,
 				"blocks of %lld tokens, expected 1 or more",
 				LL(options->block_size));
 	kvt_snapshot_init(&d.snapshot);
-	if (!(status = reblock(&d, said, options, err)))
-		return derive(out, &d, err);
-	derivation_free(&d);
-	return status;
+	return derive(out, &d, reblock(&d, said, options, err), err);
 }

@@ -55,10 +55,7 @@ enum kvt_status kvt_dump_replace(struct kvt_dump **out, const struct kvt_dump *d
 		if (!status)
 			d.group[g].part->source = g == group;
 	}
-	if (status)
-		derivation_free(&d);
-	else
-		status = derive(out, &d, err);
+	status = derive(out, &d, status, err);
 	kvt_dump_close(made);
 	return status;
 }

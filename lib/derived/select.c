@@ -92,16 +92,14 @@ enum kvt_status kvt_dump_select(struct kvt_dump **out, const struct kvt_dump *du
 	step->block = copy_list(select->block, select->nblocks);
 	step->part = calloc(1, sizeof(*step->part));
 	step->nparts = 1;
-	if (!step->layer || !step->block || !step->part) {
-		derivation_free(&d);
-		return kvt_no_memory(err, NULL);
-	}
+	if (!step->layer || !step->block || !step->part)
+		return derive(out, &d, kvt_no_memory(err, NULL), err);
 	step->part->heads = select->heads;
 	step->part->kv = select->kv;
 	step->part->nchannels = select->nchannels;
 	for (int i = 0; i < select->nchannels; i++)
 		step->part->channel[i] = select->channel[i];
-	if ((status = derive(out, &d, err)))
+	if ((status = derive(out, &d, KVT_OK, err)))
 		return status;
 	lacks = count_lacking(select, kvt_dump_group(dump, select->group),
 			      kvt_dump_group(*out, 0));

@@ -502,13 +502,9 @@ enum kvt_status kvt_dump_slice(struct kvt_dump **out, const struct kvt_dump *dum
 			       struct kvt_error *err)
 {
 	struct derivation d = { .nsources = 1, .source = &dump };
-	enum kvt_status status;
 
 	kvt_snapshot_init(&d.snapshot);
-	if (!(status = slice(&d, options, err)))
-		return derive(out, &d, err);
-	derivation_free(&d);
-	return status;
+	return derive(out, &d, slice(&d, options, err), err);
 }
 
 static enum kvt_status rename_requests(struct kvt_snapshot *s, const char *const *name,
@@ -533,11 +529,9 @@ enum kvt_status kvt_dump_rename(struct kvt_dump **out, const struct kvt_dump *du
 	enum kvt_status status;
 
 	kvt_snapshot_init(&d.snapshot);
-	if (!(status = slice(&d, &all, err)) &&
-	    !(status = rename_requests(&d.snapshot, name, err)))
-		return derive(out, &d, err);
-	derivation_free(&d);
-	return status;
+	if (!(status = slice(&d, &all, err)))
+		status = rename_requests(&d.snapshot, name, err);
+	return derive(out, &d, status, err);
 }
 
 /* Layers keep their names. */
@@ -566,9 +560,7 @@ enum kvt_status kvt_dump_renumber(struct kvt_dump **out, const struct kvt_dump *
 	enum kvt_status status;
 
 	kvt_snapshot_init(&d.snapshot);
-	if (!(status = slice(&d, &all, err)) &&
-	    !(status = number_layers(&d.snapshot, as, err)))
-		return derive(out, &d, err);
-	derivation_free(&d);
-	return status;
+	if (!(status = slice(&d, &all, err)))
+		status = number_layers(&d.snapshot, as, err);
+	return derive(out, &d, status, err);
 }

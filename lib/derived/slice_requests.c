@@ -29,9 +29,8 @@ static enum kvt_status check_names(const struct kvt_snapshot *snapshot,
 {
 	for (int i = 0; i < wanted->n; i++) {
 		int64_t r = 0;
-		struct kvt_nearest near;
+		struct kvt_nearest near = kvt_nearest_start(wanted->s[i]);
 
-		kvt_nearest_start(&near, wanted->s[i]);
 		for (; r < snapshot->nrequests; r++) {
 			if (!strcmp(snapshot->request[r].id, wanted->s[i]))
 				break;
