@@ -130,7 +130,7 @@ static const char *meant(const char *word)
 	for (size_t i = 0; i < sizeof(synonyms) / sizeof(synonyms[0]); i++)
 		if (!strcmp(synonyms[i].word, word))
 			return synonyms[i].command;
-	kvt_nearest_start(&near, word);
+	near = kvt_nearest_start(word);
 	for (int i = 0; i < NCOMMANDS; i++)
 		kvt_nearest_offer(&near, commands[i].command->name);
 	return kvt_nearest_found(&near);
@@ -155,10 +155,9 @@ static enum kvt_status unknown_word(const char *word, struct kvt_error *err)
 
 static enum kvt_status unknown_topic(const char *word, struct kvt_error *err)
 {
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(word);
 	const char *topic;
 
-	kvt_nearest_start(&near, word);
 	for (int i = 0; (topic = topic_at(i)); i++)
 		kvt_nearest_offer(&near, topic);
 	if (!kvt_nearest_found(&near))

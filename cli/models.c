@@ -185,7 +185,7 @@ static enum kvt_status no_such(const char *name, const char *folder,
 	if ((status = list(&names, &n, folder, err)))
 		return status;
 	small_name(small, name);
-	kvt_nearest_start(&near, small);
+	near = kvt_nearest_start(small);
 	for (int i = 0; i < n; i++)
 		if (same_digits(small, names[i]->d_name))
 			kvt_nearest_offer(&near, names[i]->d_name);

@@ -158,7 +158,7 @@ static enum kvt_status take_word(struct kvt_hints *hints, char *word, bool of_gr
 
 	if (value)
 		*value++ = '\0';
-	kvt_nearest_start(&near, word);
+	near = kvt_nearest_start(word);
 	for (int i = 0; (hint = kvt_hint_at(i)); i++) {
 		const struct opt row = hint_row(hint, hints);
 		bool flag = hint->type == KVT_HINT_FLAG;

@@ -69,6 +69,15 @@ opt_ranges_parse(struct opt_ranges *out, const char *option, const char *text,
 			 "print what would be done and do nothing" }
 #define OPT_RELEASE(p) { "release", 0, OPT_RELEASE_OF, p, "RELEASE", \
 			 "release of vLLM, such as 0.26; default: the newest; or list" }
+#define OPT_FORMAT(p)  { "format", 0, OPT_STRING, p, "FORMAT", \
+			 "of the output; default: by the ending of its name" }
+#define OPT_NO_SYNC(p) { "no-sync", 0, OPT_FLAG, p, NULL, \
+			 "do not wait for the disk: a power failure may lose the output" }
+/* Of the options of two inputs, those of one. */
+#define OPT_SIDES(side) \
+	{ "a", 0, OPT_SIDE, &(side)[0], "OPTION=VALUE,...", \
+	  "options of inputs that are of A alone: layout=hnd,block-size=32" }, \
+	{ "b", 0, OPT_SIDE, &(side)[1], "OPTION=VALUE,...", "the same of B" }
 #define OPT_OUT_DIR(p) { "out-dir", 0, OPT_STRING, p, "DIR", \
 			 "write each IN there, under its own name" }
 #define OPT_OUTPUT(p)  { "output", 'o', OPT_STRING, p, "FILE", "where to write" }

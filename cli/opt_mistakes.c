@@ -130,7 +130,7 @@ void opt_unknown(const struct command *command, const struct opt *row, int n,
 	for (char *p = name; *p; p++)
 		if (*p == '_')
 			*p = '-';
-	kvt_nearest_start(&near, name);
+	near = kvt_nearest_start(name);
 	for (int i = 0; i < n; i++)
 		kvt_nearest_offer(&near, row[i].name);
 	kvt_nearest_offer(&near, "help");

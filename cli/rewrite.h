@@ -48,12 +48,10 @@ struct rewrite {
 
 /* The rows that both commands have; their table begins with its own. */
 #define REWRITE_OPTS(r) \
-	{ "format", 0, OPT_STRING, &(r)->create.format, "FORMAT", \
-	  "of the output; default: by the ending of its name" }, \
+	OPT_FORMAT(&(r)->create.format), \
 	{ "verify", 0, OPT_FLAG, &(r)->verify, NULL, \
 	  "read the output again and compare every element" }, \
-	{ "no-sync", 0, OPT_FLAG, &(r)->create.no_sync, NULL, \
-	  "do not wait for the disk: a power failure may lose the output" }, \
+	OPT_NO_SYNC(&(r)->create.no_sync), \
 	{ "uncompressed", 0, OPT_FLAG, &(r)->create.uncompressed, NULL, \
 	  "hdf5: one contiguous array for each group" }, \
 	{ "no-digest", 0, OPT_FLAG, &(r)->create.no_digest, NULL, \

@@ -83,7 +83,7 @@ enum kvt_status kvt_format_unknown(const char *name, struct kvt_error *err)
 
 	if (status)
 		return status;
-	kvt_nearest_start(&near, name);
+	near = kvt_nearest_start(name);
 	for (int i = 0; i < NFORMATS; i++) {
 		kvt_nearest_offer(&near, formats[i]->info.name);
 		for (int j = 0; formats[i]->presets && formats[i]->presets[j]; j++)

@@ -133,9 +133,8 @@ static enum kvt_status check_cases(const struct request *q, struct kvt_error *er
 	const struct bench_case *c;
 
 	for (int i = 0; i < q->cases.n; i++) {
-		struct kvt_nearest near;
+		struct kvt_nearest near = kvt_nearest_start(q->cases.s[i]);
 
-		kvt_nearest_start(&near, q->cases.s[i]);
 		for (int k = 0; (c = bench_case_at(k)); k++) {
 			kvt_nearest_offer(&near, c->name);
 			if (!strcmp(q->cases.s[i], c->name))

@@ -317,10 +317,7 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 	char **words = calloc((size_t)argc + 1, sizeof(*words));
 	int64_t threads = 0, memory = 0;
 	const struct opt opts[] = {
-		{ "a", 0, OPT_SIDE, &args.side[SIDE_A], "OPTION=VALUE,...",
-		  "options of inputs that are of A alone: layout=hnd,block-size=32" },
-		{ "b", 0, OPT_SIDE, &args.side[SIDE_B], "OPTION=VALUE,...",
-		  "the same of B" },
+		OPT_SIDES(args.side),
 		OPT_TOTAL_HEADS(&args.hints.total_heads),
 		OPT_THREADS(&threads),
 		OPT_MEMORY(&memory),

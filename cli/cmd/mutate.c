@@ -20,9 +20,8 @@
 static enum kvt_status unknown_fault(const char *name, struct kvt_error *err)
 {
 	const struct kvt_fault *fault;
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(name);
 
-	kvt_nearest_start(&near, name);
 	for (int i = 0; (fault = kvt_fault_at(i)); i++)
 		kvt_nearest_offer(&near, fault->name);
 	return kvt_fail(err, KVT_USAGE, "no fault '%.60s'%s", name,
@@ -247,10 +246,8 @@ static enum kvt_status run(int argc, char **argv, struct kvt_error *err)
 		  "seed for what --fault does not give; default: 0" },
 		{ "group", 0, OPT_STRING, &asked.group, "ID",
 		  "group of layers; default: the first that can have the fault" },
-		{ "format", 0, OPT_STRING, &r.create.format, "FORMAT",
-		  "of the output; default: by the ending of its name" },
-		{ "no-sync", 0, OPT_FLAG, &r.create.no_sync, NULL,
-		  "do not wait for the disk: a power failure may lose the output" },
+		OPT_FORMAT(&r.create.format),
+		OPT_NO_SYNC(&r.create.no_sync),
 		OPT_FORCE(&r.create.force),
 		OPT_DRY_RUN(&r.dry_run),
 		OPT_THREADS(&r.threads),

@@ -215,10 +215,9 @@ static enum kvt_status take_group(struct parser *p, const char *id)
 
 static enum kvt_status unknown_key(struct parser *p, const struct clause *clause)
 {
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(clause->name);
 	char why[240];
 
-	kvt_nearest_start(&near, clause->name);
 	for (int i = 0; clause_key_at(i); i++)
 		kvt_nearest_offer(&near, clause_key_at(i)->name);
 	snprintf(why, sizeof(why), "unknown clause '%.60s'%s", clause->name,

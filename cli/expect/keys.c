@@ -289,9 +289,8 @@ static const struct {
 /* A wrong name of a backend is most often a slip. */
 static const char *nearest_backend(const char *value)
 {
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(value);
 
-	kvt_nearest_start(&near, value);
 	for (int i = 0; kvt_backend_at(i); i++)
 		kvt_nearest_offer(&near, kvt_backend_name(kvt_backend_at(i)));
 	return kvt_nearest_found(&near);

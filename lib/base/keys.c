@@ -45,7 +45,7 @@ static enum kvt_status unknown(const struct kvt_keys *keys, const char *key, siz
 	size_t used = 0;
 
 	snprintf(word, sizeof(word), "%.*s", (int)(n < 40 ? n : 40), key);
-	kvt_nearest_start(&near, word);
+	near = kvt_nearest_start(word);
 	for (const struct kvt_key *k = keys->key; k->name; k++) {
 		kvt_nearest_offer(&near, k->name);
 		if (used < sizeof(list))

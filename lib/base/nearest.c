@@ -55,9 +55,9 @@ static int distance(const char *a, const char *b)
 	return above[nb];
 }
 
-void kvt_nearest_start(struct kvt_nearest *n, const char *word)
+struct kvt_nearest kvt_nearest_start(const char *word)
 {
-	*n = (struct kvt_nearest){ word, NULL, INT_MAX };
+	return (struct kvt_nearest){ word, NULL, INT_MAX };
 }
 
 void kvt_nearest_offer(struct kvt_nearest *n, const char *candidate)

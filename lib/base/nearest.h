@@ -14,7 +14,7 @@ struct kvt_nearest {
 	const char *word, *best;
 	int distance;
 };
-void kvt_nearest_start(struct kvt_nearest *n, const char *word);
+struct kvt_nearest kvt_nearest_start(const char *word);
 void kvt_nearest_offer(struct kvt_nearest *n, const char *candidate);
 /* NULL if nothing offered is near enough to be meant. */
 const char *kvt_nearest_found(const struct kvt_nearest *n);

@@ -123,10 +123,9 @@ static enum kvt_status refuse_size(const char *name, struct kvt_error *err)
 
 static enum kvt_status refuse_name(const char *name, struct kvt_error *err)
 {
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(name);
 	const struct kvt_content_type *type;
 
-	kvt_nearest_start(&near, name);
 	for (int i = 0; (type = kvt_content_type_at(i)); i++)
 		kvt_nearest_offer(&near, type->name);
 	return kvt_fail(err, KVT_USAGE, "content type '%.60s' is not known%s", name,

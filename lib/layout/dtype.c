@@ -115,7 +115,7 @@ enum kvt_status kvt_dtype_parse(const struct kvt_dtype **out, const char *name,
 		return kvt_fail(err, KVT_USAGE,
 				"dtype '%.40s' is ambiguous: fp8_e4m3, fp8_e4m3fnuz, fp8_e5m2 or fp8_e5m2fnuz?",
 				name);
-	kvt_nearest_start(&near, name);
+	near = kvt_nearest_start(name);
 	for (int i = 0; i < NTYPES; i++)
 		kvt_nearest_offer(&near, types[i].name);
 	for (int i = 0; i < NTYPES; i++)

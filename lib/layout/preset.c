@@ -223,9 +223,8 @@ enum kvt_status kvt_preset_refuse(const char *name, struct kvt_error *err)
 
 struct kvt_text kvt_layout_hint(const char *name)
 {
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(name);
 
-	kvt_nearest_start(&near, name);
 	for (int i = 0; i < NPRESETS; i++)
 		kvt_nearest_offer(&near, presets[i].name);
 	return kvt_nearest_hint(&near, "");

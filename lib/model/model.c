@@ -136,9 +136,8 @@ static enum kvt_status take_element(struct kvt_model_group *out,
 static enum kvt_status no_type(const char *name, struct kvt_error *err)
 {
 	const struct kvt_dtype *dtype;
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(name);
 
-	kvt_nearest_start(&near, name);
 	for (int i = 0; i < NFORMS; i++)
 		kvt_nearest_offer(&near, forms[i].dtype);
 	for (int i = 0; (dtype = kvt_dtype_at(i)); i++)

@@ -64,7 +64,7 @@ static enum kvt_status no_kind(const char *text, struct kvt_error *err)
 				"'%.60s', expected a ':' after the kind, such as gqa:layers=4,heads=8,head-dim=128; %s",
 				text, list);
 	snprintf(kind, sizeof(kind), "%.*s", length, text);
-	kvt_nearest_start(&near, kind);
+	near = kvt_nearest_start(kind);
 	for (int i = 0; (preset = kvt_spec_preset_at(i)); i++)
 		kvt_nearest_offer(&near, preset->name);
 	if (kvt_nearest_found(&near))

@@ -333,10 +333,9 @@ static enum kvt_status emit(const struct transfer_words *s, const struct emit_ar
 	struct text_diversion to;
 	struct transfer_input in;
 	enum kvt_status status;
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(a->format);
 	int f = 0;
 
-	kvt_nearest_start(&near, a->format);
 	for (; f < NFORMATS && strcmp(formats[f].name, a->format); f++)
 		kvt_nearest_offer(&near, formats[f].name);
 	if (f == NFORMATS)

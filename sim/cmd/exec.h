@@ -40,8 +40,7 @@ struct exec_words {
 	  "spoil one byte of op N (from 0, scope rfc), to see it found" }, \
 	{ "uncompressed", 0, OPT_FLAG, &(a)->create.uncompressed, NULL, \
 	  "hdf5: one contiguous, mappable array a group" }, \
-	{ "no-sync", 0, OPT_FLAG, &(a)->create.no_sync, NULL, \
-	  "do not wait for the disk: a power failure may lose the output" }, \
+	OPT_NO_SYNC(&(a)->create.no_sync), \
 	OPT_FORCE(&(a)->create.force), \
 	OPT_THREADS(&(a)->threads), \
 	OPT_MEMORY(&(a)->memory), \

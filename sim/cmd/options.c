@@ -187,10 +187,9 @@ bool transfer_listed(enum kvt_status *status, const struct transfer_words *a,
 
 enum kvt_status scope_take(enum kvt_scope *out, const char *name, struct kvt_error *err)
 {
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(name ? name : "");
 	int scope = KVT_SCOPE_RFC;
 
-	kvt_nearest_start(&near, name ? name : "");
 	if (name)
 		for (scope = 0; scope < KVT_NSCOPES; scope++) {
 			kvt_nearest_offer(&near, kvt_scope_name((enum kvt_scope)scope));

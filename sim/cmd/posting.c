@@ -100,7 +100,7 @@ enum kvt_status link_take(struct link_file *out, const char *text, struct kvt_er
 
 	if (!text)
 		text = LINK_DEFAULT;
-	kvt_nearest_start(&near, text);
+	near = kvt_nearest_start(text);
 	for (int i = 0; (preset = kvt_link_preset(i)); i++) {
 		kvt_nearest_offer(&near, preset->name);
 		if (strcmp(preset->name, text))
@@ -165,10 +165,9 @@ static enum kvt_status take_word(int *out, const char *text, const char *option,
 				 const char *(*name)(int), int n, struct kvt_error *err)
 {
 	struct kvt_error words = { "" };
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(text ? text : "");
 	size_t len = 0;
 
-	kvt_nearest_start(&near, text ? text : "");
 	for (int i = 0; text && i < n; i++) {
 		if (!strcmp(text, name(i))) {
 			*out = i;

@@ -153,7 +153,7 @@ static enum kvt_status take_stack(enum kvt_stack *out, const char *word,
 
 	if (kvt_stack_find(out, word))
 		return KVT_OK;
-	kvt_nearest_start(&near, word);
+	near = kvt_nearest_start(word);
 	for (int i = 0; i < KVT_NSTACKS; i++)
 		kvt_nearest_offer(&near, kvt_stack_name((enum kvt_stack)i));
 	return kvt_fail(err, KVT_USAGE,

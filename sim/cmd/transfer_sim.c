@@ -50,10 +50,9 @@ static bool is_word(const char *text)
 static enum kvt_status no_mode(const char *word, struct kvt_error *err)
 {
 	struct kvt_error names = { "" };
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(word);
 	size_t n = 0;
 
-	kvt_nearest_start(&near, word);
 	for (int i = 0; i < NMODES; i++) {
 		kvt_nearest_offer(&near, mode_name(modes[i]));
 		n += (size_t)snprintf(names.text + n, sizeof(names.text) - n, "%s%s",

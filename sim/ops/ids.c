@@ -187,9 +187,8 @@ static enum kvt_status no_pattern(const char *pattern, struct kvt_error *err)
 {
 	static const char list[] =
 		"contig, scatter, reverse, half, random:SEED, aged:SEED, list:N:N:... or file:PATH";
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(pattern);
 
-	kvt_nearest_start(&near, pattern);
 	for (int i = 0; i < NPATTERNS; i++)
 		kvt_nearest_offer(&near, patterns[i].name);
 	if (kvt_nearest_found(&near))

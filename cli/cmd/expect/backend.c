@@ -58,10 +58,9 @@ enum { NWORDS = sizeof(words) / sizeof(words[0]) };
 static enum kvt_status take_word(struct asked *a, const char *word, struct kvt_error *err)
 {
 	struct kvt_error list = { "" };
-	struct kvt_nearest near;
+	struct kvt_nearest near = kvt_nearest_start(word);
 	size_t n = 0;
 
-	kvt_nearest_start(&near, word);
 	for (int i = 0; i < NWORDS; i++) {
 		if (!strcmp(words[i].word, word)) {
 			if (words[i].type)
@@ -90,7 +89,7 @@ static enum kvt_status check_types(const struct asked *a, struct kvt_error *err)
 				a->hints.dtype);
 	if (!a->cache_dtype)
 		return KVT_OK;
-	kvt_nearest_start(&near, a->cache_dtype);
+	near = kvt_nearest_start(a->cache_dtype);
 	for (int i = 0; (name = kvt_backend_cache_dtype(i)); i++) {
 		if (!strcmp(name, a->cache_dtype))
 			return KVT_OK;
@@ -120,7 +119,7 @@ static enum kvt_status find_selected(const struct kvt_backend **out, const char 
 
 	if ((*out = kvt_backend_find(name)))
 		return KVT_OK;
-	kvt_nearest_start(&near, name);
+	near = kvt_nearest_start(name);
 	for (int i = 0; (b = kvt_backend_at(i)); i++)
 		kvt_nearest_offer(&near, kvt_backend_name(b));
 	return kvt_fail(err, KVT_USAGE, "--select is '%.60s'%s", name,
