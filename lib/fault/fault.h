@@ -76,10 +76,14 @@ struct fault_span {
 
 typedef bool fault_applies(const struct fault_case *c);
 typedef bool fault_valid(const struct fault_case *c, const struct kvt_fault_args *args);
-typedef enum fault_source fault_predict(const struct fault_case *c,
-					const struct kvt_fault_args *args,
-					const int64_t at[KVT_NAXES],
-					int64_t from[KVT_NAXES]);
+/* An element of the suspect, and which one of the other side it may be instead. */
+struct fault_element {
+	const struct fault_case *c;
+	const int64_t *n;		/* the fault's arguments */
+	const int64_t *at;		/* [KVT_NAXES] */
+	int64_t *from;			/* [KVT_NAXES], as 'at' before it is predicted */
+};
+typedef enum fault_source fault_predict(const struct fault_element *e);
 /* Is all that it puts into a block from outside the window? */
 typedef bool fault_misses(const struct fault_case *c, const struct kvt_fault_args *args,
 			  int64_t block);

@@ -25,25 +25,19 @@ static bool a_before_b(const struct fault_case *c, const struct kvt_fault_args *
 	return args->n[0] < args->n[1];
 }
 
-static enum fault_source swap(const struct fault_case *c,
-			      const struct kvt_fault_args *args,
-			      const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source swap(const struct fault_element *e)
 {
-	(void)c;
-	if (at[KVT_AXIS_H] == args->n[0])
-		from[KVT_AXIS_H] = args->n[1];
-	else if (at[KVT_AXIS_H] == args->n[1])
-		from[KVT_AXIS_H] = args->n[0];
+	if (e->at[KVT_AXIS_H] == e->n[0])
+		e->from[KVT_AXIS_H] = e->n[1];
+	else if (e->at[KVT_AXIS_H] == e->n[1])
+		e->from[KVT_AXIS_H] = e->n[0];
 	return FROM_ELEMENT;
 }
 
-static enum fault_source copy(const struct fault_case *c,
-			      const struct kvt_fault_args *args,
-			      const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source copy(const struct fault_element *e)
 {
-	(void)c;
-	if (at[KVT_AXIS_H] == args->n[0])
-		from[KVT_AXIS_H] = args->n[1];
+	if (e->at[KVT_AXIS_H] == e->n[0])
+		e->from[KVT_AXIS_H] = e->n[1];
 	return FROM_ELEMENT;
 }
 
@@ -69,14 +63,12 @@ static bool size_fits(const struct fault_case *c, const struct kvt_fault_args *a
  * rank r has head r modulo the heads, and takes head h from the first rank that
  * truly holds it.
  */
-static enum fault_source modulo(const struct fault_case *c,
-				const struct kvt_fault_args *args,
-				const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source modulo(const struct fault_element *e)
 {
-	int64_t heads = c->heads, tp = args->n[0];
-	int64_t h = at[KVT_AXIS_H], each = heads / tp;
+	int64_t heads = e->c->heads, tp = e->n[0];
+	int64_t h = e->at[KVT_AXIS_H], each = heads / tp;
 
-	from[KVT_AXIS_H] = each ? h % each * tp + h / each : tp / heads * h % heads;
+	e->from[KVT_AXIS_H] = each ? h % each * tp + h / each : tp / heads * h % heads;
 	return FROM_ELEMENT;
 }
 

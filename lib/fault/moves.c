@@ -355,21 +355,15 @@ static void exchange(int64_t *from, int64_t at, int64_t a, int64_t b)
 		*from = a;
 }
 
-static enum fault_source swap_blocks(const struct fault_case *c,
-				     const struct kvt_fault_args *args,
-				     const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source swap_blocks(const struct fault_element *e)
 {
-	(void)c;
-	exchange(&from[KVT_AXIS_B], at[KVT_AXIS_B], args->n[0], args->n[1]);
+	exchange(&e->from[KVT_AXIS_B], e->at[KVT_AXIS_B], e->n[0], e->n[1]);
 	return FROM_ELEMENT;
 }
 
-static enum fault_source swap_layers(const struct fault_case *c,
-				     const struct kvt_fault_args *args,
-				     const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source swap_layers(const struct fault_element *e)
 {
-	(void)c;
-	exchange(&from[KVT_AXIS_L], at[KVT_AXIS_L], args->n[0], args->n[1]);
+	exchange(&e->from[KVT_AXIS_L], e->at[KVT_AXIS_L], e->n[0], e->n[1]);
 	return FROM_ELEMENT;
 }
 
@@ -381,26 +375,21 @@ static enum fault_source from_block(int64_t block, int64_t from[KVT_NAXES])
 	return FROM_ELEMENT;
 }
 
-static enum fault_source swap_requests(const struct fault_case *c,
-				       const struct kvt_fault_args *args,
-				       const int64_t at[KVT_NAXES],
-				       int64_t from[KVT_NAXES])
+static enum fault_source swap_requests(const struct fault_element *e)
 {
-	const struct kvt_window *w = c->window;
-	int64_t r = w->request[at[KVT_AXIS_B]], other = r;
+	const struct kvt_window *w = e->c->window;
+	int64_t r = w->request[e->at[KVT_AXIS_B]], other = r;
 
-	exchange(&other, r, args->n[0], args->n[1]);
+	exchange(&other, r, e->n[0], e->n[1]);
 	if (r < 0 || other == r)
 		return FROM_ELEMENT;
-	return from_block(block_at(w, other, w->entry[at[KVT_AXIS_B]]), from);
+	return from_block(block_at(w, other, w->entry[e->at[KVT_AXIS_B]]), e->from);
 }
 
-static enum fault_source shift_table(const struct fault_case *c,
-				     const struct kvt_fault_args *args,
-				     const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source shift_table(const struct fault_element *e)
 {
-	return from_block(entry_before(c->window, at[KVT_AXIS_B], args->n[0],
-				       args->n[1]), from);
+	return from_block(entry_before(e->c->window, e->at[KVT_AXIS_B], e->n[0],
+				       e->n[1]), e->from);
 }
 
 static int64_t around(int64_t at, int64_t by, int64_t n)
@@ -408,102 +397,78 @@ static int64_t around(int64_t at, int64_t by, int64_t n)
 	return (at - by % n + n) % n;
 }
 
-static enum fault_source rotate_layers(const struct fault_case *c,
-				       const struct kvt_fault_args *args,
-				       const int64_t at[KVT_NAXES],
-				       int64_t from[KVT_NAXES])
+static enum fault_source rotate_layers(const struct fault_element *e)
 {
-	from[KVT_AXIS_L] = around(at[KVT_AXIS_L], args->n[0],
-				  c->window->shape.n[KVT_AXIS_L]);
+	e->from[KVT_AXIS_L] = around(e->at[KVT_AXIS_L], e->n[0],
+				     e->c->window->shape.n[KVT_AXIS_L]);
 	return FROM_ELEMENT;
 }
 
-static enum fault_source rotate_heads(const struct fault_case *c,
-				      const struct kvt_fault_args *args,
-				      const int64_t at[KVT_NAXES],
-				      int64_t from[KVT_NAXES])
+static enum fault_source rotate_heads(const struct fault_element *e)
 {
-	from[KVT_AXIS_H] = around(at[KVT_AXIS_H], args->n[0], c->heads);
+	e->from[KVT_AXIS_H] = around(e->at[KVT_AXIS_H], e->n[0], e->c->heads);
 	return FROM_ELEMENT;
 }
 
-static enum fault_source swap_ranks(const struct fault_case *c,
-				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source swap_ranks(const struct fault_element *e)
 {
-	int64_t each = c->heads / args->n[0], share = at[KVT_AXIS_H] / each;
+	int64_t each = e->c->heads / e->n[0], share = e->at[KVT_AXIS_H] / each;
 
-	exchange(&share, share, args->n[1], args->n[2]);
-	from[KVT_AXIS_H] = share * each + at[KVT_AXIS_H] % each;
+	exchange(&share, share, e->n[1], e->n[2]);
+	e->from[KVT_AXIS_H] = share * each + e->at[KVT_AXIS_H] % each;
 	return FROM_ELEMENT;
 }
 
-static enum fault_source copy_rank(const struct fault_case *c,
-				   const struct kvt_fault_args *args,
-				   const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source copy_rank(const struct fault_element *e)
 {
-	int64_t each = c->heads / args->n[0];
+	int64_t each = e->c->heads / e->n[0];
 
-	if (at[KVT_AXIS_H] / each == args->n[1])
-		from[KVT_AXIS_H] = args->n[2] * each + at[KVT_AXIS_H] % each;
+	if (e->at[KVT_AXIS_H] / each == e->n[1])
+		e->from[KVT_AXIS_H] = e->n[2] * each + e->at[KVT_AXIS_H] % each;
 	return FROM_ELEMENT;
 }
 
 /* As the map has it; what is planted is the reverse order of the first ones. */
-static enum fault_source by_map(const struct fault_case *c, enum kvt_axis axis,
-				const struct kvt_fault_args *args,
-				const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source by_map(const struct fault_element *e, enum kvt_axis axis)
 {
-	int64_t i = at[axis];
+	const struct fault_map *map = &e->c->map[axis];
+	int64_t i = e->at[axis];
 
-	if (!c->suspect)
-		i = i < args->n[0] ? args->n[0] - 1 - i : i;
-	else if (c->map[axis].from[i] >= 0)
-		i = c->map[axis].from[i];
-	from[axis] = i;
+	if (!e->c->suspect)
+		i = i < e->n[0] ? e->n[0] - 1 - i : i;
+	else if (map->from[i] >= 0)
+		i = map->from[i];
+	e->from[axis] = i;
 	return FROM_ELEMENT;
 }
 
-static enum fault_source permute_layers(const struct fault_case *c,
-					const struct kvt_fault_args *args,
-					const int64_t at[KVT_NAXES],
-					int64_t from[KVT_NAXES])
+static enum fault_source permute_layers(const struct fault_element *e)
 {
-	return by_map(c, KVT_AXIS_L, args, at, from);
+	return by_map(e, KVT_AXIS_L);
 }
 
-static enum fault_source permute_heads(const struct fault_case *c,
-				       const struct kvt_fault_args *args,
-				       const int64_t at[KVT_NAXES],
-				       int64_t from[KVT_NAXES])
+static enum fault_source permute_heads(const struct fault_element *e)
 {
-	return by_map(c, KVT_AXIS_H, args, at, from);
+	return by_map(e, KVT_AXIS_H);
 }
 
 /* Block 0 is the null block of most engines: it is none of those that are planted. */
-static enum fault_source permute_blocks(const struct fault_case *c,
-					const struct kvt_fault_args *args,
-					const int64_t at[KVT_NAXES],
-					int64_t from[KVT_NAXES])
+static enum fault_source permute_blocks(const struct fault_element *e)
 {
-	int64_t b = at[KVT_AXIS_B];
+	int64_t b = e->at[KVT_AXIS_B];
 
-	if (c->suspect)
-		return by_map(c, KVT_AXIS_B, args, at, from);
-	return b < 1 || b > args->n[0] ? FROM_ELEMENT :
-					 from_block(args->n[0] + 1 - b, from);
+	if (e->c->suspect)
+		return by_map(e, KVT_AXIS_B);
+	return b < 1 || b > e->n[0] ? FROM_ELEMENT : from_block(e->n[0] + 1 - b, e->from);
 }
 
-static enum fault_source stale_blocks(const struct fault_case *c,
-				      const struct kvt_fault_args *args,
-				      const int64_t at[KVT_NAXES],
-				      int64_t from[KVT_NAXES])
+static enum fault_source stale_blocks(const struct fault_element *e)
 {
-	int64_t b = at[KVT_AXIS_B];
+	int64_t b = e->at[KVT_AXIS_B];
 
-	if (c->suspect)
-		return by_map(c, KVT_AXIS_B, args, at, from);
-	return b < 1 || b > args->n[0] ? FROM_ELEMENT : from_block(b + args->n[0], from);
+	if (e->c->suspect)
+		return by_map(e, KVT_AXIS_B);
+	return b < 1 || b > e->n[0] ? FROM_ELEMENT : from_block(b + e->n[0], e->from);
 }
 
 /* ---- to whom a row applies ---------------------------------------------- */

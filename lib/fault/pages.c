@@ -50,15 +50,13 @@ static bool has_square(const struct fault_case *c)
 	return kvt_fault_has_tokens(c->window) && c->slots > 1 && c->heads > 1;
 }
 
-static enum fault_source turn_heads(const struct fault_case *c,
-				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source turn_heads(const struct fault_element *e)
 {
-	struct pair p = turned((struct pair){ at[KVT_AXIS_S], at[KVT_AXIS_H] },
-			       c->slots, c->heads, args->n[0]);
+	struct pair p = turned((struct pair){ e->at[KVT_AXIS_S], e->at[KVT_AXIS_H] },
+			       e->c->slots, e->c->heads, e->n[0]);
 
-	from[KVT_AXIS_S] = p.slow;
-	from[KVT_AXIS_H] = p.fast;
+	e->from[KVT_AXIS_S] = p.slow;
+	e->from[KVT_AXIS_H] = p.fast;
 	return FROM_ELEMENT;
 }
 
@@ -69,12 +67,9 @@ static bool has_kv(const struct fault_case *c)
 	return c->kv == 2;
 }
 
-static enum fault_source swap_kv(const struct fault_case *c,
-				 const struct kvt_fault_args *args,
-				 const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source swap_kv(const struct fault_element *e)
 {
-	(void)c, (void)args;
-	from[KVT_AXIS_K] = 1 - at[KVT_AXIS_K];
+	e->from[KVT_AXIS_K] = 1 - e->at[KVT_AXIS_K];
 	return FROM_ELEMENT;
 }
 
@@ -105,23 +100,22 @@ static int64_t row_of(const struct fault_case *c, const int64_t at[KVT_NAXES],
 			   at[KVT_AXIS_S] * c->heads + at[KVT_AXIS_H];
 }
 
-static enum fault_source split_kv(const struct fault_case *c,
-				  const struct kvt_fault_args *args,
-				  const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source split_kv(const struct fault_element *e)
 {
-	int64_t rows = args->n[1], nrows = rows == 2 ? c->slots : c->slots * c->heads;
-	struct pair p = turned((struct pair){ row_of(c, at, rows), at[KVT_AXIS_K] },
-			       nrows, c->kv, args->n[0]);
+	const struct fault_case *c = e->c;
+	int64_t rows = e->n[1], nrows = rows == 2 ? c->slots : c->slots * c->heads;
+	struct pair p = turned((struct pair){ row_of(c, e->at, rows), e->at[KVT_AXIS_K] },
+			       nrows, c->kv, e->n[0]);
 
-	from[KVT_AXIS_K] = p.fast;
+	e->from[KVT_AXIS_K] = p.fast;
 	if (rows == 2) {
-		from[KVT_AXIS_S] = p.slow;
+		e->from[KVT_AXIS_S] = p.slow;
 	} else if (rows == 1) {
-		from[KVT_AXIS_H] = p.slow / c->slots;
-		from[KVT_AXIS_S] = p.slow % c->slots;
+		e->from[KVT_AXIS_H] = p.slow / c->slots;
+		e->from[KVT_AXIS_S] = p.slow % c->slots;
 	} else {
-		from[KVT_AXIS_S] = p.slow / c->heads;
-		from[KVT_AXIS_H] = p.slow % c->heads;
+		e->from[KVT_AXIS_S] = p.slow / c->heads;
+		e->from[KVT_AXIS_H] = p.slow % c->heads;
 	}
 	return FROM_ELEMENT;
 }
@@ -159,17 +153,15 @@ static bool rotary_fits(const struct fault_case *c, const struct kvt_fault_args 
 	return c->window->kind == KVT_MLA || c->dim % rotary == 0;
 }
 
-static enum fault_source mix_pairs(const struct fault_case *c,
-				   const struct kvt_fault_args *args,
-				   const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source mix_pairs(const struct fault_element *e)
 {
-	int64_t rotary = args->n[1], start = rotary_start(c, rotary);
-	int64_t d = at[KVT_AXIS_D] - start, half = rotary / 2;
+	int64_t rotary = e->n[1], start = rotary_start(e->c, rotary);
+	int64_t d = e->at[KVT_AXIS_D] - start, half = rotary / 2;
 
-	if (at[KVT_AXIS_K] || d < 0 || d >= rotary)
+	if (e->at[KVT_AXIS_K] || d < 0 || d >= rotary)
 		return FROM_ELEMENT;
-	from[KVT_AXIS_D] = start + (args->n[0] ? d % half * 2 + d / half :
-						 d / 2 + d % 2 * half);
+	e->from[KVT_AXIS_D] = start + (e->n[0] ? d % half * 2 + d / half :
+						     d / 2 + d % 2 * half);
 	return FROM_ELEMENT;
 }
 
@@ -192,19 +184,17 @@ static bool packing_fits(const struct fault_case *c, const struct kvt_fault_args
 	return c->dim % args->n[1] == 0;
 }
 
-static enum fault_source unpack(const struct fault_case *c,
-				const struct kvt_fault_args *args,
-				const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source unpack(const struct fault_element *e)
 {
-	int64_t x = args->n[1], s = at[KVT_AXIS_S], d = at[KVT_AXIS_D];
-	int64_t pack = (d / x * c->slots + s) * x + d % x, row = s * c->dim + d;
-	int64_t address = args->n[0] ? pack : row;
+	int64_t x = e->n[1], s = e->at[KVT_AXIS_S], d = e->at[KVT_AXIS_D];
+	int64_t pack = (d / x * e->c->slots + s) * x + d % x, row = s * e->c->dim + d;
+	int64_t address = e->n[0] ? pack : row;
 
-	if (args->n[2] != 2 && args->n[2] != at[KVT_AXIS_K])
+	if (e->n[2] != 2 && e->n[2] != e->at[KVT_AXIS_K])
 		return FROM_ELEMENT;
-	from[KVT_AXIS_S] = args->n[0] ? address / c->dim : address / x % c->slots;
-	from[KVT_AXIS_D] = args->n[0] ? address % c->dim :
-					address / (c->slots * x) * x + address % x;
+	e->from[KVT_AXIS_S] = e->n[0] ? address / e->c->dim : address / x % e->c->slots;
+	e->from[KVT_AXIS_D] = e->n[0] ? address % e->c->dim :
+					address / (e->c->slots * x) * x + address % x;
 	return FROM_ELEMENT;
 }
 
@@ -215,15 +205,13 @@ static bool has_taps(const struct fault_case *c)
 	return c->window->kind == KVT_MAMBA_CONV && c->slots > 1 && c->dim > 1;
 }
 
-static enum fault_source turn_taps(const struct fault_case *c,
-				   const struct kvt_fault_args *args,
-				   const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source turn_taps(const struct fault_element *e)
 {
-	struct pair p = turned((struct pair){ at[KVT_AXIS_S], at[KVT_AXIS_D] },
-			       c->slots, c->dim, args->n[0]);
+	struct pair p = turned((struct pair){ e->at[KVT_AXIS_S], e->at[KVT_AXIS_D] },
+			       e->c->slots, e->c->dim, e->n[0]);
 
-	from[KVT_AXIS_S] = p.slow;
-	from[KVT_AXIS_D] = p.fast;
+	e->from[KVT_AXIS_S] = p.slow;
+	e->from[KVT_AXIS_D] = p.fast;
 	return FROM_ELEMENT;
 }
 
@@ -270,12 +258,10 @@ static int64_t share_of_channel(const struct kvt_window *w, int64_t tp, int64_t 
 	return i / each * (w->shape.n[KVT_AXIS_D] / tp) + before + i % each;
 }
 
-static enum fault_source straddle(const struct fault_case *c,
-				  const struct kvt_fault_args *args,
-				  const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source straddle(const struct fault_element *e)
 {
-	from[KVT_AXIS_D] = (args->n[0] ? share_of_channel : channel_of_share)
-			   (c->window, args->n[1], at[KVT_AXIS_D]);
+	e->from[KVT_AXIS_D] = (e->n[0] ? share_of_channel : channel_of_share)
+			      (e->c->window, e->n[1], e->at[KVT_AXIS_D]);
 	return FROM_ELEMENT;
 }
 
@@ -297,13 +283,11 @@ static bool rows_divide(const struct fault_case *c, const struct kvt_fault_args 
 	return c->dim % args->n[0] == 0;
 }
 
-static enum fault_source turn_state(const struct fault_case *c,
-				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source turn_state(const struct fault_element *e)
 {
-	int64_t rows = args->n[0], d = at[KVT_AXIS_D];
+	int64_t rows = e->n[0], d = e->at[KVT_AXIS_D];
 
-	from[KVT_AXIS_D] = d % rows * (c->dim / rows) + d / rows;
+	e->from[KVT_AXIS_D] = d % rows * (e->c->dim / rows) + d / rows;
 	return FROM_ELEMENT;
 }
 

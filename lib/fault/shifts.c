@@ -50,20 +50,17 @@ static bool from_there(const struct fault_case *c, const struct kvt_fault_args *
 }
 
 /* What is before the first token of a request, or after its last, is unknown. */
-static enum fault_source shift_tokens(const struct fault_case *c,
-				      const struct kvt_fault_args *args,
-				      const int64_t at[KVT_NAXES],
-				      int64_t from[KVT_NAXES])
+static enum fault_source shift_tokens(const struct fault_element *e)
 {
-	const struct kvt_window *w = c->window;
-	int64_t slots = w->shape.n[KVT_AXIS_S], s = at[KVT_AXIS_S] - args->n[0];
+	const struct kvt_window *w = e->c->window;
+	int64_t slots = w->shape.n[KVT_AXIS_S], s = e->at[KVT_AXIS_S] - e->n[0];
 	const int64_t *beside = s < 0 ? w->prev : w->next;
-	int64_t b = at[KVT_AXIS_B], before = args->n[1];
+	int64_t b = e->at[KVT_AXIS_B], before = e->n[1];
 
 	if (w->entry)
-		before -= w->entry[b] * slots + at[KVT_AXIS_S];
+		before -= w->entry[b] * slots + e->at[KVT_AXIS_S];
 	if (before > 0)
-		return before > args->n[0] ? FROM_ELEMENT : FROM_OUTSIDE;
+		return before > e->n[0] ? FROM_ELEMENT : FROM_OUTSIDE;
 	for (; s < 0 || s >= slots; s += s < 0 ? slots : -slots) {
 		if (!beside || beside[b] < 0)
 			return FROM_OUTSIDE;
@@ -71,8 +68,8 @@ static enum fault_source shift_tokens(const struct fault_case *c,
 	}
 	if (!kvt_fault_is_live(w, b, s))
 		return FROM_OUTSIDE;
-	from[KVT_AXIS_B] = b;
-	from[KVT_AXIS_S] = s;
+	e->from[KVT_AXIS_B] = b;
+	e->from[KVT_AXIS_S] = s;
 	return FROM_ELEMENT;
 }
 
@@ -112,21 +109,18 @@ static bool one_and_known(const struct fault_case *c, const struct kvt_fault_arg
 	return args->n[1] ? c->window->prev && c->window->next : !!c->window->block_ids;
 }
 
-static enum fault_source shift_blocks(const struct fault_case *c,
-				      const struct kvt_fault_args *args,
-				      const int64_t at[KVT_NAXES],
-				      int64_t from[KVT_NAXES])
+static enum fault_source shift_blocks(const struct fault_element *e)
 {
-	const struct kvt_window *w = c->window;
-	int64_t b = at[KVT_AXIS_B], by = args->n[0];
+	const struct kvt_window *w = e->c->window;
+	int64_t b = e->at[KVT_AXIS_B], by = e->n[0];
 
-	if (args->n[1])
+	if (e->n[1])
 		b = (by > 0 ? w->prev : w->next)[b];
 	else
 		b = kvt_fault_block(w, w->block_ids[b] - by, b - by);
 	if (b < 0)
 		return FROM_OUTSIDE;
-	from[KVT_AXIS_B] = b;
+	e->from[KVT_AXIS_B] = b;
 	return FROM_ELEMENT;
 }
 
@@ -164,13 +158,10 @@ static bool can_be_stale(const struct fault_case *c, const struct kvt_fault_args
 	       !all_zero(c, c->suspect ? c->seed[KVT_AXIS_L] : 0, args->n[1]);
 }
 
-static enum fault_source take_block(const struct fault_case *c,
-				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source take_block(const struct fault_element *e)
 {
-	(void)c;
-	if (at[KVT_AXIS_B] == args->n[0])
-		from[KVT_AXIS_B] = args->n[1];
+	if (e->at[KVT_AXIS_B] == e->n[0])
+		e->from[KVT_AXIS_B] = e->n[1];
 	return FROM_ELEMENT;
 }
 
@@ -196,13 +187,10 @@ bool kvt_two_places(const struct fault_case *c, const struct kvt_fault_args *arg
 	return args->n[0] != args->n[1];
 }
 
-static enum fault_source take_layer(const struct fault_case *c,
-				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source take_layer(const struct fault_element *e)
 {
-	(void)c;
-	if (at[KVT_AXIS_L] == args->n[0])
-		from[KVT_AXIS_L] = args->n[1];
+	if (e->at[KVT_AXIS_L] == e->n[0])
+		e->from[KVT_AXIS_L] = e->n[1];
 	return FROM_ELEMENT;
 }
 
@@ -239,11 +227,12 @@ static bool padding_fits(const struct fault_case *c, const struct kvt_fault_args
  * Blocks are 'stride' bytes apart, but the reader takes them 'taken' bytes apart.  What
  * is behind a page's content may be anything; zeros are planted.
  */
-static enum fault_source misread(const struct fault_case *c, int64_t stride,
-				 int64_t taken, const int64_t at[KVT_NAXES],
-				 int64_t from[KVT_NAXES])
+static enum fault_source misread(const struct fault_element *e, int64_t stride,
+				 int64_t taken)
 {
+	const struct fault_case *c = e->c;
 	const struct kvt_window *w = c->window;
+	const int64_t *at = e->at;
 	/* the views are of one page, where any index of L and B is the same place */
 	const int64_t inside[KVT_NAXES] = { 0, 0, at[2], at[3], at[4], at[5] };
 	int64_t offset = kvt_views_at(&c->page, inside) +
@@ -253,10 +242,10 @@ static enum fault_source misread(const struct fault_case *c, int64_t stride,
 				       w->block_ids[at[KVT_AXIS_B]]);
 
 	if (offset % stride >= c->page_bytes || b < 0 ||
-	    !kvt_views_find(&c->page, offset % stride, from))
+	    !kvt_views_find(&c->page, offset % stride, e->from))
 		return c->suspect ? FROM_OUTSIDE : FROM_ZERO;
-	from[KVT_AXIS_L] = at[KVT_AXIS_L];
-	from[KVT_AXIS_B] = b;
+	e->from[KVT_AXIS_L] = at[KVT_AXIS_L];
+	e->from[KVT_AXIS_B] = b;
 	return FROM_ELEMENT;
 }
 
@@ -276,11 +265,9 @@ static bool misses(const struct fault_case *c, int64_t stride, int64_t taken,
 }
 
 /* The engine leaves 'pad' bytes after each page. */
-static enum fault_source leak(const struct fault_case *c,
-			      const struct kvt_fault_args *args,
-			      const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source leak(const struct fault_element *e)
 {
-	return misread(c, c->page_bytes + args->n[0], c->page_bytes, at, from);
+	return misread(e, e->c->page_bytes + e->n[0], e->c->page_bytes);
 }
 
 static bool leak_misses(const struct fault_case *c, const struct kvt_fault_args *args,
@@ -309,11 +296,9 @@ static bool divides_slots(const struct fault_case *c, const struct kvt_fault_arg
 }
 
 /* What stride(0) of the kernel's view says, for numbers of the manager's blocks. */
-static enum fault_source step_short(const struct fault_case *c,
-				    const struct kvt_fault_args *args,
-				    const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source step_short(const struct fault_element *e)
 {
-	return misread(c, c->page_bytes, c->page_bytes / args->n[0], at, from);
+	return misread(e, e->c->page_bytes, e->c->page_bytes / e->n[0]);
 }
 
 const struct fault kvt_place_faults[NPLACES] = {

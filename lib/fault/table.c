@@ -96,7 +96,7 @@ bool kvt_fault_value(uint8_t value[8], const struct fault_case *c, const struct 
 	int64_t from[KVT_NAXES];
 
 	memcpy(from, at, sizeof(from));
-	switch (f->predict(c, args, at, from)) {
+	switch (f->predict(&(struct fault_element){ c, args->n, at, from })) {
 	case FROM_OUTSIDE:
 		return false;
 	case FROM_ZERO:
@@ -131,6 +131,7 @@ bool kvt_fault_rows(int64_t *from, const struct kvt_fault *fault,
 	const int64_t *n = window->shape.n;
 	int64_t at[KVT_NAXES] = { 0 }, to[KVT_NAXES], i = 0;
 	struct fault_case c;
+	const struct fault_element e = { &c, args->n, at, to };
 
 	for (int f = 0; (row = kvt_fault_row(f)) && &row->says != fault; f++)
 		;
@@ -141,8 +142,8 @@ bool kvt_fault_rows(int64_t *from, const struct kvt_fault *fault,
 		/* rows that are taken apart show it at their end */
 		at[KVT_AXIS_D] = n[KVT_AXIS_D] - 1;
 		memcpy(to, at, sizeof(to));
-		if (row->predict(&c, args, at, to) != FROM_ELEMENT ||
-		    to[KVT_AXIS_L] || to[KVT_AXIS_B] || to[KVT_AXIS_D] != at[KVT_AXIS_D])
+		if (row->predict(&e) != FROM_ELEMENT || to[KVT_AXIS_L] ||
+		    to[KVT_AXIS_B] || to[KVT_AXIS_D] != at[KVT_AXIS_D])
 			return false;
 		from[i++] = (to[KVT_AXIS_S] * n[KVT_AXIS_H] + to[KVT_AXIS_H]) *
 			    n[KVT_AXIS_K] + to[KVT_AXIS_K];

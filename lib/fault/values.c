@@ -15,21 +15,17 @@ static bool always(const struct fault_case *c)
 	return true;
 }
 
-static enum fault_source in_place(const struct fault_case *c,
-				  const struct kvt_fault_args *args,
-				  const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source in_place(const struct fault_element *e)
 {
-	(void)c, (void)args, (void)at, (void)from;
+	(void)e;
 	return FROM_ELEMENT;
 }
 
 /* ---- zeros -------------------------------------------------------------- */
 
-static enum fault_source zero(const struct fault_case *c,
-			      const struct kvt_fault_args *args,
-			      const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source zero(const struct fault_element *e)
 {
-	(void)c, (void)args, (void)at, (void)from;
+	(void)e;
 	return FROM_ZERO;
 }
 
@@ -45,12 +41,9 @@ static struct kvt_range either_kv(const struct fault_case *c, int arg)
 }
 
 /* What is intact in the other refutes that the block was lost. */
-static enum fault_source zero_kv(const struct fault_case *c,
-				 const struct kvt_fault_args *args,
-				 const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source zero_kv(const struct fault_element *e)
 {
-	(void)c, (void)from;
-	return at[KVT_AXIS_K] == args->n[0] ? FROM_ZERO : FROM_ELEMENT;
+	return e->at[KVT_AXIS_K] == e->n[0] ? FROM_ZERO : FROM_ELEMENT;
 }
 
 static bool has_memory(const struct fault_case *c)
@@ -72,12 +65,9 @@ static bool whole_elements(const struct fault_case *c, const struct kvt_fault_ar
 	return args->n[0] % c->window->shape.elem == 0;
 }
 
-static enum fault_source cut_tail(const struct fault_case *c,
-				  const struct kvt_fault_args *args,
-				  const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source cut_tail(const struct fault_element *e)
 {
-	(void)from;
-	return kvt_views_at(&c->memory, at) >= args->n[0] ? FROM_ZERO : FROM_ELEMENT;
+	return kvt_views_at(&e->c->memory, e->at) >= e->n[0] ? FROM_ZERO : FROM_ELEMENT;
 }
 
 /* ---- bytes and bits ----------------------------------------------------- */
@@ -104,11 +94,9 @@ static bool has_nan(const struct fault_case *c)
 	return dtype->is_float && isnan(kvt_dtype_decode(dtype, value));
 }
 
-static enum fault_source no_number(const struct fault_case *c,
-				   const struct kvt_fault_args *args,
-				   const int64_t at[KVT_NAXES], int64_t from[KVT_NAXES])
+static enum fault_source no_number(const struct fault_element *e)
 {
-	(void)c, (void)args, (void)at, (void)from;
+	(void)e;
 	return FROM_NAN;
 }
 
