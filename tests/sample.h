@@ -2,6 +2,8 @@
 /*
  * sample.h - dumps for tests: every element is a hash of its coordinates, so
  * that whatever reads it can tell what should be there
+ *
+ * It needs no cmocka, as fuzzers have none; unit tests have it by tests/unit/fixture.h.
  */
 #ifndef KVT_TESTS_SAMPLE_H
 #define KVT_TESTS_SAMPLE_H
@@ -16,7 +18,10 @@
 #include "lib/kvt/write.h"
 #include "tests/temporary.h"
 
-/* The bits of the element at index[], low bytes first. */
+/*
+ * The bits of the element at index[], low bytes first.  Of types of several bytes no
+ * value is NaN: a bit of the exponent is not set.
+ */
 static inline uint64_t sample_element(int group, const int64_t index[KVT_NAXES])
 {
 	uint64_t x = (uint64_t)group + 1;
@@ -25,7 +30,7 @@ static inline uint64_t sample_element(int group, const int64_t index[KVT_NAXES])
 		x = (x ^ (uint64_t)index[a]) * 0x9e3779b97f4a7c15u;
 		x ^= x >> 29;
 	}
-	return x * 0xbf58476d1ce4e5b9u >> 3;
+	return x * 0xbf58476d1ce4e5b9u >> 3 & 0xfbfffbfffbfffbffu;
 }
 
 /* The next index inside 'box', D fastest; false after the last. */
@@ -80,8 +85,12 @@ static inline bool sample_box(uint8_t *buf, const struct kvt_group *group, int g
 			at[KVT_AXIS_K] = 0;
 		}
 		p = buf + kvt_view_at(view, at);
-		if (check && memcmp(p, &bits, elem))
+		if (check && memcmp(p, &bits, elem)) {
+			fprintf(stderr, "group %d: wrong at l %d b %d s %d h %d k %d d %d\n",
+				g, (int)index[0], (int)index[1], (int)index[2],
+				(int)index[3], (int)index[4], (int)index[5]);
 			return false;
+		}
 		if (!check)
 			memcpy(p, &bits, elem);
 	} while (sample_next(index, box));

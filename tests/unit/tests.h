@@ -58,6 +58,65 @@ static inline void judge(enum kvt_status status, enum kvt_status wanted,
 /* The status, and a part of the sentence if it is a refusal; NULL: any sentence. */
 #define expect(status, wanted, part) judge(status, wanted, part, __FILE__, __LINE__)
 
+/* ---- what a test makes -------------------------------------------------- */
+
+/* It goes when the test is over, however it ends: the last first. */
+static struct kept {
+	void *thing;
+	void (*drop)(void *);
+} *kept;
+static int nkept, kept_room;
+
+/* Gives 'thing' back. */
+static inline void *keep_by(void *thing, void (*drop)(void *))
+{
+	assert_non_null(thing);
+	if (nkept == kept_room) {
+		kept_room = 2 * kept_room + 64;
+		kept = realloc(kept, (size_t)kept_room * sizeof(*kept));
+		assert_non_null(kept);
+	}
+	kept[nkept++] = (struct kept){ thing, drop };
+	return thing;
+}
+
+/* Memory that nobody has to free. */
+static inline void *keep(void *memory)
+{
+	return keep_by(memory, free);
+}
+
+static inline void *room(size_t nbytes)
+{
+	return keep(malloc(nbytes + !nbytes));
+}
+
+static inline void *zeros(size_t nbytes)
+{
+	return keep(calloc(1, nbytes + !nbytes));
+}
+
+/* What was kept since there were 'n' goes now: of a round of many, say. */
+static inline void let_go(int n)
+{
+	while (nkept > n) {
+		nkept--;
+		kept[nkept].drop(kept[nkept].thing);
+	}
+}
+
+/* This alone goes now. */
+static inline void drop_now(void *thing)
+{
+	int i = nkept - 1;
+
+	while (i >= 0 && kept[i].thing != thing)
+		i--;
+	assert_true(i >= 0);
+	kept[i].drop(thing);
+	memmove(&kept[i], &kept[i + 1], (size_t)(--nkept - i) * sizeof(*kept));
+}
+
 /* ---- the list ----------------------------------------------------------- */
 
 /* Tests that one line of the list stands for. */
@@ -90,9 +149,23 @@ static inline void run_alone(void **state)
 	test->alone();
 }
 
+static const struct listed **running;	/* which line the test that runs is of */
+
+static inline int before_test(void **state)
+{
+	running++;
+	return (*running)->before ? (*running)->before(state) : 0;
+}
+
+static inline int after_test(void **state)
+{
+	let_go(0);
+	return (*running)->after ? (*running)->after(state) : 0;
+}
+
 static inline struct CMUnitTest test_of(const struct listed *of, size_t i)
 {
-	struct CMUnitTest test = { of->name, of->run, of->before, of->after,
+	struct CMUnitTest test = { of->name, of->run, before_test, after_test,
 				   (void *)(uintptr_t)of->row };
 
 	if (of->alone) {
@@ -110,18 +183,26 @@ static inline int run_all(const char *name, const struct listed *list, size_t n,
 			    CMFixtureFunction before, CMFixtureFunction after)
 {
 	struct CMUnitTest *tests;
+	const struct listed **lines;
 	size_t count = 0, at = 0;
 	int failed;
 
 	for (size_t i = 0; i < n; i++)
 		count += list[i].count;
-	if (!(tests = malloc(count * sizeof(*tests))))
+	tests = malloc(count * sizeof(*tests));
+	lines = malloc((count + 1) * sizeof(*lines));
+	if (!tests || !lines)
 		return 1;
 	for (size_t i = 0; i < n; i++)
-		for (size_t k = 0; k < list[i].count; k++)
-			tests[at++] = test_of(&list[i], k);
+		for (size_t k = 0; k < list[i].count; k++) {
+			tests[at] = test_of(&list[i], k);
+			lines[++at] = &list[i];
+		}
+	running = lines;
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	failed = _cmocka_run_group_tests(name, tests, count, before, after);
+	free(kept);
+	free(lines);
 	free(tests);
 	return failed;
 }
