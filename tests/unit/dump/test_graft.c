@@ -6,22 +6,35 @@
  * the spans; elements that it leaves empty are the base's.
  */
 #include "lib/kvt/connect.h"
-#include "tests/unit/dump/places.h"
+#include "tests/unit/fixture.h"
 
 enum { BASE, DONOR };
 
-/* A dump of one group: layers by their ids, or in order. */
-static struct placed_dump make(int who, int64_t layers, int64_t blocks, int64_t slots,
-			       int64_t heads, const uint32_t *ids)
-{
-	const int64_t n[] = { layers, blocks, slots, heads, 2, 2 };
-	struct kvt_snapshot s;
+/* Layers, blocks, slots and heads of a dump of one group; layers by ids, or in order. */
+struct extents {
+	int64_t layers, blocks, slots, heads;
+	uint32_t id[4];
+};
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, who == BASE ? "LBKSHD" : "BHLSKD", n);
-	if (ids)
-		number_layers(&s.group[0], ids);
-	return number_dump(&s, who);
+#define EXTENTS(l, b, s, h) { l, b, s, h, { 0 } }
+
+static struct kvt_dump *make(int who, struct extents e)
+{
+	const int64_t n[] = { e.layers, e.blocks, e.slots, e.heads, 2, 2 };
+	struct kvt_snapshot *s = snapshot_of(who == BASE ? "LBKSHD" : "BHLSKD", n);
+
+	if (e.id[0])
+		number_layers(&s->group[0], e.id);
+	return number_dump(s, who);
+}
+
+static struct kvt_dump *make_conv(int who, int64_t channels)
+{
+	const int64_t n[] = { 1, 2, 3, 1, 1, channels };
+	struct kvt_snapshot *s = new_snapshot();
+
+	new_group(s, "conv", KVT_MAMBA_CONV, "conv-sd", n);
+	return number_dump(s, who);
 }
 
 static struct kvt_dump *graft(const struct kvt_dump *base, const struct kvt_dump *donor,
@@ -31,16 +44,16 @@ static struct kvt_dump *graft(const struct kvt_dump *base, const struct kvt_dump
 	struct kvt_dump *out = NULL;
 
 	ok(kvt_dump_graft(&out, base, donor, grafts, &why));
-	return out;
+	return keep_dump(out);
 }
 
 static void refused(const struct kvt_dump *base, const struct kvt_dump *donor,
-		    const struct kvt_graft *one, enum kvt_status status, const char *part)
+		    const struct kvt_graft *one, const char *part)
 {
 	struct kvt_graft grafts[KVT_MAX_GROUPS] = { *one };
 	struct kvt_dump *out = NULL;
 
-	expect(kvt_dump_graft(&out, base, donor, grafts, &why), status, part);
+	expect(kvt_dump_graft(&out, base, donor, grafts, &why), KVT_BAD_INPUT, part);
 	assert_null(out);
 }
 
@@ -78,8 +91,7 @@ static bool is_given(int64_t *there, const struct kvt_exchange *given, int64_t a
 }
 
 static void check_graft(const struct kvt_dump *dump, const struct kvt_dump *base,
-			const struct kvt_dump *donor, const struct kvt_graft *g,
-			bool constant)
+			const struct kvt_dump *donor, const struct kvt_graft *g)
 {
 	const struct kvt_group *here = kvt_dump_group(base, 0);
 	const struct kvt_group *there = kvt_dump_group(donor, 0);
@@ -94,8 +106,7 @@ static void check_graft(const struct kvt_dump *dump, const struct kvt_dump *base
 		memcpy(j, i, sizeof(j));
 		if (!comes_from(slot, g, here->shape.n[NS], i[NB], i[NS]) ||
 		    !is_given(&j[axis], g->given, i[axis])) {
-			expect_number(*at++, constant ? 0x33333333 :
-				      number_of(here, BASE, i), i);
+			expect_number(*at++, number_of(here, BASE, i), i);
 			continue;
 		}
 		j[NB] = slot[0];
@@ -104,148 +115,82 @@ static void check_graft(const struct kvt_dump *dump, const struct kvt_dump *base
 			j[NL]++;
 		expect_number(*at++, number_of(there, DONOR, j), i);
 	} while (next_index(i, &all));
-	free(numbers);
 	same_group(kvt_dump_group(dump, 0), here);
 }
 
-/* ---- which slots -------------------------------------------------------- */
+/* ---- which slots, layers, heads and channels ---------------------------- */
 
-static void test_whole_blocks(void)
+static struct grafted {
+	const char *what;
+	struct extents base, donor;
+	int nspans;
+	struct kvt_block_span span[5];
+	struct kvt_exchange given;	/* none: all of it; channels: of a conv state */
+} grafted[] = {
+	{ "whole blocks", EXTENTS(2, 6, 3, 2), EXTENTS(2, 5, 3, 2), .nspans = 2,
+	  .span = { { .src_block = 3, .dst_block = 0, .nblocks = 2 },
+		    { .src_block = 0, .dst_block = 4, .nblocks = 1 } } },
+	{ "blocks of 4 and of 6 slots, spans in any order, neighbours and gaps",
+	  EXTENTS(2, 3, 4, 2), EXTENTS(2, 3, 6, 2), .nspans = 5,
+	  .span = { { 0, 5, 2, 1, 1, 0 }, { 1, 0, 2, 2, 2, 0 }, { 2, 2, 0, 0, 4, 0 },
+		    { 0, 0, 1, 3, 1, 0 }, { 2, 0, 1, 0, 2, 0 } } },
+	{ "all of the base is the donor's", EXTENTS(2, 4, 4, 2), EXTENTS(2, 4, 4, 2),
+	  .nspans = 1, .span = { { .nblocks = 4 } } },
+	{ "the donor has layers in another order, and others",
+	  { 3, 2, 2, 1, { 5, 1, 3 } }, { 4, 1, 2, 1, { 3, 5, 2, 1 } },
+	  .nspans = 1, .span = { { 0, 0, 1, 0, 2, 0 } } },
+	{ "of four heads the donor, which has two, gives the third and first",
+	  EXTENTS(2, 2, 3, 4), EXTENTS(2, 2, 3, 2),
+	  .nspans = 2, .span = { { 0, 1, 0, 0, 2, 0 }, { 1, 0, 1, 1, 1, 0 } },
+	  .given = { KVT_AXIS_H, 2, { { "head", 0, 2, 1 }, { "head", 1, 0, 1 } } } },
+	{ "channels: of ten the donor, which has four, gives these",
+	  .nspans = 1, .span = { { .src_block = 1, .nblocks = 1 } },
+	  .given = { KVT_AXIS_D, 3,
+		     { { "x", 0, 2, 2 }, { "B", 2, 7, 1 }, { "C", 3, 9, 1 } } } },
+};
+
+static void test_grafted(void **state)
 {
-	static const struct kvt_block_span spans[] = {
-		{ .src_block = 3, .dst_block = 0, .nblocks = 2 },
-		{ .src_block = 0, .dst_block = 4, .nblocks = 1 },
-	};
-	const struct kvt_graft g = { .span = spans, .nspans = 2 };
-	struct placed_dump base = make(BASE, 2, 6, 3, 2, NULL);
-	struct placed_dump donor = make(DONOR, 2, 5, 3, 2, NULL);
-	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
+	const struct grafted *c = *state;
+	const struct kvt_graft g = { .span = c->span, .nspans = c->nspans,
+				     .given = c->given.count ? &c->given : NULL };
+	bool conv = c->given.axis == KVT_AXIS_D && c->given.count;
+	struct kvt_dump *base = conv ? make_conv(BASE, 10) : make(BASE, c->base);
+	struct kvt_dump *donor = conv ? make_conv(DONOR, 4) : make(DONOR, c->donor);
 
-	check_graft(out, base.dump, donor.dump, &g, false);
-	kvt_dump_close(out);
-	drop_dump(&base);
-	drop_dump(&donor);
+	check_graft(graft(base, donor, &g), base, donor, &g);
 }
 
-/* Blocks of 4 and of 6 slots, spans in any order, neighbours and gaps. */
-static void test_spans(void)
-{
-	static const struct kvt_block_span spans[] = {
-		{ 0, 5, 2, 1, 1, 0 }, { 1, 0, 2, 2, 2, 0 }, { 2, 2, 0, 0, 4, 0 },
-		{ 0, 0, 1, 3, 1, 0 }, { 2, 0, 1, 0, 2, 0 },
-	};
-	const struct kvt_graft g = { .span = spans, .nspans = 5 };
-	struct placed_dump base = make(BASE, 2, 3, 4, 2, NULL);
-	struct placed_dump donor = make(DONOR, 2, 3, 6, 2, NULL);
-	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
-
-	check_graft(out, base.dump, donor.dump, &g, false);
-	/* without what it was made of */
-	kvt_dump_close(out);
-	drop_dump(&base);
-	drop_dump(&donor);
-}
-
-/* All of the base is the donor's, and it is not read: of it there is no leaf left. */
+/* Where all is the donor's, the base is not read: of it there is no leaf left. */
 static void test_all(void)
 {
 	static const struct kvt_block_span span = { .nblocks = 4 };
 	const struct kvt_graft g = { .span = &span, .nspans = 1 };
-	struct placed_dump base = make(BASE, 2, 4, 4, 2, NULL);
-	struct placed_dump donor = make(DONOR, 2, 4, 4, 2, NULL);
-	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
+	struct kvt_dump *donor = make(DONOR, (struct extents)EXTENTS(2, 4, 4, 2));
+	struct kvt_dump *out = graft(make(BASE, (struct extents)EXTENTS(2, 4, 4, 2)),
+				     donor, &g);
 
-	check_graft(out, base.dump, donor.dump, &g, false);
 	for (int i = 0; kvt_dump_leaf(out, i); i++)
 		assert_int_equal(kvt_dump_leaf_group(out, i, 0) >= 0,
-				 kvt_dump_leaf(out, i) == donor.dump);
-	kvt_dump_close(out);
-	drop_dump(&base);
-	drop_dump(&donor);
+				 kvt_dump_leaf(out, i) == donor);
 }
 
 static void test_nothing(void)
 {
 	const struct kvt_graft g = { .nspans = 0 };
-	struct placed_dump base = make(BASE, 2, 4, 4, 2, NULL);
-	struct placed_dump donor = make(DONOR, 1, 1, 1, 1, NULL);
-	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
 
-	check_places(out, BASE);
-	kvt_dump_close(out);
-	drop_dump(&base);
-	drop_dump(&donor);
+	check_places(graft(make(BASE, (struct extents)EXTENTS(2, 4, 4, 2)),
+			   make(DONOR, (struct extents)EXTENTS(1, 1, 1, 1)), &g), BASE);
 }
 
-/* The donor has them in another order, and others. */
-static void test_layers(void)
+static void test_lacks_a_layer(void)
 {
 	static const struct kvt_block_span span = { 0, 0, 1, 0, 2, 0 };
 	const struct kvt_graft g = { .span = &span, .nspans = 1 };
-	struct placed_dump base = make(BASE, 3, 2, 2, 1, (const uint32_t[]){ 5, 1, 3 });
-	struct placed_dump donor = make(DONOR, 4, 1, 2, 1,
-					(const uint32_t[]){ 3, 5, 2, 1 });
-	struct placed_dump lacks = make(DONOR, 3, 1, 2, 1,
-					(const uint32_t[]){ 3, 5, 2 });
-	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
 
-	check_graft(out, base.dump, donor.dump, &g, false);
-	kvt_dump_close(out);
-	refused(base.dump, lacks.dump, &g, KVT_BAD_INPUT,
+	refused(make(BASE, (struct extents){ 3, 2, 2, 1, { 5, 1, 3 } }),
+		make(DONOR, (struct extents){ 3, 1, 2, 1, { 3, 5, 2 } }), &g,
 		"g0: no layer 1 on the other side");
-	drop_dump(&base);
-	drop_dump(&donor);
-	drop_dump(&lacks);
-}
-
-/* ---- which heads -------------------------------------------------------- */
-
-/* Of four heads here the donor, which has two, gives the third and first. */
-static void test_given_heads(void)
-{
-	static const struct kvt_block_span spans[] = {
-		{ 0, 1, 0, 0, 2, 0 }, { 1, 0, 1, 1, 1, 0 },
-	};
-	const struct kvt_exchange given = {
-		.axis = KVT_AXIS_H, .count = 2,
-		.range = { { "head", 0, 2, 1 }, { "head", 1, 0, 1 } },
-	};
-	const struct kvt_graft g = { .span = spans, .nspans = 2, .given = &given };
-	struct placed_dump base = make(BASE, 2, 2, 3, 4, NULL);
-	struct placed_dump donor = make(DONOR, 2, 2, 3, 2, NULL);
-	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
-
-	check_graft(out, base.dump, donor.dump, &g, false);
-	kvt_dump_close(out);
-	drop_dump(&base);
-	drop_dump(&donor);
-}
-
-static struct placed_dump make_conv(int who, int64_t channels)
-{
-	const int64_t n[] = { 1, 2, 3, 1, 1, channels };
-	struct kvt_snapshot s;
-
-	kvt_snapshot_init(&s);
-	new_group(&s, "conv", KVT_MAMBA_CONV, "conv-sd", n);
-	return number_dump(&s, who);
-}
-
-static void test_given_channels(void)
-{
-	static const struct kvt_block_span span = { .src_block = 1, .nblocks = 1 };
-	const struct kvt_exchange given = {
-		.axis = KVT_AXIS_D, .count = 3,
-		.range = { { "x", 0, 2, 2 }, { "B", 2, 7, 1 }, { "C", 3, 9, 1 } },
-	};
-	const struct kvt_graft g = { .span = &span, .nspans = 1, .given = &given };
-	struct placed_dump base = make_conv(BASE, 10), donor = make_conv(DONOR, 4);
-	struct kvt_dump *out = graft(base.dump, donor.dump, &g);
-
-	check_graft(out, base.dump, donor.dump, &g, false);
-	kvt_dump_close(out);
-	drop_dump(&base);
-	drop_dump(&donor);
 }
 
 /* A transfer: each rank into what the ones before it left of a constant. */
@@ -253,17 +198,14 @@ static void test_ranks_on_a_constant(void)
 {
 	static const struct kvt_block_span span = { 1, 0, 0, 1, 2, 0 };
 	const int64_t n[] = { 2, 2, 3, 4, 2, 2 };
-	struct placed_dump donor[2];
-	struct kvt_dump *pool, *out;
+	struct kvt_dump *pool;
 	const struct kvt_group *g;
-	struct kvt_snapshot s;
 	struct kvt_box all;
-	uint32_t *numbers, *at;
+	uint32_t *at;
 	int64_t i[KVT_NAXES] = { 0 };
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", n);
-	ok(kvt_dump_of_constant(&pool, &s, 0x33, &why));
+	ok(kvt_dump_of_constant(&pool, snapshot_of("LBKSHD", n), 0x33, &why));
+	keep_dump(pool);
 	for (int r = 0; r < 2; r++) {
 		const struct kvt_exchange given = {
 			.axis = KVT_AXIS_H, .count = 1,
@@ -272,14 +214,12 @@ static void test_ranks_on_a_constant(void)
 		const struct kvt_graft one = { .span = &span, .nspans = 1,
 					       .given = &given };
 
-		donor[r] = make(1 + r, 2, 2, 3, 2, NULL);
-		out = graft(pool, donor[r].dump, &one);
-		kvt_dump_close(pool);
-		pool = out;
+		pool = graft(pool, make(1 + r, (struct extents)EXTENTS(2, 2, 3, 2)),
+			     &one);
 	}
 	g = kvt_dump_group(pool, 0);
 	all = kvt_box_whole(&g->shape);
-	numbers = at = read_numbers(pool, 0);
+	at = read_numbers(pool, 0);
 	do {
 		bool given = i[NB] == 0 && i[NS] >= 1;
 		int64_t j[KVT_NAXES];
@@ -291,10 +231,6 @@ static void test_ranks_on_a_constant(void)
 		expect_number(*at++, given ? number_of(g, 1 + (int)(i[NH] / 2), j) :
 			      0x33333333, i);
 	} while (next_index(i, &all));
-	free(numbers);
-	kvt_dump_close(pool);
-	drop_dump(&donor[0]);
-	drop_dump(&donor[1]);
 }
 
 /* Random spans that do not meet, on a constant or on a dump. */
@@ -306,8 +242,7 @@ static void test_random(void)
 		struct kvt_block_span spans[64];
 		struct kvt_graft g = { .span = spans };
 		int64_t draw[8], here, there, nb;
-		struct placed_dump base, donor;
-		struct kvt_dump *out;
+		struct kvt_dump *base, *donor;
 
 		for (int d = 0; d < 8; d++) {
 			seed = seed * UINT64_C(6364136223846793005) + 1;
@@ -330,13 +265,9 @@ static void test_random(void)
 						(int64_t)(seed >> 50) % 3, from, b, at,
 						count, 0 };
 			}
-		base = make(BASE, 2, nb, here, 2, NULL);
-		donor = make(DONOR, 2, 3, there, 2, NULL);
-		out = graft(base.dump, donor.dump, &g);
-		check_graft(out, base.dump, donor.dump, &g, false);
-		kvt_dump_close(out);
-		drop_dump(&base);
-		drop_dump(&donor);
+		base = make(BASE, (struct extents)EXTENTS(2, nb, here, 2));
+		donor = make(DONOR, (struct extents)EXTENTS(2, 3, there, 2));
+		check_graft(graft(base, donor, &g), base, donor, &g);
 	}
 }
 
@@ -361,16 +292,14 @@ static void test_twice_or_outside(void)
 		{ { { .src_block = 2, .nblocks = 2 }, { 0, 0, 2, 0, 1, 0 } },
 		  "outside a pool" },
 	};
-	struct placed_dump base = make(BASE, 2, 3, 3, 2, NULL);
-	struct placed_dump donor = make(DONOR, 2, 3, 4, 2, NULL);
+	struct kvt_dump *base = make(BASE, (struct extents)EXTENTS(2, 3, 3, 2));
+	struct kvt_dump *donor = make(DONOR, (struct extents)EXTENTS(2, 3, 4, 2));
 
 	for (size_t i = 0; i < LENGTH(cases); i++) {
 		const struct kvt_graft g = { .span = cases[i].span, .nspans = 2 };
 
-		refused(base.dump, donor.dump, &g, KVT_BAD_INPUT, cases[i].text);
+		refused(base, donor, &g, cases[i].text);
 	}
-	drop_dump(&base);
-	drop_dump(&donor);
 }
 
 static void test_given_is_wrong(void)
@@ -383,54 +312,38 @@ static void test_given_is_wrong(void)
 		{ KVT_AXIS_H, 2, { { "head", 0, 1, 2 }, { "head", 0, 2, 1 } } },
 		{ KVT_AXIS_H, 1, { { "head", -1, 0, 1 } } },
 	};
-	struct placed_dump base = make(BASE, 1, 1, 1, 4, NULL);
-	struct placed_dump donor = make(DONOR, 1, 1, 1, 2, NULL);
+	struct kvt_dump *base = make(BASE, (struct extents)EXTENTS(1, 1, 1, 4));
+	struct kvt_dump *donor = make(DONOR, (struct extents)EXTENTS(1, 1, 1, 2));
 
 	for (size_t i = 0; i < LENGTH(cases); i++) {
 		const struct kvt_graft g = { .span = &span, .nspans = 1,
 					     .given = &cases[i] };
 
-		refused(base.dump, donor.dump, &g, KVT_BAD_INPUT,
-			"is outside a group, or is listed twice");
+		refused(base, donor, &g, "is outside a group, or is listed twice");
 	}
-	drop_dump(&base);
-	drop_dump(&donor);
 }
 
 static void test_unlike(void)
 {
 	static const struct kvt_block_span span = { 0, 0, 0, 0, 1, 0 };
 	struct kvt_graft g = { .span = &span, .nspans = 1 };
-	struct placed_dump base = make(BASE, 1, 1, 1, 4, NULL);
-	struct placed_dump donor = make(DONOR, 1, 1, 1, 2, NULL);
+	struct kvt_dump *base = make(BASE, (struct extents)EXTENTS(1, 1, 1, 4));
+	struct kvt_dump *donor = make(DONOR, (struct extents)EXTENTS(1, 1, 1, 2));
 	struct kvt_dump *other;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = new_snapshot();
 
-	refused(base.dump, donor.dump, &g, KVT_BAD_INPUT,
-		"extent is 4 in one and 2 in the other");
+	refused(base, donor, &g, "extent is 4 in one and 2 in the other");
 	g.from = 1;
-	refused(base.dump, donor.dump, &g, KVT_BAD_INPUT, "the donor has no group 1");
+	refused(base, donor, &g, "the donor has no group 1");
 	g.from = 0;
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD",
-		  kvt_dump_group(base.dump, 0)->shape.n)->dtype = kvt_dtype_find("int32");
-	ok(kvt_dump_of_constant(&other, &s, 0, &why));
-	refused(base.dump, other, &g, KVT_BAD_INPUT, "g0: the elements have other types");
-	kvt_dump_close(other);
-	drop_dump(&base);
-	drop_dump(&donor);
+	new_group(s, "g0", KVT_FULL_ATTENTION, "LBKSHD",
+		  kvt_dump_group(base, 0)->shape.n)->dtype = kvt_dtype_find("int32");
+	ok(kvt_dump_of_constant(&other, s, 0, &why));
+	keep_dump(other);
+	refused(base, other, &g, "g0: the elements have other types");
 }
 
 TESTS("graft",
-	TEST(test_whole_blocks),
-	TEST(test_spans),
-	TEST(test_all),
-	TEST(test_nothing),
-	TEST(test_layers),
-	TEST(test_given_heads),
-	TEST(test_given_channels),
-	TEST(test_ranks_on_a_constant),
-	TEST(test_random),
-	TEST(test_twice_or_outside),
-	TEST(test_given_is_wrong),
-	TEST(test_unlike))
+	EACH(grafted, test_grafted), TEST(test_all), TEST(test_nothing),
+	TEST(test_lacks_a_layer), TEST(test_ranks_on_a_constant), TEST(test_random),
+	TEST(test_twice_or_outside), TEST(test_given_is_wrong), TEST(test_unlike))
