@@ -279,6 +279,28 @@ static inline void set_second_rank(struct kvt_snapshot *s)
 	}
 }
 
+/* A number that a row of a table puts into a snapshot. */
+struct set {
+	size_t at, size;
+	int64_t value;
+};
+
+#define SET(field, value) { offsetof(struct kvt_snapshot, field),			\
+			    sizeof(((struct kvt_snapshot *)0)->field), value }
+
+/* Those up to the first that is none. */
+static inline void set_numbers(struct kvt_snapshot *s, const struct set *set)
+{
+	for (; set->size; set++) {
+		const int32_t narrow = (int32_t)set->value;
+		const bool flag = set->value != 0;
+
+		memcpy((char *)s + set->at, set->size == sizeof(int64_t) ?
+		       (const void *)&set->value : set->size == sizeof(narrow) ?
+		       (const void *)&narrow : &flag, set->size);
+	}
+}
+
 /* ---- elements ----------------------------------------------------------- */
 
 static inline uint8_t byte_at(const int64_t i[KVT_NAXES], int64_t byte)
@@ -514,19 +536,22 @@ static inline void expect_number(uint32_t got, uint32_t want, const int64_t i[KV
 			 (int)i[ND], (unsigned)got, (unsigned)want);
 }
 
-/* Every element is the one that the tables of its group say. */
+/* Every element of a group is what an expression of its index i[] says. */
+#define EXPECT_NUMBERS(dump, group, i, want) do {					\
+	const struct kvt_box all_ = kvt_box_whole(&kvt_dump_group(dump, group)->shape);	\
+	const uint32_t *at_ = read_numbers(dump, group);				\
+	int64_t i[KVT_NAXES] = { 0 };							\
+											\
+	do										\
+		expect_number(*at_++, want, i);						\
+	while (next_index(i, &all_));							\
+} while (0)
+
+/* It is the one that the tables of its group say. */
 static inline void check_places(const struct kvt_dump *dump, int who)
 {
-	for (int g = 0; g < kvt_dump_snapshot(dump)->ngroups; g++) {
-		const struct kvt_group *group = kvt_dump_group(dump, g);
-		struct kvt_box all = kvt_box_whole(&group->shape);
-		uint32_t *numbers = read_numbers(dump, g), *at = numbers;
-		int64_t i[KVT_NAXES] = { 0 };
-
-		do
-			expect_number(*at++, number_of(group, who, i), i);
-		while (next_index(i, &all));
-	}
+	for (int g = 0; g < kvt_dump_snapshot(dump)->ngroups; g++)
+		EXPECT_NUMBERS(dump, g, i, number_of(kvt_dump_group(dump, g), who, i));
 }
 
 /* ---- tables ------------------------------------------------------------- */

@@ -6,7 +6,7 @@
  * Random boxes, orders and parts, many of them of the extents of the one before: each
  * element must be where the views of both boxes say, and nothing else may change.
  */
-#include "tests/unit/dump/places.h"
+#include "tests/unit/fixture.h"
 #include "tests/unit/random.h"
 
 #include "lib/dump/read.h"

@@ -199,10 +199,6 @@ static void test_ranks_on_a_constant(void)
 	static const struct kvt_block_span span = { 1, 0, 0, 1, 2, 0 };
 	const int64_t n[] = { 2, 2, 3, 4, 2, 2 };
 	struct kvt_dump *pool;
-	const struct kvt_group *g;
-	struct kvt_box all;
-	uint32_t *at;
-	int64_t i[KVT_NAXES] = { 0 };
 
 	ok(kvt_dump_of_constant(&pool, snapshot_of("LBKSHD", n), 0x33, &why));
 	keep_dump(pool);
@@ -217,20 +213,9 @@ static void test_ranks_on_a_constant(void)
 		pool = graft(pool, make(1 + r, (struct extents)EXTENTS(2, 2, 3, 2)),
 			     &one);
 	}
-	g = kvt_dump_group(pool, 0);
-	all = kvt_box_whole(&g->shape);
-	at = read_numbers(pool, 0);
-	do {
-		bool given = i[NB] == 0 && i[NS] >= 1;
-		int64_t j[KVT_NAXES];
-
-		memcpy(j, i, sizeof(j));
-		j[NB] = 1;
-		j[NS] = i[NS] - 1;
-		j[NH] = i[NH] % 2;
-		expect_number(*at++, given ? number_of(g, 1 + (int)(i[NH] / 2), j) :
-			      0x33333333, i);
-	} while (next_index(i, &all));
+	EXPECT_NUMBERS(pool, 0, i, i[NB] == 0 && i[NS] >= 1 ?
+		       place_number(1 + (int)(i[NH] / 2), i[NL], 1, i[NS] - 1, i[NH] % 2,
+				    i[NK], i[ND]) : 0x33333333);
 }
 
 /* Random spans that do not meet, on a constant or on a dump. */

@@ -2,23 +2,22 @@
 /*
  * test_select.c - explicit indices, a group of other bytes, and leaves of memory
  */
-#include "tests/unit/dump/places.h"
+#include "tests/unit/fixture.h"
 
 static const int64_t extents[] = { 3, 4, 2, 3, 2, 4 };
 
 /* Two groups of one shape; who 0. */
-static struct placed_dump make(void)
+static struct kvt_dump *make(void)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = new_snapshot();
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents);
-	number_layers(&s.group[0], (const uint32_t[]){ 4, 5, 6 });
-	new_group(&s, "g1", KVT_FULL_ATTENTION, "BLHSKD", extents);
-	number_layers(&s.group[1], (const uint32_t[]){ 7, 8, 9 });
-	add_request(&s, "a", 3, 2, (const uint32_t[]){ 3, 1 });
-	add_table(&s, 1, 2, (const uint32_t[]){ 0, 2 });
-	return number_dump(&s, 0);
+	new_group(s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents);
+	number_layers(&s->group[0], (const uint32_t[]){ 4, 5, 6 });
+	new_group(s, "g1", KVT_FULL_ATTENTION, "BLHSKD", extents);
+	number_layers(&s->group[1], (const uint32_t[]){ 7, 8, 9 });
+	add_request(s, "a", 3, IDS(3, 1));
+	add_table(s, 1, IDS(0, 2));
+	return number_dump(s, 0);
 }
 
 /* ---- select ------------------------------------------------------------- */
@@ -35,29 +34,19 @@ static void test_indices(void)
 		.heads = { 0, 1, 2 }, .kv = { 0, 1, 1 }, .nchannels = 2,
 		.channel = channels,
 	};
-	struct placed_dump dump = make();
-	uint32_t *numbers, *at;
-	int64_t i[KVT_NAXES] = { 0 };
+	struct kvt_dump *dump = make();
 	struct kvt_dump *out;
-	struct kvt_box all;
 
-	ok(kvt_dump_select(&out, dump.dump, &select, &why));
+	ok(kvt_dump_select(&out, dump, &select, &why));
+	keep_dump(out);
 	assert_int_equal(kvt_dump_snapshot(out)->ngroups, 1);
 	assert_int_equal(kvt_dump_snapshot(out)->nrequests, 0);
 	expect_shape(kvt_dump_group(out, 0), wanted);
 	assert_null(kvt_dump_group(out, 0)->layer_ids);
 	assert_true(kvt_layout_equal(&kvt_dump_group(out, 0)->layout,
-				     &kvt_dump_group(dump.dump, 1)->layout));
-	all = kvt_box_whole(&kvt_dump_group(out, 0)->shape);
-	numbers = at = read_numbers(out, 0);
-	do
-		expect_number(*at++, place_number(0, 7 + layers[i[NL]], blocks[i[NB]],
-						  i[NS], 1 + i[NH], 1,
-						  channel_of[i[ND]]), i);
-	while (next_index(i, &all));
-	free(numbers);
-	kvt_dump_close(out);
-	drop_dump(&dump);
+				     &kvt_dump_group(dump, 1)->layout));
+	EXPECT_NUMBERS(out, 0, i, place_number(0, 7 + layers[i[NL]], blocks[i[NB]], i[NS],
+					       1 + i[NH], 1, channel_of[i[ND]]));
 }
 
 /* A gap between channels, and heads that the dump does not have. */
@@ -69,97 +58,81 @@ static void test_short(void)
 		.group = 0, .nlayers = 3, .nblocks = 2, .layer = layers, .block = blocks,
 		.heads = { 0, 0, 3 }, .kv = { 0, 0, 2 }, .nchannels = 2, .channel = gap,
 	};
-	struct placed_dump dump = make();
-	struct kvt_dump *out = NULL;
+	struct kvt_dump *dump = make(), *out = NULL;
 
-	expect(kvt_dump_select(&out, dump.dump, &select, &why), KVT_BAD_INPUT,
+	expect(kvt_dump_select(&out, dump, &select, &why), KVT_BAD_INPUT,
 	       "slots of g0 lack 12 elements");	/* 3 heads, k and v, 2 channels */
 	select.nchannels = 1;
 	select.channel = whole;
 	select.heads = (struct kvt_segment){ 0, 1, 3 };
-	expect(kvt_dump_select(&out, dump.dump, &select, &why), KVT_BAD_INPUT,
+	expect(kvt_dump_select(&out, dump, &select, &why), KVT_BAD_INPUT,
 	       "slots of g0 lack 8 elements");	/* one head */
 	assert_null(out);
-	drop_dump(&dump);
 }
 
 /* ---- replace ------------------------------------------------------------ */
 
 static void test_replace(void)
 {
-	struct placed_dump dump = make(), other = make();
-	const struct kvt_group *g = kvt_dump_group(dump.dump, 0);
+	struct kvt_dump *dump = make();
+	const struct kvt_group *g = kvt_dump_group(dump, 0);
 	struct kvt_box all = kvt_box_whole(&g->shape);
+	uint32_t *numbers = room((size_t)box_bytes(g, &all));
 	struct kvt_group there = *g;
 	int64_t i[KVT_NAXES] = { 0 };
 	struct kvt_dump *out;
-	uint32_t *numbers, *at;
 
 	ok(kvt_layout_parse(&there.layout, "HDBLKS", NULL));
 	do
-		other.numbers[0][dense_at(&there, &all, i) / 4] = number_of(g, 3, i);
+		numbers[dense_at(&there, &all, i) / 4] = number_of(g, 3, i);
 	while (next_index(i, &all));
-	ok(kvt_dump_replace(&out, dump.dump, 0, &there.layout, other.numbers[0], &why));
-	same_snapshot(kvt_dump_snapshot(out), kvt_dump_snapshot(dump.dump));
-	memset(i, 0, sizeof(i));
-	numbers = at = read_numbers(out, 0);
-	do
-		expect_number(*at++, number_of(g, 3, i), i);
-	while (next_index(i, &all));
-	free(numbers);
-	numbers = at = read_numbers(out, 1);
-	memset(i, 0, sizeof(i));
-	do
-		expect_number(*at++, number_of(kvt_dump_group(dump.dump, 1), 0, i), i);
-	while (next_index(i, &all));
-	free(numbers);
-	kvt_dump_close(out);
-	drop_dump(&dump);
-	drop_dump(&other);
+	ok(kvt_dump_replace(&out, dump, 0, &there.layout, numbers, &why));
+	keep_dump(out);
+	same_snapshot(kvt_dump_snapshot(out), kvt_dump_snapshot(dump));
+	EXPECT_NUMBERS(out, 0, j, number_of(g, 3, j));
+	EXPECT_NUMBERS(out, 1, j, number_of(kvt_dump_group(dump, 1), 0, j));
 }
 
 static void test_replace_refused(void)
 {
-	struct placed_dump dump = make();
+	struct made *m = make_dump(snapshot_of("LBKSHD", extents), placed, 0);
 	struct kvt_dump *out = NULL;
 	struct kvt_layout layout;
 
 	ok(kvt_layout_parse(&layout, "LBKHDS", NULL));
-	expect(kvt_dump_replace(&out, dump.dump, 2, &layout, dump.numbers[0], &why),
+	expect(kvt_dump_replace(&out, m->dump, 2, &layout, m->bytes[0], &why),
 	       KVT_USAGE, "there is no group 2");
-	expect(kvt_dump_replace(&out, dump.dump, -1, &layout, dump.numbers[0], &why),
+	expect(kvt_dump_replace(&out, m->dump, -1, &layout, m->bytes[0], &why),
 	       KVT_USAGE, "there is no group -1");
 	ok(kvt_layout_parse(&layout, "L B K H S/4 D S%4", NULL));
-	expect(kvt_dump_replace(&out, dump.dump, 0, &layout, dump.numbers[0], &why),
+	expect(kvt_dump_replace(&out, m->dump, 0, &layout, m->bytes[0], &why),
 	       KVT_BAD_INPUT, "group g0: layout");
 	assert_null(out);
-	drop_dump(&dump);
 }
 
 /* ---- leaves ------------------------------------------------------------- */
 
 static void test_memory(void)
 {
-	struct placed_dump dump = make();
+	struct kvt_dump *dump = make();
 	const struct kvt_dump *leaf;
 	int64_t there[KVT_NAXES], i[KVT_NAXES] = { 1, 2, 1, 2, 0, 3 }, buffer, offset;
 	int group = -1;
 
-	check_places(dump.dump, 0);
-	assert_string_equal(kvt_dump_format(dump.dump), "memory");
-	assert_string_equal(kvt_dump_path(dump.dump), "");
-	assert_int_equal(kvt_dump_files(dump.dump), 0);
-	assert_null(kvt_dump_tiling(dump.dump, 0));
-	assert_false(kvt_dump_has_cells(dump.dump, 0));
-	assert_ptr_equal(kvt_dump_leaf(dump.dump, 0), dump.dump);
-	assert_null(kvt_dump_leaf(dump.dump, 1));
-	leaf = kvt_dump_trace(dump.dump, 1, i, &group, there);
-	assert_ptr_equal(leaf, dump.dump);
+	check_places(dump, 0);
+	assert_string_equal(kvt_dump_format(dump), "memory");
+	assert_string_equal(kvt_dump_path(dump), "");
+	assert_int_equal(kvt_dump_files(dump), 0);
+	assert_null(kvt_dump_tiling(dump, 0));
+	assert_false(kvt_dump_has_cells(dump, 0));
+	assert_ptr_equal(kvt_dump_leaf(dump, 0), dump);
+	assert_null(kvt_dump_leaf(dump, 1));
+	leaf = kvt_dump_trace(dump, 1, i, &group, there);
+	assert_ptr_equal(leaf, dump);
 	assert_int_equal(group, 1);
 	assert_memory_equal(i, there, sizeof(i));
-	expect(kvt_dump_locate(&buffer, &offset, dump.dump, KVT_FILES, 0, i, &why),
+	expect(kvt_dump_locate(&buffer, &offset, dump, KVT_FILES, 0, i, &why),
 	       KVT_UNSUPPORTED, NULL);
-	drop_dump(&dump);
 }
 
 /* What is said of the bytes is checked. */
@@ -167,42 +140,29 @@ static void test_memory_refused(void)
 {
 	const void *bytes[KVT_MAX_GROUPS] = { extents };
 	struct kvt_dump *out = NULL;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = new_snapshot();
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents)->block_size = 3;
-	expect(kvt_dump_of_memory(&out, &s, bytes, &why), KVT_BAD_INPUT,
+	new_group(s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents)->block_size = 3;
+	expect(kvt_dump_of_memory(&out, s, bytes, &why), KVT_BAD_INPUT,
 	       "group g0: 2 slots a block, expected 3");
-	expect(kvt_dump_of_constant(&out, &s, 0, &why), KVT_BAD_INPUT,
+	expect(kvt_dump_of_constant(&out, s, 0, &why), KVT_BAD_INPUT,
 	       "group g0: 2 slots a block, expected 3");
 	assert_null(out);
-	kvt_snapshot_free(&s);
 }
 
 static void test_constant(void)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = snapshot_of("LBKSHD", extents);
 	struct kvt_dump *dump;
-	uint32_t *numbers;
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBKSHD", extents);
-	ok(kvt_dump_of_constant(&dump, &s, 0xc3, &why));
-	kvt_snapshot_free(&s);		/* it was copied */
+	ok(kvt_dump_of_constant(&dump, s, 0xc3, &why));
+	keep_dump(dump);
+	drop_now(s);		/* it was copied */
 	assert_string_equal(kvt_dump_format(dump), "constant");
-	numbers = read_numbers(dump, 0);
-	for (int i = 0; i < 3 * 4 * 2 * 3 * 2 * 4; i++)
-		assert_int_equal(numbers[i], 0xc3c3c3c3);
-	free(numbers);
-	kvt_dump_close(dump);
-	kvt_dump_close(NULL);
+	EXPECT_NUMBERS(dump, 0, i, 0xc3c3c3c3);
 }
 
 TESTS("select",
-	TEST(test_indices),
-	TEST(test_short),
-	TEST(test_replace),
-	TEST(test_replace_refused),
-	TEST(test_memory),
-	TEST(test_memory_refused),
+	TEST(test_indices), TEST(test_short), TEST(test_replace),
+	TEST(test_replace_refused), TEST(test_memory), TEST(test_memory_refused),
 	TEST(test_constant))

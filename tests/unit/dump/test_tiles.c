@@ -5,7 +5,7 @@
  * Of random tilings and boxes: what is said to be a run must have each element of the
  * tile where the tile itself has it, and what must be one is said to be.
  */
-#include "tests/unit/dump/places.h"
+#include "tests/unit/fixture.h"
 #include "tests/unit/random.h"
 
 #include "lib/dump/read.h"
