@@ -437,21 +437,26 @@ static inline struct kvt_dump *number_dump(const struct kvt_snapshot *s, int who
 	return make_dump(s, placed, who)->dump;
 }
 
-/* Where a dump of make_dump() has an element. */
-static inline void *element_at(const struct kvt_dump *dump, int g,
-			       const int64_t i[KVT_NAXES])
+/* What a dump of make_dump() borrows. */
+static inline void *bytes_of(const struct kvt_dump *dump, int g)
 {
-	const struct kvt_group *group = kvt_dump_group(dump, g);
-	const struct kvt_box box = kvt_box_whole(&group->shape);
-
 	for (int k = 0; k < nkept; k++) {
 		const struct made *m = kept[k].thing;
 
 		if (kept[k].drop == drop_made && m->dump == dump)
-			return (uint8_t *)m->bytes[g] + dense_at(group, &box, i);
+			return m->bytes[g];
 	}
 	fail_msg("the dump was not made here");
 	return NULL;
+}
+
+static inline uint32_t *number_at(const struct kvt_dump *dump, int g,
+				  const int64_t i[KVT_NAXES])
+{
+	const struct kvt_group *group = kvt_dump_group(dump, g);
+	const struct kvt_box box = kvt_box_whole(&group->shape);
+
+	return (uint32_t *)bytes_of(dump, g) + dense_at(group, &box, i) / 4;
 }
 
 static inline void drop_dump(void *dump)

@@ -3,7 +3,7 @@
  * test_public.c - what users of libkvt have and the program has not: tensors of any
  * strides, tokens in a row, snapshots as JSON, answers told to callbacks
  */
-#include "tests/unit/dump/places.h"
+#include "tests/unit/fixture.h"
 
 #include "kernels/gpu_host.h"
 #include "lib/kvt/ops.h"
@@ -12,15 +12,13 @@
 static const int64_t extents[] = { 3, 6, 4, 3, 2, 4 };
 
 /* One group; request a has 10 tokens in blocks 4, 1, 5. */
-static struct placed_dump make(int who)
+static struct kvt_dump *make(int who)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = snapshot_of("LBSHKD", extents);
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBSHKD", extents);
-	number_layers(&s.group[0], (const uint32_t[]){ 4, 5, 6 });
-	add_request(&s, "a", 10, 3, (const uint32_t[]){ 4, 1, 5 });
-	return number_dump(&s, who);
+	number_layers(&s->group[0], (const uint32_t[]){ 4, 5, 6 });
+	add_request(s, "a", 10, IDS(4, 1, 5));
+	return number_dump(s, who);
 }
 
 /* ---- tensors ------------------------------------------------------------ */
@@ -55,8 +53,7 @@ static void cut_up(struct tensors *t, const struct kvt_group *g, int who)
 					a, 1, part->view.shape.n[a], stride[a] };
 		part->view.nfactors = n;
 		part->view.offset = 4;
-		part->data = t->data[p] = calloc(1, (size_t)(6 * stride[NB] + 64));
-		assert_non_null(part->data);
+		part->data = t->data[p] = zeros((size_t)(6 * stride[NB] + 64));
 		all = kvt_box_whole(&part->view.shape);
 		do {
 			int64_t there[KVT_NAXES];
@@ -70,26 +67,18 @@ static void cut_up(struct tensors *t, const struct kvt_group *g, int who)
 	}
 }
 
-static void drop_tensors(struct tensors *t)
-{
-	for (int p = 0; p < PARTS; p++)
-		free(t->data[p]);
-}
-
 static void test_tensors(void)
 {
-	struct placed_dump whole = make(1);
-	const struct kvt_snapshot *s = kvt_dump_snapshot(whole.dump);
+	struct kvt_dump *whole = make(1);
+	const struct kvt_snapshot *s = kvt_dump_snapshot(whole);
 	struct kvt_dump *dump;
 	struct tensors t;
 
 	cut_up(&t, &s->group[0], 1);
 	ok(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &why));
+	keep_dump(dump);
 	check_places(dump, 1);
-	ok(kvt_verify(whole.dump, dump, NULL, &why));
-	kvt_dump_close(dump);
-	drop_tensors(&t);
-	drop_dump(&whole);
+	ok(kvt_verify(whole, dump, NULL, &why));
 }
 
 /* The executor as a GPU (tests/gpu_executor.h), opened from where it is built. */
@@ -111,8 +100,8 @@ static struct kvt_device *open_executor(void)
 static void test_tensors_on_device(void)
 {
 	const int64_t nbytes = 6 * (4 * 3 * 4 * 8 + 16) + 64;
-	struct placed_dump whole = make(1);
-	const struct kvt_snapshot *s = kvt_dump_snapshot(whole.dump);
+	struct kvt_dump *whole = make(1);
+	const struct kvt_snapshot *s = kvt_dump_snapshot(whole);
 	struct kvt_device *device = open_executor();
 	void *there[PARTS] = { NULL };
 	struct kvt_dump *dump;
@@ -127,24 +116,32 @@ static void test_tensors_on_device(void)
 	}
 	ok(kvt_device_wait(device, NULL, &why));
 	ok(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &why));
+	keep_dump(dump);
 	check_places(dump, 1);
-	ok(kvt_verify(whole.dump, dump, NULL, &why));
+	ok(kvt_verify(whole, dump, NULL, &why));
 	t.data[3][9] ^= 1;			/* element 4 of the first row */
 	ok(kvt_device_copy_in(device, there[3], t.data[3], nbytes, NULL, &why));
 	ok(kvt_device_wait(device, NULL, &why));
-	expect(kvt_verify(whole.dump, dump, NULL, &why), KVT_MISMATCH, NULL);
-	kvt_dump_close(dump);
+	expect(kvt_verify(whole, dump, NULL, &why), KVT_MISMATCH, NULL);
+	drop_now(dump);
 	for (int p = 1; p < PARTS; p++)
 		kvt_device_free(device, there[p]);
 	kvt_device_close(device);
-	drop_tensors(&t);
-	drop_dump(&whole);
+}
+
+static void refused(const struct tensors *t, const struct kvt_snapshot *s,
+		    const char *part)
+{
+	struct kvt_dump *dump = NULL;
+
+	expect(kvt_dump_of_tensors(&dump, s, t->part, PARTS, &why), KVT_BAD_INPUT, part);
+	assert_null(dump);
 }
 
 static void test_tensors_refused(void)
 {
-	struct placed_dump whole = make(1);
-	const struct kvt_snapshot *s = kvt_dump_snapshot(whole.dump);
+	struct kvt_dump *whole = make(1);
+	const struct kvt_snapshot *s = kvt_dump_snapshot(whole);
 	struct kvt_dump *dump = NULL;
 	struct tensors t;
 
@@ -152,34 +149,29 @@ static void test_tensors_refused(void)
 	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS - 1, &why), KVT_BAD_INPUT,
 	       "tensors have 5760 of the 6912 bytes of g0");
 	t.part[5].box = t.part[4].box;
-	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &why), KVT_BAD_INPUT,
-	       "tensors 4 and 5 have the same elements of g0");
+	refused(&t, s, "tensors 4 and 5 have the same elements of g0");
 	t.part[5].box.end[NH] = 9;
-	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &why), KVT_BAD_INPUT,
-	       "tensor 5: has 3 heads, expected 9");
+	refused(&t, s, "tensor 5: has 3 heads, expected 9");
 	t.part[5].view.shape.n[NH] = 9;
-	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &why), KVT_BAD_INPUT,
-	       "tensor 5: is not a part of its group");
+	refused(&t, s, "tensor 5: is not a part of its group");
 	t.part[0].view.factor[0].stride = -4;
-	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &why), KVT_BAD_INPUT, NULL);
+	refused(&t, s, NULL);
 	t.part[0].view.factor[0].stride = 4;
 	t.part[0].view.factor[0].div = 0;
-	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &why), KVT_BAD_INPUT,
-	       "tensor 0: is not a part of its group");
+	refused(&t, s, "tensor 0: is not a part of its group");
 	t.part[0].group = 7;
-	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS, &why), KVT_BAD_INPUT,
-	       "tensor 0: there is no group 7");
+	refused(&t, s, "tensor 0: there is no group 7");
 	assert_null(dump);
-	drop_tensors(&t);
-	drop_dump(&whole);
 }
 
 /* ---- tokens ------------------------------------------------------------- */
 
+#define RANGE(begin, end) (struct kvt_range){ begin, end }
+
 static void test_tokens(void)
 {
 	static const int64_t table[] = { 4, 1, 5 };
-	struct placed_dump whole = make(2);
+	struct kvt_dump *whole = make(2);
 
 	for (int64_t begin = 0; begin < 10; begin++)
 		for (int64_t end = begin + 1; end <= 10; end++) {
@@ -188,8 +180,8 @@ static void test_tokens(void)
 			uint32_t *numbers;
 			int64_t first;
 
-			ok(kvt_dump_tokens(&row, &first, whole.dump, 0, "a", tokens,
-					   &why));
+			ok(kvt_dump_tokens(&row, &first, whole, 0, "a", tokens, &why));
+			keep_dump(row);
 			assert_int_equal(first, begin % 4);
 			assert_int_equal(kvt_dump_group(row, 0)->shape.n[NB],
 					 (end - 1) / 4 - begin / 4 + 1);
@@ -199,63 +191,50 @@ static void test_tokens(void)
 				assert_int_equal(numbers[(first + t - begin) * 24],
 						 place_number(2, 4, table[t / 4],
 							      t % 4, 0, 0, 0));
-			free(numbers);
-			kvt_dump_close(row);
 		}
-	drop_dump(&whole);
 }
 
 static void test_tokens_refused(void)
 {
 	const struct kvt_reblock_options none = { .block_size = 0 };
 	struct kvt_reblocked said[KVT_MAX_GROUPS];
-	struct placed_dump whole = make(2);
-	struct kvt_dump *row = NULL;
+	struct kvt_dump *whole = make(2), *row = NULL;
 	int64_t first;
 
-	expect(kvt_dump_tokens(&row, &first, whole.dump, 0, "b",
-			       (struct kvt_range){ 0, 1 }, &why),
+	expect(kvt_dump_tokens(&row, &first, whole, 0, "b", RANGE(0, 1), &why),
 	       KVT_USAGE, "there is no request b");
-	expect(kvt_dump_tokens(&row, &first, whole.dump, 1, "a",
-			       (struct kvt_range){ 0, 1 }, &why),
+	expect(kvt_dump_tokens(&row, &first, whole, 1, "a", RANGE(0, 1), &why),
 	       KVT_USAGE, "there is no group 1");
-	expect(kvt_dump_tokens(&row, &first, whole.dump, 0, "a",
-			       (struct kvt_range){ 4, 11 }, &why),
+	expect(kvt_dump_tokens(&row, &first, whole, 0, "a", RANGE(4, 11), &why),
 	       KVT_USAGE, "tokens 4 to 11 of a, which has 0 to 10");
-	expect(kvt_dump_reblock(&row, said, whole.dump, &none, &why), KVT_USAGE,
+	expect(kvt_dump_reblock(&row, said, whole, &none, &why), KVT_USAGE,
 	       "blocks of 0 tokens, expected 1 or more");
 	assert_null(row);
-	drop_dump(&whole);
 }
 
 /* What a window has passed is refused, the rest is there. */
 static void test_tokens_of_a_window(void)
 {
-	struct kvt_snapshot s;
-	struct placed_dump dump;
-	struct kvt_dump *row = NULL;
+	struct kvt_snapshot *s = new_snapshot();
+	struct kvt_dump *dump, *row = NULL;
 	int64_t first;
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_SLIDING_WINDOW, "LBSHKD", extents)->window = 4;
-	add_request(&s, "a", 10, 3, (const uint32_t[]){ 4, 1, 5 });
-	dump = number_dump(&s, 0);
-	expect(kvt_dump_tokens(&row, &first, dump.dump, 0, "a",
-			       (struct kvt_range){ 0, 0 }, &why),
+	new_group(s, "g0", KVT_SLIDING_WINDOW, "LBSHKD", extents)->window = 4;
+	add_request(s, "a", 10, IDS(4, 1, 5));
+	dump = number_dump(s, 0);
+	expect(kvt_dump_tokens(&row, &first, dump, 0, "a", RANGE(0, 0), &why),
 	       KVT_BAD_INPUT,
 	       "token 0 of a is in no block of g0: the engine has let go of it");
-	ok(kvt_dump_tokens(&row, &first, dump.dump, 0, "a",
-			   (struct kvt_range){ 8, 10 }, &why));
-	kvt_dump_close(row);
-	drop_dump(&dump);
+	ok(kvt_dump_tokens(&row, &first, dump, 0, "a", RANGE(8, 10), &why));
+	keep_dump(row);
 }
 
 /* ---- snapshots ---------------------------------------------------------- */
 
 static void test_json(void)
 {
-	struct placed_dump whole = make(0);
-	char *text = kvt_snapshot_json(kvt_dump_snapshot(whole.dump)), *again;
+	struct kvt_dump *whole = make(0);
+	char *text = kvt_snapshot_json(kvt_dump_snapshot(whole)), *again;
 	struct kvt_snapshot *s, *copy;
 	struct kvt_layout hnd;
 
@@ -279,7 +258,6 @@ static void test_json(void)
 	     NULL }; *bad; bad++)
 		expect(kvt_snapshot_from_json(&s, *bad, "text", &why), KVT_BAD_INPUT,
 		       NULL);
-	drop_dump(&whole);
 }
 
 /* ---- answers ------------------------------------------------------------ */
@@ -326,7 +304,7 @@ static void hear_rule(void *context, const struct kvt_broken_rule *rule)
 
 static void test_diff(void)
 {
-	struct placed_dump a = make(0), b = make(0);
+	struct kvt_dump *a = make(0), *b = make(0);
 	const struct kvt_diff_options options = { .most = 9 };
 	const struct kvt_range two = { 4, 6 };
 	const struct kvt_slice_options part = { .layers = { 1, &two } };
@@ -338,87 +316,70 @@ static void test_diff(void)
 	struct kvt_dump *less;
 	int64_t changed = ((1 * 6 + 1) * 4 + 2) * 24 + 5;	/* layer 5, token 6 */
 
-	ok(kvt_diff(a.dump, b.dump, NULL, NULL, NULL, &why));
-	b.numbers[0][changed] ^= 1 << 30;
-	expect(kvt_diff(a.dump, b.dump, &options, &told, NULL, &why), KVT_MISMATCH,
+	ok(kvt_diff(a, b, NULL, NULL, NULL, &why));
+	((uint32_t *)bytes_of(b, 0))[changed] ^= 1 << 30;
+	expect(kvt_diff(a, b, &options, &told, NULL, &why), KVT_MISMATCH,
 	       "g0 differs");
 	assert_int_equal(heard.groups, 1);
 	assert_int_equal(heard.elements, 1);
 	assert_int_equal(heard.unequal, 1);
 	assert_int_equal(heard.outside, 1);
-	ok(kvt_dump_digest(&x, a.dump, KVT_SCOPE_TOKENS, NULL, &why));
-	ok(kvt_dump_digest(&y, b.dump, KVT_SCOPE_TOKENS, NULL, &why));
+	ok(kvt_dump_digest(&x, a, KVT_SCOPE_TOKENS, NULL, &why));
+	ok(kvt_dump_digest(&y, b, KVT_SCOPE_TOKENS, NULL, &why));
 	assert_string_not_equal(x.s, y.s);
-	ok(kvt_dump_slice(&less, a.dump, &part, &why));
-	expect(kvt_diff(a.dump, less, &options, &told, NULL, &why), KVT_BAD_INPUT, NULL);
-	ok(kvt_diff(a.dump, less, &(struct kvt_diff_options){ .common = true }, &told,
+	ok(kvt_dump_slice(&less, a, &part, &why));
+	keep_dump(less);
+	expect(kvt_diff(a, less, &options, &told, NULL, &why), KVT_BAD_INPUT, NULL);
+	ok(kvt_diff(a, less, &(struct kvt_diff_options){ .common = true }, &told,
 		    NULL, &why));
 	assert_int_equal(heard.only, 1);
-	expect(kvt_diff(a.dump, b.dump, &(struct kvt_diff_options){ .most = 101 }, NULL,
+	expect(kvt_diff(a, b, &(struct kvt_diff_options){ .most = 101 }, NULL,
 			NULL, &why), KVT_USAGE, "101 elements, expected at most 100");
-	kvt_dump_close(less);
-	drop_dump(&a);
-	drop_dump(&b);
 }
 
 /* Names of layers are made of their place: a number that is another is a warning. */
 static void test_check(void)
 {
 	struct heard heard = { 0 };
-	struct placed_dump bad = make(0), good;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = snapshot_of("LBSHKD", extents);
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBSHKD", extents);
-	add_request(&s, "a", 10, 3, (const uint32_t[]){ 4, 1, 5 });
-	good = number_dump(&s, 0);
-	ok(kvt_check(good.dump, true, hear_rule, &heard, NULL, &why));
+	add_request(s, "a", 10, IDS(4, 1, 5));
+	ok(kvt_check(number_dump(s, 0), true, hear_rule, &heard, NULL, &why));
 	assert_int_equal(heard.rules, 1);	/* stale slots, a note */
 	heard.rules = 0;
-	expect(kvt_check(bad.dump, false, hear_rule, &heard, NULL, &why), KVT_MISMATCH,
+	expect(kvt_check(make(0), false, hear_rule, &heard, NULL, &why), KVT_MISMATCH,
 	       "0 errors, 3 warnings");
 	assert_int_equal(heard.rules, 3);
-	drop_dump(&good);
-	drop_dump(&bad);
 }
 
 /* ---- writing ------------------------------------------------------------ */
 
 static void test_written(void **state)
 {
-	struct placed_dump whole = make(3);
+	struct kvt_dump *whole = make(3);
 	struct path out = join(*state, "out.h5");
 	struct kvt_dump *written, *again;
 	struct kvt_writer *writer;
 
-	ok(kvt_create(&writer, out.s, NULL, kvt_dump_snapshot(whole.dump), &why));
-	ok(kvt_write(&writer, (const struct kvt_dump *const[]){ whole.dump }, 1, NULL,
+	ok(kvt_create(&writer, out.s, NULL, kvt_dump_snapshot(whole), &why));
+	ok(kvt_write(&writer, (const struct kvt_dump *const[]){ whole }, 1, NULL,
 		     &why));
 	/* kvt_write() has done it */
 	ok(kvt_finish(writer, &why));
 	ok(kvt_open_written(&written, writer, &why));
-	ok(kvt_verify(whole.dump, written, NULL, &why));
+	ok(kvt_verify(whole, written, NULL, &why));
+	kvt_dump_close(written);
 	assert_int_equal(access(out.s, F_OK), -1);
 	ok(kvt_publish(&writer, 1, &why));
-	kvt_dump_close(written);
 	kvt_close_writer(writer);
-	ok(kvt_open(&again, out.s, NULL, &why));
+	again = open_dump(out.s);
 	check_places(again, 3);
-	whole.numbers[0][100] ^= 1;
-	expect(kvt_verify(whole.dump, again, NULL, &why), KVT_MISMATCH, NULL);
-	kvt_dump_close(again);
-	drop_dump(&whole);
+	((uint32_t *)bytes_of(whole, 0))[100] ^= 1;
+	expect(kvt_verify(whole, again, NULL, &why), KVT_MISMATCH, NULL);
 	assert_string_equal(kvt_version(), KVT_VERSION);
 }
 
 TESTS("public",
-	TEST(test_tensors),
-	TEST(test_tensors_on_device),
-	TEST(test_tensors_refused),
-	TEST(test_tokens),
-	TEST(test_tokens_refused),
-	TEST(test_tokens_of_a_window),
-	TEST(test_json),
-	TEST(test_diff),
-	TEST(test_check),
-	IN_FOLDER(test_written))
+	TEST(test_tensors), TEST(test_tensors_on_device), TEST(test_tensors_refused),
+	TEST(test_tokens), TEST(test_tokens_refused), TEST(test_tokens_of_a_window),
+	TEST(test_json), TEST(test_diff), TEST(test_check), IN_FOLDER(test_written))
