@@ -88,6 +88,21 @@ static inline int remove_folder(void **state)
 #define NAMED_IN_FOLDER(test, sentence)							\
 	NAMED_AROUND(test, make_folder, remove_folder, sentence)
 
+static inline void drop_folder(void *folder)
+{
+	remove_tree(folder);
+	free(folder);
+}
+
+/* For a test that is not IN_FOLDER(). */
+static inline const char *new_folder(void)
+{
+	void *folder = NULL;
+
+	assert_int_equal(make_folder(&folder), 0);
+	return keep_by(folder, drop_folder);
+}
+
 static inline int count_entries(const char *folder)
 {
 	struct dirent *entry;
@@ -441,9 +456,9 @@ static inline struct kvt_dump *number_dump(const struct kvt_snapshot *s, int who
 static inline void *bytes_of(const struct kvt_dump *dump, int g)
 {
 	for (int k = 0; k < nkept; k++) {
-		const struct made *m = kept[k].thing;
+		const struct made *m = keeping[k].thing;
 
-		if (kept[k].drop == drop_made && m->dump == dump)
+		if (keeping[k].drop == drop_made && m->dump == dump)
 			return m->bytes[g];
 	}
 	fail_msg("the dump was not made here");

@@ -64,7 +64,7 @@ static inline void judge(enum kvt_status status, enum kvt_status wanted,
 static struct kept {
 	void *thing;
 	void (*drop)(void *);
-} *kept;
+} *keeping;
 static int nkept, kept_room;
 
 /* Gives 'thing' back. */
@@ -73,10 +73,10 @@ static inline void *keep_by(void *thing, void (*drop)(void *))
 	assert_non_null(thing);
 	if (nkept == kept_room) {
 		kept_room = 2 * kept_room + 64;
-		kept = realloc(kept, (size_t)kept_room * sizeof(*kept));
-		assert_non_null(kept);
+		keeping = realloc(keeping, (size_t)kept_room * sizeof(*keeping));
+		assert_non_null(keeping);
 	}
-	kept[nkept++] = (struct kept){ thing, drop };
+	keeping[nkept++] = (struct kept){ thing, drop };
 	return thing;
 }
 
@@ -96,12 +96,12 @@ static inline void *zeros(size_t nbytes)
 	return keep(calloc(1, nbytes + !nbytes));
 }
 
-/* What was kept since there were 'n' goes now: of a round of many, say. */
-static inline void let_go(int n)
+/* All of it goes now: of a round of many, say. */
+static inline void let_go(void)
 {
-	while (nkept > n) {
+	while (nkept) {
 		nkept--;
-		kept[nkept].drop(kept[nkept].thing);
+		keeping[nkept].drop(keeping[nkept].thing);
 	}
 }
 
@@ -110,11 +110,11 @@ static inline void drop_now(void *thing)
 {
 	int i = nkept - 1;
 
-	while (i >= 0 && kept[i].thing != thing)
+	while (i >= 0 && keeping[i].thing != thing)
 		i--;
 	assert_true(i >= 0);
-	kept[i].drop(thing);
-	memmove(&kept[i], &kept[i + 1], (size_t)(--nkept - i) * sizeof(*kept));
+	keeping[i].drop(thing);
+	memmove(&keeping[i], &keeping[i + 1], (size_t)(--nkept - i) * sizeof(*keeping));
 }
 
 /* ---- the list ----------------------------------------------------------- */
@@ -159,7 +159,7 @@ static inline int before_test(void **state)
 
 static inline int after_test(void **state)
 {
-	let_go(0);
+	let_go();
 	return (*running)->after ? (*running)->after(state) : 0;
 }
 
@@ -201,7 +201,7 @@ static inline int run_all(const char *name, const struct listed *list, size_t n,
 	running = lines;
 	cmocka_set_message_output(CM_OUTPUT_TAP);
 	failed = _cmocka_run_group_tests(name, tests, count, before, after);
-	free(kept);
+	free(keeping);
 	free(lines);
 	free(tests);
 	return failed;

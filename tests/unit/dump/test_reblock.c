@@ -277,7 +277,7 @@ static void test_random(void)
 		random_tables(s, blocks, size);
 		pool = number_dump(s, 0);
 		check_tokens(reblock(&said, pool, &options), pool);
-		let_go(0);
+		let_go();
 	}
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_check.c - findings on snapshots of which one thing is wrong */
 #include "lib/ops/check/check.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /* Requests A and B share their first block; nothing is wrong. */
-static void make(struct kvt_snapshot *s)
+static struct kvt_snapshot *make(void)
 {
 	static const uint32_t a[] = { 4, 1, 2 }, b[] = { 4, 3 };
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 
-	make_snapshot(s, "nhd", "bf16", false);
 	s->null_block = 0;
 	s->parallel.tp_size = 1;
 	add_request(s, "A", 41, 3, a);
@@ -16,6 +16,7 @@ static void make(struct kvt_snapshot *s)
 	ok(kvt_snapshot_complete(s, NULL));
 	free(s->group[0].block_valid);
 	s->group[0].block_valid = NULL;
+	return s;
 }
 
 /* ---- one fault, one finding --------------------------------------------- */
@@ -142,19 +143,18 @@ static void test_fault(void **state)
 {
 	const struct fault *f = *state;
 	struct kvt_findings r = { .nfindings = 0 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = make();
 
-	make(&s);
 	for (int l = 0; l < 3; l++) {
 		char name[40];
 
 		snprintf(name, sizeof(name), "model.layers.%d.attn", l);
-		rename_layer(&s, l, name);
+		rename_layer(s, l, name);
 	}
-	f->make(&s);
-	assert_true(kvt_check_tables(&r, &s));
-	assert_true(kvt_check_layers(&r, &s));
-	kvt_check_heads(&r, &s);
+	f->make(s);
+	assert_true(kvt_check_tables(&r, s));
+	assert_true(kvt_check_layers(&r, s));
+	kvt_check_heads(&r, s);
 	if (r.nfindings != !!f->rule)
 		fail_msg("%d findings, the first: %s", r.nfindings,
 			 r.nfindings ? r.finding[0].text : "none");
@@ -168,7 +168,6 @@ static void test_fault(void **state)
 		assert_int_equal(r.total[rule->severity], 1);
 	}
 	kvt_findings_free(&r);
-	kvt_snapshot_free(&s);
 }
 
 /* ---- the list ----------------------------------------------------------- */
@@ -219,7 +218,6 @@ static void zero(const char *path, int64_t at, int64_t nbytes)
 	assert_in_range(at + nbytes, 1, size);
 	memset(bytes + at, 0, (size_t)nbytes);
 	write_file(path, bytes, size);
-	free(bytes);
 }
 
 /* NHD: all heads of a slot, keys and values, are one run. */
@@ -227,27 +225,24 @@ static void test_data(void)
 {
 	const struct kvt_run run = { .threads = 2 };
 	struct kvt_findings r = { .nfindings = 0 };
-	void *folder = NULL;
+	struct path path = join(new_folder(), "a.npy");
 	const int64_t index[KVT_NAXES] = { [NL] = 1, [NB] = 2, [NS] = 8 };
 	const struct kvt_hints hints = { .trust_manifest = true };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = make();
 	struct kvt_dump *dump;
-	struct path path;
 	int64_t buffer, at;
 
-	assert_int_equal(make_folder(&folder), 0);
-	path = join(folder, "a.npy");
-	make(&s);
-	s.null_block = -1;
-	set_valid(&s, 9);
-	ok(write_dump(path.s, NULL, &s, &why));
+	s->null_block = -1;
+	set_valid(s, 9);
+	ok(sample_write(path.s, s, NULL, &why));
 	ok(kvt_open(&dump, path.s, &hints, &why));
+	keep_dump(dump);
 	ok(kvt_dump_locate(&buffer, &at, dump, KVT_FILES, 0, index, &why));
-	kvt_dump_close(dump);
 	zero(path.s, at, 2 * 2 * 8 * 2);
 	/* the slot before it keeps its first element: its values alone are all zeros */
 	zero(path.s, at - 2 * 2 * 8 * 2 + 2, 2 * 2 * 8 * 2 - 2);
 	ok(kvt_open(&dump, path.s, &hints, &why));
+	keep_dump(dump);
 	ok(kvt_check_dump(&r, dump, path.s, true, &run, &why));
 	assert_string_equal(r.format, "npy");
 	assert_int_equal(r.looked.blocks, 5);
@@ -261,9 +256,6 @@ static void test_data(void)
 	assert_string_equal(kvt_rule_at(r.finding[2].rule)->name, "stale.slots");
 	assert_memory_equal(r.finding[2].text, "114 unused slots ", 17);
 	kvt_findings_free(&r);
-	kvt_dump_close(dump);
-	kvt_snapshot_free(&s);
-	remove_folder(&folder);
 }
 
 TESTS("check",

@@ -2,11 +2,11 @@
 /*
  * test_compare.c - which element is which, and what differs
  *
- * Elements of the dumps are numbers that say what they are (places.h), so those that
+ * Elements of the dumps are numbers that say what they are (fixture.h), so those that
  * are paired are equal until the test makes one wrong: then just that one must be told,
  * with both values, and nothing of what is not paired.
  */
-#include "tests/unit/dump/places.h"
+#include "tests/unit/fixture.h"
 #include "tests/unit/random.h"
 
 #include "lib/ops/compare/compare.h"
@@ -33,17 +33,16 @@ static void draw_ids(uint64_t *out, int64_t n, int64_t most)
 }
 
 /* Of a model of 5 layers and 8 heads, and a pool of 10 blocks. */
-static struct placed_dump draw_dump(int64_t slots, int64_t channels)
+static struct kvt_dump *draw_dump(int64_t slots, int64_t channels)
 {
 	const int64_t nlayers = 1 + below(4), blocks = 1 + below(9);
 	const int64_t n[] = { nlayers, blocks, slots, 1 + below(4), 2, channels };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = new_snapshot();
 	struct kvt_group *g;
 	uint32_t layers[4];
 	uint64_t ids[9];
 
-	kvt_snapshot_init(&s);
-	g = new_group(&s, "g0", KVT_FULL_ATTENTION, layouts[below(LENGTH(layouts))], n);
+	g = new_group(s, "g0", KVT_FULL_ATTENTION, layouts[below(LENGTH(layouts))], n);
 	g->total_heads = 8;
 	g->head_start = below(3);
 	draw_ids(ids, n[NL], 5);
@@ -52,7 +51,7 @@ static struct placed_dump draw_dump(int64_t slots, int64_t channels)
 	number_layers(g, layers);
 	draw_ids(ids, n[NB], 10);
 	number_blocks(g, ids);
-	return number_dump(&s, 0);
+	return number_dump(s, 0);
 }
 
 static bool has_id(const struct kvt_group *g, enum kvt_axis axis, uint64_t id)
@@ -131,10 +130,9 @@ static bool same_index(const int64_t a[KVT_NAXES], const int64_t b[KVT_NAXES])
 }
 
 /* Different elements of b; it has more. */
-static int make_wrong(struct wrong *wrong, int n, struct placed_dump *b,
+static int make_wrong(struct wrong *wrong, int n, struct kvt_dump *b,
 		      const struct kvt_group *ga, const struct kvt_group *gb)
 {
-	const struct kvt_box all = kvt_box_whole(&gb->shape);
 	int paired = 0;
 
 	for (int i = 0, j; i < n; ) {
@@ -146,7 +144,7 @@ static int make_wrong(struct wrong *wrong, int n, struct placed_dump *b,
 			j++;
 		if (j < i)
 			continue;
-		number = &b->numbers[0][dense_at(gb, &all, wrong[i].at) / 4];
+		number = number_at(b, 0, wrong[i].at);
 		wrong[i].was = *number;
 		*number ^= UINT32_C(1) << below(32);
 		wrong[i].paired = is_paired(ga, gb, wrong[i].at);
@@ -188,33 +186,32 @@ static void test_random(void)
 		bool large = round % 25 == 0;
 		int64_t slots = large ? 16 : 1 << below(3), nbytes[3];
 		int64_t channels = large ? 128 : 2 << below(3);
-		struct placed_dump a = draw_dump(slots, channels);
-		struct placed_dump b = draw_dump(slots, channels);
-		const struct kvt_group *ga = kvt_dump_group(a.dump, 0);
-		const struct kvt_group *gb = kvt_dump_group(b.dump, 0);
+		struct kvt_dump *a = draw_dump(slots, channels);
+		struct kvt_dump *b = draw_dump(slots, channels);
+		const struct kvt_group *ga = kvt_dump_group(a, 0);
+		const struct kvt_group *gb = kvt_dump_group(b, 0);
 		int64_t memory = large ? LITTLE : 0;
 		static struct told one, four;
 		struct wrong wrong[12];
 		int n = (int)below(gb->shape.n[NB] * slots * channels < 12 ? 4 : 13);
-		int paired = make_wrong(wrong, n, &b, ga, gb);
+		int paired = make_wrong(wrong, n, b, ga, gb);
 
-		expect(compare(&one, &nbytes[0], a.dump, b.dump, 1, memory, &why),
+		expect(compare(&one, &nbytes[0], a, b, 1, memory, &why),
 		       paired ? KVT_MISMATCH : KVT_OK, NULL);
 		assert_int_equal(one.n, paired);
 		check_told(&one, wrong, n);
-		expect(compare(&four, &nbytes[1], a.dump, b.dump, 4, memory, &why),
+		expect(compare(&four, &nbytes[1], a, b, 4, memory, &why),
 		       paired ? KVT_MISMATCH : KVT_OK, NULL);
 		assert_int_equal(four.n, paired);
 		for (int i = 0; i < one.n; i++)
 			assert_true(same_index(one.at[i].index, four.at[i].index));
 		assert_int_equal(nbytes[0], 4 * count_paired(ga, gb));
 		assert_int_equal(nbytes[1], nbytes[0]);
-		expect(compare(NULL, &nbytes[2], a.dump, b.dump, 4, memory, &why),
+		expect(compare(NULL, &nbytes[2], a, b, 4, memory, &why),
 		       paired ? KVT_MISMATCH : KVT_OK, paired ? "g0: block" : NULL);
 		differ += paired > 1;
 		boxes += large && paired > 1;
-		drop_dump(&a);
-		drop_dump(&b);
+		let_go();
 	}
 	assert_true(differ > 50 && boxes > 1);
 }
@@ -222,50 +219,37 @@ static void test_random(void)
 /* ---- order -------------------------------------------------------------- */
 
 /* Two equal dumps, in other layouts. */
-static void make_two(struct placed_dump *a, struct placed_dump *b,
-		     const int64_t extents[])
+static struct kvt_dump *make_one(const char *layout, const int64_t extents[])
 {
-	const int64_t tokens = 4 * extents[KVT_AXIS_S] - 4;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = snapshot_of(layout, extents);
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBSHKD", extents);
-	add_request(&s, "a", tokens, 4, (const uint32_t[]){ 5, 0, 11, 3 });
-	*a = number_dump(&s, 0);
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, "BHLSKD", extents);
-	add_request(&s, "a", tokens, 4, (const uint32_t[]){ 5, 0, 11, 3 });
-	*b = number_dump(&s, 0);
+	add_request(s, "a", 4 * extents[NS] - 4, IDS(5, 0, 11, 3));
+	return number_dump(s, 0);
 }
 
-static void flip(struct placed_dump *p, const int64_t at[KVT_NAXES])
+static void flip(const struct kvt_dump *dump, const int64_t at[KVT_NAXES])
 {
-	const struct kvt_group *g = kvt_dump_group(p->dump, 0);
-	const struct kvt_box all = kvt_box_whole(&g->shape);
-
-	p->numbers[0][dense_at(g, &all, at) / 4] ^= 1;
+	*number_at(dump, 0, at) ^= 1;
 }
 
 static void test_first(void)
 {
 	const int64_t extents[] = { 4, 96, 16, 4, 2, 64 };
 	const int64_t late[] = { 3, 90, 0, 0, 0, 0 }, early[] = { 1, 11, 10, 3, 1, 59 };
-	struct placed_dump a, b;
+	struct kvt_dump *a = make_one("LBSHKD", extents);
+	struct kvt_dump *b = make_one("BHLSKD", extents);
 	int64_t nbytes;
 
-	make_two(&a, &b, extents);
-	flip(&b, late);
-	flip(&b, early);
+	flip(b, late);
+	flip(b, early);
 	for (int threads = 1; threads < 5; threads++)
-		expect(compare(NULL, &nbytes, a.dump, b.dump, threads, LITTLE, &why),
+		expect(compare(NULL, &nbytes, a, b, threads, LITTLE, &why),
 		       KVT_MISMATCH,
 		       "g0: request a token 42, block 11 slot 10 layer 1 head 3 kv 1 dim "
 		       "59 is 0x");
-	flip(&b, early);
-	expect(compare(NULL, &nbytes, a.dump, b.dump, 4, 0, &why), KVT_MISMATCH,
+	flip(b, early);
+	expect(compare(NULL, &nbytes, a, b, 4, 0, &why), KVT_MISMATCH,
 	       "g0: block 90 slot 0 layer 3 head 0 kv 0 dim 0 is 0x");
-	drop_dump(&a);
-	drop_dump(&b);
 }
 
 /* Of one box 64 at most, the first ones; and no more when told to stop. */
@@ -273,17 +257,16 @@ static void test_many(void)
 {
 	const int64_t extents[] = { 4, 12, 4, 4, 2, 16 };
 	static struct told told;
-	struct placed_dump a, b;
+	struct kvt_dump *a = make_one("LBSHKD", extents);
+	struct kvt_dump *b = make_one("BHLSKD", extents);
 	int64_t nbytes, at[KVT_NAXES] = { 0 };
-	const struct kvt_box all = kvt_box_whole(&(struct kvt_shape){
-		.n = { 4, 12, 4, 4, 2, 16 }, .elem = 4 });
+	const struct kvt_box all = kvt_box_whole(&kvt_dump_group(a, 0)->shape);
 
-	make_two(&a, &b, extents);
 	do
 		if (at[NL] == 2)
-			flip(&b, at);
+			flip(b, at);
 	while (next_index(at, &all));
-	expect(compare(&told, &nbytes, a.dump, b.dump, 2, 0, &why), KVT_MISMATCH, NULL);
+	expect(compare(&told, &nbytes, a, b, 2, 0, &why), KVT_MISMATCH, NULL);
 	assert_int_equal(told.n, MOST_DIFFERENCES);
 	memset(at, 0, sizeof(at));
 	at[NL] = 2;
@@ -292,34 +275,30 @@ static void test_many(void)
 		next_index(at, &all);
 	}
 	told.stop = 5;
-	expect(compare(&told, &nbytes, a.dump, b.dump, 2, 0, &why), KVT_MISMATCH, NULL);
+	expect(compare(&told, &nbytes, a, b, 2, 0, &why), KVT_MISMATCH, NULL);
 	assert_int_equal(told.n, 5);
 	told.stop = 0;
-	drop_dump(&a);
-	drop_dump(&b);
 }
 
 /* ---- tokens ------------------------------------------------------------- */
 
-static struct placed_dump make_pool(int64_t blocks, int64_t slots, int64_t tokens, int n,
+static struct kvt_dump *make_pool(int64_t blocks, int64_t slots, int64_t tokens, int n,
 				    const uint32_t *table)
 {
 	const int64_t size[] = { 1, blocks, slots, 1, 2, 2 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = snapshot_of("LBSHKD", size);
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, "LBSHKD", size);
-	add_request(&s, "a", tokens, n, table);
-	return number_dump(&s, 0);
+	add_request(s, "a", tokens, n, table);
+	return number_dump(s, 0);
 }
 
 /* Where each slot of b is in a: block * slots + slot; -1: it is not compared. */
-static void expect_slots(const struct slot_pairs *pairs, const struct placed_dump *a,
-			 const struct placed_dump *b, const int *where)
+static void expect_slots(const struct slot_pairs *pairs, const struct kvt_dump *a,
+			 const struct kvt_dump *b, const int *where)
 {
-	const int64_t *na = kvt_dump_group(a->dump, 0)->shape.n;
-	const int64_t *nb = kvt_dump_group(b->dump, 0)->shape.n;
-	const struct kvt_box all = kvt_box_whole(&kvt_dump_group(b->dump, 0)->shape);
+	const int64_t *na = kvt_dump_group(a, 0)->shape.n;
+	const int64_t *nb = kvt_dump_group(b, 0)->shape.n;
+	const struct kvt_box all = kvt_box_whole(&kvt_dump_group(b, 0)->shape);
 	int64_t n;
 	struct target_span *w = slot_pairs_in(&n, pairs, &all);
 
@@ -340,45 +319,39 @@ static void expect_slots(const struct slot_pairs *pairs, const struct placed_dum
 
 static void test_tokens(void)
 {
-	struct placed_dump a = make_pool(5, 2, 7, 4, (const uint32_t[]){ 4, 1, 0, 3 });
-	struct placed_dump b = make_pool(3, 4, 7, 2, (const uint32_t[]){ 2, 0 });
-	const struct pairs_side from = { kvt_dump_snapshot(a.dump), 0 };
-	const struct pairs_side to = { kvt_dump_snapshot(b.dump), 0 };
+	struct kvt_dump *a = make_pool(5, 2, 7, IDS(4, 1, 0, 3));
+	struct kvt_dump *b = make_pool(3, 4, 7, IDS(2, 0));
+	const struct pairs_side from = { kvt_dump_snapshot(a), 0 };
+	const struct pairs_side to = { kvt_dump_snapshot(b), 0 };
 	struct token_choice choice = { .request = NULL };
 	struct slot_pairs pairs, rest;
 
 	ok(slot_pairs_by_tokens(&pairs, from, to, &choice, &why));
-	expect_slots(&pairs, &a, &b,
-		     (int[]){ 0, 1, 6, -1, -1, -1, -1, -1, 8, 9, 2, 3 });
+	expect_slots(&pairs, a, b, (int[]){ 0, 1, 6, -1, -1, -1, -1, -1, 8, 9, 2, 3 });
 	ok(slot_pairs_rest(&rest, to, &pairs, &why));
-	expect_slots(&rest, &b, &b,
-		     (int[]){ -1, -1, -1, 3, 4, 5, 6, 7, -1, -1, -1, -1 });
+	expect_slots(&rest, b, b, (int[]){ -1, -1, -1, 3, 4, 5, 6, 7, -1, -1, -1, -1 });
 	slot_pairs_free(&rest);
 	slot_pairs_free(&pairs);
 	choice = (struct token_choice){ .cached = 3, .whole = true };
 	ok(slot_pairs_by_tokens(&pairs, from, to, &choice, &why));
-	expect_slots(&pairs, &a, &b,
-		     (int[]){ 0, 1, 6, 7, -1, -1, -1, -1, -1, -1, -1, 3 });
+	expect_slots(&pairs, a, b, (int[]){ 0, 1, 6, 7, -1, -1, -1, -1, -1, -1, -1, 3 });
 	slot_pairs_free(&pairs);
 	choice = (struct token_choice){ .request = "b" };
 	ok(slot_pairs_by_tokens(&pairs, from, to, &choice, &why));
 	assert_false(slot_pairs_any(&pairs, to));
 	slot_pairs_free(&pairs);
 	ok(slot_pairs_of_pools(&pairs, from, to, &why));
-	expect_slots(&pairs, &a, &b,
-		     (int[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, -1, -1 });
+	expect_slots(&pairs, a, b, (int[]){ 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, -1, -1 });
 	slot_pairs_free(&pairs);
-	drop_dump(&a);
-	drop_dump(&b);
 }
 
 /* The digest of both sides is one only if no live token was passed over. */
 static void test_all_paired(void)
 {
-	struct placed_dump a = make_pool(5, 2, 7, 4, (const uint32_t[]){ 4, 1, 0, 3 });
-	struct placed_dump b = make_pool(3, 4, 7, 2, (const uint32_t[]){ 2, 0 });
-	const struct pairs_side from = { kvt_dump_snapshot(a.dump), 0 };
-	const struct pairs_side to = { kvt_dump_snapshot(b.dump), 0 };
+	struct kvt_dump *a = make_pool(5, 2, 7, IDS(4, 1, 0, 3));
+	struct kvt_dump *b = make_pool(3, 4, 7, IDS(2, 0));
+	const struct pairs_side from = { kvt_dump_snapshot(a), 0 };
+	const struct pairs_side to = { kvt_dump_snapshot(b), 0 };
 	const struct token_choice choice = { .request = NULL };
 	struct slot_pairs pairs;
 
@@ -393,8 +366,6 @@ static void test_all_paired(void)
 	       " was not compared with the source");
 	pairs.span.n++;
 	slot_pairs_free(&pairs);
-	drop_dump(&a);
-	drop_dump(&b);
 }
 
 /* ---- heads -------------------------------------------------------------- */
@@ -402,13 +373,12 @@ static void test_all_paired(void)
 static void test_heads(void)
 {
 	const int64_t four[] = { 1, 1, 1, 4, 2, 2 }, two[] = { 1, 1, 1, 2, 2, 2 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = new_snapshot();
 	struct kvt_group *a, *b;
 	struct head_pairs p, q;
 
-	kvt_snapshot_init(&s);
-	a = new_group(&s, "a", KVT_FULL_ATTENTION, "LBSHKD", two);
-	b = new_group(&s, "b", KVT_FULL_ATTENTION, "LBSHKD", four);
+	a = new_group(s, "a", KVT_FULL_ATTENTION, "LBSHKD", two);
+	b = new_group(s, "b", KVT_FULL_ATTENTION, "LBSHKD", four);
 	a->head_start = 2;
 	ok(head_pairs_init(&p, a, b, &why));
 	assert_memory_equal(p.head, ((int64_t[]){ -1, -1, 0, 1 }), 32);
@@ -421,20 +391,18 @@ static void test_heads(void)
 	head_pairs_free(&q);
 	a->dtype = kvt_dtype_find("int32");
 	expect(head_pairs_init(&p, a, b, &why), KVT_BAD_INPUT, "another shape or type");
-	kvt_snapshot_free(&s);
 }
 
 /* Channels of a conv state have numbers within their parts. */
 static void test_channels(void)
 {
 	const int64_t n[] = { 1, 1, 2, 1, 1, 6 }, half[] = { 1, 1, 2, 1, 1, 4 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = new_snapshot();
 	struct kvt_group *a, *b;
 	struct head_pairs p;
 
-	kvt_snapshot_init(&s);
-	a = new_group(&s, "a", KVT_MAMBA_CONV, "LBSHKD", n);
-	b = new_group(&s, "b", KVT_MAMBA_CONV, "LBSHKD", half);
+	a = new_group(s, "a", KVT_MAMBA_CONV, "LBSHKD", n);
+	b = new_group(s, "b", KVT_MAMBA_CONV, "LBSHKD", half);
 	add_part(a, "x", 0, 4, 0);
 	add_part(a, "B", 4, 2, 0);
 	add_part(b, "x", 0, 2, 2);
@@ -443,31 +411,28 @@ static void test_channels(void)
 	assert_memory_equal(p.channel, ((int64_t[]){ 2, 3, 5, -1 }), 32);
 	assert_false(p.same_channels);
 	head_pairs_free(&p);
-	kvt_snapshot_free(&s);
 }
 
 /* ---- several of each ---------------------------------------------------- */
 
 /* Heads 2r and 2r + 1 of four, of both sides. */
-static struct placed_dump make_rank(int64_t heads, int64_t start, const char *layout)
+static struct kvt_dump *make_rank(int64_t heads, int64_t start, const char *layout)
 {
 	const int64_t n[] = { 2, 3, 2, heads, 2, 4 };
-	struct kvt_snapshot s;
-	struct kvt_group *g;
+	struct kvt_snapshot *s = snapshot_of(layout, n);
+	struct kvt_group *g = &s->group[0];
 
-	kvt_snapshot_init(&s);
-	g = new_group(&s, "g0", KVT_FULL_ATTENTION, layout, n);
 	g->total_heads = 4;
 	g->head_start = start;
-	return number_dump(&s, 0);
+	return number_dump(s, 0);
 }
 
 static void test_ranks(void)
 {
-	struct placed_dump a[2] = {
+	struct kvt_dump *const a[] = {
 		make_rank(2, 0, "LBSHKD"), make_rank(2, 2, "LBHSKD"),
 	};
-	struct placed_dump b[2] = {
+	struct kvt_dump *const b[] = {
 		make_rank(1, 1, "BLSHKD"), make_rank(3, 1, "LBKSHD"),
 	};
 	const int64_t at[] = { 1, 2, 0, 2, 1, 3 };
@@ -478,15 +443,15 @@ static void test_ranks(void)
 	int n = 0;
 
 	ok(slot_pairs_by_ids(&slots,
-			     (struct pairs_side){ kvt_dump_snapshot(a[0].dump), 0 },
-			     (struct pairs_side){ kvt_dump_snapshot(b[0].dump), 0 },
+			     (struct pairs_side){ kvt_dump_snapshot(a[0]), 0 },
+			     (struct pairs_side){ kvt_dump_snapshot(b[0]), 0 },
 			     &why));
 	for (int i = 0; i < 2; i++)
 		for (int j = 0; j < 2; j++) {
-			ok(head_pairs_init(&heads[n], kvt_dump_group(a[i].dump, 0),
-					   kvt_dump_group(b[j].dump, 0), &why));
+			ok(head_pairs_init(&heads[n], kvt_dump_group(a[i], 0),
+					   kvt_dump_group(b[j], 0), &why));
 			list[n] = (struct comparison){
-				.a = a[i].dump, .b = b[j].dump, .slots = &slots,
+				.a = a[i], .b = b[j], .slots = &slots,
 				.heads = &heads[n], .name = j ? "rank 1" : "rank 0",
 				.was = " in it",
 			};
@@ -498,47 +463,39 @@ static void test_ranks(void)
 	assert_int_equal(list[1].nbytes, 384);
 	assert_int_equal(list[2].nbytes, 0);
 	assert_int_equal(list[3].nbytes, 2 * 384);
-	flip(&b[1], at);
+	flip(b[1], at);
 	expect(compare_elements(list, n, NULL, &run, NULL, NULL, &why), KVT_MISMATCH,
 	       "g0: rank 1: block 2 slot 0 layer 1 head 3 kv 1 dim 3 is 0x");
 	assert_non_null(strstr(why.text, " in it"));
 	for (int i = 0; i < n; i++)
 		head_pairs_free(&heads[i]);
 	slot_pairs_free(&slots);
-	for (int i = 0; i < 2; i++) {
-		drop_dump(&a[i]);
-		drop_dump(&b[i]);
-	}
 }
 
 /* ---- tables ------------------------------------------------------------- */
 
+static const struct kvt_snapshot *snapshot_pool(int64_t tokens, int n,
+						const uint32_t *table)
+{
+	return kvt_dump_snapshot(make_pool(5, 2, tokens, n, table));
+}
+
 static void test_tables(void)
 {
-	const uint32_t table[] = { 4, 1, 0, 3 }, other[] = { 4, 2, 0, 3 };
-	struct placed_dump a = make_pool(5, 2, 7, 4, table);
-	struct placed_dump same = make_pool(5, 2, 7, 4, table);
-	struct placed_dump wrong = make_pool(5, 2, 7, 4, other);
-	struct placed_dump less = make_pool(5, 2, 6, 4, table);
-	const uint32_t five[] = { 4, 1, 0, 3, 2 };
-	struct placed_dump cut = make_pool(5, 2, 7, 5, five);
-	const struct kvt_snapshot *is = kvt_dump_snapshot(a.dump);
+	const struct kvt_snapshot *is = snapshot_pool(7, IDS(4, 1, 0, 3));
+	const struct kvt_snapshot *wrong = snapshot_pool(7, IDS(4, 2, 0, 3));
+	const struct kvt_snapshot *cut = snapshot_pool(7, IDS(4, 1, 0, 3, 2));
 
-	ok(check_tables(kvt_dump_snapshot(same.dump), is, &why));
-	expect(check_tables(kvt_dump_snapshot(wrong.dump), is, &why), KVT_MISMATCH,
+	ok(check_tables(snapshot_pool(7, IDS(4, 1, 0, 3)), is, &why));
+	expect(check_tables(wrong, is, &why), KVT_MISMATCH,
 	       "g0: request a: entry 1 of its table is block 2, expected 1");
-	expect(check_tables(kvt_dump_snapshot(less.dump), is, &why), KVT_MISMATCH,
+	expect(check_tables(snapshot_pool(6, IDS(4, 1, 0, 3)), is, &why), KVT_MISMATCH,
 	       "request a: 7 tokens from 0 became 6 from 0");
-	expect(check_tables(kvt_dump_snapshot(cut.dump), is, &why), KVT_MISMATCH,
+	expect(check_tables(cut, is, &why), KVT_MISMATCH,
 	       "g0: request a: a table of 5 blocks, expected 4");
-	expect(check_tables_of_leaf(kvt_dump_snapshot(wrong.dump), 0, is, 0, &why),
-	       KVT_MISMATCH, "entry 1 of its table is block 2, expected 1");
-	ok(check_tables_of_leaf(kvt_dump_snapshot(cut.dump), 0, is, 0, &why));
-	drop_dump(&a);
-	drop_dump(&same);
-	drop_dump(&wrong);
-	drop_dump(&less);
-	drop_dump(&cut);
+	expect(check_tables_of_leaf(wrong, 0, is, 0, &why), KVT_MISMATCH,
+	       "entry 1 of its table is block 2, expected 1");
+	ok(check_tables_of_leaf(cut, 0, is, 0, &why));
 }
 
 TESTS("compare",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_diff.c - sums, tolerances, alignment and both passes, by made-up dumps */
-#include "tests/unit/ops/made_dump.h"
+#include "tests/unit/fixture.h"
 
 #include <math.h>
 
@@ -238,96 +238,129 @@ static void test_terms(void)
  * Layers 0, 1, 2 and heads 2, 3 of four in blocks of 16, against layers 1, 2, 5 and all
  * heads in blocks of 8.  Request y is in both, x and z are in one.
  */
-static void make_a(struct kvt_snapshot *s)
+static struct kvt_snapshot *make_a(void)
 {
-	static const uint32_t layers[] = { 0, 1, 2 }, x[] = { 2, 0, 4 }, y[] = { 1, 3 };
-	static const uint64_t blocks[] = { 10, 3, 8, 1, 6 };
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 
-	make_snapshot(s, "nhd", "bf16", false);
-	set_layer_ids(&s->group[0], layers);
-	set_block_ids(&s->group[0], blocks);
+	number_layers(&s->group[0], (const uint32_t[]){ 0, 1, 2 });
+	number_blocks(&s->group[0], (const uint64_t[]){ 10, 3, 8, 1, 6 });
 	set_second_rank(s);
-	add_request(s, "x", 40, 3, x);
-	add_request(s, "y", 20, 2, y);
+	add_request(s, "x", 40, IDS(2, 0, 4));
+	add_request(s, "y", 20, IDS(1, 3));
+	return s;
 }
 
-static void make_b(struct kvt_snapshot *s)
+static struct kvt_snapshot *make_b(void)
 {
-	static const uint32_t layers[] = { 1, 2, 5 }, y[] = { 5, 7, 1 }, z[] = { 0 };
+	struct kvt_snapshot *s = small_snapshot("hnd", "bf16", false);
 
-	make_snapshot(s, "hnd", "bf16", false);
 	s->group[0].block_size = s->group[0].shape.n[NS] = 8;
 	s->group[0].shape.n[NB] = 10;
 	s->group[0].shape.n[NH] = s->group[0].total_heads = 4;
-	set_layer_ids(&s->group[0], layers);
-	add_request(s, "y", 20, 3, y);
-	add_request(s, "z", 8, 1, z);
+	number_layers(&s->group[0], (const uint32_t[]){ 1, 2, 5 });
+	add_request(s, "y", 20, IDS(5, 7, 1));
+	add_request(s, "z", 8, IDS(0));
+	return s;
 }
 
-/* What is being made: an element follows from what it is in the model. */
-static const struct kvt_snapshot *making;
-static enum fault { NONE, ONE_ELEMENT, SWAPPED_HEADS } made_with;
+enum { NONE, ONE_ELEMENT, SWAPPED_HEADS };
 
 enum { BAD_LAYER = 2, BAD_TOKEN = 9, BAD_HEAD = 3, BAD_KV = 1, BAD_DIM = 5 };
 
-static void model_element(uint8_t *element, int64_t elem, const int64_t i[KVT_NAXES])
+/* An element follows from what it is in the model, and from the fault. */
+static void model_element(uint8_t *element, const struct kvt_snapshot *s, int group,
+			  int fault, const int64_t i[KVT_NAXES])
 {
-	const struct kvt_group *g = &making->group[0];
+	const struct kvt_group *g = &s->group[group];
 	int64_t is[KVT_NAXES] = { (int64_t)kvt_layer_id(g, i[NL]), -1, -1,
 				  g->head_start + i[NH], i[NK], i[ND] };
 
-	assert_int_equal(elem, 2);
-	if (made_with == SWAPPED_HEADS)
+	assert_int_equal(g->shape.elem, 2);
+	if (fault == SWAPPED_HEADS)
 		is[NH] ^= 1;
-	for (int64_t r = 0; r < making->nrequests; r++)
-		for (int64_t j = 0; j < making->request[r].nblocks[0]; j++)
-			if (making->request[r].blocks[0][j] == i[NB]) {
-				is[NB] = making->request[r].id[0];
+	for (int64_t r = 0; r < s->nrequests; r++)
+		for (int64_t j = 0; j < s->request[r].nblocks[0]; j++)
+			if (s->request[r].blocks[0][j] == i[NB]) {
+				is[NB] = s->request[r].id[0];
 				is[NS] = j * g->shape.n[NS] + i[NS];
 			}
 	element[0] = byte_at(is, 0);
 	element[1] = 0x3f;	/* from 0.5 to just below 2 */
-	if (made_with == ONE_ELEMENT && is[NL] == BAD_LAYER && is[NB] == 'y' &&
+	if (fault == ONE_ELEMENT && is[NL] == BAD_LAYER && is[NB] == 'y' &&
 	    is[NS] == BAD_TOKEN && is[NH] == BAD_HEAD && is[NK] == BAD_KV &&
 	    is[ND] == BAD_DIM)
 		element[0] ^= 0x40;
 }
 
+/* Two sides, their pairs and what comparing these told; goes with the test. */
 struct two {
-	struct kvt_snapshot snapshot[NSIDES];
-	struct made made[NSIDES];
-	struct rank_file file[NSIDES];
+	struct rank_file file[NSIDES][2];
 	struct diff_side side[NSIDES];
 	struct diff_pairs pairs;
+	struct diff_result r;
 };
 
-/* The fault is in B. */
-static void two_open(struct two *t, enum fault fault)
+static void drop_two(void *two)
 {
-	static const char *const names[] = { "a", "b" };
-	const struct kvt_run run = { 0 };
+	struct two *t = two;
 
-	*t = (struct two){ .pairs.n = 0 };
-	make_a(&t->snapshot[SIDE_A]);
-	make_b(&t->snapshot[SIDE_B]);
-	for (int s = 0; s < NSIDES; s++) {
-		making = &t->snapshot[s];
-		made_with = s == SIDE_B ? fault : NONE;
-		t->file[s].name = names[s];
-		made_init(&t->made[s], making, model_element);
-		t->file[s].reader = t->made[s].dump;
-		ok(kvt_diff_side_init(&t->side[s], names[s], &t->file[s], 1, &run, &why));
-	}
+	kvt_diff_result_free(&t->r);
+	kvt_diff_pairs_free(&t->pairs);
+	for (int s = 0; s < NSIDES; s++)
+		kvt_diff_side_free(&t->side[s]);
+	free(t);
 }
 
-static void two_close(struct two *t)
+static struct two *new_two(void)
 {
-	kvt_diff_pairs_free(&t->pairs);
-	for (int s = 0; s < NSIDES; s++) {
-		kvt_diff_side_free(&t->side[s]);
-		made_free(&t->made[s]);
-		kvt_snapshot_free(&t->snapshot[s]);
-	}
+	return keep_by(calloc(1, sizeof(struct two)), drop_two);
+}
+
+static void open_side(struct two *t, int side, int n)
+{
+	const struct kvt_run run = { .threads = 2 };
+
+	ok(kvt_diff_side_init(&t->side[side], side == SIDE_A ? "a" : "b", t->file[side],
+			      n,
+			      &run, &why));
+}
+
+static struct two *two_of(struct kvt_dump *a, struct kvt_dump *b)
+{
+	struct two *t = new_two();
+
+	t->file[SIDE_A][0] = (struct rank_file){ "a", a };
+	t->file[SIDE_B][0] = (struct rank_file){ "b", b };
+	open_side(t, SIDE_A, 1);
+	open_side(t, SIDE_B, 1);
+	return t;
+}
+
+/* The fault is in B. */
+static struct two *two_open(int fault)
+{
+	struct kvt_dump *a = make_dump(make_a(), model_element, NONE)->dump;
+
+	return two_of(a, make_dump(make_b(), model_element, fault)->dump);
+}
+
+static void align(struct two *t, enum diff_by by)
+{
+	const struct diff_alignment how = { .by = by };
+
+	ok(kvt_diff_align(&t->pairs, t->side, &how, &why));
+}
+
+/* Bit by bit, unless there are criteria. */
+static struct diff_result *compare(struct two *t, const struct diff_criteria *criteria,
+				   const struct diff_options *options)
+{
+	kvt_diff_result_free(&t->r);
+	t->r = (struct diff_result){ .equal = false };
+	ok(kvt_diff_compare(&t->r, t->pairs.pair,
+			    criteria ? criteria : &(struct diff_criteria){ 0 }, options,
+			    &why));
+	return &t->r;
 }
 
 /* ---- alignment ---------------------------------------------------------- */
@@ -344,15 +377,13 @@ static void test_alignment(void)
 {
 	/* where the blocks of y are, as positions in the dumps */
 	static const int64_t in_a[] = { 1, 3 }, in_b[] = { 5, 7, 1 };
-	const struct diff_alignment how = { .by = BY_AUTO };
+	struct two *t = two_open(NONE);
 	const struct diff_pair *p;
 	int seen[20] = { 0 };
-	struct two t;
 
-	two_open(&t, NONE);
-	ok(kvt_diff_align(&t.pairs, t.side, &how, &why));
-	assert_int_equal(t.pairs.n, 1);
-	p = &t.pairs.pair[0];
+	align(t, BY_AUTO);
+	assert_int_equal(t->pairs.n, 1);
+	p = &t->pairs.pair[0];
 	assert_true(p->by_tokens);
 	assert_int_equal(p->nlayers, 2);
 	assert_true(p->layer[SIDE_A][0] == 1 && p->layer[SIDE_B][0] == 0);
@@ -377,60 +408,52 @@ static void test_alignment(void)
 	}
 	for (int i = 0; i < 20; i++)
 		assert_int_equal(seen[i], 1);
-	assert_int_equal(t.pairs.unmatched.n, 5);
-	expect_unmatched(&t.pairs.unmatched, SIDE_A, "layers 0 of g0");
-	expect_unmatched(&t.pairs.unmatched, SIDE_B, "layers 5 of g0");
-	expect_unmatched(&t.pairs.unmatched, SIDE_B, "heads 0 to 1 of g0");
-	expect_unmatched(&t.pairs.unmatched, SIDE_A, "request x");
-	expect_unmatched(&t.pairs.unmatched, SIDE_B, "request z");
-	two_close(&t);
+	assert_int_equal(t->pairs.unmatched.n, 5);
+	expect_unmatched(&t->pairs.unmatched, SIDE_A, "layers 0 of g0");
+	expect_unmatched(&t->pairs.unmatched, SIDE_B, "layers 5 of g0");
+	expect_unmatched(&t->pairs.unmatched, SIDE_B, "heads 0 to 1 of g0");
+	expect_unmatched(&t->pairs.unmatched, SIDE_A, "request x");
+	expect_unmatched(&t->pairs.unmatched, SIDE_B, "request z");
 }
 
-static void refuses(struct two *t, const struct diff_alignment *how,
-		    enum kvt_status status, const char *part)
+static void refuses(const struct diff_alignment *how, enum kvt_status status,
+		    const char *part)
 {
+	struct two *t = two_open(NONE);
+
 	expect(kvt_diff_align(&t->pairs, t->side, how, &why), status, part);
-	kvt_diff_pairs_free(&t->pairs);
-	t->pairs = (struct diff_pairs){ .n = 0 };
 }
 
 static void test_matches(void)
 {
 	static const char *const x_is_z[] = { "x=z" }, *const twice[] = { "x=z", "x=y" },
 				 *const unknown[] = { "q=y" };
-	struct two t;
+	struct two *t = two_open(NONE);
 
-	two_open(&t, NONE);
-	refuses(&t, &(struct diff_alignment){ .by = BY_BLOCKS }, KVT_BAD_INPUT,
+	refuses(&(struct diff_alignment){ .by = BY_BLOCKS }, KVT_BAD_INPUT,
 		"block sizes differ, 16 slots in A and 8 in B");
-	refuses(&t, &(struct diff_alignment){ .nmatches = 2, .match = twice }, KVT_USAGE,
+	refuses(&(struct diff_alignment){ .nmatches = 2, .match = twice }, KVT_USAGE,
 		"each request can be paired with only one");
-	refuses(&t, &(struct diff_alignment){ .nmatches = 1, .match = unknown },
-		KVT_BAD_INPUT, "q=y");
-	ok(kvt_diff_align(&t.pairs, t.side, &(struct diff_alignment){
+	refuses(&(struct diff_alignment){ .nmatches = 1, .match = unknown },
+		KVT_BAD_INPUT,
+		"q=y");
+	ok(kvt_diff_align(&t->pairs, t->side, &(struct diff_alignment){
 		    .nmatches = 1, .match = x_is_z }, &why));
 	/* 8 of the 40 tokens of x, and the 20 of y */
-	assert_int_equal(t.pairs.pair[0].nslots, 28);
-	expect_unmatched(&t.pairs.unmatched, SIDE_A, "tokens 8 to 39 of request x");
-	two_close(&t);
+	assert_int_equal(t->pairs.pair[0].nslots, 28);
+	expect_unmatched(&t->pairs.unmatched, SIDE_A, "tokens 8 to 39 of request x");
 }
 
 /* ---- both passes -------------------------------------------------------- */
 
 static void test_equal(void)
 {
-	const struct diff_alignment how = { .by = BY_TOKENS };
-	const struct diff_criteria criteria = { 0 };
-	const struct diff_options options = { .nworst = 5 };
-	struct diff_result r;
-	struct two t;
+	struct two *t = two_open(NONE);
+	const struct diff_result *r;
 
-	two_open(&t, NONE);
-	ok(kvt_diff_align(&t.pairs, t.side, &how, &why));
-	ok(kvt_diff_compare(&r, t.pairs.pair, &criteria, &options, &why));
-	assert_true(r.equal && !r.differs && !r.measured);
-	kvt_diff_result_free(&r);
-	two_close(&t);
+	align(t, BY_TOKENS);
+	r = compare(t, NULL, &(struct diff_options){ .nworst = 5 });
+	assert_true(r->equal && !r->differs && !r->measured);
 }
 
 static void check_place(const struct diff_pair *p, const struct deviation *d)
@@ -470,56 +493,45 @@ static void check_heat(const struct diff_result *r)
 
 static void test_different(void)
 {
-	const struct diff_alignment how = { .by = BY_TOKENS };
-	const struct diff_criteria criteria = { 0 };
-	struct diff_options options = { .nworst = 5 };
-	struct diff_result r, again;
-	struct two t;
+	struct diff_options options = { .nworst = 5, .run = { .threads = 1 } };
+	struct two *t = two_open(ONE_ELEMENT);
+	const struct diff_result *r;
+	struct diff_sums sums;
 
-	two_open(&t, ONE_ELEMENT);
-	ok(kvt_diff_align(&t.pairs, t.side, &how, &why));
-	options.run.threads = 1;
-	ok(kvt_diff_compare(&r, t.pairs.pair, &criteria, &options, &why));
-	assert_true(!r.equal && r.differs && r.measured);
-	assert_int_equal(r.sums.n, diff_pair_elements(t.pairs.pair));
-	assert_int_equal(r.sums.n, 2 * 20 * 2 * 2 * 8);
-	assert_int_equal(r.sums.unequal, 1);
-	assert_int_equal(r.nworst, 1);
-	check_place(r.pair, &r.first);
-	check_place(r.pair, &r.worst[0]);
-	check_heat(&r);
+	align(t, BY_TOKENS);
+	r = compare(t, NULL, &options);
+	assert_true(!r->equal && r->differs && r->measured);
+	assert_int_equal(r->sums.n, diff_pair_elements(t->pairs.pair));
+	assert_int_equal(r->sums.n, 2 * 20 * 2 * 2 * 8);
+	assert_int_equal(r->sums.unequal, 1);
+	assert_int_equal(r->nworst, 1);
+	check_place(r->pair, &r->first);
+	check_place(r->pair, &r->worst[0]);
+	check_heat(r);
+	sums = r->sums;
 	options.run.threads = 4;
-	ok(kvt_diff_compare(&again, t.pairs.pair, &criteria, &options, &why));
-	assert_memory_equal(&r.sums, &again.sums, sizeof(r.sums));
-	kvt_diff_result_free(&again);
+	assert_memory_equal(&sums, &compare(t, NULL, &options)->sums, sizeof(sums));
 	options.verdict_only = true;
-	ok(kvt_diff_compare(&again, t.pairs.pair, &criteria, &options, &why));
-	assert_true(again.differs && !again.measured);
-	kvt_diff_result_free(&again);
-	kvt_diff_result_free(&r);
-	two_close(&t);
+	r = compare(t, NULL, &options);
+	assert_true(r->differs && !r->measured);
 }
 
 /* Each term by itself, on either side of what the one wrong element does. */
 static void test_verdict(void)
 {
-	const struct diff_alignment how = { .by = BY_TOKENS };
 	const struct diff_options options = { .nworst = 1 };
-	struct diff_result r;
+	struct two *t = two_open(ONE_ELEMENT);
+	const struct diff_result *r;
 	double bound[NTERMS];
-	struct two t;
 
-	two_open(&t, ONE_ELEMENT);
-	ok(kvt_diff_align(&t.pairs, t.side, &how, &why));
-	ok(kvt_diff_compare(&r, t.pairs.pair, &(struct diff_criteria){ 0 }, &options,
-			    &why));
-	bound[T_ATOL] = bound[T_MAX_ABS] = r.first.error;
-	bound[T_RTOL] = r.first.error / r.first.value[SIDE_A];
+	align(t, BY_TOKENS);
+	r = compare(t, NULL, &options);
+	bound[T_ATOL] = bound[T_MAX_ABS] = r->first.error;
+	bound[T_RTOL] = r->first.error / r->first.value[SIDE_A];
 	bound[T_ULP] = 64;
-	bound[T_REL_L2] = kvt_diff_rel_l2(&r.sums);
-	bound[T_COSINE] = kvt_diff_cosine(&r.sums);
-	bound[T_PCC] = kvt_diff_pcc(&r.sums);
-	kvt_diff_result_free(&r);
+	bound[T_REL_L2] = kvt_diff_rel_l2(&r->sums);
+	bound[T_COSINE] = kvt_diff_cosine(&r->sums);
+	bound[T_PCC] = kvt_diff_pcc(&r->sums);
 	for (int i = 0; i < 2 * NTERMS; i++) {
 		struct diff_criteria criteria = { .tolerance.given = true };
 		enum diff_term term = i / 2;
@@ -533,90 +545,64 @@ static void test_verdict(void)
 
 		criteria.tolerance.has[term] = true;
 		criteria.tolerance.value[term] = bound[term] * more;
-		ok(kvt_diff_compare(&r, t.pairs.pair, &criteria, &options, &why));
-		if (r.differs == kept)
+		r = compare(t, &criteria, &options);
+		if (r->differs == kept)
 			fail_msg("term %d, bound %.17g: the verdict is wrong", (int)term,
 				 criteria.tolerance.value[term]);
-		assert_int_equal(r.broken, kept ? NTERMS : term);
-		kvt_diff_result_free(&r);
+		assert_int_equal(r->broken, kept ? NTERMS : term);
 	}
-	two_close(&t);
 }
 
 /* ---- ranks and diagnosis ------------------------------------------------ */
 
-static void swapped_heads(uint8_t *element, int64_t elem, const int64_t i[KVT_NAXES])
+/* Heads count from head_start in the model; 'who': those of the dump are swapped. */
+static void model_heads(uint8_t *element, const struct kvt_snapshot *s, int g, int who,
+			const int64_t i[KVT_NAXES])
 {
-	int64_t of[KVT_NAXES];
+	const int64_t of[KVT_NAXES] = {
+		i[NL], i[NB], i[NS], s->group[g].head_start + (i[NH] ^ who), i[NK], i[ND],
+	};
+	const uint64_t bits = sample_element(g, of);
 
-	memcpy(of, i, sizeof(of));
-	of[NH] ^= 1;
-	hashed_element(element, elem, of);
+	memcpy(element, &bits, (size_t)s->group[g].shape.elem);
 }
 
-/* The data of the second rank: heads count from 2 in the model. */
-static void upper_heads(uint8_t *element, int64_t elem, const int64_t i[KVT_NAXES])
+/* All that both have, in one pair. */
+static struct diff_result *compare_all(struct two *t)
 {
-	int64_t of[KVT_NAXES];
-
-	memcpy(of, i, sizeof(of));
-	of[NH] += 2;
-	hashed_element(element, elem, of);
-}
-
-static void compare_all(struct diff_pairs *pairs, struct diff_result *r,
-			const struct diff_side side[NSIDES])
-{
-	const struct diff_options options = { .nworst = 1 };
-	const struct diff_criteria criteria = { 0 };
-	const struct diff_alignment how = { .by = BY_AUTO };
-
-	ok(kvt_diff_align(pairs, side, &how, &why));
-	assert_int_equal(pairs->n, 1);
-	assert_int_equal(pairs->unmatched.n, 0);
-	ok(kvt_diff_compare(r, pairs->pair, &criteria, &options, &why));
+	align(t, BY_AUTO);
+	assert_int_equal(t->pairs.n, 1);
+	assert_int_equal(t->pairs.unmatched.n, 0);
+	return compare(t, NULL, &(struct diff_options){ .nworst = 1 });
 }
 
 /* All heads in one dump, and in those of two ranks, named in any order. */
 static void test_ranks(void)
 {
-	struct kvt_snapshot whole, rank[2];
-	struct made made[3];
-	struct rank_file one = { .name = "whole" }, two[2];
-	struct diff_side side[NSIDES];
-	struct diff_pairs pairs = { .n = 0 };
-	const struct kvt_run run = { 0 };
-	struct diff_result r;
+	struct kvt_snapshot *whole = small_snapshot("nhd", "bf16", false);
+	struct rank_file one, two[2];
+	struct two *t;
 
-	make_snapshot(&whole, "nhd", "bf16", false);
-	whole.group[0].shape.n[NH] = whole.group[0].total_heads = 4;
-	made_init(&made[0], &whole, hashed_element);
-	one.reader = made[0].dump;
+	whole->group[0].shape.n[NH] = whole->group[0].total_heads = 4;
+	one = (struct rank_file){ "whole", make_dump(whole, model_heads, 0)->dump };
 	for (int i = 0; i < 2; i++) {
-		make_snapshot(&rank[i], "hnd", "bf16", false);
-		set_second_rank(&rank[i]);
+		struct kvt_snapshot *rank = small_snapshot("hnd", "bf16", false);
+
+		set_second_rank(rank);
 		if (!i) {
-			rank[i].parallel.tp_rank = 0;
-			rank[i].group[0].head_start = 0;
+			rank->parallel.tp_rank = 0;
+			rank->group[0].head_start = 0;
 		}
-		made_init(&made[1 + i], &rank[i], i ? upper_heads : hashed_element);
-		two[!i] = (struct rank_file){ .name = i ? "r1" : "r0",
-					      .reader = made[1 + i].dump };
+		two[!i] = (struct rank_file){ i ? "r1" : "r0",
+					      make_dump(rank, model_heads, 0)->dump };
 	}
-	ok(kvt_diff_side_init(&side[SIDE_A], "A", &one, 1, &run, &why));
-	ok(kvt_diff_side_init(&side[SIDE_B], "B", two, 2, &run, &why));
-	compare_all(&pairs, &r, side);
-	assert_true(r.equal);
-	assert_int_equal(diff_pair_elements(pairs.pair), 3 * 5 * 16 * 4 * 2 * 8);
-	kvt_diff_result_free(&r);
-	kvt_diff_pairs_free(&pairs);
-	for (int s = 0; s < NSIDES; s++)
-		kvt_diff_side_free(&side[s]);
-	for (int i = 0; i < 3; i++)
-		made_free(&made[i]);
-	kvt_snapshot_free(&whole);
-	kvt_snapshot_free(&rank[0]);
-	kvt_snapshot_free(&rank[1]);
+	t = new_two();
+	t->file[SIDE_A][0] = one;
+	memcpy(t->file[SIDE_B], two, sizeof(two));
+	open_side(t, SIDE_A, 1);
+	open_side(t, SIDE_B, 2);
+	assert_true(compare_all(t)->equal);
+	assert_int_equal(diff_pair_elements(t->pairs.pair), 3 * 5 * 16 * 4 * 2 * 8);
 }
 
 /* The diagnosis has to find all that differs, and what did it. */
@@ -636,61 +622,26 @@ static void check_swapped(struct diff_result *r, int64_t layers, int64_t blocks)
 /* Request y alone is in both, in blocks of other sizes. */
 static void test_diagnosis_by_tokens(void)
 {
-	const struct diff_alignment how = { .by = BY_TOKENS };
-	const struct diff_criteria criteria = { 0 };
-	const struct diff_options options = { .nworst = 1 };
-	struct diff_result r;
-	struct two t;
+	struct two *t = two_open(SWAPPED_HEADS);
 
-	two_open(&t, SWAPPED_HEADS);
-	ok(kvt_diff_align(&t.pairs, t.side, &how, &why));
-	ok(kvt_diff_compare(&r, t.pairs.pair, &criteria, &options, &why));
-	check_swapped(&r, 2, 10);
-	kvt_diff_result_free(&r);
-	two_close(&t);
+	align(t, BY_TOKENS);
+	check_swapped(compare(t, NULL, &(struct diff_options){ .nworst = 1 }), 2, 10);
 }
 
 /* The pools are alike: blocks by their ids. */
 static void test_diagnosis(void)
 {
-	struct kvt_snapshot s;
-	struct made made[NSIDES];
-	struct rank_file file[NSIDES];
-	struct diff_side side[NSIDES];
-	struct diff_pairs pairs = { .n = 0 };
-	const struct kvt_run run = { .threads = 2 };
-	struct diff_result r;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
+	struct kvt_dump *a = make_dump(s, model_heads, 0)->dump;
+	struct kvt_dump *b = make_dump(s, model_heads, 1)->dump;
+	struct diff_result *r = compare_all(two_of(a, b));
 
-	make_snapshot(&s, "nhd", "bf16", false);
-	for (int i = 0; i < NSIDES; i++) {
-		made_init(&made[i], &s, i ? swapped_heads : hashed_element);
-		file[i] = (struct rank_file){ .name = i ? "B" : "A",
-					      .reader = made[i].dump };
-		ok(kvt_diff_side_init(&side[i], file[i].name, &file[i], 1, &run, &why));
-	}
-	compare_all(&pairs, &r, side);
-	assert_true(r.differs && r.first.set);
-	check_swapped(&r, 3, 5);
-	kvt_diff_result_free(&r);
-	kvt_diff_pairs_free(&pairs);
-	for (int i = 0; i < NSIDES; i++) {
-		kvt_diff_side_free(&side[i]);
-		made_free(&made[i]);
-	}
-	kvt_snapshot_free(&s);
+	assert_true(r->differs && r->first.set);
+	check_swapped(r, 3, 5);
 }
 
 TESTS("diff",
-	TEST(test_sums),
-	TEST(test_ulp),
-	TEST(test_worst),
-	TEST(test_automatic),
-	TEST(test_terms),
-	TEST(test_alignment),
-	TEST(test_matches),
-	TEST(test_equal),
-	TEST(test_different),
-	TEST(test_verdict),
-	TEST(test_ranks),
-	TEST(test_diagnosis),
+	TEST(test_sums), TEST(test_ulp), TEST(test_worst), TEST(test_automatic),
+	TEST(test_terms), TEST(test_alignment), TEST(test_matches), TEST(test_equal),
+	TEST(test_different), TEST(test_verdict), TEST(test_ranks), TEST(test_diagnosis),
 	TEST(test_diagnosis_by_tokens))

@@ -5,7 +5,7 @@
  * The model here walks the cells by their coordinates, with the definition of
  * kvtool-digest(1) at hand and nothing of lib/ but the snapshot.
  */
-#include "tests/unit/ops/made_dump.h"
+#include "tests/unit/fixture.h"
 
 #include <xxhash.h>
 
@@ -67,7 +67,8 @@ static void model_cell(struct model *m, const struct kvt_snapshot *s,
 	struct sum content, x;
 
 	for (i[ND] = 0; i[ND] < g->shape.n[ND]; i[ND]++)
-		hashed_element(bytes + i[ND] * elem, elem, i);
+		for (int64_t byte = 0; byte < elem; byte++)
+			bytes[i[ND] * elem + byte] = byte_at(i, byte);
 	i[ND] = 0;
 	content = hash(bytes, (size_t)(g->shape.n[ND] * elem));
 	x = cell_at(content, layer, g->block_ids[b], (uint64_t)i[NS], head,
@@ -138,17 +139,18 @@ static void check(struct kvt_dump *dump, const struct model *m,
 }
 
 /* Blocks that two requests share, one that none has, and a rank that is not the first. */
-static void some_requests(struct kvt_snapshot *s, const char *layout)
+static struct kvt_snapshot *some_requests(const char *layout)
 {
 	static const uint32_t layers[] = { 4, 7, 9 }, a[] = { 2, 0, 4 }, b[] = { 2, 1 };
 	static const uint64_t blocks[] = { 10, 3, 8, 1, 6 };
+	struct kvt_snapshot *s = small_snapshot(layout, "bf16", false);
 
-	make_snapshot(s, layout, "bf16", false);
-	set_layer_ids(&s->group[0], layers);
-	set_block_ids(&s->group[0], blocks);
+	number_layers(&s->group[0], layers);
+	number_blocks(&s->group[0], blocks);
 	set_second_rank(s);
 	add_request(s, "alpha", 40, 3, a);
 	add_request(s, "beta", 20, 2, b);
+	return s;
 }
 
 /* Whatever the layout: the model knows none. */
@@ -159,39 +161,33 @@ static void test_definition(void)
 	struct model m;
 
 	for (int i = 0; i < 3; i++) {
-		struct kvt_snapshot s;
-		struct made made;
+		struct kvt_snapshot *s = some_requests(layouts[i]);
+		struct kvt_dump *made;
 
-		some_requests(&s, layouts[i]);
-		made_init(&made, &s, hashed_element);
+		made = make_dump(s, hashed, 0)->dump;
 		if (!i)
-			model_of(&m, &s);
-		check(made.dump, &m, &s, &run);
-		made_free(&made);
-		kvt_snapshot_free(&s);
+			model_of(&m, s);
+		check(made, &m, s, &run);
 	}
 }
 
 /* Sums of boxes, some layers or some blocks of one, in whatever order threads come. */
 static void test_threads(void)
 {
-	struct kvt_snapshot s;
-	struct made made;
+	struct kvt_snapshot *s = some_requests("nhd");
+	struct kvt_dump *made;
 	struct model m;
 
-	some_requests(&s, "nhd");
-	s.group[0].shape.n[ND] = MAX_CONTENT;
-	made_init(&made, &s, hashed_element);
-	model_of(&m, &s);
+	s->group[0].shape.n[ND] = MAX_CONTENT;
+	made = make_dump(s, hashed, 0)->dump;
+	model_of(&m, s);
 	for (int threads = 1; threads <= 4; threads += 3)
 		for (int small = 0; small < 2; small++) {
 			const struct kvt_run run = { .threads = threads,
 						     .memory = small ? 6 << 20 : 0 };
 
-			check(made.dump, &m, &s, &run);
+			check(made, &m, s, &run);
 		}
-	made_free(&made);
-	kvt_snapshot_free(&s);
 }
 
 static void test_text(void)
@@ -206,6 +202,4 @@ static void test_text(void)
 }
 
 TESTS("digest",
-	TEST(test_definition),
-	TEST(test_threads),
-	TEST(test_text))
+	TEST(test_definition), TEST(test_threads), TEST(test_text))

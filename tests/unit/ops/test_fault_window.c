@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_fault_window.c - what a diagnosis knows of a group, and a fault planted in it */
-#include "tests/unit/ops/made_dump.h"
+#include "tests/unit/fixture.h"
 
 #include "lib/ops/fault/plant.h"
 
 /* Two requests that share their first block; block 3 is in none. */
-static void some_requests(struct kvt_snapshot *s)
+static struct kvt_snapshot *some_requests(void)
 {
 	static const uint32_t layers[] = { 4, 7, 9 }, a[] = { 2, 0, 4 }, b[] = { 2, 1 };
 	static const uint64_t blocks[] = { 10, 3, 8, 1, 6 };
+	struct kvt_snapshot *s = small_snapshot("hnd", "bf16", false);
 
-	make_snapshot(s, "hnd", "bf16", false);
-	set_layer_ids(&s->group[0], layers);
-	set_block_ids(&s->group[0], blocks);
+	number_layers(&s->group[0], layers);
+	number_blocks(&s->group[0], blocks);
 	add_request(s, "alpha", 40, 3, a);
 	add_request(s, "beta", 20, 2, b);
+	return s;
 }
 
 /* ---- facts -------------------------------------------------------------- */
@@ -28,12 +29,11 @@ static void check_use(const struct kvt_window *w, int64_t block, int64_t nlive)
 
 static void test_facts(void)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = some_requests();
 	struct kvt_window w;
 
-	some_requests(&s);
-	ok(kvt_snapshot_complete(&s, &why));
-	ok(kvt_window_init(&w, &s, 0, &why));
+	ok(kvt_snapshot_complete(s, &why));
+	ok(kvt_window_init(&w, s, 0, &why));
 	check_use(&w, 2, 16);
 	check_use(&w, 0, 16);
 	check_use(&w, 4, 8);	/* alpha: 40 = 16 + 16 + 8 */
@@ -41,39 +41,34 @@ static void test_facts(void)
 	check_use(&w, 3, 0);
 	assert_int_equal(w.layer_ids[1], 7);
 	assert_int_equal(w.block_ids[0], 10);
-	assert_ptr_equal(w.layout, &s.group[0].layout);
+	assert_ptr_equal(w.layout, &s->group[0].layout);
 	kvt_window_free(&w);
-	kvt_snapshot_free(&s);
 }
 
 static void test_null_block(void)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = some_requests();
 	struct kvt_window w;
 
-	some_requests(&s);
-	kvt_set_null(&s, 0, 3);
-	ok(kvt_window_init(&w, &s, 0, &why));
+	kvt_set_null(s, 0, 3);
+	ok(kvt_window_init(&w, s, 0, &why));
 	for (int64_t i = 0; i < 16; i++)
 		assert_int_equal(w.use[3 * 16 + i], KVT_NULL_BLOCK);
 	kvt_window_free(&w);
-	kvt_snapshot_free(&s);
 }
 
 /* Without requests nothing says that a slot is not live, and no block has neighbours. */
 static void test_no_requests(void)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	struct kvt_window w;
 
-	make_snapshot(&s, "nhd", "bf16", false);
-	ok(kvt_window_init(&w, &s, 0, &why));
+	ok(kvt_window_init(&w, s, 0, &why));
 	for (int64_t b = 0; b < 5; b++)
 		check_use(&w, b, 16);
 	assert_null(w.prev);
 	assert_null(w.next);
 	kvt_window_free(&w);
-	kvt_snapshot_free(&s);
 }
 
 /* ---- neighbours --------------------------------------------------------- */
@@ -102,15 +97,13 @@ static void test_neighbours(void)
 	static const int64_t next_inside[] = { NONE, AWAY, NONE };
 	/* of blocks 3 and 4: block 0, before 4, is not among them */
 	static const int64_t prev_end[] = { NONE, AWAY };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = some_requests();
 
-	some_requests(&s);
-	check_neighbours(&s, 0, -1, 5, prev);
-	check_neighbours(&s, 0, 1, 5, next);
-	check_neighbours(&s, 1, -1, 3, prev_inside);
-	check_neighbours(&s, 1, 1, 3, next_inside);
-	check_neighbours(&s, 3, -1, 2, prev_end);
-	kvt_snapshot_free(&s);
+	check_neighbours(s, 0, -1, 5, prev);
+	check_neighbours(s, 0, 1, 5, next);
+	check_neighbours(s, 1, -1, 3, prev_inside);
+	check_neighbours(s, 1, 1, 3, next_inside);
+	check_neighbours(s, 3, -1, 2, prev_end);
 }
 
 /* ---- data --------------------------------------------------------------- */
@@ -124,33 +117,27 @@ static const uint8_t *element_of(const uint8_t *data, const int64_t i[KVT_NAXES]
 
 static bool is_as_made(const uint8_t *data, const int64_t i[KVT_NAXES])
 {
-	uint8_t made[2];
+	const uint8_t *is = element_of(data, i);
 
-	hashed_element(made, 2, i);
-	return !memcmp(element_of(data, i), made, 2);
+	return is[0] == byte_at(i, 0) && is[1] == byte_at(i, 1);
 }
 
 static void test_read(void)
 {
 	const struct kvt_run run = { .threads = 2 };
 	int64_t i[KVT_NAXES] = { 0 };
-	struct kvt_snapshot s;
-	struct made made;
+	struct kvt_snapshot *s = some_requests();
+	struct kvt_dump *made;
 	struct kvt_box box;
 	uint8_t *data;
 
-	some_requests(&s);
-	box = kvt_box_whole(&s.group[0].shape);
-	made_init(&made, &s, hashed_element);
-	data = malloc((size_t)box_bytes(&s.group[0], &box));
-	assert_non_null(data);
-	ok(kvt_window_read(data, made.dump, 0, &run, &why));
+	box = kvt_box_whole(&s->group[0].shape);
+	made = make_dump(s, hashed, 0)->dump;
+	data = room((size_t)box_bytes(&s->group[0], &box));
+	ok(kvt_window_read(data, made, 0, &run, &why));
 	do
 		assert_true(is_as_made(data, i));
 	while (next_index(i, &box));
-	free(data);
-	made_free(&made);
-	kvt_snapshot_free(&s);
 }
 
 /* ---- planting ----------------------------------------------------------- */
@@ -164,14 +151,13 @@ static void test_plant(void)
 				       .has_block = true, .block = 10 };
 	struct planted planted = { .id = NULL };
 	int64_t i[KVT_NAXES] = { 0 }, changed = 0;
-	struct kvt_snapshot s;
-	struct made made;
+	struct kvt_snapshot *s = some_requests();
+	struct kvt_dump *made;
 	struct kvt_box box;
 
-	some_requests(&s);
-	box = kvt_box_whole(&s.group[0].shape);
-	made_init(&made, &s, hashed_element);
-	ok(kvt_plant_fault(&planted, made.dump, &asked, &run, &why));
+	box = kvt_box_whole(&s->group[0].shape);
+	made = make_dump(s, hashed, 0)->dump;
+	ok(kvt_plant_fault(&planted, made, &asked, &run, &why));
 	assert_string_equal(planted.id, "g0");
 	do {
 		const uint8_t *is = element_of(planted.bytes, i);
@@ -187,8 +173,6 @@ static void test_plant(void)
 	assert_int_equal(planted.difference.where.begin[NL], 1);
 	assert_int_equal(planted.difference.where.end[NL], 2);
 	kvt_planted_free(&planted);
-	made_free(&made);
-	kvt_snapshot_free(&s);
 }
 
 static void test_refused(void)
@@ -198,35 +182,27 @@ static void test_refused(void)
 					    .has_block = true, .block = 10 };
 	struct fault_request asked = good;
 	struct planted planted = { .id = NULL };
-	struct kvt_snapshot s;
-	struct made made;
+	struct kvt_snapshot *s = some_requests();
+	struct kvt_dump *made;
 
-	some_requests(&s);
-	made_init(&made, &s, hashed_element);
+	made = make_dump(s, hashed, 0)->dump;
 	asked.block = 0;	/* a position, but no id */
-	expect(kvt_plant_fault(&planted, made.dump, &asked, &run, &why), KVT_USAGE,
+	expect(kvt_plant_fault(&planted, made, &asked, &run, &why), KVT_USAGE,
 	       "there is no block 0");
 	asked = good;
 	asked.group = "g1";
-	expect(kvt_plant_fault(&planted, made.dump, &asked, &run, &why), KVT_USAGE,
+	expect(kvt_plant_fault(&planted, made, &asked, &run, &why), KVT_USAGE,
 	       "there is no group 'g1'");
 	asked = good;
 	asked.block = 1;	/* at position 3, which no request uses */
-	expect(kvt_plant_fault(&planted, made.dump, &asked, &run, &why), KVT_BAD_INPUT,
+	expect(kvt_plant_fault(&planted, made, &asked, &run, &why), KVT_BAD_INPUT,
 	       "live");
-	expect(kvt_plant_fault(&planted, made.dump, &good, &little, &why),
+	expect(kvt_plant_fault(&planted, made, &good, &little, &why),
 	       KVT_UNSUPPORTED,
 	       "g0 has 15 KiB and needs twice that, more than the 4 KiB");
 	kvt_planted_free(&planted);
-	made_free(&made);
-	kvt_snapshot_free(&s);
 }
 
 TESTS("fault_window",
-	TEST(test_facts),
-	TEST(test_null_block),
-	TEST(test_no_requests),
-	TEST(test_neighbours),
-	TEST(test_read),
-	TEST(test_plant),
-	TEST(test_refused))
+	TEST(test_facts), TEST(test_null_block), TEST(test_no_requests),
+	TEST(test_neighbours), TEST(test_read), TEST(test_plant), TEST(test_refused))

@@ -8,7 +8,7 @@
  * writes, read whole.  They share the list of slots that move, and nothing that turns
  * it into addresses.
  */
-#include "tests/unit/dump/places.h"
+#include "tests/unit/fixture.h"
 #include "tests/unit/random.h"
 
 #include "lib/kvt/kernels.h"
@@ -68,31 +68,29 @@ static void add_requests(struct kvt_snapshot *s, const struct model *m)
 		assert_true(next <= POOL);
 		add_request(s, i ? "b" : "a", m->tokens[i], (int)n, table);
 		if (m->recurrent)
-			add_table(s, 1, 2, (const uint32_t[]){ 2 * (uint32_t)i + 1,
-							       2 * (uint32_t)i });
+			add_table(s, 1, IDS(2 * (uint32_t)i + 1, 2 * (uint32_t)i));
 	}
 }
 
-static struct placed_dump make_rank(const struct model *m, int64_t rank)
+static struct made *make_rank(const struct model *m, int64_t rank)
 {
 	int64_t heads = HEADS / m->ranks;
 	const int64_t n[] = { m->layers, POOL, m->slots, heads, 2, m->channels };
 	const int64_t last[] = { 2, 5, 1, heads, 1, 8 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = new_snapshot();
 	struct kvt_group *g;
 
-	kvt_snapshot_init(&s);
-	set_rank(&s, m->ranks, rank);
-	g = new_group(&s, "attention", KVT_FULL_ATTENTION, m->layout, n);
+	set_rank(s, m->ranks, rank);
+	g = new_group(s, "attention", KVT_FULL_ATTENTION, m->layout, n);
 	g->total_heads = HEADS;
 	g->head_start = rank * heads;
 	if (m->recurrent) {
-		g = new_group(&s, "ssm", KVT_MAMBA_SSM, "LBSHKD", last);
+		g = new_group(s, "ssm", KVT_MAMBA_SSM, "LBSHKD", last);
 		g->total_heads = HEADS;
 		g->head_start = rank * heads;
 	}
-	add_requests(&s, m);
-	return number_dump(&s, 0);
+	add_requests(s, m);
+	return make_dump(s, placed, 0);
 }
 
 /* ---- both ways ---------------------------------------------------------- */
@@ -106,7 +104,7 @@ static int64_t group_bytes(const struct kvt_group *g)
 
 /* All regions of the plan that write to a group; 'to' are its ranks. */
 static void run_regions(uint8_t *const *to, const struct kvt_sides *sides, int group,
-			const struct placed_dump *from)
+			struct made *const *from)
 {
 	for (int p = 0; p < sides->transfer.ngroups; p++) {
 		const struct kvt_transfer_group *part = &sides->transfer.group[p];
@@ -123,7 +121,7 @@ static void run_regions(uint8_t *const *to, const struct kvt_sides *sides, int g
 			kvt_xfer_regions_start(&regions, &nest);
 			while (kvt_xfer_region_next(&region, &regions))
 				kvt_cpu_copy(to[pair.dst_rank],
-					     from[pair.src_rank].numbers[part->src_group],
+					     from[pair.src_rank]->bytes[part->src_group],
 					     &region.plan);
 		}
 	}
@@ -131,7 +129,7 @@ static void run_regions(uint8_t *const *to, const struct kvt_sides *sides, int g
 
 /* True: something of the group moved, and something did not. */
 static bool check_group(const struct kvt_sides *sides, struct kvt_dump *const *dumps,
-			int group, const struct placed_dump *from)
+			int group, struct made *const *from)
 {
 	uint8_t *moved[MOST_RANKS] = { NULL };
 	bool mixed = true;
@@ -140,8 +138,7 @@ static bool check_group(const struct kvt_sides *sides, struct kvt_dump *const *d
 		const struct kvt_group *g = &sides->dst.made[r].group[group];
 		int64_t nbytes = group_bytes(g);
 
-		moved[r] = malloc((size_t)nbytes);
-		assert_non_null(moved[r]);
+		moved[r] = room((size_t)nbytes);
 		memset(moved[r], FILL, (size_t)nbytes);
 	}
 	run_regions(moved, sides, group, from);
@@ -149,16 +146,13 @@ static bool check_group(const struct kvt_sides *sides, struct kvt_dump *const *d
 		const struct kvt_group *g = kvt_dump_group(dumps[r], group);
 		const struct kvt_box all = kvt_box_whole(&g->shape);
 		int64_t nbytes = group_bytes(g), filled = 0;
-		uint8_t *is = malloc((size_t)nbytes);
+		uint8_t *is = room((size_t)nbytes);
 
-		assert_non_null(is);
 		ok(kvt_dump_read(dumps[r], group, &all, NULL, is, &why));
 		assert_memory_equal(is, moved[r], (size_t)nbytes);
 		for (int64_t i = 0; i < nbytes; i++)
 			filled += is[i] == FILL;
 		mixed &= filled > 0 && filled < nbytes;
-		free(is);
-		free(moved[r]);
 	}
 	return mixed;
 }
@@ -168,7 +162,7 @@ static bool check_transfer(const struct model *m, const struct kvt_new_side *sid
 {
 	static const char *const names[] = { "rank 0", "rank 1", "rank 2", "rank 3" };
 	struct kvt_sides sides = { .fill = FILL, .src.n = (int)m->ranks };
-	struct placed_dump from[MOST_RANKS] = { { NULL, { NULL } } };
+	struct made *from[MOST_RANKS] = { NULL };
 	struct kvt_dump **dumps;
 	bool mixed;
 
@@ -176,7 +170,7 @@ static bool check_transfer(const struct model *m, const struct kvt_new_side *sid
 	assert_non_null(sides.src.file);
 	for (int r = 0; r < m->ranks; r++) {
 		from[r] = make_rank(m, r);
-		sides.src.file[r] = (struct rank_file){ names[r], from[r].dump };
+		sides.src.file[r] = (struct rank_file){ names[r], from[r]->dump };
 	}
 	ok(kvt_ranks_check(&sides.src, &why));
 	ok(kvt_sides_make_dst(&sides, side, &why));
@@ -187,10 +181,9 @@ static bool check_transfer(const struct model *m, const struct kvt_new_side *sid
 		check_group(&sides, dumps, 1, from);
 	kvt_sides_close(dumps, sides.dst.n);
 	kvt_sides_free(&sides);		/* and the dumps of the source */
-	for (int r = 0; r < m->ranks; r++) {
-		from[r].dump = NULL;
-		drop_dump(&from[r]);
-	}
+	for (int r = 0; r < m->ranks; r++)
+		from[r]->dump = NULL;
+	let_go();
 	return mixed;
 }
 

@@ -2,7 +2,7 @@
 /* test_guess.c - the statistics of guess on samples whose answer is known */
 #include "lib/ops/guess/stats.h"
 #include "tests/fewer.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 #include <math.h>
 
@@ -298,17 +298,14 @@ static void write_raw(const char *path, const struct cache *c)
 static void test_guess(void)
 {
 	static struct cache c;
-	void *folder = NULL;
+	struct path path = join(new_folder(), "a.bin");
 	struct opener opener = { .fail_at = -1 };
 	struct kvt_guess_source source = { .name = "dump", .open = open_as,
 		.context = &opener, .nbytes = 8 << 20,
 		.hints = { .layers = LAYERS, .block_size = SLOTS, .heads = HEADS,
 			   .head_dim = DIMS } };
 	struct kvt_guess g;
-	struct path path;
 
-	assert_int_equal(make_folder(&folder), 0);
-	path = join(folder, "a.bin");
 	opener.path = path.s;
 	make_cache(&c, 2);
 	write_raw(path.s, &c);
@@ -328,30 +325,23 @@ static void test_guess(void)
 		expect(kvt_guess(&g, &source, &why), KVT_SYSTEM, "the disk is gone");
 		kvt_guess_free(&g);
 	}
-	remove_folder(&folder);
 }
 
 static void test_stated(void)
 {
-	void *folder = NULL;
+	struct path path = join(new_folder(), "a.npy");
 	struct opener opener = { .fail_at = -1 };
 	struct kvt_guess_source source = { .name = "dump", .open = open_as,
 		.context = &opener, .nbytes = 8 << 20 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	struct kvt_guess g;
-	struct path path;
 
-	assert_int_equal(make_folder(&folder), 0);
-	path = join(folder, "a.npy");
 	opener.path = path.s;
-	make_snapshot(&s, "nhd", "bf16", false);
-	ok(kvt_snapshot_complete(&s, &why));
-	ok(write_dump(path.s, NULL, &s, &why));
+	ok(kvt_snapshot_complete(s, &why));
+	ok(sample_write(path.s, s, NULL, &why));
 	expect(kvt_guess(&g, &source, &why), KVT_BAD_INPUT,
 	       "dump: its layout is known: LBSHC; there is nothing to guess");
 	kvt_guess_free(&g);
-	kvt_snapshot_free(&s);
-	remove_folder(&folder);
 }
 
 TESTS("guess",

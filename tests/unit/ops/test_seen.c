@@ -6,7 +6,7 @@
  * again is seen by writing zeros over the source; that nothing is missed, by comparing
  * random copies, right and wrong ones, with and without hashes: both must say the same.
  */
-#include "tests/unit/dump/places.h"
+#include "tests/unit/fixture.h"
 #include "tests/unit/random.h"
 
 #include <fcntl.h>
@@ -22,12 +22,11 @@ static const int64_t extents[] = { 2, 12, 4, 4, 2, 16 };
 static const struct kvt_create_options small = { .tile_bytes = 1 << 10,
 						 .no_sync = true };
 
-static struct kvt_dump *open_dump(const char *path)
+static void drop_seen(void *which)
 {
-	struct kvt_dump *dump;
+	struct seen *seen = which;
 
-	ok(kvt_open(&dump, path, NULL, &why));
-	return dump;
+	seen_free(seen);
 }
 
 /* Written and read back; 'seen' NULL: nothing is watched. */
@@ -50,26 +49,21 @@ static struct kvt_dump *copy(const char *path, const struct kvt_dump *source,
 	ok(kvt_publish(&writer, 1, &why));
 	kvt_close_writer(writer);
 	if (seen)
-		*seen = t.seen;
+		*seen = keep_by(t.seen, drop_seen);
 	return open_dump(path);
 }
 
 /* As the tables say, but for the element numbered 'wrong'; -1: none. */
 static struct kvt_dump *numbered(const char *path, const char *layout, int64_t wrong)
 {
-	struct placed_dump memory;
-	struct kvt_snapshot s;
-	struct kvt_dump *dump;
+	struct kvt_snapshot *s = snapshot_of(layout, extents);
+	struct kvt_dump *memory;
 
-	kvt_snapshot_init(&s);
-	new_group(&s, "g0", KVT_FULL_ATTENTION, layout, extents);
-	add_request(&s, "a", 14, 4, (const uint32_t[]){ 5, 0, 11, 3 });
-	memory = number_dump(&s, 0);
+	add_request(s, "a", 14, IDS(5, 0, 11, 3));
+	memory = number_dump(s, 0);
 	if (wrong >= 0)
-		memory.numbers[0][wrong] ^= 1;
-	dump = copy(path, memory.dump, layout, NULL);
-	drop_dump(&memory);
-	return dump;
+		((uint32_t *)bytes_of(memory, 0))[wrong] ^= 1;
+	return copy(path, memory, layout, NULL);
 }
 
 static struct kvt_dump *some_blocks(const struct kvt_dump *dump, int n,
@@ -79,8 +73,11 @@ static struct kvt_dump *some_blocks(const struct kvt_dump *dump, int n,
 	struct kvt_dump *out;
 
 	ok(kvt_dump_slice(&out, dump, &options, &why));
-	return out;
+	return keep_dump(out);
 }
+
+#define SOME(dump, ...) some_blocks(dump, LENGTH(((struct kvt_range[]){ __VA_ARGS__ })), \
+				    (const struct kvt_range[]){ __VA_ARGS__ })
 
 static enum kvt_status verify(const struct kvt_dump *source,
 			      const struct kvt_dump *written, const struct seen *seen,
@@ -110,9 +107,7 @@ static uint64_t cell_of(const struct kvt_group *g, const int64_t at[KVT_NAXES])
 /* Of the tiles that were decoded, and of these alone. */
 static void test_hashes(void **state)
 {
-	static const struct kvt_range blocks[] = { { 1, 3 }, { 10, 11 } };
 	struct kvt_dump *source = numbered(join(*state, "a.h5").s, "LBSHKD", -1);
-	struct kvt_dump *part = some_blocks(source, 2, blocks), *out;
 	const struct kvt_group *g = kvt_dump_group(source, 0);
 	struct kvt_box firsts = kvt_box_whole(&g->shape);
 	int64_t i[KVT_NAXES] = { 0 }, known = 0;
@@ -120,7 +115,7 @@ static void test_hashes(void **state)
 
 	assert_int_equal(kvt_dump_tiling(source, 0)->n[NB], 4);
 	firsts.end[NS] = firsts.end[ND] = 1;
-	out = copy(join(*state, "b.h5").s, part, "LBHSKD", &seen);
+	copy(join(*state, "b.h5").s, SOME(source, { 1, 3 }, { 10, 11 }), "LBHSKD", &seen);
 	assert_int_equal(seen_bytes(seen), 2 * 12 * 4 * 2 * 8);
 	do {
 		bool read = i[NB] / 4 != 1;
@@ -130,10 +125,6 @@ static void test_hashes(void **state)
 		known += read;
 	} while (next_index(i, &firsts));
 	assert_int_equal(known, 2 * 8 * 4 * 2);
-	seen_free(seen);
-	kvt_dump_close(out);
-	kvt_dump_close(part);
-	kvt_dump_close(source);
 }
 
 /* Slots that are no run, no room, and tiles that only move. */
@@ -151,15 +142,10 @@ static void test_nothing(void **state)
 		out = copy(join(*state, l ? "b.h5" : "u.h5").s, part, layouts[l], &seen);
 		assert_int_equal(seen_bytes(seen), 0);
 		ok(verify(part, out, seen, &why));
-		seen_free(seen);
 		ok(seen_new(&seen, 2 * 12 * 4 * 2 * 8 - 1, &why));
 		ok(seen_watch(seen, source, &why));
 		assert_false(seen_has(seen, kvt_dump_is_leaf(source), 0));
 		seen_free(seen);
-		kvt_dump_close(out);
-		if (part != source)
-			kvt_dump_close(part);
-		kvt_dump_close(source);
 	}
 }
 
@@ -190,10 +176,6 @@ static void test_not_read_again(void **state)
 	write_zeros(path.s);
 	ok(verify(part, out, seen, &why));
 	assert_int_not_equal(verify(part, out, NULL, &why), KVT_OK);
-	seen_free(seen);
-	kvt_dump_close(out);
-	kvt_dump_close(part);
-	kvt_dump_close(source);
 }
 
 /* A hash that is wrong, here of a tile of noise: what is right is read, and found so. */
@@ -212,10 +194,6 @@ static void test_wrong_hash(void **state)
 	assert_int_equal(kvt_dump_tiling(source, 0)->nbytes, sizeof(noise));
 	seen_tile(seen, kvt_dump_is_leaf(source), 0, begin, noise);
 	ok(verify(part, out, seen, &why));
-	seen_free(seen);
-	kvt_dump_close(out);
-	kvt_dump_close(part);
-	kvt_dump_close(source);
 }
 
 /* Blocks of a random half of the pool, in order. */
@@ -252,13 +230,7 @@ static bool check_copy(const char *folder, const char *from, const char *to)
 	assert_int_equal(verify(part, differs, seen, &with), status);
 	assert_string_equal(with.text, without.text);
 	assert_true(status == KVT_OK || status == KVT_MISMATCH);
-	seen_free(seen);
-	kvt_dump_close(differs);
-	kvt_dump_close(copied);
-	kvt_dump_close(wrong);
-	kvt_dump_close(part);
-	kvt_dump_close(other);
-	kvt_dump_close(source);
+	let_go();
 	remove_tree(folder);
 	assert_int_equal(mkdir(folder, 0700), 0);
 	return status == KVT_MISMATCH;
@@ -277,8 +249,5 @@ static void test_random(void **state)
 }
 
 TESTS("seen",
-	IN_FOLDER(test_hashes),
-	IN_FOLDER(test_nothing),
-	IN_FOLDER(test_not_read_again),
-	IN_FOLDER(test_wrong_hash),
-	IN_FOLDER(test_random))
+	IN_FOLDER(test_hashes), IN_FOLDER(test_nothing), IN_FOLDER(test_not_read_again),
+	IN_FOLDER(test_wrong_hash), IN_FOLDER(test_random))

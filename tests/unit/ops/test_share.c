@@ -5,7 +5,7 @@
  * And a digest that several make: their results, exchanged in memory, give what one
  * process gives, for any division of the units.
  */
-#include "tests/unit/ops/made_dump.h"
+#include "tests/unit/fixture.h"
 
 #include "lib/kvt/share.h"
 #include "lib/ops/digest/digest.h"
@@ -183,28 +183,26 @@ static const struct kvt_unit_result *known(void *context, int64_t i)
 
 static void test_digest_of_several(void)
 {
-	struct several *all = calloc(1, sizeof(*all));
+	struct several *all = zeros(sizeof(*all));
 	const struct kvt_sharing sharing = { all, true, begin, next, store, known };
 	const struct kvt_run shared = { .threads = 2, .share = &sharing },
 			     alone = { .threads = 1 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	struct digests one, d;
-	struct made m;
+	struct kvt_dump *m;
 
-	assert_non_null(all);
-	make_snapshot(&s, "nhd", "bf16", false);
-	s.group[0].shape.n[NB] = 6 * (MIB / box_bytes(&s.group[0],
+	s->group[0].shape.n[NB] = 6 * (MIB / box_bytes(&s->group[0],
 						     &(struct kvt_box){ .end = {
-				1, 1, s.group[0].shape.n[NS], s.group[0].shape.n[NH],
-				s.group[0].shape.n[NK], s.group[0].shape.n[ND] } }));
-	add_request(&s, "alpha", 40, 3, (uint32_t[]){ 2, 0, 4 });
-	add_request(&s, "beta", 30, 2, (uint32_t[]){ 2, 9 });
-	made_init(&m, &s, hashed_element);
-	ok(kvt_digests_compute(&one, m.dump, DIGEST_NEWEST, &alone, &why));
+				1, 1, s->group[0].shape.n[NS], s->group[0].shape.n[NH],
+				s->group[0].shape.n[NK], s->group[0].shape.n[ND] } }));
+	add_request(s, "alpha", 40, 3, (uint32_t[]){ 2, 0, 4 });
+	add_request(s, "beta", 30, 2, (uint32_t[]){ 2, 9 });
+	m = make_dump(s, hashed, 0)->dump;
+	ok(kvt_digests_compute(&one, m, DIGEST_NEWEST, &alone, &why));
 	for (int64_t i = 0; i < 3; i++) {
 		all->first = i;
 		all->step = 3;
-		ok(kvt_digests_compute(&d, m.dump, DIGEST_NEWEST, &shared, &why));
+		ok(kvt_digests_compute(&d, m, DIGEST_NEWEST, &shared, &why));
 		/* whoever is not the last lacks some */
 		assert_int_equal(!memcmp(&d.whole, &one.whole, sizeof(d.whole)), i == 2);
 		kvt_digests_free(&d);
@@ -213,19 +211,14 @@ static void test_digest_of_several(void)
 	/* a result that is too short is noticed */
 	((struct kvt_unit_result *)&all->result[0][1])->nbytes -= 8;
 	all->first = all->count;
-	expect(kvt_digests_compute(&d, m.dump, DIGEST_NEWEST, &shared, &why),
+	expect(kvt_digests_compute(&d, m, DIGEST_NEWEST, &shared, &why),
 	       KVT_BAD_INPUT, "damaged");
 	kvt_digests_free(&d);
 	kvt_digests_free(&one);
 	for (int64_t i = 0; i < all->n[0]; i++)
 		free((void *)(uintptr_t)all->result[0][i].bytes);
-	free(all);
-	made_free(&m);
-	kvt_snapshot_free(&s);
 }
 
 TESTS("share",
-	TEST(test_units_by_hand),
-	TEST(test_random_lists),
-	TEST(test_large_lists),
+	TEST(test_units_by_hand), TEST(test_random_lists), TEST(test_large_lists),
 	TEST(test_digest_of_several))

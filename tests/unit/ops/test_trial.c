@@ -5,7 +5,7 @@
  * One sound plan, and the same with one fault each, of those that a planner could make:
  * what is tried must differ then, and say so.
  */
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 #include "sim/ops/trial.h"
 
@@ -197,6 +197,4 @@ static void test_room(void)
 }
 
 TESTS("trial",
-	TEST(test_faults),
-	TEST(test_every_op),
-	TEST(test_room))
+	TEST(test_faults), TEST(test_every_op), TEST(test_room))

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_where.c - coordinates as people write them, offsets, and whose a slot is */
 #include "lib/ops/where/where.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /* 3 layers, 5 blocks with the ids 40 to 44, 2 heads; A and B share a block. */
-static void make(struct kvt_snapshot *s)
+static struct kvt_snapshot *make(void)
 {
 	static const uint32_t a[] = { 4, 1, 2 }, b[] = { 4, 3 };
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 
-	make_snapshot(s, "nhd", "bf16", false);
 	add_request(s, "A", 41, 3, a);
 	add_request(s, "B", 17, 2, b);
 	s->group[0].block_ids = malloc(5 * sizeof(uint64_t));
 	assert_non_null(s->group[0].block_ids);
 	for (uint64_t i = 0; i < 5; i++)
 		s->group[0].block_ids[i] = 40 + i;
+	return s;
 }
 
 /* ---- coordinates -------------------------------------------------------- */
@@ -72,83 +73,75 @@ static const struct {
 
 static void test_element(void)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = make();
 
-	make(&s);
 	for (size_t i = 0; i < LENGTH(elements); i++) {
 		struct kvt_where p;
 
-		ok(kvt_where_parse_at(&p, &s, elements[i].text, &why));
+		ok(kvt_where_parse_at(&p, s, elements[i].text, &why));
 		if (p.region != KVT_ELEMENT || p.group || p.byte != elements[i].byte ||
 		    memcmp(p.index, elements[i].index, sizeof(elements[i].index)))
 			fail_msg("%s is l %d b %d s %d h %d k %d d %d", elements[i].text,
 				 (int)p.index[NL], (int)p.index[NB], (int)p.index[NS],
 				 (int)p.index[NH], (int)p.index[NK], (int)p.index[ND]);
 	}
-	kvt_snapshot_free(&s);
 }
 
 static void test_refused(void)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = make();
 
-	make(&s);
 	for (size_t i = 0; i < LENGTH(refused); i++) {
 		struct kvt_where p = { .group = 77 };
 
-		expect(kvt_where_parse_at(&p, &s, refused[i].text, &why), KVT_USAGE,
+		expect(kvt_where_parse_at(&p, s, refused[i].text, &why), KVT_USAGE,
 		       refused[i].part);
 		assert_int_equal(p.group, 77);
 	}
-	kvt_snapshot_free(&s);
 }
 
 /* A request that has no blocks here, and one whose first blocks are gone. */
 static void test_parts_of_tables(void)
 {
 	static const uint32_t last[] = { 2, 3 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = make();
 	struct kvt_where p;
 
-	make(&s);
-	add_request(&s, "none", 5, 0, last);
-	add_request(&s, "late", 41, 2, last);
-	s.group[0].kind = KVT_SLIDING_WINDOW;
-	s.group[0].window = 16;
-	expect(kvt_where_parse_at(&p, &s, "layer=0,request=none,token=3" REST, &why),
+	add_request(s, "none", 5, 0, last);
+	add_request(s, "late", 41, 2, last);
+	s->group[0].kind = KVT_SLIDING_WINDOW;
+	s->group[0].window = 16;
+	expect(kvt_where_parse_at(&p, s, "layer=0,request=none,token=3" REST, &why),
 	       KVT_USAGE, "request none has no blocks in group g0");
-	expect(kvt_where_parse_at(&p, &s, "layer=0,request=late,token=3" REST, &why),
+	expect(kvt_where_parse_at(&p, s, "layer=0,request=late,token=3" REST, &why),
 	       KVT_UNSUPPORTED,
 	       "the 2 blocks of request late do not cover all its tokens; give block "
 	       "instead");
-	ok(kvt_where_parse_at(&p, &s, "layer=0,request=late,token=33" REST, &why));
+	ok(kvt_where_parse_at(&p, s, "layer=0,request=late,token=33" REST, &why));
 	/* entry 1 of those of tokens 16 to 40 */
 	assert_int_equal(p.index[NB], 3);
 	assert_int_equal(p.index[NS], 1);
-	kvt_snapshot_free(&s);
 }
 
 static void test_run(void)
 {
 	struct kvt_element_run run;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = make();
 
-	make(&s);
-	ok(kvt_where_parse_run(&run, &s, "layer=1", &why));
+	ok(kvt_where_parse_run(&run, s, "layer=1", &why));
 	assert_int_equal(run.place.index[NL], 1);
 	assert_int_equal(run.place.index[NB], 0);
 	assert_int_equal(run.count, 8);
-	ok(kvt_where_parse_run(&run, &s, "block=41,kv=v,dim=7,count=4096", &why));
+	ok(kvt_where_parse_run(&run, s, "block=41,kv=v,dim=7,count=4096", &why));
 	assert_int_equal(run.place.index[NB], 1);
 	assert_int_equal(run.place.index[NK], 1);
 	assert_int_equal(run.place.index[ND], 7);
 	assert_int_equal(run.count, 4096);
-	expect(kvt_where_parse_run(&run, &s, "count=4097", &why), KVT_USAGE,
+	expect(kvt_where_parse_run(&run, s, "count=4097", &why), KVT_USAGE,
 	       "count is 4097, expected 0 to 4096");
-	expect(kvt_where_parse_run(&run, &s, "row=0", &why), KVT_USAGE,
+	expect(kvt_where_parse_run(&run, s, "row=0", &why), KVT_USAGE,
 	       "the content is not a page of rows");
-	expect(kvt_where_parse_run(&run, &s, "byte=0", &why), KVT_USAGE, "no key 'byte'");
-	kvt_snapshot_free(&s);
+	expect(kvt_where_parse_run(&run, s, "byte=0", &why), KVT_USAGE, "no key 'byte'");
 }
 
 /* ---- offsets ------------------------------------------------------------ */
@@ -156,25 +149,22 @@ static void test_run(void)
 /* Every element is found, and its bytes lead back to it. */
 static void test_there_and_back(void)
 {
-	void *folder = NULL;
+	struct path path = join(new_folder(), "a.npy");
 	struct kvt_whereabouts at, back;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = make();
 	struct kvt_dump *dump;
 	struct kvt_box box;
 	int64_t i[KVT_NAXES];
-	struct path path;
 	uint8_t *bytes;
 	size_t nbytes;
 	char text[200];
 
-	assert_int_equal(make_folder(&folder), 0);
-	path = join(folder, "a.npy");
-	make(&s);
-	ok(kvt_snapshot_complete(&s, &why));
-	ok(write_dump(path.s, NULL, &s, &why));
+	ok(kvt_snapshot_complete(s, &why));
+	ok(sample_write(path.s, s, NULL, &why));
 	ok(kvt_open(&dump, path.s, NULL, &why));
+	keep_dump(dump);
 	bytes = read_file(path.s, &nbytes);
-	box = kvt_box_whole(&s.group[0].shape);
+	box = kvt_box_whole(&s->group[0].shape);
 	memcpy(i, box.begin, sizeof(i));
 	do {
 		snprintf(text, sizeof(text),
@@ -197,10 +187,6 @@ static void test_there_and_back(void)
 	assert_true(back.in_files && !back.in_memory);
 	expect(kvt_where_offset(&back, dump, KVT_FILES, "1.5", &why), KVT_USAGE,
 	       "expected a whole number");
-	free(bytes);
-	kvt_dump_close(dump);
-	kvt_snapshot_free(&s);
-	remove_folder(&folder);
 }
 
 /* ---- tenants ------------------------------------------------------------ */
@@ -216,58 +202,52 @@ static enum kvt_holding holds(const struct kvt_snapshot *s, int64_t block, int64
 
 static void test_holds(void)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = make();
 
-	make(&s);
-	s.null_block = 0;
-	assert_int_equal(holds(&s, 0, 0), KVT_HOLDS_NULL);
-	assert_int_equal(holds(&s, 4, 0), KVT_HOLDS_LIVE);
+	s->null_block = 0;
+	assert_int_equal(holds(s, 0, 0), KVT_HOLDS_NULL);
+	assert_int_equal(holds(s, 4, 0), KVT_HOLDS_LIVE);
 	/* A ends with token 40, the ninth of its third block */
-	assert_int_equal(holds(&s, 2, 8), KVT_HOLDS_LIVE);
-	assert_int_equal(holds(&s, 2, 9), KVT_HOLDS_STALE);
-	assert_int_equal(holds(&s, 3, 0), KVT_HOLDS_LIVE);
-	assert_int_equal(holds(&s, 3, 1), KVT_HOLDS_STALE);
-	kvt_snapshot_free(&s);
-	make_snapshot(&s, "nhd", "bf16", false);
-	assert_int_equal(holds(&s, 2, 8), KVT_HOLDS_UNKNOWN);
-	s.group[0].block_valid = calloc(5, sizeof(uint32_t));
-	s.group[0].block_valid[2] = 9;
-	assert_int_equal(holds(&s, 2, 8), KVT_HOLDS_LIVE);
-	assert_int_equal(holds(&s, 2, 9), KVT_HOLDS_STALE);
-	kvt_snapshot_free(&s);
+	assert_int_equal(holds(s, 2, 8), KVT_HOLDS_LIVE);
+	assert_int_equal(holds(s, 2, 9), KVT_HOLDS_STALE);
+	assert_int_equal(holds(s, 3, 0), KVT_HOLDS_LIVE);
+	assert_int_equal(holds(s, 3, 1), KVT_HOLDS_STALE);
+	s = small_snapshot("nhd", "bf16", false);
+	assert_int_equal(holds(s, 2, 8), KVT_HOLDS_UNKNOWN);
+	s->group[0].block_valid = calloc(5, sizeof(uint32_t));
+	s->group[0].block_valid[2] = 9;
+	assert_int_equal(holds(s, 2, 8), KVT_HOLDS_LIVE);
+	assert_int_equal(holds(s, 2, 9), KVT_HOLDS_STALE);
 }
 
 static void test_tenants(void)
 {
 	struct kvt_where p = { .region = KVT_ELEMENT };
 	struct kvt_tenancy at = { 0, 0 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = make();
 	struct kvt_tenant t;
 
-	make(&s);
 	p.index[NB] = 4;
 	p.index[NS] = 7;
-	assert_true(kvt_next_tenant(&t, &at, &s, &p));
+	assert_true(kvt_next_tenant(&t, &at, s, &p));
 	assert_string_equal(t.request->id, "A");
 	assert_int_equal(t.token, 7);
 	assert_int_equal(t.ntokens, 1);
-	assert_true(kvt_next_tenant(&t, &at, &s, &p));
+	assert_true(kvt_next_tenant(&t, &at, s, &p));
 	assert_string_equal(t.request->id, "B");
-	assert_false(kvt_next_tenant(&t, &at, &s, &p));
+	assert_false(kvt_next_tenant(&t, &at, s, &p));
 	at = (struct kvt_tenancy){ 0, 0 };
 	p.index[NB] = 1;
-	assert_true(kvt_next_tenant(&t, &at, &s, &p));
+	assert_true(kvt_next_tenant(&t, &at, s, &p));
 	assert_int_equal(t.token, 23);
-	assert_false(kvt_next_tenant(&t, &at, &s, &p));
-	kvt_snapshot_free(&s);
+	assert_false(kvt_next_tenant(&t, &at, s, &p));
 }
 
 static void test_component(void)
 {
-	struct kvt_snapshot s;
-	struct kvt_group *g = &s.group[0];
+	struct kvt_snapshot *s = make();
+	struct kvt_group *g = &s->group[0];
 
-	make(&s);
 	g->ncomponents = 2;
 	g->component[0] = (struct kvt_component){ .start = 1, .length = 3 };
 	g->component[1] = (struct kvt_component){ .start = 4, .length = 2 };
@@ -276,7 +256,6 @@ static void test_component(void)
 	assert_ptr_equal(kvt_where_component(g, 3), &g->component[0]);
 	assert_ptr_equal(kvt_where_component(g, 4), &g->component[1]);
 	assert_null(kvt_where_component(g, 6));
-	kvt_snapshot_free(&s);
 }
 
 TESTS("where",

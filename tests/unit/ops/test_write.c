@@ -502,7 +502,7 @@ static void test_cells_are_held(void **state)
 			       "content_digest of the input");
 			if (!wrong)
 				check_cells(open_dump(path.s));
-			let_go(0);
+			let_go();
 		}
 }
 
