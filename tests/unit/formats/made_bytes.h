@@ -6,7 +6,7 @@
 #ifndef MADE_BYTES_H
 #define MADE_BYTES_H
 
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /* ---- bytes as they lie --------------------------------------------------- */
 

@@ -2,7 +2,7 @@
 /* test_archive.c - zip archives and pickles, honest and lying */
 #include "formats/parse/pickle.h"
 #include "formats/parse/zip.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /* ---- archives ----------------------------------------------------------- */
 
@@ -257,20 +257,18 @@ static struct lie {
 static void test_lie(void **state)
 {
 	const struct lie *lie = *state;
-	void *folder = NULL;
+	const char *folder = new_folder();
 	struct bytes in;
 	struct places p;
 	struct kvt_zip zip;
 	size_t record;
 
-	assert_int_equal(make_folder(&folder), 0);
 	archive(&in, &p, lie->how);
 	memcpy(&record, (char *)&p + lie->record, sizeof(record));
 	for (int i = 0; i < lie->nbytes; i++)
 		in.b[record + lie->offset + (size_t)i] = (uint8_t)(lie->value >> 8 * i);
 	expect(read_archive(&zip, join(folder, "a").s, &in, in.n, &why), lie->status,
 	       lie->part);
-	remove_folder(&folder);
 }
 
 /* Any byte changed: read, or refused with a sentence. */
@@ -408,7 +406,7 @@ static enum kvt_status read_all(char kind[16], const void *bytes, size_t n,
 					     "list", "dict", "object", "storage",
 					     "tensor", "global", "mark" };
 	/* its own room, so that reading beyond it is seen */
-	uint8_t *copy = malloc(n + !n);
+	uint8_t *copy = room(n + !n);
 	struct kvt_pickle_tensor t;
 	struct kvt_pickle pickle;
 	enum kvt_status status;
@@ -426,7 +424,6 @@ static enum kvt_status read_all(char kind[16], const void *bytes, size_t n,
 			}
 		kvt_pickle_free(&pickle);
 	}
-	free(copy);
 	return status;
 }
 
@@ -457,7 +454,7 @@ static void test_bounds(void)
 {
 	static const char repeated[] = "(N)]}\x88";
 	size_t n = 3 << 20;
-	char *bytes = malloc(n);
+	char *bytes = room(n);
 
 	for (size_t i = 0; i < sizeof(repeated) - 1; i++) {
 		char kind[16];
@@ -465,14 +462,9 @@ static void test_bounds(void)
 		memset(bytes, repeated[i], n);
 		expect(read_all(kind, bytes, n, &why), KVT_UNSUPPORTED, "deeper");
 	}
-	free(bytes);
 }
 
 TESTS("archive",
-	EACH(lies, test_lie),
-	EACH(pickles, test_pickle),
-	IN_FOLDER(test_honest),
-	IN_FOLDER(test_cut_archive),
-	IN_FOLDER(test_changed_archive),
-	TEST(test_cut_pickle),
-	TEST(test_bounds))
+	EACH(lies, test_lie), EACH(pickles, test_pickle), IN_FOLDER(test_honest),
+	IN_FOLDER(test_cut_archive), IN_FOLDER(test_changed_archive),
+	TEST(test_cut_pickle), TEST(test_bounds))

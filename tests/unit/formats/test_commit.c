@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_commit.c - files that appear whole or not at all, whatever goes wrong */
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 #include "lib/kvt/derive.h"
 
@@ -17,40 +17,36 @@ static const struct write_case {
 
 static void test_abandon(void **state)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	struct kvt_writer *w;
 
-	make_snapshot(&s, "nhd", "bf16", false);
 	for (int i = 0; i < 3; i++) {
 		struct path p = join(*state, writes[i].name);
 
-		ok(kvt_create(&w, p.s, NULL, &s, &why));
+		ok(kvt_create(&w, p.s, NULL, s, &why));
 		assert_int_equal(count_entries(*state), 1);
 		assert_int_equal(access(kvt_writer_staged(w), F_OK), 0);
 		kvt_close_writer(w);
 		assert_int_equal(count_entries(*state), 0);
 	}
-	kvt_snapshot_free(&s);
 }
 
 static void test_commit(void **state)
 {
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	int nfiles = 0;
 
-	make_snapshot(&s, "nhd", "bf16", false);
 	for (int i = 0; i < 3; i++) {
 		struct path p = join(*state, writes[i].name);
 		struct path dir = join(*state, "d");
 
 		assert_int_equal(mkdir(dir.s, 0777), 0);
 		p = join(dir.s, writes[i].name);
-		ok(write_dump(p.s, NULL, &s, &why));
+		ok(sample_write(p.s, s, NULL, &why));
 		nfiles = count_entries(dir.s);
 		assert_int_equal(nfiles, writes[i].nfiles);
 		remove_tree(dir.s);
 	}
-	kvt_snapshot_free(&s);
 }
 
 static void test_existing(void **state)
@@ -58,59 +54,52 @@ static void test_existing(void **state)
 	struct path p = join(*state, "a.npy"), side = join(*state, "a.json");
 	struct kvt_create_options force = { .force = true };
 	struct kvt_dump *reader;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 
-	make_snapshot(&s, "nhd", "bf16", false);
 	write_text(p.s, "old");
-	expect(write_dump(p.s, NULL, &s, &why), KVT_SYSTEM, "a.npy: exists");
+	expect(sample_write(p.s, s, NULL, &why), KVT_SYSTEM, "a.npy: exists");
 	unlink(p.s);
 	write_text(side.s, "old");
-	expect(write_dump(p.s, NULL, &s, &why), KVT_SYSTEM, "a.json: exists");
+	expect(sample_write(p.s, s, NULL, &why), KVT_SYSTEM, "a.json: exists");
 	assert_int_equal(count_entries(*state), 1);
 	write_text(p.s, "old");
-	ok(write_dump(p.s, &force, &s, &why));
+	ok(sample_write(p.s, s, &force, &why));
 	assert_int_equal(count_entries(*state), 2);
 	ok(kvt_open(&reader, p.s, NULL, &why));
+	keep_dump(reader);
 	check_dump(reader);
-	kvt_dump_close(reader);
-	kvt_snapshot_free(&s);
 }
 
 /* Somebody makes the file while it is written: theirs stays. */
 static void test_overtaken(void **state)
 {
 	struct path p = join(*state, "a.npy");
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	struct kvt_writer *w;
 	uint8_t *bytes;
 	size_t n;
 
-	make_snapshot(&s, "nhd", "bf16", false);
-	ok(kvt_create(&w, p.s, NULL, &s, &why));
+	ok(kvt_create(&w, p.s, NULL, s, &why));
 	write_text(p.s, "theirs");
 	expect(kvt_commit(w, &why), KVT_SYSTEM, "in the meantime");
 	kvt_close_writer(w);
 	assert_int_equal(count_entries(*state), 1);
 	bytes = read_file(p.s, &n);
 	assert_string_equal((char *)bytes, "theirs");
-	free(bytes);
-	kvt_snapshot_free(&s);
 }
 
 static void test_stale_temporary(void **state)
 {
 	struct path p = join(*state, "a.safetensors"), stale;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	char name[64];
 
 	snprintf(name, sizeof(name), "a.safetensors.tmp-%ld", (long)getpid());
 	stale = join(*state, name);
 	write_text(stale.s, "not ours");
-	make_snapshot(&s, "nhd", "bf16", false);
-	ok(write_dump(p.s, NULL, &s, &why));
+	ok(sample_write(p.s, s, NULL, &why));
 	assert_int_equal(count_entries(*state), 2);
 	assert_int_equal(access(stale.s, F_OK), 0);
-	kvt_snapshot_free(&s);
 }
 
 static void test_bad_targets(void **state)
@@ -128,27 +117,24 @@ static void test_bad_targets(void **state)
 		{ "npy", NULL, "--format", KVT_USAGE },
 		{ "a.npy", "zip", "there is no format", KVT_USAGE },
 	};
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 
-	make_snapshot(&s, "nhd", "bf16", false);
 	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_create_options options = { .format = rows[i].format };
 
-		expect(write_dump(rows[i].path, &options, &s, &why), rows[i].status,
+		expect(sample_write(rows[i].path, s, &options, &why), rows[i].status,
 		       rows[i].part);
 	}
-	expect(write_dump(*state, &(struct kvt_create_options){ .format = "npy",
-			  .force = true }, &s, &why), KVT_SYSTEM, "is a folder");
-	kvt_snapshot_free(&s);
+	expect(sample_write(*state, s, &(struct kvt_create_options){ .format = "npy",
+			  .force = true }, &why), KVT_SYSTEM, "is a folder");
 }
 
 /* A full disk: files may not grow beyond this. */
 static void test_full_disk(void **state)
 {
 	struct rlimit old, limit = { 1024, 1024 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 
-	make_snapshot(&s, "nhd", "bf16", false);
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	limit.rlim_max = old.rlim_max;
@@ -157,12 +143,11 @@ static void test_full_disk(void **state)
 		enum kvt_status status;
 
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-		status = write_dump(p.s, NULL, &s, &why);
+		status = sample_write(p.s, s, NULL, &why);
 		assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 		expect(status, KVT_SYSTEM, writes[i].name);
 		assert_int_equal(count_entries(*state), 0);
 	}
-	kvt_snapshot_free(&s);
 }
 
 /* The same in the middle of the data, and at the manifest. */
@@ -170,17 +155,16 @@ static void test_full_disk_later(void **state)
 {
 	struct path p = join(*state, "a.npy");
 	struct rlimit old, limit = { 4096, 4096 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	struct kvt_writer *w;
 	struct kvt_box box;
-	uint8_t *buf = calloc(1, 1 << 20);
+	uint8_t *buf = zeros(1 << 20);
 
-	make_snapshot(&s, "nhd", "bf16", false);
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	limit.rlim_max = old.rlim_max;
-	box = kvt_box_whole(&s.group[0].shape);
-	ok(kvt_create(&w, p.s, NULL, &s, &why));
+	box = kvt_box_whole(&s->group[0].shape);
+	ok(kvt_create(&w, p.s, NULL, s, &why));
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	expect(kvt_write_box(w, 0, &box, buf, &why), KVT_SYSTEM, "cannot write");
 	limit.rlim_cur = 16;
@@ -189,8 +173,6 @@ static void test_full_disk_later(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	kvt_close_writer(w);
 	assert_int_equal(count_entries(*state), 0);
-	free(buf);
-	kvt_snapshot_free(&s);
 }
 
 /* The same where tiles have a place each and are written by themselves. */
@@ -202,15 +184,14 @@ static void test_full_disk_tiles(void **state)
 	struct kvt_stored stored = { .bytes = bytes, .capacity = sizeof(bytes),
 				     .nbytes = sizeof(bytes) };
 	const int64_t begin[KVT_NAXES] = { 0 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	struct kvt_writer *w;
 	int64_t offset;
 
-	make_snapshot(&s, "nhd", "bf16", false);
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
 	limit.rlim_max = old.rlim_max;
-	ok(kvt_create(&w, p.s, NULL, &s, &why));
+	ok(kvt_create(&w, p.s, NULL, s, &why));
 	ok(kvt_place_tile(w, 0, begin, &stored, &offset, &why));
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	expect(kvt_write_tiles(w, bytes, stored.nbytes, offset, &why), KVT_SYSTEM,
@@ -219,18 +200,15 @@ static void test_full_disk_tiles(void **state)
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	kvt_close_writer(w);
 	assert_int_equal(count_entries(*state), 0);
-	kvt_snapshot_free(&s);
 }
 
 static void test_null(void **state)
 {
 	struct kvt_create_options options = { .format = "null" };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 
-	make_snapshot(&s, "nhd", "bf16", false);
-	ok(write_dump("-", &options, &s, &why));
+	ok(sample_write("-", s, &options, &why));
 	assert_int_equal(count_entries(*state), 0);
-	kvt_snapshot_free(&s);
 }
 
 /* ---- opening ------------------------------------------------------------ */
@@ -265,12 +243,12 @@ static void test_files_of_reader(void **state)
 	struct path p = join(*state, "a.npy"), side = join(*state, "a.json");
 	struct stat data, manifest;
 	struct kvt_dump *reader;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 
-	make_snapshot(&s, "nhd", "bf16", false);
-	ok(write_dump(p.s, NULL, &s, &why));
+	ok(sample_write(p.s, s, NULL, &why));
 	assert_int_equal(stat(p.s, &data) | stat(side.s, &manifest), 0);
 	ok(kvt_open(&reader, p.s, NULL, &why));
+	keep_dump(reader);
 	assert_int_equal(kvt_dump_file_bytes(reader), data.st_size + manifest.st_size);
 	assert_true(kvt_dump_has_file(reader, data.st_dev, data.st_ino));
 	assert_true(kvt_dump_has_file(reader, manifest.st_dev, manifest.st_ino));
@@ -278,8 +256,6 @@ static void test_files_of_reader(void **state)
 	assert_null(kvt_dump_tiling(reader, 0));
 	assert_false(kvt_dump_has_cells(reader, 0));
 	assert_string_equal(kvt_dump_format(reader), "npy");
-	kvt_dump_close(reader);
-	kvt_snapshot_free(&s);
 }
 
 /* What is written box by box is of no dump that the writer knows. */
@@ -300,44 +276,44 @@ static void test_over_source(void **state)
 	struct kvt_create_options force = { .force = true };
 	struct kvt_dump *source, *first, *both;
 	struct kvt_writer *w[2];
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	const struct kvt_slice_options all = { .layers.n = 0 };
 
-	make_snapshot(&s, "nhd", "bf16", false);
-	ok(write_dump(p.s, NULL, &s, &why));
+	ok(sample_write(p.s, s, NULL, &why));
 	assert_int_equal(link(p.s, hard.s), 0);
-	ok(kvt_open(&source, p.s, NULL, &why));
+	source = open_dump(p.s);
 	refuse_over(p.s, source, "a.npy belongs to the input");
 	refuse_over(hard.s, source, "b.npy belongs to the input");
 	force.format = "raw";
-	expect(kvt_create(w, beside.s, &force, &s, &why), KVT_USAGE,
+	expect(kvt_create(w, beside.s, &force, s, &why), KVT_USAGE,
 	       "a.json belongs to the input");
 	force.format = NULL;
 	/* a dump of a dump is of its files, also when nobody else has it open */
 	ok(kvt_dump_slice(&first, source, &all, &why));
+	keep_dump(first);
 	ok(kvt_dump_slice(&both, first, &all, &why));
-	kvt_dump_close(source);
-	kvt_dump_close(first);
+	keep_dump(both);
+	drop_now(first);
+	drop_now(source);
 	refuse_over(p.s, both, "a.npy belongs to the input");
+	drop_now(both);
 	/* what is opened after the writer was made counts, too */
-	kvt_dump_close(both);
-	ok(kvt_create(&w[0], p.s, &force, &s, &why));
+	ok(kvt_create(&w[0], p.s, &force, s, &why));
 	ok(kvt_finish(w[0], &why));
-	ok(kvt_open(&source, p.s, NULL, &why));
+	source = open_dump(p.s);
 	expect(kvt_publish(w, 1, &why), KVT_USAGE, "a.npy belongs to the input");
-	kvt_dump_close(source);
+	drop_now(source);
 	ok(kvt_publish(w, 1, &why));
 	kvt_close_writer(w[0]);
 	/* two under one name */
-	ok(kvt_create(&w[0], free.s, NULL, &s, &why));
-	ok(kvt_create(&w[1], join(*state, "./c.npy").s, NULL, &s, &why));
+	ok(kvt_create(&w[0], free.s, NULL, s, &why));
+	ok(kvt_create(&w[1], join(*state, "./c.npy").s, NULL, s, &why));
 	for (int i = 0; i < 2; i++)
 		ok(kvt_finish(w[i], &why));
 	expect(kvt_publish(w, 2, &why), KVT_USAGE, "are one name");
 	kvt_close_writer(w[0]);
 	kvt_close_writer(w[1]);
 	assert_int_equal(access(free.s, F_OK), -1);
-	kvt_snapshot_free(&s);
 }
 
 TESTS("commit",

@@ -6,7 +6,7 @@
  * and looked up by formulas that know nothing of layouts.
  */
 #include "formats/tensor/safetensors_header.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /* ---- real folders ------------------------------------------------------- */
 
@@ -20,15 +20,14 @@ static uint16_t to_bf16(float f)
 }
 
 /* The float32 values behind a 128-byte npy header. */
-static float *canonical(const char *model, char request, uint8_t **owned)
+static const float *canonical(const char *model, char request)
 {
 	char path[128];
 	size_t n;
 
 	snprintf(path, sizeof(path), "testdata/kv/%s/canonical/%c.fp32.npy", model,
 		 request);
-	*owned = read_file(path, &n);
-	return (float *)(*owned + 128);
+	return (const void *)(read_file(path, &n) + 128);
 }
 
 struct request_of {
@@ -73,7 +72,8 @@ static struct real_case {
 	    { "2a3cf51fa70dd631a21aee95bb0133fb", 'A', 416, 421 },
 	    { "436478e796c7d5a9bb24960c7d0da0ce", 'B', 176, 188 } } },
 	{ "two heads, said by --heads", "testdata/kv/gqa64/connector/example_2026_07",
-	  "gqa64", "LBSHC", { .layout = "nhd", .heads = 2, .block_size = 16 }, { 4, 6, 16, 2, 2, 64 },
+	  "gqa64", "LBSHC", { .layout = "nhd", .heads = 2, .block_size = 16 },
+		{ 4, 6, 16, 2, 2, 64 },
 	  { { "cffa1a3a57a0e9cbaefc8e2aafb8020f", 'A', 64, 69 },
 	    { "f5f6aa44165d4511d8b459858ddab606", 'B', 32, 48 } } },
 	{ "two heads, said by the generation",
@@ -103,8 +103,7 @@ static void check_request(const struct real_case *c, const struct kvt_dump *read
 	const struct kvt_request *request = &kvt_dump_snapshot(reader)->request[index];
 	struct kvt_box whole = kvt_box_whole(&g->shape);
 	const int64_t *n = c->n;
-	uint8_t *owned;
-	const float *f = canonical(c->model, r->name, &owned);
+	const float *f = canonical(c->model, r->name);
 
 	assert_string_equal(request->id, r->folder);
 	assert_int_equal(request->ntokens, r->tokens);
@@ -133,7 +132,6 @@ static void check_request(const struct real_case *c, const struct kvt_dump *read
 								 "layer %d",
 								 r->name, (int)t, (int)l);
 					}
-	free(owned);
 }
 
 static void test_real(void **state)
@@ -147,13 +145,14 @@ static void test_real(void **state)
 	int r;
 
 	ok(kvt_open(&reader, c->path, &c->hints, &why));
+	keep_dump(reader);
 	s = kvt_dump_snapshot(reader);
 	assert_string_equal(kvt_layout_string(&s->group[0].layout).s, c->layout);
 	assert_memory_equal(s->group[0].shape.n, c->n, sizeof(c->n));
 	assert_string_equal(s->group[0].layer_names[2], "model.layers.2.self_attn.attn");
 	box = kvt_box_whole(&s->group[0].shape);
 	nbytes = box_bytes(&s->group[0], &box);
-	buf = malloc((size_t)nbytes);
+	buf = room((size_t)nbytes);
 	memset(buf, 0xa5, (size_t)nbytes);
 	ok(kvt_dump_read(reader, 0, &box, NULL, buf, &why));
 	for (r = 0; r < 3 && c->request[r].folder; r++) {
@@ -164,8 +163,6 @@ static void test_real(void **state)
 	for (int64_t b = 0; b < c->n[NB]; b++)
 		live -= s->group[0].block_valid[b];
 	assert_int_equal(live, 0);
-	kvt_dump_close(reader);
-	free(buf);
 }
 
 /* ---- folders that are wrong --------------------------------------------- */
@@ -188,10 +185,9 @@ static void put_tensor(const char *folder, const char *request, const char *laye
 	strcpy(t.type, type);
 	mkdir(dir.s, 0777);
 	ok(kvt_tensors_print(&head, &nhead, &tensors, NULL, NULL));
-	bytes = calloc(1, (size_t)(nhead + t.end));
+	bytes = zeros((size_t)(nhead + t.end));
 	memcpy(bytes, head, (size_t)nhead);
 	write_file(file.s, bytes, (size_t)(nhead + t.end));
-	free(bytes);
 	free(head);
 }
 
@@ -346,11 +342,10 @@ static void test_wrong(void **state)
 	const struct wrong_case *c = *state;
 	struct kvt_hints hints = c->hints;
 	struct kvt_dump *reader;
-	void *folder = NULL;
+	const char *folder = new_folder();
 
 	/* said in all cases but one */
 	hints.block_size = hints.block_size ? hints.block_size : 16;
-	assert_int_equal(make_folder(&folder), 0);
 	for (int i = 0; i < 4 && c->file[i].request; i++)
 		put_tensor(folder, c->file[i].request, c->file[i].layer,
 			   c->file[i].name ? c->file[i].name : "kv_cache",
@@ -358,8 +353,7 @@ static void test_wrong(void **state)
 			   c->file[i].shape);
 	expect(kvt_open(&reader, folder, &hints, &why), c->status, c->part);
 	if (!c->status)
-		kvt_dump_close(reader);
-	remove_folder(&folder);
+		keep_dump(reader);
 }
 
 /* What a link leads to is not part of the dump. */
@@ -383,7 +377,7 @@ static void test_link(void **state)
 	expect(kvt_open(&reader, dump.s, &hints, &why), KVT_BAD_INPUT, "regular file");
 	unlink(inside.s);
 	ok(kvt_open(&reader, dump.s, &hints, &why));
-	kvt_dump_close(reader);
+	keep_dump(reader);
 }
 
 /* More files than descriptors are kept for. */
@@ -404,11 +398,12 @@ static void test_many(void **state)
 		}
 	ok(kvt_open(&reader, *state,
 		    &(struct kvt_hints){ .layout = "nhd", .block_size = 16 }, &why));
+	keep_dump(reader);
 	assert_int_equal(kvt_reader_of(reader)->files.count, 120);
 	for (int i = 0; i < 120; i++)
 		nopen += kvt_reader_of(reader)->files.file[i].fd >= 0;
 	assert_int_equal(nopen, 64);
-	buf = malloc(3 * 40 * 16 * 4 * 8 * 2);
+	buf = room(3 * 40 * 16 * 4 * 8 * 2);
 	memset(buf, 1, 3 * 40 * 16 * 4 * 8 * 2);
 	ok(kvt_dump_read(reader, 0, &box, NULL, buf, &why));
 	for (int i = 0; i < 3 * 40 * 16 * 4 * 8 * 2; i++)
@@ -419,12 +414,9 @@ static void test_many(void **state)
 				kvt_reader_of(reader)->files.file[119].path), 0);
 	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &why), KVT_BAD_INPUT,
 	       "replaced");
-	kvt_dump_close(reader);
-	free(buf);
 }
 
 TESTS("folder",
-	EACH(reals, test_real),
-	EACH(wrongs, test_wrong),
+	EACH(reals, test_real), EACH(wrongs, test_wrong),
 	NAMED_IN_FOLDER(test_link, "links and FIFOs are not followed"),
 	NAMED_IN_FOLDER(test_many, "more files than descriptors"))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_folder_write.c - requests of a paged dump as connector folders */
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /* A folder written from a paged dump is the one the data set has, byte for byte. */
 static void test_write(void **state)
@@ -15,9 +15,10 @@ static void test_write(void **state)
 
 	ok(kvt_open(&paged, "testdata/kv/s260k/paged_bs16/aiter_shuffle.bf16.npy", NULL,
 		    &why));
+	keep_dump(paged);
 	s = kvt_dump_snapshot(paged);
 	box = kvt_box_whole(&s->group[0].shape);
-	buf = malloc(491520);
+	buf = room(491520);
 	ok(kvt_dump_read(paged, 0, &box, NULL, buf, &why));
 	for (int f = 0; f < 3; f++) {
 		struct kvt_create_options options = { .format = formats[f] };
@@ -37,6 +38,7 @@ static void test_write(void **state)
 		ok(kvt_open(&reader, p.s, &(struct kvt_hints){
 			    .heads = 4, .block_size = 16,
 			    .layout = formats[f] }, &why));
+		keep_dump(reader);
 		assert_int_equal(kvt_dump_snapshot(reader)->nrequests, 3);
 		for (int r = 0; r < 3; r++) {
 			static const char *const folders[] = {
@@ -45,7 +47,8 @@ static void test_write(void **state)
 				"2954a22378714c64c09915a037978a7d",
 			};
 			static const char *const sources[] = {
-				"shared_storage_2025", "example_2026_05", "example_2026_07",
+				"shared_storage_2025", "example_2026_05",
+					"example_2026_07",
 			};
 			struct path ours = p, theirs;
 			char name[128];
@@ -69,13 +72,8 @@ static void test_write(void **state)
 				assert_int_equal(n, m);
 			if (r < 2 || f > 0)
 				assert_memory_equal(a + 8 + a[0], b + 8 + b[0], m);
-			free(a);
-			free(b);
 		}
-		kvt_dump_close(reader);
 	}
-	kvt_dump_close(paged);
-	free(buf);
 }
 
 /* Partial blocks, shared blocks, and blocks out of order. */
@@ -86,16 +84,16 @@ static void test_write_partial(void **state)
 	struct kvt_box box = { .end = { 3, 6, 16, 2, 2, 8 } };
 	struct path p = join(*state, "out");
 	struct kvt_dump *reader;
-	struct kvt_snapshot s;
-	uint8_t *buf = malloc(1 << 16);
+	struct kvt_snapshot *s = small_snapshot("hnd", "bf16", false);
+	uint8_t *buf = room(1 << 16);
 
-	make_snapshot(&s, "hnd", "bf16", false);
-	add_request(&s, "A", 41, 3, a);
-	add_request(&s, "B", 17, 2, b);
-	s.group[0].layer_names = NULL;
-	ok(write_dump(p.s, &options, &s, &why));
+	add_request(s, "A", 41, 3, a);
+	add_request(s, "B", 17, 2, b);
+	s->group[0].layer_names = NULL;
+	ok(sample_write(p.s, s, &options, &why));
 	ok(kvt_open(&reader, p.s, &(struct kvt_hints){
 		    .heads = 2, .block_size = 16, .layout = "nhd" }, &why));
+	keep_dump(reader);
 	assert_memory_equal(kvt_dump_snapshot(reader)->group[0].shape.n,
 			    ((int64_t[]){ 3, 5, 16, 2, 2, 8 }), 48);
 	box.end[NB] = 5;
@@ -114,12 +112,10 @@ static void test_write_partial(void **state)
 				assert_int_equal(buf[at], in ? byte_at(i, 0) : 0);
 				assert_int_equal(buf[at + 1], in ? byte_at(i, 1) : 0);
 			}
-	kvt_dump_close(reader);
+	drop_now(reader);
 	/* and not over a folder that has something in it */
 	options.force = true;
-	expect(write_dump(p.s, &options, &s, &why), KVT_SYSTEM, "never replaced");
-	kvt_snapshot_free(&s);
-	free(buf);
+	expect(sample_write(p.s, s, &options, &why), KVT_SYSTEM, "never replaced");
 }
 
 static void test_write_refused(void **state)
@@ -142,14 +138,14 @@ static void test_write_refused(void **state)
 
 	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_create_options options = { .format = rows[i].format };
-		struct kvt_snapshot s;
+		struct kvt_snapshot *s = small_snapshot(rows[i].latent ? "mla" : "nhd",
+							"bf16", rows[i].latent);
 
-		make_snapshot(&s, rows[i].latent ? "mla" : "nhd", "bf16", rows[i].latent);
 		if (rows[i].id)
-			add_request(&s, rows[i].id, 5, 1, a);
-		expect(write_dump(p.s, &options, &s, &why), rows[i].status, rows[i].part);
+			add_request(s, rows[i].id, 5, 1, a);
+		expect(sample_write(p.s, s, &options, &why), rows[i].status,
+		       rows[i].part);
 		assert_int_equal(count_entries(*state), 0);
-		kvt_snapshot_free(&s);
 	}
 }
 

@@ -475,11 +475,6 @@ static void the_same_file_again(void)
 }
 
 TESTS_AROUND("hdf5", make_names, remove_files,
-	TEST(every_preset),
-	TEST(every_layout_without_k),
-	TEST(every_dtype),
-	TEST(everything),
-	TEST(no_blocks),
-	TEST(tile_extents),
-	TEST(tiles_like_the_source),
-	TEST(the_same_file_again))
+	TEST(every_preset), TEST(every_layout_without_k), TEST(every_dtype),
+	TEST(everything), TEST(no_blocks), TEST(tile_extents),
+	TEST(tiles_like_the_source), TEST(the_same_file_again))

@@ -394,15 +394,7 @@ static void tiles_that_are_none(void)
 }
 
 TESTS_AROUND("hdf5_foreign", make_names, remove_files,
-	TEST(hdf5_reads_ours),
-	TEST(we_read_hdf5s),
-	TEST(any_chunk_shape),
-	TEST(chunks_of_split_axes),
-	TEST(a_missing_tile),
-	TEST(a_flipped_bit),
-	TEST(a_short_file),
-	TEST(what_is_no_file),
-	TEST(a_file_being_written),
-	TEST(a_user_block),
-	TEST(hints_that_differ),
-	TEST(tiles_that_are_none))
+	TEST(hdf5_reads_ours), TEST(we_read_hdf5s), TEST(any_chunk_shape),
+	TEST(chunks_of_split_axes), TEST(a_missing_tile), TEST(a_flipped_bit),
+	TEST(a_short_file), TEST(what_is_no_file), TEST(a_file_being_written),
+	TEST(a_user_block), TEST(hints_that_differ), TEST(tiles_that_are_none))

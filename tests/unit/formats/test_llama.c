@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_llama.c - state files of llama.cpp, honest, cut short and lying */
 #include "formats/llama/llama.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 enum { LAYERS = 2, CELLS = 3, WIDTH = 8, GGSN = 0x6767736e, GGSQ = 0x67677371 };
 
@@ -222,23 +222,19 @@ static void test_lie(void **context)
 {
 	const struct lie *lie = *context;
 	struct kvt_dump *reader;
-	void *folder = NULL;
+	const char *folder = new_folder();
 	struct places p;
 	struct bytes in;
 	size_t at;
 
-	assert_int_equal(make_folder(&folder), 0);
 	state(&in, &p, &ways[0]);
 	memcpy(&at, (char *)&p + lie->place, sizeof(at));
 	for (int i = 0; i < lie->nbytes; i++)
 		in.b[at + (size_t)i] = (uint8_t)(lie->value >> 8 * i);
 	expect(open_bytes(&reader, join(folder, "a").s, &in, in.n, 2, &why), lie->status,
 	       "");
-	remove_folder(&folder);
 }
 
 TESTS("llama",
-	EACH(lies, test_lie),
-	IN_FOLDER(test_honest),
-	IN_FOLDER(test_cut),
+	EACH(lies, test_lie), IN_FOLDER(test_honest), IN_FOLDER(test_cut),
 	IN_FOLDER(test_changed))

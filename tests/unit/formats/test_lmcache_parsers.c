@@ -405,9 +405,6 @@ static struct kind kinds[] = {
 };
 
 TESTS("parsers of LMCache",
-	EACH(keys, test_key),
-	EACH(fs_cases, test_fs),
-	EACH(gds_cases, test_gds),
-	EACH(kinds, test_cut),
-	EACH(kinds, test_changed),
+	EACH(keys, test_key), EACH(fs_cases, test_fs), EACH(gds_cases, test_gds),
+	EACH(kinds, test_cut), EACH(kinds, test_changed),
 	NAMED(test_endings, "endings"))

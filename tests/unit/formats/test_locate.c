@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_locate.c - tensors that groups share, take turns in, or have of their own */
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /*
  * Two groups of 3 layers and 5 blocks whose pages have room for more: 1024
@@ -12,9 +12,8 @@ static void two_groups(struct kvt_reader *r, int64_t page, int64_t second,
 	memset(r, 0, sizeof(*r));
 	r->leaf.path = (char *)"made-up";
 	kvt_snapshot_init(&r->leaf.snapshot);
-	r->leaf.snapshot.ngroups = 2;
-	make_group(&r->leaf.snapshot.group[0], "a", layout, "bf16", false);
-	make_group(&r->leaf.snapshot.group[1], "b", layout, "bf16", false);
+	small_group(&r->leaf.snapshot, "a", layout, "bf16", false);
+	small_group(&r->leaf.snapshot, "b", layout, "bf16", false);
 	for (int g = 0; g < 2; g++)
 		r->leaf.snapshot.group[g].page_bytes = page;
 	r->leaf.snapshot.group[1].page_offset = second;
@@ -149,8 +148,5 @@ static void test_empty(void)
 }
 
 TESTS("place",
-	TEST(test_shared),
-	TEST(test_blocks_outermost),
-	TEST(test_turns),
-	TEST(test_dense),
-	TEST(test_empty))
+	TEST(test_shared), TEST(test_blocks_outermost), TEST(test_turns),
+	TEST(test_dense), TEST(test_empty))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_manifest.c - what manifests say, and what they may not say */
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /* Most rows change one thing of this. */
 #define SIZES "\"sizes\": {\"layers\": 3, \"num_blocks\": 5, \"block_size\": 16," \
@@ -325,12 +325,11 @@ static void test_parse(void **state)
 static void test_everything(void)
 {
 	static const uint32_t a[] = { 4, 0, 2 };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("hnd", "bf16", false);
 
-	make_snapshot(&s, "hnd", "bf16", false);
-	make_group(&s.group[s.ngroups++], "latent", "mla-cross", "fp32", true);
+	small_group(s, "latent", "mla-cross", "fp32", true);
 	for (int g = 0; g < 2; g++) {
-		struct kvt_group *group = &s.group[g];
+		struct kvt_group *group = &s->group[g];
 
 		group->layer_ids = calloc(3, 4);
 		group->layer_ids[1] = 7u + (unsigned)g;
@@ -343,36 +342,35 @@ static void test_everything(void)
 		for (int i = 0; i < 5; i++)
 			group->block_names[i] = strdup(i == 2 ? "\"\\" : "0a1b");
 	}
-	s.group[0].window = 32;
-	s.group[0].total_heads = 8;
-	s.group[0].head_start = 4;
-	s.group[1].page_bytes = 2048;
-	s.group[1].page_offset = 512;
-	s.group[1].replication = 4;
-	s.group[1].ncomponents = 2;
-	s.group[1].component[0] = (struct kvt_component){ "b", 8, 8, 100 };
-	s.group[1].component[1] = (struct kvt_component){ "a", 0, 8, 0 };
-	add_request(&s, "second by name", 40, 3, a);
-	s.request[0].token_ids = calloc(2, 4);
-	s.request[0].ntoken_ids = 2;
-	s.request[0].token_ids[0] = INT32_MIN;
-	s.request[0].first_token = 1 << 20 | 5;
-	assert_true(kvt_request_add_hole(&s.request[0], 0, 1 << 20 | 6, 1 << 20 | 7));
-	assert_true(kvt_request_add_hole(&s.request[0], 0, 1 << 20 | 9, 1 << 20 | 45));
-	add_request(&s, "a \"quoted\" one", 0, 0, a);
-	s.request[1].nblocks[1] = 2;
-	s.request[1].blocks[1] = calloc(2, 4);
-	s.request[1].blocks[1][1] = 3;
-	s.parallel = (struct kvt_parallel){ 4, 2, 3, 1, 5, 4, 2, 1 };
-	s.has_parallel = true;
-	s.null_block = 4;
-	s.model = strdup("model");
-	s.note = strdup("two\nlines");
-	s.source_format = strdup("hdf5");
-	ok(kvt_snapshot_complete(&s, &why));
-	ok(kvt_snapshot_check(&s, &why));
-	same_again(&s, 3 * 5 * 16 * (2 * 2 * 8 * 2 + 16 * 4));
-	kvt_snapshot_free(&s);
+	s->group[0].window = 32;
+	s->group[0].total_heads = 8;
+	s->group[0].head_start = 4;
+	s->group[1].page_bytes = 2048;
+	s->group[1].page_offset = 512;
+	s->group[1].replication = 4;
+	s->group[1].ncomponents = 2;
+	s->group[1].component[0] = (struct kvt_component){ "b", 8, 8, 100 };
+	s->group[1].component[1] = (struct kvt_component){ "a", 0, 8, 0 };
+	add_request(s, "second by name", 40, 3, a);
+	s->request[0].token_ids = calloc(2, 4);
+	s->request[0].ntoken_ids = 2;
+	s->request[0].token_ids[0] = INT32_MIN;
+	s->request[0].first_token = 1 << 20 | 5;
+	assert_true(kvt_request_add_hole(&s->request[0], 0, 1 << 20 | 6, 1 << 20 | 7));
+	assert_true(kvt_request_add_hole(&s->request[0], 0, 1 << 20 | 9, 1 << 20 | 45));
+	add_request(s, "a \"quoted\" one", 0, 0, a);
+	s->request[1].nblocks[1] = 2;
+	s->request[1].blocks[1] = calloc(2, 4);
+	s->request[1].blocks[1][1] = 3;
+	s->parallel = (struct kvt_parallel){ 4, 2, 3, 1, 5, 4, 2, 1 };
+	s->has_parallel = true;
+	s->null_block = 4;
+	s->model = strdup("model");
+	s->note = strdup("two\nlines");
+	s->source_format = strdup("hdf5");
+	ok(kvt_snapshot_complete(s, &why));
+	ok(kvt_snapshot_check(s, &why));
+	same_again(s, 3 * 5 * 16 * (2 * 2 * 8 * 2 + 16 * 4));
 }
 
 /* Real manifests: what they say is kept, whatever kvtool writes it like. */
@@ -400,7 +398,6 @@ static void test_real(void)
 		ok(settle(&m, text, n, rows[i].nbytes, &why));
 		same_again(&m.snapshot, rows[i].nbytes);
 		kvt_manifest_free(&m);
-		free(text);
 	}
 }
 
@@ -413,7 +410,6 @@ static void test_real_fields(void)
 	char *text = (char *)read_file("testdata/kv/mamba2g4/tp4_DS/rank3.json", &n);
 
 	ok(settle(&m, text, n, 84096, &why));
-	free(text);
 	conv = &m.snapshot.group[0];
 	ssm = &m.snapshot.group[1];
 	assert_int_equal(m.snapshot.parallel.tp_size, 4);
@@ -457,15 +453,13 @@ static void test_truncated(void)
 	while (n && text[n - 1] != '}')
 		n--;
 	for (size_t i = 0; i < n; i++) {
-		char *copy = malloc(i + !i);
+		char *copy = room(i + !i);
 
 		memcpy(copy, text, i);
 		expect(settle(&m, copy, i, 122880, &why), KVT_BAD_INPUT, NULL);
-		free(copy);
 	}
 	ok(settle(&m, text, n, 122880, &why));
 	kvt_manifest_free(&m);
-	free(text);
 }
 
 static void test_deep(void)

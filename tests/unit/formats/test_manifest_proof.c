@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_manifest_proof.c - a manifest and its file: what damage tells them apart */
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 #include <fcntl.h>
 
@@ -52,7 +52,7 @@ static void test_whole(void **state)
 	static const size_t sizes[] = { 0, 1, 7, PAGE - 1, PAGE, PAGE + 1, 100000,
 					(4 << 20) - 1, 4 << 20 };
 	struct path p = join(*state, "f");
-	uint8_t *bytes = malloc(4 << 20);
+	uint8_t *bytes = room(4 << 20);
 
 	for (size_t i = 0; i < 4 << 20; i++)
 		bytes[i] = (uint8_t)(i * 2654435761u >> 24);
@@ -64,7 +64,6 @@ static void test_whole(void **state)
 		assert_int_equal(sum.nbytes, sizes[i]);
 		assert_int_equal(sum.crc32, crc_by_bits(0, bytes, sizes[i]));
 	}
-	free(bytes);
 }
 
 /* A run of 1/512 of a file cannot hide between two samples, wherever it begins. */
@@ -72,7 +71,7 @@ static void test_runs(void **state)
 {
 	enum { RUN = LARGE / 512 };
 	struct path p = join(*state, "f");
-	uint8_t *run = malloc(RUN), *zeros = calloc(1, RUN);
+	uint8_t *run = room(RUN), *none = zeros(RUN);
 	struct kvt_file_sum before;
 	uint64_t random = 88172645463325252u;
 	int fd;
@@ -89,15 +88,13 @@ static void test_runs(void **state)
 
 		assert_int_equal(pwrite(fd, run, RUN, at), RUN);
 		assert_int_not_equal(sum_of(p.s).crc32, before.crc32);
-		assert_int_equal(pwrite(fd, zeros, RUN, at), RUN);
+		assert_int_equal(pwrite(fd, none, RUN, at), RUN);
 		random ^= random << 13;
 		random ^= random >> 7;
 		random ^= random << 17;
 	}
 	assert_int_equal(sum_of(p.s).crc32, before.crc32);
 	close(fd);
-	free(run);
-	free(zeros);
 }
 
 /* The first and the last byte are always sampled; a size is no size of another. */
@@ -141,23 +138,20 @@ static enum kvt_status try_open(const char *path, bool trust, struct kvt_error *
 static void write_pair(const char *folder, const struct pair *pair, const char *layout)
 {
 	const struct kvt_create_options options = { .force = true, .no_sync = true };
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot(layout, "bf16", false);
 
-	make_snapshot(&s, layout, "bf16", false);
-	ok(write_dump(join(folder, pair->data).s, &options, &s, &why));
-	kvt_snapshot_free(&s);
+	ok(sample_write(join(folder, pair->data).s, s, &options, &why));
 }
 
 /* No flipped bit of the data, no cut and no addition is read. */
 static void test_damage(void **state)
 {
 	const struct pair *pair = *state;
-	void *folder = NULL;
+	const char *folder = new_folder();
 	uint8_t *bytes;
 	size_t n, head;
 	struct path p;
 
-	assert_int_equal(make_folder(&folder), 0);
 	write_pair(folder, pair, "nhd");
 	p = join(folder, pair->data);
 	bytes = read_file(p.s, &n);
@@ -184,8 +178,6 @@ static void test_damage(void **state)
 	write_file(p.s, bytes, n);
 	expect(try_open(p.s, false, &why), KVT_BAD_INPUT, "--trust-manifest");
 	ok(try_open(p.s, true, &why));
-	free(bytes);
-	remove_folder(&folder);
 }
 
 /*
@@ -196,11 +188,10 @@ static void test_halves(void **state)
 {
 	static const char *const layouts[] = { "nhd", "hnd", "bhlsc", "blshc" };
 	const struct pair *pair = *state;
-	void *folder = NULL;
+	const char *folder = new_folder();
 	uint8_t *data[4], *side[4];
 	size_t ndata[4], nside[4];
 
-	assert_int_equal(make_folder(&folder), 0);
 	for (int i = 0; i < 4; i++) {
 		write_pair(folder, pair, layouts[i]);
 		data[i] = read_file(join(folder, pair->data).s, &ndata[i]);
@@ -215,11 +206,6 @@ static void test_halves(void **state)
 			expect(try_open(p.s, false, &why),
 			       i == j ? KVT_OK : KVT_BAD_INPUT, NULL);
 		}
-	for (int i = 0; i < 4; i++) {
-		free(data[i]);
-		free(side[i]);
-	}
-	remove_folder(&folder);
 }
 
 /* As it lies in the folder that a pair is written in before it gets its name. */
@@ -227,9 +213,8 @@ static void test_staged(void **state)
 {
 	const struct pair *pair = *state;
 	struct path from, to, staging;
-	void *folder = NULL;
+	const char *folder = new_folder();
 
-	assert_int_equal(make_folder(&folder), 0);
 	write_pair(folder, pair, "nhd");
 	staging = join(folder, "a.tmp-123");
 	assert_int_equal(mkdir(staging.s, 0700), 0);
@@ -239,7 +224,6 @@ static void test_staged(void **state)
 		assert_int_equal(rename(from.s, to.s), 0);
 	}
 	ok(try_open(join(staging.s, pair->data).s, false, &why));
-	remove_folder(&folder);
 }
 
 TESTS("manifest_proof",

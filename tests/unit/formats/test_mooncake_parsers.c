@@ -426,9 +426,7 @@ static void test_crc(void)
 }
 
 TESTS("parsers of Mooncake",
-	EACH(kinds, test_cut),
-	EACH(kinds, test_changed),
-	EACH(lies, test_lie),
+	EACH(kinds, test_cut), EACH(kinds, test_changed), EACH(lies, test_lie),
 	EACH(buckets, test_bucket),
 	NAMED(test_tensor, "a tensor's fields"),
 	NAMED(test_checkpoint, "a checkpoint's ranges"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_npy.c - dumps as npy: written and read, and against their manifests */
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /* ---- dumps -------------------------------------------------------------- */
 
@@ -26,33 +26,29 @@ static void dump_round_trip(const struct dump_case *c, const char *path)
 {
 	static const uint32_t a[] = { 4, 1, 2 }, b[] = { 4, 3 };
 	struct kvt_dump *reader;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot(c->layout, c->dtype, c->latent);
 
-	make_snapshot(&s, c->layout, c->dtype, c->latent);
-	add_request(&s, "A", 41, 3, a);
-	add_request(&s, "B", 17, 2, b);
-	s.null_block = 0;
-	s.model = strdup("m \"quoted\" \xc3\xa4");
-	s.source_format = strdup("hdf5");
-	ok(kvt_snapshot_complete(&s, &why));
-	ok(write_dump(path, NULL, &s, &why));
+	add_request(s, "A", 41, 3, a);
+	add_request(s, "B", 17, 2, b);
+	s->null_block = 0;
+	s->model = strdup("m \"quoted\" \xc3\xa4");
+	s->source_format = strdup("hdf5");
+	ok(kvt_snapshot_complete(s, &why));
+	ok(sample_write(path, s, NULL, &why));
 	ok(kvt_open(&reader, path, NULL, &why));
-	same_snapshot(&s, kvt_dump_snapshot(reader));
+	keep_dump(reader);
+	same_snapshot(s, kvt_dump_snapshot(reader));
 	if (c->layout[0] != 'r' && c->layout[0] != 'a' && c->layout[0] != 'c')
 		check_dump(reader);
 	else
 		check_box(reader, 0, &(struct kvt_box){ .end = { 3, 5, 16, 2, 2, 8 } });
-	kvt_dump_close(reader);
-	kvt_snapshot_free(&s);
 }
 
 static void test_dump(void **state)
 {
-	void *folder = NULL;
+	const char *folder = new_folder();
 
-	assert_int_equal(make_folder(&folder), 0);
 	dump_round_trip(*state, join(folder, "a.npy").s);
-	remove_folder(&folder);
 }
 
 /* The dense buffer of the whole is the array, as numpy wrote it. */
@@ -79,16 +75,14 @@ static void test_real(void)
 		size_t n;
 
 		ok(kvt_open(&reader, paths[i], NULL, &why));
+		keep_dump(reader);
 		bytes = read_file(paths[i], &n);
 		box = kvt_box_whole(&kvt_dump_snapshot(reader)->group[0].shape);
 		assert_int_equal(box_bytes(&kvt_dump_snapshot(reader)->group[0], &box),
 				 n - 128);
-		buf = malloc(n);
+		buf = room(n);
 		ok(kvt_dump_read(reader, 0, &box, NULL, buf, &why));
 		assert_memory_equal(buf, bytes + 128, n - 128);
-		free(buf);
-		free(bytes);
-		kvt_dump_close(reader);
 	}
 }
 
@@ -100,10 +94,11 @@ static void test_pages(void **state)
 	const struct kvt_snapshot *s;
 	struct kvt_dump *reader, *again;
 	struct kvt_writer *writer;
-	uint8_t *bytes, *written, *buf = malloc(1 << 20);
+	uint8_t *bytes, *written, *buf = room(1 << 20);
 	size_t n, m;
 
 	ok(kvt_open(&reader, path, NULL, &why));
+	keep_dump(reader);
 	bytes = read_file(path, &n);
 	s = kvt_dump_snapshot(reader);
 	assert_int_equal(s->ngroups, 2);
@@ -128,12 +123,8 @@ static void test_pages(void **state)
 	assert_int_equal(n, m);
 	assert_memory_equal(bytes, written, n);
 	ok(kvt_open(&again, copy.s, NULL, &why));
+	keep_dump(again);
 	same_snapshot(s, kvt_dump_snapshot(again));
-	kvt_dump_close(again);
-	kvt_dump_close(reader);
-	free(bytes);
-	free(written);
-	free(buf);
 }
 
 /* ---- contradictions ----------------------------------------------------- */
@@ -200,25 +191,19 @@ static void test_against(void **state)
 {
 	const struct against_case *c = *state;
 	struct kvt_dump *reader;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	struct path p, side;
-	void *folder = NULL;
+	const char *folder = new_folder();
 
-	assert_int_equal(make_folder(&folder), 0);
 	p = join(folder, "a.npy");
 	side = join(folder, "a.json");
-	make_snapshot(&s, "nhd", "bf16", false);
-	ok(write_dump(p.s, NULL, &s, &why));
+	ok(sample_write(p.s, s, NULL, &why));
 	unlink(side.s);
 	if (c->manifest)
 		write_text(side.s, c->manifest);
 	expect(kvt_open(&reader, p.s, &c->hints, &why), c->status, c->part);
-	if (!c->status) {
-		check_dump(reader);
-		kvt_dump_close(reader);
-	}
-	kvt_snapshot_free(&s);
-	remove_folder(&folder);
+	if (!c->status)
+		check_dump(keep_dump(reader));
 }
 
 /* With a byte more or less, and cut at each byte of the header. */
@@ -226,12 +211,11 @@ static void test_wrong_size(void **state)
 {
 	struct path p = join(*state, "a.npy");
 	struct kvt_dump *reader;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	uint8_t *bytes;
 	size_t n;
 
-	make_snapshot(&s, "nhd", "bf16", false);
-	ok(write_dump(p.s, NULL, &s, &why));
+	ok(sample_write(p.s, s, NULL, &why));
 	bytes = read_file(p.s, &n);
 	write_file(p.s, bytes, n + 1);
 	expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT, "after the header");
@@ -241,26 +225,22 @@ static void test_wrong_size(void **state)
 		write_file(p.s, bytes, i);
 		expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT, NULL);
 	}
-	free(bytes);
-	kvt_snapshot_free(&s);
 }
 
 static void test_apart(void **state)
 {
 	struct path p = join(*state, "a.npy");
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("sglang-pool", "bf16", false);
 
-	make_snapshot(&s, "sglang-pool", "bf16", false);
-	expect(write_dump(p.s, NULL, &s, &why), KVT_UNSUPPORTED, "safetensors or hdf5");
-	make_snapshot(&s, "nhd", "bf16", false);
-	make_group(&s.group[s.ngroups++], "g1", "nhd", "bf16", false);
-	expect(write_dump(p.s, NULL, &s, &why), KVT_UNSUPPORTED, "2 groups");
+	expect(sample_write(p.s, s, NULL, &why), KVT_UNSUPPORTED, "safetensors or hdf5");
+	s = small_snapshot("nhd", "bf16", false);
+	small_group(s, "g1", "nhd", "bf16", false);
+	expect(sample_write(p.s, s, NULL, &why), KVT_UNSUPPORTED, "2 groups");
 	assert_int_equal(count_entries(*state), 0);
 }
 
 TESTS("npy",
-	EACH(dumps, test_dump),
-	EACH(against, test_against),
+	EACH(dumps, test_dump), EACH(against, test_against),
 	NAMED(test_real, "real dumps are read as they lie"),
 	NAMED_IN_FOLDER(test_pages, "recurrent pages are read and written"),
 	NAMED_IN_FOLDER(test_wrong_size, "files of a wrong size"),

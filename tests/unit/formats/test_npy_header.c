@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_npy_header.c - npy headers, honest and lying */
 #include "formats/parse/npy_header.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /* ---- headers ------------------------------------------------------------ */
 
@@ -123,11 +123,10 @@ static void test_truncated_header(void)
 
 	for (int64_t i = 0; i < n; i++) {
 		/* an exact copy, so that a sanitizer sees what is read past it */
-		uint8_t *copy = malloc((size_t)i + !i);
+		uint8_t *copy = room((size_t)i + !i);
 
 		memcpy(copy, head, (size_t)i);
 		expect(kvt_npy_parse(&header, copy, i, "x", &why), KVT_BAD_INPUT, NULL);
-		free(copy);
 	}
 	ok(kvt_npy_parse(&header, head, n, "x", &why));
 }
@@ -227,7 +226,6 @@ static void test_print(void)
 		assert_int_equal(kvt_npy_print(head, "<u2", rows[i].rank, rows[i].shape),
 				 128);
 		assert_memory_equal(head, bytes, 128);
-		free(bytes);
 	}
 }
 

@@ -5,7 +5,7 @@
  */
 #include "formats/describe/describe.h"
 #include "formats/store/pages.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 static const struct kvt_format test_format = {
 	.info = { "test", "", .reads = true, .writes = false }
@@ -18,7 +18,9 @@ static struct kvt_reader *make_reader(const char *layout, bool latent)
 	assert_non_null(r);
 	r->format = &test_format;
 	r->leaf.path = strdup("pages");
-	make_snapshot(&r->leaf.snapshot, layout, "bfloat16", latent);
+	ok(kvt_snapshot_copy(&r->leaf.snapshot,
+			     small_snapshot(layout, "bfloat16", latent),
+			     &why));
 	return r;
 }
 
@@ -61,16 +63,14 @@ next:		;
 static int open_file(struct kvt_reader *r, const char *folder, int number,
 		     const uint8_t *bytes, int64_t nbytes, int64_t skip, int64_t pad)
 {
-	uint8_t *all = malloc((size_t)(skip + nbytes + pad) + 1);
+	uint8_t *all = room((size_t)(skip + nbytes + pad) + 1);
 	char name[16];
 	int index;
 
-	assert_non_null(all);
 	memset(all, 0x5a, (size_t)(skip + nbytes + pad));
 	memcpy(all + skip, bytes, (size_t)nbytes);
 	snprintf(name, sizeof(name), "%d", number);
 	write_file(join(folder, name).s, all, (size_t)(skip + nbytes + pad));
-	free(all);
 	ok(kvt_files_open(&r->files, &index, join(folder, name).s, &why));
 	return index;
 }
@@ -82,7 +82,7 @@ static struct kvt_dump *seal(struct kvt_reader *r)
 
 	ok(kvt_flat_seal(&r->flat[0], &r->files, &r->leaf.snapshot.group[0], &why));
 	ok(kvt_reader_dump(&dump, r, &why));
-	return dump;
+	return keep_dump(dump);
 }
 
 /* ---- boxes -------------------------------------------------------------- */
@@ -103,9 +103,8 @@ static void test_add(void **state)
 		{ "K:LBSHD V:LBSHD", "KLBSHD", KVT_AXIS_B, 2, 1, 1, false },
 		{ "BLSC", "BLSD", KVT_AXIS_B, 2, 0, 0, true },
 	};
-	uint8_t *buf = malloc(1 << 20);
+	uint8_t *buf = room(1 << 20);
 
-	assert_non_null(buf);
 	for (size_t c = 0; c < LENGTH(cases); c++) {
 		struct kvt_reader *r = make_reader(cases[c].layout, cases[c].latent);
 		struct kvt_dump *dump;
@@ -132,9 +131,7 @@ static void test_add(void **state)
 		}
 		dump = seal(r);
 		check_dump(dump);
-		kvt_dump_close(dump);
 	}
-	free(buf);
 }
 
 /* Blocks of a layer in pages that are larger than they need. */
@@ -144,9 +141,8 @@ static void test_padded_pages(void **state)
 	struct kvt_dump *dump;
 	struct kvt_group *g = &r->leaf.snapshot.group[0];
 	struct kvt_box box = kvt_box_whole(&g->shape), page;
-	uint8_t *buf = calloc(1, 5 * 3 * 1100);
+	uint8_t *buf = zeros(5 * 3 * 1100);
 
-	assert_non_null(buf);
 	g->page_bytes = 1100;		/* of 1024 */
 	for (int64_t b = 0; b < 5; b++)
 		for (int64_t l = 0; l < 3; l++) {
@@ -167,8 +163,6 @@ static void test_padded_pages(void **state)
 	}
 	dump = seal(r);
 	check_dump(dump);
-	kvt_dump_close(dump);
-	free(buf);
 }
 
 /* ---- tokens ------------------------------------------------------------- */
@@ -185,9 +179,8 @@ static void test_tokens(void **state)
 	};
 	/* 1, 2 and 2 blocks; values begin elsewhere in each */
 	const int64_t tokens[3] = { 16, 21, 17 };
-	uint8_t *buf = malloc(1 << 20);
+	uint8_t *buf = room(1 << 20);
 
-	assert_non_null(buf);
 	for (size_t c = 0; c < LENGTH(cases); c++) {
 		struct kvt_reader *r = make_reader(cases[c].layout, cases[c].latent);
 		struct kvt_dump *dump;
@@ -225,17 +218,14 @@ static void test_tokens(void **state)
 			for (int64_t i = 0; i < nbytes; i++)
 				assert_int_equal(buf[i], 0);
 		}
-		kvt_dump_close(dump);
 	}
-	free(buf);
 }
 
 static void test_no_tokens(void **state)
 {
 	static const char *const layouts[] = { "LBHSC", "K:LBKHD/xSx V:LBKHDS" };
-	uint8_t *buf = calloc(1, 1 << 16);
+	uint8_t *buf = zeros(1 << 16);
 
-	assert_non_null(buf);
 	for (int i = 0; i < 2; i++) {
 		struct kvt_reader *r = make_reader(layouts[i], false);
 		struct kvt_box box = kvt_box_whole(&r->leaf.snapshot.group[0].shape);
@@ -245,7 +235,6 @@ static void test_no_tokens(void **state)
 		       KVT_UNSUPPORTED, "cannot hold tokens");
 		kvt_reader_free(r);
 	}
-	free(buf);
 }
 
 /* ---- what has to be said ------------------------------------------------ */
@@ -304,8 +293,5 @@ static void test_fit(void)
 }
 
 TESTS("pages",
-	IN_FOLDER(test_add),
-	IN_FOLDER(test_padded_pages),
-	IN_FOLDER(test_tokens),
-	IN_FOLDER(test_no_tokens),
-	TEST(test_fit))
+	IN_FOLDER(test_add), IN_FOLDER(test_padded_pages), IN_FOLDER(test_tokens),
+	IN_FOLDER(test_no_tokens), TEST(test_fit))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_raw.c - headerless bytes: their size is all that can be checked */
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 #define NHD "\"layout\": \"nhd\", \"dtype\": \"bf16\", \"sizes\": {\"layers\": 3," \
 	    " \"num_blocks\": 5, \"block_size\": 16, \"num_kv_heads\": 2, \"head_dim\": 8}"
@@ -59,38 +59,28 @@ static struct raw_case {
 /* The bytes of the made-up cache, between others. */
 static void write_raw(const char *path, int64_t before, int64_t after)
 {
-	struct kvt_snapshot s;
-	struct kvt_box box;
-	int64_t nbytes;
-	uint8_t *buf;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
+	struct kvt_box box = kvt_box_whole(&s->group[0].shape);
+	int64_t nbytes = box_bytes(&s->group[0], &box);
+	uint8_t *buf = zeros((size_t)(before + nbytes + after));
 
-	make_snapshot(&s, "nhd", "bf16", false);
-	box = kvt_box_whole(&s.group[0].shape);
-	nbytes = box_bytes(&s.group[0], &box);
-	buf = calloc(1, (size_t)(before + nbytes + after));
-	fill_box(&s.group[0], &box, buf + before);
+	sample_box(buf + before, &s->group[0], 0, &box, false);
 	write_file(path, buf, (size_t)(before + nbytes + after));
-	free(buf);
 }
 
 static void test_open(void **state)
 {
 	const struct raw_case *c = *state;
 	struct kvt_dump *reader;
-	void *folder = NULL;
-	struct path p;
+	const char *folder = new_folder();
+	struct path p = join(folder, "a.bin");
 
-	assert_int_equal(make_folder(&folder), 0);
-	p = join(folder, "a.bin");
 	write_raw(p.s, c->before, c->after);
 	if (c->manifest)
 		write_text(join(folder, "a.json").s, c->manifest);
 	expect(kvt_open(&reader, p.s, &c->hints, &why), c->status, c->part);
-	if (!c->status) {
-		check_dump(reader);
-		kvt_dump_close(reader);
-	}
-	remove_folder(&folder);
+	if (!c->status)
+		check_dump(keep_dump(reader));
 }
 
 static void test_hints_alone(void **state)
@@ -100,10 +90,10 @@ static void test_hints_alone(void **state)
 
 	write_raw(p.s, 0, 0);
 	ok(kvt_open(&reader, p.s, &all_hints, &why));
+	keep_dump(reader);
 	assert_string_equal(kvt_dump_format(reader), "raw");
 	assert_string_equal(kvt_dump_snapshot(reader)->source_format, "raw");
 	check_dump(reader);
-	kvt_dump_close(reader);
 }
 
 /* The manifest beside it, under both names, and elsewhere. */
@@ -123,9 +113,9 @@ static void test_where(void **state)
 		expect(kvt_open(&reader, p.s, NULL, &why),
 		       found[i] ? KVT_OK : KVT_BAD_INPUT, NULL);
 		if (found[i])
-			kvt_dump_close(reader);
+			keep_dump(reader);
 		ok(kvt_open(&reader, p.s, &hints, &why));
-		kvt_dump_close(reader);
+		keep_dump(reader);
 		unlink(m.s);
 	}
 }
@@ -143,23 +133,22 @@ static void test_round_trip(void **state)
 	for (int i = 0; i < 4; i++) {
 		struct path p = join(*state, rows[i].name);
 		struct kvt_dump *reader;
-		struct kvt_snapshot s;
+		struct kvt_snapshot *s = small_snapshot(rows[i].layout, "fp16",
+							rows[i].latent);
 
-		make_snapshot(&s, rows[i].layout, "fp16", rows[i].latent);
-		s.source_format = strdup("npy");
-		ok(kvt_snapshot_complete(&s, &why));
+		s->source_format = strdup("npy");
+		ok(kvt_snapshot_complete(s, &why));
 		/* two buffers have no shape together, but bytes */
 		if (i == 1) {
-			expect(write_dump(p.s, NULL, &s, &why), KVT_UNSUPPORTED,
+			expect(sample_write(p.s, s, NULL, &why), KVT_UNSUPPORTED,
 			       "separate keys and values");
 		} else {
-			ok(write_dump(p.s, NULL, &s, &why));
+			ok(sample_write(p.s, s, NULL, &why));
 			ok(kvt_open(&reader, p.s, NULL, &why));
-			same_snapshot(&s, kvt_dump_snapshot(reader));
+			keep_dump(reader);
+			same_snapshot(s, kvt_dump_snapshot(reader));
 			check_dump(reader);
-			kvt_dump_close(reader);
 		}
-		kvt_snapshot_free(&s);
 	}
 }
 
@@ -168,14 +157,13 @@ static void test_pages(void **state)
 {
 	struct path p = join(*state, "a.bin");
 	struct kvt_dump *reader;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("blshc", "bf16", false);
 	uint8_t *bytes;
 	size_t n;
 
-	make_snapshot(&s, "blshc", "bf16", false);
-	s.group[0].page_bytes = 1100;
-	s.group[0].page_offset = 60;
-	ok(write_dump(p.s, NULL, &s, &why));
+	s->group[0].page_bytes = 1100;
+	s->group[0].page_offset = 60;
+	ok(sample_write(p.s, s, NULL, &why));
 	bytes = read_file(p.s, &n);
 	assert_int_equal(n, 15 * 1100);
 	for (size_t i = 0; i < n; i++)
@@ -184,11 +172,9 @@ static void test_pages(void **state)
 	/* block 2, layer 1: page 7; its first element */
 	assert_int_equal(bytes[7 * 1100 + 60],
 			 byte_at((const int64_t[]){ 1, 2, 0, 0, 0, 0 }, 0));
-	free(bytes);
 	ok(kvt_open(&reader, p.s, NULL, &why));
+	keep_dump(reader);
 	check_dump(reader);
-	kvt_dump_close(reader);
-	kvt_snapshot_free(&s);
 }
 
 /* A file that shrinks after it was opened. */
@@ -197,15 +183,14 @@ static void test_shrinks(void **state)
 	struct path p = join(*state, "a.bin");
 	struct kvt_box box = { .end = { 3, 5, 16, 2, 2, 8 } };
 	struct kvt_dump *reader;
-	uint8_t *buf = malloc(15360);
+	uint8_t *buf = room(15360);
 
 	write_raw(p.s, 0, 0);
 	ok(kvt_open(&reader, p.s, &all_hints, &why));
+	keep_dump(reader);
 	assert_int_equal(truncate(p.s, 15000), 0);
 	expect(kvt_dump_read(reader, 0, &box, NULL, buf, &why), KVT_BAD_INPUT,
 	       "ends at byte 15000, 360 more expected");
-	kvt_dump_close(reader);
-	free(buf);
 }
 
 TESTS("raw",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_safetensors.c - headers, honest and lying, and dumps as safetensors */
 #include "formats/tensor/safetensors_header.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 /* ---- headers ------------------------------------------------------------ */
 
@@ -140,12 +140,11 @@ static void test_cut(void **state)
 {
 	struct path p = join(*state, "a.safetensors");
 	struct kvt_dump *reader;
-	struct kvt_snapshot s;
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	uint8_t *bytes;
 	size_t n, nhead;
 
-	make_snapshot(&s, "nhd", "bf16", false);
-	ok(write_dump(p.s, NULL, &s, &why));
+	ok(sample_write(p.s, s, NULL, &why));
 	bytes = read_file(p.s, &n);
 	nhead = 8 + bytes[0] + 256 * (size_t)bytes[1];
 	assert_int_equal(nhead % 8, 0);
@@ -159,9 +158,7 @@ static void test_cut(void **state)
 	expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT, NULL);
 	write_file(p.s, bytes, n);
 	ok(kvt_open(&reader, p.s, NULL, &why));
-	kvt_dump_close(reader);
-	free(bytes);
-	kvt_snapshot_free(&s);
+	keep_dump(reader);
 }
 
 /* ---- dumps -------------------------------------------------------------- */
@@ -183,27 +180,22 @@ static void test_dump(void **state)
 {
 	const struct dump_case *c = *state;
 	struct kvt_dump *reader;
-	struct kvt_snapshot s;
-	void *folder = NULL;
-	struct path p;
+	struct kvt_snapshot *s = small_snapshot(c->layout, c->dtype, c->latent);
+	const char *folder = new_folder();
+	struct path p = join(folder, "a.safetensors");
 
-	assert_int_equal(make_folder(&folder), 0);
-	p = join(folder, "a.safetensors");
-	make_snapshot(&s, c->layout, c->dtype, c->latent);
 	if (c->second) {
-		make_group(&s.group[s.ngroups++], "other", "mla-cross", "fp16", true);
-		s.group[1].page_bytes = 4096;	/* in the engine, not in the file */
+		small_group(s, "other", "mla-cross", "fp16", true);
+		s->group[1].page_bytes = 4096;	/* in the engine, not in the file */
 	}
-	s.source_format = strdup("x");
-	ok(kvt_snapshot_complete(&s, &why));
-	ok(write_dump(p.s, NULL, &s, &why));
+	s->source_format = strdup("x");
+	ok(kvt_snapshot_complete(s, &why));
+	ok(sample_write(p.s, s, NULL, &why));
 	assert_int_equal(count_entries(folder), 1);
 	ok(kvt_open(&reader, p.s, NULL, &why));
-	same_snapshot(&s, kvt_dump_snapshot(reader));
+	keep_dump(reader);
+	same_snapshot(s, kvt_dump_snapshot(reader));
 	check_dump(reader);
-	kvt_dump_close(reader);
-	kvt_snapshot_free(&s);
-	remove_folder(&folder);
 }
 
 /* ---- files of others ---------------------------------------------------- */
@@ -220,12 +212,11 @@ static void write_layers(const char *path, const char *layout, int n,
 {
 	struct kvt_tensor tensor[16] = { { 0 } };
 	struct kvt_tensors tensors = { .count = n, .tensor = tensor };
-	struct kvt_snapshot s;
-	uint8_t *bytes = calloc(1, 1 << 17);
+	struct kvt_snapshot *s = small_snapshot(layout, "bf16", false);
+	uint8_t *bytes = zeros(1 << 17);
 	int64_t at = 0, nhead;
 	char *head;
 
-	make_snapshot(&s, layout, "bf16", false);
 	for (int i = 0; i < n; i++) {
 		const int64_t both[] = { 5, 16, 2, 2, 8 }, one[] = { 5, 16, 2, 8 };
 		struct kvt_box box = { .end = { 0, 5, 16, 2, 2, 8 } };
@@ -241,8 +232,8 @@ static void write_layers(const char *path, const char *layout, int n,
 						.begin = at};
 		strcpy(tensor[i].type, "BF16");
 		memcpy(tensor[i].shape, of[i].k < 0 ? both : one, of[i].k < 0 ? 40 : 32);
-		fill_box(&s.group[0], &box, bytes + 4096 + at);
-		at += box_bytes(&s.group[0], &box);
+		sample_box(bytes + 4096 + at, &s->group[0], 0, &box, false);
+		at += box_bytes(&s->group[0], &box);
 		tensor[i].end = at;
 	}
 	ok(kvt_tensors_print(&head, &nhead, &tensors, NULL, &why));
@@ -250,7 +241,6 @@ static void write_layers(const char *path, const char *layout, int n,
 	memcpy(bytes + 4096 - nhead, head, (size_t)nhead);
 	write_file(path, bytes + 4096 - nhead, (size_t)(nhead + at));
 	free(head);
-	free(bytes);
 }
 
 static struct layers_case {
@@ -303,21 +293,15 @@ static void test_layers(void **state)
 {
 	const struct layers_case *c = *state;
 	struct kvt_dump *reader;
-	void *folder = NULL;
-	struct path p;
+	struct path p = join(new_folder(), "a.safetensors");
 	int n = 0;
 
 	while (n < 6 && c->of[n].name)
 		n++;
-	assert_int_equal(make_folder(&folder), 0);
-	p = join(folder, "a.safetensors");
 	write_layers(p.s, c->of[0].k < 0 ? "nhd" : "sglang-pool", n, c->of);
 	expect(kvt_open(&reader, p.s, &c->hints, &why), c->status, c->part);
-	if (!c->status) {
-		check_dump(reader);
-		kvt_dump_close(reader);
-	}
-	remove_folder(&folder);
+	if (!c->status)
+		check_dump(keep_dump(reader));
 }
 
 /* Real files with a manifest beside them: data begin behind 88 bytes. */
@@ -336,25 +320,21 @@ static void test_real(void)
 		size_t n;
 
 		ok(kvt_open(&reader, paths[i], NULL, &why));
+		keep_dump(reader);
 		bytes = read_file(paths[i], &n);
 		g = &kvt_dump_snapshot(reader)->group[0];
 		assert_int_equal(g->head_start, i ? 3 : 2);
 		assert_int_equal(g->total_heads, 4);
 		box = kvt_box_whole(&g->shape);
-		buf = malloc(n);
+		buf = room(n);
 		ok(kvt_dump_read(reader, 0, &box, NULL, buf, &why));
 		assert_int_equal(n - 88, box_bytes(g, &box));
 		assert_memory_equal(buf, bytes + 88, n - 88);
-		free(buf);
-		free(bytes);
-		kvt_dump_close(reader);
 	}
 }
 
 TESTS("safetensors",
-	EACH(headers, test_header),
-	EACH(dumps, test_dump),
-	EACH(layers, test_layers),
+	EACH(headers, test_header), EACH(dumps, test_dump), EACH(layers, test_layers),
 	NAMED_IN_FOLDER(test_lengths, "lengths that lie"),
 	NAMED_IN_FOLDER(test_cut, "files cut at each byte of the header"),
 	NAMED(test_real, "real files"))

@@ -2,7 +2,7 @@
 /* test_store.c - what names of files in stores say, and digests of their configs */
 #include "formats/sglang/hicache.h"
 #include "formats/vllm/offload.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 #define HASH "0123456789abcdef0123456789abcdef"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_tree.c - what a walk finds, leaves out and refuses; facts of formats */
 #include "formats/file/tree.h"
-#include "tests/unit/formats/dump_fixture.h"
+#include "tests/unit/fixture.h"
 
 #include <errno.h>
 
@@ -168,8 +168,5 @@ static void test_facts(void)
 }
 
 TESTS("tree",
-	IN_FOLDER(test_walk),
-	IN_FOLDER(test_refused),
-	IN_FOLDER(test_has),
-	IN_FOLDER(test_text),
-	TEST(test_facts))
+	IN_FOLDER(test_walk), IN_FOLDER(test_refused), IN_FOLDER(test_has),
+	IN_FOLDER(test_text), TEST(test_facts))

@@ -170,7 +170,5 @@ static void nothing_to_tell(void **unused)
 }
 
 TESTS("whose",
-	WITH(NULL, true_orders),
-	WITH(NULL, random_orders),
-	WITH(NULL, many_files),
+	WITH(NULL, true_orders), WITH(NULL, random_orders), WITH(NULL, many_files),
 	WITH(NULL, nothing_to_tell))

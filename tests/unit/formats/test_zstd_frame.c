@@ -381,9 +381,7 @@ static void frame_with_a_flipped_bit(void **state)
 #define NOISE(test) NAMED_AROUND(test, make_noise, free_frame, #test " after noise")
 
 TESTS("zstd_frame",
-	TEST(shuffles),
-	TEST(fletcher32_of_known_bytes),
-	TEST(fletcher32_of_any_length),
+	TEST(shuffles), TEST(fletcher32_of_known_bytes), TEST(fletcher32_of_any_length),
 	FRAME(frame_is_standard),
 	FRAME(frame_at_every_level),
 	FRAME(frame_without_room),
