@@ -260,6 +260,4 @@ static void test_empty(void)
 }
 
 TESTS("cut",
-	TEST(test_random),
-	TEST(test_size),
-	TEST(test_empty))
+	TEST(test_random), TEST(test_size), TEST(test_empty))

@@ -692,5 +692,4 @@ static void test_there_and_back(void)
 }
 
 TESTS("map",
-	TEST(test_chains),
-	TEST(test_there_and_back))
+	TEST(test_chains), TEST(test_there_and_back))

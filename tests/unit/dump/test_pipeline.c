@@ -492,14 +492,7 @@ static void test_last_range(void)
 }
 
 TESTS("pipeline",
-	TEST(test_each_once),
-	TEST(test_turns),
-	TEST(test_a_slow_box),
-	TEST(test_lowest_failure),
-	TEST(test_failure_of_one_thread),
-	TEST(test_no_turn_after_failure),
-	TEST(test_cancelled),
-	TEST(test_progress),
-	TEST(test_memory),
-	TEST(test_too_little_memory),
-	TEST(test_last_range))
+	TEST(test_each_once), TEST(test_turns), TEST(test_a_slow_box),
+	TEST(test_lowest_failure), TEST(test_failure_of_one_thread),
+	TEST(test_no_turn_after_failure), TEST(test_cancelled), TEST(test_progress),
+	TEST(test_memory), TEST(test_too_little_memory), TEST(test_last_range))

@@ -12,12 +12,10 @@ static const int64_t attention[] = { 4, 6, 4, 4, 2, 3 };
 /* Layers 0, 2, 4, 6; blocks 10 to 15; requests a in 10, 11, 12 and b in 13, 15. */
 static void describe_attention(struct kvt_snapshot *s)
 {
-	static const uint32_t layers[] = { 0, 2, 4, 6 };
-	static const uint64_t blocks[] = { 10, 11, 12, 13, 14, 15 };
 	struct kvt_group *g = new_group(s, "g0", KVT_FULL_ATTENTION, "LBKSHD", attention);
 
-	number_layers(g, layers);
-	number_blocks(g, blocks);
+	number_layers(g, (const uint32_t[]){ 0, 2, 4, 6 });
+	number_blocks(g, (const uint64_t[]){ 10, 11, 12, 13, 14, 15 });
 	add_request(s, "a", 10, IDS(0, 1, 2));
 	add_request(s, "b", 7, IDS(3, 5));
 }
@@ -38,7 +36,6 @@ static struct kvt_dump *make_hybrid(void)
 {
 	static const int64_t conv_n[] = { 2, 2, 3, 1, 1, 16 }, ssm_n[] = { 2, 2, 1, 4, 1,
 	5 };
-	static const uint32_t layers[] = { 1, 3 };
 	static const uint64_t blocks[] = { 10, 13 };
 	struct kvt_snapshot *s = new_snapshot();
 	struct kvt_group *conv;
@@ -50,7 +47,7 @@ static struct kvt_dump *make_hybrid(void)
 	add_part(conv, "C", 12, 4, 12);
 	new_group(s, "ssm", KVT_MAMBA_SSM, "ssm", ssm_n);
 	for (int g = 1; g < 3; g++) {
-		number_layers(&s->group[g], layers);
+		number_layers(&s->group[g], (const uint32_t[]){ 1, 3 });
 		number_blocks(&s->group[g], blocks);
 		for (uint32_t r = 0; r < 2; r++) {
 			s->request[r].blocks[g] = malloc(sizeof(r));

@@ -65,8 +65,7 @@ static void test_existing(void **state)
 	write_text(p.s, "old");
 	ok(sample_write(p.s, s, &force, &why));
 	assert_int_equal(count_entries(*state), 2);
-	ok(kvt_open(&reader, p.s, NULL, &why));
-	keep_dump(reader);
+	reader = open_dump(p.s);
 	check_dump(reader);
 }
 
@@ -247,8 +246,7 @@ static void test_files_of_reader(void **state)
 
 	ok(sample_write(p.s, s, NULL, &why));
 	assert_int_equal(stat(p.s, &data) | stat(side.s, &manifest), 0);
-	ok(kvt_open(&reader, p.s, NULL, &why));
-	keep_dump(reader);
+	reader = open_dump(p.s);
 	assert_int_equal(kvt_dump_file_bytes(reader), data.st_size + manifest.st_size);
 	assert_true(kvt_dump_has_file(reader, data.st_dev, data.st_ino));
 	assert_true(kvt_dump_has_file(reader, manifest.st_dev, manifest.st_ino));

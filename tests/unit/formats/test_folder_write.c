@@ -79,7 +79,6 @@ static void test_write(void **state)
 /* Partial blocks, shared blocks, and blocks out of order. */
 static void test_write_partial(void **state)
 {
-	static const uint32_t a[] = { 4, 0, 1 }, b[] = { 4, 3 };
 	struct kvt_create_options options = { .format = "vllm-2026-07" };
 	struct kvt_box box = { .end = { 3, 6, 16, 2, 2, 8 } };
 	struct path p = join(*state, "out");
@@ -87,8 +86,8 @@ static void test_write_partial(void **state)
 	struct kvt_snapshot *s = small_snapshot("hnd", "bf16", false);
 	uint8_t *buf = room(1 << 16);
 
-	add_request(s, "A", 41, 3, a);
-	add_request(s, "B", 17, 2, b);
+	add_request(s, "A", 41, IDS(4, 0, 1));
+	add_request(s, "B", 17, IDS(4, 3));
 	s->group[0].layer_names = NULL;
 	ok(sample_write(p.s, s, &options, &why));
 	ok(kvt_open(&reader, p.s, &(struct kvt_hints){
@@ -120,7 +119,6 @@ static void test_write_partial(void **state)
 
 static void test_write_refused(void **state)
 {
-	static const uint32_t a[] = { 4 };
 	static const struct {
 		const char *format, *id, *part;
 		enum kvt_status status;
@@ -142,7 +140,7 @@ static void test_write_refused(void **state)
 							"bf16", rows[i].latent);
 
 		if (rows[i].id)
-			add_request(s, rows[i].id, 5, 1, a);
+			add_request(s, rows[i].id, 5, IDS(4));
 		expect(sample_write(p.s, s, &options, &why), rows[i].status,
 		       rows[i].part);
 		assert_int_equal(count_entries(*state), 0);

@@ -144,8 +144,7 @@ static void test_round_trip(void **state)
 			       "separate keys and values");
 		} else {
 			ok(sample_write(p.s, s, NULL, &why));
-			ok(kvt_open(&reader, p.s, NULL, &why));
-			keep_dump(reader);
+			reader = open_dump(p.s);
 			same_snapshot(s, kvt_dump_snapshot(reader));
 			check_dump(reader);
 		}
@@ -172,8 +171,7 @@ static void test_pages(void **state)
 	/* block 2, layer 1: page 7; its first element */
 	assert_int_equal(bytes[7 * 1100 + 60],
 			 byte_at((const int64_t[]){ 1, 2, 0, 0, 0, 0 }, 0));
-	ok(kvt_open(&reader, p.s, NULL, &why));
-	keep_dump(reader);
+	reader = open_dump(p.s);
 	check_dump(reader);
 }
 

@@ -157,8 +157,7 @@ static void test_cut(void **state)
 	write_file(p.s, bytes, n + 1);
 	expect(kvt_open(&reader, p.s, NULL, &why), KVT_BAD_INPUT, NULL);
 	write_file(p.s, bytes, n);
-	ok(kvt_open(&reader, p.s, NULL, &why));
-	keep_dump(reader);
+	reader = open_dump(p.s);
 }
 
 /* ---- dumps -------------------------------------------------------------- */
@@ -192,8 +191,7 @@ static void test_dump(void **state)
 	ok(kvt_snapshot_complete(s, &why));
 	ok(sample_write(p.s, s, NULL, &why));
 	assert_int_equal(count_entries(folder), 1);
-	ok(kvt_open(&reader, p.s, NULL, &why));
-	keep_dump(reader);
+	reader = open_dump(p.s);
 	same_snapshot(s, kvt_dump_snapshot(reader));
 	check_dump(reader);
 }
@@ -319,8 +317,7 @@ static void test_real(void)
 		uint8_t *bytes, *buf;
 		size_t n;
 
-		ok(kvt_open(&reader, paths[i], NULL, &why));
-		keep_dump(reader);
+		reader = open_dump(paths[i]);
 		bytes = read_file(paths[i], &n);
 		g = &kvt_dump_snapshot(reader)->group[0];
 		assert_int_equal(g->head_start, i ? 3 : 2);

@@ -458,9 +458,7 @@ static void test_regions(void)
 }
 
 TESTS("backend",
-	EACH(checks, test_newest),
-	EACH(earlier, test_check),
-	EACH(wrote, test_wrote),
+	EACH(checks, test_newest), EACH(earlier, test_check), EACH(wrote, test_wrote),
 	NAMED(test_names, "names, and the two without a connector"),
 	NAMED(test_rows, "every layout can be read"),
 	NAMED(test_conditions, "device, connector and setting rule layouts out"),

@@ -152,7 +152,4 @@ static void test_contents(void **unused)
 }
 
 TESTS("cast",
-	TEST(test_kernels),
-	TEST(test_back),
-	TEST(test_scale),
-	WITH(NULL, test_contents))
+	TEST(test_kernels), TEST(test_back), TEST(test_scale), WITH(NULL, test_contents))

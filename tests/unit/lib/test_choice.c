@@ -169,9 +169,5 @@ static void test_releases(void)
 }
 
 TESTS("choice",
-	TEST(test_names),
-	TEST(test_lists),
-	TEST(test_common),
-	TEST(test_refused),
-	TEST(test_connectors),
-	TEST(test_releases))
+	TEST(test_names), TEST(test_lists), TEST(test_common), TEST(test_refused),
+	TEST(test_connectors), TEST(test_releases))

@@ -415,17 +415,7 @@ static void test_bad_window(void)
 }
 
 TESTS("diagnose",
-	TEST(test_all),
-	TEST(test_named),
-	TEST(test_two_faults),
-	TEST(test_one_more),
-	TEST(test_equal_heads),
-	TEST(test_several),
-	TEST(test_one_slot),
-	TEST(test_zeros),
-	TEST(test_lacking),
-	TEST(test_mostly_unknown),
-	TEST(test_use),
-	TEST(test_tolerance),
-	TEST(test_text),
-	TEST(test_bad_window))
+	TEST(test_all), TEST(test_named), TEST(test_two_faults), TEST(test_one_more),
+	TEST(test_equal_heads), TEST(test_several), TEST(test_one_slot), TEST(test_zeros),
+	TEST(test_lacking), TEST(test_mostly_unknown), TEST(test_use),
+	TEST(test_tolerance), TEST(test_text), TEST(test_bad_window))

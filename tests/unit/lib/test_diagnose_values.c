@@ -170,10 +170,6 @@ static void test_small(void)
 }
 
 TESTS("diagnose_values",
-	TEST(test_factors),
-	TEST(test_no_factor),
-	TEST(test_factor_of_source),
-	TEST(test_factor_of_one),
-	TEST(test_not_finite),
-	TEST(test_bits),
+	TEST(test_factors), TEST(test_no_factor), TEST(test_factor_of_source),
+	TEST(test_factor_of_one), TEST(test_not_finite), TEST(test_bits),
 	TEST(test_small))

@@ -355,8 +355,7 @@ static void test_kinds(void)
 }
 
 TESTS("dtype",
-	EACH(values, test_value),
-	EACH(names, test_name),
+	EACH(values, test_value), EACH(names, test_name),
 	NAMED(test_rows, "what a row says is what its values do"),
 	NAMED(test_encoding, "encoding gives the bits that were decoded"),
 	NAMED(test_nearest, "encoding takes the nearest, ties to even"),

@@ -57,6 +57,4 @@ static void refuses_what_wraps(void)
 }
 
 TESTS("grow",
-	TEST(grows_by_one),
-	TEST(grows_again),
-	TEST(refuses_what_wraps))
+	TEST(grows_by_one), TEST(grows_again), TEST(refuses_what_wraps))

@@ -311,9 +311,7 @@ static void test_agree(void)
 }
 
 TESTS("layout",
-	EACH(reads, test_read),
-	EACH(refusals, test_refuse),
-	EACH(tuples, test_tuple),
+	EACH(reads, test_read), EACH(refusals, test_refuse), EACH(tuples, test_tuple),
 	NAMED(test_long_text, "text of any length is read or refused"),
 	NAMED(test_no_tuple, "orders that no tuple expresses have none"),
 	NAMED(test_presets, "every preset is read, printed and found again"),

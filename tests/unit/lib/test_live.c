@@ -156,9 +156,5 @@ static void test_freed(void)
 }
 
 TESTS("live",
-	TEST(test_dead),
-	TEST(test_gap),
-	TEST(test_freed),
-	TEST(test_extremes),
-	TEST(test_forgets),
-	TEST(test_most_blocks))
+	TEST(test_dead), TEST(test_gap), TEST(test_freed), TEST(test_extremes),
+	TEST(test_forgets), TEST(test_most_blocks))

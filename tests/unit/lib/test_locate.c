@@ -289,11 +289,6 @@ static void test_golden(void)
 }
 
 TESTS("locate",
-	WITH(&kinds[0], test_layouts),
-	WITH(&kinds[1], test_layouts),
-	WITH(&kinds[2], test_layouts),
-	TEST(test_padded),
-	TEST(test_interleaved),
-	TEST(test_nothing),
-	TEST(test_same_place),
-	TEST(test_golden))
+	WITH(&kinds[0], test_layouts), WITH(&kinds[1], test_layouts),
+	WITH(&kinds[2], test_layouts), TEST(test_padded), TEST(test_interleaved),
+	TEST(test_nothing), TEST(test_same_place), TEST(test_golden))

@@ -139,7 +139,4 @@ static void test_strides(void)
 }
 
 TESTS("pools",
-	TEST(test_pairs),
-	TEST(test_overlay),
-	TEST(test_equal),
-	TEST(test_strides))
+	TEST(test_pairs), TEST(test_overlay), TEST(test_equal), TEST(test_strides))

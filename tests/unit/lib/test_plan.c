@@ -238,6 +238,5 @@ static void test_large_part(void)
 TESTS("plan",
 	EACH(cases, test_plan),
 	NAMED(test_runs, "runs of one block from and to packed layouts"),
-	EACH(refusals, test_refuse),
-	EACH(parts, test_part),
+	EACH(refusals, test_refuse), EACH(parts, test_part),
 	NAMED(test_large_part, "shares of 2^60 runs"))

@@ -103,6 +103,4 @@ static void test_promises(void)
 }
 
 TESTS("pool layouts",
-	TEST(test_names),
-	TEST(test_strides),
-	TEST(test_promises))
+	TEST(test_names), TEST(test_strides), TEST(test_promises))

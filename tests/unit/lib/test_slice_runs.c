@@ -268,6 +268,4 @@ static void test_planar(void)
 }
 
 TESTS("slice runs",
-	EACH(cases, test_runs),
-	TEST(test_refused),
-	TEST(test_planar))
+	EACH(cases, test_runs), TEST(test_refused), TEST(test_planar))

@@ -276,9 +276,5 @@ static void test_refused(void)
 }
 
 TESTS("spec classes",
-	TEST(test_sizes),
-	TEST(test_requests),
-	TEST(test_rules),
-	TEST(test_words),
-	TEST(test_states),
-	TEST(test_refused))
+	TEST(test_sizes), TEST(test_requests), TEST(test_rules), TEST(test_words),
+	TEST(test_states), TEST(test_refused))

@@ -112,6 +112,4 @@ static void test_facts(void)
 }
 
 TESTS("topology",
-	TEST(test_mapping),
-	TEST(test_refused),
-	TEST(test_facts))
+	TEST(test_mapping), TEST(test_refused), TEST(test_facts))

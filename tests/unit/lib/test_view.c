@@ -279,8 +279,7 @@ static void test_end(void)
 }
 
 TESTS("view",
-	EACH_BY(golden, preset, test_golden),
-	EACH_BY(packs, preset, test_pack),
+	EACH_BY(golden, preset, test_golden), EACH_BY(packs, preset, test_pack),
 	EACH_BY(strides, preset, test_stride),
 	NAMED(test_elements, "every element of every layout"),
 	EACH(refusals, test_refuse),

@@ -6,13 +6,12 @@
 /* Requests A and B share their first block; nothing is wrong. */
 static struct kvt_snapshot *make(void)
 {
-	static const uint32_t a[] = { 4, 1, 2 }, b[] = { 4, 3 };
 	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 
 	s->null_block = 0;
 	s->parallel.tp_size = 1;
-	add_request(s, "A", 41, 3, a);
-	add_request(s, "B", 17, 2, b);
+	add_request(s, "A", 41, IDS(4, 1, 2));
+	add_request(s, "B", 17, IDS(4, 3));
 	ok(kvt_snapshot_complete(s, NULL));
 	free(s->group[0].block_valid);
 	s->group[0].block_valid = NULL;

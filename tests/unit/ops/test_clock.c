@@ -164,6 +164,4 @@ static void test_uniform(void)
 }
 
 TESTS("clock",
-	TEST(test_times),
-	TEST(test_plain),
-	TEST(test_uniform))
+	TEST(test_times), TEST(test_plain), TEST(test_uniform))

@@ -141,15 +141,13 @@ static void check(struct kvt_dump *dump, const struct model *m,
 /* Blocks that two requests share, one that none has, and a rank that is not the first. */
 static struct kvt_snapshot *some_requests(const char *layout)
 {
-	static const uint32_t layers[] = { 4, 7, 9 }, a[] = { 2, 0, 4 }, b[] = { 2, 1 };
-	static const uint64_t blocks[] = { 10, 3, 8, 1, 6 };
 	struct kvt_snapshot *s = small_snapshot(layout, "bf16", false);
 
-	number_layers(&s->group[0], layers);
-	number_blocks(&s->group[0], blocks);
+	number_layers(&s->group[0], (const uint32_t[]){ 4, 7, 9 });
+	number_blocks(&s->group[0], (const uint64_t[]){ 10, 3, 8, 1, 6 });
 	set_second_rank(s);
-	add_request(s, "alpha", 40, 3, a);
-	add_request(s, "beta", 20, 2, b);
+	add_request(s, "alpha", 40, IDS(2, 0, 4));
+	add_request(s, "beta", 20, IDS(2, 1));
 	return s;
 }
 

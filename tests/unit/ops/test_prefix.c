@@ -110,5 +110,4 @@ static void test_refused(void)
 }
 
 TESTS("prefix",
-	TEST(test_vectors),
-	TEST(test_refused))
+	TEST(test_vectors), TEST(test_refused))

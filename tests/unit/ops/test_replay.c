@@ -298,5 +298,4 @@ TESTS("replay",
 	TEST(test_queue),
 	AROUND(test_times, set_up, NULL),
 	AROUND(test_sizes, set_up, NULL),
-	TEST(test_hits),
-	TEST(test_sums))
+	TEST(test_hits), TEST(test_sums))
