@@ -3,10 +3,8 @@
 #ifndef KVT_TEST_FAULT_WINDOW_H
 #define KVT_TEST_FAULT_WINDOW_H
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "lib/kvt/fault.h"
+#include "tests/unit/tests.h"
 
 /* A window with its data; both sides start out alike. */
 struct caches {
@@ -28,13 +26,13 @@ static inline int64_t count_elements(const struct kvt_shape *shape)
 	return n;
 }
 
-/* One request in the order of the blocks, in a layout of 'axes'. */
-static inline void caches_init(struct caches *c, enum kvt_kind kind, const char *dtype,
-			       const char *axes, const int64_t n[KVT_NAXES])
+/* One request in the order of the blocks, in a layout of 'axes'; it goes with the test. */
+static inline struct caches *new_caches(enum kvt_kind kind, const char *dtype,
+					const char *axes, const int64_t n[KVT_NAXES])
 {
+	struct caches *c = zeros(sizeof(*c));
 	struct kvt_window *w = &c->window;
 
-	memset(c, 0, sizeof(*c));
 	w->kind = kind;
 	w->dtype = kvt_dtype_find(dtype);
 	memcpy(w->shape.n, n, sizeof(w->shape.n));
@@ -53,24 +51,16 @@ static inline void caches_init(struct caches *c, enum kvt_kind kind, const char 
 	w->ntables = 1;
 	w->request = c->request;
 	w->entry = c->entry;
-	if (kvt_layout_parse(&c->layout, axes, NULL))
-		abort();
+	ok(kvt_layout_parse(&c->layout, axes, NULL));
 	w->layout = &c->layout;
 	c->nbytes = count_elements(&w->shape) * w->shape.elem;
-	c->expected = calloc(1, (size_t)c->nbytes);
-	c->suspect = calloc(1, (size_t)c->nbytes);
-	if (!c->expected || !c->suspect)
-		abort();
-}
-
-static inline void caches_free(struct caches *c)
-{
-	free(c->expected);
-	free(c->suspect);
+	c->expected = zeros((size_t)c->nbytes);
+	c->suspect = zeros((size_t)c->nbytes);
+	return c;
 }
 
 /* Values that look like those of a cache: all different, no NaN, none 0. */
-static inline void caches_fill(struct caches *c)
+static inline struct caches *caches_fill(struct caches *c)
 {
 	uint64_t state = 1;
 
@@ -82,24 +72,10 @@ static inline void caches_fill(struct caches *c)
 	     i += c->window.shape.elem)		/* exponents near that of 1 */
 		c->expected[i] = (uint8_t)(0x3c | (c->expected[i] & 0x83));
 	memcpy(c->suspect, c->expected, (size_t)c->nbytes);
+	return c;
 }
 
-static inline enum kvt_status caches_diagnose(struct kvt_diagnosis *out,
-					      const struct caches *c)
-{
-	int64_t nbytes;
-	void *scratch;
-	enum kvt_status status;
-
-	if ((status = kvt_diagnose_scratch(&nbytes, &c->window, NULL)))
-		return status;
-	if (!(scratch = malloc((size_t)nbytes)))	/* its end is checked by ASan */
-		abort();
-	status = kvt_diagnose(out, &c->window, c->expected, c->suspect, scratch, NULL);
-	free(scratch);
-	return status;
-}
-
+/* By all faults, or by this one. */
 static inline enum kvt_status caches_diagnose_only(struct kvt_diagnosis *out,
 						   const struct caches *c,
 						   const struct kvt_fault *fault)
@@ -110,12 +86,19 @@ static inline enum kvt_status caches_diagnose_only(struct kvt_diagnosis *out,
 
 	if ((status = kvt_diagnose_scratch(&nbytes, &c->window, NULL)))
 		return status;
-	if (!(scratch = malloc((size_t)nbytes)))
+	if (!(scratch = malloc((size_t)nbytes)))	/* its end is checked by ASan */
 		abort();
-	status = kvt_diagnose_only(out, fault, &c->window, c->expected, c->suspect,
-				   scratch, NULL);
+	status = fault ? kvt_diagnose_only(out, fault, &c->window, c->expected,
+					   c->suspect, scratch, NULL) :
+		 kvt_diagnose(out, &c->window, c->expected, c->suspect, scratch, NULL);
 	free(scratch);
 	return status;
+}
+
+static inline enum kvt_status caches_diagnose(struct kvt_diagnosis *out,
+					      const struct caches *c)
+{
+	return caches_diagnose_only(out, c, NULL);
 }
 
 static inline const char *caches_name(const struct caches *c)
@@ -133,7 +116,7 @@ static inline const char *caches_name(const struct caches *c)
 
 enum shape { GQA, MLA, CONV, SSM, NSHAPES };
 
-static inline void make(struct caches *c, enum shape shape, const char *dtype)
+static inline struct caches *make(enum shape shape, const char *dtype)
 {
 	static const struct {
 		enum kvt_kind kind;
@@ -145,15 +128,16 @@ static inline void make(struct caches *c, enum shape shape, const char *dtype)
 		[CONV] = { KVT_MAMBA_CONV, "LBDS", { 2, 6, 3, 1, 1, 32 } },
 		[SSM]  = { KVT_MAMBA_SSM, "LBHC", { 2, 6, 1, 6, 1, 16 } },
 	};
+	struct caches *c = caches_fill(new_caches(shapes[shape].kind, dtype,
+						  shapes[shape].axes, shapes[shape].n));
 
-	caches_init(c, shapes[shape].kind, dtype, shapes[shape].axes, shapes[shape].n);
-	caches_fill(c);
 	if (shape == CONV) {
 		c->window.nparts = 3;
 		c->window.part[0] = (struct kvt_row_part){ 0, 16 };
 		c->window.part[1] = (struct kvt_row_part){ 16, 8 };
 		c->window.part[2] = (struct kvt_row_part){ 24, 8 };
 	}
+	return c;
 }
 
 static inline bool plant(struct caches *c, struct kvt_strike *strike)

@@ -62,17 +62,16 @@ static void test_all(void)
 			struct kvt_strike strike = { .fault = fault, .layer = -1,
 						     .block = -1,
 						     .seed = (uint64_t)seed };
-			struct caches c;
+			struct caches *c = make(seed % NSHAPES,
+						seed % 8 < 4 ? "bfloat16" : "float32");
 
-			make(&c, seed % NSHAPES, seed % 8 < 4 ? "bfloat16" : "float32");
 			/* the two lowest bits may be rounding */
-			if (plant(&c, &strike) && strcmp(fault->name, "flip-bits")) {
-				check_planted(&c, &strike);
+			if (plant(c, &strike) && strcmp(fault->name, "flip-bits")) {
+				check_planted(c, &strike);
 				if (seed < 2)
-					check_only(&c, fault);
+					check_only(c, fault);
 				planted++;
 			}
-			caches_free(&c);
 		}
 		/* with one request, and no more than three layers */
 		assert_true(planted || !strcmp(fault->name, "flip-bits") ||
@@ -114,13 +113,11 @@ static void test_named(void)
 		struct kvt_strike strike = { .fault = kvt_fault_find(rows[i].fault),
 					     .given = { true, true, true },
 					     .layer = -1, .block = -1 };
-		struct caches c;
+		struct caches *c = make(rows[i].shape, "float16");
 
-		make(&c, rows[i].shape, "float16");
 		memcpy(strike.args.n, rows[i].arg, sizeof(rows[i].arg));
-		assert_true(plant(&c, &strike));
-		assert_string_equal(caches_name(&c), rows[i].fault);
-		caches_free(&c);
+		assert_true(plant(c, &strike));
+		assert_string_equal(caches_name(c), rows[i].fault);
 	}
 }
 
@@ -150,23 +147,21 @@ static void test_two_faults(void)
 	for (int i = 0; (fault = kvt_fault_at(i)); i++) {
 		struct kvt_strike strike = { .fault = fault, .layer = -1, .block = -1,
 					     .seed = 3 };
-		struct caches c;
+		struct caches *c = make(strstr(fault->name, "conv") ? CONV :
+					strstr(fault->name, "ssm") ? SSM : GQA,
+					"bfloat16");
 
-		make(&c, strstr(fault->name, "conv") ? CONV :
-			  strstr(fault->name, "ssm") ? SSM : GQA, "bfloat16");
-		if (!plant(&c, &strike)) {
+		if (!plant(c, &strike)) {
 			/* two requests; four layers */
 			assert_true(!strcmp(fault->name, "swap-requests") ||
 				    !strcmp(fault->name, "permute-layers"));
-			caches_free(&c);
 			continue;
 		}
 		if (strcmp(fault->name, "flip-bits")) {
-			for (int64_t at = 0; at < c.nbytes; at += c.nbytes / 7)
-				c.suspect[at | 1] ^= 0x20;
-			check_part(&c, fault);
+			for (int64_t at = 0; at < c->nbytes; at += c->nbytes / 7)
+				c->suspect[at | 1] ^= 0x20;
+			check_part(c, fault);
 		}
-		caches_free(&c);
 	}
 }
 
@@ -180,27 +175,25 @@ static void test_one_more(void)
 		{ "swap-heads", { 1, 4 } }, { "swap-kv", { 0 } },
 		{ "wrong-layer", { 0, 1 } }, { "rope-pairs", { 0, 16 } },
 	};
-	struct caches c;
+	struct caches *c = make(GQA, "bfloat16");
 
-	make(&c, GQA, "bfloat16");
 	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_strike strike = { .fault = kvt_fault_find(rows[i].fault),
 					     .given = { true, true, true },
 					     .layer = 0, .block = -1 };
 
 		memcpy(strike.args.n, rows[i].arg, sizeof(rows[i].arg));
-		assert_true(plant(&c, &strike));
-		assert_string_equal(caches_name(&c), rows[i].fault);
+		assert_true(plant(c, &strike));
+		assert_string_equal(caches_name(c), rows[i].fault);
 		for (int page = 0; page < 18; page++) {
-			int64_t at = c.nbytes / 18 * page;
-			uint8_t was = c.suspect[at];
+			int64_t at = c->nbytes / 18 * page;
+			uint8_t was = c->suspect[at];
 
-			c.suspect[at] ^= 0x55;
-			check_part(&c, strike.fault);
-			c.suspect[at] = was;
+			c->suspect[at] ^= 0x55;
+			check_part(c, strike.fault);
+			c->suspect[at] = was;
 		}
 	}
-	caches_free(&c);
 }
 
 static void fill(uint8_t *bytes, int64_t n, uint8_t value)
@@ -213,17 +206,15 @@ static void test_equal_heads(void)
 {
 	struct kvt_strike strike = { .fault = kvt_fault_find("swap-heads"),
 				     .layer = -1, .block = -1 };
-	struct caches c;
+	struct caches *c = make(SSM, "float32");
 
-	make(&c, SSM, "float32");
-	for (int64_t row = 0; row < c.nbytes; row += 64 * 6)
+	for (int64_t row = 0; row < c->nbytes; row += 64 * 6)
 		for (int h = 1; h < 6; h++)
-			memcpy(c.expected + row + h * 64, c.expected + row, 64);
-	assert_int_equal(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected,
+			memcpy(c->expected + row + h * 64, c->expected + row, 64);
+	assert_int_equal(kvt_fault_plant(c->suspect, &strike, &c->window, c->expected,
 					 NULL), KVT_BAD_INPUT);
-	memcpy(c.suspect, c.expected, (size_t)c.nbytes);
-	assert_string_equal(caches_name(&c), "none");
-	caches_free(&c);
+	memcpy(c->suspect, c->expected, (size_t)c->nbytes);
+	assert_string_equal(caches_name(c), "none");
 }
 
 /* With two heads a copy of head 0 and a rank map for four ranks are the same. */
@@ -234,15 +225,13 @@ static void test_several(void)
 				     .args = { .n = { 1, 0 } }, .given = { true, true },
 				     .layer = -1, .block = -1 };
 	struct kvt_diagnosis d;
-	struct caches c;
+	struct caches *c =
+		caches_fill(new_caches(KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n));
 
-	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
-	caches_fill(&c);
-	assert_true(plant(&c, &strike));
-	ok(caches_diagnose(&d, &c));
+	assert_true(plant(c, &strike));
+	ok(caches_diagnose(&d, c));
 	assert_int_equal(d.nexplain, 2);
 	assert_null(d.decided);
-	caches_free(&c);
 }
 
 /* One slot a block: blocks and tokens shift alike, and blocks are what is said. */
@@ -252,51 +241,45 @@ static void test_one_slot(void)
 	struct kvt_strike strike = { .fault = kvt_fault_find("shift-tokens"),
 				     .args = { .n = { 1 } }, .given = { true },
 				     .layer = -1, .block = -1 };
-	struct caches c;
+	struct caches *c =
+		caches_fill(new_caches(KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n));
 
-	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
-	caches_fill(&c);
-	assert_true(plant(&c, &strike));
-	assert_string_equal(caches_name(&c), "shift-blocks");
-	caches_free(&c);
+	assert_true(plant(c, &strike));
+	assert_string_equal(caches_name(c), "shift-blocks");
 }
 
 /* Zeros everywhere: zeroed blocks, a lost tail, a factor of nearly 0. */
 static void test_zeros(void)
 {
-	struct caches c;
+	struct caches *c = make(GQA, "bfloat16");
 
-	make(&c, GQA, "bfloat16");
-	fill(c.suspect, c.nbytes, 0);
-	assert_string_equal(caches_name(&c), "several");
-	memcpy(c.suspect, c.expected, (size_t)c.nbytes);
-	fill(c.suspect + c.nbytes / 18 * 7, c.nbytes / 18, 0);	/* layer 1, block 1 */
-	assert_string_equal(caches_name(&c), "zero-block");
-	c.suspect[c.nbytes / 18 * 7 + 101] = 0x3f;
-	assert_string_equal(caches_name(&c), "none");
-	fill(c.expected, c.nbytes, 0);
-	fill(c.suspect, c.nbytes, 0);
-	assert_string_equal(caches_name(&c), "none");
-	caches_free(&c);
+	fill(c->suspect, c->nbytes, 0);
+	assert_string_equal(caches_name(c), "several");
+	memcpy(c->suspect, c->expected, (size_t)c->nbytes);
+	fill(c->suspect + c->nbytes / 18 * 7, c->nbytes / 18, 0);	/* layer 1,
+		block 1 */
+	assert_string_equal(caches_name(c), "zero-block");
+	c->suspect[c->nbytes / 18 * 7 + 101] = 0x3f;
+	assert_string_equal(caches_name(c), "none");
+	fill(c->expected, c->nbytes, 0);
+	fill(c->suspect, c->nbytes, 0);
+	assert_string_equal(caches_name(c), "none");
 }
 
 /* The order of bytes needs bytes, and the tail a layout. */
 static void test_lacking(void)
 {
-	struct caches c;
+	struct caches *c = make(GQA, "bfloat16");
 
-	make(&c, GQA, "bfloat16");
-	fill(c.suspect + c.nbytes / 2 + 100, c.nbytes / 2 - 100, 0);
-	assert_string_equal(caches_name(&c), "zero-tail");
-	c.window.layout = NULL;
-	assert_string_equal(caches_name(&c), "part");
-	caches_free(&c);
+	fill(c->suspect + c->nbytes / 2 + 100, c->nbytes / 2 - 100, 0);
+	assert_string_equal(caches_name(c), "zero-tail");
+	c->window.layout = NULL;
+	assert_string_equal(caches_name(c), "part");
 
-	make(&c, MLA, "float8_e4m3fn");
-	for (int64_t i = 0; i < c.nbytes; i++)
-		c.suspect[i] = (uint8_t)~c.expected[i];
-	assert_string_equal(caches_name(&c), "none");
-	caches_free(&c);
+	c = make(MLA, "float8_e4m3fn");
+	for (int64_t i = 0; i < c->nbytes; i++)
+		c->suspect[i] = (uint8_t)~c->expected[i];
+	assert_string_equal(caches_name(c), "none");
 }
 
 /* ---- what nobody knows -------------------------------------------------- */
@@ -308,16 +291,13 @@ static void test_mostly_unknown(void)
 	struct kvt_strike strike = { .fault = kvt_fault_find("padding"),
 				     .args = { .n = { 128 } }, .given = { true },
 				     .layer = -1, .block = -1 };
-	struct caches c;
+	struct caches *c = caches_fill(new_caches(KVT_MLA, "bfloat16", "LBSC", n));
 
-	caches_init(&c, KVT_MLA, "bfloat16", "LBSC", n);
-	caches_fill(&c);
-	assert_true(plant(&c, &strike));
-	check_part(&c, kvt_fault_find("zero-block"));
+	assert_true(plant(c, &strike));
+	check_part(c, kvt_fault_find("zero-block"));
 	strike.args.n[0] = 32;
-	assert_true(plant(&c, &strike));
-	assert_string_equal(caches_name(&c), "padding");
-	caches_free(&c);
+	assert_true(plant(c, &strike));
+	assert_string_equal(caches_name(c), "padding");
 }
 
 /* ---- what is looked at -------------------------------------------------- */
@@ -329,20 +309,18 @@ static void test_use(void)
 	struct kvt_strike strike = { .fault = kvt_fault_find("swap-kv"), .layer = -1,
 				     .block = -1 };
 	struct kvt_diagnosis d;
-	struct caches c;
+	struct caches *c = make(GQA, "bfloat16");
 
-	make(&c, GQA, "bfloat16");
 	for (int s = 20; s < 24; s++)
 		use[s] = KVT_STALE;
-	c.window.use = use;
-	assert_true(plant(&c, &strike));
-	c.suspect[c.nbytes - 1] ^= 0x40;
-	ok(caches_diagnose(&d, &c));
+	c->window.use = use;
+	assert_true(plant(c, &strike));
+	c->suspect[c->nbytes - 1] ^= 0x40;
+	ok(caches_diagnose(&d, c));
 	assert_non_null(d.decided);
 	assert_string_equal(d.decided->fault->name, "swap-kv");
-	assert_int_equal(d.difference.live, c.nbytes / 2 / 24 * 20);
+	assert_int_equal(d.difference.live, c->nbytes / 2 / 24 * 20);
 	assert_int_equal(d.difference.where.end[KVT_AXIS_B], 5);
-	caches_free(&c);
 }
 
 /* Rounding everywhere hides a fault from equality, but not from a tolerance. */
@@ -351,16 +329,14 @@ static void test_tolerance(void)
 	struct kvt_strike strike = { .fault = kvt_fault_find("swap-heads"),
 				     .args = { .n = { 1, 4 } }, .given = { true, true },
 				     .layer = -1, .block = -1 };
-	struct caches c;
+	struct caches *c = make(GQA, "bfloat16");
 
-	make(&c, GQA, "bfloat16");
-	assert_true(plant(&c, &strike));
-	for (int64_t i = 0; i < c.nbytes; i += 2)
-		c.suspect[i] ^= 1;
-	assert_string_equal(caches_name(&c), "none");
-	c.window.rtol = 0.01;
-	assert_string_equal(caches_name(&c), "swap-heads");
-	caches_free(&c);
+	assert_true(plant(c, &strike));
+	for (int64_t i = 0; i < c->nbytes; i += 2)
+		c->suspect[i] ^= 1;
+	assert_string_equal(caches_name(c), "none");
+	c->window.rtol = 0.01;
+	assert_string_equal(caches_name(c), "swap-heads");
 }
 
 /* Ids are what is printed; a window may begin anywhere. */
@@ -368,20 +344,18 @@ static void test_text(void)
 {
 	static const int64_t layers[2] = { 7, 9 };
 	struct kvt_fault_args args = { .n = { 0, 1 }, .factor = 0.125 };
-	struct caches c;
+	struct caches *c = make(SSM, "float32");
 
-	make(&c, SSM, "float32");
-	c.window.layer_ids = layers;
-	c.window.head_start = 12;
+	c->window.layer_ids = layers;
+	c->window.head_start = 12;
 	assert_string_equal(kvt_fault_text(kvt_fault_find("wrong-layer"), &args,
-					   &c.window).s, "layer=7,from=9");
+					   &c->window).s, "layer=7,from=9");
 	assert_string_equal(kvt_fault_text(kvt_fault_find("swap-heads"), &args,
-					   &c.window).s, "a=12,b=13");
+					   &c->window).s, "a=12,b=13");
 	assert_string_equal(kvt_fault_text(kvt_fault_find("scale"), &args,
-					   &c.window).s, "kv=0,factor=0.125");
+					   &c->window).s, "kv=0,factor=0.125");
 	assert_string_equal(kvt_fault_text(kvt_fault_find("swap-kv"), &args,
-					   &c.window).s, "");
-	caches_free(&c);
+					   &c->window).s, "");
 }
 
 static void test_bad_window(void)
@@ -399,18 +373,16 @@ static void test_bad_window(void)
 	};
 
 	for (size_t i = 0; i < LENGTH(rows); i++) {
-		struct caches c;
+		struct caches *c = make(GQA, "bfloat16");
 		int64_t nbytes;
 
-		make(&c, GQA, "bfloat16");
-		c.window.nparts = 1;
-		c.window.part[0].start = rows[i].start;
-		c.window.part[0].length = rows[i].length;
-		c.prev[3] = rows[i].prev;
-		c.window.dtype = kvt_dtype_find(rows[i].dtype);
-		expect(kvt_diagnose_scratch(&nbytes, &c.window, &why), KVT_BAD_INPUT,
+		c->window.nparts = 1;
+		c->window.part[0].start = rows[i].start;
+		c->window.part[0].length = rows[i].length;
+		c->prev[3] = rows[i].prev;
+		c->window.dtype = kvt_dtype_find(rows[i].dtype);
+		expect(kvt_diagnose_scratch(&nbytes, &c->window, &why), KVT_BAD_INPUT,
 		       rows[i].says);
-		caches_free(&c);
 	}
 }
 

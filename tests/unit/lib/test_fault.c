@@ -106,25 +106,23 @@ static void test_case(void **state)
 		.fault = kvt_fault_find(row->fault), .given = { true, true, true },
 		.layer = row->layer, .block = row->block,
 	};
-	struct caches c;
+	struct caches *c = new_caches(row->kind, "uint16", "LBHSC", row->n);
 
 	assert_non_null(strike.fault);
 	memcpy(strike.args.n, row->arg, sizeof(row->arg));
 	strike.args.factor = row->factor;
-	caches_init(&c, row->kind, "uint16", "LBHSC", row->n);
-	number(&c);
+	number(c);
 	if (row->kind == KVT_MAMBA_CONV && row->n[KVT_AXIS_D] == 8) {
-		c.window.nparts = 3;
-		c.window.part[0] = (struct kvt_row_part){ 0, 4 };
-		c.window.part[1] = (struct kvt_row_part){ 4, 2 };
-		c.window.part[2] = (struct kvt_row_part){ 6, 2 };
+		c->window.nparts = 3;
+		c->window.part[0] = (struct kvt_row_part){ 0, 4 };
+		c->window.part[1] = (struct kvt_row_part){ 4, 2 };
+		c->window.part[2] = (struct kvt_row_part){ 6, 2 };
 	}
-	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, &why));
-	for (int64_t i = 0; i < c.nbytes / 2; i++) {
-		assert_int_equal(c.suspect[2 * i], row->becomes[i]);
-		assert_int_equal(c.suspect[2 * i + 1], 0);
+	ok(kvt_fault_plant(c->suspect, &strike, &c->window, c->expected, &why));
+	for (int64_t i = 0; i < c->nbytes / 2; i++) {
+		assert_int_equal(c->suspect[2 * i], row->becomes[i]);
+		assert_int_equal(c->suspect[2 * i + 1], 0);
 	}
-	caches_free(&c);
 }
 
 /* Pages of 32 bytes that the engine keeps 64 bytes apart. */
@@ -135,16 +133,14 @@ static void test_padding(void)
 				     .args = { .n = { 32 } }, .given = { true },
 				     .layer = -1, .block = -1 };
 	static const int from[4] = { 0, -1, 1, -1 };
-	struct caches c;
+	struct caches *c = new_caches(KVT_FULL_ATTENTION, "uint16", "LBSHC", n);
 
-	caches_init(&c, KVT_FULL_ATTENTION, "uint16", "LBSHC", n);
-	number(&c);
-	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, NULL));
+	number(c);
+	ok(kvt_fault_plant(c->suspect, &strike, &c->window, c->expected, NULL));
 	for (int b = 0; b < 4; b++)
 		for (int i = 0; i < 16; i++)
-			assert_int_equal(c.suspect[32 * b + 2 * i],
+			assert_int_equal(c->suspect[32 * b + 2 * i],
 					 from[b] < 0 ? 0 : 16 * from[b] + i + 1);
-	caches_free(&c);
 }
 
 /* The last token of a request has nobody behind it, whatever the slot holds. */
@@ -155,15 +151,13 @@ static void test_last_token(void)
 	struct kvt_strike strike = { .fault = kvt_fault_find("shift-tokens"),
 				     .args = { .n = { -1 } }, .given = { true },
 				     .layer = -1, .block = -1 };
-	struct caches c;
+	struct caches *c = new_caches(KVT_MLA, "uint16", "LBSC", n);
 
-	caches_init(&c, KVT_MLA, "uint16", "LBSC", n);
-	number(&c);
-	c.window.use = use;
-	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, NULL));
+	number(c);
+	c->window.use = use;
+	ok(kvt_fault_plant(c->suspect, &strike, &c->window, c->expected, NULL));
 	for (int i = 0; i < 4; i++)
-		assert_int_equal(c.suspect[2 * i], becomes[i]);
-	caches_free(&c);
+		assert_int_equal(c->suspect[2 * i], becomes[i]);
 }
 
 /* Bytes turned round; keys alone times a factor, rounded to the nearest. */
@@ -179,23 +173,22 @@ static void test_values(void)
 					      0x0040, 0x7f7f, 0x0080, 0x0100 };
 	struct kvt_strike strike = { .layer = -1, .block = -1, .given = { true },
 				     .args = { .factor = 1.5 } };
-	struct caches c;
+	struct caches *c = new_caches(KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
 
-	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
 	for (int i = 0; i < 8; i++) {
-		c.expected[2 * i] = (uint8_t)before[i];
-		c.expected[2 * i + 1] = (uint8_t)(before[i] >> 8);
+		c->expected[2 * i] = (uint8_t)before[i];
+		c->expected[2 * i + 1] = (uint8_t)(before[i] >> 8);
 	}
 	strike.fault = kvt_fault_find("scale");
-	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, NULL));
+	ok(kvt_fault_plant(c->suspect, &strike, &c->window, c->expected, NULL));
 	for (int i = 0; i < 8; i++)
-		assert_int_equal(c.suspect[2 * i] | c.suspect[2 * i + 1] << 8, scaled[i]);
+		assert_int_equal(c->suspect[2 * i] | c->suspect[2 * i + 1] << 8,
+				 scaled[i]);
 	strike.fault = kvt_fault_find("byte-order");
-	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, NULL));
+	ok(kvt_fault_plant(c->suspect, &strike, &c->window, c->expected, NULL));
 	for (int i = 0; i < 8; i++)
-		assert_int_equal(c.suspect[2 * i] | c.suspect[2 * i + 1] << 8,
+		assert_int_equal(c->suspect[2 * i] | c->suspect[2 * i + 1] << 8,
 				 reversed[i]);
-	caches_free(&c);
 }
 
 /* As many bits as asked for, one an element, in live slots only. */
@@ -207,15 +200,14 @@ static void test_flips(void)
 				     .args = { .n = { 40 } }, .given = { true },
 				     .layer = -1, .block = -1 };
 	int hit = 0;
-	struct caches c;
+	struct caches *c =
+		caches_fill(new_caches(KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n));
 
-	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
-	caches_fill(&c);
-	c.window.use = use;
-	ok(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, NULL));
-	for (int64_t i = 0; i < c.nbytes / 2; i++) {
-		int x = (c.expected[2 * i] ^ c.suspect[2 * i]) |
-			(c.expected[2 * i + 1] ^ c.suspect[2 * i + 1]) << 8;
+	c->window.use = use;
+	ok(kvt_fault_plant(c->suspect, &strike, &c->window, c->expected, NULL));
+	for (int64_t i = 0; i < c->nbytes / 2; i++) {
+		int x = (c->expected[2 * i] ^ c->suspect[2 * i]) |
+			(c->expected[2 * i + 1] ^ c->suspect[2 * i + 1]) << 8;
 
 		if (!x)
 			continue;
@@ -224,7 +216,6 @@ static void test_flips(void)
 		assert_int_equal(use[i / 32 % 12], KVT_LIVE);
 	}
 	assert_int_equal(hit, 40);
-	caches_free(&c);
 }
 
 /* What cannot be is refused, and by whose fault it is. */
@@ -269,14 +260,13 @@ static void test_refused(void)
 	for (size_t i = 0; i < LENGTH(rows); i++) {
 		struct kvt_strike strike = { .fault = kvt_fault_find(rows[i].fault),
 					     .layer = -1, .block = -1 };
-		struct caches c;
+		struct caches *c = new_caches(rows[i].kind, "uint16", "LBSHC", rows[i].n);
 
-		caches_init(&c, rows[i].kind, "uint16", "LBSHC", rows[i].n);
 		strike.args.n[0] = rows[i].arg;
 		strike.given[0] = rows[i].given;
-		expect(kvt_fault_plant(c.suspect, &strike, &c.window, c.expected, &why),
+		expect(kvt_fault_plant(c->suspect, &strike, &c->window, c->expected,
+				       &why),
 		       rows[i].status, rows[i].says);
-		caches_free(&c);
 	}
 }
 
@@ -286,25 +276,23 @@ static void test_seed(void)
 	static const int64_t n[KVT_NAXES] = { 2, 4, 2, 4, 2, 8 };
 	static const uint8_t use[8] = { 2, 2 };
 	const struct kvt_fault *fault;
-	struct caches c;
+	struct caches *c = new_caches(KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
 
-	caches_init(&c, KVT_FULL_ATTENTION, "bfloat16", "LBSHC", n);
-	caches_fill(&c);
-	c.window.use = use;
+	c->window.use = use;
 	for (int i = 0; (fault = kvt_fault_at(i)); i++) {
 		struct kvt_strike first = { .fault = fault, .seed = 9, .layer = -1,
 					    .block = -1 }, second = first;
-		uint8_t *again = malloc((size_t)c.nbytes);
+		uint8_t *again = malloc((size_t)c->nbytes);
 
 		assert_non_null(again);
-		if (!kvt_fault_plant(c.suspect, &first, &c.window, c.expected, NULL)) {
-			ok(kvt_fault_plant(again, &second, &c.window, c.expected, NULL));
-			assert_memory_equal(again, c.suspect, c.nbytes);
-			assert_memory_equal(c.suspect, c.expected, c.nbytes / 8);
+		if (!kvt_fault_plant(c->suspect, &first, &c->window, c->expected, NULL)) {
+			ok(kvt_fault_plant(again, &second, &c->window, c->expected,
+					   NULL));
+			assert_memory_equal(again, c->suspect, c->nbytes);
+			assert_memory_equal(c->suspect, c->expected, c->nbytes / 8);
 		}
 		free(again);
 	}
-	caches_free(&c);
 }
 
 TESTS("fault",
