@@ -15,6 +15,9 @@
  *
  * What the library says when it refuses goes to 'why', which ok() and expect() read.  A
  * sentence stays there for whoever looks closer, until something succeeds.
+ *
+ * What a test makes it gives to keep(), or has of room() and zeros(): all of it goes when
+ * the test is over, the last first.
  */
 #ifndef KVT_TESTS_UNIT_TESTS_H
 #define KVT_TESTS_UNIT_TESTS_H
@@ -60,7 +63,6 @@ static inline void judge(enum kvt_status status, enum kvt_status wanted,
 
 /* ---- what a test makes -------------------------------------------------- */
 
-/* It goes when the test is over, however it ends: the last first. */
 static struct kept {
 	void *thing;
 	void (*drop)(void *);

@@ -13,8 +13,10 @@ struct asked {
 	int64_t first_token, hole[4];
 };
 
+#define ASKED(tokens, blocks, first)							\
+	.ntokens = tokens, .nblocks = blocks, .first_token = first
 /* Blocks 6 to 8: three tokens are missing in the first. */
-#define LATER 45, 3, 6 * 16 + 3
+#define LATER ASKED(45, 3, 6 * 16 + 3)
 
 static void add_asked(struct kvt_snapshot *s, const struct asked *asked)
 {
@@ -197,46 +199,50 @@ static struct check_case {
 	{ "group without a name", "group.id", "no id", .set = { G(id[0], 0) } },
 	{ "group without a kind", "group.kind", "no kind",
 	  .set = { G(kind, KVT_NKINDS) } },
-	{ "request that fills its blocks", NULL, NULL, .asked = { 48, 3 } },
+	{ "request that fills its blocks", NULL, NULL, .asked = { ASKED(48, 3, 0) } },
 	{ "request longer than its blocks", "table.too-short", "49 tokens",
-	  .asked = { 49, 3 } },
+	  .asked = { ASKED(49, 3, 0) } },
 	{ "request whose window keeps the last blocks", NULL, NULL,
-	  .set = { G(window, 32) }, .asked = { 49, 3 } },
+	  .set = { G(window, 32) }, .asked = { ASKED(49, 3, 0) } },
 	{ "block table outside the pool", "table.out-of-pool", "entry 3 is position 5",
-	  .asked = { 9, 4 } },
+	  .asked = { ASKED(9, 4, 0) } },
 	{ "negative number of tokens", "request.tokens", "-1 tokens",
-	  .asked = { -1, 1 } },
+	  .asked = { ASKED(-1, 1, 0) } },
 	{ "more components than there can be", "parts.count", "9 components",
 	  .set = { G(ncomponents, KVT_MAX_COMPONENTS + 1) } },
 	{ "blocks of a table that is not there", "table.broken", "broken block table",
-	  .asked = { 48, 3 }, .change = no_table },
-	{ "tokens in no block", "table.missing", "no block table", .asked = { 48, 3 },
+	  .asked = { ASKED(48, 3, 0) }, .change = no_table },
+	{ "tokens in no block", "table.missing", "no block table",
+	  .asked = { ASKED(48, 3, 0) },
 	  .change = no_blocks },
-	{ "request without an id", "request.id", "has no id", .asked = { 48, 3 },
+	{ "request without an id", "request.id", "has no id",
+	  .asked = { ASKED(48, 3, 0) },
 	  .change = nameless_request },
 	{ "request that begins inside its first block", NULL, NULL, .asked = { LATER } },
 	{ "request that ends behind its blocks", "table.too-short",
-	  "35 tokens do not fit 3 blocks", .asked = { 35, 3, 6 * 16 + 14 } },
+	  "35 tokens do not fit 3 blocks", .asked = { ASKED(35, 3, 6 * 16 + 14) } },
 	{ "request that begins before token 0", "request.first-token",
-	  "from token -1 on", .asked = { 48, 3, -1 } },
+	  "from token -1 on", .asked = { ASKED(48, 3, -1) } },
 	{ "request that ends behind 2^63", "request.first-token", "from token 9",
-	  .asked = { 16, 3, INT64_MAX - 15 } },
-	{ "request with holes", NULL, NULL, .asked = { LATER, { 99, 100, 101, 144 } } },
+	  .asked = { ASKED(16, 3, INT64_MAX - 15) } },
+	{ "request with holes", NULL, NULL,
+	  .asked = { LATER, .hole = { 99, 100, 101, 144 } } },
 	{ "holes that touch", "request.holes", "hole 1",
-	  .asked = { LATER, { 99, 101, 101, 144 } } },
+	  .asked = { LATER, .hole = { 99, 101, 101, 144 } } },
 	{ "holes that are in no order", "request.holes", "hole 1",
-	  .asked = { LATER, { 101, 144, 99, 100 } } },
+	  .asked = { LATER, .hole = { 101, 144, 99, 100 } } },
 	{ "hole of nothing", "request.holes", "hole 1",
-	  .asked = { LATER, { 99, 100, 110, 110 } } },
+	  .asked = { LATER, .hole = { 99, 100, 110, 110 } } },
 	{ "hole before the first token", "request.holes", "tokens 98 to 99",
-	  .asked = { LATER, { 98, 100, 110, 111 } } },
+	  .asked = { LATER, .hole = { 98, 100, 110, 111 } } },
 	{ "hole behind the last token", "request.holes", "tokens 110 to 144",
-	  .asked = { LATER, { 99, 100, 110, 145 } } },
+	  .asked = { LATER, .hole = { 99, 100, 110, 145 } } },
 	{ "hole of a group that is none", "request.holes", "hole 1",
-	  .asked = { LATER, { 99, 100, 101, 144 } }, .change = hole_nowhere },
+	  .asked = { LATER, .hole = { 99, 100, 101, 144 } }, .change = hole_nowhere },
 	{ "request that begins inside a slot", "request.first-token",
 	  "token 3 begins no slot of 4 tokens",
-	  .set = { G(block_size, 64), G(tokens_per_slot, 4) }, .asked = { 8, 1, 3 } },
+	  .set = { G(block_size, 64), G(tokens_per_slot, 4) }, .asked =
+		{ ASKED(8, 1, 3) } },
 };
 
 /* What an inspector heard. */
