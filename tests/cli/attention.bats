@@ -20,8 +20,7 @@ fp32=$kv/s260k/paged_bs16/packed_nhd.fp32.npy
 }
 
 @test "what is equal attends alike" {
-	run -0 kvtool diff --attention "$nhd" "$rocm"
-	[[ $output == *"equal   nothing changes" ]]
+	shows 0 'equal   nothing changes$' diff --attention "$nhd" "$rocm"
 	kvtool diff --json "$nhd" "$rocm" | jq -e '.attention == null'
 	kvtool diff --json --attention "$nhd" "$rocm" |
 		jq -e '.attention.proxy and .attention.groups[0].rel_l2 == 0'
@@ -37,21 +36,17 @@ fp32=$kv/s260k/paged_bs16/packed_nhd.fp32.npy
 }
 
 @test "tables by layer, and by layer and head" {
-	run -1 kvtool diff --attention --exact --table=layer,head --top=2 "$fp32" "$hnd"
-	[[ $output == *"by layer        output rel-l2"*"and 3 more"* ]]
-	[[ $output == *"by layer, head"*"2, 1          0.043"*"and 18 more (--top=20)"* ]]
+	shows 1 'by layer        output rel-l2|and 3 more|by layer, head|2, 1          0.043|and 18 more (--top=20)' \
+		diff --attention --exact --table=layer,head --top=2 "$fp32" "$hnd"
 }
 
 @test "what has no queries, or does not say which token is which, is refused" {
-	run -2 kvtool diff --tolerance=attention=0.1 "$fp32" "$hnd"
-	[[ $output == *"--attention=QUERIES"* ]]
+	tells 2 '--attention=QUERIES' diff --tolerance=attention=0.1 "$fp32" "$hnd"
 	run -2 kvtool diff --attend=scale=1 "$fp32" "$hnd"
 	run -2 kvtool diff --attention --attend=scale=-1 "$fp32" "$hnd"
 	run -2 kvtool diff --attention --attend=scales=1 "$fp32" "$hnd"
-	run -3 kvtool diff --attention --exact --by=blocks "$fp32" "$hnd"
-	[[ $output == *"attention needs requests"* ]]
-	run -3 kvtool diff --attention="$fp32" --exact "$fp32" "$hnd"
-	[[ $output == *"no group of it is of queries"* ]]
+	tells 3 'attention needs requests' diff --attention --exact --by=blocks "$fp32" "$hnd"
+	tells 3 'no group of it is of queries' diff --attention="$fp32" --exact "$fp32" "$hnd"
 	run -5 kvtool diff --attention=nothing --exact "$fp32" "$hnd"
 	run -2 kvtool shrink --tolerance=attention=0.1 "$fp32" "$hnd"
 }

@@ -50,6 +50,50 @@ expect() {
 	done
 }
 
+# one_sentence: standard error is one line that says who speaks
+one_sentence() {
+	# shellcheck disable=SC2154	# set by run --separate-stderr
+	[ "${#stderr_lines[@]}" = 1 ] && [[ ${stderr_lines[0]} == kvtool*:* ]] &&
+		[[ ${stderr_lines[0]} != *. ]]
+}
+
+# said WORD...: standard error has each of them
+said() {
+	local word
+	# shellcheck disable=SC2154	# stderr: set by run --separate-stderr
+	for word; do
+		[[ $stderr == *"$word"* ]] || { echo "missing '$word' in: $stderr"; return 1; }
+	done
+}
+
+# has TEXT WORDS: these are in it, in this order; | divides them, ^ and $ are its ends
+has() {
+	local word rest=^$1$
+	while IFS= read -rd '|' word; do
+		[[ $rest == *"$word"* ]] || { echo "missing '$word' in: $1"; return 1; }
+		rest=${rest#*"$word"}
+	done <<<"$2|"
+}
+
+# warns STATUS WORDS ARG...: kvtool ARG... ends so, and its one sentence has them
+warns() {
+	run -"$1" --separate-stderr kvtool "${@:3}"
+	one_sentence || { echo "not one sentence: $stderr"; return 1; }
+	has "$stderr" "$2"
+}
+
+# tells STATUS WORDS ARG...: and nothing is printed
+tells() {
+	warns "$@"
+	[ -z "$output" ] || { echo "printed: $output"; return 1; }
+}
+
+# shows STATUS WORDS ARG...: kvtool ARG... ends so, and what it prints has them
+shows() {
+	run -"$1" kvtool "${@:3}"
+	has "$output" "$2"
+}
+
 # json FILTER: the value that a Python expression over the object 'o' has.
 json() {
 	/usr/bin/python3 -c 'import json, sys

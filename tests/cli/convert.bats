@@ -25,14 +25,9 @@ load dumps
 }
 
 @test "convert cannot tell a format from nothing" {
-	run -2 --separate-stderr kvtool convert "$nhd" out
-	one_sentence
-	said --format
-	run -2 --separate-stderr kvtool convert "$nhd" out.gguf
-	said --format
-	run -2 --separate-stderr kvtool convert --format hdf "$nhd" out
-	one_sentence
-	said hdf
+	tells 2 '--format' convert "$nhd" out
+	tells 2 '--format' convert "$nhd" out.gguf
+	tells 2 'hdf' convert --format hdf "$nhd" out
 	only
 }
 
@@ -85,8 +80,7 @@ for name in "a.json", "b.bin.json":
 	small_raw small.bin
 	run -0 kvtool convert --from raw "${small[@]}" small.bin a.npy
 	run -3 --separate-stderr kvtool convert --from npy "${small[@]}" small.bin b.npy
-	run -2 --separate-stderr kvtool convert --from nonsense "${small[@]}" small.bin b.npy
-	said nonsense
+	tells 2 'nonsense' convert --from nonsense "${small[@]}" small.bin b.npy
 }
 
 @test "convert makes a snapshot of a connector folder" {
@@ -103,21 +97,12 @@ for name in "a.json", "b.bin.json":
 }
 
 @test "convert asks for heads where a connector folder does not show them" {
-	run -3 --separate-stderr kvtool convert --block-size=16 \
-		"$kv/s260k/connector/shared_storage_2025" out.h5
-	one_sentence
-	said --heads
-	run -3 --separate-stderr kvtool convert "$kv/gqa64/connector/example_2026_07" out.h5
-	one_sentence
-	said "64 x 2 x 128" --from --heads
-	run -3 --separate-stderr kvtool convert --heads 2 \
+	tells 3 '--heads' convert --block-size=16 "$kv/s260k/connector/shared_storage_2025" out.h5
+	tells 3 '64 x 2 x 128|--from|--heads' convert "$kv/gqa64/connector/example_2026_07" out.h5
+	tells 3 '--layout=nhd, or cpu-vec' convert --heads 2 \
 		"$kv/gqa64/connector/example_2026_07" out.h5
-	one_sentence
-	said '--layout=nhd, or cpu-vec'
-	run -3 --separate-stderr kvtool convert --heads 2 --layout=nhd \
+	tells 3 '--block-size' convert --heads 2 --layout=nhd \
 		"$kv/gqa64/connector/example_2026_07" out.h5
-	one_sentence
-	said '--block-size'
 	run -0 kvtool convert --heads 2 --layout=nhd --block-size=16 \
 		"$kv/gqa64/connector/example_2026_07" out.h5
 }
@@ -158,9 +143,7 @@ for name in "a.json", "b.bin.json":
 	local ending
 	for ending in h5 safetensors npy bin; do
 		echo mine >out.$ending
-		run -5 --separate-stderr kvtool convert "$nhd" out.$ending
-		one_sentence
-		said out.$ending force
+		tells 5 "out.$ending|force" convert "$nhd" out.$ending
 		[ "$(cat out.$ending)" = mine ]
 		only out.$ending
 		run -0 kvtool convert -f "$nhd" out.$ending
@@ -171,8 +154,7 @@ for name in "a.json", "b.bin.json":
 
 @test "convert leaves an existing manifest alone without --force" {
 	echo '{"mine": 1}' >out.json
-	run -5 --separate-stderr kvtool convert "$nhd" out.npy
-	one_sentence
+	tells 5 '' convert "$nhd" out.npy
 	[ "$(cat out.json)" = '{"mine": 1}' ]
 	only out.json
 }
@@ -237,18 +219,15 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 
 @test "convert --tile asks for no more than the dump holds" {
 	run -0 kvtool convert -q --no-sync --verify --tile=1G --mem-limit=64M "$nhd" small.h5
-	run -0 kvtool describe -v small.h5
-	[[ $output == *', 32 KiB, shuffle'* ]]
+	shows 0 ', 32 KiB, shuffle' describe -v small.h5
 	same_digest "$nhd" small.h5
 	head -c 2097152 /dev/zero >big.bin
 	run -0 kvtool convert -q --no-sync --tile=1G --mem-limit=64M --layout=nhd \
 		--dtype=bfloat16 --layers=1 --block-size=16 --heads=1 --head-dim=64 \
 		big.bin big.h5
-	run -0 kvtool describe -v big.h5
-	[[ $output == *'B 512 x S 16 x H 1 x K 1 x D 64, 1 MiB, shuffle'* ]]
+	shows 0 'B 512 x S 16 x H 1 x K 1 x D 64, 1 MiB, shuffle' describe -v big.h5
 	run -0 kvtool convert -q --no-sync --tile=256k big.h5 less.h5
-	run -0 kvtool describe -v less.h5
-	[[ $output == *', 256 KiB, shuffle'* ]]
+	shows 0 ', 256 KiB, shuffle' describe -v less.h5
 }
 
 @test "what all writers take, each of them takes" {
@@ -279,12 +258,9 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 		[ -z "$output" ]
 		shows --format=npy '.format == "npy"'
 		shows --format=hdf5 '.format == "hdf5"'
-		run -5 --separate-stderr kvtool "${command[@]}"
-		said 'out.h5: exists; --force replaces it'
-		run -2 --separate-stderr kvtool "${command[@]}" -f --level=20
-		said '--level is 20, expected 1 to 19'
-		run -4 --separate-stderr kvtool "${command[@]}" -f --mem-limit=1k
-		said 'more than --mem-limit allows'
+		tells 5 'out.h5: exists; --force replaces it' "${command[@]}"
+		tells 2 '--level is 20, expected 1 to 19' "${command[@]}" -f --level=20
+		tells 4 'more than --mem-limit allows' "${command[@]}" -f --mem-limit=1k
 		[ "$(value blocks out.h5)" = "$whole" ]
 	done
 }
@@ -298,9 +274,8 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 		told=(--skip=8 --from=raw --layout=nhd --dtype=bf16 --layers=2 --blocks=3
 			"--$size=16" --heads=2 --head-dim=8)
 		[ "$(value blocks behind.bin "${told[@]}")" = "$whole" ]
-		run -0 kvtool where "${told[@]}" --at=layer=0,block=0,slot=0,head=0,kv=k,dim=0 \
-			behind.bin
-		[[ $output == *" 8 (0x8)"* ]]
+		shows 0 ' 8 (0x8)' where "${told[@]}" \
+			--at=layer=0,block=0,slot=0,head=0,kv=k,dim=0 behind.bin
 		kvtool mutate -q --no-sync --format=npy --fault=swap-kv "${told[@]}" -f \
 			-o bad.npy behind.bin
 		run -1 kvtool diff -q "${told[@]}" behind.bin bad.npy
@@ -308,8 +283,7 @@ json.dump({"file": "in.npy", "groups": [{"id": "ssm", "kind": "mamba_ssm",
 	run -0 kvtool where --spec=gqa:layers=2,heads=2,head-dim=8 --layout=nhd --block-size=16 \
 		--skip=8 --dtype=bf16 --offset=8 behind.bin
 	[[ $output == *"layer=0,block=0,slot=0,head=0,kv=k,dim=0"* ]]
-	run -2 --separate-stderr kvtool where "${told[@]}" --set=rank=0_1 --offset=8 behind.bin
-	one_sentence
+	tells 2 '' where "${told[@]}" --set=rank=0_1 --offset=8 behind.bin
 }
 
 # takes COMMAND FILE WORD...: the command reads it, described so, as ref.h5

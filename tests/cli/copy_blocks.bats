@@ -21,18 +21,9 @@ m.update(json.loads(sys.argv[2]), file="in.npy")
 json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 }
 
-# refused STATUS WORD... -- ARG...: that status, one sentence with these words
+# refused STATUS WORDS ARG...: copy-blocks tells so, and leaves nothing
 refused() {
-	local want=$1 words=()
-	shift
-	while [ "$1" != -- ]; do
-		words+=("$1")
-		shift
-	done
-	shift
-	run "-$want" --separate-stderr kvtool copy-blocks -o out.npy "$@"
-	one_sentence
-	said "${words[@]}"
+	tells "$1" "$2" copy-blocks -o out.npy "${@:3}"
 	[ -z "$(find . -name 'out*')" ]
 }
 
@@ -78,11 +69,10 @@ refused() {
 @test "copy-blocks takes ranks, MLA and Mamba of either order" {
 	run -0 kvtool copy-blocks --verify --blocks 1-5:2-6 -o r.safetensors "$rank1" "$rank1"
 	run -0 kvtool copy-blocks --verify --blocks 1-5:2-6 -o m.h5 "$mla" "$mla"
-	run -0 kvtool copy-blocks --verify --blocks 1:4,3:0 -o s.npy "$mamba/tp1_DS/rank0.npy" \
-		"$mamba/tp1_SD/rank0.npy"
-	[[ $output == *"conv: 2 of 6 blocks"*"ssm: 2 of 6 blocks"* ]]
-	refused 3 'first head' 2 0 -- --blocks 1:1 "$rank1" "$nhd"
-	refused 3 conv channel -- --blocks 1:1 "$mamba/tp2_SD/rank0.npy" "$mamba/tp2_SD/rank1.npy"
+	shows 0 'conv: 2 of 6 blocks|ssm: 2 of 6 blocks' copy-blocks --verify --blocks 1:4,3:0 \
+		-o s.npy "$mamba/tp1_DS/rank0.npy" "$mamba/tp1_SD/rank0.npy"
+	refused 3 'first head|2|0' --blocks 1:1 "$rank1" "$nhd"
+	refused 3 'conv|channel' --blocks 1:1 "$mamba/tp2_SD/rank0.npy" "$mamba/tp2_SD/rank1.npy"
 }
 
 @test "copy-blocks moves stored ranges" {
@@ -110,67 +100,63 @@ refused() {
 	local list
 	for list in '' 5 5: :5 5:7, ,5:7 5:7:9 a:b 5-:7 5-3:7-9 5.5:7 -1:2 ' 5:7' \
 		99999999999999999999:1; do
-		refused 2 --blocks SRC:DST -- --blocks "$list" "$rocm" "$nhd"
+		refused 2 '--blocks|SRC:DST' --blocks "$list" "$rocm" "$nhd"
 	done
-	refused 2 "'3-9:40-45'" '7 blocks' 6 -- --blocks 1:2,3-9:40-45,5:6 "$rocm" "$nhd"
-	refused 2 --blocks --request -- "$rocm" "$nhd"
-	refused 2 --blocks --request -- --blocks 1:2 --request A "$rocm" "$nhd"
-	refused 2 'two dumps' -- --blocks 1:2 "$nhd"
-	run -2 --separate-stderr kvtool copy-blocks --blocks 1:2 "$rocm" "$nhd"
-	said -o
+	refused 2 "'3-9:40-45'|7 blocks|6" --blocks 1:2,3-9:40-45,5:6 "$rocm" "$nhd"
+	refused 2 '--blocks|--request' "$rocm" "$nhd"
+	refused 2 '--blocks|--request' --blocks 1:2 --request A "$rocm" "$nhd"
+	refused 2 'two dumps' --blocks 1:2 "$nhd"
+	tells 2 '-o' copy-blocks --blocks 1:2 "$rocm" "$nhd"
 }
 
 @test "copy-blocks refuses what is not there or comes twice" {
-	refused 3 rocm_x 'no block 48' -- --blocks 1:2,48:1 "$rocm" "$nhd"
-	refused 3 packed_nhd 'no block 48' -- --blocks 40-48:40-48 "$nhd" "$nhd"
-	refused 3 'no block 48' -- --blocks 0-8999999999999999999:0-8999999999999999999 "$rocm" "$nhd"
-	refused 3 packed_nhd 'block id 7' twice -- --blocks 5:7,6:7 "$rocm" "$nhd"
-	refused 3 'block id 7' twice -- --blocks 5:7,5:7 "$rocm" "$nhd"
-	refused 3 twice -- --blocks 0-47:0-47,0-47:0-47,0-47:0-47 "$rocm" "$nhd"
-	refused 3 "no request 'Z'" -- --request Z "$rocm" "$nhd"
-	refused 5 missing.npy -- --blocks 1:2 missing.npy "$nhd"
-	refused 5 missing.npy -- --blocks 1:2 "$nhd" missing.npy
+	refused 3 'rocm_x|no block 48' --blocks 1:2,48:1 "$rocm" "$nhd"
+	refused 3 'packed_nhd|no block 48' --blocks 40-48:40-48 "$nhd" "$nhd"
+	refused 3 'no block 48' --blocks 0-8999999999999999999:0-8999999999999999999 "$rocm" "$nhd"
+	refused 3 'packed_nhd|block id 7|twice' --blocks 5:7,6:7 "$rocm" "$nhd"
+	refused 3 'block id 7|twice' --blocks 5:7,5:7 "$rocm" "$nhd"
+	refused 3 'twice' --blocks 0-47:0-47,0-47:0-47,0-47:0-47 "$rocm" "$nhd"
+	refused 3 "no request 'Z'" --request Z "$rocm" "$nhd"
+	refused 5 'missing.npy' --blocks 1:2 missing.npy "$nhd"
+	refused 5 'missing.npy' --blocks 1:2 "$nhd" missing.npy
 }
 
 @test "copy-blocks refuses dumps of other blocks" {
-	refused 3 'tokens a block' 16 32 reblock -- --blocks 1:1 "$nhd" "$bs32"
-	refused 3 dtype float16 bfloat16 -- --blocks 1:1 "$fp16" "$nhd"
-	refused 3 full_attention -- --blocks 1:1 "$mla" "$nhd"
-	refused 3 groups -- --blocks 1:1 "$mamba/tp1_DS/rank0.npy" "$nhd"
+	refused 3 'tokens a block|16|32|reblock' --blocks 1:1 "$nhd" "$bs32"
+	refused 3 'dtype|float16|bfloat16' --blocks 1:1 "$fp16" "$nhd"
+	refused 3 'full_attention' --blocks 1:1 "$mla" "$nhd"
+	refused 3 'groups' --blocks 1:1 "$mamba/tp1_DS/rank0.npy" "$nhd"
 	kvtool slice -q --layers 0:3 -o three.npy "$nhd"
-	refused 3 layers 3 5 -- --blocks 1:1 three.npy "$nhd"
+	refused 3 'layers|3|5' --blocks 1:1 three.npy "$nhd"
 	kvtool slice -q --layers 2:5 -o last.npy "$nhd"
-	refused 3 'no layer 3' -- --blocks 1:1 three.npy last.npy
+	refused 3 'no layer 3' --blocks 1:1 three.npy last.npy
 	kvtool slice -q --component v -o v.npy "$nhd"
 	kvtool slice -q --component k -o k.npy "$nhd"
-	refused 3 'keys and values' -- --blocks 1:1 v.npy "$nhd"
-	refused 3 'another shape' -- --blocks 1:1 v.npy k.npy
+	refused 3 'keys and values' --blocks 1:1 v.npy "$nhd"
+	refused 3 'another shape' --blocks 1:1 v.npy k.npy
 }
 
 @test "copy-blocks refuses tables that do not fit each other" {
 	with '{"block_table": {"C": [1, 2, 3, 4]}, "num_tokens": {"C": 60}}'
-	refused 3 'request C has 5 blocks' 'and 4' -- --request C "$rocm" in.npy
+	refused 3 'request C has 5 blocks|and 4' --request C "$rocm" in.npy
 	kvtool slice -q --request C --tokens 16:80 -o late.npy "$nhd"
-	refused 3 'request C' 'block 1 on' -- --request C late.npy in.npy
+	refused 3 'request C|block 1 on' --request C late.npy in.npy
 	with '{"block_table": {"C": [0, 40, 41, 43, 46]}, "num_tokens": {"C": 80}}'
-	refused 3 'request C' 'entry 0' 'null block' in.npy -- --request C in.npy "$rocm"
-	refused 3 'request C' 'entry 0' 'null block' in.npy -- --request C "$rocm" in.npy
-	run -0 kvtool copy-blocks --request C -o same.npy in.npy in.npy
-	[[ $output == *"g0: 4 of 48 blocks"* ]]
+	refused 3 'request C|entry 0|null block|in.npy' --request C in.npy "$rocm"
+	refused 3 'request C|entry 0|null block|in.npy' --request C "$rocm" in.npy
+	shows 0 'g0: 4 of 48 blocks' copy-blocks --request C -o same.npy in.npy in.npy
 	with '{"block_table": {"C": [1, 2, 3, 4, 1]}, "num_tokens": {"C": 80}}'
 	rm -f same.*
-	refused 3 'block id 1' twice -- --request C "$rocm" in.npy
+	refused 3 'block id 1|twice' --request C "$rocm" in.npy
 }
 
 @test "copy-blocks does not write into what it reads" {
 	kvtool convert -q "$nhd" base.h5
 	kvtool convert -q "$nhd" from.h5
 	for f in base.h5 from.h5; do
-		run -2 --separate-stderr kvtool copy-blocks -f --blocks 1:2 -o $f from.h5 base.h5
-		said "$f" input
+		tells 2 "$f|input" copy-blocks -f --blocks 1:2 -o $f from.h5 base.h5
 	done
-	run -5 --separate-stderr kvtool copy-blocks --blocks 1:2 -o out.h5 -o base.h5 "$nhd" "$hnd"
-	said exists
+	tells 5 'exists' copy-blocks --blocks 1:2 -o out.h5 -o base.h5 "$nhd" "$hnd"
 }
 
 @test "copy-blocks reads files that do not describe themselves" {

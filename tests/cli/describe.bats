@@ -177,9 +177,8 @@ load common
 
 @test "--fit: what another type would lose, and what is not possible" {
 	gqa=$kv/gqa64/paged_bs16/packed_nhd.bf16.npy
-	run -0 kvtool describe --fit=fp8,q4_0/plain "$gqa"
-	[[ $output == *"fit       fp8: holds; g0: scales 0.0119 to 0.0282, rel-l2 0.0263"* ]]
-	[[ $output == *"q4_0/plain: holds;"*"became 0; worst layer 2 head 1 0.10"* ]]
+	shows 0 'fit       fp8: holds; g0: scales 0.0119 to 0.0282, rel-l2 0.0263|q4_0/plain: holds;|became 0; worst layer 2 head 1 0.10' \
+		describe --fit=fp8,q4_0/plain "$gqa"
 	run -0 kvtool describe --fit=fp8=0.02 "$gqa"
 	[[ $output == *"does not hold"*"above 0.02: 8 of 8 keys and values of layers"* ]]
 	run -0 kvtool describe --fit=q8_0/plain "$kv/s260k/paged_bs16/packed_nhd.bf16.npy"

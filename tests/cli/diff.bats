@@ -44,24 +44,18 @@ basename_of() {
 	kvtool mutate -q --fault=flip-bits -o bad.npy "$rank1"
 	run -1 kvtool diff --top=0 "$rank1" bad.npy
 	[[ $output == *"request A entry 2, block 1 slot 1, channel 273 (dim 65)"* ]]
-	run -1 kvtool diff --top=0 "$kv/mamba2g4/tp1_DS/rank0.npy" : bad.npy \
-		"$kv"/mamba2g4/tp4_DS/rank[023].npy
-	[[ $output == *"channel 273 (dim 273 in A, 65 in B)"* ]]
+	shows 1 'channel 273 (dim 273 in A, 65 in B)' diff --top=0 \
+		"$kv/mamba2g4/tp1_DS/rank0.npy" : bad.npy "$kv"/mamba2g4/tp4_DS/rank[023].npy
 	kvtool where --at=group=conv,layer=0,block=1,slot=1,dim=65 bad.npy |
 		grep -q 'B 1, 273 in the model'
 }
 
 @test "a request that is matched is not compared again by its name" {
 	# of A and of B the first 188 tokens, and C; not B with B as well
-	run -1 kvtool diff --match=A=B --common --top=0 "$nhd" "$nhd"
-	[[ $output == *"only in A: request B in g0"* ]]
-	[[ $output == *"only in B: request A in g0"* ]]
-	[[ $output == *"5 layers x 268 tokens"* ]]
-	run -1 kvtool diff --match=A=B --match=B=A --common --top=0 "$nhd" "$nhd"
-	[[ $output == *"5 layers x 456 tokens"* ]]
-	run -2 --separate-stderr kvtool diff --match=A=B --match=C=B "$nhd" "$nhd"
-	one_sentence
-	said 'A=B' 'C=B'
+	shows 1 'only in A: request B in g0|only in B: request A in g0|5 layers x 268 tokens' \
+		diff --match=A=B --common --top=0 "$nhd" "$nhd"
+	shows 1 '5 layers x 456 tokens' diff --match=A=B --match=B=A --common --top=0 "$nhd" "$nhd"
+	tells 2 'A=B|C=B' diff --match=A=B --match=C=B "$nhd" "$nhd"
 	run -2 --separate-stderr kvtool diff --match=A=B --match=A=C "$nhd" "$nhd"
 }
 
@@ -72,87 +66,53 @@ basename_of() {
 }
 
 @test "requests that nobody has are not matched" {
-	run -3 --separate-stderr kvtool diff --match=A=Z "$nhd" "$nhd"
-	one_sentence
-	said "'A=Z'" "'A'"
-	run -3 --separate-stderr kvtool diff --match=Z=A "$nhd" "$nhd"
-	one_sentence
-	said "'Z=A'"
+	tells 3 "'A=Z'|'A'" diff --match=A=Z "$nhd" "$nhd"
+	tells 3 "'Z=A'" diff --match=Z=A "$nhd" "$nhd"
 	run -0 kvtool diff --match=A=A "$nhd" "$hnd"
 }
 
 @test "two sides, not three" {
-	run -2 --separate-stderr kvtool diff "$nhd" : "$nhd" : "$nhd"
-	one_sentence
-	said 'or ranks: kvtool diff whole.npy : rank'
+	tells 2 'or ranks: kvtool diff whole.npy : rank' diff "$nhd" : "$nhd" : "$nhd"
 }
 
 @test "beside zeros a cosine is undefined, not -nan" {
 	kvtool mutate -q --fault=zero-tail,offset=0 -o zero.npy "$nhd"
-	run -1 kvtool diff --top=0 "$nhd" zero.npy
-	[[ $output == *"rel-l2 1, cosine undefined, PCC undefined"* ]]
-	run -1 kvtool diff --top=0 zero.npy "$nhd"
-	[[ $output == *"rel-l2 undefined, cosine undefined"* ]]
+	shows 1 'rel-l2 1, cosine undefined, PCC undefined' diff --top=0 "$nhd" zero.npy
+	shows 1 'rel-l2 undefined, cosine undefined' diff --top=0 zero.npy "$nhd"
 	kvtool diff --json zero.npy "$nhd" | json 'o["groups"][0]["metrics"]["rel_l2"]' | grep -q None
 }
 
 @test "what cannot be compared: 3, and never 0" {
-	run -3 --separate-stderr kvtool diff "$nhd" "$gqa"
-	one_sentence
-	said g0 "8 elements a head in A and 64 in B"
-	run -3 --separate-stderr kvtool diff "$nhd" "$mla"
-	one_sentence
-	said "nothing in common" full_attention mla
-	run -3 --separate-stderr kvtool diff "$nhd" "$kv/mamba2g4/tp1_DS/rank0.npy"
-	one_sentence
-	said "nothing in common"
-	run -3 --separate-stderr kvtool diff "$nhd" "$fp16"
-	one_sentence
-	said bfloat16 float16 --tolerance=auto --exact
-	run -3 --separate-stderr kvtool diff --by=blocks "$nhd" "$bs32"
-	one_sentence
-	said "16 slots" "32"
-	run -3 --separate-stderr kvtool diff --tolerance=ulp=1 "$nhd" "$fp16"
-	one_sentence
-	said "ulp needs the same type"
-	[ -z "$output" ]
+	tells 3 'g0|8 elements a head in A and 64 in B' diff "$nhd" "$gqa"
+	tells 3 'nothing in common|full_attention|mla' diff "$nhd" "$mla"
+	tells 3 'nothing in common' diff "$nhd" "$kv/mamba2g4/tp1_DS/rank0.npy"
+	tells 3 'bfloat16|float16|--tolerance=auto|--exact' diff "$nhd" "$fp16"
+	tells 3 '16 slots|32' diff --by=blocks "$nhd" "$bs32"
+	tells 3 'ulp needs the same type' diff --tolerance=ulp=1 "$nhd" "$fp16"
 }
 
 @test "parts that one side lacks: 3, or what is common" {
 	kvtool slice -q --layers=1:4 -o layers.npy "$nhd"
-	run -3 --separate-stderr kvtool diff "$nhd" layers.npy
-	one_sentence
-	said "only A has layers 0, 4 of g0" --common
-	run -3 --separate-stderr kvtool diff layers.npy "$nhd"
-	said "only B has layers 0, 4 of g0"
+	tells 3 'only A has layers 0, 4 of g0|--common' diff "$nhd" layers.npy
+	tells 3 'only B has layers 0, 4 of g0' diff layers.npy "$nhd"
 	run -0 kvtool diff --common layers.npy "$nhd"
 	[[ ${lines[0]} == "only in B: layers 0, 4 of g0 (full_attention)" ]]
 	[[ ${lines[1]} == "g0: equal, 132288 elements: 3 layers "* ]]
 	kvtool slice -q --request=B -o request.npy "$nhd"
-	run -3 --separate-stderr kvtool diff request.npy "$nhd"
-	said "only B has request A"
-	run -0 kvtool diff --common request.npy "$nhd"
-	[[ $output == *"5 layers x 188 tokens"* ]]
+	tells 3 'only B has request A' diff request.npy "$nhd"
+	shows 0 '5 layers x 188 tokens' diff --common request.npy "$nhd"
 	kvtool slice -q --layers=0:1 -o first.npy "$nhd"
-	run -3 --separate-stderr kvtool diff --common first.npy layers.npy
-	one_sentence
-	said "nothing in common" "layer 0" "layer 1"
+	tells 3 'nothing in common|layer 0|layer 1' diff --common first.npy layers.npy
 	kvtool slice -q --heads=0:2 -o low.npy "$nhd"
 	kvtool slice -q --heads=2:4 -o high.npy "$nhd"
-	run -3 --separate-stderr kvtool diff --common low.npy high.npy
-	one_sentence
-	said "heads 0 to 1" "heads 2 to 3" "none in common"
+	tells 3 'heads 0 to 1|heads 2 to 3|none in common' diff --common low.npy high.npy
 }
 
 @test "keys alone, values alone" {
 	kvtool slice -q --component=k -o k.npy "$nhd"
 	kvtool slice -q --component=v -o v.npy "$nhd"
-	run -3 --separate-stderr kvtool diff k.npy v.npy
-	one_sentence
-	said "keys alone" "values alone"
-	run -3 --separate-stderr kvtool diff "$rocm" k.npy
-	one_sentence
-	said "only A has values of g0"
+	tells 3 'keys alone|values alone' diff k.npy v.npy
+	tells 3 'only A has values of g0' diff "$rocm" k.npy
 	run -0 kvtool diff --common "$rocm" k.npy
 	run -0 kvtool diff --common v.npy "$rocm"
 	[[ $output == *"g0: equal, 110240 elements: 5 layers x 689 tokens x 4 heads x 8" ]]
@@ -167,28 +127,20 @@ basename_of() {
 @test "some tokens of a request" {
 	damaged
 	kvtool slice -q --request=A --tokens=50:200 -o some.npy bad.npy
-	run -3 --separate-stderr kvtool diff "$bs32" some.npy
-	one_sentence
-	said "only A has tokens 0 to 49 of request A" "3 more"
+	tells 3 'only A has tokens 0 to 49 of request A|3 more' diff "$bs32" some.npy
 	run -1 kvtool diff --json --common "$bs32" some.npy
 	[ "$(json 'o["groups"][0]["elements"]' <<<"$output")" = 48000 ]
 	[ "$(json 'o["groups"][0]["first"]["token"]' <<<"$output")" = 64 ]
 	[ "$(json 'o["groups"][0]["diagnosis"]["decided"]' <<<"$output")" = swap-kv ]
 	kvtool slice -q --request=A --tokens=0:40 -o none.npy "$nhd"
-	run -3 --separate-stderr kvtool diff --common some.npy none.npy
-	one_sentence
-	said "no token"
+	tells 3 'no token' diff --common some.npy none.npy
 }
 
 @test "a side of several ranks" {
 	run -0 kvtool diff "$nhd" : "$kv"/s260k/tp4/*.safetensors
 	run -0 kvtool diff "$kv"/s260k/tp2/*.safetensors : "$kv"/s260k/tp4/*.safetensors
-	run -3 --separate-stderr kvtool diff "$nhd" : "$kv"/s260k/tp4/rank[013]*.safetensors
-	one_sentence
-	said "rank 2"
-	run -2 --separate-stderr kvtool diff "$nhd" "$nhd" "$nhd"
-	one_sentence
-	said 'or ranks: kvtool diff whole.npy : rank'
+	tells 3 'rank 2' diff "$nhd" : "$kv"/s260k/tp4/rank[013]*.safetensors
+	tells 2 'or ranks: kvtool diff whole.npy : rank' diff "$nhd" "$nhd" "$nhd"
 	run -2 --separate-stderr kvtool diff "$nhd" :
 	run -2 --separate-stderr kvtool diff : "$nhd"
 	run -2 --separate-stderr kvtool diff "$nhd"
@@ -208,13 +160,11 @@ basename_of() {
 @test "digests and checksums answer without decoding, and say so" {
 	kvtool convert -q "$nhd" a.h5
 	kvtool relayout -q --to=hnd -o b.h5 a.h5
-	run -0 kvtool diff a.h5 b.h5
-	[[ $output == *"by digest and checksum (--deep decodes the data)" ]]
+	shows 0 'by digest and checksum (--deep decodes the data)$' diff a.h5 b.h5
 	run -0 kvtool diff --deep a.h5 b.h5
 	[[ $output != *digest* ]]
 	damaged bad.h5
-	run -1 kvtool diff --top=0 a.h5 bad.h5
-	[[ $output == *"at memory offset "* && $output == *"fault   swap-kv"* ]]
+	shows 1 'at memory offset |fault   swap-kv' diff --top=0 a.h5 bad.h5
 }
 
 @test "a digest is not believed of data that is damaged since" {
@@ -223,10 +173,7 @@ basename_of() {
 		kvtool convert -q -f $option "$nhd" a.h5
 		cp a.h5 b.h5
 		printf 'XXXXXXXXXXXXXXXX' | dd of=b.h5 bs=1 seek=200000 conv=notrunc status=none
-		run -3 --separate-stderr kvtool diff a.h5 b.h5
-		one_sentence
-		said b.h5
-		said damaged
+		tells 3 'b.h5|damaged' diff a.h5 b.h5
 	done
 }
 
@@ -234,46 +181,27 @@ basename_of() {
 	local bad
 	for bad in x atol atol= atol=x atol=-1 "atol=1,atol=2" cosine=2 "rtol= 1" \
 		"" "auto," nan=1 rtol=nan rtol=inf; do
-		run -2 --separate-stderr kvtool diff --tolerance="$bad" "$nhd" "$fp16"
-		one_sentence
-		said --tolerance
+		tells 2 '--tolerance' diff --tolerance="$bad" "$nhd" "$fp16"
 	done
 	run -0 kvtool diff --tolerance=auto "$nhd" "$fp16"
 	run -0 kvtool diff --tolerance=atol=0.1,cosine=0.99,pcc=0.99,rel-l2=0.01 "$nhd" "$fp16"
-	run -1 kvtool diff --tolerance=atol=0.1,rel-l2=0.001 "$nhd" "$fp16"
-	[[ $output == *"broken  rel-l2"* ]]
+	shows 1 'broken  rel-l2' diff --tolerance=atol=0.1,rel-l2=0.001 "$nhd" "$fp16"
 	run -1 kvtool diff --exact --top=0 "$nhd" "$fp16"
-	run -2 --separate-stderr kvtool diff --exact --tolerance=auto "$nhd" "$fp16"
-	one_sentence
-	said --exact --tolerance
+	tells 2 '--exact|--tolerance' diff --exact --tolerance=auto "$nhd" "$fp16"
 }
 
 @test "other options that are wrong" {
-	run -2 --separate-stderr kvtool diff --by=heads "$nhd" "$hnd"
-	one_sentence
-	said tokens blocks
-	run -2 --separate-stderr kvtool diff --top=101 "$nhd" "$hnd"
-	one_sentence
-	said 100
-	run -2 --separate-stderr kvtool diff --match=A "$nhd" "$hnd"
-	one_sentence
+	tells 2 'tokens|blocks' diff --by=heads "$nhd" "$hnd"
+	tells 2 '100' diff --top=101 "$nhd" "$hnd"
+	tells 2 '' diff --match=A "$nhd" "$hnd"
 	for bad in 0 -1 x 1, 1,2,3 inf; do
-		run -2 --separate-stderr kvtool diff --scale-a="$bad" "$nhd" "$fp16"
-		one_sentence
-		said --scale-a
+		tells 2 '--scale-a' diff --scale-a="$bad" "$nhd" "$fp16"
 	done
-	run -2 --separate-stderr kvtool diff --heatmap=map.png "$nhd" "$hnd"
-	one_sentence
-	said .svg
+	tells 2 '.svg' diff --heatmap=map.png "$nhd" "$hnd"
 	small_raw a.bin
-	run -3 --separate-stderr kvtool diff --by=tokens "${small[@]}" a.bin a.bin
-	one_sentence
-	said "block tables"
-	run -0 kvtool diff "${small[@]}" a.bin a.bin
-	[[ $output == *"2 layers x 48 slots"* ]]
-	run -5 --separate-stderr kvtool diff "$nhd" nothing.npy
-	one_sentence
-	said nothing.npy
+	tells 3 'block tables' diff --by=tokens "${small[@]}" a.bin a.bin
+	shows 0 '2 layers x 48 slots' diff "${small[@]}" a.bin a.bin
+	tells 5 'nothing.npy' diff "$nhd" nothing.npy
 }
 
 @test "scales make up for a factor" {
@@ -288,15 +216,11 @@ basename_of() {
 @test "files of maps are whole or not there" {
 	damaged
 	touch map.svg
-	run -5 --separate-stderr kvtool diff --heatmap=map.svg "$nhd" bad.npy
-	one_sentence
-	said map.svg --force
+	tells 5 'map.svg|--force' diff --heatmap=map.svg "$nhd" bad.npy
 	[[ -z $output && ! -s map.svg ]]
 	run -1 kvtool diff -q -f --heatmap=map.svg "$nhd" bad.npy
 	grep -q '</svg>' map.svg
-	run -5 --separate-stderr kvtool diff --heatmap=no/map.csv "$nhd" bad.npy
-	one_sentence
-	said no/map.csv
+	warns 5 'no/map.csv' diff --heatmap=no/map.csv "$nhd" bad.npy
 	run -0 kvtool diff --heatmap=equal.svg "$nhd" "$hnd"
 	grep -q 'nothing differs' equal.svg
 	only bad.json bad.npy map.svg equal.svg
@@ -327,9 +251,7 @@ assert t.endswith("<b>&\"x.npy"), t'
 	cp a.h5 b.h5
 	# in the middle of the data
 	printf 'XXXXXXXXXXXXXXXX' | dd of=b.h5 bs=1 seek=200000 conv=notrunc status=none
-	run -3 --separate-stderr kvtool diff --deep a.h5 b.h5
-	one_sentence
-	said b.h5
+	tells 3 'b.h5' diff --deep a.h5 b.h5
 }
 
 @test "diff of nothing with nothing is no difference" {
@@ -344,13 +266,10 @@ assert t.endswith("<b>&\"x.npy"), t'
 	dump none 0 ''
 	dump idle 2 '"block_table": {"A": []}, "num_tokens": {"A": 0},'
 	dump busy 2 '"block_table": {"A": [1]}, "num_tokens": {"A": 3},'
-	run -0 kvtool diff none.bin none.bin
-	[[ $output == 'g0: equal, 0 elements'* ]]
-	run -0 kvtool diff --by=tokens idle.bin idle.bin
-	[[ $output == 'g0: equal, 0 elements'* ]]
+	shows 0 '^g0: equal, 0 elements' diff none.bin none.bin
+	shows 0 '^g0: equal, 0 elements' diff --by=tokens idle.bin idle.bin
 	# blocks that no request has are something
-	run -0 kvtool diff idle.bin idle.bin
-	[[ $output == 'g0: equal, 32 elements'* ]]
+	shows 0 '^g0: equal, 32 elements' diff idle.bin idle.bin
 	run -3 kvtool diff idle.bin busy.bin
 	run -3 kvtool diff none.bin busy.bin
 }
@@ -380,12 +299,9 @@ assert t.endswith("<b>&\"x.npy"), t'
 	kvtool diff --layout=hnd "$nhd" "$hnd"
 	run -3 --separate-stderr kvtool diff --layers=77 "$nhd" "$hnd"
 	[[ $stderr == *"packed_hnd.bf16.npy: --layers is 77, but group g0 has 5" ]]
-	run -3 --separate-stderr kvtool copy-blocks --layers=77 --blocks=1:1 -o x.h5 \
-		"$nhd" "$hnd"
-	[[ $stderr == *": --layers is 77, but group g0 has 5" ]]
-	run -3 --separate-stderr kvtool transfer-sim --layers=77 \
-		"$nhd" "$hnd"
-	[[ $stderr == *": --layers is 77, but group g0 has 5" ]]
+	tells 3 ': --layers is 77, but group g0 has 5$' copy-blocks --layers=77 --blocks=1:1 -o \
+		x.h5 "$nhd" "$hnd"
+	tells 3 ': --layers is 77, but group g0 has 5$' transfer-sim --layers=77 "$nhd" "$hnd"
 }
 
 @test "where: every axis that tells something, exactly" {
@@ -422,9 +338,7 @@ assert t.endswith("<b>&\"x.npy"), t'
 	[[ $output == "g0: equal, 220480 elements"* && $output != *"by layer"* ]]
 	run -1 kvtool diff --top=0 --by=blocks --table=token,request "$nhd" bad.npy
 	[[ $output == *'block 17 slot 13 '* && $output == *'by request: g0 has none'* ]]
-	run -2 --separate-stderr kvtool diff --table=layer,rows "$nhd" bad.npy
-	one_sentence
-	said "'layer,rows'" 'layer, head, token'
+	tells 2 "'layer,rows'|layer, head, token" diff --table=layer,rows "$nhd" bad.npy
 }
 
 @test "--table: what does not fit into memory is refused" {
@@ -437,9 +351,7 @@ assert t.endswith("<b>&\"x.npy"), t'
 	EOF
 	local like=(--layout="L B S H K D" a.npy b.npy)
 
-	run -4 --separate-stderr kvtool diff --table=token --mem-limit=8M "${like[@]}"
-	one_sentence
-	said '32000 tokens' '--mem-limit'
+	tells 4 '32000 tokens|--mem-limit' diff --table=token --mem-limit=8M "${like[@]}"
 	run -1 kvtool diff --table=layer --mem-limit=8M "${like[@]}"
 	run -1 kvtool diff --top=0 --table=token --mem-limit=64M "${like[@]}"
 	[[ $output == *"block 1999 slot 15  undefined    undefined    1 "*"and 31999 that are equal"* ]]
@@ -450,16 +362,13 @@ assert t.endswith("<b>&\"x.npy"), t'
 
 	cp "$nhd" b.npy
 	sed -e 's/"A"/"run-7f3a"/g; s/"C"/"run-001c"/g; s/packed_nhd.bf16/b/' "$json" >b.json
-	run -0 kvtool diff "$nhd" b.npy
-	[[ $output == "request A of A is run-7f3a of B: "*" tokens that were read are alike"* ]]
-	[[ $output == *"request C of A is run-001c of B: "*"g0: equal, 220480 elements"* ]]
+	shows 0 '^request A of A is run-7f3a of B: | tokens that were read are alike|request C of A is run-001c of B: |g0: equal, 220480 elements' \
+		diff "$nhd" b.npy
 	run -0 kvtool diff --json --match=A=run-7f3a "$nhd" b.npy
 	[[ $(jq -c '[.paired[] | .a, .b, .by]' <<<"$output") == '["C","run-001c","content"]' ]]
 	# zeros say nothing
 	/usr/bin/python3 -c 'import numpy as np; np.save("b.npy", np.load("b.npy") * 0)'
-	run -3 --separate-stderr kvtool diff "$nhd" b.npy
-	one_sentence
-	said '--match=A=run-7f3a --match=C=run-001c'
+	tells 3 '--match=A=run-7f3a --match=C=run-001c' diff "$nhd" b.npy
 	run -1 kvtool diff -q --match=A=run-7f3a --match=C=run-001c "$nhd" b.npy
 }
 
@@ -486,9 +395,7 @@ assert t.endswith("<b>&\"x.npy"), t'
 
 	run -0 kvtool diff --common "${like[@]}" old same
 	[[ $output == "only in A: 2 pages of g0 (aaaa"*", ...)"$'\n'"g0: equal, "* ]]
-	run -3 --separate-stderr kvtool diff "${like[@]}" old new
-	one_sentence
-	said 'only A has 1 page of g0 (aaaa'
+	tells 3 'only A has 1 page of g0 (aaaa' diff "${like[@]}" old new
 	run -1 kvtool diff --common --top=1 --table=block,token "${like[@]}" old new
 	[[ $output == *", page $c slot 1, head 0, key, dim 0"$'\n'* ]]
 	[[ $output == *"  where   pages cccccccccccccccc...; all layers, heads, "* ]]
@@ -497,9 +404,7 @@ assert t.endswith("<b>&\"x.npy"), t'
 	run -1 kvtool diff --json --common --table=block "${like[@]}" old new
 	[[ $(jq -r '.groups[0] | .first.page, .where.pages[], .tables.block[].page' \
 		<<<"$output") == "$c"$'\n'"$c"$'\n'"$c" ]]
-	run -3 --separate-stderr kvtool diff --common "${like[@]}" old none
-	one_sentence
-	said 'no page of one key in common'
+	tells 3 'no page of one key in common' diff --common "${like[@]}" old none
 }
 
 @test "two arrays of unlike shapes are asked for layouts, and for blocks, at once" {

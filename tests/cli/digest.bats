@@ -72,8 +72,7 @@ relabelled() {
 	said 'elements of group g0 are float16, expected bfloat16'
 	run -1 --separate-stderr kvtool digest --expect-dtype=bf16 int16.npy "$nhd"
 	[ "${#lines[@]}" = 2 ]
-	run -2 --separate-stderr kvtool digest --expect-dtype=brainfloat "$nhd"
-	said brainfloat
+	tells 2 'brainfloat' digest --expect-dtype=brainfloat "$nhd"
 	run -0 kvtool digest --types --by layer --scope tokens "$nhd"
 	[[ ${lines[3]} == *"  layer=3  dtype=bfloat16  $nhd" ]]
 }
@@ -132,14 +131,9 @@ assert [d["request"] for d in said["digests"] if d["by"] == "request"
 }
 
 @test "digest refuses unknown scopes and parts" {
-	run -2 --separate-stderr kvtool digest --scope token "$nhd"
-	one_sentence
-	said token tokens
-	run -2 --separate-stderr kvtool digest --kvd=3 "$nhd"
-	said '--kvd is 3, expected 1 or 2'
-	run -2 --separate-stderr kvtool digest --by heads "$nhd"
-	one_sentence
-	said heads head
+	tells 2 'token|tokens' digest --scope token "$nhd"
+	tells 2 '--kvd is 3, expected 1 or 2' digest --kvd=3 "$nhd"
+	tells 2 'heads|head' digest --by heads "$nhd"
 	run -2 kvtool digest
 }
 
@@ -159,7 +153,5 @@ assert [d["request"] for d in said["digests"] if d["by"] == "request"
 }
 
 @test "digest refuses parts that a scope does not have" {
-	run -2 --separate-stderr kvtool digest --scope blocks --by request "$nhd"
-	one_sentence
-	said blocks request
+	tells 2 'blocks|request' digest --scope blocks --by request "$nhd"
 }

@@ -53,31 +53,6 @@ same_digest() {
 	a=$(value tokens "$1") && b=$(value tokens "$2") && [ -n "$a" ] && [ "$a" = "$b" ]
 }
 
-# one_sentence: standard error is one line that says who speaks
-one_sentence() {
-	# shellcheck disable=SC2154	# set by run --separate-stderr
-	[ "${#stderr_lines[@]}" = 1 ] && [[ ${stderr_lines[0]} == kvtool*:* ]] &&
-		[[ ${stderr_lines[0]} != *. ]]
-}
-
-# said WORD...: standard error has each of them
-said() {
-	local word
-	# shellcheck disable=SC2154	# stderr: set by run --separate-stderr
-	for word; do
-		[[ $stderr == *"$word"* ]] || { echo "missing '$word' in: $stderr"; return 1; }
-	done
-}
-
-# tells STATUS TEXT ARG...: kvtool ARG... ends so, prints nothing, and its one sentence
-# has TEXT
-tells() {
-	run -"$1" --separate-stderr kvtool "${@:3}"
-	[ -z "$output" ]
-	one_sentence
-	said "$2"
-}
-
 # only NAME...: the folder holds these and nothing else, hidden files included
 only() {
 	[ $# -gt 0 ] || { [ -z "$(find . -mindepth 1 ! -name testdata)" ]; return; }

@@ -178,8 +178,7 @@ refused() {
 	refused 5 'nowhere' exec -o new.h5 nowhere "$nhd"
 	# of several outputs all or none
 	touch r1.h5
-	run -5 --separate-stderr kvtool transfer-sim exec -o 'r%r.h5' --dst=tp=2 "$nhd"
-	one_sentence
+	tells 5 '' transfer-sim exec -o 'r%r.h5' --dst=tp=2 "$nhd"
 	only r1.h5
 }
 

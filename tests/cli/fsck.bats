@@ -53,8 +53,7 @@ json.dump(side, open("a.json", "w"))'
 }
 
 @test "fsck: too little memory is no finding" {
-	run -4 --separate-stderr kvtool fsck --mem-limit=1k "$nhd"
-	said "--mem-limit"
+	shows 4 '--mem-limit' fsck --mem-limit=1k "$nhd"
 	[[ $output != *error* ]]
 }
 
@@ -64,10 +63,8 @@ json.dump(side, open("a.json", "w"))'
 }
 
 @test "fsck: mistakes on the command line" {
-	run -2 --separate-stderr kvtool fsck
-	one_sentence
-	run -2 --separate-stderr kvtool fsck --fats "$nhd"
-	said "did you mean --fast"
+	tells 2 '' fsck
+	tells 2 'did you mean --fast' fsck --fats "$nhd"
 }
 
 @test "what was not looked at to the end is not clean" {

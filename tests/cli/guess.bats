@@ -31,9 +31,8 @@ raw() {
 			--head-dim=8 behind.bin
 		[[ ${lines[0]} == 'behind.bin: looks like LBHSC (hnd, '*'), bfloat16' ]]
 	done
-	run -3 --separate-stderr kvtool guess --from=raw --layers=5 --blocks=48 \
-		--block-size=16 --heads=4 --head-dim=8 behind.bin
-	said '491528'
+	tells 3 '491528' guess --from=raw --layers=5 --blocks=48 --block-size=16 --heads=4 \
+		--head-dim=8 behind.bin
 	# a manifest that has all but the layout
 	echo '{"dtype": "bf16", "sizes": {"layers": 5, "block_size": 16, "num_kv_heads": 4,
 		"head_dim": 8}}' >sizes.json
@@ -45,9 +44,8 @@ raw() {
 	kvtool mutate -q --fault=swap-heads-slots,way=0 "$kv/s260k/paged_bs16/packed_hnd.bf16.npy" \
 		wrong.npy
 	rm wrong.json
-	run -3 --separate-stderr kvtool guess "${sizes[@]}" wrong.npy
-	one_sentence
-	said 'its shape says hnd (LBHSC), but its data has the order of nhd (LBSHC): [S,H] rows under a shape of [H,S]'
+	warns 3 'its shape says hnd (LBHSC), but its data has the order of nhd (LBSHC): [S,H] rows under a shape of [H,S]' \
+		guess "${sizes[@]}" wrong.npy
 	[[ ${lines[0]} == 'wrong.npy: not sure: best match LBHSC '* && $output != *'  use '* ]]
 	undo=${lines[-1]#*undo }
 	[[ $undo == *'kvtool mutate --fault=swap-heads-slots,way=1 --layout=hnd '*' wrong.npy mended.npy' ]]
@@ -73,22 +71,18 @@ raw() {
 
 @test "noise, zeros and too little speak for nothing" {
 	head -c 491520 /dev/urandom >dump.bin
-	run -3 --separate-stderr kvtool guess --dtype=bfloat16 "${sizes[@]}" dump.bin
-	one_sentence
+	warns 3 '' guess --dtype=bfloat16 "${sizes[@]}" dump.bin
 	head -c 491520 /dev/zero >dump.bin
-	run -3 --separate-stderr kvtool guess "${sizes[@]}" dump.bin
-	said 'all elements that were read are 0'
+	warns 3 'all elements that were read are 0' guess "${sizes[@]}" dump.bin
 	raw packed_nhd.bf16
 	head -c $((5 * 2 * 2048)) dump.bin >few.bin
-	run -3 --separate-stderr kvtool guess "${sizes[@]}" few.bin
-	said 'fewer than 4 blocks'
+	warns 3 'fewer than 4 blocks' guess "${sizes[@]}" few.bin
 }
 
 @test "bytes in the other order are seen" {
 	raw packed_nhd.bf16
 	dd if=dump.bin of=big.bin conv=swab status=none
-	run -3 --separate-stderr kvtool guess "${sizes[@]}" big.bin
-	said big-endian
+	warns 3 'big-endian' guess "${sizes[@]}" big.bin
 }
 
 @test "a manifest that was written describes its file, bytes before the data too" {
@@ -103,21 +97,15 @@ raw() {
 
 @test "without sizes nothing is guessed" {
 	raw packed_nhd.bf16
-	run -3 --separate-stderr kvtool guess dump.bin
-	said 'give --'
+	tells 3 'give --' guess dump.bin
 	cp "$nhd" bare.npy
-	run -3 --separate-stderr kvtool guess bare.npy
-	said 'its axes can be read in several ways; give --layers'
-	[ -z "$output" ]
+	tells 3 'its axes can be read in several ways; give --layers' guess bare.npy
 }
 
 @test "a dump that says its layout, and --layout, are refused" {
-	run -3 --separate-stderr kvtool guess "$nhd"
-	one_sentence
-	said 'its layout is known: LBSHC'
+	tells 3 'its layout is known: LBSHC' guess "$nhd"
 	raw packed_nhd.bf16
-	run -2 --separate-stderr kvtool guess --layout=nhd "${sizes[@]}" dump.bin
-	said 'what guess is to find'
+	tells 2 'what guess is to find' guess --layout=nhd "${sizes[@]}" dump.bin
 	run -2 kvtool guess
 	run -2 kvtool guess --dtype=nonsense "${sizes[@]}" dump.bin
 	run -4 kvtool guess --dtype=int16 "${sizes[@]}" dump.bin
@@ -158,29 +146,21 @@ raw() {
 	local n
 	for n in 1 2 4 8 63; do
 		head -c $((2 * n)) dump.bin >few.bin
-		run -3 --separate-stderr kvtool guess --layers=1 --block-size=1 --heads=1 \
-			--content=1 few.bin
-		one_sentence
-		said few.bin
+		warns 3 'few.bin' guess --layers=1 --block-size=1 --heads=1 --content=1 few.bin
 		[[ $stderr != *swapped* && $stderr != *"give --dtype"* ]]
-		run -3 --separate-stderr kvtool guess --layers=1 --block-size=1 --heads=1 \
-			--content=1 --dtype=bfloat16 few.bin
-		said 'few.bin: fewer than 64 elements were read'
+		warns 3 'few.bin: fewer than 64 elements were read' guess --layers=1 \
+			--block-size=1 --heads=1 --content=1 --dtype=bfloat16 few.bin
 	done
 }
 
 @test "an empty file tells nothing" {
 	: >empty.bin
-	run -3 --separate-stderr kvtool guess "${sizes[@]}" empty.bin
-	one_sentence
-	said 'there is no data'
+	tells 3 'there is no data' guess "${sizes[@]}" empty.bin
 }
 
 @test "a sample is bounded, and may be too small" {
 	raw packed_nhd.bf16
-	run -0 kvtool guess --sample=160k "${sizes[@]}" dump.bin
-	[[ $output == *'sample     81920 of 245760 elements'* ]]
-	run -3 --separate-stderr kvtool guess --sample=4k "${sizes[@]}" dump.bin
-	said 'give a --sample of'
+	shows 0 'sample     81920 of 245760 elements' guess --sample=160k "${sizes[@]}" dump.bin
+	tells 3 'give a --sample of' guess --sample=4k "${sizes[@]}" dump.bin
 	run -2 kvtool guess --sample=5G "${sizes[@]}" dump.bin
 }

@@ -54,14 +54,10 @@ ${hash}2_org-m_0_1.bin" ]
 
 @test "import refuses half a command line" {
 	make a
-	run -2 --separate-stderr kvtool import a.bin
-	said "expected an output"
-	run -2 --separate-stderr kvtool import -o b.h5
-	said "expected a folder or file of an engine"
-	run -2 --separate-stderr kvtool import -o b.h5 --set rank a.bin
-	said "'rank', expected KEY=VALUE"
-	run -2 --separate-stderr kvtool import -o b.h5 --to=sideways a.bin
-	one_sentence
+	tells 2 'expected an output' import a.bin
+	tells 2 'expected a folder or file of an engine' import -o b.h5
+	tells 2 "'rank', expected KEY=VALUE" import -o b.h5 --set rank a.bin
+	tells 2 '' import -o b.h5 --to=sideways a.bin
 	[ ! -e b.h5 ]
 }
 
@@ -70,16 +66,13 @@ ${hash}2_org-m_0_1.bin" ]
 	kvtool convert -q --format=hicache a.bin pages
 	run -3 --separate-stderr kvtool import -o b.h5 pages
 	said "give --layout, --dtype, --layers, --block-size, --heads, --head-dim"
-	run -3 --separate-stderr kvtool import -o b.h5 --from=hicache-page-head pages
-	said "give --dtype, --layers"
+	tells 3 'give --dtype, --layers' import -o b.h5 --from=hicache-page-head pages
 }
 
 @test "an empty folder and a folder of something else are no dump" {
 	mkdir empty
-	run -3 --separate-stderr kvtool import -o b.h5 empty
-	one_sentence
-	run -3 --separate-stderr kvtool import "${geometry[@]}" -o b.h5 empty
-	said "holds no HiCache page"
+	tells 3 '' import -o b.h5 empty
+	tells 3 'holds no HiCache page' import "${geometry[@]}" -o b.h5 empty
 }
 
 @test "names of blocks go where the blocks go" {
@@ -95,12 +88,10 @@ ${hash}2_org-m_0_1.bin" ]
 @test "blocks whose content changes lose their names" {
 	make a
 	run -0 kvtool reblock -q --block-size=2 -o b.h5 a.bin
-	run -4 --separate-stderr kvtool convert --format=hicache b.h5 pages
-	said "blocks of this dump have none"
+	tells 4 'blocks of this dump have none' convert --format=hicache b.h5 pages
 	make c
 	run -0 kvtool copy-blocks -q --blocks=0:1 -o d.h5 a.bin c.bin
-	run -4 --separate-stderr kvtool convert --format=hicache d.h5 pages
-	said "blocks of this dump have none"
+	tells 4 'blocks of this dump have none' convert --format=hicache d.h5 pages
 	[ ! -e pages ]
 }
 
@@ -116,28 +107,21 @@ ${hash}2_org-m_0_1.bin" ]
 		run -0 kvtool import -q "${geometry[@]:0:3}" --heads=1 --head-dim=4 \
 			--set=total-heads=2 -o 2$r.h5 pages$r
 	done
-	run -3 --separate-stderr kvtool merge -o x.h5 20.h5 21.h5
-	said "names of blocks"
+	tells 3 'names of blocks' merge -o x.h5 20.h5 21.h5
 }
 
 @test "a folder that cannot be written leaves nothing behind" {
 	make a
 	sed "s/${hash}2/${hash}1/" a.json >b.json
 	cp a.bin b.bin
-	run -5 --separate-stderr kvtool convert --format=hicache b.bin pages
-	said "exists"
+	tells 5 'exists' convert --format=hicache b.bin pages
 	sed "s/${hash}2/..\\/up/" a.json >b.json
-	run -4 --separate-stderr kvtool convert --format=hicache b.bin pages
-	said "cannot be used in a hicache file name"
+	tells 4 'cannot be used in a hicache file name' convert --format=hicache b.bin pages
 	sed 's/"model"/"modell"/' a.json >b.json
-	run -4 --separate-stderr kvtool convert --format=offload b.bin pages
-	said "has no model name"
-	run -4 --separate-stderr kvtool convert --format=hicache b.bin pages
-	said "has no model name"
+	tells 4 'has no model name' convert --format=offload b.bin pages
+	tells 4 'has no model name' convert --format=hicache b.bin pages
 	sed "s/\"g0\"/\"g1\"/; s/${hash}2/${hash}2:1/" a.json >b.json
-	run -4 --separate-stderr kvtool convert --format=llmd b.bin pages
-	said "expected the hash of its file"
-	run -4 --separate-stderr kvtool convert --format=offload b.bin pages
-	said "cannot have layout KBSLHD"
+	tells 4 'expected the hash of its file' convert --format=llmd b.bin pages
+	tells 4 'cannot have layout KBSLHD' convert --format=offload b.bin pages
 	[ -z "$(compgen -G 'pages*')" ]
 }

@@ -58,8 +58,7 @@ load common
 	kvtool slice --tp-size=2 --tp-rank=1 "$nhd" a.h5
 	kvtool slice --tp=1/2 "$nhd" b.h5
 	kvtool diff -q a.h5 b.h5
-	run -2 kvtool describe --tokens-per-blok=16 "$nhd"
-	[[ $output = *"--tokens-per-block"* ]]
+	tells 2 '--tokens-per-block' describe --tokens-per-blok=16 "$nhd"
 }
 
 @test "an unknown command is named and its neighbour suggested" {

@@ -44,8 +44,7 @@ refused_as() {
 	run -0 kvtool describe "$nhd"
 	[[ "$output" == *"manifest  ${nhd%.npy}.json: does not prove that it belongs to the data"* ]]
 	kvtool convert -q "$nhd" a.npy
-	run -0 kvtool describe a.npy
-	[[ "$output" == *'manifest  a.json: matches size and checksum of the file'* ]]
+	shows 0 'manifest  a.json: matches size and checksum of the file' describe a.npy
 	kvtool convert -q "$nhd" a.safetensors
 	[ "$(proof a.safetensors)" = header ]
 	[ "$(kvtool describe --json a.safetensors | jq .manifest.file)" = null ]
@@ -53,8 +52,7 @@ refused_as() {
 	[ "$(proof a.h5)" = 'no manifest' ]
 	jq 'del(.sample_crc32)' a.json >b.json
 	cp a.npy b.npy
-	run -0 kvtool describe b.npy --manifest=b.json
-	[[ "$output" == *'manifest  b.json: matches the size of the file'* ]]
+	shows 0 'manifest  b.json: matches the size of the file' describe b.npy --manifest=b.json
 	printf x | dd of=a.npy bs=1 seek=4000 conv=notrunc status=none
 	run -0 kvtool describe --trust-manifest a.npy
 	[[ "$output" == *'manifest  a.json: of other data, used because of --trust-manifest'* ]]
@@ -153,9 +151,7 @@ refused_as() {
 	cp x.json before
 	[ "$(proof x.bin)" = none ]
 	run -5 --separate-stderr kvtool convert "$nhd" x.npy
-	run -5 --separate-stderr kvtool convert -f "$nhd" x.npy
-	one_sentence
-	said x.json 'manifest of x.bin' 'another name'
+	tells 5 'x.json|manifest of x.bin|another name' convert -f "$nhd" x.npy
 	cmp x.json before
 	only x.bin x.json before
 	# written anew it gets a name of its own, which is looked for first
@@ -163,9 +159,7 @@ refused_as() {
 	mv y.bin x.bin
 	mv y.bin.json x.bin.json
 	[ "$(proof x.bin)" = samples ]
-	run -2 --separate-stderr kvtool convert --format=raw "$nhd" z.json
-	one_sentence
-	said z.json
+	tells 2 'z.json' convert --format=raw "$nhd" z.json
 }
 
 @test "half of a new pair is refused whichever half it is" {

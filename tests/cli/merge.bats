@@ -33,8 +33,7 @@ ranks() {
 
 @test "merge moves tiles undecoded" {
 	ranks 4 h5
-	run -0 kvtool merge -o out.h5 rank?.h5
-	[[ $output == *"40 of 40 tiles copied undecoded"* ]]
+	shows 0 '40 of 40 tiles copied undecoded' merge -o out.h5 rank?.h5
 	run -0 kvtool describe --verify out.h5
 	same_digest out.h5 "$nhd"
 }
@@ -56,17 +55,11 @@ ranks() {
 
 @test "merge refuses a rank that is missing or there twice" {
 	ranks 4 h5
-	run -3 --separate-stderr kvtool merge -o out.h5 rank0.h5 rank1.h5 rank3.h5
-	one_sentence
-	said 'rank 2'
-	run -3 --separate-stderr kvtool merge -o out.h5 rank0.h5 rank1.h5 rank2.h5
-	said 'rank 3'
+	tells 3 'rank 2' merge -o out.h5 rank0.h5 rank1.h5 rank3.h5
+	tells 3 'rank 3' merge -o out.h5 rank0.h5 rank1.h5 rank2.h5
 	cp rank1.h5 twin.h5
-	run -3 --separate-stderr kvtool merge -o out.h5 rank0.h5 rank1.h5 twin.h5 rank2.h5
-	one_sentence
-	said twin.h5 rank1.h5 'rank 1'
-	run -3 --separate-stderr kvtool merge -o out.h5 "$nhd" "$hnd"
-	one_sentence
+	tells 3 'rank1.h5|twin.h5|rank 1' merge -o out.h5 rank0.h5 rank1.h5 twin.h5 rank2.h5
+	tells 3 '' merge -o out.h5 "$nhd" "$hnd"
 	only rank{0,1,2,3}.h5 twin.h5
 }
 
@@ -122,18 +115,14 @@ json.dump(m, open("rank1.json", "w"))' "$1"
 	kvtool slice -q --tp-size 2 --tp-rank 0 -o rank0.h5 "$nhd"
 	kvtool slice -q --tp-size 2 --tp-rank 1 -o whole1.h5 "$nhd"
 	kvtool slice -q --heads 3:4 -o rank1.h5 whole1.h5
-	run -3 --separate-stderr kvtool merge -o out.h5 rank0.h5 rank1.h5
-	one_sentence
-	said rank1.h5 '3 to 3' '2 to 3'
+	tells 3 'rank1.h5|3 to 3|2 to 3' merge -o out.h5 rank0.h5 rank1.h5
 	[ ! -e out.h5 ]
 }
 
 @test "merge refuses channels with a gap" {
 	cp "$ds4"/rank*.{npy,json} .
 	sed -i 's/"global_B": \[272, 288\]/"global_B": [280, 296]/' rank1.json
-	run -3 --separate-stderr kvtool merge -o out.npy rank?.npy
-	one_sentence
-	said rank0.npy rank1.npy 'part B' 272 280
+	tells 3 'rank0.npy|rank1.npy|part B|272|280' merge -o out.npy rank?.npy
 }
 
 @test "merge keeps parts that are parts in all ranks" {
@@ -144,8 +133,7 @@ json.dump(m, open("rank1.json", "w"))' "$1"
 }
 
 @test "merge --dry-run and --json" {
-	run -0 kvtool merge --dry-run -o out.npy "$tp4"/*.safetensors
-	[[ $output == *"and 3 more"* ]]
+	shows 0 'and 3 more' merge --dry-run -o out.npy "$tp4"/*.safetensors
 	only
 	run -0 kvtool merge --json -o out.npy "$tp4"/*.safetensors
 	[ "$(json "(o['done'], len(o['inputs']))" <<<"$output")" = '(True, 4)' ]
@@ -153,17 +141,12 @@ json.dump(m, open("rank1.json", "w"))' "$1"
 
 @test "merge does not write over an input" {
 	ranks 2 h5
-	run -2 --separate-stderr kvtool merge -f -o rank1.h5 rank0.h5 rank1.h5
-	one_sentence
-	said rank1.h5
+	tells 2 'rank1.h5' merge -f -o rank1.h5 rank0.h5 rank1.h5
 }
 
 @test "merge needs files and a place to write" {
-	run -2 --separate-stderr kvtool merge -o out.h5
-	one_sentence
-	run -2 --separate-stderr kvtool merge "$rank1"
-	said -o
-	run -5 --separate-stderr kvtool merge -o out.h5 "$rank1" missing.h5
-	said missing.h5
+	tells 2 '' merge -o out.h5
+	tells 2 '-o' merge "$rank1"
+	tells 5 'missing.h5' merge -o out.h5 "$rank1" missing.h5
 	only
 }

@@ -56,34 +56,23 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 }
 
 @test "mutate takes the first group that can have the fault, or the one named" {
-	run -0 kvtool mutate -n --fault=swap-heads,a=0,b=1 "$mamba"
-	[[ $output == *"elements of ssm,"* ]]
-	run -0 kvtool mutate -n --fault=byte-order "$mamba"
-	[[ $output == *"elements of conv,"* ]]
-	run -0 kvtool mutate -n --fault=byte-order --group=ssm "$mamba"
-	[[ $output == *"elements of ssm,"* ]]
-	run -4 --separate-stderr kvtool mutate -n --fault=swap-heads --group=conv "$mamba"
-	said 'swap-heads needs two heads'
-	run -2 --separate-stderr kvtool mutate -n --fault=swap-heads --group=g7 "$mamba"
-	said "no group 'g7'"
+	shows 0 'elements of ssm,' mutate -n --fault=swap-heads,a=0,b=1 "$mamba"
+	shows 0 'elements of conv,' mutate -n --fault=byte-order "$mamba"
+	shows 0 'elements of ssm,' mutate -n --fault=byte-order --group=ssm "$mamba"
+	tells 4 'swap-heads needs two heads' mutate -n --fault=swap-heads --group=conv "$mamba"
+	tells 2 "no group 'g7'" mutate -n --fault=swap-heads --group=g7 "$mamba"
 }
 
 @test "mutate names heads as the model does" {
-	run -0 kvtool mutate -n --fault=swap-heads,a=2,b=3 "$rank1"
-	[[ $output == *"swap-heads,a=2,b=3:"*"heads 2 to 3" ]]
-	run -2 --separate-stderr kvtool mutate -n --fault=swap-heads,a=0,b=1 "$rank1"
-	said 'there is no head 0'
+	shows 0 'swap-heads,a=2,b=3:|heads 2 to 3$' mutate -n --fault=swap-heads,a=2,b=3 "$rank1"
+	tells 2 'there is no head 0' mutate -n --fault=swap-heads,a=0,b=1 "$rank1"
 }
 
 @test "mutate refuses what cannot be" {
-	run -4 --separate-stderr kvtool mutate -n --fault=swap-kv "$mla"
-	said 'swap-kv needs keys and values'
-	run -4 --separate-stderr kvtool mutate -n --fault=conv-parts "$nhd"
-	said 'needs a conv state of several parts'
-	run -3 --separate-stderr kvtool mutate -n --fault=zero-block,block=0 "$nhd"
-	said 'would not change any live element'
-	run -4 --separate-stderr kvtool mutate -n --fault=swap-kv --mem-limit=900k "$nhd"
-	said '480 KiB' '900 KiB' 'slice'
+	tells 4 'swap-kv needs keys and values' mutate -n --fault=swap-kv "$mla"
+	tells 4 'needs a conv state of several parts' mutate -n --fault=conv-parts "$nhd"
+	tells 3 'would not change any live element' mutate -n --fault=zero-block,block=0 "$nhd"
+	tells 4 '480 KiB|900 KiB|slice' mutate -n --fault=swap-kv --mem-limit=900k "$nhd"
 }
 
 @test "mutate refuses a fault that makes no sense" {
@@ -96,17 +85,11 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 		run -2 --separate-stderr kvtool mutate -n --fault="$fault" "$nhd"
 		[ -n "$stderr" ]
 	done
-	run -2 --separate-stderr kvtool mutate -n --fault=swap-head "$nhd"
-	said "did you mean 'swap-heads'"
-	run -2 --separate-stderr kvtool mutate -n --fault=swap-kv,block=1,block=1 "$nhd"
-	said 'block is given twice'
-	run -2 --separate-stderr kvtool mutate -n "$nhd"
-	said 'expected --fault'
-	run -2 --separate-stderr kvtool mutate -n --fault="swap-kv,block=$(printf '%0250d' 1)" \
-		"$nhd"
-	said '--fault is too long'
-	run -2 --separate-stderr kvtool mutate --fault=swap-kv "$nhd"
-	said 'expected an output'
+	tells 2 "did you mean 'swap-heads'" mutate -n --fault=swap-head "$nhd"
+	tells 2 'block is given twice' mutate -n --fault=swap-kv,block=1,block=1 "$nhd"
+	tells 2 'expected --fault' mutate -n "$nhd"
+	tells 2 '--fault is too long' mutate -n --fault="swap-kv,block=$(printf '%0250d' 1)" "$nhd"
+	tells 2 'expected an output' mutate --fault=swap-kv "$nhd"
 }
 
 @test "mutate replaces nothing without --force, and never its input" {

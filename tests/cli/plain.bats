@@ -63,8 +63,7 @@ bare() {
 @test "6. is an offload folder whole" {
 	run -3 --separate-stderr kvtool fsck "$engines/vllm/offload_gemma3_bs32"
 	[[ $output == *"there is one in $engines/vllm/offload_gemma3_bs32/root"* ]]
-	run -3 kvtool fsck "$engines/vllm/offload_gemma3_bs32/root"
-	[[ $output == *'give --layout, --heads, --head-dim'* ]]
+	shows 3 'give --layout, --heads, --head-dim' fsck "$engines/vllm/offload_gemma3_bs32/root"
 	prints 'kvtool cannot tell if one is missing' fsck --layout=hnd --heads=1 --head-dim=64 \
 		"$engines/vllm/offload_gemma3_bs32/root"
 }
@@ -131,9 +130,8 @@ bare() {
 
 @test "12. what is wrong with a dump, and where" {
 	kvtool mutate --fault=swap-kv,layer=2,block=17 "$nhd" bad.npy
-	run -1 kvtool diff "$nhd" bad.npy
-	[[ $output == *'first   layer 2 '* && $output == *'swap-kv'* ]]
-	[[ $output == *'where   layers 2; tokens 64-79 of A; blocks 17; all heads, keys and values, dims'* ]]
+	shows 1 'first   layer 2 |where   layers 2; tokens 64-79 of A; blocks 17; all heads, keys and values, dims|swap-kv' \
+		diff "$nhd" bad.npy
 	kvtool mutate --fault=zero-block,layer=4,block=31 "$nhd" zero.npy
 	run -1 kvtool diff --by=blocks "$nhd" zero.npy
 	[[ $output == *'where   layers 4; blocks 31; all heads, keys and values, dims'* ]]
@@ -328,8 +326,7 @@ with open("kv.safetensors", "wb") as f:
 	cp n.npy n2.npy
 	tells 3 'for each its own: --a=layout=LAYOUT' diff n.npy n2.npy
 	tells 3 'for each its own: --a=layout=LAYOUT' shrink -o case n.npy n2.npy
-	run -3 kvtool doctor n.npy n2.npy
-	[[ $output == *"for each its own: --a=layout=LAYOUT"* ]]
+	shows 3 'for each its own: --a=layout=LAYOUT' doctor n.npy n2.npy
 	for alone in describe doctor; do
 		run -3 kvtool $alone n.npy
 		[[ $output == *"could be"* && $output != *--a=* ]]

@@ -58,9 +58,8 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 }
 
 @test "reblock --dry-run writes nothing" {
-	run -0 kvtool reblock --dry-run -b 64 -o out.h5 "$nhd"
-	[[ $output == *"nothing was written"*"gathered as 13 of 64, 5 unused left out, 32 shared slots copied"* ]]
-	[[ $output == *"entry 0 of request A is block 13, not a multiple of 4" ]]
+	shows 0 'nothing was written|gathered as 13 of 64, 5 unused left out, 32 shared slots copied|entry 0 of request A is block 13, not a multiple of 4$' \
+		reblock --dry-run -b 64 -o out.h5 "$nhd"
 	only
 }
 
@@ -109,9 +108,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 
 @test "reblock refuses a block that a request has twice" {
 	tables '{"block_table": {"A": [4, 5, 4]}, "num_tokens": {"A": 40}}'
-	run -3 --separate-stderr kvtool reblock -b 8 -o out.npy in.npy
-	one_sentence
-	said 'request A' 'block 4' twice
+	tells 3 'request A|block 4|twice' reblock -b 8 -o out.npy in.npy
 	# but not behind the last token
 	tables '{"block_table": {"A": [4, 5, 4]}, "num_tokens": {"A": 30}}'
 	run -0 kvtool reblock -b 24 -o out.npy in.npy
@@ -119,11 +116,9 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 
 @test "reblock refuses tables that are not in the pool or too short" {
 	tables '{"block_table": {"A": [4, 48]}, "num_tokens": {"A": 20}}'
-	run -3 --separate-stderr kvtool reblock -b 8 -o out.npy in.npy
-	one_sentence
+	tells 3 '' reblock -b 8 -o out.npy in.npy
 	tables '{"block_table": {"A": [4]}, "num_tokens": {"A": 20}}'
-	run -3 --separate-stderr kvtool reblock -b 8 -o out.npy in.npy
-	one_sentence
+	tells 3 '' reblock -b 8 -o out.npy in.npy
 	only in.npy in.json
 }
 
@@ -131,9 +126,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 	tables '{"kind": "sliding_window", "window": 32, "block_table": {"A": [4, 7, 9]}, "num_tokens": {"A": 400}}'
 	run -0 kvtool reblock -b 8 --verify -o out.npy in.npy
 	same_digest out.npy in.npy
-	run -3 --separate-stderr kvtool reblock -b 24 -f -o out.npy in.npy
-	one_sentence
-	said '3 of its 25 blocks' window
+	tells 3 '3 of its 25 blocks|window' reblock -b 24 -f -o out.npy in.npy
 }
 
 @test "reblock of a pool without tables needs sizes that divide" {
@@ -144,29 +137,20 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 	[[ $output == *"3 blocks of 16 regrouped as 6 of 8" ]]
 	run -0 kvtool reblock -b 48 --verify -o out.npy out.h5
 	cmp <(array out.npy) in.bin
-	run -3 --separate-stderr kvtool reblock -b 20 -o no.npy out.h5
-	one_sentence
-	said 'only with block tables' 'neither of 8 and 20'
-	run -3 --separate-stderr kvtool reblock -b 32 -o no.npy out.h5
-	said '6 blocks are not a multiple of 4'
-	run -3 --separate-stderr kvtool reblock -b 8 --compact -o no.npy out.h5
-	said 'no request has a block table'
-	run -3 --separate-stderr kvtool reblock -b 4 --stale zero -o no.npy out.h5
-	said 'no request has a block table'
+	tells 3 'only with block tables|neither of 8 and 20' reblock -b 20 -o no.npy out.h5
+	tells 3 '6 blocks are not a multiple of 4' reblock -b 32 -o no.npy out.h5
+	tells 3 'no request has a block table' reblock -b 8 --compact -o no.npy out.h5
+	tells 3 'no request has a block table' reblock -b 4 --stale zero -o no.npy out.h5
 	[ ! -e no.npy ]
 }
 
 @test "reblock needs blocks of tokens" {
-	run -3 --separate-stderr kvtool reblock -b 16 -o out.npy "$mamba"
-	one_sentence
-	said 'all groups are recurrent'
+	tells 3 'all groups are recurrent' reblock -b 16 -o out.npy "$mamba"
 	only
 }
 
 @test "reblock into a layout that can hold the blocks" {
-	run -4 --separate-stderr kvtool reblock -b 4 -o out.npy "$kv/s260k/paged_bs16/aiter_shuffle.bf16.npy"
-	one_sentence
-	said --to '4 slots'
+	tells 4 '4 slots|--to' reblock -b 4 -o out.npy "$kv/s260k/paged_bs16/aiter_shuffle.bf16.npy"
 	run -0 kvtool reblock -b 4 --to nhd --verify -o out.npy "$kv/s260k/paged_bs16/aiter_shuffle.bf16.npy"
 	same_array out.npy "$nhd"
 	run -0 kvtool reblock -b 24 --to rocm-paged --verify -f -o out.npy "$nhd"
@@ -200,15 +184,13 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 
 @test "reblock reads no tile that moves if no digest is wanted" {
 	kvtool convert -q --tile=2048 "$nhd" in.h5
-	run -0 kvtool reblock -b 8 --no-digest -o out.h5 in.h5
-	[[ $output == *"240 of 240 tiles copied undecoded"* ]]
+	shows 0 '240 of 240 tiles copied undecoded' reblock -b 8 --no-digest -o out.h5 in.h5
 	same_digest out.h5 "$nhd"
 	run -0 kvtool describe --verify out.h5
 	[[ $output != *cells* ]]
 	# the next rewrite makes one again
 	run -0 kvtool relayout --to hnd -o again.h5 out.h5
-	run -0 kvtool describe --verify again.h5
-	[[ $output == *"3840 content cells, 0 differ"* ]]
+	shows 0 '3840 content cells, 0 differ' describe --verify again.h5
 	# the checksum of what moves is looked at all the same
 	/usr/bin/python3 -c '
 import h5py
@@ -219,28 +201,22 @@ with open("in.h5", "r+b") as f:
     byte = f.read(1)[0]
     f.seek(at + 40)
     f.write(bytes([byte ^ 1]))'
-	run -3 --separate-stderr kvtool reblock -b 8 --no-digest -o bad.h5 in.h5
-	one_sentence
+	tells 3 '' reblock -b 8 --no-digest -o bad.h5 in.h5
 	[ ! -e bad.h5 ]
 }
 
 @test "reblock wants requests that are whole" {
 	kvtool slice --request=A --tokens=20:90 -o window.h5 "$nhd"
-	run -4 --separate-stderr kvtool reblock -b 8 -o out.h5 window.h5
-	one_sentence
-	said 'begins at token 20'
+	tells 4 'begins at token 20' reblock -b 8 -o out.h5 window.h5
 	rm window.h5
 	only
 }
 
 @test "reblock bounds its memory and does not overwrite its input" {
-	run -4 --separate-stderr kvtool reblock -b 2000000000 -o out.npy "$nhd"
-	one_sentence
-	said mem-limit
+	tells 4 'mem-limit' reblock -b 2000000000 -o out.npy "$nhd"
 	only
 	copy_dump "$nhd" in.npy
-	run -2 --separate-stderr kvtool reblock -f -b 8 -o in.npy in.npy
-	one_sentence
+	tells 2 '' reblock -f -b 8 -o in.npy in.npy
 	same_array in.npy "$nhd"
 }
 

@@ -37,18 +37,13 @@ load dumps
 }
 
 @test "relayout refuses a bare tuple and shows both readings" {
-	run -3 --separate-stderr kvtool relayout --to 0,1,3,2,4 -o out.npy "$nhd"
-	one_sentence
-	said rfc: vllm: LBHSC LBSHC
+	tells 3 'rfc:|LBHSC|vllm:|LBSHC' relayout --to 0,1,3,2,4 -o out.npy "$nhd"
 	only
 }
 
 @test "relayout suggests the layout that was meant" {
-	run -2 --separate-stderr kvtool relayout --to block-first-nhd -o out.npy "$nhd"
-	one_sentence
-	said block-first-nhd blocks-first-nhd
-	run -2 --separate-stderr kvtool relayout --to rocm-pagd -o out.npy "$nhd"
-	said rocm-paged
+	tells 2 'block-first-nhd|blocks-first-nhd' relayout --to block-first-nhd -o out.npy "$nhd"
+	tells 2 'rocm-paged' relayout --to rocm-pagd -o out.npy "$nhd"
 	only
 }
 
@@ -56,15 +51,13 @@ load dumps
 	local to
 	for to in "" LBSH LBSHCC LBSHKC XYZ rfc:0,1,2,3,3 rfc:0,1,2,3,5 rfc: vllm:a \
 		"K:L B S H D" "L B H D/0 S D%0" "L B H D/8 S D%4 K"; do
-		run -2 --separate-stderr kvtool relayout --to "$to" -o out.npy "$nhd"
-		one_sentence
+		tells 2 '' relayout --to "$to" -o out.npy "$nhd"
 	done
 	only
 }
 
 @test "relayout refuses a tuple that belongs to one backend and version" {
-	run -3 --separate-stderr kvtool relayout --to rfc:0,1,2,3 -o out.npy "$nhd"
-	one_sentence
+	tells 3 '' relayout --to rfc:0,1,2,3 -o out.npy "$nhd"
 	only
 }
 
@@ -76,14 +69,12 @@ load dumps
 }
 
 @test "relayout refuses names that projects use differently" {
-	run -3 --separate-stderr kvtool relayout --to page_first -o out.npy "$nhd"
-	one_sentence
+	tells 3 '' relayout --to page_first -o out.npy "$nhd"
 	only
 }
 
 @test "relayout needs --to and one file" {
-	run -2 --separate-stderr kvtool relayout -o out.npy "$nhd"
-	said --to
+	tells 2 '--to' relayout -o out.npy "$nhd"
 	run -2 --separate-stderr kvtool relayout --to hnd -o out.npy
 	run -2 --separate-stderr kvtool relayout --to hnd -o out.npy "$nhd" "$hnd"
 	only
@@ -111,9 +102,7 @@ load dumps
 @test "relayout refuses to put two buffers into a file of one array" {
 	local ending
 	for ending in npy bin; do
-		run -4 --separate-stderr kvtool relayout --to sglang-pool -o out.$ending "$nhd"
-		one_sentence
-		said safetensors
+		tells 4 'safetensors' relayout --to sglang-pool -o out.$ending "$nhd"
 	done
 	only
 }
@@ -182,8 +171,7 @@ sys.stdout.buffer.write(random.Random(5).randbytes(32 << 20))' >big.bin
 	local option
 	for option in --threads=0 --threads=-1 --threads=x --mem-limit=0 --mem-limit=1Q \
 		--mem-limit=99999999999999999999 --level=99 --tile=0 --tile=x; do
-		run -2 --separate-stderr kvtool relayout "$option" --to hnd -o out.h5 "$nhd"
-		one_sentence
+		tells 2 '' relayout "$option" --to hnd -o out.h5 "$nhd"
 	done
 	only
 }
@@ -206,13 +194,11 @@ sys.stdout.buffer.write(random.Random(5).randbytes(32 << 20))' >big.bin
 	run -0 kvtool relayout --to hnd -o out.safetensors "$rank1"
 	run -0 kvtool relayout --to nhd -o back.h5 out.safetensors
 	same_digest "$rank1" back.h5
-	run -0 kvtool digest --scope tokens --by head back.h5
-	[[ $output == *"layer=0 head=2"* ]]
+	shows 0 'layer=0 head=2' digest --scope tokens --by head back.h5
 	[[ $output != *"layer=0 head=0"* ]]
 }
 
 @test "a layout is not proposed to who gave it" {
-	run -4 --separate-stderr kvtool relayout --to=nhd -o out.h5 "$kv/mamba2g4/tp1_SD/rank0.npy"
-	one_sentence
-	[[ $stderr == *"can have layout LBSHC: all are recurrent states" ]]
+	tells 4 'can have layout LBSHC: all are recurrent states$' relayout --to=nhd -o out.h5 \
+		"$kv/mamba2g4/tp1_SD/rank0.npy"
 }

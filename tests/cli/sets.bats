@@ -4,12 +4,6 @@
 load common
 load dumps
 
-# refused STATUS ARGUMENT...: that status, and one sentence
-refused() {
-	run -"$1" --separate-stderr "${@:2}"
-	one_sentence
-}
-
 @test "a manifest among operands is read with its data, and is no dump that fails" {
 	copy_dump "$nhd" a.npy
 	convert="kvtool convert -q --format=raw"
@@ -37,8 +31,7 @@ refused() {
 	[ -z "$stderr" ]
 	run -0 --separate-stderr kvtool diff whole.h5 : ranks/*
 	[ -z "$stderr" ]
-	run -0 kvtool diff ab/*
-	[[ $output == "g0: equal"* ]]
+	shows 0 '^g0: equal' diff ab/*
 	# of two operands each is meant
 	run -0 kvtool diff ab/a.npy ab/a.json
 	run -2 --separate-stderr kvtool diff ab/a.npy ab/a.json : ab/b.npy ab/b.json x : y
@@ -106,9 +99,8 @@ numpy.save("s.npy", numpy.zeros((2, 8, 2, 16, 4, 8), "f2"))'
 	echo '{"layout": "nhd"}' >d/l.json
 	tells 3 'd/l.json: is a manifest and does not say of which file; name the data, with --manifest=d/l.json' digest d/l.json
 	: >d/l.bin && : >d/l.x
-	run -3 --separate-stderr kvtool digest d/l.json
-	one_sentence
-	[[ $stderr == *"d/l.json: is the manifest of d/l."*" or d/l."*", by its name; name the one that is meant" ]]
+	tells 3 'd/l.json: is the manifest of d/l.| or d/l.|, by its name; name the one that is meant$' \
+		digest d/l.json
 	# the name of another file proves nothing
 	cp a.npy d/m.npy && cp a.json d/m.json
 	tells 3 'd/m.json: is the manifest of a.npy, which is not beside it' digest d/m.json
@@ -121,16 +113,14 @@ numpy.save("s.npy", numpy.zeros((2, 8, 2, 16, 4, 8), "f2"))'
 	kvtool convert -q a.npy s.h5
 	sed 's/a.npy/gone.npy/' a.json >s.json
 	tells 3 's.json: is the manifest of gone.npy' digest s.json
-	run -3 --separate-stderr kvtool digest s.json s.h5
-	[[ $stderr == "kvtool digest: s.json: "* ]]
+	warns 3 '^kvtool digest: s.json: ' digest s.json s.h5
 	# nor is a dump left out for its name
 	cp s.h5 a.json
 	run -3 --separate-stderr kvtool digest a.npy a.json
 	[ "$(kvtool digest a.json)" = "$output" ]
 	# a damaged one fails once, with its data; what is none is no manifest
 	echo '{' >a.json
-	run -3 --separate-stderr kvtool digest a.npy a.json
-	one_sentence
+	tells 3 '' digest a.npy a.json
 	echo '{"model_type": "llama"}' >d/config.json
 	run -3 --separate-stderr kvtool describe d/config.json
 	[[ $stderr != *"is a manifest"* && $stderr != *"is the manifest"* ]]
@@ -185,8 +175,7 @@ numpy.save("s.npy", numpy.zeros((2, 8, 2, 16, 4, 8), "f2"))'
 	same_digest d.npy out/d.h5
 	run -3 --separate-stderr kvtool convert -f --out-dir=out b.npy d.npy
 	# an option that is wrong is told of once
-	run -2 --separate-stderr kvtool convert -f --level=30 --out-dir=out a.npy d.npy
-	one_sentence
+	tells 2 '' convert -f --level=30 --out-dir=out a.npy d.npy
 }
 
 @test "--out-dir: one progress over all of them" {
@@ -223,25 +212,23 @@ numpy.save("s.npy", numpy.zeros((2, 8, 2, 16, 4, 8), "f2"))'
 @test "--out-dir: two inputs of one name, and what has none, are refused at once" {
 	mkdir x y && copy_dump "$nhd" x/a.npy && copy_dump "$hnd" y/a.npy
 	copy_dump "$hnd" b.npy
-	refused 2 kvtool convert --out-dir=out b.npy x/a.npy y/a.npy
-	[[ $stderr == *"x/a.npy and y/a.npy would both become out/a.h5"* ]]
+	warns 2 'x/a.npy and y/a.npy would both become out/a.h5' convert --out-dir=out b.npy \
+		x/a.npy y/a.npy
 	[ ! -e out ]
 	kvtool convert -q --format=raw b.npy b.bin
-	refused 2 kvtool relayout --to=nhd --format=npy --out-dir=out b.npy b.bin
-	refused 2 kvtool convert --out-dir=out - <b.npy
-	refused 2 kvtool convert --out-dir=out .
-	refused 2 kvtool convert --out-dir=out -o c.h5 b.npy
-	refused 2 kvtool convert --shard=0/1 --shard-dir=parts --out-dir=out b.npy
+	warns 2 '' relayout --to=nhd --format=npy --out-dir=out b.npy b.bin
+	warns 2 '' convert --out-dir=out - <b.npy
+	warns 2 '' convert --out-dir=out .
+	warns 2 '' convert --out-dir=out -o c.h5 b.npy
+	warns 2 '' convert --shard=0/1 --shard-dir=parts --out-dir=out b.npy
 	rm -rf parts
 	: >file
-	refused 5 kvtool convert --out-dir=file b.npy
-	refused 5 kvtool convert --out-dir=no/folder b.npy
-	run -2 --separate-stderr kvtool convert b.npy x/a.npy y/a.npy
-	[[ $stderr == *": --out-dir=DIR" ]]
-	run -2 --separate-stderr kvtool convert b.npy x/a.npy y
-	[[ $stderr == *": --out-dir=y" ]]
+	warns 5 '' convert --out-dir=file b.npy
+	warns 5 '' convert --out-dir=no/folder b.npy
+	tells 2 ': --out-dir=DIR$' convert b.npy x/a.npy y/a.npy
+	tells 2 ': --out-dir=y$' convert b.npy x/a.npy y
 	[ "$(echo y/*)" = "y/a.json y/a.npy" ]
-	refused 2 kvtool mutate b.npy x/a.npy y/a.npy
+	warns 2 '' mutate b.npy x/a.npy y/a.npy
 	[[ $stderr != *--out-dir* ]]
 }
 
@@ -263,7 +250,7 @@ numpy.save("s.npy", numpy.zeros((2, 8, 2, 16, 4, 8), "f2"))'
 	# what a shell names by */ is no output, what is not there yet is
 	mkdir y z
 	kvtool convert -q --format=raw in/a.npy y/d
-	refused 2 kvtool convert y/ in/ z/
+	warns 2 '' convert y/ in/ z/
 	[ "$(echo z/*)" = "z/*" ]
 	kvtool convert -q --from=raw --manifest=y/d.json y/d new/
 	[ -f new/d.h5 ]
@@ -376,8 +363,7 @@ o["layer_names"] = [f"model.layers.{i}.attn" for i in range(4, 9)]'
 
 and 1 more, of which the same is said:
   b.npy" ]
-	run -3 --separate-stderr kvtool describe a.npy m.npy bad.npy b.npy n.npy h.npy
-	one_sentence
+	warns 3 '' describe a.npy m.npy bad.npy b.npy n.npy h.npy
 	[ "$output" = "$(kvtool describe a.npy)
 
 and 1 more, of which the same is said:

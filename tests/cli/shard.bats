@@ -7,10 +7,6 @@
 load common
 load dumps
 
-one_sentence() {
-	[ "$(printf '%s\n' "$stderr" | wc -l)" = 1 ] && [ -z "$output" ]
-}
-
 # auto VARIABLE=VALUE...: a digest in that environment
 auto() {
 	run --separate-stderr env "$@" "$KVTOOL" digest --shard=auto --shard-dir=d "$nhd" "$hnd"
@@ -18,18 +14,12 @@ auto() {
 
 @test "a share is I/N, from 0" {
 	for bad in 1 2/2 -1/2 a/b 1/ /2 1/2/3 ''; do
-		run -2 --separate-stderr kvtool digest "--shard=$bad" --shard-dir=d "$nhd"
-		one_sentence
-		[[ $stderr == *"expected I/N"* ]]
+		tells 2 'expected I/N' digest "--shard=$bad" --shard-dir=d "$nhd"
 	done
-	run -2 --separate-stderr kvtool digest --shard=0/1 "$nhd"
-	[[ $stderr == *"--shard-dir=DIR"* ]]
-	run -2 --separate-stderr kvtool digest --shard-dir=d "$nhd"
-	[[ $stderr == *"--shard=I/N"* ]]
-	run -2 --separate-stderr kvtool describe --shard=0/1 "$nhd"
-	[[ $stderr == *"--shard"* ]]
-	run -2 --separate-stderr kvtool expect write --shard=0/1 --shard-dir=d "$nhd"
-	[[ $stderr == *"option of check"* ]]
+	tells 2 '--shard-dir=DIR' digest --shard=0/1 "$nhd"
+	tells 2 '--shard=I/N' digest --shard-dir=d "$nhd"
+	tells 2 '--shard' describe --shard=0/1 "$nhd"
+	tells 2 'option of check' expect write --shard=0/1 --shard-dir=d "$nhd"
 	run -2 --separate-stderr kvtool digest --shard=0/1 --shard-dir=d - <"$nhd"
 	[[ $stderr == *"files, which all of them can read"* ]]
 	[ ! -e d ]
@@ -38,9 +28,7 @@ auto() {
 @test "more words than a shard can have are refused, and not done by all" {
 	: >empty
 	mapfile -t many < <(yes empty | head -n 5000)
-	run -4 --separate-stderr kvtool digest --shard=0/2 --shard-dir=d "${many[@]}"
-	one_sentence
-	[[ $stderr == *"a command in shards has 4096 at most"* ]]
+	tells 4 'a command in shards has 4096 at most' digest --shard=0/2 --shard-dir=d "${many[@]}"
 	[ ! -e d ]
 	# without shards there is no such limit
 	run -3 --separate-stderr kvtool digest "${many[@]}"
@@ -59,7 +47,7 @@ auto() {
 		# shellcheck disable=SC2046,SC2086 # words
 		auto $(printf 'SLURM_ARRAY_TASK_%s ' $wrong)
 		[ "$status" = 2 ]
-		one_sentence
+		one_sentence && [ -z "$output" ]
 	done
 }
 
@@ -85,10 +73,8 @@ auto() {
 
 @test "a name that JSON cannot have is refused before anything is done" {
 	cp "$nhd" $'a\xff.npy'
-	run -3 --separate-stderr kvtool digest --layout=nhd --dtype=bf16 --shard=0/1 \
-		--shard-dir=d "$nhd" $'a\xff.npy'
-	one_sentence
-	[[ $stderr == *"a word of the command is not UTF-8"* ]]
+	tells 3 'a word of the command is not UTF-8' digest --layout=nhd --dtype=bf16 \
+		--shard=0/1 --shard-dir=d "$nhd" $'a\xff.npy'
 	[ ! -e d/job.json ]
 }
 
@@ -104,17 +90,13 @@ auto() {
 	[ -z "$output" ]
 	run -0 kvtool convert -fjo json.h5 --shard=0/1 --shard-dir=e "$nhd"
 	[ "$(json 'o["own_units"]' <<<"$output")" = 1 ]
-	run -0 kvtool convert -oqj.h5 --shard=0/1 --shard-dir=f "$nhd"
-	[[ $output == "f: shard 0/1: "* ]]
+	shows 0 '^f: shard 0/1: ' convert -oqj.h5 --shard=0/1 --shard-dir=f "$nhd"
 }
 
 @test "what is not written by all is not written at all" {
-	run -2 --separate-stderr kvtool convert --dry-run --shard=0/1 --shard-dir=d "$nhd" out.h5
-	[[ $stderr == *"--dry-run and --shard"* ]]
+	tells 2 '--dry-run and --shard' convert --dry-run --shard=0/1 --shard-dir=d "$nhd" out.h5
 	kvtool convert -q --shard=0/1 --shard-dir=e "$nhd" out.npy
-	run -2 --separate-stderr kvtool reduce e
-	one_sentence
-	[[ $stderr == *"--one-file"* ]]
+	tells 2 '--one-file' reduce e
 	[ ! -e out.npy ]
 	kvtool reduce --one-file e
 	same_digest out.npy "$nhd"
@@ -131,10 +113,7 @@ auto() {
 	mkdir below
 	kvtool convert -q --shard=0/1 --shard-dir=e "$nhd" below/out.h5
 	kvtool reduce e
-	run -4 --separate-stderr kvtool describe below/out.h5
-	one_sentence
-	[[ $stderr == *"which is not in its file's folder"* ]]
-	[[ $stderr == *"kvtool reduce --one-file"* ]]
+	tells 4 "which is not in its file's folder|kvtool reduce --one-file" describe below/out.h5
 }
 
 # Lustre says the size of a stripe there, NFS what goes over the wire at once
@@ -204,7 +183,7 @@ auto() {
 	for i in 0 1; do
 		run -3 --separate-stderr kvtool expect check --shard=$i/2 --shard-dir=d c.kvc \
 			"$nhd" "$nhd" empty.npy
-		one_sentence
+		one_sentence && [ -z "$output" ]
 		[[ $stderr == *"empty.npy: "* ]]
 	done
 }
@@ -218,10 +197,10 @@ auto() {
 		's/{/[/'; do
 		sed "$change" job >d/job.json
 		run -3 --separate-stderr kvtool "${mine[@]}"
-		one_sentence
+		one_sentence && [ -z "$output" ]
 		[[ $stderr == *"d/job.json"*"remove it"* ]]
 		run -3 --separate-stderr kvtool reduce d
-		one_sentence
+		one_sentence && [ -z "$output" ]
 	done
 	rm d/job.json
 	run -0 kvtool "${mine[@]}"

@@ -9,10 +9,7 @@ load common
 # refused STATUS TEXT JSON ARG...: a config of this text is refused with that one
 refused() {
 	printf '%s\n' "$3" >config.json
-	run -"$1" --separate-stderr kvtool size --tp=1 "${@:4}" config.json
-	[ "${#stderr_lines[@]}" = 1 ] || { echo "not one sentence: $stderr"; return 1; }
-	[ -z "$output" ]
-	[[ $stderr == *"$2"* ]] || { echo "missing '$2' in: $stderr"; return 1; }
+	tells "$1" "$2" size --tp=1 "${@:4}" config.json
 }
 
 # with KEY=VALUE...: a small llama with other facts
@@ -36,14 +33,11 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 
 @test "blocks of a hybrid are of a release, which is named" {
 	hybrid=testdata/config/kimi-linear-48b.json
-	run -0 kvtool size --tp=2 --cache-dtype=bfloat16 --release=0.26 "$hybrid"
-	[[ "$output" = *"--block-size=16 is FLASH_ATTN_MLA"* ]]
-	[[ "$output" = *"in one pool of vLLM: none: its groups are known of release 0.32 alone"* ]]
-	[[ "$output" = *"BLOCK: tokens in a block, by vLLM 0.26."* ]]
+	shows 0 '--block-size=16 is FLASH_ATTN_MLA|in one pool of vLLM: none: its groups are known of release 0.32 alone|BLOCK: tokens in a block, by vLLM 0.26.' \
+		size --tp=2 --cache-dtype=bfloat16 --release=0.26 "$hybrid"
 	run -0 kvtool size --tp=2 --cache-dtype=bfloat16 --release=0.22 --block-size=16 "$hybrid"
 	[[ "$output" != *"note: blocks grow"* ]]
-	run -2 kvtool size --release=0.25 "$hybrid"
-	[[ "$output" = *"'0.25' is no release of vLLM whose facts are known"* ]]
+	tells 2 "'0.25' is no release of vLLM whose facts are known" size --release=0.25 "$hybrid"
 	run -0 kvtool size -m jamba-v0.1 --tp=1 --cache-dtype=bfloat16 --release=0.26 --json
 	[ "$(jq -c '[.release, .state_chunk, .sizes[0].block_size]' <<<"$output")" = '["0.26",2048,2048]' ]
 	run -0 kvtool size --spec=gqa:heads=8,head-dim=128 --spec=mamba1-conv:inter=8192,kernel=4 \
@@ -132,11 +126,9 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 	for key in token_bytes state_bytes block_size unique_token_bytes; do
 		[ "$(json "o['sizes'][0]['$key']" <named)" = "$(json "o['sizes'][0]['$key']" <config)" ]
 	done
-	run -2 kvtool size -m qwen3-nex-80b-a3b
-	[[ $output == *"did you mean 'qwen3-next-80b-a3b'?"* ]]
+	tells 2 "did you mean 'qwen3-next-80b-a3b'?" size -m qwen3-nex-80b-a3b
 	run -5 kvtool size -m missing/model.json
-	run -5 kvtool size -m llama-3.1-8b --models=missing
-	[[ $output == *"missing: no folder of models is there"* ]]
+	tells 5 'missing: no folder of models is there' size -m llama-3.1-8b --models=missing
 	run -2 kvtool size -m llama-3.1-8b testdata/config/llama-3.1-8b.json
 	run -2 kvtool size -m llama-3.1-8b --set head_dim=64
 }
@@ -148,15 +140,12 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 	[ "${lines[1]}" = "500 requests: 2.44 TiB on each of 8 ranks, 19.5 TiB in all" ]
 	run -2 kvtool size -m llama-3.1-70b --requests=500
 	[[ $output == *"--requests needs the length of a request, --tokens=N, or the memory"* ]]
-	run -2 kvtool size -m llama-3.1-70b --on-disk=a.h5
-	[[ $output == *"--on-disk needs the length of a request"* ]]
-	run -3 kvtool size "${fleet[@]}" --requests=99999999999999
-	[[ $output == *"take more than 2^63 bytes" ]]
+	tells 2 '--on-disk needs the length of a request' size -m llama-3.1-70b --on-disk=a.h5
+	tells 3 'take more than 2^63 bytes$' size "${fleet[@]}" --requests=99999999999999
 
 	load dumps
 	kvtool convert -q "$nhd" whole.h5
-	run -3 kvtool size "${fleet[@]}" --on-disk=whole.h5
-	[[ $output == *"5 blocks that no request uses"* ]]
+	shows 3 '5 blocks that no request uses' size "${fleet[@]}" --on-disk=whole.h5
 	PATH=${KVTOOL%/*}:$PATH bash -c "${output##*without them: }"
 	kvtool size --json "${fleet[@]}" --on-disk=sample.h5 >answer
 	# measured a second time: bytes of the array by those of the file
@@ -169,8 +158,7 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 	[[ ${lines[1]} == *" in all; 1"*" TiB on disk, compressed as sample.h5 is (ratio 1."* ]]
 	run -3 kvtool size "${fleet[@]}" --cache-dtype=fp8 --on-disk=sample.h5
 	[[ $output == *"sample.h5 holds bfloat16, which does not tell"* ]]
-	run -3 kvtool size "${fleet[@]}" --on-disk="$nhd"
-	[[ $output == *"is not compressed"*"kvtool convert"* ]]
+	tells 3 'is not compressed|kvtool convert' size "${fleet[@]}" --on-disk="$nhd"
 	run -4 kvtool size -m qwen3-next-80b-a3b --tokens=9 --on-disk=sample.h5
 	[[ $output == *"the model has recurrent states"* ]]
 	run -2 kvtool size --tokens=9 --on-disk=sample.h5 "$root/testdata/config/gemma-3-4b.gguf"
@@ -206,11 +194,9 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 	kvtool transfer-sim --json -m qwen3-8b --dst tp=8 | grep -v '"model"' | cmp a -
 	# others of that name may have another cache
 	for id in Qwen/Qwen3-8B-FP8 unsloth/Qwen3-8B Qwen/Qwen3-8B-Base-FP8; do
-		run -2 kvtool size -m "$id"
-		[[ $output == *"there is no model '$id', did you mean 'qwen3-8b'?"* ]]
+		tells 2 "there is no model '$id', did you mean 'qwen3-8b'?" size -m "$id"
 	done
-	run -2 kvtool size -m Qwen/Qwen3-32B
-	[[ $output == *"give its config.json: --model=FILE" ]]
+	tells 2 'give its config.json: --model=FILE$' size -m Qwen/Qwen3-32B
 	# what lies here under that name is meant
 	mkdir -p Qwen/Qwen3-8B && cp "$root/testdata/config/llama-3.1-8b.json" Qwen/Qwen3-8B/config.json
 	[ "$(kvtool size --json -m Qwen/Qwen3-8B | json 'o["layers"]')" = 32 ]
@@ -268,10 +254,8 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 
 @test "sizes over ranks that cannot be are named, and refused if asked for" {
 	with num_key_value_heads=6 head_dim=64 >config.json
-	run -0 kvtool size config.json
-	[[ $output == *"6 cannot be divided evenly among 4 ranks"* ]]
-	run -3 kvtool size --tp=2,4 config.json
-	[[ $output == *"tp 4"* ]]
+	shows 0 '6 cannot be divided evenly among 4 ranks' size config.json
+	tells 3 'tp 4' size --tp=2,4 config.json
 }
 
 @test "facts by hand" {
@@ -642,20 +626,16 @@ kv_cache_scheme is set aside, as vLLM does with deepseek_v3" ]
 }
 
 @test "what does not fit, and what always does" {
-	run -0 kvtool size --tp=1 --cache-dtype=auto --memory=1k testdata/config/qwen3-next.json
-	[[ $output == *' none'* ]]
-	run -0 kvtool size --tp=1 --cache-dtype=auto --memory=40G testdata/config/mamba2.json
-	[[ $output == *' any'* ]]
+	shows 0 ' none' size --tp=1 --cache-dtype=auto --memory=1k testdata/config/qwen3-next.json
+	shows 0 ' any' size --tp=1 --cache-dtype=auto --memory=40G testdata/config/mamba2.json
 }
 
 @test "windows of all layers, and chunks of those that have positions" {
 	with 'model_type="mistral"' sliding_window=32 >config.json
-	run -0 kvtool size --tp=1 config.json
-	[[ $output == *" sliding-window:layers=2,heads=2,head-dim=16,window=32"* ]]
+	shows 0 ' sliding-window:layers=2,heads=2,head-dim=16,window=32' size --tp=1 config.json
 	for none in null '"absent"'; do
 		with 'model_type="mistral"' sliding_window="$none" >config.json
-		run -0 kvtool size --tp=1 config.json
-		[[ $output == *" gqa:layers=2,heads=2,head-dim=16"* ]]
+		shows 0 ' gqa:layers=2,heads=2,head-dim=16' size --tp=1 config.json
 	done
 	scout=('model_type="llama4_text"' num_hidden_layers=4 head_dim=16 attention_chunk_size=32)
 	with "${scout[@]}" 'no_rope_layers=[1,1,0,1]' >config.json
@@ -926,10 +906,8 @@ unknown() {
 	grep -q '1 x 4 x 4 x 16$' answer
 	[ "$(groups "$(cat config.json)")" = full=2 ]
 	[ "$(json 'o["groups"][0]["spec"]' <answer)" = gqa:layers=2,heads=2,head-dim=16 ]
-	run -2 kvtool size --engine=transformers config.json
-	[[ $output == *"needs the length of a request: --tokens=N" ]]
-	run -2 kvtool size --engine=transformers --tokens=4 --tp=2 config.json
-	[[ $output == *"--tp is of vLLM's pool"* ]]
+	tells 2 'needs the length of a request: --tokens=N$' size --engine=transformers config.json
+	tells 2 "--tp is of vLLM's pool" size --engine=transformers --tokens=4 --tp=2 config.json
 	run -2 kvtool size --engine=sglang config.json
 	[[ $output == *"--engine is 'sglang', expected vllm or transformers" ]]
 	run -4 kvtool size --engine=transformers --tokens=4 --model=llama-3.1-8b
@@ -957,13 +935,11 @@ unknown() {
 	[ "$(json 'o["layers"], o["draft_tokens"]' <<<"$output")" = '(61, None)' ]
 	run -0 kvtool size --tp=1 --draft=3 --draft-layers=1 --json -m deepseek-v3.2
 	[ "$(json '[g["layers"] for g in o["groups"]]' <<<"$output")" = '[62, 62]' ]
-	run -3 kvtool size --draft=3 --draft-layers=2 mtp.json
-	[[ $output == *"--draft-layers is 2, mtp.json says 1"* ]]
+	tells 3 '--draft-layers is 2, mtp.json says 1' size --draft=3 --draft-layers=2 mtp.json
 	run -3 kvtool size --draft=3 -m llama-3.1-8b
 	[[ $output == *"llama-3.1-8b has no layers that draft: give --draft-layers=N, "* ]]
 	sed 's/}/, "mtp_num_hidden_layers": 2}/' mtp.json >two.json
-	run -3 kvtool size --draft=3 two.json
-	[[ $output == *"says two numbers of layers that draft"* ]]
+	tells 3 'says two numbers of layers that draft' size --draft=3 two.json
 	run -4 kvtool size --draft=1 --draft-layers=1 -m gpt-oss-20b
 	[[ $output == *"it is not known what layers that draft keep"* ]]
 	run -4 kvtool size --draft=1 --draft-model=none -m glm-5.3-flash
@@ -1004,11 +980,8 @@ unknown() {
 @test "a part of a model's name lists the models that have it" {
 	run -2 "$KVTOOL" size --model=qwen3
 	[[ $output == *"of that name there are: qwen3-235b-a22b, qwen3-30b-a3b, qwen3-8b, "* ]]
-	run -2 "$KVTOOL" size --model=llama70
-	[[ $output == *"of that name there are: llama-3.1-70b" ]]
+	tells 2 'of that name there are: llama-3.1-70b$' size --model=llama70
 	# 32 is not a number of any
-	run -2 "$KVTOOL" size --model=qwen3-32b
-	[[ $output == *"--model=list prints the "* ]]
-	run -2 "$KVTOOL" size --model=b
-	[[ $output == *", ..." ]]
+	tells 2 '--model=list prints the ' size --model=qwen3-32b
+	shows 2 ', ...$' size --model=b
 }

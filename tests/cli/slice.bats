@@ -16,8 +16,7 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 }
 
 @test "slice of a rank is that rank's dump" {
-	run -0 kvtool slice --verify --tp-size 2 --tp-rank 1 -o out.safetensors "$nhd"
-	[[ $output == *"verified equal"* ]]
+	shows 0 'verified equal' slice --verify --tp-size 2 --tp-rank 1 -o out.safetensors "$nhd"
 	cmp <(tail -c 245760 out.safetensors) <(tail -c 245760 "$rank1")
 	run -0 kvtool describe --json out.safetensors
 	[ "$(json "[o['groups'][0][k] for k in ('heads', 'head_start', 'total_heads', 'replication')]" <<<"$output")" = '[2, 2, 4, 1]' ]
@@ -45,8 +44,7 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 	run -0 kvtool digest --scope tokens --by request out.h5
 	[ "${#lines[@]}" = 1 ]
 	local part=${lines[0]%% *}
-	run -0 kvtool digest --scope tokens --by request "$rocm"
-	[[ $output == *"$part  request=C"* ]]
+	shows 0 "$part  request=C" digest --scope tokens --by request "$rocm"
 }
 
 @test "slice of a slice is named as in the whole" {
@@ -54,26 +52,21 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 	run -0 kvtool slice --layers 2 --heads 2:3 -o twice.npy once.h5
 	run -0 kvtool slice --layers 2 --heads 2:3 -o direct.npy "$nhd"
 	same_array twice.npy direct.npy
-	run -3 --separate-stderr kvtool slice --layers 0 -o out.h5 once.h5
-	said 'layer 0' 'from 1 to 3'
-	run -3 --separate-stderr kvtool slice --heads 0:2 -o out.h5 once.h5
-	said 'heads 0 to 1' '1 to 3'
+	tells 3 'layer 0|from 1 to 3' slice --layers 0 -o out.h5 once.h5
+	tells 3 'heads 0 to 1|1 to 3' slice --heads 0:2 -o out.h5 once.h5
 	[ ! -e out.h5 ]
 }
 
 @test "slice by layers moves tiles undecoded" {
 	run -0 kvtool convert "$nhd" in.h5
-	run -0 kvtool slice --layers 1,4 -o out.h5 in.h5
-	[[ $output == *"16 of 16 tiles copied undecoded"* ]]
-	run -0 kvtool slice --dry-run --heads 1:2 -o heads.h5 in.h5
-	[[ $output == *"stored tiles are copied undecoded"* ]]
+	shows 0 '16 of 16 tiles copied undecoded' slice --layers 1,4 -o out.h5 in.h5
+	shows 0 'stored tiles are copied undecoded' slice --dry-run --heads 1:2 -o heads.h5 in.h5
 	[ ! -e heads.h5 ]
 }
 
 @test "slice of a block range decodes where tiles would be cut" {
 	run -0 kvtool convert --tile 512 "$nhd" in.h5
-	run -0 kvtool slice --blocks 4:8 -o moved.h5 in.h5
-	[[ $output == *"copied undecoded"* ]]
+	shows 0 'copied undecoded' slice --blocks 4:8 -o moved.h5 in.h5
 	run -0 kvtool slice --blocks 5:9 --verify -o cut.h5 in.h5
 	[[ $output != *"copied undecoded"* ]]
 	run -0 kvtool describe --verify cut.h5
@@ -87,9 +80,7 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 }
 
 @test "slice of a recurrent state needs the number of groups" {
-	run -3 --separate-stderr kvtool slice --tp-size 4 --tp-rank 1 -o out.npy "$mamba"
-	one_sentence
-	said --mamba-groups conv
+	tells 3 'conv|--mamba-groups' slice --tp-size 4 --tp-rank 1 -o out.npy "$mamba"
 	only
 	run -0 kvtool slice --tp-size 4 --tp-rank 1 --mamba-groups 4 -o out.npy "$mamba"
 	same_array out.npy "$kv/mamba2g4/tp4_DS/rank1.npy"
@@ -133,10 +124,8 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 		run -2 --separate-stderr kvtool slice $options -o out.h5 "$nhd"
 		one_sentence || { echo "$options: $stderr"; return 1; }
 	done
-	run -2 --separate-stderr kvtool slice "--layers=" -o out.h5 "$nhd"
-	one_sentence
-	run -2 --separate-stderr kvtool slice --layers 1 "$nhd"
-	said -o
+	tells 2 '' slice "--layers=" -o out.h5 "$nhd"
+	tells 2 '-o' slice --layers 1 "$nhd"
 	run -2 --separate-stderr kvtool slice --layers 1 -o out.h5
 	run -2 --separate-stderr kvtool slice --layers 1 -o out.h5 "$nhd" "$hnd"
 	only
@@ -145,9 +134,7 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 @test "slice refuses a list that is too long" {
 	local list
 	list=$(seq -s , 0 2 150)
-	run -2 --separate-stderr kvtool slice --blocks "$list" -o out.h5 "$nhd"
-	one_sentence
-	said fewer
+	tells 2 'fewer' slice --blocks "$list" -o out.h5 "$nhd"
 	only
 }
 
@@ -160,20 +147,14 @@ del m["conv"]["B"], m["conv"]["C"]
 m["file"] = "in.npy"
 json.dump(m, open("in.json", "w"))' "$kv/mamba2g4/tp4_DS/rank1.json"
 	run -0 kvtool slice --layers 0:2 --verify -o out.npy in.npy
-	run -3 --separate-stderr kvtool slice --tp-size 8 --tp-rank 2 --mamba-groups 4 \
-		-o never.npy in.npy
-	one_sentence
-	said '96 channels'
+	tells 3 '96 channels' slice --tp-size 8 --tp-rank 2 --mamba-groups 4 -o never.npy in.npy
 }
 
 @test "slice does not write over its input" {
 	copy_dump "$nhd" in.npy
-	run -2 --separate-stderr kvtool slice -f --layers 0 -o in.npy in.npy
-	one_sentence
+	tells 2 '' slice -f --layers 0 -o in.npy in.npy
 	same_array in.npy "$nhd"
-	run -2 --separate-stderr kvtool slice -f --layers 0 --format raw -o in in.npy
-	one_sentence
-	said in.json
+	tells 2 'in.json' slice -f --layers 0 --format raw -o in in.npy
 }
 
 @test "slice --json says what was done" {
@@ -196,30 +177,24 @@ json.dump(m, open("in.json", "w"))' "$kv/mamba2g4/tp4_DS/rank1.json"
 
 @test "slice by tokens keeps their positions" {
 	run -0 kvtool slice --request A --tokens 100:200 -o out.h5 "$nhd"
-	run -0 kvtool describe out.h5
-	[[ $output == *"A: 100 tokens from token 100 on in 7 blocks"* ]]
+	shows 0 'A: 100 tokens from token 100 on in 7 blocks' describe out.h5
 	run -0 kvtool where --at request=A,token=100,layer=0,head=0,kv=k,dim=0 out.h5
 	[[ $output == *"block=19,slot=4"*"position 0 in the dump"* ]]
-	run -2 --separate-stderr kvtool where --at request=A,token=99,layer=0,head=0,kv=k,dim=0 out.h5
-	said '100 to 199'
+	tells 2 '100 to 199' where --at request=A,token=99,layer=0,head=0,kv=k,dim=0 out.h5
 	run -0 kvtool convert --verify out.h5 out.npy
 	same_digest out.h5 out.npy
 }
 
 @test "slice of tokens is no folder, which begins with the first" {
 	run -0 kvtool slice --tokens 16:32 -o out.h5 "$nhd"
-	run -4 --separate-stderr kvtool convert --format vllm-2026-07 out.h5 folder
-	one_sentence
-	said 'token 16'
+	tells 4 'token 16' convert --format vllm-2026-07 out.h5 folder
 	[ ! -e folder ]
 }
 
 @test "slice of a component says what it holds" {
 	run -0 kvtool convert "$nhd" in.h5
-	run -0 kvtool slice --component v -o out.h5 in.h5
-	[[ $output == *"20 of 20 tiles copied undecoded"* ]]
-	run -0 kvtool describe --verify out.h5
-	[[ $output == *"holds     values alone"* ]]
+	shows 0 '20 of 20 tiles copied undecoded' slice --component v -o out.h5 in.h5
+	shows 0 'holds     values alone' describe --verify out.h5
 	run -0 kvtool where --json --at layer=1,block=2,slot=3,head=1,dim=4 out.h5
 	[ "$(json "o['places'][0]['kv']" <<<"$output")" = v ]
 	run -0 kvtool slice --component ssm -o ssm.npy "$mamba"
@@ -276,8 +251,7 @@ transfer() {
 		said "${words[@]}"
 	done
 	# shellcheck disable=SC2046	# several options
-	run -4 --separate-stderr kvtool slice $(transfer 2048 0 4 0) -o out.h5 "$nhd"
-	said 'at most 1024'
+	tells 4 'at most 1024' slice $(transfer 2048 0 4 0) -o out.h5 "$nhd"
 	for row in "--tokens 1:2,4" "--tokens 3:3" "--for-transfer" "--src-tp 2 --src-rank 0" \
 		"$(transfer 2 2 4 0)" "$(transfer 2 0 4 4)" "--heads 0:1 $(transfer 2 0 4 0)" \
 		"--tp-size 2 --tp-rank 0 $(transfer 2 0 4 0)" \
@@ -310,10 +284,9 @@ transfer() {
 
 @test "slice --for-transfer of a rank that was cut: what it has, or nothing" {
 	kvtool slice -q --heads=2:4 -o cut.npy "$nhd"
-	run -3 --separate-stderr kvtool slice --for-transfer --src-tp=1 --src-rank=0 --dst-tp=4 \
-		--dst-rank=0 -o out.npy cut.npy
-	one_sentence
-	said 'rank 0 of 1 sends heads 0 to 0, and the dump has only 2 to 3'
+	tells 3 'rank 0 of 1 sends heads 0 to 0, and the dump has only 2 to 3' slice \
+		--for-transfer --src-tp=1 --src-rank=0 --dst-tp=4 --dst-rank=0 -o out.npy \
+		cut.npy
 	[ ! -e out.npy ]
 	for rank in 2 3; do
 		kvtool slice -q --for-transfer --src-tp=1 --src-rank=0 --dst-tp=4 \

@@ -45,8 +45,7 @@ bare() {
 	[ "$(array out.npy | sha256sum)" = "$data" ]
 	kvtool relayout -q --to=hnd "${told[@]}" -o hnd.npy bare.bin
 	same_array hnd.npy "$hnd"
-	run -0 kvtool where --offset=0 "${told[@]}" bare.bin
-	[[ $output == *layer=0,block=0,slot=0,head=0,kv=k,dim=0* ]]
+	shows 0 'layer=0,block=0,slot=0,head=0,kv=k,dim=0' where --offset=0 "${told[@]}" bare.bin
 	run -0 kvtool slice --heads=1 -o part.npy --spec $spec --layout=nhd --dtype=bfloat16 \
 		--block-size=16 bare.bin
 	run -0 kvtool reblock --block-size=32 -o big.h5 --spec $spec --layout=nhd \
@@ -58,8 +57,7 @@ bare() {
 	run -0 kvtool fsck "${told[@]}" bare.bin
 	run -0 kvtool expect write -o bare.kvc "${told[@]}" bare.bin
 	run -0 kvtool expect check "${told[@]}" bare.kvc bare.bin
-	run -0 kvtool guess --spec $spec --dtype=bfloat16 --block-size=16 bare.bin
-	[[ $output == *"looks like LBSHC"* ]]
+	shows 0 'looks like LBSHC' guess --spec $spec --dtype=bfloat16 --block-size=16 bare.bin
 }
 
 @test "every spec that size prints describes bytes of that size" {
@@ -105,9 +103,8 @@ bare() {
 		<answer)" = "[('x', 0, 32), ('B', 32, 16), ('C', 48, 16)]" ]
 	# planes cannot be cut: a block is one slot
 	truncate -s 8448 rows.bin
-	run -3 --separate-stderr kvtool describe --spec nvfp4:layers=1,heads=2,head-dim=128 \
+	tells 3 'give --block-size' describe --spec nvfp4:layers=1,heads=2,head-dim=128 \
 		--layout=mla --dtype=uint8 rows.bin
-	said 'give --block-size'
 	kvtool describe --json --spec indexer:layers=1 --layout=mla --dtype=uint8 rows.bin >answer
 	[ "$(json 'o["groups"][0]["slots"], o["groups"][0]["block_size"]' <answer)" = \
 		"(1, 64)" ]
@@ -121,44 +118,31 @@ bare() {
 	bare
 	kvtool convert -q "$nhd" in.h5
 	run -0 kvtool digest --spec $spec in.h5
-	run -3 --separate-stderr kvtool digest --spec gqa:heads=2,head-dim=8 in.h5
-	one_sentence
-	said in.h5 'heads are 4, expected 2'
-	run -3 --separate-stderr kvtool digest --spec gqa:heads=4,head-dim=16 in.h5
-	said 'elements of a slot are 16, expected 32'
-	run -3 --separate-stderr kvtool digest --spec gqa:layers=4,heads=4,head-dim=8 in.h5
-	said 'layers are 5, expected 4'
-	run -3 --separate-stderr kvtool digest --spec $spec,block-size=32 in.h5
-	said 'tokens of a block are 16, expected 32'
-	run -3 --separate-stderr kvtool digest --spec $spec,elem=1 in.h5
-	said 'bytes of an element are 2, expected 1'
-	run -3 --separate-stderr kvtool digest --spec gqa:heads=2,head-dim=8 "$nhd"
-	said 'heads are 4, expected 2'
-	run -3 --separate-stderr kvtool digest --heads=2 "${told[@]}" bare.bin
-	said 'heads are 2, expected 4'
-	run -2 --separate-stderr kvtool digest --spec gqx "$nhd"
-	said "there is no kind 'gqx'"
-	run -3 --separate-stderr kvtool digest --spec gqa:heads=4 "$nhd"
-	said 'gqa needs head_dim'
+	tells 3 'in.h5|heads are 4, expected 2' digest --spec gqa:heads=2,head-dim=8 in.h5
+	tells 3 'elements of a slot are 16, expected 32' digest --spec gqa:heads=4,head-dim=16 in.h5
+	tells 3 'layers are 5, expected 4' digest --spec gqa:layers=4,heads=4,head-dim=8 in.h5
+	tells 3 'tokens of a block are 16, expected 32' digest --spec $spec,block-size=32 in.h5
+	tells 3 'bytes of an element are 2, expected 1' digest --spec $spec,elem=1 in.h5
+	tells 3 'heads are 4, expected 2' digest --spec gqa:heads=2,head-dim=8 "$nhd"
+	tells 3 'heads are 2, expected 4' digest --heads=2 "${told[@]}" bare.bin
+	tells 2 "there is no kind 'gqx'" digest --spec gqx "$nhd"
+	tells 3 'gqa needs head_dim' digest --spec gqa:heads=4 "$nhd"
 }
 
 @test "a rank is held to its share" {
 	run -0 kvtool digest --spec $spec "$rank1"
 	kvtool convert -q "$rank1" in.h5
 	run -0 kvtool digest --spec $spec in.h5
-	run -3 --separate-stderr kvtool digest --spec gqa:heads=8,head-dim=8 in.h5
-	said 'heads are 2, expected 4'
+	tells 3 'heads are 2, expected 4' digest --spec gqa:heads=8,head-dim=8 in.h5
 }
 
 @test "a spec tells a connector folder how many heads it has" {
 	local folder=$kv/s260k/connector/shared_storage_2025
-	run -3 --separate-stderr kvtool digest --from=vllm-2025 --block-size=16 "$folder"
-	said 'give --heads or --head-dim'
+	tells 3 'give --heads or --head-dim' digest --from=vllm-2025 --block-size=16 "$folder"
 	kvtool digest --from=vllm-2025 --block-size=16 --heads=4 "$folder" >heads
 	kvtool digest --from=vllm-2025 --block-size=16 --spec $spec "$folder" >spec
 	cmp heads spec
 	# slice has another use for --heads
-	run -3 --separate-stderr kvtool slice --heads=1 --block-size=16 -o part.npy "$folder"
-	said '--spec'
+	tells 3 '--spec' slice --heads=1 --block-size=16 -o part.npy "$folder"
 	run -0 kvtool slice --heads=1 --block-size=16 -o part.npy --spec $spec "$folder"
 }

@@ -348,7 +348,6 @@ moves() {
 }
 
 @test "transfer-sim plan --histogram counts sizes by powers of two" {
-	run -0 kvtool transfer-sim plan --histogram -m llama-3.1-8b --src=layout=nhd \
-		--dst=layout=hnd
-	[[ $output == *"sizes of ops in scope rfc:"*"524288 of 512 B to below 1 KiB"* ]]
+	shows 0 'sizes of ops in scope rfc:|524288 of 512 B to below 1 KiB' transfer-sim plan \
+		--histogram -m llama-3.1-8b --src=layout=nhd --dst=layout=hnd
 }

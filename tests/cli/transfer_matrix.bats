@@ -83,11 +83,8 @@ hnd/16/1>hnd/24/2" ]
 	matrix --json "${tiny[@]}" --src=tp=2,3 | jq -e '.rows[1] |
 		.verdict == "refused" and .ops == 0 and .digest == null and (.why | startswith("tp=3"))'
 	# status 0 means that something was tried
-	run -3 --separate-stderr kvtool transfer-sim matrix "${tiny[@]}" --src=tp=3
-	said '1 of 1 pairs are refused'
-	run -3 --separate-stderr kvtool transfer-sim matrix "${tiny[@]}" --mem-limit=8M \
-		--dst=pool=99999
-	said 'raise --mem-limit'
+	shows 3 '1 of 1 pairs are refused' transfer-sim matrix "${tiny[@]}" --src=tp=3
+	shows 3 'raise --mem-limit' transfer-sim matrix "${tiny[@]}" --mem-limit=8M --dst=pool=99999
 	tells 4 'blocks of nvfp4 are planes' transfer-sim matrix \
 		--spec=nvfp4:layers=1,heads=4,head-dim=64
 }

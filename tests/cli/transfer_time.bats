@@ -226,8 +226,7 @@ refused() { tells "$1" "$2" transfer-sim time "${@:3}"; }
 @test "a connector is of a release, which decides what regions there are" {
 	ask=(transfer-sim time --spec=gqa:layers=2,heads=8,head-dim=128
 		--cache-dtype=bf16 -t64 --src=layout=kv-first-hnd,tp=2 --emulate=nixl)
-	run -0 kvtool "${ask[@]}"
-	[[ $output == *"vLLM   release 0.24; such regions are registered by 0.22, 0.24"* ]]
+	shows 0 'vLLM   release 0.24; such regions are registered by 0.22, 0.24' "${ask[@]}"
 	run -0 kvtool "${ask[@]}" --release=0.22 -j
 	[ "$(json 'o["release"]' <<<"$output")" = 0.22 ]
 	tells 3 "nixl of release 0.32 registers no such regions; expected release 0.22, 0.24" \

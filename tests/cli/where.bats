@@ -126,8 +126,7 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 	[ "${lines[1]}" = "  file      $file:1000 (0x3e8)" ]
 	[[ $output == *'layer     model.layers.3.self_attn.attn'* ]]
 	[[ $output == *"holds     live: ${file%/*} token "* ]]
-	run -0 kvtool where "${tokens[@]}" --offset=$file:3 "$folder"
-	[[ $output == *'header of the file'* ]]
+	shows 0 'header of the file' where "${tokens[@]}" --offset=$file:3 "$folder"
 	refused 2 'several files' "${tokens[@]}" --offset=1000 "$folder"
 	refused 2 "has no file 'layout.json'" "${tokens[@]}" --offset=layout.json:0 "$folder"
 }
@@ -209,8 +208,7 @@ for path in glob.glob("one/*.safetensors"):
 	refused 2 '--offset: the name is too long' --offset="$(printf '%04096d' 0):1" "$nhd"
 	refused 2 "has no file 'other'" --offset=other:1 "$nhd"
 	refused 2 "has no group 'g7'" --memory --offset=g7:1 "$nhd"
-	run -0 kvtool where --memory --offset=g0:1 --offset=9223372036854775807 "$nhd"
-	[[ $output == *beyond* ]]
+	shows 0 'beyond' where --memory --offset=g0:1 --offset=9223372036854775807 "$nhd"
 }
 
 @test "command lines that are wrong" {

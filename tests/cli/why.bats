@@ -7,12 +7,7 @@
 load common
 
 # refused STATUS TEXT ARG...: refused with this text, in one line
-refused() {
-	run -"$1" --separate-stderr kvtool why "${@:3}"
-	[ "${#stderr_lines[@]}" = 1 ]
-	[[ $stderr == *"$2"* ]] || { echo "missing '$2' in: $stderr"; return 1; }
-	[ -z "$output" ]
-}
+refused() { tells "$1" "$2" why "${@:3}"; }
 
 stored='{"type": "BlockStored", "block_hashes": [7], "parent_block_hash": null, "token_ids": [1, 2], "block_size": 2, "medium": "GPU"}'
 
@@ -51,8 +46,7 @@ stored='{"type": "BlockStored", "block_hashes": [7], "parent_block_hash": null, 
 	echo '[0, "t", [1.5, [["BlockStored", [7], null, [1, 2], 2, null, "GPU"]], 0]]' >old
 	echo "{\"ts\": 1.5, \"events\": [$stored]}" >plain
 	for file in new old plain; do
-		run -0 kvtool why "$file"
-		[[ $output == *'1 event of 1 block'*'0 problems' ]]
+		shows 0 '1 event of 1 block|0 problems$' why "$file"
 	done
 	echo '[1.5, [["BlockStored", [18446744073709551615], null, [1, 2], 2, null, "GPU"]]]' >large
 	echo '[2.5, [["BlockRemoved", [-1], "GPU"]]]' >>large
@@ -62,11 +56,9 @@ stored='{"type": "BlockStored", "block_hashes": [7], "parent_block_hash": null, 
 
 @test "a recording that begins late, or has a gap, is not accused of what is not there" {
 	echo '[5, [1.5, [["BlockRemoved", [7], "GPU"]]]]' >late
-	run -0 kvtool why late
-	[[ $output == *'not judged: 1'* ]]
+	shows 0 'not judged: 1' why late
 	printf '[0, [1, []]]\n[2, [2, [["BlockRemoved", [7], "GPU"]]]]\n' >gap
-	run -1 kvtool why gap
-	[[ $output == *'1 batch is missing before number 2'*'1 problem: 1 batch-lost' ]]
+	shows 1 '1 batch is missing before number 2|1 problem: 1 batch-lost$' why gap
 }
 
 @test "token ids are printed where they are asked for" {

@@ -97,10 +97,8 @@ ended() {
 
 @test "transfer-sim wire listens at a port that nobody has" {
 	listening -o w.npy "$nhd" "$bs32"
-	run -5 --separate-stderr kvtool transfer-sim wire --no-sync -o x.npy \
+	tells 5 "127.0.0.1:$port: Address already in use" transfer-sim wire --no-sync -o x.npy \
 		--listen=127.0.0.1:"$port" "$nhd" "$bs32"
-	one_sentence
-	said "127.0.0.1:$port: Address already in use"
 	[ ! -e x.npy ]
 	wire --connect=127.0.0.1:"$port" "$nhd" "$bs32"
 	wait "$pid"
@@ -109,9 +107,7 @@ ended() {
 
 @test "transfer-sim wire refuses a peer that plans something else" {
 	listening -o w.npy "$nhd" "$bs32"
-	run -3 --separate-stderr kvtool transfer-sim wire --connect=127.0.0.1:"$port" \
-		"$nhd" "$hnd"
-	said 'has another plan'
+	tells 3 'has another plan' transfer-sim wire --connect=127.0.0.1:"$port" "$nhd" "$hnd"
 	ended 3 'has another plan'
 }
 
@@ -129,13 +125,11 @@ side["file"] = "s.npz"
 side.pop("sample_crc32", None)
 for path in "s.json", "sound/s.json":
     json.dump(side, open(path, "w"))' "${nhd%.npy}"
-	run -3 --separate-stderr kvtool transfer-sim exec --no-sync -o e.npy s.npz "$bs32"
-	said 'member kv.npy is damaged'
+	tells 3 'member kv.npy is damaged' transfer-sim exec --no-sync -o e.npy s.npz "$bs32"
 	# the destination has a sound copy, and so cannot tell
 	listening -o w.npy sound/s.npz "$bs32"
-	run -3 --separate-stderr kvtool transfer-sim wire --connect=127.0.0.1:"$port" \
-		s.npz "$bs32"
-	said 'member kv.npy is damaged'
+	tells 3 'member kv.npy is damaged' transfer-sim wire --connect=127.0.0.1:"$port" s.npz \
+		"$bs32"
 	local status=0
 	wait "$pid" || status=$?
 	[ "$status" != 0 ]

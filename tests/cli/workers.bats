@@ -9,9 +9,7 @@ load common
 # refused STATUS TEXT LINE...: a log of these lines is refused with this text
 refused() {
 	printf '%s\n' "${@:3}" >log
-	run -"$1" --separate-stderr kvtool workers log
-	[ "${#stderr_lines[@]}" = 1 ]
-	[[ $stderr == *"$2"* ]] || { echo "missing '$2' in: $stderr"; return 1; }
+	warns "$1" "$2" workers log
 }
 
 two='{"workers": 2}'
@@ -87,8 +85,7 @@ two='{"workers": 2}'
 	printf '%s\n' "$two" '{"step": 1, "scheduler_output": {"scheduled_new_reqs": [{"req_id": "x", "block_ids": [[1]]}, {"req_id": "y", "block_ids": [[2]]}], "scheduled_cached_reqs": {"req_ids": [], "new_block_ids": [], "resumed_req_ids": []}}}' \
 		'{"step": 1, "worker": 0}' '{"step": 2, "worker": 0, "finished_recving": ["y"]}' \
 		'{"step": 2, "worker": 1, "finished_recving": ["y"]}' >log
-	run -0 kvtool workers log
-	[[ $output == *"log: no worker names 1 of 2 new requests: "* ]]
+	shows 0 'log: no worker names 1 of 2 new requests: ' workers log
 	run -1 --separate-stderr kvtool workers --await=finished_recving log
 	[[ $stderr == *"finished_recving of 'x': awaited since step 1, and no report"* ]]
 	[[ $stderr != *"'y'"* ]]
@@ -115,6 +112,5 @@ two='{"workers": 2}'
 	run -5 kvtool workers .
 	run -2 kvtool workers
 	(echo "$two"; head -c 17000000 /dev/zero | tr '\0' ' ') >long
-	run -3 --separate-stderr kvtool workers long
-	[[ $stderr == *'line 2: is longer than 16 MiB'* ]]
+	tells 3 'line 2: is longer than 16 MiB' workers long
 }
