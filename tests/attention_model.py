@@ -195,8 +195,7 @@ class Case:
         path = os.path.join(self.work, f"{'ab'[side]}.safetensors")
         if self.types[side] == "float8_e4m3fn":
             self.scale_of = [0.5, 1.5]
-        groups = [self.group(side, half, tables, slots, nblocks, {})
-                  for half in halves]
+        groups = [self.group(side, half, tables, slots, nblocks, {}) for half in halves]
         write_groups(path, groups, {
             "num_tokens": self.tokens, "prompt_tokens": self.prompt})
         return path

@@ -4,7 +4,6 @@
 capture_module.py - what contrib/kvtool_capture.py writes of arrays in memory is
 the cache that they are, whatever their axes and strides
 """
-import ast
 import os
 import sys
 
@@ -208,8 +207,7 @@ def check_queries(tmp):
     group, sinks = manifest["groups"]
     tap.equal((manifest["first_token"], manifest["num_tokens"], group["layer_ids"]),
               ({"a": 25, "b": 20}, {"a": 4, "b": 3}, [1, 3]), "queries: where they are")
-    want = np.stack([np.concatenate([every[l, "A"][-4:], every[l, "B"]])
-                     for l in (1, 3)])
+    want = np.stack([np.concatenate([every[l, "A"][-4:], every[l, "B"]]) for l in (1, 3)])
     tap.ok(data["g0"].tobytes() == want.tobytes(), "queries: those that were heard")
     tap.equal((manifest["note"], sinks["id"], data["sinks"].view(np.float32).tolist()),
               ("attention scale=0.25,cap=30.0", "sinks", [1, 2, 3, 4, 3, 4, 5, 6]),

@@ -61,8 +61,7 @@ class Cache:
         self.tables, self.tokens = tables, tokens
 
     def like(self, bits):
-        return Cache(bits, self.dtype, self.tables, self.tokens, self.layout,
-                     self.parts)
+        return Cache(bits, self.dtype, self.tables, self.tokens, self.layout, self.parts)
 
     def live(self):
         """[B, S]: slots that hold a token."""
@@ -245,8 +244,7 @@ def along(axis, what):
         if n < 2:
             return None
         order, to, source = copied(rng, n)
-        return move(c, axis, order, what)[:2] + (
-            {"to": to, "layer": to, "from": source},)
+        return move(c, axis, order, what)[:2] + ({"to": to, "layer": to, "from": source},)
 
     made = swap, rotate, permute, copy
     for f in made:

@@ -159,8 +159,7 @@ def dump_of_file(path):
                   "D": z.get("head_dim", z.get("content"))}
         axes = [x for x in g["layout"].replace("C", "KD")]
         elem = len(raw) // int(np.prod([extent[x] for x in AXES]))
-        array = np.frombuffer(raw, UINT[elem]).reshape(
-            [extent[x] for x in axes])
+        array = np.frombuffer(raw, UINT[elem]).reshape([extent[x] for x in axes])
         rest = [x for x in AXES if x not in axes]
         array = array.reshape(list(array.shape) + [1] * len(rest)).transpose(
             [(axes + rest).index(x) for x in AXES])
@@ -250,8 +249,7 @@ class Files:
             args += [option, ranges(ids)] if ids is not None else []
         for option, pair in (("--heads", s.heads), ("--tokens", s.tokens)):
             args += [option, f"{pair[0]}:{pair[1]}"] if pair is not None else []
-        for option, names in (("--request", s.requests),
-                              ("--component", s.components)):
+        for option, names in (("--request", s.requests), ("--component", s.components)):
             args += [x for n in sorted(names or ()) for x in (option, n)]
         if s.tp is not None:
             args += ["--tp-size", s.tp[0], "--tp-rank", s.tp[1]] if s.to is None else \
@@ -408,8 +406,7 @@ def in_layout(array, layout):
         before = int(np.prod([n[w] for w in words[:words.index("K")]], initial=1))
         return np.concatenate([np.frombuffer(h, np.uint8).reshape(before, -1)
                                for h in halves], axis=1).tobytes()
-    terms, total = oracle.order_terms(
-        oracle.parse_order(layout, 16 // array.itemsize), n)
+    terms, total = oracle.order_terms(oracle.parse_order(layout, 16 // array.itemsize), n)
     at = np.zeros([1] * 6, dtype=np.int64)
     for axis, div, mod, stride in terms:
         i = np.arange(n[axis]) // div

@@ -122,8 +122,7 @@ def flips(tmp, values):
     if v.made:
         check_flips(v, "snapshot", range(len(v.bytes)), 53, True, False)
         check_flips(v, "strings of a snapshot", heaps(v), 1, True, False)
-        check_flips(v, "snapshot, verified", range(len(v.bytes)), 211, True,
-                    True)
+        check_flips(v, "snapshot, verified", range(len(v.bytes)), 211, True, True)
     v = Victim(tmp, "plain.h5", values, "--uncompressed")
     if v.made:
         check_flips(v, "uncompressed snapshot, verified", range(len(v.bytes)),
@@ -293,8 +292,7 @@ def check_refused(name, tmp, file, data, sidecar, codes=(3,)):
         write_bytes(f"{tmp}/{file[:file.rindex('.')]}.json", sidecar)
     out = f"{tmp}/refused.h5"
     r = kvtool("convert", f"{tmp}/{file}", out)
-    tap.ok(sound(r) and r.code in codes and not os.path.exists(out), name,
-           say(r))
+    tap.ok(sound(r) and r.code in codes and not os.path.exists(out), name, say(r))
     if os.path.exists(out):
         os.unlink(out)
 
@@ -321,8 +319,7 @@ def lies(tmp):
 
 def main(tmp):
     # compressible as caches are: like exponents, unlike mantissas
-    values = oracle.round_to(np.random.default_rng(1).normal(size=SHAPE),
-                             "bfloat16")
+    values = oracle.round_to(np.random.default_rng(1).normal(size=SHAPE), "bfloat16")
     values[:, 0] = 0
     np.save(f"{tmp}/in.npy", values)
     write_json(f"{tmp}/in.json", MANIFEST)

@@ -17,8 +17,8 @@ import struct
 import sys
 
 import oracle
-from oracle import (FULL, kvtool, read_bytes, read_json, refused, runs, tap, write_bytes,
-                    write_json)
+from oracle import (FULL, flip, kvtool, read_bytes, read_json, refused, runs, tap,
+                    write_bytes, write_json)
 
 try:
     import h5py
@@ -372,11 +372,7 @@ def check_old(tmp, source):
         tap.ok(same, f"{name}, of version 1.0: rewritten, it is proven", r)
         if not at or "--no-digest" in options:
             continue
-        with open(old, "r+b") as f:
-            f.seek(at + 100000)
-            byte = f.read(1)[0]
-            f.seek(at + 100000)
-            f.write(bytes([byte ^ 1]))
+        flip(old, at + 100000)
         refused(f"{name}, of version 1.0: a digest of other data is not copied", 3,
                 "does not match content_digest", "convert", "-q", "-f", "--no-sync",
                 *options, old, f"{tmp}/new.h5")
@@ -398,11 +394,7 @@ def check_told(tmp, source):
             at = f["groups/g0/data"].id.get_offset()
         if not at:
             continue
-        with open(path, "r+b") as f:
-            f.seek(at + 70000)
-            byte = f.read(1)[0]
-            f.seek(at + 70000)
-            f.write(bytes([byte ^ 1]))
+        flip(path, at + 70000)
         # ranges are of 64 KiB: it is the second, of 32 blocks of 2 KiB
         r = kvtool("describe", "--verify", "--json", path)
         v = r.json["groups"][0]["verify"]

@@ -94,8 +94,7 @@ def by_heads(c):
                 m[a] = b
                 yield "copy-head", {"to": a, "from": b}, A[:, :, :, m], True, part
     for tp in sizes_of_ranks(n):
-        yield ("rank-map", {"tp": tp}, A[:, :, :, heads_of_modulo(n, tp)], True,
-               part)
+        yield ("rank-map", {"tp": tp}, A[:, :, :, heads_of_modulo(n, tp)], True, part)
 
 
 def by_pages(c):
@@ -128,8 +127,7 @@ def by_packs(c):
                 rows = P[:, :, :, :, which].transpose(L, B, H, K, S, D)
                 P[:, :, :, :, which] = packed(rows, x, back=bool(way)) \
                     .transpose(0, 1, 4, 2, 3, 5)
-                yield ("x-packing", {"way": way, "x": x, "kv": kv}, P, True,
-                       (L, B, H, K))
+                yield ("x-packing", {"way": way, "x": x, "kv": kv}, P, True, (L, B, H, K))
 
 
 def by_rotation(c):
@@ -298,8 +296,7 @@ def explains(c, suspect, differs, spots, P, known, part):
     known = np.broadcast_to(known, c.n)
     if np.any(known[spots] & (P[spots] != suspect[spots])):
         return False
-    hit = differs.any(axis=tuple(a for a in range(6) if a not in part),
-                      keepdims=True)
+    hit = differs.any(axis=tuple(a for a in range(6) if a not in part), keepdims=True)
     if np.any(hit & c.live & known & (P != suspect)):
         return False
     explained = int((differs & known).sum())

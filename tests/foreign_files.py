@@ -215,8 +215,7 @@ class Cells:
         if not self.cells:
             return out[0]
         for position, sequences in self.cells:
-            out += [u32(position, len(sequences)), b"\x07" * self.extra,
-                    u32(*sequences)]
+            out += [u32(position, len(sequences)), b"\x07" * self.extra, u32(*sequences)]
         out.append(u32(self.elem > 0, len(self.k)))
         for rows in self.k:
             out.append(struct.pack("<iQ", self.kind[0], len(rows[0])))
@@ -234,8 +233,7 @@ class Cells:
 
 
 def memory_bytes(streams, counted=True):
-    return (u32(len(streams)) if counted else b"") + b"".join(
-        s.bytes() for s in streams)
+    return (u32(len(streams)) if counted else b"") + b"".join(s.bytes() for s in streams)
 
 
 def recurrent_bytes(cells=((5, [0]),), r=None, s=None, layers=None):

@@ -168,14 +168,12 @@ def attention_content(cells):
 def attention_axes(heads, first, latent):
     if latent:
         return np.zeros(1, int), np.array([CONTENT])
-    return (np.repeat(np.arange(heads) + first, 2),
-            np.tile([KEY, VALUE], heads))
+    return (np.repeat(np.arange(heads) + first, 2), np.tile([KEY, VALUE], heads))
 
 
 def attention_pool(dump, cells=None, tables=None):
     cells = dump.cells if cells is None else cells
-    head, component = attention_axes(dump.dims["H"], dump.head_start,
-                                     dump.latent)
+    head, component = attention_axes(dump.dims["H"], dump.head_start, dump.latent)
     return Pool(attention_content(cells), head, component,
                 table_live(tables or dump.tables, dump.ntokens,
                            dump.dims["S"]))
@@ -215,10 +213,8 @@ class MambaDump:
         side = self.side
         conv = conv_cells(self.page, side["conv"])
         head, component = conv_heads(side["conv"])
-        at, (heads, dim, state) = (side["ssm"]["byte_offset"],
-                                   side["ssm"]["shape"])
-        ssm = np.ascontiguousarray(
-            self.page[:, :, at:at + 4 * heads * dim * state])
+        at, (heads, dim, state) = (side["ssm"]["byte_offset"], side["ssm"]["shape"])
+        ssm = np.ascontiguousarray(self.page[:, :, at:at + 4 * heads * dim * state])
         L, B, channels, taps = conv.shape
         content = np.concatenate([
             hash_rows(np.ascontiguousarray(conv).view(np.uint8)
@@ -238,8 +234,7 @@ def connector_cells(path, shape, heads):
     names = sorted(os.listdir(path),
                    key=lambda n: [int(x) for x in re.findall(r"\d+", n)])
     for name in names:
-        (_, extents, raw), = oracle.safetensors_tensors(
-            f"{path}/{name}").values()
+        (_, extents, raw), = oracle.safetensors_tensors(f"{path}/{name}").values()
         a = np.frombuffer(raw, np.uint16).reshape(extents)
         if shape.startswith("[2,"):
             a = a.reshape(2, extents[1], heads, -1).transpose(1, 2, 0, 3)

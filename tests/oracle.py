@@ -16,8 +16,8 @@ import tempfile
 
 import numpy as np
 
-from plain_files import (read_bytes, read_json, read_text, safetensors_parts, write_bytes,
-                         write_json, write_text)
+from plain_files import (flip, patch, read_bytes, read_json, read_text, safetensors_parts,
+                         write_bytes, write_json, write_text)
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUILD = os.path.abspath(os.environ.get("KVT_BUILD", "build"))
@@ -358,8 +358,7 @@ def preset_offsets(name, dims, itemsize):
         return np.stack(out)
     text = ONE_PLANE.get(name) or LATENT.get(name) or name
     terms, _ = order_terms(parse_order(text, x), dims)
-    return np.stack([walk(terms, dims) + k * k_stride(terms)
-                     for k in range(dims["K"])])
+    return np.stack([walk(terms, dims) + k * k_stride(terms) for k in range(dims["K"])])
 
 
 def place(cells, layout, itemsize):
@@ -374,8 +373,7 @@ def map_offsets(address_map, dims):
     out = []
     for component in ("C",) if "C" in address_map else ("K", "V"):
         m = address_map[component]
-        terms = [("D" if t[0] == "C" else t[0],) + tuple(t[1:])
-                 for t in m["terms"]]
+        terms = [("D" if t[0] == "C" else t[0],) + tuple(t[1:]) for t in m["terms"]]
         out.append(m["base"] + walk(terms, dims))
     return np.stack(out)
 
@@ -498,8 +496,7 @@ class Dump:
         else:
             truth = truth.transpose(3, 0, 1, 2, 4)
         first = self.head_start
-        return round_to(truth[:, :, :, first:first + self.dims["H"]],
-                        self.dtype)
+        return round_to(truth[:, :, :, first:first + self.dims["H"]], self.dtype)
 
     def tokens(self, cells, request):
         """[K, L, T, H, D] of a request out of cells."""
@@ -530,5 +527,4 @@ def sidecars(model, folders=None):
 
 
 def attention_dumps():
-    return [Dump(m, s) for m in ("s260k", "gqa64", "mla144")
-            for s in sidecars(m)]
+    return [Dump(m, s) for m in ("s260k", "gqa64", "mla144") for s in sidecars(m)]

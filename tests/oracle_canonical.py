@@ -163,8 +163,7 @@ def write_hybrid(tmp, groups, rows=None):
     return path
 
 
-def hybrid(order, layers, blocks=10, s=(16, 16, 16), h=(4, 4, 4), kinds=None,
-           itemsize=2):
+def hybrid(order, layers, blocks=10, s=(16, 16, 16), h=(4, 4, 4), kinds=None, itemsize=2):
     return [{"id": ("full", "sw", "swb")[i], "layout": o, "itemsize": itemsize,
              "order": o.replace("N", "S"),
              "kind": (kinds or ("full_attention", "sliding_window",

@@ -4,13 +4,12 @@
 oracle_describe.py - what describe says of real dumps, against their sidecars,
 numpy and files damaged on purpose
 """
-import os
 import shutil
 
 import numpy as np
 
 import oracle
-from oracle import kvtool, runs, tap, values, walk
+from oracle import flip, kvtool, runs, tap, values, walk
 
 try:
     import h5py
@@ -31,8 +30,7 @@ def describe(path, *args):
 
 def plane_terms(plane, elem):
     """[(axis, div, mod, stride)] in elements, from strides in bytes."""
-    inner = {a["axis"]: a["extent"] for a in plane["axes"]
-             if a["part"] == "inner"}
+    inner = {a["axis"]: a["extent"] for a in plane["axes"] if a["part"] == "inner"}
     terms = []
     for a in plane["axes"]:
         div = inner[a["axis"]] if a["part"] == "outer" else 1
@@ -86,8 +84,7 @@ def check_blocks(dump, obj):
     got = [group[k] for k in ("blocks_used", "blocks_shared", "blocks_unused")]
     tap.equal(got, [len(uses), sum(n > 1 for n in uses.values()), len(unused)],
               f"{dump.name}: blocks in use, shared and unused")
-    got = {r["id"]: (r["tokens"], r["block_tables"][0])
-           for r in obj["requests"]}
+    got = {r["id"]: (r["tokens"], r["block_tables"][0]) for r in obj["requests"]}
     tap.equal(got, {r: (dump.ntokens[r], tables[r]) for r in tables},
               f"{dump.name}: requests and their tables")
 
@@ -151,8 +148,7 @@ def place(labels, offset):
 
 
 def places(findings):
-    return [(f["layer"], f["block"], f["head"], f["component"])
-            for f in findings]
+    return [(f["layer"], f["block"], f["head"], f["component"]) for f in findings]
 
 
 def check_damage(dump, tmp):
@@ -171,11 +167,7 @@ def check_damage(dump, tmp):
     # one bit in the middle of a stored chunk
     victim = chunks[len(chunks) // 2]
     shutil.copy(sound, bad)
-    with open(bad, "r+b") as f:
-        f.seek(victim[2] + victim[3] // 2)
-        byte = f.read(1)[0]
-        f.seek(-1, os.SEEK_CUR)
-        f.write(bytes([byte ^ 0x10]))
+    flip(bad, victim[2] + victim[3] // 2, 0x10)
     r, obj = describe(bad, "--verify")
     verify = obj["groups"][0]["verify"] if obj else {}
     tap.ok(r.code == 3 and verify.get("tiles_damaged") == 1 and

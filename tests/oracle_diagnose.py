@@ -178,8 +178,7 @@ def check_fault(p, fault, seed, tmp, table):
     suspect = p.read(out)
     found = fault_model.explanations(p.cache, suspect)
     if check_planted(p, name, said, suspect, found):
-        judge(p, name, said, {n for n, _ in found}, suspect, out,
-              table)
+        judge(p, name, said, {n for n, _ in found}, suspect, out, table)
     return True
 
 
@@ -194,8 +193,7 @@ def first_in_order(p, differs):
             here = differs[layer, block, slot:slot + 1 if c.tokens() else None]
             if here.any():
                 s, h, k, d = (int(i[0]) for i in np.nonzero(here))
-                return [layer, block, slot + s, h + p.first_head, k,
-                        p.channels[d]]
+                return [layer, block, slot + s, h + p.first_head, k, p.channels[d]]
     return None
 
 

@@ -19,8 +19,8 @@ import oracle
 from diff_model import (TABLES, Expected, Side, connector_side, data_start, diff,
                         dump_side, ranks_side, wrong, wrong_tables)
 from kvd1 import MambaDump, conv_heads
-from oracle import (E4M3, FULL, Dump, kvtool, read_json, read_text, sizes, tap, values,
-                    write_json)
+from oracle import (E4M3, FULL, Dump, kvtool, patch, read_json, read_text, sizes, tap,
+                    values, write_json)
 
 rng = random.Random(20)
 
@@ -151,10 +151,9 @@ def planted(work, dump, changes):
     shutil.copy(dump.path, name)
     shutil.copy(os.path.splitext(dump.path)[0] + ".json",
                 os.path.splitext(name)[0] + ".json")
-    with open(name, "r+b") as f:
-        for at, bits in changes:
-            f.seek(data_start(dump) + int(dump.offsets[at]) * dump.itemsize)
-            f.write(int(bits).to_bytes(dump.itemsize, "little"))
+    for at, bits in changes:
+        patch(name, data_start(dump) + int(dump.offsets[at]) * dump.itemsize,
+              int(bits).to_bytes(dump.itemsize, "little"))
     changed = Dump(dump.model, os.path.splitext(dump.path)[0] + ".json")
     for at, bits in changes:
         changed.cells[at] = bits
@@ -374,8 +373,7 @@ def check_files(work):
     e = Expected(a, b)
     for ending in ("svg", "csv", "json", "txt"):
         path = os.path.join(work, f"map.{ending}")
-        r = kvtool("diff", "-q", "--exact", f"--heatmap={path}", *a.operands,
-                   *b.operands)
+        r = kvtool("diff", "-q", "--exact", f"--heatmap={path}", *a.operands, *b.operands)
         tap.ok(r.code == 1 and os.path.getsize(path) > 100 and not r.out,
                f"--heatmap: {ending}", r)
     tree = xml.etree.ElementTree.parse(os.path.join(work, "map.svg"))

@@ -34,8 +34,7 @@ def check_file(name, path, pool, bys=BYS, scopes=SCOPES, hints=()):
             if want is None:
                 continue
             got, said = printed(path, "--scope", scope, "--by", by, *hints)
-            if not tap.ok(got is not None, f"{name}: {scope} by {by}: exit 0",
-                          said):
+            if not tap.ok(got is not None, f"{name}: {scope} by {by}: exit 0", said):
                 continue
             compare(f"{name}: {scope} by {by}", got.get(scope, {}),
                     {k: text(scope, v) for k, v in want.items()})
@@ -44,8 +43,7 @@ def check_file(name, path, pool, bys=BYS, scopes=SCOPES, hints=()):
 def check_plain(name, path, pool):
     """Without options: one line for each scope, tokens first."""
     r = kvtool("digest", path)
-    want = "".join(f"{text(s, pool.expected(s, 'whole')[''])}  {path}\n"
-                   for s in SCOPES)
+    want = "".join(f"{text(s, pool.expected(s, 'whole')[''])}  {path}\n" for s in SCOPES)
     tap.equal(r.out, want, f"{name}: the two lines")
 
 
@@ -84,8 +82,7 @@ def check_dumps(dumps, pools):
         kind = (d.model, d.folder, d.dtype)
         first = FULL or kind not in seen
         seen.add(kind)
-        check_file(d.name, d.path, pools[d.name],
-                   BYS if first else ("whole", "request"))
+        check_file(d.name, d.path, pools[d.name], BYS if first else ("whole", "request"))
     for d in dumps[:1] + dumps[-1:]:
         check_plain(d.name, d.path, pools[d.name])
         check_json(d.name, d.path, pools[d.name])

@@ -15,8 +15,8 @@ import shutil
 
 import numpy as np
 
-from oracle import (DATA, ENGINES, kvtool, read_bytes, read_json, refused, run, tap,
-                    write_text)
+from oracle import (DATA, ENGINES, kvtool, patch, read_bytes, read_json, refused, run,
+                    tap, write_text)
 from oracle_stores import sf_arrays
 
 HERE = os.path.abspath("testdata/engines")
@@ -169,8 +169,7 @@ def mooncake(top):
             got, _ = blocks(top, path, said + keys("B-"))
             compare(f"Mooncake: {name}, {who}", got, by_key(first), n)
             for rank, nshards in enumerate(shards):
-                got, _ = blocks(top, path, said +
-                                keys("tp-", "--set", f"tp-rank={rank}"))
+                got, _ = blocks(top, path, said + keys("tp-", "--set", f"tp-rank={rank}"))
                 compare(f"Mooncake: {name}, {who}, TP rank {rank}", got,
                         by_key(first), nshards, heads=slice(2 * rank, 2 * rank + 2))
         refused(f"Mooncake: {name}, tenants are not mixed", 3,
@@ -243,20 +242,13 @@ def mooncake_single(top):
     path = sample("mooncake/file_per_key")
     if not path:
         return
-    at, = [f"{at}/{f}" for at, _, fs in os.walk(path) for f in fs
-           if f == "default_x y"]
+    at, = [f"{at}/{f}" for at, _, fs in os.walk(path) for f in fs if f == "default_x y"]
     got, _ = blocks(top, at, ["--from", "mooncake"] + BYTES)
     tap.ok(isinstance(got, dict) and list(got) == ["x y"],
            "Mooncake: a file with its key by itself", got)
     for name in "bucket/7353983590401.bucket", "offset/kv_cache.data":
         refused(f"Mooncake: {name} without its folder", 3, ["give their folder"],
                 "describe", "--from", "mooncake", *BYTES, f"{ENGINES}/mooncake/{name}")
-
-
-def patch(path, at, data):
-    with open(path, "r+b") as f:
-        f.seek(at)
-        f.write(data)
 
 
 def mooncake_lies(top):
@@ -345,8 +337,7 @@ def written_back(top, name, path, options, n):
 def sglang_dcp(top, path, page):
     """Tokens of a page are dealt out one by one."""
     for rank in 0, 1:
-        got, side = blocks(top, path, LATENT +
-                           ["--set", f"rank=tp4_dcp{rank}_2_page32"])
+        got, side = blocks(top, path, LATENT + ["--set", f"rank=tp4_dcp{rank}_2_page32"])
         bad = [h for h, cells in got.items() if not np.array_equal(
             cells, cache(*page[h][:2])[:, page[h][2] + rank:page[h][2] + 32:2])]
         tap.ok(len(got) == 4 and not bad, f"SGLang: DCP rank {rank} by itself", bad)

@@ -54,8 +54,7 @@ def poisoned(path, folder):
 
 def expected(itemsize, nelements, offsets, dims, tables, ntokens, truth, fill):
     """The elements of an array that holds these requests and nothing else."""
-    bits = np.full(nelements * itemsize, fill, np.uint8).view(
-        UNSIGNED[itemsize])
+    bits = np.full(nelements * itemsize, fill, np.uint8).view(UNSIGNED[itemsize])
     for r, table in tables.items():
         t = np.arange(ntokens[r])
         block = np.array(table)[t // dims["S"]]
@@ -89,10 +88,8 @@ def into_dump(src, dst, want_digest, folder):
     ext = os.path.splitext(dst[0].path)[1]
     into = [poisoned(d.path, folder) for d in dst]
     out = [f"{folder}/out.{i}{ext}" for i in range(len(dst))]
-    r, o = exec_json("-o", f"{folder}/out.%r{ext}", *[d.path for d in src],
-                     *into)
-    check_ranks(f"{name_of(src)} -> {name_of(dst)}", r, o, out, dst,
-                want_digest)
+    r, o = exec_json("-o", f"{folder}/out.%r{ext}", *[d.path for d in src], *into)
+    check_ranks(f"{name_of(src)} -> {name_of(dst)}", r, o, out, dst, want_digest)
 
 
 def digest(path):
@@ -104,8 +101,7 @@ def real_dumps(folder):
     rng = random.Random(5)
     for model in ("s260k", "gqa64", "mla144"):
         sides = deployments(model)
-        pairs = [(a, b) for a in sides for b in sides
-                 if a[0].dtype == b[0].dtype]
+        pairs = [(a, b) for a in sides for b in sides if a[0].dtype == b[0].dtype]
         if not FULL:
             seen = [rng.sample(pairs, min(6, len(pairs)))]
             # each deployment once on either side
@@ -150,8 +146,7 @@ def into_new(src, layout, tp, size, ids, ext, folder):
             raw = np.load(f"{DATA}/{whole.model}/canonical/{request}.fp32.npy")
             raw = raw[None, :, :, None, :] if whole.latent else \
                 raw.transpose(3, 0, 1, 2, 4)
-            return oracle.round_to(raw[:, :, :, first:first + held],
-                                   whole.dtype)
+            return oracle.round_to(raw[:, :, :, first:first + held], whole.dtype)
 
         want = expected(2, bits.size, preset_offsets(layout, dims, 2), dims,
                         m["block_table"], m["num_tokens"], truth, POISON)
@@ -183,8 +178,7 @@ def new_dumps(folder):
                         if oracle.legal(layout, dims, 2):
                             cases.append((src, layout, tp, size))
     for src, layout, tp, size in cases if FULL else rng.sample(cases, 24):
-        ids = rng.choice(("contig", "reverse", "half", "scatter", "random:3",
-                          "aged:4"))
+        ids = rng.choice(("contig", "reverse", "half", "scatter", "random:3", "aged:4"))
         into_new(src, layout, tp, size, ids, rng.choice(("npy", "h5")), folder)
 
 
@@ -207,8 +201,7 @@ def mamba(folder):
                 want = np.full_like(np.load(path), POISON)
                 for table in tables.values():
                     want[:, table] = np.load(path)[:, table]
-                good = good and np.array_equal(
-                    np.load(f"{folder}/out.{i}.npy"), want)
+                good = good and np.array_equal(np.load(f"{folder}/out.{i}.npy"), want)
             tap.ok(good, f"mamba2g4/{a} -> {b}", r)
 
 
@@ -227,8 +220,7 @@ def corrupted(folder):
             side.offsets == int(ops[n]["dst_off"]) // 2))
         r = kvtool("transfer-sim", "exec", "--force", "--no-sync", "-o",
                    f"{folder}/bad.npy", f"--corrupt-op={n}", src, dst)
-        tokens = {q: t.index(b) * 16 + s for q, t in side.tables.items()
-                  if b in t}
+        tokens = {q: t.index(b) * 16 + s for q, t in side.tables.items() if b in t}
         want = [f"request {q} token {t}, block {b} slot {s} layer {l} "
                 f"head {h} kv {k} dim {d} is " for q, t in tokens.items()]
         tap.ok(r.code == 1 and any(w in r.err for w in want),

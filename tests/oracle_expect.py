@@ -18,10 +18,10 @@ import xml.etree.ElementTree as xml
 import numpy as np
 
 import oracle
-from oracle import DATA, kvtool, read_text, refused, runs, tap, write_bytes, write_text
+from oracle import (DATA, flip, kvtool, read_bytes, read_text, refused, runs, tap,
+                    write_bytes, write_text)
 
-SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                      "../cli/expect/keys.c")
+SOURCE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../cli/expect/keys.c")
 NHD = f"{DATA}/s260k/paged_bs16/packed_nhd.bf16.npy"
 HND = f"{DATA}/s260k/paged_bs16/packed_hnd.bf16.npy"
 ROCM = f"{DATA}/s260k/paged_bs16/rocm_x.bf16.npy"
@@ -364,11 +364,7 @@ def check_no_data(contract, tmp):
     kvtool("convert", "-f", NHD, path)
     contract.put("digest.tokens = kvd1:tokens:b73809ebc064eb21a0cc395e4393a5c6")
     tap.equal(contract.check(path)[0].code, 0, "the digest of a snapshot")
-    with open(path, "r+b") as f:
-        data = f.read()
-        at = data.index(b"\x28\xb5\x2f\xfd") + 200
-        f.seek(at)
-        f.write(bytes([data[at] ^ 1]))
+    flip(path, read_bytes(path).index(b"\x28\xb5\x2f\xfd") + 200)
     r = contract.check(path)[0]
     tap.ok(r.code == 3, "a digest clause reads the data", r)
     contract.put("model = stories260K", "group *", "layout = nhd")

@@ -16,7 +16,7 @@ import shutil
 import numpy as np
 
 import oracle
-from oracle import DATA, kvtool, read_json, read_text, tap, write_json
+from oracle import DATA, flip, kvtool, read_json, read_text, runs, tap, write_json
 
 try:
     import h5py
@@ -236,13 +236,11 @@ def check_data(tmp):
                  for t in range(dump.dims["S"])
                  if not live[b, t] and not some[3, b, t])
     for place, n in (((0, 13, 0), stale), ((3, *empty), stale + 1)):
-        r = kvtool("fsck", with_row(*place, 1))
-        tap.ok(f"{n} unused slots" in r.out and "stale.slots" in r.out and r.code == 0,
-               f"stale.slots: {n} of them", r)
+        r = runs(f"stale.slots: {n} of them", "fsck", with_row(*place, 1),
+                 says=(f"{n} unused slots", "stale.slots"))
     r, found = fsck("--fast", with_row(2, 0, 5, 0x3f80))
     tap.ok(r.code == 0 and not found, "--fast reads no data", r)
-    with open(b.path, "r+b") as f:
-        f.truncate(1000)
+    os.truncate(b.path, 1000)
     expect("a truncated file", "file.unreadable", "", b.save())
 
 
@@ -353,11 +351,7 @@ def check_snapshots(tmp):
     shutil.copyfile(whole, path)
     with h5py.File(path) as f:
         chunk = f["groups/g0/data"].id.get_chunk_info_by_coord((3, 16, 0, 1, 0, 0))
-    with open(path, "r+b") as f:
-        f.seek(chunk.byte_offset + chunk.size // 2)
-        byte = f.read(1)[0]
-        f.seek(-1, 1)
-        f.write(bytes([byte ^ 16]))
+    flip(path, chunk.byte_offset + chunk.size // 2, 16)
     planted.add("tile.damaged")
     r, found = fsck(path)
     tap.ok(r.code == 1 and list(found) == ["tile.damaged"] and
@@ -460,8 +454,7 @@ def check_folder(tmp):
     shutil.copytree(f"{DATA}/s260k/connector/example_2026_07", folder)
     for left in (f"{folder}/out.h5.tmp-4711", f"{folder}.tmp-4711"):
         os.mkdir(left)
-        expect("left inside a folder, or beside it", "file.leftover", "", *TOKENS,
-               folder)
+        expect("left inside a folder, or beside it", "file.leftover", "", *TOKENS, folder)
         os.rmdir(left)
     request = sorted(os.listdir(folder))[0]
     os.unlink(f"{folder}/{request}/model.layers.2.self_attn.attn.safetensors")

@@ -87,12 +87,10 @@ def real_dumps(tmp):
         raw = f"{tmp}/dump.bin"
         write_bytes(raw, oracle.array_bytes(d.path))
         shape, dtype = shape_args(d.dims), [f"--dtype={d.dtype}"]
-        levels = {"size": [], "type": dtype, "shape": shape,
-                  "shape, type": shape + dtype}
+        levels = {"size": [], "type": dtype, "shape": shape, "shape, type": shape + dtype}
         if not FULL and i % 4:
             levels = {"shape": shape}
-        row = {k: outcome(raw, v, d.offsets, d.dims, d.dtype)
-               for k, v in levels.items()}
+        row = {k: outcome(raw, v, d.offsets, d.dims, d.dtype) for k, v in levels.items()}
         os.unlink(raw)
         bare = f"{tmp}/dump{os.path.splitext(d.path)[1]}"
         with open(d.path, "rb") as f, open(bare, "wb") as g:
@@ -121,8 +119,7 @@ def real_dumps(tmp):
 def check_table(title, table, least):
     print(f"# {title:14} {'right':>6} {'declined':>9} {'wrong':>6}")
     for level, rows in table.items():
-        count = {w: sum(r[1] == w for r in rows)
-                 for w in ("right", "declined", "wrong")}
+        count = {w: sum(r[1] == w for r in rows) for w in ("right", "declined", "wrong")}
         print(f"# {level:14} {count['right']:6} {count['declined']:9} "
               f"{count['wrong']:6}")
         odd = [r for r in rows if r[1] not in ("right", "declined")]
@@ -168,8 +165,7 @@ def make_up(rng, kind):
         kv = rng.standard_normal((2, n) + each)
     else:
         how = {"plain": 0.7, "weak": 0.15, "alike": 0.4}[kind]
-        kv = np.stack([tokens(rng, n, each, rng.choice((0, 0.3, 0.6)))
-                       for _ in range(2)])
+        kv = np.stack([tokens(rng, n, each, rng.choice((0, 0.3, 0.6))) for _ in range(2)])
         scale = np.exp(how * rng.standard_normal((2,) + each))
         mean = 2 * how * rng.standard_normal((2,) + each)
         mean *= rng.random((2,) + each) < 0.3
@@ -294,8 +290,7 @@ def pages(tmp):
 def without_a_name(tmp, rng, count):
     """Real data in an order that has no preset: every answer is wrong."""
     dumps = [d for d in oracle.attention_dumps() if not d.latent]
-    known = {tuple(oracle.ONE_PLANE[n].replace("C", "KD"))
-             for n in oracle.ONE_PLANE}
+    known = {tuple(oracle.ONE_PLANE[n].replace("C", "KD")) for n in oracle.ONE_PLANE}
     rows = []
     while len(rows) < count:
         d = dumps[int(rng.integers(len(dumps)))]

@@ -66,8 +66,7 @@ class State:
         memory = b"".join(memory_bytes([c.stream()]) for c in self.caches)
         self.data = rng.choice((ggsn_bytes, ggsq_bytes))(memory)
         self.dims, self.heads = dims, heads
-        self.asked = [f"--head-dim={dims[0]}",
-                      "--set=heads=" + ",".join(map(str, heads))]
+        self.asked = [f"--head-dim={dims[0]}", "--set=heads=" + ",".join(map(str, heads))]
         if len(set(heads)) == 1:
             self.asked.append(f"--heads={heads[0]}")
 

@@ -208,8 +208,7 @@ def offload_no_groups():
     """The tier that keeps whole blocks does not say which layers they have."""
     with oracle.workdir() as work:
         root = os.path.join(work, "in")
-        config = dict(st.offload_config([(16, NAMES)], dtype="auto"),
-                      kv_cache_groups=[])
+        config = dict(st.offload_config([(16, NAMES)], dtype="auto"), kv_cache_groups=[])
         st.write_offload(root, config, DUMP.cells, "SHKD")
         refused("offload: no groups, so layers are asked for", 3,
                 "give --dtype, --layers, --block-size, --head-dim", "describe",
@@ -353,8 +352,7 @@ def kvbm():
               heads=False)
     kvbm_case("unknown order said", DUMP, "Unknown", whole("BLKHSD"),
               "--layout=kvbm:OperationalHND")
-    kvbm_case("layers apart", DUMP, ("BlockIsFirstDim", "OperationalNHD"),
-              apart("BKSHD"))
+    kvbm_case("layers apart", DUMP, ("BlockIsFirstDim", "OperationalNHD"), apart("BKSHD"))
     kvbm_case("layers apart, blocks second", DUMP,
               ("BlockIsSecondDim", "OperationalHND"), apart("KBHSD"))
     kvbm_case("aligned", DUMP, "OperationalNHD", whole("BLKSHD", extra=4096 - 491520 % 4096

@@ -258,8 +258,7 @@ def vlm_case(folder, seed):
 
 
 def check_tree(rng, folder, model, size, here, caches):
-    leaves = [b for b in here.values()
-              if not any(o.parent is b for o in here.values())]
+    leaves = [b for b in here.values() if not any(o.parent is b for o in here.values())]
     whole = {str(b.hash): (b.chain(), 0) for b in leaves
              if all(p.hash in here for p in b.chain())}
     tops, before = {}, {}

@@ -193,8 +193,7 @@ def folders(root):
     for name in "m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "mmproj-f16.gguf":
         G.write(os.path.join(ggufs, name), G.MODELS["llama"])
     r = kvtool("size", ggufs)
-    tap.ok(r.code == 0 and ": llama, 3 layers" in r.out, "a folder of a GGUF",
-           r.err)
+    tap.ok(r.code == 0 and ": llama, 3 layers" in r.out, "a folder of a GGUF", r.err)
     G.write(os.path.join(ggufs, "n.gguf"), G.MODELS["llama"])
     r = kvtool("size", ggufs)
     tap.ok(r.code == 3 and "several GGUFs" in r.err, "of two GGUFs", r.err)

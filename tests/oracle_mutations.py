@@ -53,8 +53,7 @@ class Patient:
 def live_slots(dump):
     """bool [B, S]: does any request have a token there?"""
     live = np.zeros((dump.dims["B"], dump.dims["S"]), bool)
-    for block, slot in table_live(dump.tables, dump.ntokens,
-                                   dump.dims["S"]).values():
+    for block, slot in table_live(dump.tables, dump.ntokens, dump.dims["S"]).values():
         live[block, slot] = True
     return live
 
@@ -119,14 +118,12 @@ def check_moves(patient):
     cells = np.empty_like(d.cells)
     cells[:, :, order] = d.cells
     side = copy.deepcopy(d.side)
-    side["block_table"] = {r: [int(order[b]) for b in t]
-                           for r, t in d.tables.items()}
+    side["block_table"] = {r: [int(order[b]) for b in t] for r, t in d.tables.items()}
     side["null_block"] = int(order[d.side["null_block"]])
     if "free_blocks" in side:
         side["free_blocks"] = [int(order[b]) for b in side["free_blocks"]]
     side.pop("shared_prefix", None)
-    patient.check("blocks in another order, tables too", cells, (False, True),
-                  side)
+    patient.check("blocks in another order, tables too", cells, (False, True), side)
 
 
 def check_names(dump, tmp):

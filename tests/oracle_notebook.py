@@ -16,7 +16,7 @@ import types
 
 import numpy as np
 import oracle
-from oracle import DATA, kvtool, raises, read_text, tap, write_bytes
+from oracle import DATA, kvtool, patch, raises, read_text, tap, write_bytes
 import kvtool as kv
 
 FOLDER = f"{DATA}/s260k/paged_bs16"
@@ -216,9 +216,7 @@ def pages(tmp):
     write_bytes("cut.npy", open(good, "rb").read())
     oracle.copy_manifest(good, "cut.npy")
     changed = kv.open("cut.npy")
-    with open("cut.npy", "r+b") as f:
-        f.seek(200)
-        f.write(b"\xff" * 9)
+    patch("cut.npy", 200, b"\xff" * 9)
     os.utime("cut.npy", (1, 1))
     tap.ok(raises(kv.Error, changed.view, "cut.npy"), "a file that changed is not drawn")
     compared(good, other)

@@ -16,7 +16,7 @@ import shutil
 import numpy as np
 
 import oracle
-from oracle import complains, read_json, refused, runs, sizes, tap, write_json
+from oracle import complains, patch, read_json, refused, runs, sizes, tap, write_json
 import store_trees as st
 
 oracle.need_program_and_data()
@@ -336,9 +336,7 @@ def replicas():
             said = geometry("LBHNC", heads=2)
             check(f"2 heads in {tp} ranks", work + "/t", said, {"g0": c}, work)
             path = glob.glob(work + "/t/*_r0/*/*/*.bin")[0]
-            with open(path, "r+b") as f:
-                f.seek(3 * 2 * 16 * 48 * 2 // 2 + 5)
-                f.write(b"\x00\x00\x00\x00\x00")
+            patch(path, 3 * 2 * 16 * 48 * 2 // 2 + 5, bytes(5))
             run = oracle.kvtool("fsck", *said, work + "/t")
             tap.ok(run.code == 1 and "ranks.replicas" in run.out,
                    f"copies that differ, TP {tp}", run)
@@ -565,8 +563,7 @@ def writers():
         st.write_rows(root, conf, c, PAGES["LBNHC"], 2)
         check("older keys: vLLM until 0.25", root,
               said + ["--from=vllm-offload", "--set=tp-size=2"], {"g0": c}, work)
-        os.rename(glob.glob(root + "/*_r0")[0],
-                  glob.glob(root + "/*_r0")[0][:-1] + "1")
+        os.rename(glob.glob(root + "/*_r0")[0], glob.glob(root + "/*_r0")[0][:-1] + "1")
         refused("rows of another rank", 3, "is of rank 1", "describe", *said,
                 "--from=vllm-offload", root)
     conf = config([range(2)])
@@ -674,8 +671,7 @@ def other_blocks():
         with oracle.workdir() as work:
             c = cells(3, 4)
             a, b, got = (f"{work}/{n}" for n in "abc")
-            st.write_rows(a, config([range(3)]), c, PAGES["LBNHC"],
-                          block_bytes=8192)
+            st.write_rows(a, config([range(3)]), c, PAGES["LBNHC"], block_bytes=8192)
             small = st.renamed(st.offload_config([(8, NAMES[:3])],
                                                  blocks_per_file=per_file))
             st.write_rows(b, small, c.reshape(2, 3, 8, 8, 4, 24), PAGES["LBNHC"])

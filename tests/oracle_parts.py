@@ -261,8 +261,7 @@ def check_state_transfers(m, tmp):
                     if r.code or not os.path.exists(out):
                         tap.ok("sends nothing" in r.out, f"{s} gives nothing", r)
                         continue
-                    kvtool("slice", "-f", "--component", "ssm", "-o", f"{tmp}/s.npy",
-                           out)
+                    kvtool("slice", "-f", "--component", "ssm", "-o", f"{tmp}/s.npy", out)
                     h = manifest_of(f"{tmp}/s.npy")
                     a, n = h["head_start"], h["head_count"]
                     got_heads += range(a, a + n)

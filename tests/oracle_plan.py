@@ -47,8 +47,7 @@ def model(units, n, rate, threads, rates):
     shards = [0.0] * n
     for b, owner in zip(units, owners(units, n)):
         shards[owner] += b / rate / threads + rates["unit_seconds"]
-    return (2 * rates["start_seconds"] + max(shards) +
-            len(units) * rates["unit_seconds"])
+    return (2 * rates["start_seconds"] + max(shards) + len(units) * rates["unit_seconds"])
 
 
 def make_dump(name, layers, blocks):

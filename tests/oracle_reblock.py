@@ -65,8 +65,7 @@ class Plan:
     def regroup(self):
         used = {(self.null, s) for s in range(self.size)}
         for r, table in self.tables.items():
-            used |= {(table[t // self.size], t % self.size)
-                     for t in range(self.live[r])}
+            used |= {(table[t // self.size], t % self.size) for t in range(self.live[r])}
         total = self.nblocks * self.size
         flat = [self.row(n) for n in range(total)]
         if self.stale == "zero":
@@ -245,8 +244,7 @@ class Random:
         self.cells = np.random.default_rng(rng.randrange(1 << 30)).integers(
             0, 1 << 16, (2, L, B, self.size, H, 32)).astype(np.uint16)
         self.path = f"{tmp}/random.npy"
-        np.save(self.path, np.frombuffer(
-            place(self.cells, self.layout, 2), "<u2"))
+        np.save(self.path, np.frombuffer(place(self.cells, self.layout, 2), "<u2"))
         side = {"file": "random.npy", "layout": self.layout, "dtype": "bfloat16",
                 "sizes": oracle.sizes(L=L, B=B, S=self.size, H=H, D=32),
                 "block_table": self.tables, "num_tokens": self.live}
@@ -294,8 +292,7 @@ def tokens_of(path, size, live, lost=None):
     n = m["sizes"]
     dims = {"L": n["layers"], "B": n["num_blocks"], "S": size,
             "H": n["num_kv_heads"], "K": 2, "D": n["head_dim"]}
-    cells = np.frombuffer(array_bytes(path), np.uint16)[
-        preset_offsets("nhd", dims, 2)]
+    cells = np.frombuffer(array_bytes(path), np.uint16)[preset_offsets("nhd", dims, 2)]
     for q, table in m.get("block_table", {}).items():
         first = (lost or {}).get(q, 0)
         t = np.arange(first, live[q])
@@ -404,8 +401,7 @@ def check_groups(tmp):
                 if tps < 0 and not options:
                     want[group] = place(c, "LBSHC", 2)
                     continue
-                plan = Plan(B, S, table, live, 0, new // tps if tps > 0 else 1,
-                            options)
+                plan = Plan(B, S, table, live, 0, new // tps if tps > 0 else 1, options)
                 want[group] = place(plan.cells(c), "LBSHC", 2)
             got = {n: t[2] for n, t in safetensors_tensors(
                 f"{tmp}/out.safetensors").items()}

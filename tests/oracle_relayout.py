@@ -64,8 +64,7 @@ def check_golden():
         dims = {"L": 3, "B": 8, "S": 16, "H": 4, "K": 2, "D": 128}
         terms, _ = order_terms(parse_order(ONE_PLANE[name], 16), dims)
         stride = {axis: s for axis, _, _, s in terms}
-        tap.equal(tuple(stride[a] for a in "LBSH"), want,
-                  f"evaluator: strides of {name}")
+        tap.equal(tuple(stride[a] for a in "LBSH"), want, f"evaluator: strides of {name}")
     for name, (d, key, value) in HALF.items():
         dims = {"L": 1, "B": 1, "S": 32, "H": 1, "K": 2, "D": 64}
         at = preset_offsets(name, dims, 2)
@@ -216,8 +215,7 @@ def check_refused(dumps):
             continue
         for p in wrong if FULL else wrong[:1]:
             r = kvtool("relayout", "--to", p, "-n", d.path)
-            tap.ok(r.code in (2, 3, 4) and r.err,
-                   f"{d.name} -> {p}: refused", r)
+            tap.ok(r.code in (2, 3, 4) and r.err, f"{d.name} -> {p}: refused", r)
 
 
 def check_chains(dumps, siblings, tmp):
@@ -249,8 +247,7 @@ def check_chains(dumps, siblings, tmp):
                    f"{tmp}/c{n}.u.h5", files[1])
         if r.code == 0:
             r = kvtool("convert", f"{tmp}/c{n}.u.h5", f"{tmp}/c{n}.u.npy")
-        good = (r.code == 0 and
-                array_bytes(f"{tmp}/c{n}.u.npy") == array_bytes(d.path))
+        good = (r.code == 0 and array_bytes(f"{tmp}/c{n}.u.npy") == array_bytes(d.path))
         tap.ok(good, f"{d.name} -> {a} .h5 -> uncompressed .h5 -> .npy: "
                "the first file again", r)
 
@@ -280,10 +277,8 @@ class Made:
 
 def check_made(tmp):
     """Extents that differ, where every split fits, for 1, 2 and 4 bytes."""
-    for itemsize, dtype in ((2, "bfloat16"), (1, "float8_e4m3fn"),
-                            (4, "float32")):
-        made = Made(f"{tmp}/made{itemsize}.raw", GOLDEN_DIMS, itemsize, dtype,
-                    itemsize)
+    for itemsize, dtype in ((2, "bfloat16"), (1, "float8_e4m3fn"), (4, "float32")):
+        made = Made(f"{tmp}/made{itemsize}.raw", GOLDEN_DIMS, itemsize, dtype, itemsize)
         targets = targets_of(made)
         if itemsize != 2 and not FULL:
             targets = [p for p in targets if p in TWO_PLANES]

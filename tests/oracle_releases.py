@@ -214,8 +214,7 @@ def test_guess(tmp):
     path = os.path.join(oracle.DATA, "s260k/paged_bs16/packed_nhd.bf16.npy")
     bare = os.path.join(tmp, "bare.bin")
     np.load(path).tofile(bare)
-    sizes = ["--layers=5", "--heads=4", "--head-dim=8", "--block-size=16",
-             "--dtype=bf16"]
+    sizes = ["--layers=5", "--heads=4", "--head-dim=8", "--block-size=16", "--dtype=bf16"]
     r = kvtool("guess", "-j", bare, *sizes)
     writers = {w["release"]: w["possible"] for w in r.json["writers"]}
     tap.equal(writers, possible([bare, "--layout=nhd", *sizes]), "guess: who wrote it")

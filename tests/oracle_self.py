@@ -27,7 +27,7 @@ import zlib
 import oracle
 import store_trees as st
 from foreign_files import Tensor, npz_bytes, torch_bytes
-from oracle import DATA, FULL, SHARE, kvtool, read_json, tap
+from oracle import DATA, FULL, SHARE, flip, kvtool, read_json, tap
 from random_dumps import Dump
 
 ENGINES = os.path.abspath(f"{DATA}/../engines")
@@ -147,20 +147,11 @@ def all_layouts():
 def flip_bit(path):
     """One bit of one live element, behind the back of every checksum."""
     if os.path.isdir(path):
-        return flip_file(sorted(os.path.join(folder, f)
-                                for folder, _, files in os.walk(path) for f in files)[-1])
+        return flip(sorted(os.path.join(folder, f)
+                           for folder, _, files in os.walk(path) for f in files)[-1], -1)
     bad = f"{path}.bad{os.path.splitext(path)[1]}"
     r = kvtool("mutate", "-fq", "--no-sync", "--fault=flip-bits,count=1", "-o", bad, path)
     return bad if r.code == 0 else path
-
-
-def flip_file(path):
-    """The lowest bit of its last byte."""
-    with open(path, "r+b") as f:
-        f.seek(-1, os.SEEK_END)
-        last = f.read(1)[0]
-        f.seek(-1, os.SEEK_END)
-        f.write(bytes([last ^ 1]))
 
 
 class Walk:

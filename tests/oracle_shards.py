@@ -22,8 +22,8 @@ import time
 import numpy as np
 import xxhash
 
-from oracle import (DATA, FEW, KVTOOL, kvtool, read_json, run, sizes, tap, write_bytes,
-                    write_json)
+from oracle import (DATA, FEW, KVTOOL, flip, kvtool, read_bytes, read_json, run, sizes,
+                    tap, write_bytes, write_json)
 
 LAYERS, BLOCKS, HEADS, SLOTS, DIM = 5, 160, 4, 64, 128
 KILLS = int(os.environ.get("KVT_KILLS", "1" if FEW else "4"))
@@ -57,13 +57,8 @@ def make_data():
     for r in range(2):
         must("slice", "-q", f"--tp={r}/2", "-o", f"r{r}.h5", "a.npy")
     shutil.copy("r0.h5", "damaged.h5")
-    with open("damaged.h5", "r+b") as f:
-        f.seek(os.path.getsize("r0.h5") // 2)
-        was = f.read(1)
-        f.seek(-1, 1)
-        f.write(bytes([was[0] ^ 1]))
-    with open("r0.h5", "rb") as f, open("short.h5", "wb") as out:
-        out.write(f.read(100))
+    flip("damaged.h5")
+    write_bytes("short.h5", read_bytes("r0.h5")[:100])
     must("expect", "write", "--digest", "-q", "-o", "r0.kvc", "r0.h5")
     return a
 
@@ -180,8 +175,7 @@ def check_refusals():
     tap.ok("1 done now, 1 before" in r.out, "its shard does that unit, and no other", r)
     shards(["digest", "b.npy", "a.npy"], 2, "e")
     refused("folders of two commands", "different commands", "reduce", "d", "e")
-    refused("a folder that is given twice", "both in d and in ./d", "reduce", "d",
-            "./d")
+    refused("a folder that is given twice", "both in d and in ./d", "reduce", "d", "./d")
     refused("no folder of shards", "job.json", "reduce", ".")
     r = shard(["digest", "b.npy"], 0, 2)
     tap.ok(r.code == 3 and "another command" in r.err, "another command in the folder", r)
@@ -309,11 +303,7 @@ def check_virtual():
         r = virtual(f"{name}.h5", *these)
         tap.ok(r.code in (3, 4, 5) and sentence in r.err and not r.out and
                r.err.count("\n") == 1, f"virtual datasets: {name}: refused", r)
-    with open(path, "r+b") as f:
-        f.seek(os.path.getsize(path) // 2)
-        was = f.read(1)
-        f.seek(-1, 1)
-        f.write(bytes([was[0] ^ 1]))
+    flip(path)
     r = kvtool("digest", "out.h5")
     tap.ok(r.code == 3 and not r.out and path in r.err, "damage in a part is found", r)
     os.unlink(path)
@@ -368,11 +358,7 @@ def check_written(a):
     clear()
     shards("convert a.npy out.h5".split(), 2)
     part = sorted(glob.glob("d/part-*.h5"))[0]
-    with open(part, "r+b") as f:
-        f.seek(os.path.getsize(part) // 2)
-        was = f.read(1)
-        f.seek(-1, 1)
-        f.write(bytes([was[0] ^ 1]))
+    flip(part)
     refused("a part that has changed", "not what was written", "reduce", "d")
     r = shard("convert a.npy out.h5".split(), 0, 2)
     tap.ok("1 done now" in r.out, "its shard writes that part again", r)

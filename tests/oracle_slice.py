@@ -14,8 +14,8 @@ import numpy as np
 
 import oracle
 from kvd1 import MASK, MambaDump, lanes_of, printed, text, whole
-from oracle import (FULL, SHARE, array_bytes, kvtool, manifest_of, place, read_bytes, tap,
-                    write_bytes)
+from oracle import (FULL, SHARE, array_bytes, kvtool, manifest_of, place, read_bytes,
+                    runs, tap, write_bytes)
 
 AXIS = {"L": 1, "B": 2, "H": 4}
 
@@ -140,15 +140,13 @@ def check_moved(d, tmp):
                   f"{name}: {'all' if n < 3 else 'no'} tiles move")
         r = kvtool("convert", "-f", out, f"{tmp}/moved.npy")
         judge(name, r, f"{tmp}/moved.npy", d, layers, blocks, heads)
-        r = kvtool("describe", "--verify", out)
-        tap.ok(r.code == 0, f"{name}: every cell has its checksum", r)
+        runs(f"{name}: every cell has its checksum", "describe", "--verify", out)
 
 
 def check_again(d, tmp):
     """A part of a part is named as in the whole."""
-    r = kvtool("slice", "--layers", "1:5", "--blocks", "10:40", "--heads", "1:4",
-               "-o", f"{tmp}/once.h5", d.path)
-    tap.ok(r.code == 0, "a part in a snapshot", r)
+    runs("a part in a snapshot", "slice", "--layers", "1:5", "--blocks", "10:40",
+         "--heads", "1:4", "-o", f"{tmp}/once.h5", d.path)
     r = kvtool("slice", "--layers", "2,4", "--blocks", "13:20,39", "--heads",
                "2:3", "-o", f"{tmp}/twice.npy", f"{tmp}/once.h5")
     judge("a part of a part", r, f"{tmp}/twice.npy", d, [2, 4],
@@ -165,8 +163,7 @@ def add_up(name, scope, parts, path):
             tap.ok(False, name, f"{part}: no digest of {scope}")
             return
         total = [(a + b) & MASK for a, b in zip(total, lanes_of(value))]
-    tap.equal(text(scope, total),
-              whole(path)[("tokens", "blocks").index(scope)], name)
+    tap.equal(text(scope, total), whole(path)[("tokens", "blocks").index(scope)], name)
 
 
 def slices(tmp, path, ending, *options):
@@ -179,8 +176,7 @@ def slices(tmp, path, ending, *options):
 
 def check_digests(d, tmp):
     for ending in ("h5", "npy", "safetensors"):
-        parts = slices(tmp, d.path, ending, ("--layers", "0,3"),
-                       ("--layers", "1:3,4"))
+        parts = slices(tmp, d.path, ending, ("--layers", "0,3"), ("--layers", "1:3,4"))
         add_up(f"digests of layers add up, tokens, {ending}", "tokens", parts, d.path)
         add_up(f"digests of layers add up, blocks, {ending}", "blocks", parts, d.path)
         parts = slices(tmp, d.path, ending, ("--heads", "0:1"), ("--heads", "1:4"))
@@ -287,8 +283,7 @@ class States:
         side = dump.side
         L, B = dump.page.shape[:2]
         start, shape = side["conv"]["byte_offset"], side["conv"]["shape"]
-        raw = np.ascontiguousarray(
-            dump.page[:, :, start:start + 2 * shape[0] * shape[1]])
+        raw = np.ascontiguousarray(dump.page[:, :, start:start + 2 * shape[0] * shape[1]])
         self.ds = side["conv_layout"] == "DS"
         conv = raw.view("<u2").reshape(L, B, *shape)
         self.conv = conv if self.ds else conv.transpose(0, 1, 3, 2)
@@ -404,8 +399,7 @@ def check_replicas(d, tmp):
         layer, block = divmod(i, B)
         want = (f"block {block} slot {slot} layer {layer} head {rank // 2} "
                 f"kv {k} dim {dim} is 0x")
-        r = kvtool("merge", "--trust-manifest", "-o", f"{tmp}/never.npy",
-                   *files)
+        r = kvtool("merge", "--trust-manifest", "-o", f"{tmp}/never.npy", *files)
         tap.ok(r.code == 1 and want in r.err and
                not os.path.exists(f"{tmp}/never.npy"),
                f"replicas differ in {want}", r)

@@ -83,8 +83,7 @@ def whole_rows(side, dim):
         return False
     page = part(side, [0], 0, range(side.heads), [0, 1], dim)
     swapped = order.index('S') < order.index('H')
-    return not is_run(page.values()) or (
-        swapped and side.heads > 1 and side.size > 1)
+    return not is_run(page.values()) or (swapped and side.heads > 1 and side.size > 1)
 
 
 def part(side, layers, block, heads, ks, dim):

@@ -21,7 +21,8 @@ import numpy as np
 import oracle
 from foreign_files import (Object, Tensor, ggsn_bytes, ggsq_bytes, recurrent_bytes,
                            safetensors_bytes, torch_bytes)
-from oracle import kvtool, read_bytes, read_json, runs, tap, write_bytes, write_json
+from oracle import (kvtool, patch, read_bytes, read_json, runs, tap, write_bytes,
+                    write_json)
 from oracle_groups import write_raw
 
 CASES, TOKENS, BLOCK, OWN = 40, 7, 4, "--common"
@@ -98,8 +99,7 @@ def random_layers(rng, rule, square):
         heads, dv, groups = 8, 1, 1
     if rule == "delta":
         groups = heads          # llama.cpp has an order of its own where they differ
-    return [Sequence(rng, rule, heads, dk, dv, groups)
-            for _ in range(rng.choice((1, 3)))]
+    return [Sequence(rng, rule, heads, dk, dv, groups) for _ in range(rng.choice((1, 3)))]
 
 
 # ---- the files of the engines -----------------------------------------------
@@ -196,8 +196,7 @@ def vllm(path, layers, numbers, kernel, rng, how, said=True, shape=True, rank=No
             s = s[0].shape
             groups[1]["state_shape"] = [s[0], s[2]] if q.rule == "mamba1" else list(s)
     more = {} if size == 1 else {"tp_size": size, "tp_rank": this}
-    write_raw(path, arrays, groups, num_tokens={"0": tokens}, null_block=ids[0],
-              **more)
+    write_raw(path, arrays, groups, num_tokens={"0": tokens}, null_block=ids[0], **more)
     found, base = [], 0
     for a in arrays:
         n = a[0, 0].nbytes
@@ -241,9 +240,7 @@ def equal(what, a, b, *options):
 
 def check_found(what, a, b, at, *options):
     """b with the element at that offset changed: it is the only one, and it is found."""
-    with open(b, "r+b") as f:
-        f.seek(at)
-        f.write(struct.pack("<f", 77.0))
+    patch(b, at, struct.pack("<f", 77.0))
     r = diff(a, b, "--json", *options)
     found = [g for g in json.loads(r.out)["groups"] if g["result"] == "differs"] \
         if r.code == 1 else []

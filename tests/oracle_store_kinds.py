@@ -18,7 +18,7 @@ import zlib
 import numpy as np
 
 import store_files as sf
-from oracle import kvtool, read_json, run, tap
+from oracle import kvtool, patch, read_json, run, tap
 
 SHAPE = (2, 2, 8, 2, 4)                         # K, L, T, H, D
 SAID = ["--layout=KLSHD", "--layers=2", "--heads=2", "--head-dim=4", "--dtype=float16"]
@@ -98,9 +98,7 @@ def scanned(top):
     os.unlink(f"{top}/three/kv_cache.meta")
     same("and without", read(f"{top}/three", *SAID), one)
     path = f"{top}/three/kv_cache.data"
-    with open(path, "r+b") as f:
-        f.seek(8192 + 4096 + 100)
-        f.write(b"x")
+    patch(path, 8192 + 4096 + 100, b"x")
     del one["k0"]
     same("a damaged record is none", read(f"{top}/three", *SAID), one)
     refused("fsck says so", 0, ["store.stale", "1 records of kv_cache.data",

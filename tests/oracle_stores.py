@@ -17,7 +17,7 @@ import numpy as np
 
 import store_files as sf
 from kvd1 import whole
-from oracle import (DATA, Dump, kvtool, read_json, refused, run, runs,
+from oracle import (DATA, Dump, kvtool, patch, read_json, refused, run, runs,
                     safetensors_tensors, tap, write_bytes, write_text)
 
 
@@ -89,8 +89,7 @@ def lmcache_ranks(top, want):
         order = sf.lmcache_dump(f"{top}/tp2", "fs", d.requests, d.ids, 64,
                                 d.dtype, 1, world=2, worker=worker)
     sf.write_order(f"{top}/tp2.order", order)
-    said = ["--heads", "2", "--set", "total-heads=4",
-            "--set", f"order={top}/tp2.order"]
+    said = ["--heads", "2", "--set", "total-heads=4", "--set", f"order={top}/tp2.order"]
     refused("two workers are a conflict", 3, ["worker '0'", "worker '1'",
             "--set worker="], "describe", *said, f"{top}/tp2")
     for worker in 0, 1:
@@ -120,8 +119,7 @@ def each_chunk_alone(top, d):
          name, f"{top}/alone.npy")
     side = json.load(open(f"{top}/alone.json"))
     array = np.load(f"{top}/alone.npy").view(np.uint16)
-    tap.equal(sorted(chunks), sorted(side["block_table"]),
-              "each chunk is a request")
+    tap.equal(sorted(chunks), sorted(side["block_table"]), "each chunk is a request")
     tap.equal({c: a.shape[2] for c, a in chunks.items()}, side["num_tokens"],
               "of as many tokens")
     good = True
@@ -270,16 +268,10 @@ def lmcache_lies(top, d):
     def lie(what, status, words, change, good="good", options=()):
         shutil.rmtree(name, ignore_errors=True)
         shutil.copytree(f"{top}/{good}", name)
-        files = sorted(os.path.join(at, f) for at, _, fs in os.walk(name)
-                       for f in fs)
+        files = sorted(os.path.join(at, f) for at, _, fs in os.walk(name) for f in fs)
         change(files)
         refused(what, status, words, "describe", "--from", "lmcache", "--heads",
                 "4", *options, name)
-
-    def patch(path, at, data):
-        with open(path, "r+b") as f:
-            f.seek(at)
-            f.write(data)
 
     def rename(path, old, new):
         os.rename(path, path.replace(old, new))
@@ -322,8 +314,7 @@ def lmcache_lies(top, d):
         "good-layers")
     lie("a .metadata that is not the header", 3, ["does not match the beginning"],
         lambda f: patch(f[1], 100, b"x"), "good-gds")
-    lie("a .metadata alone", 3, ["beside it"], lambda f: os.unlink(f[0]),
-        "good-gds")
+    lie("a .metadata alone", 3, ["beside it"], lambda f: os.unlink(f[0]), "good-gds")
     lie("a GDS header cut", 3, ["header"], lambda f: (
         os.unlink(f[1]), os.truncate(f[0], 4095)), "good-gds")
 
@@ -346,8 +337,7 @@ def lmcache_lies(top, d):
 
 
 def disk_file(top, d):
-    sf.lmcache_dump(f"{top}/bare", "disk", {"C": d.requests["C"]}, d.ids, 32,
-                    d.dtype, 1)
+    sf.lmcache_dump(f"{top}/bare", "disk", {"C": d.requests["C"]}, d.ids, 32, d.dtype, 1)
     return f"{top}/bare"
 
 
@@ -418,9 +408,7 @@ def mooncake_records(top, d):
     tap.ok(r.code == 0 and r.out.count("\n") == 2 and
            r.out.replace("/crc", "/two") == s.out,
            "Mooncake: records with checksums, without those of later", f"{r}\n{s}")
-    with open(f"{top}/crc/kv_cache.data", "r+b") as f:
-        f.seek(8192 + 4096 + 400)
-        f.write(b"x")
+    patch(f"{top}/crc/kv_cache.data", 8192 + 4096 + 400, b"x")
     refused("a byte of a record", 3, ["key k0", "checksum"], "describe", "--layout",
             "KLSHD", f"{top}/crc")
 
@@ -528,8 +516,7 @@ def mooncake_lies(top, d):
 
     def other_key(folder):
         sf.buckets(folder, good)
-        with open(f"{folder}/1000.bucket", "r+b") as f:
-            f.write(b"x")
+        patch(f"{folder}/1000.bucket", 0, b"x")
     lie("another key in the bucket", 3, ["key k0"], other_key)
 
     def twice(folder):

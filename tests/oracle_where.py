@@ -58,8 +58,7 @@ def same(r, got, want, name):
 
 
 def at_text(c):
-    return "--at=" + ",".join(f"{k}={v}" for k, v in c.items()
-                              if v is not None)
+    return "--at=" + ",".join(f"{k}={v}" for k, v in c.items() if v is not None)
 
 
 def there_and_back(path, coordinates, offsets, elem, header, name):
@@ -123,8 +122,7 @@ def check_dump(dump):
             "holds": holds,
             "requests": [{"id": q, "token": t, "tokens": 1, "seen": None}
                          for q, t in lives]})
-    there_and_back(dump.path, coordinates, offsets, dump.itemsize, base,
-                   dump.name)
+    there_and_back(dump.path, coordinates, offsets, dump.itemsize, base, dump.name)
     check_tokens(dump, base)
 
 
@@ -182,8 +180,7 @@ def seen_by(side, block):
     for request, table in side["block_table"].items():
         if block in table:
             seen = side["tokens_seen"][request][table.index(block)]
-            return [{"id": request, "token": None, "tokens": None,
-                     "seen": seen}]
+            return [{"id": request, "token": None, "tokens": None, "seen": seen}]
     return []
 
 
@@ -215,8 +212,7 @@ def page_coordinates(side):
 def check_pages(path, side, name):
     base = data_begin(path)
     for group, elem in (("ssm", 4), ("conv", 2)):
-        coordinates = [c for c in page_coordinates(side)
-                       if c["group"] == group]
+        coordinates = [c for c in page_coordinates(side) if c["group"] == group]
         there_and_back(path, coordinates,
                        [page_byte(side, base, c) for c in coordinates], elem,
                        base, f"{name}: {group}")
@@ -290,8 +286,7 @@ def check_folder(path, shape, heads, width, latent):
         request = rng.choice(ids)
         layer = rng.randrange(len(os.listdir(f"{path}/{request}")))
         file = f"{request}/model.layers.{layer}.self_attn.attn.safetensors"
-        _, dims, _ = next(iter(
-            oracle.safetensors_tensors(f"{path}/{file}").values()))
+        _, dims, _ = next(iter(oracle.safetensors_tensors(f"{path}/{file}").values()))
         ntokens = dims[1] if dims[0] == 2 and len(dims) == 3 else dims[0]
         k, t = rng.randrange(1 if latent else 2), rng.randrange(ntokens)
         h, d = rng.randrange(heads), rng.randrange(width)
@@ -308,8 +303,7 @@ def check_folder(path, shape, heads, width, latent):
     hints += ["--layout=nhd"] if shape == "example_2026_07" else []
     r, got = where(path, *hints, *options)
     same(r, got, want, f"{name}: file and byte of a token")
-    r, got = where(path, *hints, *(f"--offset={w['file']}:{w['offset']}"
-                                   for w in want))
+    r, got = where(path, *hints, *(f"--offset={w['file']}:{w['offset']}" for w in want))
     same(r, got, want, f"{name}: and back")
 
 
@@ -346,8 +340,7 @@ def check_tiles(dump, tmp):
                   for a in data.attrs["DIMENSION_LABELS"]]
         for g, c in zip(got, chosen):
             begin = [g["tile"]["begin"][a] for a in labels]
-            box = data[tuple(slice(b, b + n)
-                             for b, n in zip(begin, data.chunks))]
+            box = data[tuple(slice(b, b + n) for b, n in zip(begin, data.chunks))]
             tile = np.zeros(data.chunks, box.dtype)
             tile[tuple(slice(0, n) for n in box.shape)] = box
             at, rest = divmod(g["tile"]["byte"], dump.itemsize)
@@ -382,8 +375,7 @@ def main(tmp):
     check_folder(f"{DATA}/mla144/connector", "mla", 1, 144, True)
     sidecar = next(s for s in pages if "tp2_SD" in s)
     side = read_json(sidecar)
-    check_padding(os.path.join(os.path.dirname(sidecar), side["file"]),
-                  side, tmp)
+    check_padding(os.path.join(os.path.dirname(sidecar), side["file"]), side, tmp)
     for dump in dumps:
         if not h5py or dump.layout not in ("nhd", "hnd", "mla"):
             continue

@@ -181,8 +181,7 @@ def check_live(tmp, name, path, said, cells, live):
         _, found = findings(write(f"{tmp}/b", cells, null))
         tap.ok("table.null-block" in found, f"{name}: token {t} cannot be in the null "
                "block", found)
-    dead = [t for t in range(said["num_tokens"]["A"])
-            if t not in live and table[t // S]]
+    dead = [t for t in range(said["num_tokens"]["A"]) if t not in live and table[t // S]]
     for t in dead[:1]:
         holds = kvtool("where", "--json",
                        f"--at=layer=0,head=0,kv=k,dim=0,"

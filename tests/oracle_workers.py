@@ -60,8 +60,7 @@ def replay(lines):
                     who[what].add(w)
                     left[what][0] -= 1
                     if left[what][0] == 0:
-                        finished.append((step, key, name, left[what][1],
-                                         started[what]))
+                        finished.append((step, key, name, left[what][1], started[what]))
                         ended[what] = step
                         done.add(what)
                         del left[what]
@@ -170,8 +169,7 @@ def with_aggregates(lines):
     out = [lines[0]]
     for step in sorted({l["step"] for l in lines[1:]}):
         out += [l for l in lines[1:] if l["step"] == step]
-        said = {k: [f[2] for f in finished if f[0] == step and f[1] == k]
-                for k in KEYS}
+        said = {k: [f[2] for f in finished if f[0] == step and f[1] == k] for k in KEYS}
         said["invalid_block_ids"] = [b for s, b in invalid if s == step]
         out.append({"step": step, "aggregated": said})
     return out
@@ -189,8 +187,7 @@ def repeat_report(lines):
 
 
 def lose_output(lines):
-    step = rng.choice([l["step"] for l in lines[1:]
-                       if any(l.get(k) for k in KEYS)])
+    step = rng.choice([l["step"] for l in lines[1:] if any(l.get(k) for k in KEYS)])
     at = next(i for i, l in enumerate(lines) if l.get("step") == step)
     lines.insert(at, {"step": step, "output": False})
 
@@ -253,8 +250,7 @@ FAULTS = {"the rank that counts is silent": silence,
 def random_log():
     """Anything that is well formed, sense or no sense."""
     workers = rng.randrange(1, 5)
-    lines = [{"workers": workers,
-              "expected_finished_count": rng.randrange(0, 6)}]
+    lines = [{"workers": workers, "expected_finished_count": rng.randrange(0, 6)}]
     if rng.random() < 0.7:
         lines[0]["output_rank"] = rng.randrange(workers)
     for step in sorted(rng.sample(range(30), 8)):
@@ -270,8 +266,7 @@ def random_log():
                 continue
             for key in KEYS:
                 if rng.random() < 0.6:
-                    line[key] = [rng.choice("abcdef")
-                                 for _ in range(rng.randrange(4))]
+                    line[key] = [rng.choice("abcdef") for _ in range(rng.randrange(4))]
             if rng.random() < 0.3:
                 line["invalid_block_ids"] = [rng.randrange(9) for _ in range(3)]
             if rng.random() < 0.2:

@@ -18,6 +18,20 @@ def write_bytes(path, data):
     return path
 
 
+def patch(path, at, data):
+    """Other bytes at a place of a file."""
+    with open(path, "r+b") as f:
+        f.seek(at)
+        f.write(data)
+
+
+def flip(path, at=None, bits=1):
+    """Some bits of one byte are others: by default the lowest of the one in the middle."""
+    data = read_bytes(path)
+    at = len(data) // 2 if at is None else at % len(data)
+    patch(path, at, bytes([data[at] ^ bits]))
+
+
 def read_text(path):
     with open(path, encoding="utf-8") as f:
         return f.read()

@@ -15,8 +15,7 @@ import numpy as np
 LMCACHE_TYPES = {"float16": 1, "bfloat16": 3, "float32": 4, "uint8": 6}
 LMCACHE_WORDS = {"float16": "half", "bfloat16": "bfloat16", "float32": "float",
                  "uint8": "uint8"}
-SAFETENSORS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32",
-               "uint8": "U8"}
+SAFETENSORS = {"float16": "F16", "bfloat16": "BF16", "float32": "F32", "uint8": "U8"}
 TORCH_OF_MOONCAKE = {"float32": 0, "uint8": 3, "float16": 11, "bfloat16": 12}
 
 
@@ -86,8 +85,7 @@ def gds_header(arrays, fmt, dtypes, shapes, version="1"):
     return struct.pack("<Q", 4088) + text + b" " * (4088 - len(text))
 
 
-def lmcache_file(folder, backend, key, chunk, arrays, fmt, dtypes, shapes,
-                 pad="zeros"):
+def lmcache_file(folder, backend, key, chunk, arrays, fmt, dtypes, shapes, pad="zeros"):
     """One chunk, or one layer of it, as a backend keeps it."""
     arrays = [raw(a) for a in arrays]
     if backend == "disk":
@@ -194,8 +192,7 @@ def text(field, s):
 def file_per_key(folder, values):
     for key, value in values.items():
         h = hashlib.md5(key.encode()).digest()
-        safe = "".join("_" if c in '\0/\\:*?"<>|' else c
-                       for c in stored(key).decode())
+        safe = "".join("_" if c in '\0/\\:*?"<>|' else c for c in stored(key).decode())
         write(f"{folder}/{chr(97 + h[0] % 16)}/{chr(97 + h[1] % 16)}/{safe}",
               text(1, stored(key)), text(2, value))
 

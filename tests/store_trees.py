@@ -136,8 +136,7 @@ def blocks_per_file(config):
 def file_runs(config, nblocks):
     """[(name, first block, blocks)]: ranges, the last of them perhaps a tail."""
     n = blocks_per_file(config)
-    return [(block_name(at), at, min(n, nblocks - at))
-            for at in range(0, nblocks, n)]
+    return [(block_name(at), at, min(n, nblocks - at)) for at in range(0, nblocks, n)]
 
 
 def write_offload(root, config, cells, order, rank=0, group=0, pad=0):

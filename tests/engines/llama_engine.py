@@ -145,8 +145,7 @@ class Engine:
             for j, s in enumerate(sequences):
                 b.seq_id[i][j] = s
             b.logits[i] = i == len(tokens) - 1
-        self.spy.where = [[(s, first + i) for s in sequences]
-                          for i in range(len(tokens))]
+        self.spy.where = [[(s, first + i) for s in sequences] for i in range(len(tokens))]
         code = L.llama_decode(self.context, b)
         L.llama_batch_free(b)
         if code or self.spy.failed:

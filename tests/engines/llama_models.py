@@ -53,8 +53,7 @@ class Maker:
             self.random(f"blk.{i}.attn_{name}", rows * dim, self.width,
                         scale=3 / self.width ** 0.5)
             if bias:
-                self.random(f"blk.{i}.attn_{name}", rows * dim, scale=0.1,
-                            ending=".bias")
+                self.random(f"blk.{i}.attn_{name}", rows * dim, scale=0.1, ending=".bias")
         self.random(f"blk.{i}.attn_output", self.width, heads * dim)
         if norms:
             self.norm(f"blk.{i}.attn_q_norm", dim)

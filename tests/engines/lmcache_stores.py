@@ -96,8 +96,7 @@ class Cache:
     def share(self, world, worker):
         """What one of 'world' tensor parallel workers has of each request."""
         n = self.heads // world
-        return {r: c[:, :, :, worker * n:(worker + 1) * n]
-                for r, c in self.cells.items()}
+        return {r: c[:, :, :, worker * n:(worker + 1) * n] for r, c in self.cells.items()}
 
 
 class Engine:

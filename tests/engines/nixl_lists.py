@@ -73,8 +73,7 @@ class Peer:
             handles.append(self.agent.prep_xfer_dlist(who, rows, "DRAM"))
         n = sum(row[4] if len(row) == 5 else 1 for row in mine)
         index = np.arange(n, dtype=np.int32)
-        return self.agent.make_prepped_xfer(op, handles[0], index, handles[1], index,
-                                            b"")
+        return self.agent.make_prepped_xfer(op, handles[0], index, handles[1], index, b"")
 
     def finish(self, transfer):
         state = self.agent.transfer(transfer)
@@ -230,8 +229,7 @@ class Side:
         cells = raw.reshape(-1, self.case.bytes)
         for r, values in self.case.values.items():
             t = np.arange(first, self.case.tokens[r])
-            where = self.at[:, np.array(self.tables[r])[t // self.block],
-                            t % self.block]
+            where = self.at[:, np.array(self.tables[r])[t // self.block], t % self.block]
             heads = values[:, t, self.first[rank]:self.first[rank] + self.held]
             cells[where] = heads
         return raw
@@ -370,8 +368,7 @@ def prove_lists(proof, peers, style, unequal):
                 row.ok(same(got, case.after), f"{op} as numpy, {case}")
                 row.ok(same(got, case.written), f"{op} as exec, {case}")
                 row.ok(whole, f"{op} touches nothing else, {case}")
-        got, _ = carry_out(peers, "READ", case,
-                           faulty(pairs, len(case.before[0])))
+        got, _ = carry_out(peers, "READ", case, faulty(pairs, len(case.before[0])))
         row.ok(not same(got, case.after), "a piece that goes elsewhere is seen")
         row.figure(f"{moved} operations each way")
 

@@ -227,8 +227,7 @@ def addressed(pool, x):
 
 def slots_of(pool):
     """Slots of the pages of a pool, page after page."""
-    return (pool.place[:, None] * pool.page_size +
-            torch.arange(pool.page_size)).flatten()
+    return (pool.place[:, None] * pool.page_size + torch.arange(pool.page_size)).flatten()
 
 
 class Engine:
@@ -245,8 +244,7 @@ class Engine:
         self.pool, self.name = pool, name
 
     def transfer(self, keys):
-        return [PoolTransfer(name=self.name, host_indices=slots_of(self.pool),
-                             keys=keys)]
+        return [PoolTransfer(name=self.name, host_indices=slots_of(self.pool), keys=keys)]
 
     def save(self, keys):
         done = self.one_by_one(keys) if self.pool.dcp_size > 1 else \
@@ -588,8 +586,7 @@ def change_ranks(row, cache, layout, to):
         cut, pages = f"{proof.work}/cut{rank}.h5", os.path.join(out, str(rank))
         proof.must("slice", "-q", "-f", "--tp-size=2", f"--tp-rank={rank}", "-o", cut,
                    one)
-        proof.must("relayout", "-q", f"--to={name}", "--format=hicache", "-o", pages,
-                   cut)
+        proof.must("relayout", "-q", f"--to={name}", "--format=hicache", "-o", pages, cut)
         own = proof.folder("own")
         save(cache, to, half(cache, rank), own, tp_rank=rank, tp_size=2)
         row.ok(contents(own) == contents(pages),

@@ -162,8 +162,7 @@ def _watch(_):
         return
     for item in vars(cpu_mla).values():
         if "do_kv_cache_update" in getattr(item, "__dict__", {}):
-            _watch_one(item, "do_kv_cache_update",
-                       lambda _, *args: _see_latent(*args))
+            _watch_one(item, "do_kv_cache_update", lambda _, *args: _see_latent(*args))
 
 
 def _fetch(worker):

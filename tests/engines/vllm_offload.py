@@ -188,8 +188,7 @@ class Engine:
         if job["hash"]:
             args["prefix_caching_hash_algo"] = job["hash"]
         if job["tp"] > 1:
-            args.update(tensor_parallel_size=job["tp"],
-                        distributed_executor_backend="mp")
+            args.update(tensor_parallel_size=job["tp"], distributed_executor_backend="mp")
         if job["connector"]:
             args["kv_transfer_config"] = {"kv_role": "kv_both",
                                           "engine_id": f"engine-{os.getpid()}",

@@ -22,8 +22,7 @@ from proof import Proof, tokens_of
 from plain_files import read_json, write_json
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-LAYOUTS = {"vec": "cpu-vec", "vec16": "cpu-vec", "amx": "cpu-amx",
-           "neon": "cpu-vec"}
+LAYOUTS = {"vec": "cpu-vec", "vec16": "cpu-vec", "amx": "cpu-amx", "neon": "cpu-vec"}
 
 
 # ---- models -----------------------------------------------------------------------
@@ -71,8 +70,7 @@ def prompts(seed):
     draw = random.Random(f"prompts {seed}")
     lengths = {"long": 150, "short": 70} if seed == 0 else \
         {"long": draw.randrange(131, 159), "short": draw.randrange(67, 95)}
-    return {name: [draw.randrange(500) for _ in range(n)]
-            for name, n in lengths.items()}
+    return {name: [draw.randrange(500) for _ in range(n)] for name, n in lengths.items()}
 
 
 # ---- engines -----------------------------------------------------------------------
@@ -245,8 +243,7 @@ def stored_tree(proof, trees, case):
 def prove_stored(proof, trees):
     for case in STORED:
         on = f"{case[0]}, {case[2]}"
-        with proof.row("OffloadingConnector's file tier writes, kvtool reads",
-                       on) as row:
+        with proof.row("OffloadingConnector's file tier writes, kvtool reads", on) as row:
             stored_tree(proof, trees, case)
             model, root, ran, options = trees[case[0]]
             kind = ran.layout()
