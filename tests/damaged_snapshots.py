@@ -22,7 +22,6 @@ from oracle import (FULL, flip, kvtool, read_bytes, read_json, refused, runs, ta
 
 try:
     import h5py
-    import numpy as np
     import xxhash
 except ImportError as missing:
     print(f"1..0 # SKIP python3-{missing.name} is not installed")
