@@ -11,16 +11,6 @@ mamba=$kv/mamba2g4
 bs32=$kv/s260k/paged_bs32/packed_nhd.bf16.npy
 fp16=$kv/s260k/paged_bs16/packed_nhd.fp16.npy
 
-# with JSON: $nhd with these keys in its manifest, as in.npy
-with() {
-	cp "$nhd" in.npy
-	/usr/bin/python3 -c '
-import json, sys
-m = json.load(open(sys.argv[1]))
-m.update(json.loads(sys.argv[2]), file="in.npy")
-json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
-}
-
 # refused STATUS WORDS ARG...: copy-blocks tells so, and leaves nothing
 refused() {
 	tells "$1" "$2" copy-blocks -o out.npy "${@:3}"

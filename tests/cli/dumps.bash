@@ -32,6 +32,21 @@ copy_dump() {
 		sed "s|\"file\": \"[^\"]*\"|\"file\": \"${2##*/}\"|" "${1%.npy}.json" >"${2%.npy}.json"
 }
 
+# edit FILE CODE ARG...: Python code changes o, what that JSON says
+edit() {
+	/usr/bin/python3 -c '
+import json, sys
+o = json.load(open(sys.argv[1]))
+exec(sys.argv[2])
+json.dump(o, open(sys.argv[1], "w"))' "$@"
+}
+
+# with JSON: $nhd with these keys in its manifest, as in.npy
+with() {
+	copy_dump "$nhd" in.npy
+	edit in.json 'o.update(json.loads(sys.argv[3])); o.pop("free_blocks", None)' "$1"
+}
+
 # array FILE: the bytes of the one array that a .npy holds
 array() {
 	/usr/bin/python3 -c '

@@ -38,11 +38,7 @@ dump() {
 
 @test "fsck shows 16 findings of a name and counts the others" {
 	dump a
-	/usr/bin/python3 -c '
-import json
-side = json.load(open("a.json"))
-side["block_table"]["A"] = [b + 100 for b in side["block_table"]["A"]]
-json.dump(side, open("a.json", "w"))'
+	edit a.json 'o["block_table"]["A"] = [b + 100 for b in o["block_table"]["A"]]'
 	run -1 --separate-stderr kvtool fsck a.npy
 	[ "$(grep -c 'table.out-of-pool: request A' <<<"$output")" = 16 ]
 	[ "${lines[0]}" = 'a.npy: error: table.out-of-pool: 27 in all, of which 16 follow' ]

@@ -11,17 +11,6 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 gqa=$kv/gqa64/paged_bs16/packed_nhd.bf16.npy
 bs32=$kv/s260k/paged_bs32/packed_nhd.bf16.npy
 
-# tables JSON: $nhd with these tables, as in.npy; 'null' is one of them
-tables() {
-	cp "$nhd" in.npy
-	/usr/bin/python3 -c '
-import json, sys
-m = json.load(open(sys.argv[1]))
-m.update(json.loads(sys.argv[2]), file="in.npy")
-m.pop("free_blocks", None)
-json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
-}
-
 @test "reblock cuts blocks where they lie, and back" {
 	run -0 kvtool reblock --block-size 4 --verify -o small.npy "$nhd"
 	[[ $output == *"verified equal"*"48 blocks of 16 regrouped as 192 of 4"* ]]
@@ -76,7 +65,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 }
 
 @test "reblock joins blocks that the tables have in a row" {
-	tables '{"block_table": {"A": [4, 5, 6, 7, 8, 9]}, "num_tokens": {"A": 90}}'
+	with '{"block_table": {"A": [4, 5, 6, 7, 8, 9]}, "num_tokens": {"A": 90}}'
 	run -0 kvtool reblock -b 64 --verify -o out.npy in.npy
 	[[ $output == *"48 blocks of 16 regrouped as 12 of 64, 662 stale slots kept" ]]
 	same_array out.npy "$nhd"
@@ -87,7 +76,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 @test "reblock gathers what does not stand in a row" {
 	local table reason
 	while IFS='|' read -r table reason; do
-		tables "{\"block_table\": {\"A\": $table}, \"num_tokens\": {\"A\": 60}}"
+		with "{\"block_table\": {\"A\": $table}, \"num_tokens\": {\"A\": 60}}"
 		run -0 kvtool reblock -b 64 --verify -f -o out.npy in.npy
 		[[ $output == *"gathered as 2 of 64"*"$reason" ]] || { echo "$output"; return 1; }
 		same_digest out.npy in.npy
@@ -99,7 +88,7 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 }
 
 @test "reblock keeps null blocks null" {
-	tables '{"block_table": {"A": [0, 0, 0, 0, 20, 21]}, "num_tokens": {"A": 90}}'
+	with '{"block_table": {"A": [0, 0, 0, 0, 20, 21]}, "num_tokens": {"A": 90}}'
 	run -0 kvtool reblock -b 32 --verify -o out.npy in.npy
 	run -0 kvtool describe --json --block-tables out.npy
 	[ "$(json "(o['requests'][0]['block_tables'], o['null_block'])" <<<"$output")" = '([[0, 0, 1]], 0)' ]
@@ -107,23 +96,23 @@ json.dump(m, open("in.json", "w"))' "${nhd%.npy}.json" "$1"
 }
 
 @test "reblock refuses a block that a request has twice" {
-	tables '{"block_table": {"A": [4, 5, 4]}, "num_tokens": {"A": 40}}'
+	with '{"block_table": {"A": [4, 5, 4]}, "num_tokens": {"A": 40}}'
 	tells 3 'request A|block 4|twice' reblock -b 8 -o out.npy in.npy
 	# but not behind the last token
-	tables '{"block_table": {"A": [4, 5, 4]}, "num_tokens": {"A": 30}}'
+	with '{"block_table": {"A": [4, 5, 4]}, "num_tokens": {"A": 30}}'
 	run -0 kvtool reblock -b 24 -o out.npy in.npy
 }
 
 @test "reblock refuses tables that are not in the pool or too short" {
-	tables '{"block_table": {"A": [4, 48]}, "num_tokens": {"A": 20}}'
+	with '{"block_table": {"A": [4, 48]}, "num_tokens": {"A": 20}}'
 	tells 3 '' reblock -b 8 -o out.npy in.npy
-	tables '{"block_table": {"A": [4]}, "num_tokens": {"A": 20}}'
+	with '{"block_table": {"A": [4]}, "num_tokens": {"A": 20}}'
 	tells 3 '' reblock -b 8 -o out.npy in.npy
 	only in.npy in.json
 }
 
 @test "reblock cuts a window, and does nothing else with it" {
-	tables '{"kind": "sliding_window", "window": 32, "block_table": {"A": [4, 7, 9]}, "num_tokens": {"A": 400}}'
+	with '{"kind": "sliding_window", "window": 32, "block_table": {"A": [4, 7, 9]}, "num_tokens": {"A": 400}}'
 	run -0 kvtool reblock -b 8 --verify -o out.npy in.npy
 	same_digest out.npy in.npy
 	tells 3 '3 of its 25 blocks|window' reblock -b 24 -f -o out.npy in.npy

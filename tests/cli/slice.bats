@@ -139,13 +139,8 @@ mamba=$kv/mamba2g4/tp1_DS/rank0.npy
 }
 
 @test "slice verifies channels that no part has" {
-	cp "$kv/mamba2g4/tp4_DS/rank1.npy" in.npy
-	/usr/bin/python3 -c '
-import json, sys
-m = json.load(open(sys.argv[1]))
-del m["conv"]["B"], m["conv"]["C"]
-m["file"] = "in.npy"
-json.dump(m, open("in.json", "w"))' "$kv/mamba2g4/tp4_DS/rank1.json"
+	copy_dump "$kv/mamba2g4/tp4_DS/rank1.npy" in.npy
+	edit in.json 'del o["conv"]["B"], o["conv"]["C"]'
 	run -0 kvtool slice --layers 0:2 --verify -o out.npy in.npy
 	tells 3 '96 channels' slice --tp-size 8 --tp-rank 2 --mamba-groups 4 -o never.npy in.npy
 }
