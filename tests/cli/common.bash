@@ -75,22 +75,23 @@ has() {
 	done <<<"$2|"
 }
 
+# (|| return 1: where a caller looks at the status, bash does not stop by itself)
 # warns STATUS WORDS ARG...: kvtool ARG... ends so, and its one sentence has them
 warns() {
-	run -"$1" --separate-stderr kvtool "${@:3}"
+	run -"$1" --separate-stderr kvtool "${@:3}" || return 1
 	one_sentence || { echo "not one sentence: $stderr"; return 1; }
 	has "$stderr" "$2"
 }
 
 # tells STATUS WORDS ARG...: and nothing is printed
 tells() {
-	warns "$@"
+	warns "$@" || return 1
 	[ -z "$output" ] || { echo "printed: $output"; return 1; }
 }
 
 # shows STATUS WORDS ARG...: kvtool ARG... ends so, and what it prints has them
 shows() {
-	run -"$1" kvtool "${@:3}"
+	run -"$1" kvtool "${@:3}" || return 1
 	has "$output" "$2"
 }
 

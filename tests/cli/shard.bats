@@ -47,7 +47,8 @@ auto() {
 		# shellcheck disable=SC2046,SC2086 # words
 		auto $(printf 'SLURM_ARRAY_TASK_%s ' $wrong)
 		[ "$status" = 2 ]
-		one_sentence && [ -z "$output" ]
+		one_sentence
+		[ -z "$output" ]
 	done
 }
 
@@ -183,7 +184,8 @@ auto() {
 	for i in 0 1; do
 		run -3 --separate-stderr kvtool expect check --shard=$i/2 --shard-dir=d c.kvc \
 			"$nhd" "$nhd" empty.npy
-		one_sentence && [ -z "$output" ]
+		one_sentence
+		[ -z "$output" ]
 		[[ $stderr == *"empty.npy: "* ]]
 	done
 }
@@ -197,10 +199,12 @@ auto() {
 		's/{/[/'; do
 		sed "$change" job >d/job.json
 		run -3 --separate-stderr kvtool "${mine[@]}"
-		one_sentence && [ -z "$output" ]
+		one_sentence
+		[ -z "$output" ]
 		[[ $stderr == *"d/job.json"*"remove it"* ]]
 		run -3 --separate-stderr kvtool reduce d
-		one_sentence && [ -z "$output" ]
+		one_sentence
+		[ -z "$output" ]
 	done
 	rm d/job.json
 	run -0 kvtool "${mine[@]}"
