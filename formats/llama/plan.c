@@ -345,7 +345,7 @@ members_of(int64_t *n, const struct kvt_llama_cache *c, int32_t sequence)
 		i++;
 	for (*n = 0; i + *n < c->nmembers && c->member[i + *n].sequence == sequence;)
 		++*n;
-	return c->member + i;
+	return *n ? c->member + i : NULL;
 }
 
 /* Is the token there?  All groups of a cache have it, or none does. */

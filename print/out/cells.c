@@ -21,12 +21,13 @@ static int64_t spread(int64_t i, int64_t n, int64_t total)
 
 static void put_digit(FILE *f, double depth)
 {
-	int tenth = (int)(depth * 9.999);
+	int tenth;
 
 	if (isnan(depth)) {
 		fputc(' ', f);
 		return;
 	}
+	tenth = (int)(depth * 9.999);
 	screen_heat(f, tenth);
 	fputc('0' + tenth, f);
 	screen_heat(f, -1);

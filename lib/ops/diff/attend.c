@@ -378,26 +378,29 @@ static void judge_box(const struct work *w)
 	w->worker->nresult = heads * (int64_t)sizeof(*cell);
 }
 
-/* What lies in the room of a worker, the widest first; its bytes. */
-static int64_t place(struct work *w, const struct attend *a, uint8_t *at)
+/* The next bytes of a room that begins at 'room', or of one that is not there yet. */
+static void *next_part(uint8_t *room, int64_t *used, int64_t nbytes)
 {
-	int64_t widest = a->dim > a->rank ? a->dim : a->rank;
-	uint8_t *begin = at;
+	uint8_t *part = room ? room + *used : NULL;
 
-	for (int s = 0; s < NSIDES; s++, at += a->rows * a->rank * 8)
-		w->output[s] = (double *)(void *)at;
-	w->number = (double *)(void *)at;
-	at += widest * 8;
-	w->row = (struct diff_attend_cell *)(void *)at;
-	at += a->rows * (int64_t)sizeof(*w->row);
-	w->query = (float *)(void *)at;
-	at += a->rows * a->dim * 4;
-	w->decoded = (float *)(void *)at;
-	at += TOGETHER * widest * 4;
-	w->sum = (float *)(void *)at;
-	at += a->rank * 4;
-	w->valid = at;
-	return at + a->rows - begin;
+	*used += nbytes;
+	return part;
+}
+
+/* What lies in the room of a worker, the widest first; its bytes. */
+static int64_t place(struct work *w, const struct attend *a, uint8_t *room)
+{
+	int64_t widest = a->dim > a->rank ? a->dim : a->rank, used = 0;
+
+	for (int s = 0; s < NSIDES; s++)
+		w->output[s] = next_part(room, &used, a->rows * a->rank * 8);
+	w->number = next_part(room, &used, widest * 8);
+	w->row = next_part(room, &used, a->rows * (int64_t)sizeof(*w->row));
+	w->query = next_part(room, &used, a->rows * a->dim * 4);
+	w->decoded = next_part(room, &used, TOGETHER * widest * 4);
+	w->sum = next_part(room, &used, a->rank * 4);
+	w->valid = next_part(room, &used, a->rows);
+	return used;
 }
 
 static void clear(struct work *w)

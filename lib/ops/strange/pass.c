@@ -180,7 +180,8 @@ static void look_at_page(struct boxed *out, struct page *page,
 	const struct strange_seen *seen = &page->p->seen;
 	const int64_t *n = seen->group->shape.n;
 	int64_t heads = n[KVT_AXIS_H], kvs = n[KVT_AXIS_K];
-	double *sums = out->sums + layers_before * seen->layer_room;
+	double *sums = seen->numbers ? out->sums + layers_before * seen->layer_room :
+		       NULL;
 	int64_t live = find_live(page);
 
 	*hash = 0;
