@@ -86,7 +86,8 @@ static inline bool sample_box(uint8_t *buf, const struct kvt_group *group, int g
 		}
 		p = buf + kvt_view_at(view, at);
 		if (check && memcmp(p, &bits, elem)) {
-			fprintf(stderr, "group %d: wrong at l %d b %d s %d h %d k %d d %d\n",
+			fprintf(stderr,
+				"group %d: wrong at l %d b %d s %d h %d k %d d %d\n",
 				g, (int)index[0], (int)index[1], (int)index[2],
 				(int)index[3], (int)index[4], (int)index[5]);
 			return false;

@@ -54,7 +54,8 @@ const char *kvt_axes_of_shape(const struct kvt_tensor *t)
 		return NULL;
 	if (t->shape[1] <= KVT_MOST_HEADS && t->shape[2] > KVT_MOST_HEADS)
 		return KVT_CACHE_AXES;
-	return t->shape[1] > KVT_MOST_HEADS && t->shape[2] <= KVT_MOST_HEADS ? "BTHD" : NULL;
+	return t->shape[1] > KVT_MOST_HEADS && t->shape[2] <= KVT_MOST_HEADS ?
+	       "BTHD" : NULL;
 }
 
 /* As a cache, layers that hold fewer tokens than others have a sliding window. */

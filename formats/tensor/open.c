@@ -545,8 +545,9 @@ static bool has_cache_axes(const struct opening *o)
 }
 
 /*
- * Keys and values apart: as likely as blocks a cache as transformers has it.  So are those
- * of one sequence without its axis, unless they begin with more than a model has heads.
+ * Keys and values apart: as likely as blocks a cache as transformers has it.  So are
+ * those of one sequence without its axis, unless they begin with more than a model has
+ * heads.
  */
 static const struct kvt_tensor *like_cache(const struct opening *o)
 {
@@ -613,8 +614,9 @@ static enum kvt_status refuse_axes(const struct opening *o, const struct kvt_ten
 	list_pairs(list, sizeof(list), o, t);
 	/* a pair without a number is of all layers */
 	return kvt_axes_ask(o->tensors, t, fused ? "KB" : t->rank == 3 ? "" :
-			    t->rank == 5 ? "LB" : single && !kvt_name_is_numbered(t->name) ?
-			    "L" : "B", before, list, path, o->err);
+			    t->rank == 5 ? "LB" :
+			    single && !kvt_name_is_numbered(t->name) ? "L" : "B",
+			    before, list, path, o->err);
 }
 
 static enum kvt_status open_tensors(struct opening *o)

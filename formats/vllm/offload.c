@@ -180,8 +180,8 @@ static enum kvt_status describe(struct kvt_offload *o,
 		return status;
 	if (!o->reader->leaf.snapshot.ngroups)
 		return kvt_fail(o->err, KVT_BAD_INPUT, "%s: holds no blocks%s", o->folder,
-				asked < 0 ? ": no file of a hash (*.bin) is left of what its config describes" :
-				" of this group");
+				asked >= 0 ? " of this group" :
+				": no file of a hash (*.bin) is left of what its config describes");
 	return kind->ready(o);
 }
 

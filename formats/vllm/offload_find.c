@@ -47,7 +47,7 @@ static bool has_base(const char *path)
 	struct dirent *entry;
 	bool found = false;
 
-	for (int n = 0; dir && !found && n < MOST_ENTRIES && (entry = readdir(dir)); n++) {
+	for (int n = MOST_ENTRIES; dir && !found && n && (entry = readdir(dir)); n--) {
 		char *name = entry->d_name[0] == '.' ? NULL :
 			     kvt_path_join(path, entry->d_name, "");
 

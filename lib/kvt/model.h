@@ -81,7 +81,7 @@ struct kvt_deployment {
 	const char *indexer_dtype;	/* of an indexer's keys, or NULL */
 	bool apart;			/* pages of states and tokens need not be equal */
 	enum kvt_release release;	/* whose rule makes them equal */
-	int64_t dcp;			/* ranks in a row that share tokens; 0 or 1: none */
+	int64_t dcp;			/* ranks that share tokens; 0 or 1: none */
 };
 
 struct kvt_group_size {
@@ -91,7 +91,7 @@ struct kvt_group_size {
 	int64_t block_size;		/* tokens; 0: there is one of a request */
 	int64_t unpadded, page;		/* bytes of a block of a layer */
 	int64_t most_blocks;		/* of one request, by its window; 0: any */
-	int64_t dealt;			/* ranks that its tokens are dealt out to, 1 or more */
+	int64_t dealt;			/* ranks that tokens are dealt to, 1 or more */
 };
 
 struct kvt_model_size {

@@ -265,8 +265,8 @@ static enum kvt_status check_room(const struct kvt_group_size *g, struct kvt_err
 }
 
 /* Context parallel ranks have the same heads; windows and states they do not deal out. */
-static enum kvt_status deal_tokens(struct kvt_group_size *g, const struct kvt_deployment *d,
-				   struct kvt_error *err)
+static enum kvt_status deal_tokens(struct kvt_group_size *g,
+				   const struct kvt_deployment *d, struct kvt_error *err)
 {
 	enum kvt_spec_class c = kvt_spec_class_of(g->keeps, &g->group.args);
 	int64_t heads = g->spec.total_heads;
@@ -446,7 +446,8 @@ enum kvt_status kvt_model_size(struct kvt_model_size *out, const struct kvt_mode
 				model->ngroups, LL(d->tp), LL(d->dcp), LL(d->block_size),
 				KVT_MODEL_GROUPS, MOST);
 	if (d->dcp > 1 && d->tp % d->dcp)
-		return kvt_fail(err, KVT_BAD_INPUT, "dcp %lld does not divide tp %lld: give tp %lld, or a multiple",
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"dcp %lld does not divide tp %lld: give tp %lld, or a multiple",
 				LL(d->dcp), LL(d->tp), LL(d->dcp));
 	if ((status = size_groups(&size, model, d, d->block_size, err)))
 		return status;

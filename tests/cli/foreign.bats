@@ -46,17 +46,13 @@ for name, shape in ('few', (2, 23, 16)), ('pool', (1024, 2, 16)):
 one = np.zeros((3, 2, 2, 23, 16), 'f4')
 save('one.npy', npy_bytes(one))
 save('one.npz', npz_bytes({'arr_0': one}))"
-	refused 3 kvtool describe few.npz
-	said 'give --from=transformers --set=axes=HTD if it is 2 heads of 23 tokens, --from=transformers --set=axes=THD if 2 tokens of 23 heads'
-	said 'which could be sglang-pool (3 layers, 2 tokens, 23 heads of 16)'
+	warns 3 'give --from=transformers --set=axes=HTD if it is 2 heads of 23 tokens, --from=transformers --set=axes=THD if 2 tokens of 23 heads|which could be sglang-pool (3 layers, 2 tokens, 23 heads of 16)' describe few.npz
 	run -0 kvtool describe --from=transformers --set=axes=HTD few.npz
 	[[ $output == *'3 layers, 2 heads of 16, blocks of 16 tokens;'*'1 request, 23 tokens'* ]]
 	# no model has so many heads: slots of a pool
-	refused 3 kvtool describe pool.npz
-	said 'it could be sglang-pool (3 layers, 1024 tokens, 2 heads of 16)'
+	warns 3 'it could be sglang-pool (3 layers, 1024 tokens, 2 heads of 16)' describe pool.npz
 	# what the sentence says to type
-	refused 4 kvtool describe --from=transformers --set=axes=LKHTD one.npy
-	said 'LKHSD is layers, keys and values, heads, tokens, elements of a head'
+	warns 4 'LKHSD is layers, keys and values, heads, tokens, elements of a head' describe --from=transformers --set=axes=LKHTD one.npy
 	run -0 kvtool describe --layout=LKHSD one.npy
 	[[ $output == *'3 layers, 2 heads of 16, blocks of 23 tokens;'* ]]
 	run -0 kvtool describe --from=transformers --set=axes=LKHTD one.npz

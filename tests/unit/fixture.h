@@ -270,7 +270,8 @@ static inline void add_table(struct kvt_snapshot *s, int group, int n,
 static inline void add_request(struct kvt_snapshot *s, const char *id, int64_t ntokens,
 			       int n, const uint32_t *blocks)
 {
-	s->request = realloc(s->request, (size_t)(s->nrequests + 1) * sizeof(*s->request));
+	s->request = realloc(s->request,
+			     (size_t)(s->nrequests + 1) * sizeof(*s->request));
 	assert_non_null(s->request);
 	s->request[s->nrequests++] = (struct kvt_request){ .id = strdup(id),
 							   .ntokens = ntokens };

@@ -83,7 +83,7 @@ static struct by_hand {
 	int64_t blocks_after, stale, stale_kept, dropped, copied;
 	uint8_t rows[16];
 } by_hand[] = {
-	/* a pool that stays where it is: of block 0 three slots are stale, and all of 1 */
+	/* a pool that stays where it is: of block 0 three slots are stale, all of 1 */
 	{ "blocks 0 to 2 of 4 become 0 to 5 of 2", 3, 4, .ids = { 7, 3, 9 },
 	  .request = { { 5, 2, { 2, 0 } } }, .after = { { 5, 3, { 4, 5, 0 } } },
 	  .options = { .block_size = 2 }, .how = KVT_REGROUPED,
@@ -182,7 +182,8 @@ static void test_by_hand(void **state)
 	assert_int_equal(g->block_ids != NULL, c->ids[0] != 0);
 	for (int64_t b = 0; g->block_ids && b < g->shape.n[NB]; b++)
 		assert_int_equal(g->block_ids[b],
-				 (c->ids[b * g->block_size / c->size] * (uint64_t)c->size +
+				 (c->ids[b * g->block_size / c->size] *
+				  (uint64_t)c->size +
 				  (uint64_t)(b * g->block_size % c->size)) /
 				 (uint64_t)g->block_size);
 	assert_int_equal(kvt_null_block(kvt_dump_snapshot(out), 0),

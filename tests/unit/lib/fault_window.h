@@ -26,7 +26,7 @@ static inline int64_t count_elements(const struct kvt_shape *shape)
 	return n;
 }
 
-/* One request in the order of the blocks, in a layout of 'axes'; it goes with the test. */
+/* One request in the order of the blocks, in a layout of 'axes'; goes with the test. */
 static inline struct caches *new_caches(enum kvt_kind kind, const char *dtype,
 					const char *axes, const int64_t n[KVT_NAXES])
 {
