@@ -11,7 +11,7 @@ build="gcc libc6-dev pkg-config libhdf5-dev libzstd-dev libjansson-dev libxxhash
 check="$build g++ libcmocka-dev libucx-dev bats jq perl mandoc hdf5-tools zstd
 	python3 python3-h5py python3-numpy python3-pytest python3-xxhash"
 lint="$build perl mandoc mypy python3 python3-numpy python3-pytest shellcheck"
-fuzz="$build clang libclang-rt-14-dev"
+fuzz="$build clang libclang-rt-14-dev llvm"
 valgrind="$build libcmocka-dev python3 python3-numpy valgrind"
 faults="$build python3"
 # what the packages of the engines need that are no Python

@@ -469,8 +469,6 @@ for name, late in ((b"listener", b""), (b"source", b"another nonce")):
 
 # needs_ucx: skips where the program was built without
 needs_ucx() {
-	# libc keeps the last error of dlopen(), which UCX calls, by a pointer of the thread
-	export LSAN_OPTIONS="${LSAN_OPTIONS-}:use_tls=1"
 	run --separate-stderr kvtool transfer-sim wire --transport=ucx --connect=7000 \
 		"$nhd" "$hnd"
 	[ "$status" != 4 ] || skip "built without UCX: this needs the package libucx-dev"
