@@ -5,6 +5,8 @@ oracle_manifest.py - the checksum in manifests, said a second time
 
 The rule is that of kvtool-manifest(5).  Here it is written in numpy; the page and
 the capture module have it in plain Python: all four must say the same number.
+
+At the end the keys that the page lists, each with a slip in it.
 """
 import os
 import random
@@ -125,10 +127,65 @@ def check_older(tmp):
     tap.ok(kvtool("describe", path).code == 0, "the same bytes again")
 
 
+def page_keys():
+    """The keys of sections and of "sizes" that kvtool-manifest(5) lists."""
+    page = read_text(os.path.join(HERE, "..", "man", "kvtool-manifest.5"))
+    keys = []
+    for section in ("The file", "The cache", "The rank", "Tables"):
+        body = page.split(f".Ss {section}\n")[1].split(".Ss ")[0]
+        for line in re.findall(r"^\.It (Cm .*)", body, re.M):
+            keys += re.findall(r"\w+", re.sub(r"No \(.*?\)|\bCm\b", "", line))
+    body = page.split(".It Cm sizes")[1].split(".It Cm")[0]
+    return keys, [w for line in re.findall(r"^\.Li (.*)", body, re.M)
+                  for w in re.findall(r"\w+", line)]
+
+
+def slips(word, rng):
+    """Words that somebody types who meant this one."""
+    i = rng.randrange(len(word) - 1)
+    yield word.upper()
+    yield word.replace("_", "-")
+    if len(word) > 6:
+        yield word + "s"
+        yield word[:i] + word[i + 1:]
+        yield word[:i] + "x" + word[i + 1:]
+        yield word[:i] + word[i + 1] + word[i] + word[i + 2:]
+
+
+def check_slips(tmp):
+    rng, path = random.Random(5), f"{tmp}/keys.bin"
+    np.zeros(64, np.uint8).tofile(path)
+    tops, extents = page_keys()
+    tap.ok(len(tops) > 45 and len(extents) == 7, f"{len(tops)} and {len(extents)} keys of the page")
+    plain = describes(64)
+    for key in tops:
+        for slip in sorted(set(slips(key, rng)) - {*tops}):
+            write_manifest(path, plain, {slip: 1})
+            # of sizes and ranks of parallel groups, several are as near
+            near = re.sub("^[a-z]+p_", "_", key)
+            refused(f"{slip} at the top", 3, (slip, "did you mean", near), "describe", path)
+    for key in extents:
+        for slip in sorted(set(slips(key, rng)) - {*extents}):
+            write_manifest(path, plain, {"sizes": {**plain["sizes"], slip: 1}})
+            refused(f"{slip} in sizes", 3, (slip, "did you mean", key), "describe", path)
+        if key != "content":
+            write_manifest(path, plain, {key: 7})
+            refused(f"{key} outside sizes", 3, (key, "outside sizes", '": 7'), "describe", path)
+    group = {"groups": [{"block_tables": {}, **plain}]}
+    write_manifest(path, group)
+    refused("block_tables of a group", 3, ("block_tables", "'block_table'"), "describe", path)
+    for key in "requests", "ep_size", "comment", "date", "node", "Address":
+        write_manifest(path, plain, {key: 1})
+        tap.ok(kvtool("describe", path).code == 0, f"{key} is anybody's")
+    write_manifest(path, plain, {"layers": 1})
+    tap.ok(kvtool("describe", path).code == 0, "layers as in sizes, said twice")
+
+
 def main(tmp):
     check_sizes(tmp, from_page())
     check_written(tmp)
     check_older(tmp)
+    check_slips(tmp)
 
 
 oracle.run(main)

@@ -13,6 +13,50 @@
 
 #include "formats/describe/caches.h"
 
+/* ---- slips -------------------------------------------------------------- */
+
+/*
+ * Keys of the object at the top and of a group, which is the same one where there is one
+ * group.  At the end what is not read, but no slip either.
+ */
+static const char *const known[] = {
+	"file", "file_bytes", "sample_crc32", "npy_dtype", "file_shape", "skip", "rows",
+	"row_bytes", "tensors", "group_data_refs", "groups", "model", "note",
+	"source_format", "tp_size", "tp_rank", "pp_size", "pp_rank", "dp_size", "dp_rank",
+	"dcp_size", "dcp_rank", "num_tokens", "tokens_seen", "first_token",
+	"prompt_tokens", "token_ids", "id", "kind", "layout", "file_axes", "dtype",
+	"content_type", "sizes", "state_order", "state_shape", "tokens_per_slot",
+	"tokens_per_state", "total_kv_heads", "head_start", "head_count", "replicas",
+	"page_bytes", "page_offset", "window", "retained_tokens", "pool", "cast",
+	"content", "layer_names", "layer_ids", "block_ids", "block_valid", "block_names",
+	"block_table", "holes", "null_block", "conv_layout", "conv", "ssm",
+	"ep_size", "ep_rank", "cp_size", "cp_rank", "sp_size", "sp_rank", NULL
+};
+static const char *const known_sizes[] = {
+	"layers", "num_blocks", "block_size", "slots", "states", "num_kv_heads",
+	"head_dim", "content", NULL
+};
+
+/* What nobody reads says nothing: a slip would go by unseen, as would a size outside. */
+static void check_keys(const struct kvt_json *in)
+{
+	struct kvt_json sizes;
+
+	kvt_json_object(&sizes, in, "sizes");
+	kvt_json_slips(in, known);
+	kvt_json_slips(&sizes, known_sizes);
+	for (int i = 0; known_sizes[i]; i++) {
+		const json_t *here = json_object_get(in->object, known_sizes[i]);
+		const json_t *there = json_object_get(sizes.object, known_sizes[i]);
+
+		if (json_is_integer(here) && !json_equal(here, there))
+			kvt_json_bad(in,
+				     "%s is outside sizes, expected {\"sizes\": {\"%s\": %lld}}",
+				     known_sizes[i], known_sizes[i],
+				     LL(json_integer_value(here)));
+	}
+}
+
 /* ---- the top level ------------------------------------------------------ */
 
 static void take_parallel(struct kvt_snapshot *out, const struct kvt_json *in)
@@ -94,6 +138,7 @@ static void take_groups(struct kvt_manifest *out, const struct kvt_json *in,
 
 		if (!json_is_object(object.object))
 			kvt_json_bad(in, "groups[%zu] is not an object", g);
+		check_keys(&object);
 		snprintf(id, sizeof(id), "g%zu", g);
 		if (!(group = add_group(out, id, in)))
 			return;
@@ -108,6 +153,7 @@ static void take_manifest(struct kvt_manifest *out, const struct kvt_json *in)
 	struct kvt_snapshot *s = &out->snapshot;
 	const json_t *groups = NULL;
 
+	check_keys(in);
 	kvt_json_array(&groups, in, "groups");
 	kvt_json_copy_string(&s->model, in, "model");
 	kvt_json_copy_string(&s->note, in, "note");

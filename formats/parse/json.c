@@ -8,6 +8,7 @@
  * such words.
  */
 #include "formats/parse/json.h"
+#include "lib/base/nearest.h"
 
 #include <pthread.h>
 #include <stdarg.h>
@@ -372,6 +373,26 @@ enum kvt_status kvt_json_only(const struct kvt_json *in, const char *const *know
 			i++;
 		if (!known[i])
 			return kvt_json_bad(in, "unknown key '%.64s'", key);
+	}
+	return *in->status;
+}
+
+enum kvt_status kvt_json_slips(const struct kvt_json *in, const char *const *known)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)in->object, key, value) {
+		struct kvt_nearest n = kvt_nearest_start(key);
+		bool is_known = false;
+
+		for (int i = 0; known[i]; i++) {
+			is_known |= !strcmp(known[i], key);
+			kvt_nearest_offer(&n, known[i]);
+		}
+		if (!is_known && n.distance <= (strlen(key) < 6 ? 0 : 1))
+			kvt_json_bad(in, "unknown key '%.64s', did you mean '%s'?", key,
+				     n.best);
 	}
 	return *in->status;
 }

@@ -79,4 +79,11 @@ enum kvt_status kvt_json_copy_string(char **out, const struct kvt_json *in,
 /* Has the object no key but those of the list, which NULL ends?  Else KVT_BAD_INPUT. */
 enum kvt_status kvt_json_only(const struct kvt_json *in, const char *const *known);
 
+/*
+ * Is one of its keys a slip for a key of the list, which NULL ends?  KVT_BAD_INPUT then;
+ * other keys may be anybody's.  A slip differs in case or by a dash; in words of six
+ * letters or more also by a letter too many, too few, another, or two exchanged.
+ */
+enum kvt_status kvt_json_slips(const struct kvt_json *in, const char *const *known);
+
 #endif
