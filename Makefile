@@ -161,6 +161,7 @@ STANDIN := $(B)/tests/kvtool_standin
 STANDINLIB := $(if $(SAN),,$(B)/tests/standin/libkvt.so.0)
 CHAIN   := $(B)/tests/chain
 REFERENCE := $(call bins,tests/reference/*.c)
+WHOLE   := $(B)/tests/libkvt_whole.so
 LOSSY   := $(B)/tests/kvtool_lossy
 OPENING := $(if $(STATICLIBS),,$(B)/kvtool_opening)
 # The files that the tour of CONTRIBUTING.md names, which then say what is called.
@@ -239,6 +240,11 @@ $(SHARED): $(CORE) $(ENGINEOBJS) $(LIBFORMATS) $(MAP)
 	$(Q)$(CC) $(SHARE) -Wl,-Bsymbolic -Wl,-soname,$(@F) -Wl,--version-script=$(MAP) \
 		-Wl,--no-undefined $(call new,$(filter %.o,$^) $(LIBS))
 	$(Q)ln -sf $(@F) $(B)/libkvt.so
+
+# With all symbols, for tests that hold single functions against an engine's.
+$(WHOLE): $(CORE) $(ENGINEOBJS) $(LIBFORMATS)
+	$(call say,LD,$@)
+	$(Q)mkdir -p $(@D) && $(CC) $(SHARE) -Wl,--no-undefined $(call new,$(filter %.o,$^) $(LIBS))
 
 # ---- device code ---------------------------------------------------------------
 
@@ -504,7 +510,7 @@ run-check-environments: all $(FUZZ) $(CHAIN) $(REFERENCE) $(STANDIN) $(STANDINLI
 ENGINES    ?=
 SEED       ?= 0
 ENGINE_DIR ?= $(B)/engines
-run-check-engines: all $(REFERENCE)
+run-check-engines: all $(REFERENCE) $(WHOLE)
 	@/usr/bin/python3 tests/engines/suite.py run --dir="$(ENGINE_DIR)" --seed=$(SEED) \
 		$(ENGINES:%=--engine=%)
 

@@ -4,14 +4,17 @@
 check_structs.py - structs of the Python module lie as a C compiler lays them out
 
 A program that is made here prints size and place of each field, from the headers.
+These must have what scripts beside engines call, too: no other test runs those.
 """
 import ctypes
+import glob
 import os
+import re
 import shlex
 import subprocess
 import tempfile
 
-from oracle import ROOT, run, tap, write_text
+from oracle import ROOT, read_text, run, tap, write_text
 from kvtool import _native
 
 NAMES = {
@@ -73,7 +76,15 @@ def of_compiler(structs):
         return out
 
 
+def words(pattern):
+    return set(re.findall(r"\bkvt_\w+", "".join(
+        read_text(f) for f in glob.glob(f"{ROOT}/{pattern}", recursive=True))))
+
+
 def main():
+    asked, there = words("tests/engines/*.py"), words("lib/**/*.h") | words("formats/**/*.h")
+    tap.ok(len(asked) > 20 and not asked - there, f"{len(asked)} names in scripts beside engines",
+           sorted(asked - there))
     mine = of_module()
     tap.equal(sorted(mine), sorted(NAMES.values()), "each struct has a name in C")
     theirs = of_compiler(mine)

@@ -75,13 +75,14 @@ Plan = struct("Plan", ("nloops", ctypes.c_int), ("n", I64 * 12), ("src_stride", 
 
 
 class Library:
-    """libkvt beside the program, and the structs that its Python module has."""
+    """All functions of libkvt, and the structs that its Python module has."""
 
     def __init__(self, program):
-        os.environ["KVTOOL_LIBRARY"] = os.path.join(os.path.dirname(program),
-                                                    "libkvt.so.0")
+        build = os.path.dirname(program)
+        os.environ["KVTOOL_LIBRARY"] = os.path.join(build, "libkvt.so.0")
         from kvtool import _native
-        self.native, self.lib = _native, ctypes.CDLL(os.environ["KVTOOL_LIBRARY"])
+        self.native = _native
+        self.lib = ctypes.CDLL(os.path.join(build, "tests", "libkvt_whole.so"))
         for name in ("kvt_kv_layout_name", "kvt_backend_name", "kvt_backend_reason_text",
                      "kvt_backend_own_reason", "kvt_backend_kind"):
             getattr(self.lib, name).restype = C

@@ -479,7 +479,8 @@ class Retention(ctypes.Structure):
 
 
 def library(proof):
-    lib = ctypes.CDLL(os.path.join(os.path.dirname(proof.program), "libkvt.so.0"))
+    lib = ctypes.CDLL(os.path.join(os.path.dirname(proof.program), "tests",
+                                   "libkvt_whole.so"))
     lib.kvt_owned.argtypes = [ctypes.POINTER(Range), ctypes.c_int64, Rank, ctypes.c_void_p]
     lib.kvt_dead_tokens.argtypes = [ctypes.POINTER(Retention), ctypes.c_int64]
     lib.kvt_dead_tokens.restype = Range
