@@ -76,7 +76,8 @@ static enum kvt_status cast_any(struct fit_try *out, const struct kvt_dump *dump
 	for (int i = 0; status == KVT_UNSUPPORTED && i < 2; i++) {
 		status = cast(out, dump, families[f].type[i], scale, run, err);
 		if (!status)
-			strcpy(out->type, families[f].type[i]);
+			snprintf(out->type, sizeof(out->type), "%s",
+				 families[f].type[i]);
 	}
 	return status;
 }
