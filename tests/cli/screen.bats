@@ -25,7 +25,7 @@ END
 
 # Columns of the widest line.
 widest() {
-	python3 -c 'import sys; print(max(len(line.rstrip("\n")) for line in sys.stdin))'
+	LC_ALL=C.UTF-8 wc -L
 }
 
 words() {
@@ -34,10 +34,7 @@ words() {
 
 # The same without what a terminal has alone, which depends on its width.
 plain_words() {
-	words | python3 -c 'import re, sys
-text = re.sub("health.*", "", sys.stdin.read())
-text = re.sub(r"[#=.0]+#ofonerequest(=shared)?(\.unused)?(0null)?", "", text)
-print(re.sub("#+", "", text))'
+	words | sed -E 's/health.*//; s/[#=.0]+#ofonerequest(=shared)?(\.unused)?(0null)?//g; s/#+//g'
 }
 
 @test "describe begins with a sentence, in one line of a pipe" {
