@@ -6,6 +6,7 @@
  * Random boxes, orders and parts, many of them of the extents of the one before: each
  * element must be where the views of both boxes say, and nothing else may change.
  */
+#include "tests/fewer.h"
 #include "tests/unit/fixture.h"
 #include "tests/unit/random.h"
 
@@ -108,7 +109,7 @@ static void test_again(void)
 	struct kvt_worker worker = { .pipeline = NULL };
 
 	seed = 1;
-	for (int round = 0; round < 3000; round++) {
+	for (int round = 0; round < fewer(3000); round++) {
 		const char *to = layouts[below(NLAYOUTS)];
 		const char *from = below(3) ? layouts[below(NLAYOUTS)] : to;
 		bool split = strchr(to, '/') || strchr(from, '/');

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_llama.c - state files of llama.cpp, honest, cut short and lying */
 #include "formats/llama/llama.h"
+#include "tests/fewer.h"
 #include "tests/unit/fixture.h"
 
 enum { LAYERS = 2, CELLS = 3, WIDTH = 8, GGSN = 0x6767736e, GGSQ = 0x67677371 };
@@ -156,7 +157,7 @@ static void test_cut(void **folder)
 		struct bytes in;
 
 		state(&in, &p, &ways[i]);
-		for (size_t n = 4; n < in.n; n++)
+		for (size_t n = 4; n < in.n; n += every())
 			expect(open_bytes(&reader, join(*folder, "a").s, &in, n, 2, &why),
 			       KVT_BAD_INPUT, "");
 		number(&in, 0, 1);
@@ -168,13 +169,16 @@ static void test_cut(void **folder)
 /* Any bit of what is no data changed: read, or refused with a sentence. */
 static void test_changed(void **folder)
 {
+	const size_t step = every() > 1 ? 9 : 1;
+
 	for (int i = 0; i < NWAYS; i++) {
 		struct kvt_dump *reader;
 		struct places p;
 		struct bytes in;
 
 		state(&in, &p, &ways[i]);
-		for (size_t bit = 0; bit < 8 * in.n; bit += 1 + 2 * (bit > 8 * p.row)) {
+		for (size_t bit = 0; bit < 8 * in.n;
+		     bit += bit > 8 * p.row ? 3 * step : step) {
 			why.text[0] = '\0';
 			in.b[bit / 8] ^= (uint8_t)(1 << bit % 8);
 			if (open_bytes(&reader, join(*folder, "a").s, &in, in.n, 2, &why))
