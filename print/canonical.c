@@ -1,5 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* canonical.c - the one tensor that all layers could share, or why there is none */
+/*
+ * canonical.c - the one tensor that all layers could share, or why there is none
+ *
+ *	canonical one tensor of 48 blocks x 10240 B, 480 KiB; a row is 5 layers of 2048 B
+ *	          byte 0: g0 model.layers.0.self_attn.attn
+ *	          byte 2048: g0 model.layers.1.self_attn.attn
+ *
+ *	"canonical": {"applies": true, "first_reason": null, "reasons": [],
+ *	  "caches": {keys of a manifest ..,
+ *	    "tensors": [{"num_blocks": 48, "page_size_bytes": 10240}],
+ *	    "group_data_refs": [[{"layer_name": .., "tensor_idx": 0, "offset": 0, ..}]]},
+ *	  "blocks": 48, "page_bytes": 2048, .., "references": [{"group": "g0", ..}]}
+ *
+ * "caches" is vLLM's CanonicalKVCaches: where one tensor does not apply it has one for
+ * each position of layers, and what follows is left out.  It is null where
+ * kvt_cache_tensors() finds none.
+ */
 #include <stdlib.h>
 
 #include "print/out/say.h"

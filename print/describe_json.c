@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe_json.c - the same facts as one object; its keys are in kvtool-json(5) */
+/*
+ * describe_json.c - the same facts as one object; its keys are in kvtool-json(5)
+ *
+ *	{"file": .., "format": "npy", .., "manifest": {"file": .., "proof": "none"}, ..,
+ *	 "groups": [{"null_block": 0, "id": "g0", "kind": .., "layout": "LBSHC", ..,
+ *	   "layers": 5, "blocks": 48, ..,
+ *	   "memory": [{"holds": "all", "offset": 0,
+ *	     "axes": [{"axis": "L", "part": "whole", "extent": 5, "stride": 98304}, ..]}],
+ *	   "predicates": {..}, "tiling": null, .., "layer_names": [..], "stats": [..]}],
+ *	 "requests": [{"id": "A", "tokens": 421, .., "blocks": [27]}, ..],
+ *	 "saved": null, "prompts": [..], "canonical": {..}, "peeks": [..]}
+ *
+ * What a dump does not say is null or an empty list.  Keys are left out of content that
+ * is not packed, of prompts that were not sought, and of what was not asked for: numbers
+ * of the data, tables, ids of tokens, canonical, peeks.
+ */
 #include "lib/kvt/tile.h"
 #include "lib/ops/digest/digest.h"
 #include "print/describe.h"

@@ -1,7 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * describe_saved.c - what a state file of an engine holds of its sequences, and what
- * takes it back; and, where they are asked for, ids of tokens and their text
+ * describe_saved.c - what a state file of an engine holds, and what takes it back
+ *
+ *	  listed    40 token ids, which are not one for each position of one sequence
+ *	  window    g1 of 0: tokens 0 to 39, 40; --model or --set=window=N says what ...
+ *	  states    of sequence 0 after position 39, of sequence 1 after position 20
+ *	  restore   needs a context of just 2 sequences with cells of their own, of 80 ...
+ *
+ *	"saved": {"engine": "llama.cpp", "kind": "ggsn", "version": 10, .., "listed": 40,
+ *	          .., "windows": [..], "states": [..], "restore": {"streams": 2, ..}}
+ *
+ * And for any dump, where they are asked for, ids of tokens and their text, which the
+ * vocabulary of a GGUF gives: without one there are ids, and why there is no text.
+ * Bytes of a text that are not UTF-8 become U+FFFD, one each, as does a NUL.
  */
 #include "print/describe.h"
 

@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_json.c - the findings for programs; kvtool-json(5) has the keys */
+/*
+ * diff_json.c - the findings for programs; kvtool-json(5) has the keys
+ *
+ *	{"files_a": [..], "files_b": [..], "result": "differs", .., "paired": [],
+ *	 "only_one_side": [],
+ *	 "groups": [{"id": "g0", .., "result": "differs", .., "by": "tokens", ..,
+ *	   "tolerance": null, "metrics": {"different": 220414, .., "max_ulp": 33146, ..},
+ *	   "first": {"layer": 0, .., "request": "A", "token": 0, ..,
+ *	     "a": {"value": .., "bits": "0xbe9d", "block": 13, .., "offset": 26752},
+ *	     "b": {..}},
+ *	   "worst": [..], .., "by_head": [{"layer": 0, .., "head": 0}, ..],
+ *	   "by_position": [..], "diagnosis": {"decided": "swap-kv", .., "faults": [..]}}]}
+ *
+ * Of maps, cells with a difference are listed and no others.  The result of the whole is
+ * "differs" if that of a group is, "equal" if all are, else "within".
+ */
 #include <string.h>
 
 #include "lib/run/device.h"

@@ -1,5 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_text.c - the findings for people */
+/*
+ * diff_text.c - the findings for people
+ *
+ *	g0: differs, 220414 unequal of 220480 elements: 5 layers x 689 tokens x ...
+ *	  types   bfloat16
+ *	  numbers max abs 27.9492, max ulp 33146, rel-l2 1.41519, cosine ..., PCC ...
+ *	  first   layer 0 (...), request A token 0, block 13 slot 0, head 0, key, dim 0
+ *	    A       -0.306640625 (0xbe9d) at offset 26752 of a.npy
+ *	    B       -0.390625 (0xbec8) at offset 26752 of b.npy
+ *	  where   all layers, heads, tokens, blocks, keys and values, dims
+ *	  worst   27.9492: A -27.25, B 0.69921875, layer 1 (...), request C token 39, ...
+ *	  fault   swap-kv: keys and values are exchanged (100 % of 210176 elements; ...)
+ *
+ * Before the groups come requests that are one under two names, and what one side alone
+ * has.  Of a group that is equal there are the first line, and those on rotations and on
+ * states that are stored in two ways.
+ */
 #include <math.h>
 #include <string.h>
 

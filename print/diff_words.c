@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff_words.c - names of terms of a tolerance and of columns of a map, in any output */
+/*
+ * diff_words.c - names of terms of a tolerance and of columns of a map, in any output
+ *
+ *	block 3, block 3-4	ids in A's pool, the first and the last
+ *	A:0-15			tokens of a request, both inclusive
+ *	A:416 to B:15		the same of a column that goes from one request to another
+ */
 #include "print/diff.h"
 
 const char *diff_term_name(enum diff_term term)

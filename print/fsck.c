@@ -1,5 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fsck.c - findings for people, and as kvtool-json(5) has them */
+/*
+ * fsck.c - findings for people, and as kvtool-json(5) has them
+ *
+ *	dump.h5: note: stale.slots: group=g0: 455 unused slots still hold old data ...
+ *	dump.h5: 1 note
+ *
+ *	dump.npy: looked at 2 files (501.4 KiB), 1 group, 25 blocks: header, length, ...
+ *	dump.npy: clean
+ *
+ *	{"file": .., "errors": 0, "warnings": 0, "notes": 1, "looked_at": {..},
+ *	 "counts": {"stale.slots": 1},
+ *	 "findings": [{"name": .., "severity": "note", "at": "group=g0", "problem": ..}]}
+ *
+ * If a rule has more findings than are kept (KVT_MAX_FINDINGS), lines with the number of
+ * each rule that has any come first.  What was looked at is told of a dump that is
+ * clean, and of one in whose format something would not be noticed.
+ */
 #include "print/fsck.h"
 #include "print/out/say.h"
 #include "print/out/screen.h"

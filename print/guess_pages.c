@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guess_pages.c - pages in another order than the layout says: what undoes it, as JSON */
+/*
+ * guess_pages.c - pages in another order than the layout says: what undoes it, as JSON
+ *
+ *	"pages": {"fault": .., "arguments": .., "text": "[S,H] rows under a shape of ..",
+ *	          "said": .., "layout": .., "evidence": .., "undo": "kvtool mutate .."}
+ *
+ * null where they lie as the layout says, or not clearly otherwise.  The command of
+ * "undo" has neither names of files nor the options that describe them.
+ */
 #include "print/guess_pages.h"
 
 struct kvt_text guess_undo(const struct kvt_guess_pages *p)

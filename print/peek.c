@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peek.c - the first numbers of some places, as describe --peek prints them */
+/*
+ * peek.c - the first numbers of some places, as describe --peek prints them
+ *
+ *	  g0        layer 3, block 13, slot 2, head 0, keys
+ *	  values    bfloat16 from 0: -0.265625 0.007720947 -1.382812 ...
+ *
+ *	{"group": "g0", "layer": 3, "block": 13, .., "slot": 2, .., "component": "keys",
+ *	 .., "raw": null, "fields": [{"name": "values", "dtype": .., .., "values": [..]}]}
+ *
+ * Of packed content there is a line, or an object, for each field.  "raw" is why there
+ * are bytes and no numbers; null: there are.
+ */
 #include "print/out/say.h"
 #include "print/describe.h"
 

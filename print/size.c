@@ -1,5 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* size.c - the caches of a model for people, and as kvtool-json(5) has them */
+/*
+ * size.c - the caches of a model for people, and as kvtool-json(5) has them
+ *
+ *	20 KiB a token; 277.8 MiB for a request of 8192 tokens, on each of 1 rank
+ *	  window              sliding-window:layers=29,heads=4,head-dim=256,window=1024
+ *	tp 1, bfloat16, on each rank:
+ *	  CACHE               LAYERS TOKENS     PER PAGE    PER BLOCK    PER TOKEN
+ *	in one pool of vLLM, LBNHC: 320 KiB a block id
+ *	  TP  CACHE                BLOCK  PER TOKEN   ALL RANKS      UNIQUE        FIXED
+ *
+ *	{"config": .., "groups": [..], .., "sizes": [{"tp": 1, "cache_dtype": .., ..,
+ *	   "token_bytes": 20480, .., "groups": [..], "pool": {.., "runs": [..]}}, ..]}
+ *
+ * The answer, its groups and its pool are those of the first row, and the last table has
+ * a line for each row; JSON has groups and a pool for each that can be.  What is not
+ * whole bytes is told to a thousandth.
+ */
 #include "print/size.h"
 #include "print/out/say.h"
 #include "print/out/json_out.h"

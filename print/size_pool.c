@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* size_pool.c - the pool that vLLM makes for the caches of a model */
+/*
+ * size_pool.c - the pool that vLLM makes for the caches of a model
+ *
+ * In: a row, and the report's layout, memory and tokens.  Out: which layers share a
+ * block id (lib/model/pack.c), the ids that fit into the memory, those that a request
+ * needs at most, ranks that hold the same, and whether new blocks are zeroed.  No pool,
+ * or a request that cannot be, is a text in the result and no failure.  Releases but the
+ * newest have none.
+ */
 #include "print/size.h"
 
 #include <stdio.h>

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* specs.c - what --spec may say: kinds, keys, and an example of each kind */
+/*
+ * specs.c - what --spec may say: kinds, keys, and an example of each kind
+ *
+ *	  gqa                       keys and values of some heads; MHA and MQA, too
+ *	                            gqa:layers=4,heads=8,head-dim=128
+ *
+ * An example has layers and the keys that its kind needs, as kvt_spec_preset_needs()
+ * says; then come all keys, and the classes of vLLM with the kinds that are of each.
+ */
 #include "print/specs.h"
 
 #include "print/out/say.h"

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view_diff_text.c - two dumps on a terminal: what differs, and where */
+/*
+ * view_diff_text.c - two dumps on a terminal: what differs, and where
+ *
+ * What kvtool diff prints, then maps of each pair that was compared and is not equal:
+ * layers by heads, if there are several, and by tokens or blocks.  Where half a
+ * character can have a colour a cell is a shade, the share of its numbers that are
+ * unequal, and one without any is not drawn; else the maps are those of diff_maps.c.
+ */
 #include <math.h>
 
 #include "print/out/say.h"

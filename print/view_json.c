@@ -2,7 +2,18 @@
 /*
  * view_json.c - a picture as JSON, which the script of a page draws
  *
- * Maps are lists of numbers: by component, then row, then column.
+ *	{"options": [], "dumps": [{"file": .., "sentence": .., "requests": [..], ..,
+ *	  "groups": [{"id": "g0", .., "shape": {"L": 5, ..}, .., "block": 13, ..,
+ *	    "layouts": [{"name": "nhd", "axes": "LBSHC", "views": [
+ *	      {"offset": 0, "kv": null, "factors": [[axis, div, n, stride], ..]}]}, ..],
+ *	    "pool": {.., "runs": [[block, count, use, request], ..],
+ *	      "tables": [[[block, count, token], ..]], "offsets": [[file, offset], ..]},
+ *	    "numbers": {.., "by_head": {"rms": [..], ..}, "by_position": {..}, ..},
+ *	    "stored": null}]}], "diff": null}
+ *
+ * Maps are lists of numbers: by component, then row, then column.  What would grow with
+ * the dump has a bound (MOST_..), most of which all groups of the page share: beyond it
+ * are the first alone, sums over ranges of blocks, or nothing.
  */
 #include <math.h>
 #include <stddef.h>

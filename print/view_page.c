@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* view_page.c - a page that stands for itself: JSON, and the script that draws it */
+/*
+ * view_page.c - a page that stands for itself: JSON, and the script that draws it
+ *
+ *	<noscript>..</noscript>
+ *	<script type="application/json" id="data">view_json()'s object</script>
+ *	<script>view.js</script>
+ *
+ * The object is ASCII, without blanks, and has \u003c for '<': no text of a dump can end
+ * its element.
+ */
 #include "print/out/say.h"
 #include "print/page/page.h"
 #include "print/view.h"

@@ -1,5 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* where.c - answers of kvtool where: for people, and as kvtool-json(5) has them */
+/*
+ * where.c - answers of kvtool where: for people, and as kvtool-json(5) has them
+ *
+ *	dump.npy: offset 33000
+ *	  file      33000 (0x80e8)
+ *	  memory    32872 (0x8068)
+ *	  at        layer=0,block=16,slot=0,head=3,kv=k,dim=4
+ *	  element   bfloat16, byte 0 of 2
+ *	  layer     model.layers.0.self_attn.attn
+ *	  holds     live: A token 48
+ *
+ *	"matches": [{"option": "offset", "query": "33000", "region": "element", ..,
+ *	             "offset": 33000, .., "layer": 0, .., "requests": [..], "tile": null}]
+ *
+ * A byte that is of no element has a line "is" instead, and another region: header,
+ * padding, gap, beyond.  What "at" says can be asked, and means the same element.
+ */
 #include "print/where.h"
 #include "print/out/say.h"
 #include "print/describe.h"

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* human.c - layouts and numbers as people say them */
+/*
+ * human.c - layouts and numbers as people say them
+ *
+ *	LBSHC (nhd, vllm:LBNHC)		axes, and the names that there is room for
+ *	16,384
+ *	2.99 ms				3 digits, or all before the point; us, ms, s
+ *	999 ns				and below, whole
+ */
 #include "print/out/say.h"
 
 #include <inttypes.h>

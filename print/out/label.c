@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* label.c - the first word of a line of text, and what is behind it */
+/*
+ * label.c - the first word of a line of text, and what is behind it
+ *
+ *	  layout    LBSHC (nhd)		for people: what follows begins in column 13
+ *	layout\tLBSHC (nhd)		facts alone, which describe_set.c compares
+ */
 #include "print/out/say.h"
 
 /* Behind a tab what a label says, for describe_set.c, which compares it. */

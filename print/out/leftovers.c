@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leftovers.c - what runs that were killed left beside an output */
+/*
+ * leftovers.c - what runs that were killed left beside an output
+ *
+ * The folder of a stage says whose it is: OUT.tmp-PID.  It is told of if no process has
+ * that number, or if this one has it: what this one has open itself is not among them.
+ * Of a process that lives nothing is said, as it may still be writing.
+ */
 #include "print/out/leftovers.h"
 
 #include <errno.h>

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * page.c - what every page and picture has: its frame, one style, and text from outside
+ *
+ *	a page		<!DOCTYPE html>.. <style>..</style>.. <main>..</main>..
+ *	a picture	<svg viewBox=".." aria-labelledby=".."><title>..<desc>..</svg>
+ *	one by itself	<?xml ..?><svg xmlns=".." ..><title>..<style>..<rect class="bg">
+ *
+ * Styles and script are files of this folder and bytes of the program (.incbin), so what
+ * is written needs no other file.  In text from outside markup becomes entities, and a
+ * byte that is not printable ASCII '?'.
  */
 #include "print/page/page.h"
 
