@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* complain.c - what a command says on standard error, now or when it is known to hold */
+/*
+ * complain.c - what a command says on standard error, now or when it is known to hold
+ *
+ * A process that sees a part of the data does not know it yet.  So between
+ * complaints_keep() and complaints_end() sentences are kept, made plain, in 4 KiB: one
+ * that finds no room there is left out, whole.  Standard output is flushed first, so
+ * that on a terminal both come in the order in which they were said.
+ */
 #include "cli/cli.h"
 
 #include <stdarg.h>

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output_name.c - where to write if nobody says */
+/*
+ * output_name.c - where to write if nobody says
+ *
+ *	dir/kv.npy for hnd	dir/kv.hnd.npy
+ *	dir/cache/ for hnd	dir/cache.hnd.h5
+ *
+ * KVT_USAGE for standard input, and for a layout with anything but letters, digits and
+ * '-'.
+ */
 #define _GNU_SOURCE		/* memrchr */
 #include "cli/rewrite.h"
 #include "print/out/streams.h"

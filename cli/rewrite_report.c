@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rewrite_report.c - a plan or a result, for people and as JSON */
+/*
+ * rewrite_report.c - a plan or a result, for people and as JSON
+ *
+ *	kv.npy -> hnd.npy (npy), at most 2.94 MiB of buffers; nothing was written
+ *	g0: LBSHC (nhd, ...) -> LBHSC (hnd, ...)
+ *	  data       480 KiB
+ *	  how        permute
+ *	  boxes      1 of up to 5 layers x 48 blocks, 480 KiB
+ *	  copy       15360 runs of 32 bytes or more in a box, each byte once
+ *
+ *	hnd.npy: LBHSC (hnd, ...), 480 KiB of data, verified equal
+ *
+ * Both are one object in JSON, whose "done" tells them apart.  Runs are those of a box
+ * or, where tiles are stored, of a tile or a pair of them, of keys and of values.
+ */
 #include "cli/rewrite_report.h"
 
 #include <stdio.h>

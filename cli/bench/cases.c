@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cases.c - the copies that kvtool bench runs */
+/*
+ * cases.c - the copies that kvtool bench runs
+ *
+ * A case is a shape and two layouts: two views, and the plan of copies between them.
+ * In: about how many bytes.  Out: the plan for two layers, and as many blocks as make
+ * that, a multiple of four, so that four can be joined.  In two cases the shape changes,
+ * too: the destination of "reblock" has larger blocks and is seen by the blocks and
+ * slots of the source, and the source of "tp-slice" is one share of the heads.
+ */
 #include "cli/bench/bench.h"
 
 enum { LAYERS = 2 };

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* convert.c - another format, the same memory layout */
+/*
+ * convert.c - another format, the same memory layout
+ *
+ * Options fill a struct rewrite, and cli/rewrite.c does the rest.  With --decode the
+ * dump is opened here, and what is written is a derived one, of the numbers that its
+ * bytes stand for.  --cache-dtype=template is no type, but those of another state file:
+ * it leaves the cast for a member of its own.  --decode with --cache-dtype, and a scale
+ * or rotation without what it is for, are KVT_USAGE before a dump is opened.
+ */
 #include "cli/set.h"
 
 #include <string.h>

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copy_blocks.c - a dump with some blocks of another one */
+/*
+ * copy_blocks.c - a dump with some blocks of another one
+ *
+ *	--blocks=SRC:DST,...	each 7 or 3-9, with both ends, and equally many
+ *	--request=ID		blocks of FROM's table, to those of BASE's
+ *
+ * Both dumps are opened; options that describe neither of them are KVT_BAD_INPUT.
+ * lib/ops/write/copy_blocks.c derives the dump and cli/rewrite.c writes it.  What is
+ * told of a group, and --verify, which compares each block with the side that it should
+ * be from, are this command's own (struct rewrite_own).
+ */
 #include <stdlib.h>
 
 #include "cli/rewrite.h"

@@ -1,5 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* describe.c - kvtool describe: what a dump is, and is it as expected */
+/*
+ * describe.c - kvtool describe: what a dump is, and is it as expected
+ *
+ * A file is opened, described without its data, and then asked as much more as options
+ * say: checksums, one tensor for all, peeks, statistics, types that it would fit.  Of a
+ * dump with damage that --verify found no numbers are decoded.  What was expected is
+ * judged on the object of --json; what does not hold is complained of first, then the
+ * description is printed, and damage is complained of last: KVT_MISMATCH, or
+ * KVT_BAD_INPUT for damage.
+ *
+ * A table of registered regions is no dump: cli/regions.c describes it.  Several dumps
+ * are told as a set if no option is for one alone.  A file that fails does not end the
+ * others, but for KVT_USAGE; the status is the highest of all.
+ */
 #include "cli/expect/expect.h"
 #include "cli/progress.h"
 #include "cli/set.h"

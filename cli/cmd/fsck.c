@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fsck.c - is a dump consistent, with itself and with the other ranks? */
+/*
+ * fsck.c - is a dump consistent, with itself and with the other ranks?
+ *
+ *	a file		opened with an inspector, which hears what formats find; then
+ *			lib/ops/check looks, at the data unless --fast; then it is told of
+ *	ranks		stay open until all files were seen.  Those of one share are
+ *			checked together, with --model all of one copy, and told of as one
+ *	a table		of registered regions: cli/regions.c
+ *
+ * What is refused is a finding, too: those that its format told of, or else
+ * file.unreadable with the status of the refusal.  An error is KVT_MISMATCH, warnings
+ * and notes are not; the status is the highest of all.  JSON is printed at the end.
+ */
 #include "cli/opt.h"
 #include "cli/progress.h"
 #include "cli/regions.h"

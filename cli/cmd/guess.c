@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guess.c - kvtool guess: the layout that the data speaks for */
+/*
+ * guess.c - kvtool guess: the layout that the data speaks for
+ *
+ * lib/ops/guess ranks the layouts and opens the file for each, by open_as().  If one
+ * leads the manifest is written, where it is asked for, and the ranking is printed, with
+ * the backends that could have written it and options to go on with (guess_text()).  If
+ * none does, KVT_BAD_INPUT comes behind the ranking and says why; text has no ranking
+ * where candidates differ in sizes.  --layout is KVT_USAGE: it is what is asked.
+ */
 #include "cli/opt.h"
 #include "formats/hints.h"
 #include "lib/kvt/write.h"

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* import.c - what an engine left on disk, as one snapshot */
+/*
+ * import.c - what an engine left on disk, as one snapshot
+ *
+ * Options fill a struct rewrite: cli/rewrite.c opens the folder or file, by its format,
+ * and writes it in the layout of --to, or each group in that of the files.
+ */
 #include "cli/rewrite.h"
 
 static enum kvt_status read_layout(struct rewrite *r, struct kvt_layout *layout,

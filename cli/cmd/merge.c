@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* merge.c - the dumps of all tensor parallel ranks as one */
+/*
+ * merge.c - the dumps of all tensor parallel ranks as one
+ *
+ * All are opened; with --in-order their places in the command line are their ranks.
+ * They must be the ranks of one deployment, each once (rank_files_check()), and are
+ * joined to a derived dump.  Before it is written, heads that several ranks hold are
+ * compared, but for --dry-run: where they differ that is KVT_MISMATCH, and nothing is
+ * written.
+ *
+ * Ranks are opened also if -o is missing, so that one sentence tells of both; a last
+ * name that is no file was then meant as the output.
+ */
 #include "cli/set.h"
 #include "lib/derived/merge.h"
 #include "lib/ops/compare/compare.h"

@@ -2,7 +2,11 @@
 /*
  * reduce.c - what the whole command says, from the results of its shards
  *
- * The command that job.json has is run once more, without a look at the data.
+ * The command that job.json has is run twice more, without a look at the data of its
+ * inputs.  First for its work list, whose fingerprint must be the one in job.json: else
+ * inputs have changed since, or it is another version of kvtool, KVT_BAD_INPUT.  Then
+ * with the results of all units, if each is there and proven: it prints, complains and
+ * ends as it would without shards.  All folders must be of one job.
  */
 #include <string.h>
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relayout.c - any layout to any layout */
+/*
+ * relayout.c - any layout to any layout
+ *
+ * Options fill a struct rewrite, --to its layout, and cli/rewrite.c does the rest.  An
+ * output that is not named has the name of the input with that of the layout in it
+ * (cli/output_name.c).  With --out-dir each input is one such run (cli/set.c).
+ */
 #include "cli/set.h"
 
 static enum kvt_status relayout(struct rewrite *r, void *context, struct kvt_error *err)

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* size_llama.c - kvtool size of a GGUF: what llama.cpp would allocate */
+/*
+ * size_llama.c - kvtool size of a GGUF: what llama.cpp would allocate
+ *
+ * In: the model of the GGUF, and options of llama.cpp, or its defaults: f16, batches of
+ * 512 tokens, the model's context or else 4096.  Out: the bytes of a context of so many
+ * tokens; with --memory also the most tokens whose cells take no more, by bisection, as
+ * more of them take no less.  Options of vLLM for a GGUF, and of llama.cpp for anything
+ * else, are KVT_USAGE.
+ */
 #include "cli/cmd/size_llama.h"
 
 enum kvt_status size_llama_check(const struct size_llama_args *a, bool is_gguf,

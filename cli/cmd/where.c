@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* where.c - kvtool where: from a byte to what it means, and back */
+/*
+ * where.c - kvtool where: from a byte to what it means, and back
+ *
+ *	FILE		the first operand that is a file or no question, else the last one
+ *	OFFSET		330584 or 0x50b58, perhaps with a name and a colon before it
+ *	KEY=VALUE,..	a coordinate, which goes on in the next one with another key
+ *
+ * All questions are asked of lib/ops/where, offsets first, and then all answers are
+ * printed: a wrong one ends the command with nothing printed.  No data is read.
+ */
 #include "cli/opt.h"
 #include "print/where.h"
 

@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* guess.c - the ranking, and what to type next */
+/*
+ * guess.c - the ranking, and what to type next
+ *
+ *	bare.bin: looks like LBSHC (nhd, vllm:LBNHC), bfloat16
+ *	  confidence 5.44 (1 and more is reliable)
+ *	  sample     245760 of 245760 elements, 748 slots in use
+ *	                gain  kinship  against
+ *	  first       0.9497    195.9           LBSHC (nhd, vllm:LBNHC)
+ *	  next        0.9497     38.1     5.44  LBSKHD (flex-split)
+ *	  vLLM 0.32  FLASH_ATTN, FLASH_ATTN_DIFFKV, FLEX_ATTENTION
+ *	  use        --layout=nhd --dtype=bfloat16 --layers=5 --block-size=16 ...
+ *
+ * Text shows five candidates, JSON has all; one with the same bytes is named with the
+ * one that it is like.  Backends, and the line "use", are there if the answer stands.
+ */
 #include "cli/expect/guess.h"
 #include "cli/cli.h"
 #include "print/out/screen.h"

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* on.c - the machine that vLLM would run on, as --on says it */
+/*
+ * on.c - the machine that vLLM would run on, as --on says it
+ *
+ *	cuda:9.0		its compute capability, with a minor of one digit
+ *	rocm, rocm:WORD,..	aiter, mha, mla, shuffle, rdna
+ *
+ * mha, mla and shuffle turn on aiter, and shuffle mha, too.  Anything else is KVT_USAGE.
+ */
 #include "cli/expect/expect.h"
 
 #include <string.h>

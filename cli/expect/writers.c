@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* writers.c - which backends of a release could have a cache, as lists of names */
+/*
+ * writers.c - which backends of a release could have a cache, as lists of names
+ *
+ *	  vLLM 0.32  FLASH_ATTN, FLASH_ATTN_DIFFKV, FLEX_ATTENTION
+ *
+ *	{"release": "0.32", "possible": ["FLASH_ATTN", ..]}
+ *
+ * A backend is listed if vLLM has nothing against it in this configuration and, where
+ * there is a group, if it could have put bytes where that has them.  Names beyond the
+ * width of the screen, or 90 columns, go on below the first.
+ */
 #include "cli/expect/expect.h"
 #include "print/out/screen.h"
 

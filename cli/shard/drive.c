@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drive.c - a command as it is, or one of its shards */
+/*
+ * drive.c - a command as it is, or one of its shards
+ *
+ *	shards: shard 1/2: 1 of 1 units, 1 done now, 0 before
+ *
+ * Without --shard and --shard-dir: the command.  One without the other is KVT_USAGE, and
+ * so is an operand '-'.  Else the command is run for its work list, job.json is written
+ * or must be of this job, and the units of the shard that have no result are done.
+ */
 #include "cli/shard/shard.h"
 
 #include "cli/shard/sharing.h"

@@ -2,7 +2,15 @@
 /*
  * json.c - what a recording of cache events says, as kvtool-json(5) has it
  *
- * The same as print.c says, without its limits: every problem, and each prompt.
+ *	{"file": "events", "batches": 2, "events": 2, .., "media": [{"medium": "GPU", ..,
+ *	   "stored": 2, "removed": 0, "most": 2, "resident": 2, "block_size": 2}],
+ *	 "residency": [{"batch": 1, "time": 2.5, "blocks": {"GPU": 0}}, ..],
+ *	 "counts": {"parent-unknown": 1, ..}, "problems": [{"problem": .., ..}, ..],
+ *	 "not_judged": 0, "prompts": [..]}
+ *
+ * The same as print.c says: of problems those that are kept, ten of a kind without
+ * --all.  There are up to 256 samples over time, and an object for each prompt in each
+ * group.
  */
 #include "cli/why/events.h"
 

@@ -2,7 +2,18 @@
 /*
  * print.c - what a recording of cache events says, for people
  *
- * Counts first, then what is wrong, by the number of the event, then prompts over time.
+ *	events: 2 batches, 2 events of 2 blocks, 1.000 s
+ *	where    stored   removed      most    at end  block
+ *	GPU           2         0         2         2      2
+ *	blocks over time
+ *	  seconds       0.000    1.000    1.000
+ *	  GPU               0        2        2
+ *	event 2 of batch number 1: removed-unstored: 0000000000000009: removed from ...
+ *	events: 2 problems: 1 removed-unstored, 1 parent-unknown
+ *
+ * Problems come as they are found: event by event, then hashes, then files; notes behind
+ * them.  Then prompts: how many blocks are there at the end and over time, and why the
+ * first missing one is not.
  */
 #include "cli/why/events.h"
 

@@ -2,7 +2,13 @@
 /*
  * rule.c - what names depend on, from the options of kvtool why
  *
- * The second of two prompts has the facts of the first but for those that --other names.
+ * All prompts have one rule, which cli/naming.c reads from the options.  The second of
+ * two has the same facts but for those that --other names:
+ *
+ *	KEY=VALUE	engine, hash, seed, salt, extra-key, lora, block-size
+ *	no-KEY		seed, salt, extra-key, lora, item: it has none
+ *
+ * They are taken in the order of the command line: a hash is one of the engine so far.
  */
 #include "cli/why/why.h"
 

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* connector.c - kvtool expect connector: which order does each connector ask for? */
+/*
+ * connector.c - kvtool expect connector: which order does each connector ask for?
+ *
+ *	vLLM 0.32                    plain     mla       no-model  hisparse
+ *	NixlConnector                LBHNC     none      none      LBHNC
+ *
+ *	{"release": "0.32", "connectors": [{"connector": "NixlConnector",
+ *	 "plain": "LBHNC", "mla": null, "no_model": null, "hisparse": "LBHNC"}]}
+ *
+ * Without names a line for each connector of the release; with several one line for all
+ * of them together, which has "conflict" where they ask for different orders.  That is
+ * KVT_MISMATCH, with the first reason, and is printed all the same.
+ */
 #include "cli/cmd/expect/modes.h"
 
 #include "cli/opt.h"
