@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - kvtool transfer-sim plan: how many operations, of what size, and why */
+/*
+ * plan.c - kvtool transfer-sim plan: how many operations, of what size, and why
+ *
+ * In: a model, specs or dumps (transfer_open()).  Out: with --ops each operation, else
+ * the figures of all scopes, as text or JSON; for sides that no dump holds also which of
+ * six layouts on both would have the fewest operations, by counting each.  After that
+ * --expect-ops and --max-ops are KVT_MISMATCH if they do not hold.  What would not count
+ * together with --ops, or --pair without it, is KVT_USAGE.
+ */
 #include "sim/cmd/options.h"
 #include "sim/print/transfer.h"
 

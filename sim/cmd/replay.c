@@ -2,7 +2,16 @@
 /*
  * replay.c - kvtool transfer-sim replay and faults: a trace over a link
  *
- * Both are one simulation; faults is told what goes wrong in it.
+ * Both are one simulation; faults is told what goes wrong in it.  In: a transfer of a
+ * model, of any number of tokens, the stack and link that post it, and requests, read
+ * (formats/log/trace.h) or made up by --synthetic.  sim/ops/replay.c runs them, and
+ * sim/print/replay.c prints.  With --slo it is KVT_MISMATCH, after that, if fewer
+ * requests than --slo-percent keep to it.
+ *
+ * Lengths are those of the trace, so what a request moves must follow from its length:
+ * --tokens, --cached, dumps, pools and ids that do not lie alike all along are
+ * KVT_USAGE.  A log of vLLM has transfers and no requests: find_unit() says how many
+ * pairs of ranks and bytes of a token make one.
  */
 #include "sim/ops/replay.h"
 

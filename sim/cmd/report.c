@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c - kvtool transfer-sim report: a plan and its time as pictures */
+/*
+ * report.c - kvtool transfer-sim report: a plan and its time as pictures
+ *
+ *	--html		head; of each group two block maps, sizes of operations, why
+ *			they end; ranks by ranks; the timeline and its link
+ *	--svg		the same pictures as one (transfer_svg.c)
+ *	--trace-out	a trace for Perfetto (transfer_trace.c)
+ *
+ * -o is one of them by the ending of its name.  Operations are those of a scope, on the
+ * link alone: no stack merges them.  Each file is made in memory, and all are written
+ * together when they are complete.  Names are checked before the transfer is opened.
+ */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* time.c - kvtool transfer-sim time: how long one transfer takes on a link */
+/*
+ * time.c - kvtool transfer-sim time: how long one transfer takes on a link
+ *
+ * In: a transfer (transfer_open()), or --batch, so many operations of one size; the
+ * stack that posts it, and the link (posting_take()).  sim/ops/batches.c counts what is
+ * posted, sim/ops/clock.c when it arrives, and sim/print/transfer_time.c prints.  Behind
+ * that: where no two pairs share a rank the simulation must be within 1 % of the closed
+ * form, else it is KVT_MISMATCH.
+ *
+ * Of vLLM's stacks the answer is of a release, the newest whose connector registers such
+ * regions on both sides; one of --release that does not is KVT_BAD_INPUT, but for
+ * --force.
+ */
 #include "sim/cmd/options.h"
 
 #include <string.h>

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer_sim.c - kvtool transfer-sim: the modes, each a command of its own */
+/*
+ * transfer_sim.c - kvtool transfer-sim: the modes, each a command of its own
+ *
+ *	MODE ..		that mode, with its name as argv[0]
+ *	WORD ..		KVT_USAGE, with the nearest mode: it is no option, has no '.' or
+ *			'/', and no file has that name
+ *	else		plan, with "" as argv[0]
+ */
 #include "sim/cmd/options.h"
 
 #include <string.h>

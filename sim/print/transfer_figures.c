@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer_figures.c - the figures of a plan as a table */
+/*
+ * transfer_figures.c - the figures of a plan as a table
+ *
+ *	attn: full_attention, 32 layers, 2048 slots
+ *	  source       LBHSC (hnd, ...), 4 ranks, 16 slots a block, pool of 259 blocks
+ *	  moves        256 MiB between 8 pairs of ranks; no byte moves twice
+ *	  scope             ops    of one pair   smallest     median    largest     x max
+ *	  rfc             32768           4096      8 KiB      8 KiB      8 KiB         1
+ *	  why ops end in scope rfc:
+ *	           32512 end after a block: the bytes behind it do not move
+ *
+ * A row for each scope; why operations end, and the histogram of --histogram by powers
+ * of two, are those of one.  Reasons go from the innermost axis outwards: the first is
+ * the one to mend.
+ */
 #include "sim/print/transfer.h"
 
 #include <string.h>

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer_json.c - the figures of a plan as JSON */
+/*
+ * transfer_json.c - the figures of a plan as JSON
+ *
+ *	{"model": .., "tokens": 2048, .., "best_layout": {"layout": "bhlsc", ..},
+ *	 "groups": [{"group": "attn", .., "src": {"layout": "LBHSC", "ranks": 1, ..},
+ *	   "dst": {..}, "bytes": 268435456, .., "scopes": {"max": {"ops": 8192, ..,
+ *	     "histogram": [{"from_bytes": 32768, "ops": 8192}],
+ *	     "breaks": [{"axis": "block", "because": "source", "ops": 8128}]}, ..},
+ *	   "rank_pairs": [{"src_rank": 0, "dst_rank": 0, "parts": [..], "bytes": ..,
+ *	     "ops_max": 4096, "ops_rfc": 4096, "ops_layer": 4096}]}]}
+ *
+ * All scopes are there, whichever --scope names; "histogram" is by powers of two.
+ */
 #include "sim/print/transfer.h"
 
 static void put_side(struct json_out *out, json_t *object, const char *key,

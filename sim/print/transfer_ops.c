@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer_ops.c - the operations of a plan, one a line; none of them is kept */
+/*
+ * transfer_ops.c - the operations of a plan, one a line; none of them is kept
+ *
+ *	pair,src_rank,dst_rank,group,slice,layer0,..,heads,src_off,dst_off,len
+ *	0,0,0,attn,head,0,1,0,1,0,1,0,0,512
+ *
+ *	{"pair": 0, "src_rank": 0, "dst_rank": 0, "group": "attn", .., "len": 512}
+ *
+ *	0 0 512			src_off dst_off len, of --pair where there is one group
+ *
+ * By group, pair of ranks and ascending offset of the source.  A pair has the same
+ * number in all groups.
+ */
 #include "sim/print/transfer.h"
 #include "lib/base/number.h"
 

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transfer_svg.c - a transfer as one picture, for documents and slides */
+/*
+ * transfer_svg.c - a transfer as one picture, for documents and slides
+ *
+ *	KV transfer, llama-3.1-8b
+ *	attn: full_attention, 32 layers, 16,384 operations	of each group:
+ *	  map of a source block    map of a destination block
+ *	  sizes of operations
+ *	Between ranks						ranks by ranks
+ *	Time							the timeline
+ *
+ * Parts follow each other downwards, each as high as it says it is.  The height of the
+ * whole stands before them in the file, so they are drawn into memory first.
+ */
 #include <stdlib.h>
 
 #include "print/out/text_file.h"
