@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* error.c - one status and one sentence */
+/*
+ * error.c - one status and one sentence
+ *
+ * A sentence is what printf() makes of it, made plain by kvt_plain_next(), for there may
+ * be text of a file in it.  What does not fit into struct kvt_error is cut; an escape is
+ * there whole or not at all.  kvt_fail_about() puts a path before a sentence that does
+ * not begin with it.
+ */
 #include "lib/kvt/kvt.h"
 
 #include <errno.h>

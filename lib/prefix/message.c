@@ -2,7 +2,20 @@
 /*
  * message.c - a pickle or CBOR of a tuple, as CPython's pickle and cbor2 write it
  *
- * Facts: CPython's pickle, protocol 5; RFC 8949, sections 3 and 4.2.
+ *			pickle				CBOR: kind, and its number
+ *	0 to 255	4b <u8>				0, n
+ *	to 65535	4d <u16>			0, n
+ *	an i32		4a <i32>			0, n; or 1, -1 - n
+ *	other		8a <u8 bytes> <in as few>	0, n; or 1, -1 - n
+ *	bytes		43 <u8 bytes> ..		2, how many bytes, which follow
+ *	text		8c <u8 bytes> .., 58 <u32> ..	3, likewise
+ *	None		4e				f6
+ *	tuple of 1-3	.. 85, .. 86, .. 87		4, how many items, which follow
+ *	of more, of 0	28 .. 74, 29			4, likewise
+ *
+ * CBOR's kind is the upper three bits of a byte, whose rest is a number below 24, or 24
+ * to 27 for one of 1, 2, 4 or 8 bytes behind it, the highest first.  Pickle's numbers
+ * are little-endian.  Facts: CPython's pickle, protocol 5; RFC 8949, sections 3 and 4.2.
  */
 #include "lib/prefix/message.h"
 #include "lib/base/little_endian.h"

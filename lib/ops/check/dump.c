@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dump.c - all that is looked for in one dump, in the order in which it is told */
+/*
+ * dump.c - all that is looked for in one dump, in the order in which it is told
+ *
+ * Tables, layers, heads and contents, which follow from what the dump says of itself;
+ * then all data, where that is asked for.  If reading fails, what was found until then
+ * stays, and r->cut says that it is not all.  kvt_check() is the same for the library,
+ * and makes KVT_MISMATCH of errors and warnings.
+ */
 #include "lib/kvt/ops.h"
 #include "lib/ops/check/check.h"
 #include "lib/ops/check/integrity.h"

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* address.c - addresses summed from their definition, for comparing */
+/*
+ * address.c - addresses summed from their definition, for comparing
+ *
+ *	at[a][i]	the sum of i / div % n * stride over the factors of axis a
+ *	an address	offset + at[L][l] + at[B][b] + .. + at[D][d]
+ *
+ * The six lists are one allocation, each as long as its axis of the view.  A half is the
+ * view of keys or of values, or that of both narrowed to one of them: then k is 0.
+ */
 #include "lib/ops/compare/address.h"
 
 #include <stdlib.h>

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pass.c - the look as a pass of its own: each box is read in cell order, once */
+/*
+ * pass.c - the look as a pass of its own: each box is read in cell order, once
+ *
+ * Threads read boxes and look at them.  What each saw is taken in by the order of the
+ * boxes, so the result does not depend on threads, and shards may divide the boxes.
+ */
 #include "lib/ops/numbers/numbers.h"
 
 #include "lib/dump/read.h"
