@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* libraries.c - versions of what is loaded at run time */
+/*
+ * libraries.c - versions of what is loaded at run time
+ *
+ * Each library is asked itself, so the answer is of the one that runs; but HDF5, which
+ * that would load or begin, is told by its headers where it is linked in, else by its
+ * file.
+ */
 #include "formats/libraries.h"
 
 #include <stdio.h>

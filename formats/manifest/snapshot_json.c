@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* snapshot_json.c - snapshots as JSON, with the keys of a manifest, and back */
+/*
+ * snapshot_json.c - snapshots as JSON, with the keys of a manifest, and back
+ *
+ * The text is a manifest of no file: write.c makes it without the keys of one.  Back it
+ * goes through the same parser, must leave nothing open, and is checked as that of any
+ * dump.
+ */
 #include "formats/manifest/manifest.h"
 
 #include <stdlib.h>
