@@ -2,7 +2,12 @@
 /*
  * cpu_backend.c - which kernels the host has, and which one a plan gets
  *
- * By what the processor says of itself at run time; of those the last row of its kind.
+ *	ref				the definition, never chosen
+ *	plain, sse2, avx2, avx512	by blocks
+ *	sse2-stream ..			around the caches: from STREAM_FROM bytes on
+ *
+ * Of a kind a plan gets the last row that runs here, as the processor says at run time.
+ * The bytes that count are those of all plans of a copy together.
  */
 #include "kernels/cpu/cpu_kernels.h"
 
