@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.." || exit 1
 # Everything a person wrote, except texts that must be byte for byte as they are.
 written() {
 	find . \( -name .git -o -path './build*' -o -path ./dist -o -name testdata -o -name corpus \
-		-o -name expect -o -name __pycache__ -o -name config.mk -o -name '*.npy' \
+		-o -path ./tests/cli/expect -o -name __pycache__ -o -name config.mk -o -name '*.npy' \
 		-o -name '*.png' \
 		\) -prune \
 		-o -type f "$@" -print

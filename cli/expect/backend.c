@@ -141,7 +141,8 @@ static void say_never(char *out, size_t room, const struct kvt_backend *backend,
 			 kvt_layout_string(&group->layout).s);
 	else
 		snprintf(why, sizeof(why), "it does not use %s in release %s",
-			 kvt_layout_string(&group->layout).s, kvt_releases_text(releases).s);
+			 kvt_layout_string(&group->layout).s,
+			 kvt_releases_text(releases).s);
 	add_reason(out, room, why);
 }
 

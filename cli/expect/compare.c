@@ -166,7 +166,8 @@ struct sentence_of_change contract_change_text(const struct contract contracts[2
 {
 	const struct clause *old = change->clause[0], *new = change->clause[1];
 	const struct clause *any = new ? new : old;
-	const char *group = change->is_group ? "" : group_of(&contracts[new != NULL], any);
+	const char *group = change->is_group ? "" :
+			    group_of(&contracts[new != NULL], any);
 	struct sentence_of_change out;
 	int n = snprintf(out.s, sizeof(out.s), "%.60s%s", group, *group ? ": " : "");
 
@@ -205,7 +206,8 @@ static struct values short_value(const struct clause *c)
 }
 
 /* Of several groups that change alike it is said once. */
-void contract_changes_words(char *out, size_t room, const struct contract_changes *changes)
+void contract_changes_words(char *out, size_t room,
+			    const struct contract_changes *changes)
 {
 	size_t n = 0;
 

@@ -281,7 +281,8 @@ static enum kvt_status take_line(struct parser *p, char *line)
 {
 	for (const char *s = line; *s; s++)
 		if ((unsigned char)*s < ' ' && *s != '\t')
-			return bad(p, KVT_BAD_INPUT, "a control character: this is no contract, which kvtool expect write makes");
+			return bad(p, KVT_BAD_INPUT,
+				   "a control character: this is no contract, which kvtool expect write makes");
 	cut_comment(line);
 	line = skip_blanks(line);
 	end_at(line, strlen(line));
@@ -315,7 +316,8 @@ enum kvt_status contract_parse(struct contract *out, const char *text, size_t nb
 		p.line++;
 		/* a zero would end the line before its end */
 		if (*end != '\n' && end < out->text + nbytes)
-			return bad(&p, KVT_BAD_INPUT, "a control character: this is no contract, which kvtool expect write makes");
+			return bad(&p, KVT_BAD_INPUT,
+				   "a control character: this is no contract, which kvtool expect write makes");
 		*end = '\0';
 		if (end > line && end[-1] == '\r')
 			end[-1] = '\0';

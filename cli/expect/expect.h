@@ -70,7 +70,7 @@ struct expect_result {
 	const char *path;
 	char error[512];		/* why it could not be checked; "" */
 	enum kvt_status status;
-	unsigned releases;		/* of all clauses about vLLM together; 0: of none */
+	unsigned releases;		/* of all clauses about vLLM; 0: of none */
 	int noutcomes;
 	struct outcome *outcome;
 	bool out_of_memory;
@@ -113,8 +113,8 @@ int name_list_width(void);
 void writers_text(const char *label, const struct kvt_backend_config *config,
 		  const struct kvt_group *group, const char *nothing);
 /* "release" and "possible" of 'o' */
-void writers_json(struct json_out *out, json_t *o, const struct kvt_backend_config *config,
-		  const struct kvt_group *group);
+void writers_json(struct json_out *out, json_t *o,
+		  const struct kvt_backend_config *config, const struct kvt_group *group);
 
 /* ---- expect write: write.c ---------------------------------------------- */
 

@@ -429,7 +429,8 @@ static void judge_release(struct outcome *out, const struct subject *j)
 {
 	out->holds = true;
 	out->releases = j->dump->releases;
-	snprintf(out->found, sizeof(out->found), "%s", kvt_releases_text(out->releases).s);
+	snprintf(out->found, sizeof(out->found), "%s",
+		 kvt_releases_text(out->releases).s);
 }
 
 /* Each layer needs one of the patterns. */

@@ -73,8 +73,8 @@ void writers_text(const char *label, const struct kvt_backend_config *config,
 	name_list_end(&list, nothing);
 }
 
-void writers_json(struct json_out *out, json_t *o, const struct kvt_backend_config *config,
-		  const struct kvt_group *group)
+void writers_json(struct json_out *out, json_t *o,
+		  const struct kvt_backend_config *config, const struct kvt_group *group)
 {
 	json_t *names = json_put_array(out, o, "possible");
 	const struct kvt_backend *b;

@@ -66,7 +66,8 @@ static void print_answer(const struct asked *a, const char *title,
 			print_head(a->release);
 		plainf("%-29s", title);
 		for (int i = 0; i < NCASES; i++)
-			plainf(i < NCASES - 1 ? "%-10s" : "%s", name_of(layout[i], a->release));
+			plainf(i < NCASES - 1 ? "%-10s" : "%s",
+			       name_of(layout[i], a->release));
 		putchar('\n');
 		return;
 	}

@@ -92,7 +92,8 @@ static enum kvt_status take_shape(struct kvt_layout_spec *out, const char *text,
 
 	out->dcp_sharded = -1;
 	if (kvt_number_take(&out->heads, &p) && *p++ == ',' &&
-	    kvt_number_take(&out->states, &p) && *p++ == ',' && kvt_number_take(&out->page, &p) &&
+	    kvt_number_take(&out->states, &p) && *p++ == ',' &&
+	    kvt_number_take(&out->page, &p) &&
 	    out->heads > 0 && out->states > 0 && out->page > 0) {
 		if (!*p)
 			return KVT_OK;
@@ -159,10 +160,10 @@ static enum kvt_status check_device(const struct asked *a, const struct kvt_back
 
 	for (int i = KVT_BACKEND_CUDA_ONLY; i <= KVT_BACKEND_XPU_ONLY; i++)
 		if (reasons >> i & 1)
-			return kvt_fail(err, KVT_USAGE, "--backend is %s, which %s, not on %s",
-					kvt_backend_name(b),
-					kvt_backend_reason_text((enum kvt_backend_reason)i),
-					a->on.text);
+			return kvt_fail(err, KVT_USAGE,
+				"--backend is %s, which %s, not on %s", kvt_backend_name(b),
+				kvt_backend_reason_text((enum kvt_backend_reason)i),
+				a->on.text);
 	return KVT_OK;
 }
 
@@ -328,7 +329,8 @@ static void print_text(const struct answer *a, const struct kvt_dump *dump)
 		plainf("bytes      %s: %s\n", a->backend[i].name, a->backend[i].bytes);
 	plainf("connector  %s\n", connector_name(a) ? connector_name(a) : "none");
 	if (a->ncaches)
-		plainf("zeroing    %s\n", kvt_needs_zeroing(a->release, a->cache, a->ncaches) ?
+		plainf("zeroing    %s\n",
+		       kvt_needs_zeroing(a->release, a->cache, a->ncaches) ?
 		       "yes: newly allocated blocks are zeroed" :
 		       "no: newly allocated blocks are not cleared");
 	for (int g = 0; dump && g < kvt_dump_snapshot(dump)->ngroups; g++)
@@ -469,7 +471,8 @@ static enum kvt_status answer(const struct asked *a, const struct kvt_dump *dump
 		return kvt_no_memory(err, NULL);
 	out->agrees = true;
 	out->release = a->release;
-	if (!(status = check_release(a, dump, err)) && !(status = take_with(&model, &a->with, err)))
+	if (!(status = check_release(a, dump, err)) &&
+	    !(status = take_with(&model, &a->with, err)))
 		status = take_lists(out, a, err);
 	for (int g = 0; dump && !status && g < kvt_dump_snapshot(dump)->ngroups &&
 	     out->ncaches < MAX_SPECS && out->nspecs < MAX_SPECS; g++) {
