@@ -23,7 +23,7 @@ page_lint() {
 	:
 }
 
-for page in man/*.[1357] build/man3/*.3; do
+for page in man/*.[1357] "${KVT_BUILD:-build}"/man3/*.3; do
 	none "mandoc has nothing to say about $page" page_lint "$page"
 done
 ok 'shellcheck agrees with the scripts' scripts
