@@ -263,13 +263,25 @@ static const json_t *entry_of(const struct kvt_json *in, const char *key,
 	return value;
 }
 
+/* "32.0", as it stands there. */
+static void not_whole(const struct kvt_json *in, const char *key, double value)
+{
+	char text[40];
+
+	snprintf(text, sizeof(text), "%.15g", value);
+	kvt_json_bad(in, "%.64s is %s%s, expected an integer", key, text,
+		     text[strcspn(text, ".e")] ? "" : ".0");
+}
+
 /* 'value' may be NULL in these two: it is absent. */
 static enum kvt_status take_int(int64_t *out, const struct kvt_json *in, const char *key,
 				const json_t *value, int64_t min, int64_t max)
 {
 	int64_t n = json_integer_value(value);
 
-	if (value && !json_is_integer(value))
+	if (json_is_real(value))
+		not_whole(in, key, json_real_value(value));
+	else if (value && !json_is_integer(value))
 		wrong_type(in, key, value, "an integer");
 	else if (value && (n < min || n > max))
 		kvt_json_bad(in, "%.64s is %lld, expected %lld to %lld", key,

@@ -590,6 +590,8 @@ kv_cache_scheme is set aside, as vLLM does with deepseek_v3" ]
 	refused 3 'not an object' '[]'
 	refused 3 'num_hidden_layers is a string' "$(with 'num_hidden_layers="2"')"
 	refused 3 'num_hidden_layers is 1000000' "$(with num_hidden_layers=1000000)"
+	refused 3 'num_hidden_layers is 2.0, expected an integer' "$(with num_hidden_layers=2.0)"
+	refused 3 'num_attention_heads is 4.5, expected' "$(with num_attention_heads=4.5)"
 	refused 3 'num_key_value_heads is -1' "$(with num_key_value_heads=-1)"
 	refused 3 'layer_types is an object' "$(with 'layer_types={}')"
 	refused 3 'layer_types has 0 layers' "$(with 'layer_types=[]')"

@@ -59,7 +59,7 @@ static struct parse_case {
 	  NULL },
 	{ "a fraction as size", "{" BASE ", \"head_start\": 0.0}", BASE_BYTES,
 	  KVT_BAD_INPUT,
-	  "a fraction" },
+	  "head_start is 0.0, expected an integer" },
 	{ "a negative size", "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
 	  " \"sizes\": {\"layers\": -1}}", 0, KVT_BAD_INPUT, "layers is -1" },
 	{ "a size beyond 2^63", "{\"layout\": \"nhd\", \"dtype\": \"bf16\","
