@@ -98,7 +98,7 @@ def state_bytes(c, tp):
     if t == "lfm2":
         return c["hidden_size"] // tp * (c["conv_L_cache"] - 1) * 2
     if t == "minimax":
-        return 32 // tp * c["head_dim"] ** 2 * 2
+        return c["num_attention_heads"] // tp * c["head_dim"] ** 2 * 2
     if t == "qwen3_next":
         nk, nv = c["linear_num_key_heads"], c["linear_num_value_heads"]
         dk, dv = c["linear_key_head_dim"], c["linear_value_head_dim"]
@@ -174,7 +174,7 @@ def made_up():
     pick = rng.choice
     n = rng.randint(1, 40)
     c = {"num_hidden_layers": n, "torch_dtype": "bfloat16",
-         "num_attention_heads": 32, "num_key_value_heads": pick([1, 2, 3, 4, 8, 32]),
+         "num_attention_heads": 96, "num_key_value_heads": pick([1, 2, 3, 4, 8, 32]),
          "head_dim": pick([64, 80, 128, 256]), "hidden_size": pick([1024, 2048, 4096])}
     t = c["model_type"] = pick(["llama", "qwen3", "gemma3_text", "gpt_oss", "jamba",
                                 "nemotron_h", "bamba", "falcon_h1", "qwen3_next",

@@ -13,6 +13,8 @@
  *	width	head_dim and its other names, kv_channels
  *		hidden_size / query heads, noted
  *
+ * Query heads are a multiple of heads: Attention of vLLM asserts it.
+ *
  * Layers with a window have what swa_* says, in one family twice the heads, else the
  * same.  block_configs is a list with an entry a layer: query heads / n_heads_in_group,
  * or none where attention is a no_op or linear.  What else an entry says of attention
@@ -126,11 +128,26 @@ enum kvt_status kvt_config_head_dim(int64_t *out, struct config *c)
 	return KVT_OK;
 }
 
+/* Engines share each head of keys and values among as many query heads. */
+static enum kvt_status check_shares(int64_t heads, const struct config *c)
+{
+	int64_t queries = 0;
+	enum kvt_status status = kvt_json_int(&queries, &c->in, "num_attention_heads", 0,
+					      INT64_MAX);
+
+	if (status || queries % heads == 0)
+		return status;
+	return kvt_json_bad(&c->in,
+			    "num_attention_heads is %lld, no multiple of the %lld heads of keys and values, which each engine expects",
+			    LL(queries), LL(heads));
+}
+
 enum kvt_status kvt_config_heads(struct kvt_spec_args *args, struct config *c)
 {
 	enum kvt_status status;
 
 	if ((status = kv_heads(&args->heads, c)) ||
+	    (status = check_shares(args->heads, c)) ||
 	    (status = kvt_config_get(&args->head_dim_v, c, "v_head_dim")))
 		return status;
 	return kvt_config_head_dim(&args->head_dim, c);

@@ -253,7 +253,7 @@ gdn=(full_attention_interval=2 linear_num_key_heads=2 linear_num_value_heads=2
 }
 
 @test "sizes over ranks that cannot be are named, and refused if asked for" {
-	with num_key_value_heads=6 head_dim=64 >config.json
+	with num_attention_heads=12 num_key_value_heads=6 head_dim=64 >config.json
 	shows 0 '6 cannot be divided evenly among 4 ranks' size config.json
 	tells 3 'tp 4' size --tp=2,4 config.json
 }
@@ -361,7 +361,8 @@ token() {
 	[ "$(token)" = $((2 * 2 * 128 * 2 * 2)) ]
 	with 'model_type="qwen3"' head_dim=null >config.json
 	[ "$(token)" = $((2 * 2 * 16 * 2 * 2)) ]
-	with 'model_type="mistral"' 'num_key_value_heads="absent"' >config.json
+	with 'model_type="mistral"' 'num_key_value_heads="absent"' num_attention_heads=8 \
+		hidden_size=128 >config.json
 	[ "$(token)" = $((2 * 8 * 16 * 2 * 2)) ]
 	with 'model_type="mistral"' num_key_value_heads=null >config.json
 	[ "$(token)" = $((2 * 4 * 16 * 2 * 2)) ]
@@ -394,7 +395,8 @@ token() {
 		use_sliding_window=false 'layer_types=["full_attention", "sliding_attention"]')"
 	refused 3 'num_hidden_layers is 2, but 3 in text_config' \
 		"$(with 'text_config={"model_type": "llama", "num_hidden_layers": 3}')"
-	refused 3 'not a multiple of num_attention_heads' "$(with num_attention_heads=3)"
+	refused 3 'not a multiple of num_attention_heads' \
+		"$(with num_attention_heads=3 num_key_value_heads=1)"
 	refused 3 'are 512' "$(with 'model_type="mamba2"' num_heads=8 head_dim=64 state_size=8 \
 		n_groups=1 conv_kernel=4 expand=2)"
 	refused 3 "expected one of M*-E" "$(with 'model_type="nemotron_h"' \
@@ -593,11 +595,13 @@ kv_cache_scheme is set aside, as vLLM does with deepseek_v3" ]
 	refused 3 'num_hidden_layers is 2.0, expected an integer' "$(with num_hidden_layers=2.0)"
 	refused 3 'num_attention_heads is 4.5, expected' "$(with num_attention_heads=4.5)"
 	refused 3 'num_key_value_heads is -1' "$(with num_key_value_heads=-1)"
+	refused 3 'num_attention_heads is 32, no multiple of the 7 heads of keys and values' \
+		"$(with num_attention_heads=32 num_key_value_heads=7)"
 	refused 3 'layer_types is an object' "$(with 'layer_types={}')"
 	refused 3 'layer_types has 0 layers' "$(with 'layer_types=[]')"
 	refused 3 'text_config is a string' "$(with 'text_config="x"')"
-	refused 3 'pages of' "$(with num_hidden_layers=4096 num_key_value_heads=1048576 \
-		head_dim=1048576)"
+	refused 3 'pages of' "$(with num_hidden_layers=4096 num_attention_heads=1048576 \
+		num_key_value_heads=1048576 head_dim=1048576)"
 	refused 3 'use_sliding_window is not true or false' \
 		"$(with 'model_type="qwen2"' use_sliding_window=1)"
 	run -5 kvtool size missing.json
