@@ -87,6 +87,7 @@ struct kvt_reading {
 	bool declared;		/* by an engine; its bytes lie in another order */
 	bool flat;		/* B and S are one axis, */
 	int64_t tokens;		/* of so many */
+	bool joined;		/* the last axis is all that comes after the others */
 };
 
 /*

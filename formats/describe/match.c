@@ -4,9 +4,9 @@
  *
  * An array has a dimension for each part of the order, but for what engines leave out or
  * join: layers that are tensors of their own, keys and values in two tensors or side by
- * side in a head, heads of content that has none, tokens that are not yet in blocks.
- * Where an engine declares a shape and keeps the bytes of a block in an order of its own,
- * the shape it declares counts.
+ * side in a head, heads of content that has none, tokens that are not yet in blocks, or
+ * all that a block has, where its sizes are known.  Where an engine declares a shape and
+ * keeps the bytes of a block in an order of its own, the shape it declares counts.
  */
 #include "formats/describe/describe.h"
 
@@ -113,12 +113,36 @@ static void take_head(struct match *m)
 	m->at++;
 }
 
+/* The last dimension is all that is left of the order, whose sizes must be known. */
+static bool take_rest(int64_t found[KVT_NAXES], int *part, struct match *m,
+		      const int64_t known[KVT_NAXES])
+{
+	int64_t left;
+
+	if (!take(&left, m))
+		return false;
+	for (; *part < m->order->nparts; ++*part) {
+		enum kvt_axis axis = m->order->part[*part].axis;
+		int64_t n = axis == KVT_AXIS_K ? 2 - m->latent :
+			    axis == KVT_AXIS_S ? m->slots : known[axis];
+
+		if (n < 1 || left % n)
+			return false;
+		found[axis] = n;
+		left /= n;
+	}
+	return left == 1;
+}
+
 /* One part of the order; 'part' moves on over what it takes together with others. */
 static bool take_part(int64_t found[KVT_NAXES], int *part, struct kvt_reading *as,
 		      struct match *m, const int64_t known[KVT_NAXES])
 {
 	const struct kvt_order *order = m->order;
 	enum kvt_axis axis = order->part[*part].axis;
+
+	if (as->joined && m->at == m->array->rank - 1)
+		return take_rest(found, part, m, known);
 	if (axis == KVT_AXIS_K && as->fuse)
 		return joins_content(m, *part);
 	if ((axis == KVT_AXIS_H && as->no_heads) || (axis == KVT_AXIS_L && as->one_layer))
@@ -190,7 +214,8 @@ static bool is_idle(const struct kvt_reading *as, const struct match *m)
 {
 	return (as->no_heads && !m->latent) || (as->one_layer && m->array->of_layers) ||
 	       (as->fuse && !has_part(m->order, KVT_AXIS_K)) ||
-	       (as->declared && !as->fuse && has_content(m->order)) ||
+	       (as->declared && !as->fuse && !as->joined && has_content(m->order)) ||
+	       (as->joined && (as->fuse || as->no_heads || as->one_head || as->flat)) ||
 	       (as->one_head && (!m->latent || has_part(m->order, KVT_AXIS_H)));
 }
 
@@ -212,10 +237,10 @@ bool kvt_match_shape(int64_t n[KVT_NAXES], struct kvt_reading *as,
 	/* whoever has layers within keys and values has all of them in one tensor */
 	one = m.order->part[0].axis == KVT_AXIS_L || m.planes ? 4 : 16;
 	/* all axes before those of one layer, blocks before tokens that are in none */
-	for (int i = 0; i < 32; i++) {
+	for (int i = 0; i < 64; i++) {
 		*as = (struct kvt_reading){ .fuse = i & 1, .no_heads = i & 2,
 					    .one_layer = i & one, .one_head = i & 8,
-					    .flat = i & (20 - one),
+					    .flat = i & (20 - one), .joined = i & 32,
 					    .declared = is_packed };
 		if (!is_idle(as, &m) && match_axes(n, as, m))
 			return true;

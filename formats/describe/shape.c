@@ -95,13 +95,14 @@ enum kvt_status kvt_manifest_fit_other(const struct kvt_manifest *manifest,
 	const char *other = has_sides(manifest) ?
 			    "each its own, --a=layout=LAYOUT --b=layout=LAYOUT" :
 			    "another --layout";
+	bool said = group->shape.n[KVT_AXIS_H] >= 0 && group->shape.n[KVT_AXIS_D] >= 0;
 
 	return kvt_fail(err, KVT_BAD_INPUT,
-			"%.90s: layout %s has no reading of its shape, %.60s, which %s%s: give %s, or sizes, such as --heads and --head-dim",
+			"%.90s: layout %s has no reading of its shape, %.60s, which %s%s: give %s, or %ssizes, such as --heads and --head-dim",
 			array->name, kvt_layout_called(&group->layout).s,
 			kvt_extents_text(array->rank, array->shape).s,
 			count ? "could be " : "is that of no layout with a name", list,
-			other);
+			other, said ? "other " : "");
 }
 
 /* "--layout, --dtype and --heads" of what is not known yet. */
