@@ -329,13 +329,19 @@ def safetensors(path, arrays):
         f.writelines(x.tobytes() for x in arrays.values())
 
 
+# shapes that engines declare of pages whose bytes have another order
+DECLARED = "LKBSHD", "LKBHSD", "LBKSHD"
+
+
 def ruled_out(answer, axes, extents):
-    """Candidates of an axis a letter whose extents are not those of the array."""
+    """Candidates whose extents, or those that an engine declares, are not the array's."""
     size = dict(zip(axes, extents))
     for c in answer["candidates"]:
         planes = [p.split(":")[-1] for p in c["layout"].split()]
         if not all(p.isalpha() for p in planes) or len(set(planes)) > 1:
-            continue		# an engine declares another shape for these
+            if axes not in DECLARED:
+                yield c["layout"]
+            continue
         order = ("" if len(planes) == 1 else "K") + planes[0]
         if sorted(order) == sorted(axes) and [size[a] for a in order] != list(extents):
             yield c["layout"]

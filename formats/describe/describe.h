@@ -100,8 +100,12 @@ bool kvt_match_shape(int64_t n[KVT_NAXES], struct kvt_reading *as,
 		     const struct kvt_array *array);
 /* Slots of a block, where each is a token; -1: not known. */
 int64_t kvt_group_slots(const struct kvt_group *group);
-/* Does each part stand for one axis of an array?  Of two planes, in the same order. */
-bool kvt_layout_has_axes(const struct kvt_layout *layout);
+/*
+ * The layout whose axes a shape has: an engine may declare another one than the bytes
+ * have (*is_packed).  False: no shape shows it.
+ */
+bool kvt_layout_declared(struct kvt_layout *out, bool *is_packed,
+			 const struct kvt_layout *layout);
 
 /*
  * "nhd (5 layers, ...), hnd (...)": the presets that have this shape, with the sizes it

@@ -32,7 +32,8 @@ static bool is_whole(const struct kvt_order *order)
 	return true;
 }
 
-bool kvt_layout_has_axes(const struct kvt_layout *layout)
+/* Does each part stand for one axis of an array?  Of two planes, in the same order. */
+static bool has_axes(const struct kvt_layout *layout)
 {
 	const struct kvt_order *order = layout->plane, *other = &layout->plane[1];
 
@@ -46,16 +47,15 @@ bool kvt_layout_has_axes(const struct kvt_layout *layout)
 	return true;
 }
 
-/* The layout whose axes a shape has; false: none has them. */
-static bool declared_layout(struct kvt_layout *out, bool *is_packed,
-			    const struct kvt_layout *layout)
+bool kvt_layout_declared(struct kvt_layout *out, bool *is_packed,
+			 const struct kvt_layout *layout)
 {
 	*out = *layout;
 	*is_packed = layout->nplanes == 2 && !kvt_layout_apart(layout);
 	if (layout->nplanes == 1)
 		return is_whole(&layout->plane[0]);
 	if (kvt_layout_apart(layout))
-		return kvt_layout_has_axes(layout);
+		return has_axes(layout);
 	for (int i = 0; i < NPACKED; i++)
 		if (!kvt_layout_parse(out, packed[i].preset, NULL) &&
 		    kvt_layout_equal(out, layout))
@@ -228,7 +228,7 @@ bool kvt_match_shape(int64_t n[KVT_NAXES], struct kvt_reading *as,
 	bool is_packed;
 	int one;
 
-	if (!declared_layout(&declared, &is_packed, layout) ||
+	if (!kvt_layout_declared(&declared, &is_packed, layout) ||
 	    (array->apart && !kvt_layout_apart(&declared)))
 		return false;
 	if (array->of_layers && m.order->part[0].axis != KVT_AXIS_L)

@@ -14,14 +14,14 @@
 
 /* ---- from the shape ----------------------------------------------------- */
 
-/* Axes of an array in the order of a group's layout; planes that are apart have no K. */
-static int axes_of(enum kvt_axis out[KVT_MAX_PARTS + 1], const struct kvt_group *group,
+/* Axes of an array in the order of a layout; planes that are apart have no K. */
+static int axes_of(enum kvt_axis out[KVT_MAX_PARTS + 1], const struct kvt_layout *layout,
 		   const struct kvt_array *array)
 {
-	const struct kvt_order *order = &group->layout.plane[0];
+	const struct kvt_order *order = &layout->plane[0];
 	int count = 0;
 
-	if (group->layout.nplanes == 2 && !array->apart)
+	if (layout->nplanes == 2 && !array->apart)
 		out[count++] = KVT_AXIS_K;
 	for (int i = 0; i < order->nparts; i++)
 		out[count++] = order->part[i].axis;
@@ -47,19 +47,24 @@ static int squeeze(int64_t out[32], const struct kvt_group *group,
 }
 
 /*
- * An array with as many axes as the layout has must have them in the layout's
- * order: else the bytes would be there, in the wrong places.  One with fewer
- * has some of them joined, which says nothing.  One of both planes has the planes first.
+ * An array with as many axes as the layout has must have them in the layout's order, or
+ * in the one that engines declare for it: else the bytes would be there, in the wrong
+ * places.  One with fewer has some of them joined, which says nothing.  One of both
+ * planes has the planes first.
  */
 enum kvt_status kvt_manifest_fit_axes(const struct kvt_group *group,
 				  const struct kvt_array *array, struct kvt_error *err)
 {
 	enum kvt_axis axis[KVT_MAX_PARTS + 1];
-	int count = 0, naxes = axes_of(axis, group, array);
+	struct kvt_layout declared;
 	int64_t here[32], axes[32];
+	int count = 0, naxes;
+	bool is_packed;
 
-	if (array->rank != naxes || group->page_bytes ||
-	    !kvt_layout_has_axes(&group->layout))
+	if (!kvt_layout_declared(&declared, &is_packed, &group->layout))
+		return KVT_OK;
+	naxes = axes_of(axis, &declared, array);
+	if (array->rank != naxes || group->page_bytes)
 		return KVT_OK;
 	for (int i = 0; i < array->rank; i++)
 		if (array->shape[i] != 1)

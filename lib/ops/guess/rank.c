@@ -65,21 +65,24 @@ static bool is_latent(const struct kvt_guess_candidate *c)
 }
 
 /*
- * Are the sizes known apart from the axes of the array, or the same in all that has
- * them?  Where each layout has its own, their measures do not compare.
+ * Are the sizes known apart from the axes of the array, by options or as pages that are
+ * packed fit, or the same in all that has them?  Where each layout has its own, their
+ * measures do not compare.
  */
 static bool sizes_are_said(const struct kvt_guess *g, const struct kvt_hints *h)
 {
 	const int64_t *first = g->candidate->group.shape.n;
-	bool planes = false, alike = true;
+	bool said = h->block_size && (h->spec || (h->heads && h->head_dim &&
+						  (h->layers || h->blocks)));
+	bool alike = true;
 
 	for (int i = 0; i < g->ncandidates; i++) {
 		const struct kvt_guess_candidate *c = &g->candidate[i];
 
-		planes |= c->layout.nplanes == 2;
+		said |= c->layout.nplanes == 2;
 		alike &= !memcmp(c->group.shape.n, first, sizeof(c->group.shape.n));
 	}
-	return (planes && alike) ||
+	return (said && alike) ||
 	       (h->content && h->block_size && (h->layers || h->blocks));
 }
 
