@@ -339,6 +339,10 @@ enum kvt_status kvt_manifest_fit(struct kvt_manifest *manifest,
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%s: its manifest has %s, which are of a file without a header", array->name,
 				manifest->caches ? "tensors" : "rows and row_bytes");
+	if (!array->rank && array->elem)
+		return kvt_fail(err, KVT_BAD_INPUT,
+				"%s: is a single number, an array without axes; expected one with axes for layers, tokens and heads",
+				array->name);
 	if (!manifest->has_layout) {
 		kvt_manifest_fill_dtype(&filled.snapshot.group[0], manifest->hints,
 					array->dtype);

@@ -153,10 +153,6 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 	if (array->rank)
 		kvt_manifest_readings(list, sizeof(list), &flat, group, array);
 	list_missing(missing, sizeof(missing), manifest, array, flat);
-	if (!array->rank && array->elem)
-		return kvt_fail(err, KVT_BAD_INPUT,
-				"%.160s: %lld bytes of keys and values in tensors of their own, no manifest%s; give %s, or --manifest",
-				array->name, LL(array->nbytes), aside, missing);
 	if (!array->rank)
 		return kvt_fail(err, KVT_BAD_INPUT,
 				"%.160s: %lld bytes, no header, no manifest%s; give %s, or --manifest; kvtool guess may help",

@@ -59,13 +59,15 @@ save('one.npz', npz_bytes({'arr_0': one}))"
 	[[ $output == *'3 layers, 2 heads of 16,'*'1 request, 23 tokens'* ]]
 }
 
-@test "arrays of an engine: what joins a block, what no engine has" {
+@test "arrays of an engine: what joins a block, what no axes have" {
 	make "
 a = np.arange(3 * 2 * 12 * 2048, dtype='u2').view('f2').reshape(3, 2, 12, 2048)
 save('all.npy', npy_bytes(a))
 save('one.npy', npy_bytes(a[0]))
 save('layers.npz', npz_bytes({f'layers.{l}': a[l] for l in range(3)}))
-save('axes.npy', npy_bytes(a.reshape(3, 12, 2, 2, 16, 64)))"
+save('axes.npy', npy_bytes(a.reshape(3, 12, 2, 2, 16, 64)))
+save('number.npy', npy_bytes(np.array(3.5)))
+save('number.npz', npz_bytes({'x': np.array(3.5)}))"
 	sizes=(--layout=rocm-paged --block-size=16 --heads=2 --head-dim=64)
 	# as ROCm's backends declare it: (2, blocks, all of a block)
 	shows 0 '1 layer, 2 heads of 64, blocks of 16 tokens; rocm-paged|B 12' describe "${sizes[@]}" one.npy
@@ -74,6 +76,10 @@ save('axes.npy', npy_bytes(a.reshape(3, 12, 2, 2, 16, 64)))"
 	warns 3 'give another --layout, or other sizes' describe "${sizes[@]}" --heads=3 one.npy
 	# no engine has such a tensor of pages that are packed
 	warns 3 'shape is 3 x 12 x 2 x 2 x 16 x 64, but layout' describe "${sizes[@]}" --layers=3 axes.npy
+	for how in '' --layout=kv-first-nhd; do
+		warns 3 'is a single number, an array without axes; expected one with axes for layers, tokens and heads' describe $how number.npy
+		warns 3 'is a single number' describe $how number.npz
+	done
 }
 
 @test "numpy's own npz" {
