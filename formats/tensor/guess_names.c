@@ -136,6 +136,14 @@ static bool find_families(struct guess *g)
 	return true;
 }
 
+/* Their name with {l}; false: it is too long, or a number is there twice. */
+static bool name_family(char out[KVT_MAX_NAME + 8], const struct family *f)
+{
+	snprintf(out, KVT_MAX_NAME + 8, "%.*s{l}%s", (int)f->spot->at, f->spot->name,
+		 f->spot->name + f->spot->at + f->spot->n);
+	return f->whole && strlen(out) <= KVT_MAX_NAME;
+}
+
 /* The family of a name with {l}. */
 static const struct family *family_of(const struct guess *g, const char *names)
 {
@@ -225,9 +233,7 @@ static bool add_readings(struct guess *g, const struct family *f)
 	char names[KVT_MAX_NAME + 8], values[KVT_MAX_NAME + 16];
 	bool more = true, good = true;
 
-	snprintf(names, sizeof(names), "%.*s{l}%s", (int)f->spot->at, f->spot->name,
-		 f->spot->name + f->spot->at + f->spot->n);
-	if (!f->whole || strlen(names) > KVT_MAX_NAME)
+	if (!name_family(names, f))
 		return true;
 	for (int i = 0; good && more; i++)
 		if (kvt_names_values(values, &more, names, i) &&
@@ -317,6 +323,53 @@ static bool is_worth_asking(const struct guess *g)
 	       (g->nreadings == 1 && r->how == BY_WORD);
 }
 
+/* The first that 'b' has no number of, where they have others in common. */
+static const struct spot *find_lack(const struct family *a, const struct family *b)
+{
+	const struct spot *lack = NULL;
+	int64_t common = 0;
+
+	for (int64_t i = 0, j = 0; i < a->count; i++) {
+		while (j < b->count && b->spot[j].number < a->spot[i].number)
+			j++;
+		if (j < b->count && b->spot[j].number == a->spot[i].number)
+			common++;
+		else if (!lack)
+			lack = &a->spot[i];
+	}
+	return common ? lack : NULL;
+}
+
+/* Keys without their values, or the reverse, where other layers have both. */
+static enum kvt_status refuse_lack(const struct guess *g, const char *path,
+				   struct kvt_error *err)
+{
+	char names[KVT_MAX_NAME + 8], values[KVT_MAX_NAME + 16];
+
+	for (int64_t i = 0; i < g->nfamilies; i++) {
+		const struct family *f = &g->family[i], *v;
+		bool more = name_family(names, f);
+
+		for (int k = 0; more; k++) {
+			const struct spot *of, *in;
+
+			if (!kvt_names_values(values, &more, names, k) ||
+			    !(v = family_of(g, values)) || !v->whole)
+				continue;
+			in = v->spot;
+			if (!(of = find_lack(f, v)) && (of = find_lack(v, f)))
+				in = f->spot;
+			if (of)
+				return kvt_fail(err, KVT_BAD_INPUT,
+						"%s: has %.80s but no %.*s%.*s%s, and other layers have both: the file is not whole; save it again",
+						path, of->name, (int)in->at, in->name,
+						(int)of->n, of->name + of->at,
+						in->name + in->at + in->n);
+		}
+	}
+	return KVT_OK;
+}
+
 enum kvt_status kvt_names_guess(char **out, const struct kvt_tensors *tensors,
 				const char *path, const char *before,
 				struct kvt_error *err)
@@ -341,7 +394,7 @@ enum kvt_status kvt_names_guess(char **out, const struct kvt_tensors *tensors,
 		   !g.reading->lists) {
 		*out = g.reading->names;
 		g.nreadings = 0;
-	} else if (is_worth_asking(&g)) {
+	} else if (!(status = refuse_lack(&g, path, err)) && is_worth_asking(&g)) {
 		status = ask(&g, path, before, err);
 	}
 	forget(&g);

@@ -59,6 +59,20 @@ save('one.npz', npz_bytes({'arr_0': one}))"
 	[[ $output == *'3 layers, 2 heads of 16,'*'1 request, 23 tokens'* ]]
 }
 
+@test "a tensor that is missing is named" {
+	make "
+a = np.ones((1, 2, 5, 4), 'f4')
+for name, gone in ('value', 'layer_1_value'), ('key', 'layer_1_key'), ('last', 'layer_2_value'):
+    save(name + '.npz', npz_bytes({n: a for l in range(3) for n in (f'layer_{l}_key', f'layer_{l}_value') if n != gone}))
+save('dots.safetensors', safetensors_bytes({f'layers.{l}.{x}': ('F32', a) for l in range(3) for x in 'kv' if (l, x) != (1, 'v')}))"
+	for how in '' --from=transformers --layout=sglang-pool; do
+		warns 3 'has layer_1_key but no layer_1_value, and other layers have both: the file is not whole; save it again' describe $how value.npz
+		warns 3 'has layer_1_value but no layer_1_key,' describe $how key.npz
+		warns 3 'has layer_2_key but no layer_2_value,' describe $how last.npz
+		warns 3 'has layers.1.k but no layers.1.v,' describe $how dots.safetensors
+	done
+}
+
 @test "arrays of an engine: what joins a block, what no axes have" {
 	make "
 a = np.arange(3 * 2 * 12 * 2048, dtype='u2').view('f2').reshape(3, 2, 12, 2048)

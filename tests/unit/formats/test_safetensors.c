@@ -284,6 +284,10 @@ static struct layers_case {
 	{ "values missing",
 	  { { "layers.0.k", 0, 0 }, { "layers.0.v", 0, 1 }, { "layers.1.k", 1, 0 } },
 	  { .layout = "sglang-pool", .block_size = 16, .heads = 2, .head_dim = 8 },
+	  KVT_BAD_INPUT, "has layers.1.k but no layers.1.v" },
+	{ "a tensor beside a pair",
+	  { { "k", 0, 0 }, { "v", 0, 1 }, { "x", 1, 0 } },
+	  { .layout = "sglang-pool", .block_size = 16, .heads = 2, .head_dim = 8 },
 	  KVT_BAD_INPUT, "not 1 pairs" },
 };
 
