@@ -536,6 +536,7 @@ struct kvt_array {
 	bool apart;			/* keys and values in two tensors of this shape */
 	bool of_layers;			/* tensors of a layer each: the first axis */
 	bool either;			/* two of them, or one's keys and values */
+	bool is_tensor;			/* of a file that --from=transformers takes */
 };
 
 /*

@@ -89,6 +89,7 @@ def check_transformers(tmp):
             lists = {x: [Tensor("BFloat16Storage", a[l]) for l in L]
                      for x, a in (("key_cache", k), ("value_cache", v))}
             arrays = {f"{x}_{l}": a[l] for l in L for x, a in (("k", k), ("v", v))}
+            stacks = tuple(Tensor("BFloat16Storage", a) for a in (k, v))
             side = "left" if left else "right"
             for what, name, data, more in (
                     ("safetensors", "n.safetensors", safetensors_bytes(named), []),
@@ -97,6 +98,10 @@ def check_transformers(tmp):
                      ["--set", "names=first{l}z,second{l}z", "--block-size=7"]),
                     ("torch, a tuple of pairs", "p.pt", torch_bytes(pairs), []),
                     ("torch, two lists", "l.pt", torch_bytes(lists), []),
+                    ("torch, a tuple of all layers", "s.pt", torch_bytes(stacks),
+                     ["--set", "axes=LBHTD"]),
+                    ("npz, two arrays", "s.npz", npz_bytes({"arr_0": k, "arr_1": v}),
+                     ["--dtype=bf16", "--set", "axes=LBHTD"]),
                     ("npz", "a.npz", npz_bytes(arrays), ["--dtype=bf16"])):
                 path = write_bytes(f"{tmp}/{name}", data)
                 tap.equal(by_request(path, *told, *more), want,

@@ -43,6 +43,7 @@ ALL = [("nhd", "LBSHC"), ("hnd", "LBHSC"), ("blshc", "BLSHC"), ("blhsc", "BLHSC"
 LAYERS = [("mla", "BS1C"), ("mla", "B1SC")]
 PAIR = [("sglang-pool", "THD"), ("sglang-pool", "BSHD"), ("flashinfer-pair-hnd", "BHSD"),
         ("transformers", "1HTD")]
+PAIRS = [("sglang-pool", "LBSHD"), ("flashinfer-pair-hnd", "LBHSD")]	# of all layers
 # The axes of a tensor, and the order in which they lie: torch saves strides.
 STRIDED = [("kv-first-nhd", "KBSHD", "KBHSD"), ("blocks-first-nhd", "BKSHD", "BKHSD"),
            ("blocks-first-nhd", "BKSHD", "BSKHD"), ("hnd", "BHSC", "BSHC")]
@@ -237,6 +238,8 @@ def files(c, rng, arrangement):
         pairs = [c.of(i, i + 1) for i in range(n)]
     if arrangement == "all":
         yield from ((*x, 0, n) for x in one_tensor(c, *c.of(0, n)))
+    elif arrangement == "pairs":
+        yield from ((*x, 0, n) for x in one_pair(c, *c.of(0, n)))
     elif arrangement == "pair":
         yield from ((*x, 0, 1) for x in one_pair(c, *pairs[0]))
         yield from ((*x, 0, n) for x in of_pairs(c, pairs, rng))
@@ -267,8 +270,8 @@ def written(folder):
 def main(folder):
     of = orders()
     rows = [("layer", *x) for x in LAYER] + [("all", *x) for x in ALL] + \
-        [("pair", *x) for x in PAIR] + [("layer", *x) for x in STRIDED] + \
-        [("layers", *x) for x in LAYERS]
+        [("pair", *x) for x in PAIR] + [("pairs", *x) for x in PAIRS] + \
+        [("layer", *x) for x in STRIDED] + [("layers", *x) for x in LAYERS]
     total = 0
     for seed in range(SEEDS):
         for arrangement, *row in rows[::SHARE]:

@@ -222,6 +222,9 @@ static enum kvt_status find_stack(const struct kvt_tensor **keys,
 		return find_told(keys, values, o, names);
 	if (axes && strchr(axes, 'K') && strchr(axes, 'L') && !names && t->count == 1)
 		*keys = *values = t->tensor;
+	/* where an axis does not tell keys from values, two tensors do */
+	if (axes && !strchr(axes, 'K') && !names && kvt_tensors_two(keys, values, t))
+		return KVT_OK;
 	for (int64_t i = 0; !names && !*keys && t->count == 2 && i < 2; i++)
 		if ((*values = kvt_tensors_partner(t, t->tensor[i].name, NULL)) &&
 		    ((axes && strchr(axes, 'L')) ||
@@ -448,6 +451,7 @@ static enum kvt_status check_apart(const struct cache_opening *o, bool apart,
 				   const struct kvt_layer *list)
 {
 	bool fused = strchr(o->axes, 'K');
+	const struct kvt_tensor *first, *second;
 
 	if (strchr(o->axes, 'L'))
 		return kvt_fail(o->err, KVT_USAGE,
@@ -457,6 +461,12 @@ static enum kvt_status check_apart(const struct cache_opening *o, bool apart,
 		return kvt_fail(o->err, KVT_USAGE,
 				"%s: axes is '%.20s', but %.100s and its values are two tensors",
 				o->reader->leaf.path, o->axes, list[0].name);
+	if (!apart && !fused && kvt_tensors_two(&first, &second, &o->tensors))
+		return kvt_fail(o->err, KVT_BAD_INPUT,
+				"%s: names %.100s and %.100s do not distinguish keys from values; give --set=axes=%s if one is keys and one values, --set=axes=K%s if each is both, or --set names=KEYS,VALUES",
+				o->reader->leaf.path, first->name, second->name,
+				first->rank > CACHE_RANK ? "L" KVT_CACHE_AXES :
+				KVT_CACHE_AXES, KVT_CACHE_AXES);
 	if (!apart && !fused)
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: names such as %.100s do not distinguish keys from values; give --set names=KEYS,VALUES, with {l} for the layer, or --set axes=K%s if each is both",
@@ -530,8 +540,10 @@ enum kvt_status kvt_cache_layers(struct cache_opening *o)
 	if (o->tensors.count == 1 && o->tensors.tensor[0].rank > CACHE_RANK &&
 	    !strchr(o->axes, 'K'))
 		return kvt_fail(o->err, KVT_BAD_INPUT,
-				"%s: has only tensor %.100s; expected separate tensors for keys and values, or their axes, such as --set=axes=LKBHTD",
-				o->reader->leaf.path, o->tensors.tensor[0].name);
+				"%s: has only tensor %.100s; expected separate tensors for keys and values, or their axes, such as --set=axes=%s",
+				o->reader->leaf.path, o->tensors.tensor[0].name,
+				o->tensors.tensor[0].rank > CACHE_RANK + 1 ? "LKBHTD" :
+				"LKHTD");
 	if ((status = kvt_cache_find_states(o)) ||
 	    (status = find_stack(&keys, &values, o)))
 		return status;

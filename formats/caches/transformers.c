@@ -359,6 +359,17 @@ static bool shapes_tell(const struct kvt_tensors *t)
 	return good;
 }
 
+/* Are there keys and values of all layers, of one sequence and not of too many heads? */
+static bool stack_tells(const struct kvt_tensors *t)
+{
+	const struct kvt_tensor *k = t->tensor, *v = t->count == 2 ? k + 1 : NULL;
+
+	return v && kvt_tensors_alike(k, v) && k->rank == CACHE_RANK + 1 &&
+	       (kvt_tensors_partner(t, k->name, NULL) ||
+		kvt_tensors_partner(t, v->name, NULL)) && k->shape[1] == 1 &&
+	       k->shape[2] <= KVT_MOST_HEADS && k->shape[3] > KVT_MOST_HEADS;
+}
+
 bool kvt_cache_is_meant(const struct kvt_format *format, const char *path,
 			const struct kvt_hints *hints)
 {
@@ -376,7 +387,8 @@ bool kvt_cache_is_meant(const struct kvt_format *format, const char *path,
 	    !read_file(&t, &files.file[file], NULL)) {
 		meant = !t.manifest && !t.names &&
 			(t.ncaches || are_told(&t) || shapes_tell(&t) ||
-			 kvt_naming_find(&t, KVT_ALL) || kvt_naming_is_two(&t));
+			 stack_tells(&t) || kvt_naming_find(&t, KVT_ALL) ||
+			 kvt_naming_is_two(&t));
 		if (meant && !kvt_manifest_load(&manifest, &found, &files.file[file],
 						hints, NULL)) {
 			meant = !found;

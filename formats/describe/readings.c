@@ -65,7 +65,7 @@ static int by_proof(const void *a, const void *b)
 	return more ? more : x->preset < y->preset ? -1 : x->preset > y->preset;
 }
 
-/* Two tensors as keys and values of one layer. */
+/* Two tensors as keys and values, of one layer or of all. */
 static struct kvt_array as_pair(const struct kvt_array *array)
 {
 	struct kvt_array pair = *array;
@@ -90,7 +90,7 @@ static bool fits(struct fit *fit, const struct kvt_group *group,
 	if (array->either && kvt_layout_apart(&fit->layout)) {
 		pair = as_pair(array);
 		array = &pair;
-		fit->n[KVT_AXIS_L] = 1;
+		fit->n[KVT_AXIS_L] = -1;
 	}
 	return kvt_match_shape(fit->n, &fit->as, &fit->layout, fit->preset->latent,
 			       kvt_group_slots(group), array) &&

@@ -140,6 +140,54 @@ static void list_missing(char *list, size_t size, const struct kvt_manifest *man
 						 left ? " and " : "");
 }
 
+/* What may stand before heads, tokens and elements in a cache that is no blocks. */
+static const struct {
+	const char *first;
+	bool two;			/* keys and values in two tensors */
+} plain[] = {
+	{ "LB", true }, { "L", true }, { "B", true }, { "", true },
+	{ "LKB", false }, { "KLB", false }, { "LK", false }, { "KL", false },
+};
+enum { NPLAIN = sizeof(plain) / sizeof(plain[0]) };
+
+/* More layers than models have, or sequences in a batch, are blocks. */
+static bool fits_plain(const struct kvt_array *array, int i)
+{
+	enum { MOST_LAYERS = 256, MOST_ROWS = 64 };
+	const int64_t *n = array->shape + array->either;
+	const char *first = plain[i].first;
+	bool fits = plain[i].two == array->either && n[0] <= MOST_LAYERS &&
+		    array->rank - array->either == (int)strlen(first) + 3;
+
+	for (int j = 0; fits && first[j]; j++)
+		fits = n[j] && (first[j] == 'K' ? n[j] == 2 :
+				n[j] <= (first[j] == 'L' ? MOST_LAYERS : MOST_ROWS));
+	return fits;
+}
+
+/* ", or --from=transformers --set=axes=LKHTD (THD: tokens first) if it is no blocks" */
+static struct kvt_text plain_text(const struct kvt_array *array)
+{
+	struct kvt_text t = { "" };
+	size_t used = 0;
+
+	if (array->apart || array->of_layers != array->either ||
+	    (!array->is_tensor && array->rank != 5))
+		return t;
+	for (int i = 0; i < NPLAIN; i++)
+		if (fits_plain(array, i))
+			used += (size_t)snprintf(t.s + used, sizeof(t.s) - used, "%s%s%s",
+						 used ? " or " : array->is_tensor ?
+						 ", or --from=transformers --set=axes=" :
+						 ", or --layout=", plain[i].first,
+						 array->is_tensor ? "HTD" : "HSD");
+	if (used)
+		snprintf(t.s + used, sizeof(t.s) - used,
+			 " (%s: tokens first) if it is no blocks",
+			 array->is_tensor ? "THD" : "SHD");
+	return t;
+}
+
 enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 				 const struct kvt_array *array, struct kvt_error *err)
 {
@@ -163,11 +211,14 @@ enum kvt_status kvt_manifest_fit_presets(const struct kvt_manifest *manifest,
 		snprintf(elements, sizeof(elements), "%lld-byte elements, ",
 			 LL(array->elem));
 	n = (size_t)snprintf(head, sizeof(head),
-			     "%.90s: %s of %s%.60s, no manifest%s; give %s%s, or --manifest (kvtool guess may help); ",
-			     array->name, array->apart ? "keys and values" : "array",
-			     elements, kvt_extents_text(array->rank, array->shape).s,
+			     "%.90s: %s of %s%.60s, no manifest%s; give %s%s, or --manifest (kvtool guess may help)%s; ",
+			     array->name, array->apart ? "keys and values" :
+			     array->either ? "two tensors" : "array", elements,
+			     kvt_extents_text(array->rank - array->either,
+					      array->shape + array->either).s,
 			     aside, missing, has_sides(manifest) ?
-			     " (for each its own: --a=layout=LAYOUT --b=layout=LAYOUT)" : "");
+			     " (for each its own: --a=layout=LAYOUT --b=layout=LAYOUT)" : "",
+			     plain_text(array).s);
 	/* last, because a long list is cut where there is no room for it */
 	if (!kvt_manifest_readings(list, sizeof(list) - n - sizeof("it could be "), &flat,
 				   group, array))

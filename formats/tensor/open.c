@@ -68,6 +68,12 @@ static int file_of(const struct opening *o, const struct kvt_tensor *t)
 	return t->file ? t->file : o->file;
 }
 
+/* Not a folder with a file a layer: then --from=transformers takes it, too. */
+static bool is_one_file(const struct opening *o)
+{
+	return o->reader->files.count == 1;
+}
+
 /* Adds a range that is a tensor, or a part of one. */
 static enum kvt_status add_range(struct opening *o, int g, struct kvt_file_part *range,
 				 const struct kvt_tensor *t)
@@ -135,16 +141,10 @@ static enum kvt_status add_whole(struct opening *o, int g, const struct kvt_tens
 	return add_range(o, g, &range, values);
 }
 
-static bool are_alike(const struct kvt_tensor *k, const struct kvt_tensor *v)
-{
-	return k->rank == v->rank && !strcmp(k->type, v->type) &&
-	       !memcmp(k->shape, v->shape, (size_t)k->rank * sizeof(*k->shape));
-}
-
 static enum kvt_status check_pair(const struct opening *o, const struct kvt_tensor *k,
 				  const struct kvt_tensor *v)
 {
-	if (are_alike(k, v))
+	if (kvt_tensors_alike(k, v))
 		return KVT_OK;
 	return kvt_fail(o->err, KVT_BAD_INPUT,
 			"%s: tensors %.100s and %.100s differ in shape or type",
@@ -320,6 +320,7 @@ static enum kvt_status open_single(struct opening *o, const struct kvt_tensor *t
 	if (apart)
 		array.nbytes *= 2;
 	array.apart = apart;
+	array.is_tensor = is_one_file(o);
 	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
 		return status;
 	if (!values && !o->manifest.pages)
@@ -466,19 +467,6 @@ static void stack_layers(struct kvt_array *array, int64_t count)
 	array->rank++;
 }
 
-/* Two tensors of a tuple, or of numpy.savez(): layers, or keys and values. */
-static const struct kvt_tensor *first_of_two(const struct opening *o)
-{
-	static const char *const names[][2] = { { "0", "1" }, { "arr_0", "arr_1" } };
-	const struct kvt_tensor *a, *b;
-
-	for (size_t i = 0; o->tensors->count == 2 && i < 2; i++)
-		if ((a = kvt_tensors_find(o->tensors, names[i][0])) &&
-		    (b = kvt_tensors_find(o->tensors, names[i][1])) && are_alike(a, b))
-			return a;
-	return NULL;
-}
-
 /* The array that the layers would be if they were one. */
 static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *layer,
 				  int64_t count, bool apart)
@@ -486,6 +474,7 @@ static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *lay
 	struct kvt_group *group = &o->manifest.snapshot.group[0];
 	const struct kvt_tensor *first = &o->tensors->tensor[layer[0].index];
 	struct kvt_array array = kvt_tensor_array(first, o->reader->leaf.path);
+	const struct kvt_tensor *a, *b;
 	enum kvt_status status;
 
 	if (o->manifest.has_layout)
@@ -508,7 +497,8 @@ static enum kvt_status fit_layers(struct opening *o, const struct kvt_layer *lay
 				o->reader->leaf.path);
 	array.apart = apart;
 	stack_layers(&array, count);
-	array.either = !o->manifest.has_layout && first_of_two(o);
+	array.either = !o->manifest.has_layout && kvt_tensors_two(&a, &b, o->tensors);
+	array.is_tensor = is_one_file(o);
 	if ((status = kvt_manifest_fit(&o->manifest, &array, o->err)))
 		return status;
 	if (!partner(o, first))
@@ -653,11 +643,9 @@ static enum kvt_status open_tensors(struct opening *o)
 			first = first + 1;
 		}
 	}
-	if (o->manifest.has_layout && first_of_two(o) &&
-	    kvt_layout_apart(&o->manifest.snapshot.group[0].layout)) {
-		values = first == first_of_two(o) ? first + 1 : first;
-		first = first_of_two(o);
-	}
+	if (o->manifest.has_layout &&
+	    kvt_layout_apart(&o->manifest.snapshot.group[0].layout))
+		kvt_tensors_two(&first, &values, o->tensors);
 	/* of planes a number is that of their layer, the only one */
 	if (values && plane_axis(o, first, values) >= 0 &&
 	    kvt_name_is_numbered(first->name))

@@ -119,6 +119,30 @@ struct kvt_array kvt_tensor_array(const struct kvt_tensor *tensor, const char *n
 	return array;
 }
 
+bool kvt_tensors_alike(const struct kvt_tensor *a, const struct kvt_tensor *b)
+{
+	return a->rank == b->rank && !strcmp(a->type, b->type) &&
+	       !memcmp(a->shape, b->shape, (size_t)a->rank * sizeof(*a->shape));
+}
+
+bool kvt_tensors_two(const struct kvt_tensor **first, const struct kvt_tensor **second,
+		     const struct kvt_tensors *tensors)
+{
+	static const char *const names[][2] = { { "0", "1" }, { "arr_0", "arr_1" } };
+	const struct kvt_tensor *a, *b;
+
+	for (size_t i = 0; tensors->count == 2 && i < 2; i++) {
+		a = kvt_tensors_find(tensors, names[i][0]);
+		b = kvt_tensors_find(tensors, names[i][1]);
+		if (!a || !b || !kvt_tensors_alike(a, b))
+			continue;
+		*first = a;
+		*second = b;
+		return true;
+	}
+	return false;
+}
+
 enum kvt_status kvt_tensors_index(struct kvt_tensors *tensors, const char *path,
 				  struct kvt_error *err)
 {

@@ -142,6 +142,11 @@ const char *kvt_tensors_note(const struct kvt_tensors *tensors, const char *name
 /* The array that a tensor is; 'name' of the file. */
 struct kvt_array kvt_tensor_array(const struct kvt_tensor *tensor, const char *name);
 
+/* Are they of one shape and type? */
+bool kvt_tensors_alike(const struct kvt_tensor *a, const struct kvt_tensor *b);
+/* Two tensors of a tuple, or of numpy.savez(): keys and values, or layers. */
+bool kvt_tensors_two(const struct kvt_tensor **first, const struct kvt_tensor **second,
+		     const struct kvt_tensors *tensors);
 /*
  * The order in which the elements of a tensor lie, whose axes are those of 'indexed'
  * without that of layers if it is one 'of_layer'.  False: they do not lie without gaps,

@@ -55,8 +55,34 @@ save('one.npz', npz_bytes({'arr_0': one}))"
 	warns 4 'LKHSD is layers, keys and values, heads, tokens, elements of a head' describe --from=transformers --set=axes=LKHTD one.npy
 	run -0 kvtool describe --layout=LKHSD one.npy
 	[[ $output == *'3 layers, 2 heads of 16, blocks of 23 tokens;'* ]]
+	warns 3 'give --layout, or --manifest (kvtool guess may help), or --from=transformers --set=axes=LKHTD (THD: tokens first) if it is no blocks; it could be blocks-first-nhd' describe one.npz
+	warns 3 'or --layout=LKHSD (SHD: tokens first) if it is no blocks; it could be blocks-first-nhd' describe one.npy
+	warns 3 '--set=axes=LKHTD' describe --from=transformers one.npz
 	run -0 kvtool describe --from=transformers --set=axes=LKHTD one.npz
 	[[ $output == *'3 layers, 2 heads of 16,'*'1 request, 23 tokens'* ]]
+}
+
+@test "two tensors of all layers without names, and one of everything" {
+	make "
+k = np.arange(4 * 2 * 23 * 16, dtype='f4').reshape(4, 1, 2, 23, 16)
+def t(a): return Tensor('FloatStorage', a)
+save('named.npz', npz_bytes({'keys': k, 'values': k + 1}))
+save('pair.pt', torch_bytes((t(k), t(k + 1))))
+save('pair.npz', npz_bytes({'arr_0': k, 'arr_1': k + 1}))
+save('flat.npz', npz_bytes({'arr_0': k[:, 0], 'arr_1': k[:, 0] + 1}))
+save('one.pt', torch_bytes({'past_key_values': t(np.stack([k, k + 1], 1))}))
+save('first.npz', npz_bytes({'arr_0': np.stack([k, k + 1])}))"
+	want=$(value tokens named.npz --from=transformers)
+	[ -n "$want" ]
+	while read -r file axes; do
+		warns 3 "or --from=transformers --set=axes=$axes|(THD: tokens first) if it is no blocks; it could be" describe "$file"
+		[ "$(value tokens "$file" --from=transformers --set=axes="$axes")" = "$want" ]
+	done <<<'pair.pt LBHTD
+		pair.npz LBHTD
+		flat.npz LHTD
+		one.pt LKBHTD
+		first.npz KLBHTD'
+	warns 3 'two tensors of float32, 4 x 1 x 2 x 23 x 16, no manifest|sglang-pool (4, 1 of 2, 23 of 16), flashinfer-pair-hnd (4, 1 of 23, 2 of 16)' describe pair.pt
 }
 
 @test "a tensor that is missing is named" {
