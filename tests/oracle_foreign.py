@@ -113,6 +113,23 @@ def check_transformers(tmp):
     tap.ok(r2.code == 3, "axes of batch and heads are not guessed", r2)
 
 
+def check_types(tmp):
+    """Keys and values of two types of floats are groups, with the bytes of each."""
+    k = np.arange(2 * 20 * 4, dtype=np.float32).reshape(1, 2, 20, 4)
+    v = np.arange(2 * 20 * 4, dtype=np.uint16).reshape(1, 2, 20, 4)
+    path, out = f"{tmp}/types.pt", f"{tmp}/types.safetensors"
+    write_bytes(path, torch_bytes([(Tensor("FloatStorage", k + l),
+                                    Tensor("BFloat16Storage", v + l)) for l in range(3)]))
+    r = kvtool("convert", "-f", "--from=transformers", "--block-size=20", path, out)
+    groups = oracle.written_groups(out)[1] if r.code == 0 else {}
+    got = {name: (t[0], t[2]) for name, (_, t) in groups.items()}
+    # of each layer one block, of heads, slots and elements
+    want = {name: (of, b"".join((a + l)[0].astype(a.dtype).tobytes()
+                                for l in range(3)))
+            for name, of, a in (("g0.k", "F32", k), ("g0.v", "BF16", v))}
+    tap.ok(got == want, "keys and values of two types are groups", r)
+
+
 def check_refusals(tmp):
     a = np.zeros((1, 2, 5, 4), np.float32)
     two = {f"layers.0.{x}": ("F32", a) for x in "kv"}
@@ -177,4 +194,4 @@ def check_torch_refusals(tmp):
         refused(f"torch: {what}", 4, "nested", "describe", path)
 
 
-oracle.run(check_blocks, check_transformers, check_refusals, check_torch_refusals)
+oracle.run(check_blocks, check_transformers, check_types, check_refusals, check_torch_refusals)

@@ -3,8 +3,8 @@
  * groups.c - groups of layers of a cache of transformers that are alike
  *
  * Layers with a window are groups of their own, and so are keys and values of
- * different widths, of which a token of a group has but one.  A latent and its rotary
- * part are one row, as engines keep them.
+ * different widths or types, of which a token of a group has but one.  A latent and its
+ * rotary part are one row, as engines keep them.
  */
 #include "formats/caches/open.h"
 
@@ -36,11 +36,11 @@ static bool is_alike(const struct cache_layer *a, const struct cache_layer *b)
 
 /* Integers may carry what a container has no name for. */
 static enum kvt_status take_type(struct kvt_group *group, const struct cache_opening *o,
-				 const struct cache_layer *l)
+				 const struct cache_half *half)
 {
-	const struct kvt_tensor *t = keys_of(l)->tensor;
+	const struct kvt_tensor *t = half->tensor;
 
-	group->content = keys_of(l)->content;
+	group->content = half->content;
 	if (group->content.type) {
 		group->dtype = kvt_dtype_find("uint8");
 		group->shape.elem = 1;
@@ -111,7 +111,7 @@ static enum kvt_status add_group(struct cache_opening *o, struct kvt_snapshot *s
 					     o->err)) ||
 	    (status = kvt_layout_parse(&group->layout, index || latent ? "LBSC" :
 				       kv < 0 ? "LKBHSD" : "LBHSD", o->err)) ||
-	    (status = take_type(group, o, l)) ||
+	    (status = take_type(group, o, &l->half[kv > 0])) ||
 	    (status = kvt_token_block_size(&group->block_size, o->hints, o->err)))
 		return status;
 	o->first[s->ngroups - 1] = l->first;

@@ -8,8 +8,8 @@
  *
  * In: tensors and the letters of their axes.  Out: of each layer in the model's order
  * two halves, each a place and a stride for each axis, whatever the order in the tensor.
- * Keys and values of a layer have one type and, but for their width, one shape; all
- * layers have as many rows of the batch.
+ * Keys and values of a layer have, but for their width, one shape, and one type unless
+ * both are floats; all layers have as many rows of the batch.
  */
 #include "formats/caches/open.h"
 #include "formats/tensor/names.h"
@@ -89,12 +89,11 @@ static enum kvt_status check_layer(const struct cache_opening *o,
 			return kvt_fail(o->err, KVT_BAD_INPUT,
 					"%s: tensor %.100s has no heads or no elements",
 					o->reader->leaf.path, l->half[i].tensor->name);
-	if (!cache_is_alone(l) && (strcmp(k->tensor->type, v->tensor->type) ||
+	if (!cache_is_alone(l) && (!kvt_tensors_types_fit(k->tensor, v->tensor) ||
 	    !kvt_content_equal(&k->content, &v->content) ||
 	    memcmp(k->shape, v->shape, CACHE_DIM * sizeof(*k->shape))))
-		return kvt_fail(o->err, KVT_UNSUPPORTED,
-				"%s: tensors %.100s and %.100s differ in shape or type",
-				o->reader->leaf.path, k->tensor->name, v->tensor->name);
+		return kvt_tensors_unlike(k->tensor, v->tensor, true, KVT_UNSUPPORTED,
+					  o->reader->leaf.path, o->err);
 	if (k->shape[CACHE_BATCH] != first->shape[CACHE_BATCH])
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: tensor %.100s has a batch of %lld and %.100s of %lld",

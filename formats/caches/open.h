@@ -10,6 +10,8 @@
 #ifndef KVT_CACHE_OPEN_H
 #define KVT_CACHE_OPEN_H
 
+#include <string.h>
+
 #include "formats/file/tokens.h"
 #include "formats/tensor/tensors.h"
 
@@ -66,11 +68,12 @@ static inline bool cache_is_latent(const struct cache_layer *l)
 	       l->half[1].shape[CACHE_DIM] <= l->half[0].shape[CACHE_DIM] / 2;
 }
 
-/* Keys and values that differ in width are groups of their own. */
+/* Keys and values that differ in width or type are groups of their own. */
 static inline bool cache_is_apart(const struct cache_layer *l)
 {
 	return !cache_is_alone(l) && !cache_is_latent(l) &&
-	       l->half[0].shape[CACHE_DIM] != l->half[1].shape[CACHE_DIM];
+	       (l->half[0].shape[CACHE_DIM] != l->half[1].shape[CACHE_DIM] ||
+		strcmp(l->half[0].tensor->type, l->half[1].tensor->type));
 }
 
 /* A recurrent state of a layer. */

@@ -164,6 +164,19 @@ static bool same_layers(const struct family *a, const struct family *b)
 	return same;
 }
 
+/* Keys and values have as many axes and types that fit: what has others may be scales. */
+static bool may_pair(const struct guess *g, const struct family *a,
+		     const struct family *b)
+{
+	const struct kvt_tensor *k, *v;
+
+	if (!same_layers(a, b))
+		return false;
+	k = kvt_tensors_find(g->tensors, a->spot->name);
+	v = kvt_tensors_find(g->tensors, b->spot->name);
+	return k && v && k->rank == v->rank && kvt_tensors_types_fit(k, v);
+}
+
 /* ---- readings ----------------------------------------------------------- */
 
 static void forget(struct guess *g)
@@ -216,7 +229,7 @@ static bool add_numbered(struct guess *g, const struct family *f, char *names)
 
 			*at = '1';
 			good = keys != NULL;
-			if (good && same_layers(f, family_of(g, names)))
+			if (good && may_pair(g, f, family_of(g, names)))
 				good = add_reading(g, keys, names, (struct reading){
 					.tensors = 2 * f->count, .how = BY_NUMBER,
 					.lists = at < hole });
@@ -237,7 +250,7 @@ static bool add_readings(struct guess *g, const struct family *f)
 		return true;
 	for (int i = 0; good && more; i++)
 		if (kvt_names_values(values, &more, names, i) &&
-		    same_layers(f, family_of(g, values)))
+		    may_pair(g, f, family_of(g, values)))
 			good = add_reading(g, names, values, (struct reading){
 				.tensors = 2 * f->count, .how = BY_WORD });
 	return good && add_numbered(g, f, names) &&

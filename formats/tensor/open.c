@@ -144,11 +144,9 @@ static enum kvt_status add_whole(struct opening *o, int g, const struct kvt_tens
 static enum kvt_status check_pair(const struct opening *o, const struct kvt_tensor *k,
 				  const struct kvt_tensor *v)
 {
-	if (kvt_tensors_alike(k, v))
-		return KVT_OK;
-	return kvt_fail(o->err, KVT_BAD_INPUT,
-			"%s: tensors %.100s and %.100s differ in shape or type",
-			o->reader->leaf.path, k->name, v->name);
+	return kvt_tensors_alike(k, v) ? KVT_OK :
+	       kvt_tensors_unlike(k, v, v == partner(o, k), KVT_BAD_INPUT,
+				  o->reader->leaf.path, o->err);
 }
 
 /* ---- planes of a row ----------------------------------------------------- */
@@ -590,6 +588,7 @@ static void list_pairs(char *list, size_t size, const struct opening *o,
 static enum kvt_status refuse_axes(const struct opening *o, const struct kvt_tensor *t,
 				   bool fused)
 {
+	const struct kvt_tensor *values = partner(o, t);
 	const char *path = o->reader->leaf.path;
 	char before[300] = "--from=transformers ", list[150];
 	bool single = o->tensors->count == 2;
@@ -598,6 +597,9 @@ static enum kvt_status refuse_axes(const struct opening *o, const struct kvt_ten
 		return kvt_fail(o->err, KVT_BAD_INPUT,
 				"%s: a cache that a program of mlx saved; give --from=mlx",
 				path);
+	/* neither as blocks nor as a cache */
+	if (values && (t->rank != values->rank || !kvt_tensors_types_fit(t, values)))
+		return check_pair(o, t, values);
 	if (o->names)
 		snprintf(before, sizeof(before),
 			 "--from=transformers --set=names=%.200s ", o->names);
@@ -606,7 +608,8 @@ static enum kvt_status refuse_axes(const struct opening *o, const struct kvt_ten
 	return kvt_axes_ask(o->tensors, t, fused ? "KB" : t->rank == 3 ? "" :
 			    t->rank == 5 ? "LB" :
 			    single && !kvt_name_is_numbered(t->name) ? "L" : "B",
-			    before, list, path, o->err);
+			    before, values && strcmp(t->type, values->type) ? NULL : list,
+			    path, o->err);
 }
 
 static enum kvt_status open_tensors(struct opening *o)

@@ -15,6 +15,7 @@
 #include "formats/file/proof.h"
 #include "formats/parse/zip.h"
 #include "lib/base/order.h"
+#include "lib/base/print.h"
 
 static void free_proof(struct kvt_file_proof *proof)
 {
@@ -119,10 +120,22 @@ struct kvt_array kvt_tensor_array(const struct kvt_tensor *tensor, const char *n
 	return array;
 }
 
+static bool same_shape(const struct kvt_tensor *a, const struct kvt_tensor *b)
+{
+	return a->rank == b->rank &&
+	       !memcmp(a->shape, b->shape, (size_t)a->rank * sizeof(*a->shape));
+}
+
 bool kvt_tensors_alike(const struct kvt_tensor *a, const struct kvt_tensor *b)
 {
-	return a->rank == b->rank && !strcmp(a->type, b->type) &&
-	       !memcmp(a->shape, b->shape, (size_t)a->rank * sizeof(*a->shape));
+	return same_shape(a, b) && !strcmp(a->type, b->type);
+}
+
+bool kvt_tensors_types_fit(const struct kvt_tensor *a, const struct kvt_tensor *b)
+{
+	return !strcmp(a->type, b->type) ||
+	       (same_shape(a, b) && a->dtype && b->dtype && a->dtype->is_float &&
+		b->dtype->is_float && a->dtype->elem > 1 && b->dtype->elem > 1);
 }
 
 bool kvt_tensors_two(const struct kvt_tensor **first, const struct kvt_tensor **second,
@@ -142,6 +155,52 @@ bool kvt_tensors_two(const struct kvt_tensor **first, const struct kvt_tensor **
 	}
 	return false;
 }
+
+/* ---- what is not alike --------------------------------------------------- */
+
+/* Is there a number in 'b' for each row of 'a', as scales of codes have it? */
+static bool has_scales(const struct kvt_tensor *a, const struct kvt_tensor *b)
+{
+	int rows = a->rank - 1;
+
+	return strcmp(a->type, b->type) && rows > 0 &&
+	       (b->rank == rows || (b->rank == a->rank && b->shape[rows] == 1)) &&
+	       !memcmp(a->shape, b->shape, (size_t)rows * sizeof(*a->shape));
+}
+
+/* "layers.{l}.k"; false: it has no number, or several. */
+static bool name_pattern(char out[128], const char *name)
+{
+	size_t at = strcspn(name, "0123456789"), n = strspn(name + at, "0123456789");
+
+	return n && !name[at + n + strcspn(name + at + n, "0123456789")] &&
+	       snprintf(out, 128, "%.*s{l}%s", (int)at, name, name + at + n) < 128;
+}
+
+enum kvt_status kvt_tensors_unlike(const struct kvt_tensor *a, const struct kvt_tensor *b,
+				   bool pair, enum kvt_status status, const char *path,
+				   struct kvt_error *err)
+{
+	bool shape = same_shape(a, b), scales = has_scales(a, b);
+	const char *next = shape ? "save both as one type" : scales ?
+			   "the second may be scales, which are not applied: save the numbers that both make" :
+			   pair ? "keys and values of a layer must be alike" :
+			   "save those of one shape and type in a file of their own";
+	char one[128], other[128], option[200] = "";
+
+	if (!shape && (scales || !pair) && name_pattern(one, a->name) &&
+	    name_pattern(other, b->name) && strcmp(one, other))
+		snprintf(option, sizeof(option),
+			 ", or give --set=names=%s to read those like the first", one);
+	return kvt_fail(err, status,
+			"%s: tensors %.60s and %.60s differ in shape or type, %.60s of %s and %.60s of %s; %s%s",
+			path, a->name, b->name, kvt_extents_text(a->rank, a->shape).s,
+			a->dtype ? a->dtype->name : a->type,
+			kvt_extents_text(b->rank, b->shape).s,
+			b->dtype ? b->dtype->name : b->type, next, option);
+}
+
+/* ---- finding them -------------------------------------------------------- */
 
 enum kvt_status kvt_tensors_index(struct kvt_tensors *tensors, const char *path,
 				  struct kvt_error *err)

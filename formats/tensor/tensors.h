@@ -144,9 +144,19 @@ struct kvt_array kvt_tensor_array(const struct kvt_tensor *tensor, const char *n
 
 /* Are they of one shape and type? */
 bool kvt_tensors_alike(const struct kvt_tensor *a, const struct kvt_tensor *b);
+/* One type, or two of floats where the shapes are one: codes and their scales are not. */
+bool kvt_tensors_types_fit(const struct kvt_tensor *a, const struct kvt_tensor *b);
 /* Two tensors of a tuple, or of numpy.savez(): keys and values, or layers. */
 bool kvt_tensors_two(const struct kvt_tensor **first, const struct kvt_tensor **second,
 		     const struct kvt_tensors *tensors);
+/*
+ * That two are not alike which are to be read together, keys and values if they are a
+ * 'pair', and what to do about it.
+ */
+enum kvt_status kvt_tensors_unlike(const struct kvt_tensor *a, const struct kvt_tensor *b,
+				   bool pair, enum kvt_status status, const char *path,
+				   struct kvt_error *err);
+
 /*
  * The order in which the elements of a tensor lie, whose axes are those of 'indexed'
  * without that of layers if it is one 'of_layer'.  False: they do not lie without gaps,

@@ -85,6 +85,27 @@ save('first.npz', npz_bytes({'arr_0': np.stack([k, k + 1])}))"
 	warns 3 'two tensors of float32, 4 x 1 x 2 x 23 x 16, no manifest|sglang-pool (4, 1 of 2, 23 of 16), flashinfer-pair-hnd (4, 1 of 23, 2 of 16)' describe pair.pt
 }
 
+@test "tensors that are not alike: what differs, and what to save" {
+	make "
+def t(a, storage='FloatStorage'): return Tensor(storage, np.full(a, 1, {'H': 'u2', 'B': 'u1'}.get(storage[0], 'f4')))
+pool, half = (2, 64, 16, 2, 8), (2, 32, 16, 2, 8)
+save('list.pt', torch_bytes([t(pool), t(half), t(pool), t(half)]))
+save('named.pt', torch_bytes({'full.0': t(pool), 'full.2': t(pool), 'window.1': t(half)}))
+save('types.pt', torch_bytes([(t(half[1:]), t(half[1:], 'HalfStorage'))] * 2))
+save('codes.pt', torch_bytes([(t(pool, 'ByteStorage'), t(pool[:-1], 'HalfStorage'))] * 2))
+save('both.pt', torch_bytes([((t(half, 'ByteStorage'), t(half[:-1] + (1,))),) * 2] * 3))"
+	warns 3 'tensors 0 and 1 differ in shape or type, 2 x 64 x 16 x 2 x 8 of float32 and 2 x 32 x 16 x 2 x 8 of float32; save those of one shape and type in a file of their own' describe list.pt
+	warns 3 ', or give --set=names=full.{l} to read those like the first' describe --layout=kv-first-nhd named.pt
+	shows 0 '2 layers, 2 heads of 8, blocks of 16 tokens; kv-first-nhd' describe --layout=kv-first-nhd '--set=names=full.{l}' named.pt
+	warns 3 '0.k and 0.v differ in shape or type, 32 x 16 x 2 x 8 of float32 and 32 x 16 x 2 x 8 of float16; save both as one type' describe --layout=sglang-pool types.pt
+	warns 3 'if 16 tokens of 2 heads$' describe types.pt
+	shows 0 'g0.k |float32|g0.v |float16' describe --from=transformers --set=axes=BTHD --set=tokens=16 types.pt
+	warns 3 'the second may be scales, which are not applied: save the numbers that both make, or give --set=names={l}.k' describe codes.pt
+	shows 0 'uint8 K and V of 2 layers' describe --layout=kv-first-nhd '--set=names={l}.k' codes.pt
+	# keys and values in a pair each
+	warns 3 'give|--set=names={l}.0.k,{l}.1.k or |--set=names={l}.0.v,{l}.1.v' describe both.pt
+}
+
 @test "a tensor that is missing is named" {
 	make "
 a = np.ones((1, 2, 5, 4), 'f4')
