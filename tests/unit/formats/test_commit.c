@@ -4,8 +4,10 @@
 
 #include "lib/kvt/derive.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 /* ---- writing ------------------------------------------------------------ */
 
@@ -19,12 +21,18 @@ static void test_abandon(void **state)
 {
 	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	struct kvt_writer *w;
+	pid_t child;
 
 	for (int i = 0; i < 3; i++) {
 		struct path p = join(*state, writes[i].name);
 
 		ok(kvt_create(&w, p.s, NULL, s, &why));
 		assert_int_equal(count_entries(*state), 1);
+		/* nor does a child that ends take it along */
+		fflush(NULL);
+		if (!(child = fork()))
+			exit(0);
+		assert_int_equal(waitpid(child, NULL, 0), child);
 		assert_int_equal(access(kvt_writer_staged(w), F_OK), 0);
 		kvt_close_writer(w);
 		assert_int_equal(count_entries(*state), 0);
@@ -59,6 +67,9 @@ static void test_existing(void **state)
 	write_text(p.s, "old");
 	expect(sample_write(p.s, s, NULL, &why), KVT_SYSTEM, "a.npy: exists");
 	unlink(p.s);
+	assert_int_equal(symlink("nowhere", p.s), 0);
+	expect(sample_write(p.s, s, NULL, &why), KVT_SYSTEM, "a.npy: exists");
+	unlink(p.s);
 	write_text(side.s, "old");
 	expect(sample_write(p.s, s, NULL, &why), KVT_SYSTEM, "a.json: exists");
 	assert_int_equal(count_entries(*state), 1);
@@ -69,22 +80,32 @@ static void test_existing(void **state)
 	check_dump(reader);
 }
 
-/* Somebody makes the file while it is written: theirs stays. */
+/* Somebody makes one of the files while it is written: theirs stays, alone. */
 static void test_overtaken(void **state)
 {
+	static const char *const names[] = { "a.npy", "a.json" };
 	struct path p = join(*state, "a.npy");
+	struct kvt_create_options force = { .force = true };
 	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 	struct kvt_writer *w;
-	uint8_t *bytes;
 	size_t n;
 
-	ok(kvt_create(&w, p.s, NULL, s, &why));
-	write_text(p.s, "theirs");
-	expect(kvt_commit(w, &why), KVT_SYSTEM, "in the meantime");
+	for (int i = 0; i < 2; i++) {
+		struct path theirs = join(*state, names[i]);
+
+		ok(kvt_create(&w, p.s, NULL, s, &why));
+		write_text(theirs.s, "theirs");
+		expect(kvt_commit(w, &why), KVT_SYSTEM, "in the meantime");
+		kvt_close_writer(w);
+		assert_int_equal(count_entries(*state), 1);
+		assert_string_equal((char *)read_file(theirs.s, &n), "theirs");
+		unlink(theirs.s);
+	}
+	ok(kvt_create(&w, p.s, &force, s, &why));
+	assert_int_equal(mkdir(p.s, 0777), 0);
+	expect(kvt_commit(w, &why), KVT_SYSTEM, "is a folder");
 	kvt_close_writer(w);
 	assert_int_equal(count_entries(*state), 1);
-	bytes = read_file(p.s, &n);
-	assert_string_equal((char *)bytes, "theirs");
 }
 
 static void test_stale_temporary(void **state)
@@ -109,6 +130,7 @@ static void test_bad_targets(void **state)
 	} rows[] = {
 		{ "-", "npy", "standard output", KVT_UNSUPPORTED },
 		{ "/dev/stdout", "raw", "standard output", KVT_UNSUPPORTED },
+		{ "/dev/fd/1", "raw", "standard output", KVT_UNSUPPORTED },
 		{ "/dev/null", "safetensors", "not a regular file", KVT_UNSUPPORTED },
 		{ "/proc/a.npy", NULL, "cannot create", KVT_SYSTEM },
 		{ "/dev/null/a.npy", NULL, "cannot create", KVT_SYSTEM },
@@ -126,6 +148,30 @@ static void test_bad_targets(void **state)
 	}
 	expect(sample_write(*state, s, &(struct kvt_create_options){ .format = "npy",
 			  .force = true }, &why), KVT_SYSTEM, "is a folder");
+	expect(sample_write(join(*state, "a.npy").s, s,
+			    &(struct kvt_create_options){ .nparts = 1 }, &why),
+	       KVT_USAGE, "npy has no virtual datasets");
+}
+
+/* What says less than it should; and sentences have the name that it would get. */
+static void test_unread(void **state)
+{
+	struct path p = join(*state, "a.h5");
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
+	struct rlimit old, none = { 0, 0 };
+	struct kvt_writer *w;
+
+	ok(kvt_create(&w, p.s, NULL, s, &why));
+	expect(kvt_commit(w, &why), KVT_SYSTEM, "cannot be read again");
+	kvt_close_writer(w);
+	assert_int_equal(count_entries(*state), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+	none.rlim_max = old.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	expect(kvt_create(&w, join(*state, "a.npy").s, NULL, s, &why), KVT_SYSTEM,
+	       "/a.npy: cannot");
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+	assert_null(strstr(why.text, ".tmp-"));
 }
 
 /* A full disk: files may not grow beyond this. */
@@ -201,6 +247,85 @@ static void test_full_disk_tiles(void **state)
 	assert_int_equal(count_entries(*state), 0);
 }
 
+/* ---- durable ------------------------------------------------------------ */
+
+static const char *bad_disk;		/* what ends in this cannot be synced */
+
+int fsync(int fd)
+{
+	char link[32], path[512];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (!bad_disk || n < (ssize_t)strlen(bad_disk) ||
+	    memcmp(path + n - strlen(bad_disk), bad_disk, strlen(bad_disk)))
+		return 0;
+	errno = EIO;
+	return -1;
+}
+
+/* Files, their folders and the names: what is not on disk has none. */
+static void test_durable(void **state)
+{
+	static const struct {
+		const char *name, *format, *synced[3];
+	} rows[] = {
+		{ "a.npy", NULL, { "/a.npy", "/a.json" } },
+		{ "a.h5", NULL, { "/a.h5" } },
+		{ "a//", "vllm-2026-07", { ".safetensors", "/a/r", "/a" } },
+	};
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
+	const char *parent = strrchr(*state, '/');
+
+	add_request(s, "r", 16, IDS(1));
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		struct path p = join(*state, rows[i].name);
+		struct kvt_create_options options = { .format = rows[i].format };
+
+		for (int k = 0; k < 4; k++) {
+			bad_disk = k < 3 && rows[i].synced[k] ? rows[i].synced[k] :
+				   parent;
+			expect(sample_write(p.s, s, &options, &why), KVT_SYSTEM,
+			       "write to disk");
+			assert_int_equal(count_entries(*state), 0);
+		}
+		options.no_sync = true;
+		bad_disk = "";
+		ok(sample_write(p.s, s, &options, &why));
+		remove_tree(p.s);
+		unlink(p.s);
+		unlink(join(*state, "a.json").s);
+	}
+	bad_disk = NULL;
+}
+
+/* Two of one name, each in a folder of its own. */
+static void test_two_folders(void **state)
+{
+	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
+	struct path folder[2] = { join(*state, "x"), join(*state, "y") };
+	struct kvt_writer *w[2];
+
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(mkdir(folder[i].s, 0777), 0);
+		ok(kvt_create(&w[i], join(folder[i].s, "a.npy").s, NULL, s, &why));
+		ok(kvt_finish(w[i], &why));
+	}
+	for (int i = 0; i < 2; i++) {
+		bad_disk = i ? "/y" : "/x";
+		expect(kvt_publish(w, 2, &why), KVT_SYSTEM, "write to disk");
+		assert_int_equal(count_entries(folder[0].s), 1);
+		assert_int_equal(count_entries(folder[1].s), 1);
+	}
+	bad_disk = NULL;
+	ok(kvt_publish(w, 2, &why));
+	for (int i = 0; i < 2; i++) {
+		kvt_close_writer(w[i]);
+		assert_int_equal(count_entries(folder[i].s), 2);
+	}
+}
+
 static void test_null(void **state)
 {
 	struct kvt_create_options options = { .format = "null" };
@@ -270,7 +395,7 @@ static void refuse_over(const char *path, const struct kvt_dump *dump, const cha
 static void test_over_source(void **state)
 {
 	struct path p = join(*state, "a.npy"), hard = join(*state, "b.npy");
-	struct path beside = join(*state, "a"), free = join(*state, "c.npy");
+	struct path beside = join(*state, "a"), free = join(*state, "c.safetensors");
 	struct kvt_create_options force = { .force = true };
 	struct kvt_dump *source, *first, *both;
 	struct kvt_writer *w[2];
@@ -305,7 +430,7 @@ static void test_over_source(void **state)
 	kvt_close_writer(w[0]);
 	/* two under one name */
 	ok(kvt_create(&w[0], free.s, NULL, s, &why));
-	ok(kvt_create(&w[1], join(*state, "./c.npy").s, NULL, s, &why));
+	ok(kvt_create(&w[1], join(*state, "./c.safetensors").s, NULL, s, &why));
 	for (int i = 0; i < 2; i++)
 		ok(kvt_finish(w[i], &why));
 	expect(kvt_publish(w, 2, &why), KVT_USAGE, "are one name");
@@ -321,9 +446,12 @@ TESTS("commit",
 	NAMED_IN_FOLDER(test_overtaken, "a file made meanwhile is not replaced"),
 	NAMED_IN_FOLDER(test_stale_temporary, "a temporary of others is left alone"),
 	NAMED_IN_FOLDER(test_bad_targets, "targets that cannot be written"),
+	NAMED_IN_FOLDER(test_unread, "what cannot be read again gets no name"),
 	NAMED_IN_FOLDER(test_full_disk, "a full disk at the start"),
 	NAMED_IN_FOLDER(test_full_disk_tiles, "a full disk in the middle of tiles"),
 	NAMED_IN_FOLDER(test_full_disk_later, "a full disk in the middle"),
+	NAMED_IN_FOLDER(test_durable, "what cannot be synced gets no name"),
+	NAMED_IN_FOLDER(test_two_folders, "one name in two folders"),
 	NAMED_IN_FOLDER(test_null, "null writes nothing"),
 	NAMED_IN_FOLDER(test_open, "files that are no dump"),
 	NAMED_IN_FOLDER(test_over_source, "no dump is written over what it is of"),
