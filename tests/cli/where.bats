@@ -101,7 +101,7 @@ json.dump(side, open("p.json", "w"))' "$mamba"
 
 @test "a compressed snapshot: tiles, and offsets in memory only" {
 	kvtool convert -q "$nhd" nhd.h5
-	expect 0 where-tiles where --memory --offset=330456 \
+	expect 0 where-tiles where --memory --offset=330457 \
 		--at=layer=3,block=17,slot=5,head=2,kv=v,dim=4 nhd.h5
 	refused 4 'stored in compressed tiles' --offset=5000 nhd.h5
 	said 'use --memory'

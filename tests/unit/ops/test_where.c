@@ -3,11 +3,12 @@
 #include "lib/ops/where/where.h"
 #include "tests/unit/fixture.h"
 
-/* 3 layers, 5 blocks with the ids 40 to 44, 2 heads; A and B share a block. */
+/* Layers 3 to 5, blocks 40 to 44 of a pool, 2 heads; A and B share a block. */
 static struct kvt_snapshot *make(void)
 {
 	struct kvt_snapshot *s = small_snapshot("nhd", "bf16", false);
 
+	number_layers(&s->group[0], (const uint32_t[]){ 3, 4, 5 });
 	add_request(s, "A", 41, IDS(4, 1, 2));
 	add_request(s, "B", 17, IDS(4, 3));
 	s->group[0].block_ids = malloc(5 * sizeof(uint64_t));
@@ -29,7 +30,7 @@ static const struct {
 	{ "dim=5,kv=v,head=1,slot=3,block=42,layer=1", { 1, 2, 3, 1, 1, 5 }, 0 },
 	{ "layer=1,block_id=42,slot=3,head=1,kv=values,dim=5", { 1, 2, 3, 1, 1, 5 }, 0 },
 	{ "layer=1,block=42,state=3,head=1,kv=v,dim=5", { 1, 2, 3, 1, 1, 5 }, 0 },
-	{ "layer_id=1,block=42,slot=3,head=1,kv=v,dim=5", { 1, 2, 3, 1, 1, 5 }, 0 },
+	{ "layer_id=4,block=42,slot=3,head=1,kv=v,dim=5", { 1, 2, 3, 1, 1, 5 }, 0 },
 	{ "layer=0x1,position=2,slot=3,local_head=1,kv=1,dim=5",
 	  { 1, 2, 3, 1, 1, 5 }, 0 },
 	{ "group=g0,layer=0,block=40,slot=0" REST ",byte=1", { 0 }, 1 },
@@ -46,7 +47,7 @@ static const struct {
 	{ "layer=3,block=40,slot=0" REST, "layer is 3, expected 0 to 2" },
 	{ "layer=x,block=40,slot=0" REST, "layer is 'x', expected a whole number" },
 	{ "layer=0,block=4x,slot=0" REST, "block is '4x', expected a whole number" },
-	{ "layer_id=3,block=40,slot=0" REST, "no layer of group g0 is layer 3" },
+	{ "layer_id=6,block=40,slot=0" REST, "no layer of group g0 is layer 6" },
 	{ "layer_id=x,block=40,slot=0" REST, "layer_id is 'x', expected a whole" },
 	{ "layer=1,layer_id=1,block=40" REST, "layer and layer_id are given" },
 	{ "lyer=1,block=40,slot=0" REST, "no key 'lyer', did you mean 'layer'?" },
@@ -57,6 +58,7 @@ static const struct {
 	{ "layer=0,block=7,slot=0" REST, "no block of group g0 has id 7" },
 	{ "layer=0,position=5,slot=0" REST, "position is 5, expected 0 to 4" },
 	{ "layer=0,block=40,position=0" REST, "expected one of block, position and" },
+	{ "layer=0,block=40,block_id=40,slot=0" REST, "expected one of block, pos" },
 	{ "layer=0,token=3" REST, "token is given without its request" },
 	{ "layer=0,request=C,token=3" REST, "there is no request 'C', the dump has 2" },
 	{ "layer=0,request=A,token=41" REST, "token is 41, expected 0 to 40" },
@@ -67,6 +69,8 @@ static const struct {
 	{ "layer=0,block=40,slot=0,head=0,dim=0", "expected kv, too, such as" },
 	{ "layer=0,block=40,slot=0" REST ",byte=2", "byte is 2, expected 0 to 1" },
 	{ "layer=0,block=40,slot=0" REST ",row=0", "no key 'row'" },
+	{ "layer=0,block=40,slot=0" REST ",count=1", "no key 'count'" },
+	{ "layer=0" REST, "expected block, too, such as layer=0" REST ",block=40" },
 	{ "group=g1,layer=0", "there is no group 'g1', the first is g0" },
 };
 
@@ -97,6 +101,10 @@ static void test_refused(void)
 		       refused[i].part);
 		assert_int_equal(p.group, 77);
 	}
+	s->group[0].head_start = 6;
+	expect(kvt_where_parse_at(&(struct kvt_where){ 0 }, s,
+				  "layer=0,block=40,slot=0,kv=k,dim=0", &why), KVT_USAGE,
+	       "expected head, too, such as layer=0,block=40,slot=0,kv=k,dim=0,head=6");
 }
 
 /* A request that has no blocks here, and one whose first blocks are gone. */
@@ -108,6 +116,8 @@ static void test_parts_of_tables(void)
 
 	add_request(s, "none", 5, 0, last);
 	add_request(s, "late", 41, 2, last);
+	expect(kvt_where_parse_at(&p, s, "layer=0,request=late,token=33" REST, &why),
+	       KVT_UNSUPPORTED, "the 2 blocks of request late do not cover");
 	s->group[0].kind = KVT_SLIDING_WINDOW;
 	s->group[0].window = 16;
 	expect(kvt_where_parse_at(&p, s, "layer=0,request=none,token=3" REST, &why),
@@ -120,6 +130,19 @@ static void test_parts_of_tables(void)
 	/* entry 1 of those of tokens 16 to 40 */
 	assert_int_equal(p.index[NB], 3);
 	assert_int_equal(p.index[NS], 1);
+	/* token 33 of slots of four */
+	s->group[0].kind = KVT_FULL_ATTENTION;
+	s->group[0].window = 0;
+	s->group[0].tokens_per_slot = 4;
+	s->group[0].block_size = 64;
+	ok(kvt_where_parse_at(&p, s, "layer=0,request=A,token=33" REST, &why));
+	assert_int_equal(p.index[NB], 4);
+	assert_int_equal(p.index[NS], 8);
+	/* states: the newest, and which row of it is said */
+	s->group[0].tokens_per_slot = -1;
+	ok(kvt_where_parse_at(&p, s, "layer=0,request=A,slot=2" REST, &why));
+	assert_int_equal(p.index[NB], 2);
+	assert_int_equal(p.index[NS], 2);
 }
 
 static void test_run(void)
@@ -185,6 +208,8 @@ static void test_there_and_back(void)
 	assert_true(back.in_files && !back.in_memory);
 	expect(kvt_where_offset(&back, dump, KVT_FILES, "1.5", &why), KVT_USAGE,
 	       "expected a whole number");
+	expect(kvt_where_offset(&back, dump, KVT_FILES, "a:b:5", &why), KVT_USAGE,
+	       "has no file 'a:b'");
 }
 
 /* ---- tenants ------------------------------------------------------------ */
@@ -200,8 +225,10 @@ static enum kvt_holding holds(const struct kvt_snapshot *s, int64_t block, int64
 
 static void test_holds(void)
 {
+	static const uint32_t last[] = { 2, 3 };
 	struct kvt_snapshot *s = make();
 
+	add_request(s, "none", 5, 0, last);
 	s->null_block = 0;
 	assert_int_equal(holds(s, 0, 0), KVT_HOLDS_NULL);
 	assert_int_equal(holds(s, 4, 0), KVT_HOLDS_LIVE);
@@ -210,6 +237,13 @@ static void test_holds(void)
 	assert_int_equal(holds(s, 2, 9), KVT_HOLDS_STALE);
 	assert_int_equal(holds(s, 3, 0), KVT_HOLDS_LIVE);
 	assert_int_equal(holds(s, 3, 1), KVT_HOLDS_STALE);
+	/* tokens 25 to 40 of a table without its beginning */
+	add_request(s, "late", 41, 2, last);
+	add_request(s, "none too", 5, 0, last);
+	s->group[0].kind = KVT_SLIDING_WINDOW;
+	s->group[0].window = 16;
+	assert_int_equal(holds(s, 3, 8), KVT_HOLDS_LIVE);
+	assert_int_equal(holds(s, 3, 9), KVT_HOLDS_STALE);
 	s = small_snapshot("nhd", "bf16", false);
 	assert_int_equal(holds(s, 2, 8), KVT_HOLDS_UNKNOWN);
 	s->group[0].block_valid = calloc(5, sizeof(uint32_t));
@@ -239,6 +273,24 @@ static void test_tenants(void)
 	assert_true(kvt_next_tenant(&t, &at, s, &p));
 	assert_int_equal(t.token, 23);
 	assert_false(kvt_next_tenant(&t, &at, s, &p));
+	/* C begins with token 20, the fifth of that block, which has 16 */
+	add_request(s, "C", 13, IDS(1));
+	s->request[2].first_token = 20;
+	at = (struct kvt_tenancy){ 1, 0 };
+	assert_true(kvt_next_tenant(&t, &at, s, &p));
+	assert_int_equal(t.token, 23);
+	p.index[NS] = 3;
+	at = (struct kvt_tenancy){ 1, 0 };
+	assert_false(kvt_next_tenant(&t, &at, s, &p));
+	/* the last slot of A, of four tokens, has one */
+	s->group[0].tokens_per_slot = 4;
+	s->group[0].block_size = 64;
+	p.index[NB] = 4;
+	p.index[NS] = 10;
+	at = (struct kvt_tenancy){ 0, 0 };
+	assert_true(kvt_next_tenant(&t, &at, s, &p));
+	assert_int_equal(t.token, 40);
+	assert_int_equal(t.ntokens, 1);
 }
 
 static void test_component(void)
