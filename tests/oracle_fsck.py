@@ -257,6 +257,7 @@ def check_padding(tmp):
     padded[2, 4, 0, 0, shape[4] + 55] = 7
     b.put(padded)
     expect("the last byte of a page", "padding.nonzero", "layer=2,block=4", b.save())
+    tap.equal(len(fsck(b.path)[1]["padding.nonzero"]), 1, "of two groups in it one is named")
     # content beside it is not padding
     padded[2, 4, 0, 0, shape[4] + 55] = 0
     padded[2, 2, 0, 0, shape[4] - 1] ^= 255

@@ -80,6 +80,28 @@ static void test_shared(void)
 	assert_int_equal(place_at(&r, 0, 15 * 2100).region, KVT_BEYOND);
 }
 
+/* One behind the other's last byte is beside it, whichever comes first. */
+static void test_neighbours(void)
+{
+	struct kvt_group *third;
+	struct kvt_reader r;
+	int64_t buffer;
+
+	two_groups(&r, 2100, 1024, "nhd");
+	offset_of(&r, 1, 1, 2, &buffer);
+	assert_int_equal(buffer, 0);
+	two_groups(&r, 2100, 0, "nhd");
+	r.leaf.snapshot.group[0].page_offset = 1024;
+	offset_of(&r, 1, 1, 2, &buffer);
+	assert_int_equal(buffer, 0);
+	/* a third one on the first: they take turns, all three */
+	third = small_group(&r.leaf.snapshot, "c", "nhd", "bf16", false);
+	third->page_bytes = 2100;
+	third->page_offset = 1025;
+	offset_of(&r, 1, 1, 2, &buffer);
+	assert_int_equal(buffer, 1);
+}
+
 /* Pages of one block over all layers lie together. */
 static void test_blocks_outermost(void)
 {
@@ -122,7 +144,7 @@ static void test_turns(void)
 /* Without room to spare there are no pages, only arrays. */
 static void test_dense(void)
 {
-	const int64_t beyond[KVT_NAXES] = { 0, 5, 0, 0, 0, 0 };
+	const int64_t beyond[KVT_NAXES] = { 0, 5 }, below[KVT_NAXES] = { 0, -1 };
 	struct kvt_reader r;
 	int64_t buffer, offset;
 
@@ -132,6 +154,8 @@ static void test_dense(void)
 	assert_int_equal(buffer, 1);
 	assert_int_equal(place_at(&r, 1, 15 * 1024).region, KVT_BEYOND);
 	expect(kvt_reader_locate(&buffer, &offset, &r.leaf, KVT_MEMORY, 0, beyond, &why),
+	       KVT_USAGE, "outside group a");
+	expect(kvt_reader_locate(&buffer, &offset, &r.leaf, KVT_MEMORY, 0, below, &why),
 	       KVT_USAGE, "outside group a");
 	expect(kvt_reader_locate(&buffer, &offset, &r.leaf, KVT_MEMORY, 2, beyond, &why),
 	       KVT_USAGE, "no group 2");
@@ -148,5 +172,5 @@ static void test_empty(void)
 }
 
 TESTS("place",
-	TEST(test_shared), TEST(test_blocks_outermost), TEST(test_turns),
-	TEST(test_dense), TEST(test_empty))
+	TEST(test_shared), TEST(test_neighbours), TEST(test_blocks_outermost),
+	TEST(test_turns), TEST(test_dense), TEST(test_empty))
