@@ -181,6 +181,30 @@ static void test_damage(void **state)
 	ok(try_open(p.s, true, &why));
 }
 
+/* What each key says by itself; a folder is no file that could be meant instead. */
+static void test_keys(void **state)
+{
+	static const struct {
+		const char *says, *part;
+	} rows[] = {
+		{ "\"a.npy\", \"file_bytes\": 0", "was written for a.npy with 0 bytes" },
+		{ "\"a.npy\", \"sample_crc32\": 5", "samples have CRC-32 " },
+		{ "\"b.npy\", \"sample_crc32\": 5", "was written for b.npy with 5" },
+	};
+	const char *folder = *state;
+	char text[200];
+
+	write_pair(folder, &pairs[0], "nhd");
+	assert_int_equal(mkdir(join(folder, "b.npy").s, 0777), 0);
+	for (size_t i = 0; i < LENGTH(rows); i++) {
+		snprintf(text, sizeof(text), "{\"layout\": \"nhd\", \"file\": %s}",
+			 rows[i].says);
+		write_text(join(folder, "a.json").s, text);
+		expect(try_open(join(folder, "a.npy").s, false, &why), KVT_BAD_INPUT,
+		       rows[i].part);
+	}
+}
+
 /*
  * Each half of a new pair beside the other half of the old one, as a run leaves
  * them that was killed between two names: the size is the same, the layout is not.
@@ -233,6 +257,7 @@ TESTS("manifest_proof",
 	NAMED_IN_FOLDER(test_ends, "both ends are sampled"),
 	NAMED_WITH(&pairs[0], test_damage, "damaged npy"),
 	NAMED_WITH(&pairs[1], test_damage, "damaged raw"),
+	NAMED_IN_FOLDER(test_keys, "one key of a manifest"),
 	NAMED_WITH(&pairs[0], test_halves, "halves of two npy pairs"),
 	NAMED_WITH(&pairs[1], test_halves, "halves of two raw pairs"),
 	NAMED_WITH(&pairs[0], test_staged, "an npy pair in a folder of its own"),
