@@ -62,6 +62,7 @@ static struct kvt_guess_measures measure(const struct cache *c, enum wrong wrong
 	};
 	struct guess_tally t = { .layers = 0 };
 	struct kvt_guess_measures m;
+	double rows[2][DIMS];		/* a slot, and the one before it */
 
 	assert_true(kvt_guess_tally_init(&t, &shape));
 	for (int l = 0; l < LAYERS; l++)
@@ -73,13 +74,14 @@ static struct kvt_guess_measures measure(const struct cache *c, enum wrong wrong
 						s % SLOTS,
 						wrong == KV_INSIDE_HEADS ? i / KVS : h,
 						wrong == KV_INSIDE_HEADS ? i % KVS : k };
-					double row[DIMS];
+					double *row = rows[s % 2];
 
 					for (int d = 0; d < DIMS; d++)
 						row[d] = c->value[l][k][h][s]
 							[wrong == SLOTS_AS_DIMS ?
 							 (d + s) % DIMS : d];
-					kvt_guess_add(&t, at, row, NULL);
+					kvt_guess_add(&t, at, row, s % SLOTS ?
+						      rows[!(s % 2)] : NULL);
 				}
 	m = kvt_guess_measure(&t);
 	kvt_guess_tally_free(&t);
@@ -167,6 +169,99 @@ static void test_noise(void)
 	m = measure(&c, RIGHT);
 	if (m.gain > 0.001 || m.gain < -0.1)
 		fail_msg("gain %g of noise", m.gain);
+}
+
+enum { FEATURES = 6, VECTORS = LAYERS * KVS * HEADS };
+
+/* Two halves of a vector, or neighbours: as much alike as they are large. */
+static double alike(const double x[DIMS], int step, int apart)
+{
+	double product = 0, square = 0;
+
+	for (int i = 0; i < (step == 1 ? DIMS / 2 : DIMS); i += step) {
+		product += x[i] * x[i + apart];
+		square += (x[i] * x[i] + x[i + apart] * x[i + apart]) / 2;
+	}
+	return product / square;
+}
+
+/* What a head is known by, value by value. */
+static void features_of(double f[FEATURES], double value[ALL_SLOTS][DIMS])
+{
+	double size[DIMS], means = 0, squares = 0, product = 0, power = 0, middle = 0;
+	double spread = 0;
+
+	for (int d = 0; d < DIMS; d++) {
+		double mean = 0, square = 0;
+
+		for (int s = 0; s < ALL_SLOTS; s++) {
+			mean += value[s][d] / ALL_SLOTS;
+			square += value[s][d] * value[s][d] / ALL_SLOTS;
+		}
+		for (int s = 0; s < ALL_SLOTS; s++)
+			if (s % SLOTS)
+				product += (value[s][d] - mean) *
+					   (value[s - 1][d] - mean);
+		means += mean * mean;
+		squares += square;
+		power += (ALL_SLOTS - BLOCKS) * (square - mean * mean);
+		size[d] = log(square);
+		middle += size[d] / DIMS;
+	}
+	for (int d = 0; d < DIMS; d++) {
+		size[d] -= middle;
+		spread += size[d] * size[d] / DIMS;
+	}
+	f[0] = log(squares / DIMS);
+	f[1] = log(sqrt(spread) + 1e-3);
+	f[2] = log(means / (squares - means));
+	f[3] = atanh(product / power);
+	f[4] = alike(size, 1, DIMS / 2);
+	f[5] = alike(size, 2, 1);
+}
+
+static double likely(double part, double freedom, double whole)
+{
+	return -0.5 * freedom * log(part / freedom / (whole + 1e-9) + 0.02);
+}
+
+/* By its definition: heads about their layer, layers about all keys (or values). */
+static void test_akin(void)
+{
+	static struct cache c;
+	double f[LAYERS][KVS][HEADS][FEATURES], sum = 0;
+	struct kvt_guess_measures m;
+
+	make_cache(&c, 1);
+	for (int i = 0; i < VECTORS; i++)
+		features_of((&f[0][0][0])[i], (&c.value[0][0][0])[i]);
+	for (int j = 0; j < FEATURES; j++) {
+		double all = 0, whole = 0, heads = 0, layers = 0, of[KVS][LAYERS];
+
+		for (int i = 0; i < VECTORS; i++)
+			all += (&f[0][0][0])[i][j] / VECTORS;
+		for (int k = 0; k < KVS; k++) {
+			double of_k = 0;
+
+			for (int l = 0; l < LAYERS; l++) {
+				of[k][l] = 0;
+				for (int h = 0; h < HEADS; h++)
+					of[k][l] += f[l][k][h][j] / HEADS;
+				of_k += of[k][l] / LAYERS;
+				for (int h = 0; h < HEADS; h++) {
+					heads += pow(f[l][k][h][j] - of[k][l], 2);
+					whole += pow(f[l][k][h][j] - all, 2) / VECTORS;
+				}
+			}
+			for (int l = 0; l < LAYERS; l++)
+				layers += pow(of[k][l] - of_k, 2);
+		}
+		sum += likely(heads, LAYERS * KVS * (HEADS - 1), whole) +
+		       likely(layers, KVS * (LAYERS - 1), whole);
+	}
+	m = measure(&c, RIGHT);
+	if (fabs(m.kinship - sum) > 1e-5)
+		fail_msg("kinship %.12g, expected %.12g", m.kinship, sum);
 }
 
 /* Keys and values inside heads: the same channels, but heads are not akin. */
@@ -347,6 +442,7 @@ static void test_stated(void)
 TESTS("guess",
 	NAMED(test_gain, "gain is a difference of logarithms"),
 	NAMED(test_noise, "noise gains nothing"),
+	NAMED(test_akin, "kinship is one of features"),
 	NAMED(test_kinship, "heads of one kind are akin"),
 	NAMED(test_live, "slots in use"),
 	NAMED(test_types, "the right type takes the fewest bits"),
