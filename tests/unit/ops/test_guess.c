@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_guess.c - the statistics of guess on samples whose answer is known */
+#include "lib/ops/guess/impl.h"
 #include "lib/ops/guess/stats.h"
 #include "tests/fewer.h"
 #include "tests/unit/fixture.h"
@@ -355,6 +356,32 @@ static void test_unit(void)
 	assert_true(fabs(unit - 4) < 1e-9);
 }
 
+/* What is no number takes all its bits, and eight more. */
+static void test_no_numbers(void)
+{
+	uint8_t bytes[2 * ELEMENTS];
+	double unit, half;
+
+	for (int i = 0; i < ELEMENTS; i++)
+		put_bf16(bytes + 2 * i, i < ELEMENTS / 2 ? normal() : NAN, false);
+	half = kvt_guess_type_bits(&unit, kvt_dtype_find("bfloat16"), false, bytes,
+				   ELEMENTS);
+	assert_true(fabs(bits_of(&unit, "bfloat16", false, bytes) - half / 2 - 6) < 1e-9);
+}
+
+/* As few elements as are enough. */
+static void test_few(void)
+{
+	struct kvt_guess g = { .confidence = INFINITY, .ntypes = 1 };
+
+	g.type[0] = (struct kvt_guess_type){ .elements = GUESS_LEAST_ELEMENTS };
+	kvt_guess_judge_types(&g);
+	assert_string_equal(g.why_not, "");
+	g.type[0].elements--;
+	kvt_guess_judge_types(&g);
+	assert_non_null(strstr(g.why_not, "fewer than 64 elements"));
+}
+
 /* ---- all of it, through the callback ------------------------------------ */
 
 struct opener {
@@ -447,5 +474,7 @@ TESTS("guess",
 	NAMED(test_live, "slots in use"),
 	NAMED(test_types, "the right type takes the fewest bits"),
 	NAMED(test_unit, "mean magnitude"),
+	NAMED(test_no_numbers, "what is no number"),
+	NAMED(test_few, "few elements"),
 	NAMED(test_guess, "a dump through a callback"),
 	NAMED(test_stated, "a dump that says its layout"))
