@@ -81,6 +81,30 @@ static void test_tensors(void)
 	ok(kvt_verify(whole, dump, NULL, &why));
 }
 
+/* One for each group, as it lies in memory. */
+static void test_tensors_of_groups(void)
+{
+	struct kvt_snapshot *s = snapshot_of("LBSHKD", extents);
+	struct kvt_tensor_part part[2];
+	struct kvt_dump *whole, *dump;
+
+	number_layers(new_group(s, "g1", KVT_FULL_ATTENTION, "LBSHKD", extents),
+		      (const uint32_t[]){ 7, 8, 9 });
+	whole = number_dump(s, 1);
+	for (int g = 0; g < 2; g++) {
+		struct kvt_views views;
+
+		part[g] = (struct kvt_tensor_part){
+			.group = g, .box = kvt_box_whole(&s->group[g].shape),
+			.data = bytes_of(whole, g) };
+		ok(kvt_layout_views(&views, &s->group[g].layout, &part[g].box, 4, &why));
+		part[g].view = views.view[0];
+	}
+	ok(kvt_dump_of_tensors(&dump, s, part, 2, &why));
+	keep_dump(dump);
+	check_places(dump, 1);
+}
+
 /* The executor as a GPU (tests/gpu_executor.h), opened from where it is built. */
 static struct kvt_device *open_executor(void)
 {
@@ -148,6 +172,12 @@ static void test_tensors_refused(void)
 	cut_up(&t, &s->group[0], 1);
 	expect(kvt_dump_of_tensors(&dump, s, t.part, PARTS - 1, &why), KVT_BAD_INPUT,
 	       "tensors have 5760 of the 6912 bytes of g0");
+	t.part[2].data = NULL;
+	refused(&t, s, "tensor 2: is not a part of its group");
+	t.part[2].data = t.data[2];
+	t.part[2].view.shape.elem = 2;
+	refused(&t, s, "tensor 2: is not a part of its group");
+	t.part[2].view.shape.elem = 4;
 	t.part[5].box = t.part[4].box;
 	refused(&t, s, "tensors 4 and 5 have the same elements of g0");
 	t.part[5].box.end[NH] = 9;
@@ -155,7 +185,7 @@ static void test_tensors_refused(void)
 	t.part[5].view.shape.n[NH] = 9;
 	refused(&t, s, "tensor 5: is not a part of its group");
 	t.part[0].view.factor[0].stride = -4;
-	refused(&t, s, NULL);
+	refused(&t, s, "stride is -4, expected 0 or more");
 	t.part[0].view.factor[0].stride = 4;
 	t.part[0].view.factor[0].div = 0;
 	refused(&t, s, "tensor 0: is not a part of its group");
@@ -207,6 +237,8 @@ static void test_tokens_refused(void)
 	       KVT_USAGE, "there is no group 1");
 	expect(kvt_dump_tokens(&row, &first, whole, 0, "a", RANGE(4, 11), &why),
 	       KVT_USAGE, "tokens 4 to 11 of a, which has 0 to 10");
+	expect(kvt_dump_tokens(&row, &first, whole, 0, "a", RANGE(4, 2), &why),
+	       KVT_USAGE, "tokens 4 to 2 of a, which has 0 to 10");
 	expect(kvt_dump_reblock(&row, said, whole, &none, &why), KVT_USAGE,
 	       "blocks of 0 tokens, expected 1 or more");
 	assert_null(row);
@@ -221,12 +253,45 @@ static void test_tokens_of_a_window(void)
 
 	new_group(s, "g0", KVT_SLIDING_WINDOW, "LBSHKD", extents)->window = 4;
 	add_request(s, "a", 10, IDS(4, 1, 5));
+	add_request(s, "part", 5, IDS(3, 2));
+	s->request[1].first_token = 6;
 	dump = number_dump(s, 0);
+	expect(kvt_dump_tokens(&row, &first, dump, 0, "part", RANGE(5, 8), &why),
+	       KVT_USAGE, "tokens 5 to 8 of part, which has 6 to 11");
+	ok(kvt_dump_tokens(&row, &first, dump, 0, "part", RANGE(9, 11), &why));
+	keep_dump(row);
+	assert_int_equal(first, 1);
+	assert_int_equal(read_numbers(row, 0)[0], place_number(0, 0, 2, 0, 0, 0, 0));
 	expect(kvt_dump_tokens(&row, &first, dump, 0, "a", RANGE(0, 0), &why),
 	       KVT_BAD_INPUT,
 	       "token 0 of a is in no block of g0: the engine has let go of it");
 	ok(kvt_dump_tokens(&row, &first, dump, 0, "a", RANGE(8, 10), &why));
 	keep_dump(row);
+}
+
+/* Of states the newest stands for all tokens; slots of two tokens are whole. */
+static void test_tokens_of_slots(void)
+{
+	static const int64_t states[] = { 3, 6, 1, 3, 1, 4 };
+	struct kvt_snapshot *s = new_snapshot();
+	struct kvt_group *pairs;
+	struct kvt_dump *dump, *row;
+	int64_t first;
+
+	new_group(s, "states", KVT_MAMBA_SSM, "LBSHKD", states);
+	pairs = new_group(s, "pairs", KVT_FULL_ATTENTION, "LBSHKD", extents);
+	pairs->tokens_per_slot = 2;
+	pairs->block_size = 8;
+	add_request(s, "a", 13, IDS(4, 1));
+	add_table(s, 1, IDS(3, 2));
+	dump = number_dump(s, 0);
+	ok(kvt_dump_tokens(&row, &first, dump, 0, "a", RANGE(0, 0), &why));
+	keep_dump(row);
+	assert_int_equal(read_numbers(row, 0)[0], place_number(0, 0, 1, 0, 0, 0, 0));
+	ok(kvt_dump_tokens(&row, &first, dump, 1, "a", RANGE(7, 9), &why));
+	keep_dump(row);
+	assert_int_equal(first, 3);
+	assert_int_equal(kvt_dump_group(row, 0)->shape.n[NB], 2);
 }
 
 /* ---- snapshots ---------------------------------------------------------- */
@@ -335,6 +400,8 @@ static void test_diff(void)
 	assert_int_equal(heard.only, 1);
 	expect(kvt_diff(a, b, &(struct kvt_diff_options){ .most = 101 }, NULL,
 			NULL, &why), KVT_USAGE, "101 elements, expected at most 100");
+	expect(kvt_diff(a, b, &(struct kvt_diff_options){ .has_bound = true, .bound = 1 },
+			NULL, NULL, &why), KVT_USAGE, "of attention, which is not asked");
 }
 
 /* Names of layers are made of their place: a number that is another is a warning. */
@@ -380,6 +447,8 @@ static void test_written(void **state)
 }
 
 TESTS("public",
-	TEST(test_tensors), TEST(test_tensors_on_device), TEST(test_tensors_refused),
+	TEST(test_tensors), TEST(test_tensors_of_groups), TEST(test_tensors_on_device),
+	TEST(test_tensors_refused),
 	TEST(test_tokens), TEST(test_tokens_refused), TEST(test_tokens_of_a_window),
+	TEST(test_tokens_of_slots),
 	TEST(test_json), TEST(test_diff), TEST(test_check), IN_FOLDER(test_written))
