@@ -153,6 +153,52 @@ static void test_tensors_on_device(void)
 	kvt_device_close(device);
 }
 
+/* More than a stage of 16 MiB holds: blocks of a layer, layers, and one block. */
+static void test_pieces(void)
+{
+	static const int64_t rows[][KVT_NAXES] = {
+		{ 2, 100, 32, 8, 2, 128 }, { 5, 20, 32, 8, 2, 128 },
+		{ 1, 2, 2304, 8, 2, 128 },
+	};
+	struct kvt_device *device = open_executor();
+
+	for (int i = 0; i < LENGTH(rows); i++) {
+		struct kvt_snapshot *s = snapshot_of("LBSHKD", rows[i]);
+		struct kvt_box box = kvt_box_whole(&s->group[0].shape);
+		int64_t nbytes = box_bytes(&s->group[0], &box);
+		struct kvt_tensor_part part = { .box = box, .device = device };
+		uint32_t *bytes = room((size_t)nbytes), *got = room((size_t)nbytes);
+		struct kvt_views views;
+		struct kvt_dump *dump;
+		void *there;
+
+		for (int64_t k = 0; k < nbytes / 4; k++)
+			bytes[k] = (uint32_t)k;
+		ok(kvt_layout_views(&views, &s->group[0].layout, &box, 4, &why));
+		part.view = views.view[0];
+		ok(kvt_device_alloc(&there, device, nbytes, &why));
+		ok(kvt_device_copy_in(device, there, bytes, nbytes, NULL, &why));
+		part.data = there;
+		ok(kvt_dump_of_tensors(&dump, s, &part, 1, &why));
+		/* a little, and then all but the first blocks */
+		box.begin[NB] = rows[i][NB] - 1;
+		box.end[NS] = 1;
+		ok(kvt_dump_read(dump, 0, &box, NULL, got, &why));
+		box = kvt_box_whole(&s->group[0].shape);
+		box.begin[NB] = 1;
+		ok(kvt_dump_read(dump, 0, &box, NULL, got, &why));
+		nbytes /= rows[i][NL] * rows[i][NB];	/* of a block */
+		for (int64_t l = 0; l < rows[i][NL]; l++)
+			assert_memory_equal(
+				(char *)got + l * (rows[i][NB] - 1) * nbytes,
+				(char *)bytes + (l * rows[i][NB] + 1) * nbytes,
+				(size_t)((rows[i][NB] - 1) * nbytes));
+		kvt_dump_close(dump);
+		kvt_device_free(device, there);
+	}
+	kvt_device_close(device);
+}
+
 static void refused(const struct tensors *t, const struct kvt_snapshot *s,
 		    const char *part)
 {
@@ -448,7 +494,7 @@ static void test_written(void **state)
 
 TESTS("public",
 	TEST(test_tensors), TEST(test_tensors_of_groups), TEST(test_tensors_on_device),
-	TEST(test_tensors_refused),
-	TEST(test_tokens), TEST(test_tokens_refused), TEST(test_tokens_of_a_window),
-	TEST(test_tokens_of_slots),
-	TEST(test_json), TEST(test_diff), TEST(test_check), IN_FOLDER(test_written))
+	TEST(test_pieces), TEST(test_tensors_refused), TEST(test_tokens),
+	TEST(test_tokens_refused), TEST(test_tokens_of_a_window),
+	TEST(test_tokens_of_slots), TEST(test_json), TEST(test_diff), TEST(test_check),
+	IN_FOLDER(test_written))
