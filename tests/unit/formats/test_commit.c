@@ -212,6 +212,9 @@ static void test_full_disk_later(void **state)
 	ok(kvt_create(&w, p.s, NULL, s, &why));
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	expect(kvt_write_box(w, 0, &box, buf, &why), KVT_SYSTEM, "cannot write");
+	kvt_writer_retell(w, &why);
+	assert_non_null(strstr(why.text, "/a.npy: cannot write"));
+	assert_null(strstr(why.text, ".tmp-"));
 	limit.rlim_cur = 16;
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	expect(kvt_commit(w, &why), KVT_SYSTEM, "a.json");
