@@ -44,7 +44,7 @@ refused() {
 	truncate -s 16M zeros.bin
 	local told=(--layout=nhd --dtype=bfloat16 --layers=4 --heads=8 --head-dim=128)
 	cat >zeros.json <<-'JSON'
-	{"block_size": 16, "block_table": {"A": [9, 3, 44, 45, 46, 47, 12, 60],
+	{"block_table": {"A": [9, 3, 44, 45, 46, 47, 12, 60],
 	 "B": [20, 21, 22, 23, 24, 25, 26]}, "num_tokens": {"A": 123, "B": 105}}
 	JSON
 	kvtool convert -q --tokens-per-block=16 "${told[@]}" zeros.bin src.h5

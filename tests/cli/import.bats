@@ -117,7 +117,7 @@ ${hash}2_org-m_0_1.bin" ]
 	tells 5 'exists' convert --format=hicache b.bin pages
 	sed "s/${hash}2/..\\/up/" a.json >b.json
 	tells 4 'cannot be used in a hicache file name' convert --format=hicache b.bin pages
-	sed 's/"model"/"modell"/' a.json >b.json
+	jq 'del(.model)' a.json >b.json
 	tells 4 'has no model name' convert --format=offload b.bin pages
 	tells 4 'has no model name' convert --format=hicache b.bin pages
 	sed "s/\"g0\"/\"g1\"/; s/${hash}2/${hash}2:1/" a.json >b.json
