@@ -180,12 +180,13 @@ SOURCES := tests/check_abi.sh tests/check_circles.py tests/check_gpu_absent.sh \
 # Nor have commands that a page shows, or a message: other tests have the like of them.
 SHOWN   := tests/check_docs.py tests/check_examples.sh tests/oracle_examples.py
 # Nor have tests that take long and reach no branch, or few, that no other one does: of the
-# 28,868 that clang counted in the program (-fprofile-instr-generate) 28,760 are left.
+# 28,868 that clang counted in the program (-fprofile-instr-generate) 28,609 are left.
 REACHED := tests/capture_module.py tests/golden_size.py \
 	   $(patsubst %,tests/cli/%.bats,action changed convert diff_fault exec main merge mutate \
-	   relayout slots symptoms) \
+	   relayout slots symptoms transfer_matrix) \
 	   $(patsubst %,tests/oracle_%.py,backends batches canonical causes content copy_blocks \
-	   cut digest encoders exec guess heads keys parts relayout self slice)
+	   cut diagnose diff digest encoders exec guess heads keys llama_engine parts reblock relayout \
+	   self shards slice)
 # What takes longest begins first, or it would run alone at the end.
 LONG    := tests/oracle_self.py tests/check_examples.sh tests/damaged_files.py tests/oracle_shards.py
 LEFT    := $(if $(SAN),$(SOURCES) $(SHOWN) $(REACHED))
