@@ -67,6 +67,7 @@ EXCEPTIONS = [
     ("sim/print/transfer_figures.c", r"state", "of a recurrent group"),
     ("formats/hdf5/axes.c", r'"state"', "a label in the file"),
     ("formats/describe/group.c", r'"states"', "the old key of slots"),
+    ("formats/manifest/manifest.c", r'"states"', "the old key of slots"),
     ("formats/model/states.c", r"type of states", "recurrent ones of a model"),
     ("formats/mooncake/checkpoint.c", r"allocator's state", "Mooncake's own word"),
     ("lib/derived/slice.c", r"state heads", "of a recurrent group"),

@@ -41,7 +41,7 @@ prepare() {
 rehearse() {
 	[ "$(recipe | grep -c .)" -ge 15 ] || { echo "the blocks are not found"; return 1; }
 	{ echo 'set -eu'; recipe; } >"$copy/recipe.sh"
-	(export MAKEFLAGS="-j${JOBS:-2}" CFLAGS=-O0; prepare && env -u B bash "$copy/recipe.sh") >"$copy/log" 2>&1 ||
+	(unset B; export MAKEFLAGS="-j${JOBS:-2}" CFLAGS=-O0; prepare && bash "$copy/recipe.sh") >"$copy/log" 2>&1 ||
 		{ tail -n 20 "$copy/log"; return 1; }
 	[ -s "$copy/src/dist/SHA256SUMS" ] && grep -q '^#### Added$' "$copy/src/build/release.md" &&
 		! grep -q '^## ' "$copy/src/build/release.md"
