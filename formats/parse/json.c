@@ -373,19 +373,21 @@ enum kvt_status kvt_json_object(struct kvt_json *out, const struct kvt_json *in,
 	return *in->status;
 }
 
+static bool is_among(const char *word, const char *const *words)
+{
+	while (*words && strcmp(*words, word))
+		words++;
+	return *words;
+}
+
 enum kvt_status kvt_json_only(const struct kvt_json *in, const char *const *known)
 {
 	const char *key;
 	json_t *value;
 
-	json_object_foreach((json_t *)in->object, key, value) {
-		int i = 0;
-
-		while (known[i] && strcmp(known[i], key))
-			i++;
-		if (!known[i])
+	json_object_foreach((json_t *)in->object, key, value)
+		if (!is_among(key, known))
 			return kvt_json_bad(in, "unknown key '%.64s'", key);
-	}
 	return *in->status;
 }
 
@@ -396,13 +398,12 @@ enum kvt_status kvt_json_slips(const struct kvt_json *in, const char *const *kno
 
 	json_object_foreach((json_t *)in->object, key, value) {
 		struct kvt_nearest n = kvt_nearest_start(key);
-		bool is_known = false;
 
-		for (int i = 0; known[i]; i++) {
-			is_known |= !strcmp(known[i], key);
+		if (is_among(key, known))
+			continue;
+		for (int i = 0; known[i]; i++)
 			kvt_nearest_offer(&n, known[i]);
-		}
-		if (!is_known && n.distance <= (strlen(key) < 6 ? 0 : 1))
+		if (n.distance <= (strlen(key) < 6 ? 0 : 1))
 			kvt_json_bad(in, "unknown key '%.64s', did you mean '%s'?", key,
 				     n.best);
 	}
