@@ -6,6 +6,7 @@
  * again is seen by writing zeros over the source; that nothing is missed, by comparing
  * random copies, right and wrong ones, with and without hashes: both must say the same.
  */
+#include "tests/fewer.h"
 #include "tests/unit/fixture.h"
 #include "tests/unit/random.h"
 
@@ -243,9 +244,9 @@ static void test_random(void **state)
 	int found = 0;
 
 	seed = 1;
-	for (int round = 0; round < 60; round++)
+	for (int round = 0; round < fewer(60); round++)
 		found += check_copy(*state, layouts[below(6)], layouts[below(6)]);
-	assert_true(found > 10 && found < 50);
+	assert_true(every() > 1 || (found > 10 && found < 50));
 }
 
 TESTS("seen",
