@@ -54,13 +54,13 @@ HDF5_PLUGIN_DIR ?= $(libdir)/kvtool/hdf5-plugin
 STD     := -std=c11 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -D_FILE_OFFSET_BITS=64
 WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes \
 	   -Wmissing-prototypes -Wwrite-strings -Wvla -Wundef $(if $(WERROR),-Werror)
-SANFLAG := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer)
+SANFLAG := $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all -fno-omit-frame-pointer \
+	   $(if $(findstring address,$(SAN)),-DKVT_LSAN))
 
 pkg     = $(shell pkg-config $(1) $(2) 2>/dev/null)
 # HDF5 of programs: archive, opened (the shared library, when a file asks for it), or
 # auto: the archive if it can be linked without what Debian's shared library brings.
-# Sanitizers know the shared one by its name, as its losses are not ours.
-HDF5    ?= $(if $(SAN),opened,auto)
+HDF5    ?= auto
 FPKG    := libzstd jansson libxxhash zlib
 USE_UCX := $(if $(filter 0,$(UCX)),0,$(if $(filter 1,$(UCX)),1,$(shell \
 	   pkg-config --exists ucx 2>/dev/null && echo 1 || echo 0)))

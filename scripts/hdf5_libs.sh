@@ -43,5 +43,6 @@ if [ "$1" != opened ]; then
 	done
 	[ "$1$archive" != archive ] || { cat "$tmp/log" >&2; exit 1; }
 fi
-# nobody else is to see its names: the process may have an HDF5 of its own
-[ -z "$archive" ] || echo "-Wl,--exclude-libs,ALL $archive"
+# Nobody else is to see its names: the process may have an HDF5 of its own.  Those of a
+# sanitizer's archive must be seen, or libc would not find its malloc().
+[ -z "$archive" ] || echo "-Wl,--exclude-libs,libhdf5.a:libsz.a:libaec.a $archive"
