@@ -14,13 +14,18 @@ refused() {
 
 # with KEY=VALUE...: a small llama with other facts
 with() {
-	/usr/bin/python3 -c 'import json, sys
-c = {"model_type": "llama", "num_hidden_layers": 2, "num_attention_heads": 4,
-     "num_key_value_heads": 2, "hidden_size": 64, "torch_dtype": "bfloat16"}
-for word in sys.argv[1:]:
-    key, value = word.split("=", 1)
-    c[key] = json.loads(value)
-print(json.dumps({k: v for k, v in c.items() if v != "absent"}))' "$@"
+	local -A facts=([model_type]='"llama"' [num_hidden_layers]=2 [num_attention_heads]=4
+		[num_key_value_heads]=2 [hidden_size]=64 [torch_dtype]='"bfloat16"')
+	local order=(model_type num_hidden_layers num_attention_heads num_key_value_heads
+		hidden_size torch_dtype) word text=
+	for word; do
+		[ "${facts[${word%%=*}]-}" ] || order+=("${word%%=*}")
+		facts[${word%%=*}]=${word#*=}
+	done
+	for word in "${order[@]}"; do
+		[ "${facts[$word]}" = '"absent"' ] || text+=", \"$word\": ${facts[$word]}"
+	done
+	printf '{%s}\n' "${text#, }"
 }
 
 nemotron=(mamba_num_heads=8 mamba_head_dim=16 ssm_state_size=8 n_groups=1 conv_kernel=4)
