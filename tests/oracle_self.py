@@ -12,9 +12,10 @@ cannot be done is refused with one sentence and writes nothing.
 
 That such a test bites is tried first: one bit is flipped in what was written, and
 each kind of check must see it.  By default a dump takes its turn with some of the
-ways, and one of formats, folders and block sizes; KVT_FULL=1 takes all, and more
-random dumps; KVT_FEW=1 every sixteenth dump.  --root and --list name another
-folder and its list, as samples.tsv is one; --random other dumps by their numbers.
+ways, one of formats, folders and block sizes, and either cuts or layouts; KVT_FULL=1
+takes all, and more random dumps; KVT_FEW=1 every sixteenth dump.  --root and --list
+name another folder and its list, as samples.tsv is one; --random other dumps by their
+numbers.
 """
 import argparse
 import concurrent.futures
@@ -410,10 +411,10 @@ class Walk:
 
     def all(self):
         if self.read():
-            in_turn = ("formats", "folders", "blocks")
-            left_out = set(in_turn) - {in_turn[self.case.turn // 2 % 3]}
+            turn = self.case.turn // 2
+            taken = (("formats", "folders", "blocks")[turn % 3], ("cuts", "layouts")[turn // 3 % 2])
             for step in STEPS[1:]:
-                if step in left_out and not FULL and self.spoil != step:
+                if step not in taken and not FULL and self.spoil != step:
                     continue
                 self.step = step
                 getattr(self, step)()

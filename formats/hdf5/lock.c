@@ -12,8 +12,8 @@
 #include <pthread.h>
 
 /*
- * What HDF5 allocates when a thread first calls it is found by the id of the thread alone,
- * and is no loss: LeakSanitizer, if it is linked in, does not ask for that.
+ * What HDF5 allocates when a thread first calls it is found by the id of the thread
+ * alone, and is no loss: LeakSanitizer, if it is linked in, does not ask for that.
  */
 #ifdef KVT_LSAN
 #include <sanitizer/lsan_interface.h>
