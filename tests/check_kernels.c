@@ -6,6 +6,7 @@
  * it comes back.
  */
 
+#include "tests/fewer.h"
 #include "tests/kernel_check.h"
 
 #include <getopt.h>
@@ -31,7 +32,7 @@ static struct {
 	const char *kernel;
 	bool bench;
 	struct bench_options speed;
-} options = { .cases = 2000, .speed = { .mib = 512, .rounds = 7 } };
+} options = { .speed = { .mib = 512, .rounds = 7 } };
 
 /* ---- memory ------------------------------------------------------------- */
 
@@ -343,6 +344,7 @@ static bool parse(int argc, char **argv)
 	struct bench_options *speed = &options.speed;
 	int c;
 
+	options.cases = fewer(2000);
 	while ((c = getopt_long(argc, argv, "", rows, NULL)) != -1) {
 		switch (c) {
 		case 's': options.seed = strtoull(optarg, NULL, 0); break;

@@ -12,7 +12,7 @@ import numpy as np
 import oracle
 from oracle import kvtool, read_json, tap, write_json
 
-CASES = 60
+CASES = 60 // oracle.SHARE
 SIZES = ["--layout=KBSHD", "--dtype=float16"]
 
 

@@ -19,7 +19,7 @@ from foreign_files import Cells, ggsn_bytes, memory_bytes
 from oracle import kvtool, refused, runs, safetensors_parts, tap, write_bytes
 from plain_files import headed
 
-CASES = 120 if oracle.FULL else 12
+CASES = 120 if oracle.FULL else 12 // oracle.SHARE
 TYPES = {"F16": ("float16", np.uint16), "BF16": ("bfloat16", np.uint16),
          "F32": ("float32", np.uint32), "F64": ("float64", np.uint64)}
 FORMS = "transformers", "mlx", "mlx-0.28", "mlx-0.26"

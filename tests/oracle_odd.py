@@ -15,7 +15,7 @@ import shlex
 import numpy as np
 
 import oracle
-from oracle import DATA, E4M3, FULL, kvtool, read_json, round_to, tap, values, write_json
+from oracle import DATA, E4M3, FULL, SHARE, kvtool, read_json, round_to, tap, values, write_json
 
 ENGINES = os.path.join(os.path.dirname(DATA), "engines")
 BASES = ("s260k", "gqa64")
@@ -413,9 +413,9 @@ def main(folder):
         cache = Cache(name)
         check_measures(cache, name)
         check_fp8(folder, cache, name)
-        plant(folder, cache, name, 25 if FULL else 5)
-        check_doctor(folder, cache, name, 25 if FULL else 4)
-        check_quiet(folder, cache, name, 25 if FULL else 4)
+        plant(folder, cache, name, 25 if FULL else 1 + 4 // SHARE)
+        check_doctor(folder, cache, name, 25 if FULL else 4 // SHARE)
+        check_quiet(folder, cache, name, 25 if FULL else 4 // SHARE)
         check_no_tables(folder, cache, name)
     check_sound()
 

@@ -21,11 +21,11 @@ import numpy as np
 import oracle
 from foreign_files import (Object, Tensor, ggsn_bytes, ggsq_bytes, recurrent_bytes,
                            safetensors_bytes, torch_bytes)
-from oracle import (kvtool, patch, read_bytes, read_json, runs, tap, write_bytes,
+from oracle import (SHARE, kvtool, patch, read_bytes, read_json, runs, tap, write_bytes,
                     write_json)
 from oracle_groups import write_raw
 
-CASES, TOKENS, BLOCK, OWN = 40, 7, 4, "--common"
+CASES, TOKENS, BLOCK, OWN = 40 // SHARE, 7, 4, "--common"
 HERE = f"{oracle.ENGINES}/recurrent"
 
 

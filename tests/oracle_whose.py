@@ -359,8 +359,8 @@ def sampled():
 
 
 def main():
-    sound(100)
-    broken(99)
+    sound(100 // oracle.SHARE)
+    broken(99 // oracle.SHARE)
     real()
     asked()
     sampled()
