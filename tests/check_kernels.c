@@ -6,7 +6,6 @@
  * it comes back.
  */
 
-#include "tests/fewer.h"
 #include "tests/kernel_check.h"
 
 #include <getopt.h>
@@ -32,7 +31,7 @@ static struct {
 	const char *kernel;
 	bool bench;
 	struct bench_options speed;
-} options = { .speed = { .mib = 512, .rounds = 7 } };
+} options = { .cases = 2000, .speed = { .mib = 512, .rounds = 7 } };
 
 /* ---- memory ------------------------------------------------------------- */
 
@@ -344,7 +343,6 @@ static bool parse(int argc, char **argv)
 	struct bench_options *speed = &options.speed;
 	int c;
 
-	options.cases = fewer(2000);
 	while ((c = getopt_long(argc, argv, "", rows, NULL)) != -1) {
 		switch (c) {
 		case 's': options.seed = strtoull(optarg, NULL, 0); break;
